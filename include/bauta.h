@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bauta.h - masked attention, exact and fast, for C and C++.
+ *
+ *     softmax(Q K^T * scale + M) V
+ *
+ * where the mask M says which keys each query may see. This header is the
+ * whole public interface and can be read from top to bottom as a manual:
+ *
+ *   1. Statuses and errors       how a call tells you what went wrong
+ *   2. Memory                    your allocator instead of malloc
+ *   3. Contexts                  threads, instruction set, workspace
+ *   4. Masks                     who may see whom
+ *   5. Plans                     a mask compiled for the kernels
+ *   6. Attention                 forward and backward
+ *   7. Caches                    keys and values that grow, for decoding
+ *
+ * Conventions that hold everywhere:
+ *
+ * - A call that can fail returns a bauta_status and takes a bauta_error that
+ *   may be NULL. The library never prints, exits or aborts.
+ * - What bauta_X_create() hands out, bauta_X_free() releases; every free
+ *   accepts NULL. On failure the object handed out is NULL.
+ * - Masks, plans and filled caches are read only while they are used, so
+ *   threads may share them. A context serves one call at a time.
+ * - A struct whose first field is `size` must be started from its
+ *   BAUTA_..._INIT value, so that it can grow without breaking programs.
+ * - Sizes are counts of elements, never bytes. All numbers are float32. */
+#ifndef BAUTA_H
+#define BAUTA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define BAUTA_API __attribute__((visibility("default")))
+#else
+#define BAUTA_API
+#endif
+
+#define BAUTA_VERSION_MAJOR 0
+#define BAUTA_VERSION_MINOR 1
+#define BAUTA_VERSION_PATCH 0
+
+/* "0.1.0", of the library that runs (the macros tell what was compiled). */
+BAUTA_API const char *bauta_version(void);
+
+/* ---- 1. Statuses and errors -------------------------------------------- */
+
+/* Every status, its pinned value, its meaning. Append; never renumber. */
+#define BAUTA_STATUS_MAP(X)                     \
+    X(OK, 0, "success")                         \
+    X(ERR_ARGUMENT, 1, "argument out of range") \
+    X(ERR_NOMEM, 2, "out of memory")            \
+    X(ERR_IO, 3, "cannot read or write a file") \
+    X(ERR_UNSUPPORTED, 4, "not supported here")
+
+#define BAUTA_STATUS_ENUM(name, value, text) BAUTA_##name = value,
+typedef enum bauta_status { BAUTA_STATUS_MAP(BAUTA_STATUS_ENUM) } bauta_status;
+
+/* The meaning of a status in a few words; never NULL. */
+BAUTA_API const char *bauta_status_text(bauta_status status);
+
+/* What failed, in words. Owned by the caller; pass NULL if you do not care.
+ * Written only on failure. */
+typedef struct bauta_error {
+    bauta_status status;
+    char message[256]; /* names the value: "mask has 12 keys, K has 16" */
+} bauta_error;
+
+/* ---- 2. Memory --------------------------------------------------------- */
+
+/* Where the library's memory comes from. `alloc` returns `size` bytes aligned
+ * to `align` (a power of two), or NULL; `free` takes what alloc gave. */
+typedef struct bauta_allocator {
+    void *(*alloc)(void *user, size_t align, size_t size);
+    void (*free)(void *user, void *memory);
+    void *user;
+} bauta_allocator;
+
+/* Replace the allocator of the whole process, or restore the C library's with
+ * NULL. Call it while no bauta object exists and no bauta call runs. */
+BAUTA_API void bauta_allocator_set(const bauta_allocator *allocator);
+
+/* ---- 3. Contexts ------------------------------------------------------- */
+
+typedef struct bauta_options {
+    size_t size;     /* set by BAUTA_OPTIONS_INIT; lets the struct grow */
+    int threads;     /* 0 = one per core */
+    const char *isa; /* NULL = best; "c", "avx2", "avx512" force a twin */
+} bauta_options;
+#define BAUTA_OPTIONS_INIT             \
+    {                                  \
+        sizeof(bauta_options), 0, NULL \
+    }
+
+/* A context holds the threads, the chosen kernels and the workspace, which
+ * grows to what the largest call needed and is then reused. The answer of no
+ * call depends on these choices: any thread count and any instruction set
+ * give the same bits. */
+typedef struct bauta_context bauta_context;
+
+BAUTA_API bauta_status bauta_context_create(bauta_context **out,
+                                            const bauta_options *options,
+                                            bauta_error *err);
+BAUTA_API void bauta_context_free(bauta_context *context);
+
+/* The instruction set in use ("c", "avx2" or "avx512") and the threads. */
+BAUTA_API const char *bauta_context_isa(const bauta_context *context);
+BAUTA_API int bauta_context_threads(const bauta_context *context);
+
+/* ---- 4. Masks ---------------------------------------------------------- */
+
+/* A mask gives every query the list of key ranges that it may see: sorted,
+ * disjoint, half-open spans [lo, hi). It is immutable, and its memory is
+ * proportional to queries and spans, never to queries x keys.
+ *
+ * True means may see. Query i of n over m keys stands at position i + m - n,
+ * so that the last query meets the last key and decoding one token is simply
+ * the last row. Where n > m the first rows stand before every key.
+ *
+ * A batch is a mask: sequences lie one behind the other on one token axis and
+ * the mask keeps them apart. Each row has an origin, the key from which its
+ * positions and its arithmetic are counted: the first key of its document, or
+ * 0. No bit of a row depends on what lies beside its document. */
+typedef struct bauta_mask bauta_mask;
+
+typedef struct bauta_span {
+    size_t lo, hi; /* keys lo, lo + 1, ..., hi - 1 */
+} bauta_span;
+
+/* Every query sees every key. */
+BAUTA_API bauta_status bauta_mask_all(bauta_mask **out, size_t queries,
+                                      size_t keys, bauta_error *err);
+
+/* A query sees the keys up to its own position. */
+BAUTA_API bauta_status bauta_mask_causal(bauta_mask **out, size_t queries,
+                                         size_t keys, bauta_error *err);
+
+/* A query sees itself and the `window` - 1 keys before it. */
+BAUTA_API bauta_status bauta_mask_window(bauta_mask **out, size_t queries,
+                                         size_t keys, size_t window,
+                                         bauta_error *err);
+
+/* Every query sees the first `prefix` keys, and the keys up to its own
+ * position. */
+BAUTA_API bauta_status bauta_mask_prefix(bauta_mask **out, size_t queries,
+                                         size_t keys, size_t prefix,
+                                         bauta_error *err);
+
+/* A query sees the first `sinks` keys as far as they are not behind its own
+ * position. Attention sinks are window OR sinks. */
+BAUTA_API bauta_status bauta_mask_sinks(bauta_mask **out, size_t queries,
+                                        size_t keys, size_t sinks,
+                                        bauta_error *err);
+
+/* A padded batch: sequence b holds queries [b * query_time, ...) and keys
+ * [b * key_time, ...), of which the first query_lengths[b] and key_lengths[b]
+ * are real; query_lengths NULL takes key_lengths (then the times must be
+ * equal). A real query sees its sequence's real keys; a padding query sees
+ * nothing. Each sequence is a document: it sets the origin. */
+BAUTA_API bauta_status bauta_mask_lengths(bauta_mask **out, size_t batch,
+                                          size_t query_time, size_t key_time,
+                                          const size_t *query_lengths,
+                                          const size_t *key_lengths,
+                                          bauta_error *err);
+
+/* Packed documents: query document d, of query_lengths[d] rows, sees exactly
+ * the key document d, of key_lengths[d] keys; key_lengths NULL takes
+ * query_lengths (self-attention). Sets the origin. */
+BAUTA_API bauta_status bauta_mask_documents(bauta_mask **out, size_t documents,
+                                            const size_t *query_lengths,
+                                            const size_t *key_lengths,
+                                            bauta_error *err);
+
+/* Any masks as documents of one batch: rows and keys of masks[d] follow those
+ * of masks[d - 1], and documents do not see each other. Each keeps its own
+ * alignment, so a batch of decoding steps is the pack of their last rows. */
+BAUTA_API bauta_status bauta_mask_pack(bauta_mask **out, size_t documents,
+                                       const bauta_mask *const *masks,
+                                       bauta_error *err);
+
+/* Any boolean matrix: `visible` is (queries, keys), nonzero = may see. */
+BAUTA_API bauta_status bauta_mask_dense(bauta_mask **out, size_t queries,
+                                        size_t keys,
+                                        const unsigned char *visible,
+                                        bauta_error *err);
+
+/* Any rule: `row` writes up to `capacity` spans of a query, sorted, disjoint,
+ * not empty and within the keys, and returns how many the row has. When that
+ * is more than the capacity it is called again with enough. */
+typedef size_t bauta_mask_row_fn(void *user, size_t query, bauta_span *spans,
+                                 size_t capacity);
+BAUTA_API bauta_status bauta_mask_rows(bauta_mask **out, size_t queries,
+                                       size_t keys, bauta_mask_row_fn *row,
+                                       void *user, bauta_error *err);
+
+/* A pair is visible in both masks, in either, or not in this one. The masks
+ * must have equal sizes. Origin of a row: the later one for AND, the earlier
+ * one for OR, 0 for NOT; so no visible key ever lies before it. */
+BAUTA_API bauta_status bauta_mask_and(bauta_mask **out, const bauta_mask *a,
+                                      const bauta_mask *b, bauta_error *err);
+BAUTA_API bauta_status bauta_mask_or(bauta_mask **out, const bauta_mask *a,
+                                     const bauta_mask *b, bauta_error *err);
+BAUTA_API bauta_status bauta_mask_not(bauta_mask **out, const bauta_mask *a,
+                                      bauta_error *err);
+
+/* What reaches a row through two layers: i sees k when `upper` lets i see some
+ * j that `lower` lets see k. upper's keys are lower's queries. Origin 0. */
+BAUTA_API bauta_status bauta_mask_compose(bauta_mask **out,
+                                          const bauta_mask *upper,
+                                          const bauta_mask *lower,
+                                          bauta_error *err);
+
+/* Which inputs can influence each output of `layers` layers of self-attention
+ * with residual connections, so that every row also reaches itself. The mask
+ * must be square. */
+BAUTA_API bauta_status bauta_mask_reach(bauta_mask **out,
+                                        const bauta_mask *mask, size_t layers,
+                                        bauta_error *err);
+
+BAUTA_API void bauta_mask_free(bauta_mask *mask);
+
+/* Questions. Indices must be in range: query < queries, key < keys. */
+BAUTA_API size_t bauta_mask_queries(const bauta_mask *mask);
+BAUTA_API size_t bauta_mask_keys(const bauta_mask *mask);
+BAUTA_API bool bauta_mask_visible(const bauta_mask *mask, size_t query,
+                                  size_t key);
+/* The spans of a row; they live as long as the mask. */
+BAUTA_API const bauta_span *bauta_mask_row(const bauta_mask *mask, size_t query,
+                                           size_t *count);
+BAUTA_API size_t bauta_mask_origin(const bauta_mask *mask, size_t query);
+/* How many pairs are visible: the unit of useful work. */
+BAUTA_API uint64_t bauta_mask_pairs(const bauta_mask *mask);
+/* Whether no query sees a key behind its own position. When one does, and
+ * the pointers are given, they receive the first such pair. */
+BAUTA_API bool bauta_mask_is_causal(const bauta_mask *mask, size_t *query,
+                                    size_t *key);
+
+/* One line a query, one character a key: '#' visible, '.' hidden; or a JSON
+ * object {"queries":n,"keys":m,"pairs":p,"rows":[[[lo,hi],...],...]} to which
+ * "origins":[...] is added where one is not 0. Both work like snprintf: at
+ * most `size` bytes are written, NUL included, and the length of the whole
+ * text is returned. */
+BAUTA_API size_t bauta_mask_text(const bauta_mask *mask, char *text,
+                                 size_t size);
+BAUTA_API size_t bauta_mask_json(const bauta_mask *mask, char *text,
+                                 size_t size);
+
+/* ---- 5. Plans ---------------------------------------------------------- */
+
+/* A plan is a mask compiled for the kernels: which blocks of keys each tile of
+ * queries visits, which of them need no mask at all, and the same seen from
+ * the keys for the backward pass. Make it once and use it for every layer and
+ * step that has the mask. It does not refer to the mask afterwards.
+ *
+ * It covers the rows [first, first + rows) of the mask: all of them for
+ * training, the new ones for a step of generation. Row 0 of the plan's
+ * queries is the mask's row `first`; keys are always the mask's. */
+typedef struct bauta_plan bauta_plan;
+
+BAUTA_API bauta_status bauta_plan_create(bauta_plan **out,
+                                         const bauta_mask *mask, size_t first,
+                                         size_t rows, bauta_error *err);
+BAUTA_API void bauta_plan_free(bauta_plan *plan);
+
+/* ---- 6. Attention ------------------------------------------------------ */
+
+/* The shape of one attention. Head h of token t of a tensor starts at
+ * t * X_token + h * X_head; its head_dim (q, k) or value_dim (v, out) floats
+ * lie together. A stride of 0 stands for the dense layout (tokens, heads,
+ * dim). Gradients lie like what they are the gradient of; dout like out. */
+typedef struct bauta_attention {
+    size_t size;      /* set by BAUTA_ATTENTION_INIT */
+    size_t heads;     /* query heads */
+    size_t kv_heads;  /* divides heads; query head h uses h / (heads/kv_heads);
+                         0 = heads */
+    size_t head_dim;  /* of queries and keys, 1 to 256 */
+    size_t value_dim; /* of values and outputs, 1 to 256; 0 = head_dim */
+    float scale;      /* 0 = 1 / sqrt(head_dim) */
+    size_t q_token, q_head, k_token, k_head;
+    size_t v_token, v_head, out_token, out_head;
+} bauta_attention;
+#define BAUTA_ATTENTION_INIT                                               \
+    {                                                                      \
+        sizeof(bauta_attention), 1, 0, 64, 0, 0.0f, 0, 0, 0, 0, 0, 0, 0, 0 \
+    }
+
+/* out = softmax(q k^T * scale over the visible keys) v.
+ *
+ * lse (queries, heads), when given, receives the natural logarithm of the
+ * sum of the exponentials of a row's scaled scores; the backward pass needs
+ * it. A query that sees nothing gets out 0 and lse -infinity. What is hidden
+ * is not touched: NaN or infinity there changes no bit. */
+BAUTA_API bauta_status bauta_attention_forward(bauta_context *context,
+                                               const bauta_plan *plan,
+                                               const bauta_attention *shape,
+                                               const float *q, const float *k,
+                                               const float *v, float *out,
+                                               float *lse, bauta_error *err);
+
+/* Gradients of a scalar with respect to q, k and v, from dout, its gradient
+ * with respect to out. out and lse are those of the forward pass. The
+ * gradients are overwritten, not added to; a query that sees nothing, and a
+ * key that nobody sees, gets 0. */
+BAUTA_API bauta_status bauta_attention_backward(
+    bauta_context *context, const bauta_plan *plan,
+    const bauta_attention *shape, const float *q, const float *k,
+    const float *v, const float *out, const float *lse, const float *dout,
+    float *dq, float *dk, float *dv, bauta_error *err);
+
+/* ---- 7. Caches --------------------------------------------------------- */
+
+/* The keys and values of one sequence, laid out so that a step of decoding
+ * streams them at memory speed and a prefill reads the same bytes. Attention
+ * over a cache gives the same bits as attention over the plain keys and
+ * values that were appended. */
+typedef struct bauta_cache bauta_cache;
+
+/* Room for `capacity` tokens; kv_heads, head_dim and value_dim are taken from
+ * the shape. */
+BAUTA_API bauta_status bauta_cache_create(bauta_cache **out,
+                                          const bauta_attention *shape,
+                                          size_t capacity, bauta_error *err);
+BAUTA_API void bauta_cache_free(bauta_cache *cache);
+
+/* Append `tokens` keys and values, read through the strides of the shape. */
+BAUTA_API bauta_status bauta_cache_append(bauta_cache *cache,
+                                          const bauta_attention *shape,
+                                          size_t tokens, const float *k,
+                                          const float *v, bauta_error *err);
+
+/* Tokens held; and forget all but the first `tokens` of them. */
+BAUTA_API size_t bauta_cache_tokens(const bauta_cache *cache);
+BAUTA_API bauta_status bauta_cache_truncate(bauta_cache *cache, size_t tokens,
+                                            bauta_error *err);
+
+/* As bauta_attention_forward, over the keys and values of a cache: key j is its
+ * token j. Every key that the plan's rows see must be there; rows with an
+ * origin other than 0 are refused, for a cache holds one sequence. */
+BAUTA_API bauta_status bauta_attention_cached(
+    bauta_context *context, const bauta_plan *plan,
+    const bauta_attention *shape, const float *q, const bauta_cache *cache,
+    float *out, float *lse, bauta_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

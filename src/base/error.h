@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* error.h - one line that writes the sentence and returns the status. */
+#ifndef BT_ERROR_H
+#define BT_ERROR_H
+
+#include "bauta.h"
+
+#define BT_LEN(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Fill *err, when given, with status and the formatted sentence; return the
+ * status, so that `return bt_fail(...)` does both. */
+bauta_status bt_fail(bauta_error *err, bauta_status status, const char *format,
+                     ...) __attribute__((format(printf, 3, 4)));
+
+/* The sentence for memory that ran out: what it was for, and how much. */
+bauta_status bt_fail_memory(bauta_error *err, const char *what, size_t bytes);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* threads.h - work shared among threads, over OpenMP.
+ *
+ * Work is a number of tasks that write disjoint outputs; which thread runs
+ * which task is left open, since no bit may depend on it. */
+#ifndef BT_THREADS_H
+#define BT_THREADS_H
+
+#include <stddef.h>
+
+/* One task. `thread` counts from 0 below the number of threads asked for and
+ * selects scratch memory; nothing else may depend on it. */
+typedef void bt_task_fn(void *job, size_t task, int thread);
+
+/* Run tasks 0 to count - 1. They start in this order, each on the first
+ * thread that is free; a task may therefore wait for an earlier one. Returns
+ * when all are done. */
+void bt_parallel(int threads, size_t count, bt_task_fn *run, void *job);
+
+/* Cores that this process may use. */
+int bt_threads_available(void);
+
+/* A counter that one task advances and others wait for. */
+typedef struct bt_progress {
+    _Atomic unsigned done;
+} bt_progress;
+
+void bt_progress_set(bt_progress *progress, unsigned done);
+/* Return when the counter has reached `done`; what was written before the
+ * bt_progress_set() that took it there is then visible. */
+void bt_progress_wait(const bt_progress *progress, unsigned done);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_base.c - sizes, arena, threads, Philox. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/philox.h"
+#include "base/size.h"
+#include "base/threads.h"
+#include "testing.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+static void sizes_saturate_instead_of_wrapping(void **state)
+{
+    (void)state;
+    assert_int_equal(bt_size_mul(3, 5), 15);
+    assert_true(bt_size_mul(SIZE_MAX, 2) == SIZE_MAX);
+    assert_true(bt_size_add(SIZE_MAX, 1) == SIZE_MAX);
+    assert_true(bt_size_round(SIZE_MAX - 3, 64) == SIZE_MAX);
+    assert_int_equal(bt_size_round(65, 64), 128);
+    assert_int_equal(bt_size_round(64, 64), 64);
+    assert_null(bt_alloc(SIZE_MAX));
+    assert_null(bt_alloc_zero(SIZE_MAX / 2, 3));
+}
+
+static void a_failure_names_its_value(void **state)
+{
+    (void)state;
+    bauta_error err;
+    assert_int_equal(bt_fail(&err, BAUTA_ERR_ARGUMENT, "%d of %s", 7, "nine"),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(err.status, BAUTA_ERR_ARGUMENT);
+    assert_string_equal(err.message, "7 of nine");
+    assert_int_equal(bt_fail(NULL, BAUTA_ERR_IO, "x"), BAUTA_ERR_IO);
+    assert_string_equal(bauta_status_text(BAUTA_ERR_NOMEM), "out of memory");
+    assert_string_equal(bauta_status_text((bauta_status)99), "unknown status");
+    assert_string_equal(bauta_version(), "0.1.0");
+}
+
+static void an_arena_measures_then_serves(void **state)
+{
+    (void)state;
+    bt_arena arena = { NULL, 0, 0 };
+    assert_null(bt_arena_take(&arena, 3, 1));
+    assert_null(bt_arena_take(&arena, 100, 4));
+    assert_int_equal(arena.used, 64 + 448);
+    assert_int_equal(bt_arena_reserve(&arena, arena.used), 0);
+    unsigned char *a = bt_arena_take(&arena, 3, 1);
+    unsigned char *b = bt_arena_take(&arena, 100, 4);
+    assert_int_equal(b - a, 64);
+    assert_int_equal((uintptr_t)a % BT_ALIGN, 0);
+    memset(a, 1, arena.used);
+    unsigned char *base = arena.base;
+    assert_int_equal(bt_arena_reserve(&arena, 10), 0);
+    assert_ptr_equal(arena.base, base); // large enough: kept
+    assert_int_equal(bt_arena_reserve(&arena, SIZE_MAX), -1);
+    assert_null(arena.base);
+    bt_arena_release(&arena);
+}
+
+static void philox_gives_the_published_numbers(void **state)
+{
+    (void)state;
+    // The known-answer vectors of the Random123 distribution.
+    static const struct {
+        uint32_t counter[4], key[2], want[4];
+    } vectors[] = {
+        { { 0, 0, 0, 0 },
+          { 0, 0 },
+          { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 } },
+        { { 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff },
+          { 0xffffffff, 0xffffffff },
+          { 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd } },
+        { { 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344 },
+          { 0xa4093822, 0x299f31d0 },
+          { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
+    };
+    for (size_t i = 0; i < BT_LEN(vectors); i++) {
+        uint32_t got[4];
+        bt_philox(got, vectors[i].counter, vectors[i].key);
+        assert_memory_equal(got, vectors[i].want, sizeof(got));
+    }
+}
+
+typedef struct counting {
+    _Atomic int runs[1000];
+    bt_progress progress;
+} counting;
+
+static void count_in_turn(void *job, size_t task, int thread)
+{
+    counting *c = job;
+    assert_in_range(thread, 0, 3);
+    bt_progress_wait(&c->progress, (unsigned)task); // all earlier ones are done
+    atomic_fetch_add(&c->runs[task], 1);
+    bt_progress_set(&c->progress, (unsigned)task + 1);
+}
+
+static void every_task_runs_once_and_may_wait_for_earlier_ones(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 4; threads++) {
+        static counting c;
+        memset(&c, 0, sizeof(c));
+        bt_parallel(threads, BT_LEN(c.runs), count_in_turn, &c);
+        for (size_t i = 0; i < BT_LEN(c.runs); i++)
+            assert_int_equal(c.runs[i], 1);
+    }
+    assert_true(bt_threads_available() >= 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_saturate_instead_of_wrapping),
+        cmocka_unit_test(a_failure_names_its_value),
+        cmocka_unit_test(an_arena_measures_then_serves),
+        cmocka_unit_test(philox_gives_the_published_numbers),
+        cmocka_unit_test(every_task_runs_once_and_may_wait_for_earlier_ones),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}
