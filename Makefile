@@ -40,7 +40,8 @@ CONFIGURE = $(CONFIGURE_CC) cmake -S . -B $(BUILD) \
 	-DCMAKE_INSTALL_PREFIX="$(PREFIX)" -DBAUTA_WERROR=$(WERROR) \
 	-DBAUTA_SANITIZE="$(SANITIZERS)" -DBAUTA_CI=$(CI_TESTS)
 COMPILE = cmake --build $(BUILD) --parallel $(JOBS) --target
-CTEST = ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure
+CTEST = ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure \
+	--no-label-summary
 
 all: configure
 	@$(COMPILE) programs

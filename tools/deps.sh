@@ -23,8 +23,8 @@ have() {
 compiles() { # COMPILER HEADER
     echo "#include <$2>" | "$1" -E -
 }
-clang_has() { # FILE PATTERN beside clang's own libraries
-    ls "$(clang -print-resource-dir)"/$1
+clang_has() { # PATTERN of a file, from the folder of clang's own libraries
+    find "$(clang -print-resource-dir)/../.." -path "$1" | grep -q .
 }
 
 compiler=${CC:-cc}
@@ -39,12 +39,12 @@ for extra in "$@"; do
     case $extra in
     clang | thread | ci)
         need clang have clang
-        need libomp-dev clang_has '../../libarcher.so'
+        need libomp-dev clang_has '*/libarcher.so'
         ;;
     esac
     case $extra in
     thread | ci)
-        need libclang-rt-dev clang_has 'lib/*/libclang_rt.tsan*'
+        need libclang-rt-dev clang_has '*/libclang_rt.tsan*'
         ;;
     esac
     case $extra in
@@ -72,9 +72,8 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 echo "Installing$missing"
 # shellcheck disable=SC2086 # the list is meant to be split
-$root apt-get -q update &&
-    $root env DEBIAN_FRONTEND=noninteractive \
-        apt-get -qy install --no-install-recommends $missing || {
+if ! $root apt-get -q update || ! $root env DEBIAN_FRONTEND=noninteractive \
+    apt-get -qy install --no-install-recommends $missing; then
     echo "apt-get could not install$missing" >&2
     exit 1
-}
+fi
