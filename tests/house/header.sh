@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# header.sh - bauta.h compiles alone, as C99, C17 and C++.
+# header.sh - bauta.h compiles alone, as C or as C++.
 #
-#   header.sh INCLUDE_DIR CC
+#   header.sh INCLUDE_DIR c CC
+#   header.sh INCLUDE_DIR c++
 set -eu
 include=$1
-cc=$2
 
 try() { # COMPILER OPTION...: the header, and the initialisers it offers
     "$@" -I"$include" -Wall -Wextra -Wpedantic -Werror -fsyntax-only - <<'END'
@@ -20,8 +20,11 @@ int main(void)
 END
 }
 
-try "$cc" -x c -std=c99
-try "$cc" -x c -std=c17
+if [ "$2" = c ]; then
+    try "$3" -x c -std=c99
+    try "$3" -x c -std=c17
+    exit 0
+fi
 for cxx in "${CXX:-}" c++ g++ clang++; do
     if [ -n "$cxx" ] && command -v "$cxx" >/dev/null; then
         try "$cxx" -x c++ -std=c++11
@@ -29,5 +32,5 @@ for cxx in "${CXX:-}" c++ g++ clang++; do
         exit 0
     fi
 done
-echo "no C++ compiler: the header was compiled as C only"
+echo "there is no C++ compiler"
 exit 77
