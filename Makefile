@@ -88,7 +88,7 @@ clean:
 	rm -rf build build-*
 
 help:
-	@sed 's/^    //' tools/help.txt
+	@cat tools/help.txt
 
 .PHONY: all configure deps tests test check soak demo bench install format \
 	clean help
