@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention.h - what the forward pass, the backward pass and the cache share.
+ */
+#ifndef BT_OPS_ATTENTION_H
+#define BT_OPS_ATTENTION_H
+
+#include "base/size.h"
+#include "mask/plan.h"
+#include "ops/context.h"
+#include "ops/shape.h"
+
+/* Keys and values of all key heads, packed in blocks of 64 as the kernels read
+ * them: kt (kv_heads, blocks, head_dim, 64), v (kv_heads, blocks, 64,
+ * value_pad). */
+typedef struct bt_packed {
+    float *kt, *v;
+    size_t blocks; /* that fit: the distance from head to head */
+} bt_packed;
+
+static inline float *bt_packed_keys(const bt_packed *p, const bt_shape *s,
+                                    size_t kv_head, size_t block)
+{
+    return p->kt + (kv_head * p->blocks + block) * s->head_dim * BT_BLOCK;
+}
+
+static inline float *bt_packed_values(const bt_packed *p, const bt_shape *s,
+                                      size_t kv_head, size_t block)
+{
+    return p->v + (kv_head * p->blocks + block) * BT_BLOCK * s->value_pad;
+}
+
+/* to (rows, pad) = from (rows, columns) * factor, rows `stride` apart; the pad
+ * is zero. A factor of 1 changes no bit. */
+static inline void bt_rows_copy(float *to, size_t pad, const float *from,
+                                size_t stride, size_t rows, size_t columns,
+                                float factor)
+{
+    for (size_t r = 0; r < rows; r++) {
+        for (size_t c = 0; c < columns; c++)
+            to[r * pad + c] = from[r * stride + c] * factor;
+        for (size_t c = columns; c < pad; c++)
+            to[r * pad + c] = 0.0f;
+    }
+}
+
+/* The forward pass over packed keys and values; lse may be NULL. `scratch` is
+ * what bt_forward_scratch() took, and `shape` is checked. */
+typedef struct bt_forward {
+    const bauta_plan *plan;
+    bt_shape shape;
+    const bt_kernels *kernels;
+    const float *q;
+    bt_packed packed;
+    float *out, *lse;
+    size_t together; /* heads of a group that share one step */
+    struct bt_forward_scratch *scratch; /* (threads) */
+} bt_forward;
+
+/* Take the scratch of all threads from the arena, which may be measuring. */
+void bt_forward_prepare(bt_forward *forward, bt_arena *arena, int threads);
+void bt_forward_run(bt_forward *forward, int threads);
+
+/* The sum of sixteen lanes, always by the same tree. */
+static inline float bt_lanes_sum(const float lanes[BT_LANES])
+{
+    float sum[BT_LANES / 2];
+    for (size_t t = 0; t < BT_LANES / 2; t++)
+        sum[t] = lanes[t] + lanes[t + BT_LANES / 2];
+    for (size_t width = BT_LANES / 4; width; width /= 2)
+        for (size_t t = 0; t < width; t++)
+            sum[t] += sum[t + width];
+    return sum[0];
+}
+
+#endif

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention_backward.c - gradients of masked attention, over the transposed
+ * plan.
+ *
+ * A task is one block of 64 keys of one key head. It owns the block's dK and
+ * dV and walks the tiles that visit the block, heads first, then tiles in
+ * order; each step also adds to the dQ of its tile. A row's dQ is one chain
+ * over the keys in order, so a tile must be given its blocks in order: every
+ * tile counts the blocks it has had, and a task waits until its turn has come.
+ * Tasks start in the order of blocks, so the task waited for always runs.
+ *
+ *     thread 0   block 0:  tile 0  tile 1  tile 2  tile 3 ...
+ *     thread 1   block 1:   wait   tile 0  tile 1  tile 2 ...
+ *
+ * Five products, no atomic addition, and the same bits for any threads. */
+#include "base/error.h"
+#include "base/threads.h"
+#include "kernels/exp2.h"
+#include "ops/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Memory of one thread. */
+typedef struct backward_scratch {
+    float *kt, *k, *vt; /* the block */
+    float *dk, *dv;
+    float *p, *ds; /* (tile rows, 64) */
+} backward_scratch;
+
+typedef struct backward {
+    const bauta_plan *plan;
+    bt_shape shape;
+    const bt_kernels *kernels;
+    const float *q, *k, *v, *out, *lse, *dout;
+    float *dq, *dk, *dv;
+    bool overlap; /* two grids share keys: then key heads are the tasks */
+
+    /* Packed, (heads, rows, ...): */
+    float *rows_q, *rows_dout, *rows_dq, *rows_lse, *rows_delta;
+    bt_progress *turn; /* (heads, tiles) blocks that a tile has had */
+    backward_scratch *scratch;
+} backward;
+
+static void backward_prepare(backward *b, bt_arena *arena, int threads)
+{
+    const bt_shape *s = &b->shape;
+    const bauta_plan *plan = b->plan;
+    size_t rows = bt_size_mul(s->heads, plan->rows);
+    size_t row_q = s->head_pad * sizeof(float);
+    size_t row_v = s->value_pad * sizeof(float);
+    size_t tile = BT_BLOCK * BT_TILE_ROWS_MAX;
+    b->rows_q = bt_arena_take(arena, rows, row_q);
+    b->rows_dout = bt_arena_take(arena, rows, row_v);
+    b->rows_dq = bt_arena_take(arena, rows, row_q);
+    b->rows_lse = bt_arena_take(arena, rows, sizeof(float));
+    b->rows_delta = bt_arena_take(arena, rows, sizeof(float));
+    b->turn = bt_arena_take(arena, bt_size_mul(s->heads, plan->tile_count),
+                            sizeof(bt_progress));
+    b->scratch =
+        bt_arena_take(arena, (size_t)threads, sizeof(backward_scratch));
+    for (int i = 0; i < threads; i++) {
+        backward_scratch scratch = {
+            .kt = bt_arena_take(arena, BT_BLOCK, row_q),
+            .k = bt_arena_take(arena, BT_BLOCK, row_q),
+            .vt = bt_arena_take(arena, BT_BLOCK, row_v),
+            .dk = bt_arena_take(arena, BT_BLOCK, row_q),
+            .dv = bt_arena_take(arena, BT_BLOCK, row_v),
+            .p = bt_arena_take(arena, tile, sizeof(float)),
+            .ds = bt_arena_take(arena, tile, sizeof(float)),
+        };
+        if (b->scratch)
+            b->scratch[i] = scratch;
+    }
+}
+
+/* Whether two grids share a key that both see. */
+static bool grids_overlap(const bauta_plan *plan)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < plan->block_count; i++) {
+        const bt_key_block *block = &plan->blocks[i];
+        if (block->key < end)
+            return true;
+        end = block->key + block->keys;
+    }
+    return false;
+}
+
+/* ---- rows -------------------------------------------------------------- */
+
+/* dout . out of one row, in sixteen lanes. */
+static float row_delta(const float *dout, const float *out, size_t columns)
+{
+    float lanes[BT_LANES] = { 0 };
+    size_t whole = columns - columns % BT_LANES;
+    for (size_t e = 0; e < whole; e += BT_LANES)
+        for (size_t t = 0; t < BT_LANES; t++)
+            lanes[t] += dout[e + t] * out[e + t];
+    for (size_t e = whole; e < columns; e++)
+        lanes[e - whole] += dout[e] * out[e];
+    return bt_lanes_sum(lanes);
+}
+
+/* Pack the rows of one tile of one head and empty their dQ. */
+static void rows_begin(void *job, size_t task, int thread)
+{
+    backward *b = job;
+    const bt_shape *s = &b->shape;
+    size_t head = task / b->plan->tile_count;
+    const bt_tile *tile = &b->plan->tiles[task % b->plan->tile_count];
+    size_t at = head * b->plan->rows + tile->row; // first packed row
+    float factor = (float)((double)s->scale * BT_LOG2E);
+    size_t out_at = tile->row * s->out.token + head * s->out.head;
+    (void)thread;
+    b->turn[task].done = 0;
+    bt_rows_copy(b->rows_q + at * s->head_pad, s->head_pad,
+                 b->q + tile->row * s->q.token + head * s->q.head, s->q.token,
+                 tile->rows, s->head_dim, factor);
+    bt_rows_copy(b->rows_dout + at * s->value_pad, s->value_pad,
+                 b->dout + out_at, s->out.token, tile->rows, s->value_dim,
+                 1.0f);
+    memset(b->rows_dq + at * s->head_pad, 0,
+           tile->rows * s->head_pad * sizeof(float));
+    for (size_t r = 0; r < tile->rows; r++) {
+        float lse = b->lse[(tile->row + r) * s->heads + head];
+        size_t o = out_at + r * s->out.token;
+        b->rows_lse[at + r] =
+            lse == -INFINITY ? INFINITY : (float)((double)lse * BT_LOG2E);
+        b->rows_delta[at + r] =
+            row_delta(b->dout + o, b->out + o, s->value_dim);
+    }
+}
+
+/* Write the dQ of one tile of one head. */
+static void rows_end(void *job, size_t task, int thread)
+{
+    backward *b = job;
+    const bt_shape *s = &b->shape;
+    size_t head = task / b->plan->tile_count;
+    const bt_tile *tile = &b->plan->tiles[task % b->plan->tile_count];
+    const float *from =
+        b->rows_dq + (head * b->plan->rows + tile->row) * s->head_pad;
+    float *to = b->dq + tile->row * s->q.token + head * s->q.head;
+    (void)thread;
+    for (size_t r = 0; r < tile->rows; r++)
+        for (size_t d = 0; d < s->head_dim; d++)
+            to[r * s->q.token + d] = from[r * s->head_pad + d] * s->scale;
+}
+
+/* ---- blocks ------------------------------------------------------------ */
+
+/* How many blocks the tile visits before this one. */
+static unsigned block_rank(const bauta_plan *plan, const bt_tile *tile,
+                           size_t block)
+{
+    size_t rank = 0, local = block - tile->grid;
+    for (size_t i = tile->run; i < tile->run + tile->runs; i++) {
+        const bt_run *run = &plan->runs[i];
+        if (local < run->first + run->count)
+            return (unsigned)(rank + (local - run->first));
+        rank += run->count;
+    }
+    return (unsigned)rank;
+}
+
+/* One step: this block, one tile of one head, when its turn has come. */
+static void tile_step(backward *b, bt_attention_grad *grad, size_t head,
+                      size_t index, size_t block)
+{
+    const bt_shape *s = &b->shape;
+    const bt_tile *tile = &b->plan->tiles[index];
+    bt_progress *turn = &b->turn[head * b->plan->tile_count + index];
+    size_t at = head * b->plan->rows + tile->row;
+    unsigned rank = block_rank(b->plan, tile, block);
+    grad->rows = tile->rows;
+    grad->q = b->rows_q + at * s->head_pad;
+    grad->dout = b->rows_dout + at * s->value_pad;
+    grad->lse = b->rows_lse + at;
+    grad->delta = b->rows_delta + at;
+    grad->dq = b->rows_dq + at * s->head_pad;
+    bt_progress_wait(turn, rank);
+    b->kernels->attention_backward(grad);
+    bt_progress_set(turn, rank + 1);
+}
+
+/* Pack a block and empty its gradients. */
+static void block_begin(const backward *b, size_t kv_head,
+                        const bt_key_block *block, const backward_scratch *x)
+{
+    const bt_shape *s = &b->shape;
+    const float *k = b->k + block->key * s->k.token + kv_head * s->k.head;
+    const float *v = b->v + block->key * s->v.token + kv_head * s->v.head;
+    b->kernels->transpose(x->kt, k, s->k.token, block->keys, s->head_dim);
+    b->kernels->transpose(x->vt, v, s->v.token, block->keys, s->value_dim);
+    bt_rows_copy(x->k, s->head_pad, k, s->k.token, block->keys, s->head_dim,
+                 1.0f);
+    memset(x->dk, 0, BT_BLOCK * s->head_pad * sizeof(float));
+    memset(x->dv, 0, BT_BLOCK * s->value_pad * sizeof(float));
+}
+
+/* Add a block's gradients to dk and dv. */
+static void block_end(const backward *b, size_t kv_head,
+                      const bt_key_block *block, const backward_scratch *x)
+{
+    const bt_shape *s = &b->shape;
+    for (size_t j = 0; j < block->keys; j++) {
+        size_t key = block->key + j;
+        float *dk = b->dk + key * s->k.token + kv_head * s->k.head;
+        float *dv = b->dv + key * s->v.token + kv_head * s->v.head;
+        for (size_t d = 0; d < s->head_dim; d++)
+            dk[d] += x->dk[j * s->head_pad + d] * (float)BT_LN2;
+        for (size_t e = 0; e < s->value_dim; e++)
+            dv[e] += x->dv[j * s->value_pad + e];
+    }
+}
+
+static void block_run(backward *b, size_t kv_head, size_t index, int thread)
+{
+    const bt_shape *s = &b->shape;
+    const bauta_plan *plan = b->plan;
+    const bt_key_block *block = &plan->blocks[index];
+    const backward_scratch *x = &b->scratch[thread];
+    if (!block->visits)
+        return;
+    bt_attention_grad grad = { .head_dim = s->head_dim,
+                               .head_pad = s->head_pad,
+                               .value_dim = s->value_dim,
+                               .value_pad = s->value_pad,
+                               .kt = x->kt,
+                               .k = x->k,
+                               .vt = x->vt,
+                               .dk = x->dk,
+                               .dv = x->dv,
+                               .p = x->p,
+                               .ds = x->ds };
+    block_begin(b, kv_head, block, x);
+    for (size_t h = kv_head * s->group; h < (kv_head + 1) * s->group; h++)
+        for (size_t i = block->visit; i < block->visit + block->visits; i++) {
+            const bt_visit *visit = &plan->visits[i];
+            grad.words = NULL;
+            if (visit->words != BT_FULL)
+                grad.words = plan->words + visit->words;
+            for (size_t t = 0; t < visit->count; t++)
+                tile_step(b, &grad, h, visit->first + t, index);
+        }
+    block_end(b, kv_head, block, x);
+}
+
+static void block_task(void *job, size_t task, int thread)
+{
+    backward *b = job;
+    size_t blocks = b->plan->block_count;
+    if (!b->overlap) {
+        block_run(b, task / blocks, task % blocks, thread);
+        return;
+    }
+    for (size_t index = 0; index < blocks; index++)
+        block_run(b, task, index, thread);
+}
+
+/* ---- the pass ---------------------------------------------------------- */
+
+/* Zero gradients for a key; one that nobody sees keeps them. */
+static void key_begin(const backward *b, size_t key)
+{
+    const bt_shape *s = &b->shape;
+    for (size_t h = 0; h < s->kv_heads; h++) {
+        memset(b->dk + key * s->k.token + h * s->k.head, 0,
+               s->head_dim * sizeof(float));
+        memset(b->dv + key * s->v.token + h * s->v.head, 0,
+               s->value_dim * sizeof(float));
+    }
+}
+
+bauta_status
+bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
+                         const bauta_attention *shape, const float *q,
+                         const float *k, const float *v, const float *out,
+                         const float *lse, const float *dout, float *dq,
+                         float *dk, float *dv, bauta_error *err)
+{
+    BT_NEED(context, err);
+    BT_NEED(plan, err);
+    BT_NEED(q, err);
+    BT_NEED(k, err);
+    BT_NEED(v, err);
+    BT_NEED(out, err);
+    BT_NEED(lse, err);
+    BT_NEED(dout, err);
+    BT_NEED(dq, err);
+    BT_NEED(dk, err);
+    BT_NEED(dv, err);
+    backward b = { .plan = plan,
+                   .kernels = context->kernels,
+                   .q = q,
+                   .k = k,
+                   .v = v,
+                   .out = out,
+                   .lse = lse,
+                   .dout = dout,
+                   .dq = dq,
+                   .dk = dk,
+                   .dv = dv,
+                   .overlap = grids_overlap(plan) };
+    bauta_status status = bt_shape_resolve(&b.shape, shape, err);
+    if (status)
+        return status;
+    bt_arena measure = { NULL, 0, 0 };
+    backward_prepare(&b, &measure, context->threads);
+    if (bt_arena_reserve(&context->workspace, measure.used))
+        return bt_fail_memory(err, "the workspace of attention_backward",
+                              measure.used);
+    backward_prepare(&b, &context->workspace, context->threads);
+    size_t tiles = b.shape.heads * plan->tile_count;
+    bt_parallel(context->threads, tiles, rows_begin, &b);
+    for (size_t key = 0; key < plan->keys; key++)
+        key_begin(&b, key);
+    bt_parallel(context->threads,
+                b.shape.kv_heads * (b.overlap ? 1 : plan->block_count),
+                block_task, &b);
+    bt_parallel(context->threads, tiles, rows_end, &b);
+    return BAUTA_OK;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention_forward.c - masked attention over a plan.
+ *
+ * Keys and values are first packed once for each key head: O(keys) work that
+ * every tile then shares. A task is one tile of one head; it walks the tile's
+ * runs of blocks and carries the rows' state from step to step. Tasks write
+ * disjoint rows, so threads change no bit. Where a tile has few rows (one, in
+ * decoding), the heads that share a key head become rows of the same step, so
+ * that keys and values are read from memory once. */
+#include "ops/attention.h"
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "kernels/exp2.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Memory of one thread for the rows of a step, called lines because several
+ * heads may share it: line h * tile.rows + r. */
+typedef struct bt_forward_scratch {
+    float *q, *m, *l, *o, *p;
+    uint64_t *words;
+} forward_scratch;
+
+static size_t tile_rows_max(const bauta_plan *plan)
+{
+    size_t max = 1;
+    for (size_t t = 0; t < plan->tile_count; t++)
+        max = bt_size_max(max, plan->tiles[t].rows);
+    return max;
+}
+
+/* The most heads of a group that together fill no more than a tile. */
+static size_t heads_together(const bt_shape *shape, size_t rows)
+{
+    size_t heads = shape->group;
+    while (heads > 1 && (shape->group % heads || heads * rows > BT_TILE_ROWS))
+        heads--;
+    return heads;
+}
+
+void bt_forward_prepare(bt_forward *f, bt_arena *arena, int threads)
+{
+    const bt_shape *s = &f->shape;
+    size_t rows = tile_rows_max(f->plan);
+    f->together = heads_together(s, rows);
+    size_t lines = rows * f->together;
+    f->scratch = bt_arena_take(arena, (size_t)threads, sizeof(forward_scratch));
+    for (int i = 0; i < threads; i++) {
+        forward_scratch scratch = {
+            .q = bt_arena_take(arena, lines * s->head_pad, sizeof(float)),
+            .m = bt_arena_take(arena, lines, sizeof(float)),
+            .l = bt_arena_take(arena, lines * BT_LANES, sizeof(float)),
+            .o = bt_arena_take(arena, lines * s->value_pad, sizeof(float)),
+            .p = bt_arena_take(arena, lines * BT_BLOCK, sizeof(float)),
+            .words = bt_arena_take(arena, lines, sizeof(uint64_t)),
+        };
+        if (f->scratch)
+            f->scratch[i] = scratch;
+    }
+}
+
+/* Queries of the lines, scaled; their state empty. */
+static void lines_begin(const bt_forward *f, const bt_tile *tile, size_t head,
+                        const forward_scratch *x)
+{
+    const bt_shape *s = &f->shape;
+    size_t lines = tile->rows * f->together;
+    float factor = (float)((double)s->scale * BT_LOG2E);
+    for (size_t h = 0; h < f->together; h++)
+        bt_rows_copy(x->q + h * tile->rows * s->head_pad, s->head_pad,
+                     f->q + tile->row * s->q.token + (head + h) * s->q.head,
+                     s->q.token, tile->rows, s->head_dim, factor);
+    for (size_t i = 0; i < lines; i++)
+        x->m[i] = -INFINITY;
+    memset(x->l, 0, lines * BT_LANES * sizeof(float));
+    memset(x->o, 0, lines * s->value_pad * sizeof(float));
+}
+
+/* Output and log-sum-exp of one line. */
+static void line_end(const bt_forward *f, size_t row, size_t head,
+                     const forward_scratch *x, size_t line)
+{
+    const bt_shape *s = &f->shape;
+    float l = bt_lanes_sum(x->l + line * BT_LANES);
+    float factor = l == 0.0f ? 0.0f : 1.0f / l;
+    const float *o = x->o + line * s->value_pad;
+    float *out = f->out + row * s->out.token + head * s->out.head;
+    for (size_t e = 0; e < s->value_dim; e++)
+        out[e] = o[e] * factor;
+    if (!f->lse)
+        return;
+    float *lse = f->lse + row * s->heads + head;
+    if (l == 0.0f)
+        *lse = -INFINITY;
+    else if (isnan(l))
+        *lse = l;
+    else
+        *lse = (float)(((double)x->m[line] + bt_log2((double)l)) * BT_LN2);
+}
+
+/* The words of a block for all lines: those of the tile, for each head. */
+static const uint64_t *lines_words(const bt_forward *f, const bt_tile *tile,
+                                   const uint64_t *words,
+                                   const forward_scratch *x)
+{
+    if (f->together == 1)
+        return words;
+    for (size_t h = 0; h < f->together; h++)
+        memcpy(x->words + h * tile->rows, words, tile->rows * sizeof(*words));
+    return x->words;
+}
+
+static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
+                      const forward_scratch *x)
+{
+    const bt_shape *s = &f->shape;
+    bt_attention_step step = { .rows = tile->rows * f->together,
+                               .head_dim = s->head_dim,
+                               .head_pad = s->head_pad,
+                               .value_pad = s->value_pad,
+                               .q = x->q,
+                               .m = x->m,
+                               .l = x->l,
+                               .o = x->o,
+                               .p = x->p };
+    for (size_t i = tile->run; i < tile->run + tile->runs; i++) {
+        const bt_run *run = &f->plan->runs[i];
+        const uint64_t *words = NULL;
+        if (run->words != BT_FULL)
+            words = f->plan->words + run->words;
+        for (size_t k = 0; k < run->count; k++) {
+            size_t block = tile->grid + run->first + k;
+            step.kt = bt_packed_keys(&f->packed, s, kv_head, block);
+            step.v = bt_packed_values(&f->packed, s, kv_head, block);
+            if (words)
+                step.words = lines_words(f, tile, words + k * tile->rows, x);
+            f->kernels->attention_forward(&step);
+        }
+        step.words = NULL;
+    }
+}
+
+static void forward_task(void *job, size_t task, int thread)
+{
+    const bt_forward *f = job;
+    const bauta_plan *plan = f->plan;
+    // Heads outside, so that a head's keys stay in the cache; the last tiles
+    // first, since under a causal mask they are the longest.
+    size_t head = task / plan->tile_count * f->together;
+    size_t index = plan->tile_count - 1 - task % plan->tile_count;
+    const bt_tile *tile = &plan->tiles[index];
+    const forward_scratch *x = &f->scratch[thread];
+    lines_begin(f, tile, head, x);
+    tile_walk(f, tile, head / f->shape.group, x);
+    for (size_t h = 0; h < f->together; h++)
+        for (size_t r = 0; r < tile->rows; r++)
+            line_end(f, tile->row + r, head + h, x, h * tile->rows + r);
+}
+
+void bt_forward_run(bt_forward *f, int threads)
+{
+    bt_parallel(threads, f->plan->tile_count * f->shape.heads / f->together,
+                forward_task, f);
+}
+
+/* ---- plain keys and values --------------------------------------------- */
+
+enum { PACK_BLOCKS = 4 }; /* blocks that one packing task takes */
+
+typedef struct packing {
+    const bauta_plan *plan;
+    const bt_shape *shape;
+    const bt_kernels *kernels;
+    const float *k, *v;
+    bt_packed packed;
+} packing;
+
+static void pack_block(const packing *p, size_t kv_head, size_t index)
+{
+    const bt_shape *s = p->shape;
+    const bt_key_block *block = &p->plan->blocks[index];
+    if (!block->visits)
+        return;
+    float *v = bt_packed_values(&p->packed, s, kv_head, index);
+    p->kernels->transpose(bt_packed_keys(&p->packed, s, kv_head, index),
+                          p->k + block->key * s->k.token + kv_head * s->k.head,
+                          s->k.token, block->keys, s->head_dim);
+    bt_rows_copy(v, s->value_pad,
+                 p->v + block->key * s->v.token + kv_head * s->v.head,
+                 s->v.token, block->keys, s->value_dim, 1.0f);
+}
+
+static size_t pack_tasks(const bauta_plan *plan)
+{
+    return (plan->block_count + PACK_BLOCKS - 1) / PACK_BLOCKS;
+}
+
+static void pack_task(void *job, size_t task, int thread)
+{
+    const packing *p = job;
+    size_t tasks = pack_tasks(p->plan);
+    size_t first = task % tasks * PACK_BLOCKS;
+    size_t end = bt_size_min(first + PACK_BLOCKS, p->plan->block_count);
+    (void)thread;
+    for (size_t block = first; block < end; block++)
+        pack_block(p, task / tasks, block);
+}
+
+static bt_packed packed_take(const bauta_plan *plan, const bt_shape *s,
+                             bt_arena *arena)
+{
+    size_t blocks = bt_size_mul(plan->block_count, s->kv_heads * BT_BLOCK);
+    bt_packed packed = { .blocks = plan->block_count };
+    packed.kt =
+        bt_arena_take(arena, bt_size_mul(blocks, s->head_dim), sizeof(float));
+    packed.v =
+        bt_arena_take(arena, bt_size_mul(blocks, s->value_pad), sizeof(float));
+    return packed;
+}
+
+bauta_status bauta_attention_forward(bauta_context *context,
+                                     const bauta_plan *plan,
+                                     const bauta_attention *shape,
+                                     const float *q, const float *k,
+                                     const float *v, float *out, float *lse,
+                                     bauta_error *err)
+{
+    BT_NEED(context, err);
+    BT_NEED(plan, err);
+    BT_NEED(q, err);
+    BT_NEED(k, err);
+    BT_NEED(v, err);
+    BT_NEED(out, err);
+    bt_forward f = { .plan = plan,
+                     .kernels = context->kernels,
+                     .q = q,
+                     .out = out,
+                     .lse = lse };
+    bauta_status status = bt_shape_resolve(&f.shape, shape, err);
+    if (status)
+        return status;
+    bt_arena measure = { NULL, 0, 0 };
+    packed_take(plan, &f.shape, &measure);
+    bt_forward_prepare(&f, &measure, context->threads);
+    if (bt_arena_reserve(&context->workspace, measure.used))
+        return bt_fail_memory(err, "the workspace of attention_forward",
+                              measure.used);
+    f.packed = packed_take(plan, &f.shape, &context->workspace);
+    bt_forward_prepare(&f, &context->workspace, context->threads);
+    packing p = { plan, &f.shape, context->kernels, k, v, f.packed };
+    bt_parallel(context->threads, pack_tasks(plan) * f.shape.kv_heads,
+                pack_task, &p);
+    bt_forward_run(&f, context->threads);
+    return BAUTA_OK;
+}
