@@ -117,7 +117,8 @@ BAUTA_API int bauta_context_threads(const bauta_context *context);
 
 /* A mask gives every query the list of key ranges that it may see: sorted,
  * disjoint, half-open spans [lo, hi). It is immutable, and its memory is
- * proportional to queries and spans, never to queries x keys.
+ * proportional to queries and spans, never to queries x keys. Either size may
+ * be 0, and neither may exceed 2^31 - 1.
  *
  * True means may see. Query i of n over m keys stands at position i + m - n,
  * so that the last query meets the last key and decoding one token is simply

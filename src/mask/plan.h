@@ -17,6 +17,12 @@
  *     row 2   ########|########|####....|........      run {2, 1} partial,
  *     row 3   ########|########|#####...|........        4 words
  *
+ * A grid ends with the last key that a row of its origin sees. So its last
+ * block may hold fewer than 64 keys and is then partial, and no kernel needs
+ * to read a key that lies behind, be it of the next document or not there.
+ * Grids of packed documents do not overlap; grids of origins that were mixed
+ * by OR may, and a key is then in a block of each.
+ *
  * The transposed plan says for each block which tiles visit it, again as runs
  * of consecutive tiles, full or one partial tile at a time. */
 #ifndef BT_PLAN_H
@@ -41,7 +47,8 @@ typedef struct bt_run {
 
 typedef struct bt_tile {
     size_t row, rows; /* rows of the plan (not of the mask) */
-    size_t grid;      /* first block of its grid in plan->blocks */
+    size_t grid;      /* first block of its grid in plan->blocks; 0 in a tile
+                         that sees nothing */
     size_t run, runs; /* its slice of plan->runs */
     size_t visits;    /* blocks in its runs: the cost of the tile */
 } bt_tile;
@@ -55,7 +62,8 @@ typedef struct bt_visit {
 
 typedef struct bt_key_block {
     size_t key;           /* first key */
-    size_t keys;          /* that exist: 64, or fewer at the end of the keys */
+    size_t keys;          /* 64, or fewer in the last block of a grid, which
+                             ends with the last key that a row of it sees */
     size_t visit, visits; /* its slice of plan->visits */
 } bt_key_block;
 
@@ -67,7 +75,8 @@ struct bauta_plan {
     size_t tile_count, run_count, block_count, visit_count, word_count;
     bt_tile *tiles;       /* by row; rows that see nothing are in tiles too */
     bt_run *runs;         /* by tile, then block */
-    bt_key_block *blocks; /* by grid, then key; only up to the last one seen */
+    bt_key_block *blocks; /* by grid, then key; some in the middle of a grid
+                             may have no visits */
     bt_visit *visits;     /* by block, then tile */
     uint64_t *words;
 };

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.c - from spans of keys to runs of blocks.
+ *
+ * Four passes, each of which first counts and then, the memory being there,
+ * does the same again and writes:
+ *
+ *   tiles    rows are taken while their origin is the same
+ *   grids    the origins that occur, and how far each is seen
+ *   runs     for each tile the blocks that some row touches, and among them
+ *            those that every row covers
+ *   visits   the runs, turned round
+ *
+ * Blocks are never walked one by one where they are full: a row's spans become
+ * spans of blocks, and a tile's rows are united and intersected as lists. With
+ * S spans, P partial blocks counted once for each tile that has them, and V
+ * visits, time and memory are O(rows + S + P x tile_rows + V). A causal plan
+ * has 3 partial blocks a tile, whatever the number of keys:
+ *
+ *     keys   0       64      128     192     256
+ *     row    #       |       |       |       |      touched  [0, 2)
+ *      .     ########|##     |       |       |      covered  [0, 0)
+ *            --------+-------+-------+-------+--
+ *     row    ########|###    |       |       |      touched  [0, 4)
+ *      .     ########|#######|#######|####   |      covered  [0, 1) */
+#include "mask/plan.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "mask/mask.h"
+
+/* The blocks that are counted from one origin. */
+typedef struct grid {
+    size_t origin;
+    size_t end;   /* behind the last key that is seen from it */
+    size_t block; /* its first one in plan->blocks */
+} grid;
+
+/* What is needed while a plan is made, and not afterwards. */
+typedef struct planner {
+    const bauta_mask *mask;
+    bauta_plan *plan;
+    size_t first;      /* row of the mask that is row 0 of the plan */
+    size_t tile_rows;  /* at most */
+    size_t tile_spans; /* most spans of the rows of one tile */
+    grid *grids;       /* (grid_count), room for one a tile */
+    size_t grid_count;
+    bauta_span *list[4]; /* (2 * tile_spans) lists of blocks */
+    size_t *opened;      /* (blocks) first of the tiles in a row that see it
+                            all */
+} planner;
+
+/* Zeroed memory, or NULL and the sentence. */
+static void *take(size_t count, size_t size, const char *what, bauta_error *err)
+{
+    void *memory = bt_alloc_zero(count, size);
+    if (!memory)
+        bt_fail_memory(err, what, bt_size_mul(count, size));
+    return memory;
+}
+
+static bt_spans row_spans(const planner *p, size_t row)
+{
+    return bt_mask_spans(p->mask, p->first + row);
+}
+
+/* ---- Tiles --------------------------------------------------------------- */
+
+typedef struct cut {
+    size_t rows, spans;
+    size_t origin, end; /* of the rows that see something */
+    uint64_t pairs;
+} cut;
+
+/* The tile that begins at `row`. Rows that see nothing fit in anywhere. */
+static cut cut_tile(const planner *p, size_t row)
+{
+    size_t most = bt_size_min(p->tile_rows, p->plan->rows - row);
+    cut c = { 0, 0, 0, 0, 0 };
+    for (; c.rows < most; c.rows++) {
+        bt_spans spans = row_spans(p, row + c.rows);
+        if (!spans.count)
+            continue;
+        size_t origin = p->mask->origin[p->first + row + c.rows];
+        if (c.spans && origin != c.origin)
+            break;
+        c.origin = origin;
+        c.end = bt_size_max(c.end, spans.at[spans.count - 1].hi);
+        c.spans += spans.count;
+        for (size_t k = 0; k < spans.count; k++)
+            c.pairs += spans.at[k].hi - spans.at[k].lo;
+    }
+    return c;
+}
+
+static void count_tiles(planner *p)
+{
+    bauta_plan *plan = p->plan;
+    for (size_t row = 0; row < plan->rows;) {
+        cut c = cut_tile(p, row);
+        p->tile_spans = bt_size_max(p->tile_spans, c.spans);
+        plan->key_end = bt_size_max(plan->key_end, c.end);
+        plan->pairs += c.pairs;
+        plan->tile_count++;
+        row += c.rows;
+    }
+}
+
+/* The grid of an origin: the last one, or a new one. Origins never decrease
+ * from row to row, so an origin that was left does not come back. */
+static size_t grid_of(planner *p, size_t origin)
+{
+    if (!p->grid_count || p->grids[p->grid_count - 1].origin != origin)
+        p->grids[p->grid_count++].origin = origin;
+    return p->grid_count - 1;
+}
+
+/* Tiles with their rows, and in `grid` the number of the grid for now. */
+static void fill_tiles(planner *p)
+{
+    bauta_plan *plan = p->plan;
+    size_t row = 0;
+    for (size_t t = 0; t < plan->tile_count; t++) {
+        cut c = cut_tile(p, row);
+        plan->tiles[t] = (bt_tile){ .row = row, .rows = c.rows };
+        row += c.rows;
+        if (!c.spans)
+            continue;
+        size_t g = grid_of(p, c.origin);
+        p->grids[g].end = bt_size_max(p->grids[g].end, c.end);
+        plan->tiles[t].grid = g;
+    }
+}
+
+static bauta_status make_tiles(planner *p, bauta_error *err)
+{
+    bauta_plan *plan = p->plan;
+    count_tiles(p);
+    plan->tiles = take(plan->tile_count, sizeof(*plan->tiles),
+                       "the tiles of a plan", err);
+    if (!plan->tiles)
+        return BAUTA_ERR_NOMEM;
+    p->grids = take(plan->tile_count, sizeof(*p->grids), "grids", err);
+    if (!p->grids)
+        return BAUTA_ERR_NOMEM;
+    fill_tiles(p);
+    return BAUTA_OK;
+}
+
+/* ---- Grids --------------------------------------------------------------- */
+
+static void fill_grid(bauta_plan *plan, const grid *g)
+{
+    bt_key_block *block = plan->blocks + g->block;
+    for (size_t key = g->origin; key < g->end; key += BT_BLOCK)
+        *block++ = (bt_key_block){
+            .key = key,
+            .keys = bt_size_min(BT_BLOCK, g->end - key),
+        };
+}
+
+static bauta_status make_grids(planner *p, bauta_error *err)
+{
+    bauta_plan *plan = p->plan;
+    for (grid *g = p->grids; g < p->grids + p->grid_count; g++) {
+        g->block = plan->block_count;
+        plan->block_count += (g->end - g->origin + BT_BLOCK - 1) / BT_BLOCK;
+    }
+    plan->one_origin =
+        p->grid_count == 0 || (p->grid_count == 1 && p->grids[0].origin == 0);
+    plan->blocks = take(plan->block_count, sizeof(*plan->blocks),
+                        "the key blocks of a plan", err);
+    if (!plan->blocks)
+        return BAUTA_ERR_NOMEM;
+    for (size_t g = 0; g < p->grid_count; g++)
+        fill_grid(plan, &p->grids[g]);
+    // A tile that sees nothing gets grid 0, which begins at block 0.
+    for (size_t t = 0; t < plan->tile_count && p->grid_count; t++)
+        plan->tiles[t].grid = p->grids[plan->tiles[t].grid].block;
+    return BAUTA_OK;
+}
+
+/* ---- Runs ---------------------------------------------------------------- */
+
+/* Key from which the blocks of a tile are counted. */
+static size_t tile_origin(const bauta_plan *plan, const bt_tile *tile)
+{
+    return plan->block_count ? plan->blocks[tile->grid].key : 0;
+}
+
+/* Blocks of which a row sees something. */
+static size_t touched(bauta_span *to, bt_spans row, size_t origin)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < row.count; k++)
+        count =
+            bt_spans_append(to, count, (row.at[k].lo - origin) / BT_BLOCK,
+                            (row.at[k].hi - origin + BT_BLOCK - 1) / BT_BLOCK);
+    return count;
+}
+
+/* Blocks of which a row sees all 64 keys. */
+static size_t covered(bauta_span *to, bt_spans row, size_t origin)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < row.count; k++)
+        count = bt_spans_append(
+            to, count, (row.at[k].lo - origin + BT_BLOCK - 1) / BT_BLOCK,
+            (row.at[k].hi - origin) / BT_BLOCK);
+    return count;
+}
+
+/* Combine the rows of a tile, each as a list of blocks, from one to the next.
+ * The answer is in one of the two lists at `at` and `next`. An accumulated
+ * list has no more spans than the rows so far; where it has more than the row
+ * that meets it, the difference is in partial blocks, for each of which the
+ * tile has a word a row anyway. */
+static bt_spans fold(const planner *p, const bt_tile *tile,
+                     size_t blocks(bauta_span *, bt_spans, size_t),
+                     bt_spans_fn *combine, bauta_span *at, bauta_span *next)
+{
+    size_t origin = tile_origin(p->plan, tile);
+    size_t count = blocks(at, row_spans(p, tile->row), origin);
+    for (size_t r = 1; r < tile->rows; r++) {
+        bt_spans row = { p->list[3], 0 };
+        row.count = blocks(p->list[3], row_spans(p, tile->row + r), origin);
+        count = combine(next, (bt_spans){ at, count }, row);
+        bauta_span *swap = at;
+        at = next;
+        next = swap;
+    }
+    return (bt_spans){ at, count };
+}
+
+static void add_run(bauta_plan *plan, bt_tile *tile, size_t first, size_t end,
+                    bool full)
+{
+    if (first >= end)
+        return;
+    size_t count = end - first;
+    if (plan->runs)
+        plan->runs[plan->run_count] =
+            (bt_run){ first, count, full ? BT_FULL : plan->word_count };
+    plan->run_count++;
+    if (!full)
+        plan->word_count += count * tile->rows;
+    tile->runs++;
+    tile->visits += count;
+}
+
+/* What is touched, cut up by what is full, which lies inside. */
+static void add_runs(bauta_plan *plan, bt_tile *tile, bt_spans seen,
+                     bt_spans full)
+{
+    size_t f = 0;
+    for (size_t k = 0; k < seen.count; k++) {
+        size_t at = seen.at[k].lo;
+        for (; f < full.count && full.at[f].lo < seen.at[k].hi; f++) {
+            add_run(plan, tile, at, full.at[f].lo, false);
+            add_run(plan, tile, full.at[f].lo, full.at[f].hi, true);
+            at = full.at[f].hi;
+        }
+        add_run(plan, tile, at, seen.at[k].hi, false);
+    }
+}
+
+/* Count the runs and words; write the runs once there is memory for them. */
+static void walk_runs(planner *p)
+{
+    bauta_plan *plan = p->plan;
+    plan->run_count = plan->word_count = 0;
+    for (size_t t = 0; t < plan->tile_count; t++) {
+        bt_tile *tile = &plan->tiles[t];
+        tile->run = plan->run_count;
+        tile->runs = tile->visits = 0;
+        // A fold leaves its answer in one of its two lists; the other one is
+        // free for the next.
+        bt_spans seen =
+            fold(p, tile, touched, bt_spans_or, p->list[0], p->list[1]);
+        bauta_span *other = seen.at == p->list[0] ? p->list[1] : p->list[0];
+        bt_spans full = fold(p, tile, covered, bt_spans_and, other, p->list[2]);
+        add_runs(plan, tile, seen, full);
+    }
+}
+
+/* Set the bits of keys [lo, hi), counted from the first block of a run; the
+ * words of its blocks are `stride` apart. */
+static void set_bits(uint64_t *words, size_t stride, size_t lo, size_t hi)
+{
+    while (lo < hi) {
+        size_t bit = lo % BT_BLOCK;
+        size_t bits = bt_size_min(BT_BLOCK - bit, hi - lo);
+        words[lo / BT_BLOCK * stride] |= UINT64_MAX >> (BT_BLOCK - bits) << bit;
+        lo += bits;
+    }
+}
+
+/* The words of row r of a tile, in all its partial runs. */
+static void fill_words(bauta_plan *plan, const bt_tile *tile, size_t r,
+                       bt_spans row)
+{
+    size_t origin = tile_origin(plan, tile), k = 0;
+    for (size_t i = 0; i < tile->runs; i++) {
+        const bt_run *run = &plan->runs[tile->run + i];
+        if (run->words == BT_FULL)
+            continue;
+        size_t lo = origin + run->first * BT_BLOCK;
+        size_t hi = lo + run->count * BT_BLOCK;
+        while (k < row.count && row.at[k].hi <= lo)
+            k++;
+        for (size_t s = k; s < row.count && row.at[s].lo < hi; s++)
+            set_bits(plan->words + run->words + r, tile->rows,
+                     bt_size_max(lo, row.at[s].lo) - lo,
+                     bt_size_min(hi, row.at[s].hi) - lo);
+    }
+}
+
+static bauta_status make_runs(planner *p, bauta_error *err)
+{
+    bauta_plan *plan = p->plan;
+    for (size_t i = 0; i < BT_LEN(p->list); i++) {
+        p->list[i] = take(bt_size_mul(2, p->tile_spans), sizeof(bauta_span),
+                          "lists of blocks", err);
+        if (!p->list[i])
+            return BAUTA_ERR_NOMEM;
+    }
+    walk_runs(p);
+    plan->runs =
+        take(plan->run_count, sizeof(*plan->runs), "the runs of a plan", err);
+    if (!plan->runs)
+        return BAUTA_ERR_NOMEM;
+    plan->words = take(plan->word_count, sizeof(*plan->words),
+                       "the words of a plan", err);
+    if (!plan->words)
+        return BAUTA_ERR_NOMEM;
+    walk_runs(p);
+    for (size_t t = 0; t < plan->tile_count; t++)
+        for (size_t r = 0; r < plan->tiles[t].rows; r++)
+            fill_words(plan, &plan->tiles[t], r,
+                       row_spans(p, plan->tiles[t].row + r));
+    return BAUTA_OK;
+}
+
+/* ---- Visits -------------------------------------------------------------- */
+
+/* Count a visit; write it once there is memory. Visits of a block come in the
+ * order of the tiles. */
+static void add_visit(bauta_plan *plan, size_t block, bt_visit visit)
+{
+    bt_key_block *b = &plan->blocks[block];
+    if (plan->visits)
+        plan->visits[b->visit + b->visits] = visit;
+    b->visits++;
+}
+
+/* The full blocks of a tile, counted in plan->blocks. */
+static size_t full_blocks(bauta_span *to, const bauta_plan *plan, size_t t)
+{
+    size_t count = 0;
+    const bt_tile *tile = &plan->tiles[t];
+    for (size_t i = 0; i < tile->runs; i++) {
+        const bt_run *run = &plan->runs[tile->run + i];
+        size_t first = tile->grid + run->first;
+        if (run->words == BT_FULL)
+            count = bt_spans_append(to, count, first, first + run->count);
+    }
+    return count;
+}
+
+static void add_partial_visits(bauta_plan *plan, size_t t)
+{
+    const bt_tile *tile = &plan->tiles[t];
+    for (size_t i = 0; i < tile->runs; i++) {
+        const bt_run *run = &plan->runs[tile->run + i];
+        for (size_t k = 0; k < run->count && run->words != BT_FULL; k++)
+            add_visit(plan, tile->grid + run->first + k,
+                      (bt_visit){ t, 1, run->words + k * tile->rows });
+    }
+}
+
+/* From tile to tile only the differences count: a block that was full and is
+ * no longer ends a run of tiles, and one that becomes full opens one. Behind
+ * the last tile every run ends. */
+static void walk_visits(planner *p)
+{
+    bauta_plan *plan = p->plan;
+    bt_spans before = { p->list[0], 0 };
+    for (size_t t = 0; t <= plan->tile_count; t++) {
+        bauta_span *to = before.at == p->list[0] ? p->list[1] : p->list[0];
+        bt_spans now = { to, 0 };
+        if (t < plan->tile_count)
+            now.count = full_blocks(to, plan, t);
+        size_t ended = bt_spans_without(p->list[2], before, now);
+        for (size_t k = 0; k < ended; k++)
+            for (size_t b = p->list[2][k].lo; b < p->list[2][k].hi; b++)
+                add_visit(
+                    plan, b,
+                    (bt_visit){ p->opened[b], t - p->opened[b], BT_FULL });
+        size_t begun = bt_spans_without(p->list[2], now, before);
+        for (size_t k = 0; k < begun; k++)
+            for (size_t b = p->list[2][k].lo; b < p->list[2][k].hi; b++)
+                p->opened[b] = t;
+        if (t < plan->tile_count)
+            add_partial_visits(plan, t);
+        before = now;
+    }
+}
+
+static bauta_status make_visits(planner *p, bauta_error *err)
+{
+    bauta_plan *plan = p->plan;
+    p->opened = take(plan->block_count, sizeof(*p->opened), "open tiles", err);
+    if (!p->opened)
+        return BAUTA_ERR_NOMEM;
+    walk_visits(p);
+    for (size_t b = 0; b < plan->block_count; b++) {
+        plan->blocks[b].visit = plan->visit_count;
+        plan->visit_count += plan->blocks[b].visits;
+        plan->blocks[b].visits = 0;
+    }
+    plan->visits = take(plan->visit_count, sizeof(*plan->visits),
+                        "the visits of a plan", err);
+    if (!plan->visits)
+        return BAUTA_ERR_NOMEM;
+    walk_visits(p);
+    return BAUTA_OK;
+}
+
+/* ---- The whole ----------------------------------------------------------- */
+
+static bauta_status check(const bauta_mask *mask, size_t first, size_t rows,
+                          size_t tile_rows, bauta_error *err)
+{
+    if (!mask)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "the mask to plan is NULL");
+    if (first > mask->queries || rows > mask->queries - first)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "a plan of %zu rows from row %zu on leaves a mask of "
+                       "%zu queries",
+                       rows, first, mask->queries);
+    if (tile_rows < 1 || tile_rows > BT_TILE_ROWS_MAX)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "tiles of %zu rows: from 1 to %d are possible",
+                       tile_rows, BT_TILE_ROWS_MAX);
+    return BAUTA_OK;
+}
+
+static bauta_status make(planner *p, bauta_error *err)
+{
+    bauta_status status = make_tiles(p, err);
+    if (!status)
+        status = make_grids(p, err);
+    if (!status)
+        status = make_runs(p, err);
+    if (!status)
+        status = make_visits(p, err);
+    return status;
+}
+
+static void planner_release(planner *p)
+{
+    bt_free(p->grids);
+    bt_free(p->opened);
+    for (size_t i = 0; i < BT_LEN(p->list); i++)
+        bt_free(p->list[i]);
+}
+
+bauta_status bt_plan_create(bauta_plan **out, const bauta_mask *mask,
+                            size_t first, size_t rows, size_t tile_rows,
+                            bauta_error *err)
+{
+    if (!out)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "out is NULL: there is no place for the plan");
+    *out = NULL;
+    bauta_status status = check(mask, first, rows, tile_rows, err);
+    if (status)
+        return status;
+
+    bauta_plan *plan = take(1, sizeof(*plan), "a plan", err);
+    if (!plan)
+        return BAUTA_ERR_NOMEM;
+    plan->rows = rows;
+    plan->keys = mask->keys;
+    planner p = {
+        .mask = mask, .plan = plan, .first = first, .tile_rows = tile_rows
+    };
+    status = make(&p, err);
+    planner_release(&p);
+    if (status)
+        bauta_plan_free(plan);
+    else
+        *out = plan;
+    return status;
+}
+
+bauta_status bauta_plan_create(bauta_plan **out, const bauta_mask *mask,
+                               size_t first, size_t rows, bauta_error *err)
+{
+    return bt_plan_create(out, mask, first, rows, BT_TILE_ROWS, err);
+}
+
+void bauta_plan_free(bauta_plan *plan)
+{
+    if (!plan)
+        return;
+    bt_free(plan->tiles);
+    bt_free(plan->runs);
+    bt_free(plan->blocks);
+    bt_free(plan->visits);
+    bt_free(plan->words);
+    bt_free(plan);
+}
