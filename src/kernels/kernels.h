@@ -16,6 +16,8 @@ typedef struct bt_kernels {
     bt_transpose_fn *transpose;
     bt_attention_forward_fn *attention_forward;
     bt_attention_backward_fn *attention_backward;
+    bt_gemm_columns_fn *gemm_columns;
+    const bt_gemm_tiles *gemm_tiles; /* NULL in the reference */
 } bt_kernels;
 
 /* The table of an instruction set by name, or the best one for NULL. NULL when

@@ -9,6 +9,8 @@ static const bt_kernels avx2 = {
     .transpose = bt_transpose_f32_avx2,
     .attention_forward = bt_attention_forward_f32_avx2,
     .attention_backward = bt_attention_backward_f32_avx2,
+    .gemm_columns = bt_gemm_columns_f32_avx2,
+    .gemm_tiles = &bt_gemm_tiles_f32_avx2,
 };
 
 static const bt_kernels avx512 = {
@@ -16,6 +18,8 @@ static const bt_kernels avx512 = {
     .transpose = bt_transpose_f32_avx512,
     .attention_forward = bt_attention_forward_f32_avx512,
     .attention_backward = bt_attention_backward_f32_avx512,
+    .gemm_columns = bt_gemm_columns_f32_avx512,
+    .gemm_tiles = &bt_gemm_tiles_f32_avx512,
 };
 
 size_t bt_kernels_x86(const bt_kernels *tables[2])
