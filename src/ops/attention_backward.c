@@ -12,6 +12,7 @@
  *     thread 0   block 0:  tile 0  tile 1  tile 2  tile 3 ...
  *     thread 1   block 1:   wait   tile 0  tile 1  tile 2 ...
  *
+ * The first to have a turn packs the tile's rows and the last writes their dQ.
  * Five products, no atomic addition, and the same bits for any threads. */
 #include "base/error.h"
 #include "base/threads.h"
@@ -104,17 +105,12 @@ static float row_delta(const float *dout, const float *out, size_t columns)
 }
 
 /* Pack the rows of one tile of one head and empty their dQ. */
-static void rows_begin(void *job, size_t task, int thread)
+static void rows_begin(backward *b, size_t head, const bt_tile *tile)
 {
-    backward *b = job;
     const bt_shape *s = &b->shape;
-    size_t head = task / b->plan->tile_count;
-    const bt_tile *tile = &b->plan->tiles[task % b->plan->tile_count];
     size_t at = head * b->plan->rows + tile->row; // first packed row
     float factor = (float)((double)s->scale * BT_LOG2E);
     size_t out_at = tile->row * s->out.token + head * s->out.head;
-    (void)thread;
-    b->turn[task].done = 0;
     bt_rows_copy(b->rows_q + at * s->head_pad, s->head_pad,
                  b->q + tile->row * s->q.token + head * s->q.head, s->q.token,
                  tile->rows, s->head_dim, factor);
@@ -123,6 +119,7 @@ static void rows_begin(void *job, size_t task, int thread)
                  1.0f);
     memset(b->rows_dq + at * s->head_pad, 0,
            tile->rows * s->head_pad * sizeof(float));
+    bt_rows_prefetch(b->out + out_at, s->out.token, tile->rows, s->value_dim);
     for (size_t r = 0; r < tile->rows; r++) {
         float lse = b->lse[(tile->row + r) * s->heads + head];
         size_t o = out_at + r * s->out.token;
@@ -134,19 +131,25 @@ static void rows_begin(void *job, size_t task, int thread)
 }
 
 /* Write the dQ of one tile of one head. */
-static void rows_end(void *job, size_t task, int thread)
+static void rows_end(const backward *b, size_t head, const bt_tile *tile)
 {
-    backward *b = job;
     const bt_shape *s = &b->shape;
-    size_t head = task / b->plan->tile_count;
-    const bt_tile *tile = &b->plan->tiles[task % b->plan->tile_count];
     const float *from =
         b->rows_dq + (head * b->plan->rows + tile->row) * s->head_pad;
     float *to = b->dq + tile->row * s->q.token + head * s->q.head;
-    (void)thread;
     for (size_t r = 0; r < tile->rows; r++)
         for (size_t d = 0; d < s->head_dim; d++)
             to[r * s->q.token + d] = from[r * s->head_pad + d] * s->scale;
+}
+
+/* Zero dQ for a tile that sees nothing and gets no turn. */
+static void rows_zero(const backward *b, const bt_tile *tile)
+{
+    const bt_shape *s = &b->shape;
+    for (size_t r = tile->row; r < tile->row + tile->rows; r++)
+        for (size_t h = 0; h < s->heads; h++)
+            memset(b->dq + r * s->q.token + h * s->q.head, 0,
+                   s->head_dim * sizeof(float));
 }
 
 /* ---- blocks ------------------------------------------------------------ */
@@ -181,7 +184,11 @@ static void tile_step(backward *b, bt_attention_grad *grad, size_t head,
     grad->delta = b->rows_delta + at;
     grad->dq = b->rows_dq + at * s->head_pad;
     bt_progress_wait(turn, rank);
+    if (rank == 0)
+        rows_begin(b, head, tile);
     b->kernels->attention_backward(grad);
+    if (rank + 1 == tile->visits)
+        rows_end(b, head, tile);
     bt_progress_set(turn, rank + 1);
 }
 
@@ -192,6 +199,8 @@ static void block_begin(const backward *b, size_t kv_head,
     const bt_shape *s = &b->shape;
     const float *k = b->k + block->key * s->k.token + kv_head * s->k.head;
     const float *v = b->v + block->key * s->v.token + kv_head * s->v.head;
+    bt_rows_prefetch(k, s->k.token, block->keys, s->head_dim);
+    bt_rows_prefetch(v, s->v.token, block->keys, s->value_dim);
     b->kernels->transpose(x->kt, k, s->k.token, block->keys, s->head_dim);
     b->kernels->transpose(x->vt, v, s->v.token, block->keys, s->value_dim);
     bt_rows_copy(x->k, s->head_pad, k, s->k.token, block->keys, s->head_dim,
@@ -200,19 +209,26 @@ static void block_begin(const backward *b, size_t kv_head,
     memset(x->dv, 0, BT_BLOCK * s->value_pad * sizeof(float));
 }
 
-/* Add a block's gradients to dk and dv. */
+/* to = what is there, where grids overlap, or 0, plus from * factor. */
+static void key_end(float *to, const float *from, size_t columns, float factor,
+                    bool more)
+{
+    for (size_t c = 0; c < columns; c++)
+        to[c] = (more ? to[c] : 0.0f) + from[c] * factor;
+}
+
+/* Write a block's gradients. */
 static void block_end(const backward *b, size_t kv_head,
                       const bt_key_block *block, const backward_scratch *x)
 {
     const bt_shape *s = &b->shape;
     for (size_t j = 0; j < block->keys; j++) {
         size_t key = block->key + j;
-        float *dk = b->dk + key * s->k.token + kv_head * s->k.head;
-        float *dv = b->dv + key * s->v.token + kv_head * s->v.head;
-        for (size_t d = 0; d < s->head_dim; d++)
-            dk[d] += x->dk[j * s->head_pad + d] * (float)BT_LN2;
-        for (size_t e = 0; e < s->value_dim; e++)
-            dv[e] += x->dv[j * s->value_pad + e];
+        key_end(b->dk + key * s->k.token + kv_head * s->k.head,
+                x->dk + j * s->head_pad, s->head_dim, (float)BT_LN2,
+                b->overlap);
+        key_end(b->dv + key * s->v.token + kv_head * s->v.head,
+                x->dv + j * s->value_pad, s->value_dim, 1.0f, b->overlap);
     }
 }
 
@@ -277,16 +293,32 @@ static void block_task(void *job, size_t task, int thread)
 
 /* ---- the pass ---------------------------------------------------------- */
 
-/* Zero gradients for a key; one that nobody sees keeps them. */
-static void key_begin(const backward *b, size_t key)
+/* Zero gradients for keys [from, end). */
+static void keys_zero(const backward *b, size_t from, size_t end)
 {
     const bt_shape *s = &b->shape;
-    for (size_t h = 0; h < s->kv_heads; h++) {
-        memset(b->dk + key * s->k.token + h * s->k.head, 0,
-               s->head_dim * sizeof(float));
-        memset(b->dv + key * s->v.token + h * s->v.head, 0,
-               s->value_dim * sizeof(float));
+    for (size_t key = from; key < end; key++)
+        for (size_t h = 0; h < s->kv_heads; h++) {
+            memset(b->dk + key * s->k.token + h * s->k.head, 0,
+                   s->head_dim * sizeof(float));
+            memset(b->dv + key * s->v.token + h * s->v.head, 0,
+                   s->value_dim * sizeof(float));
+        }
+}
+
+/* Zero gradients for the keys that no block will write, or for all of them
+ * when blocks will add to what they find. */
+static void keys_begin(const backward *b)
+{
+    size_t done = 0; // keys before this one are written or zero
+    for (size_t i = 0; i < b->plan->block_count && !b->overlap; i++) {
+        const bt_key_block *block = &b->plan->blocks[i];
+        if (!block->visits)
+            continue;
+        keys_zero(b, done, block->key);
+        done = block->key + block->keys;
     }
+    keys_zero(b, done, b->plan->keys);
 }
 
 bauta_status
@@ -329,13 +361,13 @@ bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
         return bt_fail_memory(err, "the workspace of attention_backward",
                               measure.used);
     backward_prepare(&b, &context->workspace, context->threads);
-    size_t tiles = b.shape.heads * plan->tile_count;
-    bt_parallel(context->threads, tiles, rows_begin, &b);
-    for (size_t key = 0; key < plan->keys; key++)
-        key_begin(&b, key);
+    memset(b.turn, 0, b.shape.heads * plan->tile_count * sizeof(*b.turn));
+    keys_begin(&b);
+    for (size_t t = 0; t < plan->tile_count; t++)
+        if (!plan->tiles[t].visits)
+            rows_zero(&b, &plan->tiles[t]);
     bt_parallel(context->threads,
                 b.shape.kv_heads * (b.overlap ? 1 : plan->block_count),
                 block_task, &b);
-    bt_parallel(context->threads, tiles, rows_end, &b);
     return BAUTA_OK;
 }
