@@ -14,7 +14,7 @@
  * spans of blocks, and a tile's rows are united and intersected as lists. With
  * S spans, P partial blocks counted once for each tile that has them, and V
  * visits, time and memory are O(rows + S + P x tile_rows + V). A causal plan
- * has 3 partial blocks a tile, whatever the number of keys:
+ * has at most 3 partial blocks a tile, whatever the number of keys:
  *
  *     keys   0       64      128     192     256
  *     row    #       |       |       |       |      touched  [0, 2)
