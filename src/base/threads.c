@@ -64,7 +64,7 @@ bool bt_once_begin(bt_once *once, unsigned round)
     unsigned state = atomic_load_explicit(&once->state, memory_order_acquire);
     while (state < making)
         if (atomic_compare_exchange_weak_explicit(&once->state, &state, making,
-                                                  memory_order_relaxed,
+                                                  memory_order_acquire,
                                                   memory_order_acquire))
             return true;
     while (state == making) {
@@ -77,4 +77,9 @@ bool bt_once_begin(bt_once *once, unsigned round)
 void bt_once_end(bt_once *once, unsigned round)
 {
     atomic_store_explicit(&once->state, 2 * round + 2, memory_order_release);
+}
+
+bool bt_once_begun(const bt_once *once, unsigned round)
+{
+    return atomic_load_explicit(&once->state, memory_order_relaxed) > 2 * round;
 }

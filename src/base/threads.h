@@ -42,5 +42,7 @@ typedef struct bt_once {
  * made, if need be after a wait for the task that makes it. */
 bool bt_once_begin(bt_once *once, unsigned round);
 void bt_once_end(bt_once *once, unsigned round);
+/* Whether someone has begun to make it; a guess, as it may change at once. */
+bool bt_once_begun(const bt_once *once, unsigned round);
 
 #endif

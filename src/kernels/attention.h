@@ -18,6 +18,8 @@
 #ifndef BT_ATTENTION_H
 #define BT_ATTENTION_H
 
+#include "kernels/ahead.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,6 +51,7 @@ typedef struct bt_attention_step {
     float *l;              /* (rows, 16) starts at 0 */
     float *o;              /* (rows, value_pad) starts at 0 */
     float *p;              /* (rows, 64) scratch */
+    bt_ahead *ahead;       /* rows to fetch meanwhile, or NULL */
 } bt_attention_step;
 typedef void bt_attention_forward_fn(const bt_attention_step *step);
 bt_attention_forward_fn bt_attention_forward_f32_c;

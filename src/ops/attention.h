@@ -74,6 +74,7 @@ typedef struct bt_forward {
     bt_source *source;
     bt_packed packed;
     float *out, *lse;
+    int threads;
     size_t together; /* heads of a group that share one step */
     struct bt_forward_scratch *scratch; /* (threads) */
 } bt_forward;

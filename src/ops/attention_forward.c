@@ -73,11 +73,6 @@ static void lines_begin(const bt_forward *f, const bt_tile *tile, size_t head,
     const bt_shape *s = &f->shape;
     size_t lines = tile->rows * f->together;
     float factor = (float)((double)s->scale * BT_LOG2E);
-    // The outputs are written in the end; have their lines here by then.
-    for (size_t h = 0; h < f->together; h++)
-        bt_rows_prefetch(f->out + tile->row * s->out.token +
-                             (head + h) * s->out.head,
-                         s->out.token, tile->rows, s->value_dim);
     for (size_t h = 0; h < f->together; h++)
         bt_rows_copy(x->q + h * tile->rows * s->head_pad, s->head_pad,
                      f->q + tile->row * s->q.token + (head + h) * s->q.head,
@@ -144,22 +139,87 @@ static void block_pack(const bt_forward *f, size_t kv_head, size_t index)
                  s->v.token, block->keys, s->value_dim, 1.0f);
 }
 
+static bt_once *block_once(const bt_forward *f, size_t kv_head, size_t index,
+                           unsigned *round)
+{
+    *round = (unsigned)(kv_head / f->source->slots);
+    return &f->source
+                ->blocks[slot_of(f, kv_head) * f->plan->block_count + index];
+}
+
+/* Whether the block of a key head is packed or about to be. */
+static bool block_ready(const bt_forward *f, size_t kv_head, size_t index)
+{
+    unsigned round;
+    bt_once *once = block_once(f, kv_head, index, &round);
+    return bt_once_begun(once, round);
+}
+
 /* Return when the block of a key head is packed. */
 static void block_need(const bt_forward *f, size_t kv_head, size_t index)
 {
+    unsigned round;
     if (!f->source)
         return;
-    size_t slot = slot_of(f, kv_head);
-    unsigned round = (unsigned)(kv_head / f->source->slots);
-    bt_once *once = &f->source->blocks[slot * f->plan->block_count + index];
+    bt_once *once = block_once(f, kv_head, index, &round);
     if (bt_once_begin(once, round)) {
         block_pack(f, kv_head, index);
         bt_once_end(once, round);
     }
 }
 
+static size_t task_count(const bt_forward *f)
+{
+    return f->plan->tile_count * f->shape.heads / f->together;
+}
+
+/* Which heads and which tile a task has. Heads outside, so that a head's keys
+ * stay in the cache; the last tiles first, since under a causal mask they are
+ * the longest. */
+static const bt_tile *task_tile(const bt_forward *f, size_t task, size_t *head)
+{
+    size_t tiles = f->plan->tile_count;
+    *head = task / tiles * f->together;
+    return &f->plan->tiles[tiles - 1 - task % tiles];
+}
+
+/* What the task will want whose turn comes when this thread is free again: its
+ * queries, its outputs, and keys and values that are not packed yet. */
+static void task_foresee(const bt_forward *f, size_t task, bt_ahead *ahead)
+{
+    const bt_shape *s = &f->shape;
+    size_t head;
+    const bt_tile *tile = task_tile(f, task, &head);
+    size_t kv_head = head / s->group;
+    for (size_t h = head; h < head + f->together; h++) {
+        bt_ahead_add(ahead, f->q + tile->row * s->q.token + h * s->q.head,
+                     s->q.token, tile->rows, s->head_dim);
+        bt_ahead_add(ahead, f->out + tile->row * s->out.token + h * s->out.head,
+                     s->out.token, tile->rows, s->value_dim);
+    }
+    if (!f->source)
+        return;
+    for (size_t i = tile->run; i < tile->run + tile->runs; i++)
+        for (size_t k = 0; k < f->plan->runs[i].count; k++) {
+            size_t index = tile->grid + f->plan->runs[i].first + k;
+            const bt_key_block *block = &f->plan->blocks[index];
+            if (ahead->parts == BT_AHEAD_PARTS)
+                return;
+            if (block_ready(f, kv_head, index))
+                continue;
+            bt_ahead_add(ahead,
+                         f->source->k + block->key * s->k.token +
+                             kv_head * s->k.head,
+                         s->k.token, block->keys, s->head_dim);
+            bt_ahead_add(ahead,
+                         f->source->v + block->key * s->v.token +
+                             kv_head * s->v.head,
+                         s->v.token, block->keys, s->value_dim);
+        }
+}
+
 static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
-                      const forward_scratch *x)
+                      const forward_scratch *x, bt_ahead *ahead)
 {
     const bt_shape *s = &f->shape;
     bt_attention_step step = { .rows = tile->rows * f->together,
@@ -170,7 +230,8 @@ static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
                                .m = x->m,
                                .l = x->l,
                                .o = x->o,
-                               .p = x->p };
+                               .p = x->p,
+                               .ahead = ahead };
     size_t slot = slot_of(f, kv_head);
     for (size_t i = tile->run; i < tile->run + tile->runs; i++) {
         const bt_run *run = &f->plan->runs[i];
@@ -203,17 +264,19 @@ static void head_begin(const bt_forward *f, size_t kv_head)
 static void forward_task(void *job, size_t task, int thread)
 {
     const bt_forward *f = job;
-    const bauta_plan *plan = f->plan;
-    // Heads outside, so that a head's keys stay in the cache; the last tiles
-    // first, since under a causal mask they are the longest.
-    size_t head = task / plan->tile_count * f->together;
-    size_t index = plan->tile_count - 1 - task % plan->tile_count;
-    const bt_tile *tile = &plan->tiles[index];
+    size_t head, next = task + (size_t)f->threads;
+    const bt_tile *tile = task_tile(f, task, &head);
     const forward_scratch *x = &f->scratch[thread];
     size_t kv_head = head / f->shape.group;
+    bt_ahead ahead = { .parts = 0 };
+    if (next < task_count(f))
+        task_foresee(f, next, &ahead);
+    // Each step asks twice for every strip of six rows.
+    size_t asks = tile->visits * (tile->rows * f->together / 3 + 1) + 1;
+    ahead.pace = ahead.total / asks + 1;
     head_begin(f, kv_head);
     lines_begin(f, tile, head, x);
-    tile_walk(f, tile, kv_head, x);
+    tile_walk(f, tile, kv_head, x, &ahead);
     for (size_t h = 0; h < f->together; h++)
         for (size_t r = 0; r < tile->rows; r++)
             line_end(f, tile->row + r, head + h, x, h * tile->rows + r);
@@ -223,8 +286,8 @@ static void forward_task(void *job, size_t task, int thread)
 
 void bt_forward_run(bt_forward *f, int threads)
 {
-    bt_parallel(threads, f->plan->tile_count * f->shape.heads / f->together,
-                forward_task, f);
+    f->threads = threads;
+    bt_parallel(threads, task_count(f), forward_task, f);
 }
 
 /* ---- plain keys and values --------------------------------------------- */

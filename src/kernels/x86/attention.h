@@ -137,6 +137,7 @@ typedef struct sums {
     const float *scale;    /* (rows) or NULL */
     const uint64_t *words; /* (rows) or NULL */
     size_t pad;
+    bt_ahead *ahead; /* or NULL */
 } sums;
 
 INLINE void sums_load(vf sum[TILE_ROWS][TILE_VECS], const float *from,
@@ -230,6 +231,7 @@ static void sums_rows(const sums *a, size_t rows)
                 a->words ? strip_look(a->words + row, n) : strip_full;
             if (m.hi > m.lo)
                 sums_strip(a, row, n, column, vecs, m);
+            bt_ahead_some(a->ahead);
         }
     }
 }
@@ -393,9 +395,10 @@ static void forward_rows(const bt_attention_step *s)
     for (size_t row = 0; row < s->rows; row += TILE_ROWS) {
         size_t n = s->rows - row < TILE_ROWS ? s->rows - row : TILE_ROWS;
         rescale |= forward_strip(s, &scores, row, n, scale);
+        bt_ahead_some(s->ahead);
     }
     sums output = { s->o,     s->p,        s->v, rescale ? scale : NULL,
-                    s->words, s->value_pad };
+                    s->words, s->value_pad, s->ahead };
     sums_rows(&output, s->rows);
 }
 
@@ -461,7 +464,7 @@ void TWIN(bt_attention_backward_f32)(const bt_attention_grad *g)
     backward_weights(g);
     turned dv = { g->dv, g->p, g->dout, g->words, g->value_pad, g->rows };
     turned dk = { g->dk, g->ds, g->q, g->words, g->head_pad, g->rows };
-    sums dq = { g->dq, g->ds, g->k, NULL, g->words, g->head_pad };
+    sums dq = { g->dq, g->ds, g->k, NULL, g->words, g->head_pad, NULL };
     turned_keys(&dv);
     turned_keys(&dk);
     sums_rows(&dq, g->rows);
