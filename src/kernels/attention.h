@@ -82,6 +82,7 @@ typedef struct bt_attention_grad {
     float *dk;             /* (64, head_pad) */
     float *dv;             /* (64, value_pad) */
     float *p, *ds;         /* (rows, 64) scratch each */
+    bt_ahead *ahead;       /* rows to fetch meanwhile, or NULL */
 } bt_attention_grad;
 typedef void bt_attention_backward_fn(const bt_attention_grad *grad);
 bt_attention_backward_fn bt_attention_backward_f32_c;

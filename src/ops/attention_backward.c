@@ -37,6 +37,7 @@ typedef struct backward {
     float *dq, *dk, *dv;
     bool overlap;   /* two grids share keys: then key heads are the tasks */
     size_t abreast; /* key heads whose blocks take turns */
+    int threads;
 
     /* Packed, (heads, rows, ...): */
     float *rows_q, *rows_dout, *rows_dq, *rows_lse, *rows_delta;
@@ -232,11 +233,29 @@ static void block_end(const backward *b, size_t kv_head,
     }
 }
 
-static void block_run(backward *b, size_t kv_head, size_t index, int thread)
+/* The steps of a block, heads first, then tiles. */
+static void block_walk(backward *b, size_t kv_head, size_t index,
+                       bt_attention_grad *grad)
 {
-    const bt_shape *s = &b->shape;
     const bauta_plan *plan = b->plan;
     const bt_key_block *block = &plan->blocks[index];
+    size_t group = b->shape.group;
+    for (size_t h = kv_head * group; h < (kv_head + 1) * group; h++)
+        for (size_t i = block->visit; i < block->visit + block->visits; i++) {
+            const bt_visit *visit = &plan->visits[i];
+            grad->words = NULL;
+            if (visit->words != BT_FULL)
+                grad->words = plan->words + visit->words;
+            for (size_t t = 0; t < visit->count; t++)
+                tile_step(b, grad, h, visit->first + t, index);
+        }
+}
+
+static void block_run(backward *b, size_t kv_head, size_t index,
+                      bt_ahead *ahead, int thread)
+{
+    const bt_shape *s = &b->shape;
+    const bt_key_block *block = &b->plan->blocks[index];
     const backward_scratch *x = &b->scratch[thread];
     if (!block->visits)
         return;
@@ -250,18 +269,55 @@ static void block_run(backward *b, size_t kv_head, size_t index, int thread)
                                .dk = x->dk,
                                .dv = x->dv,
                                .p = x->p,
-                               .ds = x->ds };
+                               .ds = x->ds,
+                               .ahead = ahead };
     block_begin(b, kv_head, block, x);
-    for (size_t h = kv_head * s->group; h < (kv_head + 1) * s->group; h++)
-        for (size_t i = block->visit; i < block->visit + block->visits; i++) {
-            const bt_visit *visit = &plan->visits[i];
-            grad.words = NULL;
-            if (visit->words != BT_FULL)
-                grad.words = plan->words + visit->words;
-            for (size_t t = 0; t < visit->count; t++)
-                tile_step(b, &grad, h, visit->first + t, index);
-        }
+    block_walk(b, kv_head, index, &grad);
     block_end(b, kv_head, block, x);
+}
+
+/* Rows of a tile that has its first turn with this block. */
+static void tile_foresee(const backward *b, size_t head, const bt_tile *tile,
+                         size_t index, bt_ahead *ahead)
+{
+    const bt_shape *s = &b->shape;
+    size_t o = tile->row * s->out.token + head * s->out.head;
+    if (block_rank(b->plan, tile, index) != 0)
+        return;
+    bt_ahead_add(ahead, b->q + tile->row * s->q.token + head * s->q.head,
+                 s->q.token, tile->rows, s->head_dim);
+    bt_ahead_add(ahead, b->dout + o, s->out.token, tile->rows, s->value_dim);
+    bt_ahead_add(ahead, b->out + o, s->out.token, tile->rows, s->value_dim);
+}
+
+/* What a block will want: its keys and values, and the rows of its last tile,
+ * which is the new one when a window or a document moves on. */
+static void block_foresee(const backward *b, size_t kv_head, size_t index,
+                          bt_ahead *ahead)
+{
+    const bt_shape *s = &b->shape;
+    const bt_key_block *block = &b->plan->blocks[index];
+    if (!block->visits)
+        return;
+    size_t k = block->key * s->k.token + kv_head * s->k.head;
+    size_t v = block->key * s->v.token + kv_head * s->v.head;
+    const bt_visit *last = &b->plan->visits[block->visit + block->visits - 1];
+    bt_ahead_add(ahead, b->k + k, s->k.token, block->keys, s->head_dim);
+    bt_ahead_add(ahead, b->v + v, s->v.token, block->keys, s->value_dim);
+    bt_ahead_add(ahead, b->dk + k, s->k.token, block->keys, s->head_dim);
+    bt_ahead_add(ahead, b->dv + v, s->v.token, block->keys, s->value_dim);
+    tile_foresee(b, kv_head * s->group,
+                 &b->plan->tiles[last->first + last->count - 1], index, ahead);
+}
+
+/* Strips that a block's steps have: how often a kernel asks for rows. */
+static size_t block_strips(const bauta_plan *plan, size_t index)
+{
+    const bt_key_block *block = &plan->blocks[index];
+    size_t rows = 0;
+    for (size_t i = block->visit; i < block->visit + block->visits; i++)
+        rows += plan->visits[i].count * plan->tiles[plan->visits[i].first].rows;
+    return rows / 6 + 1;
 }
 
 /* The key head and the block of a task. Heads are taken a few at a time, and
@@ -282,13 +338,20 @@ static void block_task(void *job, size_t task, int thread)
 {
     backward *b = job;
     size_t kv_head, block;
-    if (!b->overlap) {
-        task_place(b, task, &kv_head, &block);
-        block_run(b, kv_head, block, thread);
+    size_t next = task + (size_t)b->threads;
+    bt_ahead ahead = { .parts = 0 };
+    if (b->overlap) {
+        for (block = 0; block < b->plan->block_count; block++)
+            block_run(b, task, block, NULL, thread);
         return;
     }
-    for (block = 0; block < b->plan->block_count; block++)
-        block_run(b, task, block, thread);
+    if (next < b->plan->block_count * b->shape.kv_heads) {
+        task_place(b, next, &kv_head, &block);
+        block_foresee(b, kv_head, block, &ahead);
+    }
+    task_place(b, task, &kv_head, &block);
+    ahead.pace = ahead.total / (3 * block_strips(b->plan, block)) + 1;
+    block_run(b, kv_head, block, &ahead, thread);
 }
 
 /* ---- the pass ---------------------------------------------------------- */
@@ -351,7 +414,8 @@ bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
                    .dk = dk,
                    .dv = dv,
                    .overlap = grids_overlap(plan),
-                   .abreast = 2 * (size_t)context->threads };
+                   .abreast = 2 * (size_t)context->threads,
+                   .threads = context->threads };
     bauta_status status = bt_shape_resolve(&b.shape, shape, err);
     if (status)
         return status;
