@@ -36,6 +36,22 @@ static void exp2_is_exact_where_it_must_be(void **state)
     assert_true(isnan(bt_exp2(NAN)));
 }
 
+static void exp_is_within_its_bound(void **state)
+{
+    (void)state;
+    double worst = 0;
+    for (float x = -86.6f; x < 88.0f; x += 0x1p-16f) {
+        double want = exp((double)x);
+        double error = fabs((double)bt_exp(x) - want) / want;
+        worst = fmax(worst, error * 0x1p24);
+    }
+    printf("worst relative error %.3f u\n", worst);
+    assert_true(worst <= 5.1);
+    assert_true(bt_exp(0.0f) == 1.0f && bt_exp(-INFINITY) == 0.0f);
+    assert_true(bt_exp(INFINITY) == 0x1p127f && isnan(bt_exp(NAN)));
+    assert_true(bt_exp(-1e30f) == 0.0f && bt_exp(1e30f) == 0x1p127f);
+}
+
 static void log2_is_within_its_bound(void **state)
 {
     (void)state;
@@ -52,6 +68,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp2_is_within_its_bound),
         cmocka_unit_test(exp2_is_exact_where_it_must_be),
+        cmocka_unit_test(exp_is_within_its_bound),
         cmocka_unit_test(log2_is_within_its_bound),
     };
     return cmocka_run_group_tests_name("exp2", tests, NULL, NULL);

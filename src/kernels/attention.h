@@ -19,11 +19,10 @@
 #define BT_ATTENTION_H
 
 #include "kernels/ahead.h"
+#include "kernels/lanes.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-enum { BT_LANES = 16 }; /* of the running sum; also the unit of the pads */
 
 /* to (columns, 64) = from (keys, columns)^T, rows `stride` apart; columns of
  * keys that do not exist are zero. keys <= 64. */

@@ -10,9 +10,13 @@
 
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
+#include "kernels/softmax.h"
 
 typedef struct bt_kernels {
     const char *isa;
+    bt_exp_fn *exp;
+    bt_row_max_fn *row_max;
+    bt_row_exp_sum_fn *row_exp_sum;
     bt_transpose_fn *transpose;
     bt_attention_forward_fn *attention_forward;
     bt_attention_backward_fn *attention_backward;

@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "base/threads.h"
+#include "kernels/lanes.h"
 #include "mask/plan.h"
 #include "ops/context.h"
 #include "ops/shape.h"
@@ -82,17 +83,5 @@ typedef struct bt_forward {
 /* Take the scratch of all threads from the arena, which may be measuring. */
 void bt_forward_prepare(bt_forward *forward, bt_arena *arena, int threads);
 void bt_forward_run(bt_forward *forward, int threads);
-
-/* The sum of sixteen lanes, always by the same tree. */
-static inline float bt_lanes_sum(const float lanes[BT_LANES])
-{
-    float sum[BT_LANES / 2];
-    for (size_t t = 0; t < BT_LANES / 2; t++)
-        sum[t] = lanes[t] + lanes[t + BT_LANES / 2];
-    for (size_t width = BT_LANES / 4; width; width /= 2)
-        for (size_t t = 0; t < width; t++)
-            sum[t] += sum[t + width];
-    return sum[0];
-}
 
 #endif
