@@ -465,6 +465,60 @@ static void strides_and_grouped_heads_change_no_bit(void **state)
     bauta_context_free(context);
 }
 
+/* Bytes that the library holds, and the most it ever held. */
+static size_t held, most;
+
+static void *counting_alloc(void *user, size_t align, size_t size)
+{
+    (void)user;
+    char *memory = aligned_alloc(align, (size + 2 * align - 1) / align * align);
+    if (!memory)
+        return NULL;
+    memcpy(memory, &size, sizeof(size)); // in front, one alignment wide
+    held += size;
+    most = held > most ? held : most;
+    return memory + align;
+}
+
+static void counting_free(void *user, void *memory)
+{
+    size_t size;
+    char *front = (char *)memory - 64;
+    (void)user;
+    memcpy(&size, front, sizeof(size));
+    held -= size;
+    free(front);
+}
+
+/* The most memory of a causal pass, forward and backward. */
+static size_t memory_of(size_t tokens)
+{
+    static const bauta_allocator counting = { counting_alloc, counting_free,
+                                              NULL };
+    test_random r = test_random_from(seed + 10);
+    bauta_mask *mask = NULL;
+    bauta_allocator_set(&counting);
+    most = 0;
+    assert_int_equal(bauta_mask_causal(&mask, tokens, tokens, NULL), 0);
+    bauta_context *context = test_context(NULL, 2);
+    problem p = problem_make(&r, mask, 2, 1, 8, 8);
+    problem_run(&p, context, BT_TILE_ROWS);
+    problem_free(&p);
+    bauta_context_free(context);
+    bauta_mask_free(mask);
+    bauta_allocator_set(NULL);
+    assert_int_equal(held, 0);
+    return most;
+}
+
+static void memory_grows_with_the_tokens_not_their_square(void **state)
+{
+    (void)state;
+    size_t small = memory_of(1000), large = memory_of(4000);
+    printf("%zu bytes for 1,000 tokens, %zu for 4,000\n", small, large);
+    assert_true(large <= 4 * small);
+}
+
 int main(void)
 {
     seed = test_seed();
@@ -479,6 +533,7 @@ int main(void)
         cmocka_unit_test(a_padded_batch_gives_the_same_bits_as_its_sequences),
         cmocka_unit_test(decoding_row_by_row_equals_the_parallel_pass),
         cmocka_unit_test(strides_and_grouped_heads_change_no_bit),
+        cmocka_unit_test(memory_grows_with_the_tokens_not_their_square),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }
