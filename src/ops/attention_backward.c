@@ -384,6 +384,21 @@ static void keys_begin(const backward *b)
     keys_zero(b, done, b->plan->keys);
 }
 
+/* Gradients lie like the inputs, which here may not repeat. */
+static bauta_status gradients_apart(const bt_shape *s, const bauta_plan *plan,
+                                    bauta_error *err)
+{
+    bauta_status status =
+        bt_strides_apart(&s->q, "q", plan->rows, s->heads, s->head_dim, err);
+    if (!status)
+        status = bt_strides_apart(&s->k, "k", plan->keys, s->kv_heads,
+                                  s->head_dim, err);
+    if (!status)
+        status = bt_strides_apart(&s->v, "v", plan->keys, s->kv_heads,
+                                  s->value_dim, err);
+    return status;
+}
+
 bauta_status
 bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
                          const bauta_attention *shape, const float *q,
@@ -417,6 +432,8 @@ bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
                    .abreast = 2 * (size_t)context->threads,
                    .threads = context->threads };
     bauta_status status = bt_shape_resolve(&b.shape, shape, err);
+    if (!status)
+        status = gradients_apart(&b.shape, plan, err);
     if (status)
         return status;
     bt_arena measure = { NULL, 0, 0 };

@@ -333,6 +333,9 @@ bauta_status bauta_attention_forward(bauta_context *context,
                      .out = out,
                      .lse = lse };
     bauta_status status = bt_shape_resolve(&f.shape, shape, err);
+    if (!status)
+        status = bt_strides_apart(&f.shape.out, "out", plan->rows,
+                                  f.shape.heads, f.shape.value_dim, err);
     if (status)
         return status;
     source.slots = bt_size_min(f.shape.kv_heads, (size_t)context->threads + 1);

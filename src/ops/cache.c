@@ -116,10 +116,11 @@ size_t bauta_cache_tokens(const bauta_cache *cache)
 bauta_status bauta_cache_truncate(bauta_cache *cache, size_t tokens,
                                   bauta_error *err)
 {
-    if (!cache || tokens > cache->tokens)
+    BT_NEED(cache, err);
+    if (tokens > cache->tokens)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "cannot keep %zu tokens of a cache that holds %zu",
-                       tokens, cache ? cache->tokens : 0);
+                       tokens, cache->tokens);
     cache->tokens = tokens;
     return BAUTA_OK;
 }
@@ -160,6 +161,9 @@ bauta_status bauta_attention_cached(bauta_context *context,
         status = shape_matches(cache, &f.shape, err);
     if (!status)
         status = plan_fits(plan, cache, err);
+    if (!status)
+        status = bt_strides_apart(&f.shape.out, "out", plan->rows,
+                                  f.shape.heads, f.shape.value_dim, err);
     if (status)
         return status;
     bt_arena measure = { NULL, 0, 0 };

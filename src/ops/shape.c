@@ -28,23 +28,54 @@ static bauta_status heads_check(const bt_shape *s, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* Two zeros stand for the dense layout (tokens, heads, dim). Overlapping heads
- * or tokens would make an output ambiguous; inputs may repeat on purpose. */
+/* A stride steps over a head at least. One that no memory could hold is most
+ * likely a negative number that was cast. */
+static bauta_status stride_check(const char *name, const char *axis,
+                                 size_t stride, size_t dim, bauta_error *err)
+{
+    if (stride < dim)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s_%s is %zu, less than the %zu of a head", name, axis,
+                       stride, dim);
+    if (stride > PTRDIFF_MAX / sizeof(float))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s_%s is %zu, more than memory can hold", name, axis,
+                       stride);
+    return BAUTA_OK;
+}
+
+/* A zero stands for the dense layout (tokens, heads, dim). Inputs may repeat
+ * on purpose; what is written goes through bt_strides_apart too. */
 static bauta_status strides_fill(bt_strides *strides, const char *name,
                                  size_t token, size_t head, size_t heads,
                                  size_t dim, bauta_error *err)
 {
     strides->head = head ? head : dim;
     strides->token = token ? token : heads * dim;
-    if (strides->head < dim)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s_head is %zu, less than the %zu of a head", name,
-                       strides->head, dim);
-    if (strides->token < dim)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s_token is %zu, less than the %zu of a head", name,
-                       strides->token, dim);
-    return BAUTA_OK;
+    bauta_status status = stride_check(name, "head", strides->head, dim, err);
+    if (!status)
+        status = stride_check(name, "token", strides->token, dim, err);
+    return status;
+}
+
+/* Elements from the first to behind the last of `count` heads or tokens. */
+static size_t reach(size_t count, size_t stride, size_t dim)
+{
+    return bt_size_add(bt_size_mul(count - 1, stride), dim);
+}
+
+bauta_status bt_strides_apart(const bt_strides *strides, const char *name,
+                              size_t tokens, size_t heads, size_t dim,
+                              bauta_error *err)
+{
+    if (tokens == 0 || reach(heads, strides->head, dim) <= strides->token ||
+        reach(tokens, strides->token, dim) <= strides->head)
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "%s_token is %zu and %s_head is %zu: %zu tokens of %zu "
+                   "heads of %zu would be written over each other",
+                   name, strides->token, name, strides->head, tokens, heads,
+                   dim);
 }
 
 bauta_status bt_shape_resolve(bt_shape *shape, const bauta_attention *from,
@@ -70,7 +101,8 @@ bauta_status bt_shape_resolve(bt_shape *shape, const bauta_attention *from,
     if (status)
         return status;
     if (!isfinite(from->scale))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "scale is not finite");
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "scale is %g, not a finite number", (double)from->scale);
     s.scale = from->scale;
     if (s.scale == 0.0f)
         s.scale = (float)(1.0 / sqrt((double)s.head_dim));

@@ -23,4 +23,10 @@ enum { BT_DIM_MAX = 256 };
 bauta_status bt_shape_resolve(bt_shape *shape, const bauta_attention *from,
                               bauta_error *err);
 
+/* What is written must not overlap: of token and head, the outer one steps over
+ * all of the inner one. A sentence when it does not. */
+bauta_status bt_strides_apart(const bt_strides *strides, const char *name,
+                              size_t tokens, size_t heads, size_t dim,
+                              bauta_error *err);
+
 #endif
