@@ -34,7 +34,8 @@ typedef struct backward {
     const bt_kernels *kernels;
     const float *q, *k, *v, *out, *lse, *dout;
     float *dq, *dk, *dv;
-    bool overlap; /* two grids share keys: then key heads are the tasks */
+    bool overlap;   /* two grids share keys: then key heads are the tasks */
+    size_t abreast; /* key heads whose blocks take turns */
 
     /* Packed, (heads, rows, ...): */
     float *rows_q, *rows_dout, *rows_dq, *rows_lse, *rows_delta;
@@ -247,16 +248,31 @@ static void block_run(backward *b, size_t kv_head, size_t index, int thread)
     block_end(b, kv_head, block, x);
 }
 
+/* The key head and the block of a task. Heads are taken a few at a time, and
+ * of these the first blocks of all, then the second, so that the task to wait
+ * for was mostly handed out long ago. */
+static void task_place(const backward *b, size_t task, size_t *kv_head,
+                       size_t *block)
+{
+    size_t blocks = b->plan->block_count;
+    size_t first = task / (blocks * b->abreast) * b->abreast;
+    size_t heads = bt_size_min(b->abreast, b->shape.kv_heads - first);
+    size_t within = task - first * blocks;
+    *kv_head = first + within % heads;
+    *block = within / heads;
+}
+
 static void block_task(void *job, size_t task, int thread)
 {
     backward *b = job;
-    size_t blocks = b->plan->block_count;
+    size_t kv_head, block;
     if (!b->overlap) {
-        block_run(b, task / blocks, task % blocks, thread);
+        task_place(b, task, &kv_head, &block);
+        block_run(b, kv_head, block, thread);
         return;
     }
-    for (size_t index = 0; index < blocks; index++)
-        block_run(b, task, index, thread);
+    for (block = 0; block < b->plan->block_count; block++)
+        block_run(b, task, block, thread);
 }
 
 /* ---- the pass ---------------------------------------------------------- */
@@ -302,7 +318,8 @@ bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
                    .dq = dq,
                    .dk = dk,
                    .dv = dv,
-                   .overlap = grids_overlap(plan) };
+                   .overlap = grids_overlap(plan),
+                   .abreast = 2 * (size_t)context->threads };
     bauta_status status = bt_shape_resolve(&b.shape, shape, err);
     if (status)
         return status;

@@ -301,63 +301,85 @@ INLINE vm row_lanes(uint64_t word, size_t v, int masked)
     return masked ? vm_bits(word >> v * VL) : vm_all();
 }
 
-/* Scores to probabilities, for one row; its new m and l. Returns the factor
- * that rescales what came before. */
-INLINE float soften(float *p, float *m, float *l, uint64_t word, int masked)
+/* The largest visible score of each of a strip's rows, lane by row. Vectors
+ * `first` to `end` - 1 of the block hold what some row sees. */
+INLINE vf strip_top(const float *p, const uint64_t *words, size_t rows,
+                    size_t first, size_t end, int masked)
 {
-    vf s[BLOCK_VECS], max = vf_set(-INFINITY);
-    UNROLL for (size_t v = 0; v < BLOCK_VECS; v++)
+    const vf none = vf_set(-INFINITY);
+    vf max[TILE_ROWS];
+    UNROLL for (size_t r = 0; r < TILE_ROWS; r++) max[r] = none;
+    UNROLL for (size_t r = 0; r < rows; r++)
+        UNROLL for (size_t v = first; v < end; v++)
     {
-        s[v] = vf_load(p + v * VL);
+        vf s = vf_load(p + r * BLOCK + v * VL);
         if (masked)
-            s[v] =
-                vf_select(row_lanes(word, v, masked), s[v], vf_set(-INFINITY));
-        max = vf_max(s[v], max);
+            s = vf_select(row_lanes(words[r], v, masked), s, none);
+        max[r] = vf_max(s, max[r]); // passes over NaN
     }
-    float old = *m, top = vf_reduce_max(max);
-    if (old > top)
-        top = old;
-    float base = top == -INFINITY ? 0.0f : top;
-    float a = old == top ? 1.0f : bt_exp2(old - base);
-    if (old == -INFINITY)
-        a = 0.0f;
-    *m = top;
-    vf lane[BT_LANES / VL];
-    UNROLL for (size_t t = 0; t < BT_LANES / VL; t++) lane[t] =
-        vf_mul(vf_load(l + t * VL), vf_set(a));
-    UNROLL for (size_t v = 0; v < BLOCK_VECS; v++)
+    return vf_max_of_six(max);
+}
+
+/* Scores to probabilities and the new sums of one row. */
+INLINE void soften_row(float *p, float *l, float base, float scale,
+                       uint64_t word, size_t first, size_t end, int masked)
+{
+    enum { VECS = BT_LANES / VL };
+    vf lane[VECS];
+    UNROLL for (size_t t = 0; t < VECS; t++) lane[t] =
+        vf_mul(vf_load(l + t * VL), vf_set(scale));
+    UNROLL for (size_t v = first; v < end; v++)
     {
-        vf x = vf_sub(s[v], vf_set(base));
+        vf x = vf_sub(vf_load(p + v * VL), vf_set(base));
         vf e = vf_exp2_where(row_lanes(word, v, masked), x);
         vf_store(p + v * VL, e);
-        lane[v % (BT_LANES / VL)] = vf_add(lane[v % (BT_LANES / VL)], e);
+        lane[v % VECS] = vf_add(lane[v % VECS], e);
     }
-    UNROLL for (size_t t = 0; t < BT_LANES / VL; t++)
-        vf_store(l + t * VL, lane[t]);
-    return a;
+    UNROLL for (size_t t = 0; t < VECS; t++) vf_store(l + t * VL, lane[t]);
+}
+
+/* The softmax of a strip: scores in p become probabilities. Writes how what
+ * came before is rescaled and returns whether any of it changes. */
+INLINE int soften(const bt_attention_step *s, size_t row, size_t rows,
+                  float *scale, size_t first, size_t end, int masked)
+{
+    const uint64_t *words = masked ? s->words + row : NULL;
+    vm lanes = vm_bits(((uint64_t)1 << rows) - 1);
+    vf old = vf_load_where(lanes, s->m + row);
+    vf top = strip_top(s->p + row * BLOCK, words, rows, first, end, masked);
+    top = vf_max(old, top);
+    vf base = vf_select(vf_is(top, -INFINITY), vf_set(0.0f), top);
+    vf a = vf_exp2_where(lanes, vf_sub(old, base));
+    float bases[VL];
+    vf_store(bases, base);
+    vf_store_where(lanes, s->m + row, top);
+    vf_store_where(lanes, scale + row, a);
+    for (size_t r = 0; r < rows; r++)
+        soften_row(s->p + (row + r) * BLOCK, s->l + (row + r) * BT_LANES,
+                   bases[r], scale[row + r], masked ? words[r] : 0, first, end,
+                   masked);
+    return vf_differ(lanes, a, vf_set(1.0f));
 }
 
 /* The strip's probabilities; whether any of its rows must be rescaled. */
 static int forward_strip(const bt_attention_step *s, const dots *scores,
                          size_t row, size_t rows, float *scale)
 {
-    int rescale = 0;
     if (!s->words) {
         dots_strip(scores, row, rows, 0, BLOCK_VECS);
-        for (size_t r = row; r < row + rows; r++) {
-            scale[r] =
-                soften(s->p + r * BLOCK, s->m + r, s->l + r * BT_LANES, 0, 0);
-            rescale |= scale[r] != 1.0f;
-        }
-        return rescale;
+        return rows == TILE_ROWS
+                   ? soften(s, row, TILE_ROWS, scale, 0, BLOCK_VECS, 0)
+                   : soften(s, row, rows, scale, 0, BLOCK_VECS, 0);
     }
-    dots_seen(scores, row, rows, strip_look(s->words + row, rows));
-    for (size_t r = row; r < row + rows; r++) {
-        scale[r] = soften(s->p + r * BLOCK, s->m + r, s->l + r * BT_LANES,
-                          s->words[r], 1);
-        rescale |= scale[r] != 1.0f;
+    strip_mask m = strip_look(s->words + row, rows);
+    if (m.lo == m.hi) {
+        for (size_t r = row; r < row + rows; r++)
+            scale[r] = 1.0f;
+        return 0;
     }
-    return rescale;
+    size_t first = m.lo / VL, end = (m.hi + VL - 1) / VL;
+    dots_strip(scores, row, rows, first, end);
+    return soften(s, row, rows, scale, first, end, 1);
 }
 
 /* At most this many rows at once, so that their probabilities stay near. */

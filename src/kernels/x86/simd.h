@@ -92,9 +92,34 @@ INLINE vf vf_fma_where(vm m, vf a, vf b, vf c)
 {
     return _mm512_mask3_fmadd_ps(a, b, c, m);
 }
-INLINE float vf_reduce_max(vf a)
+/* The lanes that equal x. */
+INLINE vm vf_is(vf a, float x)
 {
-    return _mm512_reduce_max_ps(a);
+    return _mm512_cmp_ps_mask(a, vf_set(x), _CMP_EQ_OQ);
+}
+/* Whether a differs from b in some chosen lane. */
+INLINE int vf_differ(vm m, vf a, vf b)
+{
+    return _mm512_mask_cmp_ps_mask(m, a, b, _CMP_NEQ_UQ) != 0;
+}
+/* Only the chosen lanes are read or written. */
+INLINE vf vf_load_where(vm m, const float *x)
+{
+    return _mm512_maskz_loadu_ps(m, x);
+}
+INLINE void vf_store_where(vm m, float *x, vf a)
+{
+    _mm512_mask_storeu_ps(x, m, a);
+}
+/* Between a vector and eight lanes: the larger of its halves, and back. */
+INLINE __m256 vf_fold_max(vf a)
+{
+    return _mm256_max_ps(_mm512_castps512_ps256(a),
+                         _mm512_extractf32x8_ps(a, 1));
+}
+INLINE vf vf_from8(__m256 a)
+{
+    return _mm512_zextps256_ps512(a);
 }
 /* bits(a) << 23 as a float. */
 INLINE vf vf_shift23(vf a)
@@ -174,13 +199,30 @@ INLINE vf vf_fma_where(vm m, vf a, vf b, vf c)
 {
     return vf_select(m, vf_fma(a, b, c), c);
 }
-INLINE float vf_reduce_max(vf a)
+INLINE vm vf_is(vf a, float x)
 {
-    __m128 x =
-        _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
-    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
-    x = _mm_max_ss(x, _mm_movehdup_ps(x));
-    return _mm_cvtss_f32(x);
+    return _mm256_cmp_ps(a, vf_set(x), _CMP_EQ_OQ);
+}
+INLINE int vf_differ(vm m, vf a, vf b)
+{
+    return _mm256_movemask_ps(
+               _mm256_and_ps(m, _mm256_cmp_ps(a, b, _CMP_NEQ_UQ))) != 0;
+}
+INLINE vf vf_load_where(vm m, const float *x)
+{
+    return _mm256_maskload_ps(x, _mm256_castps_si256(m));
+}
+INLINE void vf_store_where(vm m, float *x, vf a)
+{
+    _mm256_maskstore_ps(x, _mm256_castps_si256(m), a);
+}
+INLINE __m256 vf_fold_max(vf a)
+{
+    return a;
+}
+INLINE vf vf_from8(__m256 a)
+{
+    return a;
 }
 INLINE vf vf_shift23(vf a)
 {
@@ -193,6 +235,26 @@ INLINE vf vf_mul_from(vm m, vf x, float min, vf a, vf b)
 }
 
 #endif
+
+/* Lane r is the largest lane of a[r], for six vectors without NaN. Rows are
+ * merged as they are reduced: a tree over lanes that ends as a row of results.
+ */
+INLINE vf vf_max_of_six(const vf a[6])
+{
+    __m256 x[4];
+    UNROLL for (size_t i = 0; i < 3; i++)
+    {
+        __m256 b = vf_fold_max(a[2 * i]), c = vf_fold_max(a[2 * i + 1]);
+        x[i] =
+            _mm256_max_ps(_mm256_unpacklo_ps(b, c), _mm256_unpackhi_ps(b, c));
+    }
+    x[3] = x[2];
+    UNROLL for (size_t i = 0; i < 4; i += 2) x[i] =
+        _mm256_max_ps(_mm256_shuffle_ps(x[i], x[i + 1], 0x44),
+                      _mm256_shuffle_ps(x[i], x[i + 1], 0xee));
+    return vf_from8(_mm256_max_ps(_mm256_permute2f128_ps(x[0], x[2], 0x20),
+                                  _mm256_permute2f128_ps(x[0], x[2], 0x31)));
+}
 
 /* bt_exp2 of x <= BT_EXP2_MAX in the chosen lanes, 0 in the others. */
 INLINE vf vf_exp2_where(vm m, vf x)
