@@ -733,7 +733,8 @@ static void errors_name_their_values(void **state)
 /* ---- Memory that runs out ------------------------------------------------ */
 
 typedef struct operands {
-    const bauta_mask *a, *b;
+    const bauta_mask *a, *b; /* many short spans a row */
+    const bauta_mask *c;     /* one */
 } operands;
 
 #define FAULTY(name, call)                                               \
@@ -763,6 +764,7 @@ FAULTY(and, bauta_mask_and(out, m->a, m->b, err))
 FAULTY(or, bauta_mask_or(out, m->a, m->b, err))
 FAULTY(not, bauta_mask_not(out, m->a, err))
 FAULTY(compose, bauta_mask_compose(out, m->a, m->b, err))
+FAULTY(compose_long, bauta_mask_compose(out, m->c, m->c, err))
 FAULTY(reach, bauta_mask_reach(out, m->a, 7, err))
 
 static const struct {
@@ -777,7 +779,8 @@ static const struct {
     FAULTY_ROW(prefix),    FAULTY_ROW(sinks),   FAULTY_ROW(lengths),
     FAULTY_ROW(documents), FAULTY_ROW(pack),    FAULTY_ROW(dense),
     FAULTY_ROW(rows),      FAULTY_ROW(and),     FAULTY_ROW(or),
-    FAULTY_ROW(not ),      FAULTY_ROW(compose), FAULTY_ROW(reach),
+    FAULTY_ROW(not ),      FAULTY_ROW(compose), FAULTY_ROW(compose_long),
+    FAULTY_ROW(reach),
 };
 
 /* Make a mask again and again, each time with one allocation failing, until
@@ -812,11 +815,13 @@ static void each_failing_allocation_is_an_error_without_a_leak(void **state)
     bauta_mask *a = MAKE(rows, 40, 40, strided_row, &stride);
     stride = 7;
     bauta_mask *b = MAKE(rows, 40, 40, strided_row, &stride);
-    operands m = { a, b };
+    bauta_mask *c = MAKE(causal, 40, 40);
+    operands m = { a, b, c };
     for (size_t call = 0; call < BT_LEN(faulty); call++)
         assert_true(fail_each(call, &m) >= 4);
     bauta_mask_free(a);
     bauta_mask_free(b);
+    bauta_mask_free(c);
     assert_int_equal(faults_end(), 0);
 }
 
