@@ -37,12 +37,49 @@ void bt_progress_set(bt_progress *progress, unsigned done)
     atomic_store_explicit(&progress->done, done, memory_order_release);
 }
 
+void bt_progress_add(bt_progress *progress, unsigned more)
+{
+    atomic_fetch_add_explicit(&progress->done, more, memory_order_release);
+}
+
+/* Most waits are short, but the thread waited for may have lost its core. */
+static void wait_a_little(unsigned *spins)
+{
+    if (++*spins > 1000)
+        sched_yield();
+}
+
 void bt_progress_wait(const bt_progress *progress, unsigned done)
 {
-    // Most waits are short, but the thread waited for may have lost its core.
-    for (unsigned spins = 0;
-         atomic_load_explicit(&progress->done, memory_order_acquire) < done;
-         spins++)
-        if (spins >= 1000)
-            sched_yield();
+    unsigned spins = 0;
+    while (atomic_load_explicit(&progress->done, memory_order_acquire) < done)
+        wait_a_little(&spins);
+}
+
+/* The state is 2 * round + 1 while it is being made and one more when it is
+ * there; anything less is from an earlier round. */
+bool bt_once_begin(bt_once *once, unsigned round)
+{
+    unsigned making = 2 * round + 1, spins = 0;
+    unsigned state = atomic_load_explicit(&once->state, memory_order_acquire);
+    while (state < making)
+        if (atomic_compare_exchange_weak_explicit(&once->state, &state, making,
+                                                  memory_order_acquire,
+                                                  memory_order_acquire))
+            return true;
+    while (state == making) {
+        wait_a_little(&spins);
+        state = atomic_load_explicit(&once->state, memory_order_acquire);
+    }
+    return false;
+}
+
+void bt_once_end(bt_once *once, unsigned round)
+{
+    atomic_store_explicit(&once->state, 2 * round + 2, memory_order_release);
+}
+
+bool bt_once_begun(const bt_once *once, unsigned round)
+{
+    return atomic_load_explicit(&once->state, memory_order_relaxed) > 2 * round;
 }

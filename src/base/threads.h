@@ -6,6 +6,7 @@
 #ifndef BT_THREADS_H
 #define BT_THREADS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* One task. `thread` counts from 0 below the number of threads asked for and
@@ -26,8 +27,22 @@ typedef struct bt_progress {
 } bt_progress;
 
 void bt_progress_set(bt_progress *progress, unsigned done);
+void bt_progress_add(bt_progress *progress, unsigned more);
 /* Return when the counter has reached `done`; what was written before the
  * bt_progress_set() that took it there is then visible. */
 void bt_progress_wait(const bt_progress *progress, unsigned done);
+
+/* Something that many tasks need and the first of them makes, once in each
+ * round; rounds count upwards from 0, and a zeroed bt_once has seen none. */
+typedef struct bt_once {
+    _Atomic unsigned state;
+} bt_once;
+
+/* True: the caller makes it now and then calls bt_once_end(). False: it is
+ * made, if need be after a wait for the task that makes it. */
+bool bt_once_begin(bt_once *once, unsigned round);
+void bt_once_end(bt_once *once, unsigned round);
+/* Whether someone has begun to make it; a guess, as it may change at once. */
+bool bt_once_begun(const bt_once *once, unsigned round);
 
 #endif

@@ -18,6 +18,8 @@
 #ifndef BT_ATTENTION_H
 #define BT_ATTENTION_H
 
+#include "kernels/ahead.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,6 +51,7 @@ typedef struct bt_attention_step {
     float *l;              /* (rows, 16) starts at 0 */
     float *o;              /* (rows, value_pad) starts at 0 */
     float *p;              /* (rows, 64) scratch */
+    bt_ahead *ahead;       /* rows to fetch meanwhile, or NULL */
 } bt_attention_step;
 typedef void bt_attention_forward_fn(const bt_attention_step *step);
 bt_attention_forward_fn bt_attention_forward_f32_c;
@@ -79,6 +82,7 @@ typedef struct bt_attention_grad {
     float *dk;             /* (64, head_pad) */
     float *dv;             /* (64, value_pad) */
     float *p, *ds;         /* (rows, 64) scratch each */
+    bt_ahead *ahead;       /* rows to fetch meanwhile, or NULL */
 } bt_attention_grad;
 typedef void bt_attention_backward_fn(const bt_attention_grad *grad);
 bt_attention_backward_fn bt_attention_backward_f32_c;

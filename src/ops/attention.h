@@ -5,6 +5,7 @@
 #define BT_OPS_ATTENTION_H
 
 #include "base/size.h"
+#include "base/threads.h"
 #include "mask/plan.h"
 #include "ops/context.h"
 #include "ops/shape.h"
@@ -29,13 +30,25 @@ static inline float *bt_packed_values(const bt_packed *p, const bt_shape *s,
     return p->v + (kv_head * p->blocks + block) * BT_BLOCK * s->value_pad;
 }
 
+/* Rows are far apart, so the hardware does not foresee the next one. */
+static inline void bt_rows_prefetch(const float *from, size_t stride,
+                                    size_t rows, size_t columns)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c += BT_LANES)
+            __builtin_prefetch(from + r * stride + c);
+}
+
 /* to (rows, pad) = from (rows, columns) * factor, rows `stride` apart; the pad
  * is zero. A factor of 1 changes no bit. */
 static inline void bt_rows_copy(float *to, size_t pad, const float *from,
                                 size_t stride, size_t rows, size_t columns,
                                 float factor)
 {
+    enum { AHEAD = 12 };
     for (size_t r = 0; r < rows; r++) {
+        if (r + AHEAD < rows)
+            bt_rows_prefetch(from + (r + AHEAD) * stride, 0, 1, columns);
         for (size_t c = 0; c < columns; c++)
             to[r * pad + c] = from[r * stride + c] * factor;
         for (size_t c = columns; c < pad; c++)
@@ -43,15 +56,25 @@ static inline void bt_rows_copy(float *to, size_t pad, const float *from,
     }
 }
 
-/* The forward pass over packed keys and values; lse may be NULL. `scratch` is
- * what bt_forward_scratch() took, and `shape` is checked. */
+/* The forward pass. Keys and values are either in a cache, packed already
+ * (`source` is NULL), or plain; then tasks pack what they need when they first
+ * need it, into `slots` key heads' worth of blocks. lse may be NULL. */
+typedef struct bt_source {
+    const float *k, *v;
+    size_t slots;
+    bt_once *blocks;       /* (slots, blocks) */
+    bt_progress *finished; /* (kv_heads) tasks that have ended */
+} bt_source;
+
 typedef struct bt_forward {
     const bauta_plan *plan;
     bt_shape shape;
     const bt_kernels *kernels;
     const float *q;
+    bt_source *source;
     bt_packed packed;
     float *out, *lse;
+    int threads;
     size_t together; /* heads of a group that share one step */
     struct bt_forward_scratch *scratch; /* (threads) */
 } bt_forward;

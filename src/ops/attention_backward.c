@@ -12,6 +12,7 @@
  *     thread 0   block 0:  tile 0  tile 1  tile 2  tile 3 ...
  *     thread 1   block 1:   wait   tile 0  tile 1  tile 2 ...
  *
+ * The first to have a turn packs the tile's rows and the last writes their dQ.
  * Five products, no atomic addition, and the same bits for any threads. */
 #include "base/error.h"
 #include "base/threads.h"
@@ -36,6 +37,7 @@ typedef struct backward {
     float *dq, *dk, *dv;
     bool overlap;   /* two grids share keys: then key heads are the tasks */
     size_t abreast; /* key heads whose blocks take turns */
+    int threads;
 
     /* Packed, (heads, rows, ...): */
     float *rows_q, *rows_dout, *rows_dq, *rows_lse, *rows_delta;
@@ -104,17 +106,12 @@ static float row_delta(const float *dout, const float *out, size_t columns)
 }
 
 /* Pack the rows of one tile of one head and empty their dQ. */
-static void rows_begin(void *job, size_t task, int thread)
+static void rows_begin(backward *b, size_t head, const bt_tile *tile)
 {
-    backward *b = job;
     const bt_shape *s = &b->shape;
-    size_t head = task / b->plan->tile_count;
-    const bt_tile *tile = &b->plan->tiles[task % b->plan->tile_count];
     size_t at = head * b->plan->rows + tile->row; // first packed row
     float factor = (float)((double)s->scale * BT_LOG2E);
     size_t out_at = tile->row * s->out.token + head * s->out.head;
-    (void)thread;
-    b->turn[task].done = 0;
     bt_rows_copy(b->rows_q + at * s->head_pad, s->head_pad,
                  b->q + tile->row * s->q.token + head * s->q.head, s->q.token,
                  tile->rows, s->head_dim, factor);
@@ -123,6 +120,7 @@ static void rows_begin(void *job, size_t task, int thread)
                  1.0f);
     memset(b->rows_dq + at * s->head_pad, 0,
            tile->rows * s->head_pad * sizeof(float));
+    bt_rows_prefetch(b->out + out_at, s->out.token, tile->rows, s->value_dim);
     for (size_t r = 0; r < tile->rows; r++) {
         float lse = b->lse[(tile->row + r) * s->heads + head];
         size_t o = out_at + r * s->out.token;
@@ -134,19 +132,25 @@ static void rows_begin(void *job, size_t task, int thread)
 }
 
 /* Write the dQ of one tile of one head. */
-static void rows_end(void *job, size_t task, int thread)
+static void rows_end(const backward *b, size_t head, const bt_tile *tile)
 {
-    backward *b = job;
     const bt_shape *s = &b->shape;
-    size_t head = task / b->plan->tile_count;
-    const bt_tile *tile = &b->plan->tiles[task % b->plan->tile_count];
     const float *from =
         b->rows_dq + (head * b->plan->rows + tile->row) * s->head_pad;
     float *to = b->dq + tile->row * s->q.token + head * s->q.head;
-    (void)thread;
     for (size_t r = 0; r < tile->rows; r++)
         for (size_t d = 0; d < s->head_dim; d++)
             to[r * s->q.token + d] = from[r * s->head_pad + d] * s->scale;
+}
+
+/* Zero dQ for a tile that sees nothing and gets no turn. */
+static void rows_zero(const backward *b, const bt_tile *tile)
+{
+    const bt_shape *s = &b->shape;
+    for (size_t r = tile->row; r < tile->row + tile->rows; r++)
+        for (size_t h = 0; h < s->heads; h++)
+            memset(b->dq + r * s->q.token + h * s->q.head, 0,
+                   s->head_dim * sizeof(float));
 }
 
 /* ---- blocks ------------------------------------------------------------ */
@@ -181,7 +185,11 @@ static void tile_step(backward *b, bt_attention_grad *grad, size_t head,
     grad->delta = b->rows_delta + at;
     grad->dq = b->rows_dq + at * s->head_pad;
     bt_progress_wait(turn, rank);
+    if (rank == 0)
+        rows_begin(b, head, tile);
     b->kernels->attention_backward(grad);
+    if (rank + 1 == tile->visits)
+        rows_end(b, head, tile);
     bt_progress_set(turn, rank + 1);
 }
 
@@ -192,6 +200,8 @@ static void block_begin(const backward *b, size_t kv_head,
     const bt_shape *s = &b->shape;
     const float *k = b->k + block->key * s->k.token + kv_head * s->k.head;
     const float *v = b->v + block->key * s->v.token + kv_head * s->v.head;
+    bt_rows_prefetch(k, s->k.token, block->keys, s->head_dim);
+    bt_rows_prefetch(v, s->v.token, block->keys, s->value_dim);
     b->kernels->transpose(x->kt, k, s->k.token, block->keys, s->head_dim);
     b->kernels->transpose(x->vt, v, s->v.token, block->keys, s->value_dim);
     bt_rows_copy(x->k, s->head_pad, k, s->k.token, block->keys, s->head_dim,
@@ -200,27 +210,52 @@ static void block_begin(const backward *b, size_t kv_head,
     memset(x->dv, 0, BT_BLOCK * s->value_pad * sizeof(float));
 }
 
-/* Add a block's gradients to dk and dv. */
+/* to = what is there, where grids overlap, or 0, plus from * factor. */
+static void key_end(float *to, const float *from, size_t columns, float factor,
+                    bool more)
+{
+    for (size_t c = 0; c < columns; c++)
+        to[c] = (more ? to[c] : 0.0f) + from[c] * factor;
+}
+
+/* Write a block's gradients. */
 static void block_end(const backward *b, size_t kv_head,
                       const bt_key_block *block, const backward_scratch *x)
 {
     const bt_shape *s = &b->shape;
     for (size_t j = 0; j < block->keys; j++) {
         size_t key = block->key + j;
-        float *dk = b->dk + key * s->k.token + kv_head * s->k.head;
-        float *dv = b->dv + key * s->v.token + kv_head * s->v.head;
-        for (size_t d = 0; d < s->head_dim; d++)
-            dk[d] += x->dk[j * s->head_pad + d] * (float)BT_LN2;
-        for (size_t e = 0; e < s->value_dim; e++)
-            dv[e] += x->dv[j * s->value_pad + e];
+        key_end(b->dk + key * s->k.token + kv_head * s->k.head,
+                x->dk + j * s->head_pad, s->head_dim, (float)BT_LN2,
+                b->overlap);
+        key_end(b->dv + key * s->v.token + kv_head * s->v.head,
+                x->dv + j * s->value_pad, s->value_dim, 1.0f, b->overlap);
     }
 }
 
-static void block_run(backward *b, size_t kv_head, size_t index, int thread)
+/* The steps of a block, heads first, then tiles. */
+static void block_walk(backward *b, size_t kv_head, size_t index,
+                       bt_attention_grad *grad)
 {
-    const bt_shape *s = &b->shape;
     const bauta_plan *plan = b->plan;
     const bt_key_block *block = &plan->blocks[index];
+    size_t group = b->shape.group;
+    for (size_t h = kv_head * group; h < (kv_head + 1) * group; h++)
+        for (size_t i = block->visit; i < block->visit + block->visits; i++) {
+            const bt_visit *visit = &plan->visits[i];
+            grad->words = NULL;
+            if (visit->words != BT_FULL)
+                grad->words = plan->words + visit->words;
+            for (size_t t = 0; t < visit->count; t++)
+                tile_step(b, grad, h, visit->first + t, index);
+        }
+}
+
+static void block_run(backward *b, size_t kv_head, size_t index,
+                      bt_ahead *ahead, int thread)
+{
+    const bt_shape *s = &b->shape;
+    const bt_key_block *block = &b->plan->blocks[index];
     const backward_scratch *x = &b->scratch[thread];
     if (!block->visits)
         return;
@@ -234,18 +269,55 @@ static void block_run(backward *b, size_t kv_head, size_t index, int thread)
                                .dk = x->dk,
                                .dv = x->dv,
                                .p = x->p,
-                               .ds = x->ds };
+                               .ds = x->ds,
+                               .ahead = ahead };
     block_begin(b, kv_head, block, x);
-    for (size_t h = kv_head * s->group; h < (kv_head + 1) * s->group; h++)
-        for (size_t i = block->visit; i < block->visit + block->visits; i++) {
-            const bt_visit *visit = &plan->visits[i];
-            grad.words = NULL;
-            if (visit->words != BT_FULL)
-                grad.words = plan->words + visit->words;
-            for (size_t t = 0; t < visit->count; t++)
-                tile_step(b, &grad, h, visit->first + t, index);
-        }
+    block_walk(b, kv_head, index, &grad);
     block_end(b, kv_head, block, x);
+}
+
+/* Rows of a tile that has its first turn with this block. */
+static void tile_foresee(const backward *b, size_t head, const bt_tile *tile,
+                         size_t index, bt_ahead *ahead)
+{
+    const bt_shape *s = &b->shape;
+    size_t o = tile->row * s->out.token + head * s->out.head;
+    if (block_rank(b->plan, tile, index) != 0)
+        return;
+    bt_ahead_add(ahead, b->q + tile->row * s->q.token + head * s->q.head,
+                 s->q.token, tile->rows, s->head_dim);
+    bt_ahead_add(ahead, b->dout + o, s->out.token, tile->rows, s->value_dim);
+    bt_ahead_add(ahead, b->out + o, s->out.token, tile->rows, s->value_dim);
+}
+
+/* What a block will want: its keys and values, and the rows of its last tile,
+ * which is the new one when a window or a document moves on. */
+static void block_foresee(const backward *b, size_t kv_head, size_t index,
+                          bt_ahead *ahead)
+{
+    const bt_shape *s = &b->shape;
+    const bt_key_block *block = &b->plan->blocks[index];
+    if (!block->visits)
+        return;
+    size_t k = block->key * s->k.token + kv_head * s->k.head;
+    size_t v = block->key * s->v.token + kv_head * s->v.head;
+    const bt_visit *last = &b->plan->visits[block->visit + block->visits - 1];
+    bt_ahead_add(ahead, b->k + k, s->k.token, block->keys, s->head_dim);
+    bt_ahead_add(ahead, b->v + v, s->v.token, block->keys, s->value_dim);
+    bt_ahead_add(ahead, b->dk + k, s->k.token, block->keys, s->head_dim);
+    bt_ahead_add(ahead, b->dv + v, s->v.token, block->keys, s->value_dim);
+    tile_foresee(b, kv_head * s->group,
+                 &b->plan->tiles[last->first + last->count - 1], index, ahead);
+}
+
+/* Strips that a block's steps have: how often a kernel asks for rows. */
+static size_t block_strips(const bauta_plan *plan, size_t index)
+{
+    const bt_key_block *block = &plan->blocks[index];
+    size_t rows = 0;
+    for (size_t i = block->visit; i < block->visit + block->visits; i++)
+        rows += plan->visits[i].count * plan->tiles[plan->visits[i].first].rows;
+    return rows / 6 + 1;
 }
 
 /* The key head and the block of a task. Heads are taken a few at a time, and
@@ -266,27 +338,50 @@ static void block_task(void *job, size_t task, int thread)
 {
     backward *b = job;
     size_t kv_head, block;
-    if (!b->overlap) {
-        task_place(b, task, &kv_head, &block);
-        block_run(b, kv_head, block, thread);
+    size_t next = task + (size_t)b->threads;
+    bt_ahead ahead = { .parts = 0 };
+    if (b->overlap) {
+        for (block = 0; block < b->plan->block_count; block++)
+            block_run(b, task, block, NULL, thread);
         return;
     }
-    for (block = 0; block < b->plan->block_count; block++)
-        block_run(b, task, block, thread);
+    if (next < b->plan->block_count * b->shape.kv_heads) {
+        task_place(b, next, &kv_head, &block);
+        block_foresee(b, kv_head, block, &ahead);
+    }
+    task_place(b, task, &kv_head, &block);
+    ahead.pace = ahead.total / (3 * block_strips(b->plan, block)) + 1;
+    block_run(b, kv_head, block, &ahead, thread);
 }
 
 /* ---- the pass ---------------------------------------------------------- */
 
-/* Zero gradients for a key; one that nobody sees keeps them. */
-static void key_begin(const backward *b, size_t key)
+/* Zero gradients for keys [from, end). */
+static void keys_zero(const backward *b, size_t from, size_t end)
 {
     const bt_shape *s = &b->shape;
-    for (size_t h = 0; h < s->kv_heads; h++) {
-        memset(b->dk + key * s->k.token + h * s->k.head, 0,
-               s->head_dim * sizeof(float));
-        memset(b->dv + key * s->v.token + h * s->v.head, 0,
-               s->value_dim * sizeof(float));
+    for (size_t key = from; key < end; key++)
+        for (size_t h = 0; h < s->kv_heads; h++) {
+            memset(b->dk + key * s->k.token + h * s->k.head, 0,
+                   s->head_dim * sizeof(float));
+            memset(b->dv + key * s->v.token + h * s->v.head, 0,
+                   s->value_dim * sizeof(float));
+        }
+}
+
+/* Zero gradients for the keys that no block will write, or for all of them
+ * when blocks will add to what they find. */
+static void keys_begin(const backward *b)
+{
+    size_t done = 0; // keys before this one are written or zero
+    for (size_t i = 0; i < b->plan->block_count && !b->overlap; i++) {
+        const bt_key_block *block = &b->plan->blocks[i];
+        if (!block->visits)
+            continue;
+        keys_zero(b, done, block->key);
+        done = block->key + block->keys;
     }
+    keys_zero(b, done, b->plan->keys);
 }
 
 bauta_status
@@ -319,7 +414,8 @@ bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
                    .dk = dk,
                    .dv = dv,
                    .overlap = grids_overlap(plan),
-                   .abreast = 2 * (size_t)context->threads };
+                   .abreast = 2 * (size_t)context->threads,
+                   .threads = context->threads };
     bauta_status status = bt_shape_resolve(&b.shape, shape, err);
     if (status)
         return status;
@@ -329,13 +425,13 @@ bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
         return bt_fail_memory(err, "the workspace of attention_backward",
                               measure.used);
     backward_prepare(&b, &context->workspace, context->threads);
-    size_t tiles = b.shape.heads * plan->tile_count;
-    bt_parallel(context->threads, tiles, rows_begin, &b);
-    for (size_t key = 0; key < plan->keys; key++)
-        key_begin(&b, key);
+    memset(b.turn, 0, b.shape.heads * plan->tile_count * sizeof(*b.turn));
+    keys_begin(&b);
+    for (size_t t = 0; t < plan->tile_count; t++)
+        if (!plan->tiles[t].visits)
+            rows_zero(&b, &plan->tiles[t]);
     bt_parallel(context->threads,
                 b.shape.kv_heads * (b.overlap ? 1 : plan->block_count),
                 block_task, &b);
-    bt_parallel(context->threads, tiles, rows_end, &b);
     return BAUTA_OK;
 }

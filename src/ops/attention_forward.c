@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention_forward.c - masked attention over a plan.
  *
- * Keys and values are first packed once for each key head: O(keys) work that
- * every tile then shares. A task is one tile of one head; it walks the tile's
- * runs of blocks and carries the rows' state from step to step. Tasks write
- * disjoint rows, so threads change no bit. Where a tile has few rows (one, in
- * decoding), the heads that share a key head become rows of the same step, so
- * that keys and values are read from memory once. */
+ * A task is one tile of one head; it walks the tile's runs of blocks and
+ * carries the rows' state from step to step. Tasks write disjoint rows, so
+ * threads change no bit. Where a tile has few rows (one, in decoding), the
+ * heads that share a key head become rows of the same step, so that keys and
+ * values are read from memory once.
+ *
+ * Plain keys and values are packed block by block, by the first task that
+ * needs the block; all tiles of the head then share it, while it is still in
+ * the cache. Blocks of a few key heads are held at a time: heads take turns
+ * in slots, and a head waits until the one before it in its slot has ended.
+ * That one was handed out earlier, so it always ends. */
 #include "ops/attention.h"
 
 #include "base/error.h"
@@ -112,8 +117,109 @@ static const uint64_t *lines_words(const bt_forward *f, const bt_tile *tile,
     return x->words;
 }
 
+/* The slot where the blocks of a key head are. */
+static size_t slot_of(const bt_forward *f, size_t kv_head)
+{
+    return f->source ? kv_head % f->source->slots : kv_head;
+}
+
+static void block_pack(const bt_forward *f, size_t kv_head, size_t index)
+{
+    const bt_shape *s = &f->shape;
+    const bt_key_block *block = &f->plan->blocks[index];
+    size_t slot = slot_of(f, kv_head);
+    const float *k =
+        f->source->k + block->key * s->k.token + kv_head * s->k.head;
+    const float *v =
+        f->source->v + block->key * s->v.token + kv_head * s->v.head;
+    bt_rows_prefetch(k, s->k.token, block->keys, s->head_dim);
+    f->kernels->transpose(bt_packed_keys(&f->packed, s, slot, index), k,
+                          s->k.token, block->keys, s->head_dim);
+    bt_rows_copy(bt_packed_values(&f->packed, s, slot, index), s->value_pad, v,
+                 s->v.token, block->keys, s->value_dim, 1.0f);
+}
+
+static bt_once *block_once(const bt_forward *f, size_t kv_head, size_t index,
+                           unsigned *round)
+{
+    *round = (unsigned)(kv_head / f->source->slots);
+    return &f->source
+                ->blocks[slot_of(f, kv_head) * f->plan->block_count + index];
+}
+
+/* Whether the block of a key head is packed or about to be. */
+static bool block_ready(const bt_forward *f, size_t kv_head, size_t index)
+{
+    unsigned round;
+    bt_once *once = block_once(f, kv_head, index, &round);
+    return bt_once_begun(once, round);
+}
+
+/* Return when the block of a key head is packed. */
+static void block_need(const bt_forward *f, size_t kv_head, size_t index)
+{
+    unsigned round;
+    if (!f->source)
+        return;
+    bt_once *once = block_once(f, kv_head, index, &round);
+    if (bt_once_begin(once, round)) {
+        block_pack(f, kv_head, index);
+        bt_once_end(once, round);
+    }
+}
+
+static size_t task_count(const bt_forward *f)
+{
+    return f->plan->tile_count * f->shape.heads / f->together;
+}
+
+/* Which heads and which tile a task has. Heads outside, so that a head's keys
+ * stay in the cache; the last tiles first, since under a causal mask they are
+ * the longest. */
+static const bt_tile *task_tile(const bt_forward *f, size_t task, size_t *head)
+{
+    size_t tiles = f->plan->tile_count;
+    *head = task / tiles * f->together;
+    return &f->plan->tiles[tiles - 1 - task % tiles];
+}
+
+/* What the task will want whose turn comes when this thread is free again: its
+ * queries, its outputs, and keys and values that are not packed yet. */
+static void task_foresee(const bt_forward *f, size_t task, bt_ahead *ahead)
+{
+    const bt_shape *s = &f->shape;
+    size_t head;
+    const bt_tile *tile = task_tile(f, task, &head);
+    size_t kv_head = head / s->group;
+    for (size_t h = head; h < head + f->together; h++) {
+        bt_ahead_add(ahead, f->q + tile->row * s->q.token + h * s->q.head,
+                     s->q.token, tile->rows, s->head_dim);
+        bt_ahead_add(ahead, f->out + tile->row * s->out.token + h * s->out.head,
+                     s->out.token, tile->rows, s->value_dim);
+    }
+    if (!f->source)
+        return;
+    for (size_t i = tile->run; i < tile->run + tile->runs; i++)
+        for (size_t k = 0; k < f->plan->runs[i].count; k++) {
+            size_t index = tile->grid + f->plan->runs[i].first + k;
+            const bt_key_block *block = &f->plan->blocks[index];
+            if (ahead->parts == BT_AHEAD_PARTS)
+                return;
+            if (block_ready(f, kv_head, index))
+                continue;
+            bt_ahead_add(ahead,
+                         f->source->k + block->key * s->k.token +
+                             kv_head * s->k.head,
+                         s->k.token, block->keys, s->head_dim);
+            bt_ahead_add(ahead,
+                         f->source->v + block->key * s->v.token +
+                             kv_head * s->v.head,
+                         s->v.token, block->keys, s->value_dim);
+        }
+}
+
 static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
-                      const forward_scratch *x)
+                      const forward_scratch *x, bt_ahead *ahead)
 {
     const bt_shape *s = &f->shape;
     bt_attention_step step = { .rows = tile->rows * f->together,
@@ -124,7 +230,9 @@ static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
                                .m = x->m,
                                .l = x->l,
                                .o = x->o,
-                               .p = x->p };
+                               .p = x->p,
+                               .ahead = ahead };
+    size_t slot = slot_of(f, kv_head);
     for (size_t i = tile->run; i < tile->run + tile->runs; i++) {
         const bt_run *run = &f->plan->runs[i];
         const uint64_t *words = NULL;
@@ -132,8 +240,9 @@ static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
             words = f->plan->words + run->words;
         for (size_t k = 0; k < run->count; k++) {
             size_t block = tile->grid + run->first + k;
-            step.kt = bt_packed_keys(&f->packed, s, kv_head, block);
-            step.v = bt_packed_values(&f->packed, s, kv_head, block);
+            block_need(f, kv_head, block);
+            step.kt = bt_packed_keys(&f->packed, s, slot, block);
+            step.v = bt_packed_values(&f->packed, s, slot, block);
             if (words)
                 step.words = lines_words(f, tile, words + k * tile->rows, x);
             f->kernels->attention_forward(&step);
@@ -142,82 +251,65 @@ static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
     }
 }
 
+/* Wait for the slot of a key head. */
+static void head_begin(const bt_forward *f, size_t kv_head)
+{
+    if (!f->source || kv_head < f->source->slots)
+        return;
+    size_t tasks = f->plan->tile_count * (f->shape.group / f->together);
+    bt_progress_wait(&f->source->finished[kv_head - f->source->slots],
+                     (unsigned)tasks);
+}
+
 static void forward_task(void *job, size_t task, int thread)
 {
     const bt_forward *f = job;
-    const bauta_plan *plan = f->plan;
-    // Heads outside, so that a head's keys stay in the cache; the last tiles
-    // first, since under a causal mask they are the longest.
-    size_t head = task / plan->tile_count * f->together;
-    size_t index = plan->tile_count - 1 - task % plan->tile_count;
-    const bt_tile *tile = &plan->tiles[index];
+    size_t head, next = task + (size_t)f->threads;
+    const bt_tile *tile = task_tile(f, task, &head);
     const forward_scratch *x = &f->scratch[thread];
+    size_t kv_head = head / f->shape.group;
+    bt_ahead ahead = { .parts = 0 };
+    if (next < task_count(f))
+        task_foresee(f, next, &ahead);
+    // Each step asks twice for every strip of six rows.
+    size_t asks = tile->visits * (tile->rows * f->together / 3 + 1) + 1;
+    ahead.pace = ahead.total / asks + 1;
+    head_begin(f, kv_head);
     lines_begin(f, tile, head, x);
-    tile_walk(f, tile, head / f->shape.group, x);
+    tile_walk(f, tile, kv_head, x, &ahead);
     for (size_t h = 0; h < f->together; h++)
         for (size_t r = 0; r < tile->rows; r++)
             line_end(f, tile->row + r, head + h, x, h * tile->rows + r);
+    if (f->source)
+        bt_progress_add(&f->source->finished[kv_head], 1);
 }
 
 void bt_forward_run(bt_forward *f, int threads)
 {
-    bt_parallel(threads, f->plan->tile_count * f->shape.heads / f->together,
-                forward_task, f);
+    f->threads = threads;
+    bt_parallel(threads, task_count(f), forward_task, f);
 }
 
 /* ---- plain keys and values --------------------------------------------- */
 
-enum { PACK_BLOCKS = 4 }; /* blocks that one packing task takes */
-
-typedef struct packing {
-    const bauta_plan *plan;
-    const bt_shape *shape;
-    const bt_kernels *kernels;
-    const float *k, *v;
-    bt_packed packed;
-} packing;
-
-static void pack_block(const packing *p, size_t kv_head, size_t index)
+/* Take the packed blocks and what guards them. */
+static void source_prepare(bt_forward *f, bt_arena *arena)
 {
-    const bt_shape *s = p->shape;
-    const bt_key_block *block = &p->plan->blocks[index];
-    if (!block->visits)
+    const bt_shape *s = &f->shape;
+    bt_source *source = f->source;
+    size_t blocks = bt_size_mul(f->plan->block_count, source->slots);
+    size_t keys = bt_size_mul(blocks, BT_BLOCK);
+    f->packed.blocks = f->plan->block_count;
+    f->packed.kt =
+        bt_arena_take(arena, keys, s->head_dim * sizeof(*f->packed.kt));
+    f->packed.v =
+        bt_arena_take(arena, keys, s->value_pad * sizeof(*f->packed.v));
+    source->blocks = bt_arena_take(arena, blocks, sizeof(bt_once));
+    source->finished = bt_arena_take(arena, s->kv_heads, sizeof(bt_progress));
+    if (!source->blocks)
         return;
-    float *v = bt_packed_values(&p->packed, s, kv_head, index);
-    p->kernels->transpose(bt_packed_keys(&p->packed, s, kv_head, index),
-                          p->k + block->key * s->k.token + kv_head * s->k.head,
-                          s->k.token, block->keys, s->head_dim);
-    bt_rows_copy(v, s->value_pad,
-                 p->v + block->key * s->v.token + kv_head * s->v.head,
-                 s->v.token, block->keys, s->value_dim, 1.0f);
-}
-
-static size_t pack_tasks(const bauta_plan *plan)
-{
-    return (plan->block_count + PACK_BLOCKS - 1) / PACK_BLOCKS;
-}
-
-static void pack_task(void *job, size_t task, int thread)
-{
-    const packing *p = job;
-    size_t tasks = pack_tasks(p->plan);
-    size_t first = task % tasks * PACK_BLOCKS;
-    size_t end = bt_size_min(first + PACK_BLOCKS, p->plan->block_count);
-    (void)thread;
-    for (size_t block = first; block < end; block++)
-        pack_block(p, task / tasks, block);
-}
-
-static bt_packed packed_take(const bauta_plan *plan, const bt_shape *s,
-                             bt_arena *arena)
-{
-    size_t blocks = bt_size_mul(plan->block_count, s->kv_heads * BT_BLOCK);
-    bt_packed packed = { .blocks = plan->block_count };
-    packed.kt =
-        bt_arena_take(arena, bt_size_mul(blocks, s->head_dim), sizeof(float));
-    packed.v =
-        bt_arena_take(arena, bt_size_mul(blocks, s->value_pad), sizeof(float));
-    return packed;
+    memset(source->blocks, 0, blocks * sizeof(bt_once));
+    memset(source->finished, 0, s->kv_heads * sizeof(bt_progress));
 }
 
 bauta_status bauta_attention_forward(bauta_context *context,
@@ -233,25 +325,25 @@ bauta_status bauta_attention_forward(bauta_context *context,
     BT_NEED(k, err);
     BT_NEED(v, err);
     BT_NEED(out, err);
+    bt_source source = { .k = k, .v = v };
     bt_forward f = { .plan = plan,
                      .kernels = context->kernels,
                      .q = q,
+                     .source = &source,
                      .out = out,
                      .lse = lse };
     bauta_status status = bt_shape_resolve(&f.shape, shape, err);
     if (status)
         return status;
+    source.slots = bt_size_min(f.shape.kv_heads, (size_t)context->threads + 1);
     bt_arena measure = { NULL, 0, 0 };
-    packed_take(plan, &f.shape, &measure);
+    source_prepare(&f, &measure);
     bt_forward_prepare(&f, &measure, context->threads);
     if (bt_arena_reserve(&context->workspace, measure.used))
         return bt_fail_memory(err, "the workspace of attention_forward",
                               measure.used);
-    f.packed = packed_take(plan, &f.shape, &context->workspace);
+    source_prepare(&f, &context->workspace);
     bt_forward_prepare(&f, &context->workspace, context->threads);
-    packing p = { plan, &f.shape, context->kernels, k, v, f.packed };
-    bt_parallel(context->threads, pack_tasks(plan) * f.shape.kv_heads,
-                pack_task, &p);
     bt_forward_run(&f, context->threads);
     return BAUTA_OK;
 }

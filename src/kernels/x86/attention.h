@@ -137,6 +137,7 @@ typedef struct sums {
     const float *scale;    /* (rows) or NULL */
     const uint64_t *words; /* (rows) or NULL */
     size_t pad;
+    bt_ahead *ahead; /* or NULL */
 } sums;
 
 INLINE void sums_load(vf sum[TILE_ROWS][TILE_VECS], const float *from,
@@ -230,6 +231,7 @@ static void sums_rows(const sums *a, size_t rows)
                 a->words ? strip_look(a->words + row, n) : strip_full;
             if (m.hi > m.lo)
                 sums_strip(a, row, n, column, vecs, m);
+            bt_ahead_some(a->ahead);
         }
     }
 }
@@ -244,6 +246,26 @@ typedef struct turned {
     size_t pad, rows;
 } turned;
 
+/* Which of R keys from `key` on row i sees, lowest bit first. */
+INLINE uint64_t turned_seen(const turned *a, size_t i, size_t key, size_t R)
+{
+    uint64_t whole = ((uint64_t)1 << R) - 1;
+    return a->words ? a->words[i] >> key & whole : whole;
+}
+
+/* One row, seen by the keys whose bits are set. */
+INLINE void turned_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
+                          const float *x, uint64_t seen, size_t R, size_t V)
+{
+    UNROLL for (size_t r = 0; r < R; r++)
+    {
+        vf w = vf_set(weight[r]);
+        vm m = vm_whole((int)(seen >> r & 1));
+        UNROLL for (size_t v = 0; v < V; v++) sum[r][v] =
+            vf_fma_where(m, w, vf_load(x + v * VL), sum[r][v]);
+    }
+}
+
 INLINE void turned_tile(const turned *a, size_t key, size_t column, size_t R,
                         size_t V)
 {
@@ -253,28 +275,23 @@ INLINE void turned_tile(const turned *a, size_t key, size_t column, size_t R,
     const uint64_t whole = ((uint64_t)1 << R) - 1;
     sums_load(sum, to, a->pad, NULL, R, V);
     for (size_t i = 0; i < a->rows; i++) {
-        uint64_t seen = a->words ? a->words[i] >> key & whole : whole;
-        if (!seen)
-            continue;
-        vf y[TILE_VECS];
-        UNROLL for (size_t v = 0; v < V; v++) y[v] =
-            vf_load(x + i * a->pad + v * VL);
-        if (seen == whole) {
+        uint64_t seen = 0;
+        for (; i < a->rows; i++) { // rows that all the keys see
+            seen = turned_seen(a, i, key, R);
+            if (seen != whole)
+                break;
+            vf y[TILE_VECS];
+            UNROLL for (size_t v = 0; v < V; v++) y[v] =
+                vf_load(x + i * a->pad + v * VL);
             UNROLL for (size_t r = 0; r < R; r++)
             {
                 vf w = vf_set(weight[i * BLOCK + r]);
                 UNROLL for (size_t v = 0; v < V; v++) sum[r][v] =
                     vf_fma(w, y[v], sum[r][v]);
             }
-            continue;
         }
-        UNROLL for (size_t r = 0; r < R; r++)
-        {
-            vf w = vf_set(weight[i * BLOCK + r]);
-            vm m = vm_whole((int)(seen >> r & 1));
-            UNROLL for (size_t v = 0; v < V; v++) sum[r][v] =
-                vf_fma_where(m, w, y[v], sum[r][v]);
-        }
+        if (i < a->rows && seen)
+            turned_masked(sum, weight + i * BLOCK, x + i * a->pad, seen, R, V);
     }
     sums_store(to, a->pad, sum, R, V);
 }
@@ -393,9 +410,10 @@ static void forward_rows(const bt_attention_step *s)
     for (size_t row = 0; row < s->rows; row += TILE_ROWS) {
         size_t n = s->rows - row < TILE_ROWS ? s->rows - row : TILE_ROWS;
         rescale |= forward_strip(s, &scores, row, n, scale);
+        bt_ahead_some(s->ahead);
     }
-    sums output = { s->o,     s->p,        s->v, rescale ? scale : NULL,
-                    s->words, s->value_pad };
+    sums output = { s->o,     s->p,         s->v,    rescale ? scale : NULL,
+                    s->words, s->value_pad, s->ahead };
     sums_rows(&output, s->rows);
 }
 
@@ -446,6 +464,7 @@ static void backward_weights(const bt_attention_grad *g)
             strip_mask m =
                 g->words ? strip_look(g->words + row, n) : strip_full;
             dots_seen(both[i], row, n, m);
+            bt_ahead_some(g->ahead);
         }
     for (size_t row = 0; row < g->rows; row++) {
         float *p = g->p + row * BLOCK, *ds = g->ds + row * BLOCK;
@@ -461,7 +480,7 @@ void TWIN(bt_attention_backward_f32)(const bt_attention_grad *g)
     backward_weights(g);
     turned dv = { g->dv, g->p, g->dout, g->words, g->value_pad, g->rows };
     turned dk = { g->dk, g->ds, g->q, g->words, g->head_pad, g->rows };
-    sums dq = { g->dq, g->ds, g->k, NULL, g->words, g->head_pad };
+    sums dq = { g->dq, g->ds, g->k, NULL, g->words, g->head_pad, g->ahead };
     turned_keys(&dv);
     turned_keys(&dk);
     sums_rows(&dq, g->rows);
