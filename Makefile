@@ -28,7 +28,8 @@ BUILD ?= build
 # With CI=true warnings are errors, and the tests of the plain build go through
 # the other builds as well.
 WERROR ?= $(if $(filter true,$(CI)),ON,OFF)
-CI_TESTS = $(if $(filter true,$(CI)),$(if $(SANITIZERS),OFF,ON),OFF)
+CI_TESTS = $(if $(filter true,$(CI)),$(if \
+	$(SANITIZERS)$(findstring clang,$(CC)),OFF,ON),OFF)
 
 NEEDS = $(if $(findstring clang,$(CC)),clang) \
 	$(if $(filter thread,$(SANITIZERS)),thread) $(if $(filter ON,$(CI_TESTS)),ci)

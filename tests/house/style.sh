@@ -27,6 +27,15 @@ lines)
             failed=1
         }
     done
+    for file in $(files '*.md'); do
+        for link in $(tr ')' '\n' <"$file" |
+            sed -n 's/.*](\([^:#]*\)\(#.*\)\{0,1\}$/\1/p'); do
+            [ -e "$(dirname "$file")/$link" ] || {
+                echo "$file: there is no $link"
+                failed=1
+            }
+        done
+    done
     if files '*.c' '*.h' '*.md' '*.sh' '*.txt' |
         xargs grep -nE '[[:blank:]]+$'; then
         echo "these lines end in white space"
