@@ -71,7 +71,8 @@ check: tests
 soak: tests
 	@tools/soak.sh $(BUILD) $(MINUTES) $(JOBS)
 
-demo: all
+demo: deps
+	@$(MAKE) all
 	@$(BUILD)/examples/attention
 
 bench: configure

@@ -104,6 +104,7 @@ typedef struct bauta_options {
  * give the same bits. */
 typedef struct bauta_context bauta_context;
 
+/* `options` may be NULL, which takes the defaults. */
 BAUTA_API bauta_status bauta_context_create(bauta_context **out,
                                             const bauta_options *options,
                                             bauta_error *err);
