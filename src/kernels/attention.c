@@ -65,11 +65,12 @@ void bt_attention_forward_f32_c(const bt_attention_step *s)
         float a = forward_row(s, row);
         float *o = s->o + row * s->value_pad;
         for (size_t e = 0; e < s->value_pad; e++) {
+            size_t width = bt_panel_width(s->value_pad, e);
+            const float *v = s->v + bt_panel_start(e) + e % BT_PANEL;
             o[e] *= a;
             for (size_t j = 0; j < BLOCK; j++)
                 if (visible(s->words, row, j))
-                    o[e] = fmaf(s->p[row * BLOCK + j],
-                                s->v[j * s->value_pad + e], o[e]);
+                    o[e] = fmaf(s->p[row * BLOCK + j], v[j * width], o[e]);
         }
     }
 }

@@ -12,8 +12,8 @@
 #include "ops/shape.h"
 
 /* Keys and values of all key heads, packed in blocks of 64 as the kernels read
- * them: kt (kv_heads, blocks, head_dim, 64), v (kv_heads, blocks, 64,
- * value_pad). */
+ * them: kt (kv_heads, blocks, head_dim, 64), v (kv_heads, blocks, 64 *
+ * value_pad), the values in panels of columns. */
 typedef struct bt_packed {
     float *kt, *v;
     size_t blocks; /* that fit: the distance from head to head */

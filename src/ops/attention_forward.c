@@ -135,8 +135,11 @@ static void block_pack(const bt_forward *f, size_t kv_head, size_t index)
     bt_rows_prefetch(k, s->k.token, block->keys, s->head_dim);
     f->kernels->transpose(bt_packed_keys(&f->packed, s, slot, index), k,
                           s->k.token, block->keys, s->head_dim);
-    bt_rows_copy(bt_packed_values(&f->packed, s, slot, index), s->value_pad, v,
-                 s->v.token, block->keys, s->value_dim, 1.0f);
+    float *to = bt_packed_values(&f->packed, s, slot, index);
+    for (size_t e = 0; e < s->value_dim; e += BT_PANEL)
+        bt_rows_copy(to + bt_panel_start(e), bt_panel_width(s->value_pad, e),
+                     v + e, s->v.token, block->keys,
+                     bt_size_min(BT_PANEL, s->value_dim - e), 1.0f);
 }
 
 static bt_once *block_once(const bt_forward *f, size_t kv_head, size_t index,

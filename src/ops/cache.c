@@ -77,7 +77,8 @@ static void token_put(bauta_cache *cache, size_t kv_head, size_t token,
     for (size_t d = 0; d < s->head_dim; d++)
         kt[d * BT_BLOCK + j] = k[d];
     for (size_t e = 0; e < s->value_dim; e++)
-        to[j * s->value_pad + e] = v[e];
+        to[bt_panel_start(e) + j * bt_panel_width(s->value_pad, e) +
+           e % BT_PANEL] = v[e];
 }
 
 bauta_status bauta_cache_append(bauta_cache *cache,

@@ -17,6 +17,8 @@
 
 #include "kernels/x86/simd.h"
 
+#include <stdbool.h>
+
 enum { BLOCK = 64, BLOCK_VECS = BLOCK / VL };
 
 /* Run CALL(R, V) with R and V as constants. R rows, 1 to 6; V vectors, 1 to
@@ -45,6 +47,16 @@ enum { BLOCK = 64, BLOCK_VECS = BLOCK / VL };
         TILE_CASES(5, CALL)           \
         TILE_CASES(6, CALL)           \
     }
+
+/* Few rows make little of each key and value and wait for memory instead:
+ * decoding. The blocks of a head lie one behind the other, so what comes next
+ * is a fixed distance away, far enough to be there in time. */
+INLINE void stream(const float *x, size_t R)
+{
+    enum { FEW = 4, DISTANCE = 4096 };
+    if (R <= FEW)
+        _mm_prefetch((const char *)x + DISTANCE, _MM_HINT_T0);
+}
 
 /* ---- dots: lanes are keys ---------------------------------------------- */
 
@@ -131,9 +143,10 @@ static void dots_seen(const dots *a, size_t row, size_t rows, strip_mask m)
 
 /* to[r] = to[r] * scale[r] + sum over keys j of weight[r][j] * x[j]. */
 typedef struct sums {
-    float *to;             /* (rows, pad) */
-    const float *weight;   /* (rows, 64) */
-    const float *x;        /* (64, pad) */
+    float *to;           /* (rows, pad) */
+    const float *weight; /* (rows, 64) */
+    const float *x;      /* (64, pad), or the same in panels */
+    bool panels;
     const float *scale;    /* (rows) or NULL */
     const uint64_t *words; /* (rows) or NULL */
     size_t pad;
@@ -195,26 +208,47 @@ INLINE void sums_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
     }
 }
 
-INLINE void sums_tile(const sums *a, size_t row, size_t column, strip_mask m,
-                      size_t R, size_t V)
+/* The columns that a tile takes: x points to them, rows `stride` apart. */
+typedef struct sums_panel {
+    size_t column, vecs;
+    const float *x;
+    size_t stride;
+} sums_panel;
+
+static sums_panel sums_panel_at(const sums *a, size_t column)
+{
+    size_t vecs = (a->pad - column) / VL;
+    sums_panel p = { column, vecs < TILE_VECS ? vecs : TILE_VECS, a->x + column,
+                     a->pad };
+    if (a->panels) {
+        p.x = a->x + bt_panel_start(column) + column % BT_PANEL;
+        p.stride = bt_panel_width(a->pad, column);
+    }
+    return p;
+}
+
+INLINE void sums_tile(const sums *a, const sums_panel *p, size_t row,
+                      strip_mask m, size_t R, size_t V)
 {
     vf sum[TILE_ROWS][TILE_VECS];
-    float *to = a->to + row * a->pad + column;
-    const float *weight = a->weight + row * BLOCK, *x = a->x + column;
+    float *to = a->to + row * a->pad + p->column;
+    const float *weight = a->weight + row * BLOCK;
     sums_load(sum, to, a->pad, a->scale ? a->scale + row : NULL, R, V);
     if (m.lo < m.from)
-        sums_masked(sum, weight, a->words + row, x, a->pad, m.lo, m.from, R, V);
-    sums_plain(sum, weight, x, a->pad, m.from, m.to, R, V);
+        sums_masked(sum, weight, a->words + row, p->x, p->stride, m.lo, m.from,
+                    R, V);
+    sums_plain(sum, weight, p->x, p->stride, m.from, m.to, R, V);
     if (m.to < m.hi)
-        sums_masked(sum, weight, a->words + row, x, a->pad, m.to, m.hi, R, V);
+        sums_masked(sum, weight, a->words + row, p->x, p->stride, m.to, m.hi, R,
+                    V);
     sums_store(to, a->pad, sum, R, V);
 }
 
-static void sums_strip(const sums *a, size_t row, size_t rows, size_t column,
-                       size_t vecs, strip_mask m)
+static void sums_strip(const sums *a, const sums_panel *p, size_t row,
+                       size_t rows, strip_mask m)
 {
-#define CALL(R, V) sums_tile(a, row, column, m, R, V)
-    TILE_SWITCH(rows, vecs, CALL)
+#define CALL(R, V) sums_tile(a, p, row, m, R, V)
+    TILE_SWITCH(rows, p->vecs, CALL)
 #undef CALL
 }
 
@@ -222,15 +256,13 @@ static void sums_strip(const sums *a, size_t row, size_t rows, size_t column,
 static void sums_rows(const sums *a, size_t rows)
 {
     for (size_t column = 0; column < a->pad; column += TILE_VECS * VL) {
-        size_t vecs = (a->pad - column) / VL;
-        if (vecs > TILE_VECS)
-            vecs = TILE_VECS;
+        sums_panel p = sums_panel_at(a, column);
         for (size_t row = 0; row < rows; row += TILE_ROWS) {
             size_t n = rows - row < TILE_ROWS ? rows - row : TILE_ROWS;
             strip_mask m =
                 a->words ? strip_look(a->words + row, n) : strip_full;
             if (m.hi > m.lo)
-                sums_strip(a, row, n, column, vecs, m);
+                sums_strip(a, &p, row, n, m);
             bt_ahead_some(a->ahead);
         }
     }
@@ -412,8 +444,14 @@ static void forward_rows(const bt_attention_step *s)
         rescale |= forward_strip(s, &scores, row, n, scale);
         bt_ahead_some(s->ahead);
     }
-    sums output = { s->o,     s->p,         s->v,    rescale ? scale : NULL,
-                    s->words, s->value_pad, s->ahead };
+    sums output = { .to = s->o,
+                    .weight = s->p,
+                    .x = s->v,
+                    .panels = true,
+                    .scale = rescale ? scale : NULL,
+                    .words = s->words,
+                    .pad = s->value_pad,
+                    .ahead = s->ahead };
     sums_rows(&output, s->rows);
 }
 
@@ -480,7 +518,12 @@ void TWIN(bt_attention_backward_f32)(const bt_attention_grad *g)
     backward_weights(g);
     turned dv = { g->dv, g->p, g->dout, g->words, g->value_pad, g->rows };
     turned dk = { g->dk, g->ds, g->q, g->words, g->head_pad, g->rows };
-    sums dq = { g->dq, g->ds, g->k, NULL, g->words, g->head_pad, g->ahead };
+    sums dq = { .to = g->dq,
+                .weight = g->ds,
+                .x = g->k,
+                .words = g->words,
+                .pad = g->head_pad,
+                .ahead = g->ahead };
     turned_keys(&dv);
     turned_keys(&dk);
     sums_rows(&dq, g->rows);
