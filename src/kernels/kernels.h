@@ -8,8 +8,13 @@
 #ifndef BT_KERNELS_H
 #define BT_KERNELS_H
 
+#include "kernels/act.h"
+#include "kernels/add.h"
 #include "kernels/attention.h"
+#include "kernels/dropout.h"
 #include "kernels/gemm.h"
+#include "kernels/norm.h"
+#include "kernels/rotary.h"
 #include "kernels/softmax.h"
 
 typedef struct bt_kernels {
@@ -17,6 +22,15 @@ typedef struct bt_kernels {
     bt_exp_fn *exp;
     bt_row_max_fn *row_max;
     bt_row_exp_sum_fn *row_exp_sum;
+    bt_act_fn *act;
+    bt_act_slope_fn *act_slope;
+    bt_add_fn *add;
+    bt_dropout_fn *dropout;
+    bt_norm_fn *norm;
+    bt_norm_back_fn *norm_back;
+    bt_norm_gain_fn *norm_gain;
+    bt_rotary_fn *rotary;
+    bt_scale_fn *scale;
     bt_transpose_fn *transpose;
     bt_attention_forward_fn *attention_forward;
     bt_attention_backward_fn *attention_backward;

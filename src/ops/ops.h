@@ -26,18 +26,11 @@ bt_tensor *bt_op_embed(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
 /* Layer norm (bias may be NULL) or RMS norm, over the columns: gain and bias
  * are (1, columns). With `heads` > 1 the columns are so many heads and each is
  * normed by itself with gain (1, columns / heads). */
-typedef enum bt_norm_kind { BT_NORM_LAYER, BT_NORM_RMS } bt_norm_kind;
 bt_tensor *bt_op_norm(bt_tape *tape, bt_tensor *x, bt_tensor *gain,
                       bt_tensor *bias, bt_norm_kind kind, float epsilon,
                       size_t heads);
 
 /* An activation of every element; gated: activation(gate) * up. */
-typedef enum bt_act {
-    BT_ACT_RELU,
-    BT_ACT_GELU_ERF,  /* x Phi(x) */
-    BT_ACT_GELU_TANH, /* its approximation by tanh */
-    BT_ACT_SILU       /* x sigmoid(x) */
-} bt_act;
 bt_tensor *bt_op_act(bt_tape *tape, bt_tensor *x, bt_act act);
 bt_tensor *bt_op_gated(bt_tape *tape, bt_tensor *gate, bt_tensor *up,
                        bt_act act);

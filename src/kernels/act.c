@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* act.c - the reference and, included by the files of an instruction set with
+ * another KERNEL, its twins.
+ *
+ * Values of some hundred elements are computed into a local array and go from
+ * there to their places: so each function of phi.h stands in one plain loop,
+ * and what the arguments may overlap does not matter to it. */
+#include "kernels/act.h"
+
+#include "kernels/phi.h"
+
+#ifndef KERNEL
+#define KERNEL(name) name##_c
+#endif
+
+enum { PIECE = 256 };
+
+#define EACH(function)                 \
+    for (size_t j = 0; j < count; j++) \
+        to[j] = function(x[j]);        \
+    break
+
+static void values(bt_act act, float *restrict to, const float *restrict x,
+                   size_t count)
+{
+    switch (act) {
+    case BT_ACT_RELU:
+        EACH(bt_relu);
+    case BT_ACT_GELU_ERF:
+        EACH(bt_gelu_erf);
+    case BT_ACT_GELU_TANH:
+        EACH(bt_gelu_tanh);
+    case BT_ACT_SILU:
+        EACH(bt_silu);
+    }
+}
+
+static void slopes(bt_act act, float *restrict to, const float *restrict x,
+                   size_t count)
+{
+    switch (act) {
+    case BT_ACT_RELU:
+        EACH(bt_relu_slope);
+    case BT_ACT_GELU_ERF:
+        EACH(bt_gelu_erf_slope);
+    case BT_ACT_GELU_TANH:
+        EACH(bt_gelu_tanh_slope);
+    case BT_ACT_SILU:
+        EACH(bt_silu_slope);
+    }
+}
+
+static void times(float *restrict v, const float *restrict by, size_t count)
+{
+    for (size_t j = 0; j < count; j++)
+        v[j] *= by[j];
+}
+
+static void put(float *restrict to, const float *restrict v, size_t count,
+                bool add)
+{
+    if (add)
+        for (size_t j = 0; j < count; j++)
+            to[j] += v[j];
+    else
+        for (size_t j = 0; j < count; j++)
+            to[j] = v[j];
+}
+
+void KERNEL(bt_act_f32)(bt_act act, float *to, const float *x, const float *by,
+                        size_t count, bool add)
+{
+    float v[PIECE];
+    for (size_t j = 0, n; j < count; j += n) {
+        n = count - j < PIECE ? count - j : PIECE;
+        values(act, v, x + j, n);
+        if (by)
+            times(v, by + j, n);
+        put(to + j, v, n, add);
+    }
+}
+
+void KERNEL(bt_act_slope_f32)(bt_act act, float *to, const float *x,
+                              const float *dy, const float *by, size_t count,
+                              bool add)
+{
+    float v[PIECE];
+    for (size_t j = 0, n; j < count; j += n) {
+        n = count - j < PIECE ? count - j : PIECE;
+        slopes(act, v, x + j, n);
+        times(v, dy + j, n);
+        if (by)
+            times(v, by + j, n);
+        put(to + j, v, n, add);
+    }
+}

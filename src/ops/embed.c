@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* embed.c - rows of a table.
+ *
+ * On the way back rows of equal ids meet in one row of the table. Threads split
+ * the columns, and each adds its part of all rows in their order; so no bit
+ * depends on how many threads there are. */
+#include "ops/ops.h"
+#include "ops/ranges.h"
+
+#include <string.h>
+
+typedef struct record {
+    const bt_kernels *kernels;
+    bt_tensor *table, *y;
+    uint32_t *ids;
+    float scale;
+    float *to; /* the table's gradient, on the way back */
+} record;
+
+static void forward(void *job, size_t first, size_t count)
+{
+    const record *r = job;
+    size_t columns = r->y->columns;
+    for (size_t i = first; i < first + count; i++)
+        r->kernels->scale(r->y->data + i * columns,
+                          r->table->data + r->ids[i] * columns, r->scale,
+                          columns, false);
+}
+
+static void backward(void *job, size_t first, size_t count)
+{
+    const record *r = job;
+    size_t columns = r->y->columns;
+    for (size_t i = 0; i < r->y->rows; i++)
+        r->kernels->scale(r->to + r->ids[i] * columns + first,
+                          r->y->grad + i * columns + first, r->scale, count,
+                          true);
+}
+
+static void embed_backward(bt_tape *tape, void *saved)
+{
+    record *r = saved;
+    size_t columns = r->y->columns;
+    bool add;
+    if (!r->y->grad)
+        return;
+    r->to = bt_tape_grad(tape, r->table, &add);
+    if (!r->to)
+        return;
+    if (!add)
+        memset(r->to, 0, r->table->rows * columns * sizeof(float));
+    bt_ranges(tape, columns, bt_ranges_columns(tape, columns), backward, r);
+}
+
+bt_tensor *bt_op_embed(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
+                       size_t rows, float scale)
+{
+    if (!table)
+        return NULL;
+    for (size_t i = 0; i < rows; i++)
+        if (ids[i] >= table->rows)
+            return bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                                "embed: id %u of row %zu is not in a table of "
+                                "%zu rows",
+                                (unsigned)ids[i], i, table->rows);
+    bt_tensor *y = bt_tape_output(tape, rows, table->columns, table->wants);
+    record *r = bt_tape_take(tape, 1, sizeof(*r));
+    uint32_t *copy = bt_tape_take(tape, rows, sizeof(*copy));
+    if (!copy)
+        return NULL;
+    if (rows)
+        memcpy(copy, ids, rows * sizeof(*copy));
+    *r = (record){ .kernels = bt_tape_kernels(tape),
+                   .table = table,
+                   .y = y,
+                   .ids = copy,
+                   .scale = scale };
+    bt_ranges(tape, rows, bt_ranges_rows(table->columns), forward, r);
+    if (y->wants)
+        bt_tape_record(tape, embed_backward, r);
+    return y;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* norm.c - layer norm and RMS norm, of rows or of the heads of rows.
+ *
+ * To the kernels a head is a row of its own. Saved are two numbers a row. */
+#include "ops/ops.h"
+#include "ops/ranges.h"
+
+typedef struct record {
+    const bt_kernels *kernels;
+    bt_tensor *x, *gain, *bias, *y;
+    bt_norm norm;
+} record;
+
+static void forward(void *job, size_t first, size_t count)
+{
+    const record *r = job;
+    r->kernels->norm(&r->norm, first, count);
+}
+
+static void backward_rows(void *job, size_t first, size_t count)
+{
+    const record *r = job;
+    r->kernels->norm_back(&r->norm, first, count);
+}
+
+static void backward_columns(void *job, size_t first, size_t count)
+{
+    const record *r = job;
+    r->kernels->norm_gain(&r->norm, first, count);
+}
+
+static void norm_backward(bt_tape *tape, void *saved)
+{
+    record *r = saved;
+    bt_norm *n = &r->norm;
+    if (!r->y->grad)
+        return;
+    n->dy = r->y->grad;
+    n->dx = bt_tape_grad(tape, r->x, &n->add_dx);
+    if (n->dx)
+        bt_ranges(tape, n->rows, bt_ranges_rows(n->width), backward_rows, r);
+    n->dgain = bt_tape_grad(tape, r->gain, &n->add_dgain);
+    n->dbias = r->bias ? bt_tape_grad(tape, r->bias, &n->add_dbias) : NULL;
+    if (n->dgain || n->dbias)
+        bt_ranges(tape, n->width, bt_ranges_columns(tape, n->width),
+                  backward_columns, r);
+}
+
+/* Whether the shapes fit; the tape has failed if not. */
+static bool fits(bt_tape *tape, const bt_tensor *x, const bt_tensor *gain,
+                 const bt_tensor *bias, size_t heads)
+{
+    if (heads == 0 || x->columns == 0 || x->columns % heads) {
+        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                     "norm: %zu columns are not %zu heads", x->columns, heads);
+        return false;
+    }
+    size_t width = x->columns / heads;
+    const bt_tensor *rows[] = { gain, bias ? bias : gain };
+    for (int i = 0; i < 2; i++)
+        if (rows[i]->rows != 1 || rows[i]->columns != width) {
+            bt_tape_fail(
+                tape, BAUTA_ERR_ARGUMENT, "norm: %s is %zu x %zu, not 1 x %zu",
+                i ? "bias" : "gain", rows[i]->rows, rows[i]->columns, width);
+            return false;
+        }
+    return true;
+}
+
+bt_tensor *bt_op_norm(bt_tape *tape, bt_tensor *x, bt_tensor *gain,
+                      bt_tensor *bias, bt_norm_kind kind, float epsilon,
+                      size_t heads)
+{
+    if (!x || !gain || !fits(tape, x, gain, bias, heads))
+        return NULL;
+    bool wants = x->wants || gain->wants || (bias && bias->wants);
+    bt_tensor *y = bt_tape_output(tape, x->rows, x->columns, wants);
+    record *r = bt_tape_take(tape, 1, sizeof(*r));
+    size_t rows = x->rows * heads;
+    float *mean = bt_tape_take(tape, rows, sizeof(float));
+    float *scale = bt_tape_take(tape, rows, sizeof(float));
+    if (!scale)
+        return NULL;
+    *r = (record){ .kernels = bt_tape_kernels(tape),
+                   .x = x,
+                   .gain = gain,
+                   .bias = bias,
+                   .y = y,
+                   .norm = { .kind = kind,
+                             .rows = rows,
+                             .width = x->columns / heads,
+                             .epsilon = epsilon,
+                             .x = x->data,
+                             .gain = gain->data,
+                             .bias = bias ? bias->data : NULL,
+                             .mean = mean,
+                             .scale = scale,
+                             .y = y->data } };
+    bt_ranges(tape, rows, bt_ranges_rows(r->norm.width), forward, r);
+    if (y->wants)
+        bt_tape_record(tape, norm_backward, r);
+    return y;
+}

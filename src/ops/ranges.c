@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ranges.c - ranges as tasks. */
+#include "ops/ranges.h"
+
+#include "base/size.h"
+#include "base/threads.h"
+
+enum { TASK_ELEMENTS = 1 << 14 };
+
+typedef struct ranges {
+    size_t count, each;
+    bt_range_fn *run;
+    void *job;
+} ranges;
+
+static void run_range(void *job, size_t task, int thread)
+{
+    (void)thread;
+    const ranges *r = job;
+    size_t first = task * r->each;
+    r->run(r->job, first, bt_size_min(r->each, r->count - first));
+}
+
+void bt_ranges(const bt_tape *tape, size_t count, size_t each, bt_range_fn *run,
+               void *job)
+{
+    ranges r = { count, each, run, job };
+    size_t tasks = count / each + (count % each != 0);
+    bt_parallel(bt_tape_threads(tape), tasks, run_range, &r);
+}
+
+size_t bt_ranges_rows(size_t columns)
+{
+    return bt_size_max(TASK_ELEMENTS / bt_size_max(columns, 1), 1);
+}
+
+size_t bt_ranges_columns(const bt_tape *tape, size_t columns)
+{
+    size_t threads = (size_t)bt_size_max((size_t)bt_tape_threads(tape), 1);
+    return bt_size_round(bt_size_max(columns / threads, 1), 16);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rotary.c - rotary positions. The way back is the turn by the negative angle,
+ * from the same positions and frequencies. */
+#include "ops/ops.h"
+#include "ops/ranges.h"
+
+#include <string.h>
+
+typedef struct record {
+    const bt_kernels *kernels;
+    bt_tensor *x, *y;
+    bt_rotary rotary;
+} record;
+
+static void turn(void *job, size_t first, size_t count)
+{
+    const record *r = job;
+    r->kernels->rotary(&r->rotary, first, count);
+}
+
+static void rotary_backward(bt_tape *tape, void *saved)
+{
+    record *r = saved;
+    if (!r->y->grad)
+        return;
+    r->rotary.back = true;
+    r->rotary.x = r->y->grad;
+    r->rotary.y = bt_tape_grad(tape, r->x, &r->rotary.add);
+    if (r->rotary.y)
+        bt_ranges(tape, r->x->rows, bt_ranges_rows(r->x->columns), turn, r);
+}
+
+bt_tensor *bt_op_rotary(bt_tape *tape, bt_tensor *x, size_t heads,
+                        const uint32_t *positions, const float *frequencies)
+{
+    if (!x)
+        return NULL;
+    if (heads == 0 || x->columns % heads || x->columns / heads % 2)
+        return bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                            "rotary: %zu columns are not %zu heads of pairs",
+                            x->columns, heads);
+    size_t half = x->columns / heads / 2;
+    bt_tensor *y = bt_tape_output(tape, x->rows, x->columns, x->wants);
+    record *r = bt_tape_take(tape, 1, sizeof(*r));
+    uint32_t *at = bt_tape_take(tape, x->rows, sizeof(*at));
+    float *speed = bt_tape_take(tape, half, sizeof(*speed));
+    if (!speed)
+        return NULL;
+    if (x->rows)
+        memcpy(at, positions, x->rows * sizeof(*at));
+    if (half)
+        memcpy(speed, frequencies, half * sizeof(*speed));
+    *r = (record){ .kernels = bt_tape_kernels(tape),
+                   .x = x,
+                   .y = y,
+                   .rotary = { .heads = heads,
+                               .dim = 2 * half,
+                               .positions = at,
+                               .frequencies = speed,
+                               .x = x->data,
+                               .y = y->data } };
+    bt_ranges(tape, x->rows, bt_ranges_rows(x->columns), turn, r);
+    if (y->wants)
+        bt_tape_record(tape, rotary_backward, r);
+    return y;
+}
