@@ -17,6 +17,8 @@ typedef struct bt_kernels {
     bt_exp_fn *exp;
     bt_row_max_fn *row_max;
     bt_row_exp_sum_fn *row_exp_sum;
+    bt_row_sum_fn *row_sum;
+    bt_row_affine_fn *row_affine;
     bt_transpose_fn *transpose;
     bt_attention_forward_fn *attention_forward;
     bt_attention_backward_fn *attention_backward;

@@ -17,6 +17,21 @@ bt_linear bt_linear_of(const bt_tensor *w, bool turned)
                         .turned = turned };
 }
 
+bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
+                    const bt_tensor *w, bool turned, const bt_tensor *bias)
+{
+    bt_linear l = bt_linear_of(w, turned);
+    if (x->columns != l.inputs)
+        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                     "%s: x has %zu columns, W takes %zu", op, x->columns,
+                     l.inputs);
+    else if (bias && (bias->rows != 1 || bias->columns != l.outputs))
+        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                     "%s: the bias is (%zu, %zu), W has %zu outputs", op,
+                     bias->rows, bias->columns, l.outputs);
+    return bt_tape_status(tape, NULL) == BAUTA_OK;
+}
+
 static bool multiply(bt_tape *tape, const bt_gemm *gemm)
 {
     bauta_error err;
@@ -97,17 +112,11 @@ typedef struct linear {
 static bool fits(bt_tape *tape, const linear *op)
 {
     bt_linear l = bt_linear_of(op->w, op->turned);
-    const bt_tensor *bias = op->bias, *residual = op->residual;
-    if (op->x->columns != l.inputs)
-        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
-                     "linear: x has %zu columns, W takes %zu", op->x->columns,
-                     l.inputs);
-    else if (bias && (bias->rows != 1 || bias->columns != l.outputs))
-        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
-                     "linear: the bias is (%zu, %zu), W has %zu outputs",
-                     bias->rows, bias->columns, l.outputs);
-    else if (residual &&
-             (residual->rows != op->x->rows || residual->columns != l.outputs))
+    const bt_tensor *residual = op->residual;
+    if (!bt_linear_fits(tape, "linear", op->x, op->w, op->turned, op->bias))
+        return false;
+    if (residual &&
+        (residual->rows != op->x->rows || residual->columns != l.outputs))
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
                      "linear: the residual is (%zu, %zu), the output (%zu, "
                      "%zu)",

@@ -28,6 +28,11 @@ typedef struct bt_linear {
 
 bt_linear bt_linear_of(const bt_tensor *w, bool turned);
 
+/* Whether x and bias (or NULL) are of the shapes that W takes; if not, the
+ * tape fails with a sentence that begins with the name of the op. */
+bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
+                    const bt_tensor *w, bool turned, const bt_tensor *bias);
+
 /* All return false, with a failed tape, when memory has run out. */
 bool bt_linear_y(bt_tape *tape, const bt_linear *l, size_t rows, const float *x,
                  const float *bias, const float *residual, float *y);

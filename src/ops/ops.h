@@ -72,8 +72,10 @@ bt_tensor *bt_op_attention_cached(bt_tape *tape, bt_tensor *q,
  * loss is the mean over rows whose label is not BT_IGNORE, times `weight` (for
  * accumulation: the share of this part in all counted labels); smoothing s
  * mixes in the mean over the vocabulary. Where nothing counts, the loss is 0.
- * The gradients of x, W and bias are computed along with the loss and flow at
- * bt_tape_backward(). */
+ * A row that is ignored is excluded, not weighted with zero: whatever stands in
+ * it, NaN too, changes no bit of the loss or of a gradient. When the tape
+ * records, the gradients of x, W and bias are computed along with the loss and
+ * kept on the tape; they flow at bt_tape_backward() and not before. */
 #define BT_IGNORE UINT32_MAX
 typedef struct bt_loss {
     double loss;    /* weighted mean, natural logarithm */

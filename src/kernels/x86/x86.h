@@ -12,6 +12,8 @@ size_t bt_kernels_x86(const bt_kernels *tables[2]);
 bt_exp_fn bt_exp_f32_avx2, bt_exp_f32_avx512;
 bt_row_max_fn bt_row_max_f32_avx2, bt_row_max_f32_avx512;
 bt_row_exp_sum_fn bt_row_exp_sum_f32_avx2, bt_row_exp_sum_f32_avx512;
+bt_row_sum_fn bt_row_sum_f32_avx2, bt_row_sum_f32_avx512;
+bt_row_affine_fn bt_row_affine_f32_avx2, bt_row_affine_f32_avx512;
 bt_transpose_fn bt_transpose_f32_avx2, bt_transpose_f32_avx512;
 bt_attention_forward_fn bt_attention_forward_f32_avx2,
     bt_attention_forward_f32_avx512;
