@@ -6,25 +6,8 @@
 
 #include <string.h>
 
-static const bt_kernels reference = {
-    .isa = "c",
-    .exp = bt_exp_f32_c,
-    .row_max = bt_row_max_f32_c,
-    .row_exp_sum = bt_row_exp_sum_f32_c,
-    .act = bt_act_f32_c,
-    .act_slope = bt_act_slope_f32_c,
-    .add = bt_add_f32_c,
-    .dropout = bt_dropout_f32_c,
-    .norm = bt_norm_f32_c,
-    .norm_back = bt_norm_back_f32_c,
-    .norm_gain = bt_norm_gain_f32_c,
-    .rotary = bt_rotary_f32_c,
-    .scale = bt_scale_f32_c,
-    .transpose = bt_transpose_f32_c,
-    .attention_forward = bt_attention_forward_f32_c,
-    .attention_backward = bt_attention_backward_f32_c,
-    .gemm_columns = bt_gemm_columns_f32_c,
-};
+#define REFERENCE(name) .name = bt_##name##_f32_c,
+static const bt_kernels reference = { .isa = "c", BT_KERNEL_MAP(REFERENCE) };
 
 /* All tables that this machine can run, from the reference to the best. */
 static size_t present(const bt_kernels *tables[3])

@@ -17,24 +17,32 @@
 #include "kernels/rotary.h"
 #include "kernels/softmax.h"
 
+/* Every kernel, one line each; an op's name is the same everywhere:
+ * bt_<name>_fn, bt_<name>_f32_<isa>, and the slot <name>. */
+#define BT_KERNEL_MAP(X)  \
+    X(exp)                \
+    X(row_max)            \
+    X(row_exp_sum)        \
+    X(act)                \
+    X(act_slope)          \
+    X(add)                \
+    X(dropout)            \
+    X(norm)               \
+    X(norm_back)          \
+    X(norm_gain)          \
+    X(rotary)             \
+    X(scale)              \
+    X(row_sum)            \
+    X(row_affine)         \
+    X(transpose)          \
+    X(attention_forward)  \
+    X(attention_backward) \
+    X(gemm_columns)
+
+#define BT_KERNEL_SLOT(name) bt_##name##_fn *name;
 typedef struct bt_kernels {
     const char *isa;
-    bt_exp_fn *exp;
-    bt_row_max_fn *row_max;
-    bt_row_exp_sum_fn *row_exp_sum;
-    bt_act_fn *act;
-    bt_act_slope_fn *act_slope;
-    bt_add_fn *add;
-    bt_dropout_fn *dropout;
-    bt_norm_fn *norm;
-    bt_norm_back_fn *norm_back;
-    bt_norm_gain_fn *norm_gain;
-    bt_rotary_fn *rotary;
-    bt_scale_fn *scale;
-    bt_transpose_fn *transpose;
-    bt_attention_forward_fn *attention_forward;
-    bt_attention_backward_fn *attention_backward;
-    bt_gemm_columns_fn *gemm_columns;
+    BT_KERNEL_MAP(BT_KERNEL_SLOT)
     const bt_gemm_tiles *gemm_tiles; /* NULL in the reference */
 } bt_kernels;
 

@@ -19,4 +19,16 @@ static inline float bt_lanes_sum(const float lanes[BT_LANES])
     return sum[0];
 }
 
+/* The same tree, in double. */
+static inline double bt_lanes_sum_double(const double lanes[BT_LANES])
+{
+    double sum[BT_LANES / 2];
+    for (size_t t = 0; t < BT_LANES / 2; t++)
+        sum[t] = lanes[t] + lanes[t + BT_LANES / 2];
+    for (size_t width = BT_LANES / 4; width; width /= 2)
+        for (size_t t = 0; t < width; t++)
+            sum[t] += sum[t + width];
+    return sum[0];
+}
+
 #endif

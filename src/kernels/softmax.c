@@ -49,3 +49,21 @@ float KERNEL(bt_row_exp_sum_f32)(float *to, const float *x, size_t count,
     }
     return bt_lanes_sum(lanes);
 }
+
+double KERNEL(bt_row_sum_f32)(const float *x, size_t count)
+{
+    double lanes[BT_LANES] = { 0 };
+    size_t j = 0;
+    for (; j + BT_LANES <= count; j += BT_LANES)
+        for (size_t t = 0; t < BT_LANES; t++)
+            lanes[t] += (double)x[j + t];
+    for (size_t t = 0; j < count; j++, t++)
+        lanes[t] += (double)x[j];
+    return bt_lanes_sum_double(lanes);
+}
+
+void KERNEL(bt_row_affine_f32)(float *x, size_t count, float scale, float shift)
+{
+    for (size_t j = 0; j < count; j++)
+        x[j] = fmaf(x[j], scale, shift);
+}

@@ -12,7 +12,7 @@
 typedef struct record {
     const bt_kernels *kernels;
     bt_tensor *table, *y;
-    uint32_t *ids;
+    uint32_t *ids, frozen;
     float scale;
     float *to; /* the table's gradient, on the way back */
 } record;
@@ -32,9 +32,10 @@ static void backward(void *job, size_t first, size_t count)
     const record *r = job;
     size_t columns = r->y->columns;
     for (size_t i = 0; i < r->y->rows; i++)
-        r->kernels->scale(r->to + r->ids[i] * columns + first,
-                          r->y->grad + i * columns + first, r->scale, count,
-                          true);
+        if (r->ids[i] != r->frozen)
+            r->kernels->scale(r->to + r->ids[i] * columns + first,
+                              r->y->grad + i * columns + first, r->scale, count,
+                              true);
 }
 
 static void embed_backward(bt_tape *tape, void *saved)
@@ -53,7 +54,7 @@ static void embed_backward(bt_tape *tape, void *saved)
 }
 
 bt_tensor *bt_op_embed(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
-                       size_t rows, float scale)
+                       size_t rows, float scale, uint32_t frozen)
 {
     if (!table)
         return NULL;
@@ -74,6 +75,7 @@ bt_tensor *bt_op_embed(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
                    .table = table,
                    .y = y,
                    .ids = copy,
+                   .frozen = frozen,
                    .scale = scale };
     bt_ranges(tape, rows, bt_ranges_rows(table->columns), forward, r);
     if (y->wants)

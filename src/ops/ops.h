@@ -13,15 +13,19 @@
 #include "mask/plan.h"
 #include "ops/tape.h"
 
+/* An id that stands for none. */
+#define BT_IGNORE UINT32_MAX
+
 /* y = x W^T + bias: W is (outputs, inputs), as torch.nn.Linear has it; or, with
  * `turned`, y = x W + bias with W (inputs, outputs), as GPT-2 has it. bias is
  * (1, outputs) or NULL. residual, of the shape of y or NULL, is added last. */
 bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool turned,
                         bt_tensor *bias, bt_tensor *residual);
 
-/* The rows `ids` of a table, times `scale`. ids (rows) are copied. */
+/* The rows `ids` of a table, times `scale`. ids (rows) are copied. The row
+ * `frozen` (padding; BT_IGNORE: none) gets no gradient from here. */
 bt_tensor *bt_op_embed(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
-                       size_t rows, float scale);
+                       size_t rows, float scale, uint32_t frozen);
 
 /* Layer norm (bias may be NULL) or RMS norm, over the columns: gain and bias
  * are (1, columns). With `heads` > 1 the columns are so many heads and each is
@@ -66,9 +70,10 @@ bt_tensor *bt_op_attention_cached(bt_tape *tape, bt_tensor *q,
  * loss is the mean over rows whose label is not BT_IGNORE, times `weight` (for
  * accumulation: the share of this part in all counted labels); smoothing s
  * mixes in the mean over the vocabulary. Where nothing counts, the loss is 0.
- * The gradients of x, W and bias are computed along with the loss and flow at
- * bt_tape_backward(). */
-#define BT_IGNORE UINT32_MAX
+ * A row that is ignored is excluded, not weighted with zero: whatever stands in
+ * it, NaN too, changes no bit of the loss or of a gradient. When the tape
+ * records, the gradients of x, W and bias are computed along with the loss and
+ * kept on the tape; they flow at bt_tape_backward() and not before. */
 typedef struct bt_loss {
     double loss;    /* weighted mean, natural logarithm */
     size_t counted; /* rows whose label is not BT_IGNORE */

@@ -58,6 +58,17 @@ static inline void check_same(check *c, const char *what, const guarded *want,
                (double)want->data[i], (double)got->data[i]);
 }
 
+/* The same for one double: the same bits, or NaN both. */
+static inline void check_same_double(check *c, const char *what, double want,
+                                     double got)
+{
+    c->compared++;
+    if (memcmp(&want, &got, sizeof(want)) == 0 || (isnan(want) && isnan(got)))
+        return;
+    if (++c->failed <= 20)
+        printf("  %s: %s: want %a, got %a\n", c->twin->isa, what, want, got);
+}
+
 static inline double check_seconds(void)
 {
     struct timespec t;

@@ -36,6 +36,12 @@ static void softmax_case(check *c, size_t count, size_t odd)
     same_number(c, "sum", sum,
                 c->twin->row_exp_sum(again.data, again.data, count, max));
     check_same(c, "exp of row", &want, &again);
+    double row_sum = c->twin->row_sum(want.data, count);
+    check_same_double(c, "row sum", c->reference->row_sum(want.data, count),
+                      row_sum);
+    c->reference->row_affine(want.data, count, 0.7f, -0.1f);
+    c->twin->row_affine(again.data, count, 0.7f, -0.1f);
+    check_same(c, "affine", &want, &again);
     guarded_free(&x);
     guarded_free(&want);
     guarded_free(&got);

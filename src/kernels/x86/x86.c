@@ -4,47 +4,15 @@
 
 #if defined(__x86_64__)
 
-static const bt_kernels avx2 = {
-    .isa = "avx2",
-    .exp = bt_exp_f32_avx2,
-    .row_max = bt_row_max_f32_avx2,
-    .row_exp_sum = bt_row_exp_sum_f32_avx2,
-    .act = bt_act_f32_avx2,
-    .act_slope = bt_act_slope_f32_avx2,
-    .add = bt_add_f32_avx2,
-    .dropout = bt_dropout_f32_avx2,
-    .norm = bt_norm_f32_avx2,
-    .norm_back = bt_norm_back_f32_avx2,
-    .norm_gain = bt_norm_gain_f32_avx2,
-    .rotary = bt_rotary_f32_avx2,
-    .scale = bt_scale_f32_avx2,
-    .transpose = bt_transpose_f32_avx2,
-    .attention_forward = bt_attention_forward_f32_avx2,
-    .attention_backward = bt_attention_backward_f32_avx2,
-    .gemm_columns = bt_gemm_columns_f32_avx2,
-    .gemm_tiles = &bt_gemm_tiles_f32_avx2,
-};
+#define AVX2(name) .name = bt_##name##_f32_avx2,
+static const bt_kernels avx2 = { .isa = "avx2",
+                                 .gemm_tiles = &bt_gemm_tiles_f32_avx2,
+                                 BT_KERNEL_MAP(AVX2) };
 
-static const bt_kernels avx512 = {
-    .isa = "avx512",
-    .exp = bt_exp_f32_avx512,
-    .row_max = bt_row_max_f32_avx512,
-    .row_exp_sum = bt_row_exp_sum_f32_avx512,
-    .act = bt_act_f32_avx512,
-    .act_slope = bt_act_slope_f32_avx512,
-    .add = bt_add_f32_avx512,
-    .dropout = bt_dropout_f32_avx512,
-    .norm = bt_norm_f32_avx512,
-    .norm_back = bt_norm_back_f32_avx512,
-    .norm_gain = bt_norm_gain_f32_avx512,
-    .rotary = bt_rotary_f32_avx512,
-    .scale = bt_scale_f32_avx512,
-    .transpose = bt_transpose_f32_avx512,
-    .attention_forward = bt_attention_forward_f32_avx512,
-    .attention_backward = bt_attention_backward_f32_avx512,
-    .gemm_columns = bt_gemm_columns_f32_avx512,
-    .gemm_tiles = &bt_gemm_tiles_f32_avx512,
-};
+#define AVX512(name) .name = bt_##name##_f32_avx512,
+static const bt_kernels avx512 = { .isa = "avx512",
+                                   .gemm_tiles = &bt_gemm_tiles_f32_avx512,
+                                   BT_KERNEL_MAP(AVX512) };
 
 size_t bt_kernels_x86(const bt_kernels *tables[2])
 {

@@ -9,24 +9,9 @@
  * return how many; 0 on other architectures. */
 size_t bt_kernels_x86(const bt_kernels *tables[2]);
 
-bt_exp_fn bt_exp_f32_avx2, bt_exp_f32_avx512;
-bt_row_max_fn bt_row_max_f32_avx2, bt_row_max_f32_avx512;
-bt_row_exp_sum_fn bt_row_exp_sum_f32_avx2, bt_row_exp_sum_f32_avx512;
-bt_act_fn bt_act_f32_avx2, bt_act_f32_avx512;
-bt_act_slope_fn bt_act_slope_f32_avx2, bt_act_slope_f32_avx512;
-bt_add_fn bt_add_f32_avx2, bt_add_f32_avx512;
-bt_dropout_fn bt_dropout_f32_avx2, bt_dropout_f32_avx512;
-bt_norm_fn bt_norm_f32_avx2, bt_norm_f32_avx512;
-bt_norm_back_fn bt_norm_back_f32_avx2, bt_norm_back_f32_avx512;
-bt_norm_gain_fn bt_norm_gain_f32_avx2, bt_norm_gain_f32_avx512;
-bt_rotary_fn bt_rotary_f32_avx2, bt_rotary_f32_avx512;
-bt_scale_fn bt_scale_f32_avx2, bt_scale_f32_avx512;
-bt_transpose_fn bt_transpose_f32_avx2, bt_transpose_f32_avx512;
-bt_attention_forward_fn bt_attention_forward_f32_avx2,
-    bt_attention_forward_f32_avx512;
-bt_attention_backward_fn bt_attention_backward_f32_avx2,
-    bt_attention_backward_f32_avx512;
-bt_gemm_columns_fn bt_gemm_columns_f32_avx2, bt_gemm_columns_f32_avx512;
+#define BT_X86_DECLARE(name) \
+    bt_##name##_fn bt_##name##_f32_avx2, bt_##name##_f32_avx512;
+BT_KERNEL_MAP(BT_X86_DECLARE)
 extern const bt_gemm_tiles bt_gemm_tiles_f32_avx2, bt_gemm_tiles_f32_avx512;
 
 #endif

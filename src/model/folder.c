@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* folder.c - config and weights, bound together by names. */
+#include "model/folder.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "formats/weights.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the blueprint ----------------------------------------------------- */
+
+static bauta_status stack_check(const bt_blueprint *print,
+                                const bt_stack_print *stack, const char *path,
+                                bauta_error *err)
+{
+    if (!stack->layers)
+        return BAUTA_OK;
+    if (stack->kv_heads == 0 || stack->heads % stack->kv_heads)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: %zu key heads do not divide %zu heads", path,
+                       stack->kv_heads, stack->heads);
+    if (print->head_dim == 0 || print->head_dim > 256)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: heads of %zu columns; 1 to 256 are supported", path,
+                       print->head_dim);
+    if (print->positions != BT_POSITIONS_ROTARY &&
+        print->head_dim * stack->heads != print->width)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: %zu heads do not divide a width of %zu", path,
+                       stack->heads, print->width);
+    if (print->positions == BT_POSITIONS_ROTARY && print->head_dim % 2)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: rotary positions need heads of an even number of "
+                       "columns, not %zu",
+                       path, print->head_dim);
+    return BAUTA_OK;
+}
+
+/* A config may claim any size; weights that small cannot fill it, so nothing
+ * is allocated by its word alone beyond this many numbers of layers. */
+static bauta_status print_check(const bt_blueprint *print, const char *path,
+                                bauta_error *err)
+{
+    if (print->encoder.layers > 4096 || print->decoder.layers > 4096)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "%s: more than 4096 layers",
+                       path);
+    if (print->positions == BT_POSITIONS_SINUSOIDAL &&
+        bt_size_mul(print->max_positions, print->width) > (size_t)1 << 24)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: %zu sinusoidal positions of %zu columns are too "
+                       "many",
+                       path, print->max_positions, print->width);
+    bauta_status status = stack_check(print, &print->encoder, path, err);
+    return status ? status : stack_check(print, &print->decoder, path, err);
+}
+
+static bauta_status config_read(bt_folder *folder, const char *path,
+                                bauta_error *err)
+{
+    char name[4096];
+    bt_config *config = NULL;
+    bt_blueprint print = { 0 };
+    if (snprintf(name, sizeof(name), "%s/config.json", path) >=
+        (int)sizeof(name))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the folder's name is too "
+                       "long");
+    bauta_status status = bt_config_load(&config, name, err);
+    if (status)
+        return status;
+    folder->family = bt_family_find(config);
+    if (folder->family)
+        folder->family->read(&print, config);
+    status = bt_config_status(config, err);
+    if (!status)
+        status = print_check(&print, name, err);
+    if (!status)
+        status = bt_model_create(&folder->model, &print, err);
+    bt_config_free(config);
+    return status;
+}
+
+/* ---- binding ----------------------------------------------------------- */
+
+typedef struct binding {
+    bt_folder *folder;
+    const char *path;
+    bool copies;   /* every tensor, not only those that must be converted */
+    size_t floats; /* of memory that is or will be taken */
+    size_t bound;  /* tensors of the file that have a place */
+    bauta_status status;
+    bauta_error *err;
+} binding;
+
+/* A stored tensor by its name, or by the shorter one that files without a head
+ * have: "h.0.ln_1.weight" for "transformer.h.0.ln_1.weight". */
+static const bt_stored *stored_find(const bt_folder *folder, const char *name)
+{
+    const bt_stored *stored = bt_weights_find(folder->weights, name);
+    const char *dot = strchr(name, '.');
+    if (!stored && dot)
+        stored = bt_weights_find(folder->weights, dot + 1);
+    return stored;
+}
+
+static void shape_text(char *text, size_t size, const bt_stored *stored)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (unsigned i = 0; i < stored->rank && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%zu",
+                                 i ? " x " : "", stored->shape[i]);
+}
+
+static bool shape_fits(const bt_stored *stored, const bt_tensor *tensor,
+                       int rank)
+{
+    if (rank == 1)
+        return stored->rank == 1 && stored->shape[0] == tensor->columns;
+    return stored->rank == 2 && stored->shape[0] == tensor->rows &&
+           stored->shape[1] == tensor->columns;
+}
+
+/* The stored tensor of a parameter, or NULL and a sentence. */
+static const bt_stored *stored_for(binding *b, const char *name,
+                                   const bt_tensor *tensor, int rank)
+{
+    const bt_stored *stored = stored_find(b->folder, name);
+    char shape[128];
+    if (!stored) {
+        b->status = bt_fail(b->err, BAUTA_ERR_IO, "%s: tensor %s is missing",
+                            b->path, name);
+        return NULL;
+    }
+    shape_text(shape, sizeof(shape), stored);
+    if (!shape_fits(stored, tensor, rank)) {
+        b->status =
+            bt_fail(b->err, BAUTA_ERR_IO, "%s: tensor %s is %s, not %zu x %zu",
+                    b->path, name, shape, tensor->rows, tensor->columns);
+        return NULL;
+    }
+    if (stored->dtype != BT_F32 && stored->dtype != BT_F16 &&
+        stored->dtype != BT_BF16) {
+        b->status = bt_fail(b->err, BAUTA_ERR_UNSUPPORTED,
+                            "%s: tensor %s has the type %s", b->path, name,
+                            bt_dtype_name(stored->dtype));
+        return NULL;
+    }
+    return stored;
+}
+
+/* Float32 that lies as it must can stay where it is. */
+static bool stays(const binding *b, const bt_stored *stored)
+{
+    return !b->copies && stored->dtype == BT_F32 &&
+           (uintptr_t)stored->data % sizeof(float) == 0;
+}
+
+static void count_name(void *user, const char *name, bt_tensor *tensor,
+                       int rank)
+{
+    binding *b = user;
+    const bt_stored *stored =
+        b->status ? NULL : stored_for(b, name, tensor, rank);
+    if (!stored)
+        return;
+    b->bound++;
+    b->folder->parameters += tensor->rows * tensor->columns;
+    if (!stays(b, stored))
+        b->floats += tensor->rows * tensor->columns;
+}
+
+static void bind_name(void *user, const char *name, bt_tensor *tensor, int rank)
+{
+    binding *b = user;
+    const bt_stored *stored = stored_for(b, name, tensor, rank);
+    size_t count = tensor->rows * tensor->columns;
+    if (stays(b, stored)) {
+        tensor->data = (float *)(uintptr_t)stored->data; // never written
+        return;
+    }
+    tensor->data = b->folder->memory + b->floats;
+    bt_convert_f32(tensor->data, stored->data, stored->dtype, count);
+    if (b->folder->grads) {
+        tensor->grad = b->folder->grads + b->floats;
+        tensor->wants = true;
+    }
+    b->floats += count;
+}
+
+/* Tensors that carry nothing: buffers of older files, copies of tied ones,
+ * and heads of pretraining that are not run. */
+static bool superfluous(const char *name)
+{
+    static const char *const ends[] = {
+        ".attn.bias",
+        ".attn.masked_bias",
+        ".position_ids",
+        ".inv_freq",
+        "lm_head.weight",
+        "cls.predictions.decoder.weight",
+        "embed_tokens.weight",
+        "cls.predictions.decoder.bias",
+        "lm_head.decoder.weight",
+        "lm_head.decoder.bias",
+        "embed_positions.weight",
+        "pooler.dense.weight",
+        "pooler.dense.bias",
+        "cls.seq_relationship.weight",
+        "cls.seq_relationship.bias",
+    };
+    size_t length = strlen(name);
+    for (size_t i = 0; i < BT_LEN(ends); i++) {
+        size_t end = strlen(ends[i]);
+        if (length >= end && strcmp(name + length - end, ends[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+typedef struct search {
+    const char *name;
+    bool found;
+} search;
+
+static void search_name(void *user, const char *name, bt_tensor *tensor,
+                        int rank)
+{
+    search *s = user;
+    const char *dot = strchr(name, '.');
+    (void)tensor;
+    (void)rank;
+    s->found = s->found || strcmp(name, s->name) == 0 ||
+               (dot && strcmp(dot + 1, s->name) == 0);
+}
+
+/* Every stored tensor is a parameter, or known to carry nothing. */
+static bauta_status extras_check(bt_folder *folder, const char *path,
+                                 bauta_error *err)
+{
+    for (size_t i = 0; i < bt_weights_count(folder->weights); i++) {
+        search s = { bt_weights_at(folder->weights, i)->name, false };
+        if (superfluous(s.name))
+            continue;
+        bt_folder_names(folder, &(bt_names){ search_name, &s });
+        if (!s.found)
+            return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                           "%s: tensor %s has no place in a model of type %s",
+                           path, s.name, folder->family->model_type);
+    }
+    return BAUTA_OK;
+}
+
+static bauta_status weights_bind(bt_folder *folder, const char *path,
+                                 bt_load load, bauta_error *err)
+{
+    binding b = { .folder = folder,
+                  .path = path,
+                  .copies = load == BT_LOAD_TRAINED,
+                  .err = err };
+    bt_folder_names(folder, &(bt_names){ count_name, &b });
+    if (!b.status && b.bound < bt_weights_count(folder->weights))
+        b.status = extras_check(folder, path, err);
+    if (b.status)
+        return b.status;
+    folder->memory = bt_alloc(bt_size_mul(b.floats, sizeof(float)));
+    if (load == BT_LOAD_TRAINED && folder->memory)
+        folder->grads = bt_alloc_zero(b.floats, sizeof(float));
+    if (!folder->memory || (load == BT_LOAD_TRAINED && !folder->grads))
+        return bt_fail_memory(err, "the weights of a model",
+                              bt_size_mul(b.floats, sizeof(float)));
+    b.floats = 0;
+    bt_folder_names(folder, &(bt_names){ bind_name, &b });
+    bt_model_split(folder->model);
+    return BAUTA_OK;
+}
+
+/* ---- the folder -------------------------------------------------------- */
+
+bauta_status bt_folder_load(bt_folder **out, const char *path, bt_load load,
+                            bauta_error *err)
+{
+    *out = NULL;
+    bt_folder *folder = bt_alloc_zero(1, sizeof(*folder));
+    if (!folder)
+        return bt_fail_memory(err, "a model", sizeof(*folder));
+    bauta_status status = config_read(folder, path, err);
+    if (!status)
+        status = bt_weights_open(&folder->weights, path, err);
+    if (!status)
+        status = weights_bind(folder, path, load, err);
+    if (status)
+        bt_folder_free(folder);
+    else
+        *out = folder;
+    return status;
+}
+
+void bt_folder_free(bt_folder *folder)
+{
+    if (!folder)
+        return;
+    bt_model_free(folder->model);
+    bt_weights_free(folder->weights);
+    bt_free(folder->memory);
+    bt_free(folder->grads);
+    bt_free(folder);
+}
+
+void bt_folder_names(bt_folder *folder, const bt_names *names)
+{
+    folder->family->names(folder->model, names);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* folder.h - a model from a Hugging Face folder, and back. */
+#ifndef BT_FOLDER_H
+#define BT_FOLDER_H
+
+#include "model/families/family.h"
+
+/* How the parameters lie in memory. */
+typedef enum bt_load {
+    BT_LOAD_MAPPED,  /* float32 stays in the file's mapping, read only */
+    BT_LOAD_TRAINED, /* all are copied, and have gradients, which are 0 */
+} bt_load;
+
+typedef struct bt_folder {
+    const bt_family *family;
+    bt_model *model;
+    size_t parameters;          /* numbers, each counted once */
+    struct bt_weights *weights; /* keeps the mapping, or NULL */
+    float *memory;              /* what is not in the mapping */
+    float *grads;               /* (memory's size) */
+} bt_folder;
+
+/* Read config.json and the weights, each tensor by its name and shape: one
+ * that is missing, too many or of another shape is a sentence. */
+bauta_status bt_folder_load(bt_folder **out, const char *path, bt_load load,
+                            bauta_error *err);
+void bt_folder_free(bt_folder *folder);
+
+/* Visit every stored parameter: its name there, and where it is. */
+void bt_folder_names(bt_folder *folder, const bt_names *names);
+
+#endif

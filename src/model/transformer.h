@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transformer.h - the one forward, for every blueprint.
+ *
+ * Tokens of all sequences lie one behind the other; the plans keep them apart.
+ * The same function trains, prefills and decodes: with a cache the keys and
+ * values of earlier tokens are simply there already. */
+#ifndef BT_TRANSFORMER_H
+#define BT_TRANSFORMER_H
+
+#include "model/model.h"
+
+/* Dropout: the rate everywhere, and what its randomness is keyed by. */
+typedef struct bt_noise {
+    float rate;
+    uint64_t seed;
+    const uint64_t *tokens; /* (tokens) which token of the data each row is */
+} bt_noise;
+
+/* The input of one stack. */
+typedef struct bt_input {
+    size_t tokens;
+    const uint32_t *ids;       /* (tokens) */
+    const uint32_t *positions; /* (tokens) counted within the sequence */
+    const uint32_t *types;     /* (tokens) or NULL: all 0 */
+    const bauta_plan *plan;    /* of self-attention */
+    const bauta_plan *window; /* of layers with a window, where there are any */
+    const bauta_plan *cross;  /* of cross-attention */
+    bauta_cache *const *caches;       /* (layers) of self-attention, or NULL */
+    bauta_cache *const *cross_caches; /* (layers) filled before, or NULL */
+    bt_noise noise;
+    bt_tensor **states; /* (layers + 1) receives the hidden states, or NULL */
+} bt_input;
+
+/* The hidden states behind the encoder. */
+bt_tensor *bt_transformer_encode(bt_tape *tape, bt_model *model,
+                                 const bt_input *input);
+/* The hidden states behind the decoder; `memory` is the encoder's, or NULL
+ * where there is no encoder or cross_caches are given. */
+bt_tensor *bt_transformer_decode(bt_tape *tape, bt_model *model,
+                                 const bt_input *input, bt_tensor *memory);
+/* What the head's matrix is applied to: the states, or BERT's dense, activation
+ * and norm of them. */
+bt_tensor *bt_transformer_top(bt_tape *tape, bt_model *model, bt_tensor *x);
+/* The head's matrix (vocab, width); its bias, or NULL. */
+bt_tensor *bt_transformer_head(bt_model *model);
+bt_tensor *bt_transformer_head_bias(bt_model *model);
+/* Logits (rows, vocab) of hidden states, through the three above. */
+bt_tensor *bt_transformer_logits(bt_tape *tape, bt_model *model, bt_tensor *x);
+
+/* Fill the cross-attention cache of layer `layer` from the encoder's states. */
+bauta_status bt_transformer_fill_cross(bt_tape *tape, bt_model *model,
+                                       size_t layer, bt_tensor *memory,
+                                       bauta_cache *cache, bauta_error *err);
+
+#endif

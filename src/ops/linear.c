@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* linear.c - y = x W^T + bias + residual, and where its gradient goes. */
+#include "ops/linear.h"
+
+#include "base/size.h"
+#include "ops/accumulate.h"
+#include "ops/gemm.h"
+#include "ops/ops.h"
+
+/* ---- Pieces ------------------------------------------------------------ */
+
+bt_linear bt_linear_of(const bt_tensor *w, bool turned)
+{
+    return (bt_linear){ .inputs = turned ? w->rows : w->columns,
+                        .outputs = turned ? w->columns : w->rows,
+                        .w = w->data,
+                        .stride = w->stride,
+                        .turned = turned };
+}
+
+bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
+                    const bt_tensor *w, bool turned, const bt_tensor *bias)
+{
+    bt_linear l = bt_linear_of(w, turned);
+    if (x->columns != l.inputs)
+        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                     "%s: x has %zu columns, W takes %zu", op, x->columns,
+                     l.inputs);
+    else if (bias && (bias->rows != 1 || bias->columns != l.outputs))
+        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                     "%s: the bias is (%zu, %zu), W has %zu outputs", op,
+                     bias->rows, bias->columns, l.outputs);
+    return bt_tape_status(tape, NULL) == BAUTA_OK;
+}
+
+static bool multiply(bt_tape *tape, const bt_gemm *gemm)
+{
+    bauta_error err;
+    bauta_status status =
+        bt_gemm_f32(bt_tape_kernels(tape), bt_tape_threads(tape), gemm,
+                    bt_tape_workspace(tape), &err);
+    if (status)
+        bt_tape_fail(tape, status, "%s", err.message);
+    return status == BAUTA_OK;
+}
+
+bool bt_linear_y(bt_tape *tape, const bt_linear *l, size_t rows, const float *x,
+                 const float *bias, const float *residual, float *y)
+{
+    bt_gemm gemm = { .m = rows,
+                     .n = l->outputs,
+                     .k = l->inputs,
+                     .a = x,
+                     .lda = l->inputs,
+                     .b = l->w,
+                     .ldb = l->stride,
+                     .trans_b = !l->turned,
+                     .c = y,
+                     .ldc = l->outputs,
+                     .bias = bias,
+                     .residual = residual,
+                     .ldr = l->outputs };
+    return multiply(tape, &gemm);
+}
+
+bool bt_linear_dx(bt_tape *tape, const bt_linear *l, size_t rows,
+                  const float *dy, float *dx, bool add)
+{
+    bt_gemm gemm = { .m = rows,
+                     .n = l->inputs,
+                     .k = l->outputs,
+                     .a = dy,
+                     .lda = l->outputs,
+                     .b = l->w,
+                     .ldb = l->stride,
+                     .trans_b = l->turned,
+                     .c = dx,
+                     .ldc = l->inputs,
+                     .add = add };
+    return multiply(tape, &gemm);
+}
+
+bool bt_linear_dw(bt_tape *tape, const bt_linear *l, size_t rows,
+                  const float *x, const float *dy, float *dw, bool add)
+{
+    bt_gemm gemm = { .m = l->turned ? l->inputs : l->outputs,
+                     .n = l->turned ? l->outputs : l->inputs,
+                     .k = rows,
+                     .a = l->turned ? x : dy,
+                     .lda = l->turned ? l->inputs : l->outputs,
+                     .trans_a = true,
+                     .b = l->turned ? dy : x,
+                     .ldb = l->turned ? l->outputs : l->inputs,
+                     .c = dw,
+                     .ldc = l->stride,
+                     .add = add };
+    return multiply(tape, &gemm);
+}
+
+/* ---- The op ------------------------------------------------------------ */
+
+typedef struct linear {
+    bt_tensor *x, *w, *bias, *residual, *y;
+    bool turned;
+} linear;
+
+static bool fits(bt_tape *tape, const linear *op)
+{
+    bt_linear l = bt_linear_of(op->w, op->turned);
+    const bt_tensor *residual = op->residual;
+    if (!bt_linear_fits(tape, "linear", op->x, op->w, op->turned, op->bias))
+        return false;
+    if (residual &&
+        (residual->rows != op->x->rows || residual->columns != l.outputs))
+        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                     "linear: the residual is (%zu, %zu), the output (%zu, "
+                     "%zu)",
+                     residual->rows, residual->columns, op->x->rows, l.outputs);
+    return bt_tape_status(tape, NULL) == BAUTA_OK;
+}
+
+static bool wanted(const bt_tensor *tensor)
+{
+    return tensor && tensor->wants;
+}
+
+/* The residual comes first, since it only needs a copy where nothing is there
+ * yet; when it is x as well, the product then adds to it. A step that fails
+ * for want of memory makes the ones behind it vain, but not wrong. */
+static void backward(bt_tape *tape, void *saved)
+{
+    const linear *op = saved;
+    const float *dy = op->y->grad;
+    bt_linear l = bt_linear_of(op->w, op->turned);
+    size_t rows = op->x->rows;
+    int threads = bt_tape_threads(tape);
+    float *grad;
+    bool add;
+    if (!dy)
+        return; // nothing was made from y that anyone asked about
+    if (op->residual && (grad = bt_tape_grad(tape, op->residual, &add)))
+        bt_accumulate(threads, grad, dy, rows * l.outputs, add);
+    if ((grad = bt_tape_grad(tape, op->x, &add)))
+        bt_linear_dx(tape, &l, rows, dy, grad, add);
+    if ((grad = bt_tape_grad(tape, op->w, &add)))
+        bt_linear_dw(tape, &l, rows, op->x->data, dy, grad, add);
+    if (op->bias && (grad = bt_tape_grad(tape, op->bias, &add)))
+        bt_accumulate_rows(threads, grad, dy, rows, l.outputs, add);
+}
+
+static void record(bt_tape *tape, const linear *op)
+{
+    linear *saved = bt_tape_take(tape, 1, sizeof(*saved));
+    if (!saved)
+        return;
+    *saved = *op;
+    bt_tape_record(tape, backward, saved);
+}
+
+bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool turned,
+                        bt_tensor *bias, bt_tensor *residual)
+{
+    linear op = { x, w, bias, residual, NULL, turned };
+    if (bt_tape_status(tape, NULL) || !fits(tape, &op))
+        return NULL;
+    bt_linear l = bt_linear_of(w, turned);
+    op.y = bt_tape_output(tape, x->rows, l.outputs,
+                          x->wants || w->wants || wanted(bias) ||
+                              wanted(residual));
+    if (!op.y ||
+        !bt_linear_y(tape, &l, x->rows, x->data, bias ? bias->data : NULL,
+                     residual ? residual->data : NULL, op.y->data))
+        return NULL;
+    if (op.y->wants)
+        record(tape, &op);
+    return bt_tape_status(tape, NULL) ? NULL : op.y;
+}

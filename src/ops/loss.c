@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loss.c - cross-entropy over a vocabulary, in chunks of rows.
+ *
+ * The rows that count are taken in order, some hundred at a time:
+ *
+ *     logits z = x W^T + bias                       (chunk, vocabulary)
+ *     e[j]  = exp(z[j] - max z),  l = sum e         a row, softmax.h
+ *     lse   = max z + log(l)
+ *     loss  = (1 - s) (lse - z[label]) + s (lse - mean z)
+ *     dz[j] = fma(e[j], g / l, -g s / vocabulary)   over the logits
+ *     dz[label] -= g (1 - s)                        g = weight / counted
+ *     dx = dz W,   dW += dz^T x,   dbias += sum of dz
+ *
+ * The losses of the rows are added in double in the order of the rows; dW and
+ * dbias are chains over the counted rows in their order, which the border of a
+ * chunk does not interrupt. So neither chunks nor threads change a bit.
+ *
+ * When gradients flow. They are computed here, while the logits are at hand:
+ * doing it in the backward pass would mean to compute all logits twice. But
+ * they go into memory of the tape, and only bt_tape_backward() adds them to
+ * what x, W and bias have. So a loss that is never walked back leaves the
+ * parameters' gradients alone, several losses may stand on one tape in any
+ * order, and parts of a batch add up. The price is one array of the size of W
+ * and one addition of it, little beside a product with it. */
+#include "ops/loss.h"
+
+#include "base/size.h"
+#include "base/threads.h"
+#include "kernels/exp2.h"
+#include "ops/accumulate.h"
+#include "ops/linear.h"
+
+enum {
+    CHUNK_ROWS = 256,
+    SCATTER_ROWS = 16 /* in a task of the backward pass */
+};
+
+typedef struct loss {
+    bt_tensor *x, *w, *bias;
+    bt_linear l;
+    const uint32_t *labels;  /* the caller's: of use until the op returns */
+    double smoothing, share; /* share: of a row in the loss, g above */
+    size_t counted;
+    size_t *rows;  /* (counted): which */
+    double *each;  /* (counted): their losses */
+    float *logits; /* (chunk, outputs) */
+    float *inputs; /* (chunk, inputs): rows of x that do not lie together */
+    float *dx;     /* (counted, inputs), or NULL; so the next two, like W and */
+    float *dw, *dbias; /* like bias */
+} loss;
+
+/* ---- A row --------------------------------------------------------------- */
+
+typedef struct chunk {
+    const loss *op;
+    const bt_kernels *kernels;
+    size_t first, count; /* of the counted rows */
+    bool gradient;
+} chunk;
+
+/* log(l), and NaN where a logit was NaN or the largest one infinite. */
+static double logarithm(float l)
+{
+    return isfinite(l) ? bt_log2((double)l) * BT_LN2 : (double)l;
+}
+
+/* The loss of a row of logits, over which its gradient is written. */
+static double run_row(const chunk *c, float *z, uint32_t label)
+{
+    const loss *op = c->op;
+    size_t count = op->l.outputs;
+    double s = op->smoothing, mean = 0.0;
+    float max = c->kernels->row_max(z, count), picked = z[label];
+    if (s > 0.0)
+        mean = c->kernels->row_sum(z, count) / (double)count;
+    float sum = c->kernels->row_exp_sum(z, z, count, max);
+    double lse = (double)max + logarithm(sum);
+    if (c->gradient) {
+        c->kernels->row_affine(z, count, (float)(op->share / (double)sum),
+                               (float)(-op->share * s / (double)count));
+        z[label] -= (float)(op->share * (1.0 - s));
+    }
+    double value = lse - (double)picked;
+    return s > 0.0 ? (1.0 - s) * value + s * (lse - mean) : value;
+}
+
+static void run_task(void *job, size_t task, int thread)
+{
+    (void)thread;
+    const chunk *c = job;
+    size_t at = c->first + task;
+    c->op->each[at] = run_row(c, c->op->logits + task * c->op->l.outputs,
+                              c->op->labels[c->op->rows[at]]);
+}
+
+/* ---- A chunk ------------------------------------------------------------- */
+
+/* The chunk's rows of x: where they are if they lie together, else a copy. */
+static const float *gather(const chunk *c)
+{
+    const loss *op = c->op;
+    const size_t *rows = op->rows + c->first;
+    size_t width = op->l.inputs;
+    if (rows[c->count - 1] - rows[0] == c->count - 1)
+        return op->x->data + rows[0] * width;
+    for (size_t i = 0; i < c->count; i++)
+        memcpy(op->inputs + i * width, op->x->data + rows[i] * width,
+               width * sizeof(float));
+    return op->inputs;
+}
+
+static bool run_gradients(bt_tape *tape, const chunk *c, const float *x)
+{
+    const loss *op = c->op;
+    const float *dz = op->logits;
+    bool add = c->first > 0;
+    if (op->dx && !bt_linear_dx(tape, &op->l, c->count, dz,
+                                op->dx + c->first * op->l.inputs, false))
+        return false;
+    if (op->dw && !bt_linear_dw(tape, &op->l, c->count, x, dz, op->dw, add))
+        return false;
+    if (op->dbias)
+        bt_accumulate_rows(bt_tape_threads(tape), op->dbias, dz, c->count,
+                           op->l.outputs, add);
+    return true;
+}
+
+static bool run_chunk(bt_tape *tape, chunk *c)
+{
+    const loss *op = c->op;
+    const float *x = gather(c);
+    if (!bt_linear_y(tape, &op->l, c->count, x,
+                     op->bias ? op->bias->data : NULL, NULL, op->logits))
+        return false;
+    bt_parallel(bt_tape_threads(tape), c->count, run_task, c);
+    return !c->gradient || run_gradients(tape, c, x);
+}
+
+/* ---- The op -------------------------------------------------------------- */
+
+static bool fits(bt_tape *tape, const loss *op, bool turned)
+{
+    if (!bt_linear_fits(tape, "loss", op->x, op->w, turned, op->bias))
+        return false;
+    if (!(op->smoothing >= 0.0 && op->smoothing <= 1.0))
+        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                     "loss: smoothing is %g, not from 0 to 1", op->smoothing);
+    for (size_t row = 0; row < op->x->rows; row++)
+        if (op->labels[row] != BT_IGNORE && op->labels[row] >= op->l.outputs)
+            bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                         "loss: the label of row %zu is %u, the vocabulary "
+                         "has %zu entries",
+                         row, op->labels[row], op->l.outputs);
+    return bt_tape_status(tape, NULL) == BAUTA_OK;
+}
+
+static void find_counted(loss *op)
+{
+    for (size_t row = 0; row < op->x->rows; row++)
+        if (op->labels[row] != BT_IGNORE)
+            op->rows[op->counted++] = row;
+}
+
+static float *take_like(bt_tape *tape, const bt_tensor *tensor)
+{
+    if (!tensor || !tensor->wants || !bt_tape_recording(tape))
+        return NULL;
+    return bt_tape_take(tape, bt_size_mul(tensor->rows, tensor->columns),
+                        sizeof(float));
+}
+
+/* All memory of the op except the list of rows; false when there is none. */
+static bool take_memory(bt_tape *tape, loss *op, size_t rows)
+{
+    op->each = bt_tape_take(tape, op->counted, sizeof(double));
+    op->logits =
+        bt_tape_take(tape, bt_size_mul(rows, op->l.outputs), sizeof(float));
+    if (op->counted < op->x->rows)
+        op->inputs =
+            bt_tape_take(tape, bt_size_mul(rows, op->l.inputs), sizeof(float));
+    bt_tensor counted = *op->x;
+    counted.rows = op->counted;
+    op->dx = take_like(tape, &counted);
+    op->dw = take_like(tape, op->w);
+    op->dbias = take_like(tape, op->bias);
+    return bt_tape_status(tape, NULL) == BAUTA_OK;
+}
+
+static void scatter_task(void *job, size_t task, int thread)
+{
+    (void)thread;
+    const loss *op = job;
+    size_t width = op->l.inputs, first = task * SCATTER_ROWS;
+    size_t last = bt_size_min(first + SCATTER_ROWS, op->counted);
+    for (size_t i = first; i < last; i++)
+        bt_accumulate(1, op->x->grad + op->rows[i] * width, op->dx + i * width,
+                      width, true);
+}
+
+/* Rows of x that do not count get nothing, or 0 if nothing was there. */
+static void backward(bt_tape *tape, void *saved)
+{
+    loss *op = saved;
+    int threads = bt_tape_threads(tape);
+    float *grad;
+    bool add;
+    if (op->dx && (grad = bt_tape_grad(tape, op->x, &add))) {
+        if (!add)
+            memset(grad, 0, op->x->rows * op->l.inputs * sizeof(float));
+        bt_parallel(threads,
+                    bt_size_round(op->counted, SCATTER_ROWS) / SCATTER_ROWS,
+                    scatter_task, op);
+    }
+    if (op->dw && (grad = bt_tape_grad(tape, op->w, &add)))
+        bt_accumulate(threads, grad, op->dw, op->w->rows * op->w->columns, add);
+    if (op->dbias && (grad = bt_tape_grad(tape, op->bias, &add)))
+        bt_accumulate(threads, grad, op->dbias, op->l.outputs, add);
+}
+
+static double run(bt_tape *tape, const loss *op, size_t rows)
+{
+    chunk c = { .op = op,
+                .kernels = bt_tape_kernels(tape),
+                .gradient = op->dx || op->dw || op->dbias };
+    for (; c.first < op->counted; c.first += c.count) {
+        c.count = bt_size_min(rows, op->counted - c.first);
+        if (!run_chunk(tape, &c))
+            return 0.0;
+    }
+    double sum = 0.0;
+    for (size_t i = 0; i < op->counted; i++)
+        sum += op->each[i];
+    return sum;
+}
+
+bt_loss bt_op_loss_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
+                           bool turned, bt_tensor *bias, const uint32_t *labels,
+                           float smoothing, double weight, size_t chunk_rows)
+{
+    static const bt_loss none = { 0.0, 0 };
+    if (bt_tape_status(tape, NULL))
+        return none;
+    loss op = { .x = x,
+                .w = w,
+                .bias = bias,
+                .l = bt_linear_of(w, turned),
+                .labels = labels,
+                .smoothing = (double)smoothing };
+    loss *saved = bt_tape_take(tape, 1, sizeof(*saved));
+    op.rows = bt_tape_take(tape, x->rows, sizeof(*op.rows));
+    if (!saved || !op.rows || !fits(tape, &op, turned))
+        return none;
+    find_counted(&op);
+    if (op.counted == 0)
+        return none; // no record: no gradient flows, which is to say 0
+    op.share = weight / (double)op.counted;
+    chunk_rows = bt_size_min(chunk_rows, op.counted);
+    if (!take_memory(tape, &op, chunk_rows))
+        return none;
+    double sum = run(tape, &op, chunk_rows);
+    *saved = op;
+    bt_tape_record(tape, backward, saved);
+    if (bt_tape_status(tape, NULL))
+        return none;
+    return (bt_loss){ weight * (sum / (double)op.counted), op.counted };
+}
+
+bt_loss bt_op_loss(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool turned,
+                   bt_tensor *bias, const uint32_t *labels, float smoothing,
+                   double weight)
+{
+    return bt_op_loss_chunked(tape, x, w, turned, bias, labels, smoothing,
+                              weight, CHUNK_ROWS);
+}

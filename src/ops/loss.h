@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loss.h - the loss with a choice of its chunks, which tests make. */
+#ifndef BT_LOSS_H
+#define BT_LOSS_H
+
+#include "ops/ops.h"
+
+/* bt_op_loss() with the logits of at most `chunk` rows (1 or more) at a time.
+ * No bit of the loss or of a gradient depends on it. */
+bt_loss bt_op_loss_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
+                           bool turned, bt_tensor *bias, const uint32_t *labels,
+                           float smoothing, double weight, size_t chunk);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parameters.h - tensors that a test owns, and a tape for them. */
+#ifndef BT_TEST_PARAMETERS_H
+#define BT_TEST_PARAMETERS_H
+
+#include "guard.h"
+#include "ops/tape.h"
+
+/* A parameter: random data, and a gradient that is already there, as from an
+ * earlier part of the batch. */
+static inline bt_tensor parameter_create(test_random *r, size_t rows,
+                                         size_t columns)
+{
+    bt_tensor t = { .rows = rows, .columns = columns, .wants = true };
+    t.data = malloc(rows * columns * sizeof(float) + 1);
+    t.grad = malloc(rows * columns * sizeof(float) + 1);
+    assert_true(t.data && t.grad);
+    floats_fill(r, t.data, rows * columns);
+    floats_fill(r, t.grad, rows * columns);
+    return t;
+}
+
+/* An input: the same without a gradient of its own; the tape will give it one
+ * if it is asked. */
+static inline bt_tensor input_create(test_random *r, size_t rows,
+                                     size_t columns)
+{
+    bt_tensor t = parameter_create(r, rows, columns);
+    free(t.grad);
+    t.grad = NULL;
+    return t;
+}
+
+static inline size_t tensor_count(const bt_tensor *t)
+{
+    return t->rows * t->columns;
+}
+
+/* The same numbers in memory of their own. */
+static inline bt_tensor parameter_copy(const bt_tensor *from)
+{
+    size_t bytes = tensor_count(from) * sizeof(float);
+    bt_tensor t = *from;
+    t.data = malloc(bytes + 1);
+    assert_non_null(t.data);
+    memcpy(t.data, from->data, bytes);
+    if (from->grad) {
+        t.grad = malloc(bytes + 1);
+        assert_non_null(t.grad);
+        memcpy(t.grad, from->grad, bytes);
+    }
+    return t;
+}
+
+static inline void parameter_free(bt_tensor *t)
+{
+    free(t->data);
+    free(t->grad);
+    *t = (bt_tensor){ 0 };
+}
+
+static inline void input_free(bt_tensor *t)
+{
+    t->grad = NULL; // it was the tape's
+    parameter_free(t);
+}
+
+static inline bt_tape *test_tape(const char *isa, int threads, bool recording)
+{
+    bt_tape *tape = NULL;
+    assert_int_equal(bt_tape_create(&tape, bt_kernels_get(isa), threads, NULL),
+                     0);
+    bt_tape_rewind(tape, recording);
+    return tape;
+}
+
+static inline void assert_tape_fails(const bt_tape *tape, const char *sentence)
+{
+    bauta_error err = { 0 };
+    assert_int_equal(bt_tape_status(tape, &err), BAUTA_ERR_ARGUMENT);
+    assert_string_equal(err.message, sentence);
+}
+
+/* n roundings in a row, each relative to what is there, as a factor: Higham,
+ * Accuracy and Stability of Numerical Algorithms, 3.1; with some room for the
+ * double precision that it is measured in. */
+static inline double gamma_n(size_t n)
+{
+    double nu = (double)n * 0x1p-24;
+    return nu / (1.0 - nu) * (1.0 + 0x1p-20);
+}
+
+#endif

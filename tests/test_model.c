@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_model.c - model folders against what transformers computed from them:
+ * hidden states, logits, loss, gradients, and five steps of AdamW.
+ *
+ * The unit of error is u = 2^-24 times the largest number of the tensor: what
+ * one rounding may do to it. A number passes through chains of `width` to
+ * `ffn` terms in each part of each layer, here and there alike. The roundings
+ * of a chain of n terms add up to n units at worst and to about sqrt(n) where
+ * their signs are independent; with 2 layers of 3 parts, chains of at most 128
+ * terms and two independent computations, the root-mean-square error is about
+ * sqrt(2 * 6 * 128), 40 units, and the largest of some thousand numbers four
+ * times that. */
+#include "data.h"
+#include "model/folder.h"
+#include "model/transformer.h"
+#include "problem.h"
+
+#include <unistd.h>
+
+enum { BOUND = 160, NAME = 256 };
+
+static const char *folders[] = {
+    "hf-tiny-random/gpt2",
+    "hf-tiny-random/gpt2-nopad",
+    "hf-tiny-random/llama-gqa",
+    "hf-tiny-random/llama-gqa-sharded",
+    "hf-tiny-random/llama3-rope-tied",
+    "hf-tiny-random/mistral-sliding-window4",
+    "hf-tiny-random/bert-mlm",
+    "hf-tiny-random/marian",
+};
+
+static double worst; /* error in units, of all that was compared */
+
+/* One golden file with its padded batch. */
+typedef struct golden {
+    tensors *file;
+    size_t batch, time;
+    uint32_t *ids, *positions, *types, *labels;
+    size_t *lengths;
+} golden;
+
+static tensor golden_need(const golden *g, const char *name)
+{
+    tensor t;
+    if (!tensor_read(&t, g->file, name))
+        fail_msg("no tensor %s", name);
+    return t;
+}
+
+static uint32_t *golden_numbers(const golden *g, const char *name,
+                                size_t *batch, size_t *time)
+{
+    tensor t = golden_need(g, name);
+    const int64_t *from = t.data;
+    uint32_t *numbers = calloc(t.count, sizeof(*numbers));
+    assert_non_null(numbers);
+    for (size_t i = 0; i < t.count; i++)
+        numbers[i] = from[i] < 0 ? BT_IGNORE : (uint32_t)from[i];
+    *batch = t.dims[0];
+    *time = t.dims[1];
+    tensor_release(&t);
+    return numbers;
+}
+
+/* The real tokens of each sequence, from a mask of ones and zeros. */
+static size_t *golden_lengths(const golden *g, size_t batch, size_t time)
+{
+    tensor t;
+    size_t *lengths = calloc(batch, sizeof(*lengths));
+    assert_non_null(lengths);
+    bool given = tensor_read(&t, g->file, "attention_mask");
+    for (size_t b = 0; b < batch; b++)
+        for (size_t i = 0; i < time; i++)
+            lengths[b] += !given || ((int64_t *)t.data)[b * time + i] != 0;
+    if (given)
+        tensor_release(&t);
+    return lengths;
+}
+
+/* `size` is what the numbers are compared with where they are smaller. */
+static void compare(const char *what, const tensor *want, const float *got,
+                    size_t time, const size_t *lengths, double size)
+{
+    const float *w = want->data;
+    size_t columns = want->dims[want->rank - 1];
+    double error = 0;
+    for (size_t i = 0; i < want->count; i++) {
+        size_t row = i / columns;
+        if (lengths && row % time >= lengths[row / time])
+            continue;
+        size = fmax(size, fabs((double)w[i]));
+        error = fmax(error, fabs((double)w[i] - (double)got[i]));
+        if (isnan(got[i]))
+            fail_msg("%s[%zu] is NaN", what, i);
+    }
+    double units = size > 0 ? error / (size * 0x1p-24) : error;
+    worst = fmax(worst, units);
+    if (units > BOUND)
+        fail_msg("%s: %.1f units, error %g of %g", what, units, error, size);
+}
+
+/* ---- a batch ------------------------------------------------------------- */
+
+typedef struct batch {
+    golden g;
+    const char *prefix; /* of the names of the hidden states */
+    bauta_plan *plan, *window, *cross;
+    bt_input input;
+    bt_tensor *states[16];
+} batch;
+
+static bauta_plan *plan_of(bauta_mask *mask)
+{
+    bauta_plan *plan = NULL;
+    assert_int_equal(
+        bauta_plan_create(&plan, mask, 0, bauta_mask_queries(mask), NULL), 0);
+    bauta_mask_free(mask);
+    return plan;
+}
+
+static bauta_mask *both(bauta_mask *a, bauta_mask *b)
+{
+    bauta_mask *out = NULL;
+    assert_int_equal(bauta_mask_and(&out, a, b, NULL), 0);
+    bauta_mask_free(a);
+    bauta_mask_free(b);
+    return out;
+}
+
+static bauta_mask *padding(const golden *g)
+{
+    bauta_mask *mask = NULL;
+    assert_int_equal(bauta_mask_lengths(&mask, g->batch, g->time, g->time, NULL,
+                                        g->lengths, NULL),
+                     0);
+    return mask;
+}
+
+static bauta_mask *causal(const golden *g, size_t window)
+{
+    bauta_mask *mask = NULL;
+    size_t n = g->batch * g->time;
+    assert_int_equal(window ? bauta_mask_window(&mask, n, n, window, NULL)
+                            : bauta_mask_causal(&mask, n, n, NULL),
+                     0);
+    return mask;
+}
+
+/* Read the ids called `ids`; all tokens are real unless `padded`. */
+static void batch_init(batch *b, tensors *file, const char *ids, bool padded,
+                       bool is_causal, const bt_blueprint *print)
+{
+    golden *g = &b->g;
+    *b = (batch){ .g = { .file = file } };
+    g->ids = golden_numbers(g, ids, &g->batch, &g->time);
+    g->lengths = golden_lengths(g, g->batch, g->time);
+    size_t n = g->batch * g->time, unused;
+    g->positions = calloc(n, sizeof(*g->positions));
+    assert_non_null(g->positions);
+    for (size_t i = 0; i < n; i++)
+        g->positions[i] = (uint32_t)(i % g->time);
+    for (size_t s = 0; s < g->batch && !padded; s++)
+        g->lengths[s] = g->time;
+    tensor types;
+    if (tensor_read(&types, file, "token_type_ids")) {
+        tensor_release(&types);
+        g->types = golden_numbers(g, "token_type_ids", &unused, &unused);
+    }
+    b->plan = plan_of(is_causal ? both(padding(g), causal(g, 0)) : padding(g));
+    if (print->window)
+        b->window = plan_of(both(padding(g), causal(g, print->window)));
+    b->input = (bt_input){ .tokens = n,
+                           .ids = g->ids,
+                           .positions = g->positions,
+                           .types = g->types,
+                           .plan = b->plan,
+                           .window = b->window,
+                           .states = b->states };
+}
+
+static void batch_release(batch *b)
+{
+    bauta_plan_free(b->plan);
+    bauta_plan_free(b->window);
+    bauta_plan_free(b->cross);
+    free(b->g.ids);
+    free(b->g.positions);
+    free(b->g.types);
+    free(b->g.lengths);
+}
+
+/* ---- a model on its golden batch ----------------------------------------- */
+
+typedef struct subject {
+    bt_folder *folder;
+    tensors *file;
+    bt_tape *tape;
+    batch encoder, decoder; /* those that the model has */
+    uint32_t *labels;       /* shifted where the model predicts the next */
+} subject;
+
+static bt_stacks stacks_of(const subject *s)
+{
+    return s->folder->model->print.stacks;
+}
+
+static batch *top_batch(subject *s)
+{
+    return stacks_of(s) == BT_ENCODER_ONLY ? &s->encoder : &s->decoder;
+}
+
+/* Each position's label is the next token's for a decoder alone. */
+static void labels_read(subject *s)
+{
+    size_t rows, time;
+    batch *b = top_batch(s);
+    s->labels = golden_numbers(&b->g, "labels", &rows, &time);
+    if (stacks_of(s) != BT_DECODER_ONLY)
+        return;
+    for (size_t i = 0; i < rows * time; i++)
+        s->labels[i] = i % time + 1 < time ? s->labels[i + 1] : BT_IGNORE;
+}
+
+static void subject_cross(subject *s)
+{
+    bauta_mask *mask = NULL;
+    const golden *e = &s->encoder.g, *d = &s->decoder.g;
+    assert_int_equal(bauta_mask_lengths(&mask, d->batch, d->time, e->time,
+                                        d->lengths, e->lengths, NULL),
+                     0);
+    s->decoder.cross = plan_of(mask);
+    s->decoder.input.cross = s->decoder.cross;
+}
+
+static void subject_init(subject *s, const char *path, bt_load load)
+{
+    char name[NAME + 32];
+    bauta_error err;
+    *s = (subject){ 0 };
+    if (bt_folder_load(&s->folder, path, load, &err))
+        fail_msg("%s", err.message);
+    const bt_blueprint *print = &s->folder->model->print;
+    snprintf(name, sizeof(name), "%s/golden.safetensors", path);
+    s->file = tensors_load(name);
+    assert_non_null(s->file);
+    assert_int_equal(bt_tape_create(&s->tape, bt_kernels_get(NULL), 2, &err),
+                     0);
+    if (print->stacks == BT_DECODER_ONLY) {
+        batch_init(&s->decoder, s->file, "input_ids", true, true, print);
+        s->decoder.prefix = "hidden_states";
+    } else {
+        batch_init(&s->encoder, s->file, "input_ids", true, false, print);
+        s->encoder.prefix = "hidden_states";
+    }
+    if (print->stacks == BT_ENCODER_DECODER) {
+        batch_init(&s->decoder, s->file, "decoder_input_ids", false, true,
+                   print);
+        s->encoder.prefix = "encoder_hidden_states";
+        s->decoder.prefix = "decoder_hidden_states";
+        subject_cross(s);
+    }
+    labels_read(s);
+}
+
+static void subject_release(subject *s)
+{
+    bt_folder_free(s->folder);
+    tensors_free(s->file);
+    bt_tape_free(s->tape);
+    batch_release(&s->encoder);
+    batch_release(&s->decoder);
+    free(s->labels);
+}
+
+/* The states behind the last stack. */
+static bt_tensor *run(subject *s, bool recording)
+{
+    bt_model *model = s->folder->model;
+    bt_tensor *x = NULL;
+    bt_tape_rewind(s->tape, recording);
+    if (stacks_of(s) != BT_DECODER_ONLY)
+        x = bt_transformer_encode(s->tape, model, &s->encoder.input);
+    if (stacks_of(s) != BT_ENCODER_ONLY)
+        x = bt_transformer_decode(s->tape, model, &s->decoder.input, x);
+    return x;
+}
+
+static bt_loss loss_of(subject *s, bt_tensor *x)
+{
+    bt_model *model = s->folder->model;
+    bauta_error err;
+    bt_loss loss = bt_op_loss(s->tape, bt_transformer_top(s->tape, model, x),
+                              bt_transformer_head(model), false,
+                              bt_transformer_head_bias(model), s->labels, 0, 1);
+    if (bt_tape_status(s->tape, &err))
+        fail_msg("%s", err.message);
+    return loss;
+}
+
+static void states_compare(const batch *b, size_t layers)
+{
+    for (size_t l = 0; l <= layers; l++) {
+        char name[64];
+        snprintf(name, sizeof(name), "%s.%zu", b->prefix, l);
+        tensor want = golden_need(&b->g, name);
+        compare(name, &want, b->states[l]->data, b->g.time, b->g.lengths, 0);
+        tensor_release(&want);
+    }
+}
+
+static void forward_compare(subject *s)
+{
+    const bt_blueprint *print = &s->folder->model->print;
+    bauta_error err;
+    bt_tensor *logits =
+        bt_transformer_logits(s->tape, s->folder->model, run(s, false));
+    if (bt_tape_status(s->tape, &err))
+        fail_msg("%s", err.message);
+    if (stacks_of(s) != BT_DECODER_ONLY)
+        states_compare(&s->encoder, print->encoder.layers);
+    if (stacks_of(s) != BT_ENCODER_ONLY)
+        states_compare(&s->decoder, print->decoder.layers);
+    const golden *g = &top_batch(s)->g;
+    tensor want = golden_need(g, "logits");
+    compare("logits", &want, logits->data, g->time, g->lengths, 0);
+    tensor_release(&want);
+}
+
+static void loss_compare(const subject *s, const char *name, size_t index,
+                         double loss)
+{
+    tensor want;
+    assert_true(tensor_read(&want, s->file, name));
+    double expected = (double)((float *)want.data)[index];
+    double units = fabs(loss - expected) / (expected * 0x1p-24);
+    worst = fmax(worst, units);
+    if (units > BOUND)
+        fail_msg("%s[%zu]: %.9f, not %.9f", name, index, loss, expected);
+    tensor_release(&want);
+}
+
+typedef struct naming {
+    tensors *file;
+    bool grads;
+    double size;
+} naming;
+
+/* The gradient of a key's bias is 0 by symmetry: it moves all scores of a row
+ * alike, which the softmax does not see. What is left there is rounding of
+ * terms as large as the gradients of other vectors, so that is its measure. */
+static void name_measure(void *user, const char *name, bt_tensor *t, int rank)
+{
+    naming *n = user;
+    tensor want;
+    (void)t;
+    if (rank != 1 || !tensor_read(&want, n->file, name))
+        return;
+    for (size_t i = 0; i < want.count; i++)
+        n->size = fmax(n->size, fabs((double)((float *)want.data)[i]));
+    tensor_release(&want);
+}
+
+static bool is_key_bias(const char *name)
+{
+    return strstr(name, ".key.bias") || strstr(name, ".k_proj.bias");
+}
+
+static void name_compare(void *user, const char *name, bt_tensor *t, int rank)
+{
+    naming *n = user;
+    tensor want;
+    (void)rank;
+    if (!tensor_read(&want, n->file, name))
+        return; // no gradient flows there, as into the logits' bias
+    compare(name, &want, n->grads ? t->grad : t->data, 1, NULL,
+            is_key_bias(name) ? n->size : 0);
+    tensor_release(&want);
+}
+
+static void parameters_compare(subject *s, const char *path, const char *file,
+                               bool grads)
+{
+    char name[NAME + 40];
+    snprintf(name, sizeof(name), "%s/%s", path, file);
+    naming n = { .file = tensors_load(name), .grads = grads };
+    if (!n.file)
+        fail_msg("%s cannot be read", name);
+    if (grads)
+        bt_folder_names(s->folder, &(bt_names){ name_measure, &n });
+    bt_folder_names(s->folder, &(bt_names){ name_compare, &n });
+    tensors_free(n.file);
+}
+
+static void gradients_compare(subject *s, const char *path)
+{
+    bauta_error err;
+    bt_loss loss = loss_of(s, run(s, true));
+    loss_compare(s, "loss", 0, loss.loss);
+    assert_int_equal(bt_tape_backward(s->tape, &err), 0);
+    parameters_compare(s, path, "grads.safetensors", true);
+}
+
+static void folders_agree(void **state)
+{
+    (void)state;
+    size_t missing = 0;
+    for (size_t i = 0; i < BT_LEN(folders); i++) {
+        char path[NAME];
+        if (!test_data_path(path, sizeof(path), folders[i])) {
+            missing++;
+            continue;
+        }
+        subject s;
+        char golden_path[NAME + 32];
+        snprintf(golden_path, sizeof(golden_path), "%s/golden.safetensors",
+                 path);
+        if (access(golden_path, R_OK))
+            continue;
+        worst = 0;
+        subject_init(&s, path, BT_LOAD_MAPPED);
+        forward_compare(&s);
+        subject_release(&s);
+        subject_init(&s, path, BT_LOAD_TRAINED);
+        gradients_compare(&s, path);
+        subject_release(&s);
+        printf("%-40s worst error %.1f units\n", folders[i], worst);
+    }
+    if (missing)
+        printf("%zu folders are not there and were skipped\n", missing);
+    if (missing == BT_LEN(folders))
+        skip();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(folders_agree) };
+    return cmocka_run_group_tests_name("model", tests, NULL, NULL);
+}
