@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_x86.h - the matrix product for AVX2 and AVX-512, one body for both.
+/* gemm.h - the matrix product for AVX2 and AVX-512, one body for both.
  *
  * Lanes run along the columns of C everywhere, so each lane is one element's
  * chain.
  *
- * A register tile is W/2 rows by 3 vectors: 24 accumulators of 32 registers
+ * A register tile is VL/2 rows by 3 vectors: 24 accumulators of 32 registers
  * with AVX-512 (8 x 48), 12 of 16 with AVX2 (4 x 24). One step of k then takes
- * three loads and W/2 broadcasts for 3 W/2 fused multiply-adds, which leaves
+ * three loads and VL/2 broadcasts for 3 VL/2 fused multiply-adds, which leaves
  * the multipliers as the only limit even if B streams from the second-level
  * cache. */
 #ifndef BT_GEMM_X86_H
@@ -14,28 +14,28 @@
 
 #include "base/size.h"
 #include "kernels/gemm.h"
-#include "kernels/x86/simd_x86.h"
+#include "kernels/x86/simd.h"
 
 enum {
     LINE = 64, /* bytes of a cache line */
-    TILE_ROWS = W / 2,
+    TILE_ROWS = VL / 2,
     TILE_VECTORS = 3,
-    TILE_COLUMNS = TILE_VECTORS * W,
-    PACK_VECTORS = 64 / W, /* of rows that pack_a takes at once */
-    PACK_AHEAD = 16,       /* rows of memory between asking for and reading */
-    DEPTH = 512,           /* a B panel of this depth stays in the L2 cache */
-    AHEAD_STEPS = 8,       /* of k, between two lines that are asked for */
-    DIRECT_ROWS = 16,      /* rows that share one reading of B */
-    DIRECT_LANES = 16,     /* columns that are read side by side */
-    DIRECT_FLOATS = 4096,  /* of C, which stay in the L1 cache meanwhile */
-    FOLD_STEPS = 8         /* rows of B that are folded into C at once */
+    TILE_COLUMNS = TILE_VECTORS * VL,
+    PACK_VECTORS = 64 / VL, /* of rows that pack_a takes at once */
+    PACK_AHEAD = 16,        /* rows of memory between asking for and reading */
+    DEPTH = 512,            /* a B panel of this depth stays in the L2 cache */
+    AHEAD_STEPS = 8,        /* of k, between two lines that are asked for */
+    DIRECT_ROWS = 16,       /* rows that share one reading of B */
+    DIRECT_LANES = 16,      /* columns that are read side by side */
+    DIRECT_FLOATS = 4096,   /* of C, which stay in the L1 cache meanwhile */
+    FOLD_STEPS = 8          /* rows of B that are folded into C at once */
 };
 
 /* ---- Epilogue ---------------------------------------------------------- */
 
-INLINE vec activate(bt_activation activation, vec s)
+INLINE vf activate(bt_activation activation, vf s)
 {
-    return activation == BT_ACTIVATION_RELU ? v_relu(s) : s;
+    return activation == BT_ACTIVATION_RELU ? vf_relu(s) : s;
 }
 
 static void epilogue_row(const bt_gemm *g, size_t row, size_t column,
@@ -45,15 +45,15 @@ static void epilogue_row(const bt_gemm *g, size_t row, size_t column,
     const float *bias = g->bias ? g->bias + column : NULL;
     const float *residual =
         g->residual ? g->residual + row * g->ldr + column : NULL;
-    for (size_t j = 0; j < columns; j += W) {
+    for (size_t j = 0; j < columns; j += VL) {
         size_t lanes = columns - j;
-        vec s = v_load_lanes(c + j, lanes);
+        vf s = vf_load_lanes(c + j, lanes);
         if (bias)
-            s = v_add(s, v_load_lanes(bias + j, lanes));
+            s = vf_add(s, vf_load_lanes(bias + j, lanes));
         s = activate(g->activation, s);
         if (residual)
-            s = v_add(s, v_load_lanes(residual + j, lanes));
-        v_store_lanes(c + j, s, lanes);
+            s = vf_add(s, vf_load_lanes(residual + j, lanes));
+        vf_store_lanes(c + j, s, lanes);
     }
 }
 
@@ -77,56 +77,56 @@ typedef struct sink {
     size_t step, next, half;
 } sink;
 
-INLINE void emit(sink out, size_t p, size_t v, vec x)
+INLINE void emit(sink out, size_t p, size_t v, vf x)
 {
     float *to = out.to + p * out.step + v * out.next;
-    if (out.half == W / 2)
-        v_store(to, x);
+    if (out.half == VL / 2)
+        vf_store(to, x);
     else
-        v_store_halves(to, to + out.half, x);
+        vf_store_halves(to, to + out.half, x);
 }
 
 /* Up to `vectors` vectors of lanes that are contiguous in memory. */
 INLINE void pack_copied(sink out, const size_t vectors, const float *from,
                         size_t stride, size_t lanes, size_t depth)
 {
-    if (lanes < vectors * W) {
+    if (lanes < vectors * VL) {
         for (size_t p = 0; p < depth; p++, from += stride)
-            for (size_t v = 0; v * W < lanes; v++)
-                emit(out, p, v, v_load_lanes(from + v * W, lanes - v * W));
+            for (size_t v = 0; v * VL < lanes; v++)
+                emit(out, p, v, vf_load_lanes(from + v * VL, lanes - v * VL));
         return;
     }
     for (size_t p = 0; p < depth; p++, from += stride)
-        UNROLLED_FOR (size_t v = 0; v < vectors; v++) {
-            prefetch(from + PACK_AHEAD * stride + v * W);
-            emit(out, p, v, v_load(from + v * W));
+        UNROLL for (size_t v = 0; v < vectors; v++)
+        {
+            prefetch(from + PACK_AHEAD * stride + v * VL);
+            emit(out, p, v, vf_load(from + v * VL));
         }
 }
 
-/* The same for a corner of at most W x 16 floats: what does not exist is zero.
+/* The same for a corner of at most VL x 16 floats: what does not exist is zero.
  */
-static void load_corner(vec x[16], const float *from, size_t stride,
-                        size_t rows, size_t columns)
+static void load_corner(vf x[16], const float *from, size_t stride, size_t rows,
+                        size_t columns)
 {
-    float corner[W * 16] = { 0 };
-    for (size_t r = 0; r < W && r < rows; r++)
+    float corner[VL * 16] = { 0 };
+    for (size_t r = 0; r < VL && r < rows; r++)
         for (size_t p = 0; p < 16 && p < columns; p++)
             corner[r * 16 + p] = from[r * stride + p];
-    v_load_transposed(x, corner, 16);
+    vf_load_transposed(x, corner, 16);
 }
 
 /* One vector of lanes that are rows of memory, along which k runs. */
 INLINE void pack_rows_of(sink out, size_t v, const float *from, size_t stride,
                          size_t lanes, size_t depth)
 {
-    vec x[16];
+    vf x[16];
     size_t p = 0;
-    for (; lanes >= W && p + 16 <= depth; p += 16) {
-        UNROLLED_FOR (size_t r = 0; r < W; r++)
+    for (; lanes >= VL && p + 16 <= depth; p += 16) {
+        UNROLL for (size_t r = 0; r < VL; r++)
             prefetch(from + r * stride + p + 8 * LINE / sizeof(float));
-        v_load_transposed(x, from + p, stride);
-        UNROLLED_FOR (size_t q = 0; q < 16; q++)
-            emit(out, p + q, v, x[q]);
+        vf_load_transposed(x, from + p, stride);
+        UNROLL for (size_t q = 0; q < 16; q++) emit(out, p + q, v, x[q]);
     }
     for (; p < depth; p += 16) {
         load_corner(x, from + p, stride, lanes, depth - p);
@@ -138,8 +138,8 @@ INLINE void pack_rows_of(sink out, size_t v, const float *from, size_t stride,
 INLINE void pack_transposed(sink out, const size_t vectors, const float *from,
                             size_t stride, size_t lanes, size_t depth)
 {
-    for (size_t v = 0; v < vectors && v * W < lanes; v++)
-        pack_rows_of(out, v, from + v * W * stride, stride, lanes - v * W,
+    for (size_t v = 0; v < vectors && v * VL < lanes; v++)
+        pack_rows_of(out, v, from + v * VL * stride, stride, lanes - v * VL,
                      depth);
 }
 
@@ -161,7 +161,7 @@ static const float *source_b(const bt_gemm *g, size_t column, size_t from)
 static void pack_b(float *to, const bt_gemm *g, size_t column, size_t from,
                    size_t depth)
 {
-    sink out = { to, TILE_COLUMNS, W, W / 2 };
+    sink out = { to, TILE_COLUMNS, VL, VL / 2 };
     const float *b = source_b(g, column, from);
     if (g->trans_b)
         pack_transposed(out, TILE_VECTORS, b, g->ldb, g->n - column, depth);
@@ -174,28 +174,28 @@ static void pack_b(float *to, const bt_gemm *g, size_t column, size_t from,
 /* The cache lines that the next packing of B will read, asked for one by one
  * while tiles compute, so that packing finds them in the L2 cache. They are
  * walked down the rows of B's memory, line after line. */
-typedef struct ahead {
+typedef struct foresee {
     const char *line; /* the next one, in the first row */
     size_t row, rows, stride;
     size_t lines; /* not yet begun, in each row */
-} ahead;
+} foresee;
 
-static ahead ahead_of(const bt_gemm *g, const bt_gemm_block *block)
+static foresee ahead_of(const bt_gemm *g, const bt_gemm_block *block)
 {
     if (block->next_depth == 0)
-        return (ahead){ .lines = 0 };
+        return (foresee){ .lines = 0 };
     size_t columns = bt_size_min(TILE_COLUMNS, g->n - block->next_column);
     size_t depth = block->next_depth;
     const float *first = source_b(g, block->next_column, block->next_from);
     size_t skew = (uintptr_t)first % LINE;
     size_t bytes = (g->trans_b ? depth : columns) * sizeof(float);
-    return (ahead){ .line = (const char *)first - skew,
-                    .rows = g->trans_b ? columns : depth,
-                    .stride = g->ldb * sizeof(float),
-                    .lines = (skew + bytes + LINE - 1) / LINE };
+    return (foresee){ .line = (const char *)first - skew,
+                      .rows = g->trans_b ? columns : depth,
+                      .stride = g->ldb * sizeof(float),
+                      .lines = (skew + bytes + LINE - 1) / LINE };
 }
 
-INLINE void ahead_step(ahead *next)
+INLINE void ahead_step(foresee *next)
 {
     if (next->lines == 0)
         return;
@@ -218,46 +218,48 @@ typedef struct tile_job {
     const float *start; /* where the chains begin: C, or zeros */
     float *c;
     size_t start_stride, ldc;
-    ahead *next;
+    foresee *next;
 } tile_job;
 
 static const float zeros[TILE_COLUMNS];
 
-/* Continue the chains of rows x vectors * W elements of C; fill the panel of B
+/* Continue the chains of rows x vectors * VL elements of C; fill the panel of B
  * in passing if `fill` says so. */
 INLINE void tile(const int rows, const int vectors, const bool fill,
                  const tile_job *job)
 {
-    vec s[TILE_ROWS][TILE_VECTORS], x[TILE_VECTORS];
+    vf s[TILE_ROWS][TILE_VECTORS], x[TILE_VECTORS];
     const float *a = job->a, *b = job->b, *start = job->start;
     float *c = job->c, *panel = job->panel;
     const size_t b_step = fill ? job->b_step : TILE_COLUMNS;
     const size_t a_row = job->a_row, a_step = job->a_step;
-    UNROLLED_FOR (int i = 0; i < rows; i++)
-        UNROLLED_FOR (int j = 0; j < vectors; j++)
-            s[i][j] = v_load(start + (size_t)i * job->start_stride + j * W);
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < vectors; j++) s[i][j] =
+            vf_load(start + (size_t)i * job->start_stride + j * VL);
     for (size_t p = 0; p < job->depth; p++) {
         if (p % AHEAD_STEPS == 0)
             ahead_step(job->next);
-        UNROLLED_FOR (int j = 0; j < vectors; j++) {
-            x[j] = v_load(b + j * W);
+        UNROLL for (int j = 0; j < vectors; j++)
+        {
+            x[j] = vf_load(b + j * VL);
             if (fill) {
-                prefetch(b + PACK_AHEAD * b_step + j * W);
-                v_store(panel + j * W, x[j]);
+                prefetch(b + PACK_AHEAD * b_step + j * VL);
+                vf_store(panel + j * VL, x[j]);
             }
         }
-        UNROLLED_FOR (int i = 0; i < rows; i++) {
-            vec y = v_all(a[(size_t)i * a_row]);
-            UNROLLED_FOR (int j = 0; j < vectors; j++)
-                s[i][j] = v_fma(y, x[j], s[i][j]);
+        UNROLL for (int i = 0; i < rows; i++)
+        {
+            vf y = vf_set(a[(size_t)i * a_row]);
+            UNROLL for (int j = 0; j < vectors; j++) s[i][j] =
+                vf_fma(y, x[j], s[i][j]);
         }
         a += a_step;
         b += b_step;
         panel += TILE_COLUMNS;
     }
-    UNROLLED_FOR (int i = 0; i < rows; i++)
-        UNROLLED_FOR (int j = 0; j < vectors; j++)
-            v_store(c + (size_t)i * job->ldc + j * W, s[i][j]);
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < vectors; j++)
+            vf_store(c + (size_t)i * job->ldc + j * VL, s[i][j]);
 }
 
 typedef void tile_fn(const tile_job *job);
@@ -281,7 +283,7 @@ TILES(1);
 TILES(2);
 TILES(3);
 TILES(4);
-#if W == 16
+#if defined(__AVX512F__)
 TILES(5);
 TILES(6);
 TILES(7);
@@ -290,7 +292,7 @@ TILES(8);
 
 static tile_fn *const *const tiles[TILE_ROWS] = {
     tiles_1, tiles_2, tiles_3, tiles_4,
-#if W == 16
+#if defined(__AVX512F__)
     tiles_5, tiles_6, tiles_7, tiles_8,
 #endif
 };
@@ -314,10 +316,10 @@ static void copy_rows(float *to, size_t to_stride, const float *from,
                       size_t stride, size_t rows, size_t columns)
 {
     for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < columns; j += W)
-            v_store_lanes(to + i * to_stride + j,
-                          v_load_lanes(from + i * stride + j, columns - j),
-                          columns - j);
+        for (size_t j = 0; j < columns; j += VL)
+            vf_store_lanes(to + i * to_stride + j,
+                           vf_load_lanes(from + i * stride + j, columns - j),
+                           columns - j);
 }
 
 /* A tile whose last vector reaches beyond C works on a copy. */
@@ -341,11 +343,11 @@ static void run_border_tile(tile_fn *run, tile_job job, size_t rows,
 /* Run one panel of A against the panel of B. */
 static void run_tile(const tile_job *job, size_t rows, size_t columns)
 {
-    size_t vectors = (columns + W - 1) / W;
+    size_t vectors = (columns + VL - 1) / VL;
     tile_fn *run = tiles[rows - 1][vectors - 1];
     if (job->b != job->panel)
         tile_fill(job);
-    else if (columns % W == 0)
+    else if (columns % VL == 0)
         run(job);
     else
         run_border_tile(run, *job, rows, columns);
@@ -357,7 +359,7 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
     bool add = g->add || block->from > 0;
     bool fill =
         !g->trans_b && block->rows >= TILE_ROWS && columns == TILE_COLUMNS;
-    ahead next = ahead_of(g, block);
+    foresee next = ahead_of(g, block);
     tile_job job = {
         .depth = block->depth,
         .a = block->a,
@@ -408,22 +410,21 @@ typedef float sums[DIRECT_ROWS][DIRECT_LANES];
 
 /* Take sixteen steps of the chains of one vector of columns. */
 INLINE void take_steps(sums s, size_t v, size_t rows, source a, size_t p,
-                       const vec x[16])
+                       const vf x[16])
 {
     for (size_t i = 0; i < rows; i++) {
         const float *y = a.at + i * a.row + p * a.step;
-        vec t = v_load(s[i] + v * W);
-        UNROLLED_FOR (size_t q = 0; q < 16; q++)
-            t = v_fma(v_all(y[q * a.step]), x[q], t);
-        v_store(s[i] + v * W, t);
+        vf t = vf_load(s[i] + v * VL);
+        UNROLL for (size_t q = 0; q < 16; q++) t =
+            vf_fma(vf_set(y[q * a.step]), x[q], t);
+        vf_store(s[i] + v * VL, t);
     }
 }
 
-/* Ask for the same line of W rows. */
+/* Ask for the same line of VL rows. */
 INLINE void prefetch_lines(const float *from, size_t stride)
 {
-    UNROLLED_FOR (size_t r = 0; r < W; r++)
-        prefetch(from + r * stride);
+    UNROLL for (size_t r = 0; r < VL; r++) prefetch(from + r * stride);
 }
 
 /* The steps [p, p + 16) of the chains of one vector of columns that are rows of
@@ -431,11 +432,11 @@ INLINE void prefetch_lines(const float *from, size_t stride)
 INLINE void chain_lines(sums s, const bt_gemm *g, size_t rows, source a,
                         size_t column, size_t v, size_t p, bool more)
 {
-    const float *b = g->b + (column + v * W) * g->ldb + p;
-    vec x[16];
+    const float *b = g->b + (column + v * VL) * g->ldb + p;
+    vf x[16];
     if (more)
         prefetch_lines(b + DIRECT_LANES * g->ldb, g->ldb);
-    v_load_transposed(x, b, g->ldb);
+    vf_load_transposed(x, b, g->ldb);
     if (more)
         prefetch_lines(b + DIRECT_LANES * g->ldb, g->ldb);
     take_steps(s, v, rows, a, p, x);
@@ -467,7 +468,7 @@ static void columns_transposed(const bt_gemm *g, size_t row, size_t rows,
         copy_rows(s[0], DIRECT_LANES, c, g->ldc, rows, columns);
     if (columns == DIRECT_LANES)
         for (; p + 16 <= g->k; p += 16)
-            UNROLLED_FOR (size_t v = 0; v < DIRECT_LANES / W; v++)
+            UNROLL for (size_t v = 0; v < DIRECT_LANES / VL; v++)
                 chain_lines(s, g, rows, a, column, v, p, more);
     chain_rest(s, g, rows, a, column, columns, p);
     copy_rows(c, g->ldc, s[0], DIRECT_LANES, rows, columns);
@@ -510,26 +511,26 @@ INLINE void fold(const strip *s, const size_t rows, const size_t steps)
 {
     const size_t ldb = s->ldb, ldc = s->ldc, columns = s->columns;
     const bool add = s->add, more = s->more;
-    vec y[4][FOLD_STEPS];
+    vf y[4][FOLD_STEPS];
     size_t j = 0;
-    UNROLLED_FOR (size_t i = 0; i < rows; i++)
-        UNROLLED_FOR (size_t q = 0; q < steps; q++)
-            y[i][q] = v_all(s->a.at[i * s->a.row + q * s->a.step]);
-    for (; j + W <= columns; j += W) {
+    UNROLL for (size_t i = 0; i < rows; i++)
+        UNROLL for (size_t q = 0; q < steps; q++) y[i][q] =
+            vf_set(s->a.at[i * s->a.row + q * s->a.step]);
+    for (; j + VL <= columns; j += VL) {
         const float *b = s->b + j;
         float *c = s->c + j;
-        vec t[4];
-        UNROLLED_FOR (size_t i = 0; i < rows; i++)
-            t[i] = add ? v_load(c + i * ldc) : v_zero();
-        UNROLLED_FOR (size_t q = 0; q < steps; q++) {
+        vf t[4];
+        UNROLL for (size_t i = 0; i < rows; i++) t[i] =
+            add ? vf_load(c + i * ldc) : vf_set(0.0f);
+        UNROLL for (size_t q = 0; q < steps; q++)
+        {
             if (more)
                 prefetch_twice(b + (q + steps) * ldb);
-            vec x = v_load(b + q * ldb);
-            UNROLLED_FOR (size_t i = 0; i < rows; i++)
-                t[i] = v_fma(y[i][q], x, t[i]);
+            vf x = vf_load(b + q * ldb);
+            UNROLL for (size_t i = 0; i < rows; i++) t[i] =
+                vf_fma(y[i][q], x, t[i]);
         }
-        UNROLLED_FOR (size_t i = 0; i < rows; i++)
-            v_store(c + i * ldc, t[i]);
+        UNROLL for (size_t i = 0; i < rows; i++) vf_store(c + i * ldc, t[i]);
     }
     fold_rest(s, rows, steps, j);
 }
@@ -586,7 +587,7 @@ static size_t direct_columns(const bt_gemm *g)
 {
     if (g->trans_b)
         return DIRECT_LANES;
-    return bt_size_max(DIRECT_FLOATS / bt_size_max(g->m, 1) / W, 16) * W;
+    return bt_size_max(DIRECT_FLOATS / bt_size_max(g->m, 1) / VL, 16) * VL;
 }
 
 static void columns(const bt_gemm *g, size_t first, size_t count)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_gemm.c - the matrix product: every twin and thread count against the
+/* check_gemm.c - the matrix product: every twin and thread count against the
  * reference, bit for bit, and the reference against double precision. */
 #include "base/error.h"
 #include "base/memory.h"
