@@ -17,6 +17,8 @@ static const bt_kernels reference = {
     .attention_forward = bt_attention_forward_f32_c,
     .attention_backward = bt_attention_backward_f32_c,
     .gemm_columns = bt_gemm_columns_f32_c,
+    .adamw = bt_adamw_f32_c,
+    .squares = bt_squares_f32_c,
 };
 
 /* All tables that this machine can run, from the reference to the best. */

@@ -8,6 +8,7 @@
 #ifndef BT_KERNELS_H
 #define BT_KERNELS_H
 
+#include "kernels/adamw.h"
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
 #include "kernels/softmax.h"
@@ -24,6 +25,8 @@ typedef struct bt_kernels {
     bt_attention_backward_fn *attention_backward;
     bt_gemm_columns_fn *gemm_columns;
     const bt_gemm_tiles *gemm_tiles; /* NULL in the reference */
+    bt_adamw_fn *adamw;
+    bt_squares_fn *squares;
 } bt_kernels;
 
 /* The table of an instruction set by name, or the best one for NULL. NULL when

@@ -16,6 +16,8 @@ static const bt_kernels avx2 = {
     .attention_backward = bt_attention_backward_f32_avx2,
     .gemm_columns = bt_gemm_columns_f32_avx2,
     .gemm_tiles = &bt_gemm_tiles_f32_avx2,
+    .adamw = bt_adamw_f32_avx2,
+    .squares = bt_squares_f32_avx2,
 };
 
 static const bt_kernels avx512 = {
@@ -30,6 +32,8 @@ static const bt_kernels avx512 = {
     .attention_backward = bt_attention_backward_f32_avx512,
     .gemm_columns = bt_gemm_columns_f32_avx512,
     .gemm_tiles = &bt_gemm_tiles_f32_avx512,
+    .adamw = bt_adamw_f32_avx512,
+    .squares = bt_squares_f32_avx512,
 };
 
 size_t bt_kernels_x86(const bt_kernels *tables[2])

@@ -20,6 +20,8 @@ bt_attention_forward_fn bt_attention_forward_f32_avx2,
 bt_attention_backward_fn bt_attention_backward_f32_avx2,
     bt_attention_backward_f32_avx512;
 bt_gemm_columns_fn bt_gemm_columns_f32_avx2, bt_gemm_columns_f32_avx512;
+bt_adamw_fn bt_adamw_f32_avx2, bt_adamw_f32_avx512;
+bt_squares_fn bt_squares_f32_avx2, bt_squares_f32_avx512;
 extern const bt_gemm_tiles bt_gemm_tiles_f32_avx2, bt_gemm_tiles_f32_avx512;
 
 #endif
