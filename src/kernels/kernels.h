@@ -9,6 +9,7 @@
 #define BT_KERNELS_H
 
 #include "kernels/act.h"
+#include "kernels/adamw.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
@@ -37,7 +38,9 @@
     X(transpose)          \
     X(attention_forward)  \
     X(attention_backward) \
-    X(gemm_columns)
+    X(gemm_columns)       \
+    X(adamw)              \
+    X(squares)
 
 #define BT_KERNEL_SLOT(name) bt_##name##_fn *name;
 typedef struct bt_kernels {

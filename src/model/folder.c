@@ -184,7 +184,9 @@ static void bind_name(void *user, const char *name, bt_tensor *tensor, int rank)
     }
     tensor->data = b->folder->memory + b->floats;
     bt_convert_f32(tensor->data, stored->data, stored->dtype, count);
-    if (b->folder->grads) {
+    const bt_model *model = b->folder->model;
+    bool fixed = model->print.head_bias_fixed && tensor == &model->head.bias;
+    if (b->folder->grads && !fixed) {
         tensor->grad = b->folder->grads + b->floats;
         tensor->wants = true;
     }

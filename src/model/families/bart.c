@@ -38,6 +38,7 @@ static void read_common(bt_blueprint *print, bt_config *config)
         .ffn_bias = true,
         .tied = bt_config_bool_or(config, "tie_word_embeddings", true),
         .head_bias = true,
+        .head_bias_fixed = true,
     };
     if (print->encoder.heads)
         print->head_dim = width / print->encoder.heads;

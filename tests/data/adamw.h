@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* adamw.h - 3 steps of torch.optim.AdamW of PyTorch 2.15.0, written by
+ * tools/make-adamw-fixture.py. Row t of p, m and v is what stands after t
+ * steps. */
+/* clang-format off */
+enum { ADAMW_COUNT = 19, ADAMW_STEPS = 3 };
+static const double adamw_rate = 0.01;
+static const double adamw_beta1 = 0.9;
+static const double adamw_beta2 = 0.999;
+static const double adamw_epsilon = 1e-08;
+static const double adamw_decay = 0.1;
+static const double adamw_clip = 1.0;
+static const double adamw_norm[] = {
+    0x1.b474c2p+3, 0x1.012408p+2, 0x1.1570eap-4
+};
+static const float adamw_gradient[3][19] = {
+    { 0x1.81991p-16f, 0x1.59f2dcp-16f, -0x1.01b53p-15f, -0x1.033472p-15f,
+      0x1.a620ccp-13f, -0x1.73f4cap-13f, -0x1.31e4fp-10f, 0x1.9aacd8p-11f,
+      -0x1.800f9ep-10f, -0x1.5cb404p-8f, 0x1.a65e0cp-8f, -0x1.0e2c04p-6f,
+      0x1.34ead2p-4f, 0x1.308098p-3f, -0x1.124514p-4f, 0x1.9caf16p+0f,
+      0x1.b0297ap+1f, -0x1.16e4a2p+2f, -0x1.8bd478p+3f },
+    { -0x1.86d59ap-18f, -0x1.bcd684p-17f, 0x1.2daef2p-14f, 0x1.72abcap-13f,
+      -0x1.2cb10ap-16f, 0x1.ef2e28p-13f, 0x1.250716p-10f, 0x1.3eb164p-9f,
+      0x1.58958ep-11f, -0x1.65b5e6p-8f, -0x1.7afa56p-7f, -0x1.2421bp-4f,
+      -0x1.c8dad4p-5f, -0x1.82cfaep-4f, 0x1.13013p-1f, 0x1.6c4f5cp-4f,
+      0x1.25470ap-1f, -0x1.c5272cp-1f, 0x1.eb0e52p+1f },
+    { -0x1.11d352p-24f, -0x1.6d2e8ep-22f, 0x1.41f584p-22f, 0x1.64430ep-20f,
+      0x1.ffda2ap-23f, 0x1.a464f2p-20f, -0x1.adb084p-19f, 0x1.9b4296p-17f,
+      0x1.9f3c4ap-18f, 0x1.d5c5p-15f, -0x1.4c2666p-13f, 0x1.0c30eep-13f,
+      -0x1.e97f58p-11f, -0x1.590d2cp-12f, -0x1.426b92p-9f, 0x1.dc4b5ep-7f,
+      -0x1.100c2ap-5f, -0x1.f8229cp-7f, 0x1.c2f084p-5f },
+};
+static const float adamw_p[4][19] = {
+    { -0x1.a3e8acp-1f, 0x1.952056p-2f, 0x1.cc3dbcp-1f, -0x1.51ee98p-2f,
+      0x1.966a5cp-3f, 0x1.906bd4p-1f, 0x1.0a02f6p+0f, -0x1.72f312p-1f,
+      -0x1.b2a426p-1f, -0x1.3788bp+0f, -0x1.4bdd4ap-4f, -0x1.61871cp-2f,
+      -0x1.07de82p+1f, 0x1.5923bap-1f, -0x1.52c6cap+0f, -0x1.5c19d2p+0f,
+      -0x1.bbc05p-1f, -0x1.20c57cp-1f, -0x1.073a2ap+1f },
+    { -0x1.a8942ap-1f, 0x1.8a8c6ap-2f, 0x1.d0e0d8p-1f, -0x1.47662ap-2f,
+      0x1.818afep-3f, 0x1.952308p-1f, 0x1.0c4e24p+0f, -0x1.77b29ap-1f,
+      -0x1.ad1648p-1f, -0x1.34a998p+0f, -0x1.747dep-4f, -0x1.56ef3p-2f,
+      -0x1.08e2a4p+1f, 0x1.53aca8p-1f, -0x1.4fe0b4p+0f, -0x1.5e5012p+0f,
+      -0x1.c06d6ep-1f, -0x1.1b5cd8p-1f, -0x1.05af1ap+1f },
+    { -0x1.a844bcp-1f, 0x1.8e3596p-2f, 0x1.cd105cp-1f, -0x1.4e5398p-2f,
+      0x1.78710cp-3f, 0x1.91c0dp-1f, 0x1.0ab854p+0f, -0x1.7b7054p-1f,
+      -0x1.adf5eep-1f, -0x1.320cbp+0f, -0x1.5a7c38p-4f, -0x1.4e85e6p-2f,
+      -0x1.080d82p+1f, 0x1.55593cp-1f, -0x1.5161f6p+0f, -0x1.5fffd4p+0f,
+      -0x1.c4da9p-1f, -0x1.16178ap-1f, -0x1.0585c8p+1f },
+    { -0x1.a7d6dcp-1f, 0x1.91899p-2f, 0x1.c9f5ccp-1f, -0x1.53cb58p-2f,
+      0x1.7120b8p-3f, 0x1.8ef6fep-1f, 0x1.097412p+0f, -0x1.7e4e96p-1f,
+      -0x1.aea3fep-1f, -0x1.30074ap+0f, -0x1.44eefcp-4f, -0x1.47ffb4p-2f,
+      -0x1.074cbep+1f, 0x1.569af8p-1f, -0x1.52701ap+0f, -0x1.61682ap+0f,
+      -0x1.c7c40cp-1f, -0x1.11d4fcp-1f, -0x1.055f6ap+1f },
+};
+static const float adamw_m[4][19] = {
+    { 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f,
+      0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f,
+      0x0p+0f, 0x0p+0f, 0x0p+0f },
+    { 0x1.69df08p-23f, 0x1.44a966p-23f, -0x1.e3b36ep-23f, -0x1.e682c6p-23f,
+      0x1.8c2756p-20f, -0x1.5d11a6p-20f, -0x1.1f126ap-17f, 0x1.8167cap-18f,
+      -0x1.686dccp-17f, -0x1.473f28p-15f, 0x1.8c60dp-15f, -0x1.fb1866p-14f,
+      0x1.21e8aep-11f, 0x1.1dc4p-10f, -0x1.0164b6p-11f, 0x1.834a64p-7f,
+      0x1.9591f6p-6f, -0x1.05bb7p-5f, -0x1.737942p-4f },
+    { 0x1.cceb5cp-28f, -0x1.a06338p-23f, 0x1.aa22b6p-20f, 0x1.1989c4p-18f,
+      0x1.d9972ep-21f, 0x1.3bd8a4p-18f, 0x1.5194f8p-16f, 0x1.138096p-14f,
+      0x1.c10162p-18f, -0x1.668784p-13f, -0x1.013ea4p-12f, -0x1.eddc6ap-10f,
+      -0x1.d2ce86p-11f, -0x1.66f694p-10f, 0x1.a793b2p-7f, 0x1.a519acp-7f,
+      0x1.2b4c1p-5f, -0x1.a00418p-5f, 0x1.c63474p-7f },
+    { -0x1.74b17ap-32f, -0x1.bfc902p-23f, 0x1.87922ep-20f, 0x1.064a78p-18f,
+      0x1.b7071ep-21f, 0x1.26c58p-18f, 0x1.2a73dep-16f, 0x1.fa2f84p-15f,
+      0x1.bda0ep-18f, -0x1.36eea4p-13f, -0x1.f04164p-13f, -0x1.b91f5cp-10f,
+      -0x1.d51368p-11f, -0x1.4bb174p-10f, 0x1.7528a2p-7f, 0x1.aa9ea4p-7f,
+      0x1.e45348p-6f, -0x1.83048cp-5f, 0x1.269482p-6f },
+};
+static const float adamw_v[4][19] = {
+    { 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f,
+      0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f, 0x0p+0f,
+      0x0p+0f, 0x0p+0f, 0x0p+0f },
+    { 0x1.9938a2p-49f, 0x1.49642ep-49f, 0x1.6d929ep-48f, 0x1.71d51ep-48f,
+      0x1.ea6e2cp-43f, 0x1.7cc74ap-43f, 0x1.01883cp-37f, 0x1.d02dep-39f,
+      0x1.95f73p-37f, 0x1.4ea854p-33f, 0x1.eafc88p-33f, 0x1.91ca44p-30f,
+      0x1.06a5cp-25f, 0x1.fe6332p-24f, 0x1.9e1232p-26f, 0x1.d4bb32p-17f,
+      0x1.0102dcp-14f, 0x1.ac25fcp-14f, 0x1.af3a26p-11f },
+    { 0x1.63ce2p-48f, 0x1.da85f8p-47f, 0x1.6e88e6p-42f, 0x1.111536p-39f,
+      0x1.0b5facp-42f, 0x1.fdd718p-39f, 0x1.749456p-34f, 0x1.96496ap-32f,
+      0x1.50c394p-35f, 0x1.128b0ep-29f, 0x1.245e9p-27f, 0x1.53e8cp-22f,
+      0x1.df554cp-23f, 0x1.6854cap-21f, 0x1.2c3c66p-16f, 0x1.e4b4b2p-17f,
+      0x1.56011ep-14f, 0x1.3b9ffep-13f, 0x1.c6662ap-10f },
+    { 0x1.63be04p-48f, 0x1.de375ap-47f, 0x1.6e44fcp-42f, 0x1.110ec4p-39f,
+      0x1.0b2b9ap-42f, 0x1.fdacf2p-39f, 0x1.74407ep-34f, 0x1.960bbp-32f,
+      0x1.50c394p-35f, 0x1.12b31ep-29f, 0x1.24f05ep-27f, 0x1.53963ap-22f,
+      0x1.e0b9cep-23f, 0x1.68076ep-21f, 0x1.2c0988p-16f, 0x1.eb4f76p-17f,
+      0x1.5a49b8p-14f, 0x1.3bce46p-13f, 0x1.c6bd2ep-10f },
+};

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_optimizer.c - AdamW against its formula in double within derived
+ * bounds, against PyTorch, and the same bits in all circumstances. */
+#include "base/error.h"
+#include "data/adamw.h"
+#include "faults.h"
+#include "parameters.h"
+#include "train/optimizer.h"
+
+static test_random randoms;
+
+/* ---- The formula in double ----------------------------------------------- */
+
+typedef struct bounded {
+    double value, bound;
+} bounded;
+
+/* One element before a step and after it. */
+typedef struct element {
+    double p, m, v, g;
+    bounded new_p, new_m, new_v;
+} element;
+
+/* The step as adamw.h writes it. With u = 2^-24, and every constant rounded
+ * once, which is part of what is counted:
+ *
+ * - g: the scale and the product: 2 u |g|.
+ * - m: w (g - m) has the error of g, of w and of the difference; the fused sum
+ *   rounds once more.
+ * - v: its terms are positive, so errors are relative: 2 u for v beta2; for
+ *   w g g twice that of g, one each for w and w g, which makes 6 u; the fused
+ *   sum one more: 7 u.
+ * - The denominator: half of that, one each for the square root, the constant
+ *   and the division; the constant epsilon and the sum: 8.5 u.
+ * - p: the error of m, carried through; that of the denominator, and one each
+ *   for step, product and quotient; p keep has two, the difference one.
+ *
+ * The factor 1.01 covers products of errors. */
+static void exact_step(element *e, const bt_optimizer_options *o, double rate,
+                       double decay, size_t t, double scale)
+{
+    const double u = 0x1p-24;
+    double g = e->g * scale, w1 = 1 - o->beta1, w2 = 1 - o->beta2;
+    double m = e->m + w1 * (g - e->m), v = o->beta2 * e->v + w2 * g * g;
+    double size = sqrt(v) / sqrt(1 - pow(o->beta2, (double)t)) + o->epsilon;
+    double step = rate / (1 - pow(o->beta1, (double)t));
+    double p = e->p * (1 - rate * decay) - step * m / size;
+    double g_error = 2 * u * fabs(g);
+    double m_error =
+        w1 * (g_error + 2 * u * (fabs(g) + fabs(e->m))) + u * fabs(m);
+    double v_relative = 7 * u;
+    double size_relative = v_relative / 2 + 5 * u;
+    double p_error = step * m_error / size +
+                     (size_relative + 3 * u) * fabs(step * m / size) +
+                     u * (2 * fabs(e->p) + fabs(p));
+    e->new_m = (bounded){ m, 1.01 * m_error };
+    e->new_v = (bounded){ v, 1.01 * v_relative * v };
+    e->new_p = (bounded){ p, 1.01 * p_error };
+}
+
+static double worst; /* error as a share of its bound, over all tests */
+
+static void within(const char *what, size_t at, bounded want, float got)
+{
+    double error = fabs((double)got - want.value);
+    if (want.bound > 0.0 && error / want.bound > worst)
+        worst = error / want.bound;
+    if (!(error <= want.bound))
+        fail_msg("%s[%zu] is %.9g, want %.9g within %.3g", what, at,
+                 (double)got, want.value, want.bound);
+}
+
+/* ---- A model of some parameters ------------------------------------------ */
+
+enum { PARAMETERS = 4 };
+
+typedef struct model {
+    bt_tensor tensors[PARAMETERS];
+    bt_parameter list[PARAMETERS];
+    bt_optimizer *optimizer;
+} model;
+
+static const bt_optimizer_options defaults = BT_OPTIMIZER_OPTIONS_INIT;
+
+static void model_link(model *m, const bt_optimizer_options *options)
+{
+    for (size_t i = 0; i < PARAMETERS; i++)
+        m->list[i] = (bt_parameter){ &m->tensors[i], i % 2 == 0 };
+    assert_int_equal(
+        bt_optimizer_create(&m->optimizer, m->list, PARAMETERS, options, NULL),
+        0);
+}
+
+/* Filled in place, since the list holds pointers into the model. */
+static void model_init(model *m, const bt_optimizer_options *options)
+{
+    static const size_t shapes[PARAMETERS][2] = {
+        { 300, 257 }, { 1, 17 }, { 0, 5 }, { 1, 32768 }
+    };
+    for (size_t i = 0; i < PARAMETERS; i++)
+        m->tensors[i] = parameter_create(&randoms, shapes[i][0], shapes[i][1]);
+    model_link(m, options);
+}
+
+static void model_init_copy(model *m, const model *from,
+                            const bt_optimizer_options *options)
+{
+    for (size_t i = 0; i < PARAMETERS; i++)
+        m->tensors[i] = parameter_copy(&from->tensors[i]);
+    model_link(m, options);
+}
+
+static void model_release(model *m)
+{
+    for (size_t i = 0; i < PARAMETERS; i++)
+        parameter_free(&m->tensors[i]);
+    bt_optimizer_free(m->optimizer);
+}
+
+static void same_model(const model *want, const model *got)
+{
+    for (size_t i = 0; i < PARAMETERS; i++) {
+        size_t n = tensor_count(&want->tensors[i]);
+        assert_int_equal(
+            floats_differ(want->tensors[i].data, got->tensors[i].data, n), n);
+        assert_int_equal(floats_differ(bt_optimizer_first(want->optimizer, i),
+                                       bt_optimizer_first(got->optimizer, i),
+                                       n),
+                         n);
+        assert_int_equal(floats_differ(bt_optimizer_second(want->optimizer, i),
+                                       bt_optimizer_second(got->optimizer, i),
+                                       n),
+                         n);
+    }
+    assert_int_equal(bt_optimizer_steps(want->optimizer),
+                     bt_optimizer_steps(got->optimizer));
+}
+
+/* A gradient like that of step t of a training, the same for all models. */
+static void model_gradients(model *m, uint64_t t)
+{
+    test_random r = test_random_from(t);
+    for (size_t i = 0; i < PARAMETERS; i++)
+        floats_fill(&r, m->tensors[i].grad, tensor_count(&m->tensors[i]));
+}
+
+/* ---- Against the formula ------------------------------------------------- */
+
+static double exact_norm(const model *m)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < PARAMETERS; i++)
+        for (size_t j = 0; j < tensor_count(&m->tensors[i]); j++)
+            sum +=
+                (double)m->tensors[i].grad[j] * (double)m->tensors[i].grad[j];
+    return sqrt(sum);
+}
+
+static element *elements_before(const model *m, size_t parameter)
+{
+    const bt_tensor *t = &m->tensors[parameter];
+    element *e = calloc(tensor_count(t) + 1, sizeof(*e));
+    assert_non_null(e);
+    for (size_t j = 0; j < tensor_count(t); j++) {
+        e[j].p = (double)t->data[j];
+        e[j].m = (double)bt_optimizer_first(m->optimizer, parameter)[j];
+        e[j].v = (double)bt_optimizer_second(m->optimizer, parameter)[j];
+        e[j].g = (double)t->grad[j];
+    }
+    return e;
+}
+
+static void check_step(model *m, const bt_optimizer_options *o, size_t t)
+{
+    element *e[PARAMETERS];
+    double norm = exact_norm(m), rate = 0.003 * (double)t;
+    double scale = o->clip > 0 ? fmin(1, o->clip / (norm + 1e-6)) : 1.0;
+    for (size_t i = 0; i < PARAMETERS; i++) {
+        e[i] = elements_before(m, i);
+        for (size_t j = 0; j < tensor_count(&m->tensors[i]); j++)
+            exact_step(&e[i][j], o, rate, i % 2 == 0 ? o->weight_decay : 0.0, t,
+                       scale);
+    }
+    double got = bt_optimizer_step(m->optimizer, bt_kernels_get(NULL), 2, rate);
+    assert_true(fabs(got - norm) <= 1e-10 * norm); // a sum in double
+    for (size_t i = 0; i < PARAMETERS; i++) {
+        for (size_t j = 0; j < tensor_count(&m->tensors[i]); j++) {
+            within("p", j, e[i][j].new_p, m->tensors[i].data[j]);
+            within("m", j, e[i][j].new_m,
+                   bt_optimizer_first(m->optimizer, i)[j]);
+            within("v", j, e[i][j].new_v,
+                   bt_optimizer_second(m->optimizer, i)[j]);
+        }
+        free(e[i]);
+    }
+}
+
+static void steps_stay_within_their_bounds(void **state)
+{
+    (void)state;
+    static const bt_optimizer_options options[] = {
+        BT_OPTIMIZER_OPTIONS_INIT,
+        { 0.9, 0.95, 1e-8, 0.1, 1.0 },
+        { 0.3, 0.5, 1e-3, 0.0, 1e9 },
+        { 0.0, 0.0, 1e-8, 0.0, 0.0 },
+    };
+    worst = 0.0;
+    for (size_t i = 0; i < BT_LEN(options); i++) {
+        model m;
+        model_init(&m, &options[i]);
+        for (size_t t = 1; t <= 4; t++) {
+            model_gradients(&m, t);
+            check_step(&m, &options[i], t);
+        }
+        model_release(&m);
+    }
+    printf("largest error: %.3f of its bound\n", worst);
+}
+
+/* ---- Against PyTorch ----------------------------------------------------- */
+
+/* From what stood before a step to what stood behind it, in the same bits. That
+ * is a strong wish which the order of operations happens to grant; only the
+ * norm is PyTorch's in float32: 19 squares and their sum, the root, and the
+ * norm of the list of norms are fewer than 32 roundings. */
+static void check_torch_step(bt_tensor *t, bt_optimizer *optimizer, size_t step)
+{
+    float *m = bt_optimizer_first(optimizer, 0);
+    float *v = bt_optimizer_second(optimizer, 0);
+    memcpy(t->data, adamw_p[step], sizeof(adamw_p[0]));
+    memcpy(t->grad, adamw_gradient[step], sizeof(adamw_p[0]));
+    memcpy(m, adamw_m[step], sizeof(adamw_p[0]));
+    memcpy(v, adamw_v[step], sizeof(adamw_p[0]));
+    bt_optimizer_set_steps(optimizer, step);
+    double norm =
+        bt_optimizer_step(optimizer, bt_kernels_get(NULL), 1, adamw_rate);
+    assert_true(fabs(norm - adamw_norm[step]) <= 32 * 0x1p-24 * norm);
+    step++;
+    assert_int_equal(floats_differ(adamw_p[step], t->data, ADAMW_COUNT),
+                     ADAMW_COUNT);
+    assert_int_equal(floats_differ(adamw_m[step], m, ADAMW_COUNT), ADAMW_COUNT);
+    assert_int_equal(floats_differ(adamw_v[step], v, ADAMW_COUNT), ADAMW_COUNT);
+}
+
+static void steps_are_those_of_pytorch(void **state)
+{
+    (void)state;
+    bt_optimizer_options options = { adamw_beta1, adamw_beta2, adamw_epsilon,
+                                     adamw_decay, adamw_clip };
+    bt_tensor t = parameter_create(&randoms, 1, ADAMW_COUNT);
+    bt_parameter list = { &t, true };
+    bt_optimizer *optimizer;
+    assert_int_equal(bt_optimizer_create(&optimizer, &list, 1, &options, NULL),
+                     0);
+    for (size_t step = 0; step < ADAMW_STEPS; step++)
+        check_torch_step(&t, optimizer, step);
+    bt_optimizer_free(optimizer);
+    parameter_free(&t);
+}
+
+/* ---- The same bits ------------------------------------------------------- */
+
+static void train(model *m, const char *isa, int threads, size_t from,
+                  size_t to)
+{
+    for (size_t t = from; t < to; t++) {
+        model_gradients(m, t);
+        bt_optimizer_step(m->optimizer, bt_kernels_get(isa), threads, 0.01);
+    }
+}
+
+static void threads_and_instruction_sets_change_no_bit(void **state)
+{
+    (void)state;
+    const char *names[8];
+    size_t count = bt_kernels_names(names, BT_LEN(names));
+    bt_optimizer_options clipped = defaults;
+    clipped.clip = 1.0;
+    model want, start;
+    model_init(&start, &clipped);
+    model_init_copy(&want, &start, &clipped);
+    train(&want, "c", 1, 0, 3);
+    for (size_t i = 0; i < count; i++)
+        for (int threads = 1; threads <= 4; threads *= 2) {
+            model got;
+            model_init_copy(&got, &start, &clipped);
+            train(&got, names[i], threads, 0, 3);
+            same_model(&want, &got);
+            model_release(&got);
+        }
+    model_release(&want);
+    model_release(&start);
+}
+
+static void a_resumed_run_gives_the_same_bits(void **state)
+{
+    (void)state;
+    model whole, first, second;
+    model_init(&whole, &defaults);
+    model_init_copy(&first, &whole, &defaults);
+    train(&whole, NULL, 2, 0, 5);
+    train(&first, NULL, 2, 0, 2);
+    model_init_copy(&second, &first, &defaults);
+    bt_optimizer_set_steps(second.optimizer,
+                           bt_optimizer_steps(first.optimizer));
+    for (size_t i = 0; i < PARAMETERS; i++) {
+        size_t bytes = tensor_count(&first.tensors[i]) * sizeof(float);
+        memcpy(bt_optimizer_first(second.optimizer, i),
+               bt_optimizer_first(first.optimizer, i), bytes);
+        memcpy(bt_optimizer_second(second.optimizer, i),
+               bt_optimizer_second(first.optimizer, i), bytes);
+    }
+    train(&second, NULL, 2, 2, 5);
+    same_model(&whole, &second);
+    model_release(&whole);
+    model_release(&first);
+    model_release(&second);
+}
+
+/* ---- Edges --------------------------------------------------------------- */
+
+static void a_gradient_that_is_not_finite_changes_nothing(void **state)
+{
+    (void)state;
+    static const float odd[] = { NAN, INFINITY, -INFINITY };
+    model m, start;
+    model_init(&start, &defaults);
+    model_init_copy(&m, &start, &defaults);
+    for (size_t i = 0; i < BT_LEN(odd); i++) {
+        model_gradients(&m, 1);
+        m.tensors[0].grad[40000] = odd[i];
+        double norm =
+            bt_optimizer_step(m.optimizer, bt_kernels_get(NULL), 2, 0.01);
+        assert_true(!isfinite(norm));
+        same_model(&start, &m);
+    }
+    model_release(&m);
+    model_release(&start);
+}
+
+static void zero_clears_every_gradient(void **state)
+{
+    (void)state;
+    model m, before;
+    model_init(&m, &defaults);
+    bt_optimizer_zero(m.optimizer, 2);
+    for (size_t i = 0; i < PARAMETERS; i++)
+        for (size_t j = 0; j < tensor_count(&m.tensors[i]); j++)
+            assert_int_equal(float_bits(m.tensors[i].grad[j]), 0);
+    // A step with them moves what decays, and divides nothing by 0.
+    model_init_copy(&before, &m, &defaults);
+    assert_true(bt_optimizer_step(m.optimizer, bt_kernels_get(NULL), 1, 0.5) ==
+                0.0);
+    assert_int_equal(
+        floats_differ(before.tensors[1].data, m.tensors[1].data, 17), 17);
+    assert_true(m.tensors[0].data[0] == before.tensors[0].data[0] * 0.995f);
+    model_release(&m);
+    model_release(&before);
+}
+
+static void wrong_arguments_are_a_sentence(void **state)
+{
+    (void)state;
+    bt_tensor t = parameter_create(&randoms, 1, 2);
+    bt_tensor bare = input_create(&randoms, 1, 2);
+    bt_parameter list[] = { { &t, true }, { &bare, true } };
+    bt_optimizer_options wrong = defaults;
+    bt_optimizer *optimizer = NULL;
+    bauta_error err;
+    assert_int_equal(bt_optimizer_create(&optimizer, list, 2, &defaults, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_null(optimizer);
+    assert_string_equal(err.message, "optimizer: parameter 1 has no gradient");
+    wrong.beta2 = 1.0;
+    assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &wrong, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_string_equal(err.message,
+                        "optimizer: beta2 is 1, not from 0 to below 1");
+    wrong = defaults;
+    wrong.clip = NAN;
+    assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &wrong, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bt_optimizer_create(&optimizer, NULL, 0, &defaults, &err),
+                     0);
+    assert_true(bt_optimizer_step(optimizer, bt_kernels_get(NULL), 2, 1) == 0);
+    bt_optimizer_free(optimizer);
+    bt_optimizer_free(NULL);
+    parameter_free(&t);
+    input_free(&bare);
+}
+
+static void each_allocation_fails_once_and_a_step_makes_none(void **state)
+{
+    (void)state;
+    model m;
+    model_init(&m, &defaults);
+    bt_optimizer_free(m.optimizer);
+    faults_begin();
+    bool failed = true;
+    for (size_t k = 0; failed; k++) {
+        faults_arm(k);
+        bauta_status status = bt_optimizer_create(&m.optimizer, m.list,
+                                                  PARAMETERS, &defaults, NULL);
+        failed = faults_disarm();
+        assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
+        if (failed) {
+            assert_null(m.optimizer);
+            assert_int_equal(faults_live(), 0);
+        }
+    }
+    faults_arm(0);
+    bt_optimizer_step(m.optimizer, bt_kernels_get(NULL), 2, 0.01);
+    bt_optimizer_zero(m.optimizer, 2);
+    assert_false(faults_disarm());
+    model_release(&m);
+    assert_int_equal(faults_end(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_stay_within_their_bounds),
+        cmocka_unit_test(steps_are_those_of_pytorch),
+        cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
+        cmocka_unit_test(a_resumed_run_gives_the_same_bits),
+        cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
+        cmocka_unit_test(zero_clears_every_gradient),
+        cmocka_unit_test(wrong_arguments_are_a_sentence),
+        cmocka_unit_test(each_allocation_fails_once_and_a_step_makes_none),
+    };
+    randoms = test_random_from(test_seed());
+    return cmocka_run_group_tests_name("optimizer", tests, NULL, NULL);
+}
