@@ -1,13 +1,96 @@
-# The front door. CMake and CTest do the work in $(BUILD).
+# SPDX-License-Identifier: Apache-2.0
+# The front door. CMake and CTest do the work, in a folder for each way of
+# building; `make help` says what there is.
+
+MAKEFLAGS += --no-print-directory
+
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+MINUTES ?= 5
+comma := ,
+
+# SANITIZE=1 is memory and undefined behaviour, SANITIZE=thread is data races,
+# which needs clang, whose OpenMP library the sanitizer understands.
+SANITIZE_1 = address,undefined
+SANITIZERS = $(or $(SANITIZE_$(SANITIZE)),$(SANITIZE))
+ifeq ($(SANITIZERS),thread)
+  ifeq ($(origin CC),default)
+    CC = clang
+  endif
+  BUILD ?= build-thread
+else ifneq ($(SANITIZERS),)
+  BUILD ?= build-$(firstword $(subst $(comma), ,$(SANITIZERS)))
+else ifneq ($(origin CC),default)
+  BUILD ?= build-$(notdir $(lastword $(CC)))
+endif
 BUILD ?= build
 
-all: $(BUILD)/Makefile
-	cmake --build $(BUILD) --parallel
+# With CI=true warnings are errors, and the tests of the plain build go through
+# the other builds as well.
+WERROR ?= $(if $(filter true,$(CI)),ON,OFF)
+CI_TESTS = $(if $(filter true,$(CI)),$(if \
+	$(SANITIZERS)$(findstring clang,$(CC)),OFF,ON),OFF)
 
-$(BUILD)/Makefile:
-	cmake -S . -B $(BUILD)
+NEEDS = $(if $(findstring clang,$(CC)),clang) \
+	$(if $(filter thread,$(SANITIZERS)),thread) $(if $(filter ON,$(CI_TESTS)),ci)
 
-test: all
-	ctest --test-dir $(BUILD) --output-on-failure
+ifneq ($(origin CC),default)
+  CONFIGURE_CC = CC="$(CC)"
+endif
+CONFIGURE = $(CONFIGURE_CC) cmake -S . -B $(BUILD) \
+	-DCMAKE_INSTALL_PREFIX="$(PREFIX)" -DBAUTA_WERROR=$(WERROR) \
+	-DBAUTA_SANITIZE="$(SANITIZERS)" -DBAUTA_CI=$(CI_TESTS)
+COMPILE = cmake --build $(BUILD) --parallel $(JOBS) --target
+CTEST = ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure \
+	--no-label-summary
 
-.PHONY: all test
+all: configure
+	@$(COMPILE) programs
+
+configure:
+	@command -v cmake >/dev/null || \
+		{ echo "cmake is missing; 'make deps' installs what is needed" >&2; exit 1; }
+	@$(CONFIGURE) >/dev/null
+
+# What is missing is installed, where the system has apt-get.
+deps:
+	@tools/deps.sh $(NEEDS)
+
+tests: deps
+	@$(MAKE) configure
+	@$(COMPILE) tests
+
+test: tests
+	@$(CTEST)
+
+# Only the twins of the kernels against their references.
+check: tests
+	@$(CTEST) --label-regex check
+
+# The random tests with ever new seeds, for MINUTES.
+soak: tests
+	@tools/soak.sh $(BUILD) $(MINUTES) $(JOBS)
+
+demo: deps
+	@$(MAKE) all
+	@$(BUILD)/examples/attention
+
+bench: configure
+	@$(COMPILE) benches
+	@for bench in $(BUILD)/bench/bench_*; do \
+		if [ -x "$$bench" ] && [ -f "$$bench" ]; then "$$bench" || exit 1; fi; done
+
+install: all
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
+
+format:
+	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+
+clean:
+	rm -rf build build-*
+
+help:
+	@cat tools/help.txt
+
+.PHONY: all configure deps tests test check soak demo bench install format \
+	clean help

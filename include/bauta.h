@@ -104,6 +104,7 @@ typedef struct bauta_options {
  * give the same bits. */
 typedef struct bauta_context bauta_context;
 
+/* `options` may be NULL, which takes the defaults. */
 BAUTA_API bauta_status bauta_context_create(bauta_context **out,
                                             const bauta_options *options,
                                             bauta_error *err);
@@ -274,7 +275,8 @@ BAUTA_API void bauta_plan_free(bauta_plan *plan);
 /* The shape of one attention. Head h of token t of a tensor starts at
  * t * X_token + h * X_head; its head_dim (q, k) or value_dim (v, out) floats
  * lie together. A stride of 0 stands for the dense layout (tokens, heads,
- * dim). Gradients lie like what they are the gradient of; dout like out. */
+ * dim). Gradients lie like what they are the gradient of; dout like out. Inputs
+ * may overlap themselves; what is written may not. */
 typedef struct bauta_attention {
     size_t size;      /* set by BAUTA_ATTENTION_INIT */
     size_t heads;     /* query heads */

@@ -15,4 +15,11 @@ bauta_status bt_fail(bauta_error *err, bauta_status status, const char *format,
 /* The sentence for memory that ran out: what it was for, and how much. */
 bauta_status bt_fail_memory(bauta_error *err, const char *what, size_t bytes);
 
+/* Leave the function with a sentence when a pointer argument is NULL. */
+#define BT_NEED(pointer, err)                                             \
+    do {                                                                  \
+        if (!(pointer))                                                   \
+            return bt_fail(err, BAUTA_ERR_ARGUMENT, #pointer " is NULL"); \
+    } while (0)
+
 #endif

@@ -8,12 +8,25 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+/* Large blocks ask for huge pages: a workspace is walked with strides that
+ * would otherwise miss the translation cache at every row. */
+enum { HUGE_PAGE = 2 << 20 };
 
 static void *libc_alloc(void *user, size_t align, size_t size)
 {
     (void)user;
+    bool huge = size >= 2 * (size_t)HUGE_PAGE;
+    if (huge)
+        align = HUGE_PAGE;
     size_t rounded = bt_size_round(size, align); // aligned_alloc asks for it
-    return rounded == SIZE_MAX ? NULL : aligned_alloc(align, rounded);
+    void *memory = rounded == SIZE_MAX ? NULL : aligned_alloc(align, rounded);
+#if defined(MADV_HUGEPAGE)
+    if (memory && huge)
+        (void)madvise(memory, rounded, MADV_HUGEPAGE); // a hint, no more
+#endif
+    return memory;
 }
 
 static void libc_free(void *user, void *memory)

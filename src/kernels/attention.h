@@ -13,15 +13,35 @@
  * Pads: head_pad and value_pad are the dimensions rounded up to 16. Padded
  * columns hold zeros and nobody reads what comes of them.
  *
+ * Values lie in panels of 64 columns, the last one narrower, so that a kernel
+ * that takes 64 columns at a time reads them front to back:
+ *
+ *     panel 0 (64 keys, 64 columns), panel 1 (64 keys, 64 columns), ...
+ *
  * Units: queries are scaled by scale * log2(e) beforehand, so scores are base-2
  * logarithms and the exponential is bt_exp2(). */
 #ifndef BT_ATTENTION_H
 #define BT_ATTENTION_H
 
+#include "kernels/ahead.h"
+#include "kernels/lanes.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
-enum { BT_LANES = 16 }; /* of the running sum; also the unit of the pads */
+enum { BT_PANEL = 64 }; /* columns; also the keys of a block */
+
+/* Where the panel of a column begins, counted in floats, and its width. */
+static inline size_t bt_panel_start(size_t column)
+{
+    return column / BT_PANEL * BT_PANEL * BT_PANEL;
+}
+
+static inline size_t bt_panel_width(size_t value_pad, size_t column)
+{
+    size_t rest = value_pad - column / BT_PANEL * BT_PANEL;
+    return rest < BT_PANEL ? rest : BT_PANEL;
+}
 
 /* to (columns, 64) = from (keys, columns)^T, rows `stride` apart; columns of
  * keys that do not exist are zero. keys <= 64. */
@@ -43,12 +63,13 @@ typedef struct bt_attention_step {
     size_t rows, head_dim, head_pad, value_pad;
     const float *q;        /* (rows, head_pad) scaled */
     const float *kt;       /* (head_dim, 64) */
-    const float *v;        /* (64, value_pad) */
+    const float *v;        /* 64 values in panels of columns, as above */
     const uint64_t *words; /* (rows) or NULL: every row sees all 64 */
     float *m;              /* (rows) starts at -infinity */
     float *l;              /* (rows, 16) starts at 0 */
     float *o;              /* (rows, value_pad) starts at 0 */
     float *p;              /* (rows, 64) scratch */
+    bt_ahead *ahead;       /* rows to fetch meanwhile, or NULL */
 } bt_attention_step;
 typedef void bt_attention_forward_fn(const bt_attention_step *step);
 bt_attention_forward_fn bt_attention_forward_f32_c;
@@ -79,6 +100,7 @@ typedef struct bt_attention_grad {
     float *dk;             /* (64, head_pad) */
     float *dv;             /* (64, value_pad) */
     float *p, *ds;         /* (rows, 64) scratch each */
+    bt_ahead *ahead;       /* rows to fetch meanwhile, or NULL */
 } bt_attention_grad;
 typedef void bt_attention_backward_fn(const bt_attention_grad *grad);
 bt_attention_backward_fn bt_attention_backward_f32_c;

@@ -1,6 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm.h - matrix products, in the order that defines their bits. */
+/* gemm.h - matrix products, in the order that defines their bits.
+ *
+ *     C = epilogue(C0 + op(A) op(B))
+ *
+ * row-major, where op() transposes or does not. Every element of C is one
+ * chain of fused multiply-adds over k, in ascending order,
+ *
+ *     s = C0[i][j], or 0
+ *     s = fma(op(A)[i][p], op(B)[p][j], s)      p = 0, 1, ... k - 1
+ *
+ * and then, each step where it is asked for,
+ *
+ *     s = s + bias[j]
+ *     s = activation(s)
+ *     C[i][j] = s + residual[i][j]
+ *
+ * So an element depends on one row of op(A) and one column of op(B), and on
+ * nothing else: tiles, cache blocks, packing, threads and the number of rows
+ * that are computed together are free choices that change no bit. A twin may
+ * cut the chain anywhere and carry s through memory, which is exact; it must
+ * neither split the sum nor append terms, even of zeros. */
 #ifndef BT_GEMM_H
 #define BT_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum bt_activation {
+    BT_ACTIVATION_NONE,
+    BT_ACTIVATION_RELU /* s < 0 ? 0 : s, which keeps NaN and -0 */
+} bt_activation;
+
+/* One product. C overlaps no other operand; the others may overlap. Where m, n
+ * or k is 0 the pointers of what is then empty are not used. */
+typedef struct bt_gemm {
+    size_t m, n, k;
+    const float *a; /* (m, k), or (k, m) if trans_a; rows lda apart */
+    const float *b; /* (k, n), or (n, k) if trans_b; rows ldb apart */
+    float *c;       /* (m, n); rows ldc apart */
+    size_t lda, ldb, ldc;
+    bool trans_a, trans_b;
+    bool add;              /* start from what C holds, not from 0 */
+    const float *bias;     /* (n), or NULL */
+    const float *residual; /* (m, n), or NULL; rows ldr apart */
+    size_t ldr;
+    bt_activation activation;
+} bt_gemm;
+
+/* Columns first to first + count - 1 of C, complete with their epilogue,
+ * straight from the operands. The reference defines the bits; the twins are
+ * made for few rows, where reading B once is all the cost. */
+typedef void bt_gemm_columns_fn(const bt_gemm *gemm, size_t first,
+                                size_t count);
+bt_gemm_columns_fn bt_gemm_columns_f32_c;
+
+/* The blocked product, for many rows: one panel of columns of op(B) at a time,
+ * packed k-major so that register tiles read it as one stream, meets all rows
+ * of a block. op(A) is read where it lies if it is not transposed; otherwise
+ * its rows run across memory, and it is packed into panels of `rows` rows,
+ * k-major too:
+ *
+ *     B panel  (depth, columns)   op(B)[from + p][column + j]
+ *     A panel  (depth, rows)      op(A)[row + r][from + p]
+ *
+ * Panels have their full width at the borders of C too; what lies there beyond
+ * the border enters no element. */
+typedef struct bt_gemm_block {
+    size_t row, rows;       /* of C */
+    size_t column, columns; /* of C; at most one B panel */
+    size_t from, depth;     /* the stretch of k */
+    /* op(A)[row + r][from + p] lies at a[r * a_row + p * a_step] for the rows
+     * of the first tile, and a_tile floats further on for each tile below. */
+    const float *a;
+    size_t a_row, a_step, a_tile;
+    float *b; /* room for the B panel, aligned to BT_ALIGN */
+    /* What will be packed next, if known, so that it can come nearer in the
+     * meantime; depth 0: nothing. */
+    size_t next_column, next_from, next_depth;
+} bt_gemm_block;
+
+typedef struct bt_gemm_tiles {
+    size_t rows, columns; /* of a register tile, and so of the panels */
+    size_t pack_rows;     /* rows that pack_a takes at once: some panels */
+    size_t depth;         /* best length of a stretch of k, at most */
+    /* Pack rows row to row + pack_rows - 1, as many as exist, into panels that
+     * lie `stride` floats apart. For a transposed A. */
+    void (*pack_a)(float *to, size_t stride, const bt_gemm *gemm, size_t row,
+                   size_t from, size_t depth);
+    /* Pack a panel of B, and continue the chains of a block of C over a
+     * stretch of k with it. The last stretch also runs the epilogue. */
+    void (*multiply)(const bt_gemm *gemm, const bt_gemm_block *block);
+} bt_gemm_tiles;
 
 #endif

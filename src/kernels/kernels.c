@@ -8,9 +8,13 @@
 
 static const bt_kernels reference = {
     .isa = "c",
+    .exp = bt_exp_f32_c,
+    .row_max = bt_row_max_f32_c,
+    .row_exp_sum = bt_row_exp_sum_f32_c,
     .transpose = bt_transpose_f32_c,
     .attention_forward = bt_attention_forward_f32_c,
     .attention_backward = bt_attention_backward_f32_c,
+    .gemm_columns = bt_gemm_columns_f32_c,
 };
 
 /* All tables that this machine can run, from the reference to the best. */

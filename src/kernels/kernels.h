@@ -10,12 +10,18 @@
 
 #include "kernels/attention.h"
 #include "kernels/gemm.h"
+#include "kernels/softmax.h"
 
 typedef struct bt_kernels {
     const char *isa;
+    bt_exp_fn *exp;
+    bt_row_max_fn *row_max;
+    bt_row_exp_sum_fn *row_exp_sum;
     bt_transpose_fn *transpose;
     bt_attention_forward_fn *attention_forward;
     bt_attention_backward_fn *attention_backward;
+    bt_gemm_columns_fn *gemm_columns;
+    const bt_gemm_tiles *gemm_tiles; /* NULL in the reference */
 } bt_kernels;
 
 /* The table of an instruction set by name, or the best one for NULL. NULL when

@@ -15,10 +15,16 @@
  * A level has at most as many spans as the one below, so for S spans and n
  * rows the pyramid takes O(S log n) memory and time, and usually much less:
  * the unions of neighbours are few long spans. A row that sees q spans meets
- * O(q log n) lists, which are united pairwise. */
+ * O(q log n) lists, which are united pairwise.
+ *
+ * That is for masks as people use them. In a mask of many short spans, such as
+ * a stride, each list is long and a row meets many. Where a level would be
+ * smaller as a matrix of bits than as spans it is made one, and its rows are
+ * united by words: at worst keys / 64 operations for each of them. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "mask/bits.h"
 #include "mask/builder.h"
 
 #include <string.h>
@@ -27,9 +33,16 @@ enum { LEVELS = 33, PILE = 65 }; // more than a mask, and a count, can need
 
 /* ---- The pyramid --------------------------------------------------------- */
 
+typedef struct tier {
+    const bauta_mask *mask;
+    bauta_mask *owned; /* the same; NULL at level 0, the caller's mask */
+    uint64_t *bits;    /* (rows, words) the same, or NULL */
+} tier;
+
 typedef struct pyramid {
-    const bauta_mask *base;    /* level 0 */
-    bauta_mask *level[LEVELS]; /* from 1 on; NULL above the single row */
+    tier level[LEVELS];
+    size_t levels;
+    size_t words; /* in a row of bits */
 } pyramid;
 
 /* Unite the rows of a mask two by two. */
@@ -52,24 +65,52 @@ static bauta_status halve(bauta_mask **out, const bauta_mask *mask,
     return bt_builder_end(&builder, out, status);
 }
 
-static bauta_status pyramid_init(pyramid *p, const bauta_mask *base,
-                                 bauta_error *err)
+/* Add the bits where they take less memory than the spans. */
+static bauta_status tier_add_bits(tier *t, size_t words, bauta_error *err)
 {
-    *p = (pyramid){ .base = base };
-    const bauta_mask *top = base;
-    for (size_t l = 1; top->queries > 1; l++) {
-        bauta_status status = halve(&p->level[l], top, err);
-        if (status)
-            return status;
-        top = p->level[l];
+    const bauta_mask *mask = t->mask;
+    size_t count = mask->queries * words;
+    if (mask->start[mask->queries] * sizeof(bauta_span) <=
+        count * sizeof(*t->bits))
+        return BAUTA_OK;
+    t->bits = bt_alloc_zero(count, sizeof(*t->bits));
+    if (!t->bits)
+        return bt_fail_memory(err, "the bits of a mask",
+                              count * sizeof(*t->bits));
+    for (size_t i = 0; i < mask->queries; i++) {
+        bt_spans row = bt_mask_spans(mask, i);
+        for (size_t k = 0; k < row.count; k++)
+            bt_bits_set(t->bits + i * words, 1, row.at[k].lo, row.at[k].hi);
     }
     return BAUTA_OK;
 }
 
+static bauta_status pyramid_init(pyramid *p, const bauta_mask *base,
+                                 bauta_error *err)
+{
+    *p = (pyramid){ .levels = 1, .words = (base->keys + 63) / 64 };
+    tier *top = &p->level[0];
+    top->mask = base;
+    bauta_status status = tier_add_bits(top, p->words, err);
+    while (!status && top->mask->queries > 1) {
+        tier *next = &p->level[p->levels];
+        status = halve(&next->owned, top->mask, err);
+        if (status)
+            break;
+        next->mask = next->owned;
+        p->levels++;
+        top = next;
+        status = tier_add_bits(top, p->words, err);
+    }
+    return status;
+}
+
 static void pyramid_release(pyramid *p)
 {
-    for (size_t l = 1; l < LEVELS; l++)
-        bauta_mask_free(p->level[l]);
+    for (size_t l = 0; l < p->levels; l++) {
+        bt_free(p->level[l].bits);
+        bauta_mask_free(p->level[l].owned);
+    }
 }
 
 /* ---- The pile ------------------------------------------------------------ */
@@ -115,6 +156,15 @@ static bauta_status pile_reserve(pile *p, size_t count, bauta_error *err)
     return BAUTA_OK;
 }
 
+/* What lies behind the lists, `count` spans, is the next list. */
+static void pile_add(pile *p, size_t count)
+{
+    p->start[p->depth++] = p->used;
+    p->used += count;
+    for (size_t t = ++p->pushed; t % 2 == 0; t /= 2)
+        pile_unite_top(p);
+}
+
 static bauta_status pile_push(pile *p, bt_spans list, bauta_error *err)
 {
     bauta_status status = pile_reserve(p, list.count, err);
@@ -122,10 +172,19 @@ static bauta_status pile_push(pile *p, bt_spans list, bauta_error *err)
         return status;
     if (list.count)
         memcpy(p->spans + p->used, list.at, list.count * sizeof(*list.at));
-    p->start[p->depth++] = p->used;
-    p->used += list.count;
-    for (size_t t = ++p->pushed; t % 2 == 0; t /= 2)
-        pile_unite_top(p);
+    pile_add(p, list.count);
+    return BAUTA_OK;
+}
+
+/* Push the list of a row of bits, which are then cleared. */
+static bauta_status pile_push_bits(pile *p, uint64_t *bits, size_t words,
+                                   bauta_error *err)
+{
+    bauta_status status = pile_reserve(p, words * 64 / 2, err);
+    if (status)
+        return status;
+    pile_add(p, bt_bits_spans(p->spans + p->used, bits, words));
+    memset(bits, 0, words * sizeof(*bits));
     return BAUTA_OK;
 }
 
@@ -150,24 +209,38 @@ static bt_spans pile_take(pile *p)
 
 /* ---- Composition --------------------------------------------------------- */
 
-static bauta_status push_row(pile *lists, const pyramid *from, size_t level,
-                             size_t row, bauta_error *err)
+/* The union that becomes a row. */
+typedef struct row_union {
+    pile lists;
+    uint64_t *bits; /* (words) from the levels that are bits */
+    bool any_bits;
+} row_union;
+
+static bauta_status add_row(row_union *u, const pyramid *from, size_t level,
+                            size_t row, bauta_error *err)
 {
-    const bauta_mask *mask = level ? from->level[level] : from->base;
-    return pile_push(lists, bt_mask_spans(mask, row), err);
+    const tier *t = &from->level[level];
+    if (!t->bits)
+        return pile_push(&u->lists, bt_mask_spans(t->mask, row), err);
+    const uint64_t *bits = t->bits + row * from->words;
+    for (size_t w = 0; w < from->words; w++)
+        u->bits[w] |= bits[w];
+    u->any_bits = true;
+    return BAUTA_OK;
 }
 
-/* Push the rows [rows.lo, rows.hi) of the base, from the pyramid. */
-static bauta_status push_rows(pile *lists, const pyramid *from, bauta_span rows,
-                              bauta_error *err)
+/* Add the rows [rows.lo, rows.hi) of level 0, from the levels that have them
+ * together. */
+static bauta_status add_rows(row_union *u, const pyramid *from, bauta_span rows,
+                             bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     size_t lo = rows.lo, hi = rows.hi;
     for (size_t level = 0; lo < hi && !status; level++) {
         if (lo % 2)
-            status = push_row(lists, from, level, lo++, err);
+            status = add_row(u, from, level, lo++, err);
         if (hi % 2 && !status)
-            status = push_row(lists, from, level, --hi, err);
+            status = add_row(u, from, level, --hi, err);
         lo /= 2;
         hi /= 2;
     }
@@ -175,18 +248,22 @@ static bauta_status push_rows(pile *lists, const pyramid *from, bauta_span rows,
 }
 
 static bauta_status compose_row(bt_builder *builder, bt_spans upper,
-                                const pyramid *lower, pile *lists,
+                                const pyramid *lower, row_union *u,
                                 bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     size_t keys = builder->mask->keys;
-    for (size_t k = 0; k < upper.count && !pile_is_all(lists, keys); k++) {
-        status = push_rows(lists, lower, upper.at[k], err);
-        if (status)
-            return status;
+    for (size_t k = 0; k < upper.count && !status; k++) {
+        if (pile_is_all(&u->lists, keys))
+            break;
+        status = add_rows(u, lower, upper.at[k], err);
     }
-    bt_spans row = pile_take(lists);
-    status = bt_builder_reserve(builder, row.count, err);
+    if (!status && u->any_bits)
+        status = pile_push_bits(&u->lists, u->bits, lower->words, err);
+    u->any_bits = false;
+    bt_spans row = pile_take(&u->lists);
+    if (!status)
+        status = bt_builder_reserve(builder, row.count, err);
     if (status)
         return status;
     if (row.count)
@@ -198,14 +275,17 @@ static bauta_status compose_row(bt_builder *builder, bt_spans upper,
 static bauta_status compose(bauta_mask **out, const bauta_mask *upper,
                             const pyramid *lower, bauta_error *err)
 {
-    pile lists = { .spans = NULL };
+    size_t rows = upper->queries, keys = lower->level[0].mask->keys;
+    row_union u = { .bits = bt_alloc_zero(lower->words, sizeof(*u.bits)) };
+    if (!u.bits)
+        return bt_fail_memory(err, "a row of bits",
+                              lower->words * sizeof(*u.bits));
     bt_builder builder;
-    bauta_status status = bt_builder_begin(
-        &builder, upper->queries, lower->base->keys, upper->queries, err);
-    for (size_t i = 0; i < upper->queries && !status; i++)
-        status =
-            compose_row(&builder, bt_mask_spans(upper, i), lower, &lists, err);
-    bt_free(lists.spans);
+    bauta_status status = bt_builder_begin(&builder, rows, keys, rows, err);
+    for (size_t i = 0; i < rows && !status; i++)
+        status = compose_row(&builder, bt_mask_spans(upper, i), lower, &u, err);
+    bt_free(u.bits);
+    bt_free(u.lists.spans);
     return bt_builder_end(&builder, out, status);
 }
 
@@ -228,70 +308,5 @@ bauta_status bauta_mask_compose(bauta_mask **out, const bauta_mask *upper,
     if (!status)
         status = compose(out, upper, &levels, err);
     pyramid_release(&levels);
-    return status;
-}
-
-/* ---- Reach --------------------------------------------------------------- */
-
-static bool same_pairs(const bauta_mask *a, const bauta_mask *b)
-{
-    size_t spans = a->start[a->queries];
-    return a->pairs == b->pairs && spans == b->start[b->queries] &&
-           !memcmp(a->start, b->start, a->queries * sizeof(*a->start)) &&
-           !memcmp(a->spans, b->spans, spans * sizeof(*a->spans));
-}
-
-/* *mask = *mask composed with lower; *changed, whether that made it another. */
-static bauta_status advance(bauta_mask **mask, const bauta_mask *lower,
-                            bool *changed, bauta_error *err)
-{
-    bauta_mask *next;
-    bauta_status status = bauta_mask_compose(&next, *mask, lower, err);
-    if (status)
-        return status;
-    *changed = !same_pairs(*mask, next);
-    bauta_mask_free(*mask);
-    *mask = next;
-    return BAUTA_OK;
-}
-
-/* The power of (mask OR identity), by squaring. With the identity inside, the
- * powers only grow; once a square is not larger nothing further can be
- * reached, and one factor stands for all that are left. That comes after at
- * most log2(queries) + 1 squares, whatever the number of layers. */
-bauta_status bauta_mask_reach(bauta_mask **out, const bauta_mask *mask,
-                              size_t layers, bauta_error *err)
-{
-    bauta_status status = bt_mask_clear(out, err);
-    if (status)
-        return status;
-    if (!mask)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "reach: the mask is NULL");
-    if (mask->queries != mask->keys)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "reach: the mask has %zu queries and %zu keys, and is "
-                       "not square",
-                       mask->queries, mask->keys);
-
-    bauta_mask *reach = NULL, *power = NULL;
-    bool changed = true;
-    status = bauta_mask_window(&reach, mask->queries, mask->keys, 1, err);
-    if (!status)
-        status = bauta_mask_or(&power, mask, reach, err);
-    while (layers && !status) {
-        bool ignored;
-        if (layers % 2)
-            status = advance(&reach, power, &ignored, err);
-        layers /= 2;
-        if (layers && !status)
-            status = advance(&power, power, &changed, err);
-        if (!changed && layers > 1)
-            layers = 1;
-    }
-    bauta_mask_free(power);
-    if (status)
-        bauta_mask_free(reach);
-    else
-        *out = reach;
     return status;
 }

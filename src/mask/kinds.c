@@ -287,34 +287,39 @@ bauta_status bauta_mask_dense(bauta_mask **out, size_t queries, size_t keys,
     return bt_builder_end(&builder, out, status);
 }
 
-/* Ask the callback for a row, twice if need be, and leave its spans, as they
- * are, where the builder's next row goes. */
+/* Call the callback with room for `room` spans where the next row goes. */
+static bauta_status ask(bt_builder *builder, bauta_mask_row_fn *row, void *user,
+                        size_t room, size_t *count, bauta_error *err)
+{
+    bauta_status status = bt_builder_reserve(builder, room, err);
+    if (status)
+        return status;
+    // A span that is counted but not written is then an empty one.
+    memset(bt_builder_next(builder), 0, room * sizeof(bauta_span));
+    *count = row(user, builder->row, bt_builder_next(builder), room);
+    return BAUTA_OK;
+}
+
+/* Ask for a row, twice if need be; its spans are not yet checked. */
 static bauta_status ask_row(bt_builder *builder, bauta_mask_row_fn *row,
                             void *user, size_t *count, bauta_error *err)
 {
-    size_t query = builder->row, keys = builder->mask->keys;
-    size_t room = bt_size_min(8, keys);
-    for (int call = 0; call < 2; call++) {
-        bauta_status status = bt_builder_reserve(builder, room, err);
-        if (status)
-            return status;
-        // A span that is counted but not written is then an empty one.
-        memset(bt_builder_next(builder), 0, room * sizeof(bauta_span));
-        *count = row(user, query, bt_builder_next(builder), room);
-        if (call == 1 && *count != room)
-            return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "row %zu: the callback gave %zu spans at first and "
-                           "%zu when asked again",
-                           query, room, *count);
-        if (*count <= room)
-            return BAUTA_OK;
-        if (*count > keys)
-            return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "row %zu: the callback gave %zu spans over %zu keys",
-                           query, *count, keys);
-        room = *count;
-    }
-    return BAUTA_OK;
+    size_t keys = builder->mask->keys, room = bt_size_min(8, keys);
+    bauta_status status = ask(builder, row, user, room, count, err);
+    if (status || *count <= room)
+        return status;
+    if (*count > keys)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "row %zu: the callback gave %zu spans over %zu keys",
+                       builder->row, *count, keys);
+    room = *count;
+    status = ask(builder, row, user, room, count, err);
+    if (!status && *count != room)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "row %zu: the callback gave %zu spans at first and %zu "
+                       "when asked again",
+                       builder->row, room, *count);
+    return status;
 }
 
 /* Check the `count` spans of a row, as a callback wrote them, and bring them

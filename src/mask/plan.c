@@ -14,7 +14,7 @@
  * spans of blocks, and a tile's rows are united and intersected as lists. With
  * S spans, P partial blocks counted once for each tile that has them, and V
  * visits, time and memory are O(rows + S + P x tile_rows + V). A causal plan
- * has 3 partial blocks a tile, whatever the number of keys:
+ * has at most 3 partial blocks a tile, whatever the number of keys:
  *
  *     keys   0       64      128     192     256
  *     row    #       |       |       |       |      touched  [0, 2)
@@ -27,6 +27,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "mask/bits.h"
 #include "mask/mask.h"
 
 /* The blocks that are counted from one origin. */
@@ -283,18 +284,6 @@ static void walk_runs(planner *p)
     }
 }
 
-/* Set the bits of keys [lo, hi), counted from the first block of a run; the
- * words of its blocks are `stride` apart. */
-static void set_bits(uint64_t *words, size_t stride, size_t lo, size_t hi)
-{
-    while (lo < hi) {
-        size_t bit = lo % BT_BLOCK;
-        size_t bits = bt_size_min(BT_BLOCK - bit, hi - lo);
-        words[lo / BT_BLOCK * stride] |= UINT64_MAX >> (BT_BLOCK - bits) << bit;
-        lo += bits;
-    }
-}
-
 /* The words of row r of a tile, in all its partial runs. */
 static void fill_words(bauta_plan *plan, const bt_tile *tile, size_t r,
                        bt_spans row)
@@ -309,9 +298,9 @@ static void fill_words(bauta_plan *plan, const bt_tile *tile, size_t r,
         while (k < row.count && row.at[k].hi <= lo)
             k++;
         for (size_t s = k; s < row.count && row.at[s].lo < hi; s++)
-            set_bits(plan->words + run->words + r, tile->rows,
-                     bt_size_max(lo, row.at[s].lo) - lo,
-                     bt_size_min(hi, row.at[s].hi) - lo);
+            bt_bits_set(plan->words + run->words + r, tile->rows,
+                        bt_size_max(lo, row.at[s].lo) - lo,
+                        bt_size_min(hi, row.at[s].hi) - lo);
     }
 }
 

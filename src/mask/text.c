@@ -13,8 +13,7 @@ typedef struct writer {
 
 static void put(writer *w, char c, size_t times)
 {
-    // The last byte is the NUL's.
-    if (w->length + 1 < w->size)
+    if (w->length < w->size) // the last byte is the NUL's
         memset(w->text + w->length, c,
                bt_size_min(times, w->size - 1 - w->length));
     w->length += times;

@@ -6,16 +6,26 @@
 
 static const bt_kernels avx2 = {
     .isa = "avx2",
+    .exp = bt_exp_f32_avx2,
+    .row_max = bt_row_max_f32_avx2,
+    .row_exp_sum = bt_row_exp_sum_f32_avx2,
     .transpose = bt_transpose_f32_avx2,
     .attention_forward = bt_attention_forward_f32_avx2,
     .attention_backward = bt_attention_backward_f32_avx2,
+    .gemm_columns = bt_gemm_columns_f32_avx2,
+    .gemm_tiles = &bt_gemm_tiles_f32_avx2,
 };
 
 static const bt_kernels avx512 = {
     .isa = "avx512",
+    .exp = bt_exp_f32_avx512,
+    .row_max = bt_row_max_f32_avx512,
+    .row_exp_sum = bt_row_exp_sum_f32_avx512,
     .transpose = bt_transpose_f32_avx512,
     .attention_forward = bt_attention_forward_f32_avx512,
     .attention_backward = bt_attention_backward_f32_avx512,
+    .gemm_columns = bt_gemm_columns_f32_avx512,
+    .gemm_tiles = &bt_gemm_tiles_f32_avx512,
 };
 
 size_t bt_kernels_x86(const bt_kernels *tables[2])

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm.c - the matrix product as it is defined: one chain an element. */
+#include "kernels/gemm.h"
+
+#include <math.h>
+
+static float chain(const bt_gemm *g, size_t i, size_t j)
+{
+    float s = g->add ? g->c[i * g->ldc + j] : 0.0f;
+    for (size_t p = 0; p < g->k; p++) {
+        float a = g->trans_a ? g->a[p * g->lda + i] : g->a[i * g->lda + p];
+        float b = g->trans_b ? g->b[j * g->ldb + p] : g->b[p * g->ldb + j];
+        s = fmaf(a, b, s);
+    }
+    return s;
+}
+
+static float activate(bt_activation activation, float s)
+{
+    switch (activation) {
+    case BT_ACTIVATION_RELU:
+        return s < 0.0f ? 0.0f : s;
+    case BT_ACTIVATION_NONE:
+        break;
+    }
+    return s;
+}
+
+static float epilogue(const bt_gemm *g, size_t i, size_t j, float s)
+{
+    if (g->bias)
+        s += g->bias[j];
+    s = activate(g->activation, s);
+    if (g->residual)
+        s += g->residual[i * g->ldr + j];
+    return s;
+}
+
+void bt_gemm_columns_f32_c(const bt_gemm *g, size_t first, size_t count)
+{
+    for (size_t i = 0; i < g->m; i++)
+        for (size_t j = first; j < first + count; j++)
+            g->c[i * g->ldc + j] = epilogue(g, i, j, chain(g, i, j));
+}

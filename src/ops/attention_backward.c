@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention_backward.c - gradients of masked attention, over the transposed
+ * plan.
+ *
+ * A task is one block of 64 keys of one key head. It owns the block's dK and
+ * dV and walks the tiles that visit the block, heads first, then tiles in
+ * order; each step also adds to the dQ of its tile. A row's dQ is one chain
+ * over the keys in order, so a tile must be given its blocks in order: every
+ * tile counts the blocks it has had, and a task waits until its turn has come.
+ * Tasks start in the order of blocks, so the task waited for always runs.
+ *
+ *     thread 0   block 0:  tile 0  tile 1  tile 2  tile 3 ...
+ *     thread 1   block 1:   wait   tile 0  tile 1  tile 2 ...
+ *
+ * The first to have a turn packs the tile's rows and the last writes their dQ.
+ * Five products, no atomic addition, and the same bits for any threads. */
+#include "base/error.h"
+#include "base/threads.h"
+#include "kernels/exp2.h"
+#include "ops/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Memory of one thread. */
+typedef struct backward_scratch {
+    float *kt, *k, *vt; /* the block */
+    float *dk, *dv;
+    float *p, *ds; /* (tile rows, 64) */
+} backward_scratch;
+
+typedef struct backward {
+    const bauta_plan *plan;
+    bt_shape shape;
+    const bt_kernels *kernels;
+    const float *q, *k, *v, *out, *lse, *dout;
+    float *dq, *dk, *dv;
+    bool overlap;   /* two grids share keys: then key heads are the tasks */
+    size_t abreast; /* key heads whose blocks take turns */
+    int threads;
+
+    /* Packed, (heads, rows, ...): */
+    float *rows_q, *rows_dout, *rows_dq, *rows_lse, *rows_delta;
+    bt_progress *turn; /* (heads, tiles) blocks that a tile has had */
+    backward_scratch *scratch;
+} backward;
+
+static void backward_prepare(backward *b, bt_arena *arena, int threads)
+{
+    const bt_shape *s = &b->shape;
+    const bauta_plan *plan = b->plan;
+    size_t rows = bt_size_mul(s->heads, plan->rows);
+    size_t row_q = s->head_pad * sizeof(float);
+    size_t row_v = s->value_pad * sizeof(float);
+    size_t tile = BT_BLOCK * BT_TILE_ROWS_MAX;
+    b->rows_q = bt_arena_take(arena, rows, row_q);
+    b->rows_dout = bt_arena_take(arena, rows, row_v);
+    b->rows_dq = bt_arena_take(arena, rows, row_q);
+    b->rows_lse = bt_arena_take(arena, rows, sizeof(float));
+    b->rows_delta = bt_arena_take(arena, rows, sizeof(float));
+    b->turn = bt_arena_take(arena, bt_size_mul(s->heads, plan->tile_count),
+                            sizeof(bt_progress));
+    b->scratch =
+        bt_arena_take(arena, (size_t)threads, sizeof(backward_scratch));
+    for (int i = 0; i < threads; i++) {
+        backward_scratch scratch = {
+            .kt = bt_arena_take(arena, BT_BLOCK, row_q),
+            .k = bt_arena_take(arena, BT_BLOCK, row_q),
+            .vt = bt_arena_take(arena, BT_BLOCK, row_v),
+            .dk = bt_arena_take(arena, BT_BLOCK, row_q),
+            .dv = bt_arena_take(arena, BT_BLOCK, row_v),
+            .p = bt_arena_take(arena, tile, sizeof(float)),
+            .ds = bt_arena_take(arena, tile, sizeof(float)),
+        };
+        if (b->scratch)
+            b->scratch[i] = scratch;
+    }
+}
+
+/* Whether two grids share a key that both see. */
+static bool grids_overlap(const bauta_plan *plan)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < plan->block_count; i++) {
+        const bt_key_block *block = &plan->blocks[i];
+        if (block->key < end)
+            return true;
+        end = block->key + block->keys;
+    }
+    return false;
+}
+
+/* ---- rows -------------------------------------------------------------- */
+
+/* dout . out of one row, in sixteen lanes. */
+static float row_delta(const float *dout, const float *out, size_t columns)
+{
+    float lanes[BT_LANES] = { 0 };
+    size_t whole = columns - columns % BT_LANES;
+    for (size_t e = 0; e < whole; e += BT_LANES)
+        for (size_t t = 0; t < BT_LANES; t++)
+            lanes[t] += dout[e + t] * out[e + t];
+    for (size_t e = whole; e < columns; e++)
+        lanes[e - whole] += dout[e] * out[e];
+    return bt_lanes_sum(lanes);
+}
+
+/* Pack the rows of one tile of one head and empty their dQ. */
+static void rows_begin(backward *b, size_t head, const bt_tile *tile)
+{
+    const bt_shape *s = &b->shape;
+    size_t at = head * b->plan->rows + tile->row; // first packed row
+    float factor = (float)((double)s->scale * BT_LOG2E);
+    size_t out_at = tile->row * s->out.token + head * s->out.head;
+    bt_rows_copy(b->rows_q + at * s->head_pad, s->head_pad,
+                 b->q + tile->row * s->q.token + head * s->q.head, s->q.token,
+                 tile->rows, s->head_dim, factor);
+    bt_rows_copy(b->rows_dout + at * s->value_pad, s->value_pad,
+                 b->dout + out_at, s->out.token, tile->rows, s->value_dim,
+                 1.0f);
+    memset(b->rows_dq + at * s->head_pad, 0,
+           tile->rows * s->head_pad * sizeof(float));
+    bt_rows_prefetch(b->out + out_at, s->out.token, tile->rows, s->value_dim);
+    for (size_t r = 0; r < tile->rows; r++) {
+        float lse = b->lse[(tile->row + r) * s->heads + head];
+        size_t o = out_at + r * s->out.token;
+        b->rows_lse[at + r] =
+            lse == -INFINITY ? INFINITY : (float)((double)lse * BT_LOG2E);
+        b->rows_delta[at + r] =
+            row_delta(b->dout + o, b->out + o, s->value_dim);
+    }
+}
+
+/* Write the dQ of one tile of one head. */
+static void rows_end(const backward *b, size_t head, const bt_tile *tile)
+{
+    const bt_shape *s = &b->shape;
+    const float *from =
+        b->rows_dq + (head * b->plan->rows + tile->row) * s->head_pad;
+    float *to = b->dq + tile->row * s->q.token + head * s->q.head;
+    for (size_t r = 0; r < tile->rows; r++)
+        for (size_t d = 0; d < s->head_dim; d++)
+            to[r * s->q.token + d] = from[r * s->head_pad + d] * s->scale;
+}
+
+/* Zero dQ for a tile that sees nothing and gets no turn. */
+static void rows_zero(const backward *b, const bt_tile *tile)
+{
+    const bt_shape *s = &b->shape;
+    for (size_t r = tile->row; r < tile->row + tile->rows; r++)
+        for (size_t h = 0; h < s->heads; h++)
+            memset(b->dq + r * s->q.token + h * s->q.head, 0,
+                   s->head_dim * sizeof(float));
+}
+
+/* ---- blocks ------------------------------------------------------------ */
+
+/* How many blocks the tile visits before this one. */
+static unsigned block_rank(const bauta_plan *plan, const bt_tile *tile,
+                           size_t block)
+{
+    size_t rank = 0, local = block - tile->grid;
+    for (size_t i = tile->run; i < tile->run + tile->runs; i++) {
+        const bt_run *run = &plan->runs[i];
+        if (local < run->first + run->count)
+            return (unsigned)(rank + (local - run->first));
+        rank += run->count;
+    }
+    return (unsigned)rank;
+}
+
+/* One step: this block, one tile of one head, when its turn has come. */
+static void tile_step(backward *b, bt_attention_grad *grad, size_t head,
+                      size_t index, size_t block)
+{
+    const bt_shape *s = &b->shape;
+    const bt_tile *tile = &b->plan->tiles[index];
+    bt_progress *turn = &b->turn[head * b->plan->tile_count + index];
+    size_t at = head * b->plan->rows + tile->row;
+    unsigned rank = block_rank(b->plan, tile, block);
+    grad->rows = tile->rows;
+    grad->q = b->rows_q + at * s->head_pad;
+    grad->dout = b->rows_dout + at * s->value_pad;
+    grad->lse = b->rows_lse + at;
+    grad->delta = b->rows_delta + at;
+    grad->dq = b->rows_dq + at * s->head_pad;
+    bt_progress_wait(turn, rank);
+    if (rank == 0)
+        rows_begin(b, head, tile);
+    b->kernels->attention_backward(grad);
+    if (rank + 1 == tile->visits)
+        rows_end(b, head, tile);
+    bt_progress_set(turn, rank + 1);
+}
+
+/* Pack a block and empty its gradients. */
+static void block_begin(const backward *b, size_t kv_head,
+                        const bt_key_block *block, const backward_scratch *x)
+{
+    const bt_shape *s = &b->shape;
+    const float *k = b->k + block->key * s->k.token + kv_head * s->k.head;
+    const float *v = b->v + block->key * s->v.token + kv_head * s->v.head;
+    bt_rows_prefetch(k, s->k.token, block->keys, s->head_dim);
+    bt_rows_prefetch(v, s->v.token, block->keys, s->value_dim);
+    b->kernels->transpose(x->kt, k, s->k.token, block->keys, s->head_dim);
+    b->kernels->transpose(x->vt, v, s->v.token, block->keys, s->value_dim);
+    bt_rows_copy(x->k, s->head_pad, k, s->k.token, block->keys, s->head_dim,
+                 1.0f);
+    memset(x->dk, 0, BT_BLOCK * s->head_pad * sizeof(float));
+    memset(x->dv, 0, BT_BLOCK * s->value_pad * sizeof(float));
+}
+
+/* to = what is there, where grids overlap, or 0, plus from * factor. */
+static void key_end(float *to, const float *from, size_t columns, float factor,
+                    bool more)
+{
+    for (size_t c = 0; c < columns; c++)
+        to[c] = (more ? to[c] : 0.0f) + from[c] * factor;
+}
+
+/* Write a block's gradients. */
+static void block_end(const backward *b, size_t kv_head,
+                      const bt_key_block *block, const backward_scratch *x)
+{
+    const bt_shape *s = &b->shape;
+    for (size_t j = 0; j < block->keys; j++) {
+        size_t key = block->key + j;
+        key_end(b->dk + key * s->k.token + kv_head * s->k.head,
+                x->dk + j * s->head_pad, s->head_dim, (float)BT_LN2,
+                b->overlap);
+        key_end(b->dv + key * s->v.token + kv_head * s->v.head,
+                x->dv + j * s->value_pad, s->value_dim, 1.0f, b->overlap);
+    }
+}
+
+/* The steps of a block, heads first, then tiles. */
+static void block_walk(backward *b, size_t kv_head, size_t index,
+                       bt_attention_grad *grad)
+{
+    const bauta_plan *plan = b->plan;
+    const bt_key_block *block = &plan->blocks[index];
+    size_t group = b->shape.group;
+    for (size_t h = kv_head * group; h < (kv_head + 1) * group; h++)
+        for (size_t i = block->visit; i < block->visit + block->visits; i++) {
+            const bt_visit *visit = &plan->visits[i];
+            grad->words = NULL;
+            if (visit->words != BT_FULL)
+                grad->words = plan->words + visit->words;
+            for (size_t t = 0; t < visit->count; t++)
+                tile_step(b, grad, h, visit->first + t, index);
+        }
+}
+
+static void block_run(backward *b, size_t kv_head, size_t index,
+                      bt_ahead *ahead, int thread)
+{
+    const bt_shape *s = &b->shape;
+    const bt_key_block *block = &b->plan->blocks[index];
+    const backward_scratch *x = &b->scratch[thread];
+    if (!block->visits)
+        return;
+    bt_attention_grad grad = { .head_dim = s->head_dim,
+                               .head_pad = s->head_pad,
+                               .value_dim = s->value_dim,
+                               .value_pad = s->value_pad,
+                               .kt = x->kt,
+                               .k = x->k,
+                               .vt = x->vt,
+                               .dk = x->dk,
+                               .dv = x->dv,
+                               .p = x->p,
+                               .ds = x->ds,
+                               .ahead = ahead };
+    block_begin(b, kv_head, block, x);
+    block_walk(b, kv_head, index, &grad);
+    block_end(b, kv_head, block, x);
+}
+
+/* Rows of a tile that has its first turn with this block. */
+static void tile_foresee(const backward *b, size_t head, const bt_tile *tile,
+                         size_t index, bt_ahead *ahead)
+{
+    const bt_shape *s = &b->shape;
+    size_t o = tile->row * s->out.token + head * s->out.head;
+    if (block_rank(b->plan, tile, index) != 0)
+        return;
+    bt_ahead_add(ahead, b->q + tile->row * s->q.token + head * s->q.head,
+                 s->q.token, tile->rows, s->head_dim);
+    bt_ahead_add(ahead, b->dout + o, s->out.token, tile->rows, s->value_dim);
+    bt_ahead_add(ahead, b->out + o, s->out.token, tile->rows, s->value_dim);
+}
+
+/* What a block will want: its keys and values, and the rows of its last tile,
+ * which is the new one when a window or a document moves on. */
+static void block_foresee(const backward *b, size_t kv_head, size_t index,
+                          bt_ahead *ahead)
+{
+    const bt_shape *s = &b->shape;
+    const bt_key_block *block = &b->plan->blocks[index];
+    if (!block->visits)
+        return;
+    size_t k = block->key * s->k.token + kv_head * s->k.head;
+    size_t v = block->key * s->v.token + kv_head * s->v.head;
+    const bt_visit *last = &b->plan->visits[block->visit + block->visits - 1];
+    bt_ahead_add(ahead, b->k + k, s->k.token, block->keys, s->head_dim);
+    bt_ahead_add(ahead, b->v + v, s->v.token, block->keys, s->value_dim);
+    bt_ahead_add(ahead, b->dk + k, s->k.token, block->keys, s->head_dim);
+    bt_ahead_add(ahead, b->dv + v, s->v.token, block->keys, s->value_dim);
+    tile_foresee(b, kv_head * s->group,
+                 &b->plan->tiles[last->first + last->count - 1], index, ahead);
+}
+
+/* Strips that a block's steps have: how often a kernel asks for rows. */
+static size_t block_strips(const bauta_plan *plan, size_t index)
+{
+    const bt_key_block *block = &plan->blocks[index];
+    size_t rows = 0;
+    for (size_t i = block->visit; i < block->visit + block->visits; i++)
+        rows += plan->visits[i].count * plan->tiles[plan->visits[i].first].rows;
+    return rows / 6 + 1;
+}
+
+/* The key head and the block of a task. Heads are taken a few at a time, and
+ * of these the first blocks of all, then the second, so that the task to wait
+ * for was mostly handed out long ago. */
+static void task_place(const backward *b, size_t task, size_t *kv_head,
+                       size_t *block)
+{
+    size_t blocks = b->plan->block_count;
+    size_t first = task / (blocks * b->abreast) * b->abreast;
+    size_t heads = bt_size_min(b->abreast, b->shape.kv_heads - first);
+    size_t within = task - first * blocks;
+    *kv_head = first + within % heads;
+    *block = within / heads;
+}
+
+static void block_task(void *job, size_t task, int thread)
+{
+    backward *b = job;
+    size_t kv_head, block;
+    size_t next = task + (size_t)b->threads;
+    bt_ahead ahead = { .parts = 0 };
+    if (b->overlap) {
+        for (block = 0; block < b->plan->block_count; block++)
+            block_run(b, task, block, NULL, thread);
+        return;
+    }
+    if (next < b->plan->block_count * b->shape.kv_heads) {
+        task_place(b, next, &kv_head, &block);
+        block_foresee(b, kv_head, block, &ahead);
+    }
+    task_place(b, task, &kv_head, &block);
+    ahead.pace = ahead.total / (3 * block_strips(b->plan, block)) + 1;
+    block_run(b, kv_head, block, &ahead, thread);
+}
+
+/* ---- the pass ---------------------------------------------------------- */
+
+/* Zero gradients for keys [from, end). */
+static void keys_zero(const backward *b, size_t from, size_t end)
+{
+    const bt_shape *s = &b->shape;
+    for (size_t key = from; key < end; key++)
+        for (size_t h = 0; h < s->kv_heads; h++) {
+            memset(b->dk + key * s->k.token + h * s->k.head, 0,
+                   s->head_dim * sizeof(float));
+            memset(b->dv + key * s->v.token + h * s->v.head, 0,
+                   s->value_dim * sizeof(float));
+        }
+}
+
+/* Zero gradients for the keys that no block will write, or for all of them
+ * when blocks will add to what they find. */
+static void keys_begin(const backward *b)
+{
+    size_t done = 0; // keys before this one are written or zero
+    for (size_t i = 0; i < b->plan->block_count && !b->overlap; i++) {
+        const bt_key_block *block = &b->plan->blocks[i];
+        if (!block->visits)
+            continue;
+        keys_zero(b, done, block->key);
+        done = block->key + block->keys;
+    }
+    keys_zero(b, done, b->plan->keys);
+}
+
+/* Gradients lie like the inputs, which here may not repeat. */
+static bauta_status gradients_apart(const bt_shape *s, const bauta_plan *plan,
+                                    bauta_error *err)
+{
+    bauta_status status =
+        bt_strides_apart(&s->q, "q", plan->rows, s->heads, s->head_dim, err);
+    if (!status)
+        status = bt_strides_apart(&s->k, "k", plan->keys, s->kv_heads,
+                                  s->head_dim, err);
+    if (!status)
+        status = bt_strides_apart(&s->v, "v", plan->keys, s->kv_heads,
+                                  s->value_dim, err);
+    return status;
+}
+
+bauta_status
+bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
+                         const bauta_attention *shape, const float *q,
+                         const float *k, const float *v, const float *out,
+                         const float *lse, const float *dout, float *dq,
+                         float *dk, float *dv, bauta_error *err)
+{
+    BT_NEED(context, err);
+    BT_NEED(plan, err);
+    BT_NEED(q, err);
+    BT_NEED(k, err);
+    BT_NEED(v, err);
+    BT_NEED(out, err);
+    BT_NEED(lse, err);
+    BT_NEED(dout, err);
+    BT_NEED(dq, err);
+    BT_NEED(dk, err);
+    BT_NEED(dv, err);
+    backward b = { .plan = plan,
+                   .kernels = context->kernels,
+                   .q = q,
+                   .k = k,
+                   .v = v,
+                   .out = out,
+                   .lse = lse,
+                   .dout = dout,
+                   .dq = dq,
+                   .dk = dk,
+                   .dv = dv,
+                   .overlap = grids_overlap(plan),
+                   .abreast = 2 * (size_t)context->threads,
+                   .threads = context->threads };
+    bauta_status status = bt_shape_resolve(&b.shape, shape, err);
+    if (!status)
+        status = gradients_apart(&b.shape, plan, err);
+    if (status)
+        return status;
+    bt_arena measure = { NULL, 0, 0 };
+    backward_prepare(&b, &measure, context->threads);
+    if (bt_arena_reserve(&context->workspace, measure.used))
+        return bt_fail_memory(err, "the workspace of attention_backward",
+                              measure.used);
+    backward_prepare(&b, &context->workspace, context->threads);
+    memset(b.turn, 0, b.shape.heads * plan->tile_count * sizeof(*b.turn));
+    keys_begin(&b);
+    for (size_t t = 0; t < plan->tile_count; t++)
+        if (!plan->tiles[t].visits)
+            rows_zero(&b, &plan->tiles[t]);
+    bt_parallel(context->threads,
+                b.shape.kv_heads * (b.overlap ? 1 : plan->block_count),
+                block_task, &b);
+    return BAUTA_OK;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shape.h - the shape of an attention with its defaults filled in. */
+#ifndef BT_SHAPE_H
+#define BT_SHAPE_H
+
+#include "bauta.h"
+
+/* Head h of token t starts at t * token + h * head. */
+typedef struct bt_strides {
+    size_t token, head;
+} bt_strides;
+
+typedef struct bt_shape {
+    size_t heads, kv_heads, group; /* group = heads that share a key head */
+    size_t head_dim, head_pad, value_dim, value_pad;
+    float scale;
+    bt_strides q, k, v, out;
+} bt_shape;
+
+enum { BT_DIM_MAX = 256 };
+
+/* Fill in defaults and pads; a sentence when a value is out of range. */
+bauta_status bt_shape_resolve(bt_shape *shape, const bauta_attention *from,
+                              bauta_error *err);
+
+/* What is written must not overlap: of token and head, the outer one steps over
+ * all of the inner one. A sentence when it does not. */
+bauta_status bt_strides_apart(const bt_strides *strides, const char *name,
+                              size_t tokens, size_t heads, size_t dim,
+                              bauta_error *err);
+
+#endif

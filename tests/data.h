@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* data.h - files of the data folder, which a checkout may be without, and a
+ * small reader of safetensors for the tests that look into them. */
+#ifndef BT_TEST_DATA_H
+#define BT_TEST_DATA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Where a file of the data folder is, in `buffer`; NULL where there is none.
+ * The folder is BAUTA_DATA of the environment, or else ../shared/data beside
+ * the source tree. */
+const char *test_data_path(char *buffer, size_t size, const char *relative);
+
+/* A file of tensors: a JSON header that says where each one lies. */
+typedef struct tensors tensors;
+
+/* NULL when the file cannot be read or is not of this format. */
+tensors *tensors_load(const char *path);
+void tensors_free(tensors *file);
+
+enum { TENSOR_RANK_MAX = 4 };
+
+typedef enum tensor_type {
+    TENSOR_F32,
+    TENSOR_BOOL, /* one byte each, 0 or 1 */
+    TENSOR_I64,
+    TENSOR_OTHER /* of a type that no test reads: dims are there, data is not */
+} tensor_type;
+
+typedef struct tensor {
+    tensor_type type;
+    size_t rank, dims[TENSOR_RANK_MAX], count;
+    void *data; /* its own block, since offsets in a file may be unaligned */
+} tensor;
+
+/* Read one tensor. False when the file has none of this name or what it says
+ * of it cannot be; the tensor is then empty. */
+bool tensor_read(tensor *out, const tensors *file, const char *name);
+void tensor_release(tensor *t);
+
+#endif

@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# header.sh - bauta.h compiles alone, as C or as C++.
+#
+#   header.sh INCLUDE_DIR c CC
+#   header.sh INCLUDE_DIR c++
+set -eu
+include=$1
+
+try() { # COMPILER OPTION...: the header, and the initialisers it offers
+    "$@" -I"$include" -Wall -Wextra -Wpedantic -Werror -fsyntax-only - <<'END'
+#include <bauta.h>
+#include <bauta.h>
+int main(void)
+{
+    bauta_options options = BAUTA_OPTIONS_INIT;
+    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    return options.size && shape.size ? BAUTA_OK : BAUTA_ERR_ARGUMENT;
+}
+END
+}
+
+if [ "$2" = c ]; then
+    try "$3" -x c -std=c99
+    try "$3" -x c -std=c17
+    exit 0
+fi
+for cxx in "${CXX:-}" c++ g++ clang++; do
+    if [ -n "$cxx" ] && command -v "$cxx" >/dev/null; then
+        try "$cxx" -x c++ -std=c++11
+        try "$cxx" -x c++ -std=c++17
+        exit 0
+    fi
+done
+echo "there is no C++ compiler"
+exit 77

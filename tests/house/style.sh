@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# style.sh - what of the house style a machine can see.
+#
+#   style.sh SOURCE lines|format|shell
+set -eu
+cd "$1"
+failed=0
+
+skip() {
+    echo "$1"
+    exit 77
+}
+files() {
+    git ls-files -co --exclude-standard -- "$@"
+}
+if ! command -v git >/dev/null || ! git rev-parse >/dev/null 2>&1; then
+    skip "this is no git checkout"
+fi
+
+case $2 in
+lines)
+    for file in $(files '*.c' '*.h' '*.cu' '*.py' '*.sh' '*CMakeLists.txt' \
+        Makefile .ci/run); do
+        head -n 2 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' || {
+            echo "$file: the SPDX line is missing"
+            failed=1
+        }
+    done
+    for file in $(files '*.md'); do
+        for link in $(tr ')' '\n' <"$file" |
+            sed -n 's/.*](\([^:#]*\)\(#.*\)\{0,1\}$/\1/p'); do
+            [ -e "$(dirname "$file")/$link" ] || {
+                echo "$file: there is no $link"
+                failed=1
+            }
+        done
+    done
+    if files '*.c' '*.h' '*.md' '*.sh' '*.txt' |
+        xargs grep -nE '[[:blank:]]+$'; then
+        echo "these lines end in white space"
+        failed=1
+    fi
+    if files '*.c' '*.h' | xargs grep -nE '^.{81}'; then
+        echo "these lines are longer than 80 characters"
+        failed=1
+    fi
+    ;;
+format)
+    clang-format --version 2>/dev/null | grep -q 'version 14\.' ||
+        skip "there is no clang-format 14; other versions format otherwise"
+    for file in $(files '*.c' '*.h'); do
+        clang-format --dry-run -Werror "$file" >/dev/null 2>&1 || {
+            echo "$file: 'make format' would change it"
+            failed=1
+        }
+    done
+    ;;
+shell)
+    command -v shellcheck >/dev/null || skip "there is no shellcheck"
+    files '*.sh' .ci/run | xargs shellcheck || failed=1
+    ;;
+esac
+exit $failed

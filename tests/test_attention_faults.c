@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_attention_faults.c - each allocation fails once; the call says so, and
+ * the same objects then give the same bits as if nothing had happened. */
+#include "faults.h"
+#include "kernels/kernels.h"
+#include "problem.h"
+
+/* All that attention needs, what it must give and what it gave. */
+typedef struct world {
+    int threads;
+    bauta_mask *mask;
+    bauta_context *context;
+    bauta_plan *plan;
+    bauta_cache *cache;
+    problem want, got;
+} world;
+
+typedef bauta_status step_fn(world *w, bauta_error *err);
+
+/* ---- Steps --------------------------------------------------------------- */
+
+static bauta_status step_context(world *w, bauta_error *err)
+{
+    bauta_options options = BAUTA_OPTIONS_INIT;
+    options.threads = w->threads;
+    return bauta_context_create(&w->context, &options, err);
+}
+
+static bauta_status step_plan(world *w, bauta_error *err)
+{
+    return bauta_plan_create(&w->plan, w->mask, 0, bauta_mask_queries(w->mask),
+                             err);
+}
+
+static bauta_status step_cache(world *w, bauta_error *err)
+{
+    return bauta_cache_create(&w->cache, &w->want.shape,
+                              bauta_mask_keys(w->mask), err);
+}
+
+static bauta_status step_forward(world *w, bauta_error *err)
+{
+    problem *p = &w->got;
+    return bauta_attention_forward(w->context, w->plan, &p->shape, p->q, p->k,
+                                   p->v, p->out, p->lse, err);
+}
+
+static bauta_status step_cached(world *w, bauta_error *err)
+{
+    problem *p = &w->got;
+    return bauta_attention_cached(w->context, w->plan, &p->shape, p->q,
+                                  w->cache, p->out, p->lse, err);
+}
+
+static bauta_status step_backward(world *w, bauta_error *err)
+{
+    problem *p = &w->got;
+    return bauta_attention_backward(w->context, w->plan, &p->shape, p->q, p->k,
+                                    p->v, w->want.out, w->want.lse, p->dout,
+                                    p->dq, p->dk, p->dv, err);
+}
+
+/* ---- Worlds -------------------------------------------------------------- */
+
+/* Inputs and what must come of them, but no object of the library except the
+ * mask. */
+static void world_init(world *w, int threads)
+{
+    test_random r = test_random_from(1);
+    *w = (world){ .threads = threads };
+    assert_int_equal(bauta_mask_window(&w->mask, 200, 230, 70, NULL), 0);
+    w->want = problem_make(&r, w->mask, 4, 2, 16, 24);
+    w->got = problem_copy(&w->want);
+    bauta_context *context = test_context(NULL, 1);
+    problem_run(&w->want, context, BT_TILE_ROWS);
+    bauta_context_free(context);
+}
+
+static void world_fill_cache(world *w)
+{
+    problem *p = &w->want;
+    assert_int_equal(bauta_cache_append(w->cache, &p->shape,
+                                        bauta_mask_keys(w->mask), p->k, p->v,
+                                        NULL),
+                     0);
+}
+
+static void world_poison(world *w)
+{
+    problem fresh = problem_copy(&w->want);
+    problem_free(&w->got);
+    w->got = fresh;
+}
+
+static void world_release(world *w)
+{
+    bauta_context_free(w->context);
+    bauta_plan_free(w->plan);
+    bauta_cache_free(w->cache);
+    bauta_mask_free(w->mask);
+    problem_free(&w->want);
+    problem_free(&w->got);
+}
+
+static void assert_nothing_written(const problem *p)
+{
+    const struct {
+        const float *x;
+        size_t count;
+    } all[] = { { p->out, p->no },
+                { p->lse, p->nl },
+                { p->dq, p->nq },
+                { p->dk, p->nk },
+                { p->dv, p->nv } };
+    for (size_t i = 0; i < BT_LEN(all); i++)
+        for (size_t k = 0; k < all[i].count; k++)
+            assert_true(isnan(all[i].x[k]));
+}
+
+/* Fail the allocations of a step one after the other until it makes no more;
+ * returns how many there were. `made` is what the step creates, or NULL. */
+static size_t survive(world *w, step_fn *step, void *made)
+{
+    for (size_t k = 0;; k++) {
+        bauta_error err = { BAUTA_OK, "" };
+        size_t live = faults_live();
+        faults_arm(k);
+        bauta_status status = step(w, &err);
+        if (!faults_disarm()) {
+            assert_int_equal(status, BAUTA_OK);
+            return k;
+        }
+        assert_int_equal(status, BAUTA_ERR_NOMEM);
+        assert_int_equal(err.status, BAUTA_ERR_NOMEM);
+        assert_non_null(strstr(err.message, "out of memory"));
+        // A workspace that could not grow is gone, so fewer may live.
+        assert_true(faults_live() <= live);
+        if (made) {
+            void *object;
+            memcpy(&object, made, sizeof(object));
+            assert_null(object);
+            assert_int_equal(faults_live(), live);
+        }
+        assert_nothing_written(&w->got);
+    }
+}
+
+/* ---- Tests --------------------------------------------------------------- */
+
+static void objects_survive_each_failing_allocation(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++) {
+        world w;
+        faults_begin();
+        world_init(&w, threads);
+        assert_int_equal(survive(&w, step_context, &w.context), 1);
+        assert_true(survive(&w, step_plan, &w.plan) > 5);
+        assert_int_equal(survive(&w, step_cache, &w.cache), 3);
+        world_fill_cache(&w);
+        assert_int_equal(step_forward(&w, NULL), 0);
+        assert_int_equal(step_backward(&w, NULL), 0);
+        same_problem(&w.want, &w.got);
+        assert_int_equal(step_cached(&w, NULL), 0);
+        same_problem(&w.want, &w.got);
+        world_release(&w);
+        assert_int_equal(faults_end(), 0);
+    }
+}
+
+/* Make all objects, without failures. */
+static void world_objects(world *w)
+{
+    assert_int_equal(step_context(w, NULL), 0);
+    assert_int_equal(step_plan(w, NULL), 0);
+    assert_int_equal(step_cache(w, NULL), 0);
+    world_fill_cache(w);
+}
+
+static void calls_survive_each_failing_allocation(void **state)
+{
+    (void)state;
+    static step_fn *const calls[] = { step_forward, step_cached,
+                                      step_backward };
+    for (int threads = 1; threads <= 2; threads++)
+        for (size_t i = 0; i < BT_LEN(calls); i++) {
+            world w;
+            faults_begin();
+            world_init(&w, threads);
+            world_objects(&w);
+            assert_int_equal(survive(&w, calls[i], NULL), 1);
+            // The context that ran out of memory serves the others as well.
+            assert_int_equal(step_forward(&w, NULL), 0);
+            assert_int_equal(step_backward(&w, NULL), 0);
+            same_problem(&w.want, &w.got);
+            world_poison(&w);
+            assert_int_equal(step_backward(&w, NULL), 0);
+            assert_int_equal(step_cached(&w, NULL), 0);
+            same_problem(&w.want, &w.got);
+            world_release(&w);
+            assert_int_equal(faults_end(), 0);
+        }
+}
+
+/* A workspace that serves small calls, and one call too large for it. */
+static void a_workspace_that_cannot_grow_serves_again(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++) {
+        world w;
+        bauta_mask *mask = NULL;
+        test_random r = test_random_from(2);
+        faults_begin();
+        world_init(&w, threads);
+        world_objects(&w);
+        assert_int_equal(bauta_mask_causal(&mask, 9, 9, NULL), 0);
+        problem small = problem_make(&r, mask, 1, 1, 4, 4);
+        problem_run(&small, w.context, BT_TILE_ROWS);
+        faults_arm(0);
+        assert_int_equal(step_backward(&w, NULL), BAUTA_ERR_NOMEM);
+        assert_true(faults_disarm());
+        assert_nothing_written(&w.got);
+        problem again = problem_copy(&small);
+        problem_run(&again, w.context, BT_TILE_ROWS);
+        same_problem(&small, &again);
+        assert_int_equal(step_forward(&w, NULL), 0);
+        assert_int_equal(step_backward(&w, NULL), 0);
+        same_problem(&w.want, &w.got);
+        problem_free(&small);
+        problem_free(&again);
+        bauta_mask_free(mask);
+        world_release(&w);
+        assert_int_equal(faults_end(), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(objects_survive_each_failing_allocation),
+        cmocka_unit_test(calls_survive_each_failing_allocation),
+        cmocka_unit_test(a_workspace_that_cannot_grow_serves_again),
+    };
+    return cmocka_run_group_tests_name("attention_faults", tests, NULL, NULL);
+}

@@ -1,0 +1,79 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# deps.sh - install what the build and the tests need and this system lacks.
+#
+#   tools/deps.sh [clang] [thread] [ci]
+#
+# clang    also what a build with clang needs
+# thread   also what the thread sanitizer needs
+# ci       everything that the tests can make use of
+#
+# Nothing is printed, installed or asked of the network when all is there.
+set -eu
+
+missing=
+need() { # PACKAGE COMMAND...: PACKAGE is missing when COMMAND fails
+    package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing="$missing $package"
+}
+have() {
+    command -v "$1"
+}
+compiles() { # COMPILER HEADER
+    echo "#include <$2>" | "$1" -E -
+}
+clang_has() { # PATTERN of a file, from the folder of clang's own libraries
+    find "$(clang -print-resource-dir)/../.." -path "$1" | grep -q .
+}
+
+compiler=${CC:-cc}
+have "${compiler%% *}" >/dev/null || compiler=cc
+need gcc have "$compiler"
+need libc6-dev compiles "$compiler" math.h
+need cmake have cmake
+need pkg-config have pkg-config
+need libcmocka-dev pkg-config --exists cmocka
+need libjansson-dev pkg-config --exists jansson
+for extra in "$@"; do
+    case $extra in
+    clang | thread | ci)
+        need clang have clang
+        need libomp-dev clang_has '*/libarcher.so'
+        ;;
+    esac
+    case $extra in
+    thread | ci)
+        need libclang-rt-dev clang_has '*/libclang_rt.tsan*'
+        ;;
+    esac
+    case $extra in
+    ci)
+        need g++ have c++
+        need clang-format have clang-format
+        need shellcheck have shellcheck
+        ;;
+    esac
+done
+[ -n "$missing" ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+    echo "bauta needs these, by the names that Debian gives them:$missing." >&2
+    echo "This system has no apt-get; please install them by its own means." >&2
+    exit 0
+fi
+root=
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "Please run as root: apt-get install$missing" >&2
+        exit 1
+    fi
+    root=sudo
+fi
+echo "Installing$missing"
+# shellcheck disable=SC2086 # the list is meant to be split
+if ! $root apt-get -q update || ! $root env DEBIAN_FRONTEND=noninteractive \
+    apt-get -qy install --no-install-recommends $missing; then
+    echo "apt-get could not install$missing" >&2
+    exit 1
+fi

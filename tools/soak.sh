@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# soak.sh - run the random tests with one seed after another.
+#
+#   tools/soak.sh BUILD MINUTES [JOBS]
+#
+# The first seed is BAUTA_SEED, or the time. Stops at the first failure and
+# says which seed repeats it.
+set -eu
+
+build=$1
+end=$(($(date +%s) + $2 * 60))
+jobs=${3:-1}
+seed=${BAUTA_SEED:-$(date +%s)}
+first=$seed
+log=$build/soak.log
+
+while :; do
+    if ! BAUTA_SEED=$seed ctest --test-dir "$build" --label-regex random \
+        --parallel "$jobs" --output-on-failure --no-tests=error \
+        >"$log" 2>&1; then
+        cat "$log"
+        echo "Failed; BAUTA_SEED=$seed make test repeats it." >&2
+        exit 1
+    fi
+    seed=$((seed + 1))
+    [ "$(date +%s)" -lt "$end" ] || break
+done
+echo "$((seed - first)) seeds from $first passed."
