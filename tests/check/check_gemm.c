@@ -7,7 +7,6 @@
 #include "guard.h"
 #include "ops/gemm.h"
 
-#include <stdatomic.h>
 
 static test_random randoms;
 
