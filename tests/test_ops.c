@@ -62,7 +62,7 @@ static problem problem_create(const op_case *c, size_t rows, size_t columns)
     p.d.frequencies = take(columns, sizeof(float));
     for (size_t i = 0; i < rows; i++) {
         p.d.ids[i] = (uint32_t)test_below(&randoms, OP_IDS);
-        p.d.positions[i] = (uint32_t)test_below(&randoms, 100000);
+        p.d.positions[i] = (uint32_t)test_below(&randoms, 1 << 29);
         p.d.tokens[i] = (uint64_t)test_u32(&randoms) << 32 | i;
     }
     for (size_t j = 0; j < columns; j++)
