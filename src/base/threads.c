@@ -37,9 +37,9 @@ void bt_progress_set(bt_progress *progress, unsigned done)
     atomic_store_explicit(&progress->done, done, memory_order_release);
 }
 
-void bt_progress_add(bt_progress *progress, unsigned more)
+void bt_progress_step(bt_progress *progress)
 {
-    atomic_fetch_add_explicit(&progress->done, more, memory_order_release);
+    atomic_fetch_add_explicit(&progress->done, 1, memory_order_release);
 }
 
 /* Most waits are short, but the thread waited for may have lost its core. */

@@ -21,15 +21,16 @@ void bt_parallel(int threads, size_t count, bt_task_fn *run, void *job);
 /* Cores that this process may use. */
 int bt_threads_available(void);
 
-/* A counter that one task advances and others wait for. */
+/* A counter that tasks advance and others wait for. */
 typedef struct bt_progress {
     _Atomic unsigned done;
 } bt_progress;
 
 void bt_progress_set(bt_progress *progress, unsigned done);
-void bt_progress_add(bt_progress *progress, unsigned more);
+/* One more, where several tasks advance the counter in any order. */
+void bt_progress_step(bt_progress *progress);
 /* Return when the counter has reached `done`; what was written before the
- * bt_progress_set() that took it there is then visible. */
+ * bt_progress_set() or the steps that took it there is then visible. */
 void bt_progress_wait(const bt_progress *progress, unsigned done);
 
 /* Something that many tasks need and the first of them makes, once in each

@@ -54,23 +54,29 @@ typedef void bt_gemm_columns_fn(const bt_gemm *gemm, size_t first,
                                 size_t count);
 bt_gemm_columns_fn bt_gemm_columns_f32_c;
 
-/* The blocked product, for many rows. A is packed into panels of `rows` rows,
- * B into panels of `columns` columns, both k-major, so that the tile kernel
- * reads each as one stream:
+/* The blocked product, for many rows: one panel of columns of op(B) at a time,
+ * packed k-major so that register tiles read it as one stream, meets all rows
+ * of a block. op(A) is read where it lies if it is not transposed; otherwise
+ * its rows run across memory, and it is packed into panels of `rows` rows,
+ * k-major too:
  *
- *     A panel  (depth, rows)       op(A)[row + r][from + p] at p * rows + r
- *     B panel  (depth, columns)    op(B)[from + p][column + j]
- *                                                   at p * columns + j
+ *     B panel  (depth, columns)   op(B)[from + p][column + j]
+ *     A panel  (depth, rows)      op(A)[row + r][from + p]
  *
- * Both are aligned to BT_ALIGN. Panels have their full width at the borders of
- * C too; what is there beyond the border is zero and enters no element. */
+ * Panels have their full width at the borders of C too; what lies there beyond
+ * the border enters no element. */
 typedef struct bt_gemm_block {
-    size_t row, rows;       /* of C; row is a multiple of the panel's rows */
+    size_t row, rows;       /* of C */
     size_t column, columns; /* of C; at most one B panel */
     size_t from, depth;     /* the stretch of k */
-    const float *a;         /* first A panel, at the stretch's first k */
-    size_t a_stride;        /* floats from one A panel to the next */
-    const float *b;         /* the B panel */
+    /* op(A)[row + r][from + p] lies at a[r * a_row + p * a_step] for the rows
+     * of the first tile, and a_tile floats further on for each tile below. */
+    const float *a;
+    size_t a_row, a_step, a_tile;
+    float *b; /* room for the B panel, aligned to BT_ALIGN */
+    /* What will be packed next, if known, so that it can come nearer in the
+     * meantime; depth 0: nothing. */
+    size_t next_column, next_from, next_depth;
 } bt_gemm_block;
 
 typedef struct bt_gemm_tiles {
@@ -78,14 +84,11 @@ typedef struct bt_gemm_tiles {
     size_t pack_rows;     /* rows that pack_a takes at once: some panels */
     size_t depth;         /* best length of a stretch of k, at most */
     /* Pack rows row to row + pack_rows - 1, as many as exist, into panels that
-     * lie `stride` floats apart. */
+     * lie `stride` floats apart. For a transposed A. */
     void (*pack_a)(float *to, size_t stride, const bt_gemm *gemm, size_t row,
                    size_t from, size_t depth);
-    /* Pack the panel of columns that starts at `column`. */
-    void (*pack_b)(float *to, const bt_gemm *gemm, size_t column, size_t from,
-                   size_t depth);
-    /* Continue the chains of a block of C over a stretch of k; the last
-     * stretch also runs the epilogue. */
+    /* Pack a panel of B, and continue the chains of a block of C over a
+     * stretch of k with it. The last stretch also runs the epilogue. */
     void (*multiply)(const bt_gemm *gemm, const bt_gemm_block *block);
 } bt_gemm_tiles;
 

@@ -284,7 +284,7 @@ static void forward_task(void *job, size_t task, int thread)
         for (size_t r = 0; r < tile->rows; r++)
             line_end(f, tile->row + r, head + h, x, h * tile->rows + r);
     if (f->source)
-        bt_progress_add(&f->source->finished[kv_head], 1);
+        bt_progress_step(&f->source->finished[kv_head]);
 }
 
 void bt_forward_run(bt_forward *f, int threads)

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm.c - a matrix product on threads: who packs what, and who computes it.
  *
- * Few rows go straight to the kernel, in stripes of columns. For many rows, A
- * is packed by all threads into one shared block of panels; then each task
- * takes one panel of columns, packs it for itself and multiplies it with the
- * whole block:
+ * Few rows go straight to the kernel, in stripes of columns. For many rows, a
+ * task takes one panel of columns of B, packs it for itself and multiplies it
+ * with a block of A:
  *
- *      A panels (shared)       B panel (the task's own)
- *      [ 0 ][ k ->      ]      [ columns ]
- *      [ 1 ]                   [    k    ]      ->  a stripe of C
- *      [...]                   [    |    ]
+ *      block of A (shared)     B panel (the task's own)
+ *      [ rows ][ k ->   ]      [ columns ]
+ *      [      ]                [    k    ]      ->  a stripe of C
+ *      [      ]                [    |    ]
  *
- * One panel of B lives in the L2 cache while the block of A streams past it, so
- * B is read once for each block of A and its packed form never leaves the
- * core. Threads meet twice a block, and there is one block unless A is large.
- */
+ * The panel lives in the L2 cache while the block of A, which stays in the L3
+ * cache, streams past it. So B is read once for each block of A, and its packed
+ * form never leaves the core. A is read in place, unless it is transposed: then
+ * the first tasks pack it for all. */
 #include "ops/gemm.h"
 
 #include "base/error.h"
@@ -23,10 +22,10 @@
 
 enum {
     FEW_ROWS = 12,           /* go straight to the kernel */
-    BLOCK_FLOATS = 1 << 20,  /* of A are packed at once: 4 MiB */
+    BLOCK_FLOATS = 1 << 20,  /* of A: 4 MiB of the L3 cache */
     BLOCK_ROWS = 1024,       /* wanted in a block before depth is */
     SMALL_PRODUCT = 1 << 17, /* multiply-adds that are not worth a thread */
-    PACKING_ROWS = 16        /* rows that cost what packing their B costs */
+    PACKING_ROWS = 8         /* rows that cost what packing their B costs */
 };
 
 typedef struct product {
@@ -37,11 +36,13 @@ typedef struct product {
     size_t stretch;      /* of k, for which a B panel is packed */
     size_t row, row_end; /* the block of A at hand */
     size_t from, from_end;
-    size_t task_rows; /* rows of C in a task */
-    size_t row_tasks; /* tasks that share a panel of columns */
-    size_t stripe;    /* columns in a task of the direct product */
-    float *a;         /* (panels, depth, tile rows) */
-    float *b;         /* (threads, stretch, tile columns) */
+    size_t task_rows;   /* rows of C in a task */
+    size_t row_tasks;   /* tasks that share a panel of columns */
+    size_t pack_tasks;  /* that come first */
+    bt_progress packed; /* how many of them are done */
+    size_t stripe;      /* columns in a task of the direct product */
+    float *a;           /* (stretches, panels, stretch, tile rows) */
+    float *b;           /* (threads, stretch, tile columns) */
 } product;
 
 static size_t ceil_div(size_t a, size_t b)
@@ -71,44 +72,114 @@ static void run_direct(product *p)
 
 /* ---- Many rows --------------------------------------------------------- */
 
-static size_t panel_stride(const product *p)
+/* Panels of A lie a cache line further apart than their size. Most depths are
+ * multiples of large powers of two, and packing writes several panels at once,
+ * which would otherwise fight for one set of the L1 cache. */
+static size_t panel_stride(const product *p, size_t depth)
 {
-    return p->kernels->gemm_tiles->rows * (p->from_end - p->from);
+    return p->kernels->gemm_tiles->rows * depth + BT_ALIGN / sizeof(float);
 }
 
-static void pack_rows(void *job, size_t task, int thread)
+/* Panels that the block has room for. */
+static size_t panel_count(const product *p)
 {
-    (void)thread;
-    const product *p = job;
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    size_t row = task * tiles->pack_rows;
-    float *to = p->a + row / tiles->rows * panel_stride(p);
-    tiles->pack_a(to, panel_stride(p), p->gemm, p->row + row, p->from,
-                  p->from_end - p->from);
+    return bt_size_round(p->rows, tiles->pack_rows) / tiles->rows;
 }
 
-static void multiply_panel(void *job, size_t task, int thread)
+/* The block is packed stretch by stretch, and within a stretch panel by panel,
+ * so that a task reads one stream from end to end. */
+static float *panel_at(const product *p, size_t row, size_t from, size_t depth)
 {
-    const product *p = job;
+    size_t before = (from - p->from) / p->stretch * panel_count(p);
+    return p->a + before * panel_stride(p, p->stretch) +
+           row / p->kernels->gemm_tiles->rows * panel_stride(p, depth);
+}
+
+static void pack_rows(product *p, size_t task)
+{
+    size_t row = task * p->kernels->gemm_tiles->pack_rows;
+    for (size_t from = p->from; from < p->from_end; from += p->stretch) {
+        size_t depth = bt_size_min(p->stretch, p->from_end - from);
+        p->kernels->gemm_tiles->pack_a(panel_at(p, row, from, depth),
+                                       panel_stride(p, depth), p->gemm,
+                                       p->row + row, from, depth);
+    }
+    bt_progress_step(&p->packed);
+}
+
+/* Floats of a thread's own panel of B, in whole cache lines. */
+static size_t panel_room(const product *p)
+{
+    return bt_size_round(p->kernels->gemm_tiles->columns * p->stretch,
+                         BT_ALIGN / sizeof(float));
+}
+
+/* The panel that this thread will likely pack after this one: the next stretch
+ * of k, or the columns of the task that is as far away as there are threads. */
+static void look_ahead(const product *p, bt_gemm_block *block, size_t task)
+{
+    const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
+    block->next_column = block->column;
+    block->next_from = block->from + block->depth;
+    if (block->next_from >= p->from_end) {
+        size_t next = (task + (size_t)p->threads) / p->row_tasks;
+        block->next_column = next * tiles->columns;
+        block->next_from = p->from;
+    }
+    block->next_depth =
+        block->next_column < p->gemm->n
+            ? bt_size_min(p->stretch, p->from_end - block->next_from)
+            : 0;
+}
+
+/* Where the block's rows of A are. */
+static void find_a(const product *p, bt_gemm_block *block)
+{
+    const bt_gemm *g = p->gemm;
+    const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
+    if (g->trans_a) {
+        block->a = panel_at(p, block->row - p->row, block->from, block->depth);
+        block->a_row = 1;
+        block->a_step = tiles->rows;
+        block->a_tile = panel_stride(p, block->depth);
+    } else {
+        block->a = g->a + block->row * g->lda + block->from;
+        block->a_row = g->lda;
+        block->a_step = 1;
+        block->a_tile = tiles->rows * g->lda;
+    }
+}
+
+static void multiply_panel(const product *p, size_t task, int thread)
+{
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
     size_t row = task % p->row_tasks * p->task_rows;
     size_t column = task / p->row_tasks * tiles->columns;
-    float *b = p->b + (size_t)thread * tiles->columns * p->stretch;
     bt_gemm_block block = {
         .row = p->row + row,
         .rows = bt_size_min(p->task_rows, p->row_end - p->row - row),
         .column = column,
         .columns = bt_size_min(tiles->columns, p->gemm->n - column),
-        .a_stride = panel_stride(p),
-        .b = b,
+        .b = p->b + (size_t)thread * panel_room(p),
     };
-    const float *a = p->a + row / tiles->rows * panel_stride(p);
     for (size_t from = p->from; from < p->from_end; from += p->stretch) {
         block.from = from;
         block.depth = bt_size_min(p->stretch, p->from_end - from);
-        block.a = a + (from - p->from) * tiles->rows;
-        tiles->pack_b(b, p->gemm, column, from, block.depth);
+        find_a(p, &block);
+        look_ahead(p, &block, task);
         tiles->multiply(p->gemm, &block);
+    }
+}
+
+static void run_task(void *job, size_t task, int thread)
+{
+    product *p = job;
+    if (task < p->pack_tasks) {
+        pack_rows(p, task);
+    } else {
+        bt_progress_wait(&p->packed, (unsigned)p->pack_tasks);
+        multiply_panel(p, task - p->pack_tasks, thread);
     }
 }
 
@@ -137,7 +208,7 @@ static void cut_rows(product *p)
     p->row_tasks = ceil_div(rows, p->task_rows);
 }
 
-/* Blocks of A: all of k if they can have BLOCK_ROWS rows, and then as many
+/* Blocks of A: as much of k as lets them have BLOCK_ROWS rows, and then as many
  * rows as there is room for. The stretches of k are of one length. */
 static void cut_blocks(product *p)
 {
@@ -154,10 +225,11 @@ static void cut_blocks(product *p)
 
 static void take_workspace(product *p, bt_arena *workspace)
 {
-    const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    p->a = bt_arena_take(workspace, p->rows * p->depth, sizeof(float));
-    p->b = bt_arena_take(workspace,
-                         (size_t)p->threads * tiles->columns * p->stretch,
+    size_t stretches = ceil_div(p->depth, p->stretch);
+    if (p->gemm->trans_a)
+        p->a = bt_arena_take(workspace, stretches * panel_count(p),
+                             panel_stride(p, p->stretch) * sizeof(float));
+    p->b = bt_arena_take(workspace, (size_t)p->threads * panel_room(p),
                          sizeof(float));
 }
 
@@ -175,11 +247,12 @@ static bauta_status reserve(product *p, bt_arena *workspace, bauta_error *err)
 static void run_block(product *p)
 {
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    size_t rows = p->row_end - p->row;
+    size_t panels = ceil_div(p->gemm->n, tiles->columns);
     cut_rows(p);
-    bt_parallel(p->threads, ceil_div(rows, tiles->pack_rows), pack_rows, p);
-    bt_parallel(p->threads, ceil_div(p->gemm->n, tiles->columns) * p->row_tasks,
-                multiply_panel, p);
+    if (p->gemm->trans_a)
+        p->pack_tasks = ceil_div(p->row_end - p->row, tiles->pack_rows);
+    bt_progress_set(&p->packed, 0);
+    bt_parallel(p->threads, p->pack_tasks + panels * p->row_tasks, run_task, p);
 }
 
 static bauta_status run_blocked(product *p, bt_arena *workspace,

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/size.h"
+#include "ops/context.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,13 +29,11 @@ typedef struct record {
 } record;
 
 struct bt_tape {
-    const bt_kernels *kernels;
-    int threads;
+    bauta_context context;
     bool recording;
     bauta_error failure; /* status OK: none */
     block *blocks, *current;
     record *last;
-    bt_arena workspace;
 };
 
 bauta_status bt_tape_create(bt_tape **out, const bt_kernels *kernels,
@@ -43,8 +42,8 @@ bauta_status bt_tape_create(bt_tape **out, const bt_kernels *kernels,
     *out = bt_alloc_zero(1, sizeof(**out));
     if (!*out)
         return bt_fail_memory(err, "a tape", sizeof(**out));
-    (*out)->kernels = kernels;
-    (*out)->threads = threads;
+    (*out)->context.kernels = kernels;
+    (*out)->context.threads = threads;
     return BAUTA_OK;
 }
 
@@ -58,7 +57,7 @@ void bt_tape_free(bt_tape *tape)
         bt_free(b);
         b = next;
     }
-    bt_arena_release(&tape->workspace);
+    bt_arena_release(&tape->context.workspace);
     bt_free(tape);
 }
 
@@ -93,7 +92,7 @@ bool bt_tape_recording(const bt_tape *tape)
 
 size_t bt_tape_bytes(const bt_tape *tape)
 {
-    size_t bytes = tape->workspace.capacity;
+    size_t bytes = tape->context.workspace.capacity;
     for (const block *b = tape->blocks; b; b = b->next)
         bytes += b->bytes;
     return bytes;
@@ -101,17 +100,22 @@ size_t bt_tape_bytes(const bt_tape *tape)
 
 const bt_kernels *bt_tape_kernels(const bt_tape *tape)
 {
-    return tape->kernels;
+    return tape->context.kernels;
 }
 
 int bt_tape_threads(const bt_tape *tape)
 {
-    return tape->threads;
+    return tape->context.threads;
+}
+
+bauta_context *bt_tape_context(bt_tape *tape)
+{
+    return &tape->context;
 }
 
 bt_arena *bt_tape_workspace(bt_tape *tape)
 {
-    return &tape->workspace;
+    return &tape->context.workspace;
 }
 
 void *bt_tape_fail(bt_tape *tape, bauta_status status, const char *format, ...)
@@ -174,6 +178,7 @@ bt_tensor *bt_tape_output(bt_tape *tape, size_t rows, size_t columns,
         return NULL;
     *tensor = (bt_tensor){ .rows = rows,
                            .columns = columns,
+                           .stride = columns,
                            .data = data,
                            .wants = wants && tape->recording };
     return tensor;

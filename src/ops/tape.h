@@ -21,10 +21,11 @@
 #include "bauta.h"
 #include "kernels/kernels.h"
 
-/* A matrix, dense: columns lie together. Parameters have the same form; their
- * gradient lies beside them and is added to from step to step. */
+/* A matrix, rows `stride` apart. What ops make is dense; a parameter may be a
+ * part of a larger one. Parameters have the same form; their gradient lies
+ * beside them, with the same stride, and is added to from step to step. */
 typedef struct bt_tensor {
-    size_t rows, columns;
+    size_t rows, columns, stride;
     float *data;
     float *grad; /* NULL until a gradient flows here */
     bool wants;  /* a gradient: a parameter, or made from one */
@@ -77,7 +78,9 @@ void bt_tape_record(bt_tape *tape, bt_backward_fn *backward, void *saved);
  * over what is not initialised. */
 float *bt_tape_grad(bt_tape *tape, bt_tensor *tensor, bool *add);
 
-/* Scratch for the length of one op (products, attention). */
+/* Threads, kernels and scratch for the length of one op, as attention takes
+ * them; and the scratch alone, as products do. */
+bauta_context *bt_tape_context(bt_tape *tape);
 bt_arena *bt_tape_workspace(bt_tape *tape);
 
 #endif

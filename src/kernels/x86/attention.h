@@ -19,7 +19,9 @@
 
 #include <stdbool.h>
 
-enum { BLOCK = 64, BLOCK_VECS = BLOCK / VL };
+/* The register tile: TILE_ROWS x TILE_VECS accumulators beside TILE_VECS loaded
+ * vectors and one broadcast, of 32 registers or 16. */
+enum { BLOCK = 64, BLOCK_VECS = BLOCK / VL, TILE_ROWS = 6, TILE_VECS = VL / 4 };
 
 /* Run CALL(R, V) with R and V as constants. R rows, 1 to 6; V vectors, 1 to
  * TILE_VECS. */

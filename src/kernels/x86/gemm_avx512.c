@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_avx512.c - the AVX-512 twin of the matrix product. */
-#include "kernels/x86/simd_avx512.h"
-
-#include "kernels/x86/gemm_x86.h"
+#include "kernels/x86/gemm.h"
 #include "kernels/x86/x86.h"
 
 void bt_gemm_columns_f32_avx512(const bt_gemm *gemm, size_t first, size_t count)
@@ -13,9 +11,8 @@ void bt_gemm_columns_f32_avx512(const bt_gemm *gemm, size_t first, size_t count)
 const bt_gemm_tiles bt_gemm_tiles_f32_avx512 = {
     .rows = TILE_ROWS,
     .columns = TILE_COLUMNS,
-    .pack_rows = W,
+    .pack_rows = PACK_VECTORS * VL,
     .depth = DEPTH,
     .pack_a = pack_a,
-    .pack_b = pack_b,
     .multiply = multiply,
 };

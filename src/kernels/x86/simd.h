@@ -2,9 +2,7 @@
 /* simd.h - one vocabulary for AVX2 and AVX-512, so that a twin is written once
  * and compiled for both.
  *
- * vf is a vector of VL floats, vm selects some of its lanes. The registers
- * decide the register tile: TILE_ROWS x TILE_VECS accumulators beside
- * TILE_VECS loaded vectors and one broadcast. */
+ * vf is a vector of VL floats, vm selects some of its lanes. */
 #ifndef BT_SIMD_H
 #define BT_SIMD_H
 
@@ -15,6 +13,13 @@
 #include <stdint.h>
 
 #define INLINE static inline __attribute__((always_inline))
+
+/* Ask for the line of an address, which need not exist, into the L2 cache. More
+ * of them can be under way than of lines for the L1 cache. */
+INLINE void prefetch(const void *address)
+{
+    _mm_prefetch((const char *)address, _MM_HINT_T1);
+}
 
 /* Before a loop whose length is a constant once it is inlined: accumulators
  * stay in registers only when nothing of the loop is left. */
@@ -27,7 +32,7 @@
 #if defined(__AVX512F__)
 
 #define TWIN(name) name##_avx512
-enum { VL = 16, TILE_ROWS = 6, TILE_VECS = 4 };
+enum { VL = 16 };
 typedef __m512 vf;
 typedef __mmask16 vm;
 
@@ -133,10 +138,66 @@ INLINE vf vf_mul_from(vm m, vf x, float min, vf a, vf b)
     return _mm512_maskz_mul_ps(k, a, b);
 }
 
+/* The first lanes, fewer than VL. */
+INLINE vm vm_first(size_t lanes)
+{
+    return (vm)((1u << lanes) - 1);
+}
+/* The lower and the upper half of the lanes. */
+INLINE void vf_store_halves(float *low, float *high, vf x)
+{
+    _mm256_storeu_ps(low, _mm512_castps512_ps256(x));
+    _mm256_storeu_ps(high, _mm512_extractf32x8_ps(x, 1));
+}
+
+/* x < 0 ? 0 : x. vmaxps returns its second operand on NaN and on two zeros. */
+INLINE vf vf_relu(vf x)
+{
+    return _mm512_max_ps(vf_set(0.0f), x);
+}
+
+INLINE vf vf_pairs(vf a, vf b, const int high)
+{
+    __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
+    return _mm512_castpd_ps(high ? _mm512_unpackhi_pd(x, y)
+                                 : _mm512_unpacklo_pd(x, y));
+}
+
+/* x[p] = column p of the VL x 16 floats at `from`, one lane a row. Each line is
+ * read once and whole, since rows that lie some pages apart share one set of
+ * the L1 cache and drive each other out. Then 4 x 4 are transposed inside the
+ * 128-bit quarters, and last the quarters themselves. */
+INLINE void vf_load_transposed(vf x[16], const float *from, size_t stride)
+{
+    UNROLL for (size_t r = 0; r < 16; r++) x[r] = vf_load(from + r * stride);
+    UNROLL for (size_t r = 0; r < 16; r += 4)
+    {
+        vf a = _mm512_unpacklo_ps(x[r], x[r + 1]);
+        vf b = _mm512_unpackhi_ps(x[r], x[r + 1]);
+        vf c = _mm512_unpacklo_ps(x[r + 2], x[r + 3]);
+        vf d = _mm512_unpackhi_ps(x[r + 2], x[r + 3]);
+        x[r] = vf_pairs(a, c, 0);
+        x[r + 1] = vf_pairs(a, c, 1);
+        x[r + 2] = vf_pairs(b, d, 0);
+        x[r + 3] = vf_pairs(b, d, 1);
+    }
+    UNROLL for (size_t r = 0; r < 4; r++)
+    {
+        vf a = _mm512_shuffle_f32x4(x[r], x[r + 4], 0x88);
+        vf b = _mm512_shuffle_f32x4(x[r], x[r + 4], 0xdd);
+        vf c = _mm512_shuffle_f32x4(x[r + 8], x[r + 12], 0x88);
+        vf d = _mm512_shuffle_f32x4(x[r + 8], x[r + 12], 0xdd);
+        x[r] = _mm512_shuffle_f32x4(a, c, 0x88);
+        x[r + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+        x[r + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+        x[r + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    }
+}
+
 #else
 
 #define TWIN(name) name##_avx2
-enum { VL = 8, TILE_ROWS = 6, TILE_VECS = 2 };
+enum { VL = 8 };
 typedef __m256 vf;
 typedef __m256 vm; /* a lane is chosen by all its bits */
 
@@ -234,6 +295,52 @@ INLINE vf vf_mul_from(vm m, vf x, float min, vf a, vf b)
     return _mm256_and_ps(k, _mm256_mul_ps(a, b));
 }
 
+INLINE vm vm_first(size_t lanes)
+{
+    __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_castsi256_ps(
+        _mm256_cmpgt_epi32(_mm256_set1_epi32((int)lanes), lane));
+}
+/* The lower and the upper half of the lanes. */
+INLINE void vf_store_halves(float *low, float *high, vf x)
+{
+    _mm_storeu_ps(low, _mm256_castps256_ps128(x));
+    _mm_storeu_ps(high, _mm256_extractf128_ps(x, 1));
+}
+
+INLINE vf vf_load_halves(const float *low, const float *high)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)),
+                                _mm_loadu_ps(high), 1);
+}
+
+/* x < 0 ? 0 : x. vmaxps returns its second operand on NaN and on two zeros. */
+INLINE vf vf_relu(vf x)
+{
+    return _mm256_max_ps(vf_set(0.0f), x);
+}
+
+/* x[p] = column p of the VL x 16 floats at `from`, one lane a row. Loading puts
+ * four rows beside the other four, so that shuffles inside the 128-bit halves
+ * do the rest. */
+INLINE void vf_load_transposed(vf x[16], const float *from, size_t stride)
+{
+    UNROLL for (size_t p = 0; p < 16; p += 4)
+    {
+        vf row[4];
+        UNROLL for (size_t r = 0; r < 4; r++) row[r] =
+            vf_load_halves(from + r * stride + p, from + (r + 4) * stride + p);
+        vf a = _mm256_unpacklo_ps(row[0], row[1]);
+        vf b = _mm256_unpackhi_ps(row[0], row[1]);
+        vf c = _mm256_unpacklo_ps(row[2], row[3]);
+        vf d = _mm256_unpackhi_ps(row[2], row[3]);
+        x[p] = _mm256_shuffle_ps(a, c, 0x44);
+        x[p + 1] = _mm256_shuffle_ps(a, c, 0xee);
+        x[p + 2] = _mm256_shuffle_ps(b, d, 0x44);
+        x[p + 3] = _mm256_shuffle_ps(b, d, 0xee);
+    }
+}
+
 #endif
 
 /* Lane r is the largest lane of a[r], for six vectors without NaN. Rows are
@@ -268,6 +375,21 @@ INLINE vf vf_exp2_where(vm m, vf x)
     p = vf_fma(p, f, vf_set(BT_EXP2_C1));
     p = vf_fma(p, f, vf_set(1.0f));
     return vf_mul_from(m, x, BT_EXP2_MIN, p, vf_shift23(t));
+}
+
+/* As many lanes as exist, from 1 to any number above VL; memory behind them is
+ * not touched, and they load as zero. */
+INLINE vf vf_load_lanes(const float *from, size_t lanes)
+{
+    return lanes >= VL ? vf_load(from) : vf_load_where(vm_first(lanes), from);
+}
+
+INLINE void vf_store_lanes(float *to, vf x, size_t lanes)
+{
+    if (lanes >= VL)
+        vf_store(to, x);
+    else
+        vf_store_where(vm_first(lanes), to, x);
 }
 
 #endif

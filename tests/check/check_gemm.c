@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_gemm.c - the matrix product: every twin and thread count against the
+/* check_gemm.c - the matrix product: every twin and thread count against the
  * reference, bit for bit, and the reference against double precision. */
 #include "base/error.h"
 #include "base/memory.h"
@@ -168,6 +168,19 @@ static void small_products_equal_the_reference(void **state)
     }
 }
 
+/* Large enough for threads to be worth it. */
+static void shared_products_equal_the_reference(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        shape s = { .m = 1 + test_below(&randoms, i % 2 ? 12 : 200),
+                    .n = 40 + test_below(&randoms, 300),
+                    .k = 20 + test_below(&randoms, 300) };
+        draw_flags(&s);
+        check(&s);
+    }
+}
+
 static void every_flag_equals_the_reference(void **state)
 {
     (void)state;
@@ -325,6 +338,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_products_equal_the_reference),
+        cmocka_unit_test(shared_products_equal_the_reference),
         cmocka_unit_test(every_flag_equals_the_reference),
         cmocka_unit_test(tile_borders_equal_the_reference),
         cmocka_unit_test(cuts_of_the_chain_equal_the_reference),

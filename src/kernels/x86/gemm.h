@@ -1,0 +1,608 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm.h - the matrix product for AVX2 and AVX-512, one body for both.
+ *
+ * Lanes run along the columns of C everywhere, so each lane is one element's
+ * chain.
+ *
+ * A register tile is VL/2 rows by 3 vectors: 24 accumulators of 32 registers
+ * with AVX-512 (8 x 48), 12 of 16 with AVX2 (4 x 24). One step of k then takes
+ * three loads and VL/2 broadcasts for 3 VL/2 fused multiply-adds, which leaves
+ * the multipliers as the only limit even if B streams from the second-level
+ * cache. */
+#ifndef BT_GEMM_X86_H
+#define BT_GEMM_X86_H
+
+#include "base/size.h"
+#include "kernels/gemm.h"
+#include "kernels/x86/simd.h"
+
+enum {
+    LINE = 64, /* bytes of a cache line */
+    TILE_ROWS = VL / 2,
+    TILE_VECTORS = 3,
+    TILE_COLUMNS = TILE_VECTORS * VL,
+    PACK_VECTORS = 64 / VL, /* of rows that pack_a takes at once */
+    PACK_AHEAD = 16,        /* rows of memory between asking for and reading */
+    DEPTH = 512,            /* a B panel of this depth stays in the L2 cache */
+    AHEAD_STEPS = 8,        /* of k, between two lines that are asked for */
+    DIRECT_ROWS = 16,       /* rows that share one reading of B */
+    DIRECT_LANES = 16,      /* columns that are read side by side */
+    DIRECT_FLOATS = 4096,   /* of C, which stay in the L1 cache meanwhile */
+    FOLD_STEPS = 8          /* rows of B that are folded into C at once */
+};
+
+/* ---- Epilogue ---------------------------------------------------------- */
+
+INLINE vf activate(bt_activation activation, vf s)
+{
+    return activation == BT_ACTIVATION_RELU ? vf_relu(s) : s;
+}
+
+static void epilogue_row(const bt_gemm *g, size_t row, size_t column,
+                         size_t columns)
+{
+    float *c = g->c + row * g->ldc + column;
+    const float *bias = g->bias ? g->bias + column : NULL;
+    const float *residual =
+        g->residual ? g->residual + row * g->ldr + column : NULL;
+    for (size_t j = 0; j < columns; j += VL) {
+        size_t lanes = columns - j;
+        vf s = vf_load_lanes(c + j, lanes);
+        if (bias)
+            s = vf_add(s, vf_load_lanes(bias + j, lanes));
+        s = activate(g->activation, s);
+        if (residual)
+            s = vf_add(s, vf_load_lanes(residual + j, lanes));
+        vf_store_lanes(c + j, s, lanes);
+    }
+}
+
+/* Finish a block of C whose chains are complete, while it is in the cache. */
+static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
+                     size_t columns)
+{
+    if (!g->bias && !g->residual && g->activation == BT_ACTIVATION_NONE)
+        return;
+    for (size_t i = row; i < row + rows; i++)
+        epilogue_row(g, i, column, columns);
+}
+
+/* ---- Packing ----------------------------------------------------------- */
+
+/* Where packed vectors go: `step` floats from one k to the next, `next` from
+ * one vector of lanes to the next, `half` from a vector's lower to its upper
+ * half. Panels of A are half a vector wide, those of B three. */
+typedef struct sink {
+    float *to;
+    size_t step, next, half;
+} sink;
+
+INLINE void emit(sink out, size_t p, size_t v, vf x)
+{
+    float *to = out.to + p * out.step + v * out.next;
+    if (out.half == VL / 2)
+        vf_store(to, x);
+    else
+        vf_store_halves(to, to + out.half, x);
+}
+
+/* Up to `vectors` vectors of lanes that are contiguous in memory. */
+INLINE void pack_copied(sink out, const size_t vectors, const float *from,
+                        size_t stride, size_t lanes, size_t depth)
+{
+    if (lanes < vectors * VL) {
+        for (size_t p = 0; p < depth; p++, from += stride)
+            for (size_t v = 0; v * VL < lanes; v++)
+                emit(out, p, v, vf_load_lanes(from + v * VL, lanes - v * VL));
+        return;
+    }
+    for (size_t p = 0; p < depth; p++, from += stride)
+        UNROLL for (size_t v = 0; v < vectors; v++)
+        {
+            prefetch(from + PACK_AHEAD * stride + v * VL);
+            emit(out, p, v, vf_load(from + v * VL));
+        }
+}
+
+/* The same for a corner of at most VL x 16 floats: what does not exist is zero.
+ */
+static void load_corner(vf x[16], const float *from, size_t stride, size_t rows,
+                        size_t columns)
+{
+    float corner[VL * 16] = { 0 };
+    for (size_t r = 0; r < VL && r < rows; r++)
+        for (size_t p = 0; p < 16 && p < columns; p++)
+            corner[r * 16 + p] = from[r * stride + p];
+    vf_load_transposed(x, corner, 16);
+}
+
+/* One vector of lanes that are rows of memory, along which k runs. */
+INLINE void pack_rows_of(sink out, size_t v, const float *from, size_t stride,
+                         size_t lanes, size_t depth)
+{
+    vf x[16];
+    size_t p = 0;
+    for (; lanes >= VL && p + 16 <= depth; p += 16) {
+        UNROLL for (size_t r = 0; r < VL; r++)
+            prefetch(from + r * stride + p + 8 * LINE / sizeof(float));
+        vf_load_transposed(x, from + p, stride);
+        UNROLL for (size_t q = 0; q < 16; q++) emit(out, p + q, v, x[q]);
+    }
+    for (; p < depth; p += 16) {
+        load_corner(x, from + p, stride, lanes, depth - p);
+        for (size_t q = 0; q < 16 && p + q < depth; q++)
+            emit(out, p + q, v, x[q]);
+    }
+}
+
+INLINE void pack_transposed(sink out, const size_t vectors, const float *from,
+                            size_t stride, size_t lanes, size_t depth)
+{
+    for (size_t v = 0; v < vectors && v * VL < lanes; v++)
+        pack_rows_of(out, v, from + v * VL * stride, stride, lanes - v * VL,
+                     depth);
+}
+
+static void pack_a(float *to, size_t stride, const bt_gemm *g, size_t row,
+                   size_t from, size_t depth)
+{
+    sink out = { to, TILE_ROWS, 2 * stride, stride };
+    pack_copied(out, PACK_VECTORS, g->a + from * g->lda + row, g->lda,
+                g->m - row, depth);
+}
+
+/* Where a stretch of some columns of op(B) begins. */
+static const float *source_b(const bt_gemm *g, size_t column, size_t from)
+{
+    return g->b +
+           (g->trans_b ? column * g->ldb + from : from * g->ldb + column);
+}
+
+static void pack_b(float *to, const bt_gemm *g, size_t column, size_t from,
+                   size_t depth)
+{
+    sink out = { to, TILE_COLUMNS, VL, VL / 2 };
+    const float *b = source_b(g, column, from);
+    if (g->trans_b)
+        pack_transposed(out, TILE_VECTORS, b, g->ldb, g->n - column, depth);
+    else
+        pack_copied(out, TILE_VECTORS, b, g->ldb, g->n - column, depth);
+}
+
+/* ---- Ahead of packing -------------------------------------------------- */
+
+/* The cache lines that the next packing of B will read, asked for one by one
+ * while tiles compute, so that packing finds them in the L2 cache. They are
+ * walked down the rows of B's memory, line after line. */
+typedef struct foresee {
+    const char *line; /* the next one, in the first row */
+    size_t row, rows, stride;
+    size_t lines; /* not yet begun, in each row */
+} foresee;
+
+static foresee ahead_of(const bt_gemm *g, const bt_gemm_block *block)
+{
+    if (block->next_depth == 0)
+        return (foresee){ .lines = 0 };
+    size_t columns = bt_size_min(TILE_COLUMNS, g->n - block->next_column);
+    size_t depth = block->next_depth;
+    const float *first = source_b(g, block->next_column, block->next_from);
+    size_t skew = (uintptr_t)first % LINE;
+    size_t bytes = (g->trans_b ? depth : columns) * sizeof(float);
+    return (foresee){ .line = (const char *)first - skew,
+                      .rows = g->trans_b ? columns : depth,
+                      .stride = g->ldb * sizeof(float),
+                      .lines = (skew + bytes + LINE - 1) / LINE };
+}
+
+INLINE void ahead_step(foresee *next)
+{
+    if (next->lines == 0)
+        return;
+    prefetch(next->line + next->row * next->stride);
+    if (++next->row == next->rows) {
+        next->row = 0;
+        next->line += LINE;
+        next->lines--;
+    }
+}
+
+/* ---- Register tiles ---------------------------------------------------- */
+
+typedef struct tile_job {
+    size_t depth;
+    const float *a; /* rows of A, as the block says */
+    const float *b; /* the panel, or columns of B that lie side by side */
+    float *panel;   /* to be filled from them */
+    size_t a_row, a_step, b_step;
+    const float *start; /* where the chains begin: C, or zeros */
+    float *c;
+    size_t start_stride, ldc;
+    foresee *next;
+} tile_job;
+
+static const float zeros[TILE_COLUMNS];
+
+/* Continue the chains of rows x vectors * VL elements of C; fill the panel of B
+ * in passing if `fill` says so. */
+INLINE void tile(const int rows, const int vectors, const bool fill,
+                 const tile_job *job)
+{
+    vf s[TILE_ROWS][TILE_VECTORS], x[TILE_VECTORS];
+    const float *a = job->a, *b = job->b, *start = job->start;
+    float *c = job->c, *panel = job->panel;
+    const size_t b_step = fill ? job->b_step : TILE_COLUMNS;
+    const size_t a_row = job->a_row, a_step = job->a_step;
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < vectors; j++) s[i][j] =
+            vf_load(start + (size_t)i * job->start_stride + j * VL);
+    for (size_t p = 0; p < job->depth; p++) {
+        if (p % AHEAD_STEPS == 0)
+            ahead_step(job->next);
+        UNROLL for (int j = 0; j < vectors; j++)
+        {
+            x[j] = vf_load(b + j * VL);
+            if (fill) {
+                prefetch(b + PACK_AHEAD * b_step + j * VL);
+                vf_store(panel + j * VL, x[j]);
+            }
+        }
+        UNROLL for (int i = 0; i < rows; i++)
+        {
+            vf y = vf_set(a[(size_t)i * a_row]);
+            UNROLL for (int j = 0; j < vectors; j++) s[i][j] =
+                vf_fma(y, x[j], s[i][j]);
+        }
+        a += a_step;
+        b += b_step;
+        panel += TILE_COLUMNS;
+    }
+    UNROLL for (int i = 0; i < rows; i++)
+        UNROLL for (int j = 0; j < vectors; j++)
+            vf_store(c + (size_t)i * job->ldc + j * VL, s[i][j]);
+}
+
+typedef void tile_fn(const tile_job *job);
+
+#define TILE(rows, vectors)                                  \
+    static void tile_##rows##x##vectors(const tile_job *job) \
+    {                                                        \
+        tile(rows, vectors, false, job);                     \
+    }
+
+/* The tiles of some rows: tiles_<rows>[vectors - 1]. */
+#define TILES(rows)                                                       \
+    TILE(rows, 1)                                                         \
+    TILE(rows, 2)                                                         \
+    TILE(rows, 3)                                                         \
+    static tile_fn *const tiles_##rows[TILE_VECTORS] = { tile_##rows##x1, \
+                                                         tile_##rows##x2, \
+                                                         tile_##rows##x3 }
+
+TILES(1);
+TILES(2);
+TILES(3);
+TILES(4);
+#if defined(__AVX512F__)
+TILES(5);
+TILES(6);
+TILES(7);
+TILES(8);
+#endif
+
+static tile_fn *const *const tiles[TILE_ROWS] = {
+    tiles_1, tiles_2, tiles_3, tiles_4,
+#if defined(__AVX512F__)
+    tiles_5, tiles_6, tiles_7, tiles_8,
+#endif
+};
+
+/* A whole tile that packs B as it goes: its loads have time to spare. */
+static void tile_fill(const tile_job *job)
+{
+    tile(TILE_ROWS, TILE_VECTORS, true, job);
+}
+
+/* Ask for the rows of C that the next tile will continue. */
+static void prefetch_rows(const float *c, size_t ldc, size_t rows,
+                          size_t columns)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j += LINE / sizeof(float))
+            __builtin_prefetch(c + i * ldc + j, 1);
+}
+
+static void copy_rows(float *to, size_t to_stride, const float *from,
+                      size_t stride, size_t rows, size_t columns)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j += VL)
+            vf_store_lanes(to + i * to_stride + j,
+                           vf_load_lanes(from + i * stride + j, columns - j),
+                           columns - j);
+}
+
+/* A tile whose last vector reaches beyond C works on a copy. */
+static void run_border_tile(tile_fn *run, tile_job job, size_t rows,
+                            size_t columns)
+{
+    float copy[TILE_ROWS * TILE_COLUMNS] = { 0 };
+    float *c = job.c;
+    size_t ldc = job.ldc;
+    job.c = copy;
+    job.ldc = TILE_COLUMNS;
+    if (job.start != zeros) {
+        copy_rows(copy, TILE_COLUMNS, c, ldc, rows, columns);
+        job.start = copy;
+        job.start_stride = TILE_COLUMNS;
+    }
+    run(&job);
+    copy_rows(c, ldc, copy, TILE_COLUMNS, rows, columns);
+}
+
+/* Run one panel of A against the panel of B. */
+static void run_tile(const tile_job *job, size_t rows, size_t columns)
+{
+    size_t vectors = (columns + VL - 1) / VL;
+    tile_fn *run = tiles[rows - 1][vectors - 1];
+    if (job->b != job->panel)
+        tile_fill(job);
+    else if (columns % VL == 0)
+        run(job);
+    else
+        run_border_tile(run, *job, rows, columns);
+}
+
+static void multiply(const bt_gemm *g, const bt_gemm_block *block)
+{
+    size_t end = block->row + block->rows, columns = block->columns;
+    bool add = g->add || block->from > 0;
+    bool fill =
+        !g->trans_b && block->rows >= TILE_ROWS && columns == TILE_COLUMNS;
+    foresee next = ahead_of(g, block);
+    tile_job job = {
+        .depth = block->depth,
+        .a = block->a,
+        .a_row = block->a_row,
+        .a_step = block->a_step,
+        .b = fill ? source_b(g, block->column, block->from) : block->b,
+        .b_step = g->ldb,
+        .panel = block->b,
+        .start = zeros,
+        .start_stride = add ? g->ldc : 0,
+        .ldc = g->ldc,
+        .next = &next,
+    };
+    if (!fill)
+        pack_b(block->b, g, block->column, block->from, block->depth);
+    for (size_t row = block->row; row < end; row += TILE_ROWS) {
+        size_t rows = bt_size_min(TILE_ROWS, end - row);
+        size_t below = bt_size_min(TILE_ROWS, end - row - rows);
+        job.c = g->c + row * g->ldc + block->column;
+        if (add)
+            job.start = job.c;
+        prefetch_rows(job.c + rows * g->ldc, g->ldc, below, columns);
+        run_tile(&job, rows, columns);
+        if (block->from + block->depth == g->k)
+            epilogue(g, row, rows, block->column, columns);
+        job.a += block->a_tile;
+        job.b = block->b; // full by now
+    }
+}
+
+/* ---- Few rows ---------------------------------------------------------- */
+
+/* op(A) as it lies in memory. */
+typedef struct source {
+    const float *at;
+    size_t row, step; /* floats from row to row, and from k to k */
+} source;
+
+static source source_of(const bt_gemm *g, size_t row)
+{
+    if (g->trans_a)
+        return (source){ g->a + row, 1, g->lda };
+    return (source){ g->a + row * g->lda, g->lda, 1 };
+}
+
+/* The sums of some rows and DIRECT_VECTORS vectors of columns. */
+typedef float sums[DIRECT_ROWS][DIRECT_LANES];
+
+/* Take sixteen steps of the chains of one vector of columns. */
+INLINE void take_steps(sums s, size_t v, size_t rows, source a, size_t p,
+                       const vf x[16])
+{
+    for (size_t i = 0; i < rows; i++) {
+        const float *y = a.at + i * a.row + p * a.step;
+        vf t = vf_load(s[i] + v * VL);
+        UNROLL for (size_t q = 0; q < 16; q++) t =
+            vf_fma(vf_set(y[q * a.step]), x[q], t);
+        vf_store(s[i] + v * VL, t);
+    }
+}
+
+/* Ask for the same line of VL rows. */
+INLINE void prefetch_lines(const float *from, size_t stride)
+{
+    UNROLL for (size_t r = 0; r < VL; r++) prefetch(from + r * stride);
+}
+
+/* The steps [p, p + 16) of the chains of one vector of columns that are rows of
+ * B's memory: its lines are read whole, however they collide in the cache. */
+INLINE void chain_lines(sums s, const bt_gemm *g, size_t rows, source a,
+                        size_t column, size_t v, size_t p, bool more)
+{
+    const float *b = g->b + (column + v * VL) * g->ldb + p;
+    vf x[16];
+    if (more)
+        prefetch_lines(b + DIRECT_LANES * g->ldb, g->ldb);
+    vf_load_transposed(x, b, g->ldb);
+    if (more)
+        prefetch_lines(b + DIRECT_LANES * g->ldb, g->ldb);
+    take_steps(s, v, rows, a, p, x);
+}
+
+/* The chains of DIRECT_LANES columns from step p on, or of those that exist,
+ * one element at a time. */
+static void chain_rest(sums s, const bt_gemm *g, size_t rows, source a,
+                       size_t column, size_t columns, size_t p)
+{
+    for (; p < g->k; p++)
+        for (size_t j = 0; j < columns; j++)
+            for (size_t i = 0; i < rows; i++)
+                s[i][j] =
+                    __builtin_fmaf(a.at[i * a.row + p * a.step],
+                                   g->b[(column + j) * g->ldb + p], s[i][j]);
+}
+
+/* Some columns of C that are rows of B's memory. Blocks of B are transposed in
+ * registers, while the next columns are on their way (`more`: they exist). */
+static void columns_transposed(const bt_gemm *g, size_t row, size_t rows,
+                               size_t column, size_t columns, bool more)
+{
+    sums s = { 0 };
+    source a = source_of(g, row);
+    float *c = g->c + row * g->ldc + column;
+    size_t p = 0;
+    if (g->add)
+        copy_rows(s[0], DIRECT_LANES, c, g->ldc, rows, columns);
+    if (columns == DIRECT_LANES)
+        for (; p + 16 <= g->k; p += 16)
+            UNROLL for (size_t v = 0; v < DIRECT_LANES / VL; v++)
+                chain_lines(s, g, rows, a, column, v, p, more);
+    chain_rest(s, g, rows, a, column, columns, p);
+    copy_rows(c, g->ldc, s[0], DIRECT_LANES, rows, columns);
+}
+
+/* Some columns of C that are columns of B's memory too. */
+typedef struct strip {
+    const float *b;
+    float *c;
+    size_t ldb, ldc, columns;
+    source a; /* from which the rows of C and the step at hand are counted */
+    bool add;
+    bool more; /* ask for the rows of B that come next */
+} strip;
+
+/* Fold `steps` rows of B into `rows` rows of C: the last columns, fewer than a
+ * vector. */
+static void fold_rest(const strip *s, size_t rows, size_t steps, size_t j)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t c = j; c < s->columns; c++) {
+            float t = s->add ? s->c[i * s->ldc + c] : 0.0f;
+            for (size_t q = 0; q < steps; q++)
+                t = __builtin_fmaf(s->a.at[i * s->a.row + q * s->a.step],
+                                   s->b[q * s->ldb + c], t);
+            s->c[i * s->ldc + c] = t;
+        }
+}
+
+/* Ask for a line, and once more for the one four lines before: the queue drops
+ * what comes when it is full. */
+INLINE void prefetch_twice(const float *line)
+{
+    prefetch(line);
+    prefetch((const char *)line - 4 * LINE);
+}
+
+/* Fold `steps` rows of B into `rows` rows of C. */
+INLINE void fold(const strip *s, const size_t rows, const size_t steps)
+{
+    const size_t ldb = s->ldb, ldc = s->ldc, columns = s->columns;
+    const bool add = s->add, more = s->more;
+    vf y[4][FOLD_STEPS];
+    size_t j = 0;
+    UNROLL for (size_t i = 0; i < rows; i++)
+        UNROLL for (size_t q = 0; q < steps; q++) y[i][q] =
+            vf_set(s->a.at[i * s->a.row + q * s->a.step]);
+    for (; j + VL <= columns; j += VL) {
+        const float *b = s->b + j;
+        float *c = s->c + j;
+        vf t[4];
+        UNROLL for (size_t i = 0; i < rows; i++) t[i] =
+            add ? vf_load(c + i * ldc) : vf_set(0.0f);
+        UNROLL for (size_t q = 0; q < steps; q++)
+        {
+            if (more)
+                prefetch_twice(b + (q + steps) * ldb);
+            vf x = vf_load(b + q * ldb);
+            UNROLL for (size_t i = 0; i < rows; i++) t[i] =
+                vf_fma(y[i][q], x, t[i]);
+        }
+        UNROLL for (size_t i = 0; i < rows; i++) vf_store(c + i * ldc, t[i]);
+    }
+    fold_rest(s, rows, steps, j);
+}
+
+/* Fold `steps` rows of B, FOLD_STEPS or fewer, into all rows of C. */
+static void fold_steps(strip s, size_t rows, size_t steps)
+{
+    size_t take;
+    for (; rows; rows -= take) {
+        if (steps < FOLD_STEPS) {
+            take = 1;
+            fold_rest(&s, 1, steps, 0);
+        } else if (rows >= 4) {
+            take = 4;
+            fold(&s, 4, 8);
+        } else if (rows >= 2) {
+            take = 2;
+            fold(&s, 2, 8);
+        } else {
+            take = 1;
+            fold(&s, 1, 8);
+        }
+        s.a.at += take * s.a.row;
+        s.c += take * s.ldc;
+        s.more = false; // the first rows have asked
+    }
+}
+
+static void columns_copied(const bt_gemm *g, size_t column, size_t columns)
+{
+    strip s = { .b = g->b + column,
+                .c = g->c + column,
+                .ldb = g->ldb,
+                .ldc = g->ldc,
+                .columns = columns,
+                .a = source_of(g, 0),
+                .add = g->add };
+    for (size_t p = 0; p < g->k; p += FOLD_STEPS) {
+        size_t steps = bt_size_min(FOLD_STEPS, g->k - p);
+        s.more = p + 2 * FOLD_STEPS <= g->k;
+        fold_steps(s, g->m, steps);
+        s.a.at += FOLD_STEPS * s.a.step;
+        s.b += FOLD_STEPS * s.ldb;
+        s.add = true;
+    }
+    for (size_t i = 0; i < g->m && !s.add; i++) // k is 0
+        for (size_t j = 0; j < columns; j++)
+            s.c[i * s.ldc + j] = 0.0f;
+}
+
+/* How many columns are computed together. Long stretches of B's rows are read
+ * faster than short ones. */
+static size_t direct_columns(const bt_gemm *g)
+{
+    if (g->trans_b)
+        return DIRECT_LANES;
+    return bt_size_max(DIRECT_FLOATS / bt_size_max(g->m, 1) / VL, 16) * VL;
+}
+
+static void columns(const bt_gemm *g, size_t first, size_t count)
+{
+    size_t end = first + count, width = direct_columns(g);
+    for (size_t j = first; j < end; j += width) {
+        size_t n = bt_size_min(width, end - j);
+        bool more = j + 2 * width <= end;
+        for (size_t i = 0; g->trans_b && i < g->m; i += DIRECT_ROWS)
+            columns_transposed(g, i, bt_size_min(DIRECT_ROWS, g->m - i), j, n,
+                               i == 0 && more);
+        if (!g->trans_b)
+            columns_copied(g, j, n);
+        epilogue(g, 0, g->m, j, n);
+    }
+}
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention.c - masked attention on the tape. */
+#include "base/error.h"
+#include "ops/ops.h"
+
+typedef struct saved {
+    bauta_attention shape;
+    const bauta_plan *plan;
+    bt_tensor *q, *k, *v, *out;
+    float *lse;
+} saved;
+
+static bauta_attention shape_of(const bt_tensor *q, size_t value_dim,
+                                size_t heads, size_t kv_heads, float scale)
+{
+    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    shape.heads = heads;
+    shape.kv_heads = kv_heads;
+    shape.head_dim = q->columns / heads;
+    shape.value_dim = value_dim;
+    shape.scale = scale;
+    return shape;
+}
+
+/* A gradient buffer that is this op's alone, since attention overwrites: the
+ * tensor's own when it is the first to come. */
+static float *grad_target(bt_tape *tape, bt_tensor *tensor, float **own)
+{
+    bool add;
+    float *grad = bt_tape_grad(tape, tensor, &add);
+    *own = NULL;
+    if (grad && !add)
+        return grad;
+    *own = bt_tape_take(tape, tensor->rows * tensor->columns, sizeof(float));
+    return *own;
+}
+
+static void grad_join(bt_tensor *tensor, const float *own)
+{
+    if (!own || !tensor->wants)
+        return;
+    for (size_t i = 0; i < tensor->rows * tensor->columns; i++)
+        tensor->grad[i] += own[i];
+}
+
+static void attention_backward(bt_tape *tape, void *memory)
+{
+    saved *s = memory;
+    float *own[3];
+    bauta_error err;
+    if (!s->out->grad)
+        return;
+    float *dq = grad_target(tape, s->q, &own[0]);
+    float *dk = grad_target(tape, s->k, &own[1]);
+    float *dv = grad_target(tape, s->v, &own[2]);
+    if (!dq || !dk || !dv)
+        return; // the tape has failed
+    bauta_status status = bauta_attention_backward(
+        bt_tape_context(tape), s->plan, &s->shape, s->q->data, s->k->data,
+        s->v->data, s->out->data, s->lse, s->out->grad, dq, dk, dv, &err);
+    if (status) {
+        bt_tape_fail(tape, status, "attention: %s", err.message);
+        return;
+    }
+    grad_join(s->q, own[0]);
+    grad_join(s->k, own[1]);
+    grad_join(s->v, own[2]);
+}
+
+static bool shapes_fit(bt_tape *tape, const bt_tensor *q, const bt_tensor *k,
+                       const bt_tensor *v, const bauta_plan *plan, size_t heads,
+                       size_t kv_heads)
+{
+    if (q->columns % heads == 0 &&
+        k->columns == q->columns / heads * kv_heads &&
+        v->columns % kv_heads == 0 && q->rows == plan->rows &&
+        k->rows == plan->keys && v->rows == plan->keys)
+        return true;
+    bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                 "attention: q is %zu x %zu, k %zu x %zu, v %zu x %zu, for %zu "
+                 "heads over %zu and a plan of %zu over %zu",
+                 q->rows, q->columns, k->rows, k->columns, v->rows, v->columns,
+                 heads, kv_heads, plan->rows, plan->keys);
+    return false;
+}
+
+bt_tensor *bt_op_attention(bt_tape *tape, bt_tensor *q, bt_tensor *k,
+                           bt_tensor *v, const bauta_plan *plan, size_t heads,
+                           size_t kv_heads, float scale)
+{
+    bauta_error err;
+    if (!q || !k || !v || !shapes_fit(tape, q, k, v, plan, heads, kv_heads))
+        return NULL;
+    size_t value_dim = v->columns / kv_heads;
+    saved *s = bt_tape_take(tape, 1, sizeof(*s));
+    float *lse = bt_tape_take(tape, q->rows * heads, sizeof(float));
+    bt_tensor *out = bt_tape_output(tape, q->rows, heads * value_dim,
+                                    q->wants || k->wants || v->wants);
+    if (!s || !lse || !out)
+        return NULL;
+    *s = (saved){ .shape = shape_of(q, value_dim, heads, kv_heads, scale),
+                  .plan = plan,
+                  .q = q,
+                  .k = k,
+                  .v = v,
+                  .out = out,
+                  .lse = lse };
+    bauta_status status =
+        bauta_attention_forward(bt_tape_context(tape), plan, &s->shape, q->data,
+                                k->data, v->data, out->data, lse, &err);
+    if (status)
+        return bt_tape_fail(tape, status, "attention: %s", err.message);
+    bt_tape_record(tape, attention_backward, s);
+    return out;
+}
+
+bt_tensor *bt_op_attention_cached(bt_tape *tape, bt_tensor *q,
+                                  const bauta_cache *cache,
+                                  const bauta_plan *plan, size_t heads,
+                                  size_t kv_heads, size_t value_dim,
+                                  float scale)
+{
+    bauta_error err;
+    if (!q)
+        return NULL;
+    bt_tensor *out = bt_tape_output(tape, q->rows, heads * value_dim, false);
+    if (!out)
+        return NULL;
+    bauta_attention shape = shape_of(q, value_dim, heads, kv_heads, scale);
+    bauta_status status =
+        bauta_attention_cached(bt_tape_context(tape), plan, &shape, q->data,
+                               cache, out->data, NULL, &err);
+    if (status)
+        return bt_tape_fail(tape, status, "attention: %s", err.message);
+    return out;
+}
