@@ -2,7 +2,6 @@
 /* linear.c - y = x W^T + bias + residual, and where its gradient goes. */
 #include "ops/linear.h"
 
-#include "base/size.h"
 #include "ops/accumulate.h"
 #include "ops/gemm.h"
 #include "ops/ops.h"
@@ -14,6 +13,7 @@ bt_linear bt_linear_of(const bt_tensor *w, bool turned)
     return (bt_linear){ .inputs = turned ? w->rows : w->columns,
                         .outputs = turned ? w->columns : w->rows,
                         .w = w->data,
+                        .stride = w->stride,
                         .turned = turned };
 }
 
@@ -25,6 +25,10 @@ bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
                      "%s: x has %zu columns, W takes %zu", op, x->columns,
                      l.inputs);
+    else if (x->stride != x->columns)
+        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                     "%s: x is a part of a larger matrix, with rows %zu apart",
+                     op, x->stride);
     else if (bias && (bias->rows != 1 || bias->columns != l.outputs))
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
                      "%s: the bias is (%zu, %zu), W has %zu outputs", op,
@@ -43,12 +47,6 @@ static bool multiply(bt_tape *tape, const bt_gemm *gemm)
     return status == BAUTA_OK;
 }
 
-/* Floats from one row of W to the next. */
-static size_t w_stride(const bt_linear *l)
-{
-    return l->turned ? l->outputs : l->inputs;
-}
-
 bool bt_linear_y(bt_tape *tape, const bt_linear *l, size_t rows, const float *x,
                  const float *bias, const float *residual, float *y)
 {
@@ -58,7 +56,7 @@ bool bt_linear_y(bt_tape *tape, const bt_linear *l, size_t rows, const float *x,
                      .a = x,
                      .lda = l->inputs,
                      .b = l->w,
-                     .ldb = w_stride(l),
+                     .ldb = l->stride,
                      .trans_b = !l->turned,
                      .c = y,
                      .ldc = l->outputs,
@@ -77,7 +75,7 @@ bool bt_linear_dx(bt_tape *tape, const bt_linear *l, size_t rows,
                      .a = dy,
                      .lda = l->outputs,
                      .b = l->w,
-                     .ldb = w_stride(l),
+                     .ldb = l->stride,
                      .trans_b = l->turned,
                      .c = dx,
                      .ldc = l->inputs,
@@ -86,18 +84,21 @@ bool bt_linear_dx(bt_tape *tape, const bt_linear *l, size_t rows,
 }
 
 bool bt_linear_dw(bt_tape *tape, const bt_linear *l, size_t rows,
-                  const float *x, const float *dy, float *dw, bool add)
+                  const float *x, const float *dy, float *dw, size_t dw_stride,
+                  bool add)
 {
-    bt_gemm gemm = { .m = l->turned ? l->inputs : l->outputs,
-                     .n = w_stride(l),
+    size_t down = l->turned ? l->inputs : l->outputs;
+    size_t across = l->turned ? l->outputs : l->inputs;
+    bt_gemm gemm = { .m = down,
+                     .n = across,
                      .k = rows,
                      .a = l->turned ? x : dy,
-                     .lda = l->turned ? l->inputs : l->outputs,
+                     .lda = down,
                      .trans_a = true,
                      .b = l->turned ? dy : x,
-                     .ldb = w_stride(l),
+                     .ldb = across,
                      .c = dw,
-                     .ldc = w_stride(l),
+                     .ldc = dw_stride,
                      .add = add };
     return multiply(tape, &gemm);
 }
@@ -116,11 +117,13 @@ static bool fits(bt_tape *tape, const linear *op)
     if (!bt_linear_fits(tape, "linear", op->x, op->w, op->turned, op->bias))
         return false;
     if (residual &&
-        (residual->rows != op->x->rows || residual->columns != l.outputs))
+        (residual->rows != op->x->rows || residual->columns != l.outputs ||
+         residual->stride != residual->columns))
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
-                     "linear: the residual is (%zu, %zu), the output (%zu, "
-                     "%zu)",
-                     residual->rows, residual->columns, op->x->rows, l.outputs);
+                     "linear: the residual is (%zu, %zu) with rows %zu apart, "
+                     "the output a dense (%zu, %zu)",
+                     residual->rows, residual->columns, residual->stride,
+                     op->x->rows, l.outputs);
     return bt_tape_status(tape, NULL) == BAUTA_OK;
 }
 
@@ -144,11 +147,11 @@ static void backward(bt_tape *tape, void *saved)
     if (!dy)
         return; // nothing was made from y that anyone asked about
     if (op->residual && (grad = bt_tape_grad(tape, op->residual, &add)))
-        bt_accumulate(threads, grad, dy, rows * l.outputs, add);
+        bt_accumulate(threads, grad, l.outputs, dy, rows, l.outputs, add);
     if ((grad = bt_tape_grad(tape, op->x, &add)))
         bt_linear_dx(tape, &l, rows, dy, grad, add);
     if ((grad = bt_tape_grad(tape, op->w, &add)))
-        bt_linear_dw(tape, &l, rows, op->x->data, dy, grad, add);
+        bt_linear_dw(tape, &l, rows, op->x->data, dy, grad, op->w->stride, add);
     if (op->bias && (grad = bt_tape_grad(tape, op->bias, &add)))
         bt_accumulate_rows(threads, grad, dy, rows, l.outputs, add);
 }
