@@ -31,7 +31,7 @@
 #include "ops/linear.h"
 
 enum {
-    CHUNK_ROWS = 256,
+    CHUNK_ROWS = 256, /* half as many are a fifth slower, more hardly faster */
     SCATTER_ROWS = 16 /* in a task of the backward pass */
 };
 
