@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define BT_TEXT_(x) #x
 #define BT_TEXT(x) BT_TEXT_(x)
@@ -42,4 +43,22 @@ bauta_status bt_fail_memory(bauta_error *err, const char *what, size_t bytes)
 {
     return bt_fail(err, BAUTA_ERR_NOMEM, "out of memory: %zu bytes for %s",
                    bytes, what);
+}
+
+bt_quoted bt_quote(const char *text)
+{
+    static const char more[] = "...";
+    bt_quoted out;
+    size_t length = strlen(text), kept = length;
+    if (length >= sizeof(out.text)) {
+        kept = sizeof(out.text) - sizeof(more);
+        while (kept > 0 && ((unsigned char)text[kept] & 0xC0) == 0x80)
+            kept--; // a continuation byte of UTF-8: its character is cut
+    }
+    for (size_t i = 0; i < kept; i++) {
+        unsigned char c = (unsigned char)text[i];
+        out.text[i] = c < 0x20 || c == 0x7f ? '?' : text[i];
+    }
+    strcpy(out.text + kept, kept < length ? more : "");
+    return out;
 }

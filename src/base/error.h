@@ -15,6 +15,15 @@ bauta_status bt_fail(bauta_error *err, bauta_status status, const char *format,
 /* The sentence for memory that ran out: what it was for, and how much. */
 bauta_status bt_fail_memory(bauta_error *err, const char *what, size_t bytes);
 
+/* Text that somebody else wrote, made fit for a sentence: cut where it is long
+ * (never inside a character), control characters replaced. Use it in place:
+ *
+ *     bt_fail(err, status, "tensor \"%s\" ...", bt_quote(name).text) */
+typedef struct bt_quoted {
+    char text[64];
+} bt_quoted;
+bt_quoted bt_quote(const char *text);
+
 /* Leave the function with a sentence when a pointer argument is NULL. */
 #define BT_NEED(pointer, err)                                             \
     do {                                                                  \
