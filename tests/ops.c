@@ -249,7 +249,7 @@ static bt_tensor *embed_call(bt_tape *tape, const op_case *c, const op_data *d,
                              bt_tensor *const in[])
 {
     (void)c;
-    return bt_op_embed(tape, in[0], d->ids, d->rows, OP_SCALE);
+    return bt_op_embed(tape, in[0], d->ids, d->rows, OP_SCALE, BT_IGNORE);
 }
 
 static void embed_forward(const op_case *c, const op_data *d,
