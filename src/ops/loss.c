@@ -45,8 +45,10 @@ typedef struct loss {
     double *each;  /* (counted): their losses */
     float *logits; /* (chunk, outputs) */
     float *inputs; /* (chunk, inputs): rows of x that do not lie together */
-    float *dx;     /* (counted, inputs), or NULL; so the next two, like W and */
-    float *dw, *dbias; /* like bias */
+    /* Gradients that wait for the backward pass, each NULL if not wanted. */
+    float *dx; /* (counted, inputs) */
+    float *dw; /* like W, but dense */
+    float *dbias;
 } loss;
 
 /* ---- A row --------------------------------------------------------------- */
