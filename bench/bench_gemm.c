@@ -12,8 +12,6 @@
 #include "bench.h"
 #include "ops/gemm.h"
 
-#include <math.h>
-
 #if defined(BENCH_OPENBLAS)
 #include <cblas.h>
 #endif

@@ -7,8 +7,6 @@
 #include "guard.h"
 #include "ops/gemm.h"
 
-#include <stdatomic.h>
-
 static test_random randoms;
 
 /* What a case asks for; the matrices follow from it. */
