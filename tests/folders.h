@@ -5,7 +5,11 @@
 #ifndef BT_TEST_FOLDERS_H
 #define BT_TEST_FOLDERS_H
 
+#include "base/error.h"
 #include "data.h"
+#include "model/folder.h"
+#include "testing.h"
+#include "train/optimizer.h"
 
 static const struct {
     const char *path;
@@ -35,6 +39,28 @@ static inline const char *test_folder_path(char *buffer, size_t size,
 {
     return (test_folders[index].tree ? test_tree_path : test_data_path)(
         buffer, size, test_folders[index].path);
+}
+
+/* All parameters of a folder that are trained, as an optimizer takes them. */
+typedef struct trained {
+    bt_parameter all[256];
+    size_t count;
+} trained;
+
+static inline void trained_add(void *user, const char *name, bt_tensor *t,
+                               int rank)
+{
+    trained *l = user;
+    (void)name;
+    (void)rank;
+    assert_true(l->count < BT_LEN(l->all));
+    if (t->wants)
+        l->all[l->count++] = (bt_parameter){ t, true };
+}
+
+static inline void trained_collect(trained *l, bt_folder *folder)
+{
+    bt_folder_names(folder, &(bt_names){ trained_add, l });
 }
 
 #endif

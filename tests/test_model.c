@@ -19,7 +19,6 @@
 #include "model/folder.h"
 #include "model/transformer.h"
 #include "problem.h"
-#include "train/optimizer.h"
 
 enum { NAME = 256 };
 
@@ -424,21 +423,6 @@ static void gradients_compare(subject *s, const char *path)
 
 /* ---- five steps ---------------------------------------------------------- */
 
-typedef struct list {
-    bt_parameter all[256];
-    size_t count;
-} list;
-
-static void name_collect(void *user, const char *name, bt_tensor *t, int rank)
-{
-    list *l = user;
-    (void)name;
-    (void)rank;
-    assert_true(l->count < BT_LEN(l->all));
-    if (t->wants)
-        l->all[l->count++] = (bt_parameter){ t, true };
-}
-
 /* Adam divides a gradient by the root of its mean square, so that the step has
  * the length of the learning rate whatever the gradient's size. An error dg of
  * a gradient g moves the step by about rate * dg / |g|, and at most by twice
@@ -476,10 +460,10 @@ static void name_stepped(void *user, const char *name, bt_tensor *t, int rank)
 static void steps_compare(subject *s, const char *path)
 {
     bauta_error err;
-    list l = { .count = 0 };
+    trained l = { .count = 0 };
     bt_optimizer *optimizer = NULL;
     bt_optimizer_options options = BT_OPTIMIZER_OPTIONS_INIT;
-    bt_folder_names(s->folder, &(bt_names){ name_collect, &l });
+    trained_collect(&l, s->folder);
     assert_int_equal(
         bt_optimizer_create(&optimizer, l.all, l.count, &options, &err), 0);
     for (size_t step = 0; step < 5; step++) {
