@@ -15,6 +15,7 @@
 #include "base/size.h"
 #include "kernels/gemm.h"
 #include "kernels/x86/simd.h"
+#include "kernels/x86/x86.h"
 
 enum {
     LINE = 64, /* bytes of a cache line */
@@ -33,35 +34,34 @@ enum {
 
 /* ---- Epilogue ---------------------------------------------------------- */
 
-INLINE vf activate(bt_activation activation, vf s)
+/* c += from. */
+static void add_row(float *c, const float *from, size_t columns)
 {
-    return activation == BT_ACTIVATION_RELU ? vf_relu(s) : s;
+    for (size_t j = 0; j < columns; j += VL) {
+        size_t lanes = columns - j;
+        vf s =
+            vf_add(vf_load_lanes(c + j, lanes), vf_load_lanes(from + j, lanes));
+        vf_store_lanes(c + j, s, lanes);
+    }
 }
 
 static void epilogue_row(const bt_gemm *g, size_t row, size_t column,
                          size_t columns)
 {
     float *c = g->c + row * g->ldc + column;
-    const float *bias = g->bias ? g->bias + column : NULL;
-    const float *residual =
-        g->residual ? g->residual + row * g->ldr + column : NULL;
-    for (size_t j = 0; j < columns; j += VL) {
-        size_t lanes = columns - j;
-        vf s = vf_load_lanes(c + j, lanes);
-        if (bias)
-            s = vf_add(s, vf_load_lanes(bias + j, lanes));
-        s = activate(g->activation, s);
-        if (residual)
-            s = vf_add(s, vf_load_lanes(residual + j, lanes));
-        vf_store_lanes(c + j, s, lanes);
-    }
+    if (g->bias)
+        add_row(c, g->bias + column, columns);
+    if (g->activate)
+        TWIN(bt_act_f32)(g->act, c, c, NULL, columns, false);
+    if (g->residual)
+        add_row(c, g->residual + row * g->ldr + column, columns);
 }
 
 /* Finish a block of C whose chains are complete, while it is in the cache. */
 static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
                      size_t columns)
 {
-    if (!g->bias && !g->residual && g->activation == BT_ACTIVATION_NONE)
+    if (!g->bias && !g->residual && !g->activate)
         return;
     for (size_t i = row; i < row + rows; i++)
         epilogue_row(g, i, column, columns);

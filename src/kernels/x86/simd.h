@@ -150,12 +150,6 @@ INLINE void vf_store_halves(float *low, float *high, vf x)
     _mm256_storeu_ps(high, _mm512_extractf32x8_ps(x, 1));
 }
 
-/* x < 0 ? 0 : x. vmaxps returns its second operand on NaN and on two zeros. */
-INLINE vf vf_relu(vf x)
-{
-    return _mm512_max_ps(vf_set(0.0f), x);
-}
-
 INLINE vf vf_pairs(vf a, vf b, const int high)
 {
     __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
@@ -311,12 +305,6 @@ INLINE vf vf_load_halves(const float *low, const float *high)
 {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)),
                                 _mm_loadu_ps(high), 1);
-}
-
-/* x < 0 ? 0 : x. vmaxps returns its second operand on NaN and on two zeros. */
-INLINE vf vf_relu(vf x)
-{
-    return _mm256_max_ps(vf_set(0.0f), x);
 }
 
 /* x[p] = column p of the VL x 16 floats at `from`, one lane a row. Loading puts
