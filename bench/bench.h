@@ -37,6 +37,20 @@ static inline double bench_median(double *samples, size_t count)
                      : 0.5 * (samples[count / 2 - 1] + samples[count / 2]);
 }
 
+/* The median or, for a machine that others disturb, the best: of times the
+ * shortest, of rates the highest. Sorts what it is given. */
+static inline double bench_time(double *samples, size_t count, int best)
+{
+    double median = bench_median(samples, count);
+    return best ? samples[0] : median;
+}
+
+static inline double bench_rate(double *samples, size_t count, int best)
+{
+    double median = bench_median(samples, count);
+    return best ? samples[count - 1] : median;
+}
+
 /* Memory for a bench; touched, so that no page is missing when time counts. It
  * asks for huge pages, as the library does for its own. */
 static inline float *bench_floats(size_t count)
