@@ -422,13 +422,7 @@ INLINE int soften(const bt_attention_step *s, size_t row, size_t rows,
 static int forward_strip(const bt_attention_step *s, const dots *scores,
                          size_t row, size_t rows, float *scale)
 {
-    if (!s->words) {
-        dots_strip(scores, row, rows, 0, BLOCK_VECS);
-        return rows == TILE_ROWS
-                   ? soften(s, row, TILE_ROWS, scale, 0, BLOCK_VECS, 0)
-                   : soften(s, row, rows, scale, 0, BLOCK_VECS, 0);
-    }
-    strip_mask m = strip_look(s->words + row, rows);
+    strip_mask m = s->words ? strip_look(s->words + row, rows) : strip_full;
     if (m.lo == m.hi) {
         for (size_t r = row; r < row + rows; r++)
             scale[r] = 1.0f;
@@ -436,7 +430,12 @@ static int forward_strip(const bt_attention_step *s, const dots *scores,
     }
     size_t first = m.lo / VL, end = (m.hi + VL - 1) / VL;
     dots_strip(scores, row, rows, first, end);
-    return soften(s, row, rows, scale, first, end, 1);
+    if (m.to - m.from < BLOCK)
+        return soften(s, row, rows, scale, first, end, 1);
+    // All of it is seen, as is often so for six rows of a partial block.
+    return rows == TILE_ROWS
+               ? soften(s, row, TILE_ROWS, scale, 0, BLOCK_VECS, 0)
+               : soften(s, row, rows, scale, 0, BLOCK_VECS, 0);
 }
 
 /* At most this many rows at once, so that their probabilities stay near. */
@@ -514,10 +513,11 @@ static void backward_weights(const bt_attention_grad *g)
         }
     for (size_t row = 0; row < g->rows; row++) {
         float *p = g->p + row * BLOCK, *ds = g->ds + row * BLOCK;
-        if (g->words)
-            harden(p, ds, g->lse[row], g->delta[row], g->words[row], 1);
-        else
+        uint64_t word = g->words ? g->words[row] : ~(uint64_t)0;
+        if (word == ~(uint64_t)0)
             harden(p, ds, g->lse[row], g->delta[row], 0, 0);
+        else if (word)
+            harden(p, ds, g->lse[row], g->delta[row], word, 1);
     }
 }
 
