@@ -7,6 +7,7 @@ MAKEFLAGS += --no-print-directory
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 MINUTES ?= 5
+TARGET ?= safetensors
 comma := ,
 
 # SANITIZE=1 is memory and undefined behaviour, SANITIZE=thread is data races,
@@ -71,6 +72,19 @@ check: tests
 soak: tests
 	@tools/soak.sh $(BUILD) $(MINUTES) $(JOBS)
 
+# One fuzz target for MINUTES, from its corpus. What it finds interesting goes to
+# a folder of its own; what breaks it stays beside that.
+FUZZ = build-fuzz
+fuzz:
+	@tools/deps.sh fuzz
+	@CC=clang cmake -S . -B $(FUZZ) -DBAUTA_FUZZ=ON >/dev/null
+	@cmake --build $(FUZZ) --parallel $(JOBS) --target fuzz_$(TARGET)
+	@mkdir -p $(FUZZ)/corpus/$(TARGET)
+	$(FUZZ)/fuzz/fuzz_$(TARGET) -max_total_time=$$(($(MINUTES) * 60)) \
+		-timeout=60 -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1 \
+		-artifact_prefix=$(FUZZ)/ $(FUZZ)/corpus/$(TARGET) \
+		fuzz/corpus/$(TARGET)
+
 demo: deps
 	@$(MAKE) all
 	@$(BUILD)/examples/attention
@@ -92,5 +106,5 @@ clean:
 help:
 	@cat tools/help.txt
 
-.PHONY: all configure deps tests test check soak demo bench install format \
-	clean help
+.PHONY: all configure deps tests test check soak fuzz demo bench install \
+	format clean help

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # deps.sh - install what the build and the tests need and this system lacks.
 #
-#   tools/deps.sh [clang] [thread] [ci]
+#   tools/deps.sh [clang] [thread] [fuzz] [ci]
 #
 # clang    also what a build with clang needs
 # thread   also what the thread sanitizer needs
+# fuzz     also what fuzzing needs
 # ci       everything that the tests can make use of
 #
 # Nothing is printed, installed or asked of the network when all is there.
@@ -37,12 +38,15 @@ need libcmocka-dev pkg-config --exists cmocka
 need libjansson-dev pkg-config --exists jansson
 for extra in "$@"; do
     case $extra in
-    clang | thread | ci)
+    clang | thread | fuzz | ci)
         need clang have clang
         need libomp-dev clang_has '*/libarcher.so'
         ;;
     esac
     case $extra in
+    fuzz)
+        need libclang-rt-dev clang_has '*/libclang_rt.fuzzer*'
+        ;;
     thread | ci)
         need libclang-rt-dev clang_has '*/libclang_rt.tsan*'
         ;;

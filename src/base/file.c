@@ -160,8 +160,8 @@ done:
 bauta_status bt_file_map_init(bt_file_map *map, const char *path,
                               bauta_error *err)
 {
-    int fd;
-    size_t size;
+    int fd = -1;
+    size_t size = 0;
     *map = (bt_file_map){ NULL, 0 };
     bauta_status status = open_regular(&fd, &size, path, err);
     if (status)

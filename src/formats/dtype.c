@@ -99,19 +99,19 @@ static uint16_t to_f16(uint32_t x)
 /* ---- Many ---------------------------------------------------------------- */
 
 /* memcpy is how C reads what may be unaligned, and costs nothing. */
-#define WIDEN(to, from, count, convert)                 \
-    for (size_t i = 0; i < (count); i++) {              \
-        uint16_t half;                                  \
-        memcpy(&half, (from) + 2 * i, sizeof(half));    \
-        uint32_t word = convert(half);                  \
-        memcpy((to) + i, &word, sizeof(word));          \
+#define WIDEN(to, from, count, convert)              \
+    for (size_t i = 0; i < (count); i++) {           \
+        uint16_t half;                               \
+        memcpy(&half, (from) + 2 * i, sizeof(half)); \
+        uint32_t word = convert(half);               \
+        memcpy((to) + i, &word, sizeof(word));       \
     }
-#define NARROW(to, from, count, convert)                \
-    for (size_t i = 0; i < (count); i++) {              \
-        uint32_t word;                                  \
-        memcpy(&word, (from) + i, sizeof(word));        \
-        uint16_t half = convert(word);                  \
-        memcpy((to) + 2 * i, &half, sizeof(half));      \
+#define NARROW(to, from, count, convert)           \
+    for (size_t i = 0; i < (count); i++) {         \
+        uint32_t word;                             \
+        memcpy(&word, (from) + i, sizeof(word));   \
+        uint16_t half = convert(word);             \
+        memcpy((to) + 2 * i, &half, sizeof(half)); \
     }
 
 bool bt_convert_f32(float *to, const void *from, bt_dtype dtype, size_t count)

@@ -8,7 +8,8 @@
  *
  * A tensor takes at least ENTRY_TEXT bytes of header beside its name. So the
  * entries and the names of a header of H bytes can never meet in a block of H
- * bytes and (sizeof(entry) + 1 - ENTRY_TEXT) for each tensor that it can hold. */
+ * bytes and (sizeof(entry) + 1 - ENTRY_TEXT) for each tensor that it can hold.
+ */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
@@ -89,8 +90,8 @@ static void entry_add(bt_safetensors *file, const entry *from)
 /* ---- One tensor ---------------------------------------------------------- */
 
 /* A sentence about a tensor: "file: tensor "name" ...". */
-#define FAIL_TENSOR(r, name, format, ...)                                    \
-    bt_fail((r)->err, BAUTA_ERR_IO, "%s: tensor \"%s\" " format,             \
+#define FAIL_TENSOR(r, name, format, ...)                        \
+    bt_fail((r)->err, BAUTA_ERR_IO, "%s: tensor \"%s\" " format, \
             bt_path_tail((r)->path), bt_quote(name).text, ##__VA_ARGS__)
 
 static bool size_read(size_t *out, const json_t *value)
@@ -124,8 +125,7 @@ static bauta_status shape_read(reader *r, bt_stored *t, const json_t *value)
                            rank, BT_RANK_MAX);
     for (size_t i = 0; i < rank; i++)
         if (!size_read(&t->shape[i], json_array_get(value, i)))
-            return FAIL_TENSOR(r, t->name, "has a shape that is no size at "
-                               "dimension %zu", i);
+            return FAIL_TENSOR(r, t->name, "has no size at dimension %zu", i);
     t->rank = (unsigned)rank;
     return BAUTA_OK;
 }
@@ -156,9 +156,6 @@ static bauta_status tensor_read(reader *r, const char *name,
 {
     if (!json_is_object(value))
         return FAIL_TENSOR(r, name, "is not described by an object");
-    if (r->file->count == r->file->capacity)
-        return FAIL_TENSOR(r, name, "is too short, or one more than %d",
-                           BT_TENSORS_MAX);
     entry e = { .tensor.name = name };
     bauta_status status =
         dtype_read(r, &e.tensor, json_object_get(value, "dtype"));
@@ -167,8 +164,9 @@ static bauta_status tensor_read(reader *r, const char *name,
     if (!status)
         status = offsets_read(r, &e, json_object_get(value, "data_offsets"));
     if (!status && json_object_size(value) != 3)
-        status = FAIL_TENSOR(r, name, "has more than dtype, shape and "
-                             "data_offsets");
+        status = FAIL_TENSOR(r, name, "has more than dtype, shape, offsets");
+    if (!status && r->file->count == r->file->capacity)
+        status = FAIL_TENSOR(r, name, "is one more than %d", BT_TENSORS_MAX);
     if (!status)
         entry_add(r->file, &e);
     return status;
@@ -190,17 +188,20 @@ static bauta_status metadata_read(reader *r, json_t *value)
     if (!json_is_object(value))
         return bt_fail(r->err, BAUTA_ERR_IO, "%s: " METADATA " is no object",
                        bt_path_tail(r->path));
-    json_object_foreach(value, key, text)
-        if (!json_is_string(text))
-            return bt_fail(r->err, BAUTA_ERR_IO,
-                           "%s: " METADATA ": \"%s\" is no text",
-                           bt_path_tail(r->path), bt_quote(key).text);
+    json_object_foreach(
+        value, key,
+        text) if (!json_is_string(text)) return bt_fail(r->err, BAUTA_ERR_IO,
+                                                        "%s: " METADATA
+                                                        ": \"%s\" is no text",
+                                                        bt_path_tail(r->path),
+                                                        bt_quote(key).text);
     return BAUTA_OK;
 }
 
 static bauta_status member_read(reader *r, bt_json *json, const char *name)
 {
     json_t *value;
+    const char *text = json->text + json->at;
     bauta_status status = bt_json_value(json, &value, r->err);
     if (status)
         return status;
@@ -208,6 +209,9 @@ static bauta_status member_read(reader *r, bt_json *json, const char *name)
         return metadata_read(r, value);
     status = tensor_read(r, name, value);
     json_decref(value);
+    // jansson reads -0 as 0. Nothing else that is right has a minus.
+    if (!status && memchr(text, '-', (size_t)(json->text + json->at - text)))
+        status = FAIL_TENSOR(r, name, "has a minus before a size");
     return status;
 }
 
@@ -254,7 +258,8 @@ static bauta_status places_check(reader *r)
         if (e->begin != end)
             return FAIL_TENSOR(r, e->tensor.name,
                                "begins at byte %zu of the data, the one before "
-                               "it ends at %zu", e->begin, end);
+                               "it ends at %zu",
+                               e->begin, end);
         end += e->tensor.bytes;
     }
     if (end != r->data_size)
@@ -279,7 +284,8 @@ static bauta_status header_read(reader *r, const char *text, size_t size)
     if (size == 0 || text[0] != '{')
         return bt_fail(r->err, BAUTA_ERR_IO,
                        "%s: is no safetensors file: its header does not begin "
-                       "with '{'", bt_path_tail(r->path));
+                       "with '{'",
+                       bt_path_tail(r->path));
     bauta_status status = block_create(r, size);
     if (!status)
         status = members_read(r, text, size);
@@ -303,8 +309,8 @@ static bauta_status length_read(size_t *header, const char *path,
     if (length > BT_HEADER_MAX || length > size - 8)
         return bt_fail(err, BAUTA_ERR_IO,
                        "%s: is cut short or no safetensors file: a header of "
-                       "%llu bytes in a file of %zu", bt_path_tail(path),
-                       (unsigned long long)length, size);
+                       "%llu bytes in a file of %zu",
+                       bt_path_tail(path), (unsigned long long)length, size);
     *header = (size_t)length;
     return BAUTA_OK;
 }
@@ -334,7 +340,7 @@ bauta_status bt_safetensors_parse(bt_safetensors **out, const char *path,
                                   bauta_error *err)
 {
     const unsigned char *from = bytes;
-    size_t header;
+    size_t header = 0;
     *out = NULL;
     bauta_status status = length_read(&header, path, from, size, err);
     if (!status)
@@ -354,7 +360,7 @@ bauta_status bt_safetensors_check(const char *path, const void *bytes,
                                   bauta_error *err)
 {
     bt_safetensors *file = NULL;
-    size_t header;
+    size_t header = 0;
     bauta_status status = length_read(&header, path, bytes, size, err);
     if (!status)
         status = file_create(&file, path, (const char *)bytes + 8, header,

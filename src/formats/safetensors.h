@@ -48,7 +48,8 @@ bauta_status bt_safetensors_open(bt_safetensors **out, const char *path,
 bauta_status bt_safetensors_parse(bt_safetensors **out, const char *path,
                                   const void *bytes, size_t size,
                                   bauta_error *err);
-/* Whether the bytes before the data would be read if data_size more followed. */
+/* Whether the bytes before the data would be read if data_size more followed.
+ */
 bauta_status bt_safetensors_check(const char *path, const void *bytes,
                                   size_t size, size_t data_size,
                                   bauta_error *err);
@@ -71,10 +72,11 @@ typedef struct bt_metadata {
 } bt_metadata;
 
 /* Write a file, atomically (see bt_draft). What the reader would refuse is not
- * written: names are unique UTF-8, and bytes are what the shape needs. The bytes are those that the format's own library writes: tensors
- * sorted by type and name, the header padded to a multiple of eight. Metadata
- * stand in the order given; NULL stands for "format": "pt", without which
- * transformers refuses a file. */
+ * written: names are unique UTF-8, and bytes are what the shape needs. The
+ * bytes are those that the format's own library writes: tensors sorted by type
+ * and name, the header padded to a multiple of eight. Metadata stand in the
+ * order given; NULL stands for "format": "pt", without which transformers
+ * refuses a file. */
 bauta_status bt_safetensors_write(const char *path, const bt_stored *tensors,
                                   size_t count, const bt_metadata *metadata,
                                   size_t metadata_count, bauta_error *err);

@@ -8,11 +8,13 @@
 #include "base/size.h"
 #include "formats/json.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SINGLE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
+#define PICKLED "pytorch_model.bin"
 
 typedef struct shard {
     char *name, *path;
@@ -39,10 +41,10 @@ static bauta_status table_create(bt_weights *w, size_t capacity,
                                  bauta_error *err)
 {
     w->tensors = bt_alloc_zero(capacity, sizeof(*w->tensors));
-    return w->tensors ? BAUTA_OK
-                      : bt_fail_memory(err, "a table of tensors",
-                                       bt_size_mul(capacity,
-                                                   sizeof(*w->tensors)));
+    return w->tensors
+               ? BAUTA_OK
+               : bt_fail_memory(err, "a table of tensors",
+                                bt_size_mul(capacity, sizeof(*w->tensors)));
 }
 
 const bt_stored *bt_weights_find(const bt_weights *weights, const char *name)
@@ -299,15 +301,19 @@ static bauta_status single_open(bt_weights *w, const char *folder,
 
 /* There is no file that could be read: say what to do about it. */
 static bauta_status nothing_open(const char *folder, const char *pickled,
-                                 bauta_error *err)
+                                 const char *pickled_index, bauta_error *err)
 {
-    if (bt_file_exists(pickled))
-        return bt_fail(
-            err, BAUTA_ERR_UNSUPPORTED,
-            "%s is pickled and not read; convert it in Python: "
-            "transformers.AutoModelForCausalLM.from_pretrained(dir)"
-            ".save_pretrained(dir2, safe_serialization=True)",
-            bt_path_tail(pickled));
+    if (!bt_file_exists(folder))
+        return bt_fail(err, BAUTA_ERR_IO, "%s: %s", bt_path_tail(folder),
+                       strerror(errno));
+    if (!bt_file_exists(pickled))
+        pickled = bt_file_exists(pickled_index) ? pickled_index : NULL;
+    if (pickled)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s is pickled and not read; convert it in Python: "
+                       "AutoModelForCausalLM.from_pretrained(dir)"
+                       ".save_pretrained(dir2, safe_serialization=True)",
+                       bt_path_tail(pickled));
     return bt_fail(err, BAUTA_ERR_IO,
                    "%s: there is neither " SINGLE " nor " INDEX,
                    bt_path_tail(folder));
@@ -316,21 +322,26 @@ static bauta_status nothing_open(const char *folder, const char *pickled,
 static bauta_status folder_open(bt_weights *w, const char *folder,
                                 bauta_error *err)
 {
-    char *single = bt_path_join(folder, SINGLE);
-    char *index = bt_path_join(folder, INDEX);
-    char *pickled = bt_path_join(folder, "pytorch_model.bin");
-    bauta_status status;
-    if (!single || !index || !pickled)
-        status = bt_fail_memory(err, "the name of a file", strlen(folder));
-    else if (bt_file_exists(single))
-        status = single_open(w, folder, err);
-    else if (bt_file_exists(index))
-        status = index_open(w, folder, index, err);
-    else
-        status = nothing_open(folder, pickled, err);
-    bt_free(pickled);
-    bt_free(index);
-    bt_free(single);
+    enum { FILES = 4 };
+    static const char *const names[FILES] = { SINGLE, INDEX, PICKLED,
+                                              PICKLED ".index.json" };
+    char *paths[FILES] = { NULL };
+    bauta_status status = BAUTA_OK;
+    for (size_t i = 0; i < FILES && !status; i++) {
+        paths[i] = bt_path_join(folder, names[i]);
+        if (!paths[i])
+            status = bt_fail_memory(err, "the name of a file", strlen(folder));
+    }
+    if (!status) {
+        if (bt_file_exists(paths[0]))
+            status = single_open(w, folder, err);
+        else if (bt_file_exists(paths[1]))
+            status = index_open(w, folder, paths[1], err);
+        else
+            status = nothing_open(folder, paths[2], paths[3], err);
+    }
+    for (size_t i = 0; i < FILES; i++)
+        bt_free(paths[i]);
     return status;
 }
 

@@ -44,6 +44,13 @@ pc() {
     -o "$work/readme" $(pc --libs) -lm
 says "with pkg-config" "$work/readme"
 
+# The static library and what it needs in turn; the shared one is out of sight.
+# shellcheck disable=SC2046 # the flags are meant to be split
+"$cc" -std=c17 $(pc --cflags) "$work/readme.c" -o "$work/readme_static" \
+    "$LD_LIBRARY_PATH/libbauta.a" \
+    $(pc --static --libs | sed 's/-lbauta\b//')
+says "with pkg-config, static" "$work/readme_static"
+
 cmake -S "$source/tests/house/consumer" -B "$work/cmake" \
     -DREADME="$work/readme.c" -DVERSION="$(pc --modversion)" \
     -DCMAKE_PREFIX_PATH="$stage$prefix" -DCMAKE_C_COMPILER="$cc" >/dev/null

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_dtype.c - every half and bfloat to float32 and back, and the rounding
+ * between any two neighbours. */
+#include "formats/dtype.h"
+#include "guard.h"
+
+static void types_have_names_and_sizes(void **state)
+{
+    (void)state;
+    bt_dtype dtype;
+    for (int i = 0; i < BT_DTYPES; i++) {
+        assert_true(bt_dtype_find(&dtype, bt_dtype_name((bt_dtype)i)));
+        assert_int_equal(dtype, i);
+    }
+    assert_int_equal(bt_dtype_size(BT_BF16), 2);
+    assert_int_equal(bt_dtype_size(BT_U64), 8);
+    assert_string_equal(bt_dtype_name(BT_F8_E4M3), "F8_E4M3");
+    assert_false(bt_dtype_find(&dtype, "f32"));
+    assert_false(bt_dtype_find(&dtype, ""));
+}
+
+static float widened(uint16_t bits, bt_dtype dtype)
+{
+    float x;
+    assert_true(bt_convert_f32(&x, &bits, dtype, 1));
+    return x;
+}
+
+static uint16_t narrowed(float x, bt_dtype dtype)
+{
+    uint16_t bits;
+    assert_true(bt_convert_from_f32(&bits, dtype, &x, 1));
+    return bits;
+}
+
+/* What the bits of a type with so many bits of mantissa mean. */
+static double meaning(unsigned bits, int mantissa_bits, int bias)
+{
+    int top = (1 << (15 - mantissa_bits)) - 1;
+    int exponent = (int)(bits >> mantissa_bits) & top;
+    int mantissa = (int)bits & ((1 << mantissa_bits) - 1);
+    double sign = bits >> 15 ? -1.0 : 1.0;
+    if (exponent == top)
+        return mantissa ? NAN : sign * INFINITY;
+    if (exponent == 0)
+        return sign * ldexp(mantissa, 1 - bias - mantissa_bits);
+    return sign * ldexp(mantissa + (1 << mantissa_bits),
+                        exponent - bias - mantissa_bits);
+}
+
+static const struct {
+    bt_dtype dtype;
+    int mantissa_bits, bias;
+    uint16_t infinity;
+} types[] = { { BT_F16, 10, 15, 0x7c00 }, { BT_BF16, 7, 127, 0x7f80 } };
+
+static void every_pattern_widens_exactly_and_comes_back(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < 2; t++)
+        for (unsigned bits = 0; bits < 65536; bits++) {
+            float x = widened((uint16_t)bits, types[t].dtype);
+            double want = meaning(bits, types[t].mantissa_bits, types[t].bias);
+            uint16_t back = narrowed(x, types[t].dtype);
+            if (isnan(want)) {
+                // Sign and payload go both ways; only a signalling NaN is
+                // made quiet when it is narrowed.
+                unsigned quiet = 1u << (types[t].mantissa_bits - 1);
+                assert_true(isnan(x));
+                assert_int_equal(back, bits | quiet);
+                assert_int_equal(float_bits(x) >> 31, bits >> 15);
+            } else {
+                assert_true((double)x == want && !signbit(x) == !signbit(want));
+                assert_int_equal(back, bits);
+            }
+        }
+}
+
+/* Between each finite magnitude and the next (the last one's next being where
+ * infinity would be): half way goes to the even one, anything else to the
+ * nearer. All these float32 numbers are exact. */
+static void narrowing_rounds_to_nearest_ties_to_even(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < 2; t++)
+        for (unsigned bits = 0; bits < types[t].infinity; bits++) {
+            bt_dtype dtype = types[t].dtype;
+            double low = meaning(bits, types[t].mantissa_bits, types[t].bias);
+            double gap = low - meaning(bits ? bits - 1 : 0,
+                                       types[t].mantissa_bits, types[t].bias);
+            if (bits + 1 < types[t].infinity || bits == 0)
+                gap = meaning(bits + 1, types[t].mantissa_bits, types[t].bias) -
+                      low;
+            float half = (float)(low + gap / 2);
+            uint16_t even = (uint16_t)(bits + (bits & 1));
+            uint16_t up = (uint16_t)(bits + 1);
+            assert_int_equal(narrowed(half, dtype), even);
+            assert_int_equal(narrowed(-half, dtype), even | 0x8000);
+            assert_int_equal(narrowed(nextafterf(half, 0), dtype), bits);
+            assert_int_equal(narrowed(nextafterf(half, INFINITY), dtype), up);
+        }
+}
+
+static void extremes_narrow_to_infinity_zero_and_nan(void **state)
+{
+    (void)state;
+    assert_int_equal(narrowed(65519.996f, BT_F16), 0x7bff);
+    assert_int_equal(narrowed(65520.0f, BT_F16), 0x7c00);
+    assert_int_equal(narrowed(-3e38f, BT_F16), 0xfc00);
+    assert_int_equal(narrowed(3.4028235e38f, BT_BF16), 0x7f80);
+    assert_int_equal(narrowed(0x1p-25f, BT_F16), 0);
+    assert_int_equal(narrowed(0x1.000002p-25f, BT_F16), 1);
+    assert_int_equal(narrowed(-0x1p-149f, BT_F16), 0x8000);
+    // A NaN whose payload lies in the bits that are cut off.
+    uint32_t word = 0xff800001;
+    float x;
+    memcpy(&x, &word, sizeof(x));
+    assert_int_equal(narrowed(x, BT_F16), 0xfe00);
+    assert_int_equal(narrowed(x, BT_BF16), 0xffc0);
+}
+
+static void any_place_in_memory_will_do(void **state)
+{
+    (void)state;
+    unsigned char bytes[16] = { 0 };
+    const float want[3] = { 1.5f, -2.0f, 0x1p-24f };
+    static const bt_dtype dtypes[] = { BT_F32, BT_F16, BT_BF16 };
+    float got[3];
+    for (size_t t = 0; t < 3; t++)
+        for (size_t shift = 0; shift < 4; shift++) {
+            assert_true(bt_convert_from_f32(bytes + shift, dtypes[t], want, 3));
+            assert_true(bt_convert_f32(got, bytes + shift, dtypes[t], 3));
+            assert_memory_equal(got, want, sizeof(want));
+        }
+    assert_true(bt_convert_f32(NULL, NULL, BT_F32, 0));
+    assert_false(bt_convert_f32(got, bytes, BT_F64, 1));
+    assert_false(bt_convert_from_f32(bytes, BT_I8, want, 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(types_have_names_and_sizes),
+        cmocka_unit_test(every_pattern_widens_exactly_and_comes_back),
+        cmocka_unit_test(narrowing_rounds_to_nearest_ties_to_even),
+        cmocka_unit_test(extremes_narrow_to_infinity_zero_and_nan),
+        cmocka_unit_test(any_place_in_memory_will_do),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
