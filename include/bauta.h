@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bauta.h - masked attention, exact and fast, for C and C++.
+/* bauta.h - masked attention and Transformers, exact and fast, for C and C++.
  *
  *     softmax(Q K^T * scale + M) V
  *
@@ -13,15 +13,16 @@
  *   5. Plans                     a mask compiled for the kernels
  *   6. Attention                 forward and backward
  *   7. Caches                    keys and values that grow, for decoding
+ *   8. Models                    Transformers from Hugging Face folders
  *
  * Conventions that hold everywhere:
  *
  * - A call that can fail returns a bauta_status and takes a bauta_error that
  *   may be NULL. The library never prints, exits or aborts.
- * - What bauta_X_create() hands out, bauta_X_free() releases; every free
- *   accepts NULL. On failure the object handed out is NULL.
- * - Masks, plans and filled caches are read only while they are used, so
- *   threads may share them. A context serves one call at a time.
+ * - What bauta_X_create() or bauta_X_load() hands out, bauta_X_free() releases;
+ *   every free accepts NULL. On failure the object handed out is NULL.
+ * - Masks, plans, filled caches and models are read only while they are used,
+ *   so threads may share them. A context serves one call at a time.
  * - A struct whose first field is `size` must be started from its
  *   BAUTA_..._INIT value, so that it can grow without breaking programs.
  * - Sizes are counts of elements, never bytes. All numbers are float32. */
@@ -349,6 +350,183 @@ BAUTA_API bauta_status bauta_attention_cached(
     bauta_context *context, const bauta_plan *plan,
     const bauta_attention *shape, const float *q, const bauta_cache *cache,
     float *out, float *lse, bauta_error *err);
+
+/* ---- 8. Models --------------------------------------------------------- */
+
+/* A Transformer from a Hugging Face folder: config.json, and the weights in
+ * model.safetensors or in shards with their index. Known are GPT-2, Llama,
+ * Mistral, Qwen2, Qwen3 (decoder-only), BERT, RoBERTa (encoder-only), Marian
+ * and BART (encoder-decoder).
+ *
+ * A read-only model is never written to: threads, each with a context of its
+ * own, may run it at the same time. A trainable one has gradients, to which
+ * bauta_model_loss() adds; only one call may train it at a time. */
+typedef struct bauta_model bauta_model;
+
+/* Read-only, float32 weights stay in the mapped file without a copy, so the
+ * file must not be shortened or written over while the model lives; float16
+ * and bfloat16 are converted exactly. With `trainable` all is copied, and the
+ * gradients start at 0. */
+BAUTA_API bauta_status bauta_model_load(bauta_model **out, const char *folder,
+                                        bool trainable, bauta_error *err);
+BAUTA_API void bauta_model_free(bauta_model *model);
+
+/* Write a folder that transformers and bauta_model_load() read: config.json
+ * with the keys that were loaded (only the dtype becomes float32, and the
+ * architecture is filled in where it was missing), the weights in one
+ * model.safetensors in float32 under transformers' names, and
+ * generation_config.json where there was one. The folder appears as a whole
+ * or not at all; one that exists and is not empty is refused. */
+BAUTA_API bauta_status bauta_model_save(const bauta_model *model,
+                                        const char *folder, bauta_error *err);
+
+/* Questions. */
+typedef enum bauta_model_kind {
+    BAUTA_DECODER_ONLY = 0,    /* causal: a token sees what came before */
+    BAUTA_ENCODER_ONLY = 1,    /* a token sees its whole sequence */
+    BAUTA_ENCODER_DECODER = 2, /* a causal decoder that sees the encoder */
+} bauta_model_kind;
+
+BAUTA_API bauta_model_kind bauta_model_kind_of(const bauta_model *model);
+/* "decoder-only", "encoder-only" or "encoder-decoder"; never NULL. */
+BAUTA_API const char *bauta_model_kind_text(bauta_model_kind kind);
+BAUTA_API bool bauta_model_trainable(const bauta_model *model);
+BAUTA_API size_t bauta_model_vocabulary(const bauta_model *model);
+BAUTA_API size_t bauta_model_width(const bauta_model *model);
+/* Layers of a stack; 0 where the model does not have it. */
+BAUTA_API size_t bauta_model_encoder_layers(const bauta_model *model);
+BAUTA_API size_t bauta_model_decoder_layers(const bauta_model *model);
+/* Tokens that a sequence may have. Where positions are a table, longer ones
+ * are refused; rotary positions have no end, and this is what the model was
+ * made for. */
+BAUTA_API size_t bauta_model_positions(const bauta_model *model);
+/* The window of a decoder layer's self-attention, see bauta_mask_window();
+ * 0 = none. */
+BAUTA_API size_t bauta_model_window(const bauta_model *model, size_t layer);
+/* Everything that the config said, as a JSON object; works like snprintf. */
+BAUTA_API size_t bauta_model_describe(const bauta_model *model, char *text,
+                                      size_t size);
+
+/* How many parameters there are, each a number; a matrix that two parts share
+ * counts once. They lie in tensors, as many and by the names as in the file. */
+BAUTA_API uint64_t bauta_model_parameters(const bauta_model *model);
+BAUTA_API size_t bauta_model_tensors(const bauta_model *model);
+
+typedef struct bauta_tensor {
+    size_t size;       /* set by BAUTA_TENSOR_INIT */
+    const char *name;  /* lives as long as the model */
+    size_t rank;       /* 1 or 2 */
+    size_t shape[2];   /* (rows, columns), or (numbers, 1) */
+    size_t count;      /* rows x columns */
+    const float *data; /* dense */
+    float *writable;   /* the same, to be written; NULL when read-only */
+    float *gradient;   /* NULL when read-only, and where nothing is trained */
+} bauta_tensor;
+#define BAUTA_TENSOR_INIT                                            \
+    {                                                                \
+        sizeof(bauta_tensor), NULL, 0, { 0, 0 }, 0, NULL, NULL, NULL \
+    }
+
+/* Tensor `index`, from 0 to bauta_model_tensors() - 1, in the order of the
+ * layers. */
+BAUTA_API bauta_status bauta_model_tensor(const bauta_model *model,
+                                          size_t index, bauta_tensor *tensor,
+                                          bauta_error *err);
+
+/* A batch of sequences of tokens.
+ *
+ * Packed, with a stride of 0: sequence s follows sequence s - 1 at once. Or
+ * padded: sequence s begins at s * stride, and what lies behind its length is
+ * not read. Either way ids[i] is row i of the batch, whatever the model makes
+ * of it is row i of the output, and the rows of padding are 0 there. Packed,
+ * padded or alone, a sequence gets the same bits. */
+typedef struct bauta_batch {
+    size_t size;             /* set by BAUTA_BATCH_INIT */
+    size_t count;            /* sequences */
+    const size_t *lengths;   /* (count) tokens of each; NULL, with a stride:
+                                all have `stride` */
+    size_t stride;           /* 0 = packed */
+    const uint32_t *ids;     /* (rows) */
+    const uint32_t *types;   /* (rows) token types, as BERT has; NULL: all 0 */
+    const bauta_mask *mask;  /* (rows, rows) hides more; NULL: nothing */
+    const bauta_mask *cross; /* (rows, rows of the source) hides more of the
+                                source from a target; NULL: nothing */
+} bauta_batch;
+#define BAUTA_BATCH_INIT                                        \
+    {                                                           \
+        sizeof(bauta_batch), 0, NULL, 0, NULL, NULL, NULL, NULL \
+    }
+
+/* The masks follow from the model and the batch. A token sees tokens of its
+ * own sequence: in a decoder those up to itself, within the window where the
+ * layer has one; in an encoder all of them; across, a target's token sees all
+ * of its source. `mask` and `cross` of a batch hide more than that, and can
+ * show nothing: in every layer and head of the stack that reads the batch, a
+ * pair is visible when the model's own mask and the given one both say so.
+ * What the given mask says of rows and keys that are padding, or of another
+ * sequence, does not matter, nor do its origins. A token from which everything
+ * is hidden gets 0 from attention; its residual stream goes on.
+ *
+ * How many rows a batch has: the sum of the lengths, or count x stride. */
+BAUTA_API size_t bauta_batch_rows(const bauta_batch *batch);
+
+/* What to compute; NULL is left out. Hidden states: number 0 is the embedded
+ * tokens, number l is behind layer l, the last one also behind the norm that
+ * ends the stack. */
+typedef struct bauta_outputs {
+    size_t size;           /* set by BAUTA_OUTPUTS_INIT */
+    float *logits;         /* (rows, vocabulary) */
+    float *encoder_states; /* (encoder layers + 1, rows of source, width) */
+    float *decoder_states; /* (decoder layers + 1, rows of target, width) */
+} bauta_outputs;
+#define BAUTA_OUTPUTS_INIT                      \
+    {                                           \
+        sizeof(bauta_outputs), NULL, NULL, NULL \
+    }
+
+/* Run a model. A decoder-only model reads `target`, an encoder-only one reads
+ * `source`, and the other is NULL; an encoder-decoder reads both, sequence s
+ * of the target seeing sequence s of the source. Logits are of the decoder, or
+ * of the encoder where there is nothing else. From the second call with the
+ * same lengths on, and without masks in the batch, nothing is allocated. */
+BAUTA_API bauta_status bauta_model_forward(
+    bauta_context *context, const bauta_model *model, const bauta_batch *source,
+    const bauta_batch *target, const bauta_outputs *outputs, bauta_error *err);
+
+/* A label that does not count. */
+#define BAUTA_IGNORE UINT32_MAX
+
+typedef struct bauta_loss_options {
+    size_t size;     /* set by BAUTA_LOSS_OPTIONS_INIT */
+    float smoothing; /* from 0 to 1: this share of each label is spread evenly
+                        over the vocabulary */
+    double weight;   /* multiplies loss and gradients; to accumulate parts of a
+                        batch, the share of the part in all counted labels */
+} bauta_loss_options;
+#define BAUTA_LOSS_OPTIONS_INIT               \
+    {                                         \
+        sizeof(bauta_loss_options), 0.0f, 1.0 \
+    }
+
+/* Mean cross-entropy, in nats, of the logits that bauta_model_forward() would
+ * give against labels (rows) that lie as the ids do. Nothing is shifted: a
+ * label is what its own row is to predict, so for the next token labels[i] is
+ * ids[i + 1], and BAUTA_IGNORE in the last row of a sequence. Labels of padding
+ * are not read. *counted, when given, receives how many labels counted; where
+ * none does the loss is 0. `options` may be NULL.
+ *
+ * The gradients of a trainable model are added to what is there. After a
+ * failure that is not of the arguments, such as memory, some may be added and
+ * others not: zero them. */
+BAUTA_API bauta_status
+bauta_model_loss(bauta_context *context, bauta_model *model,
+                 const bauta_batch *source, const bauta_batch *target,
+                 const uint32_t *labels, const bauta_loss_options *options,
+                 double *loss, size_t *counted, bauta_error *err);
+
+/* All gradients of a trainable model become 0. */
+BAUTA_API bauta_status bauta_model_zero_gradients(bauta_model *model,
+                                                  bauta_error *err);
 
 #ifdef __cplusplus
 }

@@ -20,10 +20,11 @@ typedef enum bt_positions {
     BT_POSITIONS_ROTARY
 } bt_positions;
 
-/* Rotary frequencies; factor 0: plain. Otherwise llama3's scaling. */
+/* Rotary frequencies, plain or scaled as Llama 3's are. */
 typedef struct bt_rope {
     double theta;
-    double factor, low, high; /* scaling; wavelengths between are mixed */
+    bool scaled;
+    double factor, low, high; /* wavelengths between the two are mixed */
     size_t original;          /* positions before the scaling */
 } bt_rope;
 

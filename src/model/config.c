@@ -3,6 +3,7 @@
 #include "model/config.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 
 #include <jansson.h>
@@ -10,37 +11,50 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a config that are read: a hundred times what any has. */
+enum { CONFIG_MAX = 1 << 20 };
+
 struct bt_config {
-    char *path;
+    char *path, *text; /* text as it was read */
+    size_t size;
     json_t *root, *at;
     bauta_error failure;
 };
 
-bauta_status bt_config_load(bt_config **out, const char *path, bauta_error *err)
+static bauta_status root_parse(bt_config *config, bauta_error *err)
 {
     json_error_t where;
-    size_t length = strlen(path) + 1;
-    *out = NULL;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
-    if (!root)
+    const char *path = bt_path_tail(config->path);
+    config->root =
+        json_loadb(config->text, config->size, JSON_REJECT_DUPLICATES, &where);
+    if (!config->root)
         return bt_fail(err, BAUTA_ERR_IO, "%s: line %d: %s", path, where.line,
-                       where.text);
-    bt_config *config = bt_alloc_zero(1, sizeof(*config));
-    char *copy = bt_alloc(length);
-    if (!config || !copy || !json_is_object(root)) {
-        bauta_status status =
-            json_is_object(root)
-                ? bt_fail_memory(err, "a config", sizeof(*config))
-                : bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object", path);
-        json_decref(root);
-        bt_free(config);
-        bt_free(copy);
-        return status;
-    }
-    config->path = memcpy(copy, path, length);
-    config->root = config->at = root;
-    *out = config;
+                       bt_quote(where.text).text);
+    if (!json_is_object(config->root))
+        return bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object", path);
+    config->at = config->root;
     return BAUTA_OK;
+}
+
+bauta_status bt_config_load(bt_config **out, const char *folder,
+                            bauta_error *err)
+{
+    *out = NULL;
+    bt_config *config = bt_alloc_zero(1, sizeof(*config));
+    if (!config)
+        return bt_fail_memory(err, "a config", sizeof(*config));
+    config->path = bt_path_join(folder, "config.json");
+    bauta_status status = config->path
+                              ? bt_file_read(&config->text, &config->size,
+                                             config->path, CONFIG_MAX, err)
+                              : bt_fail_memory(err, "the name of a file", 0);
+    if (!status)
+        status = root_parse(config, err);
+    if (status)
+        bt_config_free(config);
+    else
+        *out = config;
+    return status;
 }
 
 void bt_config_free(bt_config *config)
@@ -48,6 +62,7 @@ void bt_config_free(bt_config *config)
     if (!config)
         return;
     json_decref(config->root);
+    bt_free(config->text);
     bt_free(config->path);
     bt_free(config);
 }
@@ -63,7 +78,7 @@ static void complain(bt_config *config, const char *key, const char *what)
 {
     if (!config->failure.status)
         bt_fail(&config->failure, BAUTA_ERR_UNSUPPORTED, "%s: %s %s",
-                config->path, key, what);
+                bt_path_tail(config->path), key, what);
 }
 
 /* The value of a key, NULL when it is absent or null. */
@@ -165,7 +180,10 @@ void bt_config_leave(bt_config *config)
 
 size_t bt_config_list(bt_config *config, const char *key)
 {
-    return json_array_size(value_of(config, key));
+    const json_t *value = value_of(config, key);
+    if (value && !json_is_array(value))
+        complain(config, key, "is not a list");
+    return json_array_size(value);
 }
 
 const char *bt_config_list_text(bt_config *config, const char *key, size_t i)
@@ -180,8 +198,8 @@ void bt_config_refuse(bt_config *config, const char *key, const char *why)
     char *value = json_dumps(json_object_get(config->at, key),
                              JSON_ENCODE_ANY | JSON_COMPACT);
     char what[160];
-    snprintf(what, sizeof(what), "is %.80s, %s", value ? value : "not given",
-             why);
+    snprintf(what, sizeof(what), "is %s, %s",
+             bt_quote(value ? value : "not given").text, why);
     free(value);
     complain(config, key, what);
 }
@@ -190,4 +208,74 @@ void bt_config_only(bt_config *config, const char *key, bool supported)
 {
     if (bt_config_bool_or(config, key, supported) != supported)
         bt_config_refuse(config, key, "which is not supported");
+}
+
+const char *bt_config_path(const bt_config *config)
+{
+    return bt_path_tail(config->path);
+}
+
+/* ---- saving ------------------------------------------------------------ */
+
+/* What a saved folder says otherwise; true when that is anything. */
+static bool changes_make(json_t *root, const char *architecture, bool *failed)
+{
+    static const char *const keys[] = { "dtype", "torch_dtype" };
+    bool changed = false;
+    for (size_t i = 0; i < BT_LEN(keys); i++) {
+        const char *type = json_string_value(json_object_get(root, keys[i]));
+        if (!type || strcmp(type, "float32") == 0)
+            continue;
+        changed = true;
+        *failed |= json_object_set_new(root, keys[i], json_string("float32"));
+    }
+    if (json_array_size(json_object_get(root, "architectures")) == 0) {
+        changed = true;
+        *failed |= json_object_set_new(root, "architectures",
+                                       json_pack("[s]", architecture));
+    }
+    return changed;
+}
+
+/* With as few digits as give every number back: 1e-05 is not to become
+ * 1.0000000000000001e-05. */
+static char *dump(const json_t *root)
+{
+    for (size_t digits = 15; digits < 17; digits++) {
+        char *text =
+            json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
+        json_t *again = text ? json_loads(text, 0, NULL) : NULL;
+        bool same = again && json_equal(root, again);
+        json_decref(again);
+        if (same)
+            return text;
+        free(text);
+    }
+    return json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+}
+
+static char *copy_of(const char *text, size_t size)
+{
+    char *copy = bt_alloc(size + 1);
+    if (!copy)
+        return NULL;
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    return copy;
+}
+
+bauta_status bt_config_saved(char **out, const bt_config *config,
+                             const char *architecture, bauta_error *err)
+{
+    bool failed = false;
+    json_t *root = json_deep_copy(config->root);
+    char *text = NULL;
+    *out = NULL;
+    if (root && !changes_make(root, architecture, &failed))
+        *out = copy_of(config->text, config->size);
+    else if (root && !failed && (text = dump(root)))
+        *out = copy_of(text, strlen(text));
+    free(text);
+    json_decref(root);
+    return *out ? BAUTA_OK : bt_fail_memory(err, "a config", config->size);
 }

@@ -11,7 +11,8 @@
 
 typedef struct bt_config bt_config;
 
-bauta_status bt_config_load(bt_config **out, const char *path,
+/* config.json of a folder. */
+bauta_status bt_config_load(bt_config **out, const char *folder,
                             bauta_error *err);
 void bt_config_free(bt_config *config);
 /* The first thing that went wrong, or BAUTA_OK. */
@@ -31,7 +32,8 @@ const char *bt_config_text_or(bt_config *config, const char *key,
  * Returns whether there is such an object. */
 bool bt_config_enter(bt_config *config, const char *key);
 void bt_config_leave(bt_config *config);
-/* How many elements a list has, and text number i of it. */
+/* How many elements a list has, 0 where there is none, and text number i of it.
+ */
 size_t bt_config_list(bt_config *config, const char *key);
 const char *bt_config_list_text(bt_config *config, const char *key, size_t i);
 
@@ -39,5 +41,14 @@ const char *bt_config_list_text(bt_config *config, const char *key, size_t i);
 void bt_config_refuse(bt_config *config, const char *key, const char *why);
 /* Refuse unless a switch, where it is given, has the one supported value. */
 void bt_config_only(bt_config *config, const char *key, bool supported);
+
+/* What sentences call the file. */
+const char *bt_config_path(const bt_config *config);
+
+/* The text of a saved folder's config, for bt_free(): what was read, but of
+ * the dtype float32, and with the architecture where none was given. Where
+ * nothing changes it is the very bytes. */
+bauta_status bt_config_saved(char **out, const bt_config *config,
+                             const char *architecture, bauta_error *err);
 
 #endif

@@ -3,10 +3,12 @@
 #include "model/folder.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "formats/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +20,9 @@ static bauta_status stack_check(const bt_blueprint *print,
 {
     if (!stack->layers)
         return BAUTA_OK;
+    if (stack->ffn == 0)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: a feed-forward part of 0 columns", path);
     if (stack->kv_heads == 0 || stack->heads % stack->kv_heads)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%s: %zu key heads do not divide %zu heads", path,
@@ -39,6 +44,28 @@ static bauta_status stack_check(const bt_blueprint *print,
     return BAUTA_OK;
 }
 
+/* Numbers that the arithmetic divides by or takes roots and logarithms of. */
+static bauta_status numbers_check(const bt_blueprint *print, const char *path,
+                                  bauta_error *err)
+{
+    const bt_rope *rope = &print->rope;
+    if (!(print->epsilon >= 0 && isfinite(print->epsilon)))
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: an epsilon of %g for norms", path,
+                       (double)print->epsilon);
+    if (print->positions != BT_POSITIONS_ROTARY)
+        return BAUTA_OK;
+    if (!(rope->theta > 0 && isfinite(rope->theta)))
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "%s: a rope_theta of %g",
+                       path, rope->theta);
+    if (rope->scaled &&
+        !(rope->factor > 0 && rope->low > 0 && rope->high > rope->low))
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: rope scaling by %g between %g and %g", path,
+                       rope->factor, rope->low, rope->high);
+    return BAUTA_OK;
+}
+
 /* A config may claim any size; weights that small cannot fill it, so nothing
  * is allocated by its word alone beyond this many numbers of layers. */
 static bauta_status print_check(const bt_blueprint *print, const char *path,
@@ -53,33 +80,27 @@ static bauta_status print_check(const bt_blueprint *print, const char *path,
                        "%s: %zu sinusoidal positions of %zu columns are too "
                        "many",
                        path, print->max_positions, print->width);
-    bauta_status status = stack_check(print, &print->encoder, path, err);
+    bauta_status status = numbers_check(print, path, err);
+    if (!status)
+        status = stack_check(print, &print->encoder, path, err);
     return status ? status : stack_check(print, &print->decoder, path, err);
 }
 
 static bauta_status config_read(bt_folder *folder, const char *path,
                                 bauta_error *err)
 {
-    char name[4096];
-    bt_config *config = NULL;
     bt_blueprint print = { 0 };
-    if (snprintf(name, sizeof(name), "%s/config.json", path) >=
-        (int)sizeof(name))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the folder's name is too "
-                       "long");
-    bauta_status status = bt_config_load(&config, name, err);
+    bauta_status status = bt_config_load(&folder->config, path, err);
     if (status)
         return status;
-    folder->family = bt_family_find(config);
+    folder->family = bt_family_find(folder->config);
     if (folder->family)
-        folder->family->read(&print, config);
-    status = bt_config_status(config, err);
+        folder->family->read(&print, folder->config);
+    status = bt_config_status(folder->config, err);
     if (!status)
-        status = print_check(&print, name, err);
+        status = print_check(&print, bt_config_path(folder->config), err);
     if (!status)
         status = bt_model_create(&folder->model, &print, err);
-    bt_config_free(config);
     return status;
 }
 
@@ -90,7 +111,7 @@ typedef struct binding {
     const char *path;
     bool copies;   /* every tensor, not only those that must be converted */
     size_t floats; /* of memory that is or will be taken */
-    size_t bound;  /* tensors of the file that have a place */
+    bool *bound;   /* (tensors of the file) that have a place */
     bauta_status status;
     bauta_error *err;
 } binding;
@@ -104,6 +125,20 @@ static const bt_stored *stored_find(const bt_folder *folder, const char *name)
     if (!stored && dot)
         stored = bt_weights_find(folder->weights, dot + 1);
     return stored;
+}
+
+/* Which tensor of the weights this is; they are in the order of names. */
+static size_t stored_index(const bt_weights *weights, const bt_stored *stored)
+{
+    size_t lo = 0, hi = bt_weights_count(weights);
+    while (hi - lo > 1) {
+        size_t middle = lo + (hi - lo) / 2;
+        if (strcmp(bt_weights_at(weights, middle)->name, stored->name) <= 0)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    return lo;
 }
 
 static void shape_text(char *text, size_t size, const bt_stored *stored)
@@ -167,7 +202,7 @@ static void count_name(void *user, const char *name, bt_tensor *tensor,
         b->status ? NULL : stored_for(b, name, tensor, rank);
     if (!stored)
         return;
-    b->bound++;
+    b->bound[stored_index(b->folder->weights, stored)] = true;
     b->folder->parameters += tensor->rows * tensor->columns;
     if (!stays(b, stored))
         b->floats += tensor->rows * tensor->columns;
@@ -223,57 +258,52 @@ static bool superfluous(const char *name)
     return false;
 }
 
-typedef struct search {
-    const char *name;
-    bool found;
-} search;
-
-static void search_name(void *user, const char *name, bt_tensor *tensor,
-                        int rank)
-{
-    search *s = user;
-    const char *dot = strchr(name, '.');
-    (void)tensor;
-    (void)rank;
-    s->found = s->found || strcmp(name, s->name) == 0 ||
-               (dot && strcmp(dot + 1, s->name) == 0);
-}
-
 /* Every stored tensor is a parameter, or known to carry nothing. */
-static bauta_status extras_check(bt_folder *folder, const char *path,
-                                 bauta_error *err)
+static bauta_status extras_check(const binding *b)
 {
-    for (size_t i = 0; i < bt_weights_count(folder->weights); i++) {
-        search s = { bt_weights_at(folder->weights, i)->name, false };
-        if (superfluous(s.name))
-            continue;
-        bt_folder_names(folder, &(bt_names){ search_name, &s });
-        if (!s.found)
-            return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+    const bt_weights *weights = b->folder->weights;
+    for (size_t i = 0; i < bt_weights_count(weights); i++) {
+        const char *name = bt_weights_at(weights, i)->name;
+        if (!b->bound[i] && !superfluous(name))
+            return bt_fail(b->err, BAUTA_ERR_UNSUPPORTED,
                            "%s: tensor %s has no place in a model of type %s",
-                           path, s.name, folder->family->model_type);
+                           b->path, bt_quote(name).text,
+                           b->folder->family->model_type);
     }
     return BAUTA_OK;
+}
+
+/* See that all fits, and how much memory it takes. */
+static bauta_status weights_count(binding *b)
+{
+    b->bound = bt_alloc_zero(bt_weights_count(b->folder->weights), 1);
+    if (!b->bound)
+        return bt_fail_memory(b->err, "the weights of a model",
+                              bt_weights_count(b->folder->weights));
+    bt_folder_names(b->folder, &(bt_names){ count_name, b });
+    if (!b->status)
+        b->status = extras_check(b);
+    bt_free(b->bound);
+    return b->status;
 }
 
 static bauta_status weights_bind(bt_folder *folder, const char *path,
                                  bt_load load, bauta_error *err)
 {
     binding b = { .folder = folder,
-                  .path = path,
+                  .path = bt_path_tail(path),
                   .copies = load == BT_LOAD_TRAINED,
                   .err = err };
-    bt_folder_names(folder, &(bt_names){ count_name, &b });
-    if (!b.status && b.bound < bt_weights_count(folder->weights))
-        b.status = extras_check(folder, path, err);
-    if (b.status)
-        return b.status;
+    bauta_status status = weights_count(&b);
+    if (status)
+        return status;
     folder->memory = bt_alloc(bt_size_mul(b.floats, sizeof(float)));
     if (load == BT_LOAD_TRAINED && folder->memory)
         folder->grads = bt_alloc_zero(b.floats, sizeof(float));
     if (!folder->memory || (load == BT_LOAD_TRAINED && !folder->grads))
         return bt_fail_memory(err, "the weights of a model",
                               bt_size_mul(b.floats, sizeof(float)));
+    folder->floats = b.floats;
     b.floats = 0;
     bt_folder_names(folder, &(bt_names){ bind_name, &b });
     bt_model_split(folder->model);
@@ -294,6 +324,10 @@ bauta_status bt_folder_load(bt_folder **out, const char *path, bt_load load,
         status = bt_weights_open(&folder->weights, path, err);
     if (!status)
         status = weights_bind(folder, path, load, err);
+    if (load == BT_LOAD_TRAINED) {
+        bt_weights_free(folder->weights); // all is copied
+        folder->weights = NULL;
+    }
     if (status)
         bt_folder_free(folder);
     else
@@ -305,6 +339,7 @@ void bt_folder_free(bt_folder *folder)
 {
     if (!folder)
         return;
+    bt_config_free(folder->config);
     bt_model_free(folder->model);
     bt_weights_free(folder->weights);
     bt_free(folder->memory);

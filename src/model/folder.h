@@ -13,11 +13,13 @@ typedef enum bt_load {
 
 typedef struct bt_folder {
     const bt_family *family;
+    bt_config *config;
     bt_model *model;
     size_t parameters;          /* numbers, each counted once */
     struct bt_weights *weights; /* keeps the mapping, or NULL */
-    float *memory;              /* what is not in the mapping */
-    float *grads;               /* (memory's size) */
+    size_t floats;              /* in memory */
+    float *memory;              /* (floats) what is not in the mapping */
+    float *grads;               /* (floats) or NULL */
 } bt_folder;
 
 /* Read config.json and the weights, each tensor by its name and shape: one

@@ -118,7 +118,7 @@ static bool stack_set(bt_stack *stack, const bt_blueprint *print,
  * frequency is mixed. */
 static double rope_scaled(const bt_rope *rope, double frequency)
 {
-    if (rope->factor == 0)
+    if (!rope->scaled)
         return frequency;
     double wavelength = 2 * acos(-1) / frequency;
     double original = (double)rope->original;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "ops/tape.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -61,6 +62,8 @@ void bauta_context_free(bauta_context *context)
 {
     if (!context)
         return;
+    bt_tape_free(context->tape);
+    bt_shelf_release(&context->shelf);
     bt_arena_release(&context->workspace);
     bt_free(context);
 }

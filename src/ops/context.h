@@ -6,11 +6,14 @@
 #include "base/memory.h"
 #include "bauta.h"
 #include "kernels/kernels.h"
+#include "mask/shelf.h"
 
 struct bauta_context {
     int threads;
     const bt_kernels *kernels;
     bt_arena workspace;
+    struct bt_tape *tape; /* of models; NULL until one is run */
+    bt_shelf shelf;       /* plans of the last batch */
 };
 
 #endif

@@ -15,7 +15,14 @@ int main(void)
 {
     bauta_options options = BAUTA_OPTIONS_INIT;
     bauta_attention shape = BAUTA_ATTENTION_INIT;
-    return options.size && shape.size ? BAUTA_OK : BAUTA_ERR_ARGUMENT;
+    bauta_tensor tensor = BAUTA_TENSOR_INIT;
+    bauta_batch batch = BAUTA_BATCH_INIT;
+    bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
+    bauta_loss_options loss = BAUTA_LOSS_OPTIONS_INIT;
+    return options.size && shape.size && tensor.size && batch.size &&
+                   outputs.size && loss.size
+               ? BAUTA_OK
+               : BAUTA_ERR_ARGUMENT;
 }
 END
 }

@@ -20,6 +20,7 @@ static bt_rope read_rope(bt_config *config)
         config, key, bt_config_text_or(config, "type", "default"));
     rope.theta = bt_config_number_or(config, "rope_theta", rope.theta);
     if (strcmp(type, "llama3") == 0) {
+        rope.scaled = true;
         rope.factor = bt_config_number(config, "factor");
         rope.low = bt_config_number(config, "low_freq_factor");
         rope.high = bt_config_number(config, "high_freq_factor");

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bauta.c - the program: finds the verb and hands over. */
+#include "cli.h"
+
+#include <bauta.h>
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    cli_verb *run;
+    const char *summary;
+} verbs[] = {
+    { "inspect", inspect_main, "what is in a model folder, and its masks" },
+};
+
+enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
+
+static void say(const char *verb, const char *format, va_list args)
+{
+    fprintf(stderr, verb ? "bauta %s: " : "bauta: ", verb);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
+
+int cli_usage(const char *verb, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(verb, format, args);
+    va_end(args);
+    fprintf(stderr, "Try 'bauta %s%s--help'.\n", verb ? verb : "",
+            verb ? " " : "");
+    return CLI_USAGE;
+}
+
+int cli_fail(const char *verb, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(verb, format, args);
+    va_end(args);
+    return CLI_FAILED;
+}
+
+int cli_finish(const char *verb)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return CLI_OK;
+    return cli_fail(verb, "cannot write the result: %s", strerror(errno));
+}
+
+/* ---- did you mean ------------------------------------------------------ */
+
+enum { WORD_MAX = 32 };
+
+static int least(int a, int b, int c)
+{
+    int m = a < b ? a : b;
+    return m < c ? m : c;
+}
+
+/* Letters to insert, remove or exchange: Levenshtein's distance. */
+static int distance(const char *a, const char *b)
+{
+    int row[WORD_MAX + 1];
+    int n = (int)strlen(b);
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1]; i++) {
+        int corner = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int above = row[j];
+            row[j] = least(above + 1, row[j - 1] + 1,
+                           corner + (a[i - 1] != b[j - 1]));
+            corner = above;
+        }
+    }
+    return row[n];
+}
+
+const char *cli_nearest(const char *word, const char *const *words, int count)
+{
+    const char *best = NULL;
+    int least_so_far = 3; // more than two slips is another word
+    if (strlen(word) > WORD_MAX)
+        return NULL;
+    for (int i = 0; i < count; i++) {
+        int d = strlen(words[i]) > WORD_MAX ? least_so_far
+                                            : distance(word, words[i]);
+        if (d < least_so_far) {
+            least_so_far = d;
+            best = words[i];
+        }
+    }
+    return best;
+}
+
+/* ---- the program ------------------------------------------------------- */
+
+static int help(void)
+{
+    printf("usage: bauta VERB [options]\n"
+           "\n"
+           "Transformers whose heart is the mask.\n"
+           "\n"
+           "verbs\n");
+    for (int i = 0; i < VERBS; i++)
+        printf("  %-12s %s\n", verbs[i].name, verbs[i].summary);
+    printf("\n"
+           "options\n"
+           "  --help       this text; 'bauta VERB --help' says more of a verb\n"
+           "  --version    the version of the library\n"
+           "\n"
+           "example\n"
+           "  bauta inspect models/gpt2\n");
+    return cli_finish(NULL);
+}
+
+static int unknown(const char *word)
+{
+    const char *names[VERBS];
+    for (int i = 0; i < VERBS; i++)
+        names[i] = verbs[i].name;
+    const char *near = cli_nearest(word, names, VERBS);
+    if (near)
+        return cli_usage(NULL, "there is no verb '%s'; did you mean '%s'?",
+                         word, near);
+    return cli_usage(NULL, "there is no verb '%s'", word);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return cli_usage(NULL, "a verb is missing");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
+        return help();
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("bauta %s\n", bauta_version());
+        return cli_finish(NULL);
+    }
+    for (int i = 0; i < VERBS; i++)
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].run(argc - 1, argv + 1);
+    return unknown(argv[1]);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli.h - what the verbs of the program share.
+ *
+ * Results go to stdout and everything else to stderr. The exit status is 0
+ * when all went well, 1 when something failed, 2 when the command line cannot
+ * be understood. */
+#ifndef CLI_H
+#define CLI_H
+
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+/* A verb: argv[0] is its name. */
+typedef int cli_verb(int argc, char **argv);
+
+cli_verb inspect_main;
+
+/* "bauta VERB: sentence" to stderr, and where help is; returns CLI_USAGE. */
+int cli_usage(const char *verb, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The sentence alone; returns CLI_FAILED. */
+int cli_fail(const char *verb, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* What stdout could not take is a failure, too: a full disk, a closed pipe. */
+int cli_finish(const char *verb);
+
+/* The one of `count` words that `word` was most likely meant to be, or NULL. */
+const char *cli_nearest(const char *word, const char *const *words, int count);
+
+#endif

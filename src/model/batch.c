@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* batch.c - checks of a batch, packing and unpacking. */
+#include "model/batch.h"
+
+#include "base/error.h"
+#include "base/size.h"
+#include "mask/mask.h"
+#include "model/handle.h"
+
+#include <string.h>
+
+static size_t length_of(const bauta_batch *batch, size_t sequence)
+{
+    return batch->lengths ? batch->lengths[sequence] : batch->stride;
+}
+
+size_t bauta_batch_rows(const bauta_batch *batch)
+{
+    size_t rows = 0;
+    if (batch->stride)
+        return bt_size_mul(batch->count, batch->stride);
+    for (size_t s = 0; batch->lengths && s < batch->count; s++)
+        rows = bt_size_add(rows, batch->lengths[s]);
+    return rows;
+}
+
+/* ---- checks ------------------------------------------------------------ */
+
+static bauta_status lengths_check(const bauta_batch *batch, const char *name,
+                                  const bt_blueprint *print, bauta_error *err)
+{
+    bool table = print->positions != BT_POSITIONS_ROTARY;
+    if (batch->count && !batch->lengths && !batch->stride)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s: lengths is NULL for %zu packed sequences", name,
+                       batch->count);
+    for (size_t s = 0; s < batch->count; s++) {
+        size_t length = length_of(batch, s);
+        if (batch->stride && length > batch->stride)
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "%s: sequence %zu has %zu tokens, the stride is "
+                           "%zu",
+                           name, s, length, batch->stride);
+        if (table && length > print->max_positions)
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "%s: sequence %zu has %zu tokens, the model has %zu "
+                           "positions",
+                           name, s, length, print->max_positions);
+    }
+    if (bauta_batch_rows(batch) > BT_AXIS_MAX)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s: has more than %zu rows in %zu sequences", name,
+                       BT_AXIS_MAX, batch->count);
+    return BAUTA_OK;
+}
+
+typedef struct place {
+    size_t sequence, position, row;
+} place;
+
+/* Find the first value of a real token that is not below the limit, nor `but`;
+ * a `but` of 0 exempts nothing. */
+static bool too_large(place *at, const bauta_batch *batch,
+                      const uint32_t *values, size_t limit, uint32_t but)
+{
+    size_t start = 0;
+    for (size_t s = 0; s < batch->count; s++) {
+        size_t length = length_of(batch, s);
+        for (size_t t = 0; t < length; t++) {
+            uint32_t value = values[start + t];
+            if (value >= limit && value != but) {
+                *at = (place){ s, t, start + t };
+                return true;
+            }
+        }
+        start += batch->stride ? batch->stride : length;
+    }
+    return false;
+}
+
+static bauta_status tokens_check(const bauta_batch *batch, const char *name,
+                                 const bt_blueprint *print, bauta_error *err)
+{
+    place at;
+    size_t vocab = print->vocab, types = print->token_types;
+    if (!batch->ids && bauta_batch_rows(batch))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s: ids is NULL for %zu rows",
+                       name, bauta_batch_rows(batch));
+    if (too_large(&at, batch, batch->ids, vocab, 0))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s: sequence %zu, position %zu: id %u is not in a "
+                       "vocabulary of %zu",
+                       name, at.sequence, at.position,
+                       (unsigned)batch->ids[at.row], vocab);
+    if (!batch->types)
+        return BAUTA_OK;
+    if (types == 0)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s: types are given, and the model has none", name);
+    if (too_large(&at, batch, batch->types, types, 0))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s: sequence %zu, position %zu: type %u of a model "
+                       "with %zu",
+                       name, at.sequence, at.position,
+                       (unsigned)batch->types[at.row], types);
+    return BAUTA_OK;
+}
+
+bauta_status bt_batch_check(const bauta_batch *batch, const char *name,
+                            const bt_blueprint *print, bauta_error *err)
+{
+    BT_NEED_SIZE(batch, bauta_batch, "BAUTA_BATCH_INIT", err);
+    bauta_status status = lengths_check(batch, name, print, err);
+    if (!status)
+        status = tokens_check(batch, name, print, err);
+    if (status || !batch->mask)
+        return status;
+    size_t rows = bauta_batch_rows(batch);
+    if (batch->mask->queries != rows || batch->mask->keys != rows)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s: the mask is %zu over %zu, the batch has %zu rows",
+                       name, batch->mask->queries, batch->mask->keys, rows);
+    return BAUTA_OK;
+}
+
+bauta_status bt_labels_check(const bauta_batch *batch, const uint32_t *labels,
+                             size_t vocab, bauta_error *err)
+{
+    place at;
+    if (!labels && bauta_batch_rows(batch))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "labels is NULL for %zu rows",
+                       bauta_batch_rows(batch));
+    if (too_large(&at, batch, labels, vocab, BT_IGNORE))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "labels: sequence %zu, position %zu: %u is not in a "
+                       "vocabulary of %zu, nor BAUTA_IGNORE",
+                       at.sequence, at.position, (unsigned)labels[at.row],
+                       vocab);
+    return BAUTA_OK;
+}
+
+/* ---- packing ----------------------------------------------------------- */
+
+/* Where sequence s begins for the caller, when it begins at `packed` here. */
+static size_t start_of(const bt_rows *rows, size_t s, size_t packed)
+{
+    return rows->axis.stride ? s * rows->axis.stride : packed;
+}
+
+uint32_t *bt_rows_pack(const bt_rows *rows, bt_tape *tape, const uint32_t *from)
+{
+    size_t at = 0;
+    uint32_t *to = bt_tape_take(tape, rows->tokens, sizeof(*to));
+    for (size_t s = 0; to && s < rows->axis.count; s++) {
+        size_t length = rows->axis.lengths[s];
+        if (length)
+            memcpy(to + at, from + start_of(rows, s, at), length * sizeof(*to));
+        at += length;
+    }
+    return to;
+}
+
+static void positions_set(const bt_rows *rows)
+{
+    size_t at = 0;
+    for (size_t s = 0; s < rows->axis.count; s++)
+        for (size_t t = 0; t < rows->axis.lengths[s]; t++)
+            rows->positions[at++] = (uint32_t)t;
+}
+
+void bt_rows_take(bt_rows *rows, bt_tape *tape, const bauta_batch *batch)
+{
+    size_t *lengths = bt_tape_take(tape, batch->count, sizeof(*lengths));
+    *rows = (bt_rows){ .axis = { batch->count, lengths, batch->stride },
+                       .mask = batch->mask,
+                       .cross = batch->cross };
+    if (!lengths)
+        return;
+    for (size_t s = 0; s < batch->count; s++) {
+        lengths[s] = length_of(batch, s);
+        rows->tokens += lengths[s];
+    }
+    rows->ids = bt_rows_pack(rows, tape, batch->ids);
+    if (batch->types)
+        rows->types = bt_rows_pack(rows, tape, batch->types);
+    rows->positions = bt_tape_take(tape, rows->tokens, sizeof(uint32_t));
+    if (rows->positions)
+        positions_set(rows);
+}
+
+void bt_rows_zero_padding(const bt_rows *rows, float *to, size_t columns)
+{
+    size_t stride = rows->axis.stride;
+    for (size_t s = 0; stride && s < rows->axis.count; s++) {
+        size_t length = rows->axis.lengths[s];
+        if (length < stride)
+            memset(to + (s * stride + length) * columns, 0,
+                   (stride - length) * columns * sizeof(float));
+    }
+}
+
+void bt_rows_unpack(const bt_rows *rows, float *to, const float *from,
+                    size_t columns)
+{
+    size_t at = 0;
+    for (size_t s = 0; s < rows->axis.count; s++) {
+        size_t length = rows->axis.lengths[s];
+        if (length)
+            memcpy(to + start_of(rows, s, at) * columns, from + at * columns,
+                   length * columns * sizeof(float));
+        at += length;
+    }
+    bt_rows_zero_padding(rows, to, columns);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* handle.c - loading a model, and the questions one can ask it. */
+#include "model/handle.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/size.h"
+
+#include <string.h>
+
+/* Bytes of a generation_config.json that are kept. */
+enum { GENERATION_MAX = 1 << 20 };
+
+/* ---- loading ----------------------------------------------------------- */
+
+/* Adds up first, then fills in. */
+typedef struct listing {
+    bauta_model *model; /* whose entries are NULL at first */
+    size_t count, bytes;
+} listing;
+
+static void list_name(void *user, const char *name, bt_tensor *tensor, int rank)
+{
+    listing *l = user;
+    size_t length = strlen(name) + 1;
+    if (l->model->entries) {
+        char *copy = l->model->names + l->bytes;
+        memcpy(copy, name, length);
+        l->model->entries[l->count] = (bt_entry){ copy, tensor, rank };
+    }
+    l->count++;
+    l->bytes += length;
+}
+
+static bauta_status entries_list(bauta_model *model, bauta_error *err)
+{
+    listing l = { .model = model };
+    bt_folder_names(model->folder, &(bt_names){ list_name, &l });
+    model->names = bt_alloc(l.bytes);
+    model->entries = bt_alloc_zero(l.count, sizeof(*model->entries));
+    if (!model->names || !model->entries)
+        return bt_fail_memory(err, "the names of tensors", l.bytes);
+    l = (listing){ .model = model };
+    bt_folder_names(model->folder, &(bt_names){ list_name, &l });
+    model->count = l.count;
+    return BAUTA_OK;
+}
+
+/* It says how to sample, which is nothing to this model; it is kept so that a
+ * saved folder has it, even when the one it came from is gone by then. */
+static bauta_status generation_read(bauta_model *model, const char *folder,
+                                    bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    char *path = bt_path_join(folder, "generation_config.json");
+    if (!path)
+        return bt_fail_memory(err, "the name of a file", strlen(folder));
+    if (bt_file_exists(path))
+        status = bt_file_read(&model->generation, &model->generation_size, path,
+                              GENERATION_MAX, err);
+    bt_free(path);
+    return status;
+}
+
+bauta_status bauta_model_load(bauta_model **out, const char *folder,
+                              bool trainable, bauta_error *err)
+{
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(folder, err);
+    bauta_model *model = bt_alloc_zero(1, sizeof(*model));
+    if (!model)
+        return bt_fail_memory(err, "a model", sizeof(*model));
+    model->trainable = trainable;
+    bauta_status status =
+        bt_folder_load(&model->folder, folder,
+                       trainable ? BT_LOAD_TRAINED : BT_LOAD_MAPPED, err);
+    if (!status)
+        status = entries_list(model, err);
+    if (!status)
+        status = generation_read(model, folder, err);
+    if (status)
+        bauta_model_free(model);
+    else
+        *out = model;
+    return status;
+}
+
+void bauta_model_free(bauta_model *model)
+{
+    if (!model)
+        return;
+    bt_folder_free(model->folder);
+    bt_free(model->entries);
+    bt_free(model->names);
+    bt_free(model->generation);
+    bt_free(model);
+}
+
+/* ---- questions --------------------------------------------------------- */
+
+static const bt_blueprint *print_of(const bauta_model *model)
+{
+    return &model->folder->model->print;
+}
+
+bauta_model_kind bauta_model_kind_of(const bauta_model *model)
+{
+    switch (print_of(model)->stacks) {
+    case BT_ENCODER_ONLY:
+        return BAUTA_ENCODER_ONLY;
+    case BT_ENCODER_DECODER:
+        return BAUTA_ENCODER_DECODER;
+    default:
+        return BAUTA_DECODER_ONLY;
+    }
+}
+
+const char *bauta_model_kind_text(bauta_model_kind kind)
+{
+    switch (kind) {
+    case BAUTA_DECODER_ONLY:
+        return "decoder-only";
+    case BAUTA_ENCODER_ONLY:
+        return "encoder-only";
+    case BAUTA_ENCODER_DECODER:
+        return "encoder-decoder";
+    }
+    return "unknown kind";
+}
+
+bool bauta_model_trainable(const bauta_model *model)
+{
+    return model->trainable;
+}
+
+size_t bauta_model_vocabulary(const bauta_model *model)
+{
+    return print_of(model)->vocab;
+}
+
+size_t bauta_model_width(const bauta_model *model)
+{
+    return print_of(model)->width;
+}
+
+size_t bauta_model_encoder_layers(const bauta_model *model)
+{
+    return print_of(model)->encoder.layers;
+}
+
+size_t bauta_model_decoder_layers(const bauta_model *model)
+{
+    return print_of(model)->decoder.layers;
+}
+
+size_t bauta_model_positions(const bauta_model *model)
+{
+    return print_of(model)->max_positions;
+}
+
+size_t bauta_model_window(const bauta_model *model, size_t layer)
+{
+    const bt_blueprint *print = print_of(model);
+    return layer >= print->window_from ? print->window : 0;
+}
+
+/* ---- tensors ----------------------------------------------------------- */
+
+uint64_t bauta_model_parameters(const bauta_model *model)
+{
+    return model->folder->parameters;
+}
+
+size_t bauta_model_tensors(const bauta_model *model)
+{
+    return model->count;
+}
+
+bauta_status bauta_model_tensor(const bauta_model *model, size_t index,
+                                bauta_tensor *tensor, bauta_error *err)
+{
+    BT_NEED(model, err);
+    BT_NEED(tensor, err);
+    BT_NEED_SIZE(tensor, bauta_tensor, "BAUTA_TENSOR_INIT", err);
+    if (index >= model->count)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "tensor %zu of a model that has %zu", index,
+                       model->count);
+    const bt_entry *entry = &model->entries[index];
+    const bt_tensor *from = entry->tensor;
+    bool vector = entry->rank == 1;
+    *tensor = (bauta_tensor){
+        .size = sizeof(*tensor),
+        .name = entry->name,
+        .rank = (size_t)entry->rank,
+        .shape = { vector ? from->columns : from->rows,
+                   vector ? 1 : from->columns },
+        .count = from->rows * from->columns,
+        .data = from->data,
+        .writable = model->trainable ? from->data : NULL,
+        .gradient = from->grad,
+    };
+    return BAUTA_OK;
+}
+
+bauta_status bauta_model_zero_gradients(bauta_model *model, bauta_error *err)
+{
+    BT_NEED(model, err);
+    if (!model->trainable)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the model was loaded read-only and has no gradients");
+    memset(model->folder->grads, 0, model->folder->floats * sizeof(float));
+    return BAUTA_OK;
+}

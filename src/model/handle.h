@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* handle.h - what callers of bauta.h hold: a folder's model with its tensors
+ * in a list, and what saving it again needs. */
+#ifndef BT_HANDLE_H
+#define BT_HANDLE_H
+
+#include "model/folder.h"
+
+typedef struct bt_entry {
+    const char *name;
+    bt_tensor *tensor;
+    int rank;
+} bt_entry;
+
+struct bauta_model {
+    bt_folder *folder;
+    bool trainable;
+    size_t count;
+    bt_entry *entries; /* (count) in the order of the family */
+    char *names;       /* of the entries, one behind the other */
+    char *generation;  /* generation_config.json, or NULL */
+    size_t generation_size;
+};
+
+/* A struct of a caller is refused unless it was started from its INIT. */
+#define BT_NEED_SIZE(pointer, type, init, err)                                 \
+    do {                                                                       \
+        if ((pointer)->size != sizeof(type))                                   \
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,                            \
+                           #pointer ".size is %zu, not %zu: start from " init, \
+                           (pointer)->size, sizeof(type));                     \
+    } while (0)
+
+#endif

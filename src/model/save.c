@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* save.c - a model as a Hugging Face folder. */
+#include "base/directory.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "formats/safetensors.h"
+#include "model/handle.h"
+
+#include <string.h>
+
+static bauta_status fail_name(bauta_error *err)
+{
+    return bt_fail(err, BAUTA_ERR_NOMEM,
+                   "out of memory for the name of a file");
+}
+
+static bauta_status text_write(const bt_directory *to, const char *name,
+                               const char *text, size_t size, bauta_error *err)
+{
+    char *path = bt_directory_file(to, name);
+    bauta_status status =
+        path ? bt_file_write(path, text, size, err) : fail_name(err);
+    bt_free(path);
+    return status;
+}
+
+/* The name that transformers gives the architecture: the first that the family
+ * lists. */
+static void architecture_of(char *name, size_t size, const bt_family *family)
+{
+    size_t length = strcspn(family->architectures, " ");
+    length = bt_size_min(length, size - 1);
+    memcpy(name, family->architectures, length);
+    name[length] = '\0';
+}
+
+static bauta_status config_write(const bt_directory *to,
+                                 const bauta_model *model, bauta_error *err)
+{
+    char architecture[64], *text = NULL;
+    architecture_of(architecture, sizeof(architecture), model->folder->family);
+    bauta_status status =
+        bt_config_saved(&text, model->folder->config, architecture, err);
+    if (!status)
+        status = text_write(to, "config.json", text, strlen(text), err);
+    bt_free(text);
+    return status;
+}
+
+static bt_stored stored_of(const bt_entry *entry)
+{
+    const bt_tensor *t = entry->tensor;
+    bool vector = entry->rank == 1;
+    return (bt_stored){ .name = entry->name,
+                        .dtype = BT_F32,
+                        .rank = (unsigned)entry->rank,
+                        .shape = { vector ? t->columns : t->rows,
+                                   vector ? 0 : t->columns },
+                        .data = t->data,
+                        .bytes = t->rows * t->columns * sizeof(float) };
+}
+
+static bauta_status weights_write(const bt_directory *to,
+                                  const bauta_model *model, bauta_error *err)
+{
+    size_t bytes = bt_size_mul(model->count, sizeof(bt_stored));
+    bt_stored *tensors = bt_alloc(bytes);
+    char *path = bt_directory_file(to, "model.safetensors");
+    bauta_status status = BAUTA_OK;
+    if (!tensors)
+        status = bt_fail_memory(err, "the names of tensors", bytes);
+    else if (!path)
+        status = fail_name(err);
+    for (size_t i = 0; !status && i < model->count; i++)
+        tensors[i] = stored_of(&model->entries[i]);
+    if (!status)
+        status =
+            bt_safetensors_write(path, tensors, model->count, NULL, 0, err);
+    bt_free(path);
+    bt_free(tensors);
+    return status;
+}
+
+bauta_status bauta_model_save(const bauta_model *model, const char *folder,
+                              bauta_error *err)
+{
+    BT_NEED(model, err);
+    BT_NEED(folder, err);
+    bt_directory *to;
+    bauta_status status = bt_directory_create(&to, folder, err);
+    if (status)
+        return status;
+    status = config_write(to, model, err);
+    if (!status && model->generation)
+        status = text_write(to, "generation_config.json", model->generation,
+                            model->generation_size, err);
+    if (!status)
+        status = weights_write(to, model, err);
+    if (!status)
+        status = bt_directory_commit(to, err);
+    bt_directory_free(to);
+    return status;
+}
