@@ -124,7 +124,8 @@ static inline void tiny_file(const char *folder, const char *name,
                              const void *bytes, size_t size)
 {
     char path[600];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
+    assert_true(length > 0 && (size_t)length < sizeof(path));
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, size, file), size);
@@ -137,10 +138,11 @@ static inline void tiny_write(scratch *s, const tiny *t, char path[512])
     static tiny_weights w;
     char file[600];
     snprintf(path, 512, "%s", scratch_path(s, t->name));
+    int length = snprintf(file, sizeof(file), "%s/model.safetensors", path);
+    assert_true(length > 0 && (size_t)length < sizeof(file));
     assert_int_equal(mkdir(path, 0777), 0);
     tiny_file(path, "config.json", t->config, strlen(t->config));
     tiny_weights_init(&w, path);
-    snprintf(file, sizeof(file), "%s/model.safetensors", path);
     assert_int_equal(
         bt_safetensors_write(file, w.tensors, w.count, NULL, 0, NULL), 0);
     tiny_weights_release(&w);

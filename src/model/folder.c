@@ -141,13 +141,15 @@ static size_t stored_index(const bt_weights *weights, const bt_stored *stored)
     return lo;
 }
 
-static void shape_text(char *text, size_t size, const bt_stored *stored)
+/* "3 x 4", "12", or what a shape of rank 0 is. */
+static void shape_text(char *text, size_t size, const size_t *shape,
+                       unsigned rank)
 {
     size_t used = 0;
-    text[0] = '\0';
-    for (unsigned i = 0; i < stored->rank && used < size; i++)
+    snprintf(text, size, "%s", rank ? "" : "a single number");
+    for (unsigned i = 0; i < rank && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s%zu",
-                                 i ? " x " : "", stored->shape[i]);
+                                 i ? " x " : "", shape[i]);
 }
 
 static bool shape_fits(const bt_stored *stored, const bt_tensor *tensor,
@@ -164,17 +166,19 @@ static const bt_stored *stored_for(binding *b, const char *name,
                                    const bt_tensor *tensor, int rank)
 {
     const bt_stored *stored = stored_find(b->folder, name);
-    char shape[128];
+    char shape[96], wanted[48];
     if (!stored) {
         b->status = bt_fail(b->err, BAUTA_ERR_IO, "%s: tensor %s is missing",
                             b->path, name);
         return NULL;
     }
-    shape_text(shape, sizeof(shape), stored);
     if (!shape_fits(stored, tensor, rank)) {
-        b->status =
-            bt_fail(b->err, BAUTA_ERR_IO, "%s: tensor %s is %s, not %zu x %zu",
-                    b->path, name, shape, tensor->rows, tensor->columns);
+        const size_t full[] = { tensor->rows, tensor->columns };
+        shape_text(shape, sizeof(shape), stored->shape, stored->rank);
+        shape_text(wanted, sizeof(wanted), rank == 1 ? full + 1 : full,
+                   (unsigned)rank);
+        b->status = bt_fail(b->err, BAUTA_ERR_IO, "%s: tensor %s is %s, not %s",
+                            b->path, name, shape, wanted);
         return NULL;
     }
     if (stored->dtype != BT_F32 && stored->dtype != BT_F16 &&

@@ -18,10 +18,12 @@ static const bt_family *const families[] = {
 static bool listed(const char *list, const char *word)
 {
     size_t length = strlen(word);
+    if (length == 0)
+        return false;
     for (const char *at = list; (at = strstr(at, word)); at += length)
         if ((at == list || at[-1] == ' ') &&
             (at[length] == ' ' || at[length] == '\0'))
-            return length > 0;
+            return true;
     return false;
 }
 
