@@ -4,11 +4,13 @@
  *
  *   bench_step [--threads N] [--isa NAME] [--steps N]
  *
+ * Also printed: the memory of the step, and which kernels its time went to.
  * Work is counted as 6 x parameters + 12 x layers x width x length for a token,
  * as if attention were dense, which is how others count it. */
 #include "bench.h"
 #include "model/families/family.h"
 #include "model/transformer.h"
+#include "shares.h"
 #include "train/optimizer.h"
 
 #include <math.h>
@@ -97,6 +99,7 @@ typedef struct step {
     bt_optimizer *optimizer;
     bt_input input;
     uint32_t *labels;
+    const bt_kernels *kernels;
     const options *o;
 } step;
 
@@ -104,7 +107,6 @@ typedef struct step {
 static double step_run(step *s, double part[3])
 {
     bauta_error err;
-    const bt_kernels *kernels = bt_kernels_get(s->o->isa);
     double start = bench_now();
     bt_optimizer_zero(s->optimizer, s->o->threads);
     bt_tape_rewind(s->tape, true);
@@ -115,7 +117,7 @@ static double step_run(step *s, double part[3])
     double forward = bench_now();
     must(bt_tape_backward(s->tape, &err), &err);
     double backward = bench_now();
-    bt_optimizer_step(s->optimizer, kernels, s->o->threads, 1e-4);
+    bt_optimizer_step(s->optimizer, s->kernels, s->o->threads, 1e-4);
     double end = bench_now();
     part[0] = forward - start;
     part[1] = backward - forward;
@@ -127,7 +129,9 @@ static void run(const options *o, size_t sequences, size_t length)
 {
     bauta_error err;
     collection c = { .count = 0 };
-    step s = { .model = gpt2_small(&c), .o = o };
+    step s = { .model = gpt2_small(&c),
+               .kernels = shares_of(bt_kernels_get(o->isa)),
+               .o = o };
     size_t tokens = sequences * length, lengths[16];
     uint32_t *ids = malloc(3 * tokens * sizeof(*ids));
     uint32_t *positions = ids + tokens;
@@ -151,8 +155,7 @@ static void run(const options *o, size_t sequences, size_t length)
     };
     bt_optimizer_options tuning = BT_OPTIMIZER_OPTIONS_INIT;
     tuning.clip = 1;
-    must(bt_tape_create(&s.tape, bt_kernels_get(o->isa), o->threads, &err),
-         &err);
+    must(bt_tape_create(&s.tape, s.kernels, o->threads, &err), &err);
     must(bt_optimizer_create(&s.optimizer, c.list, c.count, &tuning, &err),
          &err);
     double seconds[SAMPLES], peak[SAMPLES], parts[3] = { 0 }, loss = 0;
@@ -164,8 +167,10 @@ static void run(const options *o, size_t sequences, size_t length)
                "optimizer %.0f ms\n",
                i, loss, part[0] * 1e3, part[1] * 1e3, part[2] * 1e3);
         fflush(stdout);
-        if (i == 0)
-            continue; // it meets new pages
+        if (i == 0) {
+            shares_zero(); // it meets new pages and does not count
+            continue;
+        }
         seconds[i - 1] = part[0] + part[1] + part[2];
         peak[i - 1] = top;
         for (size_t k = 0; k < 3; k++)
@@ -180,6 +185,7 @@ static void run(const options *o, size_t sequences, size_t length)
            sequences, length, o->threads, taken * 1e3, (double)tokens / taken,
            flop / taken * 1e-9, 100 * flop / taken * 1e-9 / limit,
            (double)bt_tape_bytes(s.tape) / 1048576);
+    shares_print(parts[0] + parts[1] + parts[2], o->threads);
     bt_optimizer_free(s.optimizer);
     bt_tape_free(s.tape);
     free(c.tensors[0]->data);
