@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # install.sh - what is installed can be used: the program of the README is built
 # against it through pkg-config and through CMake, and prints what the README
-# says it prints.
+# says it prints; its second program runs a model, and the installed program
+# starts.
 #
-#   install.sh SOURCE BUILD PREFIX CC
+#   install.sh SOURCE BUILD PREFIX CC MODEL
 set -eu
 source=$1
 build=$2
 prefix=$3
 cc=$4
+model=$5
 stage=$build/house/stage
 work=$build/house/work
 rm -rf "$build/house"
@@ -43,6 +45,20 @@ pc() {
 "$cc" -std=c17 -Wall -Wextra -Werror $(pc --cflags) "$work/readme.c" \
     -o "$work/readme" $(pc --libs) -lm
 says "with pkg-config" "$work/readme"
+
+# The second C program of the README.
+awk '/^```$/ { on = 0 } on { print } /^```c$/ && ++seen == 2 { on = 1 }' \
+    "$source/README.md" >"$work/model.c"
+# shellcheck disable=SC2046 # the flags are meant to be split
+"$cc" -std=c17 -Wall -Wextra -Werror $(pc --cflags) "$work/model.c" \
+    -o "$work/model" $(pc --libs)
+"$work/model" "$model" | grep -q 'sequence 1: token [0-9]* is most likely next'
+
+# The program finds its library by itself.
+(
+    unset LD_LIBRARY_PATH
+    "$stage$prefix/bin/bauta" inspect "$model" --json >/dev/null
+)
 
 # The static library and what it needs in turn; the shared one is out of sight.
 # shellcheck disable=SC2046 # the flags are meant to be split
