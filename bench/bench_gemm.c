@@ -12,8 +12,6 @@
 #include "bench.h"
 #include "ops/gemm.h"
 
-#include <math.h>
-
 #if defined(BENCH_OPENBLAS)
 #include <cblas.h>
 #endif
@@ -142,14 +140,9 @@ static void measure(double times[RUNNERS], double *limit, const bt_gemm *gemm,
                                    : bench_peak(o->threads);
         count++;
     }
-    for (size_t r = 0; r < RUNNERS; r++) {
-        times[r] = bench_median(all[r], count); // sorts
-        if (o->best)
-            times[r] = all[r][0];
-    }
-    *limit = bench_median(all[RUNNERS], count);
-    if (o->best)
-        *limit = all[RUNNERS][count - 1];
+    for (size_t r = 0; r < RUNNERS; r++)
+        times[r] = bench_time(all[r], count, o->best);
+    *limit = bench_rate(all[RUNNERS], count, o->best);
     bt_arena_release(&space);
 }
 

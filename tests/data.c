@@ -15,11 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *test_data_path(char *buffer, size_t size, const char *relative)
+static const char *path_in(const char *folder, char *buffer, size_t size,
+                           const char *relative)
 {
-    const char *folder = getenv("BAUTA_DATA");
-    if (!folder)
-        folder = BAUTA_TEST_DATA;
     int length = snprintf(buffer, size, "%s/%s", folder, relative);
     FILE *file = NULL;
     if (length >= 0 && (size_t)length < size)
@@ -28,6 +26,17 @@ const char *test_data_path(char *buffer, size_t size, const char *relative)
         return NULL;
     fclose(file);
     return buffer;
+}
+
+const char *test_data_path(char *buffer, size_t size, const char *relative)
+{
+    const char *folder = getenv("BAUTA_DATA");
+    return path_in(folder ? folder : BAUTA_TEST_DATA, buffer, size, relative);
+}
+
+const char *test_tree_path(char *buffer, size_t size, const char *relative)
+{
+    return path_in(BAUTA_TEST_TREE, buffer, size, relative);
 }
 
 struct tensors {
@@ -84,6 +93,11 @@ void tensors_free(tensors *file)
     json_decref(file->header);
     free(file->bytes);
     free(file);
+}
+
+bool tensors_have(const tensors *file, const char *name)
+{
+    return json_object_get(file->header, name) != NULL;
 }
 
 /* Element `index` of a list of sizes; false when it is not one. */

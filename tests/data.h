@@ -12,12 +12,16 @@
  * the source tree. */
 const char *test_data_path(char *buffer, size_t size, const char *relative);
 
+/* The same of tests/data in the source tree, which is always there. */
+const char *test_tree_path(char *buffer, size_t size, const char *relative);
+
 /* A file of tensors: a JSON header that says where each one lies. */
 typedef struct tensors tensors;
 
 /* NULL when the file cannot be read or is not of this format. */
 tensors *tensors_load(const char *path);
 void tensors_free(tensors *file);
+bool tensors_have(const tensors *file, const char *name);
 
 enum { TENSOR_RANK_MAX = 4 };
 

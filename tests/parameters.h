@@ -11,7 +11,9 @@
 static inline bt_tensor parameter_create(test_random *r, size_t rows,
                                          size_t columns)
 {
-    bt_tensor t = { .rows = rows, .columns = columns, .wants = true };
+    bt_tensor t = {
+        .rows = rows, .columns = columns, .stride = columns, .wants = true
+    };
     t.data = malloc(rows * columns * sizeof(float) + 1);
     t.grad = malloc(rows * columns * sizeof(float) + 1);
     assert_true(t.data && t.grad);
@@ -63,6 +65,31 @@ static inline void input_free(bt_tensor *t)
 {
     t->grad = NULL; // it was the tape's
     parameter_free(t);
+}
+
+/* Columns first to first + columns - 1 of a matrix, as a tensor. */
+static inline bt_tensor matrix_part(const bt_tensor *whole, size_t first,
+                                    size_t columns)
+{
+    bt_tensor t = *whole;
+    t.columns = columns;
+    t.data += first;
+    t.grad += first;
+    return t;
+}
+
+/* Copy a matrix and its gradient over columns of a larger one. */
+static inline void matrix_put(bt_tensor *whole, size_t first,
+                              const bt_tensor *part)
+{
+    bt_tensor to = matrix_part(whole, first, part->columns);
+    for (size_t row = 0; row < part->rows; row++) {
+        size_t bytes = part->columns * sizeof(float);
+        memcpy(to.data + row * to.stride, part->data + row * part->stride,
+               bytes);
+        memcpy(to.grad + row * to.stride, part->grad + row * part->stride,
+               bytes);
+    }
 }
 
 static inline bt_tape *test_tape(const char *isa, int threads, bool recording)

@@ -306,6 +306,37 @@ static void a_batch_in_parts_gives_the_same_bits(void **state)
     }
 }
 
+/* Columns of a larger W, as when one matrix holds those for q, k and v. */
+static void a_part_of_a_larger_matrix_gives_the_same_bits(void **state)
+{
+    (void)state;
+    for (int turned = 0; turned < 2; turned++) {
+        shape s = { 20, 11, 13, turned, true, false };
+        layer want = layer_create(&s), got = layer_copy(&want);
+        bt_tape *tape = test_tape(NULL, 2, true);
+        bt_tape *other = test_tape(NULL, 2, true);
+        bt_tensor large = parameter_create(&randoms, want.w.rows, 40);
+        bt_tensor before = parameter_copy(&large);
+        matrix_put(&large, 9, &want.w);
+        matrix_put(&before, 9, &want.w);
+        assert_int_equal(layer_run(&want, tape), 0);
+        matrix_put(&before, 9, &want.w); // with the gradient that must come
+        parameter_free(&got.w);
+        got.w = matrix_part(&large, 9, want.w.columns);
+        assert_int_equal(layer_run(&got, other), 0);
+        same("y", want.y, got.y, s.rows * s.outputs);
+        same("dx", want.x.grad, got.x.grad, tensor_count(&want.x));
+        same("dW", before.grad, large.grad, tensor_count(&large));
+        got.w = (bt_tensor){ 0 };
+        bt_tape_free(tape);
+        bt_tape_free(other);
+        parameter_free(&large);
+        parameter_free(&before);
+        layer_free(&want);
+        layer_free(&got);
+    }
+}
+
 /* ---- Who gets a gradient ------------------------------------------------- */
 
 /* y = x W^T + x, with the same W twice: both ways add up. */
@@ -422,8 +453,14 @@ static void shapes_that_do_not_fit_are_a_sentence(void **state)
     assert_tape_fails(tape, "linear: the bias is (4, 3), W has 4 outputs");
     bt_tape_rewind(tape, true);
     assert_null(bt_op_linear(tape, &x, &w, false, NULL, &x));
-    assert_tape_fails(tape,
-                      "linear: the residual is (2, 3), the output (2, 4)");
+    assert_tape_fails(tape, "linear: the residual is (2, 3) with rows 3 apart, "
+                            "the output a dense (2, 4)");
+    bt_tape_rewind(tape, true);
+    x.rows = 1;
+    x.stride = 6;
+    assert_null(bt_op_linear(tape, &x, &w, false, NULL, NULL));
+    assert_tape_fails(tape, "linear: x is a part of a larger matrix, with rows "
+                            "6 apart");
     bt_tape_free(tape);
     input_free(&x);
     input_free(&w);
@@ -475,6 +512,7 @@ int main(void)
         cmocka_unit_test(gradients_are_the_slopes_of_the_output),
         cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
         cmocka_unit_test(a_batch_in_parts_gives_the_same_bits),
+        cmocka_unit_test(a_part_of_a_larger_matrix_gives_the_same_bits),
         cmocka_unit_test(a_tensor_that_is_used_twice_gets_both_gradients),
         cmocka_unit_test(what_wants_no_gradient_gets_none),
         cmocka_unit_test(an_output_that_nobody_asks_about_moves_no_gradient),

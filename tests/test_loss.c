@@ -455,6 +455,37 @@ static void threads_and_instruction_sets_change_no_bit(void **state)
     problem_free(&start);
 }
 
+static void a_part_of_a_larger_matrix_gives_the_same_bits(void **state)
+{
+    (void)state;
+    for (int turned = 0; turned < 2; turned++) {
+        problem want = cases[3];
+        want.turned = turned;
+        problem_fill(&want);
+        problem got = problem_copy(&want);
+        bt_tensor large =
+            parameter_create(&randoms, want.w.rows, want.w.columns + 5);
+        bt_tensor before = parameter_copy(&large);
+        bt_tape *tape = test_tape(NULL, 2, true);
+        matrix_put(&large, 3, &want.w);
+        matrix_put(&before, 3, &want.w);
+        run(&want, tape, 16);
+        matrix_put(&before, 3, &want.w); // with the gradient that must come
+        parameter_free(&got.w);
+        got.w = matrix_part(&large, 3, want.w.columns);
+        run(&got, tape, 16);
+        assert_memory_equal(&want.got.loss, &got.got.loss, sizeof(double));
+        same("dx", want.x.grad, got.x.grad, tensor_count(&want.x));
+        same("dW", before.grad, large.grad, tensor_count(&large));
+        got.w = (bt_tensor){ 0 };
+        bt_tape_free(tape);
+        parameter_free(&large);
+        parameter_free(&before);
+        problem_free(&want);
+        problem_free(&got);
+    }
+}
+
 static void without_a_record_the_loss_is_the_same(void **state)
 {
     (void)state;
@@ -765,6 +796,7 @@ int main(void)
         cmocka_unit_test(the_formula_is_the_slope_of_the_loss),
         cmocka_unit_test(chunks_change_no_bit),
         cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
+        cmocka_unit_test(a_part_of_a_larger_matrix_gives_the_same_bits),
         cmocka_unit_test(without_a_record_the_loss_is_the_same),
         cmocka_unit_test(ignored_rows_change_no_bit),
         cmocka_unit_test(an_ignored_row_of_a_new_gradient_is_zero),

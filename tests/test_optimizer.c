@@ -371,6 +371,12 @@ static void wrong_arguments_are_a_sentence(void **state)
                      BAUTA_ERR_ARGUMENT);
     assert_null(optimizer);
     assert_string_equal(err.message, "optimizer: parameter 1 has no gradient");
+    t.stride = 7;
+    assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &defaults, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_string_equal(err.message, "optimizer: parameter 0 is a part of a "
+                                     "larger one, with rows 7 apart");
+    t.stride = 2;
     wrong.beta2 = 1.0;
     assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &wrong, &err),
                      BAUTA_ERR_ARGUMENT);

@@ -12,9 +12,9 @@
  *     p = p - step * m / (sqrt(v) / root + epsilon)
  *
  * where the sums for m and v are fused multiply-adds and nothing else fuses.
- * That is how PyTorch rounds as well. One C source serves every instruction
- * set, as in softmax.h: square root and division round correctly everywhere.
- * root and step hold what corrects the bias of the moments. */
+ * PyTorch's steps in tests/data/adamw.h round alike. One C source serves every
+ * instruction set, as in softmax.h: square root and division round correctly
+ * everywhere. root and step hold what corrects the bias of the moments. */
 #ifndef BT_ADAMW_H
 #define BT_ADAMW_H
 

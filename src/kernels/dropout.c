@@ -9,37 +9,45 @@
 
 enum { WAYS = 16, PIECE = 4 * WAYS };
 
+/* One round of bt_philox(). */
+#define ROUND(k0, k1)                            \
+    do {                                         \
+        uint64_t a = (uint64_t)c0 * 0xD2511F53u; \
+        uint64_t b = (uint64_t)c2 * 0xCD9E8D57u; \
+        c0 = (uint32_t)(b >> 32) ^ c1 ^ (k0);    \
+        c1 = (uint32_t)b;                        \
+        c2 = (uint32_t)(a >> 32) ^ c3 ^ (k1);    \
+        c3 = (uint32_t)a;                        \
+    } while (0)
+
 /* bt_philox() of sixteen counters that follow each other: word w of counter i
- * is at w * 16 + i. */
-static void words_of(uint32_t words[PIECE], const bt_dropout *dropout,
+ * is at w * 16 + i. The rounds are written out, which leaves one plain loop. */
+static void words_of(uint32_t *restrict words, const bt_dropout *dropout,
                      uint64_t token, uint32_t counter)
 {
-    uint32_t c0[WAYS], c1[WAYS], c2[WAYS], c3[WAYS];
-    uint32_t k0 = (uint32_t)dropout->seed;
-    uint32_t k1 = (uint32_t)(dropout->seed >> 32);
+    uint32_t k[2][10];
+    for (uint32_t r = 0; r < 10; r++) {
+        k[0][r] = (uint32_t)dropout->seed + r * 0x9E3779B9u;
+        k[1][r] = (uint32_t)(dropout->seed >> 32) + r * 0xBB67AE85u;
+    }
+    uint32_t site = dropout->site, low = (uint32_t)token;
+    uint32_t high = (uint32_t)(token >> 32);
     for (uint32_t i = 0; i < WAYS; i++) {
-        c0[i] = counter + i;
-        c1[i] = dropout->site;
-        c2[i] = (uint32_t)token;
-        c3[i] = (uint32_t)(token >> 32);
-    }
-    for (int round = 0; round < 10; round++) {
-        for (size_t i = 0; i < WAYS; i++) {
-            uint64_t a = (uint64_t)c0[i] * 0xD2511F53u;
-            uint64_t b = (uint64_t)c2[i] * 0xCD9E8D57u;
-            c0[i] = (uint32_t)(b >> 32) ^ c1[i] ^ k0;
-            c1[i] = (uint32_t)b;
-            c2[i] = (uint32_t)(a >> 32) ^ c3[i] ^ k1;
-            c3[i] = (uint32_t)a;
-        }
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    for (size_t i = 0; i < WAYS; i++) {
-        words[i] = c0[i];
-        words[WAYS + i] = c1[i];
-        words[2 * WAYS + i] = c2[i];
-        words[3 * WAYS + i] = c3[i];
+        uint32_t c0 = counter + i, c1 = site, c2 = low, c3 = high;
+        ROUND(k[0][0], k[1][0]);
+        ROUND(k[0][1], k[1][1]);
+        ROUND(k[0][2], k[1][2]);
+        ROUND(k[0][3], k[1][3]);
+        ROUND(k[0][4], k[1][4]);
+        ROUND(k[0][5], k[1][5]);
+        ROUND(k[0][6], k[1][6]);
+        ROUND(k[0][7], k[1][7]);
+        ROUND(k[0][8], k[1][8]);
+        ROUND(k[0][9], k[1][9]);
+        words[i] = c0;
+        words[WAYS + i] = c1;
+        words[2 * WAYS + i] = c2;
+        words[3 * WAYS + i] = c3;
     }
 }
 

@@ -15,22 +15,12 @@ static float chain(const bt_gemm *g, size_t i, size_t j)
     return s;
 }
 
-static float activate(bt_activation activation, float s)
-{
-    switch (activation) {
-    case BT_ACTIVATION_RELU:
-        return s < 0.0f ? 0.0f : s;
-    case BT_ACTIVATION_NONE:
-        break;
-    }
-    return s;
-}
-
 static float epilogue(const bt_gemm *g, size_t i, size_t j, float s)
 {
     if (g->bias)
         s += g->bias[j];
-    s = activate(g->activation, s);
+    if (g->activate)
+        bt_act_f32_c(g->act, &s, &s, NULL, 1, false);
     if (g->residual)
         s += g->residual[i * g->ldr + j];
     return s;

@@ -12,7 +12,7 @@
  * and then, each step where it is asked for,
  *
  *     s = s + bias[j]
- *     s = activation(s)
+ *     s = act(s)
  *     C[i][j] = s + residual[i][j]
  *
  * So an element depends on one row of op(A) and one column of op(B), and on
@@ -23,13 +23,10 @@
 #ifndef BT_GEMM_H
 #define BT_GEMM_H
 
+#include "kernels/act.h"
+
 #include <stdbool.h>
 #include <stddef.h>
-
-typedef enum bt_activation {
-    BT_ACTIVATION_NONE,
-    BT_ACTIVATION_RELU /* s < 0 ? 0 : s, which keeps NaN and -0 */
-} bt_activation;
 
 /* One product. C overlaps no other operand; the others may overlap. Where m, n
  * or k is 0 the pointers of what is then empty are not used. */
@@ -44,7 +41,8 @@ typedef struct bt_gemm {
     const float *bias;     /* (n), or NULL */
     const float *residual; /* (m, n), or NULL; rows ldr apart */
     size_t ldr;
-    bt_activation activation;
+    bool activate; /* apply `act`, as kernels/act.h defines it */
+    bt_act act;
 } bt_gemm;
 
 /* Columns first to first + count - 1 of C, complete with their epilogue,

@@ -8,9 +8,9 @@
  *
  * each one product and one fused step. The angle is a product of doubles,
  * exact for positions below 2^29. Its cosine and sine are computed in double,
- * by polynomials of our own so that no bit depends on a C library, and rounded
- * to float: they are within 2^-40 of a correct rounding. That is cheap beside
- * the turning of all heads, so nothing is stored for the way back. */
+ * within 2^-44, by polynomials of our own so that no bit depends on a C
+ * library, and rounded to float. That is cheap beside the turning of all heads,
+ * so nothing is stored for the way back. */
 #ifndef BT_ROTARY_H
 #define BT_ROTARY_H
 

@@ -67,6 +67,7 @@ typedef struct bt_blueprint {
     bool head_bias;
     bool head_bias_fixed; /* it is not trained: BART */
     bool head_dense;      /* dense, activation and norm before it: BERT */
+    bt_act head_act;      /* that activation */
 } bt_blueprint;
 
 #endif

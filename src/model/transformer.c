@@ -253,7 +253,8 @@ bt_tensor *bt_transformer_top(bt_tape *tape, bt_model *model, bt_tensor *x)
     walk w = { .tape = tape, .model = model, .print = &model->print };
     if (!model->print.head_dense)
         return x;
-    x = bt_op_act(tape, dense(&w, x, &model->head_dense), model->print.act);
+    x = bt_op_act(tape, dense(&w, x, &model->head_dense),
+                  model->print.head_act);
     return norm(&w, x, &model->head_norm);
 }
 

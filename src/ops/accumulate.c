@@ -9,16 +9,23 @@
 #include <string.h>
 
 enum {
-    STRETCH = 1 << 14, /* elements in a task */
+    STRETCH = 1 << 14, /* elements in a task, about */
     STRIPE = 128       /* columns in a task, whose sums stay in the L1 cache */
 };
 
 typedef struct accumulation {
     float *to;
+    size_t stride; /* of to */
     const float *from;
     size_t rows, columns;
+    size_t height; /* rows in a task */
     bool add;
 } accumulation;
+
+static size_t ceil_div(size_t a, size_t b)
+{
+    return a / b + (a % b != 0);
+}
 
 static void add_row(float *restrict to, const float *restrict from,
                     size_t count)
@@ -31,12 +38,16 @@ static void run_stretch(void *job, size_t task, int thread)
 {
     (void)thread;
     const accumulation *a = job;
-    size_t first = task * STRETCH;
-    size_t count = bt_size_min(STRETCH, a->columns - first);
-    if (a->add)
-        add_row(a->to + first, a->from + first, count);
-    else
-        memcpy(a->to + first, a->from + first, count * sizeof(float));
+    size_t first = task * a->height;
+    size_t last = bt_size_min(first + a->height, a->rows);
+    for (size_t row = first; row < last; row++) {
+        float *to = a->to + row * a->stride;
+        const float *from = a->from + row * a->columns;
+        if (a->add)
+            add_row(to, from, a->columns);
+        else
+            memcpy(to, from, a->columns * sizeof(float));
+    }
 }
 
 static void run_stripe(void *job, size_t task, int thread)
@@ -51,24 +62,25 @@ static void run_stripe(void *job, size_t task, int thread)
         add_row(a->to + first, a->from + row * a->columns + first, count);
 }
 
-static void run(int threads, accumulation *a, size_t unit, bt_task_fn *task)
+/* What one task does is not worth waking another thread. */
+static int threads_for(const accumulation *a, int threads)
 {
-    // What one task does is not worth waking another thread.
-    if (bt_size_mul(a->rows, a->columns) <= STRETCH)
-        threads = 1;
-    bt_parallel(threads, a->columns / unit + (a->columns % unit != 0), task, a);
+    return bt_size_mul(a->rows, a->columns) <= STRETCH ? 1 : threads;
 }
 
-void bt_accumulate(int threads, float *to, const float *from, size_t count,
-                   bool add)
+void bt_accumulate(int threads, float *to, size_t stride, const float *from,
+                   size_t rows, size_t columns, bool add)
 {
-    accumulation a = { to, from, 1, count, add };
-    run(threads, &a, STRETCH, run_stretch);
+    size_t height = bt_size_max(STRETCH / bt_size_max(columns, 1), 1);
+    accumulation a = { to, stride, from, rows, columns, height, add };
+    bt_parallel(threads_for(&a, threads), ceil_div(rows, height), run_stretch,
+                &a);
 }
 
 void bt_accumulate_rows(int threads, float *to, const float *from, size_t rows,
                         size_t columns, bool add)
 {
-    accumulation a = { to, from, rows, columns, add };
-    run(threads, &a, STRIPE, run_stripe);
+    accumulation a = { to, columns, from, rows, columns, 0, add };
+    bt_parallel(threads_for(&a, threads), ceil_div(columns, STRIPE), run_stripe,
+                &a);
 }

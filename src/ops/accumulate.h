@@ -6,9 +6,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* to = from, or to += from, element by element. */
-void bt_accumulate(int threads, float *to, const float *from, size_t count,
-                   bool add);
+/* to = from, or to += from, element by element; the rows of `to` are `stride`
+ * apart, those of `from` lie together. */
+void bt_accumulate(int threads, float *to, size_t stride,
+                   const float *from /* (rows, columns) */, size_t rows,
+                   size_t columns, bool add);
 
 /* to[c] = the sum over rows of from[row][c], or to[c] += that: one chain of
  * additions in the order of the rows, which starts from to[c] or from 0.

@@ -176,14 +176,22 @@ static size_t task_count(const bt_forward *f)
     return f->plan->tile_count * f->shape.heads / f->together;
 }
 
-/* Which heads and which tile a task has. Heads outside, so that a head's keys
- * stay in the cache; the last tiles first, since under a causal mask they are
- * the longest. */
+/* Which heads and which tile a task has. As many key heads as there are threads
+ * go abreast, so that each thread tends to have keys of its own in its cache
+ * and no two want the same block packed at once; of these the last tiles first,
+ * since under a causal mask they are the longest. */
 static const bt_tile *task_tile(const bt_forward *f, size_t task, size_t *head)
 {
     size_t tiles = f->plan->tile_count;
-    *head = task / tiles * f->together;
-    return &f->plan->tiles[tiles - 1 - task % tiles];
+    size_t steps = f->shape.group / f->together; // of heads, for a key head
+    size_t abreast = bt_size_min((size_t)f->threads, f->shape.kv_heads);
+    size_t band = task / (tiles * steps * abreast) * abreast;
+    size_t wide = bt_size_min(abreast, f->shape.kv_heads - band);
+    size_t within = task - band * tiles * steps;
+    size_t kv_head = band + within % wide;
+    size_t step = within / wide; // of the tiles of its heads
+    *head = kv_head * f->shape.group + step / tiles * f->together;
+    return &f->plan->tiles[tiles - 1 - step % tiles];
 }
 
 /* What the task will want whose turn comes when this thread is free again: its
@@ -341,7 +349,7 @@ bauta_status bauta_attention_forward(bauta_context *context,
                                   f.shape.heads, f.shape.value_dim, err);
     if (status)
         return status;
-    source.slots = bt_size_min(f.shape.kv_heads, (size_t)context->threads + 1);
+    source.slots = bt_size_min(f.shape.kv_heads, 2 * (size_t)context->threads);
     bt_arena measure = { NULL, 0, 0 };
     source_prepare(&f, &measure);
     bt_forward_prepare(&f, &measure, context->threads);

@@ -22,6 +22,7 @@
 
 enum {
     FEW_ROWS = 12,           /* go straight to the kernel */
+    STRIPE_COLUMNS = 1024,   /* wanted in a stripe of theirs */
     BLOCK_FLOATS = 1 << 20,  /* of A: 4 MiB of the L3 cache */
     BLOCK_ROWS = 1024,       /* wanted in a block before depth is */
     SMALL_PRODUCT = 1 << 17, /* multiply-adds that are not worth a thread */
@@ -61,13 +62,17 @@ static void run_stripe(void *job, size_t task, int thread)
                              bt_size_min(p->stripe, p->gemm->n - first));
 }
 
-/* Stripes are whole cache lines, and several a thread, so that a thread that
- * loses its core does not hold up the others. */
+/* Stripes are whole cache lines, and wide, because B is read the faster the
+ * longer its pieces are. Where there are columns enough there are several a
+ * thread, so that a thread that loses its core does not hold up the others. */
 static void run_direct(product *p)
 {
-    size_t wanted = ceil_div(p->gemm->n, 4 * (size_t)p->threads);
-    p->stripe = p->threads == 1 ? p->gemm->n : bt_size_round(wanted, 64);
-    bt_parallel(p->threads, ceil_div(p->gemm->n, p->stripe), run_stripe, p);
+    size_t n = p->gemm->n, threads = (size_t)p->threads;
+    size_t share = ceil_div(n, threads);
+    size_t wanted =
+        bt_size_max(ceil_div(share, 4), bt_size_min(share, STRIPE_COLUMNS));
+    p->stripe = p->threads == 1 ? n : bt_size_round(wanted, 64);
+    bt_parallel(p->threads, ceil_div(n, p->stripe), run_stripe, p);
 }
 
 /* ---- Many rows --------------------------------------------------------- */

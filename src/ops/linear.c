@@ -2,7 +2,6 @@
 /* linear.c - y = x W^T + bias + residual, and where its gradient goes. */
 #include "ops/linear.h"
 
-#include "base/size.h"
 #include "ops/accumulate.h"
 #include "ops/gemm.h"
 #include "ops/ops.h"
@@ -26,6 +25,10 @@ bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
                      "%s: x has %zu columns, W takes %zu", op, x->columns,
                      l.inputs);
+    else if (x->stride != x->columns)
+        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                     "%s: x is a part of a larger matrix, with rows %zu apart",
+                     op, x->stride);
     else if (bias && (bias->rows != 1 || bias->columns != l.outputs))
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
                      "%s: the bias is (%zu, %zu), W has %zu outputs", op,
@@ -81,18 +84,21 @@ bool bt_linear_dx(bt_tape *tape, const bt_linear *l, size_t rows,
 }
 
 bool bt_linear_dw(bt_tape *tape, const bt_linear *l, size_t rows,
-                  const float *x, const float *dy, float *dw, bool add)
+                  const float *x, const float *dy, float *dw, size_t dw_stride,
+                  bool add)
 {
-    bt_gemm gemm = { .m = l->turned ? l->inputs : l->outputs,
-                     .n = l->turned ? l->outputs : l->inputs,
+    size_t down = l->turned ? l->inputs : l->outputs;
+    size_t across = l->turned ? l->outputs : l->inputs;
+    bt_gemm gemm = { .m = down,
+                     .n = across,
                      .k = rows,
                      .a = l->turned ? x : dy,
-                     .lda = l->turned ? l->inputs : l->outputs,
+                     .lda = down,
                      .trans_a = true,
                      .b = l->turned ? dy : x,
-                     .ldb = l->turned ? l->outputs : l->inputs,
+                     .ldb = across,
                      .c = dw,
-                     .ldc = l->stride,
+                     .ldc = dw_stride,
                      .add = add };
     return multiply(tape, &gemm);
 }
@@ -111,11 +117,13 @@ static bool fits(bt_tape *tape, const linear *op)
     if (!bt_linear_fits(tape, "linear", op->x, op->w, op->turned, op->bias))
         return false;
     if (residual &&
-        (residual->rows != op->x->rows || residual->columns != l.outputs))
+        (residual->rows != op->x->rows || residual->columns != l.outputs ||
+         residual->stride != residual->columns))
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
-                     "linear: the residual is (%zu, %zu), the output (%zu, "
-                     "%zu)",
-                     residual->rows, residual->columns, op->x->rows, l.outputs);
+                     "linear: the residual is (%zu, %zu) with rows %zu apart, "
+                     "the output a dense (%zu, %zu)",
+                     residual->rows, residual->columns, residual->stride,
+                     op->x->rows, l.outputs);
     return bt_tape_status(tape, NULL) == BAUTA_OK;
 }
 
@@ -139,11 +147,11 @@ static void backward(bt_tape *tape, void *saved)
     if (!dy)
         return; // nothing was made from y that anyone asked about
     if (op->residual && (grad = bt_tape_grad(tape, op->residual, &add)))
-        bt_accumulate(threads, grad, dy, rows * l.outputs, add);
+        bt_accumulate(threads, grad, l.outputs, dy, rows, l.outputs, add);
     if ((grad = bt_tape_grad(tape, op->x, &add)))
         bt_linear_dx(tape, &l, rows, dy, grad, add);
     if ((grad = bt_tape_grad(tape, op->w, &add)))
-        bt_linear_dw(tape, &l, rows, op->x->data, dy, grad, add);
+        bt_linear_dw(tape, &l, rows, op->x->data, dy, grad, op->w->stride, add);
     if (op->bias && (grad = bt_tape_grad(tape, op->bias, &add)))
         bt_accumulate_rows(threads, grad, dy, rows, l.outputs, add);
 }

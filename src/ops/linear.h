@@ -22,15 +22,15 @@
 
 typedef struct bt_linear {
     size_t inputs, outputs;
-    const float *w;
-    size_t stride; /* floats from one row of W, and of dW, to the next */
+    const float *w; /* rows `stride` apart; all else here is dense */
+    size_t stride;
     bool turned;
 } bt_linear;
 
 bt_linear bt_linear_of(const bt_tensor *w, bool turned);
 
-/* Whether x and bias (or NULL) are of the shapes that W takes; if not, the
- * tape fails with a sentence that begins with the name of the op. */
+/* Whether x, which is dense, and bias (or NULL) are of the shapes that W takes;
+ * if not, the tape fails with a sentence that begins with the op's name. */
 bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
                     const bt_tensor *w, bool turned, const bt_tensor *bias);
 
@@ -40,6 +40,7 @@ bool bt_linear_y(bt_tape *tape, const bt_linear *l, size_t rows, const float *x,
 bool bt_linear_dx(bt_tape *tape, const bt_linear *l, size_t rows,
                   const float *dy, float *dx, bool add);
 bool bt_linear_dw(bt_tape *tape, const bt_linear *l, size_t rows,
-                  const float *x, const float *dy, float *dw, bool add);
+                  const float *x, const float *dy, float *dw, size_t dw_stride,
+                  bool add);
 
 #endif

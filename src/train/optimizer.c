@@ -60,10 +60,17 @@ static bauta_status check_options(const bt_optimizer_options *o,
 static bauta_status check_parameters(const bt_parameter *parameters,
                                      size_t count, bauta_error *err)
 {
-    for (size_t i = 0; i < count; i++)
-        if (!parameters[i].tensor->grad)
+    for (size_t i = 0; i < count; i++) {
+        const bt_tensor *t = parameters[i].tensor;
+        if (!t->grad)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "optimizer: parameter %zu has no gradient", i);
+        if (t->stride != t->columns)
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "optimizer: parameter %zu is a part of a larger "
+                           "one, with rows %zu apart",
+                           i, t->stride);
+    }
     return BAUTA_OK;
 }
 

@@ -21,8 +21,8 @@ typedef struct bt_optimizer_options {
         0.9, 0.999, 1e-8, 0.01, 0.0, \
     }
 
-/* A parameter has a gradient of its own, and stands in the list once, however
- * often the model uses it. */
+/* A parameter has a gradient of its own, and stands in the list once and as a
+ * whole, however often and in whatever parts the model uses it. */
 typedef struct bt_parameter {
     bt_tensor *tensor;
     bool decay; /* weight decay applies, as usual to matrices only */

@@ -7,14 +7,13 @@
 #include "guard.h"
 #include "ops/gemm.h"
 
-#include <stdatomic.h>
-
 static test_random randoms;
 
 /* What a case asks for; the matrices follow from it. */
 typedef struct shape {
     size_t m, n, k;
-    bool trans_a, trans_b, add, bias, relu, residual;
+    bool trans_a, trans_b, add, bias, activate, residual;
+    bt_act act;
     size_t pad; /* floats between the end of a row and the next */
     bool odd;   /* plant NaN, infinities and zeros */
 } shape;
@@ -71,7 +70,8 @@ static operands operands_create(const shape *s)
         .bias = s->bias ? o.bias.data : NULL,
         .residual = s->residual ? o.residual.data : NULL,
         .ldr = s->n + s->pad,
-        .activation = s->relu ? BT_ACTIVATION_RELU : BT_ACTIVATION_NONE,
+        .activate = s->activate,
+        .act = s->act,
     };
     return o;
 }
@@ -105,11 +105,12 @@ static void compare(const operands *o, const shape *s, const char *isa,
     if (at == o->c.count)
         return;
     fail_msg("%s, %d threads: m %zu n %zu k %zu, op %c%c, add %d bias %d "
-             "relu %d residual %d pad %zu odd %d: float %td of C is %a, want "
+             "act %d residual %d pad %zu odd %d: float %td of C is %a, want "
              "%a",
              isa, threads, s->m, s->n, s->k, s->trans_a ? 't' : 'n',
-             s->trans_b ? 't' : 'n', s->add, s->bias, s->relu, s->residual,
-             s->pad, s->odd, (ptrdiff_t)at - MARGIN, (double)o->c.data[at],
+             s->trans_b ? 't' : 'n', s->add, s->bias,
+             s->activate ? (int)s->act : -1, s->residual, s->pad, s->odd,
+             (ptrdiff_t)at - MARGIN, (double)o->c.data[at],
              (double)o->want[at]);
 }
 
@@ -150,7 +151,8 @@ static void draw_flags(shape *s)
     s->trans_b = bits >> 1 & 1;
     s->add = bits >> 2 & 1;
     s->bias = bits >> 3 & 1;
-    s->relu = bits >> 4 & 1;
+    s->activate = bits >> 4 & 1;
+    s->act = (bt_act)test_below(&randoms, BT_ACT_SILU + 1);
     s->residual = bits >> 5 & 1;
     s->odd = bits >> 6 & 1;
     s->pad = bits >> 7 & 1 ? test_below(&randoms, 20) : 0;
@@ -191,7 +193,8 @@ static void every_flag_equals_the_reference(void **state)
             s.trans_b = bits >> 1 & 1;
             s.add = bits >> 2 & 1;
             s.bias = bits >> 3 & 1;
-            s.relu = bits >> 4 & 1;
+            s.activate = bits >> 4 & 1;
+            s.act = (bt_act)(bits % (BT_ACT_SILU + 1));
             s.residual = bits >> 5 & 1;
             s.pad = bits % 3;
             check(&s);

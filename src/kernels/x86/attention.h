@@ -51,13 +51,13 @@ enum { BLOCK = 64, BLOCK_VECS = BLOCK / VL, TILE_ROWS = 6, TILE_VECS = VL / 4 };
     }
 
 /* Few rows make little of each key and value and wait for memory instead:
- * decoding. The blocks of a head lie one behind the other, so what comes next
- * is a fixed distance away, far enough to be there in time. */
-INLINE void stream(const float *x, size_t R)
+ * decoding. So while they go through a block's keys they ask for its values,
+ * and while they go through its values, for the keys that come next. */
+INLINE void stream(const float *next, size_t R, size_t V)
 {
-    enum { FEW = 4, DISTANCE = 4096 };
-    if (R <= FEW)
-        _mm_prefetch((const char *)x + DISTANCE, _MM_HINT_T0);
+    enum { FEW = 4, LINE = 64 / sizeof(float) };
+    for (size_t line = 0; R <= FEW && line < V * VL; line += LINE)
+        prefetch(next + line);
 }
 
 /* ---- dots: lanes are keys ---------------------------------------------- */
@@ -67,28 +67,32 @@ typedef struct dots {
     const float *row;   /* (rows, pad) */
     const float *block; /* (columns, 64) */
     size_t pad, columns;
+    const float *next; /* what is read behind it, where that is known */
 } dots;
 
 INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V)
 {
     vf sum[TILE_ROWS][TILE_VECS];
     const float *x = a->row + row * a->pad, *b = a->block + vec * VL;
-    UNROLL for (size_t r = 0; r < R; r++) UNROLL for (size_t v = 0; v < V; v++)
-        sum[r][v] = vf_set(0.0f);
+    const float *next = (a->next ? a->next : a->block) + vec * VL;
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            sum[r][v] = vf_set(0.0f);
     for (size_t c = 0; c < a->columns; c++) {
         vf y[TILE_VECS];
-        UNROLL for (size_t v = 0; v < V; v++) y[v] =
-            vf_load(b + c * BLOCK + v * VL);
-        UNROLL for (size_t r = 0; r < R; r++)
-        {
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            y[v] = vf_load(b + c * BLOCK + v * VL);
+        stream(next + c * BLOCK, R, V);
+        UNROLLED_FOR (size_t r = 0; r < R; r++) {
             vf w = vf_set(x[r * a->pad + c]);
-            UNROLL for (size_t v = 0; v < V; v++) sum[r][v] =
-                vf_fma(w, y[v], sum[r][v]);
+            UNROLLED_FOR (size_t v = 0; v < V; v++)
+                sum[r][v] = vf_fma(w, y[v], sum[r][v]);
         }
     }
     float *to = a->to + row * BLOCK + vec * VL;
-    UNROLL for (size_t r = 0; r < R; r++) UNROLL for (size_t v = 0; v < V; v++)
-        vf_store(to + r * BLOCK + v * VL, sum[r][v]);
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            vf_store(to + r * BLOCK + v * VL, sum[r][v]);
 }
 
 /* The dots of a strip of rows with the vectors first to end - 1 of keys. */
@@ -152,41 +156,45 @@ typedef struct sums {
     const float *scale;    /* (rows) or NULL */
     const uint64_t *words; /* (rows) or NULL */
     size_t pad;
-    bt_ahead *ahead; /* or NULL */
+    const float *next; /* what is read behind x, where that is known */
+    bt_ahead *ahead;   /* or NULL */
 } sums;
 
 INLINE void sums_load(vf sum[TILE_ROWS][TILE_VECS], const float *from,
                       size_t pad, const float *scale, size_t R, size_t V)
 {
-    UNROLL for (size_t r = 0; r < R; r++) UNROLL for (size_t v = 0; v < V; v++)
-        sum[r][v] = vf_load(from + r * pad + v * VL);
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            sum[r][v] = vf_load(from + r * pad + v * VL);
     if (!scale)
         return;
-    UNROLL for (size_t r = 0; r < R; r++) UNROLL for (size_t v = 0; v < V; v++)
-        sum[r][v] = vf_mul(sum[r][v], vf_set(scale[r]));
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            sum[r][v] = vf_mul(sum[r][v], vf_set(scale[r]));
 }
 
 INLINE void sums_store(float *to, size_t pad, vf sum[TILE_ROWS][TILE_VECS],
                        size_t R, size_t V)
 {
-    UNROLL for (size_t r = 0; r < R; r++) UNROLL for (size_t v = 0; v < V; v++)
-        vf_store(to + r * pad + v * VL, sum[r][v]);
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            vf_store(to + r * pad + v * VL, sum[r][v]);
 }
 
 /* Keys from to end - 1, all of them seen by all rows. */
 INLINE void sums_plain(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
                        const float *x, size_t pad, size_t from, size_t end,
-                       size_t R, size_t V)
+                       const float *next, size_t R, size_t V)
 {
     for (size_t j = from; j < end; j++) {
         vf y[TILE_VECS];
-        UNROLL for (size_t v = 0; v < V; v++) y[v] =
-            vf_load(x + j * pad + v * VL);
-        UNROLL for (size_t r = 0; r < R; r++)
-        {
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            y[v] = vf_load(x + j * pad + v * VL);
+        stream(next + j * pad, R, V);
+        UNROLLED_FOR (size_t r = 0; r < R; r++) {
             vf w = vf_set(weight[r * BLOCK + j]);
-            UNROLL for (size_t v = 0; v < V; v++) sum[r][v] =
-                vf_fma(w, y[v], sum[r][v]);
+            UNROLLED_FOR (size_t v = 0; v < V; v++)
+                sum[r][v] = vf_fma(w, y[v], sum[r][v]);
         }
     }
 }
@@ -198,14 +206,13 @@ INLINE void sums_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
 {
     for (size_t j = from; j < end; j++) {
         vf y[TILE_VECS];
-        UNROLL for (size_t v = 0; v < V; v++) y[v] =
-            vf_load(x + j * pad + v * VL);
-        UNROLL for (size_t r = 0; r < R; r++)
-        {
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            y[v] = vf_load(x + j * pad + v * VL);
+        UNROLLED_FOR (size_t r = 0; r < R; r++) {
             vf w = vf_set(weight[r * BLOCK + j]);
             vm seen = vm_whole((int)(words[r] >> j & 1));
-            UNROLL for (size_t v = 0; v < V; v++) sum[r][v] =
-                vf_fma_where(seen, w, y[v], sum[r][v]);
+            UNROLLED_FOR (size_t v = 0; v < V; v++)
+                sum[r][v] = vf_fma_where(seen, w, y[v], sum[r][v]);
         }
     }
 }
@@ -239,7 +246,8 @@ INLINE void sums_tile(const sums *a, const sums_panel *p, size_t row,
     if (m.lo < m.from)
         sums_masked(sum, weight, a->words + row, p->x, p->stride, m.lo, m.from,
                     R, V);
-    sums_plain(sum, weight, p->x, p->stride, m.from, m.to, R, V);
+    sums_plain(sum, weight, p->x, p->stride, m.from, m.to,
+               (a->next ? a->next : a->x) + (p->x - a->x), R, V);
     if (m.to < m.hi)
         sums_masked(sum, weight, a->words + row, p->x, p->stride, m.to, m.hi, R,
                     V);
@@ -291,12 +299,11 @@ INLINE uint64_t turned_seen(const turned *a, size_t i, size_t key, size_t R)
 INLINE void turned_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
                           const float *x, uint64_t seen, size_t R, size_t V)
 {
-    UNROLL for (size_t r = 0; r < R; r++)
-    {
+    UNROLLED_FOR (size_t r = 0; r < R; r++) {
         vf w = vf_set(weight[r]);
         vm m = vm_whole((int)(seen >> r & 1));
-        UNROLL for (size_t v = 0; v < V; v++) sum[r][v] =
-            vf_fma_where(m, w, vf_load(x + v * VL), sum[r][v]);
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            sum[r][v] = vf_fma_where(m, w, vf_load(x + v * VL), sum[r][v]);
     }
 }
 
@@ -315,13 +322,12 @@ INLINE void turned_tile(const turned *a, size_t key, size_t column, size_t R,
             if (seen != whole)
                 break;
             vf y[TILE_VECS];
-            UNROLL for (size_t v = 0; v < V; v++) y[v] =
-                vf_load(x + i * a->pad + v * VL);
-            UNROLL for (size_t r = 0; r < R; r++)
-            {
+            UNROLLED_FOR (size_t v = 0; v < V; v++)
+                y[v] = vf_load(x + i * a->pad + v * VL);
+            UNROLLED_FOR (size_t r = 0; r < R; r++) {
                 vf w = vf_set(weight[i * BLOCK + r]);
-                UNROLL for (size_t v = 0; v < V; v++) sum[r][v] =
-                    vf_fma(w, y[v], sum[r][v]);
+                UNROLLED_FOR (size_t v = 0; v < V; v++)
+                    sum[r][v] = vf_fma(w, y[v], sum[r][v]);
             }
         }
         if (i < a->rows && seen)
@@ -359,15 +365,15 @@ INLINE vf strip_top(const float *p, const uint64_t *words, size_t rows,
 {
     const vf none = vf_set(-INFINITY);
     vf max[TILE_ROWS];
-    UNROLL for (size_t r = 0; r < TILE_ROWS; r++) max[r] = none;
-    UNROLL for (size_t r = 0; r < rows; r++)
-        UNROLL for (size_t v = first; v < end; v++)
-    {
-        vf s = vf_load(p + r * BLOCK + v * VL);
-        if (masked)
-            s = vf_select(row_lanes(words[r], v, masked), s, none);
-        max[r] = vf_max(s, max[r]); // passes over NaN
-    }
+    UNROLLED_FOR (size_t r = 0; r < TILE_ROWS; r++)
+        max[r] = none;
+    UNROLLED_FOR (size_t r = 0; r < rows; r++)
+        UNROLLED_FOR (size_t v = first; v < end; v++) {
+            vf s = vf_load(p + r * BLOCK + v * VL);
+            if (masked)
+                s = vf_select(row_lanes(words[r], v, masked), s, none);
+            max[r] = vf_max(s, max[r]); // passes over NaN
+        }
     return vf_max_of_six(max);
 }
 
@@ -377,16 +383,16 @@ INLINE void soften_row(float *p, float *l, float base, float scale,
 {
     enum { VECS = BT_LANES / VL };
     vf lane[VECS];
-    UNROLL for (size_t t = 0; t < VECS; t++) lane[t] =
-        vf_mul(vf_load(l + t * VL), vf_set(scale));
-    UNROLL for (size_t v = first; v < end; v++)
-    {
+    UNROLLED_FOR (size_t t = 0; t < VECS; t++)
+        lane[t] = vf_mul(vf_load(l + t * VL), vf_set(scale));
+    UNROLLED_FOR (size_t v = first; v < end; v++) {
         vf x = vf_sub(vf_load(p + v * VL), vf_set(base));
         vf e = vf_exp2_where(row_lanes(word, v, masked), x);
         vf_store(p + v * VL, e);
         lane[v % VECS] = vf_add(lane[v % VECS], e);
     }
-    UNROLL for (size_t t = 0; t < VECS; t++) vf_store(l + t * VL, lane[t]);
+    UNROLLED_FOR (size_t t = 0; t < VECS; t++)
+        vf_store(l + t * VL, lane[t]);
 }
 
 /* The softmax of a strip: scores in p become probabilities. Writes how what
@@ -416,13 +422,7 @@ INLINE int soften(const bt_attention_step *s, size_t row, size_t rows,
 static int forward_strip(const bt_attention_step *s, const dots *scores,
                          size_t row, size_t rows, float *scale)
 {
-    if (!s->words) {
-        dots_strip(scores, row, rows, 0, BLOCK_VECS);
-        return rows == TILE_ROWS
-                   ? soften(s, row, TILE_ROWS, scale, 0, BLOCK_VECS, 0)
-                   : soften(s, row, rows, scale, 0, BLOCK_VECS, 0);
-    }
-    strip_mask m = strip_look(s->words + row, rows);
+    strip_mask m = s->words ? strip_look(s->words + row, rows) : strip_full;
     if (m.lo == m.hi) {
         for (size_t r = row; r < row + rows; r++)
             scale[r] = 1.0f;
@@ -430,7 +430,12 @@ static int forward_strip(const bt_attention_step *s, const dots *scores,
     }
     size_t first = m.lo / VL, end = (m.hi + VL - 1) / VL;
     dots_strip(scores, row, rows, first, end);
-    return soften(s, row, rows, scale, first, end, 1);
+    if (m.to - m.from < BLOCK)
+        return soften(s, row, rows, scale, first, end, 1);
+    // All of it is seen, as is often so for six rows of a partial block.
+    return rows == TILE_ROWS
+               ? soften(s, row, TILE_ROWS, scale, 0, BLOCK_VECS, 0)
+               : soften(s, row, rows, scale, 0, BLOCK_VECS, 0);
 }
 
 /* At most this many rows at once, so that their probabilities stay near. */
@@ -440,7 +445,7 @@ static void forward_rows(const bt_attention_step *s)
 {
     float scale[FORWARD_ROWS];
     int rescale = 0;
-    dots scores = { s->p, s->q, s->kt, s->head_pad, s->head_dim };
+    dots scores = { s->p, s->q, s->kt, s->head_pad, s->head_dim, s->v };
     for (size_t row = 0; row < s->rows; row += TILE_ROWS) {
         size_t n = s->rows - row < TILE_ROWS ? s->rows - row : TILE_ROWS;
         rescale |= forward_strip(s, &scores, row, n, scale);
@@ -453,6 +458,7 @@ static void forward_rows(const bt_attention_step *s)
                     .scale = rescale ? scale : NULL,
                     .words = s->words,
                     .pad = s->value_pad,
+                    .next = s->kt + s->head_dim * BLOCK,
                     .ahead = s->ahead };
     sums_rows(&output, s->rows);
 }
@@ -480,8 +486,7 @@ void TWIN(bt_attention_forward_f32)(const bt_attention_step *step)
 INLINE void harden(float *p, float *ds, float lse, float delta, uint64_t word,
                    int masked)
 {
-    UNROLL for (size_t v = 0; v < BLOCK_VECS; v++)
-    {
+    UNROLLED_FOR (size_t v = 0; v < BLOCK_VECS; v++) {
         vf x = vf_sub(vf_load(p + v * VL), vf_set(lse));
         x = vf_min(vf_set(BT_EXP2_MAX), x); // x where x is NaN
         vf e = vf_exp2_where(row_lanes(word, v, masked), x);
@@ -495,8 +500,8 @@ INLINE void harden(float *p, float *ds, float lse, float delta, uint64_t word,
  * cache. */
 static void backward_weights(const bt_attention_grad *g)
 {
-    dots scores = { g->p, g->q, g->kt, g->head_pad, g->head_dim };
-    dots dp = { g->ds, g->dout, g->vt, g->value_pad, g->value_dim };
+    dots scores = { g->p, g->q, g->kt, g->head_pad, g->head_dim, NULL };
+    dots dp = { g->ds, g->dout, g->vt, g->value_pad, g->value_dim, NULL };
     const dots *both[] = { &scores, &dp };
     for (size_t i = 0; i < 2; i++)
         for (size_t row = 0; row < g->rows; row += TILE_ROWS) {
@@ -508,10 +513,11 @@ static void backward_weights(const bt_attention_grad *g)
         }
     for (size_t row = 0; row < g->rows; row++) {
         float *p = g->p + row * BLOCK, *ds = g->ds + row * BLOCK;
-        if (g->words)
-            harden(p, ds, g->lse[row], g->delta[row], g->words[row], 1);
-        else
+        uint64_t word = g->words ? g->words[row] : ~(uint64_t)0;
+        if (word == ~(uint64_t)0)
             harden(p, ds, g->lse[row], g->delta[row], 0, 0);
+        else if (word)
+            harden(p, ds, g->lse[row], g->delta[row], word, 1);
     }
 }
 

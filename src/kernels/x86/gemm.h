@@ -15,6 +15,7 @@
 #include "base/size.h"
 #include "kernels/gemm.h"
 #include "kernels/x86/simd.h"
+#include "kernels/x86/x86.h"
 
 enum {
     LINE = 64, /* bytes of a cache line */
@@ -33,35 +34,34 @@ enum {
 
 /* ---- Epilogue ---------------------------------------------------------- */
 
-INLINE vf activate(bt_activation activation, vf s)
+/* c += from. */
+static void add_row(float *c, const float *from, size_t columns)
 {
-    return activation == BT_ACTIVATION_RELU ? vf_relu(s) : s;
+    for (size_t j = 0; j < columns; j += VL) {
+        size_t lanes = columns - j;
+        vf s =
+            vf_add(vf_load_lanes(c + j, lanes), vf_load_lanes(from + j, lanes));
+        vf_store_lanes(c + j, s, lanes);
+    }
 }
 
 static void epilogue_row(const bt_gemm *g, size_t row, size_t column,
                          size_t columns)
 {
     float *c = g->c + row * g->ldc + column;
-    const float *bias = g->bias ? g->bias + column : NULL;
-    const float *residual =
-        g->residual ? g->residual + row * g->ldr + column : NULL;
-    for (size_t j = 0; j < columns; j += VL) {
-        size_t lanes = columns - j;
-        vf s = vf_load_lanes(c + j, lanes);
-        if (bias)
-            s = vf_add(s, vf_load_lanes(bias + j, lanes));
-        s = activate(g->activation, s);
-        if (residual)
-            s = vf_add(s, vf_load_lanes(residual + j, lanes));
-        vf_store_lanes(c + j, s, lanes);
-    }
+    if (g->bias)
+        add_row(c, g->bias + column, columns);
+    if (g->activate)
+        TWIN(bt_act_f32)(g->act, c, c, NULL, columns, false);
+    if (g->residual)
+        add_row(c, g->residual + row * g->ldr + column, columns);
 }
 
 /* Finish a block of C whose chains are complete, while it is in the cache. */
 static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
                      size_t columns)
 {
-    if (!g->bias && !g->residual && g->activation == BT_ACTIVATION_NONE)
+    if (!g->bias && !g->residual && !g->activate)
         return;
     for (size_t i = row; i < row + rows; i++)
         epilogue_row(g, i, column, columns);
@@ -97,8 +97,7 @@ INLINE void pack_copied(sink out, const size_t vectors, const float *from,
         return;
     }
     for (size_t p = 0; p < depth; p++, from += stride)
-        UNROLL for (size_t v = 0; v < vectors; v++)
-        {
+        UNROLLED_FOR (size_t v = 0; v < vectors; v++) {
             prefetch(from + PACK_AHEAD * stride + v * VL);
             emit(out, p, v, vf_load(from + v * VL));
         }
@@ -123,10 +122,11 @@ INLINE void pack_rows_of(sink out, size_t v, const float *from, size_t stride,
     vf x[16];
     size_t p = 0;
     for (; lanes >= VL && p + 16 <= depth; p += 16) {
-        UNROLL for (size_t r = 0; r < VL; r++)
+        UNROLLED_FOR (size_t r = 0; r < VL; r++)
             prefetch(from + r * stride + p + 8 * LINE / sizeof(float));
         vf_load_transposed(x, from + p, stride);
-        UNROLL for (size_t q = 0; q < 16; q++) emit(out, p + q, v, x[q]);
+        UNROLLED_FOR (size_t q = 0; q < 16; q++)
+            emit(out, p + q, v, x[q]);
     }
     for (; p < depth; p += 16) {
         load_corner(x, from + p, stride, lanes, depth - p);
@@ -233,32 +233,30 @@ INLINE void tile(const int rows, const int vectors, const bool fill,
     float *c = job->c, *panel = job->panel;
     const size_t b_step = fill ? job->b_step : TILE_COLUMNS;
     const size_t a_row = job->a_row, a_step = job->a_step;
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < vectors; j++) s[i][j] =
-            vf_load(start + (size_t)i * job->start_stride + j * VL);
+    UNROLLED_FOR (int i = 0; i < rows; i++)
+        UNROLLED_FOR (int j = 0; j < vectors; j++)
+            s[i][j] = vf_load(start + (size_t)i * job->start_stride + j * VL);
     for (size_t p = 0; p < job->depth; p++) {
         if (p % AHEAD_STEPS == 0)
             ahead_step(job->next);
-        UNROLL for (int j = 0; j < vectors; j++)
-        {
+        UNROLLED_FOR (int j = 0; j < vectors; j++) {
             x[j] = vf_load(b + j * VL);
             if (fill) {
                 prefetch(b + PACK_AHEAD * b_step + j * VL);
                 vf_store(panel + j * VL, x[j]);
             }
         }
-        UNROLL for (int i = 0; i < rows; i++)
-        {
+        UNROLLED_FOR (int i = 0; i < rows; i++) {
             vf y = vf_set(a[(size_t)i * a_row]);
-            UNROLL for (int j = 0; j < vectors; j++) s[i][j] =
-                vf_fma(y, x[j], s[i][j]);
+            UNROLLED_FOR (int j = 0; j < vectors; j++)
+                s[i][j] = vf_fma(y, x[j], s[i][j]);
         }
         a += a_step;
         b += b_step;
         panel += TILE_COLUMNS;
     }
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < vectors; j++)
+    UNROLLED_FOR (int i = 0; i < rows; i++)
+        UNROLLED_FOR (int j = 0; j < vectors; j++)
             vf_store(c + (size_t)i * job->ldc + j * VL, s[i][j]);
 }
 
@@ -415,8 +413,8 @@ INLINE void take_steps(sums s, size_t v, size_t rows, source a, size_t p,
     for (size_t i = 0; i < rows; i++) {
         const float *y = a.at + i * a.row + p * a.step;
         vf t = vf_load(s[i] + v * VL);
-        UNROLL for (size_t q = 0; q < 16; q++) t =
-            vf_fma(vf_set(y[q * a.step]), x[q], t);
+        UNROLLED_FOR (size_t q = 0; q < 16; q++)
+            t = vf_fma(vf_set(y[q * a.step]), x[q], t);
         vf_store(s[i] + v * VL, t);
     }
 }
@@ -424,7 +422,8 @@ INLINE void take_steps(sums s, size_t v, size_t rows, source a, size_t p,
 /* Ask for the same line of VL rows. */
 INLINE void prefetch_lines(const float *from, size_t stride)
 {
-    UNROLL for (size_t r = 0; r < VL; r++) prefetch(from + r * stride);
+    UNROLLED_FOR (size_t r = 0; r < VL; r++)
+        prefetch(from + r * stride);
 }
 
 /* The steps [p, p + 16) of the chains of one vector of columns that are rows of
@@ -468,7 +467,7 @@ static void columns_transposed(const bt_gemm *g, size_t row, size_t rows,
         copy_rows(s[0], DIRECT_LANES, c, g->ldc, rows, columns);
     if (columns == DIRECT_LANES)
         for (; p + 16 <= g->k; p += 16)
-            UNROLL for (size_t v = 0; v < DIRECT_LANES / VL; v++)
+            UNROLLED_FOR (size_t v = 0; v < DIRECT_LANES / VL; v++)
                 chain_lines(s, g, rows, a, column, v, p, more);
     chain_rest(s, g, rows, a, column, columns, p);
     copy_rows(c, g->ldc, s[0], DIRECT_LANES, rows, columns);
@@ -513,24 +512,24 @@ INLINE void fold(const strip *s, const size_t rows, const size_t steps)
     const bool add = s->add, more = s->more;
     vf y[4][FOLD_STEPS];
     size_t j = 0;
-    UNROLL for (size_t i = 0; i < rows; i++)
-        UNROLL for (size_t q = 0; q < steps; q++) y[i][q] =
-            vf_set(s->a.at[i * s->a.row + q * s->a.step]);
+    UNROLLED_FOR (size_t i = 0; i < rows; i++)
+        UNROLLED_FOR (size_t q = 0; q < steps; q++)
+            y[i][q] = vf_set(s->a.at[i * s->a.row + q * s->a.step]);
     for (; j + VL <= columns; j += VL) {
         const float *b = s->b + j;
         float *c = s->c + j;
         vf t[4];
-        UNROLL for (size_t i = 0; i < rows; i++) t[i] =
-            add ? vf_load(c + i * ldc) : vf_set(0.0f);
-        UNROLL for (size_t q = 0; q < steps; q++)
-        {
+        UNROLLED_FOR (size_t i = 0; i < rows; i++)
+            t[i] = add ? vf_load(c + i * ldc) : vf_set(0.0f);
+        UNROLLED_FOR (size_t q = 0; q < steps; q++) {
             if (more)
                 prefetch_twice(b + (q + steps) * ldb);
             vf x = vf_load(b + q * ldb);
-            UNROLL for (size_t i = 0; i < rows; i++) t[i] =
-                vf_fma(y[i][q], x, t[i]);
+            UNROLLED_FOR (size_t i = 0; i < rows; i++)
+                t[i] = vf_fma(y[i][q], x, t[i]);
         }
-        UNROLL for (size_t i = 0; i < rows; i++) vf_store(c + i * ldc, t[i]);
+        UNROLLED_FOR (size_t i = 0; i < rows; i++)
+            vf_store(c + i * ldc, t[i]);
     }
     fold_rest(s, rows, steps, j);
 }

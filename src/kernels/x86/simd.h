@@ -21,12 +21,12 @@ INLINE void prefetch(const void *address)
     _mm_prefetch((const char *)address, _MM_HINT_T1);
 }
 
-/* Before a loop whose length is a constant once it is inlined: accumulators
- * stay in registers only when nothing of the loop is left. */
+/* A loop whose length is a constant once it is inlined: accumulators stay in
+ * registers only when nothing of the loop is left. */
 #if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLLED_FOR _Pragma("clang loop unroll(full)") for
 #else
-#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLLED_FOR _Pragma("GCC unroll 16") for
 #endif
 
 #if defined(__AVX512F__)
@@ -150,12 +150,6 @@ INLINE void vf_store_halves(float *low, float *high, vf x)
     _mm256_storeu_ps(high, _mm512_extractf32x8_ps(x, 1));
 }
 
-/* x < 0 ? 0 : x. vmaxps returns its second operand on NaN and on two zeros. */
-INLINE vf vf_relu(vf x)
-{
-    return _mm512_max_ps(vf_set(0.0f), x);
-}
-
 INLINE vf vf_pairs(vf a, vf b, const int high)
 {
     __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
@@ -169,9 +163,9 @@ INLINE vf vf_pairs(vf a, vf b, const int high)
  * 128-bit quarters, and last the quarters themselves. */
 INLINE void vf_load_transposed(vf x[16], const float *from, size_t stride)
 {
-    UNROLL for (size_t r = 0; r < 16; r++) x[r] = vf_load(from + r * stride);
-    UNROLL for (size_t r = 0; r < 16; r += 4)
-    {
+    UNROLLED_FOR (size_t r = 0; r < 16; r++)
+        x[r] = vf_load(from + r * stride);
+    UNROLLED_FOR (size_t r = 0; r < 16; r += 4) {
         vf a = _mm512_unpacklo_ps(x[r], x[r + 1]);
         vf b = _mm512_unpackhi_ps(x[r], x[r + 1]);
         vf c = _mm512_unpacklo_ps(x[r + 2], x[r + 3]);
@@ -181,8 +175,7 @@ INLINE void vf_load_transposed(vf x[16], const float *from, size_t stride)
         x[r + 2] = vf_pairs(b, d, 0);
         x[r + 3] = vf_pairs(b, d, 1);
     }
-    UNROLL for (size_t r = 0; r < 4; r++)
-    {
+    UNROLLED_FOR (size_t r = 0; r < 4; r++) {
         vf a = _mm512_shuffle_f32x4(x[r], x[r + 4], 0x88);
         vf b = _mm512_shuffle_f32x4(x[r], x[r + 4], 0xdd);
         vf c = _mm512_shuffle_f32x4(x[r + 8], x[r + 12], 0x88);
@@ -314,22 +307,16 @@ INLINE vf vf_load_halves(const float *low, const float *high)
                                 _mm_loadu_ps(high), 1);
 }
 
-/* x < 0 ? 0 : x. vmaxps returns its second operand on NaN and on two zeros. */
-INLINE vf vf_relu(vf x)
-{
-    return _mm256_max_ps(vf_set(0.0f), x);
-}
-
 /* x[p] = column p of the VL x 16 floats at `from`, one lane a row. Loading puts
  * four rows beside the other four, so that shuffles inside the 128-bit halves
  * do the rest. */
 INLINE void vf_load_transposed(vf x[16], const float *from, size_t stride)
 {
-    UNROLL for (size_t p = 0; p < 16; p += 4)
-    {
+    UNROLLED_FOR (size_t p = 0; p < 16; p += 4) {
         vf row[4];
-        UNROLL for (size_t r = 0; r < 4; r++) row[r] =
-            vf_load_halves(from + r * stride + p, from + (r + 4) * stride + p);
+        UNROLLED_FOR (size_t r = 0; r < 4; r++)
+            row[r] = vf_load_halves(from + r * stride + p,
+                                    from + (r + 4) * stride + p);
         vf a = _mm256_unpacklo_ps(row[0], row[1]);
         vf b = _mm256_unpackhi_ps(row[0], row[1]);
         vf c = _mm256_unpacklo_ps(row[2], row[3]);
@@ -349,16 +336,15 @@ INLINE void vf_load_transposed(vf x[16], const float *from, size_t stride)
 INLINE vf vf_max_of_six(const vf a[6])
 {
     __m256 x[4];
-    UNROLL for (size_t i = 0; i < 3; i++)
-    {
+    UNROLLED_FOR (size_t i = 0; i < 3; i++) {
         __m256 b = vf_fold_max(a[2 * i]), c = vf_fold_max(a[2 * i + 1]);
         x[i] =
             _mm256_max_ps(_mm256_unpacklo_ps(b, c), _mm256_unpackhi_ps(b, c));
     }
     x[3] = x[2];
-    UNROLL for (size_t i = 0; i < 4; i += 2) x[i] =
-        _mm256_max_ps(_mm256_shuffle_ps(x[i], x[i + 1], 0x44),
-                      _mm256_shuffle_ps(x[i], x[i + 1], 0xee));
+    UNROLLED_FOR (size_t i = 0; i < 4; i += 2)
+        x[i] = _mm256_max_ps(_mm256_shuffle_ps(x[i], x[i + 1], 0x44),
+                             _mm256_shuffle_ps(x[i], x[i + 1], 0xee));
     return vf_from8(_mm256_max_ps(_mm256_permute2f128_ps(x[0], x[2], 0x20),
                                   _mm256_permute2f128_ps(x[0], x[2], 0x31)));
 }

@@ -40,14 +40,17 @@ static void read_common(bt_blueprint *print, bt_config *config)
     if (strcmp(kind, "absolute") != 0)
         bt_config_refuse(config, "position_embedding_type",
                          "and only absolute is supported");
+    print->head_act = print->act;
     bt_config_only(config, "is_decoder", false);
     bt_config_only(config, "add_cross_attention", false);
 }
 
-/* Position 0 stands behind the padding token's row. */
+/* Position 0 stands behind the padding token's row. The head has the exact
+ * GELU, whatever the config says of the layers. */
 static void read_roberta(bt_blueprint *print, bt_config *config)
 {
     read_common(print, config);
+    print->head_act = BT_ACT_GELU_ERF;
     size_t offset = bt_config_size_or(config, "pad_token_id", 1) + 1;
     if (offset >= print->max_positions)
         bt_config_refuse(config, "pad_token_id",

@@ -76,13 +76,29 @@ static void read_mistral(bt_blueprint *print, bt_config *config)
     print->window = bt_config_size_or(config, "sliding_window", 0);
 }
 
+/* Newer files also list the kind of each layer, and transformers goes by the
+ * list, so it must say the same. */
+static void check_layer_types(const bt_blueprint *print, bt_config *config)
+{
+    for (size_t l = 0; l < bt_config_list(config, "layer_types"); l++) {
+        bool window = print->window && l >= print->window_from;
+        if (strcmp(bt_config_list_text(config, "layer_types", l),
+                   window ? "sliding_attention" : "full_attention") == 0)
+            continue;
+        bt_config_refuse(config, "layer_types",
+                         "which differs from max_window_layers");
+        return;
+    }
+}
+
 /* Qwen's layers from max_window_layers on have the window, if it is used. */
 static void read_qwen_window(bt_blueprint *print, bt_config *config)
 {
-    if (!bt_config_bool_or(config, "use_sliding_window", false))
-        return;
-    print->window = bt_config_size(config, "sliding_window");
-    print->window_from = bt_config_size_or(config, "max_window_layers", 28);
+    if (bt_config_bool_or(config, "use_sliding_window", false)) {
+        print->window = bt_config_size(config, "sliding_window");
+        print->window_from = bt_config_size_or(config, "max_window_layers", 28);
+    }
+    check_layer_types(print, config);
 }
 
 static void read_qwen2(bt_blueprint *print, bt_config *config)

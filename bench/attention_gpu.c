@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention_gpu.c - how fast the GPU's masked attention is.
+ *
+ *     attention_gpu [--json] [case ...]
+ *
+ * 16,384 tokens and 2,048 columns (16 heads of 128, 32 of 64) in every case.
+ * Useful work only: 4 * head_dim * visible pairs * heads operations, so what
+ * a mask hides and a kernel computes all the same counts as lost time. Each
+ * figure is the median of single launches between two events, after warm-up;
+ * the inputs (200 MB) do not fit the L2. attention_gpu.py times other
+ * libraries on the same cases. */
+#include "base/error.h"
+#include "base/philox.h"
+#include "kernels/cuda/cuda.h"
+#include "mask/plan.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOKENS = 16384, WIDTH = 2048, WARM = 5, RUNS = 25 };
+
+static void need(int failed, const char *what)
+{
+    if (failed) {
+        fprintf(stderr, "attention_gpu: %s\n", what);
+        exit(1);
+    }
+}
+
+/* ---- the cases --------------------------------------------------------- */
+
+/* A sequence of `time` tokens; TOKENS / time of them are packed. */
+typedef bauta_status sequence_fn(bauta_mask **out, size_t time,
+                                 bauta_error *err);
+
+static bauta_status sequence_all(bauta_mask **out, size_t time,
+                                 bauta_error *err)
+{
+    return bauta_mask_all(out, time, time, err);
+}
+
+static bauta_status sequence_causal(bauta_mask **out, size_t time,
+                                    bauta_error *err)
+{
+    return bauta_mask_causal(out, time, time, err);
+}
+
+static bauta_status sequence_window(bauta_mask **out, size_t time,
+                                    bauta_error *err)
+{
+    return bauta_mask_window(out, time, time, 1024, err);
+}
+
+static bauta_status sequence_prefix(bauta_mask **out, size_t time,
+                                    bauta_error *err)
+{
+    return bauta_mask_prefix(out, time, time, 1024, err);
+}
+
+static bauta_status combine(bauta_mask **out, bauta_mask *a, bauta_mask *b,
+                            bool either, bauta_error *err)
+{
+    bauta_status status =
+        either ? bauta_mask_or(out, a, b, err) : bauta_mask_and(out, a, b, err);
+    bauta_mask_free(a);
+    bauta_mask_free(b);
+    return status;
+}
+
+static bauta_status sequence_sinks(bauta_mask **out, size_t time,
+                                   bauta_error *err)
+{
+    bauta_mask *a = NULL, *b = NULL;
+    need(bauta_mask_window(&a, time, time, 1024, err), "window");
+    need(bauta_mask_sinks(&b, time, time, 4, err), "sinks");
+    return combine(out, a, b, true, err);
+}
+
+static bauta_status sequence_documents(bauta_mask **out, size_t time,
+                                       bauta_error *err)
+{
+    static const size_t share[] = {
+        512, 1536, 768, 2048, 256, 1024, 1280, 768
+    }; /* of 8192 */
+    size_t lengths[BT_LEN(share)];
+    bauta_mask *a = NULL, *b = NULL;
+    for (size_t i = 0; i < BT_LEN(share); i++)
+        lengths[i] = share[i] * time / 8192;
+    need(bauta_mask_documents(&a, BT_LEN(share), lengths, NULL, err),
+         "documents");
+    need(bauta_mask_causal(&b, time, time, err), "causal");
+    return combine(out, a, b, false, err);
+}
+
+static const struct bench_case {
+    const char *name;
+    sequence_fn *sequence;
+    size_t time, head_dim, group; /* query heads that share a key head */
+} cases[] = {
+    { "causal_d128_16k", sequence_causal, 16384, 128, 1 },
+    { "causal_d64_8k", sequence_causal, 8192, 64, 1 },
+    { "window1024_d128_8k", sequence_window, 8192, 128, 1 },
+    { "documents8_d128_8k", sequence_documents, 8192, 128, 1 },
+    { "prefix1024_d128_8k", sequence_prefix, 8192, 128, 1 },
+    { "all_d128_8k", sequence_all, 8192, 128, 1 },
+    { "all_d64_8k", sequence_all, 8192, 64, 1 },
+    { "causal_d128_8k", sequence_causal, 8192, 128, 1 },
+    { "causal_d128_2k", sequence_causal, 2048, 128, 1 },
+    { "causal_d128_16k_gqa4", sequence_causal, 16384, 128, 4 },
+    { "sinks_window1024_d128_8k", sequence_sinks, 8192, 128, 1 },
+    { "window1024_d64_8k", sequence_window, 8192, 64, 1 },
+    { "documents8_d64_8k", sequence_documents, 8192, 64, 1 },
+};
+
+static bauta_mask *case_mask(const struct bench_case *c)
+{
+    bauta_error err = { 0 };
+    bauta_mask *parts[TOKENS / 2048] = { NULL }, *mask = NULL;
+    size_t count = TOKENS / c->time;
+    for (size_t i = 0; i < count; i++)
+        need(c->sequence(&parts[i], c->time, &err), err.message);
+    need(bauta_mask_pack(&mask, count, (const bauta_mask *const *)parts, &err),
+         err.message);
+    for (size_t i = 0; i < count; i++)
+        bauta_mask_free(parts[i]);
+    return mask;
+}
+
+/* ---- timing ------------------------------------------------------------ */
+
+static uint16_t *random_tensor(size_t count, uint32_t seed)
+{
+    uint16_t *host = malloc(count * 2);
+    void *device = NULL;
+    for (size_t i = 0; i < count; i += 4) {
+        uint32_t word[4], counter[4] = { (uint32_t)i }, key[2] = { seed };
+        bt_philox(word, counter, key);
+        for (size_t x = 0; x < 4 && i + x < count; x++) {
+            // Uniform in [-1.7, 1.7): variance 1, as a norm leaves it.
+            float value = (float)((int32_t)word[x] >> 8) * 0x1p-23f * 1.732f;
+            uint32_t bits;
+            memcpy(&bits, &value, 4);
+            host[i + x] = (uint16_t)(bits >> 16);
+        }
+    }
+    need(cudaMalloc(&device, count * 2), "cudaMalloc");
+    need(cudaMemcpy(device, host, count * 2, cudaMemcpyHostToDevice),
+         "cudaMemcpy");
+    free(host);
+    return device;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void bench(const struct bench_case *c, bool json, uint16_t *const *x,
+                  float *lse)
+{
+    bauta_error err = { 0 };
+    bauta_mask *mask = case_mask(c);
+    bauta_plan *plan = NULL;
+    bt_cuda_plan *device_plan = NULL;
+    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    cudaEvent_t start, stop;
+    float ms[RUNS];
+
+    shape.heads = WIDTH / c->head_dim;
+    shape.kv_heads = shape.heads / c->group;
+    shape.head_dim = c->head_dim;
+    need(bt_plan_create(&plan, mask, 0, TOKENS, bt_cuda_tile_rows(c->head_dim),
+                        &err),
+         err.message);
+    need(bt_cuda_plan_create(&device_plan, plan, &shape, &err), err.message);
+    need(cudaEventCreate(&start) || cudaEventCreate(&stop), "events");
+    for (int i = -WARM; i < RUNS; i++) {
+        need(cudaEventRecord(start, NULL), "event");
+        need(bt_attention_forward_bf16_cuda(device_plan, &shape, x[0], x[1],
+                                            x[2], x[3], lse, NULL, &err),
+             err.message);
+        need(cudaEventRecord(stop, NULL), "event");
+        need(cudaEventSynchronize(stop), "the kernel failed");
+        if (i >= 0)
+            need(cudaEventElapsedTime(&ms[i], start, stop), "event");
+    }
+    qsort(ms, RUNS, sizeof(ms[0]), by_size);
+    double work = 4.0 * (double)c->head_dim * (double)bauta_mask_pairs(mask) *
+                  (double)shape.heads;
+    double rate = work / ((double)ms[RUNS / 2] * 1e9);
+    if (json)
+        printf("{\"system\":\"bauta\",\"case\":\"%s\",\"tflops\":%.1f,"
+               "\"ms\":%.4f,\"ms_min\":%.4f,\"ms_max\":%.4f}\n",
+               c->name, rate, (double)ms[RUNS / 2], (double)ms[0],
+               (double)ms[RUNS - 1]);
+    else
+        printf("%-26s %8.1f TFLOP/s %9.4f ms (%.4f to %.4f)\n", c->name, rate,
+               (double)ms[RUNS / 2], (double)ms[0], (double)ms[RUNS - 1]);
+    fflush(stdout);
+    cudaEventDestroy(start);
+    cudaEventDestroy(stop);
+    bt_cuda_plan_free(device_plan);
+    bauta_plan_free(plan);
+    bauta_mask_free(mask);
+}
+
+int main(int argc, char **argv)
+{
+    bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
+    int from = json ? 2 : 1;
+    uint16_t *x[4];
+    void *lse = NULL;
+
+    for (uint32_t i = 0; i < 4; i++)
+        x[i] = random_tensor((size_t)TOKENS * WIDTH, i);
+    need(cudaMalloc(&lse, sizeof(float) * TOKENS * WIDTH / 64), "cudaMalloc");
+    for (size_t i = 0; i < BT_LEN(cases); i++) {
+        bool wanted = from == argc;
+        for (int a = from; a < argc; a++)
+            wanted |= strcmp(argv[a], cases[i].name) == 0;
+        if (wanted)
+            bench(&cases[i], json, x, lse);
+    }
+    for (size_t i = 0; i < 4; i++)
+        cudaFree(x[i]);
+    cudaFree(lse);
+    return 0;
+}

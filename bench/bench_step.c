@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench_step.c - a whole step of training GPT-2 124M: forward, backward,
+ * clipping and AdamW, from random weights.
+ *
+ *   bench_step [--threads N] [--isa NAME] [--steps N]
+ *
+ * Work is counted as 6 x parameters + 12 x layers x width x length for a token,
+ * as if attention were dense, which is how others count it. */
+#include "bench.h"
+#include "model/families/family.h"
+#include "model/transformer.h"
+#include "train/optimizer.h"
+
+#include <math.h>
+
+enum { MOST = 256, SAMPLES = 16 };
+
+typedef struct options {
+    int threads;
+    const char *isa;
+    size_t steps;
+} options;
+
+/* The parameters of a model, in one block each of data and gradients. */
+typedef struct collection {
+    bt_tensor *tensors[MOST];
+    bt_parameter list[MOST];
+    size_t count, floats;
+} collection;
+
+static void collect(void *user, const char *name, bt_tensor *tensor, int rank)
+{
+    collection *c = user;
+    (void)name;
+    c->list[c->count] = (bt_parameter){ tensor, rank == 2 };
+    c->tensors[c->count++] = tensor;
+    c->floats += tensor->rows * tensor->columns;
+}
+
+static void must(bauta_status status, const bauta_error *err)
+{
+    if (status) {
+        fprintf(stderr, "%s\n", err->message);
+        exit(1);
+    }
+}
+
+static bt_model *gpt2_small(collection *c)
+{
+    static const bt_blueprint print = {
+        .stacks = BT_DECODER_ONLY,
+        .decoder = { .layers = 12, .heads = 12, .kv_heads = 12, .ffn = 3072 },
+        .vocab = 50257,
+        .width = 768,
+        .head_dim = 64,
+        .norm = BT_NORM_LAYER,
+        .epsilon = 1e-5f,
+        .norm_first = true,
+        .last_norm = true,
+        .act = BT_ACT_GELU_TANH,
+        .positions = BT_POSITIONS_LEARNED,
+        .max_positions = 1024,
+        .embed_scale = 1.0f,
+        .frozen = BT_IGNORE,
+        .qkv_bias = true,
+        .out_bias = true,
+        .ffn_bias = true,
+        .fused_qkv = true,
+        .turned = true,
+        .tied = true,
+    };
+    bauta_error err;
+    bt_model *model;
+    must(bt_model_create(&model, &print, &err), &err);
+    bt_family_gpt2.names(model, &(bt_names){ collect, c });
+    float *data = bench_floats(c->floats), *grads = bench_floats(c->floats);
+    for (size_t i = 0; i < c->floats; i++)
+        data[i] *= 0.02f;
+    for (size_t i = 0; i < c->count; i++) {
+        bt_tensor *t = c->tensors[i];
+        size_t floats = t->rows * t->columns;
+        t->data = data;
+        t->grad = grads;
+        t->wants = true;
+        for (size_t j = 0; t->rows == 1 && j < floats; j++)
+            data[j] = 1.0f; // gains; biases may be anything
+        data += floats;
+        grads += floats;
+    }
+    bt_model_split(model);
+    return model;
+}
+
+typedef struct step {
+    bt_model *model;
+    bt_tape *tape;
+    bt_optimizer *optimizer;
+    bt_input input;
+    uint32_t *labels;
+    const options *o;
+} step;
+
+/* Seconds of forward and loss, backward, optimizer. */
+static double step_run(step *s, double part[3])
+{
+    bauta_error err;
+    const bt_kernels *kernels = bt_kernels_get(s->o->isa);
+    double start = bench_now();
+    bt_optimizer_zero(s->optimizer, s->o->threads);
+    bt_tape_rewind(s->tape, true);
+    bt_tensor *x = bt_transformer_decode(s->tape, s->model, &s->input, NULL);
+    bt_loss loss = bt_op_loss(s->tape, x, bt_transformer_head(s->model), false,
+                              NULL, s->labels, 0, 1);
+    must(bt_tape_status(s->tape, &err), &err);
+    double forward = bench_now();
+    must(bt_tape_backward(s->tape, &err), &err);
+    double backward = bench_now();
+    bt_optimizer_step(s->optimizer, kernels, s->o->threads, 1e-4);
+    double end = bench_now();
+    part[0] = forward - start;
+    part[1] = backward - forward;
+    part[2] = end - backward;
+    return loss.loss;
+}
+
+static void run(const options *o, size_t sequences, size_t length)
+{
+    bauta_error err;
+    collection c = { .count = 0 };
+    step s = { .model = gpt2_small(&c), .o = o };
+    size_t tokens = sequences * length, lengths[16];
+    uint32_t *ids = malloc(3 * tokens * sizeof(*ids));
+    uint32_t *positions = ids + tokens;
+    bauta_mask *documents, *causal, *mask;
+    bauta_plan *plan;
+    s.labels = ids + 2 * tokens;
+    for (size_t i = 0; i < tokens; i++) {
+        ids[i] = (uint32_t)(i * 7919 % 50257);
+        positions[i] = (uint32_t)(i % length);
+        s.labels[i] = (uint32_t)((i + 1) * 7919 % 50257);
+    }
+    for (size_t i = 0; i < sequences; i++)
+        lengths[i] = length;
+    must(bauta_mask_documents(&documents, sequences, lengths, NULL, &err),
+         &err);
+    must(bauta_mask_causal(&causal, tokens, tokens, &err), &err);
+    must(bauta_mask_and(&mask, documents, causal, &err), &err);
+    must(bauta_plan_create(&plan, mask, 0, tokens, &err), &err);
+    s.input = (bt_input){
+        .tokens = tokens, .ids = ids, .positions = positions, .plan = plan
+    };
+    bt_optimizer_options tuning = BT_OPTIMIZER_OPTIONS_INIT;
+    tuning.clip = 1;
+    must(bt_tape_create(&s.tape, bt_kernels_get(o->isa), o->threads, &err),
+         &err);
+    must(bt_optimizer_create(&s.optimizer, c.list, c.count, &tuning, &err),
+         &err);
+    double seconds[SAMPLES], peak[SAMPLES], parts[3] = { 0 }, loss = 0;
+    for (size_t i = 0; i <= o->steps; i++) {
+        double part[3];
+        double top = bench_peak(o->threads);
+        loss = step_run(&s, part);
+        printf("step %zu: loss %.6f, forward %.0f ms, backward %.0f ms, "
+               "optimizer %.0f ms\n",
+               i, loss, part[0] * 1e3, part[1] * 1e3, part[2] * 1e3);
+        fflush(stdout);
+        if (i == 0)
+            continue; // it meets new pages
+        seconds[i - 1] = part[0] + part[1] + part[2];
+        peak[i - 1] = top;
+        for (size_t k = 0; k < 3; k++)
+            parts[k] += part[k];
+    }
+    double flop = (double)tokens *
+                  (6.0 * (double)c.floats + 12.0 * 12 * 768 * (double)length);
+    double taken = bench_median(seconds, o->steps);
+    double limit = bench_median(peak, o->steps);
+    printf("GPT-2 124M, %zu x %zu, %d threads: %.0f ms a step, %.0f tokens/s, "
+           "%.1f GFLOP/s, %.1f %% of peak; tape %.0f MiB\n",
+           sequences, length, o->threads, taken * 1e3, (double)tokens / taken,
+           flop / taken * 1e-9, 100 * flop / taken * 1e-9 / limit,
+           (double)bt_tape_bytes(s.tape) / 1048576);
+    bt_optimizer_free(s.optimizer);
+    bt_tape_free(s.tape);
+    free(c.tensors[0]->data);
+    free(c.tensors[0]->grad);
+    bt_model_free(s.model);
+    bauta_plan_free(plan);
+    bauta_mask_free(mask);
+    bauta_mask_free(causal);
+    bauta_mask_free(documents);
+    free(ids);
+}
+
+int main(int argc, char **argv)
+{
+    options o = { .threads = omp_get_num_procs(), .steps = 3 };
+    for (int i = 1; i < argc; i += 2) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--threads") == 0)
+            o.threads = atoi(value);
+        else if (strcmp(argv[i], "--isa") == 0)
+            o.isa = value;
+        else if (strcmp(argv[i], "--steps") == 0)
+            o.steps = (size_t)atoi(value);
+        else {
+            fprintf(stderr, "usage: bench_step [--threads N] [--isa NAME] "
+                            "[--steps N]\n");
+            return 2;
+        }
+    }
+    if (o.steps < 1 || o.steps > SAMPLES)
+        o.steps = 3;
+    run(&o, 4, 256);
+    run(&o, 4, 64);
+    return 0;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hopper.h - the instructions of sm_90a that C has no name for.
+ *
+ * A tile travels so: one thread asks the copy engine (TMA) to fetch a box of a
+ * tensor into shared memory; the engine reports the bytes to an mbarrier; a
+ * warpgroup that waits there hands the tile to the tensor cores (wgmma), which
+ * read it from shared memory by a descriptor and run while the warpgroup does
+ * something else.
+ *
+ * Tiles lie in shared memory as TMA writes them with the 128-byte swizzle: in
+ * panels of 64 bf16 columns, a row of a panel is 128 bytes, and its eight
+ * 16-byte chunks are permuted by XOR with the row's number modulo 8, so that
+ * a column of chunks touches every bank once.
+ *
+ * Every asm is volatile: their order is the program. */
+#ifndef BT_CUDA_HOPPER_H
+#define BT_CUDA_HOPPER_H
+
+#include <cuda.h>
+#include <stdint.h>
+
+#define BT_DEVICE static __device__ __forceinline__
+
+BT_DEVICE uint32_t shared_address(const void *pointer)
+{
+    return (uint32_t)__cvta_generic_to_shared(pointer);
+}
+
+/* ---- mbarriers --------------------------------------------------------- */
+
+/* A barrier completes a phase when `arrivals` threads arrived and the bytes
+ * that were announced have landed. Waiters name the parity of the phase. */
+BT_DEVICE void barrier_init(uint64_t *barrier, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
+                     shared_address(barrier)),
+                 "r"(arrivals));
+}
+
+BT_DEVICE void barrier_init_done(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+BT_DEVICE void barrier_arrive(uint64_t *barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(
+                     shared_address(barrier))
+                 : "memory");
+}
+
+BT_DEVICE void barrier_arrive_expect(uint64_t *barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     shared_address(barrier)),
+                 "r"(bytes)
+                 : "memory");
+}
+
+BT_DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
+{
+    uint32_t done;
+    do {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n"
+                     "}\n"
+                     : "=r"(done)
+                     : "r"(shared_address(barrier)), "r"(parity)
+                     : "memory");
+    } while (!done);
+}
+
+/* ---- named barriers: some of the warps of a block ---------------------- */
+
+BT_DEVICE void named_sync(int id, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+BT_DEVICE void named_arrive(int id, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/* ---- the copy engine --------------------------------------------------- */
+
+BT_DEVICE void tensor_map_prefetch(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/* Fetch the box of a (token, head, column) tensor that begins there. */
+BT_DEVICE void copy_box(void *to, const CUtensorMap *map, int column, int head,
+                        int token, uint64_t *barrier)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
+                 ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+                 "[%5];" ::"r"(shared_address(to)),
+                 "l"(map), "r"(column), "r"(head), "r"(token),
+                 "r"(shared_address(barrier))
+                 : "memory");
+}
+
+/* Fetch plain bytes; addresses and size are multiples of 16. */
+BT_DEVICE void copy_bytes(void *to, const void *from, uint32_t bytes,
+                          uint64_t *barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global"
+                 ".mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+/* Store a box of a (token, head, column) tensor; this thread's stores are a
+ * group, and store_read waits until their tiles may be overwritten. */
+BT_DEVICE void store_box(const CUtensorMap *map, int column, int head,
+                         int token, const void *from)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
+                 "[%0, {%1, %2, %3}], [%4];" ::"l"(map),
+                 "r"(column), "r"(head), "r"(token), "r"(shared_address(from))
+                 : "memory");
+}
+
+BT_DEVICE void store_commit(void)
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+BT_DEVICE void store_read(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/* What this thread wrote to shared memory, before the copy engine or the
+ * tensor cores touch it. */
+BT_DEVICE void fence_async(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* ---- grids that follow each other --------------------------------------- */
+
+/* Let the grid behind this one be brought up while this one still runs; */
+BT_DEVICE void grid_release(void)
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+/* it waits here until all before it is done and written. */
+BT_DEVICE void grid_wait(void)
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* ---- registers --------------------------------------------------------- */
+
+template <int COUNT> BT_DEVICE void registers_raise(void)
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+template <int COUNT> BT_DEVICE void registers_lower(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+/* ---- the tensor cores -------------------------------------------------- */
+
+/* A product runs from its issue until product_wait says that at most `LEFT`
+ * groups are still running. Until then its registers are not to be touched;
+ * product_hold tells the compiler that they change at that place. */
+BT_DEVICE void product_fence(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+BT_DEVICE void product_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+template <int LEFT> BT_DEVICE void product_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+template <int COUNT> BT_DEVICE void product_hold(float *x)
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        asm volatile("" : "+f"(x[i])::"memory");
+}
+
+/* The descriptor of a swizzled tile: address, distance of the 64-column panels
+ * (only read where columns are the outer dimension), 1024 bytes from eight rows
+ * to the next eight, 128-byte swizzle. All in units of 16 bytes. */
+BT_DEVICE uint64_t tile_descriptor(const void *tile, uint32_t panel_bytes)
+{
+    return (uint64_t)((shared_address(tile) & 0x3ffff) >> 4) |
+           (uint64_t)(panel_bytes >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
+           (uint64_t)1 << 62;
+}
+
+#define BT_ACC_8(d, i)                                          \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), \
+        "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define BT_ACC_32(d, i) \
+    BT_ACC_8(d, i), BT_ACC_8(d, i + 8), BT_ACC_8(d, i + 16), BT_ACC_8(d, i + 24)
+
+/* d (64 x 128) = or += a (64 x 16, shared) b^T (b 128 x 16, shared). */
+BT_DEVICE void product_qk(float *d, uint64_t a, uint64_t b, int accumulate)
+{
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %66, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
+        " %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        " %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, "
+        " %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, "
+        " %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+        "%64, %65, p, 1, 1, 0, 0;\n"
+        "}\n"
+        : BT_ACC_32(d, 0), BT_ACC_32(d, 32)
+        : "l"(a), "l"(b), "r"(accumulate));
+}
+
+/* d (64 x 128) += a (64 x 16, registers) b (16 x 128, shared, row by row). */
+BT_DEVICE void product_pv_128(float *d, const uint32_t *a, uint64_t b)
+{
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.eq.b32 p, 0, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
+        " %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        " %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, "
+        " %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, "
+        " %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+        "{%64, %65, %66, %67}, %68, p, 1, 1, 1;\n"
+        "}\n"
+        : BT_ACC_32(d, 0), BT_ACC_32(d, 32)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+/* d (64 x 64) += a (64 x 16, registers) b (16 x 64, shared, row by row). */
+BT_DEVICE void product_pv_64(float *d, const uint32_t *a, uint64_t b)
+{
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.eq.b32 p, 0, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
+        " %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        " %28, %29, %30, %31}, "
+        "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n"
+        "}\n"
+        : BT_ACC_32(d, 0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+/* ---- arithmetic -------------------------------------------------------- */
+
+/* 2^x, 2 ulp; exact 1 for 0 and exact 0 for -infinity. Volatile, so that it
+ * stays where it is written: beside a product that runs, not behind it. */
+BT_DEVICE float exp2_fast(float x)
+{
+    float y;
+    asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* Two floats as two bf16 in a word, the first one low. */
+BT_DEVICE uint32_t pack_bf16(float low, float high)
+{
+    uint32_t word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+}
+
+/* Fold two bf16 into a check: it stays 0 (of either sign) as long as all are
+ * finite, for only 0 * finite is 0. */
+BT_DEVICE uint32_t check_finite(uint32_t check, uint32_t two)
+{
+    asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(check) : "r"(two), "r"(0));
+    return check;
+}
+
+#endif

@@ -1,0 +1,805 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_cuda.c - the GPU's masked attention against a float64 reference.
+ *
+ * Every case draws fresh inputs from a printed seed, poisons the outputs, runs
+ * the kernel twice and asks for:
+ *
+ *   accuracy      within a bound derived from the arithmetic (see bound_of)
+ *   empty rows    out 0, lse -infinity
+ *   same bits     from run to run; from any cut of the rows into tiles; alone
+ *                 and packed between neighbours
+ *   the hidden    NaN, infinity and huge values where a row does not look
+ *                 change no bit of the row; where it looks, they show */
+#include "base/error.h"
+#include "kernels/cuda/cuda.h"
+#include "mask/plan.h"
+#include "testing.h"
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <string.h>
+
+static size_t failures, checks;
+static test_random random_stream;
+
+#define FAIL(...)                         \
+    do {                                  \
+        if (failures++ < 40) {            \
+            printf("FAIL: " __VA_ARGS__); \
+            printf("\n");                 \
+            fflush(stdout);               \
+        }                                 \
+    } while (0)
+
+static void need(bauta_status status, const bauta_error *err)
+{
+    if (status) {
+        printf("FAIL: %s\n", err->message);
+        exit(1);
+    }
+}
+
+static void need_cuda(cudaError_t status, const char *what)
+{
+    if (status) {
+        printf("FAIL: %s: %s\n", what, cudaGetErrorString(status));
+        exit(1);
+    }
+}
+
+/* ---- bfloat16 ---------------------------------------------------------- */
+
+static float from_bf16(uint16_t x)
+{
+    uint32_t bits = (uint32_t)x << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static uint16_t to_bf16(float value) // finite values only
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* ---- a problem and its tensors ----------------------------------------- */
+
+typedef struct problem {
+    const char *name;
+    bauta_mask *mask;
+    bauta_attention shape;
+    size_t n, m, heads, kv_heads, d;
+    size_t q_size, kv_size, out_size, lse_size; /* elements */
+    uint16_t *q, *k, *v;                        /* inputs */
+} problem;
+
+typedef struct result {
+    uint16_t *out;
+    float *lse;
+} result;
+
+static uint16_t *random_bf16(size_t count, float width)
+{
+    uint16_t *x = malloc(count * 2);
+    for (size_t i = 0; i < count; i++)
+        x[i] = to_bf16(width * test_float(&random_stream));
+    return x;
+}
+
+/* extra: elements between tokens that belong to nobody. */
+static problem problem_make(const char *name, bauta_mask *mask, size_t heads,
+                            size_t kv_heads, size_t d, size_t extra)
+{
+    problem p = { .name = name, .mask = mask };
+    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    p.n = bauta_mask_queries(mask);
+    p.m = bauta_mask_keys(mask);
+    p.heads = heads;
+    p.kv_heads = kv_heads;
+    p.d = d;
+    shape.heads = heads;
+    shape.kv_heads = kv_heads;
+    shape.head_dim = d;
+    shape.q_token = heads * d + extra;
+    shape.k_token = kv_heads * d + 2 * extra;
+    shape.v_token = kv_heads * d + extra;
+    shape.out_token = heads * d + extra;
+    shape.q_head = shape.k_head = shape.v_head = shape.out_head = d;
+    p.shape = shape;
+    p.q_size = p.n * shape.q_token;
+    p.kv_size = p.m * shape.k_token;
+    p.out_size = p.n * shape.out_token;
+    p.lse_size = p.n * heads;
+    p.q = random_bf16(p.q_size, 3.0f);
+    p.k = random_bf16(p.kv_size, 2.0f);
+    p.v = random_bf16(p.kv_size, 2.0f);
+    return p;
+}
+
+static void problem_free(problem *p)
+{
+    bauta_mask_free(p->mask);
+    free(p->q);
+    free(p->k);
+    free(p->v);
+}
+
+static void result_free(result *r)
+{
+    free(r->out);
+    free(r->lse);
+}
+
+static void *to_device(const void *from, size_t bytes)
+{
+    void *memory = NULL;
+    need_cuda(cudaMalloc(&memory, bytes ? bytes : 16), "cudaMalloc");
+    if (bytes)
+        need_cuda(cudaMemcpy(memory, from, bytes, cudaMemcpyHostToDevice),
+                  "cudaMemcpy");
+    return memory;
+}
+
+/* Rows [first, first + rows) of the problem; the outputs are poisoned before,
+ * so that what the kernel does not write is a NaN that no kernel makes. */
+static result run_rows(const problem *p, size_t first, size_t rows,
+                       size_t tile_rows)
+{
+    bauta_error err = { 0 };
+    bauta_plan *plan = NULL;
+    bt_cuda_plan *device_plan = NULL;
+    size_t out_size = rows * p->shape.out_token, lse_size = rows * p->heads;
+    result r = { malloc(out_size * 2 + 1), malloc(lse_size * 4 + 1) };
+
+    need(bt_plan_create(&plan, p->mask, first, rows, tile_rows, &err), &err);
+    need(bt_cuda_plan_create(&device_plan, plan, &p->shape, &err), &err);
+    bauta_plan_free(plan);
+    uint16_t *q =
+        to_device(p->q + first * p->shape.q_token, rows * p->shape.q_token * 2);
+    uint16_t *k = to_device(p->k, p->kv_size * 2);
+    uint16_t *v = to_device(p->v, p->kv_size * 2);
+    memset(r.out, 0x7f, out_size * 2);
+    memset(r.lse, 0xff, lse_size * 4);
+    uint16_t *out = to_device(r.out, out_size * 2);
+    float *lse = to_device(r.lse, lse_size * 4);
+
+    need(bt_attention_forward_bf16_cuda(device_plan, &p->shape, q, k, v, out,
+                                        lse, NULL, &err),
+         &err);
+    need_cuda(cudaDeviceSynchronize(), p->name);
+    need_cuda(cudaMemcpy(r.out, out, out_size * 2, cudaMemcpyDeviceToHost),
+              "cudaMemcpy");
+    need_cuda(cudaMemcpy(r.lse, lse, lse_size * 4, cudaMemcpyDeviceToHost),
+              "cudaMemcpy");
+    cudaFree(q);
+    cudaFree(k);
+    cudaFree(v);
+    cudaFree(out);
+    cudaFree(lse);
+    bt_cuda_plan_free(device_plan);
+    return r;
+}
+
+static result run(const problem *p)
+{
+    return run_rows(p, 0, p->n, bt_cuda_tile_rows(p->d));
+}
+
+/* ---- the reference ----------------------------------------------------- */
+
+/* One row of one head in float64: out and magnitude (sum of weight * |v|) over
+ * columns, lse, and the largest sum of |q| |k| among the visible keys. */
+typedef struct exact {
+    double out[128], magnitude[128], lse, reach;
+    size_t seen;
+} exact;
+
+static void reference(exact *e, const problem *p, size_t i, size_t head)
+{
+    const bauta_attention *a = &p->shape;
+    size_t kv = head / (p->heads / p->kv_heads), spans;
+    const bauta_span *span = bauta_mask_row(p->mask, i, &spans);
+    const uint16_t *q = p->q + i * a->q_token + head * a->q_head;
+    double scale = 1.0 / sqrt((double)p->d), max = -INFINITY, sum = 0.0;
+
+    *e = (exact){ .lse = -INFINITY };
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t s = 0; s < spans; s++)
+            for (size_t j = span[s].lo; j < span[s].hi; j++) {
+                const uint16_t *k = p->k + j * a->k_token + kv * a->k_head;
+                const uint16_t *v = p->v + j * a->v_token + kv * a->v_head;
+                double x = 0.0, reach = 0.0;
+                for (size_t c = 0; c < p->d; c++) {
+                    double product =
+                        (double)from_bf16(q[c]) * (double)from_bf16(k[c]);
+                    x += product;
+                    reach += fabs(product);
+                }
+                x *= scale;
+                if (pass == 0) {
+                    max = fmax(max, x);
+                    e->reach = fmax(e->reach, reach * scale);
+                    e->seen++;
+                    continue;
+                }
+                double weight = exp(x - max);
+                sum += weight;
+                for (size_t c = 0; c < p->d; c++) {
+                    double value = (double)from_bf16(v[c]);
+                    e->out[c] += weight * value;
+                    e->magnitude[c] += weight * fabs(value);
+                }
+            }
+    if (!e->seen)
+        return;
+    for (size_t c = 0; c < p->d; c++) {
+        e->out[c] /= sum;
+        e->magnitude[c] /= sum;
+    }
+    e->lse = max + log(sum);
+}
+
+/* How far a result may be from the reference. Relative to a weight: the score
+ * is a sum of d exact products in float32, which the tensor cores truncate
+ * (d * 2^-23 of the sum of their magnitudes, twice for what they drop between
+ * groups); its scaling and the maximum cost an ulp each of at most `reach`;
+ * 2^x costs 2^-22. Then a weight is rounded to bf16 (2^-8), the products are
+ * summed in float32 (seen * 2^-23, truncated) and the result is rounded to
+ * bf16 (2^-8 of itself). */
+static double score_error(const exact *e, size_t d)
+{
+    return e->reach * ((double)d * 0x1p-22 + 0x1p-21) + 0x1p-21;
+}
+
+static double bound_of(const exact *e, size_t column, size_t d)
+{
+    double weight = 2.0 * score_error(e, d) + 0x1p-8;
+    double sums = (double)e->seen * 0x1p-22;
+    return e->magnitude[column] * (weight + sums) +
+           fabs(e->out[column]) * 0x1.01p-8 + 0x1p-130;
+}
+
+/* `stride`: every how many rows are looked at, for problems too large. */
+static double check_accuracy(const problem *p, const result *r, size_t stride)
+{
+    double worst = 0.0;
+#pragma omp parallel for collapse(2) schedule(dynamic) reduction(max : worst)
+    for (size_t i = 0; i < (p->n + stride - 1) / stride; i++)
+        for (size_t head = 0; head < p->heads; head++) {
+            size_t row = i * stride;
+            exact e;
+            reference(&e, p, row, head);
+            float lse = r->lse[row * p->heads + head];
+            double lse_bound = score_error(&e, p->d) +
+                               (double)e.seen * 0x1p-22 + fabs(e.lse) * 0x1p-21;
+            bool lse_good = e.seen ? fabs((double)lse - e.lse) <= lse_bound
+                                   : lse == -INFINITY;
+            if (!lse_good)
+#pragma omp critical
+                FAIL("%s: lse of row %zu head %zu is %g, want %g", p->name, row,
+                     head, (double)lse, e.lse);
+            for (size_t c = 0; c < p->d; c++) {
+                float got = from_bf16(r->out[row * p->shape.out_token +
+                                             head * p->shape.out_head + c]);
+                double off = fabs((double)got - e.out[c]);
+                double bound = e.seen ? bound_of(&e, c, p->d) : 0.0;
+                if (!(off <= bound))
+#pragma omp critical
+                    FAIL("%s: out of row %zu head %zu column %zu is %g, want "
+                         "%g within %g",
+                         p->name, row, head, c, (double)got, e.out[c], bound);
+                if (bound > 0.0)
+                    worst = fmax(worst, off / bound);
+            }
+        }
+    checks++;
+    return worst;
+}
+
+/* What lies between tokens in out must still be poison. */
+static void check_gaps(const problem *p, const result *r)
+{
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t c = p->heads * p->d; c < p->shape.out_token; c++)
+            if (r->out[i * p->shape.out_token + c] != 0x7f7f) {
+                FAIL("%s: wrote behind the heads of row %zu", p->name, i);
+                return;
+            }
+    checks++;
+}
+
+/* Rows [0, rows) of b equal rows [first, ...) of a, bit for bit. */
+static void check_same(const problem *p, const char *what, const result *a,
+                       size_t first, const result *b, size_t rows)
+{
+    size_t token = p->shape.out_token;
+    checks++;
+    for (size_t i = 0; i < rows; i++) {
+        if (memcmp(a->out + (first + i) * token, b->out + i * token,
+                   p->heads * p->d * 2) == 0 &&
+            memcmp(a->lse + (first + i) * p->heads, b->lse + i * p->heads,
+                   p->heads * 4) == 0)
+            continue;
+        FAIL("%s: %s: row %zu has other bits", p->name, what, first + i);
+        return;
+    }
+}
+
+/* ---- the hidden -------------------------------------------------------- */
+
+static const uint16_t poisons[] = {
+    0x7fc0, /* NaN */
+    0xffff, /* NaN, all bits */
+    0x7f80, /* +infinity */
+    0xff80, /* -infinity */
+    0x7f7f, /* largest */
+    0xff7f, /* smallest */
+};
+
+static bool finite_bf16(uint16_t x)
+{
+    return (x & 0x7f80) != 0x7f80;
+}
+
+/* The keys that a check poisoned. */
+typedef struct poisoned {
+    size_t key[8], count;
+} poisoned;
+
+/* What the values that a row sees in a column and that are not finite add up
+ * to: 0 (there are none), an infinity, or NaN. */
+static float taint_of(const problem *p, const poisoned *keys, size_t i,
+                      size_t head, size_t c)
+{
+    size_t kv = head / (p->heads / p->kv_heads);
+    float taint = 0.0f;
+    for (size_t x = 0; x < keys->count; x++) {
+        size_t j = keys->key[x];
+        uint16_t v = p->v[j * p->shape.v_token + kv * p->shape.v_head + c];
+        if (!finite_bf16(v) && bauta_mask_visible(p->mask, i, j))
+            taint += from_bf16(v);
+    }
+    return taint;
+}
+
+static bool sees(const problem *p, size_t i, const poisoned *keys)
+{
+    for (size_t x = 0; x < keys->count; x++)
+        if (bauta_mask_visible(p->mask, i, keys->key[x]))
+            return true;
+    return false;
+}
+
+/* Poison the values of a few keys, in all or in one column, and look at every
+ * row: those that see none of it keep their bits. */
+static void check_poisoned_values(problem *p, const result *clean, size_t few,
+                                  bool one_column)
+{
+    size_t bytes = p->kv_size * 2, width = p->kv_heads * p->d;
+    uint16_t *saved = malloc(bytes);
+    poisoned hit = { .count = 0 }, huge = { .count = 0 };
+    memcpy(saved, p->v, bytes);
+    for (size_t x = 0; x < few; x++) {
+        size_t j = test_below(&random_stream, p->m);
+        size_t only = test_below(&random_stream, width);
+        uint16_t poison = poisons[test_below(&random_stream, BT_LEN(poisons))];
+        hit.key[hit.count++] = j;
+        if (finite_bf16(poison))
+            huge.key[huge.count++] = j;
+        for (size_t c = 0; c < width; c++)
+            if (!one_column || c == only)
+                p->v[j * p->shape.v_token + c] = poison;
+    }
+    result r = run(p);
+    checks++;
+    for (size_t i = 0; i < p->n; i++) {
+        bool looks = sees(p, i, &hit), sees_huge = sees(p, i, &huge);
+        for (size_t head = 0; head < p->heads; head++) {
+            size_t at = i * p->shape.out_token + head * p->shape.out_head;
+            if (memcmp(&r.lse[i * p->heads + head],
+                       &clean->lse[i * p->heads + head], 4))
+                FAIL("%s: poisoned values change the lse of row %zu", p->name,
+                     i);
+            for (size_t c = 0; c < p->d; c++) {
+                float taint = looks ? taint_of(p, &hit, i, head, c) : 0.0f;
+                float got = from_bf16(r.out[at + c]);
+                bool good = taint != taint  ? got != got
+                            : taint != 0.0f ? got == taint
+                            : sees_huge     ? true
+                                        : r.out[at + c] == clean->out[at + c];
+                // A visible huge value may overflow into anything.
+                if (!good && !(sees_huge && taint != 0.0f))
+                    FAIL("%s: poisoned values: row %zu head %zu column %zu is "
+                         "%g (%04x), was %04x, taint %g",
+                         p->name, i, head, c, (double)got, r.out[at + c],
+                         clean->out[at + c], (double)taint);
+            }
+        }
+    }
+    result_free(&r);
+    memcpy(p->v, saved, bytes);
+    free(saved);
+}
+
+/* The same with keys: a row that sees a NaN key is NaN, others keep bits. */
+static void check_poisoned_keys(problem *p, const result *clean, size_t few)
+{
+    size_t bytes = p->kv_size * 2, width = p->kv_heads * p->d;
+    uint16_t *saved = malloc(bytes);
+    poisoned hit = { .count = 0 };
+    memcpy(saved, p->k, bytes);
+    for (size_t x = 0; x < few; x++) {
+        size_t j = test_below(&random_stream, p->m);
+        hit.key[hit.count++] = j;
+        for (size_t c = 0; c < width; c++)
+            p->k[j * p->shape.k_token + c] = poisons[x % 2];
+    }
+    result r = run(p);
+    checks++;
+    for (size_t i = 0; i < p->n; i++) {
+        bool looks = sees(p, i, &hit);
+        for (size_t head = 0; head < p->heads; head++) {
+            size_t at = i * p->shape.out_token + head * p->shape.out_head;
+            for (size_t c = 0; c < p->d; c++) {
+                float got = from_bf16(r.out[at + c]);
+                if (looks ? got == got : r.out[at + c] != clean->out[at + c])
+                    FAIL("%s: poisoned keys: row %zu head %zu column %zu is "
+                         "%04x, was %04x",
+                         p->name, i, head, c, r.out[at + c],
+                         clean->out[at + c]);
+            }
+        }
+    }
+    result_free(&r);
+    memcpy(p->k, saved, bytes);
+    free(saved);
+}
+
+/* ---- the masks --------------------------------------------------------- */
+
+typedef bauta_mask *make_fn(size_t n, size_t m);
+
+static bauta_mask *got(bauta_status status, bauta_mask *mask,
+                       const bauta_error *err)
+{
+    need(status, err);
+    return mask;
+}
+
+#define MAKE(call)              \
+    bauta_mask *mask = NULL;    \
+    bauta_error err = { 0 };    \
+    bauta_status status = call; \
+    return got(status, mask, &err)
+
+static bauta_mask *make_all(size_t n, size_t m)
+{
+    MAKE(bauta_mask_all(&mask, n, m, &err));
+}
+
+static bauta_mask *make_causal(size_t n, size_t m)
+{
+    MAKE(bauta_mask_causal(&mask, n, m, &err));
+}
+
+static bauta_mask *make_window(size_t n, size_t m)
+{
+    MAKE(bauta_mask_window(&mask, n, m, 1 + m / 5, &err));
+}
+
+static bauta_mask *make_window_one(size_t n, size_t m)
+{
+    MAKE(bauta_mask_window(&mask, n, m, 1, &err));
+}
+
+static bauta_mask *make_prefix(size_t n, size_t m)
+{
+    MAKE(bauta_mask_prefix(&mask, n, m, m / 3, &err));
+}
+
+static bauta_mask *make_dense(size_t n, size_t m)
+{
+    unsigned char *visible = malloc(n * m);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < m; j++) // some rows see little, some nothing
+            visible[i * m + j] =
+                test_below(&random_stream, 100) < (i * 37) % 101;
+    bauta_mask *mask = NULL;
+    bauta_error err = { 0 };
+    bauta_status status = bauta_mask_dense(&mask, n, m, visible, &err);
+    free(visible);
+    return got(status, mask, &err);
+}
+
+static bauta_mask *both(bauta_mask *a, bauta_mask *b, bool either)
+{
+    bauta_mask *mask = NULL;
+    bauta_error err = { 0 };
+    bauta_status status = either ? bauta_mask_or(&mask, a, b, &err)
+                                 : bauta_mask_and(&mask, a, b, &err);
+    bauta_mask_free(a);
+    bauta_mask_free(b);
+    return got(status, mask, &err);
+}
+
+static bauta_mask *make_sinks(size_t n, size_t m)
+{
+    bauta_mask *sinks = NULL;
+    bauta_error err = { 0 };
+    need(bauta_mask_sinks(&sinks, n, m, 4, &err), &err);
+    return both(make_window(n, m), sinks, true);
+}
+
+static bauta_mask *make_strided(size_t n, size_t m)
+{
+    // Every third key, causal: forty spans in a pair of blocks.
+    unsigned char *visible = malloc(n * m);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < m; j++)
+            visible[i * m + j] = (i + j) % 3 == 0 && j + n <= i + m;
+    bauta_mask *mask = NULL;
+    bauta_error err = { 0 };
+    bauta_status status = bauta_mask_dense(&mask, n, m, visible, &err);
+    free(visible);
+    return got(status, mask, &err);
+}
+
+static bauta_mask *make_not_window(size_t n, size_t m)
+{
+    bauta_mask *a = make_window(n, m), *mask = NULL;
+    bauta_error err = { 0 };
+    bauta_status status = bauta_mask_not(&mask, a, &err);
+    bauta_mask_free(a);
+    return got(status, mask, &err);
+}
+
+/* Documents of odd lengths over n = m tokens. */
+static bauta_mask *make_documents(size_t n, size_t m)
+{
+    size_t lengths[64], count = 0, left = n;
+    (void)m;
+    while (left) {
+        size_t length = 1 + test_below(&random_stream, n / 3 + 1);
+        if (length > left || count == 63)
+            length = left;
+        lengths[count++] = length;
+        left -= length;
+    }
+    MAKE(bauta_mask_documents(&mask, count, lengths, NULL, &err));
+}
+
+static bauta_mask *make_documents_causal(size_t n, size_t m)
+{
+    return both(make_documents(n, m), make_causal(n, m), false);
+}
+
+static bauta_mask *make_lengths(size_t n, size_t m)
+{
+    size_t time = n / 4, lengths[4] = { time, time / 2, 1, 0 };
+    (void)m;
+    if (n % 4)
+        return make_all(n, m);
+    MAKE(bauta_mask_lengths(&mask, 4, time, time, NULL, lengths, &err));
+}
+
+static const struct {
+    const char *name;
+    make_fn *make;
+    bool square;
+} kinds[] = {
+    { "all", make_all, false },
+    { "causal", make_causal, false },
+    { "window", make_window, false },
+    { "window_of_one", make_window_one, false },
+    { "prefix", make_prefix, false },
+    { "sinks_or_window", make_sinks, false },
+    { "dense_with_empty_rows", make_dense, false },
+    { "every_third_key", make_strided, false },
+    { "not_window", make_not_window, false },
+    { "documents", make_documents, true },
+    { "documents_and_causal", make_documents_causal, true },
+    { "lengths", make_lengths, true },
+};
+
+static const struct {
+    size_t n, m, heads, kv_heads, extra;
+} sizes[] = {
+    { 1, 1, 1, 1, 0 },       { 128, 128, 2, 2, 0 },  { 192, 192, 2, 1, 8 },
+    { 259, 259, 4, 2, 0 },   { 516, 516, 3, 1, 16 }, { 1000, 1000, 2, 2, 0 },
+    { 65, 901, 4, 1, 0 },    { 300, 77, 2, 2, 0 },   { 1, 1030, 8, 2, 0 },
+    { 1153, 1153, 2, 1, 0 },
+};
+
+static void check_case(const char *kind, make_fn *make, size_t size, size_t d)
+{
+    char name[96];
+    snprintf(name, sizeof(name), "%s_%zux%zu_d%zu", kind, sizes[size].n,
+             sizes[size].m, d);
+    problem p = problem_make(name, make(sizes[size].n, sizes[size].m),
+                             sizes[size].heads, sizes[size].kv_heads, d,
+                             sizes[size].extra);
+    result r = run(&p), again = run(&p);
+    check_accuracy(&p, &r, 1);
+    check_gaps(&p, &r);
+    check_same(&p, "run again", &r, 0, &again, p.n);
+    result_free(&again);
+
+    size_t first = test_below(&random_stream, p.n);
+    size_t rows = 1 + test_below(&random_stream, p.n - first);
+    again = run_rows(&p, first, rows, bt_cuda_tile_rows(d));
+    check_same(&p, "some of the rows", &r, first, &again, rows);
+    result_free(&again);
+    again = run_rows(&p, 0, p.n, 1 + test_below(&random_stream, 100));
+    check_same(&p, "smaller tiles", &r, 0, &again, p.n);
+    result_free(&again);
+
+    check_poisoned_values(&p, &r, 3, false);
+    check_poisoned_values(&p, &r, 5, true);
+    check_poisoned_keys(&p, &r, 2);
+    result_free(&r);
+    problem_free(&p);
+}
+
+/* Documents, each under its own mask: together, and each alone. */
+static void check_packed(size_t d)
+{
+    static const size_t length[] = { 130, 1, 515, 64, 257 };
+    static make_fn *const make[] = { make_causal, make_all, make_sinks,
+                                     make_dense, make_window };
+    bauta_mask *parts[BT_LEN(length)], *mask = NULL;
+    bauta_error err = { 0 };
+    char name[96];
+    for (size_t x = 0; x < BT_LEN(length); x++)
+        parts[x] = make[x](length[x], length[x]);
+    need(bauta_mask_pack(&mask, BT_LEN(length),
+                         (const bauta_mask *const *)parts, &err),
+         &err);
+    snprintf(name, sizeof(name), "packed_d%zu", d);
+    problem p = problem_make(name, mask, 4, 2, d, 0);
+    result r = run(&p);
+    check_accuracy(&p, &r, 1);
+    size_t at = 0;
+    for (size_t x = 0; x < BT_LEN(length); x++) {
+        problem one = p;
+        one.mask = parts[x];
+        one.n = one.m = length[x];
+        one.q = p.q + at * p.shape.q_token;
+        one.k = p.k + at * p.shape.k_token;
+        one.v = p.v + at * p.shape.v_token;
+        one.kv_size = one.m * p.shape.k_token;
+        result alone = run(&one);
+        check_same(&p, "alone", &r, at, &alone, length[x]);
+        result_free(&alone);
+        bauta_mask_free(parts[x]);
+        at += length[x];
+    }
+    result_free(&r);
+    problem_free(&p);
+}
+
+/* Many items for each multiprocessor; not every row is looked at. */
+static void check_long(const char *kind, bauta_mask *mask, size_t heads,
+                       size_t d, size_t stride)
+{
+    char name[96];
+    snprintf(name, sizeof(name), "long_%s_%zu_d%zu", kind,
+             bauta_mask_queries(mask), d);
+    problem p = problem_make(name, mask, heads, heads, d, 0);
+    result r = run(&p), again = run(&p);
+    double worst = check_accuracy(&p, &r, stride);
+    check_same(&p, "run again", &r, 0, &again, p.n);
+    printf("%-34s worst error %.2f of the bound\n", name, worst);
+    result_free(&r);
+    result_free(&again);
+    problem_free(&p);
+}
+
+/* Sequences of which some are empty, between others. */
+static bauta_mask *make_holes(size_t sequences, size_t time)
+{
+    size_t lengths[64];
+    for (size_t i = 0; i < sequences; i++)
+        lengths[i] = i % 3 == 1 ? 0 : 1 + test_below(&random_stream, time);
+    MAKE(bauta_mask_lengths(&mask, sequences, time, time, NULL, lengths, &err));
+}
+
+/* Scores that grow along the keys, slowly and in leaps, or jump about: so the
+ * base of the softmax must follow, and tiles are done again. */
+static void check_growth(size_t d)
+{
+    static const float widths[] = { 0.5f, 4.0f, 20.0f, 90.0f };
+    for (size_t x = 0; x < 2 * BT_LEN(widths); x++) {
+        size_t n = 700;
+        float width = widths[x / 2];
+        char name[96];
+        snprintf(name, sizeof(name), "scores_%s_%g_d%zu",
+                 x % 2 ? "jump" : "grow", (double)width, d);
+        problem p = problem_make(name, make_causal(n, n), 2, 1, d, 0);
+        for (size_t i = 0; i < p.q_size; i++)
+            p.q[i] = to_bf16(1.0f + 0.25f * test_float(&random_stream));
+        for (size_t j = 0; j < n; j++) {
+            float level = x % 2 ? test_float(&random_stream)
+                                : 2.0f * (float)j / (float)n - 1.0f;
+            for (size_t c = 0; c < p.shape.k_token; c++)
+                p.k[j * p.shape.k_token + c] =
+                    to_bf16(width * level + 0.5f * test_float(&random_stream));
+        }
+        result r = run(&p), again = run_rows(&p, 0, n, 41);
+        check_accuracy(&p, &r, 1);
+        check_same(&p, "smaller tiles", &r, 0, &again, n);
+        result_free(&again);
+        again = run_rows(&p, 300, 317, bt_cuda_tile_rows(d));
+        check_same(&p, "some of the rows", &r, 300, &again, 317);
+        result_free(&again);
+        check_poisoned_values(&p, &r, 3, false);
+        result_free(&r);
+        problem_free(&p);
+    }
+}
+
+/* What the kernels cannot do is a status and a sentence. */
+static void check_refusals(void)
+{
+    bauta_error err = { 0 };
+    bauta_mask *mask = make_causal(8, 8);
+    bauta_plan *plan = NULL;
+    bt_cuda_plan *device_plan = NULL;
+    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    need(bt_plan_create(&plan, mask, 0, 8, 8, &err), &err);
+    shape.head_dim = 80;
+    if (bt_cuda_plan_create(&device_plan, plan, &shape, &err) !=
+            BAUTA_ERR_UNSUPPORTED ||
+        device_plan)
+        FAIL("a head_dim of 80 was not refused");
+    shape.head_dim = 64;
+    shape.heads = 3;
+    shape.kv_heads = 2;
+    if (bt_cuda_plan_create(&device_plan, plan, &shape, &err) !=
+        BAUTA_ERR_ARGUMENT)
+        FAIL("two kv_heads for three heads were not refused");
+    shape.kv_heads = 1;
+    need(bt_cuda_plan_create(&device_plan, plan, &shape, &err), &err);
+    uint16_t *x = to_device(NULL, 0);
+    if (bt_attention_forward_bf16_cuda(device_plan, &shape, x + 1, x, x, x,
+                                       NULL, NULL, &err) != BAUTA_ERR_ARGUMENT)
+        FAIL("a q that is not aligned was not refused");
+    shape.scale = -1.0f;
+    if (bt_attention_forward_bf16_cuda(device_plan, &shape, x, x, x, x, NULL,
+                                       NULL, &err) != BAUTA_ERR_UNSUPPORTED)
+        FAIL("a negative scale was not refused");
+    cudaFree(x);
+    bt_cuda_plan_free(device_plan);
+    bauta_plan_free(plan);
+    bauta_mask_free(mask);
+    checks++;
+}
+
+int main(void)
+{
+    random_stream = test_random_from(test_seed());
+    fflush(stdout);
+    for (size_t d = 64; d <= 128; d += 64) {
+        for (size_t x = 0; x < BT_LEN(kinds); x++) {
+            size_t before = failures;
+            for (size_t s = 0; s < BT_LEN(sizes); s++)
+                if (!kinds[x].square || sizes[s].n == sizes[s].m)
+                    check_case(kinds[x].name, kinds[x].make, s, d);
+            printf("%-28s d%-4zu %s\n", kinds[x].name, d,
+                   failures == before ? "ok" : "FAILED");
+            fflush(stdout);
+        }
+        check_packed(d);
+        check_growth(d);
+        check_long("causal", make_causal(4129, 4129), 16, d, 97);
+        check_long("lengths_with_holes", make_holes(12, 400), 16, d, 7);
+        check_long("documents_and_causal", make_documents_causal(5000, 5000),
+                   16, d, 97);
+        // So many keys that heads are worked on in several bands.
+        check_long("window", make_window(34000, 34000), 7, d, 3511);
+    }
+    check_refusals();
+    printf("%zu checks, %zu failures\n", checks, failures);
+    return failures != 0;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sequences.h - random sequences for a model, laid out in rows in each way that
+ * must not matter: padded to a common time, packed one behind the other, or one
+ * alone. */
+#ifndef BT_TEST_SEQUENCES_H
+#define BT_TEST_SEQUENCES_H
+
+#include "base/error.h"
+#include "model/folder.h"
+#include "model/transformer.h"
+#include "testing.h"
+
+#include <string.h>
+
+enum { SEQUENCES = 4, TIME_MAX = 140 /* more than two blocks of keys */ };
+
+/* What one stack reads. */
+typedef struct text {
+    size_t lengths[SEQUENCES];
+    uint32_t ids[SEQUENCES][TIME_MAX];
+    uint32_t labels[SEQUENCES][TIME_MAX];
+} text;
+
+/* The token that only padding has. */
+static inline uint32_t text_padding(const bt_blueprint *print)
+{
+    return (uint32_t)print->vocab - 1;
+}
+
+/* Lengths from 1 to the longest; `turn` moves them on, so that a target is not
+ * as long as its source. */
+static inline text text_random(test_random *r, const bt_blueprint *print,
+                               size_t turn)
+{
+    text x;
+    size_t most = TIME_MAX;
+    if (print->positions != BT_POSITIONS_ROTARY && print->max_positions < most)
+        most = print->max_positions;
+    const size_t lengths[SEQUENCES] = { most, 1, most / 2 + 1, most / 3 + 1 };
+    for (size_t s = 0; s < SEQUENCES; s++) {
+        x.lengths[s] = lengths[(s + turn) % SEQUENCES];
+        for (size_t t = 0; t < x.lengths[s]; t++) {
+            x.ids[s][t] = (uint32_t)test_below(r, print->vocab - 1);
+            x.labels[s][t] =
+                t % 5 == 3 ? BT_IGNORE : (uint32_t)test_below(r, print->vocab);
+        }
+    }
+    return x;
+}
+
+/* Which sequences, and whether padded. */
+typedef struct layout {
+    size_t from, count;
+    bool padded;
+} layout;
+
+static inline layout layout_alone(size_t sequence)
+{
+    return (layout){ sequence, 1, false };
+}
+
+/* The rows of one stack. */
+typedef struct side {
+    layout how;
+    const size_t *lengths; /* (how.count) */
+    size_t first[SEQUENCES], rows, time;
+    uint32_t *ids, *positions, *labels;
+    bauta_plan *plan, *window, *cross;
+    bt_input input;
+} side;
+
+static inline bauta_plan *plan_from(bauta_mask *mask)
+{
+    bauta_plan *plan = NULL;
+    assert_int_equal(
+        bauta_plan_create(&plan, mask, 0, bauta_mask_queries(mask), NULL), 0);
+    bauta_mask_free(mask);
+    return plan;
+}
+
+typedef enum sight { BOTH_WAYS, CAUSAL, WINDOW } sight;
+
+/* What the tokens of one sequence see of each other. */
+static inline bauta_mask *sight_mask(sight kind, size_t n, size_t window)
+{
+    bauta_mask *mask = NULL;
+    bauta_status status = kind == BOTH_WAYS ? bauta_mask_all(&mask, n, n, NULL)
+                          : kind == CAUSAL
+                              ? bauta_mask_causal(&mask, n, n, NULL)
+                              : bauta_mask_window(&mask, n, n, window, NULL);
+    assert_int_equal(status, 0);
+    return mask;
+}
+
+static inline bauta_mask *side_packed(const side *x, sight kind, size_t window)
+{
+    bauta_mask *parts[SEQUENCES], *mask = NULL;
+    for (size_t s = 0; s < x->how.count; s++)
+        parts[s] = sight_mask(kind, x->lengths[s], window);
+    assert_int_equal(bauta_mask_pack(&mask, x->how.count,
+                                     (const bauta_mask *const *)parts, NULL),
+                     0);
+    for (size_t s = 0; s < x->how.count; s++)
+        bauta_mask_free(parts[s]);
+    return mask;
+}
+
+static inline bauta_mask *side_padded(const side *x, sight kind, size_t window)
+{
+    bauta_mask *real = NULL, *mask = NULL;
+    bauta_mask *seen = sight_mask(kind, x->rows, window);
+    assert_int_equal(bauta_mask_lengths(&real, x->how.count, x->time, x->time,
+                                        NULL, x->lengths, NULL),
+                     0);
+    assert_int_equal(bauta_mask_and(&mask, real, seen, NULL), 0);
+    bauta_mask_free(real);
+    bauta_mask_free(seen);
+    return mask;
+}
+
+static inline bauta_plan *side_plan(const side *x, sight kind, size_t window)
+{
+    // One alone is not packed: it is what a caller without batches has.
+    if (x->how.count == 1 && !x->how.padded)
+        return plan_from(sight_mask(kind, x->rows, window));
+    return plan_from(x->how.padded ? side_padded(x, kind, window)
+                                   : side_packed(x, kind, window));
+}
+
+static inline void side_place(side *x)
+{
+    for (size_t s = 0; s < x->how.count; s++)
+        if (x->lengths[s] > x->time)
+            x->time = x->lengths[s];
+    for (size_t s = 0; s < x->how.count; s++) {
+        x->first[s] = x->rows;
+        x->rows += x->how.padded ? x->time : x->lengths[s];
+    }
+}
+
+static inline void side_fill(side *x, const text *from, uint32_t padding)
+{
+    uint32_t *memory = malloc(3 * x->rows * sizeof(*memory));
+    assert_non_null(memory);
+    x->ids = memory;
+    x->positions = memory + x->rows;
+    x->labels = memory + 2 * x->rows;
+    for (size_t i = 0; i < x->rows; i++) {
+        x->ids[i] = padding;
+        x->positions[i] = 0;
+        x->labels[i] = BT_IGNORE;
+    }
+    for (size_t s = 0; s < x->how.count; s++)
+        for (size_t t = 0; t < x->lengths[s]; t++) {
+            x->ids[x->first[s] + t] = from->ids[x->how.from + s][t];
+            x->labels[x->first[s] + t] = from->labels[x->how.from + s][t];
+            x->positions[x->first[s] + t] = (uint32_t)t;
+        }
+}
+
+static inline side side_make(const text *from, layout how, sight kind,
+                             const bt_blueprint *print)
+{
+    side x = { .how = how, .lengths = from->lengths + how.from };
+    side_place(&x);
+    side_fill(&x, from, text_padding(print));
+    x.plan = side_plan(&x, kind, 0);
+    if (print->window)
+        x.window = side_plan(&x, WINDOW, print->window);
+    x.input = (bt_input){ .tokens = x.rows,
+                          .ids = x.ids,
+                          .positions = x.positions,
+                          .plan = x.plan,
+                          .window = x.window };
+    return x;
+}
+
+/* Targets see their own sources. */
+static inline void side_cross(side *target, const side *source)
+{
+    bauta_mask *mask = NULL;
+    bauta_status status;
+    if (target->how.padded)
+        status = bauta_mask_lengths(&mask, target->how.count, target->time,
+                                    source->time, target->lengths,
+                                    source->lengths, NULL);
+    else
+        status = bauta_mask_documents(&mask, target->how.count, target->lengths,
+                                      source->lengths, NULL);
+    assert_int_equal(status, 0);
+    target->cross = plan_from(mask);
+    target->input.cross = target->cross;
+}
+
+static inline void side_release(side *x)
+{
+    free(x->ids);
+    bauta_plan_free(x->plan);
+    bauta_plan_free(x->window);
+    bauta_plan_free(x->cross);
+}
+
+#endif

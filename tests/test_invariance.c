@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_invariance.c - what must not change a bit of a model's results.
+ *
+ * For every family: one token at a time with caches or all at once; padded,
+ * packed or alone; any number of threads and any instruction set; whatever
+ * stands in padding. And a step of a known shape allocates nothing. There is no
+ * tolerance anywhere here. */
+#include "faults.h"
+#include "folders.h"
+#include "problem.h"
+#include "sequences.h"
+
+enum { NAME = 256 };
+
+static uint64_t seed;
+
+/* ---- a model and something to read --------------------------------------- */
+
+typedef struct subject {
+    bt_folder *folder;
+    const bt_blueprint *print;
+    text source, target; /* of encoder and decoder */
+} subject;
+
+static void subject_init(subject *s, const char *path)
+{
+    bauta_error err;
+    test_random r = test_random_from(seed);
+    if (bt_folder_load(&s->folder, path, BT_LOAD_TRAINED, &err))
+        fail_msg("%s", err.message);
+    s->print = &s->folder->model->print;
+    s->source = text_random(&r, s->print, 0);
+    s->target = text_random(&r, s->print, 1);
+}
+
+/* Run a test on every folder that is there. */
+static void each_folder(void (*test)(subject *s))
+{
+    for (size_t i = 0; i < BT_LEN(test_folders); i++) {
+        char path[NAME];
+        subject s;
+        if (!test_folder_path(path, sizeof(path), i)) {
+            printf("%s is not there and was skipped\n", test_folders[i].path);
+            continue;
+        }
+        subject_init(&s, path);
+        printf("%s\n", test_folders[i].path); // which one fails, if one does
+        test(&s);
+        bt_folder_free(s.folder);
+    }
+}
+
+static bt_tape *tape_make(const char *isa, int threads)
+{
+    bt_tape *tape = NULL;
+    const bt_kernels *kernels = bt_kernels_get(isa);
+    assert_non_null(kernels);
+    assert_int_equal(bt_tape_create(&tape, kernels, threads, NULL), 0);
+    return tape;
+}
+
+/* The rows of both stacks, as far as the model has them. */
+typedef struct pass {
+    side encoder, decoder;
+} pass;
+
+static pass pass_make(const subject *s, layout how)
+{
+    pass p = { .encoder = { .ids = NULL } };
+    if (s->print->stacks != BT_DECODER_ONLY)
+        p.encoder = side_make(&s->source, how, BOTH_WAYS, s->print);
+    if (s->print->stacks != BT_ENCODER_ONLY)
+        p.decoder = side_make(&s->target, how, CAUSAL, s->print);
+    if (s->print->stacks == BT_ENCODER_DECODER)
+        side_cross(&p.decoder, &p.encoder);
+    return p;
+}
+
+static void pass_release(pass *p)
+{
+    side_release(&p->encoder);
+    side_release(&p->decoder);
+}
+
+/* The stack that the head stands on. */
+static side *pass_top(const subject *s, pass *p)
+{
+    return s->print->stacks == BT_ENCODER_ONLY ? &p->encoder : &p->decoder;
+}
+
+static void tape_fine(const bt_tape *tape)
+{
+    bauta_error err;
+    if (bt_tape_status(tape, &err))
+        fail_msg("%s", err.message);
+}
+
+static bt_tensor *pass_run(const subject *s, bt_tape *tape, pass *p)
+{
+    bt_model *model = s->folder->model;
+    bt_tensor *x = NULL;
+    if (s->print->stacks != BT_DECODER_ONLY)
+        x = bt_transformer_encode(tape, model, &p->encoder.input);
+    if (s->print->stacks != BT_ENCODER_ONLY)
+        x = bt_transformer_decode(tape, model, &p->decoder.input, x);
+    return x;
+}
+
+static bt_loss pass_loss(const subject *s, bt_tape *tape, pass *p, bt_tensor *x)
+{
+    bt_model *model = s->folder->model;
+    return bt_op_loss(tape, bt_transformer_top(tape, model, x),
+                      bt_transformer_head(model), false,
+                      bt_transformer_head_bias(model), pass_top(s, p)->labels,
+                      0.1f, 1);
+}
+
+/* What comes of the real tokens, in their order: the same in every layout. */
+typedef struct outcome {
+    size_t rows, columns;
+    float *logits; /* (rows, columns) */
+    double loss;
+} outcome;
+
+static outcome outcome_of(const subject *s, bt_tape *tape, layout how)
+{
+    pass p = pass_make(s, how);
+    const side *top = pass_top(s, &p);
+    outcome o = { .columns = s->print->vocab };
+    o.logits = malloc(top->rows * o.columns * sizeof(float));
+    assert_non_null(o.logits);
+    bt_tape_rewind(tape, false);
+    bt_tensor *x = pass_run(s, tape, &p);
+    const bt_tensor *all = bt_transformer_logits(tape, s->folder->model, x);
+    o.loss = pass_loss(s, tape, &p, x).loss;
+    tape_fine(tape);
+    for (size_t i = 0; i < how.count; i++) {
+        memcpy(o.logits + o.rows * o.columns,
+               all->data + top->first[i] * o.columns,
+               top->lengths[i] * o.columns * sizeof(float));
+        o.rows += top->lengths[i];
+    }
+    // Equal NaN everywhere would not be a result.
+    for (size_t row = 0; row < o.rows; row++)
+        if (isnan(o.logits[row * o.columns]))
+            fail_msg("row %zu has NaN", row);
+    pass_release(&p);
+    return o;
+}
+
+static const layout padded = { 0, SEQUENCES, true };
+static const layout packed = { 0, SEQUENCES, false };
+
+static void same_loss(double want, double got)
+{
+    if (memcmp(&want, &got, sizeof(want)))
+        fail_msg("loss: want %a, got %a", want, got);
+}
+
+/* ---- one token at a time ------------------------------------------------- */
+
+/* One sequence that is decoded, with a cache a layer and stack. */
+typedef struct decoding {
+    const subject *s;
+    bt_tape *tape;
+    size_t length, layers;
+    const uint32_t *ids;
+    uint32_t positions[TIME_MAX];
+    bauta_mask *causal, *window, *cross;
+    bauta_cache **caches, **cross_caches;
+} decoding;
+
+static bauta_cache **caches_make(const decoding *d, size_t capacity)
+{
+    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    shape.heads = d->s->print->decoder.heads;
+    shape.kv_heads = d->s->print->decoder.kv_heads;
+    shape.head_dim = d->s->print->head_dim;
+    bauta_cache **caches = calloc(d->layers, sizeof(*caches));
+    assert_non_null(caches);
+    for (size_t l = 0; l < d->layers; l++)
+        assert_int_equal(bauta_cache_create(&caches[l], &shape, capacity, NULL),
+                         0);
+    return caches;
+}
+
+/* What is asked of the source is asked once. */
+static void source_read(decoding *d, size_t sequence)
+{
+    bauta_error err;
+    const subject *s = d->s;
+    side source =
+        side_make(&s->source, layout_alone(sequence), BOTH_WAYS, s->print);
+    d->cross_caches = caches_make(d, source.rows);
+    assert_int_equal(bauta_mask_all(&d->cross, d->length, source.rows, NULL),
+                     0);
+    bt_tape_rewind(d->tape, false);
+    bt_tensor *memory =
+        bt_transformer_encode(d->tape, s->folder->model, &source.input);
+    for (size_t l = 0; l < d->layers; l++)
+        if (bt_transformer_fill_cross(d->tape, s->folder->model, l, memory,
+                                      d->cross_caches[l], &err))
+            fail_msg("%s", err.message);
+    side_release(&source);
+}
+
+static void decoding_init(decoding *d, const subject *s, bt_tape *tape,
+                          size_t sequence)
+{
+    *d = (decoding){ .s = s,
+                     .tape = tape,
+                     .length = s->target.lengths[sequence],
+                     .layers = s->print->decoder.layers,
+                     .ids = s->target.ids[sequence] };
+    for (size_t t = 0; t < d->length; t++)
+        d->positions[t] = (uint32_t)t;
+    d->caches = caches_make(d, d->length);
+    d->causal = sight_mask(CAUSAL, d->length, 0);
+    if (s->print->window)
+        d->window = sight_mask(WINDOW, d->length, s->print->window);
+    if (s->print->stacks == BT_ENCODER_DECODER)
+        source_read(d, sequence);
+}
+
+static void decoding_release(decoding *d)
+{
+    for (size_t l = 0; l < d->layers; l++) {
+        bauta_cache_free(d->caches[l]);
+        if (d->cross_caches)
+            bauta_cache_free(d->cross_caches[l]);
+    }
+    free(d->caches);
+    free(d->cross_caches);
+    bauta_mask_free(d->causal);
+    bauta_mask_free(d->window);
+    bauta_mask_free(d->cross);
+}
+
+static bauta_plan *rows_plan(const bauta_mask *mask, size_t first, size_t rows)
+{
+    bauta_plan *plan = NULL;
+    if (mask)
+        assert_int_equal(bauta_plan_create(&plan, mask, first, rows, NULL), 0);
+    return plan;
+}
+
+/* Tokens [first, first + rows) against the logits of the parallel pass. */
+static void decoding_step(decoding *d, size_t first, size_t rows,
+                          const outcome *want)
+{
+    bt_model *model = d->s->folder->model;
+    bauta_plan *plan = rows_plan(d->causal, first, rows);
+    bauta_plan *window = rows_plan(d->window, first, rows);
+    bauta_plan *cross = rows_plan(d->cross, first, rows);
+    bt_input input = { .tokens = rows,
+                       .ids = d->ids + first,
+                       .positions = d->positions + first,
+                       .plan = plan,
+                       .window = window,
+                       .cross = cross,
+                       .caches = d->caches,
+                       .cross_caches = d->cross_caches };
+    bt_tape_rewind(d->tape, false);
+    const bt_tensor *logits = bt_transformer_logits(
+        d->tape, model, bt_transformer_decode(d->tape, model, &input, NULL));
+    tape_fine(d->tape);
+    same_bits("logits", want->logits + first * want->columns, logits->data,
+              rows * want->columns);
+    bauta_plan_free(plan);
+    bauta_plan_free(window);
+    bauta_plan_free(cross);
+}
+
+static void decoding_run(const subject *s, bt_tape *tape, size_t sequence,
+                         size_t prefill, const outcome *want)
+{
+    decoding d;
+    decoding_init(&d, s, tape, sequence);
+    for (size_t t = 0, rows; t < d.length; t += rows) {
+        rows = t == 0 && prefill <= d.length ? prefill : 1;
+        decoding_step(&d, t, rows, want);
+    }
+    decoding_release(&d);
+}
+
+static void check_steps(subject *s)
+{
+    static const size_t prefills[] = { 1, 5, 67 };
+    if (s->print->stacks == BT_ENCODER_ONLY)
+        return;
+    bt_tape *tape = tape_make(NULL, 1);
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        outcome want = outcome_of(s, tape, layout_alone(i));
+        for (size_t k = 0; k < BT_LEN(prefills); k++)
+            decoding_run(s, tape, i, prefills[k], &want);
+        free(want.logits);
+    }
+    bt_tape_free(tape);
+}
+
+static void decoding_equals_the_parallel_pass(void **state)
+{
+    (void)state;
+    each_folder(check_steps);
+}
+
+/* ---- padded, packed, alone ----------------------------------------------- */
+
+/* Sequence i alone against its rows of the whole, and its loss against that of
+ * the whole when only its labels count. */
+static void check_alone(subject *s, bt_tape *tape, size_t i, const float *want)
+{
+    text source = s->source, target = s->target;
+    outcome alone = outcome_of(s, tape, layout_alone(i));
+    same_bits("alone", want, alone.logits, alone.rows * alone.columns);
+    for (size_t other = 0; other < SEQUENCES; other++)
+        for (size_t t = 0; other != i && t < TIME_MAX; t++) {
+            s->source.labels[other][t] = BT_IGNORE;
+            s->target.labels[other][t] = BT_IGNORE;
+        }
+    outcome among = outcome_of(s, tape, packed);
+    same_loss(alone.loss, among.loss);
+    free(alone.logits);
+    free(among.logits);
+    s->source = source;
+    s->target = target;
+}
+
+static void check_layouts(subject *s)
+{
+    bt_tape *tape = tape_make(NULL, 1);
+    outcome want = outcome_of(s, tape, packed);
+    outcome got = outcome_of(s, tape, padded);
+    const text *read =
+        s->print->stacks == BT_ENCODER_ONLY ? &s->source : &s->target;
+    const float *row = want.logits;
+    assert_int_equal(want.rows, got.rows);
+    same_bits("padded", want.logits, got.logits, want.rows * want.columns);
+    same_loss(want.loss, got.loss);
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        check_alone(s, tape, i, row);
+        row += read->lengths[i] * want.columns;
+    }
+    free(want.logits);
+    free(got.logits);
+    bt_tape_free(tape);
+}
+
+static void padded_packed_and_alone_are_equal(void **state)
+{
+    (void)state;
+    each_folder(check_layouts);
+}
+
+/* ---- threads and instruction sets ---------------------------------------- */
+
+/* The gradients of all parameters, the logits and the loss of one step. */
+typedef struct training {
+    outcome forward;
+    float *grads; /* (folder->parameters) */
+    double loss;
+} training;
+
+static training training_of(const subject *s, const char *isa, int threads,
+                            layout how)
+{
+    bauta_error err;
+    bt_tape *tape = tape_make(isa, threads);
+    size_t bytes = s->folder->parameters * sizeof(float);
+    training t = { .forward = outcome_of(s, tape, how),
+                   .grads = malloc(bytes) };
+    assert_non_null(t.grads);
+    memset(s->folder->grads, 0, bytes);
+    pass p = pass_make(s, how);
+    bt_tape_rewind(tape, true);
+    t.loss = pass_loss(s, tape, &p, pass_run(s, tape, &p)).loss;
+    if (bt_tape_backward(tape, &err))
+        fail_msg("%s", err.message);
+    memcpy(t.grads, s->folder->grads, bytes);
+    pass_release(&p);
+    bt_tape_free(tape);
+    return t;
+}
+
+static void training_release(training *t)
+{
+    free(t->forward.logits);
+    free(t->grads);
+}
+
+static void same_training(const subject *s, const training *want,
+                          const training *got)
+{
+    same_bits("logits", want->forward.logits, got->forward.logits,
+              want->forward.rows * want->forward.columns);
+    same_bits("gradients", want->grads, got->grads, s->folder->parameters);
+    same_loss(want->loss, got->loss);
+}
+
+static void check_machine(const subject *s, const training *want,
+                          const char *isa, int threads)
+{
+    training got = training_of(s, isa, threads, packed);
+    same_training(s, want, &got);
+    training_release(&got);
+}
+
+static void check_machines(subject *s)
+{
+    static const int threads[] = { 2, 4 };
+    const char *names[8];
+    size_t count = bt_kernels_names(names, BT_LEN(names));
+    training want = training_of(s, "c", 1, packed);
+    same_loss(want.forward.loss, want.loss);
+    for (size_t i = 0; i < count; i++)
+        check_machine(s, &want, names[i], 1);
+    for (size_t i = 0; i < BT_LEN(threads); i++)
+        check_machine(s, &want, NULL, threads[i]);
+    training_release(&want);
+}
+
+static void threads_and_instruction_sets_change_no_bit(void **state)
+{
+    (void)state;
+    each_folder(check_machines);
+}
+
+/* ---- what stands in padding ---------------------------------------------- */
+
+/* Where the head is the token table, the poisoned token has a logit too, and
+ * that one is NaN for everybody; so is then the loss. Of gradients nothing is
+ * promised here: a matrix's is a sum over all rows, and a row of padding is a
+ * row. Who trains packs, and has none. */
+static void check_poison(subject *s)
+{
+    bt_tensor *tokens = &s->folder->model->tokens;
+    uint32_t poison = text_padding(s->print);
+    bt_tape *tape = tape_make(NULL, 1);
+    outcome want = outcome_of(s, tape, padded);
+    for (size_t c = 0; c < tokens->columns; c++)
+        tokens->data[poison * tokens->stride + c] = NAN;
+    outcome got = outcome_of(s, tape, padded);
+    for (size_t row = 0; s->print->tied && row < want.rows; row++)
+        got.logits[row * got.columns + poison] =
+            want.logits[row * want.columns + poison];
+    same_bits("logits", want.logits, got.logits, want.rows * want.columns);
+    if (!s->print->tied)
+        same_loss(want.loss, got.loss);
+    free(want.logits);
+    free(got.logits);
+    bt_tape_free(tape);
+}
+
+static void nan_in_padding_changes_nothing(void **state)
+{
+    (void)state;
+    each_folder(check_poison);
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+static bauta_status step_run(const subject *s, bt_tape *tape, pass *p,
+                             bt_optimizer *optimizer)
+{
+    bt_tape_rewind(tape, true);
+    bt_optimizer_zero(optimizer, 2);
+    pass_loss(s, tape, p, pass_run(s, tape, p));
+    bauta_status status = bt_tape_backward(tape, NULL);
+    bt_optimizer_step(optimizer, bt_kernels_get(NULL), 2, 1e-3);
+    return status;
+}
+
+static void check_memory(const subject *s)
+{
+    trained l = { .count = 0 };
+    bt_optimizer *optimizer = NULL;
+    bt_optimizer_options options = BT_OPTIMIZER_OPTIONS_INIT;
+    bt_tape *tape = tape_make(NULL, 2);
+    pass p = pass_make(s, packed);
+    trained_collect(&l, s->folder);
+    assert_int_equal(
+        bt_optimizer_create(&optimizer, l.all, l.count, &options, NULL), 0);
+    assert_int_equal(step_run(s, tape, &p, optimizer), BAUTA_OK);
+    faults_arm(0); // the first allocation would fail
+    bauta_status status = step_run(s, tape, &p, optimizer);
+    assert_false(faults_disarm());
+    assert_int_equal(status, BAUTA_OK);
+    bt_optimizer_free(optimizer);
+    pass_release(&p);
+    bt_tape_free(tape);
+}
+
+static void a_second_step_allocates_nothing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < BT_LEN(test_folders); i++) {
+        char path[NAME];
+        subject s;
+        if (!test_folder_path(path, sizeof(path), i))
+            continue;
+        printf("%s\n", test_folders[i].path);
+        faults_begin();
+        subject_init(&s, path);
+        check_memory(&s);
+        bt_folder_free(s.folder);
+        assert_int_equal(faults_end(), 0);
+    }
+}
+
+int main(void)
+{
+    seed = test_seed();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decoding_equals_the_parallel_pass),
+        cmocka_unit_test(padded_packed_and_alone_are_equal),
+        cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
+        cmocka_unit_test(nan_in_padding_changes_nothing),
+        cmocka_unit_test(a_second_step_allocates_nothing),
+    };
+    return cmocka_run_group_tests_name("invariance", tests, NULL, NULL);
+}

@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds the GPU kernels, their check and their bench without CMake, and runs
+# them: tools/gpu-run.sh [build] [check] [bench] [peers], by default check and
+# bench. Needs nvcc, cmocka's header and a Hopper GPU; peers needs PyTorch.
+set -eu
+cd "$(dirname "$0")/.."
+build=${BUILD:-build}/gpu
+cuda=${CUDA_HOME:-/usr/local/cuda}
+mkdir -p "$build"
+
+c() {
+    gcc -std=gnu17 -O2 -fopenmp -ffp-contract=off -Isrc -Iinclude -Itests \
+        -isystem "$cuda/include" -c "$1" -o "$2"
+}
+for source in src/base/*.c src/mask/*.c src/kernels/cuda/*.c; do
+    c "$source" "$build/part_$(echo "$source" | tr / _).o"
+done
+"$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude \
+    -gencode arch=compute_90a,code=sm_90a \
+    -c src/kernels/cuda/attention_forward.cu -o "$build/part_attention.o"
+for program in tests/cuda/check_cuda bench/attention_gpu; do
+    c $program.c "$build/main.o"
+    "$cuda/bin/nvcc" -o "$build/$(basename $program)" "$build/main.o" \
+        "$build"/part_*.o -Xcompiler -fopenmp -lm
+done
+
+[ $# -gt 0 ] || set -- check bench
+for what in "$@"; do
+    case $what in
+    build) ;;
+    check) "$build/check_cuda" ;;
+    bench) "$build/attention_gpu" ;;
+    peers) python3 bench/attention_gpu.py ;;
+    *)
+        echo "gpu-run.sh: what is $what?" >&2
+        exit 2
+        ;;
+    esac
+done
