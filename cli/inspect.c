@@ -338,9 +338,12 @@ static bauta_status json_print(const bauta_model *model, json_t *blueprint,
     mask_list m = { json_array(), o->tokens };
     bauta_status status =
         o->tokens ? views(model, view_json, &m, err) : BAUTA_OK;
-    json_t *all = json_pack("{s:s%, s:O, s:o, s:o}", "folder", o->folder,
-                            strlen(o->folder), "blueprint", blueprint,
-                            "tensors", tensors_json(model), "masks", m.list);
+    // The name of a folder may be any bytes; JSON is UTF-8.
+    json_t *folder = json_string(o->folder);
+    json_t *all =
+        json_pack("{s:o, s:O, s:o, s:o}", "folder",
+                  folder ? folder : json_null(), "blueprint", blueprint,
+                  "tensors", tensors_json(model), "masks", m.list);
     if (!all)
         return BAUTA_ERR_NOMEM;
     if (!status) {

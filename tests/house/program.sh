@@ -94,6 +94,13 @@ says out "decoder layers 1 to 2: causal, window of 3"
 runs 0 inspect "$folders/marian" --masks 2
 says out "mask of cross-attention, decoder layers 0 to 2: all"
 
+# The name of a folder may be any bytes.
+odd=$work/$(printf 'a\377b')
+if ln -s "$folders/gpt2" "$odd" 2>/dev/null; then
+    runs 0 inspect "$odd" --json
+    says out '"folder": null'
+fi
+
 # A result that cannot be written is a failure.
 if [ -c /dev/full ]; then
     status=0
