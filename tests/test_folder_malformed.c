@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-enum { SECONDS = 1, PEAK_BYTES = 160 << 20 };
+enum { SECONDS = 1, PEAK_BYTES = 64 << 20 };
 
 /* ---- memory -------------------------------------------------------------- */
 

@@ -75,7 +75,7 @@ static bauta_status print_check(const bt_blueprint *print, const char *path,
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "%s: more than 4096 layers",
                        path);
     if (print->positions == BT_POSITIONS_SINUSOIDAL &&
-        bt_size_mul(print->max_positions, print->width) > (size_t)1 << 24)
+        bt_size_mul(print->max_positions, print->width) > (size_t)1 << 22)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%s: %zu sinusoidal positions of %zu columns are too "
                        "many",
