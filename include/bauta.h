@@ -14,6 +14,8 @@
  *   6. Attention                 forward and backward
  *   7. Caches                    keys and values that grow, for decoding
  *   8. Models                    Transformers from Hugging Face folders
+ *   9. Tokenizers                text to numbers and back
+ *  10. Training a tokenizer      a vocabulary from a corpus
  *
  * Conventions that hold everywhere:
  *
@@ -21,8 +23,8 @@
  *   may be NULL. The library never prints, exits or aborts.
  * - What bauta_X_create() or bauta_X_load() hands out, bauta_X_free() releases;
  *   every free accepts NULL. On failure the object handed out is NULL.
- * - Masks, plans, filled caches and models are read only while they are used,
- *   so threads may share them. A context serves one call at a time.
+ * - Masks, plans, filled caches, models and tokenizers are read only while they
+ *   are used, so threads may share them. A context serves one call at a time.
  * - A struct whose first field is `size` must be started from its
  *   BAUTA_..._INIT value, so that it can grow without breaking programs.
  * - Sizes are counts of elements, never bytes. All numbers are float32. */
@@ -527,6 +529,191 @@ bauta_model_loss(bauta_context *context, bauta_model *model,
 /* All gradients of a trainable model become 0. */
 BAUTA_API bauta_status bauta_model_zero_gradients(bauta_model *model,
                                                   bauta_error *err);
+
+/* ---- 9. Tokenizers ----------------------------------------------------- */
+
+/* A tokenizer turns text into the numbers that a model reads, and back. It
+ * gives the ids that the original does: Hugging Face's tokenizers library for
+ * a tokenizer.json, SentencePiece for its models.
+ *
+ * Text is UTF-8. Bytes that are not are no error: each one counts as U+FFFD,
+ * and a tokenizer of bytes (GPT-2's kind) keeps them as they are. */
+typedef struct bauta_tokenizer bauta_tokenizer;
+
+/* From a model folder, where the first of these is taken that is there:
+ *
+ *     tokenizer.json
+ *     source.spm, target.spm, vocab.json        Marian
+ *     vocab.json, merges.txt                    GPT-2, RoBERTa
+ *     encoder.json, vocab.bpe                   GPT-2 as first published
+ *     tokenizer.model, spiece.model             SentencePiece
+ *     vocab.txt                                 BERT
+ *
+ * with what tokenizer_config.json beside it says of special tokens. Or from one
+ * file of these kinds: a tokenizer.json, a vocab.txt, or a SentencePiece model,
+ * which then puts nothing around a text. */
+BAUTA_API bauta_status bauta_tokenizer_load(bauta_tokenizer **out,
+                                            const char *path, bauta_error *err);
+/* The 256 bytes: token b is byte b. */
+BAUTA_API bauta_status bauta_tokenizer_bytes(bauta_tokenizer **out,
+                                             bauta_error *err);
+/* The distinct characters of a text, in the order of their code points. Other
+ * characters are left out when a text is encoded. */
+BAUTA_API bauta_status bauta_tokenizer_characters(bauta_tokenizer **out,
+                                                  const char *text,
+                                                  size_t length,
+                                                  bauta_error *err);
+BAUTA_API void bauta_tokenizer_free(bauta_tokenizer *tokenizer);
+
+/* Write the files that the tokenizer was made from into a folder that exists;
+ * for one that was made here, a tokenizer.json. */
+BAUTA_API bauta_status bauta_tokenizer_save(const bauta_tokenizer *tokenizer,
+                                            const char *folder,
+                                            bauta_error *err);
+
+/* 1 + the largest id. */
+BAUTA_API size_t bauta_tokenizer_size(const bauta_tokenizer *tokenizer);
+/* A token as the vocabulary writes it, NUL-terminated; it lives as long as the
+ * tokenizer. NULL when no token has this id. *length may be NULL. */
+BAUTA_API const char *bauta_tokenizer_piece(const bauta_tokenizer *tokenizer,
+                                            uint32_t id, size_t *length);
+/* The id of such a piece, or BAUTA_NO_TOKEN. */
+BAUTA_API uint32_t bauta_tokenizer_find(const bauta_tokenizer *tokenizer,
+                                        const char *piece, size_t length);
+#define BAUTA_NO_TOKEN UINT32_MAX
+
+/* Tokens with a part to play; not every tokenizer has each. */
+typedef enum bauta_token_name {
+    BAUTA_TOKEN_BOS,  /* begins a text */
+    BAUTA_TOKEN_EOS,  /* ends it */
+    BAUTA_TOKEN_UNK,  /* stands for what the vocabulary lacks */
+    BAUTA_TOKEN_PAD,  /* fills up */
+    BAUTA_TOKEN_CLS,  /* begins a text for BERT */
+    BAUTA_TOKEN_SEP,  /* ends one for BERT */
+    BAUTA_TOKEN_MASK, /* stands for a hidden word */
+    BAUTA_TOKEN_NAMES
+} bauta_token_name;
+
+/* The id of such a token, or BAUTA_NO_TOKEN. */
+BAUTA_API uint32_t bauta_tokenizer_token(const bauta_tokenizer *tokenizer,
+                                         bauta_token_name name);
+/* Whether decoding leaves a token out unless it is asked not to. */
+BAUTA_API bool bauta_tokenizer_special(const bauta_tokenizer *tokenizer,
+                                       uint32_t id);
+
+typedef struct bauta_encode_options {
+    size_t size;  /* set by BAUTA_ENCODE_OPTIONS_INIT */
+    bool bare;    /* put nothing around the text */
+    bool literal; /* "</s>" in the text is four characters, not the token */
+    bool target;  /* as the target of a translation */
+} bauta_encode_options;
+#define BAUTA_ENCODE_OPTIONS_INIT                         \
+    {                                                     \
+        sizeof(bauta_encode_options), false, false, false \
+    }
+
+/* The tokens of a text. Token i covers bytes starts[i] to ends[i] - 1 of the
+ * text; both are 0 for one that was put around it. */
+typedef struct bauta_tokens {
+    size_t count;
+    uint32_t *ids;
+    uint32_t *types; /* 0; of the second text of a pair, what the folder says */
+    size_t *starts, *ends;
+} bauta_tokens;
+
+/* Encode a text; `options` may be NULL. Release the tokens in any case; on
+ * failure there are none. */
+BAUTA_API bauta_status
+bauta_tokenizer_encode(const bauta_tokenizer *tokenizer, const char *text,
+                       size_t length, const bauta_encode_options *options,
+                       bauta_tokens *tokens, bauta_error *err);
+/* Two texts that belong together, as BERT reads them. Offsets count from the
+ * beginning of the one that the token is of. */
+BAUTA_API bauta_status bauta_tokenizer_encode_pair(
+    const bauta_tokenizer *tokenizer, const char *first, size_t first_length,
+    const char *second, size_t second_length,
+    const bauta_encode_options *options, bauta_tokens *tokens,
+    bauta_error *err);
+BAUTA_API void bauta_tokens_release(bauta_tokens *tokens);
+
+typedef struct bauta_decode_options {
+    size_t size;   /* set by BAUTA_DECODE_OPTIONS_INIT */
+    bool specials; /* keep special tokens, as the vocabulary writes them */
+    bool source;   /* as the source of a translation */
+} bauta_decode_options;
+#define BAUTA_DECODE_OPTIONS_INIT                  \
+    {                                              \
+        sizeof(bauta_decode_options), false, false \
+    }
+
+/* The text of tokens; `options` may be NULL. The text is NUL-terminated, may
+ * hold NUL, and goes to bauta_text_free(). It is UTF-8: bytes that make no
+ * character become U+FFFD, except from bauta_tokenizer_bytes(). An id without a
+ * token is an error. */
+BAUTA_API bauta_status
+bauta_tokenizer_decode(const bauta_tokenizer *tokenizer, const uint32_t *ids,
+                       size_t count, const bauta_decode_options *options,
+                       char **text, size_t *length, bauta_error *err);
+BAUTA_API void bauta_text_free(char *text);
+
+/* The same token by token, for text that is shown while it is made. A piece
+ * of text comes out as soon as it is certain: half a character waits for the
+ * rest. What all calls give, one behind the other, is what
+ * bauta_tokenizer_decode() gives. The tokenizer must outlive the decoder. */
+typedef struct bauta_decoder bauta_decoder;
+BAUTA_API bauta_status bauta_decoder_create(bauta_decoder **out,
+                                            const bauta_tokenizer *tokenizer,
+                                            const bauta_decode_options *options,
+                                            bauta_error *err);
+BAUTA_API void bauta_decoder_free(bauta_decoder *decoder);
+/* *text lives until the next call with this decoder, and is NUL-terminated. */
+BAUTA_API bauta_status bauta_decoder_push(bauta_decoder *decoder, uint32_t id,
+                                          const char **text, size_t *length,
+                                          bauta_error *err);
+/* The text ends: what was waiting comes out, and the decoder is as new. */
+BAUTA_API bauta_status bauta_decoder_finish(bauta_decoder *decoder,
+                                            const char **text, size_t *length,
+                                            bauta_error *err);
+
+/* ---- 10. Training a tokenizer ------------------------------------------ */
+
+typedef enum bauta_vocabulary_kind {
+    BAUTA_VOCABULARY_BPE,       /* pairs of bytes, as GPT-2 */
+    BAUTA_VOCABULARY_WORDPIECE, /* pieces of words, as BERT */
+    BAUTA_VOCABULARY_UNIGRAM    /* likeliest pieces, as SentencePiece */
+} bauta_vocabulary_kind;
+
+typedef struct bauta_vocabulary_options {
+    size_t size; /* set by BAUTA_VOCABULARY_OPTIONS_INIT */
+    bauta_vocabulary_kind kind;
+    size_t pieces;               /* how large the vocabulary is to be */
+    const char *const *specials; /* tokens that come first, ids 0, 1, ...;
+                                    NULL: <|endoftext|> for BPE; [PAD], [UNK],
+                                    [CLS], [SEP], [MASK] for WordPiece; <pad>,
+                                    <unk>, <s>, </s> for Unigram */
+    size_t special_count;
+    size_t least;   /* a pair must occur so often; 2 */
+    bool lowercase; /* WordPiece and Unigram: lower case first */
+    bool greatest;  /* of pairs that occur equally often take the
+                       one whose bytes are greatest, instead of
+                       the one that is oldest */
+    void (*progress)(void *user, size_t done, size_t all); /* or NULL */
+    void *user;
+} bauta_vocabulary_options;
+#define BAUTA_VOCABULARY_OPTIONS_INIT                                          \
+    {                                                                          \
+        sizeof(bauta_vocabulary_options), BAUTA_VOCABULARY_BPE, 8000, NULL, 0, \
+            2, false, false, NULL, NULL                                        \
+    }
+
+/* Learn a vocabulary from texts. Special tokens that stand in a text separate
+ * it and are not learned from. The same texts give the same vocabulary, always;
+ * where they are too small for `pieces` it is smaller. bauta_tokenizer_save()
+ * writes it. */
+BAUTA_API bauta_status bauta_tokenizer_train(
+    bauta_tokenizer **out, const bauta_vocabulary_options *options,
+    const char *const *texts, const size_t *lengths, size_t count,
+    bauta_error *err);
 
 #ifdef __cplusplus
 }

@@ -36,6 +36,8 @@ need cmake have cmake
 need pkg-config have pkg-config
 need libcmocka-dev pkg-config --exists cmocka
 need libjansson-dev pkg-config --exists jansson
+need libpcre2-dev pkg-config --exists libpcre2-8
+need libutf8proc-dev pkg-config --exists libutf8proc
 for extra in "$@"; do
     case $extra in
     clang | thread | fuzz | ci)

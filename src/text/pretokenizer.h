@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pretokenizer.h - where a text is cut before the subword model sees it: the
+ * "pre_tokenizer" of a tokenizer.json.
+ *
+ * ByteLevel is special: in the file the model works on an alphabet of 256
+ * characters that stand for bytes; here it works on the bytes themselves (see
+ * bytelevel.h), so ByteLevel only cuts and may put a space in front. It must be
+ * the last step. */
+#ifndef BT_PRETOKENIZER_H
+#define BT_PRETOKENIZER_H
+
+#include "text/split.h"
+
+#include <jansson.h>
+
+typedef struct bt_pretokenizer bt_pretokenizer;
+
+/* From the value of "pre_tokenizer"; *out is NULL for null. */
+bauta_status bt_pretokenizer_parse(bt_pretokenizer **out, const json_t *json,
+                                   const char *path, bauta_error *err);
+void bt_pretokenizer_free(bt_pretokenizer *pretokenizer);
+
+/* Whether its last step is ByteLevel. */
+bool bt_pretokenizer_bytelevel(const bt_pretokenizer *pretokenizer);
+
+/* Cut all splits that are not tokens; NULL leaves them as they are. */
+bauta_status bt_pretokenizer_run(const bt_pretokenizer *pretokenizer,
+                                 bt_splits *splits, bauta_error *err);
+
+#endif

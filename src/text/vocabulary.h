@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vocabulary.h - learning a vocabulary from texts.
+ *
+ * Training first counts words: each text is normalised and cut as the finished
+ * tokenizer will do it. From the counts each kind learns its pieces; nothing
+ * else of the texts is kept. What was learned is written as a tokenizer.json
+ * and loaded from there, so that a trained tokenizer and a loaded one are the
+ * same thing. */
+#ifndef BT_VOCABULARY_H
+#define BT_VOCABULARY_H
+
+#include "text/tokenizer.h"
+
+typedef struct bt_word {
+    const char *bytes; /* lives as long as the bt_words */
+    size_t size;
+    uint64_t count; /* how often it occurs */
+} bt_word;
+
+/* Distinct words, in the order of first occurrence. */
+typedef struct bt_words bt_words;
+bauta_status bt_words_create(bt_words **out, bauta_error *err);
+void bt_words_free(bt_words *words);
+bauta_status bt_words_add(bt_words *words, const char *bytes, size_t size,
+                          uint64_t count, bauta_error *err);
+const bt_word *bt_words_list(const bt_words *words, size_t *count);
+/* Normalise and cut a text, at special tokens too, and count its words. */
+bauta_status bt_words_read(bt_words *words, const char *text, size_t size,
+                           const bt_added *specials,
+                           const bt_normalizer *normalizer,
+                           const bt_pretokenizer *pretokenizer,
+                           bauta_error *err);
+
+/* What was learned: pieces by id, scores (Unigram) or merges (BPE). */
+typedef struct bt_learned {
+    bt_vocab *vocab;
+    bt_merge *merges; /* of ids, in order */
+    size_t merge_count;
+    double *scores; /* (size of vocab) */
+} bt_learned;
+void bt_learned_release(bt_learned *learned);
+
+bauta_status bt_learn_bpe(bt_learned *out, const bt_words *words,
+                          const bauta_vocabulary_options *options,
+                          bauta_error *err);
+bauta_status bt_learn_wordpiece(bt_learned *out, const bt_words *words,
+                                const bauta_vocabulary_options *options,
+                                bauta_error *err);
+bauta_status bt_learn_unigram(bt_learned *out, const bt_words *words,
+                              const bauta_vocabulary_options *options,
+                              bauta_error *err);
+
+/* The text of a tokenizer.json, for bt_free(). */
+bauta_status bt_learned_json(char **out, size_t *size,
+                             const bt_learned *learned,
+                             const bauta_vocabulary_options *options,
+                             bauta_error *err);
+
+#endif
