@@ -15,11 +15,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "text/unicode.h"
 
 #include <string.h>
 
-/* No map has keys near this; a crafted trie may have circles. */
-enum { KEY_MAX = 256 };
+/* No map has keys or forms near these. A crafted trie may have circles, and
+ * one long form in the place of every character would fill the memory. */
+enum { KEY_MAX = 256, FORM_MAX = 1024 };
 
 struct bt_charsmap {
     uint32_t *units;
@@ -32,6 +34,27 @@ static uint32_t unit_read(const unsigned char *at)
 {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 |
            (uint32_t)at[3] << 24;
+}
+
+/* Forms are UTF-8, so that what the map makes of a text is too. */
+static bauta_status forms_check(const char *forms, size_t size,
+                                const char *path, bauta_error *err)
+{
+    size_t valid = bt_utf8_valid(forms, size);
+    if (valid != size)
+        return bt_fail(err, BAUTA_ERR_IO,
+                       "%s: the map of characters is not UTF-8 at byte %zu of "
+                       "its forms",
+                       bt_path_tail(path), valid);
+    for (size_t at = 0, length; at < size; at += length + 1) {
+        length = strnlen(forms + at, size - at);
+        if (length > FORM_MAX)
+            return bt_fail(err, BAUTA_ERR_IO,
+                           "%s: the map of characters has a form of %zu bytes; "
+                           "at most %d are supported",
+                           bt_path_tail(path), length, FORM_MAX);
+    }
+    return BAUTA_OK;
 }
 
 static bauta_status map_fill(bt_charsmap *map, const unsigned char *trie,
@@ -71,6 +94,8 @@ bauta_status bt_charsmap_create(bt_charsmap **out, const void *bytes,
         return bt_fail_memory(err, "a map of characters", sizeof(*map));
     bauta_status status = map_fill(map, (const unsigned char *)bytes + 4, trie,
                                    size - 4 - trie, err);
+    if (!status)
+        status = forms_check(map->forms, map->forms_size - 1, path, err);
     if (status) {
         bt_charsmap_free(map);
         return status;
@@ -86,6 +111,11 @@ void bt_charsmap_free(bt_charsmap *map)
     bt_free(map);
 }
 
+static bool inside_character(char byte)
+{
+    return ((unsigned char)byte & 0xC0) == 0x80;
+}
+
 static uint32_t unit_offset(uint32_t unit)
 {
     return (unit >> 10) << ((unit & 1u << 9) >> 6);
@@ -98,7 +128,9 @@ static size_t form_of(const bt_charsmap *map, uint32_t unit, uint32_t place)
     if (!(unit & 1u << 8) || place >= map->count)
         return SIZE_MAX;
     size_t at = map->units[place] & ~(1u << 31);
-    return at < map->forms_size ? at : SIZE_MAX;
+    if (at >= map->forms_size || inside_character(map->forms[at]))
+        return SIZE_MAX;
+    return at;
 }
 
 size_t bt_charsmap_find(const bt_charsmap *map, const char *text, size_t size,
@@ -116,7 +148,8 @@ size_t bt_charsmap_find(const bt_charsmap *map, const char *text, size_t size,
             break;
         place ^= unit_offset(unit);
         size_t begin = form_of(map, unit, place);
-        if (begin == SIZE_MAX)
+        if (begin == SIZE_MAX ||
+            (i + 1 < size && inside_character(text[i + 1])))
             continue;
         found = i + 1;
         at = begin;

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sentencepiece_norm.c - SentencePiece's normalisation.
+ *
+ * The text is read in chunks: the longest string at this place that is to be
+ * kept, else the longest that the map of characters has, else a character.
+ * Spaces are sorted out in what the chunks became, so that a map which makes
+ * spaces of other characters is heeded too.
+ *
+ * A byte that is not UTF-8 stands here as U+FFFD, but is not looked up: a map
+ * may well do something to U+FFFD, and the original does it only to one that
+ * was written. The two differ in their origins. */
+#include "base/array.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "text/charsmap.h"
+#include "text/normalizer_step.h"
+#include "text/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK "\xE2\x96\x81" /* U+2581 stands for a space */
+enum { BLOCK_SIZE = sizeof(BLOCK) - 1 };
+
+typedef struct kept {
+    const char *bytes;
+    size_t size;
+} kept;
+
+typedef struct step {
+    bt_normalizer base;
+    bt_charsmap *map; /* or NULL */
+    char *strings;    /* those of `kept` */
+    kept *kept;       /* sorted */
+    size_t kept_count;
+    bool dummy_prefix, remove_extra, escape, suffix, codes;
+} step;
+
+/* ---- Strings that are kept ----------------------------------------------- */
+
+static int by_bytes(const void *a, const void *b)
+{
+    const kept *x = a, *y = b;
+    size_t size = x->size < y->size ? x->size : y->size;
+    int order = memcmp(x->bytes, y->bytes, size);
+    return order ? order : (x->size > y->size) - (x->size < y->size);
+}
+
+static bauta_status kept_fill(step *s, const bt_sentencepiece_norm *spec,
+                              bauta_error *err)
+{
+    size_t all = 0, used = 0;
+    for (size_t i = 0; i < spec->kept_count; i++)
+        all += strlen(spec->kept[i]);
+    s->strings = bt_alloc(all);
+    s->kept = bt_alloc_zero(spec->kept_count, sizeof(*s->kept));
+    if (!s->strings || !s->kept)
+        return bt_fail_memory(err, "user-defined pieces",
+                              all + spec->kept_count * sizeof(*s->kept));
+    for (size_t i = 0; i < spec->kept_count; i++) {
+        size_t size = strlen(spec->kept[i]);
+        if (size == 0)
+            continue;
+        memcpy(s->strings + used, spec->kept[i], size);
+        s->kept[s->kept_count++] = (kept){ s->strings + used, size };
+        used += size;
+    }
+    qsort(s->kept, s->kept_count, sizeof(*s->kept), by_bytes);
+    return BAUTA_OK;
+}
+
+/* The first of list[lo, hi) whose byte `at` is at least `byte`; all have more
+ * than `at` bytes. */
+static size_t kept_bound(const kept *list, size_t lo, size_t hi, size_t at,
+                         unsigned byte)
+{
+    while (lo < hi) {
+        size_t middle = lo + (hi - lo) / 2;
+        if ((unsigned char)list[middle].bytes[at] < byte)
+            lo = middle + 1;
+        else
+            hi = middle;
+    }
+    return lo;
+}
+
+/* The length of the longest string that the text begins with, or 0. */
+static size_t kept_find(const step *s, const char *text, size_t size)
+{
+    size_t lo = 0, hi = s->kept_count, found = 0;
+    for (size_t at = 0; at < size && lo < hi; at++) {
+        unsigned byte = (unsigned char)text[at];
+        lo = kept_bound(s->kept, lo, hi, at, byte);
+        hi = kept_bound(s->kept, lo, hi, at, byte + 1);
+        // Of those that begin alike the shortest comes first.
+        if (lo < hi && s->kept[lo].size == at + 1)
+            found = s->kept[lo++].size;
+    }
+    return found;
+}
+
+/* ---- Chunks -------------------------------------------------------------- */
+
+typedef struct chunk {
+    const char *form; /* what it becomes */
+    size_t form_size;
+    size_t size; /* how many bytes of the text it is */
+} chunk;
+
+typedef struct run {
+    const step *step;
+    const bt_text *in;
+    bt_text *out;
+    bauta_error *err;
+    size_t at;
+    size_t limit; /* of what may be looked up: the next wrong byte */
+} run;
+
+/* Whether the character here stands for a byte that was not UTF-8. */
+static bool is_wrong(const bt_text *in, size_t at)
+{
+    return in->size - at >= 3 && in->bytes[at] == '\xEF' &&
+           in->bytes[at + 1] == '\xBF' && in->bytes[at + 2] == '\xBD' &&
+           in->origins[at].from == in->origins[at + 2].from;
+}
+
+static size_t wrong_find(const bt_text *in, size_t at)
+{
+    while (in->origins && at < in->size && !is_wrong(in, at))
+        at++;
+    return in->origins ? at : in->size;
+}
+
+static chunk chunk_read(run *r)
+{
+    const char *text = r->in->bytes + r->at;
+    chunk c = { .form = text, .form_size = 3, .size = 3 };
+    if (r->at == r->limit) {
+        r->limit = wrong_find(r->in, r->at + 3);
+        return c;
+    }
+    size_t left = r->limit - r->at;
+    c.size = c.form_size = kept_find(r->step, text, left);
+    if (c.size > 0)
+        return c;
+    if (r->step->map)
+        c.size = bt_charsmap_find(r->step->map, text, left, true, &c.form,
+                                  &c.form_size);
+    if (c.size > 0)
+        return c;
+    size_t size = bt_utf8_length((unsigned char)text[0]);
+    return (chunk){ text, size, size };
+}
+
+/* ---- Spaces -------------------------------------------------------------- */
+
+static bauta_status put_space(run *r, bt_origin origin)
+{
+    bool escape = r->step->escape;
+    return bt_text_put(r->out, escape ? BLOCK : " ", escape ? BLOCK_SIZE : 1,
+                       origin, r->err);
+}
+
+static bauta_status put_form(run *r, const char *form, size_t size,
+                             bt_origin origin)
+{
+    bauta_status status = BAUTA_OK;
+    while (!status && size > 0) {
+        const char *space = r->step->escape ? memchr(form, ' ', size) : NULL;
+        size_t plain = space ? (size_t)(space - form) : size;
+        if (plain > 0)
+            status = bt_text_put(r->out, form, plain, origin, r->err);
+        if (!status && space)
+            status = put_space(r, origin);
+        form += plain + (space ? 1 : 0);
+        size -= plain + (space ? 1 : 0);
+    }
+    return status;
+}
+
+static void leading_skip(run *r)
+{
+    while (r->at < r->in->size) {
+        size_t limit = r->limit;
+        chunk c = chunk_read(r);
+        if (c.form_size != 1 || c.form[0] != ' ') {
+            r->limit = limit;
+            return;
+        }
+        r->at += c.size;
+    }
+}
+
+static void trailing_drop(run *r, size_t from)
+{
+    const char *space = r->step->escape ? BLOCK : " ";
+    size_t size = r->step->escape ? BLOCK_SIZE : 1;
+    bt_text *out = r->out;
+    while (out->size - from >= size &&
+           memcmp(out->bytes + out->size - size, space, size) == 0)
+        out->size -= size;
+}
+
+static bauta_status chunks_put(run *r)
+{
+    bool after_space = r->step->remove_extra;
+    bauta_status status = BAUTA_OK;
+    while (!status && r->at < r->in->size) {
+        chunk c = chunk_read(r);
+        bt_origin origin = bt_text_origin(r->in, r->at, r->at + c.size);
+        for (; after_space && c.form_size > 0 && *c.form == ' '; c.form_size--)
+            c.form++;
+        if (c.form_size > 0) {
+            after_space = r->step->remove_extra &&
+                          c.form[c.form_size - 1] == ' ';
+            status = put_form(r, c.form, c.form_size, origin);
+        }
+        r->at += c.size;
+    }
+    return status;
+}
+
+/* Marian's ">>de<<" at the beginning is taken over as it is. */
+static bauta_status code_put(run *r)
+{
+    const bt_text *in = r->in;
+    if (!r->step->codes || in->size < 4 || memcmp(in->bytes, ">>", 2) != 0)
+        return BAUTA_OK;
+    const char *end = memmem(in->bytes, in->size, "<<", 2);
+    if (!end)
+        return BAUTA_OK;
+    r->at = (size_t)(end - in->bytes) + 2;
+    r->limit = wrong_find(in, r->at);
+    return bt_text_copy(r->out, in, 0, r->at, r->err);
+}
+
+static bauta_status step_run(const bt_normalizer *normalizer, const bt_text *in,
+                             bt_text *out, bauta_error *err)
+{
+    const step *s = (const step *)normalizer;
+    run r = { s, in, out, err, 0, wrong_find(in, 0) };
+    bauta_status status = code_put(&r);
+    if (status)
+        return status;
+    size_t from = out->size;
+    if (s->remove_extra)
+        leading_skip(&r);
+    if (r.at == in->size)
+        return BAUTA_OK;
+    if (s->dummy_prefix && !s->suffix)
+        status = put_space(&r, bt_text_origin(in, r.at, r.at));
+    if (!status)
+        status = chunks_put(&r);
+    if (status)
+        return status;
+    if (s->remove_extra)
+        trailing_drop(&r, from);
+    if (s->dummy_prefix && s->suffix)
+        status = put_space(&r, bt_text_origin(in, in->size, in->size));
+    return status;
+}
+
+static void step_free(bt_normalizer *normalizer)
+{
+    step *s = (step *)normalizer;
+    bt_charsmap_free(s->map);
+    bt_free(s->strings);
+    bt_free(s->kept);
+    bt_free(s);
+}
