@@ -9,7 +9,6 @@
  * A byte that is not UTF-8 stands here as U+FFFD, but is not looked up: a map
  * may well do something to U+FFFD, and the original does it only to one that
  * was written. The two differ in their origins. */
-#include "base/array.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "text/charsmap.h"
@@ -27,14 +26,13 @@ typedef struct kept {
     size_t size;
 } kept;
 
-typedef struct step {
-    bt_normalizer base;
+typedef struct norm {
     bt_charsmap *map; /* or NULL */
     char *strings;    /* those of `kept` */
     kept *kept;       /* sorted */
     size_t kept_count;
     bool dummy_prefix, remove_extra, escape, suffix, codes;
-} step;
+} norm;
 
 /* ---- Strings that are kept ----------------------------------------------- */
 
@@ -46,7 +44,7 @@ static int by_bytes(const void *a, const void *b)
     return order ? order : (x->size > y->size) - (x->size < y->size);
 }
 
-static bauta_status kept_fill(step *s, const bt_sentencepiece_norm *spec,
+static bauta_status kept_fill(norm *s, const bt_sentencepiece_norm *spec,
                               bauta_error *err)
 {
     size_t all = 0, used = 0;
@@ -85,7 +83,7 @@ static size_t kept_bound(const kept *list, size_t lo, size_t hi, size_t at,
 }
 
 /* The length of the longest string that the text begins with, or 0. */
-static size_t kept_find(const step *s, const char *text, size_t size)
+static size_t kept_find(const norm *s, const char *text, size_t size)
 {
     size_t lo = 0, hi = s->kept_count, found = 0;
     for (size_t at = 0; at < size && lo < hi; at++) {
@@ -108,7 +106,7 @@ typedef struct chunk {
 } chunk;
 
 typedef struct run {
-    const step *step;
+    const norm *norm;
     const bt_text *in;
     bt_text *out;
     bauta_error *err;
@@ -140,11 +138,11 @@ static chunk chunk_read(run *r)
         return c;
     }
     size_t left = r->limit - r->at;
-    c.size = c.form_size = kept_find(r->step, text, left);
+    c.size = c.form_size = kept_find(r->norm, text, left);
     if (c.size > 0)
         return c;
-    if (r->step->map)
-        c.size = bt_charsmap_find(r->step->map, text, left, true, &c.form,
+    if (r->norm->map)
+        c.size = bt_charsmap_find(r->norm->map, text, left, true, &c.form,
                                   &c.form_size);
     if (c.size > 0)
         return c;
@@ -156,7 +154,7 @@ static chunk chunk_read(run *r)
 
 static bauta_status put_space(run *r, bt_origin origin)
 {
-    bool escape = r->step->escape;
+    bool escape = r->norm->escape;
     return bt_text_put(r->out, escape ? BLOCK : " ", escape ? BLOCK_SIZE : 1,
                        origin, r->err);
 }
@@ -166,7 +164,7 @@ static bauta_status put_form(run *r, const char *form, size_t size,
 {
     bauta_status status = BAUTA_OK;
     while (!status && size > 0) {
-        const char *space = r->step->escape ? memchr(form, ' ', size) : NULL;
+        const char *space = r->norm->escape ? memchr(form, ' ', size) : NULL;
         size_t plain = space ? (size_t)(space - form) : size;
         if (plain > 0)
             status = bt_text_put(r->out, form, plain, origin, r->err);
@@ -193,8 +191,8 @@ static void leading_skip(run *r)
 
 static void trailing_drop(run *r, size_t from)
 {
-    const char *space = r->step->escape ? BLOCK : " ";
-    size_t size = r->step->escape ? BLOCK_SIZE : 1;
+    const char *space = r->norm->escape ? BLOCK : " ";
+    size_t size = r->norm->escape ? BLOCK_SIZE : 1;
     bt_text *out = r->out;
     while (out->size - from >= size &&
            memcmp(out->bytes + out->size - size, space, size) == 0)
@@ -203,7 +201,7 @@ static void trailing_drop(run *r, size_t from)
 
 static bauta_status chunks_put(run *r)
 {
-    bool after_space = r->step->remove_extra;
+    bool after_space = r->norm->remove_extra;
     bauta_status status = BAUTA_OK;
     while (!status && r->at < r->in->size) {
         chunk c = chunk_read(r);
@@ -211,8 +209,8 @@ static bauta_status chunks_put(run *r)
         for (; after_space && c.form_size > 0 && *c.form == ' '; c.form_size--)
             c.form++;
         if (c.form_size > 0) {
-            after_space = r->step->remove_extra &&
-                          c.form[c.form_size - 1] == ' ';
+            after_space =
+                r->norm->remove_extra && c.form[c.form_size - 1] == ' ';
             status = put_form(r, c.form, c.form_size, origin);
         }
         r->at += c.size;
@@ -224,47 +222,86 @@ static bauta_status chunks_put(run *r)
 static bauta_status code_put(run *r)
 {
     const bt_text *in = r->in;
-    if (!r->step->codes || in->size < 4 || memcmp(in->bytes, ">>", 2) != 0)
+    if (!r->norm->codes || in->size < 4 || memcmp(in->bytes, ">>", 2) != 0)
         return BAUTA_OK;
-    const char *end = memmem(in->bytes, in->size, "<<", 2);
-    if (!end)
+    size_t end = 2;
+    while (end + 2 <= in->size && memcmp(in->bytes + end, "<<", 2) != 0)
+        end++;
+    if (end + 2 > in->size)
         return BAUTA_OK;
-    r->at = (size_t)(end - in->bytes) + 2;
+    r->at = end + 2;
     r->limit = wrong_find(in, r->at);
     return bt_text_copy(r->out, in, 0, r->at, r->err);
 }
 
-static bauta_status step_run(const bt_normalizer *normalizer, const bt_text *in,
-                             bt_text *out, bauta_error *err)
+static bauta_status norm_put(run *r)
 {
-    const step *s = (const step *)normalizer;
-    run r = { s, in, out, err, 0, wrong_find(in, 0) };
-    bauta_status status = code_put(&r);
+    const norm *s = r->norm;
+    bauta_status status = code_put(r);
     if (status)
         return status;
-    size_t from = out->size;
+    size_t from = r->out->size, end = r->in->size;
     if (s->remove_extra)
-        leading_skip(&r);
-    if (r.at == in->size)
+        leading_skip(r);
+    if (r->at == end)
         return BAUTA_OK;
     if (s->dummy_prefix && !s->suffix)
-        status = put_space(&r, bt_text_origin(in, r.at, r.at));
+        status = put_space(r, bt_text_origin(r->in, r->at, r->at));
     if (!status)
-        status = chunks_put(&r);
+        status = chunks_put(r);
     if (status)
         return status;
     if (s->remove_extra)
-        trailing_drop(&r, from);
+        trailing_drop(r, from);
     if (s->dummy_prefix && s->suffix)
-        status = put_space(&r, bt_text_origin(in, in->size, in->size));
+        status = put_space(r, bt_text_origin(r->in, end, end));
     return status;
 }
 
-static void step_free(bt_normalizer *normalizer)
+static bauta_status step_run(const bt_step *step, bt_text *text,
+                             bauta_error *err)
 {
-    step *s = (step *)normalizer;
+    bt_text out;
+    bt_text_init_empty(&out);
+    run r = { step->data, text, &out, err, 0, wrong_find(text, 0) };
+    bauta_status status = norm_put(&r);
+    if (!status)
+        bt_text_become(text, &out);
+    bt_text_release(&out);
+    return status;
+}
+
+/* ---- Making it ----------------------------------------------------------- */
+
+static void norm_free(void *data)
+{
+    norm *s = data;
     bt_charsmap_free(s->map);
     bt_free(s->strings);
     bt_free(s->kept);
     bt_free(s);
+}
+
+bauta_status bt_step_sentencepiece(bt_step *step,
+                                   const bt_sentencepiece_norm *spec,
+                                   const char *path, bauta_error *err)
+{
+    norm *s = bt_alloc_zero(1, sizeof(*s));
+    if (!s)
+        return bt_fail_memory(err, "a normalizer", sizeof(*s));
+    s->dummy_prefix = spec->dummy_prefix;
+    s->remove_extra = spec->remove_extra;
+    s->escape = spec->escape;
+    s->suffix = spec->suffix;
+    s->codes = spec->codes;
+    bauta_status status = kept_fill(s, spec, err);
+    if (!status && spec->charsmap_size > 0)
+        status = bt_charsmap_create(&s->map, spec->charsmap,
+                                    spec->charsmap_size, path, err);
+    if (status) {
+        norm_free(s);
+        return status;
+    }
+    *step = (bt_step){ .run = step_run, .free = norm_free, .data = s };
+    return BAUTA_OK;
 }
