@@ -24,6 +24,9 @@ typedef struct bt_subword_work {
 } bt_subword_work;
 
 void bt_subword_work_release(bt_subword_work *work);
+/* Make room for `more` tokens. */
+bauta_status bt_subword_reserve(bt_subword_work *work, size_t more,
+                                bauta_error *err);
 
 typedef struct bt_subword bt_subword;
 struct bt_subword {
