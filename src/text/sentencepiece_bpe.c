@@ -233,8 +233,9 @@ static bauta_status bytes_spell(const pair_model *model, const char *split,
     for (size_t i = begin; i < work->count; i++)
         if (is_hidden(model, work->tokens + i))
             more += work->tokens[i].hi - work->tokens[i].lo - 1;
-    if (BT_ROOM(work->tokens, work->room, work->count, more))
-        return bt_fail_memory(err, "tokens", more * sizeof(bt_token));
+    bauta_status status = bt_subword_reserve(work, more, err);
+    if (status)
+        return status;
     work->count += more;
     for (size_t to = work->count; from > begin;) {
         bt_token token = work->tokens[--from];

@@ -13,88 +13,35 @@
 #include "base/memory.h"
 #include "text/charsmap.h"
 #include "text/normalizer_step.h"
+#include "text/trie.h"
 #include "text/unicode.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define BLOCK "\xE2\x96\x81" /* U+2581 stands for a space */
 enum { BLOCK_SIZE = sizeof(BLOCK) - 1 };
 
-typedef struct kept {
-    const char *bytes;
-    size_t size;
-} kept;
-
 typedef struct norm {
     bt_charsmap *map; /* or NULL */
-    char *strings;    /* those of `kept` */
-    kept *kept;       /* sorted */
-    size_t kept_count;
+    bt_trie kept;     /* strings that pass as they are */
     bool dummy_prefix, remove_extra, escape, suffix, codes;
 } norm;
 
 /* ---- Strings that are kept ----------------------------------------------- */
 
-static int by_bytes(const void *a, const void *b)
-{
-    const kept *x = a, *y = b;
-    size_t size = x->size < y->size ? x->size : y->size;
-    int order = memcmp(x->bytes, y->bytes, size);
-    return order ? order : (x->size > y->size) - (x->size < y->size);
-}
-
 static bauta_status kept_fill(norm *s, const bt_sentencepiece_norm *spec,
                               bauta_error *err)
 {
-    size_t all = 0, used = 0;
+    size_t size = spec->kept_count * sizeof(bt_trie_key);
+    bt_trie_key *keys = bt_alloc(size);
+    if (!keys)
+        return bt_fail_memory(err, "user-defined pieces", size);
     for (size_t i = 0; i < spec->kept_count; i++)
-        all += strlen(spec->kept[i]);
-    s->strings = bt_alloc(all);
-    s->kept = bt_alloc_zero(spec->kept_count, sizeof(*s->kept));
-    if (!s->strings || !s->kept)
-        return bt_fail_memory(err, "user-defined pieces",
-                              all + spec->kept_count * sizeof(*s->kept));
-    for (size_t i = 0; i < spec->kept_count; i++) {
-        size_t size = strlen(spec->kept[i]);
-        if (size == 0)
-            continue;
-        memcpy(s->strings + used, spec->kept[i], size);
-        s->kept[s->kept_count++] = (kept){ s->strings + used, size };
-        used += size;
-    }
-    qsort(s->kept, s->kept_count, sizeof(*s->kept), by_bytes);
-    return BAUTA_OK;
-}
-
-/* The first of list[lo, hi) whose byte `at` is at least `byte`; all have more
- * than `at` bytes. */
-static size_t kept_bound(const kept *list, size_t lo, size_t hi, size_t at,
-                         unsigned byte)
-{
-    while (lo < hi) {
-        size_t middle = lo + (hi - lo) / 2;
-        if ((unsigned char)list[middle].bytes[at] < byte)
-            lo = middle + 1;
-        else
-            hi = middle;
-    }
-    return lo;
-}
-
-/* The length of the longest string that the text begins with, or 0. */
-static size_t kept_find(const norm *s, const char *text, size_t size)
-{
-    size_t lo = 0, hi = s->kept_count, found = 0;
-    for (size_t at = 0; at < size && lo < hi; at++) {
-        unsigned byte = (unsigned char)text[at];
-        lo = kept_bound(s->kept, lo, hi, at, byte);
-        hi = kept_bound(s->kept, lo, hi, at, byte + 1);
-        // Of those that begin alike the shortest comes first.
-        if (lo < hi && s->kept[lo].size == at + 1)
-            found = s->kept[lo++].size;
-    }
-    return found;
+        keys[i] =
+            (bt_trie_key){ spec->kept[i], (uint32_t)strlen(spec->kept[i]), 0 };
+    bauta_status status = bt_trie_init(&s->kept, keys, spec->kept_count, err);
+    bt_free(keys);
+    return status;
 }
 
 /* ---- Chunks -------------------------------------------------------------- */
@@ -138,7 +85,8 @@ static chunk chunk_read(run *r)
         return c;
     }
     size_t left = r->limit - r->at;
-    c.size = c.form_size = kept_find(r->norm, text, left);
+    uint32_t value;
+    c.size = c.form_size = bt_trie_longest(&r->norm->kept, text, left, &value);
     if (c.size > 0)
         return c;
     if (r->norm->map)
@@ -277,8 +225,7 @@ static void norm_free(void *data)
 {
     norm *s = data;
     bt_charsmap_free(s->map);
-    bt_free(s->strings);
-    bt_free(s->kept);
+    bt_trie_release(&s->kept);
     bt_free(s);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sentencepiece_words.c - SentencePiece's word models: a text is cut before
  * each U+2581, and each word is a piece or unknown. */
-#include "base/array.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "text/sentencepiece_bpe.h"
@@ -29,15 +28,6 @@ static size_t word_end(const char *split, size_t size, size_t at)
     return size;
 }
 
-static bauta_status token_add(bt_subword_work *work, bt_token token,
-                              bauta_error *err)
-{
-    if (BT_ROOM(work->tokens, work->room, work->count, 1))
-        return bt_fail_memory(err, "tokens", sizeof(bt_token));
-    work->tokens[work->count++] = token;
-    return BAUTA_OK;
-}
-
 /* An unknown word: its bytes, or one token with the unknown one before it. */
 static bauta_status unknown_add(const words *model, const char *split,
                                 bt_token token, size_t begin,
@@ -51,10 +41,10 @@ static bauta_status unknown_add(const words *model, const char *split,
         return BAUTA_OK;
     }
     if (!model->byte_fallback)
-        return token_add(work, token, err);
+        return bt_subword_put(work, token, err);
     for (uint32_t i = token.lo; !status && i < token.hi; i++) {
         token.id = model->bytes[(unsigned char)split[i]];
-        status = token_add(work, token, err);
+        status = bt_subword_put(work, token, err);
     }
     return status;
 }
@@ -71,7 +61,7 @@ static bauta_status words_encode(const bt_subword *base, const char *split,
         bt_token token = { bt_vocab_find(model->vocab, split + at, end - at),
                            (uint32_t)at, (uint32_t)end };
         if (token.id != BT_NO_ID && model->found[token.id]) {
-            status = token_add(work, token, err);
+            status = bt_subword_put(work, token, err);
             continue;
         }
         token.id = model->unknown;
