@@ -52,6 +52,16 @@ bauta_status bt_subword_scratch(bt_subword_work *work, size_t size,
     return BAUTA_OK;
 }
 
+bauta_status bt_fail_unknown(bauta_error *err, const char *text, size_t size)
+{
+    char start[2 * sizeof(bt_quoted)] = ""; // so that cutting shows
+    memcpy(start, text, bt_size_min(size, sizeof(start) - 1));
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "\"%s\" is not in the vocabulary, which has no token for "
+                   "what is unknown",
+                   bt_quote(start).text);
+}
+
 bauta_status bt_subword_encode(const bt_subword *model, const char *split,
                                size_t size, bt_subword_work *work,
                                bauta_error *err)

@@ -29,14 +29,16 @@ void bt_subword_work_release(bt_subword_work *work);
 bauta_status bt_subword_reserve(bt_subword_work *work, size_t more,
                                 bauta_error *err);
 
-/* For the models: room for `more` tokens, one token, and at least `size` bytes
- * of scratch, whose contents are lost. */
+/* For the models: room for `more` tokens, one token, at least `size` bytes of
+ * scratch, whose contents are lost, and the sentence for a text that is in no
+ * vocabulary. */
 bauta_status bt_subword_reserve(bt_subword_work *work, size_t more,
                                 bauta_error *err);
 bauta_status bt_subword_put(bt_subword_work *work, bt_token token,
                             bauta_error *err);
 bauta_status bt_subword_scratch(bt_subword_work *work, size_t size,
                                 bauta_error *err);
+bauta_status bt_fail_unknown(bauta_error *err, const char *text, size_t size);
 
 typedef struct bt_subword bt_subword;
 struct bt_subword {

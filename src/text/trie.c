@@ -127,6 +127,23 @@ bauta_status bt_trie_init(bt_trie *trie, bt_trie_key *keys, size_t count,
     return BAUTA_OK;
 }
 
+bauta_status bt_trie_vocab(bt_trie *trie, const bt_vocab *vocab,
+                           const unsigned char *hidden, bauta_error *err)
+{
+    size_t all = bt_vocab_size(vocab), count = 0, size = 0;
+    bt_trie_key *keys = bt_alloc(all * sizeof(*keys));
+    if (!keys)
+        return bt_fail_memory(err, "a trie", all * sizeof(*keys));
+    for (uint32_t id = 0; id < all; id++) {
+        const char *piece = bt_vocab_piece(vocab, id, &size);
+        if (piece && size > 0 && !(hidden && hidden[id]))
+            keys[count++] = (bt_trie_key){ piece, (uint32_t)size, id };
+    }
+    bauta_status status = bt_trie_init(trie, keys, count, err);
+    bt_free(keys);
+    return status;
+}
+
 void bt_trie_release(bt_trie *trie)
 {
     bt_free(trie->nodes);

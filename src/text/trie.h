@@ -7,7 +7,7 @@
 #ifndef BT_TRIE_H
 #define BT_TRIE_H
 
-#include "bauta.h"
+#include "text/vocab.h"
 
 enum { BT_TRIE_NONE = UINT32_MAX };
 
@@ -34,6 +34,10 @@ typedef struct bt_trie {
  * the bytes of all keys. */
 bauta_status bt_trie_init(bt_trie *trie, bt_trie_key *keys, size_t count,
                           bauta_error *err);
+/* All pieces of a vocabulary with their ids, but for empty ones and those that
+ * `hidden` (by id, or NULL) leaves out. */
+bauta_status bt_trie_vocab(bt_trie *trie, const bt_vocab *vocab,
+                           const unsigned char *hidden, bauta_error *err);
 void bt_trie_release(bt_trie *trie);
 
 /* From a node along one byte; 0 when no key goes there. */
