@@ -7,9 +7,8 @@
  * character that is no piece is unknown and costs ten more than the worst.
  *
  * Two libraries compute this, and differ in the last bit: Hugging Face's in
- * double; SentencePiece keeps the scores of paths in float, but compares the
- * sum as a double with them (and that of an unknown as a float). Of equal
- * paths the first one found stays, so this decides between them. */
+ * double, SentencePiece in float throughout. Of equal paths the first one
+ * found stays, so this decides between them. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -48,9 +47,11 @@ enum { NOWHERE = UINT32_MAX };
 static void node_offer(const unigram *u, node *to, double score, uint32_t from,
                        uint32_t id)
 {
+    if (u->single)
+        score = (double)(float)score;
     if (to->from != NOWHERE && !(score > to->score))
         return;
-    *to = (node){ u->single ? (double)(float)score : score, from, id };
+    *to = (node){ score, from, id };
 }
 
 /* Go on from a node along all pieces; returns whether one of them is `length`
@@ -84,10 +85,9 @@ static bauta_status nodes_fill(const unigram *u, node *nodes, const char *text,
             bt_size_min(bt_utf8_length((unsigned char)text[at]), size - at);
         if (node_spread(u, nodes, text, size, at, length))
             continue;
-        double score = u->unknown_score + nodes[at].score;
         node *to = nodes + at + length;
-        node_offer(u, to, u->single ? (double)(float)score : score,
-                   (uint32_t)at, u->unknown);
+        node_offer(u, to, u->unknown_score + nodes[at].score, (uint32_t)at,
+                   u->unknown);
         if (to->id == BT_NO_ID)
             return bt_fail_unknown(err, text + at, length);
     }
