@@ -67,6 +67,22 @@ static bauta_status special_fill(bauta_tokenizer *t,
     return BAUTA_OK;
 }
 
+/* What unknown pieces decode to, where the model says so: up to a NUL. */
+static bauta_status surface_fill(bauta_tokenizer *t,
+                                 const bt_sentencepiece *model,
+                                 bauta_error *err)
+{
+    t->sentencepiece = true;
+    if (!model->unk_surface.bytes)
+        return BAUTA_OK;
+    size_t size = model->unk_surface.size;
+    t->surface = bt_alloc_zero(size + 1, 1);
+    if (!t->surface)
+        return bt_fail_memory(err, "the surface of the unknown", size + 1);
+    memcpy(t->surface, model->unk_surface.bytes, size);
+    return BAUTA_OK;
+}
+
 /* ---- The normalizer ------------------------------------------------------ */
 
 bauta_status bt_sentencepiece_normalizer(bt_normalizer **out,
@@ -176,8 +192,9 @@ static bauta_status fill(bauta_tokenizer *t, const bt_sentencepiece *model,
     if (status)
         return status;
     names_fill(t, model);
-    t->sentencepiece = true;
     status = special_fill(t, model, err);
+    if (!status)
+        status = surface_fill(t, model, err);
     if (!status)
         status = bt_sentencepiece_normalizer(&t->normalizer, model, t->vocab,
                                              false, path, err);
