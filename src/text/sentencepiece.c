@@ -102,20 +102,11 @@ bauta_status bt_sentencepiece_normalizer(bt_normalizer **out,
     *out = NULL;
     if (!kept)
         return bt_fail_memory(err, "pieces", model->count * sizeof(*kept));
-    bauta_status status = BAUTA_OK;
-    for (uint32_t i = 0; !status && i < model->count; i++) {
-        if (model->pieces[i].type != BT_PIECE_USER)
-            continue;
-        kept[spec.kept_count++] = bt_vocab_piece(vocab, i, &size);
-        if (size > BT_PIECE_MERGED_MAX)
-            status = bt_fail(err, BAUTA_ERR_IO,
-                             "%s: the user-defined piece %u has %zu bytes; at "
-                             "most %d are supported",
-                             bt_path_tail(path), i, size, BT_PIECE_MERGED_MAX);
-    }
+    for (uint32_t i = 0; i < model->count; i++)
+        if (model->pieces[i].type == BT_PIECE_USER)
+            kept[spec.kept_count++] = bt_vocab_piece(vocab, i, &size);
     spec.kept = kept;
-    if (!status)
-        status = bt_normalizer_sentencepiece(out, &spec, path, err);
+    bauta_status status = bt_normalizer_sentencepiece(out, &spec, path, err);
     bt_free(kept);
     return status;
 }
@@ -172,6 +163,25 @@ bauta_status bt_sentencepiece_subword(bt_subword **out,
 
 /* ---- All of it ----------------------------------------------------------- */
 
+/* What is looked for at every byte must be short, or a crafted model would
+ * make a text take very long. Whole words are looked up once. */
+static bauta_status lengths_check(const bt_sentencepiece *model,
+                                  const char *path, bauta_error *err)
+{
+    for (size_t i = 0; i < model->count; i++) {
+        const bt_piece *p = model->pieces + i;
+        bool everywhere =
+            p->type == BT_PIECE_USER || model->model != BT_PIECE_MODEL_WORD;
+        if (everywhere && p->text.size > BT_PIECE_FOUND_MAX)
+            return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                           "%s: piece %zu has %zu bytes; at most %d are "
+                           "supported",
+                           bt_path_tail(path), i, p->text.size,
+                           BT_PIECE_FOUND_MAX);
+    }
+    return BAUTA_OK;
+}
+
 bauta_status bt_sentencepiece_check(const bt_sentencepiece *model,
                                     const char *path, bauta_error *err)
 {
@@ -180,7 +190,7 @@ bauta_status bt_sentencepiece_check(const bt_sentencepiece *model,
                        "%s: a map for decoding (denormalizer_spec) is not "
                        "supported",
                        bt_path_tail(path));
-    return BAUTA_OK;
+    return lengths_check(model, path, err);
 }
 
 static bauta_status fill(bauta_tokenizer *t, const bt_sentencepiece *model,

@@ -172,12 +172,6 @@ static bauta_status piece_merges(maker *m, uint32_t id)
     const bt_piece *p = m->from->pieces + id;
     if (p->type != BT_PIECE_NORMAL && p->type != BT_PIECE_UNUSED)
         return BAUTA_OK;
-    if (p->text.size > BT_PIECE_MERGED_MAX)
-        return bt_fail(m->err, BAUTA_ERR_IO,
-                       "%s: piece %u has %zu bytes; with BPE at most %d are "
-                       "supported",
-                       bt_path_tail(m->path), id, p->text.size,
-                       BT_PIECE_MERGED_MAX);
     bauta_status status = BAUTA_OK;
     const char *text = p->text.bytes;
     size_t cut = bt_utf8_length((unsigned char)text[0]);

@@ -14,10 +14,7 @@
 #include "formats/sentencepiece.h"
 #include "text/subword.h"
 
-enum {
-    BT_PIECE_MERGED_MAX = 512, /* bytes of a piece that is made by merges */
-    BT_PIECE_MERGES_MAX = 1 << 23
-};
+enum { BT_PIECE_MERGES_MAX = 1 << 23 };
 
 bauta_status bt_sentencepiece_bpe(bt_subword **out,
                                   const bt_sentencepiece *model,
