@@ -283,13 +283,10 @@ static void pieces_become_what_sentencepiece_makes_of_them(void **state)
     }
 }
 
-static void raw_pieces_are_joined(void **state)
+static void a_stream_keeps_nul(void **state)
 {
     (void)state;
-    bt_decoding *decoding;
-    assert_int_equal(bt_decoding_raw(&decoding, NULL), 0);
-    const char *pieces[] = { "a", "\xFF", "<0x41>", "\xC3" };
-    check(decoding, pieces, 4, "a\xFF<0x41>\xC3", "raw");
+    bt_decoding *decoding = decoding_of(FUSE);
     bt_stream *stream = stream_of(decoding);
     size_t size;
     assert_int_equal(bt_stream_push(stream, "a\0b", 3, NULL), 0);
@@ -747,7 +744,7 @@ int main(void)
         cmocka_unit_test(pieces_become_what_the_library_makes_of_them),
         cmocka_unit_test(what_can_be_decoded_is),
         cmocka_unit_test(pieces_become_what_sentencepiece_makes_of_them),
-        cmocka_unit_test(raw_pieces_are_joined),
+        cmocka_unit_test(a_stream_keeps_nul),
         cmocka_unit_test(text_comes_out_as_soon_as_it_is_certain),
         cmocka_unit_test_prestate(
             random_streams_are_what_a_slow_reference_gives, &random),
