@@ -185,49 +185,71 @@ typedef struct job {
     const options *o;
     const bauta_tokenizer *tokenizer;
     tally count; /* of the file that is being read */
+    size_t line; /* of it, or 0 */
     uint32_t *ids;
     size_t id_room;
     bauta_error err;
 } job;
 
-/* Numbers between blanks or commas, as many as there are. */
-static int ids_read(job *j, const char *text, size_t *count)
+/* The sentence, and where it happened. */
+static int job_fail(const job *j, const char *sentence)
 {
-    *count = 0;
-    for (const char *at = text; *(at += strspn(at, " \t\r\n,[]"));) {
-        char *end;
-        errno = 0;
-        unsigned long long id = strtoull(at, &end, 10);
-        if (*at < '0' || *at > '9' || errno || id > UINT32_MAX ||
-            (*end && !strchr(" \t\r\n,[]", *end)))
-            return cli_fail(verb, "'%.20s' is no id", at);
-        if (*count == j->id_room) {
-            size_t room = 2 * j->id_room + 64;
-            uint32_t *grown = realloc(j->ids, room * sizeof(*grown));
-            if (!grown)
-                return cli_fail(verb, "out of memory");
-            j->ids = grown;
-            j->id_room = room;
-        }
-        j->ids[(*count)++] = (uint32_t)id;
-        at = end;
+    if (!j->count.name)
+        return cli_fail(verb, "%s", sentence);
+    if (!j->line)
+        return cli_fail(verb, "%s: %s", j->count.name, sentence);
+    return cli_fail(verb, "%s: line %zu: %s", j->count.name, j->line, sentence);
+}
+
+static int id_add(job *j, size_t *count, unsigned long long id)
+{
+    if (*count == j->id_room) {
+        size_t room = 2 * j->id_room + 64;
+        uint32_t *grown = realloc(j->ids, room * sizeof(*grown));
+        if (!grown)
+            return job_fail(j, "out of memory");
+        j->ids = grown;
+        j->id_room = room;
     }
+    j->ids[(*count)++] = (uint32_t)id;
     return CLI_OK;
 }
 
-static int text_decode(job *j, const char *text)
+/* Numbers between blanks, commas or brackets, as many as there are. */
+static int ids_read(job *j, const char *text, size_t length, size_t *count)
+{
+    static const char between[] = " \t\r\n,[]";
+    const char *at = text + strspn(text, between);
+    int failed = CLI_OK;
+    *count = 0;
+    while (at < text + length && !failed) {
+        char *end, sentence[64];
+        errno = 0;
+        unsigned long long id = strtoull(at, &end, 10);
+        if (*at < '0' || *at > '9' || errno || id > UINT32_MAX ||
+            (*end && !strchr(between, *end))) {
+            snprintf(sentence, sizeof(sentence), "'%.20s' is no id", at);
+            return job_fail(j, sentence);
+        }
+        failed = id_add(j, count, id);
+        at = end + strspn(end, between);
+    }
+    return failed;
+}
+
+static int text_decode(job *j, const char *text, size_t length)
 {
     bauta_decode_options how = BAUTA_DECODE_OPTIONS_INIT;
-    size_t count, length;
+    size_t count;
     char *decoded;
-    int failed = ids_read(j, text, &count);
+    int failed = ids_read(j, text, length, &count);
     if (failed)
         return failed;
     how.specials = j->o->specials;
     how.source = !j->o->target;
     if (bauta_tokenizer_decode(j->tokenizer, j->ids, count, &how, &decoded,
                                &length, &j->err))
-        return cli_fail(verb, "%s", j->err.message);
+        return job_fail(j, j->err.message);
     text_print(decoded, length, j->o);
     bauta_text_free(decoded);
     return CLI_OK;
@@ -248,7 +270,7 @@ static int text_encode(job *j, const char *text, size_t length)
                   : bauta_tokenizer_encode(j->tokenizer, text, length, &how,
                                            &tokens, &j->err);
     if (status)
-        return cli_fail(verb, "%s", j->err.message);
+        return job_fail(j, j->err.message);
     j->count.tokens += tokens.count;
     j->count.bytes += length + (o->second ? strlen(o->second) : 0);
     if (o->form != FORM_COUNT)
@@ -260,7 +282,7 @@ static int text_encode(job *j, const char *text, size_t length)
 /* The text has a NUL behind it. */
 static int text_run(job *j, const char *text, size_t length)
 {
-    return j->o->form == FORM_TEXT ? text_decode(j, text)
+    return j->o->form == FORM_TEXT ? text_decode(j, text, length)
                                    : text_encode(j, text, length);
 }
 
@@ -274,6 +296,7 @@ static int lines_run(job *j, FILE *file)
     for (ssize_t n; !failed && (n = getline(&line, &room, file)) >= 0;) {
         if (n && line[n - 1] == '\n')
             line[--n] = '\0';
+        j->line++;
         failed = text_run(j, line, (size_t)n);
     }
     free(line);
@@ -288,7 +311,7 @@ static int whole_run(job *j, FILE *file)
     while (n && !failed) {
         if (size + 1 >= room) {
             char *grown = realloc(text, room = 2 * room + 65536);
-            failed = grown ? CLI_OK : cli_fail(verb, "out of memory");
+            failed = grown ? CLI_OK : job_fail(j, "out of memory");
             text = grown ? grown : text;
         }
         n = failed ? 0 : fread(text + size, 1, room - size - 1, file);
@@ -308,12 +331,13 @@ static int file_run(job *j, const char *name)
     FILE *file = standard ? stdin : fopen(name, "rb");
     if (!file)
         return cli_fail(verb, "%s: %s", name, strerror(errno));
-    j->count = (tally){ .name = name };
+    j->count = (tally){ .name = standard ? "standard input" : name };
+    j->line = 0;
     errno = 0;
     int failed =
         j->o->extent == EXTENT_WHOLE ? whole_run(j, file) : lines_run(j, file);
     if (!failed && ferror(file))
-        failed = cli_fail(verb, "%s: %s", name, strerror(errno));
+        failed = job_fail(j, strerror(errno));
     if (!standard)
         fclose(file);
     return failed;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Files have millions of ids; printf() would take most of the time. */
 static void number_print(uint64_t number)
@@ -128,16 +129,13 @@ void tally_print(const tally *t, const options *o)
 {
     double rate = t->bytes ? (double)t->tokens / (double)t->bytes : 0;
     const char *name = t->name ? t->name : "";
-    size_t length = 0;
-    while (name[length])
-        length++;
     if (o->json)
         json_print(json_pack("{s:o, s:I, s:I, s:f}", "name",
-                             string_json(name, length), "tokens",
+                             string_json(name, strlen(name)), "tokens",
                              (json_int_t)t->tokens, "bytes",
                              (json_int_t)t->bytes, "tokens_per_byte", rate));
     else
         printf("%10" PRIu64 " tokens  %12" PRIu64
-               " bytes  %.4f tokens per byte  %s\n",
-               t->tokens, t->bytes, rate, name);
+               " bytes  %.4f tokens per byte%s%s\n",
+               t->tokens, t->bytes, rate, *name ? "  " : "", name);
 }

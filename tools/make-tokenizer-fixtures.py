@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write bytelevel/tokenizer.json: a byte-level BPE with a few merges, <s> and
-</s> around a text. It needs nothing but Python."""
+"""A small tokenizer for the tests of the program.
+
+    python3 tools/make-tokenizer-fixtures.py tests/data/tokenizers
+
+tests/data/tokenizers/bytelevel  a byte-level BPE with a few merges, <s> and
+                                 </s> around a text
+"""
 import json
-import os
+import sys
+from pathlib import Path
 
 MERGES = """h e|l l|he ll|hell o|Ġ w|o r|l d|Ġw or|Ġwor ld|t h|Ġ th|Ġth e|
 e r|i n|in g|Ã ©""".replace("\n", "").split("|")
@@ -60,8 +66,7 @@ tokenizer = {
         "merges": [merge.split(" ") for merge in MERGES],
     },
 }
-folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bytelevel")
-os.makedirs(folder, exist_ok=True)
-with open(os.path.join(folder, "tokenizer.json"), "w") as file:
-    json.dump(tokenizer, file, separators=(",", ":"))
-    file.write("\n")
+folder = Path(sys.argv[1], "bytelevel")
+folder.mkdir(parents=True, exist_ok=True)
+text = json.dumps(tokenizer, separators=(",", ":"))
+Path(folder, "tokenizer.json").write_text(text + "\n")
