@@ -40,6 +40,22 @@ typedef struct bt_learned {
 } bt_learned;
 void bt_learned_release(bt_learned *learned);
 
+/* The special tokens that the options ask for, or the usual ones. */
+const char *const *bt_learned_specials(const bauta_vocabulary_options *options,
+                                       size_t *count);
+/* A vocabulary of the special tokens alone. */
+bauta_status bt_learned_init(bt_learned *learned,
+                             const bauta_vocabulary_options *options,
+                             bauta_error *err);
+/* Add a character, `prefix` (at most 3 bytes) before it, unless it is there. */
+bauta_status bt_learned_character(bt_vocab *vocab, const char *prefix,
+                                  uint32_t code, uint32_t *id,
+                                  bauta_error *err);
+/* Fails when the vocabulary is larger than was asked for already. */
+bauta_status bt_learned_fits(const bt_learned *learned,
+                             const bauta_vocabulary_options *options,
+                             bauta_error *err);
+
 bauta_status bt_learn_bpe(bt_learned *out, const bt_words *words,
                           const bauta_vocabulary_options *options,
                           bauta_error *err);
