@@ -32,6 +32,9 @@ static inline size_t bt_utf8_length(unsigned char first)
 /* How many bytes from the start are well formed: `size` when all are. */
 size_t bt_utf8_valid(const char *text, size_t size);
 
+/* How many bytes from the start are ASCII. */
+size_t bt_utf8_ascii(const char *text, size_t size);
+
 /* How many bytes at the end could be the beginning of a character whose rest
  * has yet to come: 0 to 3. */
 size_t bt_utf8_unfinished(const char *text, size_t size);
@@ -47,6 +50,10 @@ bool bt_is_punctuation(uint32_t code);
 bool bt_is_other(uint32_t code);
 /* General category Mn: what is left of an accent after decomposition. */
 bool bt_is_mark(uint32_t code);
+/* General category M*. */
+bool bt_is_any_mark(uint32_t code);
+/* General category L*. */
+bool bt_is_letter(uint32_t code);
 /* General category N*. */
 bool bt_is_number(uint32_t code);
 /* The ideographs that BERT puts spaces around. */
