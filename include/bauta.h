@@ -648,8 +648,7 @@ typedef struct bauta_decode_options {
 
 /* The text of tokens; `options` may be NULL. The text is NUL-terminated, may
  * hold NUL, and goes to bauta_text_free(). It is UTF-8: bytes that make no
- * character become U+FFFD, except from bauta_tokenizer_bytes(). An id without a
- * token is an error. */
+ * character become U+FFFD. An id without a token is an error. */
 BAUTA_API bauta_status
 bauta_tokenizer_decode(const bauta_tokenizer *tokenizer, const uint32_t *ids,
                        size_t count, const bauta_decode_options *options,

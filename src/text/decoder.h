@@ -23,8 +23,6 @@ bauta_status bt_decoding_parse(bt_decoding **out, const json_t *json,
  * `remove_extra` all leading spaces go. */
 bauta_status bt_decoding_sentencepiece(bt_decoding **out, bool dummy_prefix,
                                        bool remove_extra, bauta_error *err);
-/* Pieces are bytes as they are: concatenated, without a look at UTF-8. */
-bauta_status bt_decoding_raw(bt_decoding **out, bauta_error *err);
 void bt_decoding_free(bt_decoding *decoding);
 
 typedef struct bt_stream bt_stream; /* one text being decoded */

@@ -25,6 +25,9 @@ typedef struct bt_subword_work {
 } bt_subword_work;
 
 void bt_subword_work_release(bt_subword_work *work);
+/* Make room for `more` tokens. */
+bauta_status bt_subword_reserve(bt_subword_work *work, size_t more,
+                                bauta_error *err);
 
 /* For the models: room for `more` tokens, one token, at least `size` bytes of
  * scratch, whose contents are lost, and the sentence for a text that is in no

@@ -39,11 +39,12 @@ struct bauta_tokenizer {
     unsigned char *special; /* (size of vocab) left out by decoding */
     uint32_t names[BAUTA_TOKEN_NAMES]; /* ids, or BT_NO_ID */
 
-    /* Where the model has pieces of its own (Marian): theirs, and for each its
-     * id in `vocab`. What the model does not know is looked up in `vocab` as
-     * it stands in the text. */
+    /* The model's own pieces, where they are not just `vocab`; NULL else. */
     bt_vocab *pieces;
-    uint32_t *ids; /* (size of pieces) */
+    /* (size of pieces) Where they have other ids (Marian), what these are in
+     * `vocab`; BT_NO_ID: what stands in the text is looked up there. NULL: ids
+     * are the same. */
+    uint32_t *ids;
 
     bauta_tokenizer *target; /* the other side of a translation, or NULL */
     bt_tokenizer_file files[BT_TOKENIZER_FILES];
@@ -53,19 +54,18 @@ struct bauta_tokenizer {
 /* An empty one to fill; bauta_tokenizer_free() takes it in any state. */
 bauta_status bt_tokenizer_create(bauta_tokenizer **out, bauta_error *err);
 
+/* Keep a file for bauta_tokenizer_save(); the bytes are the tokenizer's from
+ * here. `name` is a constant. */
+void bt_tokenizer_keep(bauta_tokenizer *tokenizer, const char *name,
+                       char *bytes, size_t size);
+/* Mark a token as special; the vocabulary must be complete. */
+bauta_status bt_tokenizer_mark(bauta_tokenizer *tokenizer, uint32_t id,
+                               bauta_error *err);
+
 /* A tokenizer.json in memory. */
 bauta_status bt_tokenizer_parse_json(bauta_tokenizer **out, const char *text,
                                      size_t size, const char *path,
                                      bauta_error *err);
-/* vocab.json and merges.txt (or encoder.json and vocab.bpe): GPT-2's. */
-bauta_status bt_tokenizer_parse_gpt2(bauta_tokenizer **out, const char *vocab,
-                                     size_t vocab_size, const char *merges,
-                                     size_t merges_size, const char *path,
-                                     bauta_error *err);
-/* vocab.txt: BERT's. */
-bauta_status bt_tokenizer_parse_bert(bauta_tokenizer **out, const char *vocab,
-                                     size_t size, bool lowercase,
-                                     const char *path, bauta_error *err);
 /* A SentencePiece model: ids, pieces and text as SentencePiece itself has
  * them, nothing put around. */
 bauta_status bt_tokenizer_parse_sentencepiece(bauta_tokenizer **out,

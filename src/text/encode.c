@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* encode.c - a text's way in: cut, normalise, cut, look up, wrap. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "text/tokenizer.h"
+#include "text/unicode.h"
+
+#include <string.h>
+
+/* ---- added tokens and normalisation ------------------------------------ */
+
+/* Bytes [lo, hi) of a text as a text of its own. */
+static bauta_status part_init(bt_text *part, const bt_text *of, size_t lo,
+                              size_t hi, bauta_error *err)
+{
+    bt_text_init_empty(part);
+    if (of->origins)
+        return bt_text_copy(part, of, lo, hi, err);
+    part->bytes = of->bytes + lo;
+    part->size = hi - lo;
+    part->shift = of->shift + (uint32_t)lo;
+    return BAUTA_OK;
+}
+
+/* Append a split of `from` to `to`, normalised unless it is a token. */
+static bauta_status split_normalize(const bt_normalizer *normalizer,
+                                    bt_splits *to, const bt_text *from,
+                                    bt_split split, bauta_error *err)
+{
+    bt_text part;
+    bauta_status status = part_init(&part, from, split.lo, split.hi, err);
+    if (!status && split.token == BT_NO_TOKEN)
+        status = bt_normalizer_run(normalizer, &part, err);
+    split.lo = (uint32_t)to->text.size;
+    if (!status)
+        status = bt_text_copy(&to->text, &part, 0, part.size, err);
+    split.hi = (uint32_t)to->text.size;
+    if (!status)
+        status = bt_splits_add(to, split, err);
+    bt_text_release(&part);
+    return status;
+}
+
+/* Normalise all splits. A text that is one split, as most are, is rewritten as
+ * a whole and not copied. */
+static bauta_status normalize(const bt_normalizer *normalizer,
+                              bt_splits *splits, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    bt_splits done = { 0 };
+    if (!normalizer)
+        return BAUTA_OK;
+    if (splits->count == 1 && splits->list[0].token == BT_NO_TOKEN) {
+        status = bt_normalizer_run(normalizer, &splits->text, err);
+        splits->list[0].hi = (uint32_t)splits->text.size;
+        if (splits->text.size == 0)
+            splits->count = 0;
+        return status;
+    }
+    bt_text_init_empty(&done.text);
+    for (size_t i = 0; !status && i < splits->count; i++)
+        status = split_normalize(normalizer, &done, &splits->text,
+                                 splits->list[i], err);
+    bt_splits_release(splits);
+    *splits = done;
+    return status;
+}
+
+/* Added tokens that are found in normalised text. */
+static bauta_status normalized_tokens(const bt_added *added, bool literal,
+                                      bt_splits *splits, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    bt_splits found = { 0 };
+    for (size_t i = 0; !status && i < splits->count; i++) {
+        bt_split s = splits->list[i];
+        size_t begin = found.count;
+        if (s.token != BT_NO_TOKEN) {
+            status = bt_splits_add(&found, s, err);
+            continue;
+        }
+        status = bt_added_split(added, true, literal, splits->text.bytes, s.lo,
+                                s.hi, &found, err);
+        for (size_t j = begin; j < found.count; j++)
+            found.list[j].first = s.first && found.list[j].lo == s.lo;
+    }
+    found.text = splits->text;
+    bt_free(splits->list);
+    *splits = found;
+    return status;
+}
+
+static bauta_status prepare(const bauta_tokenizer *t, bt_splits *splits,
+                            bool literal, bauta_error *err)
+{
+    bauta_status status =
+        bt_added_split(t->added, false, literal, splits->text.bytes, 0,
+                       splits->text.size, splits, err);
+    for (size_t i = 0; i < splits->count; i++)
+        splits->list[i].first = splits->list[i].lo == 0;
+    if (!status)
+        status = normalize(t->normalizer, splits, err);
+    if (!status)
+        status = normalized_tokens(t->added, literal, splits, err);
+    if (!status)
+        status = bt_pretokenizer_run(t->pretokenizer, splits, err);
+    return status;
+}
+
+/* ---- the model --------------------------------------------------------- */
+
+typedef struct encoding {
+    const bauta_tokenizer *tokenizer;
+    const char *original;
+    bt_splits splits;
+    bt_subword_work work; /* its tokens are the result */
+    bool repaired;        /* the original is not all well formed */
+    char *bytes;          /* of a split as they came */
+    bt_origin *origins;   /* of each of them */
+    size_t room;
+} encoding;
+
+static void encoding_release(encoding *e)
+{
+    bt_splits_release(&e->splits);
+    bt_subword_work_release(&e->work);
+    bt_free(e->bytes);
+    bt_free(e->origins);
+}
+
+static bauta_status bytes_reserve(encoding *e, size_t size, bauta_error *err)
+{
+    if (size <= e->room)
+        return BAUTA_OK;
+    bt_free(e->bytes);
+    bt_free(e->origins);
+    e->bytes = bt_alloc(size);
+    e->origins = bt_alloc(bt_size_mul(size, sizeof(*e->origins)));
+    e->room = e->bytes && e->origins ? size : 0;
+    return e->room ? BAUTA_OK : bt_fail_memory(err, "a word", size);
+}
+
+/* The bytes of a split, where U+FFFD that stands for one byte that was not
+ * well formed is that byte again. */
+static size_t bytes_restore(encoding *e, bt_split s)
+{
+    const bt_text *text = &e->splits.text;
+    size_t n = 0;
+    for (size_t at = s.lo, length; at < s.hi; at += length) {
+        bt_origin o = bt_text_origin(text, at, at + 1);
+        length = bt_utf8_length((unsigned char)text->bytes[at]);
+        if (length == 3 && o.to - o.from == 1) {
+            e->bytes[n] = e->original[o.from];
+            e->origins[n++] = o;
+            continue;
+        }
+        for (size_t i = 0; i < length; i++, n++) {
+            e->bytes[n] = text->bytes[at + i];
+            e->origins[n] = bt_text_origin(text, at + i, at + i + 1);
+        }
+    }
+    return n;
+}
+
+static bauta_status split_restored(encoding *e, bt_split s, bauta_error *err)
+{
+    size_t begin = e->work.count;
+    bauta_status status = bytes_reserve(e, s.hi - s.lo, err);
+    if (status)
+        return status;
+    status = bt_subword_encode(e->tokenizer->model, e->bytes,
+                               bytes_restore(e, s), &e->work, err);
+    for (size_t i = begin; i < e->work.count; i++) {
+        bt_token *token = &e->work.tokens[i];
+        uint32_t last = token->hi - 1;
+        token->lo = e->origins[token->lo].from;
+        token->hi = e->origins[last].to;
+    }
+    return status;
+}
+
+static bauta_status token_add(encoding *e, bt_split s, bauta_error *err)
+{
+    bt_subword_work *work = &e->work;
+    bt_origin o = bt_text_origin(&e->splits.text, s.lo, s.hi);
+    bauta_status status = bt_subword_reserve(work, 1, err);
+    if (!status)
+        work->tokens[work->count++] = (bt_token){ s.token, o.from, o.to };
+    return status;
+}
+
+/* Ids of the model's own pieces become ids of the vocabulary. */
+static void ids_translate(const encoding *e, bt_split s, size_t begin)
+{
+    const bauta_tokenizer *t = e->tokenizer;
+    for (size_t i = begin; i < e->work.count; i++) {
+        bt_token *token = &e->work.tokens[i];
+        uint32_t id = t->ids[token->id];
+        if (id == BT_NO_ID)
+            id =
+                bt_vocab_find(t->vocab, e->splits.text.bytes + s.lo + token->lo,
+                              token->hi - token->lo);
+        token->id = id == BT_NO_ID ? t->names[BAUTA_TOKEN_UNK] : id;
+    }
+}
+
+static bauta_status split_encode(encoding *e, bt_split s, bauta_error *err)
+{
+    const bt_text *text = &e->splits.text;
+    size_t begin = e->work.count;
+    if (s.token != BT_NO_TOKEN)
+        return token_add(e, s, err);
+    if (e->repaired && e->tokenizer->bytelevel)
+        return split_restored(e, s, err);
+    bauta_status status = bt_subword_encode(
+        e->tokenizer->model, text->bytes + s.lo, s.hi - s.lo, &e->work, err);
+    if (status)
+        return status;
+    if (e->tokenizer->ids)
+        ids_translate(e, s, begin);
+    for (size_t i = begin; i < e->work.count; i++) {
+        bt_token *token = &e->work.tokens[i];
+        bt_origin o = bt_text_origin(text, s.lo + token->lo, s.lo + token->hi);
+        token->lo = o.from;
+        token->hi = o.to;
+    }
+    return BAUTA_OK;
+}
+
+/* The tokens of a text, with nothing around them and offsets into it. */
+static bauta_status encode(encoding *e, const bauta_tokenizer *tokenizer,
+                           const char *text, size_t length, bool literal,
+                           bauta_error *err)
+{
+    *e = (encoding){ .tokenizer = tokenizer, .original = text };
+    bauta_status status = bt_text_init(&e->splits.text, text, length, 0, err);
+    e->repaired = e->splits.text.own != NULL;
+    if (!status)
+        status = prepare(tokenizer, &e->splits, literal, err);
+    for (size_t i = 0; !status && i < e->splits.count; i++)
+        status = split_encode(e, e->splits.list[i], err);
+    return status;
+}
+
+/* ---- the template, and the door ---------------------------------------- */
+
+void bauta_tokens_release(bauta_tokens *tokens)
+{
+    if (!tokens)
+        return;
+    bt_free(tokens->starts); // the one block of all four
+    *tokens = (bauta_tokens){ 0 };
+}
+
+static bauta_status tokens_init(bauta_tokens *tokens, size_t count,
+                                bauta_error *err)
+{
+    size_t each = 2 * sizeof(size_t) + 2 * sizeof(uint32_t);
+    size_t *block = bt_alloc(bt_size_mul(count, each));
+    if (!block)
+        return bt_fail_memory(err, "tokens", bt_size_mul(count, each));
+    tokens->count = 0;
+    tokens->starts = block;
+    tokens->ends = block + count;
+    tokens->ids = (uint32_t *)(block + 2 * count);
+    tokens->types = tokens->ids + count;
+    return BAUTA_OK;
+}
+
+static void tokens_add(bauta_tokens *tokens, bt_token token, uint32_t type)
+{
+    size_t i = tokens->count++;
+    tokens->ids[i] = token.id;
+    tokens->types[i] = type;
+    tokens->starts[i] = token.lo;
+    tokens->ends[i] = token.hi;
+}
+
+static bauta_status wrap(bauta_tokens *tokens, const bt_template *template,
+                         const bt_subword_work *a, const bt_subword_work *b,
+                         bauta_error *err)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < template->count; i++)
+        count += template->items[i].id == BT_TEMPLATE_A   ? a->count
+                 : template->items[i].id == BT_TEMPLATE_B ? b->count
+                                                          : 1;
+    bauta_status status = tokens_init(tokens, count, err);
+    if (status)
+        return status;
+    for (size_t i = 0; i < template->count; i++) {
+        bt_template_item item = template->items[i];
+        const bt_subword_work *text = item.id == BT_TEMPLATE_A   ? a
+                                      : item.id == BT_TEMPLATE_B ? b
+                                                                 : NULL;
+        if (!text)
+            tokens_add(tokens, (bt_token){ item.id, 0, 0 }, item.type);
+        for (size_t j = 0; text && j < text->count; j++)
+            tokens_add(tokens, text->tokens[j], item.type);
+    }
+    return BAUTA_OK;
+}
+
+static const bt_template bare = {
+    .items = (bt_template_item[]){ { BT_TEMPLATE_A, 0 }, { BT_TEMPLATE_B, 1 } },
+    .count = 2
+};
+
+static bauta_status encode_both(const bauta_tokenizer *t, const char *first,
+                                size_t first_length, const char *second,
+                                size_t second_length,
+                                const bauta_encode_options *options,
+                                bauta_tokens *tokens, bauta_error *err)
+{
+    static const bauta_encode_options defaults = BAUTA_ENCODE_OPTIONS_INIT;
+    encoding a = { 0 }, b = { 0 };
+    if (!options)
+        options = &defaults;
+    if (options->target && t->target)
+        t = t->target;
+    bauta_status status =
+        encode(&a, t, first, first_length, options->literal, err);
+    if (!status && second)
+        status = encode(&b, t, second, second_length, options->literal, err);
+    if (!status)
+        status = wrap(tokens,
+                      options->bare ? &bare
+                      : second      ? &t->pair
+                                    : &t->single,
+                      &a.work, &b.work, err);
+    encoding_release(&a);
+    encoding_release(&b);
+    return status;
+}
+
+bauta_status bauta_tokenizer_encode(const bauta_tokenizer *tokenizer,
+                                    const char *text, size_t length,
+                                    const bauta_encode_options *options,
+                                    bauta_tokens *tokens, bauta_error *err)
+{
+    BT_NEED(tokens, err);
+    *tokens = (bauta_tokens){ 0 };
+    BT_NEED(tokenizer, err);
+    BT_NEED(text, err);
+    return encode_both(tokenizer, text, length, NULL, 0, options, tokens, err);
+}
+
+bauta_status bauta_tokenizer_encode_pair(const bauta_tokenizer *tokenizer,
+                                         const char *first, size_t first_length,
+                                         const char *second,
+                                         size_t second_length,
+                                         const bauta_encode_options *options,
+                                         bauta_tokens *tokens, bauta_error *err)
+{
+    BT_NEED(tokens, err);
+    *tokens = (bauta_tokens){ 0 };
+    BT_NEED(tokenizer, err);
+    BT_NEED(first, err);
+    BT_NEED(second, err);
+    return encode_both(tokenizer, first, first_length, second, second_length,
+                       options, tokens, err);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenizer.c - a tokenizer as an object: made, asked, saved, released. */
+#include "text/tokenizer.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <string.h>
+
+bauta_status bt_tokenizer_create(bauta_tokenizer **out, bauta_error *err)
+{
+    bauta_tokenizer *made = bt_alloc_zero(1, sizeof(*made));
+    *out = made;
+    if (!made)
+        return bt_fail_memory(err, "a tokenizer", sizeof(*made));
+    for (size_t i = 0; i < BAUTA_TOKEN_NAMES; i++)
+        made->names[i] = BT_NO_ID;
+    return BAUTA_OK;
+}
+
+void bauta_tokenizer_free(bauta_tokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return;
+    bauta_tokenizer_free(tokenizer->target);
+    for (size_t i = 0; i < tokenizer->file_count; i++)
+        bt_free(tokenizer->files[i].bytes);
+    bt_decoding_free(tokenizer->decoding);
+    bt_template_release(&tokenizer->pair);
+    bt_template_release(&tokenizer->single);
+    bt_subword_free(tokenizer->model);
+    bt_pretokenizer_free(tokenizer->pretokenizer);
+    bt_added_free(tokenizer->added);
+    bt_normalizer_free(tokenizer->normalizer);
+    bt_vocab_free(tokenizer->pieces);
+    bt_vocab_free(tokenizer->vocab);
+    bt_free(tokenizer->ids);
+    bt_free(tokenizer->special);
+    bt_free(tokenizer);
+}
+
+void bt_tokenizer_keep(bauta_tokenizer *tokenizer, const char *name,
+                       char *bytes, size_t size)
+{
+    if (tokenizer->file_count == BT_TOKENIZER_FILES) {
+        bt_free(bytes);
+        return;
+    }
+    tokenizer->files[tokenizer->file_count++] =
+        (bt_tokenizer_file){ .name = name, .bytes = bytes, .size = size };
+}
+
+static bauta_status file_save(const bt_tokenizer_file *file, const char *folder,
+                              bauta_error *err)
+{
+    char *path = bt_path_join(folder, file->name);
+    if (!path)
+        return bt_fail_memory(err, "a path", strlen(folder));
+    bauta_status status = bt_file_write(path, file->bytes, file->size, err);
+    bt_free(path);
+    return status;
+}
+
+bauta_status bauta_tokenizer_save(const bauta_tokenizer *tokenizer,
+                                  const char *folder, bauta_error *err)
+{
+    BT_NEED(tokenizer, err);
+    BT_NEED(folder, err);
+    bauta_status status = BAUTA_OK;
+    for (size_t i = 0; !status && i < tokenizer->file_count; i++)
+        status = file_save(&tokenizer->files[i], folder, err);
+    return status;
+}
+
+/* ---- questions --------------------------------------------------------- */
+
+size_t bauta_tokenizer_size(const bauta_tokenizer *tokenizer)
+{
+    return bt_vocab_size(tokenizer->vocab);
+}
+
+const char *bauta_tokenizer_piece(const bauta_tokenizer *tokenizer, uint32_t id,
+                                  size_t *length)
+{
+    size_t size = 0;
+    const char *piece = bt_vocab_piece(tokenizer->vocab, id, &size);
+    if (length)
+        *length = size;
+    return piece;
+}
+
+uint32_t bauta_tokenizer_find(const bauta_tokenizer *tokenizer,
+                              const char *piece, size_t length)
+{
+    return bt_vocab_find(tokenizer->vocab, piece, length);
+}
+
+uint32_t bauta_tokenizer_token(const bauta_tokenizer *tokenizer,
+                               bauta_token_name name)
+{
+    return (unsigned)name < BAUTA_TOKEN_NAMES ? tokenizer->names[name]
+                                              : BAUTA_NO_TOKEN;
+}
+
+bool bauta_tokenizer_special(const bauta_tokenizer *tokenizer, uint32_t id)
+{
+    return tokenizer->special && id < bt_vocab_size(tokenizer->vocab) &&
+           tokenizer->special[id];
+}
+
+bauta_status bt_tokenizer_mark(bauta_tokenizer *tokenizer, uint32_t id,
+                               bauta_error *err)
+{
+    size_t size = bt_vocab_size(tokenizer->vocab);
+    if (!tokenizer->special) {
+        tokenizer->special = bt_alloc_zero(size, 1);
+        if (!tokenizer->special)
+            return bt_fail_memory(err, "the marks of special tokens", size);
+    }
+    if (id < size)
+        tokenizer->special[id] = 1;
+    return BAUTA_OK;
+}

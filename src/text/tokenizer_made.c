@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenizer_made.c - tokenizers that need no file: bytes, and characters.
+ *
+ * Both are a BPE without merges and so can be written as a tokenizer.json that
+ * others read. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "text/bytelevel.h"
+#include "text/document.h"
+#include "text/unicode.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bauta_status no_memory(bauta_error *err)
+{
+    return bt_fail_memory(err, "a vocabulary", 0);
+}
+
+/* The text of the document goes with the tokenizer, for saving. */
+static bauta_status document_keep(bauta_tokenizer *tokenizer,
+                                  const json_t *document, bauta_error *err)
+{
+    char *dumped = json_dumps(document, JSON_INDENT(1));
+    size_t size = dumped ? strlen(dumped) : 0;
+    char *bytes = dumped ? bt_alloc(size + 1) : NULL;
+    if (bytes) {
+        memcpy(bytes, dumped, size);
+        bytes[size] = '\n';
+        bt_tokenizer_keep(tokenizer, "tokenizer.json", bytes, size + 1);
+    }
+    free(dumped);
+    return bytes ? BAUTA_OK : no_memory(err);
+}
+
+/* Takes the document, which may be NULL for want of memory. */
+static bauta_status make(bauta_tokenizer **out, json_t *document,
+                         bauta_error *err)
+{
+    if (!document)
+        return no_memory(err);
+    bauta_status status =
+        bt_document_tokenizer(out, document, "tokenizer.json", err);
+    if (!status)
+        status = document_keep(*out, document, err);
+    json_decref(document);
+    if (status) {
+        bauta_tokenizer_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+/* Add a character under the next id. */
+static int character_add(json_t *vocab, uint32_t code)
+{
+    char bytes[4];
+    size_t size = bt_utf8_put(bytes, code);
+    json_int_t id = (json_int_t)json_object_size(vocab);
+    return json_object_setn_new(vocab, bytes, size, json_integer(id));
+}
+
+bauta_status bauta_tokenizer_bytes(bauta_tokenizer **out, bauta_error *err)
+{
+    BT_NEED(out, err);
+    *out = NULL;
+    json_t *vocab = json_object();
+    for (unsigned b = 0; b < 256; b++)
+        if (!vocab || character_add(vocab, bt_bytelevel_char((unsigned char)b)))
+            return json_decref(vocab), no_memory(err);
+    return make(out,
+                json_pack("{s:s,s:[],s:{s:s,s:b,s:b},s:{s:s},s:{s:s,s:o,s:[]}}",
+                          "version", "1.0", "added_tokens", "pre_tokenizer",
+                          "type", "ByteLevel", "add_prefix_space", 0,
+                          "use_regex", 0, "decoder", "type", "ByteLevel",
+                          "model", "type", "BPE", "vocab", vocab, "merges"),
+                err);
+}
+
+/* ---- characters -------------------------------------------------------- */
+
+enum { CODES = 0x110000 };
+
+/* One bit a code point: those that the text has. */
+static void codes_collect(uint64_t *seen, const char *text, size_t length)
+{
+    for (size_t at = 0, n; at < length; at += n) {
+        uint32_t code = bt_utf8_get(text + at, length - at, &n);
+        seen[code / 64] |= UINT64_C(1) << code % 64;
+    }
+}
+
+static json_t *codes_vocab(const uint64_t *seen)
+{
+    json_t *vocab = json_object();
+    for (uint32_t code = 0; vocab && code < CODES; code++)
+        if (seen[code / 64] >> code % 64 & 1 && character_add(vocab, code)) {
+            json_decref(vocab);
+            vocab = NULL;
+        }
+    return vocab;
+}
+
+bauta_status bauta_tokenizer_characters(bauta_tokenizer **out, const char *text,
+                                        size_t length, bauta_error *err)
+{
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(text, err);
+    uint64_t *seen = bt_alloc_zero(CODES / 64, sizeof(*seen));
+    if (!seen)
+        return no_memory(err);
+    codes_collect(seen, text, length);
+    bool nul = seen[0] & 1;
+    json_t *vocab = nul ? NULL : codes_vocab(seen);
+    bt_free(seen);
+    if (nul)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the text holds NUL, which no vocabulary can");
+    if (!vocab)
+        return no_memory(err);
+    return make(out,
+                json_pack("{s:s,s:[],s:{s:s},s:{s:s,s:o,s:[]}}", "version",
+                          "1.0", "added_tokens", "decoder", "type", "Fuse",
+                          "model", "type", "BPE", "vocab", vocab, "merges"),
+                err);
+}
