@@ -15,6 +15,7 @@ static const struct {
     const char *summary;
 } verbs[] = {
     { "inspect", inspect_main, "what is in a model folder, and its masks" },
+    { "tokenizer", tokenizer_main, "train one: a vocabulary from texts" },
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };

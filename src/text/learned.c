@@ -46,6 +46,8 @@ bauta_status bt_learned_init(bt_learned *learned,
             status = bt_vocab_add(learned->vocab, specials[i], size,
                                   (uint32_t)bt_vocab_size(learned->vocab), err);
     }
+    if (!status)
+        learned->special_count = bt_vocab_size(learned->vocab);
     return status;
 }
 

@@ -34,7 +34,8 @@ bauta_status bt_words_read(bt_words *words, const char *text, size_t size,
 /* What was learned: pieces by id, scores (Unigram) or merges (BPE). */
 typedef struct bt_learned {
     bt_vocab *vocab;
-    bt_merge *merges; /* of ids, in order */
+    size_t special_count; /* the first pieces */
+    bt_merge *merges;     /* of ids, in order */
     size_t merge_count;
     double *scores; /* (size of vocab) */
 } bt_learned;
@@ -65,6 +66,10 @@ bauta_status bt_learn_wordpiece(bt_learned *out, const bt_words *words,
 bauta_status bt_learn_unigram(bt_learned *out, const bt_words *words,
                               const bauta_vocabulary_options *options,
                               bauta_error *err);
+
+/* The steps before the model, as tokenizer.json has them. */
+const char *bt_learned_normalizer(const bauta_vocabulary_options *options);
+const char *bt_learned_pretokenizer(const bauta_vocabulary_options *options);
 
 /* The text of a tokenizer.json, for bt_free(). */
 bauta_status bt_learned_json(char **out, size_t *size,
