@@ -27,6 +27,13 @@
 
 enum { NONE = UINT32_MAX, SLOTS_FIRST = 12, PROGRESS_STEP = 64 };
 
+/* Symbols are a chain in each word. */
+typedef struct symbol {
+    uint32_t id; /* NONE: it was merged into its left neighbour */
+    uint32_t left, right;
+    uint32_t word;
+} symbol;
+
 /* A pair that stands or stood somewhere. */
 typedef struct pair {
     uint32_t left, right;
@@ -57,13 +64,11 @@ typedef struct waiting {
 typedef struct learner {
     const bt_pairs_spec *spec;
     bt_learned *learned;
-    const bt_word *words;
     bool exact;
     size_t merge_room;
 
-    // Symbols are a chain in each word. One that was merged into its left
-    // neighbour has the id NONE.
-    uint32_t *ids, *left, *right, *word;
+    symbol *symbols;
+    int64_t *counts; /* (words) */
 
     pair *pairs;
     size_t pair_count, pair_room;
@@ -192,6 +197,11 @@ static bauta_status group_of(learner *l, uint32_t number, group **out,
     return BAUTA_OK;
 }
 
+static int64_t count_at(const learner *l, uint32_t at)
+{
+    return l->counts[l->symbols[at].word];
+}
+
 /* A pair has come to stand at `at`. */
 static bauta_status place_add(learner *l, uint32_t left, uint32_t right,
                               uint32_t at, bauta_error *err)
@@ -212,7 +222,7 @@ static bauta_status place_add(learner *l, uint32_t left, uint32_t right,
     else
         l->places[g->last].next = made;
     g->last = made;
-    l->pairs[number].count += (int64_t)l->words[l->word[at]].count;
+    l->pairs[number].count += count_at(l, at);
     return BAUTA_OK;
 }
 
@@ -220,7 +230,7 @@ static bauta_status place_add(learner *l, uint32_t left, uint32_t right,
 static void place_lost(learner *l, uint32_t left, uint32_t right, uint32_t at)
 {
     uint32_t number = *slot_of(l, left, right) - 1;
-    l->pairs[number].count -= (int64_t)l->words[l->word[at]].count;
+    l->pairs[number].count -= count_at(l, at);
 }
 
 /* ---- the queue --------------------------------------------------------- */
@@ -333,24 +343,25 @@ static uint32_t queue_next(learner *l)
 static bauta_status merge_at(learner *l, uint32_t at, const bt_merge *m,
                              uint32_t number, bauta_error *err)
 {
-    uint32_t other = l->right[at];
+    symbol *symbols = l->symbols, *here = symbols + at;
     bauta_status status = BAUTA_OK;
-    if (l->ids[at] != m->left || other == NONE || l->ids[other] != m->right)
+    if (here->id != m->left || here->right == NONE ||
+        symbols[here->right].id != m->right)
         return BAUTA_OK; // it has changed since
-    uint32_t before = l->left[at], behind = l->right[other];
+    uint32_t before = here->left, behind = symbols[here->right].right;
     if (l->exact)
-        l->pairs[number].count -= (int64_t)l->words[l->word[at]].count;
+        l->pairs[number].count -= count_at(l, at);
     if (before != NONE) {
-        place_lost(l, l->ids[before], m->left, at);
-        status = place_add(l, l->ids[before], m->merged, before, err);
+        place_lost(l, symbols[before].id, m->left, at);
+        status = place_add(l, symbols[before].id, m->merged, before, err);
     }
-    l->ids[at] = m->merged;
-    l->ids[other] = NONE;
-    l->right[at] = behind;
+    symbols[here->right].id = NONE;
+    here->id = m->merged;
+    here->right = behind;
     if (behind != NONE && !status) {
-        l->left[behind] = at;
-        place_lost(l, m->right, l->ids[behind], at);
-        status = place_add(l, m->merged, l->ids[behind], at, err);
+        symbols[behind].left = at;
+        place_lost(l, m->right, symbols[behind].id, at);
+        status = place_add(l, m->merged, symbols[behind].id, at, err);
     }
     return status;
 }
@@ -363,12 +374,13 @@ static bauta_status turn_add(learner *l, uint32_t at, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* The places of a group whose words are part of this turn. */
-static bauta_status turn_gather(learner *l, const group *g, bauta_error *err)
+/* The places of a group, or those in words that are part of this turn. */
+static bauta_status turn_gather(learner *l, const group *g, bool all,
+                                bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (uint32_t i = g->first; !status && i != NONE; i = l->places[i].next)
-        if (l->exact || l->marks[l->word[l->places[i].at]] == l->turns)
+        if (all || l->marks[l->symbols[l->places[i].at].word] == l->turns)
             status = turn_add(l, l->places[i].at, err);
     return status;
 }
@@ -377,6 +389,14 @@ static bool place_later(const void *user, uint32_t a, uint32_t b)
 {
     (void)user;
     return a > b;
+}
+
+/* The words of a group are part of this turn. */
+static void turn_mark(learner *l, const group *g)
+{
+    l->turns++;
+    for (uint32_t i = g->first; i != NONE; i = l->places[i].next)
+        l->marks[l->symbols[l->places[i].at].word] = l->turns;
 }
 
 /* Where to merge: the group's own places and those of the pair's other groups
@@ -388,11 +408,10 @@ static bauta_status turn_places(learner *l, uint32_t number, bauta_error *err)
     bool alone = newest == number && own->older == NONE;
     bauta_status status = BAUTA_OK;
     l->turn_count = 0;
-    l->turns++;
-    for (uint32_t i = own->first; i != NONE; i = l->places[i].next)
-        l->marks[l->word[l->places[i].at]] = l->turns;
+    if (!alone && !l->exact)
+        turn_mark(l, own);
     for (uint32_t i = newest; !status && i != NONE; i = l->groups[i].older) {
-        status = turn_gather(l, l->groups + i, err);
+        status = turn_gather(l, l->groups + i, alone || l->exact, err);
         if (l->exact || i == number)
             l->groups[i].first = NONE;
     }
@@ -520,34 +539,32 @@ static void merges_finish(learner *l)
 static bauta_status learner_init(learner *l, bt_learned *learned,
                                  const bt_pairs_spec *spec, bauta_error *err)
 {
-    size_t words, count = spec->symbols->count, size = sizeof(uint32_t);
+    size_t words, count = spec->symbols->count;
+    const bt_word *list = bt_words_list(spec->words, &words);
     *l = (learner){ .spec = spec,
                     .learned = learned,
-                    .words = bt_words_list(spec->words, &words),
-                    .exact = spec->options->greatest,
-                    .ids = spec->symbols->ids };
-    l->left = bt_alloc(bt_size_mul(count, size));
-    l->right = bt_alloc(bt_size_mul(count, size));
-    l->word = bt_alloc(bt_size_mul(count, size));
-    l->marks = bt_alloc_zero(words, size);
-    if (!l->left || !l->right || !l->word || !l->marks || slots_grow(l))
-        return bt_fail_memory(err, "symbols", count * size);
+                    .exact = spec->options->greatest };
+    l->symbols = bt_alloc(bt_size_mul(count, sizeof(symbol)));
+    l->counts = bt_alloc(bt_size_mul(words, sizeof(*l->counts)));
+    l->marks = bt_alloc_zero(words, sizeof(*l->marks));
+    if (!l->symbols || !l->counts || !l->marks || slots_grow(l))
+        return bt_fail_memory(err, "symbols", count * sizeof(symbol));
     for (uint32_t w = 0, at = 0; w < words; w++) {
         uint32_t begin = at, end = spec->symbols->ends[w];
-        for (; at < end; at++) {
-            l->left[at] = at > begin ? at - 1 : NONE;
-            l->right[at] = at + 1 < end ? at + 1 : NONE;
-            l->word[at] = w;
-        }
+        l->counts[w] = (int64_t)list[w].count;
+        for (; at < end; at++)
+            l->symbols[at] = (symbol){ .id = spec->symbols->ids[at],
+                                       .left = at > begin ? at - 1 : NONE,
+                                       .right = at + 1 < end ? at + 1 : NONE,
+                                       .word = w };
     }
     return raw_alphabet(l, err);
 }
 
 static void learner_release(learner *l)
 {
-    bt_free(l->left);
-    bt_free(l->right);
-    bt_free(l->word);
+    bt_free(l->symbols);
+    bt_free(l->counts);
     bt_free(l->marks);
     bt_free(l->pairs);
     bt_free(l->slots);
@@ -564,8 +581,9 @@ static bauta_status pairs_count(learner *l, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (uint32_t at = 0; !status && at < l->spec->symbols->count; at++)
-        if (l->right[at] != NONE)
-            status = place_add(l, l->ids[at], l->ids[at + 1], at, err);
+        if (l->symbols[at].right != NONE)
+            status =
+                place_add(l, l->symbols[at].id, l->symbols[at + 1].id, at, err);
     return status ? status : queue_fresh(l, err);
 }
 

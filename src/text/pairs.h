@@ -25,7 +25,7 @@ void bt_symbols_release(bt_symbols *symbols);
 
 typedef struct bt_pairs_spec {
     const bt_words *words;
-    bt_symbols *symbols; /* of these words; ids of learned->vocab; used up */
+    const bt_symbols *symbols; /* of these words; ids of learned->vocab */
     const bauta_vocabulary_options *options;
     const char *prefix; /* of pieces that do not begin a word, or "" */
     bool bytelevel;     /* pieces are written in bytelevel.h's alphabet */
