@@ -189,6 +189,26 @@ static void sequences_nest_only_so_deep(void **state)
     json_decref(deep);
 }
 
+static void a_text_that_grows_without_end_is_refused(void **state)
+{
+    (void)state;
+    static const char twice[] = "{\"type\":\"Replace\",\"pattern\":"
+                                "{\"String\":\"a\"},\"content\":\"aa\"}";
+    json_t *list = json_array(), *json;
+    for (int i = 0; i < 64; i++)
+        json_array_append_new(list, json_of(twice));
+    json = json_pack("{s:s, s:o}", "type", "Sequence", "normalizers", list);
+    bt_normalizer *n = parsed(json);
+    bt_text t;
+    bauta_error err;
+    assert_int_equal(bt_text_init(&t, "abba", 4, 0, NULL), 0);
+    assert_int_equal(bt_normalizer_run(n, &t, &err), BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "of a text of 4"));
+    bt_text_release(&t);
+    bt_normalizer_free(n);
+    json_decref(json);
+}
+
 /* ---- Resources ----------------------------------------------------------- */
 
 static bauta_status parse_and_run(const json_t *json, const char *bytes,
@@ -274,6 +294,7 @@ int main(void)
         cmocka_unit_test(text_in_normal_form_is_not_copied),
         cmocka_unit_test(malformed_normalizers_are_refused),
         cmocka_unit_test(sequences_nest_only_so_deep),
+        cmocka_unit_test(a_text_that_grows_without_end_is_refused),
         cmocka_unit_test(memory_that_runs_out_is_a_sentence),
         cmocka_unit_test(a_megabyte_of_anything_takes_linear_time),
     };
