@@ -10,44 +10,50 @@
 
 enum { CLEAN = 1, IDEOGRAPHS = 2, ACCENTS = 4, LOWERCASE = 8 };
 
-static size_t clean(uint32_t *out, uint32_t code)
-{
-    bool line = code == '\t' || code == '\n' || code == '\r';
-    out[0] = line || bt_is_space(code) ? ' ' : code;
-    return line || !(code == 0 || code == BT_REPLACEMENT || bt_is_other(code));
-}
-
-static size_t spaced(uint32_t *out, uint32_t code)
-{
-    bool alone = bt_is_ideograph(code);
-    out[0] = alone ? ' ' : code;
-    out[1] = code;
-    out[2] = ' ';
-    return alone ? 3 : 1;
-}
-
-static size_t without_accents(uint32_t *out, uint32_t code)
+/* What has to be done before accents are taken apart. */
+static size_t before_accents(uint32_t *out, uint32_t code, unsigned flags)
 {
     out[0] = code;
-    return !bt_is_mark(code);
+    if (flags & CLEAN) {
+        if (bt_is_other(code) || code == BT_REPLACEMENT)
+            out[0] = code == '\t' || code == '\n' || code == '\r' ? ' ' : 0;
+        else if (bt_is_space(code))
+            out[0] = ' ';
+        if (out[0] == 0)
+            return 0;
+    }
+    if (code < 0x80 || !(flags & IDEOGRAPHS) || !bt_is_ideograph(code))
+        return 1;
+    out[0] = out[2] = ' ';
+    out[1] = code;
+    return 3;
+}
+
+static size_t behind_accents(uint32_t *out, uint32_t code, unsigned flags)
+{
+    out[0] = code;
+    if (flags & ACCENTS && bt_is_mark(code))
+        return 0;
+    return flags & LOWERCASE ? bt_lower(out, code) : 1;
+}
+
+/* Both at once, for ASCII, which has no accents. */
+static size_t ascii_at_once(uint32_t *out, uint32_t code, unsigned flags)
+{
+    return before_accents(out, code, flags) &&
+           behind_accents(out, out[0], flags);
 }
 
 static bauta_status bert_run(const bt_step *step, bt_text *text,
                              bauta_error *err)
 {
-    bool ascii = bt_utf8_ascii(text->bytes, text->size) == text->size;
-    bauta_status status = BAUTA_OK;
-    if (step->flags & CLEAN)
-        status = bt_char_map(text, clean, err);
-    if (!status && step->flags & IDEOGRAPHS && !ascii)
-        status = bt_char_map(text, spaced, err);
-    if (!status && step->flags & ACCENTS && !ascii)
+    if (bt_utf8_ascii(text->bytes, text->size) == text->size)
+        return bt_char_map(text, ascii_at_once, step->flags, err);
+    bauta_status status = bt_char_map(text, before_accents, step->flags, err);
+    if (!status && step->flags & ACCENTS)
         status = bt_normal_form(text, BT_NFD, err);
-    if (!status && step->flags & ACCENTS && !ascii)
-        status = bt_char_map(text, without_accents, err);
-    if (!status && step->flags & LOWERCASE)
-        status = bt_char_map(text, bt_lower, err);
-    return status;
+    return status ? status
+                  : bt_char_map(text, behind_accents, step->flags, err);
 }
 
 bauta_status bt_step_bert(bt_step *step, const json_t *json, const char *path,

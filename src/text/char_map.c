@@ -14,12 +14,12 @@ typedef struct change {
 } change;
 
 static bool next_change(change *c, const bt_text *text, size_t at,
-                        bt_char_map_fn *map)
+                        bt_char_map_fn *map, unsigned flags)
 {
     while (at < text->size) {
         uint32_t code =
             bt_utf8_get(text->bytes + at, text->size - at, &c->length);
-        c->count = map(c->out, code);
+        c->count = map(c->out, code, flags);
         if (c->count != 1 || c->out[0] != code)
             break;
         at += c->length;
@@ -38,21 +38,23 @@ static bauta_status put_change(bt_text *out, const bt_text *text,
     return status;
 }
 
-bauta_status bt_char_map(bt_text *text, bt_char_map_fn *map, bauta_error *err)
+bauta_status bt_char_map(bt_text *text, bt_char_map_fn *map, unsigned flags,
+                         bauta_error *err)
 {
     change c;
-    if (!next_change(&c, text, 0, map))
+    if (!next_change(&c, text, 0, map, flags))
         return BAUTA_OK;
     bt_text out;
     bt_text_init_empty(&out);
-    bauta_status status = bt_text_reserve(&out, text->size, err);
+    bauta_status status =
+        bt_text_reserve(&out, text->size + text->size / 8, err);
     size_t done = 0;
     for (bool more = true; !status && more;) {
         status = bt_text_copy(&out, text, done, c.at, err);
         if (!status)
             status = put_change(&out, text, &c, err);
         done = c.at + c.length;
-        more = next_change(&c, text, done, map);
+        more = next_change(&c, text, done, map, flags);
     }
     if (!status)
         status = bt_text_copy(&out, text, done, text->size, err);
@@ -64,11 +66,17 @@ bauta_status bt_char_map(bt_text *text, bt_char_map_fn *map, bauta_error *err)
 
 /* ---- Lowercase ----------------------------------------------------------- */
 
+static size_t lowered(uint32_t *out, uint32_t code, unsigned flags)
+{
+    (void)flags;
+    return bt_lower(out, code);
+}
+
 static bauta_status lowercase_run(const bt_step *step, bt_text *text,
                                   bauta_error *err)
 {
     (void)step;
-    return bt_char_map(text, bt_lower, err);
+    return bt_char_map(text, lowered, 0, err);
 }
 
 bauta_status bt_step_lowercase(bt_step *step, const json_t *json,
@@ -81,8 +89,9 @@ bauta_status bt_step_lowercase(bt_step *step, const json_t *json,
 
 /* ---- StripAccents -------------------------------------------------------- */
 
-static size_t without_marks(uint32_t *out, uint32_t code)
+static size_t without_marks(uint32_t *out, uint32_t code, unsigned flags)
 {
+    (void)flags;
     out[0] = code;
     return !bt_is_any_mark(code);
 }
@@ -93,7 +102,7 @@ static bauta_status strip_accents_run(const bt_step *step, bt_text *text,
     (void)step;
     if (bt_utf8_ascii(text->bytes, text->size) == text->size)
         return BAUTA_OK;
-    return bt_char_map(text, without_marks, err);
+    return bt_char_map(text, without_marks, 0, err);
 }
 
 bauta_status bt_step_strip_accents(bt_step *step, const json_t *json,
@@ -108,8 +117,9 @@ bauta_status bt_step_strip_accents(bt_step *step, const json_t *json,
 
 /* What machine translation has always done first: control characters go, and
  * all kinds of space, also those without width, become a space. */
-static size_t nmt(uint32_t *out, uint32_t code)
+static size_t nmt(uint32_t *out, uint32_t code, unsigned flags)
 {
+    (void)flags;
     bool gone = (code >= 0x01 && code <= 0x08) || code == 0x0B ||
                 (code >= 0x0E && code <= 0x1F) || code == 0x7F ||
                 code == 0x8F || code == 0x9F;
@@ -125,7 +135,7 @@ static bauta_status nmt_run(const bt_step *step, bt_text *text,
                             bauta_error *err)
 {
     (void)step;
-    return bt_char_map(text, nmt, err);
+    return bt_char_map(text, nmt, 0, err);
 }
 
 bauta_status bt_step_nmt(bt_step *step, const json_t *json, const char *path,

@@ -151,14 +151,23 @@ bauta_status bt_normalizer_sentencepiece(bt_normalizer **out,
     return status;
 }
 
+bauta_status bt_step_fail_long(size_t size, bauta_error *err)
+{
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "the normalizer makes more than %zu bytes of a text of %zu",
+                   bt_step_most(size), size);
+}
+
 bauta_status bt_normalizer_run(const bt_normalizer *normalizer, bt_text *text,
                                bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    size_t count = normalizer ? normalizer->count : 0;
+    size_t count = normalizer ? normalizer->count : 0, size = text->size;
     for (size_t i = 0; !status && i < count; i++) {
         const bt_step *step = &normalizer->steps[i];
         status = step->run(step, text, err);
+        if (!status && text->size > bt_step_most(size))
+            status = bt_step_fail_long(size, err);
     }
     return status;
 }

@@ -18,6 +18,7 @@
 #ifndef BT_NORMALIZER_STEP_H
 #define BT_NORMALIZER_STEP_H
 
+#include "base/size.h"
 #include "text/normalizer.h"
 
 typedef struct bt_step bt_step;
@@ -27,6 +28,15 @@ struct bt_step {
     void *data;
     unsigned flags; /* for steps that need no more than a few bits */
 };
+
+/* How long a text of `size` bytes may become, in one step and in all: far more
+ * than any normal form needs, and little enough that steps which double a text
+ * again and again come to an end. */
+static inline size_t bt_step_most(size_t size)
+{
+    return bt_size_add(bt_size_mul(size, 64), 64 << 10);
+}
+bauta_status bt_step_fail_long(size_t size, bauta_error *err);
 
 /* Each reads its own object of the file and fills *step, which comes zeroed;
  * on failure there is nothing in it to free. */

@@ -253,9 +253,9 @@ static bauta_status escape(translator *t)
             t->at += 2;
             return put_text(t, table[i].text);
         }
-    if (c == 'y' || c == 'Y' || c == 'g')
+    if (c == 'y' || c == 'Y' || c == 'g' || c == 'X')
         return refuse(t, "has an escape");
-    if (c && strchr("AzZGKRXNk", c))
+    if (c && strchr("AzZGKRNk", c))
         return pass(t, 2);
     return plain_escape(t);
 }

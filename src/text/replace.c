@@ -44,6 +44,8 @@ static bauta_status replace_all(const replacer *r, bt_matcher *matcher,
         if (!status && found)
             status = bt_text_put(out, r->content, r->size,
                                  bt_text_origin_before(text, match.hi), err);
+        if (!status && out->size > bt_step_most(text->size))
+            status = bt_step_fail_long(text->size, err);
         if (status)
             return status;
         done = match.hi;
