@@ -21,6 +21,7 @@
 #include "base/size.h"
 #include "text/bytelevel.h"
 #include "text/hash.h"
+#include "text/shortmap.h"
 #include "text/subword.h"
 #include "text/trie.h"
 #include "text/unicode.h"
@@ -45,7 +46,8 @@ typedef struct bpe {
     pair *pairs; /* open addressing */
     size_t mask; /* number of slots - 1 */
     uint64_t key;
-    bt_vocab *words;        /* splits that are one token, as they come */
+    bt_shortmap words;      /* splits that are one token, as they come */
+    bt_vocab *long_words;   /* those of more than 16 bytes */
     bool words_merge;       /* and that is what merging makes of them */
     uint64_t *joins;        /* bits by pair_hash() of two first symbols that a
                                merge may join; NULL: it may join any */
@@ -477,7 +479,18 @@ static bool may_join(const bpe *b, uint32_t left, uint32_t right)
     return b->joins[bit / 64] >> bit % 64 & 1;
 }
 
-/* Merge the symbols [lo, hi), which nothing outside can join. */
+/* The token that a split is, or BT_NO_ID. */
+static uint32_t word_find(const bpe *b, const char *split, size_t size)
+{
+    if (size == 0)
+        return BT_NO_ID;
+    return size <= BT_SHORTMAP_LONGEST
+               ? bt_shortmap_find(&b->words, split, size)
+               : bt_vocab_find(b->long_words, split, size);
+}
+
+/* Merge the symbols [lo, hi), which nothing outside can join. Where it does not
+ * matter if they begin or end a split, they may be a word. */
 static bauta_status merge_range(const bpe *b, const char *split, size_t size,
                                 bt_subword_work *work, size_t lo, size_t hi,
                                 size_t *left, bauta_error *err)
@@ -487,8 +500,8 @@ static bauta_status merge_range(const bpe *b, const char *split, size_t size,
     if (hi - lo < 2)
         return BAUTA_OK;
     uint32_t from = t->lo, to = t[hi - lo - 1].hi;
-    if (b->words_merge && to - from < size && to - from <= WORD) {
-        uint32_t id = bt_vocab_find(b->words, split + from, to - from);
+    if (b->joins && b->words_merge && to - from < size && to - from <= WORD) {
+        uint32_t id = word_find(b, split + from, to - from);
         if (id != BT_NO_ID) {
             *t = (bt_token){ id, from, to };
             *left = 1;
@@ -526,8 +539,8 @@ static bauta_status bpe_encode(const bt_subword *model, const char *split,
                                bauta_error *err)
 {
     const bpe *b = (const bpe *)model;
-    uint32_t id = bt_vocab_find(b->words, split, size);
-    if (id != BT_NO_ID && size > 0)
+    uint32_t id = word_find(b, split, size);
+    if (id != BT_NO_ID)
         return bt_subword_put(work, (bt_token){ id, 0, (uint32_t)size }, err);
     return encode_merging(b, split, size, work, err);
 }
@@ -537,7 +550,8 @@ static void bpe_free(bt_subword *model)
     bpe *b = (bpe *)model;
     bt_free(b->pairs);
     bt_free(b->joins);
-    bt_vocab_free(b->words);
+    bt_shortmap_release(&b->words);
+    bt_vocab_free(b->long_words);
     bt_trie_release(&b->frozen);
     bt_free(b->prefix);
     bt_free(b->suffix);
@@ -756,7 +770,9 @@ static bauta_status word_is_whole(const maker *k, const char *word, size_t size,
         return BAUTA_OK;
     work->count = 0;
     bauta_status status = encode_merging(k->bpe, word, size, work, k->err);
-    *whole = work->count == 1 && work->tokens[0].id == id;
+    // It may leave characters out, and then it does not cover them.
+    *whole = work->count == 1 && work->tokens[0].id == id &&
+             work->tokens[0].lo == 0 && work->tokens[0].hi == size;
     return status;
 }
 
@@ -771,11 +787,21 @@ static size_t longest_word(const maker *k)
     return longest;
 }
 
+static bauta_status word_add(maker *k, const char *word, size_t size,
+                             uint32_t id)
+{
+    if (size <= BT_SHORTMAP_LONGEST)
+        return bt_shortmap_add(&k->bpe->words, word, size, id, k->err);
+    return bt_vocab_add(k->bpe->long_words, word, size, id, k->err);
+}
+
 static bauta_status words_add(maker *k, char *word)
 {
     bpe *b = k->bpe;
     bt_subword_work work = { 0 };
-    bauta_status status = bt_vocab_create(&b->words, k->err);
+    bauta_status status = bt_shortmap_init(&b->words, k->err);
+    if (!status)
+        status = bt_vocab_create(&b->long_words, k->err);
     for (uint32_t id = 0; id < bt_vocab_size(b->vocab) && !status; id++) {
         size_t size;
         bool whole = false;
@@ -783,7 +809,7 @@ static bauta_status words_add(maker *k, char *word)
             continue;
         status = word_is_whole(k, word, size, id, &work, &whole);
         if (!status && whole)
-            status = bt_vocab_add(b->words, word, size, id, k->err);
+            status = word_add(k, word, size, id);
     }
     bt_subword_work_release(&work);
     return status;

@@ -57,10 +57,11 @@ static bauta_status node_add(builder *b, unsigned char label, uint32_t lo,
                              uint32_t hi)
 {
     bt_trie *t = b->trie;
-    // One more than there are: the last one's children end there.
-    if (t->count >= BT_TRIE_NONE - 1 ||
+    // One node more than there are, where the last one's children end; and
+    // labels are read eight at a time.
+    if (t->count >= BT_TRIE_NONE - 8 ||
         BT_ROOM(t->nodes, b->nodes_room, t->count, 2) ||
-        BT_ROOM(t->labels, b->labels_room, t->count, 1))
+        BT_ROOM(t->labels, b->labels_room, t->count, 9))
         return bt_fail_memory(b->err, "a trie",
                               (t->count + 2) * sizeof(*t->nodes));
     t->labels[t->count] = label;
@@ -122,6 +123,7 @@ bauta_status bt_trie_init(bt_trie *trie, bt_trie_key *keys, size_t count,
     }
     trie->nodes[trie->count] =
         (bt_trie_node){ (uint32_t)trie->count, BT_TRIE_NONE };
+    memset(trie->labels + trie->count, 0, 8);
     for (uint32_t i = trie->nodes[0].first; i < trie->nodes[1].first; i++)
         trie->top[trie->labels[i]] = i;
     return BAUTA_OK;

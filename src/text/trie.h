@@ -9,6 +9,8 @@
 
 #include "text/vocab.h"
 
+#include <string.h>
+
 enum { BT_TRIE_NONE = UINT32_MAX };
 
 typedef struct bt_trie_key {
@@ -24,7 +26,7 @@ typedef struct bt_trie_node {
 
 typedef struct bt_trie {
     bt_trie_node *nodes;   /* (count + 1) */
-    unsigned char *labels; /* (count) the byte that leads to a node */
+    unsigned char *labels; /* (count + 8) the byte that leads to a node */
     size_t count;
     uint32_t top[256]; /* the root's children by byte */
 } bt_trie;
@@ -40,16 +42,26 @@ bauta_status bt_trie_vocab(bt_trie *trie, const bt_vocab *vocab,
                            const unsigned char *hidden, bauta_error *err);
 void bt_trie_release(bt_trie *trie);
 
-/* From a node along one byte; 0 when no key goes there. */
+/* From a node along one byte; 0 when no key goes there. Eight children are
+ * compared at a time, on a machine whose first byte is the lowest. */
 static inline uint32_t bt_trie_step(const bt_trie *trie, uint32_t node,
                                     unsigned char byte)
 {
     if (node == 0)
         return trie->top[byte];
     uint32_t end = trie->nodes[node + 1].first;
-    for (uint32_t i = trie->nodes[node].first; i < end; i++)
-        if (trie->labels[i] >= byte) // they are sorted
-            return trie->labels[i] == byte ? i : 0;
+    const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones << 7;
+    for (uint32_t i = trie->nodes[node].first; i < end; i += 8) {
+        uint64_t eight;
+        memcpy(&eight, trie->labels + i, sizeof(eight));
+        eight ^= ones * byte;
+        // The lowest bit that is set marks the first byte that became 0.
+        uint64_t zeros = (eight - ones) & ~eight & highs;
+        if (zeros) {
+            uint32_t child = i + (uint32_t)__builtin_ctzll(zeros) / 8;
+            return child < end ? child : 0;
+        }
+    }
     return 0;
 }
 
