@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sentencepiece_words.c - SentencePiece's word models: a text is cut before
- * each U+2581, and each word is a piece or unknown. */
+ * each U+2581, and each word is a piece or unknown. The original takes a word
+ * that reads like a control piece for it; here no text can do that. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "text/sentencepiece_bpe.h"
