@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decoder_bytes.c - the steps of a decoder whose tokens stand for bytes, which
  * need not be whole characters. */
+#include "base/array.h"
 #include "base/error.h"
 #include "text/bytelevel.h"
 #include "text/decoder_step.h"
@@ -46,8 +47,22 @@ static bauta_status text_release(bt_stream *stream, size_t at, bool end)
     return status;
 }
 
-/* `matched` bytes of what is held are half a character; the token is behind
- * them. */
+/* The token that is held, behind the `matched` bytes of half a character: from
+ * the alphabet to bytes, unless there is another character in it. */
+static bauta_status token_decode(bt_stream *stream, size_t at)
+{
+    bt_step_state *state = stream->states + at;
+    size_t size = state->held_size - state->matched, decoded;
+    if (BT_ROOM(state->held, state->held_room, state->held_size, size))
+        return bt_fail_memory(stream->err, "text that waits", size);
+    char *token = state->held + state->matched;
+    if (bt_bytelevel_decode(token + size, &decoded, token, size)) {
+        memmove(token, token + size, decoded);
+        state->held_size = state->matched + decoded;
+    }
+    return BAUTA_OK;
+}
+
 bauta_status bt_step_bytelevel(bt_stream *stream, size_t at, const char *bytes,
                                size_t size, bool end)
 {
@@ -55,11 +70,9 @@ bauta_status bt_step_bytelevel(bt_stream *stream, size_t at, const char *bytes,
     bauta_status status = bt_step_hold(stream, at, bytes, size);
     if (status || !end || state->held_size == state->matched)
         return status;
-    char *token = state->held + state->matched;
-    size_t token_size = state->held_size - state->matched, decoded;
-    if (bt_bytelevel_decode(token, &decoded, token, token_size))
-        state->held_size = state->matched + decoded;
-    status = text_release(stream, at, false);
+    status = token_decode(stream, at);
+    if (!status)
+        status = text_release(stream, at, false);
     state->matched = state->held_size;
     return status;
 }

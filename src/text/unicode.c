@@ -166,7 +166,7 @@ bool bt_is_other(uint32_t code)
     if (code < 0x80)
         return code < ' ' || code == 0x7F;
     utf8proc_category_t c = category(code);
-    return c >= UTF8PROC_CATEGORY_CC || c == UTF8PROC_CATEGORY_CN;
+    return c >= UTF8PROC_CATEGORY_CC;
 }
 
 bool bt_is_mark(uint32_t code)
@@ -195,6 +195,26 @@ bool bt_is_letter(uint32_t code)
         return (code | 0x20) >= 'a' && (code | 0x20) <= 'z';
     utf8proc_category_t c = category(code);
     return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
+}
+
+bool bt_is_word(uint32_t code)
+{
+    if (code < 0x80)
+        return bt_is_letter(code) || bt_is_number(code) || code == '_';
+    switch (category(code)) {
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC:
+        return true;
+    case UTF8PROC_CATEGORY_SO: // letters in circles and squares
+        return (code >= 0x24B6 && code <= 0x24E9) ||
+               (code >= 0x1F130 && code <= 0x1F149) ||
+               (code >= 0x1F150 && code <= 0x1F169) ||
+               (code >= 0x1F170 && code <= 0x1F189);
+    default:
+        return bt_is_letter(code) || bt_is_any_mark(code) || code == 0x200C ||
+               code == 0x200D;
+    }
 }
 
 bool bt_is_ideograph(uint32_t code)

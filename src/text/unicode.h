@@ -46,7 +46,7 @@ bool bt_is_space(uint32_t code);
 bool bt_is_bert_punctuation(uint32_t code);
 /* General category P* alone. */
 bool bt_is_punctuation(uint32_t code);
-/* General category C* (control, format, surrogate, private, unassigned). */
+/* General categories Cc, Cf and Co: control, format, private use. */
 bool bt_is_other(uint32_t code);
 /* General category Mn: what is left of an accent after decomposition. */
 bool bt_is_mark(uint32_t code);
@@ -56,6 +56,9 @@ bool bt_is_any_mark(uint32_t code);
 bool bt_is_letter(uint32_t code);
 /* General category N*. */
 bool bt_is_number(uint32_t code);
+/* What regular expressions call a word character: letters, marks, decimal
+ * digits, connecting punctuation, other alphabetic ones, and the joiners. */
+bool bt_is_word(uint32_t code);
 /* The ideographs that BERT puts spaces around. */
 bool bt_is_ideograph(uint32_t code);
 /* Lower case, as Unicode's full mapping has it: one to three characters. */
