@@ -82,6 +82,8 @@ static void prefix_and_suffix_are_part_of_a_symbol(void **state)
     assert_tokens(model, vocab, "low", "low</w>@0-3");
     assert_tokens(model, vocab, "l", "l</w>@0-1");
     assert_tokens(model, vocab, "loow", "lo@0-2 ##o@2-3 ##w</w>@3-4");
+    // "w" does not end this word, and it is left out with what follows.
+    assert_tokens(model, vocab, "low</w>", "lo@0-2");
     bt_subword_free(model);
     bt_vocab_free(vocab);
 }
@@ -218,11 +220,19 @@ static model *model_random(test_random *r)
                              .unknown = test_below(r, 3) ? 0 : BT_NO_ID,
                              .fuse_unknown = test_below(r, 2),
                              .byte_fallback = test_below(r, 2),
-                             .whole_first = test_below(r, 4) == 0 };
-    char letter[8];
-    for (int i = 0; i < 8; i++)
-        if (text_random(r, letter, 1, 1 + test_below(r, 6)))
-            piece_add(m->vocab, letter);
+                             .whole_first = test_below(r, 4) == 0,
+                             .prefix = test_below(r, 4) ? NULL : "b",
+                             .suffix = test_below(r, 4) ? NULL : "\u00e9" };
+    char letter[16];
+    for (int i = 0; i < 12; i++) {
+        size_t size = test_below(r, 2) && m->spec.prefix ? 1 : 0;
+        letter[0] = 'b';
+        if (!text_random(r, letter + size, 1, 1 + test_below(r, 6)))
+            continue;
+        if (m->spec.suffix && test_below(r, 2))
+            strcat(letter, m->spec.suffix);
+        piece_add(m->vocab, letter);
+    }
     for (unsigned byte = 0; byte < 256; byte++)
         if (test_below(r, 16)) {
             snprintf(letter, sizeof(letter), "<0x%02X>", byte);
@@ -240,6 +250,15 @@ static void model_free(model *m)
     free(m);
 }
 
+static size_t symbol_slow(const model *m, char out[16], const char *text,
+                          size_t size, uint32_t at, uint32_t length)
+{
+    return (size_t)snprintf(
+        out, 16, "%s%.*s%s", at && m->spec.prefix ? m->spec.prefix : "",
+        (int)length, text + at,
+        at + length == size && m->spec.suffix ? m->spec.suffix : "");
+}
+
 /* The symbols that a text starts as; returns how many. */
 static size_t start_slow(const model *m, const char *text, size_t size,
                          bt_token *out)
@@ -248,14 +267,15 @@ static size_t start_slow(const model *m, const char *text, size_t size,
     bt_token wait = { BT_NO_ID, 0, 0 };
     for (uint32_t i = 0, length; i < size; i += length) {
         length = (uint32_t)bt_utf8_length((unsigned char)text[i]);
-        bt_token t = { bt_vocab_find(m->vocab, text + i, length), i,
+        char symbol[16];
+        size_t written = symbol_slow(m, symbol, text, size, i, length);
+        bt_token t = { bt_vocab_find(m->vocab, symbol, written), i,
                        i + length };
-        uint32_t bytes[4] = { 0 };
+        uint32_t bytes[16] = { 0 };
         bool all = m->spec.byte_fallback;
-        for (uint32_t k = 0; k < length; k++) {
+        for (size_t k = 0; k < written; k++) {
             char name[8];
-            snprintf(name, sizeof(name), "<0x%02X>",
-                     (unsigned char)text[i + k]);
+            snprintf(name, sizeof(name), "<0x%02X>", (unsigned char)symbol[k]);
             bytes[k] = bt_vocab_find(m->vocab, name, 6);
             all = all && bytes[k] != BT_NO_ID;
         }
@@ -265,7 +285,7 @@ static size_t start_slow(const model *m, const char *text, size_t size,
             wait.id = BT_NO_ID;
             out[count++] = t;
         } else if (all) {
-            for (uint32_t k = 0; k < length; k++)
+            for (size_t k = 0; k < written; k++)
                 out[count++] = (bt_token){ bytes[k], i, i + length };
         } else if (m->spec.unknown != BT_NO_ID) {
             bool join = wait.id != BT_NO_ID && m->spec.fuse_unknown;

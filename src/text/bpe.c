@@ -477,7 +477,8 @@ static bool may_join(const bpe *b, uint32_t left, uint32_t right)
     return b->joins[bit / 64] >> bit % 64 & 1;
 }
 
-/* Merge the symbols [lo, hi), which nothing outside can join. */
+/* Merge the symbols [lo, hi), which nothing outside can join. Where it does not
+ * matter if they begin or end a split, they may be a word. */
 static bauta_status merge_range(const bpe *b, const char *split, size_t size,
                                 bt_subword_work *work, size_t lo, size_t hi,
                                 size_t *left, bauta_error *err)
@@ -487,7 +488,7 @@ static bauta_status merge_range(const bpe *b, const char *split, size_t size,
     if (hi - lo < 2)
         return BAUTA_OK;
     uint32_t from = t->lo, to = t[hi - lo - 1].hi;
-    if (b->words_merge && to - from < size && to - from <= WORD) {
+    if (b->joins && b->words_merge && to - from < size && to - from <= WORD) {
         uint32_t id = bt_vocab_find(b->words, split + from, to - from);
         if (id != BT_NO_ID) {
             *t = (bt_token){ id, from, to };
@@ -756,7 +757,9 @@ static bauta_status word_is_whole(const maker *k, const char *word, size_t size,
         return BAUTA_OK;
     work->count = 0;
     bauta_status status = encode_merging(k->bpe, word, size, work, k->err);
-    *whole = work->count == 1 && work->tokens[0].id == id;
+    // It may leave characters out, and then it does not cover them.
+    *whole = work->count == 1 && work->tokens[0].id == id &&
+             work->tokens[0].lo == 0 && work->tokens[0].hi == size;
     return status;
 }
 
