@@ -106,6 +106,8 @@ static void special_tokens_are_left_out_of_decoded_text(void **state)
     decoded_is(t, "the cat", NULL, "the cat");
     decoded_is(t, ">>de<< the</s>cat<pad>", NULL, ">>de<< the cat");
     decoded_is(t, "<unk> the", NULL, "the");
+    // No space is left behind where the unknown was.
+    decoded_is(t, "the \xF0\x9F\x8E\xAD </s> \xF0\x9F\x8E\xAD", NULL, "the");
     bauta_decode_options options = BAUTA_DECODE_OPTIONS_INIT;
     options.source = true;
     decoded_is(t, "the cat", &options, "the cat");
