@@ -128,6 +128,9 @@ static void pieces_that_do_not_belong_together_are_refused(void **state)
     pieces_spec(&m, 2, 35, 1);
     refused(m.bytes, m.size, "has byte_fallback but no piece <0x00>");
     m.size = good;
+    pieces_data(&m, 2, "\xE2\x02\x01\x88", 4);
+    refused(m.bytes, m.size, "unk_surface is not UTF-8");
+    m.size = good;
     pieces_data(&m, 5, "\x12\x02XX", 4);
     refused(m.bytes, m.size, "denormalizer_spec");
     m.size = good;

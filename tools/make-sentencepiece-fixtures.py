@@ -235,6 +235,7 @@ def broken():
     yield "no-bytes", good + data(2, number(35, 1))
     yield "infinite", good + piece("z", float("inf"))
     yield "type", good + piece("z", 0.0, 9)
+    yield "surface", good + data(2, data(44, b"\x88"))
     yield "circle", model(UNIGRAM, SPECIALS + scored("ab"),
                           charsmap=struct.pack("<4I", 12, 1 << 8, ord("a") | 1 << 8, 1 << 31) + b"aa")
     yield "unknown-fields", number(99, 5) + varint(98 << 3 | 1) + b"12345678" + data(97, "?") + good

@@ -141,6 +141,16 @@ static bauta_status text_read(reader *r, const field *f, bt_span_bytes *out,
     return status;
 }
 
+/* The same of a text that has to be UTF-8. */
+static bauta_status utf8_read(reader *r, const field *f, bt_span_bytes *out,
+                              const char *name)
+{
+    bauta_status status = text_read(r, f, out, name);
+    if (!status && bt_utf8_valid(out->bytes, out->size) != out->size)
+        status = FAIL(r, f->at, "%s is not UTF-8", name);
+    return status;
+}
+
 /* What a field means in a message; `of` is what the message is read into. */
 typedef bauta_status field_fn(reader *r, const field *f, void *of);
 
@@ -264,7 +274,7 @@ static bauta_status trainer_field(reader *r, const field *f, void *of)
     case 35:
         return flag_read(r, f, &model->byte_fallback, "byte_fallback");
     case 44:
-        return text_read(r, f, &model->unk_surface, "unk_surface");
+        return utf8_read(r, f, &model->unk_surface, "unk_surface");
     case 45:
         return text_read(r, f, &model->unk_piece, "unk_piece");
     case 46:

@@ -145,7 +145,7 @@ static bauta_status vocab_read(bt_vocab **out, const char *text, size_t size,
     return status ? status : bt_json_end(&json, err);
 }
 
-/* ---- One side ------------------------------------------------------------ */
+/* ---- Special tokens ------------------------------------------------------ */
 
 static const struct {
     const char *text;
@@ -200,6 +200,46 @@ static bauta_status cutting_fill(bauta_tokenizer *t,
     return status;
 }
 
+/* ---- Decoding ------------------------------------------------------------ */
+
+/* U+2581 becomes a space wherever it stands, and at the ends of the text there
+ * are no spaces: what transformers does, as a decoder of a tokenizer.json. */
+static bauta_status decoding_fill(bauta_tokenizer *t,
+                                  const bt_sentencepiece *from,
+                                  const char *path, bauta_error *err)
+{
+    const char *first = from->byte_fallback ? "ByteFallback" : "Fuse";
+    json_t *json = json_pack(
+        "{s:s, s:[{s:s}, {s:s, s:{s:s}, s:s}, {s:s}, {s:s, s:s, s:i, s:i}]}",
+        "type", "Sequence", "decoders", "type", first, "type", "Replace",
+        "pattern", "String", "\xE2\x96\x81", "content", " ", "type", "Fuse",
+        "type", "Strip", "content", " ", "start", INT32_MAX, "stop", INT32_MAX);
+    if (!json)
+        return bt_fail_memory(err, "a decoder", 1);
+    bauta_status status = bt_decoding_parse(&t->decoding, json, path, err);
+    json_decref(json);
+    return status;
+}
+
+/* Control pieces of the model are no text, should vocab.json have them. */
+static bauta_status controls_mark(bauta_tokenizer *t,
+                                  const bt_sentencepiece *from,
+                                  bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (size_t i = 0; !status && i < from->count; i++) {
+        const bt_piece *p = from->pieces + i;
+        if (p->type != BT_PIECE_CONTROL)
+            continue;
+        uint32_t id = bt_vocab_find(t->vocab, p->text.bytes, p->text.size);
+        if (id != BT_NO_ID)
+            status = bt_tokenizer_mark(t, id, err);
+    }
+    return status;
+}
+
+/* ---- One side ------------------------------------------------------------ */
+
 typedef struct side {
     const char *model, *vocab;
     size_t model_size, vocab_size;
@@ -219,12 +259,14 @@ static bauta_status side_fill(bauta_tokenizer *t, const side *s,
         status = specials_fill(t, s->vocab_path, err);
     if (!status)
         status = cutting_fill(t, &from, s->model_path, err);
+    if (!status)
+        status = controls_mark(t, &from, err);
+    if (!status)
+        status = decoding_fill(t, &from, s->model_path, err);
     bt_sentencepiece_release(&from);
     if (!status)
         status = bt_template_around(&t->single, &t->pair, NULL, 0,
                                     &t->names[BAUTA_TOKEN_EOS], 1, err);
-    if (!status)
-        status = bt_decoding_sentencepiece(&t->decoding, true, true, err);
     return status;
 }
 

@@ -190,6 +190,12 @@ bauta_status bt_sentencepiece_check(const bt_sentencepiece *model,
                        "%s: a map for decoding (denormalizer_spec) is not "
                        "supported",
                        bt_path_tail(path));
+    if (model->unk_surface.size > BT_PIECE_FOUND_MAX)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: unk_surface has %zu bytes; at most %d are "
+                       "supported",
+                       bt_path_tail(path), model->unk_surface.size,
+                       BT_PIECE_FOUND_MAX);
     return lengths_check(model, path, err);
 }
 

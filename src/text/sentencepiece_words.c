@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sentencepiece_words.c - SentencePiece's word models: a text is cut before
- * each U+2581, and each word is a piece or unknown. */
+ * each U+2581, and each word is a piece or unknown. The original takes a word
+ * that reads like a control piece for it; here no text can do that. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "text/sentencepiece_bpe.h"
@@ -34,11 +35,12 @@ static bauta_status unknown_add(const words *model, const char *split,
                                 bt_subword_work *work, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    bt_token *last = work->tokens + work->count;
-    if (!model->byte_fallback && work->count > begin &&
-        (--last)->id == model->unknown) {
-        last->hi = token.hi;
-        return BAUTA_OK;
+    if (!model->byte_fallback && work->count > begin) {
+        bt_token *last = work->tokens + work->count - 1;
+        if (last->id == model->unknown) {
+            last->hi = token.hi;
+            return BAUTA_OK;
+        }
     }
     if (!model->byte_fallback)
         return bt_subword_put(work, token, err);
