@@ -16,6 +16,7 @@ static const struct {
 } verbs[] = {
     { "inspect", inspect_main, "what is in a model folder, and its masks" },
     { "tokenize", tokenize_main, "texts to ids, and back" },
+    { "tokenizer", tokenizer_main, "train one: a vocabulary from texts" },
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
