@@ -185,17 +185,18 @@ bauta_status bt_filter_whole(bt_stream *stream, size_t at, const char *bytes,
 static bauta_status last_release(bt_stream *stream, size_t at, size_t space)
 {
     bt_filter_state *state = stream->states + at;
-    const char *from = state->held, *end = from + state->held_size;
+    size_t from = 0, size = state->held_size;
     bauta_status status = BAUTA_OK;
     if (!state->later)
         return BAUTA_OK;
-    while (!status && from < end) {
-        const char *mark = memchr(from, BT_STEP_MARK[0], (size_t)(end - from));
-        const char *to = mark ? mark : end;
-        status = bt_filter_next(stream, at, from, (size_t)(to - from), false);
+    while (!status && from < size) {
+        const char *bytes = state->held + from;
+        const char *mark = memchr(bytes, BT_STEP_MARK[0], size - from);
+        size_t plain = mark ? (size_t)(mark - bytes) : size - from;
+        status = bt_filter_next(stream, at, bytes, plain, false);
         if (!status && mark)
             status = bt_filter_next(stream, at, " ", space, false);
-        from = mark ? mark + 1 : end;
+        from += plain + (mark != NULL);
     }
     state->held_size = 0;
     state->later = false;
