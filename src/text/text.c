@@ -127,6 +127,14 @@ bt_origin bt_text_origin(const bt_text *text, size_t lo, size_t hi)
     return (bt_origin){ at, at };
 }
 
+bt_origin bt_text_origin_before(const bt_text *text, size_t end)
+{
+    size_t lo = end;
+    while (lo > 0 && (text->bytes[--lo] & 0xC0) == 0x80)
+        ;
+    return end ? bt_text_origin(text, lo, end) : (bt_origin){ 0, 0 };
+}
+
 /* A copy in which each wrong byte is U+FFFD. `good` bytes are known to be
  * well formed. */
 static bauta_status text_repair(bt_text *text, const bt_text *raw, size_t good,

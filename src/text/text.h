@@ -53,5 +53,7 @@ bauta_status bt_text_copy(bt_text *text, const bt_text *from, size_t lo,
 /* The original bytes that [lo, hi) stand for: from the first one's to the
  * last one's. For lo == hi an empty range at the place. */
 bt_origin bt_text_origin(const bt_text *text, size_t lo, size_t hi);
+/* The origin of the character that ends at `end`; [0, 0) when none does. */
+bt_origin bt_text_origin_before(const bt_text *text, size_t end);
 
 #endif
