@@ -15,6 +15,7 @@ static const struct {
     const char *summary;
 } verbs[] = {
     { "inspect", inspect_main, "what is in a model folder, and its masks" },
+    { "tokenize", tokenize_main, "texts to ids, and back" },
     { "tokenizer", tokenizer_main, "train one: a vocabulary from texts" },
 };
 
@@ -117,8 +118,9 @@ static int help(void)
            "  --help       this text; 'bauta VERB --help' says more of a verb\n"
            "  --version    the version of the library\n"
            "\n"
-           "example\n"
-           "  bauta inspect models/gpt2\n");
+           "examples\n"
+           "  bauta inspect models/gpt2\n"
+           "  bauta tokenize models/gpt2 'Hello world'\n");
     return cli_finish(NULL);
 }
 

@@ -7,6 +7,8 @@
  *
  *   - most words of a text are a piece that encodes to itself; which pieces do
  *     is found out when the model is created, and they are one look-up
+ *   - what stands between two symbols that no merge can ever join is merged by
+ *     itself, so a long text without splits comes down to words, too
  *   - few symbols: look for the lowest rank each time, on the stack
  *   - many: a heap of ranks, whose entries are checked when they come out
  *
@@ -44,6 +46,10 @@ typedef struct bpe {
     size_t mask; /* number of slots - 1 */
     uint64_t key;
     bt_vocab *words;        /* splits that are one token, as they come */
+    bool words_merge;       /* and that is what merging makes of them */
+    uint64_t *joins;        /* bits by pair_hash() of two first symbols that a
+                               merge may join; NULL: it may join any */
+    size_t joins_mask;      /* number of bits - 1 */
     uint32_t bytes[256];    /* symbols of one byte: their ids */
     uint32_t fallback[256]; /* <0x..> */
     bt_trie frozen;
@@ -286,12 +292,14 @@ static bauta_status merging_init(merging *m, bt_subword_work *work,
     return BAUTA_OK;
 }
 
-static bauta_status merge_many(const bpe *b, bt_subword_work *work,
-                               size_t first, bauta_error *err)
+/* Merge symbols [lo, hi) of the tokens in place; *left says how many are
+ * left. */
+static bauta_status merge_many(const bpe *b, bt_subword_work *work, size_t lo,
+                               size_t hi, size_t *left, bauta_error *err)
 {
     merging m = { .bpe = b,
-                  .symbols = work->tokens + first,
-                  .count = (uint32_t)(work->count - first) };
+                  .symbols = work->tokens + lo,
+                  .count = (uint32_t)(hi - lo) };
     bauta_status status = merging_init(&m, work, err);
     if (status)
         return status;
@@ -301,10 +309,9 @@ static bauta_status merge_many(const bpe *b, bt_subword_work *work,
         if (m.links[(uint32_t)key].rank == key >> 32)
             links_merge(&m, (uint32_t)key);
     }
-    size_t left = links_collect(&m);
+    *left = links_collect(&m);
     if (m.parts)
-        left = parts_restore(&m, left);
-    work->count = first + left;
+        *left = parts_restore(&m, *left);
     return BAUTA_OK;
 }
 
@@ -416,12 +423,34 @@ static size_t symbol_length(const bpe *b, const char *at, size_t left)
     return bt_size_min(bt_utf8_length((unsigned char)*at), left);
 }
 
+/* The usual case: every character is a symbol by itself. False when one is
+ * not, and nothing has happened. There must be room for `size` tokens. */
+static bool symbols_plain(const bpe *b, const char *split, size_t size,
+                          bt_subword_work *work)
+{
+    bt_token *out = work->tokens + work->count;
+    if (b->prefix || b->suffix || b->has_frozen)
+        return false;
+    for (size_t i = 0, length; i < size; i += length) {
+        length = symbol_length(b, split + i, size - i);
+        uint32_t id = length == 1 ? b->bytes[(unsigned char)split[i]]
+                                  : bt_vocab_find(b->vocab, split + i, length);
+        if (id == BT_NO_ID)
+            return false;
+        *out++ = (bt_token){ id, (uint32_t)i, (uint32_t)(i + length) };
+    }
+    work->count = (size_t)(out - work->tokens);
+    return true;
+}
+
 static bauta_status symbols_start(const bpe *b, const char *split, size_t size,
                                   bt_subword_work *work, bauta_error *err)
 {
     start s = { b, work, { BT_NO_ID, 0, 0 }, err };
     bool plain = !b->prefix && !b->suffix;
-    bauta_status status = BAUTA_OK;
+    bauta_status status = bt_subword_reserve(work, size, err);
+    if (!status && symbols_plain(b, split, size, work))
+        return BAUTA_OK;
     for (size_t i = 0, length; i < size && !status; i += length) {
         uint32_t id = BT_NO_ID;
         length = 0;
@@ -440,18 +469,56 @@ static bauta_status symbols_start(const bpe *b, const char *split, size_t size,
 
 /* ---- Encoding ------------------------------------------------------------ */
 
+/* Whether a merge may join what ends with one first symbol and what begins
+ * with another. */
+static bool may_join(const bpe *b, uint32_t left, uint32_t right)
+{
+    size_t bit = pair_hash(b, left, right) & b->joins_mask;
+    return b->joins[bit / 64] >> bit % 64 & 1;
+}
+
+/* Merge the symbols [lo, hi), which nothing outside can join. */
+static bauta_status merge_range(const bpe *b, const char *split, size_t size,
+                                bt_subword_work *work, size_t lo, size_t hi,
+                                size_t *left, bauta_error *err)
+{
+    bt_token *t = work->tokens + lo;
+    *left = hi - lo;
+    if (hi - lo < 2)
+        return BAUTA_OK;
+    uint32_t from = t->lo, to = t[hi - lo - 1].hi;
+    if (b->words_merge && to - from < size && to - from <= WORD) {
+        uint32_t id = bt_vocab_find(b->words, split + from, to - from);
+        if (id != BT_NO_ID) {
+            *t = (bt_token){ id, from, to };
+            *left = 1;
+            return BAUTA_OK;
+        }
+    }
+    if (hi - lo > FEW || b->has_unused)
+        return merge_many(b, work, lo, hi, left, err);
+    *left = merge_few(b, t, hi - lo);
+    return BAUTA_OK;
+}
+
 static bauta_status encode_merging(const bpe *b, const char *split, size_t size,
                                    bt_subword_work *work, bauta_error *err)
 {
-    size_t first = work->count;
+    size_t lo = work->count, out = lo;
     bauta_status status = symbols_start(b, split, size, work, err);
-    if (status)
-        return status;
-    if (work->count - first > FEW || b->has_unused)
-        return merge_many(b, work, first, err);
-    work->count =
-        first + merge_few(b, work->tokens + first, work->count - first);
-    return BAUTA_OK;
+    for (size_t hi, left; lo < work->count && !status; lo = hi) {
+        const bt_token *t = work->tokens;
+        hi = b->joins ? lo + 1 : work->count;
+        while (hi < work->count && may_join(b, t[hi - 1].id, t[hi].id))
+            hi++;
+        status = merge_range(b, split, size, work, lo, hi, &left, err);
+        if (out != lo)
+            memmove(work->tokens + out, work->tokens + lo,
+                    left * sizeof(*work->tokens));
+        out += left;
+    }
+    work->count = out;
+    return status;
 }
 
 static bauta_status bpe_encode(const bt_subword *model, const char *split,
@@ -469,6 +536,7 @@ static void bpe_free(bt_subword *model)
 {
     bpe *b = (bpe *)model;
     bt_free(b->pairs);
+    bt_free(b->joins);
     bt_vocab_free(b->words);
     bt_trie_release(&b->frozen);
     bt_free(b->prefix);
@@ -601,6 +669,64 @@ static bauta_status pairs_fill(maker *k)
     return status;
 }
 
+/* ---- Joins --------------------------------------------------------------- */
+
+/* Whether a merge is of two strings to their concatenation, and of none that
+ * stands for other text than itself. Only then is it known from the strings
+ * which symbols it can join. */
+static bool merge_is_plain(const maker *k, const bt_merge *m)
+{
+    const bt_vocab *vocab = k->spec->vocab;
+    size_t left = 0, right = 0, merged = 0;
+    const char *l = bt_vocab_piece(vocab, m->left, &left);
+    const char *r = bt_vocab_piece(vocab, m->right, &right);
+    const char *both = bt_vocab_piece(vocab, m->merged, &merged);
+    bool special = m->left == k->spec->unknown || m->right == k->spec->unknown;
+    if (k->spec->byte_fallback && l && r)
+        special |= strncmp(l, "<0x", 3) == 0 || strncmp(r, "<0x", 3) == 0;
+    return !special && l && r && both && left && right &&
+           merged == left + right && memcmp(both, l, left) == 0 &&
+           memcmp(both + left, r, right) == 0;
+}
+
+/* The last character of one piece and the first of another, as symbols. */
+static void joins_add(bpe *b, const bt_merge *m)
+{
+    size_t left, right;
+    const char *l = bt_vocab_piece(b->vocab, m->left, &left);
+    const char *r = bt_vocab_piece(b->vocab, m->right, &right);
+    size_t last = left - 1;
+    while (last > 0 && ((unsigned char)l[last] & 0xC0) == 0x80)
+        last--;
+    size_t first = bt_size_min(bt_utf8_length((unsigned char)*r), right);
+    uint32_t a = bt_vocab_find(b->vocab, l + last, left - last);
+    uint32_t c = bt_vocab_find(b->vocab, r, first);
+    if (a == BT_NO_ID || c == BT_NO_ID)
+        return; // no text starts with such symbols
+    size_t bit = pair_hash(b, a, c) & b->joins_mask;
+    b->joins[bit / 64] |= (uint64_t)1 << bit % 64;
+}
+
+static bauta_status joins_fill(maker *k)
+{
+    bpe *b = k->bpe;
+    size_t bits = 1024;
+    bool plain = !b->prefix && !b->suffix && !b->has_unused;
+    for (size_t i = 0; i < k->spec->merge_count && plain; i++)
+        plain = merge_is_plain(k, k->spec->merges + i);
+    if (!plain)
+        return BAUTA_OK;
+    while (bits < bt_size_mul(k->spec->merge_count, 16))
+        bits *= 2;
+    b->joins = bt_alloc_zero(bits / 64, sizeof(uint64_t));
+    if (!b->joins)
+        return bt_fail_memory(k->err, "merges", bits / 8);
+    b->joins_mask = bits - 1;
+    for (size_t i = 0; i < k->spec->merge_count; i++)
+        joins_add(b, k->spec->merges + i);
+    return BAUTA_OK;
+}
+
 /* ---- Words --------------------------------------------------------------- */
 
 /* The split that a piece would be if it is a word, as it comes: without the
@@ -693,6 +819,9 @@ static bauta_status bpe_fill(maker *k)
         status = frozen_fill(k);
     if (!status)
         status = pairs_fill(k);
+    if (!status)
+        status = joins_fill(k);
+    b->words_merge = !spec->whole_first;
     return status ? status : words_fill(k);
 }
 

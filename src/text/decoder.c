@@ -418,9 +418,3 @@ bauta_status bt_decoding_sentencepiece(bt_decoding **out, bool dummy_prefix,
         status = step_add(&p, BT_STEP_BYTES, &step);
     return decoding_end(&p, status, out);
 }
-
-bauta_status bt_decoding_raw(bt_decoding **out, bauta_error *err)
-{
-    parser p;
-    return decoding_end(&p, decoding_create(&p, "", err), out);
-}

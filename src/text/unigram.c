@@ -7,9 +7,8 @@
  * character that is no piece is unknown and costs ten more than the worst.
  *
  * Two libraries compute this, and differ in the last bit: Hugging Face's in
- * double; SentencePiece keeps the scores of paths in float, but compares the
- * sum as a double with them (and that of an unknown as a float). Of equal
- * paths the first one found stays, so this decides between them. */
+ * double, SentencePiece in float. Of equal paths the first one found stays, so
+ * this decides between them. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -48,9 +47,10 @@ enum { NOWHERE = UINT32_MAX };
 static void node_offer(const unigram *u, node *to, double score, uint32_t from,
                        uint32_t id)
 {
-    if (to->from != NOWHERE && !(score > to->score))
-        return;
-    *to = (node){ u->single ? (double)(float)score : score, from, id };
+    if (u->single)
+        score = (double)(float)score;
+    if (to->from == NOWHERE || score > to->score)
+        *to = (node){ score, from, id };
 }
 
 /* Go on from a node along all pieces; returns whether one of them is `length`
@@ -86,8 +86,7 @@ static bauta_status nodes_fill(const unigram *u, node *nodes, const char *text,
             continue;
         double score = u->unknown_score + nodes[at].score;
         node *to = nodes + at + length;
-        node_offer(u, to, u->single ? (double)(float)score : score,
-                   (uint32_t)at, u->unknown);
+        node_offer(u, to, score, (uint32_t)at, u->unknown);
         if (to->id == BT_NO_ID)
             return bt_fail_unknown(err, text + at, length);
     }
@@ -188,29 +187,26 @@ static bt_unigram_kind kind_of(const bt_unigram_spec *spec, size_t id)
     return spec->kinds ? (bt_unigram_kind)spec->kinds[id] : BT_UNIGRAM_NORMAL;
 }
 
-/* The score that makes a user's piece win: what as many bytes of the best
- * piece would have, less a tenth. */
-static double user_score(double best, size_t size, bool single)
+/* A user's piece scores above 0, where others have logarithms of
+ * probabilities, and a longer one more than two. */
+static double user_score(size_t size)
 {
-    if (single)
-        return (double)((float)size * (float)best) - 0.1;
-    return (double)size * best - 0.1;
+    // Rounded twice, as float arithmetic would; the casts keep it so.
+    const double tenth = (double)0.1f;
+    double sum = (double)(float)(tenth * (double)size);
+    return (double)(float)(sum - tenth);
 }
 
 static void scores_fill(unigram *u, const bt_unigram_spec *spec)
 {
     size_t count = bt_vocab_size(spec->vocab), size = 0;
-    // SentencePiece begins with the least positive number, not the most
-    // negative: where all scores are below 0 that is the best one.
     double worst = spec->single ? (double)FLT_MAX : INFINITY;
-    double best = (double)FLT_MIN;
     for (size_t i = 0; i < count; i++) {
         double score = spec->scores[i];
         u->scores[i] = spec->single ? (double)(float)score : score;
         if (kind_of(spec, i) != BT_UNIGRAM_NORMAL)
             continue;
         worst = u->scores[i] < worst ? u->scores[i] : worst;
-        best = u->scores[i] > best ? u->scores[i] : best;
     }
     u->unknown_score = worst - 10;
     if (spec->single)
@@ -218,7 +214,7 @@ static void scores_fill(unigram *u, const bt_unigram_spec *spec)
     for (size_t i = 0; i < count; i++)
         if (kind_of(spec, i) == BT_UNIGRAM_USER &&
             bt_vocab_piece(spec->vocab, (uint32_t)i, &size))
-            u->scores[i] = user_score(best, size, spec->single);
+            u->scores[i] = user_score(size);
 }
 
 static void fallback_fill(unigram *u)
