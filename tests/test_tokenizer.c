@@ -280,8 +280,8 @@ static void llama_cpp_check(const char *name, const bauta_tokenizer *tokenizer)
     char *outputs = text_of(data(path), &size), *line = outputs;
     for (;;) {
         char *end = strstr(text, border), *stop = strchr(line, '\n');
-        assert_non_null(stop);
-        *stop = '\0';
+        if (stop)
+            *stop = '\0';
         json_t *want = numbers(line);
         size_t length = end ? (size_t)(end - text) : strlen(text);
         // The last text has the line end of the file.
@@ -294,6 +294,7 @@ static void llama_cpp_check(const char *name, const bauta_tokenizer *tokenizer)
         if (!end)
             break;
         text = end + strlen(border);
+        assert_non_null(stop);
         line = stop + 1;
     }
     free(inputs);
@@ -411,28 +412,20 @@ static void swift_text_check(const char *file, const bauta_tokenizer *tokenizer)
     tally_check(file, &t);
 }
 
+/* Their decoded texts went through transformers' clean-up of spaces, which is
+ * no part of a tokenizer's files; ids alone are compared. */
 static void swift_set_check(const json_t *sets, const char *name,
-                            const bauta_tokenizer *tokenizer, bool decode)
+                            const bauta_tokenizer *tokenizer)
 {
-    bauta_decode_options with = BAUTA_DECODE_OPTIONS_INIT;
     const json_t *set = json_object_get(sets, name);
     tally t = { 0 };
-    with.specials = true;
     for (size_t i = 0; i < json_array_size(set); i++) {
         const json_t *entry = json_array_get(set, i);
         const json_t *text = json_object_get(entry, "input");
-        const json_t *ids =
-            json_object_get(json_object_get(entry, "encoded"), "input_ids");
-        const json_t *full = json_object_get(entry, "decoded_with_special");
-        const json_t *plain = json_object_get(entry, "decoded_without_special");
-        encode_check(&t, tokenizer, json_string_value(text),
-                     json_string_length(text), NULL, ids);
-        if (!decode)
-            continue;
-        t.undone += !decodes(tokenizer, ids, &with, json_string_value(full),
-                             json_string_length(full)) ||
-                    !decodes(tokenizer, ids, NULL, json_string_value(plain),
-                             json_string_length(plain));
+        encode_check(
+            &t, tokenizer, json_string_value(text), json_string_length(text),
+            NULL,
+            json_object_get(json_object_get(entry, "encoded"), "input_ids"));
     }
     tally_check(name, &t);
 }
@@ -451,11 +444,10 @@ static void swift_cases_are_met(void **state)
     swift_text_check("gpt2_encoded_tokens.json", gpt2);
     swift_text_check("bert_uncased_encoded.json", bert);
     swift_text_check("llama_encoded.json", llama);
-    swift_set_check(sets, "distilgpt2", gpt2, true);
-    swift_set_check(sets, "bert-base-uncased", bert, true);
-    swift_set_check(sets, "google-bert/bert-base-uncased", bert, true);
-    swift_set_check(sets, "coreml-projects/Llama-2-7b-chat-coreml", llama,
-                    false);
+    swift_set_check(sets, "distilgpt2", gpt2);
+    swift_set_check(sets, "bert-base-uncased", bert);
+    swift_set_check(sets, "google-bert/bert-base-uncased", bert);
+    swift_set_check(sets, "coreml-projects/Llama-2-7b-chat-coreml", llama);
     print_message("skipped for want of a vocabulary: falcon, gemma, whisper, "
                   "t5, llama-3.2, distilbert\n");
     bauta_tokenizer_free(gpt2);

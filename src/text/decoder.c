@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "text/decoder_step.h"
+#include "text/decoder_filter.h"
 #include "text/unicode.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ static bauta_status refuse(const parser *p, const char *what, const char *name)
 
 /* ---- Steps --------------------------------------------------------------- */
 
-static void step_release(bt_step *step)
+static void step_release(bt_filter *step)
 {
     bt_free(step->needle);
     bt_free(step->borders);
@@ -44,7 +44,7 @@ static void step_release(bt_step *step)
 }
 
 /* One more step; it stays where it is until the next. */
-static bauta_status step_add(parser *p, bt_step_kind kind, bt_step **out)
+static bauta_status step_add(parser *p, bt_filter_kind kind, bt_filter **out)
 {
     bt_decoding *d = p->decoding;
     if (d->count == STEPS_MAX)
@@ -52,7 +52,7 @@ static bauta_status step_add(parser *p, bt_step_kind kind, bt_step **out)
     if (BT_ROOM(d->steps, d->room, d->count, 1))
         return bt_fail_memory(p->err, "a decoder", sizeof(*d->steps));
     *out = d->steps + d->count++;
-    **out = (bt_step){ .kind = kind };
+    **out = (bt_filter){ .kind = kind };
     return BAUTA_OK;
 }
 
@@ -72,7 +72,7 @@ static bauta_status string_copy(const parser *p, char **out, size_t *out_size,
 }
 
 /* Knuth, Morris and Pratt's table. */
-static bauta_status borders_make(const parser *p, bt_step *step)
+static bauta_status borders_make(const parser *p, bt_filter *step)
 {
     size_t n = step->needle_size, border = 0;
     step->borders = bt_alloc_zero(n + 1, sizeof(*step->borders));
@@ -98,13 +98,13 @@ static bauta_status grow(parser *p, double factor)
 /* A step that replaces `needle`; the empty string is a pattern of its own. */
 static bauta_status literal_add(parser *p, const char *needle, size_t size,
                                 const char *content, size_t content_size,
-                                bt_step **out)
+                                bt_filter **out)
 {
     bauta_status status =
         step_add(p, size ? BT_STEP_LITERAL : BT_STEP_WHOLE, out);
     if (status)
         return status;
-    bt_step *step = *out;
+    bt_filter *step = *out;
     status = string_copy(p, &step->needle, &step->needle_size, needle, size);
     if (!status)
         status = string_copy(p, &step->content, &step->content_size, content,
@@ -163,7 +163,7 @@ typedef bauta_status decoder_fn(parser *p, const json_t *json);
 
 static bauta_status bytelevel_parse(parser *p, const json_t *json)
 {
-    bt_step *step;
+    bt_filter *step;
     (void)json;
     p->fused = true;
     bauta_status status = step_add(p, BT_STEP_BYTELEVEL, &step);
@@ -172,14 +172,14 @@ static bauta_status bytelevel_parse(parser *p, const json_t *json)
 
 static bauta_status fallback_parse(parser *p, const json_t *json)
 {
-    bt_step *step;
+    bt_filter *step;
     (void)json;
     return step_add(p, BT_STEP_BYTES, &step);
 }
 
 static bauta_status fuse_parse(parser *p, const json_t *json)
 {
-    bt_step *step;
+    bt_filter *step;
     (void)json;
     p->fused = true;
     return step_add(p, BT_STEP_FUSE, &step);
@@ -190,7 +190,7 @@ static bauta_status metaspace_parse(parser *p, const json_t *json)
     const json_t *scheme = json_object_get(json, "prepend_scheme");
     const char *text, *name = scheme ? json_string_value(scheme) : "always";
     size_t size;
-    bt_step *step;
+    bt_filter *step;
     if (!name || (strcmp(name, "always") != 0 && strcmp(name, "never") != 0 &&
                   strcmp(name, "first") != 0))
         return refuse(p, "no prepend_scheme of Metaspace: ", name ? name : "");
@@ -214,7 +214,7 @@ static bauta_status cleanup_add(parser *p)
         { " 've", "'ve" }, { " 're", "'re" },
     };
     bauta_status status = BAUTA_OK;
-    bt_step *step;
+    bt_filter *step;
     for (size_t i = 0; i < BT_LEN(tidy) && !status; i++)
         status = literal_add(p, tidy[i][0], strlen(tidy[i][0]), tidy[i][1],
                              strlen(tidy[i][1]), &step);
@@ -226,7 +226,7 @@ static bauta_status wordpiece_parse(parser *p, const json_t *json)
     const char *prefix;
     size_t size;
     bool cleanup;
-    bt_step *step;
+    bt_filter *step;
     bauta_status status = string_get(p, json, "prefix", &prefix, &size);
     if (!status)
         status = bool_get(p, json, "cleanup", &cleanup);
@@ -245,7 +245,7 @@ static bauta_status bpe_parse(parser *p, const json_t *json)
 {
     const char *suffix;
     size_t size;
-    bt_step *step;
+    bt_filter *step;
     bauta_status status = string_get(p, json, "suffix", &suffix, &size);
     if (status)
         return status;
@@ -262,7 +262,7 @@ static bauta_status strip_parse(parser *p, const json_t *json)
 {
     const char *text;
     size_t size, start, stop;
-    bt_step *step;
+    bt_filter *step;
     bauta_status status = char_get(p, json, "content", &text, &size);
     if (!status)
         status = count_get(p, json, "start", &start);
@@ -280,7 +280,7 @@ static bauta_status strip_parse(parser *p, const json_t *json)
 static bauta_status regex_add(parser *p, const char *pattern, size_t size,
                               const char *content, size_t content_size)
 {
-    bt_step *step;
+    bt_filter *step;
     bauta_status status = step_add(p, BT_STEP_WHOLE, &step);
     if (!status)
         status = string_copy(p, &step->content, &step->content_size, content,
@@ -296,7 +296,7 @@ static bauta_status replace_parse(parser *p, const json_t *json)
     const json_t *pattern = json_object_get(json, "pattern");
     const char *content, *text;
     size_t size, text_size;
-    bt_step *step;
+    bt_filter *step;
     bauta_status status = string_get(p, json, "content", &content, &size);
     if (status)
         return status;
@@ -387,7 +387,7 @@ bauta_status bt_decoding_parse(bt_decoding **out, const json_t *json,
                                const char *path, bauta_error *err)
 {
     parser p;
-    bt_step *step;
+    bt_filter *step;
     bauta_status status = decoding_create(&p, path, err);
     if (!status && (!json || json_is_null(json)))
         status = step_add(&p, BT_STEP_JOIN, &step);
@@ -401,7 +401,7 @@ bauta_status bt_decoding_sentencepiece(bt_decoding **out, bool dummy_prefix,
 {
     static const char space[] = "\xE2\x96\x81"; /* U+2581 */
     parser p;
-    bt_step *step;
+    bt_filter *step;
     bauta_status status = decoding_create(&p, "SentencePiece", err);
     if (!status && (dummy_prefix || remove_extra)) {
         status = step_add(&p, BT_STEP_OPENING, &step);

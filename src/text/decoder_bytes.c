@@ -4,7 +4,7 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "text/bytelevel.h"
-#include "text/decoder_step.h"
+#include "text/decoder_filter.h"
 #include "text/unicode.h"
 
 #include <string.h>
@@ -27,19 +27,19 @@ static size_t subpart(const char *bytes, size_t size)
 /* Hand on what is held, except for a character whose rest may yet come. */
 static bauta_status text_release(bt_stream *stream, size_t at, bool end)
 {
-    bt_step_state *state = stream->states + at;
+    bt_filter_state *state = stream->states + at;
     size_t from = 0, size = state->held_size;
     bauta_status status = BAUTA_OK;
     while (from < size && !status) {
         const char *bytes = state->held + from;
         size_t left = size - from, valid = bt_utf8_valid(bytes, left);
-        status = bt_step_next(stream, at, bytes, valid, false);
+        status = bt_filter_next(stream, at, bytes, valid, false);
         from += valid;
         left -= valid;
         if (status || !left ||
             (!end && bt_utf8_unfinished(bytes + valid, left) == left))
             break;
-        status = bt_step_next(stream, at, replacement, 3, false);
+        status = bt_filter_next(stream, at, replacement, 3, false);
         from += subpart(bytes + valid, left);
     }
     memmove(state->held, state->held + from, size - from);
@@ -51,7 +51,7 @@ static bauta_status text_release(bt_stream *stream, size_t at, bool end)
  * the alphabet to bytes, unless there is another character in it. */
 static bauta_status token_decode(bt_stream *stream, size_t at)
 {
-    bt_step_state *state = stream->states + at;
+    bt_filter_state *state = stream->states + at;
     size_t size = state->held_size - state->matched, decoded;
     if (BT_ROOM(state->held, state->held_room, state->held_size, size))
         return bt_fail_memory(stream->err, "text that waits", size);
@@ -63,11 +63,11 @@ static bauta_status token_decode(bt_stream *stream, size_t at)
     return BAUTA_OK;
 }
 
-bauta_status bt_step_bytelevel(bt_stream *stream, size_t at, const char *bytes,
-                               size_t size, bool end)
+bauta_status bt_filter_bytelevel(bt_stream *stream, size_t at,
+                                 const char *bytes, size_t size, bool end)
 {
-    bt_step_state *state = stream->states + at;
-    bauta_status status = bt_step_hold(stream, at, bytes, size);
+    bt_filter_state *state = stream->states + at;
+    bauta_status status = bt_filter_hold(stream, at, bytes, size);
     if (status || !end || state->held_size == state->matched)
         return status;
     status = token_decode(stream, at);
@@ -77,12 +77,12 @@ bauta_status bt_step_bytelevel(bt_stream *stream, size_t at, const char *bytes,
     return status;
 }
 
-bauta_status bt_step_bytelevel_finish(bt_stream *stream, size_t at)
+bauta_status bt_filter_bytelevel_finish(bt_stream *stream, size_t at)
 {
     bauta_status status = stream->states[at].held_size
                               ? text_release(stream, at, true)
                               : BAUTA_OK;
-    return status ? status : bt_step_next(stream, at, "", 0, true);
+    return status ? status : bt_filter_next(stream, at, "", 0, true);
 }
 
 /* ---- Byte fallback ------------------------------------------------------- */
@@ -122,8 +122,8 @@ static bool byte_read(const char *piece, size_t size, unsigned *byte)
  * a character; `later` says that such a token is open. */
 static bauta_status byte_put(bt_stream *stream, size_t at, char byte)
 {
-    bt_step_state *state = stream->states + at;
-    bauta_status status = bt_step_hold(stream, at, &byte, 1);
+    bt_filter_state *state = stream->states + at;
+    bauta_status status = bt_filter_hold(stream, at, &byte, 1);
     state->later = true;
     while (!status && state->held_size) {
         size_t length, size = state->held_size;
@@ -131,48 +131,48 @@ static bauta_status byte_put(bt_stream *stream, size_t at, char byte)
         if (!whole && bt_utf8_unfinished(state->held, size) == size)
             break;
         bt_utf8_get(state->held, size, &length);
-        status = whole ? bt_step_next(stream, at, state->held, length, false)
-                       : bt_step_next(stream, at, replacement, 3, false);
+        status = whole ? bt_filter_next(stream, at, state->held, length, false)
+                       : bt_filter_next(stream, at, replacement, 3, false);
         memmove(state->held, state->held + length, size - length);
         state->held_size -= length;
     }
     return status;
 }
 
-bauta_status bt_step_bytes_finish(bt_stream *stream, size_t at)
+bauta_status bt_filter_bytes_finish(bt_stream *stream, size_t at)
 {
-    bt_step_state *state = stream->states + at;
+    bt_filter_state *state = stream->states + at;
     bauta_status status = BAUTA_OK;
     if (!state->later)
         return BAUTA_OK;
     for (size_t i = 0; i < state->held_size && !status; i++)
-        status = bt_step_next(stream, at, replacement, 3, false);
+        status = bt_filter_next(stream, at, replacement, 3, false);
     state->held_size = 0;
     state->later = false;
-    return status ? status : bt_step_next(stream, at, "", 0, true);
+    return status ? status : bt_filter_next(stream, at, "", 0, true);
 }
 
 /* A token that is none of these; its first `matched` bytes are in `piece`. */
 static bauta_status bytes_pass(bt_stream *stream, size_t at, const char *bytes,
                                size_t size, bool end)
 {
-    bt_step_state *state = stream->states + at;
+    bt_filter_state *state = stream->states + at;
     bauta_status status = BAUTA_OK;
     if (!state->inside) {
-        status = bt_step_bytes_finish(stream, at);
+        status = bt_filter_bytes_finish(stream, at);
         if (!status)
             status =
-                bt_step_next(stream, at, state->piece, state->matched, false);
+                bt_filter_next(stream, at, state->piece, state->matched, false);
     }
     state->matched = 0;
     state->inside = !end;
-    return status ? status : bt_step_next(stream, at, bytes, size, end);
+    return status ? status : bt_filter_next(stream, at, bytes, size, end);
 }
 
-bauta_status bt_step_bytes(bt_stream *stream, size_t at, const char *bytes,
-                           size_t size, bool end)
+bauta_status bt_filter_bytes(bt_stream *stream, size_t at, const char *bytes,
+                             size_t size, bool end)
 {
-    bt_step_state *state = stream->states + at;
+    bt_filter_state *state = stream->states + at;
     size_t all = state->matched + size;
     unsigned byte;
     if (state->inside || all > BYTE_SIZE || all < size ||

@@ -4,7 +4,7 @@
  * The search is Knuth, Morris and Pratt's: of what may yet become a match only
  * its length needs to be kept, since its bytes are the needle's. */
 #include "base/size.h"
-#include "text/decoder_step.h"
+#include "text/decoder_filter.h"
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ static size_t candidate(const search *s)
 /* Go on until the needle has been found, which returns true, or the chunk
  * ends. *freed receives how much of the needle's beginning was carried and is
  * no part of a match. */
-static bool search_run(search *s, const bt_step *step, size_t *freed)
+static bool search_run(search *s, const bt_filter *step, size_t *freed)
 {
     *freed = 0;
     while (s->at < s->size) {
@@ -50,11 +50,11 @@ static bool search_run(search *s, const bt_step *step, size_t *freed)
     return false;
 }
 
-bauta_status bt_step_literal(bt_stream *stream, size_t at, const char *bytes,
-                             size_t size, bool end)
+bauta_status bt_filter_literal(bt_stream *stream, size_t at, const char *bytes,
+                               size_t size, bool end)
 {
-    const bt_step *step = stream->decoding->steps + at;
-    bt_step_state *state = stream->states + at;
+    const bt_filter *step = stream->decoding->steps + at;
+    bt_filter_state *state = stream->states + at;
     search s = { bytes, size, 0, state->matched, state->matched };
     size_t content = step->not_first && !state->later ? 0 : step->content_size;
     size_t plain = 0, freed;
@@ -65,13 +65,13 @@ bauta_status bt_step_literal(bt_stream *stream, size_t at, const char *bytes,
         // of it. It lies before all of the chunk.
         if (end && !found)
             freed += s.carried;
-        status = bt_step_next(stream, at, step->needle, freed, false);
+        status = bt_filter_next(stream, at, step->needle, freed, false);
         if (status || !found)
             break;
-        status = bt_step_next(stream, at, bytes + plain, candidate(&s) - plain,
-                              false);
+        status = bt_filter_next(stream, at, bytes + plain,
+                                candidate(&s) - plain, false);
         if (!status)
-            status = bt_step_next(stream, at, step->content, content, false);
+            status = bt_filter_next(stream, at, step->content, content, false);
         plain = s.at;
         s.matched = s.carried = 0;
     }
@@ -79,15 +79,15 @@ bauta_status bt_step_literal(bt_stream *stream, size_t at, const char *bytes,
     state->later |= end;
     if (status)
         return status;
-    return bt_step_next(stream, at, bytes + plain,
-                        (end ? size : candidate(&s)) - plain, end);
+    return bt_filter_next(stream, at, bytes + plain,
+                          (end ? size : candidate(&s)) - plain, end);
 }
 
-bauta_status bt_step_prefix(bt_stream *stream, size_t at, const char *bytes,
-                            size_t size, bool end)
+bauta_status bt_filter_prefix(bt_stream *stream, size_t at, const char *bytes,
+                              size_t size, bool end)
 {
-    const bt_step *step = stream->decoding->steps + at;
-    bt_step_state *state = stream->states + at;
+    const bt_filter *step = stream->decoding->steps + at;
+    bt_filter_state *state = stream->states + at;
     size_t carried = state->matched, i = 0;
     bauta_status status = BAUTA_OK;
     if (state->later && !state->inside) {
@@ -100,9 +100,10 @@ bauta_status bt_step_prefix(bt_stream *stream, size_t at, const char *bytes,
             return BAUTA_OK;
         if (k < step->needle_size) {
             i = 0;
-            status = bt_step_next(stream, at, " ", 1, false);
+            status = bt_filter_next(stream, at, " ", 1, false);
             if (!status)
-                status = bt_step_next(stream, at, step->needle, carried, false);
+                status =
+                    bt_filter_next(stream, at, step->needle, carried, false);
         }
     }
     if (end) {
@@ -110,5 +111,6 @@ bauta_status bt_step_prefix(bt_stream *stream, size_t at, const char *bytes,
         state->inside = false;
         state->matched = 0;
     }
-    return status ? status : bt_step_next(stream, at, bytes + i, size - i, end);
+    return status ? status
+                  : bt_filter_next(stream, at, bytes + i, size - i, end);
 }

@@ -4,24 +4,24 @@
 #include "base/array.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "text/decoder_step.h"
+#include "text/decoder_filter.h"
 
 #include <string.h>
 
 static const struct {
-    bt_step_feed_fn *feed;
-    bt_step_finish_fn *finish; /* NULL: nothing is left to do */
+    bt_filter_feed_fn *feed;
+    bt_filter_finish_fn *finish; /* NULL: nothing is left to do */
 } kinds[BT_STEP_KINDS] = {
-    [BT_STEP_JOIN] = { bt_step_join, NULL },
-    [BT_STEP_LITERAL] = { bt_step_literal, NULL },
-    [BT_STEP_PREFIX] = { bt_step_prefix, NULL },
-    [BT_STEP_STRIP] = { bt_step_strip, NULL },
-    [BT_STEP_FUSE] = { bt_step_fuse, bt_step_fuse_finish },
-    [BT_STEP_LAST] = { bt_step_last, bt_step_last_finish },
-    [BT_STEP_WHOLE] = { bt_step_whole, NULL },
-    [BT_STEP_BYTELEVEL] = { bt_step_bytelevel, bt_step_bytelevel_finish },
-    [BT_STEP_BYTES] = { bt_step_bytes, bt_step_bytes_finish },
-    [BT_STEP_OPENING] = { bt_step_opening, NULL },
+    [BT_STEP_JOIN] = { bt_filter_join, NULL },
+    [BT_STEP_LITERAL] = { bt_filter_literal, NULL },
+    [BT_STEP_PREFIX] = { bt_filter_prefix, NULL },
+    [BT_STEP_STRIP] = { bt_filter_strip, NULL },
+    [BT_STEP_FUSE] = { bt_filter_fuse, bt_filter_fuse_finish },
+    [BT_STEP_LAST] = { bt_filter_last, bt_filter_last_finish },
+    [BT_STEP_WHOLE] = { bt_filter_whole, NULL },
+    [BT_STEP_BYTELEVEL] = { bt_filter_bytelevel, bt_filter_bytelevel_finish },
+    [BT_STEP_BYTES] = { bt_filter_bytes, bt_filter_bytes_finish },
+    [BT_STEP_OPENING] = { bt_filter_opening, NULL },
 };
 
 /* ---- The chain ----------------------------------------------------------- */
@@ -46,16 +46,16 @@ static bauta_status feed(bt_stream *stream, size_t at, const char *bytes,
                                                         end);
 }
 
-bauta_status bt_step_next(bt_stream *stream, size_t at, const char *bytes,
-                          size_t size, bool end)
+bauta_status bt_filter_next(bt_stream *stream, size_t at, const char *bytes,
+                            size_t size, bool end)
 {
     return size || end ? feed(stream, at + 1, bytes, size, end) : BAUTA_OK;
 }
 
-bauta_status bt_step_hold(bt_stream *stream, size_t at, const char *bytes,
-                          size_t size)
+bauta_status bt_filter_hold(bt_stream *stream, size_t at, const char *bytes,
+                            size_t size)
 {
-    bt_step_state *state = stream->states + at;
+    bt_filter_state *state = stream->states + at;
     if (BT_ROOM(state->held, state->held_room, state->held_size, size))
         return bt_fail_memory(stream->err, "text that waits", size);
     if (size)
@@ -126,7 +126,7 @@ bauta_status bt_stream_finish(bt_stream *stream, bauta_error *err)
     text_turn(stream);
     stream->err = err;
     for (size_t i = 0; i < stream->decoding->count && !status; i++) {
-        bt_step_finish_fn *finish =
+        bt_filter_finish_fn *finish =
             kinds[stream->decoding->steps[i].kind].finish;
         if (finish)
             status = finish(stream, i);
@@ -147,9 +147,9 @@ void bt_stream_reset(bt_stream *stream)
     stream->size = 0;
     stream->taken = false;
     for (size_t i = 0; i < stream->decoding->count; i++) {
-        bt_step_state *state = stream->states + i;
-        *state = (bt_step_state){ .held = state->held,
-                                  .held_room = state->held_room,
-                                  .matcher = state->matcher };
+        bt_filter_state *state = stream->states + i;
+        *state = (bt_filter_state){ .held = state->held,
+                                    .held_room = state->held_room,
+                                    .matcher = state->matcher };
     }
 }

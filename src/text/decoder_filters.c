@@ -1,44 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decoder_steps.c - the steps of a decoder that cut, join and fuse tokens. */
+/* decoder_filters.c - the steps of a decoder that cut, join and fuse tokens. */
 #include "base/error.h"
 #include "base/size.h"
-#include "text/decoder_step.h"
+#include "text/decoder_filter.h"
 #include "text/unicode.h"
 
 #include <string.h>
 
-bauta_status bt_step_join(bt_stream *stream, size_t at, const char *bytes,
-                          size_t size, bool end)
+bauta_status bt_filter_join(bt_stream *stream, size_t at, const char *bytes,
+                            size_t size, bool end)
 {
-    bt_step_state *state = stream->states + at;
+    bt_filter_state *state = stream->states + at;
     bauta_status status = BAUTA_OK;
     if (state->later && !state->inside)
-        status = bt_step_next(stream, at, " ", 1, false);
+        status = bt_filter_next(stream, at, " ", 1, false);
     state->inside = !end;
     state->later = true;
-    return status ? status : bt_step_next(stream, at, bytes, size, end);
+    return status ? status : bt_filter_next(stream, at, bytes, size, end);
 }
 
-bauta_status bt_step_fuse(bt_stream *stream, size_t at, const char *bytes,
-                          size_t size, bool end)
+bauta_status bt_filter_fuse(bt_stream *stream, size_t at, const char *bytes,
+                            size_t size, bool end)
 {
     (void)end;
-    return bt_step_next(stream, at, bytes, size, false);
+    return bt_filter_next(stream, at, bytes, size, false);
 }
 
-bauta_status bt_step_fuse_finish(bt_stream *stream, size_t at)
+bauta_status bt_filter_fuse_finish(bt_stream *stream, size_t at)
 {
-    return bt_step_next(stream, at, "", 0, true);
+    return bt_filter_next(stream, at, "", 0, true);
 }
 
 /* SentencePiece writes a space before the text as U+2581. Where it also takes
  * repeated ones away, those of pieces that hold nothing else go as well. It is
  * the first step, to which a piece comes in one chunk. */
-bauta_status bt_step_opening(bt_stream *stream, size_t at, const char *bytes,
-                             size_t size, bool end)
+bauta_status bt_filter_opening(bt_stream *stream, size_t at, const char *bytes,
+                               size_t size, bool end)
 {
-    const bt_step *step = stream->decoding->steps + at;
-    bt_step_state *state = stream->states + at;
+    const bt_filter *step = stream->decoding->steps + at;
+    bt_filter_state *state = stream->states + at;
     size_t n = step->needle_size;
     if (!state->later && size >= n && memcmp(bytes, step->needle, n) == 0) {
         bytes += n;
@@ -46,14 +46,14 @@ bauta_status bt_step_opening(bt_stream *stream, size_t at, const char *bytes,
         state->later = !step->all;
     }
     state->later |= size > 0;
-    return bt_step_next(stream, at, bytes, size, end);
+    return bt_filter_next(stream, at, bytes, size, end);
 }
 
 /* ---- Strip --------------------------------------------------------------- */
 
 /* How many of the step's characters there are at the front (or at the back) of
  * a chunk, up to `most`. */
-static size_t run_length(const bt_step *step, const char *bytes, size_t size,
+static size_t run_length(const bt_filter *step, const char *bytes, size_t size,
                          bool back, size_t most)
 {
     size_t n = step->needle_size, run = 0;
@@ -68,11 +68,11 @@ static size_t run_length(const bt_step *step, const char *bytes, size_t size,
 /* Characters that waited at a token's end are no end. */
 static bauta_status strip_release(bt_stream *stream, size_t at, size_t count)
 {
-    const bt_step *step = stream->decoding->steps + at;
+    const bt_filter *step = stream->decoding->steps + at;
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; i < count && !status; i++)
         status =
-            bt_step_next(stream, at, step->needle, step->needle_size, false);
+            bt_filter_next(stream, at, step->needle, step->needle_size, false);
     stream->states[at].matched -= count;
     return status;
 }
@@ -81,8 +81,8 @@ static bauta_status strip_release(bt_stream *stream, size_t at, size_t count)
 static bauta_status strip_back(bt_stream *stream, size_t at, const char *bytes,
                                size_t size)
 {
-    const bt_step *step = stream->decoding->steps + at;
-    bt_step_state *state = stream->states + at;
+    const bt_filter *step = stream->decoding->steps + at;
+    bt_filter_state *state = stream->states + at;
     size_t run = run_length(step, bytes, size, true, step->stop);
     size_t plain = size - run * step->needle_size;
     size_t free = plain ? state->matched
@@ -91,14 +91,14 @@ static bauta_status strip_back(bt_stream *stream, size_t at, const char *bytes,
                       : 0;
     bauta_status status = strip_release(stream, at, free);
     state->matched += run;
-    return status ? status : bt_step_next(stream, at, bytes, plain, false);
+    return status ? status : bt_filter_next(stream, at, bytes, plain, false);
 }
 
-bauta_status bt_step_strip(bt_stream *stream, size_t at, const char *bytes,
-                           size_t size, bool end)
+bauta_status bt_filter_strip(bt_stream *stream, size_t at, const char *bytes,
+                             size_t size, bool end)
 {
-    const bt_step *step = stream->decoding->steps + at;
-    bt_step_state *state = stream->states + at;
+    const bt_filter *step = stream->decoding->steps + at;
+    bt_filter_state *state = stream->states + at;
     bauta_status status = BAUTA_OK;
     if (!state->inside) {
         size_t run =
@@ -114,7 +114,7 @@ bauta_status bt_step_strip(bt_stream *stream, size_t at, const char *bytes,
         return status;
     state->inside = false;
     state->cut = state->matched = 0;
-    return bt_step_next(stream, at, "", 0, true);
+    return bt_filter_next(stream, at, "", 0, true);
 }
 
 /* ---- Whole tokens -------------------------------------------------------- */
@@ -123,7 +123,7 @@ bauta_status bt_step_strip(bt_stream *stream, size_t at, const char *bytes,
 static bauta_status whole_find(bt_stream *stream, size_t at, const char *text,
                                size_t size, size_t from, size_t *lo, size_t *hi)
 {
-    bt_step_state *state = stream->states + at;
+    bt_filter_state *state = stream->states + at;
     if (state->matcher)
         return bt_matcher_find(state->matcher, text, size, from, lo, hi,
                                stream->err);
@@ -135,7 +135,7 @@ static bauta_status whole_find(bt_stream *stream, size_t at, const char *text,
 static bauta_status whole_replace(bt_stream *stream, size_t at,
                                   const char *text, size_t size)
 {
-    const bt_step *step = stream->decoding->steps + at;
+    const bt_filter *step = stream->decoding->steps + at;
     size_t plain = 0, from = 0, last = SIZE_MAX, lo, hi;
     bauta_status status = BAUTA_OK;
     while (from <= size && !status) {
@@ -146,24 +146,24 @@ static bauta_status whole_replace(bt_stream *stream, size_t at,
             from += from < size ? bt_utf8_length((unsigned char)text[from]) : 1;
             continue;
         }
-        status = bt_step_next(stream, at, text + plain, lo - plain, false);
+        status = bt_filter_next(stream, at, text + plain, lo - plain, false);
         if (!status)
-            status = bt_step_next(stream, at, step->content, step->content_size,
-                                  false);
+            status = bt_filter_next(stream, at, step->content,
+                                    step->content_size, false);
         plain = from = last = hi;
     }
     if (status)
         return status;
-    return bt_step_next(stream, at, text + plain, size - plain, true);
+    return bt_filter_next(stream, at, text + plain, size - plain, true);
 }
 
-bauta_status bt_step_whole(bt_stream *stream, size_t at, const char *bytes,
-                           size_t size, bool end)
+bauta_status bt_filter_whole(bt_stream *stream, size_t at, const char *bytes,
+                             size_t size, bool end)
 {
-    bt_step_state *state = stream->states + at;
+    bt_filter_state *state = stream->states + at;
     bauta_status status = BAUTA_OK;
     if (!end || state->held_size) {
-        status = bt_step_hold(stream, at, bytes, size);
+        status = bt_filter_hold(stream, at, bytes, size);
         if (!end || status)
             return status;
         bytes = state->held;
@@ -174,7 +174,7 @@ bauta_status bt_step_whole(bt_stream *stream, size_t at, const char *bytes,
         bt_utf8_valid(bytes, size) == size)
         status = whole_replace(stream, at, bytes, size);
     else
-        status = bt_step_next(stream, at, bytes, size, true);
+        status = bt_filter_next(stream, at, bytes, size, true);
     state->held_size = 0;
     return status;
 }
@@ -184,7 +184,7 @@ bauta_status bt_step_whole(bt_stream *stream, size_t at, const char *bytes,
 /* Hand on what waited, with marks as `space`. */
 static bauta_status last_release(bt_stream *stream, size_t at, size_t space)
 {
-    bt_step_state *state = stream->states + at;
+    bt_filter_state *state = stream->states + at;
     const char *from = state->held, *end = from + state->held_size;
     bauta_status status = BAUTA_OK;
     if (!state->later)
@@ -192,22 +192,22 @@ static bauta_status last_release(bt_stream *stream, size_t at, size_t space)
     while (!status && from < end) {
         const char *mark = memchr(from, BT_STEP_MARK[0], (size_t)(end - from));
         const char *to = mark ? mark : end;
-        status = bt_step_next(stream, at, from, (size_t)(to - from), false);
+        status = bt_filter_next(stream, at, from, (size_t)(to - from), false);
         if (!status && mark)
-            status = bt_step_next(stream, at, " ", space, false);
+            status = bt_filter_next(stream, at, " ", space, false);
         from = mark ? mark + 1 : end;
     }
     state->held_size = 0;
     state->later = false;
-    return status ? status : bt_step_next(stream, at, "", 0, true);
+    return status ? status : bt_filter_next(stream, at, "", 0, true);
 }
 
 /* From its first mark on a token waits, and so does its end: `later` says that
  * one is waiting. */
-bauta_status bt_step_last(bt_stream *stream, size_t at, const char *bytes,
-                          size_t size, bool end)
+bauta_status bt_filter_last(bt_stream *stream, size_t at, const char *bytes,
+                            size_t size, bool end)
 {
-    bt_step_state *state = stream->states + at;
+    bt_filter_state *state = stream->states + at;
     bauta_status status = BAUTA_OK;
     if (!state->inside)
         status = last_release(stream, at, 1);
@@ -219,13 +219,13 @@ bauta_status bt_step_last(bt_stream *stream, size_t at, const char *bytes,
     size_t plain = mark ? (size_t)(mark - bytes) : size;
     state->inside = !end;
     state->later = end;
-    status = bt_step_next(stream, at, bytes, plain, false);
+    status = bt_filter_next(stream, at, bytes, plain, false);
     if (!status)
-        status = bt_step_hold(stream, at, bytes + plain, size - plain);
+        status = bt_filter_hold(stream, at, bytes + plain, size - plain);
     return status;
 }
 
-bauta_status bt_step_last_finish(bt_stream *stream, size_t at)
+bauta_status bt_filter_last_finish(bt_stream *stream, size_t at)
 {
     return last_release(stream, at, 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decoder_step.h - the filters that a decoder is a chain of.
+/* decoder_filter.h - the filters that a decoder is a chain of.
  *
  * A step is fed tokens, each in one chunk or several, of which the last says
  * that the token ends there; and once, that no more tokens come. What it makes
@@ -20,13 +20,13 @@
  *
  * Chunks end where characters do, as pieces are whole characters. Where they
  * are not, nothing worse happens than that a character is not recognised. */
-#ifndef BT_DECODER_STEP_H
-#define BT_DECODER_STEP_H
+#ifndef BT_DECODER_FILTER_H
+#define BT_DECODER_FILTER_H
 
 #include "text/decoder.h"
 #include "text/pattern.h"
 
-typedef enum bt_step_kind {
+typedef enum bt_filter_kind {
     BT_STEP_JOIN,      /* a space between tokens */
     BT_STEP_LITERAL,   /* a string is replaced */
     BT_STEP_PREFIX,    /* goes where a token begins with it, else a space */
@@ -38,13 +38,13 @@ typedef enum bt_step_kind {
     BT_STEP_BYTES,     /* <0xXX> becomes text */
     BT_STEP_OPENING,   /* SentencePiece: the first U+2581 goes */
     BT_STEP_KINDS
-} bt_step_kind;
+} bt_filter_kind;
 
 /* What stands, on its way to LAST, for a space or nothing: no byte of UTF-8. */
 #define BT_STEP_MARK "\xFF"
 
-typedef struct bt_step {
-    bt_step_kind kind;
+typedef struct bt_filter {
+    bt_filter_kind kind;
     char *needle; /* what is looked for; STRIP: the character */
     size_t needle_size;
     uint16_t *borders; /* LITERAL: (needle_size + 1) of each beginning of the
@@ -56,16 +56,16 @@ typedef struct bt_step {
     bool not_first;      /* LITERAL: in the first token nothing comes */
     bool empty_too;      /* WHOLE: also in empty tokens */
     bool all;            /* OPENING: of each token until there is text */
-} bt_step;
+} bt_filter;
 
 enum { BT_STEP_STRING_MAX = UINT16_MAX };
 
 struct bt_decoding {
-    bt_step *steps;
+    bt_filter *steps;
     size_t count, room;
 };
 
-typedef struct bt_step_state {
+typedef struct bt_filter_state {
     char *held; /* bytes that wait */
     size_t held_size, held_room;
     char piece[8];  /* BYTES: the beginning of a token */
@@ -75,32 +75,33 @@ typedef struct bt_step_state {
     bool inside;    /* a token has begun, and its start has been dealt with */
     bool later;     /* this is not the first token; BYTES: a run is open */
     bt_matcher *matcher;
-} bt_step_state;
+} bt_filter_state;
 
 struct bt_stream {
     const bt_decoding *decoding;
-    bt_step_state *states; /* (steps) */
-    char *text;            /* what has been decoded, with a NUL behind */
+    bt_filter_state *states; /* (steps) */
+    char *text;              /* what has been decoded, with a NUL behind */
     size_t size, room;
     bool taken;       /* it has been: the next push begins anew */
     bauta_error *err; /* of the call that is under way */
 };
 
 /* Feed the step behind number `at`; behind the last one is the text. */
-bauta_status bt_step_next(bt_stream *stream, size_t at, const char *bytes,
-                          size_t size, bool end);
+bauta_status bt_filter_next(bt_stream *stream, size_t at, const char *bytes,
+                            size_t size, bool end);
 /* Append to what a step holds. */
-bauta_status bt_step_hold(bt_stream *stream, size_t at, const char *bytes,
-                          size_t size);
+bauta_status bt_filter_hold(bt_stream *stream, size_t at, const char *bytes,
+                            size_t size);
 
-typedef bauta_status bt_step_feed_fn(bt_stream *stream, size_t at,
-                                     const char *bytes, size_t size, bool end);
-typedef bauta_status bt_step_finish_fn(bt_stream *stream, size_t at);
+typedef bauta_status bt_filter_feed_fn(bt_stream *stream, size_t at,
+                                       const char *bytes, size_t size,
+                                       bool end);
+typedef bauta_status bt_filter_finish_fn(bt_stream *stream, size_t at);
 
-bt_step_feed_fn bt_step_join, bt_step_literal, bt_step_prefix, bt_step_strip,
-    bt_step_fuse, bt_step_last, bt_step_whole, bt_step_bytelevel, bt_step_bytes,
-    bt_step_opening;
-bt_step_finish_fn bt_step_fuse_finish, bt_step_last_finish,
-    bt_step_bytelevel_finish, bt_step_bytes_finish;
+bt_filter_feed_fn bt_filter_join, bt_filter_literal, bt_filter_prefix,
+    bt_filter_strip, bt_filter_fuse, bt_filter_last, bt_filter_whole,
+    bt_filter_bytelevel, bt_filter_bytes, bt_filter_opening;
+bt_filter_finish_fn bt_filter_fuse_finish, bt_filter_last_finish,
+    bt_filter_bytelevel_finish, bt_filter_bytes_finish;
 
 #endif
