@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pairs.c - merging the most frequent pair, again and again.
  *
- * The counts are kept as Hugging Face's library keeps them, since which pair is
- * next depends on them to the last unit:
- *
- *   - A pair that was merged keeps its count. That shows where a piece can be
- *     made in two ways ("ab" "c" and "a" "bc"): the second one brings pairs
- *     back that had been merged, and their old count is added to the new one.
- *   - Places of a pair are known in groups, one for each merge that made some.
- *     Every group waits in the queue for itself, and its turn merges the pair
- *     in the words of this group, wherever it stands in them.
- *
- * With `greatest` it is the textbook's way: counts are what a recount would
- * give, and a turn merges all places. */
+ * A piece comes about in one way only: between two places that are never
+ * joined, merging does the same wherever the same characters stand. So a pair
+ * that was merged never comes back, and all places of a pair are made in one
+ * go: at the beginning, or by the merge that made the younger of its two
+ * symbols. */
 #include "text/pairs.h"
 
 #include "base/array.h"
@@ -21,7 +14,6 @@
 #include "base/size.h"
 #include "text/bytelevel.h"
 #include "text/hash.h"
-#include "text/order.h"
 
 #include <string.h>
 
@@ -38,33 +30,24 @@ typedef struct symbol {
 typedef struct pair {
     uint32_t left, right;
     int64_t count;
-    uint32_t group; /* its newest one */
-    uint32_t merge; /* its last merge, or NONE */
+    uint32_t first, last; /* of its places, in rising order */
 } pair;
-
-/* Places of a pair, in rising order. */
-typedef struct group {
-    uint32_t pair;
-    uint32_t first, last; /* of its places; NONE when it had its turn */
-    uint32_t older;       /* group of the same pair, or NONE */
-} group;
 
 typedef struct place {
     uint32_t at; /* the left symbol */
     uint32_t next;
 } place;
 
-/* A group that waits. Its count may be of the past: it is looked at when the
- * group comes to the top. */
+/* A pair that waits for its turn. Its count may be of the past: it is looked
+ * at when the pair comes to the top. */
 typedef struct waiting {
     int64_t count;
-    uint32_t group;
+    uint32_t pair;
 } waiting;
 
 typedef struct learner {
     const bt_pairs_spec *spec;
     bt_learned *learned;
-    bool exact;
     size_t merge_room;
 
     symbol *symbols;
@@ -74,18 +57,12 @@ typedef struct learner {
     size_t pair_count, pair_room;
     uint32_t *slots; /* 1 + pair */
     unsigned bits;
-    group *groups;
-    size_t group_count, group_room;
-    size_t group_fresh; /* groups from here on are of the merge at work */
+    size_t pair_fresh; /* pairs from here on do not wait yet */
     place *places;
     size_t place_count, place_room;
     waiting *queue; /* a heap */
     size_t queue_count, queue_room;
 
-    uint32_t *turn; /* places whose turn it is, and as many to sort with */
-    size_t turn_count, turn_room;
-    uint32_t *marks; /* (words) the last turn that a word was part of */
-    uint32_t turns;
     char *name; /* of the piece that is being made */
     size_t name_room;
     char *raw; /* bytes of all pieces, for `greatest` */
@@ -180,22 +157,7 @@ static bauta_status pair_of(learner *l, uint32_t left, uint32_t right,
     return BAUTA_OK;
 }
 
-/* ---- groups of places -------------------------------------------------- */
-
-/* The group of this merge that holds the pair's places. */
-static bauta_status group_of(learner *l, uint32_t number, group **out,
-                             bauta_error *err)
-{
-    pair *p = l->pairs + number;
-    if (p->group == NONE || p->group < l->group_fresh) {
-        if (BT_ROOM(l->groups, l->group_room, l->group_count, 1))
-            return bt_fail_memory(err, "pairs", l->group_count * sizeof(group));
-        l->groups[l->group_count] = (group){ number, NONE, NONE, p->group };
-        p->group = (uint32_t)l->group_count++;
-    }
-    *out = l->groups + p->group;
-    return BAUTA_OK;
-}
+/* ---- places ------------------------------------------------------------ */
 
 static int64_t count_at(const learner *l, uint32_t at)
 {
@@ -206,31 +168,27 @@ static int64_t count_at(const learner *l, uint32_t at)
 static bauta_status place_add(learner *l, uint32_t left, uint32_t right,
                               uint32_t at, bauta_error *err)
 {
-    uint32_t number = NONE;
-    group *g = NULL;
+    uint32_t number = NONE, made = (uint32_t)l->place_count;
     bauta_status status = pair_of(l, left, right, &number, err);
-    if (!status)
-        status = group_of(l, number, &g, err);
     if (status)
         return status;
     if (BT_ROOM(l->places, l->place_room, l->place_count, 1))
         return bt_fail_memory(err, "places", l->place_count * sizeof(place));
-    uint32_t made = (uint32_t)l->place_count++;
-    l->places[made] = (place){ at, NONE };
-    if (g->first == NONE)
-        g->first = made;
+    pair *p = l->pairs + number;
+    l->places[l->place_count++] = (place){ at, NONE };
+    if (p->first == NONE)
+        p->first = made;
     else
-        l->places[g->last].next = made;
-    g->last = made;
-    l->pairs[number].count += count_at(l, at);
+        l->places[p->last].next = made;
+    p->last = made;
+    p->count += count_at(l, at);
     return BAUTA_OK;
 }
 
 /* And here it does no longer stand. */
 static void place_lost(learner *l, uint32_t left, uint32_t right, uint32_t at)
 {
-    uint32_t number = *slot_of(l, left, right) - 1;
-    l->pairs[number].count -= count_at(l, at);
+    l->pairs[*slot_of(l, left, right) - 1].count -= count_at(l, at);
 }
 
 /* ---- the queue --------------------------------------------------------- */
@@ -253,7 +211,7 @@ static int raw_compare(const learner *l, uint32_t a, uint32_t b)
 /* Of pairs that occur equally often, whether `a` goes before `b`. */
 static bool tie_before(const learner *l, const pair *a, const pair *b)
 {
-    if (l->exact) {
+    if (l->spec->options->greatest) {
         int order = raw_compare(l, a->left, b->left);
         return (order ? order : raw_compare(l, a->right, b->right)) > 0;
     }
@@ -264,10 +222,7 @@ static bool waiting_before(const learner *l, const waiting *a, const waiting *b)
 {
     if (a->count != b->count)
         return a->count > b->count;
-    uint32_t of_a = l->groups[a->group].pair, of_b = l->groups[b->group].pair;
-    if (of_a == of_b)
-        return a->group < b->group;
-    return tie_before(l, l->pairs + of_a, l->pairs + of_b);
+    return tie_before(l, l->pairs + a->pair, l->pairs + b->pair);
 }
 
 /* Put `w` at the top or below, where it belongs. */
@@ -302,37 +257,33 @@ static bauta_status queue_push(learner *l, waiting w, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* The groups that the last merge made begin to wait. */
+/* The pairs that the last merge made begin to wait. */
 static bauta_status queue_fresh(learner *l, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    for (; !status && l->group_fresh < l->group_count; l->group_fresh++) {
-        uint32_t g = (uint32_t)l->group_fresh;
-        int64_t count = l->pairs[l->groups[g].pair].count;
-        if (count > 0)
-            status = queue_push(l, (waiting){ count, g }, err);
+    for (; !status && l->pair_fresh < l->pair_count; l->pair_fresh++) {
+        uint32_t p = (uint32_t)l->pair_fresh;
+        if (l->pairs[p].count > 0)
+            status = queue_push(l, (waiting){ l->pairs[p].count, p }, err);
     }
     return status;
 }
 
-/* The group whose turn it is, or NONE when no pair occurs often enough. */
+/* The pair whose turn it is, or NONE when none occurs often enough. */
 static uint32_t queue_next(learner *l)
 {
-    int64_t least = (int64_t)bt_size_min(l->spec->options->least, INT64_MAX);
+    size_t least = bt_size_max(l->spec->options->least, 1);
     while (l->queue_count) {
         waiting top = l->queue[0];
-        const group *g = l->groups + top.group;
-        int64_t count = l->pairs[g->pair].count;
-        if (g->first == NONE) {
-            queue_pop(l); // a turn of the whole pair has taken it along
-        } else if (top.count != count) {
-            queue_sink(l, (waiting){ count, top.group });
-        } else if (count < 1 || count < least) {
-            return NONE;
-        } else {
-            queue_pop(l);
-            return top.group;
+        int64_t count = l->pairs[top.pair].count;
+        if (top.count != count) {
+            queue_sink(l, (waiting){ count, top.pair });
+            continue;
         }
+        if (count < 1 || (uint64_t)count < least)
+            return NONE;
+        queue_pop(l);
+        return top.pair;
     }
     return NONE;
 }
@@ -341,7 +292,7 @@ static uint32_t queue_next(learner *l)
 
 /* Two neighbours become one. Left to right, since in "aaa" the first two do. */
 static bauta_status merge_at(learner *l, uint32_t at, const bt_merge *m,
-                             uint32_t number, bauta_error *err)
+                             bauta_error *err)
 {
     symbol *symbols = l->symbols, *here = symbols + at;
     bauta_status status = BAUTA_OK;
@@ -349,8 +300,6 @@ static bauta_status merge_at(learner *l, uint32_t at, const bt_merge *m,
         symbols[here->right].id != m->right)
         return BAUTA_OK; // it has changed since
     uint32_t before = here->left, behind = symbols[here->right].right;
-    if (l->exact)
-        l->pairs[number].count -= count_at(l, at);
     if (before != NONE) {
         place_lost(l, symbols[before].id, m->left, at);
         status = place_add(l, symbols[before].id, m->merged, before, err);
@@ -366,71 +315,13 @@ static bauta_status merge_at(learner *l, uint32_t at, const bt_merge *m,
     return status;
 }
 
-static bauta_status turn_add(learner *l, uint32_t at, bauta_error *err)
-{
-    if (BT_ROOM(l->turn, l->turn_room, l->turn_count, 1))
-        return bt_fail_memory(err, "places", l->turn_count * sizeof(at));
-    l->turn[l->turn_count++] = at;
-    return BAUTA_OK;
-}
-
-/* The places of a group, or those in words that are part of this turn. */
-static bauta_status turn_gather(learner *l, const group *g, bool all,
-                                bauta_error *err)
+static bauta_status merge_all(learner *l, uint32_t number, const bt_merge *m,
+                              bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    for (uint32_t i = g->first; !status && i != NONE; i = l->places[i].next)
-        if (all || l->marks[l->symbols[l->places[i].at].word] == l->turns)
-            status = turn_add(l, l->places[i].at, err);
-    return status;
-}
-
-static bool place_later(const void *user, uint32_t a, uint32_t b)
-{
-    (void)user;
-    return a > b;
-}
-
-/* The words of a group are part of this turn. */
-static void turn_mark(learner *l, const group *g)
-{
-    l->turns++;
-    for (uint32_t i = g->first; i != NONE; i = l->places[i].next)
-        l->marks[l->symbols[l->places[i].at].word] = l->turns;
-}
-
-/* Where to merge: the group's own places and those of the pair's other groups
- * in the same words, in order. */
-static bauta_status turn_places(learner *l, uint32_t number, bauta_error *err)
-{
-    group *own = l->groups + number;
-    uint32_t newest = l->pairs[own->pair].group;
-    bool alone = newest == number && own->older == NONE;
-    bauta_status status = BAUTA_OK;
-    l->turn_count = 0;
-    if (!alone && !l->exact)
-        turn_mark(l, own);
-    for (uint32_t i = newest; !status && i != NONE; i = l->groups[i].older) {
-        status = turn_gather(l, l->groups + i, alone || l->exact, err);
-        if (l->exact || i == number)
-            l->groups[i].first = NONE;
-    }
-    if (status || alone)
-        return status;
-    size_t count = l->turn_count;
-    if (BT_ROOM(l->turn, l->turn_room, count, count))
-        return bt_fail_memory(err, "places", count * sizeof(*l->turn));
-    bt_order(l->turn, l->turn + count, count, place_later, NULL);
-    return BAUTA_OK;
-}
-
-static bauta_status turn_merge(learner *l, uint32_t number, bt_merge m,
-                               bauta_error *err)
-{
-    uint32_t of = l->groups[number].pair;
-    bauta_status status = turn_places(l, number, err);
-    for (size_t i = 0; !status && i < l->turn_count; i++)
-        status = merge_at(l, l->turn[i], &m, of, err);
+    uint32_t i = l->pairs[number].first;
+    for (; !status && i != NONE; i = l->places[i].next)
+        status = merge_at(l, l->places[i].at, m, err);
     return status ? status : queue_fresh(l, err);
 }
 
@@ -441,7 +332,7 @@ static bauta_status raw_add(learner *l, const char *piece, size_t size,
                             bauta_error *err)
 {
     size_t decoded = size;
-    if (!l->exact)
+    if (!l->spec->options->greatest)
         return BAUTA_OK;
     if (BT_ROOM(l->raw, l->raw_room, l->raw_count, size) ||
         BT_ROOM(l->raw_ends, l->raw_ends_room, l->raw_ends_count, 1))
@@ -487,7 +378,8 @@ static bauta_status name_join(learner *l, const pair *p, size_t *size,
     return BAUTA_OK;
 }
 
-/* The piece that a pair becomes; it may be there already. */
+/* The piece that a pair becomes. It is there already when a special token is
+ * spelt like it. */
 static bauta_status piece_of(learner *l, const pair *p, uint32_t *id,
                              bauta_error *err)
 {
@@ -507,31 +399,17 @@ static bauta_status piece_of(learner *l, const pair *p, uint32_t *id,
 static bauta_status merge_next(learner *l, uint32_t number, bauta_error *err)
 {
     bt_learned *learned = l->learned;
-    pair *p = l->pairs + l->groups[number].pair;
-    bt_merge m = { .left = p->left, .right = p->right };
+    const pair *p = l->pairs + number;
+    bt_merge m = { .left = p->left,
+                   .right = p->right,
+                   .rank = (uint32_t)learned->merge_count };
     bauta_status status = piece_of(l, p, &m.merged, err);
     if (status)
         return status;
     if (BT_ROOM(learned->merges, l->merge_room, learned->merge_count, 1))
         return bt_fail_memory(err, "merges", learned->merge_count * sizeof(m));
-    p->merge = (uint32_t)learned->merge_count;
     learned->merges[learned->merge_count++] = m;
-    return turn_merge(l, number, m, err);
-}
-
-/* A pair that was merged in several turns has the rank of the last one. */
-static void merges_finish(learner *l)
-{
-    bt_learned *learned = l->learned;
-    size_t kept = 0;
-    for (size_t i = 0; i < learned->merge_count; i++) {
-        bt_merge m = learned->merges[i];
-        if (l->pairs[*slot_of(l, m.left, m.right) - 1].merge != i)
-            continue;
-        m.rank = (uint32_t)kept;
-        learned->merges[kept++] = m;
-    }
-    learned->merge_count = kept;
+    return merge_all(l, number, &m, err);
 }
 
 /* ---- from the beginning to the end ------------------------------------- */
@@ -541,13 +419,10 @@ static bauta_status learner_init(learner *l, bt_learned *learned,
 {
     size_t words, count = spec->symbols->count;
     const bt_word *list = bt_words_list(spec->words, &words);
-    *l = (learner){ .spec = spec,
-                    .learned = learned,
-                    .exact = spec->options->greatest };
+    *l = (learner){ .spec = spec, .learned = learned };
     l->symbols = bt_alloc(bt_size_mul(count, sizeof(symbol)));
     l->counts = bt_alloc(bt_size_mul(words, sizeof(*l->counts)));
-    l->marks = bt_alloc_zero(words, sizeof(*l->marks));
-    if (!l->symbols || !l->counts || !l->marks || slots_grow(l))
+    if (!l->symbols || !l->counts || slots_grow(l))
         return bt_fail_memory(err, "symbols", count * sizeof(symbol));
     for (uint32_t w = 0, at = 0; w < words; w++) {
         uint32_t begin = at, end = spec->symbols->ends[w];
@@ -565,13 +440,10 @@ static void learner_release(learner *l)
 {
     bt_free(l->symbols);
     bt_free(l->counts);
-    bt_free(l->marks);
     bt_free(l->pairs);
     bt_free(l->slots);
-    bt_free(l->groups);
     bt_free(l->places);
     bt_free(l->queue);
-    bt_free(l->turn);
     bt_free(l->name);
     bt_free(l->raw);
     bt_free(l->raw_ends);
@@ -609,10 +481,8 @@ bauta_status bt_pairs_learn(bt_learned *learned, const bt_pairs_spec *spec,
         if (learned->merge_count % PROGRESS_STEP == 0)
             progress(spec->options, bt_vocab_size(learned->vocab));
     }
-    if (!status) {
-        merges_finish(&l);
+    if (!status)
         progress(spec->options, pieces);
-    }
     learner_release(&l);
     return status;
 }
