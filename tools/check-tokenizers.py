@@ -260,19 +260,33 @@ def hugging_face(data, folder):
 
 def converted(data):
     """What transformers makes of SentencePiece models."""
+    from tokenizers import Tokenizer
     from transformers import AlbertTokenizerFast, LlamaTokenizerFast
     from transformers import T5TokenizerFast
     made = {}
-    for name, kind, model in (
-            ("llama2", LlamaTokenizerFast, "llama2-tokenizer/tokenizer.model"),
-            ("t5-like", T5TokenizerFast, "sentencepiece-test/test_model.model"),
+    for name, kind, model, file in (
+            ("llama2-new", LlamaTokenizerFast,
+             "llama2-tokenizer/tokenizer.model", "tokenizer.model"),
+            ("t5-like", T5TokenizerFast, "sentencepiece-test/test_model.model",
+             "spiece.model"),
             ("albert", AlbertTokenizerFast,
-             "sentencepiece-test/hf_spiece.model")):
-        try:
-            made[name] = kind(vocab_file=f"{data}/{model}"
-                              ).backend_tokenizer
-        except Exception as why:  # a version that cannot convert
-            print(f"{name}: left out: {why}", file=sys.stderr)
+             "sentencepiece-test/hf_spiece.model", "spiece.model")):
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(os.path.abspath(f"{data}/{model}"), f"{folder}/{file}")
+            made[name] = kind.from_pretrained(folder).backend_tokenizer
+        assert made[name].get_vocab_size() > 900, "not converted"
+    # As the files of Llama 2 itself are.
+    llama = json.loads(made["llama2-new"].to_str())
+    llama["normalizer"] = {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "\u2581"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]}
+    llama["pre_tokenizer"] = None
+    llama["model"]["unk_token"] = "<unk>"
+    llama["added_tokens"] = [
+        {"id": i, "content": c, "single_word": False, "lstrip": False,
+         "rstrip": False, "normalized": False, "special": True}
+        for i, c in enumerate(["<unk>", "<s>", "</s>"])]
+    made["llama2"] = Tokenizer.from_str(json.dumps(llama))
     return made
 
 
@@ -337,6 +351,16 @@ def main():
         lines = [line.replace("\0", "") for line in lines]
         failures += compare(model, Bauta(library, f"{args.data}/{model}"),
                             peer.encode, peer.decode, lines)
+    if not args.only or args.only == "marian":
+        from transformers import MarianTokenizer
+        for folder in ("marian-spm/fr-en", "models/marian-m30k"):
+            peer = MarianTokenizer.from_pretrained(f"{args.data}/{folder}")
+            lines = plain[:args.lines // 10] + random_lines(
+                args.lines // 40, rng, ["</s>", "<pad>", ">>de<<"])
+            failures += compare(
+                folder, Bauta(library, f"{args.data}/{folder}"),
+                lambda line: peer(line)["input_ids"],
+                lambda ids: None, lines)
     print("all equal" if failures == 0 else f"{failures} differences")
     sys.exit(failures != 0)
 

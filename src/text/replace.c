@@ -77,14 +77,17 @@ static bauta_status replace_run(const bt_step *step, bt_text *text,
 bauta_status bt_step_replace(bt_step *step, const json_t *json,
                              const char *path, bauta_error *err)
 {
-    const char *content = "";
+    const char *content = NULL;
     replacer *r = bt_alloc_zero(1, sizeof(*r));
     if (!r)
         return bt_fail_memory(err, "a normalizer", sizeof(*r));
     bauta_status status = bt_field_string(&content, json, "content", path, err);
+    if (!status && !content)
+        status = bt_fail(err, BAUTA_ERR_IO, "%s: Replace has no \"content\"",
+                         bt_path_tail(path));
     if (!status)
         status = bt_field_pattern(&r->pattern, json, path, err);
-    r->size = strlen(content);
+    r->size = content ? strlen(content) : 0;
     if (!status && !(r->content = bt_alloc(r->size)))
         status = bt_fail_memory(err, "a normalizer", r->size);
     if (status) {
