@@ -191,7 +191,7 @@ static void merges_random(model *m, test_random *r)
 {
     size_t wanted = test_below(r, MERGES);
     for (size_t turn = 0; turn < 4 * wanted; turn++) {
-        char piece[PIECE];
+        char piece[2 * PIECE];
         size_t pieces = bt_vocab_size(m->vocab);
         if (m->spec.merge_count == wanted || pieces < 2)
             break;

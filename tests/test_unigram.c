@@ -125,9 +125,43 @@ static void without_an_unknown_piece_unknown_text_is_an_error(void **state)
     bt_vocab_free(vocab);
 }
 
+/* Where floats are far from 0 a small difference is lost; SentencePiece starts
+ * from 0 again when a path is beyond 100000. */
+static void a_long_text_is_counted_from_zero_again(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t before;
+        uint32_t down, up; /* "b" where "a" and "b" are seen to be better */
+    } rows[] = { { 1, 3, 3 },     { 9999, 4, 4 },  { 10000, 3, 4 },
+                 { 10001, 3, 3 }, { 10009, 4, 4 }, { 20000, 4, 4 },
+                 { 20001, 3, 4 }, { 20002, 3, 3 } };
+    static char text[20100];
+    bt_vocab *vocab = VOCAB("<unk>", "x", "a", "b", "ab");
+    double scores[] = { 0, -10, -4, -4 + 0x1p-18, -8 };
+    const unsigned char kinds[] = { 2, 0, 0, 0, 0 };
+    for (int sign = 0; sign < 2; sign++, scores[1] = 10) {
+        bt_subword *made = unigram_create(&(bt_unigram_spec){
+            .vocab = vocab, .scores = scores, .kinds = kinds, .single = true });
+        for (size_t i = 0; i < BT_LEN(rows); i++) {
+            bt_subword_work work = { 0 };
+            memset(text, 'x', rows[i].before);
+            memcpy(text + rows[i].before, "ab", 2);
+            assert_int_equal(
+                bt_subword_encode(made, text, rows[i].before + 2, &work, NULL),
+                0);
+            assert_int_equal(work.tokens[work.count - 1].id,
+                             sign ? rows[i].up : rows[i].down);
+            bt_subword_work_release(&work);
+        }
+        bt_subword_free(made);
+    }
+    bt_vocab_free(vocab);
+}
+
 /* ---- Random models ------------------------------------------------------- */
 
-enum { PIECES = 40, TEXT = 1024 };
+enum { PIECES = 42, TEXT = 1024 };
 
 typedef struct model {
     bt_vocab *vocab;
@@ -141,7 +175,8 @@ typedef struct model {
 static void model_init(model *m, test_random *r)
 {
     bool tenths = test_below(r, 2), spm = test_below(r, 2);
-    m->vocab = VOCAB("<unk>");
+    m->vocab = VOCAB("<unk>", "a"); // one that is normal
+    m->scores[1] = -1;
     m->kinds[0] = BT_UNIGRAM_HIDDEN;
     for (size_t n = test_below(r, PIECES); n > 0; n--) {
         char piece[32];
@@ -383,6 +418,7 @@ int main(void)
         cmocka_unit_test(unknown_characters_become_bytes),
         cmocka_unit_test(a_user_piece_wins_and_a_hidden_one_is_not_seen),
         cmocka_unit_test(without_an_unknown_piece_unknown_text_is_an_error),
+        cmocka_unit_test(a_long_text_is_counted_from_zero_again),
         cmocka_unit_test(random_models_cut_as_the_slow_way_does),
         cmocka_unit_test(no_way_to_cut_is_better),
         cmocka_unit_test(a_megabyte_takes_no_time),

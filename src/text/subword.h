@@ -123,7 +123,7 @@ typedef struct bt_unigram_spec {
                                    all normal, the unknown one too */
     uint32_t unknown;           /* BT_NO_ID: an unknown character fails */
     bool byte_fallback;
-    bool single; /* path scores are rounded to float32, as
+    bool single; /* path scores are float32, and start anew beyond 1e5, as
                     SentencePiece has them; else double */
 } bt_unigram_spec;
 

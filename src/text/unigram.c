@@ -35,60 +35,95 @@ typedef struct unigram {
 
 /* The best path that ends at a byte. */
 typedef struct node {
-    double score;
+    double score;  /* above the base of its time */
     uint32_t from; /* where its last piece begins, or NOWHERE */
     uint32_t id;
+    uint32_t time;
 } node;
 
 enum { NOWHERE = UINT32_MAX };
 
+/* SentencePiece starts to count from 0 again where a path has come further from
+ * it than this, so that floats keep their precision in a long text. */
+#define SCORE_FAR 1e5
+
+typedef struct search {
+    const unigram *unigram;
+    const char *text;
+    size_t size;
+    node *nodes;   /* (size + 1) */
+    double *bases; /* (size + 1) by time; what 0 stood for */
+    uint32_t time;
+} search;
+
 /* ---- Forward ------------------------------------------------------------- */
 
-static void node_offer(const unigram *u, node *to, double score, uint32_t from,
+/* A node's score above the base of now. Bases are sums of floats beyond
+ * SCORE_FAR, so their differences are exact. */
+static double node_score(const search *s, const node *n)
+{
+    if (n->time == s->time)
+        return n->score;
+    return (double)(float)(n->score - (s->bases[s->time] - s->bases[n->time]));
+}
+
+static void node_offer(const search *s, node *to, double score, uint32_t from,
                        uint32_t id)
 {
-    if (u->single)
+    if (s->unigram->single)
         score = (double)(float)score;
-    if (to->from == NOWHERE || score > to->score)
-        *to = (node){ score, from, id };
+    if (to->from == NOWHERE || score > node_score(s, to))
+        *to = (node){ score, from, id, s->time };
+}
+
+/* The score from which a node's path goes on. */
+static double node_enter(search *s, size_t at)
+{
+    double here = node_score(s, s->nodes + at);
+    if (!s->unigram->single || !(fabs(here) > SCORE_FAR))
+        return here;
+    s->bases[s->time + 1] = s->bases[s->time] + here;
+    s->time++;
+    return 0;
 }
 
 /* Go on from a node along all pieces; returns whether one of them is `length`
  * bytes long. */
-static bool node_spread(const unigram *u, node *nodes, const char *text,
-                        size_t size, size_t at, size_t length)
+static bool node_spread(const search *s, size_t at, size_t length, double here)
 {
-    double here = nodes[at].score;
+    const unigram *u = s->unigram;
     bool single = false;
     uint32_t place = 0;
-    for (size_t i = at; i < size;) {
-        place = bt_trie_step(&u->trie, place, (unsigned char)text[i++]);
+    for (size_t i = at; i < s->size;) {
+        place = bt_trie_step(&u->trie, place, (unsigned char)s->text[i++]);
         if (place == 0)
             break;
         uint32_t id = bt_trie_value(&u->trie, place);
         if (id == BT_TRIE_NONE)
             continue;
-        node_offer(u, nodes + i, u->scores[id] + here, (uint32_t)at, id);
+        node_offer(s, s->nodes + i, u->scores[id] + here, (uint32_t)at, id);
         single |= i - at == length;
     }
     return single;
 }
 
-static bauta_status nodes_fill(const unigram *u, node *nodes, const char *text,
-                               size_t size, bauta_error *err)
+static bauta_status nodes_fill(search *s, bauta_error *err)
 {
-    for (size_t i = 0; i <= size; i++)
-        nodes[i] = (node){ 0, NOWHERE, BT_NO_ID };
-    for (size_t at = 0, length; at < size; at += length) {
+    const unigram *u = s->unigram;
+    for (size_t i = 0; i <= s->size; i++)
+        s->nodes[i] = (node){ 0, NOWHERE, BT_NO_ID, 0 };
+    s->bases[0] = 0;
+    for (size_t at = 0, length; at < s->size; at += length) {
+        const char *text = s->text + at;
         length =
-            bt_size_min(bt_utf8_length((unsigned char)text[at]), size - at);
-        if (node_spread(u, nodes, text, size, at, length))
+            bt_size_min(bt_utf8_length((unsigned char)*text), s->size - at);
+        double here = node_enter(s, at);
+        if (node_spread(s, at, length, here))
             continue;
-        double score = u->unknown_score + nodes[at].score;
-        node *to = nodes + at + length;
-        node_offer(u, to, score, (uint32_t)at, u->unknown);
+        node *to = s->nodes + at + length;
+        node_offer(s, to, u->unknown_score + here, (uint32_t)at, u->unknown);
         if (to->id == BT_NO_ID)
-            return bt_fail_unknown(err, text + at, length);
+            return bt_fail_unknown(err, text, length);
     }
     return BAUTA_OK;
 }
@@ -155,15 +190,17 @@ static bauta_status unigram_encode(const bt_subword *model, const char *split,
                                    bauta_error *err)
 {
     const unigram *u = (const unigram *)model;
+    search s = { .unigram = u, .text = split, .size = size };
     size_t lo = work->count, hi;
-    bauta_status status =
-        bt_subword_scratch(work, bt_size_mul(size + 1, sizeof(node)), err);
+    bauta_status status = bt_subword_scratch(
+        work, bt_size_mul(size + 1, sizeof(node) + sizeof(double)), err);
     if (status)
         return status;
-    status = nodes_fill(u, work->scratch, split, size, err);
-    if (status)
-        return status;
-    status = path_put(u, work->scratch, split, size, work, err);
+    s.nodes = work->scratch;
+    s.bases = (double *)(void *)(s.nodes + size + 1);
+    status = nodes_fill(&s, err);
+    if (!status)
+        status = path_put(u, s.nodes, split, size, work, err);
     for (hi = work->count; lo + 1 < hi; lo++) {
         bt_token token = work->tokens[lo];
         work->tokens[lo] = work->tokens[--hi];
