@@ -38,7 +38,7 @@ typedef struct counts {
 
 typedef struct workspace {
     bt_codes line, spare;
-    bt_words words;
+    bt_score_words words;
     bt_grams grams;
 } workspace;
 
@@ -46,7 +46,7 @@ static void workspace_release(workspace *w)
 {
     bt_codes_release(&w->line);
     bt_codes_release(&w->spare);
-    bt_words_release(&w->words);
+    bt_score_words_release(&w->words);
     bt_grams_release(&w->grams);
 }
 
@@ -111,16 +111,16 @@ static bauta_status words_read(workspace *w, const bauta_bleu_options *o,
     bauta_status status =
         bt_bleu_tokenize(o->tokenizer, &w->line, &w->spare, err);
     while (!status && bt_codes_word(&w->line, &word))
-        status =
-            bt_words_add(&w->words, w->line.at + word.start, word.length, err);
-    return status ? status : bt_words_end(&w->words, err);
+        status = bt_score_words_add(&w->words, w->line.at + word.start,
+                                    word.length, err);
+    return status ? status : bt_score_words_end(&w->words, err);
 }
 
 static bauta_status sentence_read(workspace *w, const bauta_translations *texts,
                                   size_t i, const bauta_bleu_options *o,
                                   bauta_error *err)
 {
-    bt_words_clear(&w->words);
+    bt_score_words_clear(&w->words);
     bauta_status status =
         bt_hypothesis_read(&w->line, texts, i, o->lowercase, err);
     if (!status)
@@ -132,7 +132,7 @@ static bauta_status sentence_read(workspace *w, const bauta_translations *texts,
         if (!status && there)
             status = words_read(w, o, err);
     }
-    return status ? status : bt_words_grams(&w->words, &w->grams, err);
+    return status ? status : bt_score_words_grams(&w->words, &w->grams, err);
 }
 
 /* The length of the reference that is nearest to the sentence in length, the

@@ -24,7 +24,7 @@ typedef struct counts {
 
 typedef struct workspace {
     bt_codes line;
-    bt_words words;
+    bt_score_words words;
     bt_grams characters, word_grams;
     counts *counts; /* (references) */
     size_t room;
@@ -33,7 +33,7 @@ typedef struct workspace {
 static void workspace_release(workspace *w)
 {
     bt_codes_release(&w->line);
-    bt_words_release(&w->words);
+    bt_score_words_release(&w->words);
     bt_grams_release(&w->characters);
     bt_grams_release(&w->word_grams);
     bt_free(w->counts);
@@ -87,7 +87,7 @@ static bool is_punctuation(uint32_t c)
 }
 
 /* A word, from which a mark at its end is split, or else one at its start. */
-static bauta_status word_add(bt_words *words, const uint32_t *codes,
+static bauta_status word_add(bt_score_words *words, const uint32_t *codes,
                              size_t length, bauta_error *err)
 {
     size_t first = length;
@@ -95,9 +95,9 @@ static bauta_status word_add(bt_words *words, const uint32_t *codes,
         first = length - 1;
     else if (length > 1 && is_punctuation(codes[0]))
         first = 1;
-    bauta_status status = bt_words_add(words, codes, first, err);
+    bauta_status status = bt_score_words_add(words, codes, first, err);
     if (!status && first < length)
-        status = bt_words_add(words, codes + first, length - first, err);
+        status = bt_score_words_add(words, codes + first, length - first, err);
     return status;
 }
 
@@ -120,7 +120,7 @@ static bauta_status line_add(workspace *w, const bauta_chrf_options *o,
     while (!status && o->words && bt_codes_word(&w->line, &word))
         status = word_add(&w->words, w->line.at + word.start, word.length, err);
     if (!status)
-        status = bt_words_end(&w->words, err);
+        status = bt_score_words_end(&w->words, err);
     if (status)
         return status;
     if (!o->whitespace)
@@ -132,7 +132,7 @@ static bauta_status sentence_read(workspace *w, const bauta_translations *texts,
                                   size_t i, const bauta_chrf_options *o,
                                   bauta_error *err)
 {
-    bt_words_clear(&w->words);
+    bt_score_words_clear(&w->words);
     bt_grams_clear(&w->characters);
     bauta_status status =
         bt_hypothesis_read(&w->line, texts, i, o->lowercase, err);
@@ -147,7 +147,8 @@ static bauta_status sentence_read(workspace *w, const bauta_translations *texts,
     }
     if (!status)
         status = bt_grams_begin(&w->characters, err);
-    return status ? status : bt_words_grams(&w->words, &w->word_grams, err);
+    return status ? status
+                  : bt_score_words_grams(&w->words, &w->word_grams, err);
 }
 
 /* ---- Counting ------------------------------------------------------------ */

@@ -70,7 +70,7 @@ void bt_sorter_release(bt_sorter *sorter);
 typedef struct bt_grams bt_grams;
 
 /* The words of a sentence and of its references, one behind the other. */
-typedef struct bt_words {
+typedef struct bt_score_words {
     bt_codes codes;
     bt_word *list;
     size_t count, room;
@@ -79,17 +79,18 @@ typedef struct bt_words {
     uint32_t *numbers; /* (count) equal ones for equal words */
     size_t numbers_room;
     bt_sorter sorter;
-} bt_words;
+} bt_score_words;
 
-void bt_words_clear(bt_words *words);
+void bt_score_words_clear(bt_score_words *words);
 /* A word, which is not empty, joins. */
-bauta_status bt_words_add(bt_words *words, const uint32_t *codes, size_t length,
-                          bauta_error *err);
+bauta_status bt_score_words_add(bt_score_words *words, const uint32_t *codes,
+                                size_t length, bauta_error *err);
 /* The sentence, or the reference, ends here. */
-bauta_status bt_words_end(bt_words *words, bauta_error *err);
+bauta_status bt_score_words_end(bt_score_words *words, bauta_error *err);
 /* Their sequences, with numbers for words, become those of `grams`. */
-bauta_status bt_words_grams(bt_words *words, bt_grams *grams, bauta_error *err);
-void bt_words_release(bt_words *words);
+bauta_status bt_score_words_grams(bt_score_words *words, bt_grams *grams,
+                                  bauta_error *err);
+void bt_score_words_release(bt_score_words *words);
 
 /* ---- N-grams ------------------------------------------------------------- */
 

@@ -9,25 +9,25 @@
 
 #include <string.h>
 
-void bt_words_clear(bt_words *words)
+void bt_score_words_clear(bt_score_words *words)
 {
     words->codes.count = 0;
     words->count = 0;
     words->sequences = 0;
 }
 
-void bt_words_release(bt_words *words)
+void bt_score_words_release(bt_score_words *words)
 {
     bt_codes_release(&words->codes);
     bt_sorter_release(&words->sorter);
     bt_free(words->list);
     bt_free(words->ends);
     bt_free(words->numbers);
-    *words = (bt_words){ 0 };
+    *words = (bt_score_words){ 0 };
 }
 
-bauta_status bt_words_add(bt_words *words, const uint32_t *codes, size_t length,
-                          bauta_error *err)
+bauta_status bt_score_words_add(bt_score_words *words, const uint32_t *codes,
+                                size_t length, bauta_error *err)
 {
     bt_codes *all = &words->codes;
     if (BT_ROOM(words->list, words->room, words->count, 1) ||
@@ -39,7 +39,7 @@ bauta_status bt_words_add(bt_words *words, const uint32_t *codes, size_t length,
     return BAUTA_OK;
 }
 
-bauta_status bt_words_end(bt_words *words, bauta_error *err)
+bauta_status bt_score_words_end(bt_score_words *words, bauta_error *err)
 {
     if (BT_ROOM(words->ends, words->ends_room, words->sequences, 1))
         return bt_fail_memory(err, "a sentence", sizeof(*words->ends));
@@ -49,7 +49,7 @@ bauta_status bt_words_end(bt_words *words, bauta_error *err)
 
 /* Give a number from *next on to each different key of the words being sorted,
  * and keep those words that have more than `length` characters. */
-static void number_runs(bt_words *words, size_t length, uint32_t *next)
+static void number_runs(bt_score_words *words, size_t length, uint32_t *next)
 {
     bt_sorter *s = &words->sorter;
     size_t kept = 0;
@@ -64,7 +64,7 @@ static void number_runs(bt_words *words, size_t length, uint32_t *next)
     s->count = kept;
 }
 
-static bauta_status numbers_reserve(bt_words *words, bauta_error *err)
+static bauta_status numbers_reserve(bt_score_words *words, bauta_error *err)
 {
     if (words->codes.count >= UINT32_MAX)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
@@ -80,7 +80,7 @@ static bauta_status numbers_reserve(bt_words *words, bauta_error *err)
 /* The number of a word's first characters, and the next one: that pair is a new
  * number, until the word ends. Numbers are never used twice, so a word and a
  * longer one that begins with it differ. */
-static bauta_status words_number(bt_words *words, bauta_error *err)
+static bauta_status words_number(bt_score_words *words, bauta_error *err)
 {
     bt_sorter *s = &words->sorter;
     uint32_t next = 1;
@@ -103,7 +103,8 @@ static bauta_status words_number(bt_words *words, bauta_error *err)
     return BAUTA_OK;
 }
 
-bauta_status bt_words_grams(bt_words *words, bt_grams *grams, bauta_error *err)
+bauta_status bt_score_words_grams(bt_score_words *words, bt_grams *grams,
+                                  bauta_error *err)
 {
     size_t start = 0;
     bauta_status status = words_number(words, err);

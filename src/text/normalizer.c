@@ -75,7 +75,7 @@ static bauta_status step_room(bt_normalizer *n, bt_step **step,
 static bauta_status step_add(parser *p, bt_step_parse_fn *parse,
                              const json_t *json)
 {
-    bt_step *step;
+    bt_step *step = NULL;
     bauta_status status = step_room(p->out, &step, p->path, p->err);
     if (!status)
         status = parse(step, json, p->path, p->err);
