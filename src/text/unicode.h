@@ -5,7 +5,13 @@
  * well-formed character (as the Unicode standard defines it: shortest form, no
  * surrogates, nothing above U+10FFFF) stands for U+FFFD, by itself. Texts that
  * have passed bt_text_init() are well formed, and whoever works on them need
- * not ask. */
+ * not ask.
+ *
+ * Categories are those of utf8proc's Unicode (15 with utf8proc 2.8). Hugging
+ * Face's library has several versions in it: for punctuation, marks and control
+ * characters Unicode 8, for the rest newer ones. So characters that came later
+ * may be of another kind there; of those that Unicode 8 had, U+1734, U+1885,
+ * U+1886, U+1CF2, U+1CF3, U+166D, U+A9BD and U+111C9 are. */
 #ifndef BT_UNICODE_H
 #define BT_UNICODE_H
 
