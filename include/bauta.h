@@ -781,7 +781,7 @@ typedef struct bauta_bleu_score {
     uint64_t totals[BAUTA_NGRAM_MAX];   /* n-grams of the hypotheses */
     double precisions[BAUTA_NGRAM_MAX]; /* in percent, smoothed */
     char signature[128];                /* how it was computed, in sacrebleu's
-                                           way: "nrefs:1|case:mixed|eff:no|..." */
+                                           way: "nrefs:1|case:mixed|..." */
     double brevity;                     /* the penalty that multiplies */
     uint64_t hypothesis_length;         /* tokens */
     uint64_t reference_length; /* of the references nearest in length */

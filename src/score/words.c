@@ -110,8 +110,10 @@ bauta_status bt_score_words_grams(bt_score_words *words, bt_grams *grams,
     bauta_status status = words_number(words, err);
     bt_grams_clear(grams);
     for (size_t k = 0; k < words->sequences && !status; k++) {
-        status = bt_grams_add(grams, words->numbers + start,
-                              words->ends[k] - start, err);
+        size_t count = words->ends[k] - start;
+        // Where there are no words there is no array either.
+        status = bt_grams_add(grams, count ? words->numbers + start : NULL,
+                              count, err);
         start = words->ends[k];
     }
     return status ? status : bt_grams_begin(grams, err);
