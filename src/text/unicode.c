@@ -5,6 +5,8 @@
  * most text is, is decided without a look at its tables. */
 #include "text/unicode.h"
 
+#include "text/recent.h"
+
 #include <string.h>
 #include <utf8proc.h>
 
@@ -157,8 +159,11 @@ bool bt_is_punctuation(uint32_t code)
 {
     if (code < 0x80)
         return ascii_punctuation(code) && !strchr("$+<=>^`|~", (int)code);
+    if (code == 0x166D || code == 0x111C9) // until Unicode 12, and 8
+        return true;
     utf8proc_category_t c = category(code);
-    return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
+    return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO &&
+           !bt_is_recent(code);
 }
 
 bool bt_is_other(uint32_t code)
@@ -166,19 +171,31 @@ bool bt_is_other(uint32_t code)
     if (code < 0x80)
         return code < ' ' || code == 0x7F;
     utf8proc_category_t c = category(code);
-    return c >= UTF8PROC_CATEGORY_CC;
+    return c >= UTF8PROC_CATEGORY_CC && !bt_is_recent(code);
 }
 
 bool bt_is_mark(uint32_t code)
 {
-    return code >= 0x300 && category(code) == UTF8PROC_CATEGORY_MN;
+    if (code < 0x300)
+        return false;
+    if (category(code) != UTF8PROC_CATEGORY_MN)
+        return code == 0x1734; // until Unicode 13
+    return !bt_is_recent(code);
 }
 
-bool bt_is_any_mark(uint32_t code)
+/* Of any kind, as utf8proc says. */
+static bool is_mark_now(uint32_t code)
 {
     utf8proc_category_t c =
         code < 0x300 ? UTF8PROC_CATEGORY_CN : category(code);
     return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
+}
+
+bool bt_is_any_mark(uint32_t code)
+{
+    if (is_mark_now(code))
+        return !bt_is_recent_mark(code);
+    return code == 0x1CF2 || code == 0x1CF3; // until Unicode 11
 }
 
 bool bt_is_number(uint32_t code)
@@ -212,7 +229,7 @@ bool bt_is_word(uint32_t code)
                (code >= 0x1F150 && code <= 0x1F169) ||
                (code >= 0x1F170 && code <= 0x1F189);
     default:
-        return bt_is_letter(code) || bt_is_any_mark(code) || code == 0x200C ||
+        return bt_is_letter(code) || is_mark_now(code) || code == 0x200C ||
                code == 0x200D;
     }
 }

@@ -7,11 +7,8 @@
  * have passed bt_text_init() are well formed, and whoever works on them need
  * not ask.
  *
- * Categories are those of utf8proc's Unicode (15 with utf8proc 2.8). Hugging
- * Face's library has several versions in it: for punctuation, marks and control
- * characters Unicode 8, for the rest newer ones. So characters that came later
- * may be of another kind there; of those that Unicode 8 had, U+1734, U+1885,
- * U+1886, U+1CF2, U+1CF3, U+166D, U+A9BD and U+111C9 are. */
+ * Categories are those of utf8proc's Unicode (15 with utf8proc 2.8), but for
+ * what recent.h says of marks, punctuation and control characters. */
 #ifndef BT_UNICODE_H
 #define BT_UNICODE_H
 
