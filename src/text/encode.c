@@ -141,6 +141,16 @@ static bauta_status bytes_reserve(encoding *e, size_t size, bauta_error *err)
     return e->room ? BAUTA_OK : bt_fail_memory(err, "a word", size);
 }
 
+/* Whether the character at `at` stands for one byte that was not well formed:
+ * all of its bytes come from that one. */
+static bool is_repair(const bt_text *text, size_t at)
+{
+    if (memcmp(text->bytes + at, "\xEF\xBF\xBD", 3) != 0)
+        return false;
+    bt_origin o = bt_text_origin(text, at, at + 3);
+    return o.to - o.from == 1;
+}
+
 /* The bytes of a split, where U+FFFD that stands for one byte that was not
  * well formed is that byte again. */
 static size_t bytes_restore(encoding *e, bt_split s)
@@ -150,7 +160,9 @@ static size_t bytes_restore(encoding *e, bt_split s)
     for (size_t at = s.lo, length; at < s.hi; at += length) {
         bt_origin o = bt_text_origin(text, at, at + 1);
         length = bt_utf8_length((unsigned char)text->bytes[at]);
-        if (length == 3 && o.to - o.from == 1) {
+        if (length > s.hi - at)
+            length = 1; // a split may end within a character
+        if (length == 3 && is_repair(text, at)) {
             e->bytes[n] = e->original[o.from];
             e->origins[n++] = o;
             continue;

@@ -410,24 +410,31 @@ static const format formats[] = {
 
 /* ---- the folder -------------------------------------------------------- */
 
-static bool folder_has(const char *path, const char *name)
+static bauta_status folder_has(bool *has, const char *path, const char *name,
+                               bauta_error *err)
 {
     char *joined = bt_path_join(path, name);
-    bool there = joined && bt_file_exists(joined);
+    if (!joined)
+        return bt_fail_memory(err, "a path", strlen(path));
+    *has = bt_file_exists(joined);
     bt_free(joined);
-    return there;
+    return BAUTA_OK;
 }
 
-static const format *folder_format(const char *path)
+/* The first format whose files are there; *out is NULL when none is. */
+static bauta_status folder_format(const format **out, const char *path,
+                                  bauta_error *err)
 {
-    for (size_t i = 0; i < BT_LEN(formats); i++) {
+    bauta_status status = BAUTA_OK;
+    *out = NULL;
+    for (size_t i = 0; !status && !*out && i < BT_LEN(formats); i++) {
         bool all = true;
-        for (size_t j = 0; j < formats[i].needed; j++)
-            all = all && folder_has(path, formats[i].files[j]);
+        for (size_t j = 0; !status && all && j < formats[i].needed; j++)
+            status = folder_has(&all, path, formats[i].files[j], err);
         if (all)
-            return &formats[i];
+            *out = &formats[i];
     }
-    return NULL;
+    return status;
 }
 
 /* The tokenizer keeps what it was made from. */
@@ -488,13 +495,16 @@ static bauta_status load_folder(bauta_tokenizer **out, const char *path,
                                 bauta_error *err)
 {
     folder f;
-    const format *from = folder_format(path);
+    const format *from;
+    bauta_status status = folder_format(&from, path, err);
+    if (status)
+        return status;
     if (!from)
         return bt_fail(err, BAUTA_ERR_IO,
                        "%s has no tokenizer.json and no other file that a "
                        "tokenizer is made from",
                        bt_path_tail(path));
-    bauta_status status = folder_init(&f, path, err);
+    status = folder_init(&f, path, err);
     if (!status)
         status = folder_load(out, &f, from, err);
     json_decref(f.config);
