@@ -515,6 +515,24 @@ static bauta_status added_tokens(const reading *r, const json_t *list,
 
 /* ---- the document ------------------------------------------------------ */
 
+/* What is put around a text must be tokens; ids may have gaps. */
+static bauta_status template_check(const bauta_tokenizer *t,
+                                   const bt_template *template,
+                                   const char *path, bauta_error *err)
+{
+    for (size_t i = 0; i < template->count; i++) {
+        uint32_t id = template->items[i].id;
+        size_t size;
+        if (id != BT_TEMPLATE_A && id != BT_TEMPLATE_B &&
+            !bt_vocab_piece(t->vocab, id, &size))
+            return bt_fail(err, BAUTA_ERR_IO,
+                           "%s: the post-processor puts token %u around a "
+                           "text, and no token has this id",
+                           bt_path_tail(path), (unsigned)id);
+    }
+    return BAUTA_OK;
+}
+
 /* What the usual names say of a token's part, until a folder says better. */
 static void names_guess(bauta_tokenizer *t)
 {
@@ -565,6 +583,8 @@ static bauta_status document_fill(bauta_tokenizer *t, const json_t *document,
            (status = bt_template_parse(&t->single, &t->pair,
                                        given(document, "post_processor"),
                                        bt_vocab_size(t->vocab), path, err)) ||
+           (status = template_check(t, &t->single, path, err)) ||
+           (status = template_check(t, &t->pair, path, err)) ||
            (status = bt_decoding_parse(&t->decoding, given(document, "decoder"),
                                        path, err)));
     if (!status)
