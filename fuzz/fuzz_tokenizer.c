@@ -16,8 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         "Hello world, hello 12345!",
         "  a\tb\r\n\n c  ",
         "<s>[MASK] [UNK]</s><|endoftext|>",
-        "Stra\xC3\x9F"
-        "e e\xCC\x81 \xE4\xBD\xA0\xF0\x9F\x91\xA9",
+        "Gr\xC3\xB6\xC3\x9F ger e\xCC\x81 \xE4\xBD\xA0\xF0\x9F\x91\xA9",
         "\xFF\xC3 a\xE2\x96\x81\xED\xA0\x80z\xF4\x90\x80\x80",
     };
     bauta_tokenizer *tokenizer;

@@ -23,8 +23,8 @@ static const char *const right[SECTIONS] = {
     "null",
     "null",
     "null",
-    "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"u\":3},"
-    "\"merges\":[\"a b\"]}",
+    ("{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"u\":3},"
+     "\"merges\":[\"a b\"]}"),
 };
 
 enum { ADDED, NORM, PRE, POST, DEC, MODEL };
