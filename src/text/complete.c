@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* complete.c - added tokens and templates for the formats that have none of
+ * their own; see settings.h. */
+#include "base/error.h"
+#include "text/document.h"
+#include "text/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- documents --------------------------------------------------------- */
+
+static const char *content_of(const json_t *token)
+{
+    return json_string_value(json_object_get(token, "content"));
+}
+
+/* Add a token to a document, unless it is there. */
+static int document_add(json_t *document, const char *content, json_int_t id,
+                        bool special, bool lstrip, bool rstrip,
+                        bool single_word, bool normalized)
+{
+    json_t *list = json_object_get(document, "added_tokens"), *entry;
+    size_t i;
+    json_array_foreach(list, i,
+                       entry) if (!strcmp(content_of(entry), content)) return 0;
+    return json_array_append_new(
+        list,
+        json_pack("{s:I,s:s,s:b,s:b,s:b,s:b,s:b}", "id", id, "content", content,
+                  "special", special, "lstrip", lstrip, "rstrip", rstrip,
+                  "single_word", single_word, "normalized", normalized));
+}
+
+/* added_tokens_decoder: {"50256": {"content": "<|endoftext|>", ...}, ...} */
+static int document_add_decoder(json_t *document, const json_t *tokens)
+{
+    const char *key;
+    json_t *t;
+    json_object_foreach((json_t *)tokens, key, t)
+    {
+        const char *content = content_of(t);
+        if (content &&
+            document_add(document, content, (json_int_t)strtoll(key, NULL, 10),
+                         json_is_true(json_object_get(t, "special")),
+                         json_is_true(json_object_get(t, "lstrip")),
+                         json_is_true(json_object_get(t, "rstrip")),
+                         json_is_true(json_object_get(t, "single_word")),
+                         json_is_true(json_object_get(t, "normalized"))))
+            return -1;
+    }
+    return 0;
+}
+
+/* added_tokens.json: {"<|endoftext|>": 50256, ...} */
+static int document_add_object(json_t *document, const json_t *tokens)
+{
+    const char *content;
+    json_t *id;
+    json_object_foreach(
+        (json_t *)tokens, content,
+        id) if (document_add(document, content, json_integer_value(id), false,
+                             false, false, false, true)) return -1;
+    return 0;
+}
+
+static json_int_t document_id(const json_t *document, const char *piece)
+{
+    const json_t *vocab =
+        json_object_get(json_object_get(document, "model"), "vocab");
+    const json_t *id = piece ? json_object_get(vocab, piece) : NULL;
+    return json_is_integer(id) ? json_integer_value(id) : -1;
+}
+
+static int document_add_names(json_t *document, const bt_settings *f)
+{
+    for (unsigned i = 0; i < BAUTA_TOKEN_NAMES; i++) {
+        const char *piece = bt_settings_name(f, (bauta_token_name)i);
+        json_int_t id = document_id(document, piece);
+        if (id >= 0 && document_add(document, piece, id, true,
+                                    i == BAUTA_TOKEN_MASK && f->class->pair,
+                                    false, false, false))
+            return -1;
+    }
+    return 0;
+}
+
+/* [CLS] and [SEP], where the class has them. */
+static int document_around(json_t *document, const bt_settings *f)
+{
+    const char *cls = bt_settings_name(f, BAUTA_TOKEN_CLS);
+    const char *sep = bt_settings_name(f, BAUTA_TOKEN_SEP);
+    json_int_t cls_id = document_id(document, cls);
+    json_int_t sep_id = document_id(document, sep);
+    if (!(f->class->cls || f->class->pair) || cls_id < 0 || sep_id < 0)
+        return 0;
+    return json_object_set_new(
+        document, "post_processor",
+        json_pack("{s:s,s:[sI],s:[sI]}", "type",
+                  f->class->pair ? "RobertaProcessing" : "BertProcessing",
+                  "sep", sep, sep_id, "cls", cls, cls_id));
+}
+
+bauta_status bt_complete_document(bauta_tokenizer **out, json_t *document,
+                                  const bt_settings *f, const char *name,
+                                  bauta_error *err)
+{
+    json_t *added = NULL;
+    bauta_status status =
+        bt_settings_json(&added, f->path, "added_tokens.json", err);
+    if (!status &&
+        (document_add_decoder(
+             document, json_object_get(f->config, "added_tokens_decoder")) ||
+         document_add_names(document, f) ||
+         document_add_object(document, added) || document_around(document, f)))
+        status = bt_fail_memory(err, "added tokens", 0);
+    json_decref(added);
+    if (!status)
+        status = bt_document_tokenizer(out, document, name, err);
+    json_decref(document);
+    return status;
+}
+
+/* ---- SentencePiece ----------------------------------------------------- */
+
+/* The tokens that the folder names are found in a text, and special. */
+static bauta_status names_add(bauta_tokenizer *t, const bt_settings *f,
+                              const char *path, bauta_error *err)
+{
+    bt_added_token tokens[BAUTA_TOKEN_NAMES];
+    size_t count = 0;
+    bauta_status status = BAUTA_OK;
+    for (unsigned i = 0; i < BAUTA_TOKEN_NAMES && !status; i++) {
+        const char *piece = bt_settings_name(f, (bauta_token_name)i);
+        if (!piece || t->names[i] == BT_NO_ID)
+            continue;
+        tokens[count++] = (bt_added_token){ .content = piece,
+                                            .size = strlen(piece),
+                                            .id = t->names[i],
+                                            .special = true };
+        status = bt_tokenizer_mark(t, t->names[i], err);
+    }
+    if (status)
+        return status;
+    bt_added_free(t->added);
+    t->added = NULL;
+    return bt_added_create(&t->added, tokens, count, t->normalizer, path, err);
+}
+
+bauta_status bt_complete_sentencepiece(bauta_tokenizer *t, const bt_settings *f,
+                                       const char *path, bauta_error *err)
+{
+    bool cls = f->class->cls;
+    uint32_t first = t->names[cls ? BAUTA_TOKEN_CLS : BAUTA_TOKEN_BOS];
+    uint32_t last = t->names[cls ? BAUTA_TOKEN_SEP : BAUTA_TOKEN_EOS];
+    bool before = cls || bt_settings_flag(f, "add_bos_token", f->class->bos);
+    bool behind = cls || bt_settings_flag(f, "add_eos_token", f->class->eos);
+    bauta_status status = names_add(t, f, path, err);
+    if (status)
+        return status;
+    bt_template_release(&t->single);
+    bt_template_release(&t->pair);
+    return bt_template_around(&t->single, &t->pair, &first,
+                              before && first != BT_NO_ID, &last,
+                              behind && last != BT_NO_ID, err);
+}
