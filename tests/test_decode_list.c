@@ -231,9 +231,12 @@ static void long_sequences_are_whole_stretches(void **state)
     assert_int_equal(list.tiles, 512);
     assert_int_equal(list.bits_count, 0);
     bt_decode_list_release(&list);
-    // The same for eight workers: one wave each of two stretches.
-    assert_int_equal(bt_decode_list_init(&list, &one, 1, 4, 8, 64, 8, NULL), 0);
-    assert_int_equal(list.item_count, 16);
+    // For nine workers, waves of stretches, and then of less and less.
+    assert_int_equal(bt_decode_list_init(&list, &one, 1, 4, 8, 64, 9, NULL), 0);
+    assert_int_equal(list.item_count, 15 + 1 + 1 + 2);
+    assert_int_equal(list.items[14].level, 3);
+    assert_int_equal(list.items[15].level, 2);
+    assert_int_equal(list.items[18].level, 0);
     bt_decode_list_release(&list);
     // And for very many: quads.
     assert_int_equal(bt_decode_list_init(&list, &one, 1, 4, 8, 64, 9999, NULL),

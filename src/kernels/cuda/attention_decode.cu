@@ -7,16 +7,22 @@
  * multiprocessor, with nearly all of its shared memory as one ring of tiles,
  * and takes items (decode_list.h) until there are none:
  *
- *   one warp loads     tile by tile, items without a gap between them, as far
- *                      ahead as the ring reaches;
- *   four warps compute each one tile of 64 keys of a quad, for all rows of the
- *                      unit, without a word to the others: scores, weights and
- *                      sums of values by products of 16 rows.
+ *   one warp loads      tile by tile, items without a gap between them, as far
+ *                       ahead as the ring reaches;
+ *   four warps compute  each one tile of 64 keys of a quad, for all rows of the
+ *                       unit, without a word to the others: scores, weights and
+ *                       sums of values by products of 16 rows. Then all four
+ *                       sum the quad, each thread four columns of some rows,
+ *                       and climb the tree of the stretch. What an item came to
+ *                       is the output, or goes to the GPU's memory;
+ *   four warps gather   they tell that it is there, and where it was the last
+ *                       item of a unit they add up the unit's.
  *
- * What its tile came to, a warp leaves where the tile's keys were. Then all
- * four sum the quad, each thread four columns of some rows, and climb the tree
- * of the stretch. The result of an item is the output, or goes to the GPU's
- * memory, and the block that finishes the last item of a unit adds them up.
+ * Whatever is asked for waits behind the tiles that are under way, and these
+ * are few: more of them would not come faster, only later. What is read beside
+ * them is asked for early: the list comes into the L2 when the grid starts, an
+ * item while the one before it is loaded, its queries while its tiles are; and
+ * those who compute wait for no answer at all.
  *
  * Bits. Every sum has its place in a tree that the row's keys alone define; see
  * decode_list.h. In the tree, what sees nothing is an exact no-op: its base is
@@ -39,10 +45,13 @@ enum {
     TILE = 64,       /* keys */
     WARPS = BT_QUAD, /* that compute */
     READERS = WARPS * 32,
-    THREADS = READERS + 32,
-    ITEMS = 4,  /* that are known ahead */
-    PANEL = 64, /* columns of a swizzled panel */
-    BARRIER_QUAD = 1
+    THREADS = 3 * READERS, /* with those that gather, and the loader */
+    ITEMS = 4,             /* that are known ahead */
+    ENTRIES = 64,          /* that are looked at together */
+    PANEL = 64,            /* columns of a swizzled panel */
+    FLYING = 3,            /* tiles under way, of heads of 128 */
+    BARRIER_QUAD = 1,
+    BARRIER_GATHER = 2
 };
 
 typedef struct decode_params {
@@ -58,6 +67,7 @@ typedef struct decode_params {
     float *lse;
     size_t q_token, q_head, out_token, out_head;
     int count; /* items times key heads */
+    int lines; /* of 128 bytes, of the list: items, entries and bits */
     int heads, kv_heads, group, unit_rows;
     int page_shift; /* a page is 2^page_shift tiles */
     float scale;    /* times log2(e): scores become base-2 logarithms */
@@ -69,19 +79,29 @@ typedef struct decode_work {
     int head;            /* key head */
 } decode_work;
 
-/* What a tile came to, in the place of its keys. */
-template <int D> struct tile_result {
-    float o[BT_DECODE_ROWS][D + 8]; /* + 8: rows in different banks */
-    float base[BT_DECODE_ROWS], sum[BT_DECODE_ROWS];
+/* What a tile came to. In row r, column c is at c ^ bank_shift(r). */
+template <int D, int ROWS> struct tile_result {
+    float o[ROWS][D];
+    float base[ROWS], sum[ROWS];
 };
 
-template <int D, int STAGES> struct decode_shared {
+/* So that the rows of a warp's store lie in different banks. */
+BT_DEVICE int bank_shift(int row)
+{
+    return row % 4 * 8;
+}
+
+template <int D, int ROWS, int STAGES> struct decode_shared {
     uint16_t k[STAGES][TILE * D];
     uint16_t v[STAGES][TILE * D];
+    tile_result<D, ROWS> result[BT_QUAD];
+    uint16_t q[ITEMS][ROWS][D + 8]; /* + 8: rows in different banks */
     decode_work work[ITEMS];
-    uint64_t work_full[ITEMS], work_empty[ITEMS];
+    uint64_t work_full[ITEMS], work_done[ITEMS], work_empty[ITEMS];
     uint64_t k_full[STAGES], k_empty[STAGES];
     uint64_t v_full[STAGES], v_empty[STAGES];
+    uint64_t result_empty;
+    bt_decode_entry entries[ENTRIES];
     int last; /* whether this block finished the last item of a unit */
 };
 
@@ -111,124 +131,182 @@ BT_DEVICE void done_with(uint64_t *empty)
 
 /* ---- loading ----------------------------------------------------------- */
 
-template <int D, int STAGES>
-BT_DEVICE void load_tile(const decode_params *p, decode_shared<D, STAGES> *s,
-                         ring place, int head, int block, uint64_t policy)
-{
-    int page = block >> p->page_shift;
-    int key = (block - (page << p->page_shift)) * TILE, at = place.at;
+/* The loader's place in the ring of tiles. */
+typedef struct loader {
+    ring place;
+    ring oldest; /* of the tiles that are under way */
+    int flying;  /* how many those are, at most */
+    uint64_t policy;
+} loader;
 
-    barrier_wait(&s->k_empty[at], place.parity ^ 1);
+template <int D, int ROWS, int STAGES>
+BT_DEVICE void load_tile(const decode_params *p,
+                         decode_shared<D, ROWS, STAGES> *s, loader *l, int head,
+                         int block)
+{
+    const int most = FLYING * 128 / D; // tiles under way
+    int page = block >> p->page_shift;
+    int key = (block - (page << p->page_shift)) * TILE, at = l->place.at;
+
+    if (l->flying == most) {
+        barrier_wait(&s->v_full[l->oldest.at], l->oldest.parity);
+        l->oldest = ring_ahead(l->oldest, 1, STAGES);
+        l->flying--;
+    }
+    barrier_wait(&s->k_empty[at], l->place.parity ^ 1);
     barrier_arrive_expect(&s->k_full[at], sizeof(s->k[0]));
 #pragma unroll
     for (int panel = 0; panel < D / PANEL; panel++)
         copy_page(s->k[at] + panel * TILE * PANEL, &p->k, panel * PANEL, key,
-                  head, page, &s->k_full[at], policy);
-    barrier_wait(&s->v_empty[at], place.parity ^ 1);
+                  head, page, &s->k_full[at], l->policy);
+    barrier_wait(&s->v_empty[at], l->place.parity ^ 1);
     barrier_arrive_expect(&s->v_full[at], sizeof(s->v[0]));
 #pragma unroll
     for (int panel = 0; panel < D / PANEL; panel++)
         copy_page(s->v[at] + panel * TILE * PANEL, &p->v, panel * PANEL, key,
-                  head, page, &s->v_full[at], policy);
+                  head, page, &s->v_full[at], l->policy);
+    l->place = ring_ahead(l->place, 1, STAGES);
+    l->flying++;
 }
 
-/* Hand an item to the others: its first words lane by lane, and its tiles. */
-template <int D, int STAGES>
-BT_DEVICE void tell(decode_shared<D, STAGES> *s, ring work, int word,
-                    bt_decode_tile tile, int head)
+/* An item as the loader knows it: its first words lane by lane, and its tiles.
+ */
+typedef struct record {
+    int index; /* the item and the head; from `count` on: there is none */
+    int word;
+    bt_decode_tile tile;
+} record;
+
+BT_DEVICE record fetch(const decode_params *p, int index)
 {
     const int words = offsetof(bt_decode_item, tiles) / sizeof(int);
     int lane = threadIdx.x % 32;
-    decode_work *to = &s->work[work.at];
-    barrier_wait(&s->work_empty[work.at], work.parity ^ 1);
+    record r = { index, -1, { -1, -1 } };
+    if (index < p->count) {
+        const bt_decode_item *item = p->items + index / p->kv_heads;
+        r.word = lane < words ? ((const int *)item)[lane] : 0;
+        r.tile = item->tiles[lane];
+    }
+    return r;
+}
+
+/* Hand an item to the others, with its queries; one whose words are -1 is the
+ * end. Query head h of query i is row i * group + h of the unit. */
+template <int D, int ROWS, int STAGES>
+BT_DEVICE void tell(const decode_params *p, decode_shared<D, ROWS, STAGES> *s,
+                    ring work, record r, int head)
+{
+    const int words = offsetof(bt_decode_item, tiles) / sizeof(int);
+    int lane = threadIdx.x % 32, query = lane / p->group, at = work.at;
+    int first = __shfl_sync(~0u, r.word, 0);
+    int rows = max(__shfl_sync(~0u, r.word, 1), 0) * p->group;
+
+    barrier_wait(&s->work_empty[at], work.parity ^ 1);
     if (lane < words)
-        ((int *)&to->item)[lane] = word;
-    to->item.tiles[lane] = tile;
-    to->head = head;
-    done_with(&s->work_full[work.at]);
+        ((int *)&s->work[at].item)[lane] = r.word;
+    s->work[at].item.tiles[lane] = r.tile;
+    s->work[at].head = head;
+    __syncwarp();
+    if (lane == 0)
+        barrier_arrive_expect(&s->work_full[at], rows * D * 2);
+    __syncwarp();
+    if (lane < rows)
+        copy_bytes(s->q[at][lane],
+                   p->q + (first + query) * p->q_token +
+                       (head * p->group + lane - query * p->group) * p->q_head,
+                   D * 2, &s->work_full[at]);
+}
+
+/* The block's share of the list comes into the L2. */
+BT_DEVICE void prefetch_list(const decode_params *p)
+{
+    for (int i = blockIdx.x * 32 + threadIdx.x % 32; i < p->lines;
+         i += gridDim.x * 32)
+        prefetch((const char *)p->items + (size_t)i * 128);
+}
+
+/* Have the tiles of an item loaded. The next item is drawn as late as its
+ * arrival can still be hidden, for the sake of the balance, and is returned. */
+template <int D, int ROWS, int STAGES>
+BT_DEVICE record load_item(const decode_params *p,
+                           decode_shared<D, ROWS, STAGES> *s, loader *l,
+                           bt_decode_tile tile, int head)
+{
+    const int ahead = 1024 / D; // tiles: 256 KB
+    int lane = threadIdx.x % 32;
+    uint32_t todo = __ballot_sync(~0u, tile.block >= 0), drawn = 0;
+    int left = __popc(todo), draw = min(left, ahead), ask = max(draw - 3, 1);
+    record next = {};
+    for (; left > 0; left--, todo &= todo - 1) {
+        int block = __shfl_sync(~0u, tile.block, __ffs((int)todo) - 1);
+        if (lane == 0 && left == draw)
+            drawn = atomicAdd(p->ticket, 1);
+        if (left == ask)
+            next = fetch(p, gridDim.x + __shfl_sync(~0u, drawn, 0));
+        if (lane == 0)
+            load_tile(p, s, l, head, block);
+    }
+    if (draw == 0) { // a unit that sees nothing
+        drawn = lane == 0 ? atomicAdd(p->ticket, 1) : 0;
+        next = fetch(p, gridDim.x + __shfl_sync(~0u, drawn, 0));
+    }
+    return next;
 }
 
 /* One warp runs this, one lane of it loads. */
-template <int D, int STAGES>
-BT_DEVICE void load_items(const decode_params *p, decode_shared<D, STAGES> *s)
+template <int D, int ROWS, int STAGES>
+BT_DEVICE void load_items(const decode_params *p,
+                          decode_shared<D, ROWS, STAGES> *s)
 {
-    const int words = offsetof(bt_decode_item, tiles) / sizeof(int);
-    int lane = threadIdx.x % 32, grid = gridDim.x;
-    uint64_t policy = policy_once();
-    ring work = {}, place = {};
+    loader l = { {}, {}, 0, policy_once() };
+    ring work = {};
 
     // The first item is the block's own; each next one is drawn.
-    for (int next = blockIdx.x; next < p->count;) {
-        const bt_decode_item *item = p->items + next / p->kv_heads;
-        int head = next % p->kv_heads;
-        int word = lane < words ? ((const int *)item)[lane] : 0;
-        bt_decode_tile tile = item->tiles[lane];
-        uint32_t drawn = lane == 0 ? atomicAdd(p->ticket, 1) : 0;
-
-        tell(s, work, word, tile, head);
+    record r = fetch(p, blockIdx.x);
+    prefetch_list(p);
+    grid_wait(); // the list was there before, the rest is from now on
+    while (r.index < p->count) {
+        int head = r.index % p->kv_heads;
+        tell(p, s, work, r, head);
         work = ring_ahead(work, 1, ITEMS);
-        uint32_t todo = __ballot_sync(~0u, tile.block >= 0);
-        for (; todo; todo &= todo - 1) {
-            int block = __shfl_sync(~0u, tile.block, __ffs((int)todo) - 1);
-            if (lane == 0)
-                load_tile(p, s, place, head, block, policy);
-            place = ring_ahead(place, 1, STAGES);
-        }
-        next = grid + (int)__shfl_sync(~0u, drawn, 0);
+        r = load_item(p, s, &l, r.tile, head);
     }
-    tell(s, work, -1, bt_decode_tile{ -1, -1 }, 0);
+    tell(p, s, work, r, 0);
     // The last block to be done makes the ticket ready for the next launch.
-    if (lane == 0) {
+    if (threadIdx.x % 32 == 0) {
+        uint32_t last = gridDim.x - 1;
         __threadfence();
-        if (atomicInc(p->ticket + 1, grid - 1) == (uint32_t)grid - 1)
+        if (atomicInc(p->ticket + 1, last) == last)
             p->ticket[0] = 0;
     }
 }
 
 /* ---- a tile ------------------------------------------------------------ */
 
-/* A unit's rows: query head h of query i is row i * group + h. */
+/* x (16 rows, 64 keys) = q k^T. Of q, `rows` rows are there, D + 8 apart; what
+ * the others come to is of no interest. */
 template <int D>
-BT_DEVICE void load_queries(uint32_t *q, const decode_params *p,
-                            const decode_work *work)
-{
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        int row = g + r * 8, query = row / p->group;
-        size_t head = work->head * p->group + row - query * p->group;
-        const uint16_t *from = p->q + (work->item.row + query) * p->q_token +
-                               head * p->q_head + 2 * t;
-#pragma unroll
-        for (int i = 0; i < D / 16; i++) {
-            bool there = query < work->item.rows;
-            q[i * 4 + r] = there ? *(const uint32_t *)(from + 16 * i) : 0;
-            q[i * 4 + 2 + r] =
-                there ? *(const uint32_t *)(from + 16 * i + 8) : 0;
-        }
-    }
-}
-
-/* x (16 rows, 64 keys) = q k^T. */
-template <int D>
-BT_DEVICE void multiply_keys(float (*x)[4], const uint32_t *q,
+BT_DEVICE void multiply_keys(float (*x)[4], const uint16_t *q, int rows,
                              const uint16_t *k)
 {
     int lane = threadIdx.x % 32;
     uint32_t row = shared_address(k) + (lane / 16 * 8 + lane % 8) * (PANEL * 2);
+    uint32_t query = shared_address(q) +
+                     min(lane % 16, rows - 1) * (D + 8) * 2 + lane / 16 * 16;
 #pragma unroll
     for (int j = 0; j < TILE / 8; j++)
         x[j][0] = x[j][1] = x[j][2] = x[j][3] = 0.0f;
 #pragma unroll
     for (int i = 0; i < D / 16; i++) {
         int chunk = (i % 4 * 2 + lane / 8 % 2) ^ lane % 8;
-        uint32_t at = row + i / 4 * (TILE * PANEL * 2) + chunk * 16;
+        uint32_t at = row + i / 4 * (TILE * PANEL * 2) + chunk * 16, a[4];
+        load_matrices(a, query + i * 32);
 #pragma unroll
         for (int j = 0; j < TILE / 16; j++) {
             uint32_t b[4];
             load_matrices(b, at + j * (16 * PANEL * 2));
-            product(x[2 * j], q + 4 * i, b);
-            product(x[2 * j + 1], q + 4 * i, b + 2);
+            product(x[2 * j], a, b);
+            product(x[2 * j + 1], a, b + 2);
         }
     }
 }
@@ -310,7 +388,7 @@ BT_DEVICE void soften(float (*x)[4], float scale, float *base, float *sum)
 
 /* The thread's two rows of a tile's sums; `only`: that query's, or -1. */
 template <int D, int ROWS>
-BT_DEVICE void leave_sums(tile_result<D> *to, const float (*o)[4],
+BT_DEVICE void leave_sums(tile_result<D, ROWS> *to, const float (*o)[4],
                           const int *query, int only, int rows)
 {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
@@ -320,20 +398,22 @@ BT_DEVICE void leave_sums(tile_result<D> *to, const float (*o)[4],
             continue;
 #pragma unroll
         for (int j = 0; j < D / 8; j++)
-            *(float2 *)&to->o[g + r * 8][j * 8 + t * 2] =
+            *(float2 *)&to->o[g + r * 8][(j * 8 ^ bank_shift(g)) + t * 2] =
                 make_float2(o[j][2 * r], o[j][2 * r + 1]);
     }
 }
 
-/* One warp, one tile. The keys are overwritten with what comes out. */
+/* One warp, one tile. `parity`: of the quads so far, whose results were read.
+ */
 template <int D, int ROWS, int STAGES>
-BT_DEVICE void compute_tile(const decode_params *p, decode_shared<D, STAGES> *s,
-                            ring place, const bt_decode_item *item, int bits,
-                            const uint32_t *q, const int *query)
+BT_DEVICE void compute_tile(const decode_params *p,
+                            decode_shared<D, ROWS, STAGES> *s, ring place,
+                            uint32_t parity, const bt_decode_item *item,
+                            int bits, const uint16_t *q, const int *query)
 {
     const int halves = ROWS > 8 ? 2 : 1;
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    tile_result<D> *result = (tile_result<D> *)s->k[place.at];
+    tile_result<D, ROWS> *result = &s->result[threadIdx.x / 32];
     const uint64_t *words = p->bits + (size_t)bits * p->unit_rows;
     uint64_t word[2] = { 0, 0 };
     float x[TILE / 8][4], o[D / 8][4], base[2], sum[2];
@@ -344,7 +424,8 @@ BT_DEVICE void compute_tile(const decode_params *p, decode_shared<D, STAGES> *s,
         if (bits >= 0 && query[r] < item->rows)
             word[r] = words[query[r]];
     barrier_wait(&s->k_full[place.at], place.parity);
-    multiply_keys<D>(x, q, s->k[place.at]);
+    multiply_keys<D>(x, q, item->rows * p->group, s->k[place.at]);
+    done_with(&s->k_empty[place.at]);
     if (bits >= 0) {
         hide<0>(x, word[0], t);
         if (halves == 2)
@@ -358,11 +439,10 @@ BT_DEVICE void compute_tile(const decode_params *p, decode_shared<D, STAGES> *s,
         w[2 * i] = pack_bf16(x[i][0], x[i][1]);
         w[2 * i + 1] = halves == 2 ? pack_bf16(x[i][2], x[i][3]) : 0;
     }
-    __syncwarp(); // the keys are read by all
-
+    barrier_wait(&s->result_empty, parity ^ 1);
 #pragma unroll
     for (int r = 0; r < halves; r++)
-        if (t == 0) {
+        if (t == 0 && g + r * 8 < ROWS) {
             result->base[g + r * 8] = base[r];
             result->sum[g + r * 8] = sum[r];
         }
@@ -439,10 +519,11 @@ BT_DEVICE void climb(part *x, part (*left)[ITERS], int first, int level,
         }
 }
 
-/* Which row of the unit, and which four columns, a thread sums. */
+/* Which row of the unit, and which four columns, a thread sums: of those that
+ * compute as of those that gather. */
 template <int D> BT_DEVICE int row_of(int iteration)
 {
-    return iteration * (READERS / (D / 4)) + threadIdx.x / (D / 4);
+    return iteration * (READERS / (D / 4)) + threadIdx.x % READERS / (D / 4);
 }
 
 template <int D> BT_DEVICE int column_of(void)
@@ -450,28 +531,25 @@ template <int D> BT_DEVICE int column_of(void)
     return threadIdx.x % (D / 4) * 4;
 }
 
-/* The tiles of a quad that are `seen`, the first of which is at `place`. */
-template <int D, int STAGES>
-BT_DEVICE part sum_quad(decode_shared<D, STAGES> *s, ring place, uint32_t seen,
+/* The tiles of a quad that are `seen`. */
+template <int D, int ROWS, int STAGES>
+BT_DEVICE part sum_quad(const decode_shared<D, ROWS, STAGES> *s, uint32_t seen,
                         int row)
 {
-    const tile_result<D> *tile[BT_QUAD];
+    const tile_result<D, ROWS> *tile = s->result;
+    int column = column_of<D>() ^ bank_shift(row);
     part quad = nothing();
 #pragma unroll
-    for (int j = 0; j < BT_QUAD; j++) {
-        tile[j] = (const tile_result<D> *)s->k[place.at];
-        if (seen >> j & 1) {
-            quad.base = fmaxf(quad.base, tile[j]->base[row]);
-            place = ring_ahead(place, 1, STAGES);
-        }
-    }
+    for (int j = 0; j < BT_QUAD; j++)
+        if (seen >> j & 1)
+            quad.base = fmaxf(quad.base, tile[j].base[row]);
     float from = finite_base(quad.base);
 #pragma unroll
     for (int j = 0; j < BT_QUAD; j++)
         if (seen >> j & 1) {
-            float scale = exp2_fast(tile[j]->base[row] - from);
-            float4 o = *(const float4 *)&tile[j]->o[row][column_of<D>()];
-            quad.sum = __fmaf_rn(tile[j]->sum[row], scale, quad.sum);
+            float scale = exp2_fast(tile[j].base[row] - from);
+            float4 o = *(const float4 *)&tile[j].o[row][column];
+            quad.sum = __fmaf_rn(tile[j].sum[row], scale, quad.sum);
             quad.o = add_scaled(quad.o, o, scale);
         }
     return quad;
@@ -508,89 +586,141 @@ BT_DEVICE size_t partial_row(const decode_params *p, int slot, int head,
            row;
 }
 
-template <int D>
-BT_DEVICE part load_part(const decode_params *p, int slot, int head, int row)
+/* The end of an item: its result is stored. */
+template <int D, int ITERS>
+BT_DEVICE void finish(const decode_params *p, const decode_work *work,
+                      const part *x)
 {
-    part x = nothing();
-    if (slot >= 0) {
-        size_t at = partial_row(p, slot, head, row);
-        float2 base = __ldcg(&p->partial_base[at]);
-        x.base = base.x;
-        x.sum = base.y;
-        x.o = __ldcg((const float4 *)(p->partial + at * D + column_of<D>()));
-    }
-    return x;
-}
-
-/* All of a unit's tree above its items, for one row. */
-template <int D>
-BT_DEVICE part sum_unit(const decode_params *p, const decode_work *work,
-                        int row)
-{
-    const int ahead = 8; // loads that are under way together
-    part total = nothing(), left[BT_LEVELS][1];
-    const bt_decode_entry *entries = p->entries + work->item.entry;
-    for (int e = 0; e < work->item.entries; e += ahead) {
-        bt_decode_entry entry[ahead];
-        part x[ahead];
+    int slot = work->item.slot, column = column_of<D>();
 #pragma unroll
-        for (int i = 0; i < ahead; i++)
-            entry[i] = e + i < work->item.entries
-                           ? entries[e + i]
-                           : bt_decode_entry{ -1, 0, BT_LEVELS };
-#pragma unroll
-        for (int i = 0; i < ahead; i++)
-            x[i] = load_part<D>(p, entry[i].slot, work->head, row);
-#pragma unroll
-        for (int i = 0; i < ahead; i++) {
-            climb<1>(&x[i], left, entry[i].first, entry[i].level, BT_LEVELS);
-            if (entry[i].first + (1 << entry[i].level) == BT_STRETCH)
-                total = plus(total, x[i]);
-        }
-    }
-    return total;
-}
-
-/* The end of an item: its result is stored, and that of its unit if it was the
- * last one. */
-template <int D, int ITERS, int STAGES>
-BT_DEVICE void finish(const decode_params *p, decode_shared<D, STAGES> *s,
-                      const decode_work *work, const part *x)
-{
-    const bt_decode_item *item = &work->item;
-    int rows = item->rows * p->group, column = column_of<D>();
-    if (item->slot < 0) {
-#pragma unroll
-        for (int i = 0; i < ITERS; i++)
-            if (row_of<D>(i) < rows)
-                store_output(p, work, row_of<D>(i), column, x[i]);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < ITERS; i++)
-        if (row_of<D>(i) < rows) {
-            size_t at = partial_row(p, item->slot, work->head, row_of<D>(i));
+    for (int i = 0; i < ITERS; i++) {
+        int row = row_of<D>(i);
+        if (row >= work->item.rows * p->group)
+            continue;
+        if (slot < 0) {
+            store_output(p, work, row, column, x[i]);
+        } else {
+            size_t at = partial_row(p, slot, work->head, row);
             *(float4 *)(p->partial + at * D + column) = x[i].o;
             if (column == 0)
                 p->partial_base[at] = make_float2(x[i].base, x[i].sum);
         }
-    __threadfence();
-    named_sync(BARRIER_QUAD, READERS);
-    if (threadIdx.x == 0) {
-        uint32_t *arrivals =
-            p->arrivals + (size_t)item->unit * p->kv_heads + work->head;
-        // Counts round and round, and so is ready for the next launch.
-        uint32_t parts = item->parts;
-        s->last = atomicInc(arrivals, parts - 1) == parts - 1;
     }
-    named_sync(BARRIER_QUAD, READERS);
-    if (!s->last)
-        return;
-    __threadfence();
-    for (int i = 0; i < ITERS; i++)
-        if (row_of<D>(i) < rows)
-            store_output(p, work, row_of<D>(i), column,
-                         sum_unit<D>(p, work, row_of<D>(i)));
+}
+
+/* ---- gathering --------------------------------------------------------- */
+
+/* The unit's entries from `first` on, as many as are looked at together. */
+template <int D, int ROWS, int STAGES>
+BT_DEVICE void load_entries(const decode_params *p,
+                            decode_shared<D, ROWS, STAGES> *s,
+                            const bt_decode_item *item, int first)
+{
+    int thread = threadIdx.x % READERS;
+    if (thread < ENTRIES && first + thread < item->entries)
+        s->entries[thread] = p->entries[item->entry + first + thread];
+}
+
+/* climb() to the top of a stretch for one part, in a loop: this code runs
+ * seldom, and long code is long in coming. Returns whether x is a stretch. */
+BT_DEVICE bool climb_stretch(part *x, part *left, bt_decode_entry entry)
+{
+    int level = entry.level;
+#pragma unroll 1
+    for (; level < BT_LEVELS && entry.first >> level & 1; level++)
+        *x = plus(level == 0 ? left[0] : level == 1 ? left[1] : left[2], *x);
+#pragma unroll
+    for (int l = 0; l < BT_LEVELS; l++)
+        if (l == level)
+            left[l] = *x;
+    return level == BT_LEVELS;
+}
+
+/* All of a unit's tree above its items, for one row and four columns. The loads
+ * ask for no condition, which would have each one wait for the one before: for
+ * what is not wanted they read what is there. */
+template <int D, int ROWS, int STAGES>
+BT_DEVICE part sum_unit(const decode_params *p,
+                        decode_shared<D, ROWS, STAGES> *s,
+                        const decode_work *work, int row)
+{
+    const int ahead = 8; // entries that are under way together
+    part total = nothing(), left[BT_LEVELS];
+    int entries = work->item.entries;
+#pragma unroll 1
+    for (int e = 0; e < entries; e += ahead) {
+        part x[ahead];
+        if (e % ENTRIES == 0 && entries > ENTRIES) {
+            named_sync(BARRIER_GATHER, READERS);
+            load_entries(p, s, &work->item, e);
+            named_sync(BARRIER_GATHER, READERS);
+        }
+#pragma unroll
+        for (int i = 0; i < ahead; i++) {
+            int at = min(e + i, entries - 1) % ENTRIES;
+            size_t from =
+                partial_row(p, max(s->entries[at].slot, 0), work->head, row);
+            float2 base = __ldcg(&p->partial_base[from]);
+            x[i].o = __ldcg(
+                (const float4 *)(p->partial + from * D + column_of<D>()));
+            x[i].base = base.x;
+            x[i].sum = base.y;
+        }
+#pragma unroll
+        for (int i = 0; i < ahead; i++)
+            if (e + i < entries) {
+                bt_decode_entry entry = s->entries[(e + i) % ENTRIES];
+                if (entry.slot < 0)
+                    x[i] = nothing();
+                if (climb_stretch(&x[i], left, entry))
+                    total = plus(total, x[i]);
+            }
+    }
+    return total;
+}
+
+/* Whether it was the last item of its unit. Also brings its entries. */
+template <int D, int ROWS, int STAGES>
+BT_DEVICE bool was_last(const decode_params *p,
+                        decode_shared<D, ROWS, STAGES> *s,
+                        const decode_work *work)
+{
+    const bt_decode_item *item = &work->item;
+    named_sync(BARRIER_GATHER, READERS); // all have seen the entries before
+    load_entries(p, s, item, 0);
+    if (threadIdx.x % READERS == 0) {
+        // Counts round and round, and so is ready for the next launch.
+        uint32_t last = item->parts - 1;
+        s->last =
+            count_round(p->arrivals + item->unit * p->kv_heads + work->head,
+                        last) == last;
+    }
+    named_sync(BARRIER_GATHER, READERS);
+    return s->last;
+}
+
+template <int D, int ROWS, int STAGES>
+BT_DEVICE void gather_items(const decode_params *p,
+                            decode_shared<D, ROWS, STAGES> *s)
+{
+    ring at = {};
+    grid_wait();
+    for (;; at = ring_ahead(at, 1, ITEMS)) {
+        const decode_work *work = &s->work[at.at];
+        barrier_wait(&s->work_done[at.at], at.parity);
+        int rows = work->item.rows * p->group;
+        if (rows < 0)
+            return;
+        if (work->item.slot >= 0 && was_last(p, s, work))
+#pragma unroll 1
+            for (int i = 0; row_of<D>(i) - row_of<D>(0) < rows; i++) {
+                int row = row_of<D>(i);
+                part all = sum_unit(p, s, work, min(row, rows - 1));
+                if (row < rows)
+                    store_output(p, work, row, column_of<D>(), all);
+            }
+        done_with(&s->work_empty[at.at]);
+    }
 }
 
 /* ---- computing --------------------------------------------------------- */
@@ -598,9 +728,10 @@ BT_DEVICE void finish(const decode_params *p, decode_shared<D, STAGES> *s,
 /* A quad: each warp its tile, then all of them its sum. Returns how many tiles
  * it took. */
 template <int D, int ROWS, int STAGES, int ITERS>
-BT_DEVICE int compute_quad(const decode_params *p, decode_shared<D, STAGES> *s,
-                           ring place, const bt_decode_item *item, int quad,
-                           const uint32_t *q, const int *query, part *x)
+BT_DEVICE int
+compute_quad(const decode_params *p, decode_shared<D, ROWS, STAGES> *s,
+             ring place, uint32_t *parity, const bt_decode_item *item, int quad,
+             const uint16_t *q, const int *query, part *x)
 {
     int warp = threadIdx.x / 32;
     const bt_decode_tile *tiles = item->tiles + quad * BT_QUAD;
@@ -617,47 +748,45 @@ BT_DEVICE int compute_quad(const decode_params *p, decode_shared<D, STAGES> *s,
     if (seen >> warp & 1)
         compute_tile<D, ROWS>(
             p, s, ring_ahead(place, __popc(seen & ((1u << warp) - 1)), STAGES),
-            item, tiles[warp].bits, q, query);
+            *parity, item, tiles[warp].bits, q, query);
     named_sync(BARRIER_QUAD, READERS);
 #pragma unroll
     for (int i = 0; i < ITERS; i++)
         if (row_of<D>(i) < item->rows * p->group)
-            x[i] = sum_quad(s, place, seen, row_of<D>(i));
-    fence_async(); // the copy engine will write where results were
-    __syncwarp();
-    int count = __popc(seen), lane = threadIdx.x % 32;
-    if (lane < count)
-        barrier_arrive(&s->k_empty[ring_ahead(place, lane, STAGES).at]);
-    return count;
+            x[i] = sum_quad(s, seen, row_of<D>(i));
+    done_with(&s->result_empty);
+    *parity ^= 1;
+    return __popc(seen);
 }
 
 template <int D, int ROWS, int STAGES>
 BT_DEVICE void compute_items(const decode_params *p,
-                             decode_shared<D, STAGES> *s)
+                             decode_shared<D, ROWS, STAGES> *s)
 {
     const int iters = ROWS * (D / 4) > READERS ? ROWS * (D / 4) / READERS : 1;
     int g = threadIdx.x % 32 / 4;
     int query[2] = { g / p->group, (g + 8) / p->group };
     ring at = {}, place = {};
+    uint32_t parity = 0;
 
+    grid_wait();
     for (;; at = ring_ahead(at, 1, ITEMS)) {
         const decode_work *work = &s->work[at.at];
-        uint32_t q[D / 4];
         part x[iters], left[BT_LEVELS][iters];
         barrier_wait(&s->work_full[at.at], at.parity);
         if (work->item.rows < 0)
-            return;
-        load_queries<D>(q, p, work);
+            break;
 #pragma unroll 1
         for (int i = 0; i < 1 << work->item.level; i++) {
             int count = compute_quad<D, ROWS, STAGES, iters>(
-                p, s, place, &work->item, i, q, query, x);
+                p, s, place, &parity, &work->item, i, s->q[at.at][0], query, x);
             place = ring_ahead(place, count, STAGES);
             climb<iters>(x, left, i, 0, work->item.level);
         }
-        finish<D, iters>(p, s, work, x);
-        done_with(&s->work_empty[at.at]);
+        finish<D, iters>(p, work, x);
+        done_with(&s->work_done[at.at]);
     }
+    done_with(&s->work_done[at.at]);
 }
 
 template <int D, int ROWS, int STAGES>
@@ -665,29 +794,39 @@ __global__ void __launch_bounds__(THREADS, 1)
     attention_decode(const __grid_constant__ decode_params p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    decode_shared<D, STAGES> *s = (decode_shared<D, STAGES> *)memory;
-    static_assert(sizeof(tile_result<D>) <= sizeof(s->k[0]), "results fit");
+    decode_shared<D, ROWS, STAGES> *s =
+        (decode_shared<D, ROWS, STAGES> *)memory;
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < ITEMS; i++) {
             barrier_init(&s->work_full[i], 1);
+            barrier_init(&s->work_done[i], WARPS);
             barrier_init(&s->work_empty[i], WARPS);
         }
         for (int i = 0; i < STAGES; i++) {
             barrier_init(&s->k_full[i], 1);
-            barrier_init(&s->k_empty[i], WARPS);
+            barrier_init(&s->k_empty[i], 1);
             barrier_init(&s->v_full[i], 1);
             barrier_init(&s->v_empty[i], 1);
         }
+        barrier_init(&s->result_empty, WARPS);
         barrier_init_done();
         tensor_map_prefetch(&p.k);
         tensor_map_prefetch(&p.v);
     }
     __syncthreads();
-    if (threadIdx.x < READERS)
+    grid_release();
+    if (threadIdx.x < READERS) {
+        registers_raise<240>();
         compute_items<D, ROWS, STAGES>(&p, s);
-    else
-        load_items<D, STAGES>(&p, s);
+    } else if (threadIdx.x < 2 * READERS) {
+        registers_lower<120>();
+        gather_items<D, ROWS, STAGES>(&p, s);
+    } else {
+        registers_lower<56>();
+        if (threadIdx.x < 2 * READERS + 32)
+            load_items<D, ROWS, STAGES>(&p, s);
+    }
 }
 
 /* ---- launching --------------------------------------------------------- */
@@ -735,15 +874,25 @@ template <int D, int ROWS, int STAGES>
 static cudaError_t launch(const decode_params *params, int blocks,
                           cudaStream_t stream)
 {
-    const int bytes = sizeof(decode_shared<D, STAGES>);
+    const int bytes = sizeof(decode_shared<D, ROWS, STAGES>);
     cudaError_t status = cudaFuncSetAttribute(
         attention_decode<D, ROWS, STAGES>,
         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (status)
         return status;
-    attention_decode<D, ROWS, STAGES>
-        <<<blocks, THREADS, bytes, stream>>>(*params);
-    return cudaGetLastError();
+    // It is brought up while what is before it still runs.
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = dim3(THREADS);
+    config.dynamicSmemBytes = bytes;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, attention_decode<D, ROWS, STAGES>,
+                              *params);
 }
 
 static cudaError_t launch_for(const decode_params *p, size_t head_dim,
@@ -751,11 +900,11 @@ static cudaError_t launch_for(const decode_params *p, size_t head_dim,
 {
     int rows = p->unit_rows * p->group;
     if (head_dim == 128)
-        return rows <= 4   ? launch<128, 4, 7>(p, blocks, stream)
-               : rows <= 8 ? launch<128, 8, 7>(p, blocks, stream)
-                           : launch<128, 16, 7>(p, blocks, stream);
-    return rows <= 8 ? launch<64, 8, 14>(p, blocks, stream)
-                     : launch<64, 16, 14>(p, blocks, stream);
+        return rows <= 4   ? launch<128, 4, 6>(p, blocks, stream)
+               : rows <= 8 ? launch<128, 8, 6>(p, blocks, stream)
+                           : launch<128, 16, 5>(p, blocks, stream);
+    return rows <= 8 ? launch<64, 8, 13>(p, blocks, stream)
+                     : launch<64, 16, 12>(p, blocks, stream);
 }
 
 static bauta_status check_call(const bt_cuda_decode *decode,
@@ -837,6 +986,7 @@ bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
     p.out = out;
     p.lse = lse;
     p.count = decode->item_count;
+    p.lines = decode->list_lines;
     p.heads = (int)decode->heads;
     p.kv_heads = (int)kv_heads;
     p.group = (int)(decode->heads / kv_heads);

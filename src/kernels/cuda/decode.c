@@ -156,6 +156,7 @@ static bauta_status upload(bt_cuda_decode *decode, const bt_decode_list *list,
     decode->items = (bt_decode_item *)(memory + l.items);
     decode->entries = (bt_decode_entry *)(memory + l.entries);
     decode->bits = (uint64_t *)(memory + l.bits);
+    decode->list_lines = (int)((l.copied - l.items) / 128);
     decode->partial = (float *)(memory + l.partial);
     decode->partial_base = (float *)(memory + l.partial_base);
     return BAUTA_OK;

@@ -11,6 +11,7 @@ struct bt_cuda_decode {
     bt_cuda_device device;
     size_t rows, unit_rows, pages; /* of the step, see bt_decode_list */
     int item_count;                /* times kv_heads */
+    int list_lines; /* of 128 bytes, from the items to the end of the bits */
     /* Device memory: one block, kept from step to step, cut into these. */
     void *memory;
     size_t capacity;

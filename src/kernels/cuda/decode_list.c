@@ -193,7 +193,8 @@ static int node_order(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* How many of `count` nodes make whole waves: each worker has as many. */
+/* How many of `count` nodes are items as they are: whole waves, in which each
+ * worker has one, and all if the last wave is nearly whole. */
 static size_t whole_waves(size_t count, size_t kv_heads, size_t workers)
 {
     size_t rest = count * kv_heads % workers;
@@ -216,7 +217,7 @@ static size_t halve(const draft *d, const node *n, size_t level, node *to)
     return count;
 }
 
-/* Whole waves of stretches, of what remains whole waves of halves, and so on.
+/* Waves of stretches, of what remains waves of halves, and so on.
  * `nodes` has twice the room that all quads need. */
 static void cut(draft *d, node *nodes, size_t kv_heads, size_t workers)
 {

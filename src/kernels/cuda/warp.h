@@ -41,6 +41,25 @@ BT_DEVICE void product(float *d, const uint32_t *a, const uint32_t *b)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+/* Bring a line into the L2. */
+BT_DEVICE void prefetch(const void *at)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+
+/* Count up to `last` and round again; returns the count before. What this
+ * thread knows of is written before it counts, and whoever counts later knows
+ * of it too. */
+BT_DEVICE uint32_t count_round(uint32_t *counter, uint32_t last)
+{
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(last)
+                 : "memory");
+    return before;
+}
+
 /* What is read once and should not drive other things out of the L2. */
 BT_DEVICE uint64_t policy_once(void)
 {
