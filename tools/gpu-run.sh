@@ -22,7 +22,7 @@ for source in src/kernels/cuda/*.cu; do
         -c "$source" -o "$build/part_$(basename "$source").o"
 done
 for program in tests/cuda/check_cuda tests/cuda/check_cuda_decode \
-    bench/attention_gpu bench/decode_gpu; do
+    tests/cuda/check_cuda_f32 bench/attention_gpu bench/decode_gpu; do
     c $program.c "$build/main.o"
     "$cuda/bin/nvcc" -o "$build/$(basename $program)" "$build/main.o" \
         "$build"/part_*.o -Xcompiler -fopenmp -lm
@@ -35,6 +35,7 @@ for what in "$@"; do
     check)
         "$build/check_cuda"
         "$build/check_cuda_decode"
+        "$build/check_cuda_f32"
         ;;
     bench)
         "$build/attention_gpu"

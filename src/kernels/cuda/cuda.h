@@ -102,6 +102,34 @@ bauta_status bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
                                            uint16_t *out, float *lse,
                                            void *stream, bauta_error *err);
 
+/* ---- float32 ------------------------------------------------------------ */
+
+/* Rows [first, first + rows) of a mask in the GPU's memory. The mask is not
+ * referred to afterwards. */
+typedef struct bt_cuda_rows bt_cuda_rows;
+bauta_status bt_cuda_rows_create(bt_cuda_rows **out, const bauta_mask *mask,
+                                 size_t first, size_t rows, bauta_error *err);
+void bt_cuda_rows_free(bt_cuda_rows *rows);
+
+/* bauta_attention_forward and bauta_attention_backward in float32, for tests
+ * and small models: any mask, any shape, on any GPU, and not fast. All pointers
+ * are the device's; lse may be NULL in the forward pass. Gradients are written,
+ * not added to; those of a key that nobody sees are 0. They return when the
+ * work is queued. */
+bauta_status bt_attention_forward_f32_cuda(const bt_cuda_rows *rows,
+                                           const bauta_attention *shape,
+                                           const float *q, const float *k,
+                                           const float *v, float *out,
+                                           float *lse, void *stream,
+                                           bauta_error *err);
+bauta_status bt_attention_backward_f32_cuda(const bt_cuda_rows *rows,
+                                            const bauta_attention *shape,
+                                            const float *q, const float *k,
+                                            const float *v, const float *out,
+                                            const float *lse, const float *dout,
+                                            float *dq, float *dk, float *dv,
+                                            void *stream, bauta_error *err);
+
 #ifdef __cplusplus
 }
 #endif
