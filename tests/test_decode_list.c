@@ -4,6 +4,7 @@
  * included here whether CUDA is found or not. */
 #include "kernels/cuda/decode_list.c"
 
+#include "faults.h"
 #include "masks.h"
 #include "testing.h"
 
@@ -298,6 +299,31 @@ static void what_the_kernel_cannot_do_is_refused(void **state)
     bauta_mask_free(mask);
 }
 
+static void without_memory_there_is_no_list(void **state)
+{
+    bauta_error err = { 0 };
+    bauta_mask *mask = NULL;
+    uint32_t pages[3] = { 0, 1, 2 };
+    bt_decode_list list;
+    (void)state;
+    faults_begin();
+    assert_int_equal(bauta_mask_causal(&mask, 2, 130, NULL), 0);
+    bt_decode_sequence one = { mask, 0, 2, pages };
+    for (size_t k = 0;; k++) {
+        size_t live = faults_live();
+        faults_arm(k);
+        bauta_status status =
+            bt_decode_list_init(&list, &one, 1, 2, 1, 64, 4, &err);
+        if (!faults_disarm())
+            break;
+        assert_int_equal(status, BAUTA_ERR_NOMEM);
+        assert_int_equal(faults_live(), live);
+    }
+    bt_decode_list_release(&list);
+    bauta_mask_free(mask);
+    assert_int_equal(faults_end(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +332,7 @@ int main(void)
         cmocka_unit_test(long_sequences_are_whole_stretches),
         cmocka_unit_test(a_sink_and_a_window_read_three_tiles),
         cmocka_unit_test(what_the_kernel_cannot_do_is_refused),
+        cmocka_unit_test(without_memory_there_is_no_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
