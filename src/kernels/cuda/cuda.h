@@ -45,6 +45,91 @@ bt_attention_forward_bf16_cuda(bt_cuda_plan *plan, const bauta_attention *shape,
                                const uint16_t *v, uint16_t *out, float *lse,
                                void *stream, bauta_error *err);
 
+/* ---- decoding: a few queries over a cache ------------------------------- */
+
+/* Keys and values of many sequences, in the GPU's memory and in pages of
+ * `page_keys` keys, 64 or a larger power of two. The element of page p, key
+ * head h, key j and column c is at p * page + h * head + j * token + c of k and
+ * of v alike. Strides of 0 stand for (pages, kv_heads, page_keys, head_dim),
+ * where the keys of a head lie together; others must be multiples of 8. k and v
+ * are aligned to 16 bytes. What no row sees may hold anything. */
+typedef struct bt_cuda_pages {
+    const uint16_t *k, *v;
+    size_t pages, page_keys;
+    size_t page, head, token;
+} bt_cuda_pages;
+
+/* The queries of one sequence: rows [first, first + rows) of a mask over its
+ * keys, in decoding the last one. Key j is the key j % page_keys of page
+ * pages[j / page_keys] (in the host's memory); pages of which no row sees
+ * anything are not looked up. Rows that see something have the origin 0, for a
+ * cache holds one sequence. */
+typedef struct bt_decode_sequence {
+    const bauta_mask *mask;
+    size_t first, rows;
+    const uint32_t *pages;
+} bt_decode_sequence;
+
+/* What a step of decoding reads, as a list in the GPU's memory: only tiles of
+ * 64 keys of which a row sees something. One step may serve many launches (all
+ * layers of a model that share a mask), on one stream, one behind the other.
+ *
+ * A row's bits depend on its query, the keys and values that it sees and where
+ * they lie in the sequence: not on the pages, on the other rows or sequences of
+ * the step or on the GPU's size. */
+typedef struct bt_cuda_decode bt_cuda_decode;
+
+/* For the current device and the heads of `shape`: head_dim 64 or 128, up to
+ * 16 heads to a key head. */
+bauta_status bt_cuda_decode_create(bt_cuda_decode **out,
+                                   const bauta_attention *shape,
+                                   size_t page_keys, bauta_error *err);
+void bt_cuda_decode_free(bt_cuda_decode *decode);
+
+/* Describe the next step. It is copied on `stream`, behind the launches that
+ * were queued there; nothing given here is referred to afterwards. */
+bauta_status bt_cuda_decode_step(bt_cuda_decode *decode,
+                                 const bt_decode_sequence *sequences,
+                                 size_t count, void *stream, bauta_error *err);
+
+/* Attention of the step's queries, sequence after sequence, over the pages. q,
+ * out and lse as in bt_attention_forward_bf16_cuda (of `shape` the strides of
+ * keys and values are not looked at). Returns when the work is queued. */
+bauta_status bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
+                                           const bauta_attention *shape,
+                                           const uint16_t *q,
+                                           const bt_cuda_pages *pages,
+                                           uint16_t *out, float *lse,
+                                           void *stream, bauta_error *err);
+
+/* ---- float32 ------------------------------------------------------------ */
+
+/* Rows [first, first + rows) of a mask in the GPU's memory. The mask is not
+ * referred to afterwards. */
+typedef struct bt_cuda_rows bt_cuda_rows;
+bauta_status bt_cuda_rows_create(bt_cuda_rows **out, const bauta_mask *mask,
+                                 size_t first, size_t rows, bauta_error *err);
+void bt_cuda_rows_free(bt_cuda_rows *rows);
+
+/* bauta_attention_forward and bauta_attention_backward in float32, for tests
+ * and small models: any mask, any shape, on any GPU, and not fast. All pointers
+ * are the device's; lse may be NULL in the forward pass. Gradients are written,
+ * not added to; those of a key that nobody sees are 0. They return when the
+ * work is queued. */
+bauta_status bt_attention_forward_f32_cuda(const bt_cuda_rows *rows,
+                                           const bauta_attention *shape,
+                                           const float *q, const float *k,
+                                           const float *v, float *out,
+                                           float *lse, void *stream,
+                                           bauta_error *err);
+bauta_status bt_attention_backward_f32_cuda(const bt_cuda_rows *rows,
+                                            const bauta_attention *shape,
+                                            const float *q, const float *k,
+                                            const float *v, const float *out,
+                                            const float *lse, const float *dout,
+                                            float *dq, float *dk, float *dv,
+                                            void *stream, bauta_error *err);
+
 #ifdef __cplusplus
 }
 #endif

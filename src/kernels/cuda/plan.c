@@ -56,41 +56,6 @@ static bauta_status check_shape(const bauta_plan *plan,
     return BAUTA_OK;
 }
 
-static bauta_status check_device(bt_cuda_plan *plan, bauta_error *err)
-{
-    int device = 0, major = 0, minor = 0;
-    cudaError_t status = cudaGetDevice(&device);
-    if (!status)
-        status = cudaDeviceGetAttribute(
-            &major, cudaDevAttrComputeCapabilityMajor, device);
-    if (!status)
-        status = cudaDeviceGetAttribute(
-            &minor, cudaDevAttrComputeCapabilityMinor, device);
-    if (!status)
-        status = cudaDeviceGetAttribute(&plan->multiprocessors,
-                                        cudaDevAttrMultiProcessorCount, device);
-    if (status)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "no GPU: %s",
-                       cudaGetErrorString(status));
-    if (major != 9 || minor != 0)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "the GPU has compute capability %d.%d; the kernels are "
-                       "for 9.0 (Hopper)",
-                       major, minor);
-
-    // The driver's function through the runtime, so that a program need not
-    // link the driver to start on a machine without one.
-    void *function = NULL;
-    enum cudaDriverEntryPointQueryResult found;
-    status = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-    if (status || found != cudaDriverEntryPointSuccess)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "the GPU's driver has no cuTensorMapEncodeTiled");
-    plan->tensor_map_encode = (bt_tensor_map_encode_fn *)function;
-    return BAUTA_OK;
-}
-
 /* Where a piece begins; adds it to the size of the whole. */
 static size_t piece(size_t *size, size_t count, size_t each)
 {
@@ -149,6 +114,7 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out, const bauta_plan *source,
                                  const bauta_attention *shape, bauta_error *err)
 {
     bt_worklist list = { 0 };
+    bt_cuda_device device;
     bt_cuda_plan *plan = NULL;
     size_t kv_heads = shape->kv_heads ? shape->kv_heads : shape->heads;
 
@@ -173,9 +139,11 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out, const bauta_plan *source,
     plan->tile_count = (int)(list.tile_count - list.empty_count);
     plan->empty_count = (int)list.empty_count;
     plan->band = band_of(list.keys, shape, kv_heads);
-    status = check_device(plan, err);
+    status = bt_cuda_device_init(&device, err);
     if (status)
         goto done;
+    plan->multiprocessors = device.multiprocessors;
+    plan->tensor_map_encode = device.tensor_map_encode;
     status = upload(plan, &list, err);
     if (status)
         goto done;

@@ -4,19 +4,11 @@
 #define BT_CUDA_PLAN_H
 
 #include "kernels/cuda/cuda.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/worklist.h"
-
-#include <cuda.h>
 
 /* Bytes of the redo notes of one item: one for each warp that computes. */
 enum { BT_REDO_BYTES = 16 };
-
-typedef CUresult bt_tensor_map_encode_fn(
-    CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
-    const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
-    const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
-    CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
-    CUtensorMapFloatOOBfill fill);
 
 struct bt_cuda_plan {
     size_t rows, keys, heads, kv_heads, head_dim;

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.h - the current GPU. */
+#ifndef BT_CUDA_DEVICE_H
+#define BT_CUDA_DEVICE_H
+
+#include "bauta.h"
+
+#include <cuda.h>
+
+typedef CUresult bt_tensor_map_encode_fn(
+    CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+    const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,
+    const cuuint32_t *element_strides, CUtensorMapInterleave interleave,
+    CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+    CUtensorMapFloatOOBfill fill);
+
+typedef struct bt_cuda_device {
+    int multiprocessors;
+    bt_tensor_map_encode_fn *tensor_map_encode;
+} bt_cuda_device;
+
+/* Fails where the current device is none that the kernels run on. */
+bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err);
+
+#endif

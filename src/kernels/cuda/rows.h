@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rows.h - the rows of a mask in the GPU's memory, as they are. */
+#ifndef BT_CUDA_ROWS_H
+#define BT_CUDA_ROWS_H
+
+#include "kernels/cuda/cuda.h"
+
+typedef struct bt_row_span {
+    int32_t lo, hi;
+} bt_row_span;
+
+typedef struct bt_row_spans {
+    int32_t count, keys;
+    const int32_t *start;  /* (count + 1) row i owns spans start[i] to ... */
+    const int32_t *origin; /* (count) */
+    const bt_row_span *spans;
+} bt_row_spans;
+
+struct bt_cuda_rows {
+    void *memory; /* one block */
+    bt_row_spans device;
+};
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_decode_list.c - what the GPU's decoding is told is what the masks say,
+ * and how the work is cut shows nowhere. Needs no GPU, so the source is
+ * included here whether CUDA is found or not. */
+#include "kernels/cuda/decode_list.c"
+
+#include "faults.h"
+#include "masks.h"
+#include "testing.h"
+
+enum { SEQUENCES = 3, KV_HEADS = 2 };
+
+typedef struct batch {
+    bauta_mask *mask[SEQUENCES];
+    bt_decode_sequence sequence[SEQUENCES];
+    uint32_t pages[SEQUENCES][256];
+    size_t page_keys, group, rows;
+} batch;
+
+/* Masks without origins, as a cache has none. */
+static bauta_mask *random_mask(test_random *r, size_t n, size_t m)
+{
+    bauta_mask *a = test_mask_random(r, n, m, 2), *b = NULL, *mask = NULL;
+    assert_int_equal(bauta_mask_not(&b, a, NULL), 0);
+    assert_int_equal(bauta_mask_not(&mask, b, NULL), 0);
+    bauta_mask_free(a);
+    bauta_mask_free(b);
+    return mask;
+}
+
+static void batch_init(batch *b, test_random *r)
+{
+    *b = (batch){ .page_keys = (size_t)64 << test_below(r, 3),
+                  .group = 1 + test_below(r, 16) };
+    for (size_t s = 0; s < SEQUENCES; s++) {
+        size_t n = 1 + test_below(r, 20), m = 1 + test_below(r, 9000);
+        size_t first = test_below(r, n);
+        b->mask[s] = random_mask(r, n, m);
+        for (size_t i = 0; i < 256; i++) // every page its own
+            b->pages[s][i] = (uint32_t)(1000 * s + 999 - i);
+        b->sequence[s] =
+            (bt_decode_sequence){ b->mask[s], first,
+                                  1 + test_below(r, n - first), b->pages[s] };
+        b->rows += b->sequence[s].rows;
+    }
+}
+
+static void batch_release(batch *b)
+{
+    for (size_t s = 0; s < SEQUENCES; s++)
+        bauta_mask_free(b->mask[s]);
+}
+
+/* Which key of which sequence a block of the pool begins with. */
+static size_t key_of(const batch *b, int32_t block, size_t *sequence)
+{
+    size_t per_page = b->page_keys / 64;
+    size_t page = (size_t)block / per_page;
+    *sequence = page / 1000;
+    return (999 - page % 1000) * b->page_keys + (size_t)block % per_page * 64;
+}
+
+static void check_tile(const batch *b, const bt_decode_list *list,
+                       const bt_decode_item *item, bt_decode_tile tile,
+                       unsigned char *seen, size_t stride)
+{
+    size_t s, key = key_of(b, tile.block, &s), before = 0;
+    for (size_t i = 0; i < s; i++)
+        before += b->sequence[i].rows;
+    for (size_t i = 0; i < (size_t)item->rows; i++) {
+        size_t row = (size_t)item->row + i;
+        uint64_t word =
+            tile.bits < 0 ? UINT64_MAX
+                          : list->bits[(size_t)tile.bits * list->unit_rows + i];
+        assert_true(row >= before && row - before < b->sequence[s].rows);
+        for (size_t j = 0; j < 64; j++)
+            if (word >> j & 1) {
+                assert_true(key + j < bauta_mask_keys(b->mask[s]));
+                assert_int_equal(seen[row * stride + key + j], 0);
+                seen[row * stride + key + j] = 1;
+            }
+    }
+}
+
+static void check_list(const batch *b, const bt_decode_list *list)
+{
+    const size_t stride = 9100;
+    size_t row = 0;
+    unsigned char *seen = calloc(b->rows * stride, 1);
+    assert_non_null(seen);
+    for (size_t i = 0; i < list->item_count; i++)
+        for (size_t t = 0; t < BT_STRETCH_TILES; t++)
+            if (list->items[i].tiles[t].block >= 0) {
+                assert_true(t < (size_t)BT_QUAD << list->items[i].level);
+                check_tile(b, list, &list->items[i], list->items[i].tiles[t],
+                           seen, stride);
+            }
+    for (size_t s = 0; s < SEQUENCES; s++)
+        for (size_t i = 0; i < b->sequence[s].rows; i++, row++)
+            for (size_t j = 0; j < bauta_mask_keys(b->mask[s]); j++)
+                assert_int_equal(seen[row * stride + j],
+                                 bauta_mask_visible(
+                                     b->mask[s], b->sequence[s].first + i, j));
+    assert_int_equal(row, list->rows);
+    free(seen);
+}
+
+/* ---- the tree, as numbers ---------------------------------------------- */
+
+/* A sum whose value tells how it was made; 0 is nothing. */
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return !a ? b : !b ? a : (a * 0x9e3779b97f4a7c15 ^ b) * 0xff51afd7ed558ccd;
+}
+
+static uint64_t climb(uint64_t x, uint64_t *left, size_t first, size_t level,
+                      size_t top)
+{
+    for (; level < top; level++) {
+        if (!(first >> level & 1)) {
+            left[level] = x;
+            return 0;
+        }
+        x = plus(left[level], x);
+    }
+    return x;
+}
+
+static uint64_t item_sum(const bt_decode_item *item)
+{
+    uint64_t left[BT_LEVELS] = { 0 }, x = 0;
+    for (size_t i = 0; i < (size_t)1 << item->level; i++) {
+        uint64_t quad = 0;
+        for (size_t t = 0; t < BT_QUAD; t++) {
+            int32_t block = item->tiles[i * BT_QUAD + t].block;
+            quad = plus(quad, block < 0 ? 0 : (uint64_t)block + 1);
+        }
+        x = climb(quad, left, i, 0, (size_t)item->level);
+    }
+    return x;
+}
+
+/* The sum of each unit as the kernel makes it, into sums[first row]. */
+static void unit_sums(const bt_decode_list *list, uint64_t *sums)
+{
+    uint64_t *slots = calloc(list->slot_count + 1, sizeof(*slots));
+    assert_non_null(slots);
+    for (size_t i = 0; i < list->item_count; i++) {
+        const bt_decode_item *item = &list->items[i];
+        if (item->slot < 0)
+            sums[item->row] = item_sum(item);
+        else
+            slots[item->slot] = item_sum(item);
+    }
+    for (size_t i = 0; i < list->item_count; i++) {
+        const bt_decode_item *item = &list->items[i];
+        uint64_t left[BT_LEVELS] = { 0 }, total = 0;
+        size_t parts = 0;
+        for (size_t e = 0; item->slot >= 0 && e < (size_t)item->entries; e++) {
+            bt_decode_entry entry = list->entries[(size_t)item->entry + e];
+            size_t first = (size_t)entry.first, level = (size_t)entry.level;
+            uint64_t x = climb(entry.slot < 0 ? 0 : slots[entry.slot], left,
+                               first, level, BT_LEVELS);
+            parts += entry.slot >= 0;
+            if (first + ((size_t)1 << level) == BT_STRETCH)
+                total = plus(total, x);
+        }
+        if (item->slot >= 0) {
+            assert_int_equal(parts, item->parts);
+            sums[item->row] = total;
+        }
+    }
+    free(slots);
+}
+
+static void list_reads_what_the_masks_show(void **state)
+{
+    test_random r = test_random_from(test_seed());
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        batch b;
+        bt_decode_list list;
+        batch_init(&b, &r);
+        assert_int_equal(bt_decode_list_init(&list, b.sequence, SEQUENCES,
+                                             b.group, KV_HEADS, b.page_keys,
+                                             1 + test_below(&r, 300), NULL),
+                         0);
+        check_list(&b, &list);
+        bt_decode_list_release(&list);
+        batch_release(&b);
+    }
+}
+
+static void how_work_is_cut_changes_no_sum(void **state)
+{
+    test_random r = test_random_from(test_seed());
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        uint64_t sums[2][SEQUENCES * 20] = { { 0 } };
+        batch b;
+        batch_init(&b, &r);
+        for (size_t x = 0; x < 4; x++) {
+            static const size_t workers[] = { 1, 7, 40, 1000 };
+            bt_decode_list list;
+            assert_int_equal(bt_decode_list_init(&list, b.sequence, SEQUENCES,
+                                                 b.group, KV_HEADS, b.page_keys,
+                                                 workers[x], NULL),
+                             0);
+            unit_sums(&list, sums[x > 0]);
+            if (x > 0)
+                assert_memory_equal(sums[0], sums[1], sizeof(sums[0]));
+            bt_decode_list_release(&list);
+        }
+        batch_release(&b);
+    }
+}
+
+static void long_sequences_are_whole_stretches(void **state)
+{
+    bauta_mask *mask = NULL;
+    uint32_t pages[512];
+    bt_decode_sequence one = { .first = 0, .rows = 1, .pages = pages };
+    bt_decode_list list;
+    (void)state;
+    for (uint32_t i = 0; i < 512; i++)
+        pages[i] = i;
+    assert_int_equal(bauta_mask_causal(&mask, 1, 32768, NULL), 0);
+    one.mask = mask;
+    assert_int_equal(bt_decode_list_init(&list, &one, 1, 4, 8, 64, 132, NULL),
+                     0);
+    assert_int_equal(list.item_count, 16); // 128 with the heads
+    assert_int_equal(list.tiles, 512);
+    assert_int_equal(list.bits_count, 0);
+    bt_decode_list_release(&list);
+    // For nine workers, waves of stretches, and then of less and less.
+    assert_int_equal(bt_decode_list_init(&list, &one, 1, 4, 8, 64, 9, NULL), 0);
+    assert_int_equal(list.item_count, 15 + 1 + 1 + 2);
+    assert_int_equal(list.items[14].level, 3);
+    assert_int_equal(list.items[15].level, 2);
+    assert_int_equal(list.items[18].level, 0);
+    bt_decode_list_release(&list);
+    // And for very many: quads.
+    assert_int_equal(bt_decode_list_init(&list, &one, 1, 4, 8, 64, 9999, NULL),
+                     0);
+    assert_int_equal(list.item_count, 128);
+    bt_decode_list_release(&list);
+    bauta_mask_free(mask);
+}
+
+static void a_sink_and_a_window_read_three_tiles(void **state)
+{
+    bauta_mask *sinks = NULL, *window = NULL, *mask = NULL;
+    uint32_t pages[157] = { 0 };
+    bt_decode_list list;
+    (void)state;
+    // Keys 0 to 3 and 9937 to 9999: of the pages, the first one and the last
+    // two are looked at.
+    assert_int_equal(bauta_mask_sinks(&sinks, 1, 10000, 4, NULL), 0);
+    assert_int_equal(bauta_mask_window(&window, 1, 10000, 63, NULL), 0);
+    assert_int_equal(bauta_mask_or(&mask, sinks, window, NULL), 0);
+    pages[0] = 7;
+    pages[155] = 9;
+    pages[156] = 3;
+    bt_decode_sequence one = { mask, 0, 1, pages };
+    assert_int_equal(bt_decode_list_init(&list, &one, 1, 1, 1, 64, 1, NULL), 0);
+    assert_int_equal(list.tiles, 3);
+    assert_int_equal(list.bits_count, 3);
+    assert_int_equal(list.pages, 10);
+    assert_true(list.bits[0] == 0xf);
+    bt_decode_list_release(&list);
+    bauta_mask_free(sinks);
+    bauta_mask_free(window);
+    bauta_mask_free(mask);
+}
+
+static void what_the_kernel_cannot_do_is_refused(void **state)
+{
+    bauta_error err = { 0 };
+    bt_decode_list list;
+    uint32_t pages[2] = { 0, 1 };
+    size_t lengths[2] = { 1, 99 };
+    bauta_mask *mask = NULL;
+    (void)state;
+    assert_int_equal(bt_decode_list_init(&list, NULL, 0, 17, 1, 64, 1, &err),
+                     BAUTA_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "17"));
+    assert_int_equal(bt_decode_list_init(&list, NULL, 0, 1, 1, 96, 1, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "96"));
+    assert_int_equal(bauta_mask_documents(&mask, 2, lengths, NULL, NULL), 0);
+    bt_decode_sequence one = { mask, 99, 2, pages };
+    assert_int_equal(bt_decode_list_init(&list, &one, 1, 1, 1, 64, 1, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "101"));
+    one.rows = 1;
+    assert_int_equal(bt_decode_list_init(&list, &one, 1, 1, 1, 64, 1, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "origin"));
+    bauta_mask_free(mask);
+}
+
+static void without_memory_there_is_no_list(void **state)
+{
+    bauta_error err = { 0 };
+    bauta_mask *mask = NULL;
+    uint32_t pages[3] = { 0, 1, 2 };
+    bt_decode_list list;
+    (void)state;
+    faults_begin();
+    assert_int_equal(bauta_mask_causal(&mask, 2, 130, NULL), 0);
+    bt_decode_sequence one = { mask, 0, 2, pages };
+    for (size_t k = 0;; k++) {
+        size_t live = faults_live();
+        faults_arm(k);
+        bauta_status status =
+            bt_decode_list_init(&list, &one, 1, 2, 1, 64, 4, &err);
+        if (!faults_disarm())
+            break;
+        assert_int_equal(status, BAUTA_ERR_NOMEM);
+        assert_int_equal(faults_live(), live);
+    }
+    bt_decode_list_release(&list);
+    bauta_mask_free(mask);
+    assert_int_equal(faults_end(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(list_reads_what_the_masks_show),
+        cmocka_unit_test(how_work_is_cut_changes_no_sum),
+        cmocka_unit_test(long_sequences_are_whole_stretches),
+        cmocka_unit_test(a_sink_and_a_window_read_three_tiles),
+        cmocka_unit_test(what_the_kernel_cannot_do_is_refused),
+        cmocka_unit_test(without_memory_there_is_no_list),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
