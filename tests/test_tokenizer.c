@@ -165,6 +165,22 @@ static void tally_check(const char *what, const tally *t)
 
 /* ---- lines of JSON ----------------------------------------------------- */
 
+/* Whether ids are the pieces that a line lists, but for those that are unknown,
+ * where it has what stands in the text. */
+static bool same_pieces(const bauta_tokenizer *tokenizer, const json_t *ids,
+                        const json_t *pieces)
+{
+    uint32_t unknown = bauta_tokenizer_token(tokenizer, BAUTA_TOKEN_UNK);
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        uint32_t id = (uint32_t)json_integer_value(json_array_get(ids, i));
+        const char *piece = bauta_tokenizer_piece(tokenizer, id, NULL);
+        const char *want = json_string_value(json_array_get(pieces, i));
+        if (!piece || !want || (id != unknown && strcmp(piece, want) != 0))
+            return false;
+    }
+    return json_array_size(ids) == json_array_size(pieces);
+}
+
 /* {"text": ..., "ids": [...]} a line. */
 static void golden_check(const char *golden, const bauta_tokenizer *tokenizer,
                          const char *key, const bauta_encode_options *options,
