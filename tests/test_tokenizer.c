@@ -196,6 +196,9 @@ static void golden_check(const char *golden, const bauta_tokenizer *tokenizer,
         assert_true(json_is_string(text) && json_is_array(ids));
         encode_check(&t, tokenizer, json_string_value(text),
                      json_string_length(text), options, ids);
+        const json_t *pieces = json_object_get(entry, "pieces");
+        if (pieces && !strcmp(key, "ids"))
+            t.wrong += !same_pieces(tokenizer, ids, pieces);
         t.undone +=
             lossless && !decodes(tokenizer, ids, NULL, json_string_value(text),
                                  json_string_length(text));
