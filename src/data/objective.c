@@ -30,8 +30,8 @@ static bauta_status arrays_reserve(void **const *arrays, const size_t *sizes,
     return BAUTA_OK;
 }
 
-static bauta_status filling_reserve(bt_filling *f, size_t count, size_t rows,
-                                    size_t source_rows, bauta_error *err)
+bauta_status bt_filling_reserve(bt_filling *f, size_t count, size_t rows,
+                                size_t source_rows, bauta_error *err)
 {
     void **const by_sequence[] = { (void **)&f->lengths,
                                    (void **)&f->source_lengths,
@@ -177,8 +177,8 @@ static void sequence_fill(bt_filling *f, const bt_objective *o, size_t index,
         seq2seq_fill(ids, labels, p, o->start);
     else
         causal_fill(ids, labels, p);
-    if (o->kind == BAUTA_OBJECTIVE_PREFIX)
-        f->prefixes[index] = prefix_cut(labels, p, o);
+    f->prefixes[index] =
+        o->kind == BAUTA_OBJECTIVE_PREFIX ? prefix_cut(labels, p, o) : 0;
     for (size_t i = 0; i < p->count; i++) {
         f->keys[f->rows + i] = (UINT64_C(1) << 63) + p->first + i;
         f->counted += labels[i] != BAUTA_IGNORE;
@@ -199,13 +199,14 @@ bauta_status bt_filling_set(bt_filling *f, const bt_objective *objective,
             source_rows +=
                 bt_side_length(&corpus->source, sequences[i].document);
     }
-    bauta_status status = filling_reserve(f, count, rows, source_rows, err);
+    bauta_status status = bt_filling_reserve(f, count, rows, source_rows, err);
     if (status)
         return status;
     f->count = count;
     f->rows = f->source_rows = f->counted = 0;
     for (size_t i = 0; i < count; i++) {
         part p = part_of(corpus, &sequences[i]);
+        f->source_lengths[i] = 0;
         if (corpus->pairs)
             source_fill(f, corpus, i, sequences[i].document);
         sequence_fill(f, objective, i, &p);

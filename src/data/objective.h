@@ -45,6 +45,9 @@ bauta_status bt_filling_set(bt_filling *filling, const bt_objective *objective,
                             const bauta_corpus *corpus,
                             const bt_sequence *sequences, size_t count,
                             bauta_error *err);
+/* Room for so much, without a look at what is there. */
+bauta_status bt_filling_reserve(bt_filling *filling, size_t count, size_t rows,
+                                size_t source_rows, bauta_error *err);
 void bt_filling_release(bt_filling *filling);
 
 #endif
