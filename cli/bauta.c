@@ -15,6 +15,9 @@ static const struct {
     const char *summary;
 } verbs[] = {
     { "inspect", inspect_main, "what is in a model folder, and its masks" },
+    { "score", score_main, "BLEU and chrF of translations" },
+    { "tokenize", tokenize_main, "texts to ids, and back" },
+    { "tokenizer", tokenizer_main, "train one: a vocabulary from texts" },
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
@@ -116,8 +119,9 @@ static int help(void)
            "  --help       this text; 'bauta VERB --help' says more of a verb\n"
            "  --version    the version of the library\n"
            "\n"
-           "example\n"
-           "  bauta inspect models/gpt2\n");
+           "examples\n"
+           "  bauta inspect models/gpt2\n"
+           "  bauta tokenize models/gpt2 'Hello world'\n");
     return cli_finish(NULL);
 }
 

@@ -16,6 +16,7 @@
  *   8. Models                    Transformers from Hugging Face folders
  *   9. Tokenizers                text to numbers and back
  *  10. Training a tokenizer      a vocabulary from a corpus
+ *  11. Scores                    how near a translation comes to others
  *  12. Corpora                   files of text as tokens
  *  13. Training                  from a corpus to a model
  *
@@ -732,6 +733,129 @@ BAUTA_API bauta_status bauta_tokenizer_train(
     const char *const *texts, const size_t *lengths, size_t count,
     bauta_error *err);
 
+/* ---- 11. Scores -------------------------------------------------------- */
+
+/* BLEU and chrF compare translations with references, which people wrote. The
+ * numbers are those of sacrebleu 2.6.
+ *
+ * Sentences and their references, in one set or in several. Text is UTF-8; a
+ * byte that is not counts as U+FFFD. */
+typedef struct bauta_translations {
+    size_t size;                      /* set by BAUTA_TRANSLATIONS_INIT */
+    size_t count;                     /* sentences; at least 1 */
+    const char *const *hypotheses;    /* (count) what is scored */
+    const size_t *hypothesis_lengths; /* (count) in bytes; NULL: each ends at
+                                         its NUL */
+    size_t sets;                      /* of references; at least 1 */
+    const char *const *references;    /* (sets, count); NULL where a set lacks
+                                         the sentence, but not in all sets */
+    const size_t *reference_lengths;  /* (sets, count), as above */
+} bauta_translations;
+#define BAUTA_TRANSLATIONS_INIT                                  \
+    {                                                            \
+        sizeof(bauta_translations), 0, NULL, NULL, 1, NULL, NULL \
+    }
+
+/* The longest n-grams that are counted. */
+#define BAUTA_NGRAM_MAX 16
+
+typedef enum bauta_bleu_tokenizer {
+    BAUTA_TOKENIZE_13A,  /* mteval-v13a's, the usual one in the West */
+    BAUTA_TOKENIZE_INTL, /* mteval-v14's: Unicode's punctuation and symbols */
+    BAUTA_TOKENIZE_CHAR, /* every character */
+    BAUTA_TOKENIZE_NONE  /* words are what white space separates */
+} bauta_bleu_tokenizer;
+
+/* What is done where no n-gram of an order is right. */
+typedef enum bauta_bleu_smoothing {
+    BAUTA_SMOOTH_EXP,   /* the first such order counts 1/2, the next 1/4, ... */
+    BAUTA_SMOOTH_FLOOR, /* it counts `smoothing_value` */
+    BAUTA_SMOOTH_ADD_K, /* from n = 2 on, `smoothing_value` more are right, of
+                         as many more */
+    BAUTA_SMOOTH_NONE   /* nothing: the score is 0 */
+} bauta_bleu_smoothing;
+
+typedef struct bauta_bleu_options {
+    size_t size; /* set by BAUTA_BLEU_OPTIONS_INIT */
+    bauta_bleu_tokenizer tokenizer;
+    bauta_bleu_smoothing smoothing;
+    double smoothing_value; /* negative: 0.1 for FLOOR, 1 for ADD_K */
+    size_t order;           /* the longest n-gram, 1 to BAUTA_NGRAM_MAX */
+    bool lowercase;         /* compare in lower case */
+    bool effective;         /* leave out orders for which the text is too short,
+                               as one does for a single sentence */
+} bauta_bleu_options;
+#define BAUTA_BLEU_OPTIONS_INIT                                               \
+    {                                                                         \
+        sizeof(bauta_bleu_options), BAUTA_TOKENIZE_13A, BAUTA_SMOOTH_EXP, -1, \
+            4, false, false                                                   \
+    }
+
+typedef struct bauta_bleu_score {
+    size_t size;                        /* set by BAUTA_BLEU_SCORE_INIT */
+    double score;                       /* 0 to 100 */
+    uint64_t matches[BAUTA_NGRAM_MAX];  /* [n - 1]: n-grams that a reference
+                                           has, too, before smoothing */
+    uint64_t totals[BAUTA_NGRAM_MAX];   /* n-grams of the hypotheses */
+    double precisions[BAUTA_NGRAM_MAX]; /* in percent, smoothed */
+    char signature[128];                /* how it was computed, in sacrebleu's
+                                           way: "nrefs:1|case:mixed|..." */
+    double brevity;                     /* the penalty that multiplies */
+    uint64_t hypothesis_length;         /* tokens */
+    uint64_t reference_length; /* of the references nearest in length */
+} bauta_bleu_score;
+#define BAUTA_BLEU_SCORE_INIT                                            \
+    {                                                                    \
+        sizeof(bauta_bleu_score), 0, { 0 }, { 0 }, { 0 }, { 0 }, 0, 0, 0 \
+    }
+
+/* The BLEU score of all sentences together, whose counts are added up.
+ * `sentences` (count), when given, receives that of each one alone, for which
+ * options.effective should be set. `options` may be NULL. */
+BAUTA_API bauta_status bauta_bleu(const bauta_translations *texts,
+                                  const bauta_bleu_options *options,
+                                  bauta_bleu_score *score, double *sentences,
+                                  bauta_error *err);
+
+typedef struct bauta_chrf_options {
+    size_t size;       /* set by BAUTA_CHRF_OPTIONS_INIT */
+    size_t characters; /* the longest n-gram of characters */
+    size_t words;      /* and of words: 0, or 2 for chrF++; both up to
+                          BAUTA_NGRAM_MAX and not both 0 */
+    size_t beta;       /* recall counts as much as beta^2 times precision */
+    bool lowercase;    /* compare in lower case */
+    bool whitespace;   /* white space counts as characters */
+    bool epsilon;      /* smooth as chrF++.py, instead of leaving out orders for
+                          which a text is too short */
+} bauta_chrf_options;
+#define BAUTA_CHRF_OPTIONS_INIT                                  \
+    {                                                            \
+        sizeof(bauta_chrf_options), 6, 0, 2, false, false, false \
+    }
+
+/* The counts of n-grams are of characters and then of words: [n - 1], and
+ * [characters + n - 1]. Each sentence counts with the one of its references
+ * that is best for it. */
+typedef struct bauta_chrf_score {
+    size_t size;  /* set by BAUTA_CHRF_SCORE_INIT */
+    double score; /* 0 to 100 */
+    uint64_t matches[2 * BAUTA_NGRAM_MAX];
+    uint64_t hypothesis_totals[2 * BAUTA_NGRAM_MAX];
+    uint64_t reference_totals[2 * BAUTA_NGRAM_MAX];
+    char name[48];       /* "chrF2", "chrF2++" */
+    char signature[128]; /* "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|..." */
+    size_t orders;       /* how many counts there are: characters + words */
+} bauta_chrf_score;
+#define BAUTA_CHRF_SCORE_INIT                                             \
+    {                                                                     \
+        sizeof(bauta_chrf_score), 0, { 0 }, { 0 }, { 0 }, { 0 }, { 0 }, 0 \
+    }
+
+/* As bauta_bleu(). */
+BAUTA_API bauta_status bauta_chrf(const bauta_translations *texts,
+                                  const bauta_chrf_options *options,
+                                  bauta_chrf_score *score, double *sentences,
+                                  bauta_error *err);
 /* ---- 12. Corpora ------------------------------------------------------- */
 
 /* A corpus is a list of documents, each a sequence of tokens, or of pairs of

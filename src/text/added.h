@@ -33,7 +33,7 @@ void bt_added_free(bt_added *added);
 
 /* Find tokens in bytes [lo, hi) of a well-formed text: appends splits that
  * cover the range, tokens and what lies between them. With `literal` special
- * tokens are not looked for. */
+ * tokens are text (but nothing else is found inside them). NULL finds none. */
 bauta_status bt_added_split(const bt_added *added, bool normalized,
                             bool literal, const char *text, size_t lo,
                             size_t hi, bt_splits *out, bauta_error *err);

@@ -60,8 +60,8 @@ static bauta_status push(bauta_decoder *decoder, uint32_t id, bauta_error *err)
         if (!decoder->specials)
             return BAUTA_OK;
     } else if (t->sentencepiece && id == t->names[BAUTA_TOKEN_UNK]) {
-        piece = unknown_surface;
-        size = sizeof(unknown_surface) - 1;
+        piece = t->surface ? t->surface : unknown_surface;
+        size = strlen(piece);
     }
     return bt_stream_push(decoder->stream, piece, size, err);
 }

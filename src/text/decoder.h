@@ -32,14 +32,15 @@ bauta_status bt_stream_create(bt_stream **out, const bt_decoding *decoding,
 void bt_stream_free(bt_stream *stream);
 
 /* The next piece, as the vocabulary writes it. What has become certain is
- * appended to the stream's text. */
+ * appended to the stream's text. After a failure only bt_stream_reset() and
+ * bt_stream_free() are left. */
 bauta_status bt_stream_push(bt_stream *stream, const char *piece, size_t size,
                             bauta_error *err);
 /* There are no more pieces: what was held back is appended. */
 bauta_status bt_stream_finish(bt_stream *stream, bauta_error *err);
 
-/* What has been decoded since the last call of this; it lives until the next
- * push. */
+/* What has been decoded since the last call of this, with a NUL behind it; it
+ * lives until the next call with this stream. */
 const char *bt_stream_take(bt_stream *stream, size_t *size);
 /* As new, for another text. */
 void bt_stream_reset(bt_stream *stream);

@@ -112,7 +112,7 @@ static bauta_status vocab_object(bt_vocab *vocab, const json_t *object,
     json_t *value;
     json_object_foreach((json_t *)object, piece, value)
     {
-        uint32_t id;
+        uint32_t id = 0;
         bauta_status status = id_of(&id, value, piece, path, err);
         if (!status)
             status = vocab_add(vocab, piece, strlen(piece), id, path, err);

@@ -277,35 +277,38 @@ static void tokens_add(bauta_tokens *tokens, bt_token token, uint32_t type)
     tokens->ends[i] = token.hi;
 }
 
+/* What an item of a template stands for: one of the texts, or NULL for a
+ * token. */
+static const bt_subword_work *item_text(bt_template_item item,
+                                        const bt_subword_work *a,
+                                        const bt_subword_work *b)
+{
+    return item.id == BT_TEMPLATE_A ? a : item.id == BT_TEMPLATE_B ? b : NULL;
+}
+
+/* Bare, only the texts of the template are taken. */
 static bauta_status wrap(bauta_tokens *tokens, const bt_template *template,
-                         const bt_subword_work *a, const bt_subword_work *b,
-                         bauta_error *err)
+                         bool bare, const bt_subword_work *a,
+                         const bt_subword_work *b, bauta_error *err)
 {
     size_t count = 0;
-    for (size_t i = 0; i < template->count; i++)
-        count += template->items[i].id == BT_TEMPLATE_A   ? a->count
-                 : template->items[i].id == BT_TEMPLATE_B ? b->count
-                                                          : 1;
+    for (size_t i = 0; i < template->count; i++) {
+        const bt_subword_work *text = item_text(template->items[i], a, b);
+        count += text ? text->count : !bare;
+    }
     bauta_status status = tokens_init(tokens, count, err);
     if (status)
         return status;
     for (size_t i = 0; i < template->count; i++) {
         bt_template_item item = template->items[i];
-        const bt_subword_work *text = item.id == BT_TEMPLATE_A   ? a
-                                      : item.id == BT_TEMPLATE_B ? b
-                                                                 : NULL;
-        if (!text)
+        const bt_subword_work *text = item_text(item, a, b);
+        if (!text && !bare)
             tokens_add(tokens, (bt_token){ item.id, 0, 0 }, item.type);
         for (size_t j = 0; text && j < text->count; j++)
             tokens_add(tokens, text->tokens[j], item.type);
     }
     return BAUTA_OK;
 }
-
-static const bt_template bare = {
-    .items = (bt_template_item[]){ { BT_TEMPLATE_A, 0 }, { BT_TEMPLATE_B, 1 } },
-    .count = 2
-};
 
 static bauta_status encode_both(const bauta_tokenizer *t, const char *first,
                                 size_t first_length, const char *second,
@@ -324,10 +327,7 @@ static bauta_status encode_both(const bauta_tokenizer *t, const char *first,
     if (!status && second)
         status = encode(&b, t, second, second_length, options->literal, err);
     if (!status)
-        status = wrap(tokens,
-                      options->bare ? &bare
-                      : second      ? &t->pair
-                                    : &t->single,
+        status = wrap(tokens, second ? &t->pair : &t->single, options->bare,
                       &a.work, &b.work, err);
     encoding_release(&a);
     encoding_release(&b);

@@ -25,6 +25,7 @@ typedef struct bt_sentencepiece_norm {
     bool remove_extra;       /* leading, trailing and repeated spaces go */
     bool escape;             /* spaces become U+2581 */
     bool suffix;             /* the dummy space goes behind the text instead */
+    bool codes;              /* ">>de<<" at the beginning passes as it is */
     const char *const *kept; /* strings that pass as they are; copied */
     size_t kept_count;
 } bt_sentencepiece_norm;

@@ -32,4 +32,15 @@ bauta_status bt_matcher_find(bt_matcher *matcher, const char *text, size_t size,
                              size_t at, size_t *lo, size_t *hi,
                              bauta_error *err);
 
+/* One match after another, from a zeroed bt_match on: *found says whether
+ * there was one more. An empty match right behind the one before it does not
+ * count. */
+typedef struct bt_match {
+    size_t lo, hi;
+    size_t at; /* where to look next */
+    bool some; /* there was one before, which ended at hi */
+} bt_match;
+bauta_status bt_matcher_next(bt_matcher *matcher, const char *text, size_t size,
+                             bt_match *match, bool *found, bauta_error *err);
+
 #endif

@@ -4,8 +4,8 @@
  *
  * ByteLevel is special: in the file the model works on an alphabet of 256
  * characters that stand for bytes; here it works on the bytes themselves (see
- * bytelevel.h), so ByteLevel only cuts and may put a space in front. It must be
- * the last step. */
+ * bytelevel.h), so ByteLevel only cuts and may put a space in front. Steps
+ * behind it see that alphabet, and may then cut within a character. */
 #ifndef BT_PRETOKENIZER_H
 #define BT_PRETOKENIZER_H
 
@@ -20,7 +20,7 @@ bauta_status bt_pretokenizer_parse(bt_pretokenizer **out, const json_t *json,
                                    const char *path, bauta_error *err);
 void bt_pretokenizer_free(bt_pretokenizer *pretokenizer);
 
-/* Whether its last step is ByteLevel. */
+/* Whether one of its steps is ByteLevel. */
 bool bt_pretokenizer_bytelevel(const bt_pretokenizer *pretokenizer);
 
 /* Cut all splits that are not tokens; NULL leaves them as they are. */

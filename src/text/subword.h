@@ -16,6 +16,7 @@ typedef struct bt_token {
     uint32_t id, lo, hi;
 } bt_token;
 
+/* All zero at first. After a failure `count` is what it was before. */
 typedef struct bt_subword_work {
     bt_token *tokens; /* what was found, `count` of them; the call appends */
     size_t count, room;
@@ -28,6 +29,17 @@ void bt_subword_work_release(bt_subword_work *work);
 bauta_status bt_subword_reserve(bt_subword_work *work, size_t more,
                                 bauta_error *err);
 
+/* For the models: room for `more` tokens, one token, at least `size` bytes of
+ * scratch, whose contents are lost, and the sentence for a text that is in no
+ * vocabulary. */
+bauta_status bt_subword_reserve(bt_subword_work *work, size_t more,
+                                bauta_error *err);
+bauta_status bt_subword_put(bt_subword_work *work, bt_token token,
+                            bauta_error *err);
+bauta_status bt_subword_scratch(bt_subword_work *work, size_t size,
+                                bauta_error *err);
+bauta_status bt_fail_unknown(bauta_error *err, const char *text, size_t size);
+
 typedef struct bt_subword bt_subword;
 struct bt_subword {
     bauta_status (*encode)(const bt_subword *model, const char *split,
@@ -37,13 +49,9 @@ struct bt_subword {
 };
 
 /* Append the tokens of one split; lo and hi count from its first byte. */
-static inline bauta_status bt_subword_encode(const bt_subword *model,
-                                             const char *split, size_t size,
-                                             bt_subword_work *work,
-                                             bauta_error *err)
-{
-    return model->encode(model, split, size, work, err);
-}
+bauta_status bt_subword_encode(const bt_subword *model, const char *split,
+                               size_t size, bt_subword_work *work,
+                               bauta_error *err);
 void bt_subword_free(bt_subword *model); /* accepts NULL */
 
 /* ---- Byte-pair encoding ---------------------------------------------------
@@ -115,7 +123,7 @@ typedef struct bt_unigram_spec {
                                    all normal, the unknown one too */
     uint32_t unknown;           /* BT_NO_ID: an unknown character fails */
     bool byte_fallback;
-    bool single; /* path scores are rounded to float32, as
+    bool single; /* path scores are float32, and start anew beyond 1e5, as
                     SentencePiece has them; else double */
 } bt_unigram_spec;
 

@@ -21,16 +21,17 @@ typedef struct bt_template_item {
 
 typedef struct bt_template {
     bt_template_item *items;
-    size_t count;
+    size_t count, room;
 } bt_template;
 
 /* From the value of "post_processor", which may be null: then A, and A B with
- * types 0 and 1. Ids must be below `vocabulary`. */
+ * types 0 and 1. Ids must be below `vocabulary`. Where a text is to be encoded
+ * bare, only its A and B are used. Release both in any case. */
 bauta_status bt_template_parse(bt_template *single, bt_template *pair,
                                const json_t *json, size_t vocabulary,
                                const char *path, bauta_error *err);
-/* `before` and `behind` are put around A; with pairs A B, behind which `behind`
- * stands once more. */
+/* `before` A `behind`; and for pairs, B and `behind` once more follow, of type
+ * 1. */
 bauta_status bt_template_around(bt_template *single, bt_template *pair,
                                 const uint32_t *before, size_t before_count,
                                 const uint32_t *behind, size_t behind_count,

@@ -33,6 +33,12 @@ bauta_status bt_text_init(bt_text *text, const char *bytes, size_t size,
 /* An empty text to append to. */
 void bt_text_init_empty(bt_text *text);
 void bt_text_release(bt_text *text);
+/* What `other` holds moves here; what was here is gone, and `other` is empty.
+ */
+void bt_text_become(bt_text *text, bt_text *other);
+
+/* Room for `more` bytes, where it is known how many will come. */
+bauta_status bt_text_reserve(bt_text *text, size_t more, bauta_error *err);
 
 /* Append `size` bytes that all stand for `origin`. */
 bauta_status bt_text_put(bt_text *text, const char *bytes, size_t size,
@@ -47,5 +53,7 @@ bauta_status bt_text_copy(bt_text *text, const bt_text *from, size_t lo,
 /* The original bytes that [lo, hi) stand for: from the first one's to the
  * last one's. For lo == hi an empty range at the place. */
 bt_origin bt_text_origin(const bt_text *text, size_t lo, size_t hi);
+/* The origin of the character that ends at `end`; [0, 0) when none does. */
+bt_origin bt_text_origin_before(const bt_text *text, size_t end);
 
 #endif

@@ -37,6 +37,7 @@ void bauta_tokenizer_free(bauta_tokenizer *tokenizer)
     bt_vocab_free(tokenizer->vocab);
     bt_free(tokenizer->ids);
     bt_free(tokenizer->special);
+    bt_free(tokenizer->surface);
     bt_free(tokenizer);
 }
 

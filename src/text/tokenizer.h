@@ -35,7 +35,8 @@ struct bauta_tokenizer {
     bt_template single, pair;
     bt_decoding *decoding;
     bool bytelevel;         /* the model takes bytes as they came */
-    bool sentencepiece;     /* an unknown piece decodes to U+2047 in spaces */
+    bool sentencepiece;     /* an unknown piece decodes to `surface` */
+    char *surface;          /* NULL: U+2047 in spaces */
     unsigned char *special; /* (size of vocab) left out by decoding */
     uint32_t names[BAUTA_TOKEN_NAMES]; /* ids, or BT_NO_ID */
 

@@ -5,7 +5,13 @@
  * well-formed character (as the Unicode standard defines it: shortest form, no
  * surrogates, nothing above U+10FFFF) stands for U+FFFD, by itself. Texts that
  * have passed bt_text_init() are well formed, and whoever works on them need
- * not ask. */
+ * not ask.
+ *
+ * Categories are those of utf8proc's Unicode (15 with utf8proc 2.8). Hugging
+ * Face's library has several versions in it: for punctuation, marks and control
+ * characters Unicode 8, for the rest newer ones. So characters that came later
+ * may be of another kind there; of those that Unicode 8 had, U+1734, U+1885,
+ * U+1886, U+1CF2, U+1CF3, U+166D, U+A9BD and U+111C9 are. */
 #ifndef BT_UNICODE_H
 #define BT_UNICODE_H
 
@@ -32,6 +38,9 @@ static inline size_t bt_utf8_length(unsigned char first)
 /* How many bytes from the start are well formed: `size` when all are. */
 size_t bt_utf8_valid(const char *text, size_t size);
 
+/* How many bytes from the start are ASCII. */
+size_t bt_utf8_ascii(const char *text, size_t size);
+
 /* How many bytes at the end could be the beginning of a character whose rest
  * has yet to come: 0 to 3. */
 size_t bt_utf8_unfinished(const char *text, size_t size);
@@ -43,12 +52,19 @@ bool bt_is_space(uint32_t code);
 bool bt_is_bert_punctuation(uint32_t code);
 /* General category P* alone. */
 bool bt_is_punctuation(uint32_t code);
-/* General category C* (control, format, surrogate, private, unassigned). */
+/* General categories Cc, Cf and Co: control, format, private use. */
 bool bt_is_other(uint32_t code);
 /* General category Mn: what is left of an accent after decomposition. */
 bool bt_is_mark(uint32_t code);
+/* General category M*. */
+bool bt_is_any_mark(uint32_t code);
+/* General category L*. */
+bool bt_is_letter(uint32_t code);
 /* General category N*. */
 bool bt_is_number(uint32_t code);
+/* What regular expressions call a word character: letters, marks, decimal
+ * digits, connecting punctuation, other alphabetic ones, and the joiners. */
+bool bt_is_word(uint32_t code);
 /* The ideographs that BERT puts spaces around. */
 bool bt_is_ideograph(uint32_t code);
 /* Lower case, as Unicode's full mapping has it: one to three characters. */

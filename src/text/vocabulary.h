@@ -34,11 +34,28 @@ bauta_status bt_words_read(bt_words *words, const char *text, size_t size,
 /* What was learned: pieces by id, scores (Unigram) or merges (BPE). */
 typedef struct bt_learned {
     bt_vocab *vocab;
-    bt_merge *merges; /* of ids, in order */
+    size_t special_count; /* the first pieces */
+    bt_merge *merges;     /* of ids, in order */
     size_t merge_count;
     double *scores; /* (size of vocab) */
 } bt_learned;
 void bt_learned_release(bt_learned *learned);
+
+/* The special tokens that the options ask for, or the usual ones. */
+const char *const *bt_learned_specials(const bauta_vocabulary_options *options,
+                                       size_t *count);
+/* A vocabulary of the special tokens alone. */
+bauta_status bt_learned_init(bt_learned *learned,
+                             const bauta_vocabulary_options *options,
+                             bauta_error *err);
+/* Add a character, `prefix` (at most 3 bytes) before it, unless it is there. */
+bauta_status bt_learned_character(bt_vocab *vocab, const char *prefix,
+                                  uint32_t code, uint32_t *id,
+                                  bauta_error *err);
+/* Fails when the vocabulary is larger than was asked for already. */
+bauta_status bt_learned_fits(const bt_learned *learned,
+                             const bauta_vocabulary_options *options,
+                             bauta_error *err);
 
 bauta_status bt_learn_bpe(bt_learned *out, const bt_words *words,
                           const bauta_vocabulary_options *options,
@@ -49,6 +66,10 @@ bauta_status bt_learn_wordpiece(bt_learned *out, const bt_words *words,
 bauta_status bt_learn_unigram(bt_learned *out, const bt_words *words,
                               const bauta_vocabulary_options *options,
                               bauta_error *err);
+
+/* The steps before the model, as tokenizer.json has them. */
+const char *bt_learned_normalizer(const bauta_vocabulary_options *options);
+const char *bt_learned_pretokenizer(const bauta_vocabulary_options *options);
 
 /* The text of a tokenizer.json, for bt_free(). */
 bauta_status bt_learned_json(char **out, size_t *size,

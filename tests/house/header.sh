@@ -19,8 +19,14 @@ int main(void)
     bauta_batch batch = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     bauta_loss_options loss = BAUTA_LOSS_OPTIONS_INIT;
+    bauta_translations texts = BAUTA_TRANSLATIONS_INIT;
+    bauta_bleu_options bleu = BAUTA_BLEU_OPTIONS_INIT;
+    bauta_bleu_score bleu_score = BAUTA_BLEU_SCORE_INIT;
+    bauta_chrf_options chrf = BAUTA_CHRF_OPTIONS_INIT;
+    bauta_chrf_score chrf_score = BAUTA_CHRF_SCORE_INIT;
     return options.size && shape.size && tensor.size && batch.size &&
-                   outputs.size && loss.size
+                   outputs.size && loss.size && texts.size && bleu.size &&
+                   bleu_score.size && chrf.size && chrf_score.size
                ? BAUTA_OK
                : BAUTA_ERR_ARGUMENT;
 }

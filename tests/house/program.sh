@@ -108,3 +108,69 @@ if [ -c /dev/full ]; then
     [ "$status" = 1 ] || fail "a full disk: status $status"
     says err "cannot write the result"
 fi
+
+# ---- tokenize ----------------------------------------------------------------
+tokenizer=$(dirname "$0")/../data/tokenizers/bytelevel
+prints() { # TEXT ARGUMENT...: that is all of stdout
+    text=$1
+    shift
+    runs 0 tokenize "$@"
+    printf '%s\n' "$text" | cmp -s - "$work/out" ||
+        fail "bauta tokenize $*: not '$text'"
+}
+runs 0 tokenize --help
+says out "examples"
+runs 2 tokenize
+says err "the tokenizer is missing"
+runs 2 tokenize "$tokenizer" a b
+says err "more than one text"
+runs 2 tokenize "$tokenizer" --wole
+says err "did you mean '--whole'?"
+runs 2 tokenize "$tokenizer" --file
+says err "--file needs a file"
+runs 2 tokenize "$tokenizer" a --file b
+says err "both a text and files"
+runs 2 tokenize "$tokenizer" --pair b
+says err "--pair needs a first text"
+runs 1 tokenize "$work/nowhere" a
+says err "nowhere"
+runs 1 tokenize "$tokenizer" --file "$work/nowhere"
+says err "nowhere: No such file"
+runs 1 tokenize "$tokenizer" --decode "1 x"
+says err "'x' is no id"
+runs 1 tokenize "$tokenizer" --decode 99999
+says err "99999"
+
+prints '272 259 264 273' "$tokenizer" 'hello world'
+prints '272 259 264 273' "$tokenizer/tokenizer.json" 'hello world'
+prints '259 264' "$tokenizer" --bare 'hello world'
+prints 'hello Ġ Ġworld' "$tokenizer" --bare --pieces 'hello  world'
+prints '272 273 273' "$tokenizer" '</s>'
+prints '272 60 47 115 62 273' "$tokenizer" --literal '</s>'
+prints '272 45 120 273' "$tokenizer" -- -x
+prints '272 259 273 116 256 273' "$tokenizer" hello --pair the
+prints '{"ids":[272,104,271,273],"types":[0,0,0,0],"pieces":["<s>","h","Ã©","</s>"],"offsets":[[0,0],[0,1],[1,3],[0,0]]}' \
+    "$tokenizer" --json 'hé'
+prints 'hello world' "$tokenizer" --decode '272 259 264 273'
+prints '<s>hello world</s>' "$tokenizer" --decode --specials '[272, 259, 264, 273]'
+prints '{"text":"hello"}' "$tokenizer" --decode --json 259
+runs 0 tokenize "$tokenizer" --offsets 'hello world'
+says out "$(printf '264\t5\t11\tĠworld')"
+
+printf 'hello\n\nthe world' >"$work/a.txt"
+printf '259\n1 x\n' >"$work/b.txt"
+prints "$(printf '259\n\n116 256 264')" "$tokenizer" --bare --file "$work/a.txt"
+prints '259 10 10 116 256 264' "$tokenizer" --bare --whole --file "$work/a.txt"
+runs 0 tokenize "$tokenizer" --bare --count --file "$work/a.txt" \
+    --file "$work/a.txt"
+says out "6 tokens            16 bytes  0.3750 tokens per byte  $work/a.txt"
+says out "12 tokens            32 bytes  0.3750 tokens per byte  in all"
+prints '{"name":"","tokens":5,"bytes":8,"tokens_per_byte":0.625}' \
+    "$tokenizer" --count --json 'hello he'
+"$bauta" tokenize "$tokenizer" <"$work/a.txt" |
+    "$bauta" tokenize "$tokenizer" --decode >"$work/out"
+printf '\n' | cat "$work/a.txt" - | cmp -s - "$work/out" ||
+    fail "lines do not come back"
+"$bauta" tokenize "$tokenizer" --decode --file "$work/b.txt" \
+    >"$work/out" 2>"$work/err" && fail "a bad line went unnoticed"
+says err "b.txt: line 2: 'x' is no id"

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* score.c - bauta score: BLEU and chrF of translations. */
+#include "cli.h"
+#include "lines.h"
+
+#include <bauta.h>
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Metrics, each by the bit of its column. */
+enum { BLEU = 1, CHRF = 2, CHRF_WORDS = 4, COLUMNS = 3 };
+
+typedef struct options {
+    const char *hypotheses;  /* NULL: stdin */
+    const char **references; /* (sets) */
+    size_t sets;
+    int metrics;
+    bauta_bleu_tokenizer tokenizer;
+    bauta_bleu_smoothing smoothing;
+    bool lowercase, sentence, json, help;
+} options;
+
+/* ---- the command line -------------------------------------------------- */
+
+static int help(void)
+{
+    printf(
+        "usage: bauta score --ref FILE [--ref FILE]... [HYP] [options]\n"
+        "\n"
+        "Compare translations with references, a sentence a line: line i of "
+        "HYP with\n"
+        "line i of every FILE. Without HYP, or for '-', they are read from "
+        "stdin. The\n"
+        "scores are sacrebleu's, from 0 to 100.\n"
+        "\n"
+        "options\n"
+        "  --ref FILE       references; several files are several sets\n"
+        "  --metric M       bleu, chrf (chrF2), chrf++ (chrF2++) or all "
+        "(default)\n"
+        "  --tokenize T     for BLEU: 13a (default), intl, char or none\n"
+        "  --smooth S       for BLEU: exp (default), floor, add-k or none\n"
+        "  --lowercase      compare in lower case\n"
+        "  --sentence       a line a sentence, instead of one score for all; "
+        "with\n"
+        "                   several metrics a column each\n"
+        "  --json           one JSON object, with all counts\n"
+        "  --help           this text\n"
+        "\n"
+        "examples\n"
+        "  bauta score --ref test.de output.de\n"
+        "  bauta score --ref test.de --metric bleu --tokenize intl < "
+        "output.de\n"
+        "  bauta score --ref a.de --ref b.de output.de --sentence\n"
+        "  bauta score --ref test.de output.de --json | jq .bleu.score\n");
+    return cli_finish("score");
+}
+
+/* The values that an option may have. */
+typedef struct choice {
+    const char *word;
+    int value;
+} choice;
+
+static const choice metrics[] = {
+    { "bleu", BLEU },
+    { "chrf", CHRF },
+    { "chrf++", CHRF_WORDS },
+    { "all", BLEU | CHRF | CHRF_WORDS },
+};
+static const choice tokenizers[] = {
+    { "13a", BAUTA_TOKENIZE_13A },
+    { "intl", BAUTA_TOKENIZE_INTL },
+    { "char", BAUTA_TOKENIZE_CHAR },
+    { "none", BAUTA_TOKENIZE_NONE },
+};
+static const choice smoothings[] = {
+    { "exp", BAUTA_SMOOTH_EXP },
+    { "floor", BAUTA_SMOOTH_FLOOR },
+    { "add-k", BAUTA_SMOOTH_ADD_K },
+    { "none", BAUTA_SMOOTH_NONE },
+};
+enum { CHOICES = 4 }; /* of each */
+
+static int choice_read(int *value, const char *option, const char *word,
+                       const choice *choices)
+{
+    const char *words[CHOICES];
+    for (int i = 0; i < CHOICES; i++) {
+        words[i] = choices[i].word;
+        if (strcmp(word, words[i]) == 0) {
+            *value = choices[i].value;
+            return CLI_OK;
+        }
+    }
+    const char *near = cli_nearest(word, words, CHOICES);
+    return cli_usage("score", "%s is '%s', not %s, %s, %s or %s%s%s%s", option,
+                     word, words[0], words[1], words[2], words[3],
+                     near ? "; did you mean '" : "", near ? near : "",
+                     near ? "'?" : "");
+}
+
+static int option_unknown(const char *option)
+{
+    static const char *const known[] = { "--ref",      "--metric",
+                                         "--tokenize", "--smooth",
+                                         "--sentence", "--lowercase",
+                                         "--json",     "--help" };
+    const char *near =
+        cli_nearest(option, known, sizeof(known) / sizeof(known[0]));
+    if (near)
+        return cli_usage("score", "there is no option '%s'; did you mean '%s'?",
+                         option, near);
+    return cli_usage("score", "there is no option '%s'", option);
+}
+
+/* An option with a value; *used tells whether it was one. */
+static int value_read(options *o, const char *word, const char *value,
+                      bool *used)
+{
+    static const struct {
+        const char *option;
+        const choice *choices;
+    } known[] = { { "--metric", metrics },
+                  { "--tokenize", tokenizers },
+                  { "--smooth", smoothings },
+                  { "--ref", NULL } };
+    int chosen = 0, status = CLI_OK, k = 0;
+    while (k < 4 && strcmp(word, known[k].option) != 0)
+        k++;
+    *used = k < 4;
+    if (k == 4)
+        return CLI_OK;
+    if (!value)
+        return cli_usage("score", "%s needs a value", word);
+    if (known[k].choices)
+        status = choice_read(&chosen, word, value, known[k].choices);
+    if (status)
+        return status;
+    if (k == 0)
+        o->metrics = chosen;
+    else if (k == 1)
+        o->tokenizer = (bauta_bleu_tokenizer)chosen;
+    else if (k == 2)
+        o->smoothing = (bauta_bleu_smoothing)chosen;
+    else
+        o->references[o->sets++] = value;
+    return CLI_OK;
+}
+
+/* An option without a value. */
+static bool flag_read(options *o, const char *word)
+{
+    const struct {
+        const char *option;
+        bool *flag;
+    } flags[] = { { "--lowercase", &o->lowercase },
+                  { "--sentence", &o->sentence },
+                  { "--json", &o->json },
+                  { "--help", &o->help },
+                  { "-h", &o->help } };
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+        if (strcmp(word, flags[i].option) == 0)
+            return *flags[i].flag = true;
+    return false;
+}
+
+static int options_read(options *o, int argc, char **argv)
+{
+    bool used, named = false;
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (flag_read(o, word))
+            continue;
+        int status = value_read(o, word, argv[i + 1], &used);
+        if (status)
+            return status;
+        if (used) {
+            i++;
+        } else if (word[0] == '-' && word[1]) {
+            return option_unknown(word);
+        } else if (named) {
+            return cli_usage("score",
+                             "more than one file to score: '%s' and "
+                             "'%s'",
+                             o->hypotheses ? o->hypotheses : "-", word);
+        } else {
+            named = true;
+            o->hypotheses = strcmp(word, "-") == 0 ? NULL : word;
+        }
+    }
+    if (!o->sets && !o->help)
+        return cli_usage("score", "the references are missing: --ref FILE");
+    return CLI_OK;
+}
+
+/* ---- the files --------------------------------------------------------- */
+
+typedef struct input {
+    lines hypotheses;
+    lines *references; /* (sets) */
+    size_t sets;
+    const char **texts; /* (sets, count) */
+    size_t *lengths;
+    bauta_translations all;
+} input;
+
+static void input_release(input *in)
+{
+    lines_release(&in->hypotheses);
+    for (size_t s = 0; in->references && s < in->sets; s++)
+        lines_release(&in->references[s]);
+    free(in->references);
+    free(in->texts);
+    free(in->lengths);
+}
+
+static int input_join(input *in)
+{
+    size_t count = in->hypotheses.count;
+    in->texts = calloc(in->sets * count, sizeof(*in->texts));
+    in->lengths = calloc(in->sets * count, sizeof(*in->lengths));
+    if (!in->texts || !in->lengths)
+        return cli_fail("score", "out of memory for %zu lines", count);
+    for (size_t s = 0; s < in->sets; s++) {
+        memcpy(in->texts + s * count, in->references[s].at,
+               count * sizeof(*in->texts));
+        memcpy(in->lengths + s * count, in->references[s].lengths,
+               count * sizeof(*in->lengths));
+    }
+    in->all = (bauta_translations)BAUTA_TRANSLATIONS_INIT;
+    in->all.count = count;
+    in->all.hypotheses = in->hypotheses.at;
+    in->all.hypothesis_lengths = in->hypotheses.lengths;
+    in->all.sets = in->sets;
+    in->all.references = in->texts;
+    in->all.reference_lengths = in->lengths;
+    return CLI_OK;
+}
+
+static int input_read(input *in, const options *o)
+{
+    const lines *hyp = &in->hypotheses;
+    in->sets = o->sets;
+    in->references = calloc(o->sets, sizeof(*in->references));
+    if (!in->references)
+        return cli_fail("score", "out of memory");
+    int status = lines_read(&in->hypotheses, "score", o->hypotheses);
+    for (size_t s = 0; s < o->sets && !status; s++)
+        status = lines_read(&in->references[s], "score", o->references[s]);
+    if (status)
+        return status;
+    if (hyp->count == 0)
+        return cli_fail("score", "%s: there are no lines in it", hyp->name);
+    for (size_t s = 0; s < o->sets; s++)
+        if (in->references[s].count != hyp->count)
+            return cli_fail("score", "%s has %zu lines, %s has %zu", hyp->name,
+                            hyp->count, in->references[s].name,
+                            in->references[s].count);
+    return input_join(in);
+}
+
+/* ---- the scores -------------------------------------------------------- */
+
+typedef struct result {
+    bauta_bleu_score bleu;
+    bauta_chrf_score chrf[2];   /* chrF2 and chrF2++ */
+    double *sentences[COLUMNS]; /* (count), of metrics that were asked for */
+    size_t count;
+} result;
+
+static bauta_status score_bleu(result *r, const input *in, const options *o,
+                               bauta_error *err)
+{
+    bauta_bleu_options how = BAUTA_BLEU_OPTIONS_INIT;
+    how.tokenizer = o->tokenizer;
+    how.smoothing = o->smoothing;
+    how.lowercase = o->lowercase;
+    how.effective = o->sentence;
+    return bauta_bleu(&in->all, &how, &r->bleu, r->sentences[0], err);
+}
+
+static bauta_status score_chrf(result *r, const input *in, const options *o,
+                               int which, bauta_error *err)
+{
+    bauta_chrf_options how = BAUTA_CHRF_OPTIONS_INIT;
+    how.words = which ? 2 : 0;
+    how.lowercase = o->lowercase;
+    return bauta_chrf(&in->all, &how, &r->chrf[which], r->sentences[1 + which],
+                      err);
+}
+
+static bauta_status score_all(result *r, const input *in, const options *o,
+                              bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (int c = 0; c < COLUMNS && !status; c++) {
+        if (!(o->metrics & 1 << c))
+            continue;
+        r->sentences[c] = calloc(in->all.count, sizeof(double));
+        if (!r->sentences[c])
+            return BAUTA_ERR_NOMEM;
+        status = c == 0 ? score_bleu(r, in, o, err)
+                        : score_chrf(r, in, o, c - 1, err);
+    }
+    r->count = in->all.count;
+    return status;
+}
+
+/* ---- text -------------------------------------------------------------- */
+
+static void bleu_print(const bauta_bleu_score *s)
+{
+    double length = (double)s->hypothesis_length;
+    double reference = (double)s->reference_length;
+    printf("BLEU|%s = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f "
+           "hyp_len = %.0f ref_len = %.0f)\n",
+           s->signature, s->score, s->precisions[0], s->precisions[1],
+           s->precisions[2], s->precisions[3], s->brevity,
+           reference > 0 ? length / reference : 0, length, reference);
+}
+
+static void sentences_print(const result *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        const char *between = "";
+        for (int c = 0; c < COLUMNS; c++)
+            if (r->sentences[c]) {
+                printf("%s%.2f", between, r->sentences[c][i]);
+                between = "\t";
+            }
+        putchar('\n');
+    }
+}
+
+static void text_print(const result *r, const options *o)
+{
+    if (o->sentence) {
+        sentences_print(r);
+        return;
+    }
+    if (o->metrics & BLEU)
+        bleu_print(&r->bleu);
+    for (int w = 0; w < 2; w++)
+        if (o->metrics & CHRF << w)
+            printf("%s|%s = %.2f\n", r->chrf[w].name, r->chrf[w].signature,
+                   r->chrf[w].score);
+}
+
+/* ---- JSON -------------------------------------------------------------- */
+
+static json_t *counts_json(const uint64_t *counts, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_integer((json_int_t)counts[i]));
+    return list;
+}
+
+static json_t *reals_json(const double *reals, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_real(reals[i]));
+    return list;
+}
+
+static json_t *bleu_json(const bauta_bleu_score *s)
+{
+    return json_pack("{s:f, s:s, s:o, s:o, s:o, s:f, s:I, s:I}", "score",
+                     s->score, "signature", s->signature, "matches",
+                     counts_json(s->matches, 4), "totals",
+                     counts_json(s->totals, 4), "precisions",
+                     reals_json(s->precisions, 4), "brevity", s->brevity,
+                     "hypothesis_length", (json_int_t)s->hypothesis_length,
+                     "reference_length", (json_int_t)s->reference_length);
+}
+
+static json_t *chrf_json(const bauta_chrf_score *s)
+{
+    return json_pack("{s:f, s:s, s:s, s:o, s:o, s:o}", "score", s->score,
+                     "name", s->name, "signature", s->signature, "matches",
+                     counts_json(s->matches, s->orders), "hypothesis_totals",
+                     counts_json(s->hypothesis_totals, s->orders),
+                     "reference_totals",
+                     counts_json(s->reference_totals, s->orders));
+}
+
+static int json_print(const result *r, const options *o)
+{
+    json_t *all = json_pack("{s:I}", "lines", (json_int_t)r->count);
+    for (int c = 0; c < COLUMNS; c++) {
+        if (!r->sentences[c])
+            continue;
+        json_t *one = c == 0 ? bleu_json(&r->bleu) : chrf_json(&r->chrf[c - 1]);
+        if (o->sentence)
+            json_object_set_new(one, "sentences",
+                                reals_json(r->sentences[c], r->count));
+        if (json_object_set_new(all, metrics[c].word, one)) {
+            json_decref(all);
+            return cli_fail("score", "out of memory");
+        }
+    }
+    json_dumpf(all, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(all);
+    return CLI_OK;
+}
+
+/* ---- the verb ---------------------------------------------------------- */
+
+static int score(const options *o)
+{
+    bauta_error err = { .message = "out of memory" };
+    input in = { .sets = 0 };
+    result r = { .bleu = BAUTA_BLEU_SCORE_INIT,
+                 .chrf = { BAUTA_CHRF_SCORE_INIT, BAUTA_CHRF_SCORE_INIT } };
+    int status = input_read(&in, o);
+    if (!status && score_all(&r, &in, o, &err))
+        status = cli_fail("score", "%s", err.message);
+    if (!status && o->json)
+        status = json_print(&r, o);
+    else if (!status)
+        text_print(&r, o);
+    for (int c = 0; c < COLUMNS; c++)
+        free(r.sentences[c]);
+    input_release(&in);
+    return status ? status : cli_finish("score");
+}
+
+int score_main(int argc, char **argv)
+{
+    options o = { .metrics = BLEU | CHRF | CHRF_WORDS };
+    o.references = calloc((size_t)argc, sizeof(*o.references));
+    if (!o.references)
+        return cli_fail("score", "out of memory");
+    int status = options_read(&o, argc, argv);
+    if (!status)
+        status = o.help ? help() : score(&o);
+    free(o.references);
+    return status;
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenize.c - bauta tokenize: texts to ids, and back. */
+#include "tokenize.h"
+
+#include "cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char verb[] = "tokenize";
+
+/* ---- the command line -------------------------------------------------- */
+
+static int help(void)
+{
+    printf(
+        "usage: bauta tokenize TOKENIZER [TEXT] [options]\n"
+        "\n"
+        "Print the ids of TEXT, or of each line of files or of standard "
+        "input.\n"
+        "TOKENIZER is a model folder, a tokenizer.json, a SentencePiece model "
+        "or\n"
+        "a vocab.txt.\n"
+        "\n"
+        "what is read\n"
+        "  --file FILE    a file instead of TEXT; may be repeated, - is "
+        "standard"
+        "\n"
+        "                 input\n"
+        "  --lines        a line is a text (default, except with --count)\n"
+        "  --whole        a file is a text (default with --count)\n"
+        "  --pair TEXT    a second text that belongs to the first\n"
+        "\n"
+        "what is printed\n"
+        "  --pieces       tokens as the vocabulary writes them\n"
+        "  --offsets      a token a line: id, first byte, byte behind the last,"
+        "\n"
+        "                 piece; an empty line behind each text\n"
+        "  --count        how many tokens and bytes, for each file and in all\n"
+        "  --decode       read ids and print their text\n"
+        "  --json         a JSON object a line, with all there is\n"
+        "\n"
+        "how\n"
+        "  --bare         nothing around the text, such as [CLS] and [SEP]\n"
+        "  --literal      special tokens in the text are plain characters\n"
+        "  --specials     --decode prints special tokens, too\n"
+        "  --target       the target's side of a translation\n"
+        "  --             what follows is no option\n"
+        "  --help         this text\n"
+        "\n"
+        "examples\n"
+        "  bauta tokenize models/gpt2 'Hello world'\n"
+        "  bauta tokenize models/bert 'Who?' --pair 'Me.' --pieces\n"
+        "  bauta tokenize models/gpt2 --count --file a.txt --file b.txt\n"
+        "  bauta tokenize models/gpt2 <a.txt | bauta tokenize models/gpt2 "
+        "--decode\n");
+    return cli_finish(verb);
+}
+
+static int option_unknown(const char *option)
+{
+    static const char *const known[] = {
+        "--file",    "--lines",    "--whole",  "--pair", "--pieces",
+        "--offsets", "--count",    "--decode", "--json", "--bare",
+        "--literal", "--specials", "--target", "--help",
+    };
+    const char *near =
+        cli_nearest(option, known, sizeof(known) / sizeof(known[0]));
+    if (near)
+        return cli_usage(verb, "there is no option '%s'; did you mean '%s'?",
+                         option, near);
+    return cli_usage(verb, "there is no option '%s'", option);
+}
+
+static int word_read(options *o, const char *word)
+{
+    if (!o->tokenizer)
+        o->tokenizer = word;
+    else if (!o->text)
+        o->text = word;
+    else
+        return cli_usage(verb, "more than one text: '%s' and '%s'", o->text,
+                         word);
+    return CLI_OK;
+}
+
+/* An option without a value; false when it is none of these. */
+static bool switch_read(options *o, const char *word)
+{
+    const struct {
+        const char *name;
+        bool *on;
+    } switches[] = {
+        { "--json", &o->json },
+        { "--bare", &o->bare },
+        { "--literal", &o->literal },
+        { "--target", &o->target },
+        { "--specials", &o->specials },
+        { "--help", &o->help },
+        { "-h", &o->help },
+    };
+    static const struct {
+        const char *name;
+        form form;
+        extent extent;
+    } choices[] = {
+        { "--pieces", FORM_PIECES, EXTENT_UNSAID },
+        { "--offsets", FORM_OFFSETS, EXTENT_UNSAID },
+        { "--count", FORM_COUNT, EXTENT_UNSAID },
+        { "--decode", FORM_TEXT, EXTENT_UNSAID },
+        { "--lines", FORM_IDS, EXTENT_LINES },
+        { "--whole", FORM_IDS, EXTENT_WHOLE },
+    };
+    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
+        if (strcmp(word, switches[i].name) == 0)
+            return *switches[i].on = true;
+    for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++)
+        if (strcmp(word, choices[i].name) == 0) {
+            if (choices[i].extent)
+                o->extent = choices[i].extent;
+            else
+                o->form = choices[i].form;
+            return true;
+        }
+    return false;
+}
+
+static int option_read(options *o, const char *word, const char *value,
+                       int *used)
+{
+    bool file = strcmp(word, "--file") == 0;
+    *used = 1;
+    if (!file && strcmp(word, "--pair") != 0)
+        return switch_read(o, word) ? CLI_OK : option_unknown(word);
+    if (!value)
+        return cli_usage(verb, "%s needs a %s", word, file ? "file" : "text");
+    *used = 2;
+    if (file)
+        o->files[o->file_count++] = value;
+    else
+        o->second = value;
+    return CLI_OK;
+}
+
+static int options_check(const options *o)
+{
+    if (!o->tokenizer)
+        return cli_usage(verb, "the tokenizer is missing");
+    if (o->text && o->file_count)
+        return cli_usage(verb, "both a text and files");
+    if (o->second && !o->text)
+        return cli_usage(verb, "--pair needs a first text");
+    if (o->second && o->form == FORM_TEXT)
+        return cli_usage(verb, "--pair and --decode exclude each other");
+    return CLI_OK;
+}
+
+static int options_read(options *o, int argc, char **argv)
+{
+    bool words_only = false;
+    int usage = CLI_OK, used;
+    for (int i = 1; i < argc && !usage; i += used) {
+        const char *word = argv[i];
+        used = 1;
+        if (!words_only && strcmp(word, "--") == 0)
+            words_only = true;
+        else if (!words_only && word[0] == '-' && word[1])
+            usage =
+                option_read(o, word, i + 1 < argc ? argv[i + 1] : NULL, &used);
+        else
+            usage = word_read(o, word);
+    }
+    if (!usage && !o->help)
+        usage = options_check(o);
+    if (!o->extent)
+        o->extent = o->form == FORM_COUNT ? EXTENT_WHOLE : EXTENT_LINES;
+    return usage;
+}
+
+/* ---- one text ---------------------------------------------------------- */
+
+typedef struct job {
+    const options *o;
+    const bauta_tokenizer *tokenizer;
+    tally count; /* of the file that is being read */
+    size_t line; /* of it, or 0 */
+    uint32_t *ids;
+    size_t id_room;
+    bauta_error err;
+} job;
+
+/* The sentence, and where it happened. */
+static int job_fail(const job *j, const char *sentence)
+{
+    if (!j->count.name)
+        return cli_fail(verb, "%s", sentence);
+    if (!j->line)
+        return cli_fail(verb, "%s: %s", j->count.name, sentence);
+    return cli_fail(verb, "%s: line %zu: %s", j->count.name, j->line, sentence);
+}
+
+static int id_add(job *j, size_t *count, unsigned long long id)
+{
+    if (*count == j->id_room) {
+        size_t room = 2 * j->id_room + 64;
+        uint32_t *grown = realloc(j->ids, room * sizeof(*grown));
+        if (!grown)
+            return job_fail(j, "out of memory");
+        j->ids = grown;
+        j->id_room = room;
+    }
+    j->ids[(*count)++] = (uint32_t)id;
+    return CLI_OK;
+}
+
+/* Numbers between blanks, commas or brackets, as many as there are. */
+static int ids_read(job *j, const char *text, size_t length, size_t *count)
+{
+    static const char between[] = " \t\r\n,[]";
+    const char *at = text + strspn(text, between);
+    int failed = CLI_OK;
+    *count = 0;
+    while (at < text + length && !failed) {
+        char *end, sentence[64];
+        errno = 0;
+        unsigned long long id = strtoull(at, &end, 10);
+        if (*at < '0' || *at > '9' || errno || id > UINT32_MAX ||
+            (*end && !strchr(between, *end))) {
+            snprintf(sentence, sizeof(sentence), "'%.20s' is no id", at);
+            return job_fail(j, sentence);
+        }
+        failed = id_add(j, count, id);
+        at = end + strspn(end, between);
+    }
+    return failed;
+}
+
+static int text_decode(job *j, const char *text, size_t length)
+{
+    bauta_decode_options how = BAUTA_DECODE_OPTIONS_INIT;
+    size_t count;
+    char *decoded;
+    int failed = ids_read(j, text, length, &count);
+    if (failed)
+        return failed;
+    how.specials = j->o->specials;
+    how.source = !j->o->target;
+    if (bauta_tokenizer_decode(j->tokenizer, j->ids, count, &how, &decoded,
+                               &length, &j->err))
+        return job_fail(j, j->err.message);
+    text_print(decoded, length, j->o);
+    bauta_text_free(decoded);
+    return CLI_OK;
+}
+
+static int text_encode(job *j, const char *text, size_t length)
+{
+    const options *o = j->o;
+    bauta_encode_options how = BAUTA_ENCODE_OPTIONS_INIT;
+    bauta_tokens tokens;
+    how.bare = o->bare;
+    how.literal = o->literal;
+    how.target = o->target;
+    bauta_status status =
+        o->second ? bauta_tokenizer_encode_pair(j->tokenizer, text, length,
+                                                o->second, strlen(o->second),
+                                                &how, &tokens, &j->err)
+                  : bauta_tokenizer_encode(j->tokenizer, text, length, &how,
+                                           &tokens, &j->err);
+    if (status)
+        return job_fail(j, j->err.message);
+    j->count.tokens += tokens.count;
+    j->count.bytes += length + (o->second ? strlen(o->second) : 0);
+    if (o->form != FORM_COUNT)
+        tokens_print(j->tokenizer, &tokens, o);
+    bauta_tokens_release(&tokens);
+    return CLI_OK;
+}
+
+/* The text has a NUL behind it. */
+static int text_run(job *j, const char *text, size_t length)
+{
+    return j->o->form == FORM_TEXT ? text_decode(j, text, length)
+                                   : text_encode(j, text, length);
+}
+
+/* ---- files ------------------------------------------------------------- */
+
+static int lines_run(job *j, FILE *file)
+{
+    char *line = NULL;
+    size_t room = 0;
+    int failed = CLI_OK;
+    for (ssize_t n; !failed && (n = getline(&line, &room, file)) >= 0;) {
+        if (n && line[n - 1] == '\n')
+            line[--n] = '\0';
+        j->line++;
+        failed = text_run(j, line, (size_t)n);
+    }
+    free(line);
+    return failed;
+}
+
+static int whole_run(job *j, FILE *file)
+{
+    char *text = NULL;
+    size_t size = 0, room = 0, n = 1;
+    int failed = CLI_OK;
+    while (n && !failed) {
+        if (size + 1 >= room) {
+            char *grown = realloc(text, room = 2 * room + 65536);
+            failed = grown ? CLI_OK : job_fail(j, "out of memory");
+            text = grown ? grown : text;
+        }
+        n = failed ? 0 : fread(text + size, 1, room - size - 1, file);
+        size += n;
+    }
+    if (!failed && !ferror(file)) {
+        text[size] = '\0';
+        failed = text_run(j, text, size);
+    }
+    free(text);
+    return failed;
+}
+
+static int file_run(job *j, const char *name)
+{
+    bool standard = strcmp(name, "-") == 0;
+    FILE *file = standard ? stdin : fopen(name, "rb");
+    if (!file)
+        return cli_fail(verb, "%s: %s", name, strerror(errno));
+    j->count = (tally){ .name = standard ? "standard input" : name };
+    j->line = 0;
+    errno = 0;
+    int failed =
+        j->o->extent == EXTENT_WHOLE ? whole_run(j, file) : lines_run(j, file);
+    if (!failed && ferror(file))
+        failed = job_fail(j, strerror(errno));
+    if (!standard)
+        fclose(file);
+    return failed;
+}
+
+static int files_run(job *j)
+{
+    static const char *const standard[] = { "-" };
+    const options *o = j->o;
+    int count = o->file_count ? o->file_count : 1, failed = CLI_OK;
+    tally all = { .name = "in all" };
+    for (int i = 0; i < count && !failed; i++) {
+        failed = file_run(j, o->file_count ? o->files[i] : standard[0]);
+        if (failed)
+            break;
+        all.tokens += j->count.tokens;
+        all.bytes += j->count.bytes;
+        if (o->form == FORM_COUNT)
+            tally_print(&j->count, o);
+    }
+    if (!failed && count > 1 && o->form == FORM_COUNT)
+        tally_print(&all, o);
+    return failed;
+}
+
+/* ---- the verb ---------------------------------------------------------- */
+
+static int tokenize(const options *o)
+{
+    job j = { .o = o };
+    bauta_tokenizer *tokenizer;
+    if (bauta_tokenizer_load(&tokenizer, o->tokenizer, &j.err))
+        return cli_fail(verb, "%s", j.err.message);
+    j.tokenizer = tokenizer;
+    int failed =
+        o->text ? text_run(&j, o->text, strlen(o->text)) : files_run(&j);
+    if (!failed && o->text && o->form == FORM_COUNT)
+        tally_print(&j.count, o);
+    free(j.ids);
+    bauta_tokenizer_free(tokenizer);
+    return failed ? failed : cli_finish(verb);
+}
+
+int tokenize_main(int argc, char **argv)
+{
+    options o = { .files = calloc((size_t)argc, sizeof(*o.files)) };
+    if (!o.files)
+        return cli_fail(verb, "out of memory");
+    int status = options_read(&o, argc, argv);
+    if (!status)
+        status = o.help ? help() : tokenize(&o);
+    free(o.files);
+    return status;
+}

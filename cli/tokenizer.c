@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenizer.c - bauta tokenizer train: a tokenizer.json from texts. */
+#include "cli.h"
+
+#include <bauta.h>
+
+#include <errno.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define VERB "tokenizer train"
+
+/* Beside the kinds that are learned, two that need no learning. */
+enum { KIND_BYTES = 100, KIND_CHARS };
+
+static const struct {
+    const char *name;
+    int kind;
+} kinds[] = {
+    { "bpe", BAUTA_VOCABULARY_BPE },
+    { "wordpiece", BAUTA_VOCABULARY_WORDPIECE },
+    { "unigram", BAUTA_VOCABULARY_UNIGRAM },
+    { "bytes", KIND_BYTES },
+    { "chars", KIND_CHARS },
+};
+
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+typedef struct options {
+    int kind; /* index into kinds */
+    const char *out;
+    const char **files, **specials; /* (argc) */
+    size_t file_count, special_count;
+    size_t pieces, least;
+    bool pieces_given, least_given;
+    bool lowercase, lines, json, help;
+} options;
+
+/* ---- the command line -------------------------------------------------- */
+
+static int help(void)
+{
+    printf(
+        "usage: bauta tokenizer train --out DIR [options] FILE...\n"
+        "\n"
+        "Learn a vocabulary from the texts in FILEs ('-' is standard input) "
+        "and\n"
+        "write it to DIR/tokenizer.json, which Hugging Face's libraries read, "
+        "too.\n"
+        "The same texts give the same file.\n"
+        "\n"
+        "options\n"
+        "  --kind KIND      bpe        pairs of bytes, as GPT-2 (default)\n"
+        "                   wordpiece  pieces of words, as BERT\n"
+        "                   unigram    likeliest pieces, as SentencePiece\n"
+        "                   bytes      the 256 bytes; takes no FILE\n"
+        "                   chars      the characters of the texts\n"
+        "  --pieces N       how large the vocabulary is to be (default 8000)\n"
+        "  --out DIR        where tokenizer.json goes; DIR is made if need be\n"
+        "  --special TOKEN  a special token, instead of the usual ones; may "
+        "be\n"
+        "                   given again, and ids count from 0\n"
+        "  --min-count N    what is rarer than N is not learned (default 2)\n"
+        "  --lowercase      wordpiece, unigram: lower case only\n"
+        "  --lines          each line is a text; else each file is one\n"
+        "  --json           say what was done as one JSON object\n"
+        "  --help           this text\n"
+        "\n"
+        "examples\n"
+        "  bauta tokenizer train --out tok stories.txt\n"
+        "  bauta tokenizer train --kind unigram --pieces 16000 --lines \\\n"
+        "      --out tok train.en train.de\n"
+        "  zcat corpus.gz | bauta tokenizer train --out tok -\n");
+    return cli_finish(VERB);
+}
+
+static int option_unknown(const char *option)
+{
+    static const char *const known[] = {
+        "--kind",      "--pieces", "--out",       "--special", "--json",
+        "--min-count", "--lines",  "--lowercase", "--help"
+    };
+    const char *near =
+        cli_nearest(option, known, sizeof(known) / sizeof(known[0]));
+    if (near)
+        return cli_usage(VERB, "there is no option '%s'; did you mean '%s'?",
+                         option, near);
+    return cli_usage(VERB, "there is no option '%s'", option);
+}
+
+static int number_read(size_t *out, const char *option, const char *text)
+{
+    enum { DIGITS_MAX = 9 };
+    char *end;
+    *out = (size_t)strtoul(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end && end - text <= DIGITS_MAX)
+        return CLI_OK;
+    return cli_usage(VERB, "%s is '%s', not a number", option, text);
+}
+
+static int kind_read(int *out, const char *text)
+{
+    const char *names[KINDS];
+    for (*out = 0; *out < KINDS; ++*out)
+        if (strcmp(text, kinds[*out].name) == 0)
+            return CLI_OK;
+    for (int i = 0; i < KINDS; i++)
+        names[i] = kinds[i].name;
+    const char *near = cli_nearest(text, names, KINDS);
+    return cli_usage(VERB, "there is no kind '%s'%s%s%s", text,
+                     near ? "; did you mean '" : "", near ? near : "",
+                     near ? "'?" : "");
+}
+
+static int value_read(options *o, const char *option, const char *value)
+{
+    if (strcmp(option, "--kind") == 0)
+        return kind_read(&o->kind, value);
+    if (strcmp(option, "--pieces") == 0) {
+        o->pieces_given = true;
+        return number_read(&o->pieces, option, value);
+    }
+    if (strcmp(option, "--min-count") == 0) {
+        o->least_given = true;
+        return number_read(&o->least, option, value);
+    }
+    if (strcmp(option, "--out") == 0)
+        o->out = value;
+    else
+        o->specials[o->special_count++] = value;
+    return CLI_OK;
+}
+
+static bool takes_value(const char *option)
+{
+    static const char *const all[] = { "--kind", "--pieces", "--out",
+                                       "--special", "--min-count" };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (strcmp(option, all[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool flag_read(options *o, const char *option)
+{
+    if (strcmp(option, "--lowercase") == 0)
+        o->lowercase = true;
+    else if (strcmp(option, "--lines") == 0)
+        o->lines = true;
+    else if (strcmp(option, "--json") == 0)
+        o->json = true;
+    else if (strcmp(option, "--help") == 0 || strcmp(option, "-h") == 0)
+        o->help = true;
+    else
+        return false;
+    return true;
+}
+
+/* What does not go together. */
+static int options_check(const options *o)
+{
+    int kind = kinds[o->kind].kind;
+    bool learns = kind < KIND_BYTES;
+    const char *name = kinds[o->kind].name;
+    if (!o->out)
+        return cli_usage(VERB, "--out is missing: where shall it go?");
+    if (!learns && (o->pieces_given || o->least_given || o->special_count))
+        return cli_usage(VERB, "%s does not go with --kind %s",
+                         o->pieces_given  ? "--pieces"
+                         : o->least_given ? "--min-count"
+                                          : "--special",
+                         name);
+    if (o->lowercase && (!learns || kind == BAUTA_VOCABULARY_BPE))
+        return cli_usage(VERB, "--lowercase does not go with --kind %s", name);
+    if (kind == KIND_BYTES && o->file_count)
+        return cli_usage(VERB, "--kind bytes takes no file, and '%s' is one",
+                         o->files[0]);
+    if (kind != KIND_BYTES && !o->file_count)
+        return cli_usage(VERB, "the files are missing");
+    return CLI_OK;
+}
+
+static int options_read(options *o, int argc, char **argv)
+{
+    bool ended = false; // behind "--" everything is a file
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (ended || word[0] != '-' || !word[1]) {
+            o->files[o->file_count++] = word;
+        } else if (strcmp(word, "--") == 0) {
+            ended = true;
+        } else if (takes_value(word)) {
+            if (++i == argc)
+                return cli_usage(VERB, "%s needs a value", word);
+            int usage = value_read(o, word, argv[i]);
+            if (usage)
+                return usage;
+        } else if (!flag_read(o, word)) {
+            return option_unknown(word);
+        }
+    }
+    return o->help ? CLI_OK : options_check(o);
+}
+
+/* ---- texts ------------------------------------------------------------- */
+
+typedef struct corpus {
+    char *bytes; /* all files, one behind the other */
+    size_t size, room;
+    const char **texts;
+    size_t *lengths;
+    size_t count, texts_room;
+} corpus;
+
+static void corpus_release(corpus *c)
+{
+    free(c->bytes);
+    free(c->texts);
+    free(c->lengths);
+}
+
+static bool corpus_grow(corpus *c)
+{
+    size_t room = c->room ? 2 * c->room : 1 << 20;
+    char *bytes = realloc(c->bytes, room);
+    if (!bytes)
+        return false;
+    c->bytes = bytes;
+    c->room = room;
+    return true;
+}
+
+static int no_memory(void)
+{
+    return cli_fail(VERB, "out of memory");
+}
+
+static int stream_read(corpus *c, FILE *file, const char *name)
+{
+    for (size_t got = 1; got;) {
+        if (c->size == c->room && !corpus_grow(c))
+            return no_memory();
+        got = fread(c->bytes + c->size, 1, c->room - c->size, file);
+        c->size += got;
+    }
+    return ferror(file) ? cli_fail(VERB, "%s: %s", name, strerror(errno))
+                        : CLI_OK;
+}
+
+static int file_read(corpus *c, const char *name)
+{
+    if (strcmp(name, "-") == 0)
+        return stream_read(c, stdin, "standard input");
+    FILE *file = fopen(name, "rb");
+    if (!file)
+        return cli_fail(VERB, "%s: %s", name, strerror(errno));
+    int failed = stream_read(c, file, name);
+    fclose(file);
+    return failed;
+}
+
+/* A text by where it begins: the bytes may still move. */
+static int text_add(corpus *c, size_t begin, size_t length)
+{
+    if (c->count == c->texts_room) {
+        size_t room = c->texts_room ? 2 * c->texts_room : 1024;
+        void *texts = realloc(c->texts, room * sizeof(*c->texts));
+        if (texts)
+            c->texts = texts;
+        size_t *lengths = realloc(c->lengths, room * sizeof(*c->lengths));
+        if (lengths)
+            c->lengths = lengths;
+        if (!texts || !lengths)
+            return no_memory();
+        c->texts_room = room;
+    }
+    c->texts[c->count] = c->bytes + begin;
+    c->lengths[c->count++] = length;
+    return CLI_OK;
+}
+
+/* The file that is bytes [begin, end): a text, or one with each line. */
+static int texts_add(corpus *c, size_t begin, size_t end, bool lines)
+{
+    int failed = CLI_OK;
+    if (!lines)
+        return text_add(c, begin, end - begin);
+    while (!failed && begin < end) {
+        const char *stop = memchr(c->bytes + begin, '\n', end - begin);
+        size_t next = stop ? (size_t)(stop - c->bytes) + 1 : end;
+        failed = text_add(c, begin, next - begin);
+        begin = next;
+    }
+    return failed;
+}
+
+static int corpus_read(corpus *c, const options *o)
+{
+    size_t *ends = malloc((o->file_count + 1) * sizeof(*ends));
+    int failed = ends ? CLI_OK : no_memory();
+    for (size_t i = 0; !failed && i < o->file_count; i++) {
+        failed = file_read(c, o->files[i]);
+        ends[i] = c->size;
+    }
+    for (size_t i = 0; !failed && i < o->file_count; i++)
+        failed = texts_add(c, i ? ends[i - 1] : 0, ends[i], o->lines);
+    free(ends);
+    return failed;
+}
+
+/* ---- progress ---------------------------------------------------------- */
+
+/* On a terminal a line that is rewritten; elsewhere a line at every tenth. */
+typedef struct progress {
+    bool terminal;
+    size_t last; /* percent that were said */
+    bool said;
+} progress;
+
+static void progress_say(void *user, size_t done, size_t all)
+{
+    progress *p = user;
+    size_t percent = all ? done * 100 / all : 100;
+    if (p->said &&
+        (p->terminal ? percent == p->last : percent / 10 == p->last / 10))
+        return;
+    fprintf(stderr, p->terminal ? "\rlearning %3zu %%" : "learning %zu %%\n",
+            percent);
+    fflush(stderr);
+    p->last = percent;
+    p->said = true;
+}
+
+static void progress_end(const progress *p)
+{
+    if (p->terminal && p->said)
+        fprintf(stderr, "\r%*s\r", 16, "");
+}
+
+/* ---- training ---------------------------------------------------------- */
+
+static bauta_status learn(bauta_tokenizer **out, const options *o,
+                          const corpus *c, bauta_error *err)
+{
+    progress p = { .terminal = isatty(STDERR_FILENO) };
+    bauta_vocabulary_options v = BAUTA_VOCABULARY_OPTIONS_INIT;
+    v.kind = (bauta_vocabulary_kind)kinds[o->kind].kind;
+    v.pieces = o->pieces;
+    v.least = o->least;
+    v.lowercase = o->lowercase;
+    v.specials = o->special_count ? o->specials : NULL;
+    v.special_count = o->special_count;
+    v.progress = progress_say;
+    v.user = &p;
+    bauta_status status =
+        bauta_tokenizer_train(out, &v, c->texts, c->lengths, c->count, err);
+    progress_end(&p);
+    return status;
+}
+
+static bauta_status make(bauta_tokenizer **out, const options *o,
+                         const corpus *c, bauta_error *err)
+{
+    switch (kinds[o->kind].kind) {
+    case KIND_BYTES:
+        return bauta_tokenizer_bytes(out, err);
+    case KIND_CHARS:
+        return bauta_tokenizer_characters(out, c->bytes ? c->bytes : "",
+                                          c->size, err);
+    default:
+        return learn(out, o, c, err);
+    }
+}
+
+/* Make the folder, if it is not there; *made says whether. */
+static int folder_make(const char *path, bool *made)
+{
+    struct stat info;
+    *made = mkdir(path, 0777) == 0;
+    if (*made)
+        return CLI_OK;
+    if (errno != EEXIST || stat(path, &info))
+        return cli_fail(VERB, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return cli_fail(VERB, "%s is not a folder", path);
+    return access(path, W_OK) ? cli_fail(VERB, "%s: %s", path, strerror(errno))
+                              : CLI_OK;
+}
+
+/* Whether writing can work is known before time is spent on learning. */
+static int folder_check(const char *path)
+{
+    bool made;
+    int failed = folder_make(path, &made);
+    if (made)
+        rmdir(path);
+    return failed;
+}
+
+/* An interruption waits until the file is there, or not at all. */
+static int save(const bauta_tokenizer *tokenizer, const char *path)
+{
+    bauta_error err;
+    sigset_t waiting, before;
+    bool made;
+    sigemptyset(&waiting);
+    sigaddset(&waiting, SIGINT);
+    sigaddset(&waiting, SIGTERM);
+    sigaddset(&waiting, SIGHUP);
+    sigprocmask(SIG_BLOCK, &waiting, &before);
+    int failed = folder_make(path, &made);
+    if (!failed && bauta_tokenizer_save(tokenizer, path, &err))
+        failed = cli_fail(VERB, "%s", err.message);
+    if (failed && made)
+        rmdir(path);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}
+
+/* ---- the summary ------------------------------------------------------- */
+
+static void json_print(const options *o, const corpus *c, size_t pieces,
+                       double seconds)
+{
+    // The name of a folder may be any bytes; JSON is UTF-8.
+    json_t *folder = json_string(o->out);
+    json_t *all = json_pack(
+        "{s:o, s:s, s:I, s:I, s:I, s:I, s:f}", "folder",
+        folder ? folder : json_null(), "kind", kinds[o->kind].name, "pieces",
+        (json_int_t)pieces, "files", (json_int_t)o->file_count, "texts",
+        (json_int_t)c->count, "bytes", (json_int_t)c->size, "seconds", seconds);
+    json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(4));
+    putchar('\n');
+    json_decref(all);
+}
+
+static void text_print(const options *o, const corpus *c, size_t pieces,
+                       double seconds)
+{
+    printf("%s/tokenizer.json: %s, %zu pieces", o->out, kinds[o->kind].name,
+           pieces);
+    if (o->file_count)
+        printf(", from %zu bytes in %.2f s", c->size, seconds);
+    putchar('\n');
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int train(const options *o)
+{
+    bauta_error err;
+    bauta_tokenizer *tokenizer = NULL;
+    corpus c = { .bytes = NULL };
+    double begin = now();
+    int failed = folder_check(o->out);
+    if (!failed)
+        failed = corpus_read(&c, o);
+    if (!failed && make(&tokenizer, o, &c, &err))
+        failed = cli_fail(VERB, "%s", err.message);
+    if (!failed)
+        failed = save(tokenizer, o->out);
+    if (!failed) {
+        size_t pieces = bauta_tokenizer_size(tokenizer);
+        (o->json ? json_print : text_print)(o, &c, pieces, now() - begin);
+        failed = cli_finish(VERB);
+    }
+    bauta_tokenizer_free(tokenizer);
+    corpus_release(&c);
+    return failed;
+}
+
+static int train_main(int argc, char **argv)
+{
+    options o = { .pieces = 8000, .least = 2 };
+    size_t words = (size_t)argc;
+    o.files = malloc(words * sizeof(*o.files));
+    o.specials = malloc(words * sizeof(*o.specials));
+    int failed =
+        o.files && o.specials ? options_read(&o, argc, argv) : no_memory();
+    if (!failed)
+        failed = o.help ? help() : train(&o);
+    free(o.files);
+    free(o.specials);
+    return failed;
+}
+
+/* ---- the verb ---------------------------------------------------------- */
+
+static int verb_help(void)
+{
+    printf("usage: bauta tokenizer train --out DIR [options] FILE...\n"
+           "\n"
+           "'bauta tokenizer train --help' says more.\n");
+    return cli_finish("tokenizer");
+}
+
+int tokenizer_main(int argc, char **argv)
+{
+    if (argc < 2)
+        return cli_usage("tokenizer", "what to do is missing: 'train'");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return verb_help();
+    if (strcmp(argv[1], "train") == 0)
+        return train_main(argc - 1, argv + 1);
+    return cli_usage("tokenizer", "there is no '%s'; did you mean 'train'?",
+                     argv[1]);
+}

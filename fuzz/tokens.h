@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokens.h - what must hold of any tokenizer and any text, for fuzz targets:
+ * offsets lie in order within the text, ids are tokens, and decoding token by
+ * token gives what decoding at once does. */
+#ifndef FUZZ_TOKENS_H
+#define FUZZ_TOKENS_H
+
+#include "bauta.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static inline void must(bool fine)
+{
+    if (!fine)
+        abort();
+}
+
+static inline void offsets_hold(const bauta_tokens *tokens, size_t size)
+{
+    for (size_t i = 0; i < tokens->count; i++)
+        must(tokens->starts[i] <= tokens->ends[i] && tokens->ends[i] <= size);
+}
+
+/* The text of the tokens, for bauta_text_free(). */
+static inline char *decoding_holds(const bauta_tokenizer *tokenizer,
+                                   const bauta_tokens *tokens, size_t *size)
+{
+    char *whole;
+    const char *part;
+    size_t length, at = 0;
+    bauta_decoder *decoder;
+    must(!bauta_tokenizer_decode(tokenizer, tokens->ids, tokens->count, NULL,
+                                 &whole, size, NULL));
+    must(!bauta_decoder_create(&decoder, tokenizer, NULL, NULL));
+    for (size_t i = 0; i <= tokens->count; i++) {
+        must(!(i < tokens->count
+                   ? bauta_decoder_push(decoder, tokens->ids[i], &part, &length,
+                                        NULL)
+                   : bauta_decoder_finish(decoder, &part, &length, NULL)));
+        must(length <= *size - at && !memcmp(whole + at, part, length));
+        at += length;
+    }
+    must(at == *size);
+    bauta_decoder_free(decoder);
+    return whole;
+}
+
+/* Encode and decode; a text may be refused, but not half taken. */
+static inline void text_holds(const bauta_tokenizer *tokenizer,
+                              const char *text, size_t size)
+{
+    bauta_tokens tokens;
+    bauta_error err;
+    size_t length;
+    if (bauta_tokenizer_encode(tokenizer, text, size, NULL, &tokens, &err)) {
+        must(err.message[0] && !tokens.count && !tokens.ids);
+        return;
+    }
+    offsets_hold(&tokens, size);
+    for (size_t i = 0; i < tokens.count; i++)
+        must(bauta_tokenizer_piece(tokenizer, tokens.ids[i], NULL) != NULL);
+    bauta_text_free(decoding_holds(tokenizer, &tokens, &length));
+    bauta_tokens_release(&tokens);
+}
+
+#endif

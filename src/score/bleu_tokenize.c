@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bleu_tokenize.c - the tokenizers of BLEU: where a line gets its spaces.
+ *
+ * mteval-v13a and mteval-v14 are lists of replacements, each done from left to
+ * right over what the one before it left; a character that one replacement has
+ * taken in is not looked at again by the same. */
+#include "score/score.h"
+
+#include "base/error.h"
+#include "text/unicode.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+/* ---- Kinds of characters ------------------------------------------------- */
+
+static bool is_digit(uint32_t c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool no_digit(uint32_t c)
+{
+    return !is_digit(c);
+}
+
+static bool is_stop(uint32_t c)
+{
+    return c == '.' || c == ',';
+}
+
+static bool is_dash(uint32_t c)
+{
+    return c == '-';
+}
+
+/* ASCII's punctuation without ' , - and . */
+static bool is_ascii_symbol(uint32_t c)
+{
+    return (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') || c == '/' ||
+           (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
+           (c >= '{' && c <= '~');
+}
+
+static bool no_number(uint32_t c)
+{
+    return !bt_is_number(c);
+}
+
+static bool is_symbol(uint32_t c)
+{
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    return category >= UTF8PROC_CATEGORY_SM && category <= UTF8PROC_CATEGORY_SO;
+}
+
+/* ---- Replacements -------------------------------------------------------- */
+
+/* A character of the kind `first` that one of the kind `second` follows: one of
+ * the two gets spaces around it. With `second` NULL it needs no follower. */
+typedef struct step {
+    bool (*first)(uint32_t);
+    bool (*second)(uint32_t);
+    bool around_first;
+} step;
+
+static const step steps_13a[] = {
+    { is_ascii_symbol, NULL, true },
+    { no_digit, is_stop, false },
+    { is_stop, no_digit, true },
+    { is_digit, is_dash, false },
+};
+static const step steps_intl[] = {
+    { no_number, bt_is_punctuation, false },
+    { bt_is_punctuation, no_number, true },
+    { is_symbol, NULL, true },
+};
+
+static size_t spaced(uint32_t *to, uint32_t code)
+{
+    to[0] = ' ';
+    to[1] = code;
+    to[2] = ' ';
+    return 3;
+}
+
+/* Write what the step makes of the characters at `from`, of which there are
+ * `left`; *taken is how many it has taken in. */
+static size_t step_one(uint32_t *to, const step *s, const uint32_t *from,
+                       size_t left, size_t *taken)
+{
+    *taken = 1;
+    to[0] = from[0];
+    if (!s->second)
+        return s->first(from[0]) ? spaced(to, from[0]) : 1;
+    if (left < 2 || !s->first(from[0]) || !s->second(from[1]))
+        return 1;
+    *taken = 2;
+    if (!s->around_first)
+        return 1 + spaced(to + 1, from[1]);
+    to[spaced(to, from[0])] = from[1];
+    return 4;
+}
+
+static bauta_status step_run(const step *s, bt_codes *line, bt_codes *spare,
+                             bauta_error *err)
+{
+    size_t taken;
+    spare->count = 0;
+    bauta_status status = bt_codes_reserve(spare, 3 * line->count, err);
+    if (status)
+        return status;
+    for (size_t i = 0; i < line->count; i += taken)
+        spare->count += step_one(spare->at + spare->count, s, line->at + i,
+                                 line->count - i, &taken);
+    bt_codes done = *spare;
+    *spare = *line;
+    *line = done;
+    return BAUTA_OK;
+}
+
+static bool begins(const uint32_t *codes, size_t left, const char *text)
+{
+    for (; *text; text++, codes++, left--)
+        if (left == 0 || *codes != (unsigned char)*text)
+            return false;
+    return true;
+}
+
+/* Every `from` becomes `to`, which is not longer. */
+static void replace(bt_codes *line, const char *from, const char *to)
+{
+    size_t count = 0, length = strlen(from);
+    for (size_t i = 0; i < line->count;) {
+        if (!begins(line->at + i, line->count - i, from)) {
+            line->at[count++] = line->at[i++];
+            continue;
+        }
+        for (const char *c = to; *c; c++)
+            line->at[count++] = (unsigned char)*c;
+        i += length;
+    }
+    line->count = count;
+}
+
+/* ---- Tokenizers ---------------------------------------------------------- */
+
+/* What 13a does before it looks at characters; the line ends up between two
+ * spaces. */
+static bauta_status prepare_13a(bt_codes *line, bauta_error *err)
+{
+    static const char *const pairs[][2] = {
+        { "<skipped>", "" }, { "-\n", "" },    { "\n", " " },
+        { "&quot;", "\"" },  { "&amp;", "&" }, { "&lt;", "<" },
+        { "&gt;", ">" },
+    };
+    for (size_t i = 0; i < BT_LEN(pairs); i++)
+        replace(line, pairs[i][0], pairs[i][1]);
+    bauta_status status = bt_codes_reserve(line, line->count + 2, err);
+    if (status)
+        return status;
+    memmove(line->at + 1, line->at, line->count * sizeof(*line->at));
+    line->at[0] = ' ';
+    line->at[line->count + 1] = ' ';
+    line->count += 2;
+    return BAUTA_OK;
+}
+
+/* A space behind every character. */
+static bauta_status tokenize_char(bt_codes *line, bauta_error *err)
+{
+    bauta_status status = bt_codes_reserve(line, 2 * line->count, err);
+    if (status)
+        return status;
+    for (size_t i = line->count; i-- > 0;) {
+        line->at[2 * i + 1] = ' ';
+        line->at[2 * i] = line->at[i];
+    }
+    line->count *= 2;
+    return BAUTA_OK;
+}
+
+bauta_status bt_bleu_tokenize(bauta_bleu_tokenizer tokenizer, bt_codes *line,
+                              bt_codes *spare, bauta_error *err)
+{
+    const step *steps = NULL;
+    size_t count = 0;
+    bauta_status status = BAUTA_OK;
+    while (line->count && bt_is_separator(line->at[line->count - 1]))
+        line->count--;
+    if (tokenizer == BAUTA_TOKENIZE_CHAR)
+        return tokenize_char(line, err);
+    if (tokenizer == BAUTA_TOKENIZE_13A) {
+        steps = steps_13a;
+        count = BT_LEN(steps_13a);
+        status = prepare_13a(line, err);
+    } else if (tokenizer == BAUTA_TOKENIZE_INTL) {
+        steps = steps_intl;
+        count = BT_LEN(steps_intl);
+    }
+    for (size_t i = 0; i < count && !status; i++)
+        status = step_run(&steps[i], line, spare, err);
+    return status;
+}

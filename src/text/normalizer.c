@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* normalizer.c - lists of steps, and reading them; see normalizer.h. */
+#include "text/normalizer.h"
+
+#include "base/array.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "text/fields.h"
+#include "text/normalizer_step.h"
+
+#include <string.h>
+
+struct bt_normalizer {
+    bt_step *steps;
+    size_t count, room;
+};
+
+typedef struct parser {
+    bt_normalizer *out;
+    const char *path;
+    bauta_error *err;
+} parser;
+
+static const struct {
+    const char *type;
+    bt_step_parse_fn *parse;
+} kinds[] = {
+    { "NFC", bt_step_nfc },
+    { "NFD", bt_step_nfd },
+    { "NFKC", bt_step_nfkc },
+    { "NFKD", bt_step_nfkd },
+    { "Lowercase", bt_step_lowercase },
+    { "Strip", bt_step_strip },
+    { "StripAccents", bt_step_strip_accents },
+    { "Nmt", bt_step_nmt },
+    { "BertNormalizer", bt_step_bert },
+    { "Replace", bt_step_replace },
+    { "Prepend", bt_step_prepend },
+    { "Precompiled", bt_step_precompiled },
+};
+
+static bauta_status normalizer_create(bt_normalizer **out, bauta_error *err)
+{
+    *out = bt_alloc_zero(1, sizeof(**out));
+    return *out ? BAUTA_OK : bt_fail_memory(err, "a normalizer", sizeof(**out));
+}
+
+void bt_normalizer_free(bt_normalizer *normalizer)
+{
+    if (!normalizer)
+        return;
+    for (size_t i = 0; i < normalizer->count; i++)
+        if (normalizer->steps[i].free)
+            normalizer->steps[i].free(normalizer->steps[i].data);
+    bt_free(normalizer->steps);
+    bt_free(normalizer);
+}
+
+/* A zeroed place for one more step; it counts once it is filled. */
+static bauta_status step_room(bt_normalizer *n, bt_step **step,
+                              const char *path, bauta_error *err)
+{
+    if (n->count == BT_STEPS_MAX)
+        return bt_fail(err, BAUTA_ERR_IO,
+                       "%s: the normalizer has more than %d steps",
+                       bt_path_tail(path), BT_STEPS_MAX);
+    if (BT_ROOM(n->steps, n->room, n->count, 1))
+        return bt_fail_memory(err, "a normalizer", sizeof(**step));
+    *step = &n->steps[n->count];
+    **step = (bt_step){ .run = NULL };
+    return BAUTA_OK;
+}
+
+static bauta_status step_add(parser *p, bt_step_parse_fn *parse,
+                             const json_t *json)
+{
+    bt_step *step = NULL;
+    bauta_status status = step_room(p->out, &step, p->path, p->err);
+    if (!status)
+        status = parse(step, json, p->path, p->err);
+    p->out->count += !status;
+    return status;
+}
+
+static bauta_status step_parse(parser *p, const json_t *json, unsigned depth);
+
+static bauta_status sequence_parse(parser *p, const json_t *json,
+                                   unsigned depth)
+{
+    const json_t *list = json_object_get(json, "normalizers");
+    bauta_status status = BAUTA_OK;
+    if (depth == BT_SEQUENCE_DEPTH || !json_is_array(list))
+        return bt_fail(p->err, BAUTA_ERR_IO,
+                       "%s: a Sequence of normalizers has no list, or is "
+                       "nested more than %d deep",
+                       bt_path_tail(p->path), BT_SEQUENCE_DEPTH);
+    for (size_t i = 0; !status && i < json_array_size(list); i++)
+        status = step_parse(p, json_array_get(list, i), depth + 1);
+    return status;
+}
+
+static bauta_status step_parse(parser *p, const json_t *json, unsigned depth)
+{
+    const char *type = bt_field_type(json);
+    if (!type)
+        return bt_fail(p->err, BAUTA_ERR_IO, "%s: a normalizer has no \"type\"",
+                       bt_path_tail(p->path));
+    if (strcmp(type, "Sequence") == 0)
+        return sequence_parse(p, json, depth);
+    for (size_t i = 0; i < BT_LEN(kinds); i++)
+        if (strcmp(type, kinds[i].type) == 0)
+            return step_add(p, kinds[i].parse, json);
+    return bt_fail(p->err, BAUTA_ERR_IO, "%s: the normalizer \"%s\" is unknown",
+                   bt_path_tail(p->path), bt_quote(type).text);
+}
+
+bauta_status bt_normalizer_parse(bt_normalizer **out, const json_t *json,
+                                 const char *path, bauta_error *err)
+{
+    *out = NULL;
+    if (!json || json_is_null(json))
+        return BAUTA_OK;
+    parser p = { NULL, path, err };
+    bauta_status status = normalizer_create(&p.out, err);
+    if (!status)
+        status = step_parse(&p, json, 0);
+    if (status)
+        bt_normalizer_free(p.out);
+    else
+        *out = p.out;
+    return status;
+}
+
+bauta_status bt_normalizer_sentencepiece(bt_normalizer **out,
+                                         const bt_sentencepiece_norm *spec,
+                                         const char *path, bauta_error *err)
+{
+    bt_step *step = NULL;
+    bauta_status status = normalizer_create(out, err);
+    if (!status)
+        status = step_room(*out, &step, path, err);
+    if (!status)
+        status = bt_step_sentencepiece(step, spec, path, err);
+    if (!status) {
+        (*out)->count = 1;
+        return BAUTA_OK;
+    }
+    bt_normalizer_free(*out);
+    *out = NULL;
+    return status;
+}
+
+bauta_status bt_step_fail_long(size_t size, bauta_error *err)
+{
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "the normalizer makes more than %zu bytes of a text of %zu",
+                   bt_step_most(size), size);
+}
+
+bauta_status bt_normalizer_run(const bt_normalizer *normalizer, bt_text *text,
+                               bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    size_t count = normalizer ? normalizer->count : 0, size = text->size;
+    for (size_t i = 0; !status && i < count; i++) {
+        const bt_step *step = &normalizer->steps[i];
+        status = step->run(step, text, err);
+        if (!status && text->size > bt_step_most(size))
+            status = bt_step_fail_long(size, err);
+    }
+    return status;
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pattern.c - compiling and matching with PCRE2; see pattern.h.
+ *
+ * A match first runs on the little stack that PCRE2's machine code has by
+ * itself. A text that needs more gets a larger one, which the matcher keeps;
+ * one that needs still more goes to the interpreter, which uses the heap. */
+#define _GNU_SOURCE // memmem
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "text/pattern.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "text/pattern_syntax.h"
+#include "text/unicode.h"
+
+#include <pcre2.h>
+#include <string.h>
+
+enum {
+    PATTERN_MAX = 64 << 10, /* bytes of a pattern */
+    MATCH_LIMIT = 50 << 20, /* steps of one match */
+    HEAP_LIMIT = 256 << 10, /* KiB for the interpreter */
+    STACK_LEAST = 64 << 10, /* of machine code, in bytes */
+    STACK_MOST = 64 << 20,
+};
+
+struct bt_pattern {
+    pcre2_general_context *general;
+    pcre2_match_context *limits;
+    pcre2_code *code; /* NULL: the literal is looked for */
+    char *literal;
+    size_t literal_size;
+    bool creating, starved; /* memory ran out while it was created */
+};
+
+struct bt_matcher {
+    const bt_pattern *pattern;
+    pcre2_match_data *data;
+    pcre2_match_context *context; /* with `stack`; NULL: the pattern's */
+    pcre2_jit_stack *stack;
+};
+
+/* ---- Patterns ------------------------------------------------------------ */
+
+static void *pattern_alloc(size_t size, void *user)
+{
+    bt_pattern *pattern = user;
+    void *memory = bt_alloc(size);
+    // Later, when it may be shared, it is only read.
+    if (!memory && pattern->creating)
+        pattern->starved = true;
+    return memory;
+}
+
+static void pattern_release(void *memory, void *user)
+{
+    (void)user;
+    bt_free(memory);
+}
+
+void bt_pattern_free(bt_pattern *pattern)
+{
+    if (!pattern)
+        return;
+    pcre2_code_free(pattern->code);
+    pcre2_match_context_free(pattern->limits);
+    pcre2_general_context_free(pattern->general);
+    bt_free(pattern->literal);
+    bt_free(pattern);
+}
+
+static bauta_status fail_compile(const bt_pattern *pattern, int code,
+                                 const char *text, size_t size, size_t at,
+                                 const char *path, bauta_error *err)
+{
+    char message[120];
+    if (pattern->starved)
+        return bt_fail_memory(err, "a pattern", size);
+    if (pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof(message)) <
+        0)
+        strcpy(message, "it is not understood");
+    return bt_fail(err, BAUTA_ERR_IO, "%s: the pattern \"%s\" at byte %zu: %s",
+                   bt_path_tail(path), bt_pattern_quote(text, size).text, at,
+                   message);
+}
+
+/* Sizes and offsets are those of the translation, which is close to what the
+ * file says. */
+static bauta_status compile(bt_pattern *pattern, const char *text, size_t size,
+                            const char *path, bauta_error *err)
+{
+    int code;
+    size_t at;
+    pcre2_compile_context *context =
+        pcre2_compile_context_create(pattern->general);
+    if (!context)
+        return bt_fail_memory(err, "a pattern", size);
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+    pcre2_set_bsr(context, PCRE2_BSR_UNICODE);
+    pcre2_set_max_pattern_length(context, PATTERN_MAX);
+    pattern->code = pcre2_compile((PCRE2_SPTR)text, size,
+                                  PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE,
+                                  &code, &at, context);
+    pcre2_compile_context_free(context);
+    if (!pattern->code)
+        return fail_compile(pattern, code, text, size, at, path, err);
+    // Where no machine code can be made, the interpreter serves.
+    (void)pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE);
+    return pattern->starved ? bt_fail_memory(err, "a pattern", size) : BAUTA_OK;
+}
+
+static bauta_status contexts_create(bt_pattern *pattern, bauta_error *err)
+{
+    pattern->general =
+        pcre2_general_context_create(pattern_alloc, pattern_release, pattern);
+    if (pattern->general)
+        pattern->limits = pcre2_match_context_create(pattern->general);
+    if (!pattern->limits)
+        return bt_fail_memory(err, "a pattern", sizeof(*pattern));
+    pcre2_set_match_limit(pattern->limits, MATCH_LIMIT);
+    pcre2_set_depth_limit(pattern->limits, MATCH_LIMIT);
+    pcre2_set_heap_limit(pattern->limits, HEAP_LIMIT);
+    return BAUTA_OK;
+}
+
+static bauta_status pattern_fill(bt_pattern *pattern, const char *text,
+                                 size_t size, const char *path,
+                                 bauta_error *err)
+{
+    char *translated;
+    size_t translated_size;
+    bauta_status status = contexts_create(pattern, err);
+    if (status)
+        return status;
+    status = bt_pattern_translate(&translated, &translated_size, text, size,
+                                  path, err);
+    if (status)
+        return status;
+    status = compile(pattern, translated, translated_size, path, err);
+    bt_free(translated);
+    return status;
+}
+
+bauta_status bt_pattern_create(bt_pattern **out, const char *text, size_t size,
+                               const char *path, bauta_error *err)
+{
+    *out = NULL;
+    if (size > PATTERN_MAX || bt_utf8_valid(text, size) != size)
+        return bt_fail(err, BAUTA_ERR_IO,
+                       "%s: a pattern of %zu bytes is too long, or is not "
+                       "UTF-8",
+                       bt_path_tail(path), size);
+    bt_pattern *pattern = bt_alloc_zero(1, sizeof(*pattern));
+    if (!pattern)
+        return bt_fail_memory(err, "a pattern", sizeof(*pattern));
+    pattern->creating = true;
+    bauta_status status = pattern_fill(pattern, text, size, path, err);
+    pattern->creating = false;
+    if (status)
+        bt_pattern_free(pattern);
+    else
+        *out = pattern;
+    return status;
+}
+
+bauta_status bt_pattern_literal(bt_pattern **out, const char *string,
+                                size_t size, bauta_error *err)
+{
+    *out = NULL;
+    bt_pattern *pattern = bt_alloc_zero(1, sizeof(*pattern));
+    char *literal = pattern ? bt_alloc(size) : NULL;
+    if (!literal) {
+        bt_free(pattern);
+        return bt_fail_memory(err, "a pattern", sizeof(*pattern) + size);
+    }
+    memcpy(literal, string, size);
+    pattern->literal = literal;
+    pattern->literal_size = size;
+    *out = pattern;
+    return BAUTA_OK;
+}
+
+/* ---- Matching ------------------------------------------------------------ */
+
+bauta_status bt_matcher_create(bt_matcher **out, const bt_pattern *pattern,
+                               bauta_error *err)
+{
+    *out = NULL;
+    bt_matcher *matcher = bt_alloc_zero(1, sizeof(*matcher));
+    if (!matcher)
+        return bt_fail_memory(err, "a match", sizeof(*matcher));
+    matcher->pattern = pattern;
+    if (pattern->code) {
+        matcher->data = pcre2_match_data_create(1, pattern->general);
+        if (!matcher->data) {
+            bt_free(matcher);
+            return bt_fail_memory(err, "a match", sizeof(*matcher));
+        }
+    }
+    *out = matcher;
+    return BAUTA_OK;
+}
+
+void bt_matcher_free(bt_matcher *matcher)
+{
+    if (!matcher)
+        return;
+    pcre2_match_data_free(matcher->data);
+    pcre2_match_context_free(matcher->context);
+    pcre2_jit_stack_free(matcher->stack);
+    bt_free(matcher);
+}
+
+static int run(bt_matcher *m, const char *text, size_t size, size_t at,
+               uint32_t options)
+{
+    pcre2_match_context *context = m->context ? m->context : m->pattern->limits;
+    return pcre2_match(m->pattern->code, (PCRE2_SPTR)text, size, at,
+                       options | PCRE2_NO_UTF_CHECK, m->data, context);
+}
+
+/* False where there is no memory for it, or it is there already. */
+static bool stack_create(bt_matcher *m)
+{
+    if (m->context)
+        return false;
+    m->context = pcre2_match_context_copy(m->pattern->limits);
+    if (m->context)
+        m->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST,
+                                          m->pattern->general);
+    if (!m->stack)
+        return false;
+    pcre2_jit_stack_assign(m->context, NULL, m->stack);
+    return true;
+}
+
+static bauta_status fail_match(int code, size_t size, bauta_error *err)
+{
+    char message[120] = "";
+    if (code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAPLIMIT)
+        return bt_fail_memory(err, "a match", size);
+    pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof(message));
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "a pattern cannot be matched with a text of %zu bytes: %s",
+                   size, message);
+}
+
+static void find_literal(const bt_pattern *pattern, const char *text,
+                         size_t size, size_t at, size_t *lo, size_t *hi)
+{
+    const char *found =
+        memmem(text + at, size - at, pattern->literal, pattern->literal_size);
+    *lo = found ? (size_t)(found - text) : SIZE_MAX;
+    *hi = found ? *lo + pattern->literal_size : SIZE_MAX;
+}
+
+bauta_status bt_matcher_find(bt_matcher *m, const char *text, size_t size,
+                             size_t at, size_t *lo, size_t *hi,
+                             bauta_error *err)
+{
+    *lo = *hi = SIZE_MAX;
+    if (!m->pattern->code) {
+        find_literal(m->pattern, text, size, at, lo, hi);
+        return BAUTA_OK;
+    }
+    int code = run(m, text, size, at, 0);
+    if (code == PCRE2_ERROR_JIT_STACKLIMIT && stack_create(m))
+        code = run(m, text, size, at, 0);
+    if (code == PCRE2_ERROR_JIT_STACKLIMIT)
+        code = run(m, text, size, at, PCRE2_NO_JIT);
+    if (code == PCRE2_ERROR_NOMATCH)
+        return BAUTA_OK;
+    if (code < 0)
+        return fail_match(code, size, err);
+    const size_t *found = pcre2_get_ovector_pointer(m->data);
+    *lo = found[0];
+    // With \K in a look-ahead a match could end before it begins.
+    *hi = found[1] > found[0] ? found[1] : found[0];
+    return BAUTA_OK;
+}
+
+bauta_status bt_matcher_next(bt_matcher *m, const char *text, size_t size,
+                             bt_match *match, bool *found, bauta_error *err)
+{
+    size_t lo, hi;
+    *found = false;
+    while (match->at <= size) {
+        bauta_status status =
+            bt_matcher_find(m, text, size, match->at, &lo, &hi, err);
+        if (status || lo == SIZE_MAX)
+            return status;
+        if (lo < hi || !match->some || lo != match->hi) {
+            *match = (bt_match){ lo, hi, hi, true };
+            *found = true;
+            return BAUTA_OK;
+        }
+        match->at += match->at < size
+                         ? bt_utf8_length((unsigned char)text[match->at])
+                         : 1;
+    }
+    return BAUTA_OK;
+}

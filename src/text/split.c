@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* split.c - lists of splits; see split.h. */
+#include "text/split.h"
+
+#include "base/array.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+void bt_splits_release(bt_splits *splits)
+{
+    bt_text_release(&splits->text);
+    bt_free(splits->list);
+    splits->list = NULL;
+    splits->count = splits->room = 0;
+}
+
+bauta_status bt_splits_add(bt_splits *splits, bt_split split, bauta_error *err)
+{
+    if (split.lo >= split.hi)
+        return BAUTA_OK;
+    if (BT_ROOM(splits->list, splits->room, splits->count, 1))
+        return bt_fail_memory(err, "the parts of a text",
+                              splits->count * sizeof(*splits->list));
+    splits->list[splits->count++] = split;
+    return BAUTA_OK;
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vocabulary.c - from texts to a tokenizer: count words, learn, write, load. */
+#include "text/vocabulary.h"
+
+#include "base/array.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "text/unicode.h"
+
+#include <string.h>
+
+/* ---- words of a text --------------------------------------------------- */
+
+typedef struct reader {
+    bt_words *words;
+    const bt_normalizer *normalizer;
+    const bt_pretokenizer *pretokenizer;
+    const char *original;
+    bool repaired; /* a tokenizer of bytes, and the text is not UTF-8: what
+                      became U+FFFD is a byte again before it is counted */
+    char *bytes;
+    size_t room;
+} reader;
+
+/* A text is taken in slices of about this many bytes, so that what is kept of
+ * each byte meanwhile does not grow with the text. */
+enum { SLICE = 256 << 10 };
+
+/* Whether no word can reach from before `at` to behind it, and what is before
+ * has no say in how the rest is cut: a space begins here, and none ends. */
+static bool cuts(const char *text, size_t lo, size_t at)
+{
+    size_t begin = at - 1, length;
+    if (text[at] != ' ' && text[at] != '\n')
+        return false;
+    while (begin > lo && ((unsigned char)text[begin] & 0xC0) == 0x80)
+        begin--;
+    return !bt_is_space(bt_utf8_get(text + begin, at - begin, &length));
+}
+
+/* Where the slice that begins at `lo` ends. */
+static size_t slice_end(const char *text, size_t lo, size_t hi)
+{
+    for (size_t at = bt_size_add(lo, SLICE); at < hi; at++)
+        if (cuts(text, lo, at))
+            return at;
+    return hi;
+}
+
+/* The bytes that a word came from; as in encode.c. */
+static bauta_status word_restore(reader *r, const bt_text *text, bt_split s,
+                                 size_t *size, bauta_error *err)
+{
+    if (BT_ROOM(r->bytes, r->room, 0, s.hi - s.lo))
+        return bt_fail_memory(err, "a word", s.hi - s.lo);
+    *size = 0;
+    for (size_t at = s.lo, length; at < s.hi; at += length) {
+        bt_origin o = bt_text_origin(text, at, at + 1);
+        length = bt_utf8_length((unsigned char)text->bytes[at]);
+        bool wrong = length == 3 && o.to - o.from == 1;
+        memcpy(r->bytes + *size,
+               wrong ? r->original + o.from : text->bytes + at,
+               wrong ? 1 : length);
+        *size += wrong ? 1 : length;
+    }
+    return BAUTA_OK;
+}
+
+static bauta_status split_count(reader *r, const bt_text *text, bt_split s,
+                                bauta_error *err)
+{
+    size_t size = s.hi - s.lo;
+    const char *bytes = text->bytes + s.lo;
+    if (r->repaired) {
+        bauta_status status = word_restore(r, text, s, &size, err);
+        if (status)
+            return status;
+        bytes = r->bytes;
+    }
+    return bt_words_add(r->words, bytes, size, 1, err);
+}
+
+/* Normalise, cut and count bytes [lo, hi), which hold no special token. */
+static bauta_status slice_count(reader *r, const bt_text *text, size_t lo,
+                                size_t hi, bauta_error *err)
+{
+    bt_splits splits = { .list = NULL };
+    bauta_status status = BAUTA_OK;
+    bt_text_init_empty(&splits.text);
+    if (text->origins) {
+        status = bt_text_copy(&splits.text, text, lo, hi, err);
+    } else {
+        splits.text.bytes = text->bytes + lo;
+        splits.text.size = hi - lo;
+        splits.text.shift = (uint32_t)lo;
+    }
+    if (!status)
+        status = bt_normalizer_run(r->normalizer, &splits.text, err);
+    bt_split all = { 0, (uint32_t)splits.text.size, BT_NO_TOKEN, lo == 0 };
+    if (!status)
+        status = bt_splits_add(&splits, all, err);
+    if (!status)
+        status = bt_pretokenizer_run(r->pretokenizer, &splits, err);
+    for (size_t i = 0; !status && i < splits.count; i++)
+        status = split_count(r, &splits.text, splits.list[i], err);
+    bt_splits_release(&splits);
+    return status;
+}
+
+static bauta_status between_count(reader *r, const bt_text *text, bt_split s,
+                                  bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (size_t lo = s.lo, hi; !status && lo < s.hi; lo = hi) {
+        hi = slice_end(text->bytes, lo, s.hi);
+        status = slice_count(r, text, lo, hi, err);
+    }
+    return status;
+}
+
+bauta_status bt_words_read(bt_words *words, const char *text, size_t size,
+                           const bt_added *specials,
+                           const bt_normalizer *normalizer,
+                           const bt_pretokenizer *pretokenizer,
+                           bauta_error *err)
+{
+    reader r = { .words = words,
+                 .normalizer = normalizer,
+                 .pretokenizer = pretokenizer,
+                 .original = text };
+    bt_splits parts = { .list = NULL };
+    bauta_status status = bt_text_init(&parts.text, text, size, 0, err);
+    r.repaired =
+        parts.text.origins != NULL && bt_pretokenizer_bytelevel(pretokenizer);
+    if (!status)
+        status = bt_added_split(specials, false, false, parts.text.bytes, 0,
+                                parts.text.size, &parts, err);
+    for (size_t i = 0; !status && i < parts.count; i++)
+        if (parts.list[i].token == BT_NO_TOKEN)
+            status = between_count(&r, &parts.text, parts.list[i], err);
+    bt_splits_release(&parts);
+    bt_free(r.bytes);
+    return status;
+}
+
+/* ---- options ----------------------------------------------------------- */
+
+static bauta_status special_check(const char *token, size_t number,
+                                  bauta_error *err)
+{
+    if (!token || !*token)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "special token %zu is %s",
+                       number, token ? "empty" : "NULL");
+    if (bt_utf8_valid(token, strlen(token)) != strlen(token))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "special token %zu is not UTF-8", number);
+    return BAUTA_OK;
+}
+
+/* WordPiece and Unigram need a token for what they do not know. */
+static bauta_status specials_check(const bauta_vocabulary_options *options,
+                                   bauta_error *err)
+{
+    static const char *const unknown[] = {
+        [BAUTA_VOCABULARY_WORDPIECE] = "[UNK]",
+        [BAUTA_VOCABULARY_UNIGRAM] = "<unk>",
+    };
+    size_t count;
+    const char *const *list = bt_learned_specials(options, &count);
+    bool known = options->kind == BAUTA_VOCABULARY_BPE;
+    for (size_t i = 0; i < count; i++) {
+        bauta_status status = special_check(list[i], i, err);
+        if (status)
+            return status;
+        known = known || strcmp(list[i], unknown[options->kind]) == 0;
+    }
+    if (known)
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "%s is not among the special tokens, and this kind of "
+                   "vocabulary needs it",
+                   unknown[options->kind]);
+}
+
+static bauta_status options_check(const bauta_vocabulary_options *options,
+                                  bauta_error *err)
+{
+    if (options->size != sizeof(*options))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "options.size is %zu, not %zu: start from "
+                       "BAUTA_VOCABULARY_OPTIONS_INIT",
+                       options->size, sizeof(*options));
+    if ((unsigned)options->kind > BAUTA_VOCABULARY_UNIGRAM)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "there is no kind %d of vocabulary", (int)options->kind);
+    if (options->pieces < 1 || options->pieces > BT_VOCAB_MAX)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "pieces is %zu; it must be 1 to %d", options->pieces,
+                       BT_VOCAB_MAX);
+    if (options->lowercase && options->kind == BAUTA_VOCABULARY_BPE)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "a vocabulary of bytes has no lower case");
+    return specials_check(options, err);
+}
+
+/* ---- training ---------------------------------------------------------- */
+
+/* The steps before the model, as the finished tokenizer will have them. */
+typedef struct steps {
+    bt_added *specials;
+    bt_normalizer *normalizer;
+    bt_pretokenizer *pretokenizer;
+} steps;
+
+static void steps_release(steps *s)
+{
+    bt_added_free(s->specials);
+    bt_pretokenizer_free(s->pretokenizer);
+    bt_normalizer_free(s->normalizer);
+}
+
+static bauta_status specials_create(bt_added **out,
+                                    const bauta_vocabulary_options *options,
+                                    bauta_error *err)
+{
+    size_t count;
+    const char *const *list = bt_learned_specials(options, &count);
+    bt_added_token *tokens = bt_alloc(bt_size_mul(count, sizeof(*tokens)));
+    if (!tokens)
+        return bt_fail_memory(err, "special tokens", count * sizeof(*tokens));
+    for (size_t i = 0; i < count; i++)
+        tokens[i] = (bt_added_token){ .content = list[i],
+                                      .size = strlen(list[i]),
+                                      .id = (uint32_t)i,
+                                      .special = true };
+    bauta_status status =
+        bt_added_create(out, tokens, count, NULL, "tokenizer.json", err);
+    bt_free(tokens);
+    return status;
+}
+
+static json_t *json_of(const char *text)
+{
+    return json_loads(text, JSON_DECODE_ANY, NULL);
+}
+
+static bauta_status
+steps_init(steps *s, const bauta_vocabulary_options *options, bauta_error *err)
+{
+    json_t *normalizer = json_of(bt_learned_normalizer(options));
+    json_t *pretokenizer = json_of(bt_learned_pretokenizer(options));
+    bauta_status status = BAUTA_OK;
+    if (!normalizer || !pretokenizer)
+        status = bt_fail_memory(err, "the tokenizer's steps", 0);
+    if (!status)
+        status = bt_normalizer_parse(&s->normalizer, normalizer,
+                                     "tokenizer.json", err);
+    if (!status)
+        status = bt_pretokenizer_parse(&s->pretokenizer, pretokenizer,
+                                       "tokenizer.json", err);
+    if (!status)
+        status = specials_create(&s->specials, options, err);
+    json_decref(normalizer);
+    json_decref(pretokenizer);
+    return status;
+}
+
+static bauta_status words_count(bt_words **out,
+                                const bauta_vocabulary_options *options,
+                                const char *const *texts, const size_t *lengths,
+                                size_t count, bauta_error *err)
+{
+    steps s = { .specials = NULL };
+    bauta_status status = steps_init(&s, options, err);
+    if (!status)
+        status = bt_words_create(out, err);
+    for (size_t i = 0; !status && i < count; i++)
+        status = bt_words_read(*out, texts[i], lengths[i], s.specials,
+                               s.normalizer, s.pretokenizer, err);
+    steps_release(&s);
+    return status;
+}
+
+static bauta_status learn(bt_learned *out, const bt_words *words,
+                          const bauta_vocabulary_options *options,
+                          bauta_error *err)
+{
+    switch (options->kind) {
+    case BAUTA_VOCABULARY_WORDPIECE:
+        return bt_learn_wordpiece(out, words, options, err);
+    case BAUTA_VOCABULARY_UNIGRAM:
+        return bt_learn_unigram(out, words, options, err);
+    default:
+        return bt_learn_bpe(out, words, options, err);
+    }
+}
+
+/* Write what was learned and read it as any tokenizer.json is read. */
+static bauta_status load(bauta_tokenizer **out, const bt_learned *learned,
+                         const bauta_vocabulary_options *options,
+                         bauta_error *err)
+{
+    char *text = NULL;
+    size_t size;
+    bauta_status status = bt_learned_json(&text, &size, learned, options, err);
+    if (!status)
+        status =
+            bt_tokenizer_parse_json(out, text, size, "tokenizer.json", err);
+    if (status)
+        bt_free(text);
+    else
+        bt_tokenizer_keep(*out, "tokenizer.json", text, size);
+    return status;
+}
+
+static bauta_status texts_check(const char *const *texts, const size_t *lengths,
+                                size_t count, bauta_error *err)
+{
+    if (count && (!texts || !lengths))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s is NULL",
+                       texts ? "lengths" : "texts");
+    for (size_t i = 0; i < count; i++)
+        if (!texts[i] && lengths[i])
+            return bt_fail(err, BAUTA_ERR_ARGUMENT, "texts[%zu] is NULL", i);
+    return BAUTA_OK;
+}
+
+bauta_status bauta_tokenizer_train(bauta_tokenizer **out,
+                                   const bauta_vocabulary_options *options,
+                                   const char *const *texts,
+                                   const size_t *lengths, size_t count,
+                                   bauta_error *err)
+{
+    static const bauta_vocabulary_options usual = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bt_learned learned = { .vocab = NULL };
+    bt_words *words = NULL;
+    BT_NEED(out, err);
+    *out = NULL;
+    if (!options)
+        options = &usual;
+    bauta_status status = texts_check(texts, lengths, count, err);
+    if (!status)
+        status = options_check(options, err);
+    if (!status)
+        status = words_count(&words, options, texts, lengths, count, err);
+    if (!status)
+        status = learn(&learned, words, options, err);
+    bt_words_free(words);
+    if (!status)
+        status = load(out, &learned, options, err);
+    bt_learned_release(&learned);
+    return status;
+}
