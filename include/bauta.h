@@ -17,6 +17,8 @@
  *   9. Tokenizers                text to numbers and back
  *  10. Training a tokenizer      a vocabulary from a corpus
  *  11. Scores                    how near a translation comes to others
+ *  12. Corpora                   files of text as tokens
+ *  13. Training                  from a corpus to a model
  *
  * Conventions that hold everywhere:
  *
@@ -372,6 +374,10 @@ typedef struct bauta_model bauta_model;
  * gradients start at 0. */
 BAUTA_API bauta_status bauta_model_load(bauta_model **out, const char *folder,
                                         bool trainable, bauta_error *err);
+/* A new model, to be trained: `config` is what its config.json says, and the
+ * weights are random, a function of config and seed. */
+BAUTA_API bauta_status bauta_model_create(bauta_model **out, const char *config,
+                                          uint64_t seed, bauta_error *err);
 BAUTA_API void bauta_model_free(bauta_model *model);
 
 /* Write a folder that transformers and bauta_model_load() read: config.json
@@ -454,21 +460,24 @@ typedef struct bauta_batch {
     const bauta_mask *mask;  /* (rows, rows) hides more; NULL: nothing */
     const bauta_mask *cross; /* (rows, rows of the source) hides more of the
                                 source from a target; NULL: nothing */
+    const size_t *prefixes;  /* (count) the first so many tokens of a decoder's
+                                sequence see each other; NULL: none do */
 } bauta_batch;
-#define BAUTA_BATCH_INIT                                        \
-    {                                                           \
-        sizeof(bauta_batch), 0, NULL, 0, NULL, NULL, NULL, NULL \
+#define BAUTA_BATCH_INIT                                              \
+    {                                                                 \
+        sizeof(bauta_batch), 0, NULL, 0, NULL, NULL, NULL, NULL, NULL \
     }
 
 /* The masks follow from the model and the batch. A token sees tokens of its
- * own sequence: in a decoder those up to itself, within the window where the
- * layer has one; in an encoder all of them; across, a target's token sees all
- * of its source. `mask` and `cross` of a batch hide more than that, and can
- * show nothing: in every layer and head of the stack that reads the batch, a
- * pair is visible when the model's own mask and the given one both say so.
- * What the given mask says of rows and keys that are padding, or of another
- * sequence, does not matter, nor do its origins. A token from which everything
- * is hidden gets 0 from attention; its residual stream goes on.
+ * own sequence: in a decoder those up to itself (and all of the prefix, where
+ * the batch gives it one), within the window where the layer has one; in an
+ * encoder all of them; across, a target's token sees all of its source. `mask`
+ * and `cross` of a batch hide more than that, and can show nothing: in every
+ * layer and head of the stack that reads the batch, a pair is visible when the
+ * model's own mask and the given one both say so. What the given mask says of
+ * rows and keys that are padding, or of another sequence, does not matter, nor
+ * do its origins. A token from which everything is hidden gets 0 from
+ * attention; its residual stream goes on.
  *
  * How many rows a batch has: the sum of the lengths, or count x stride. */
 BAUTA_API size_t bauta_batch_rows(const bauta_batch *batch);
@@ -505,10 +514,19 @@ typedef struct bauta_loss_options {
                         over the vocabulary */
     double weight;   /* multiplies loss and gradients; to accumulate parts of a
                         batch, the share of the part in all counted labels */
+    float dropout;   /* from 0 to below 1: this share of the activations behind
+                        embeddings, attention and feed-forward parts is 0; of a
+                        trainable model only */
+    uint64_t seed;   /* of dropout */
+    const uint64_t *source_keys; /* (rows) what dropout is drawn by: which token
+                                    of the data each row is. The same key gives
+                                    the same zeros, whatever lies beside it.
+                                    NULL: the number of the row */
+    const uint64_t *target_keys; /* likewise; NULL: rows, counted from 2^63 */
 } bauta_loss_options;
-#define BAUTA_LOSS_OPTIONS_INIT               \
-    {                                         \
-        sizeof(bauta_loss_options), 0.0f, 1.0 \
+#define BAUTA_LOSS_OPTIONS_INIT                                    \
+    {                                                              \
+        sizeof(bauta_loss_options), 0.0f, 1.0, 0.0f, 0, NULL, NULL \
     }
 
 /* Mean cross-entropy, in nats, of the logits that bauta_model_forward() would
@@ -838,6 +856,210 @@ BAUTA_API bauta_status bauta_chrf(const bauta_translations *texts,
                                   const bauta_chrf_options *options,
                                   bauta_chrf_score *score, double *sentences,
                                   bauta_error *err);
+/* ---- 12. Corpora ------------------------------------------------------- */
+
+/* A corpus is a list of documents, each a sequence of tokens, or of pairs of
+ * them: source and target. Files are read once and checked: text must be
+ * UTF-8, pairs must have as many lines on both sides, and no line of a pair may
+ * be empty. */
+typedef struct bauta_corpus bauta_corpus;
+
+typedef struct bauta_corpus_options {
+    size_t size;   /* set by BAUTA_CORPUS_OPTIONS_INIT */
+    bool lines;    /* each line is a document, empty ones are not; else each
+                      file is one */
+    bool skip_bad; /* leave out what is not right, and count it, instead of
+                      failing with a sentence that names file and line */
+} bauta_corpus_options;
+#define BAUTA_CORPUS_OPTIONS_INIT                  \
+    {                                              \
+        sizeof(bauta_corpus_options), false, false \
+    }
+
+/* Files of text. A document is what the tokenizer makes of it, with what it
+ * puts around a text; behind that the token that ends a text, where the
+ * tokenizer has one and has not put it there (nor [SEP]). */
+BAUTA_API bauta_status bauta_corpus_load(bauta_corpus **out,
+                                         const bauta_tokenizer *tokenizer,
+                                         const char *const *files, size_t count,
+                                         const bauta_corpus_options *options,
+                                         bauta_error *err);
+/* Pairs: line i of `target` belongs to line i of `source`; or, with a target
+ * of NULL, `source` is a file of two columns with a tab between them. */
+BAUTA_API bauta_status bauta_corpus_load_pairs(
+    bauta_corpus **out, const bauta_tokenizer *tokenizer, const char *source,
+    const char *target, const bauta_corpus_options *options, bauta_error *err);
+/* An empty one, and a document for it: tokens at hand, which are copied.
+ * `source` is NULL for a text, and all of a corpus are of one kind. */
+BAUTA_API bauta_status bauta_corpus_create(bauta_corpus **out,
+                                           bauta_error *err);
+BAUTA_API bauta_status bauta_corpus_add(bauta_corpus *corpus,
+                                        const uint32_t *tokens, size_t count,
+                                        const uint32_t *source,
+                                        size_t source_count, bauta_error *err);
+BAUTA_API void bauta_corpus_free(bauta_corpus *corpus);
+
+BAUTA_API bool bauta_corpus_pairs(const bauta_corpus *corpus);
+BAUTA_API size_t bauta_corpus_documents(const bauta_corpus *corpus);
+/* Tokens of all documents, those of sources not among them. */
+BAUTA_API uint64_t bauta_corpus_tokens(const bauta_corpus *corpus);
+/* How many lines or files were left out. */
+BAUTA_API size_t bauta_corpus_skipped(const bauta_corpus *corpus);
+/* A document's tokens; *source is NULL in a corpus of texts. */
+BAUTA_API const uint32_t *bauta_corpus_document(const bauta_corpus *corpus,
+                                                size_t index, size_t *count,
+                                                const uint32_t **source,
+                                                size_t *source_count);
+/* Cut off the last documents (or, of a single text, its last tokens): the
+ * share goes to *rest. For validation where no file is given. */
+BAUTA_API bauta_status bauta_corpus_split(bauta_corpus *corpus, double share,
+                                          bauta_corpus **rest,
+                                          bauta_error *err);
+
+/* ---- 13. Training ------------------------------------------------------ */
+
+typedef enum bauta_objective {
+    BAUTA_OBJECTIVE_AUTO,    /* what the model is for: one of the next three */
+    BAUTA_OBJECTIVE_CAUSAL,  /* a decoder predicts the next token */
+    BAUTA_OBJECTIVE_SEQ2SEQ, /* an encoder-decoder, the target's next token */
+    BAUTA_OBJECTIVE_MASKED,  /* an encoder, tokens that were hidden from it */
+    BAUTA_OBJECTIVE_PREFIX   /* a decoder, behind a prefix that sees itself */
+} bauta_objective;
+
+typedef enum bauta_mode {
+    BAUTA_MODE_PARALLEL,   /* teacher forcing, all positions in one pass */
+    BAUTA_MODE_SEQUENTIAL, /* teacher forcing, a pass for each position */
+    BAUTA_MODE_FREE,       /* each position is fed the model's own prediction */
+    BAUTA_MODE_SCHEDULED   /* some are: a share of `sampled` */
+} bauta_mode;
+
+typedef enum bauta_schedule {
+    BAUTA_SCHEDULE_CONSTANT,
+    BAUTA_SCHEDULE_LINEAR,      /* down to min_rate at the last step */
+    BAUTA_SCHEDULE_COSINE,      /* likewise, along a cosine */
+    BAUTA_SCHEDULE_INVERSE_SQRT /* rate x sqrt(warmup / step) */
+} bauta_schedule;
+
+/* Every number of a run. What is 0 here and says "0: ..." chooses itself. */
+typedef struct bauta_train_options {
+    size_t size; /* set by BAUTA_TRAIN_OPTIONS_INIT */
+    bauta_objective objective;
+    bauta_mode mode;
+    uint64_t seed;
+
+    /* A step reads a batch: `sequences` sequences, or as many as have at most
+     * `tokens` tokens; `accumulate` of them together are one larger batch.
+     * Documents longer than `context` are cut (pairs are left out). */
+    size_t sequences; /* 0: as many as fit into `tokens` */
+    size_t tokens;
+    size_t accumulate;
+    size_t pass;    /* tokens that run at once, at most, which bounds memory */
+    size_t context; /* 0: what the model was made for */
+
+    float dropout, smoothing;
+    float hidden, hidden_random, hidden_kept; /* masked: the share of tokens,
+                       and of those the share that becomes a random token, or
+                       stays as it is */
+    float sampled; /* scheduled: the share that is fed by the model */
+
+    size_t steps, warmup;
+    bauta_schedule schedule;
+    double rate, min_rate;
+    double beta1, beta2, epsilon, weight_decay, clip; /* clip 0: none */
+    double average; /* decay of the exponential moving average; 0: none */
+} bauta_train_options;
+#define BAUTA_TRAIN_OPTIONS_INIT                                             \
+    {                                                                        \
+        sizeof(bauta_train_options), BAUTA_OBJECTIVE_AUTO,                   \
+            BAUTA_MODE_PARALLEL, 1, 0, 4096, 1, 8192, 0, 0.0f, 0.0f, 0.15f,  \
+            0.1f, 0.1f, 0.25f, 1000, 100, BAUTA_SCHEDULE_COSINE, 1e-3, 1e-4, \
+            0.9, 0.99, 1e-8, 0.1, 1.0, 0.0                                   \
+    }
+
+typedef struct bauta_trainer bauta_trainer;
+
+/* All must outlive the trainer; the model is trainable. The tokenizer says
+ * which tokens are special and may be NULL, unless the objective is masked. */
+BAUTA_API bauta_status bauta_trainer_create(
+    bauta_trainer **out, bauta_context *context, bauta_model *model,
+    const bauta_tokenizer *tokenizer, const bauta_corpus *corpus,
+    const bauta_train_options *options, bauta_error *err);
+BAUTA_API void bauta_trainer_free(bauta_trainer *trainer);
+
+typedef struct bauta_train_report {
+    size_t size;    /* set by BAUTA_TRAIN_REPORT_INIT */
+    size_t step;    /* steps taken, with this one */
+    size_t epoch;   /* passes through the corpus begun before, from 0 */
+    double loss;    /* mean over all that counted, in nats */
+    size_t counted; /* tokens that were predicted */
+    size_t tokens;  /* tokens that were read, sources among them */
+    double norm;    /* of all gradients, before clipping */
+    double rate;    /* at which the step was taken */
+    bool taken;     /* false: the gradients were not finite */
+} bauta_train_report;
+#define BAUTA_TRAIN_REPORT_INIT                                      \
+    {                                                                \
+        sizeof(bauta_train_report), 0, 0, 0.0, 0, 0, 0.0, 0.0, false \
+    }
+
+/* One step; `report` may be NULL. The same options and corpus give the same
+ * bits, whatever the threads, the instruction set, and the times the run was
+ * stopped and resumed. */
+BAUTA_API bauta_status bauta_trainer_step(bauta_trainer *trainer,
+                                          bauta_train_report *report,
+                                          bauta_error *err);
+/* The mean loss over a corpus, in parallel, without dropout and smoothing; of
+ * the averaged weights where there are any. At most `limit` tokens are
+ * predicted (0: all). */
+BAUTA_API bauta_status bauta_trainer_evaluate(bauta_trainer *trainer,
+                                              const bauta_corpus *corpus,
+                                              size_t limit, double *loss,
+                                              size_t *counted,
+                                              bauta_error *err);
+/* The loss and gradients (into the model, whose gradients were zeroed before)
+ * of the next batch in a mode, without a step; to compare them. */
+BAUTA_API bauta_status bauta_trainer_gradients(bauta_trainer *trainer,
+                                               bauta_mode mode, double *loss,
+                                               bauta_error *err);
+BAUTA_API size_t bauta_trainer_steps(const bauta_trainer *trainer);
+/* Steps of one pass through the corpus, about. */
+BAUTA_API size_t bauta_trainer_epoch_steps(const bauta_trainer *trainer);
+
+/* A checkpoint is a model folder (with the tokenizer's files, where there is
+ * one) that also holds optimizer.safetensors and trainer.json. Saving writes
+ * it as a whole or not at all, as `folder`, which must not exist. `notes` is
+ * kept in trainer.json for whoever resumes: a JSON object, or NULL. */
+BAUTA_API bauta_status bauta_trainer_save(const bauta_trainer *trainer,
+                                          const char *folder, const char *notes,
+                                          bauta_error *err);
+/* Go on from a checkpoint: a trainer that was created as the saved one was,
+ * with the model of the checkpoint's folder. Options or a corpus that differ
+ * are refused by name. */
+BAUTA_API bauta_status bauta_trainer_resume(bauta_trainer *trainer,
+                                            const char *folder,
+                                            bauta_error *err);
+/* The notes of a checkpoint, for bauta_text_free(). */
+BAUTA_API bauta_status bauta_checkpoint_notes(char **notes, const char *folder,
+                                              bauta_error *err);
+/* The folder of a run holds checkpoints named step-<number>. The last one that
+ * is whole, for bauta_text_free(); NULL where there is none. */
+BAUTA_API bauta_status bauta_run_last(char **folder, const char *run,
+                                      bauta_error *err);
+/* A model folder whose weights are the mean of those of `count` others. */
+BAUTA_API bauta_status bauta_model_average(const char *out,
+                                           const char *const *folders,
+                                           size_t count, bauta_error *err);
+
+/* The config of a new model by name ("gpt2-tiny"), for bauta_text_free(), and
+ * the options that go with it. `overrides` is a JSON object whose members
+ * replace the config's, or NULL; the size of the vocabulary and the special
+ * tokens are the tokenizer's. */
+BAUTA_API bauta_status bauta_preset(char **config, bauta_train_options *options,
+                                    const char *name,
+                                    const bauta_tokenizer *tokenizer,
+                                    const char *overrides, bauta_error *err);
+/* The names, one after another, and what each is; NULL behind the last. */
+BAUTA_API const char *bauta_preset_name(size_t index, const char **summary);
 
 #ifdef __cplusplus
 }

@@ -76,6 +76,50 @@ static bauta_status join(bauta_mask **to, bauta_mask *other, bauta_error *err)
     return BAUTA_OK;
 }
 
+/* A row of the prefix sees all of it, another nothing; packed. */
+static size_t prefix_row(void *user, size_t row, bauta_span *spans,
+                         size_t capacity)
+{
+    narrowing *n = user;
+    sequence_find(n, row);
+    size_t prefix = n->mask->prefixes[n->sequence];
+    if (row - n->query >= prefix)
+        return 0;
+    if (capacity)
+        spans[0] = (bauta_span){ n->key, n->key + prefix };
+    return 1;
+}
+
+/* *to OR the prefixes. */
+static bauta_status prefixes_join(bauta_mask **to, const bt_batch_mask *mask,
+                                  bauta_error *err)
+{
+    narrowing n = { .mask = mask };
+    bauta_mask *more = NULL, *both = NULL;
+    bauta_status status = bauta_mask_rows(&more, (*to)->queries, (*to)->keys,
+                                          prefix_row, &n, err);
+    if (!status)
+        status = bauta_mask_or(&both, *to, more, err);
+    bauta_mask_free(more);
+    if (status)
+        return status;
+    bauta_mask_free(*to);
+    *to = both;
+    return BAUTA_OK;
+}
+
+/* What a causal attention sees of everything that lies before it. */
+static bauta_status causal_create(bauta_mask **out, size_t n,
+                                  const bt_batch_mask *mask, bauta_error *err)
+{
+    bauta_status status = mask->window
+                              ? bauta_mask_window(out, n, n, mask->window, err)
+                              : bauta_mask_causal(out, n, n, err);
+    if (!status && mask->prefixes)
+        status = prefixes_join(out, mask, err);
+    return status;
+}
+
 bauta_status bt_batch_mask_create(bauta_mask **out, const bt_batch_mask *mask,
                                   bauta_error *err)
 {
@@ -85,12 +129,11 @@ bauta_status bt_batch_mask_create(bauta_mask **out, const bt_batch_mask *mask,
         bauta_mask_documents(&own, mask->queries.count, mask->queries.lengths,
                              mask->keys.lengths, err);
     if (!status && mask->causal) {
-        size_t n = own->queries;
-        status = mask->window
-                     ? bauta_mask_window(&more, n, n, mask->window, err)
-                     : bauta_mask_causal(&more, n, n, err);
+        status = causal_create(&more, own->queries, mask, err);
         if (!status)
             status = join(&own, more, err);
+        else
+            bauta_mask_free(more);
     }
     if (!status && mask->extra) {
         narrowing n = { .mask = mask };
@@ -113,7 +156,7 @@ static bool kept(const bt_shelf *shelf, bt_place place,
 {
     size_t count = mask->queries.count, bytes = count * sizeof(size_t);
     const size_t *lengths = shelf->places[place].lengths;
-    return shelf->places[place].kept && !mask->extra &&
+    return shelf->places[place].kept && !mask->extra && !mask->prefixes &&
            shelf->places[place].causal == mask->causal &&
            shelf->places[place].window == mask->window &&
            shelf->places[place].count == count &&
@@ -144,7 +187,7 @@ static bauta_status note(bt_shelf *shelf, bt_place place,
     shelf->places[place].count = count;
     shelf->places[place].causal = mask->causal;
     shelf->places[place].window = mask->window;
-    shelf->places[place].kept = !mask->extra;
+    shelf->places[place].kept = !mask->extra && !mask->prefixes;
     return BAUTA_OK;
 }
 

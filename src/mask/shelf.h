@@ -24,6 +24,7 @@ typedef struct bt_batch_mask {
     bt_axis queries, keys;
     bool causal;             /* queries and keys are the same */
     size_t window;           /* of a causal one; 0: none */
+    const size_t *prefixes;  /* (count) of a causal one, or NULL: none */
     const bauta_mask *extra; /* hides more, or NULL */
 } bt_batch_mask;
 
@@ -49,8 +50,8 @@ typedef struct bt_shelf {
     } places[BT_PLACES];
 } bt_shelf;
 
-/* The plan of a mask, which stays on the shelf. One with an extra mask is made
- * anew each time, since another mask may lie at the same address. */
+/* The plan of a mask, which stays on the shelf. One with an extra mask or
+ * prefixes is made anew each time. */
 bauta_status bt_shelf_get(bt_shelf *shelf, const bauta_plan **out,
                           bt_place place, const bt_batch_mask *mask,
                           bauta_error *err);

@@ -36,6 +36,11 @@ static bauta_status lengths_check(const bauta_batch *batch, const char *name,
                        batch->count);
     for (size_t s = 0; s < batch->count; s++) {
         size_t length = length_of(batch, s);
+        if (batch->prefixes && batch->prefixes[s] > length)
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "%s: sequence %zu has %zu tokens and a prefix of "
+                           "%zu",
+                           name, s, length, batch->prefixes[s]);
         if (batch->stride && length > batch->stride)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "%s: sequence %zu has %zu tokens, the stride is "
@@ -173,7 +178,8 @@ void bt_rows_take(bt_rows *rows, bt_tape *tape, const bauta_batch *batch)
     size_t *lengths = bt_tape_take(tape, batch->count, sizeof(*lengths));
     *rows = (bt_rows){ .axis = { batch->count, lengths, batch->stride },
                        .mask = batch->mask,
-                       .cross = batch->cross };
+                       .cross = batch->cross,
+                       .prefixes = batch->prefixes };
     if (!lengths)
         return;
     for (size_t s = 0; s < batch->count; s++) {

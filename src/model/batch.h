@@ -14,6 +14,7 @@ typedef struct bt_rows {
     uint32_t *ids, *positions;
     uint32_t *types; /* or NULL */
     const bauta_mask *mask, *cross;
+    const size_t *prefixes; /* or NULL */
 } bt_rows;
 
 /* Whether a batch fits a model; `name` is "source" or "target". The sentence

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/size.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -50,6 +51,33 @@ bauta_status bt_config_load(bt_config **out, const char *folder,
                               : bt_fail_memory(err, "the name of a file", 0);
     if (!status)
         status = root_parse(config, err);
+    if (status)
+        bt_config_free(config);
+    else
+        *out = config;
+    return status;
+}
+
+bauta_status bt_config_parse(bt_config **out, const char *text, size_t size,
+                             bauta_error *err)
+{
+    static const char name[] = "config.json";
+    *out = NULL;
+    bt_config *config = bt_alloc_zero(1, sizeof(*config));
+    if (!config)
+        return bt_fail_memory(err, "a config", sizeof(*config));
+    config->path = bt_alloc(sizeof(name));
+    config->text = bt_alloc(bt_size_add(size, 1));
+    bauta_status status = BAUTA_OK;
+    if (!config->path || !config->text) {
+        status = bt_fail_memory(err, "a config", size);
+    } else {
+        memcpy(config->path, name, sizeof(name));
+        memcpy(config->text, text, size);
+        config->text[size] = '\0';
+        config->size = size;
+        status = root_parse(config, err);
+    }
     if (status)
         bt_config_free(config);
     else

@@ -14,6 +14,9 @@ typedef struct bt_config bt_config;
 /* config.json of a folder. */
 bauta_status bt_config_load(bt_config **out, const char *folder,
                             bauta_error *err);
+/* The text of a config.json that is at hand; it is copied. */
+bauta_status bt_config_parse(bt_config **out, const char *text, size_t size,
+                             bauta_error *err);
 void bt_config_free(bt_config *config);
 /* The first thing that went wrong, or BAUTA_OK. */
 bauta_status bt_config_status(const bt_config *config, bauta_error *err);

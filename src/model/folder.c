@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "formats/weights.h"
+#include "model/init.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -86,17 +87,14 @@ static bauta_status print_check(const bt_blueprint *print, const char *path,
     return status ? status : stack_check(print, &print->decoder, path, err);
 }
 
-static bauta_status config_read(bt_folder *folder, const char *path,
-                                bauta_error *err)
+/* The model that the config describes. */
+static bauta_status config_read(bt_folder *folder, bauta_error *err)
 {
     bt_blueprint print = { 0 };
-    bauta_status status = bt_config_load(&folder->config, path, err);
-    if (status)
-        return status;
     folder->family = bt_family_find(folder->config);
     if (folder->family)
         folder->family->read(&print, folder->config);
-    status = bt_config_status(folder->config, err);
+    bauta_status status = bt_config_status(folder->config, err);
     if (!status)
         status = print_check(&print, bt_config_path(folder->config), err);
     if (!status)
@@ -212,6 +210,17 @@ static void count_name(void *user, const char *name, bt_tensor *tensor,
         b->floats += tensor->rows * tensor->columns;
 }
 
+/* Where the gradient lies of a parameter whose data lies at `floats`. */
+static void grad_bind(const binding *b, bt_tensor *tensor)
+{
+    const bt_model *model = b->folder->model;
+    bool fixed = model->print.head_bias_fixed && tensor == &model->head.bias;
+    if (b->folder->grads && !fixed) {
+        tensor->grad = b->folder->grads + b->floats;
+        tensor->wants = true;
+    }
+}
+
 static void bind_name(void *user, const char *name, bt_tensor *tensor, int rank)
 {
     binding *b = user;
@@ -223,12 +232,7 @@ static void bind_name(void *user, const char *name, bt_tensor *tensor, int rank)
     }
     tensor->data = b->folder->memory + b->floats;
     bt_convert_f32(tensor->data, stored->data, stored->dtype, count);
-    const bt_model *model = b->folder->model;
-    bool fixed = model->print.head_bias_fixed && tensor == &model->head.bias;
-    if (b->folder->grads && !fixed) {
-        tensor->grad = b->folder->grads + b->floats;
-        tensor->wants = true;
-    }
+    grad_bind(b, tensor);
     b->floats += count;
 }
 
@@ -291,6 +295,19 @@ static bauta_status weights_count(binding *b)
     return b->status;
 }
 
+static bauta_status memory_take(bt_folder *folder, size_t floats, bool trained,
+                                bauta_error *err)
+{
+    size_t bytes = bt_size_mul(floats, sizeof(float));
+    folder->memory = bt_alloc(bytes);
+    if (trained && folder->memory)
+        folder->grads = bt_alloc_zero(floats, sizeof(float));
+    if (!folder->memory || (trained && !folder->grads))
+        return bt_fail_memory(err, "the weights of a model", bytes);
+    folder->floats = floats;
+    return BAUTA_OK;
+}
+
 static bauta_status weights_bind(bt_folder *folder, const char *path,
                                  bt_load load, bauta_error *err)
 {
@@ -301,13 +318,9 @@ static bauta_status weights_bind(bt_folder *folder, const char *path,
     bauta_status status = weights_count(&b);
     if (status)
         return status;
-    folder->memory = bt_alloc(bt_size_mul(b.floats, sizeof(float)));
-    if (load == BT_LOAD_TRAINED && folder->memory)
-        folder->grads = bt_alloc_zero(b.floats, sizeof(float));
-    if (!folder->memory || (load == BT_LOAD_TRAINED && !folder->grads))
-        return bt_fail_memory(err, "the weights of a model",
-                              bt_size_mul(b.floats, sizeof(float)));
-    folder->floats = b.floats;
+    status = memory_take(folder, b.floats, load == BT_LOAD_TRAINED, err);
+    if (status)
+        return status;
     b.floats = 0;
     bt_folder_names(folder, &(bt_names){ bind_name, &b });
     bt_model_split(folder->model);
@@ -323,7 +336,9 @@ bauta_status bt_folder_load(bt_folder **out, const char *path, bt_load load,
     bt_folder *folder = bt_alloc_zero(1, sizeof(*folder));
     if (!folder)
         return bt_fail_memory(err, "a model", sizeof(*folder));
-    bauta_status status = config_read(folder, path, err);
+    bauta_status status = bt_config_load(&folder->config, path, err);
+    if (!status)
+        status = config_read(folder, err);
     if (!status)
         status = bt_weights_open(&folder->weights, path, err);
     if (!status)
@@ -332,6 +347,62 @@ bauta_status bt_folder_load(bt_folder **out, const char *path, bt_load load,
         bt_weights_free(folder->weights); // all is copied
         folder->weights = NULL;
     }
+    if (status)
+        bt_folder_free(folder);
+    else
+        *out = folder;
+    return status;
+}
+
+/* ---- a new model ------------------------------------------------------- */
+
+static void count_new(void *user, const char *name, bt_tensor *tensor, int rank)
+{
+    (void)name;
+    (void)rank;
+    binding *b = user;
+    b->floats =
+        bt_size_add(b->floats, bt_size_mul(tensor->rows, tensor->columns));
+}
+
+static void bind_new(void *user, const char *name, bt_tensor *tensor, int rank)
+{
+    (void)name;
+    (void)rank;
+    binding *b = user;
+    tensor->data = b->folder->memory + b->floats;
+    grad_bind(b, tensor);
+    b->floats += tensor->rows * tensor->columns;
+}
+
+static bauta_status weights_make(bt_folder *folder, uint64_t seed,
+                                 bauta_error *err)
+{
+    binding b = { .folder = folder };
+    bt_folder_names(folder, &(bt_names){ count_new, &b });
+    bauta_status status = memory_take(folder, b.floats, true, err);
+    if (status)
+        return status;
+    folder->parameters = b.floats;
+    b.floats = 0;
+    bt_folder_names(folder, &(bt_names){ bind_new, &b });
+    bt_model_split(folder->model);
+    bt_init(folder, seed);
+    return BAUTA_OK;
+}
+
+bauta_status bt_folder_create(bt_folder **out, const char *config, size_t size,
+                              uint64_t seed, bauta_error *err)
+{
+    *out = NULL;
+    bt_folder *folder = bt_alloc_zero(1, sizeof(*folder));
+    if (!folder)
+        return bt_fail_memory(err, "a model", sizeof(*folder));
+    bauta_status status = bt_config_parse(&folder->config, config, size, err);
+    if (!status)
+        status = config_read(folder, err);
+    if (!status)
+        status = weights_make(folder, seed, err);
     if (status)
         bt_folder_free(folder);
     else

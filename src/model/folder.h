@@ -26,6 +26,9 @@ typedef struct bt_folder {
  * that is missing, too many or of another shape is a sentence. */
 bauta_status bt_folder_load(bt_folder **out, const char *path, bt_load load,
                             bauta_error *err);
+/* A new model of the config's text, trained from random weights: see init.h. */
+bauta_status bt_folder_create(bt_folder **out, const char *config, size_t size,
+                              uint64_t seed, bauta_error *err);
 void bt_folder_free(bt_folder *folder);
 
 /* Visit every stored parameter: its name there, and where it is. */

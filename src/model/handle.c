@@ -87,6 +87,27 @@ bauta_status bauta_model_load(bauta_model **out, const char *folder,
     return status;
 }
 
+bauta_status bauta_model_create(bauta_model **out, const char *config,
+                                uint64_t seed, bauta_error *err)
+{
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(config, err);
+    bauta_model *model = bt_alloc_zero(1, sizeof(*model));
+    if (!model)
+        return bt_fail_memory(err, "a model", sizeof(*model));
+    model->trainable = true;
+    bauta_status status =
+        bt_folder_create(&model->folder, config, strlen(config), seed, err);
+    if (!status)
+        status = entries_list(model, err);
+    if (status)
+        bauta_model_free(model);
+    else
+        *out = model;
+    return status;
+}
+
 void bauta_model_free(bauta_model *model)
 {
     if (!model)

@@ -4,6 +4,7 @@
 #ifndef BT_HANDLE_H
 #define BT_HANDLE_H
 
+#include "base/directory.h"
 #include "model/folder.h"
 
 typedef struct bt_entry {
@@ -21,6 +22,10 @@ struct bauta_model {
     char *generation;  /* generation_config.json, or NULL */
     size_t generation_size;
 };
+
+/* The files of a saved model, into a folder that is being written. */
+bauta_status bt_model_write(const bauta_model *model, const bt_directory *to,
+                            bauta_error *err);
 
 /* A struct of a caller is refused unless it was started from its INIT. */
 #define BT_NEED_SIZE(pointer, type, init, err)                                 \

@@ -133,6 +133,7 @@ static bauta_status decoder_prepare(run *r, bauta_error *err)
     bt_batch_mask mask = { .queries = rows->axis,
                            .keys = rows->axis,
                            .causal = true,
+                           .prefixes = rows->prefixes,
                            .extra = rows->mask };
     r->decoder = input_of(rows);
     if (!print->window || print->window_from > 0)
@@ -306,10 +307,33 @@ static bauta_status options_check(const bauta_loss_options *options,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "smoothing is %g, not from 0 to 1",
                        (double)options->smoothing);
+    if (!(options->dropout >= 0 && options->dropout < 1))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "dropout is %g, not from 0 to below 1",
+                       (double)options->dropout);
     if (!isfinite(options->weight))
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "weight is %g",
                        options->weight);
     return BAUTA_OK;
+}
+
+/* What the dropout of a stack is drawn by, packed as its rows are. */
+static bt_noise noise_of(run *r, const bt_rows *rows,
+                         const bauta_loss_options *options,
+                         const uint64_t *given, uint64_t first)
+{
+    bt_noise noise = { .rate = options->dropout, .seed = options->seed };
+    if (options->dropout == 0 || !bt_tape_recording(r->tape))
+        return (bt_noise){ 0 };
+    uint64_t *keys = bt_tape_take(r->tape, rows->tokens, sizeof(*keys));
+    size_t at = 0;
+    for (size_t s = 0; keys && s < rows->axis.count; s++) {
+        size_t start = rows->axis.stride ? s * rows->axis.stride : at;
+        for (size_t t = 0; t < rows->axis.lengths[s]; t++)
+            keys[at++] = given ? given[start + t] : first + start + t;
+    }
+    noise.tokens = keys;
+    return noise;
 }
 
 static bauta_status loss_run(run *r, const uint32_t *labels,
@@ -318,6 +342,10 @@ static bauta_status loss_run(run *r, const uint32_t *labels,
 {
     bt_model *model = r->model;
     uint32_t *packed = bt_rows_pack(top_rows(r), r->tape, labels);
+    r->encoder.noise =
+        noise_of(r, &r->encoder_rows, options, options->source_keys, 0);
+    r->decoder.noise = noise_of(r, &r->decoder_rows, options,
+                                options->target_keys, UINT64_C(1) << 63);
     bt_tensor *x = bt_transformer_top(r->tape, model, stacks_run(r));
     *loss = bt_op_loss(r->tape, x, bt_transformer_head(model), false,
                        bt_transformer_head_bias(model), packed,

@@ -83,6 +83,18 @@ static bauta_status weights_write(const bt_directory *to,
     return status;
 }
 
+bauta_status bt_model_write(const bauta_model *model, const bt_directory *to,
+                            bauta_error *err)
+{
+    bauta_status status = config_write(to, model, err);
+    if (!status && model->generation)
+        status = text_write(to, "generation_config.json", model->generation,
+                            model->generation_size, err);
+    if (!status)
+        status = weights_write(to, model, err);
+    return status;
+}
+
 bauta_status bauta_model_save(const bauta_model *model, const char *folder,
                               bauta_error *err)
 {
@@ -92,12 +104,7 @@ bauta_status bauta_model_save(const bauta_model *model, const char *folder,
     bauta_status status = bt_directory_create(&to, folder, err);
     if (status)
         return status;
-    status = config_write(to, model, err);
-    if (!status && model->generation)
-        status = text_write(to, "generation_config.json", model->generation,
-                            model->generation_size, err);
-    if (!status)
-        status = weights_write(to, model, err);
+    status = bt_model_write(model, to, err);
     if (!status)
         status = bt_directory_commit(to, err);
     bt_directory_free(to);

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* init.c - random numbers, by Philox and Box and Muller. */
+#include "model/init.h"
+
+#include "base/philox.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct init {
+    const bt_model *model;
+    uint64_t seed;
+    uint32_t index; /* of the tensor */
+    double range;   /* the config's standard deviation */
+} init;
+
+/* Two numbers from (0, 1) for elements 2 * pair and 2 * pair + 1. */
+static void uniform_two(double u[2], const init *in, size_t pair)
+{
+    const uint32_t key[2] = { (uint32_t)in->seed, (uint32_t)(in->seed >> 32) };
+    const uint32_t counter[4] = { (uint32_t)pair, (uint32_t)(pair >> 32),
+                                  in->index, 0x696E6974 };
+    uint32_t word[4];
+    bt_philox(word, counter, key);
+    for (int i = 0; i < 2; i++) {
+        uint64_t bits = (uint64_t)word[2 * i] << 20 | word[2 * i + 1] >> 12;
+        u[i] = ((double)bits + 0.5) * 0x1p-52;
+    }
+}
+
+static void fill_normal(const init *in, bt_tensor *t, double deviation)
+{
+    size_t count = t->rows * t->columns;
+    for (size_t i = 0; i < count; i += 2) {
+        double u[2];
+        uniform_two(u, in, i / 2);
+        double radius = deviation * sqrt(-2.0 * log(u[0]));
+        double angle = 2.0 * 3.14159265358979323846 * u[1];
+        t->data[i] = (float)(radius * cos(angle));
+        if (i + 1 < count)
+            t->data[i + 1] = (float)(radius * sin(angle));
+    }
+}
+
+static void fill_uniform(const init *in, bt_tensor *t, double bound)
+{
+    size_t count = t->rows * t->columns;
+    for (size_t i = 0; i < count; i += 2) {
+        double u[2];
+        uniform_two(u, in, i / 2);
+        for (size_t j = 0; j < 2 && i + j < count; j++)
+            t->data[i + j] = (float)(bound * (2.0 * u[j] - 1.0));
+    }
+}
+
+/* ---- roles ------------------------------------------------------------- */
+
+static bool is_table(const bt_model *model, const bt_tensor *t)
+{
+    return t == &model->tokens || t == &model->encoder.positions ||
+           t == &model->decoder.positions || t == &model->encoder.types ||
+           t == &model->decoder.types;
+}
+
+/* Whether a vector is the gain of a norm. */
+static bool is_gain(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 7 && strcmp(name + length - 7, ".weight") == 0;
+}
+
+/* A matrix whose output is added to the residual stream of a decoder. */
+static bool is_residual(const bt_model *model, const bt_tensor *t)
+{
+    for (size_t l = 0; l < model->print.decoder.layers; l++) {
+        const bt_layer *layer = &model->decoder.layers[l];
+        if (t == &layer->self.out.w || t == &layer->down.w)
+            return true;
+    }
+    return false;
+}
+
+static void matrix_init(const init *in, bt_tensor *t)
+{
+    const bt_blueprint *print = &in->model->print;
+    double deviation = in->range;
+    if (print->stacks == BT_ENCODER_DECODER) {
+        if (is_table(in->model, t))
+            fill_normal(in, t, 1.0 / sqrt((double)print->width));
+        else
+            fill_uniform(in, t, sqrt(6.0 / (double)(t->rows + t->columns)));
+        return;
+    }
+    if (print->stacks == BT_DECODER_ONLY && is_residual(in->model, t))
+        deviation /= sqrt(2.0 * (double)print->decoder.layers);
+    fill_normal(in, t, deviation);
+}
+
+static void init_name(void *user, const char *name, bt_tensor *t, int rank)
+{
+    init *in = user;
+    uint32_t frozen = in->model->print.frozen;
+    if (rank == 2 && t != &in->model->head.bias)
+        matrix_init(in, t);
+    else
+        for (size_t i = 0; i < t->columns; i++)
+            t->data[i] = rank == 1 && is_gain(name) ? 1.0f : 0.0f;
+    if (t == &in->model->tokens && frozen < t->rows)
+        memset(t->data + frozen * t->columns, 0, t->columns * sizeof(float));
+    in->index++;
+}
+
+void bt_init(bt_folder *folder, uint64_t seed)
+{
+    init in = { .model = folder->model, .seed = seed };
+    double range = bt_config_number_or(folder->config, "init_std", 0.02);
+    in.range = bt_config_number_or(folder->config, "initializer_range", range);
+    bt_folder_names(folder, &(bt_names){ init_name, &in });
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* schedule.c - the learning rate of a step. */
+#include "train/schedule.h"
+
+#include <math.h>
+
+/* cos(pi x) for x from 0 to 1, by its series about 1 / 2, where it is odd; the
+ * last term is below 1e-17. */
+static double cosine(double x)
+{
+    double t = 3.14159265358979323846 * (0.5 - x), square = t * t;
+    double term = t, sum = t;
+    for (int k = 1; k <= 12; k++) {
+        term *= -square / (double)((2 * k) * (2 * k + 1));
+        sum += term;
+    }
+    return sum;
+}
+
+double bt_schedule_rate(const bauta_train_options *o, size_t step)
+{
+    double low = o->min_rate, span = o->rate - o->min_rate;
+    if (step <= o->warmup)
+        return o->rate * (double)step / (double)o->warmup;
+    double after = (double)(step - o->warmup);
+    double all = o->steps > o->warmup ? (double)(o->steps - o->warmup) : 1.0;
+    double x = after < all ? after / all : 1.0;
+    switch (o->schedule) {
+    case BAUTA_SCHEDULE_LINEAR:
+        return low + span * (1.0 - x);
+    case BAUTA_SCHEDULE_COSINE:
+        return low + span * 0.5 * (1.0 + cosine(x));
+    case BAUTA_SCHEDULE_INVERSE_SQRT: {
+        double first = o->warmup ? (double)o->warmup : 1.0;
+        double rate = o->rate * sqrt(first / (double)step);
+        return rate > low ? rate : low;
+    }
+    default:
+        return o->rate;
+    }
+}

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer.c - a trainer: made, stepped, asked. */
+#include "train/trainer.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "data/random.h"
+#include "ops/context.h"
+#include "train/schedule.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Evaluation draws what it hides as an epoch that no run reaches. */
+enum { EVALUATION_EPOCH = 1 << 29 };
+
+/* ---- options ----------------------------------------------------------- */
+
+static bauta_objective objective_of(bauta_model_kind kind)
+{
+    switch (kind) {
+    case BAUTA_ENCODER_ONLY:
+        return BAUTA_OBJECTIVE_MASKED;
+    case BAUTA_ENCODER_DECODER:
+        return BAUTA_OBJECTIVE_SEQ2SEQ;
+    default:
+        return BAUTA_OBJECTIVE_CAUSAL;
+    }
+}
+
+static bauta_status objective_check(const bauta_trainer *t, bauta_error *err)
+{
+    static const bauta_model_kind needs[] = {
+        [BAUTA_OBJECTIVE_CAUSAL] = BAUTA_DECODER_ONLY,
+        [BAUTA_OBJECTIVE_SEQ2SEQ] = BAUTA_ENCODER_DECODER,
+        [BAUTA_OBJECTIVE_MASKED] = BAUTA_ENCODER_ONLY,
+        [BAUTA_OBJECTIVE_PREFIX] = BAUTA_DECODER_ONLY,
+    };
+    static const char *const names[] = {
+        [BAUTA_OBJECTIVE_CAUSAL] = "causal",
+        [BAUTA_OBJECTIVE_SEQ2SEQ] = "seq2seq",
+        [BAUTA_OBJECTIVE_MASKED] = "masked",
+        [BAUTA_OBJECTIVE_PREFIX] = "prefix",
+    };
+    bauta_objective objective = t->options.objective;
+    bauta_model_kind kind = bauta_model_kind_of(t->model);
+    bool pairs = bauta_corpus_pairs(t->corpus);
+    if ((unsigned)objective >= BT_LEN(needs) || kind != needs[objective])
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the objective %s is not for a model that is %s",
+                       (unsigned)objective < BT_LEN(names) ? names[objective]
+                                                           : "given",
+                       bauta_model_kind_text(kind));
+    if (pairs != (objective == BAUTA_OBJECTIVE_SEQ2SEQ))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the objective %s needs a corpus of %s",
+                       names[objective], pairs ? "texts" : "pairs");
+    if (objective == BAUTA_OBJECTIVE_MASKED &&
+        t->options.mode != BAUTA_MODE_PARALLEL)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "a masked objective has no order in which positions "
+                       "could follow: only the mode parallel");
+    return BAUTA_OK;
+}
+
+static bauta_status share_check(const char *name, double value, bool below,
+                                bauta_error *err)
+{
+    if (value >= 0.0 && (below ? value < 1.0 : value <= 1.0))
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s is %g, not from 0 to %s1", name,
+                   value, below ? "below " : "");
+}
+
+static bauta_status numbers_check(const bauta_train_options *o,
+                                  bauta_error *err)
+{
+    bauta_status status;
+    (void)((status = share_check("dropout", (double)o->dropout, true, err)) ||
+           (status =
+                share_check("smoothing", (double)o->smoothing, false, err)) ||
+           (status = share_check("hidden", (double)o->hidden, false, err)) ||
+           (status =
+                share_check("hidden_random + hidden_kept",
+                            (double)o->hidden_random + (double)o->hidden_kept,
+                            false, err)) ||
+           (status = share_check("sampled", (double)o->sampled, false, err)) ||
+           (status = share_check("average", o->average, true, err)));
+    if (status)
+        return status;
+    if (!(o->rate >= 0.0 && isfinite(o->rate) && o->min_rate >= 0.0 &&
+          o->min_rate <= o->rate))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "rate is %g and min_rate %g; 0 <= min_rate <= rate",
+                       o->rate, o->min_rate);
+    if ((o->sequences == 0 && o->tokens == 0) || o->accumulate == 0 ||
+        o->pass == 0)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "tokens, accumulate and pass must not be 0");
+    if ((unsigned)o->mode > BAUTA_MODE_SCHEDULED ||
+        (unsigned)o->schedule > BAUTA_SCHEDULE_INVERSE_SQRT)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "no such mode or schedule");
+    return BAUTA_OK;
+}
+
+/* ---- create and free --------------------------------------------------- */
+
+static bauta_status objective_set(bauta_trainer *t, bauta_error *err)
+{
+    const bauta_train_options *o = &t->options;
+    bt_objective *to = &t->objective;
+    *to = (bt_objective){ .kind = o->objective,
+                          .seed = o->seed,
+                          .vocabulary = bauta_model_vocabulary(t->model),
+                          .tokenizer = t->tokenizer,
+                          .hidden = o->hidden,
+                          .hidden_random = o->hidden_random,
+                          .hidden_kept = o->hidden_kept };
+    if (o->objective == BAUTA_OBJECTIVE_SEQ2SEQ) {
+        to->start = (uint32_t)bt_config_size_or(
+            t->model->folder->config, "decoder_start_token_id", SIZE_MAX);
+        if (to->start >= to->vocabulary)
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "the model's config has no decoder_start_token_id");
+    }
+    if (o->objective != BAUTA_OBJECTIVE_MASKED)
+        return BAUTA_OK;
+    if (t->tokenizer)
+        to->mask = bauta_tokenizer_token(t->tokenizer, BAUTA_TOKEN_MASK);
+    if (!t->tokenizer || to->mask >= to->vocabulary)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the masked objective needs a tokenizer with a mask "
+                       "token");
+    return BAUTA_OK;
+}
+
+static void cutting_set(bauta_trainer *t)
+{
+    const bauta_train_options *o = &t->options;
+    t->cutting = (bt_cutting){
+        .context = o->context,
+        .sequences = bt_size_mul(o->sequences, o->accumulate),
+        .tokens = bt_size_mul(o->tokens, o->accumulate),
+        .shifted = o->objective == BAUTA_OBJECTIVE_CAUSAL ||
+                   o->objective == BAUTA_OBJECTIVE_PREFIX,
+    };
+}
+
+/* Matrices decay, vectors do not. */
+static bauta_status optimizer_make(bauta_trainer *t, bauta_error *err)
+{
+    const bauta_train_options *o = &t->options;
+    bt_optimizer_options how = { o->beta1, o->beta2, o->epsilon,
+                                 o->weight_decay, o->clip };
+    size_t count = 0;
+    bt_parameter *list = bt_alloc_zero(t->model->count, sizeof(*list));
+    t->trained = bt_alloc_zero(t->model->count, sizeof(*t->trained));
+    if (!list || !t->trained) {
+        bt_free(list);
+        return bt_fail_memory(err, "a list of parameters", 0);
+    }
+    for (size_t i = 0; i < t->model->count; i++) {
+        bt_entry *e = &t->model->entries[i];
+        if (!e->tensor->grad)
+            continue;
+        t->trained[count] = e;
+        list[count++] = (bt_parameter){ e->tensor, e->rank == 2 };
+    }
+    t->trained_count = count;
+    bauta_status status =
+        bt_optimizer_create(&t->optimizer, list, count, &how, err);
+    bt_free(list);
+    return status;
+}
+
+static bauta_status average_make(bauta_trainer *t, bauta_error *err)
+{
+    const bt_folder *folder = t->model->folder;
+    size_t bytes = bt_size_mul(folder->floats, sizeof(float));
+    if (t->options.average == 0.0)
+        return BAUTA_OK;
+    t->average = bt_alloc(bytes);
+    if (!t->average)
+        return bt_fail_memory(err, "averaged weights", bytes);
+    memcpy(t->average, folder->memory, bytes);
+    return BAUTA_OK;
+}
+
+static bauta_status trainer_fill(bauta_trainer *t, bauta_error *err)
+{
+    bauta_train_options *o = &t->options;
+    size_t positions = bauta_model_positions(t->model);
+    if (o->objective == BAUTA_OBJECTIVE_AUTO)
+        o->objective = objective_of(bauta_model_kind_of(t->model));
+    if (o->context == 0 || o->context > positions)
+        o->context = positions;
+    bauta_status status;
+    (void)((status = numbers_check(o, err)) ||
+           (status = objective_check(t, err)) ||
+           (status = objective_set(t, err)) ||
+           (status = optimizer_make(t, err)) ||
+           (status = average_make(t, err)));
+    cutting_set(t);
+    if (!status)
+        status =
+            bt_epoch_init(&t->epoch, t->corpus, &t->cutting, o->seed, 0, err);
+    if (!status && t->epoch.batch_count == 0)
+        status = bt_fail(err, BAUTA_ERR_ARGUMENT,
+                         "the corpus has nothing to learn from: %zu documents, "
+                         "of which %zu are empty or longer than %zu tokens",
+                         t->corpus->documents, t->epoch.skipped, o->context);
+    return status;
+}
+
+bauta_status bauta_trainer_create(bauta_trainer **out, bauta_context *context,
+                                  bauta_model *model,
+                                  const bauta_tokenizer *tokenizer,
+                                  const bauta_corpus *corpus,
+                                  const bauta_train_options *options,
+                                  bauta_error *err)
+{
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(context, err);
+    BT_NEED(model, err);
+    BT_NEED(corpus, err);
+    BT_NEED(options, err);
+    BT_NEED_SIZE(options, bauta_train_options, "BAUTA_TRAIN_OPTIONS_INIT", err);
+    if (!model->trainable)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the model was loaded read-only");
+    bauta_trainer *made = bt_alloc_zero(1, sizeof(*made));
+    if (!made)
+        return bt_fail_memory(err, "a trainer", sizeof(*made));
+    made->context = context;
+    made->model = model;
+    made->tokenizer = tokenizer;
+    made->corpus = corpus;
+    made->options = *options;
+    bauta_status status = trainer_fill(made, err);
+    if (status)
+        bauta_trainer_free(made);
+    else
+        *out = made;
+    return status;
+}
+
+void bauta_trainer_free(bauta_trainer *trainer)
+{
+    if (!trainer)
+        return;
+    bt_epoch_release(&trainer->epoch);
+    bt_filling_release(&trainer->filling);
+    bt_filling_release(&trainer->part);
+    bt_optimizer_free(trainer->optimizer);
+    bt_free(trainer->trained);
+    bt_free(trainer->average);
+    bt_free(trainer->logits);
+    bt_free(trainer);
+}
+
+/* ---- a pass ------------------------------------------------------------ */
+
+void bt_pass_set(bt_pass *pass, const bauta_trainer *t, const bt_filling *f)
+{
+    bauta_batch batch = BAUTA_BATCH_INIT, source = BAUTA_BATCH_INIT;
+    bauta_objective kind = t->options.objective;
+    batch.count = source.count = f->count;
+    batch.lengths = f->lengths;
+    batch.ids = f->ids;
+    if (kind == BAUTA_OBJECTIVE_PREFIX)
+        batch.prefixes = f->prefixes;
+    source.lengths = f->source_lengths;
+    source.ids = f->source;
+    pass->target = batch;
+    pass->source = kind == BAUTA_OBJECTIVE_MASKED ? batch : source;
+    pass->read_target = kind == BAUTA_OBJECTIVE_MASKED ? NULL : &pass->target;
+    pass->read_source =
+        kind == BAUTA_OBJECTIVE_MASKED || kind == BAUTA_OBJECTIVE_SEQ2SEQ
+            ? &pass->source
+            : NULL;
+}
+
+bauta_status bt_pass_run(bauta_trainer *t, const bt_filling *f, size_t total,
+                         double *loss, bauta_error *err)
+{
+    const bauta_train_options *o = &t->options;
+    bauta_loss_options how = BAUTA_LOSS_OPTIONS_INIT;
+    bool masked = o->objective == BAUTA_OBJECTIVE_MASKED;
+    bt_pass pass;
+    bt_pass_set(&pass, t, f);
+    how.weight = (double)f->counted / (double)total;
+    if (t->model->trainable) {
+        how.smoothing = o->smoothing;
+        how.dropout = o->dropout;
+        how.seed = bt_random(o->seed, BT_FOR_DROPOUT, t->steps, 0);
+    }
+    how.source_keys = masked ? f->keys : f->source_keys;
+    how.target_keys = f->keys;
+    return bauta_model_loss(t->context, t->model, pass.read_source,
+                            pass.read_target, f->labels, &how, loss, NULL, err);
+}
+
+/* ---- a batch, in passes ------------------------------------------------ */
+
+typedef struct batch {
+    const bauta_corpus *corpus;
+    const bt_sequence *list;
+    size_t count;
+    bauta_mode mode;
+    size_t counted, tokens; /* of all passes */
+} batch;
+
+/* How many sequences from `first` on run at once. */
+static size_t pass_length(const bauta_trainer *t, const batch *b, size_t first)
+{
+    size_t tokens = 0, i = first;
+    for (; i < b->count; i++) {
+        const bt_sequence *s = &b->list[i];
+        tokens += s->count;
+        if (b->corpus->pairs)
+            tokens += bt_side_length(&b->corpus->source, s->document);
+        if (i > first && tokens > t->options.pass)
+            break;
+    }
+    return i - first;
+}
+
+static bauta_status pass_fill(bauta_trainer *t, const batch *b, size_t first,
+                              size_t count, bauta_error *err)
+{
+    return bt_filling_set(&t->filling, &t->objective, b->corpus,
+                          b->list + first, count, err);
+}
+
+/* How many labels count in all, which every pass must know. */
+static bauta_status batch_count(bauta_trainer *t, batch *b, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (size_t first = 0, n; !status && first < b->count; first += n) {
+        n = pass_length(t, b, first);
+        status = pass_fill(t, b, first, n, err);
+        b->counted += t->filling.counted;
+        b->tokens += t->filling.rows + t->filling.source_rows;
+    }
+    return status;
+}
+
+/* Adds the gradients of a batch; *loss is its mean. */
+static bauta_status batch_run(bauta_trainer *t, batch *b, double *loss,
+                              bauta_error *err)
+{
+    bauta_status status = batch_count(t, b, err);
+    *loss = 0.0;
+    for (size_t first = 0, n; !status && first < b->count; first += n) {
+        double part = 0.0;
+        n = pass_length(t, b, first);
+        if (n < b->count) // else it is filled in already
+            status = pass_fill(t, b, first, n, err);
+        if (!status && t->filling.counted)
+            status =
+                bt_mode_run(t, b->mode, &t->filling, b->counted, &part, err);
+        *loss += part;
+    }
+    return status;
+}
+
+static batch next_batch(const bauta_trainer *t, bauta_mode mode)
+{
+    size_t first = t->epoch.batches[t->batch];
+    return (batch){ .corpus = t->corpus,
+                    .list = t->epoch.list + first,
+                    .count = t->epoch.batches[t->batch + 1] - first,
+                    .mode = mode };
+}
+
+/* ---- a step ------------------------------------------------------------ */
+
+bauta_status bt_trainer_seek(bauta_trainer *t, size_t epoch, size_t batch_at,
+                             bauta_error *err)
+{
+    if (epoch != t->epoch_number) {
+        bt_epoch next;
+        bauta_status status = bt_epoch_init(&next, t->corpus, &t->cutting,
+                                            t->options.seed, epoch, err);
+        if (status)
+            return status;
+        bt_epoch_release(&t->epoch);
+        t->epoch = next;
+        t->epoch_number = epoch;
+    }
+    t->batch = batch_at;
+    t->objective.epoch = epoch;
+    return BAUTA_OK;
+}
+
+/* What follows a weight slowly; faster at the beginning, so that the random
+ * start is forgotten. */
+static void average_step(bauta_trainer *t)
+{
+    const bt_folder *folder = t->model->folder;
+    double early = (double)(1 + t->steps) / (double)(10 + t->steps);
+    double decay = t->options.average < early ? t->options.average : early;
+    float keep = (float)decay, take = (float)(1.0 - decay);
+    for (size_t i = 0; t->average && i < folder->floats; i++)
+        t->average[i] = keep * t->average[i] + take * folder->memory[i];
+}
+
+static void report_set(bauta_train_report *report, const bauta_trainer *t,
+                       const batch *b, double loss, double norm, double rate,
+                       bool taken)
+{
+    *report = (bauta_train_report)BAUTA_TRAIN_REPORT_INIT;
+    report->step = t->steps;
+    report->epoch = t->epoch_number;
+    report->loss = loss;
+    report->counted = b->counted;
+    report->tokens = b->tokens;
+    report->norm = norm;
+    report->rate = rate;
+    report->taken = taken;
+}
+
+bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
+                                bauta_error *err)
+{
+    BT_NEED(t, err);
+    bauta_status status = BAUTA_OK;
+    double loss;
+    if (t->batch >= t->epoch.batch_count)
+        status = bt_trainer_seek(t, t->epoch_number + 1, 0, err);
+    if (status)
+        return status;
+    batch b = next_batch(t, t->options.mode);
+    bt_optimizer_zero(t->optimizer, t->context->threads);
+    status = batch_run(t, &b, &loss, err);
+    if (status)
+        return status;
+    double rate = bt_schedule_rate(&t->options, t->steps + 1);
+    double norm = b.counted
+                      ? bt_optimizer_step(t->optimizer, t->context->kernels,
+                                          t->context->threads, rate)
+                      : 0.0;
+    t->steps++;
+    t->batch++;
+    average_step(t);
+    if (report)
+        report_set(report, t, &b, loss, norm, rate,
+                   b.counted > 0 && isfinite(norm));
+    return BAUTA_OK;
+}
+
+bauta_status bauta_trainer_gradients(bauta_trainer *t, bauta_mode mode,
+                                     double *loss, bauta_error *err)
+{
+    BT_NEED(t, err);
+    BT_NEED(loss, err);
+    bauta_status status = BAUTA_OK;
+    if (t->options.objective == BAUTA_OBJECTIVE_MASKED &&
+        mode != BAUTA_MODE_PARALLEL)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "a masked objective runs in the mode parallel only");
+    if (t->batch >= t->epoch.batch_count)
+        status = bt_trainer_seek(t, t->epoch_number + 1, 0, err);
+    if (status)
+        return status;
+    batch b = next_batch(t, mode);
+    bt_optimizer_zero(t->optimizer, t->context->threads);
+    return batch_run(t, &b, loss, err);
+}
+
+size_t bauta_trainer_steps(const bauta_trainer *trainer)
+{
+    return trainer->steps;
+}
+
+size_t bauta_trainer_epoch_steps(const bauta_trainer *trainer)
+{
+    return trainer->epoch.batch_count;
+}
+
+/* ---- evaluation -------------------------------------------------------- */
+
+/* The averaged weights take the place of the others, and back. */
+static void average_swap(bauta_trainer *t)
+{
+    float *memory = t->model->folder->memory;
+    for (size_t i = 0; t->average && i < t->model->folder->floats; i++) {
+        float x = memory[i];
+        memory[i] = t->average[i];
+        t->average[i] = x;
+    }
+}
+
+static bauta_status evaluate(bauta_trainer *t, const bauta_corpus *corpus,
+                             const bt_epoch *epoch, size_t limit, double *loss,
+                             size_t *counted, bauta_error *err)
+{
+    double sum = 0.0;
+    bauta_status status = BAUTA_OK;
+    size_t done = 0;
+    for (size_t i = 0; !status && i < epoch->batch_count; i++) {
+        size_t first = epoch->batches[i];
+        batch b = { .corpus = corpus,
+                    .list = epoch->list + first,
+                    .count = epoch->batches[i + 1] - first,
+                    .mode = BAUTA_MODE_PARALLEL };
+        double mean;
+        if (limit && done >= limit)
+            break;
+        status = batch_run(t, &b, &mean, err);
+        sum += mean * (double)b.counted;
+        done += b.counted;
+    }
+    *loss = done ? sum / (double)done : 0.0;
+    *counted = done;
+    return status;
+}
+
+bauta_status bauta_trainer_evaluate(bauta_trainer *t,
+                                    const bauta_corpus *corpus, size_t limit,
+                                    double *loss, size_t *counted,
+                                    bauta_error *err)
+{
+    BT_NEED(t, err);
+    BT_NEED(corpus, err);
+    BT_NEED(loss, err);
+    bt_cutting how = t->cutting;
+    bt_epoch epoch;
+    size_t done = 0, number = t->objective.epoch;
+    if (corpus->pairs != t->corpus->pairs)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the corpus for validation is of another kind");
+    how.ordered = true;
+    how.sequences = 0;
+    how.tokens = t->options.pass;
+    bauta_status status =
+        bt_epoch_init(&epoch, corpus, &how, t->options.seed, 0, err);
+    if (status)
+        return status;
+    t->objective.epoch = EVALUATION_EPOCH;
+    t->model->trainable = false; // no gradients, no dropout
+    average_swap(t);
+    status = evaluate(t, corpus, &epoch, limit, loss, &done, err);
+    average_swap(t);
+    t->model->trainable = true;
+    t->objective.epoch = number;
+    bt_epoch_release(&epoch);
+    if (counted)
+        *counted = done;
+    return status;
+}
