@@ -175,6 +175,7 @@ static bauta_status pair_add(reader *r, const line *source, const line *target,
 {
     bauta_encode_options as_target = BAUTA_ENCODE_OPTIONS_INIT;
     bauta_tokens from = { 0 }, to = { 0 };
+    static const uint32_t none; // a source without tokens is still a source
     as_target.target = true;
     bauta_status status = bauta_tokenizer_encode(
         r->tokenizer, source->text, source->size, NULL, &from, err);
@@ -182,8 +183,9 @@ static bauta_status pair_add(reader *r, const line *source, const line *target,
         status = bauta_tokenizer_encode(r->tokenizer, target->text,
                                         target->size, &as_target, &to, err);
     if (!status)
-        status = bauta_corpus_add(r->corpus, to.ids, to.count, from.ids,
-                                  from.count, err);
+        status = bauta_corpus_add(r->corpus, to.ids, to.count,
+                                  from.count ? from.ids : &none, from.count,
+                                  err);
     bauta_tokens_release(&from);
     bauta_tokens_release(&to);
     return status;
@@ -283,8 +285,11 @@ static bauta_status reader_init(reader *r, const bauta_tokenizer *tokenizer,
 {
     *r = (reader){ .tokenizer = tokenizer };
     r->options = (bauta_corpus_options)BAUTA_CORPUS_OPTIONS_INIT;
-    if (options)
+    if (options) {
+        BT_NEED_SIZE(options, bauta_corpus_options, "BAUTA_CORPUS_OPTIONS_INIT",
+                     err);
         r->options = *options;
+    }
     return bauta_corpus_create(&r->corpus, err);
 }
 
