@@ -8,12 +8,17 @@
 
 #include <string.h>
 
+/* A text as tokens, with its end. */
+typedef struct buffer {
+    uint32_t *ids;
+    size_t count, room;
+} buffer;
+
 typedef struct reader {
     bauta_corpus *corpus;
     const bauta_tokenizer *tokenizer;
     bauta_corpus_options options;
-    uint32_t *ids; /* a document that gets an end */
-    size_t room;
+    buffer text, source; /* reused */
 } reader;
 
 typedef struct line {
@@ -79,35 +84,48 @@ static uint32_t ending(const bauta_tokenizer *t, const bauta_tokens *tokens)
     return tokens->count && (last == eos || last == sep) ? BAUTA_NO_TOKEN : eos;
 }
 
-static bauta_status ids_reserve(reader *r, size_t count, bauta_error *err)
+static bauta_status buffer_reserve(buffer *b, size_t count, bauta_error *err)
 {
-    if (count <= r->room)
+    if (count <= b->room)
         return BAUTA_OK;
-    bt_free(r->ids);
-    r->ids = bt_alloc(count * sizeof(*r->ids));
-    r->room = r->ids ? count : 0;
-    return r->ids ? BAUTA_OK
-                  : bt_fail_memory(err, "a document", count * sizeof(*r->ids));
+    bt_free(b->ids);
+    b->ids = bt_alloc(count * sizeof(*b->ids));
+    b->room = b->ids ? count : 0;
+    return b->ids ? BAUTA_OK
+                  : bt_fail_memory(err, "a document", count * sizeof(*b->ids));
+}
+
+static bauta_status buffer_encode(buffer *b, const bauta_tokenizer *tokenizer,
+                                  const char *text, size_t size, bool target,
+                                  bauta_error *err)
+{
+    bauta_encode_options how = BAUTA_ENCODE_OPTIONS_INIT;
+    bauta_tokens tokens;
+    how.target = target;
+    bauta_status status =
+        bauta_tokenizer_encode(tokenizer, text, size, &how, &tokens, err);
+    if (!status)
+        status = buffer_reserve(b, tokens.count + 1, err);
+    if (!status) {
+        uint32_t end = ending(tokenizer, &tokens);
+        b->count = tokens.count;
+        if (b->count)
+            memcpy(b->ids, tokens.ids, b->count * sizeof(*b->ids));
+        if (end != BAUTA_NO_TOKEN)
+            b->ids[b->count++] = end;
+    }
+    bauta_tokens_release(&tokens);
+    return status;
 }
 
 static bauta_status text_add(reader *r, const char *text, size_t size,
                              bauta_error *err)
 {
-    bauta_tokens tokens;
     bauta_status status =
-        bauta_tokenizer_encode(r->tokenizer, text, size, NULL, &tokens, err);
+        buffer_encode(&r->text, r->tokenizer, text, size, false, err);
     if (!status)
-        status = ids_reserve(r, tokens.count + 1, err);
-    if (!status) {
-        size_t count = tokens.count;
-        uint32_t end = ending(r->tokenizer, &tokens);
-        if (count)
-            memcpy(r->ids, tokens.ids, count * sizeof(*r->ids));
-        if (end != BAUTA_NO_TOKEN)
-            r->ids[count++] = end;
-        status = bauta_corpus_add(r->corpus, r->ids, count, NULL, 0, err);
-    }
-    bauta_tokens_release(&tokens);
+        status = bauta_corpus_add(r->corpus, r->text.ids, r->text.count, NULL,
+                                  0, err);
     return status;
 }
 
@@ -173,19 +191,14 @@ static bauta_status file_add(reader *r, const char *path, bauta_error *err)
 static bauta_status pair_add(reader *r, const line *source, const line *target,
                              bauta_error *err)
 {
-    bauta_encode_options as_target = BAUTA_ENCODE_OPTIONS_INIT;
-    bauta_tokens from = { 0 }, to = { 0 };
-    as_target.target = true;
-    bauta_status status = bauta_tokenizer_encode(
-        r->tokenizer, source->text, source->size, NULL, &from, err);
+    bauta_status status = buffer_encode(&r->source, r->tokenizer, source->text,
+                                        source->size, false, err);
     if (!status)
-        status = bauta_tokenizer_encode(r->tokenizer, target->text,
-                                        target->size, &as_target, &to, err);
+        status = buffer_encode(&r->text, r->tokenizer, target->text,
+                               target->size, true, err);
     if (!status)
-        status = bauta_corpus_add(r->corpus, to.ids, to.count, from.ids,
-                                  from.count, err);
-    bauta_tokens_release(&from);
-    bauta_tokens_release(&to);
+        status = bauta_corpus_add(r->corpus, r->text.ids, r->text.count,
+                                  r->source.ids, r->source.count, err);
     return status;
 }
 
@@ -283,15 +296,19 @@ static bauta_status reader_init(reader *r, const bauta_tokenizer *tokenizer,
 {
     *r = (reader){ .tokenizer = tokenizer };
     r->options = (bauta_corpus_options)BAUTA_CORPUS_OPTIONS_INIT;
-    if (options)
+    if (options) {
+        BT_NEED_SIZE(options, bauta_corpus_options, "BAUTA_CORPUS_OPTIONS_INIT",
+                     err);
         r->options = *options;
+    }
     return bauta_corpus_create(&r->corpus, err);
 }
 
 static bauta_status reader_finish(reader *r, bauta_corpus **out,
                                   bauta_status status)
 {
-    bt_free(r->ids);
+    bt_free(r->text.ids);
+    bt_free(r->source.ids);
     if (status)
         bauta_corpus_free(r->corpus);
     else

@@ -23,17 +23,10 @@ struct bauta_model {
     size_t generation_size;
 };
 
-/* The files of a saved model, into a folder that is being written. */
-bauta_status bt_model_write(const bauta_model *model, const bt_directory *to,
-                            bauta_error *err);
-
-/* A struct of a caller is refused unless it was started from its INIT. */
-#define BT_NEED_SIZE(pointer, type, init, err)                                 \
-    do {                                                                       \
-        if ((pointer)->size != sizeof(type))                                   \
-            return bt_fail(err, BAUTA_ERR_ARGUMENT,                            \
-                           #pointer ".size is %zu, not %zu: start from " init, \
-                           (pointer)->size, sizeof(type));                     \
-    } while (0)
+/* The files of a saved model, into a folder that is being written. `others`
+ * are weights to write in place of a trainable model's own, as they lie in its
+ * memory; NULL: its own. */
+bauta_status bt_model_write(const bauta_model *model, const float *others,
+                            const bt_directory *to, bauta_error *err);
 
 #endif

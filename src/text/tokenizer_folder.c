@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "formats/run.h"
 #include "text/document.h"
 #include "text/settings.h"
 
@@ -194,23 +195,39 @@ static bauta_status folder_load(bauta_tokenizer **out, const bt_settings *f,
     return status;
 }
 
-static bauta_status load_folder(bauta_tokenizer **out, const char *path,
-                                bauta_error *err)
+static bauta_status load_format(bauta_tokenizer **out, const char *path,
+                                const format *from, bauta_error *err)
 {
     bt_settings f;
-    const format *from;
-    bauta_status status = folder_format(&from, path, err);
-    if (status)
-        return status;
     if (!from)
         return bt_fail(err, BAUTA_ERR_IO,
                        "%s has no tokenizer.json and no other file that a "
                        "tokenizer is made from",
                        bt_path_tail(path));
-    status = bt_settings_init(&f, path, err);
+    bauta_status status = bt_settings_init(&f, path, err);
     if (!status)
         status = folder_load(out, &f, from, err);
     json_decref(f.config);
+    return status;
+}
+
+/* The folder of a run stands for one of its checkpoints. */
+static bauta_status load_folder(bauta_tokenizer **out, const char *path,
+                                bauta_error *err)
+{
+    const format *from;
+    char *meant;
+    bauta_status status = folder_format(&from, path, err);
+    if (status)
+        return status;
+    if (from)
+        return load_format(out, path, from, err);
+    status = bt_run_resolve(&meant, path, err);
+    if (!status)
+        status = folder_format(&from, meant, err);
+    if (!status)
+        status = load_format(out, meant, from, err);
+    bt_free(meant);
     return status;
 }
 
