@@ -8,12 +8,18 @@
 
 #include <string.h>
 
+/* A document with its end where it has to get one; it lives until the next
+ * one of this memory. */
+typedef struct ended {
+    uint32_t *ids;
+    size_t count, room;
+} ended;
+
 typedef struct reader {
     bauta_corpus *corpus;
     const bauta_tokenizer *tokenizer;
     bauta_corpus_options options;
-    uint32_t *ids; /* a document that gets an end */
-    size_t room;
+    ended text, source;
 } reader;
 
 typedef struct line {
@@ -79,36 +85,47 @@ static uint32_t ending(const bauta_tokenizer *t, const bauta_tokens *tokens)
     return tokens->count && (last == eos || last == sep) ? BAUTA_NO_TOKEN : eos;
 }
 
-static bauta_status ids_reserve(reader *r, size_t count, bauta_error *err)
+static bauta_status ended_set(ended *e, const bauta_tokenizer *tokenizer,
+                              const bauta_tokens *tokens, bauta_error *err)
 {
-    if (count <= r->room)
-        return BAUTA_OK;
-    bt_free(r->ids);
-    r->ids = bt_alloc(count * sizeof(*r->ids));
-    r->room = r->ids ? count : 0;
-    return r->ids ? BAUTA_OK
-                  : bt_fail_memory(err, "a document", count * sizeof(*r->ids));
+    size_t need = tokens->count + 1;
+    uint32_t end = ending(tokenizer, tokens);
+    if (need > e->room) {
+        bt_free(e->ids);
+        e->ids = bt_alloc(need * sizeof(*e->ids));
+        e->room = e->ids ? need : 0;
+        if (!e->ids)
+            return bt_fail_memory(err, "a document", need * sizeof(*e->ids));
+    }
+    if (tokens->count)
+        memcpy(e->ids, tokens->ids, tokens->count * sizeof(*e->ids));
+    e->count = tokens->count;
+    if (end != BAUTA_NO_TOKEN)
+        e->ids[e->count++] = end;
+    return BAUTA_OK;
+}
+
+static bauta_status line_encode(reader *r, ended *out, const char *text,
+                                size_t size, bool target, bauta_error *err)
+{
+    bauta_encode_options how = BAUTA_ENCODE_OPTIONS_INIT;
+    bauta_tokens tokens;
+    how.target = target;
+    bauta_status status =
+        bauta_tokenizer_encode(r->tokenizer, text, size, &how, &tokens, err);
+    if (!status)
+        status = ended_set(out, r->tokenizer, &tokens, err);
+    bauta_tokens_release(&tokens);
+    return status;
 }
 
 static bauta_status text_add(reader *r, const char *text, size_t size,
                              bauta_error *err)
 {
-    bauta_tokens tokens;
-    bauta_status status =
-        bauta_tokenizer_encode(r->tokenizer, text, size, NULL, &tokens, err);
-    if (!status)
-        status = ids_reserve(r, tokens.count + 1, err);
-    if (!status) {
-        size_t count = tokens.count;
-        uint32_t end = ending(r->tokenizer, &tokens);
-        if (count)
-            memcpy(r->ids, tokens.ids, count * sizeof(*r->ids));
-        if (end != BAUTA_NO_TOKEN)
-            r->ids[count++] = end;
-        status = bauta_corpus_add(r->corpus, r->ids, count, NULL, 0, err);
-    }
-    bauta_tokens_release(&tokens);
-    return status;
+    bauta_status status = line_encode(r, &r->text, text, size, false, err);
+    return status ? status
+                  : bauta_corpus_add(r->corpus, r->text.ids, r->text.count,
+                                     NULL, 0, err);
 }
 
 static bauta_status add_lines(reader *r, lines *l, bauta_error *err)
@@ -173,20 +190,14 @@ static bauta_status file_add(reader *r, const char *path, bauta_error *err)
 static bauta_status pair_add(reader *r, const line *source, const line *target,
                              bauta_error *err)
 {
-    bauta_encode_options as_target = BAUTA_ENCODE_OPTIONS_INIT;
-    bauta_tokens from = { 0 }, to = { 0 };
-    as_target.target = true;
-    bauta_status status = bauta_tokenizer_encode(
-        r->tokenizer, source->text, source->size, NULL, &from, err);
+    bauta_status status =
+        line_encode(r, &r->source, source->text, source->size, false, err);
     if (!status)
-        status = bauta_tokenizer_encode(r->tokenizer, target->text,
-                                        target->size, &as_target, &to, err);
-    if (!status)
-        status = bauta_corpus_add(r->corpus, to.ids, to.count, from.ids,
-                                  from.count, err);
-    bauta_tokens_release(&from);
-    bauta_tokens_release(&to);
-    return status;
+        status =
+            line_encode(r, &r->text, target->text, target->size, true, err);
+    return status ? status
+                  : bauta_corpus_add(r->corpus, r->text.ids, r->text.count,
+                                     r->source.ids, r->source.count, err);
 }
 
 static const char *pair_wrong(const line *source, const line *target)
@@ -291,7 +302,8 @@ static bauta_status reader_init(reader *r, const bauta_tokenizer *tokenizer,
 static bauta_status reader_finish(reader *r, bauta_corpus **out,
                                   bauta_status status)
 {
-    bt_free(r->ids);
+    bt_free(r->text.ids);
+    bt_free(r->source.ids);
     if (status)
         bauta_corpus_free(r->corpus);
     else

@@ -239,7 +239,7 @@ bauta_status bauta_preset(char **config, bauta_train_options *options,
     const bt_preset *preset = preset_find(name, err);
     if (!preset)
         return BAUTA_ERR_ARGUMENT;
-    size_t vocabulary;
+    size_t vocabulary = 0;
     json_t *made = json_loads(preset->config, 0, NULL);
     bauta_status status =
         made ? tokenizer_apply(made, tokenizer, &vocabulary, err)
