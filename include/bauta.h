@@ -361,7 +361,9 @@ BAUTA_API bauta_status bauta_attention_cached(
 /* A Transformer from a Hugging Face folder: config.json, and the weights in
  * model.safetensors or in shards with their index. Known are GPT-2, Llama,
  * Mistral, Qwen2, Qwen3 (decoder-only), BERT, RoBERTa (encoder-only), Marian
- * and BART (encoder-decoder).
+ * and BART (encoder-decoder). The folder of a training run (section 13) stands
+ * for the model in it: its `best`, a link or a folder, if there is one, else
+ * its last whole checkpoint.
  *
  * A read-only model is never written to: threads, each with a context of its
  * own, may run it at the same time. A trainable one has gradients, to which
@@ -568,7 +570,8 @@ typedef struct bauta_tokenizer bauta_tokenizer;
  *     tokenizer.model, spiece.model             SentencePiece
  *     vocab.txt                                 BERT
  *
- * with what tokenizer_config.json beside it says of special tokens. Or from one
+ * with what tokenizer_config.json beside it says of special tokens; the folder
+ * of a training run stands for the model in it, as in section 8. Or from one
  * file of these kinds: a tokenizer.json, a vocab.txt, or a SentencePiece model,
  * which then puts nothing around a text. */
 BAUTA_API bauta_status bauta_tokenizer_load(bauta_tokenizer **out,
@@ -1027,26 +1030,33 @@ BAUTA_API size_t bauta_trainer_steps(const bauta_trainer *trainer);
 BAUTA_API size_t bauta_trainer_epoch_steps(const bauta_trainer *trainer);
 
 /* A checkpoint is a model folder (with the tokenizer's files, where there is
- * one) that also holds optimizer.safetensors and trainer.json. Saving writes
- * it as a whole or not at all, as `folder`, which must not exist. `notes` is
- * kept in trainer.json for whoever resumes: a JSON object, or NULL. */
+ * one) that also holds optimizer.safetensors, with the moments and the moving
+ * average, and trainer.json: where the run is, its options, and digests of all
+ * that must be the same to go on. Saving writes it as a whole or not at all, as
+ * `folder`, which must not exist. `notes` is kept in trainer.json for whoever
+ * resumes: a JSON object of less than 200 KiB, or NULL. */
 BAUTA_API bauta_status bauta_trainer_save(const bauta_trainer *trainer,
                                           const char *folder, const char *notes,
                                           bauta_error *err);
 /* Go on from a checkpoint: a trainer that was created as the saved one was,
- * with the model of the checkpoint's folder. Options or a corpus that differ
- * are refused by name. */
+ * with the model of the checkpoint's folder. From here it takes the steps that
+ * the saved one would have taken, to the bit. Options (all but `steps`), a
+ * corpus or a model that differ are refused by name, and so are files that are
+ * damaged; the trainer is then as it was. */
 BAUTA_API bauta_status bauta_trainer_resume(bauta_trainer *trainer,
                                             const char *folder,
                                             bauta_error *err);
-/* The notes of a checkpoint, for bauta_text_free(). */
+/* The notes of a checkpoint as JSON, for bauta_text_free(); NULL where it was
+ * saved without. */
 BAUTA_API bauta_status bauta_checkpoint_notes(char **notes, const char *folder,
                                               bauta_error *err);
-/* The folder of a run holds checkpoints named step-<number>. The last one that
- * is whole, for bauta_text_free(); NULL where there is none. */
+/* The folder of a run holds checkpoints named step-<number>. The last one whose
+ * trainer.json is whole, for bauta_text_free(); NULL where there is none. What
+ * a killed program left behind is passed over. */
 BAUTA_API bauta_status bauta_run_last(char **folder, const char *run,
                                       bauta_error *err);
-/* A model folder whose weights are the mean of those of `count` others. */
+/* Write a model folder whose weights are the mean of those of `count` others,
+ * which have the same tensors; the rest is as in the first of them. */
 BAUTA_API bauta_status bauta_model_average(const char *out,
                                            const char *const *folders,
                                            size_t count, bauta_error *err);

@@ -134,6 +134,18 @@ char *bt_directory_file(const bt_directory *directory, const char *name)
     return bt_path_join(directory->temporary, name);
 }
 
+bauta_status bt_directory_write(const bt_directory *directory, const char *name,
+                                const void *bytes, size_t size,
+                                bauta_error *err)
+{
+    char *path = bt_directory_file(directory, name);
+    if (!path)
+        return bt_fail_memory(err, "the name of a file", strlen(name));
+    bauta_status status = bt_file_write(path, bytes, size, err);
+    bt_free(path);
+    return status;
+}
+
 /* Make the names in a folder durable. Some file systems cannot and say so. */
 static int names_sync(const char *folder)
 {

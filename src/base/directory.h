@@ -16,6 +16,10 @@ bauta_status bt_directory_create(bt_directory **out, const char *path,
                                  bauta_error *err);
 /* Where to write a file of this name, for bt_free(); NULL without memory. */
 char *bt_directory_file(const bt_directory *directory, const char *name);
+/* Write one there. */
+bauta_status bt_directory_write(const bt_directory *directory, const char *name,
+                                const void *bytes, size_t size,
+                                bauta_error *err);
 bauta_status bt_directory_commit(bt_directory *directory, bauta_error *err);
 void bt_directory_free(bt_directory *directory);
 

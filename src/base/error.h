@@ -31,4 +31,13 @@ bt_quoted bt_quote(const char *text);
             return bt_fail(err, BAUTA_ERR_ARGUMENT, #pointer " is NULL"); \
     } while (0)
 
+/* A struct of a caller is refused unless it was started from its INIT. */
+#define BT_NEED_SIZE(pointer, type, init, err)                                 \
+    do {                                                                       \
+        if ((pointer)->size != sizeof(type))                                   \
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,                            \
+                           #pointer ".size is %zu, not %zu: start from " init, \
+                           (pointer)->size, sizeof(type));                     \
+    } while (0)
+
 #endif

@@ -3,6 +3,7 @@
 #include "data/corpus.h"
 
 #include "base/array.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -121,26 +122,20 @@ const uint32_t *bauta_corpus_document(const bauta_corpus *corpus, size_t index,
     return side_document(&corpus->text, index, count);
 }
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
-    return hash ^ hash >> 29;
-}
-
 static uint64_t side_digest(uint64_t hash, const bt_side *side,
                             size_t documents)
 {
     for (size_t i = 0; i < side->count; i++)
-        hash = mix(hash, side->tokens[i]);
+        hash = bt_digest_mix(hash, side->tokens[i]);
     for (size_t i = 0; i <= documents && side->starts; i++)
-        hash = mix(hash, side->starts[i]);
+        hash = bt_digest_mix(hash, side->starts[i]);
     return hash;
 }
 
 uint64_t bt_corpus_digest(const bauta_corpus *corpus)
 {
-    uint64_t hash = side_digest(mix(1, corpus->documents), &corpus->text,
-                                corpus->documents);
+    uint64_t hash = side_digest(bt_digest_mix(1, corpus->documents),
+                                &corpus->text, corpus->documents);
     return corpus->pairs ? side_digest(hash, &corpus->source, corpus->documents)
                          : hash;
 }
@@ -153,6 +148,10 @@ static bauta_status split_text(bauta_corpus *corpus, double share,
 {
     bt_side *text = &corpus->text;
     size_t keep = (size_t)((double)text->count * (1.0 - share));
+    if (keep == 0 || keep == text->count)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "a text of %zu tokens cannot be split by %g",
+                       text->count, share);
     bauta_status status = bauta_corpus_add(rest, text->tokens + keep,
                                            text->count - keep, NULL, 0, err);
     if (status)

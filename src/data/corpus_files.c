@@ -294,8 +294,11 @@ static bauta_status reader_init(reader *r, const bauta_tokenizer *tokenizer,
 {
     *r = (reader){ .tokenizer = tokenizer };
     r->options = (bauta_corpus_options)BAUTA_CORPUS_OPTIONS_INIT;
-    if (options)
+    if (options) {
+        BT_NEED_SIZE(options, bauta_corpus_options, "BAUTA_CORPUS_OPTIONS_INIT",
+                     err);
         r->options = *options;
+    }
     return bauta_corpus_create(&r->corpus, err);
 }
 

@@ -67,7 +67,8 @@ static bauta_status pair_take(cutter *c, size_t document, bauta_error *err)
 {
     size_t target = bt_side_length(&c->corpus->text, document);
     size_t source = bt_side_length(&c->corpus->source, document);
-    if (bt_size_max(target, source) > c->how->context || target == 0) {
+    if (bt_size_max(target, source) > c->how->context || target == 0 ||
+        source == 0) {
         c->epoch->skipped++;
         return BAUTA_OK;
     }

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "formats/run.h"
 
 #include <string.h>
 
@@ -63,12 +64,9 @@ static bauta_status generation_read(bauta_model *model, const char *folder,
     return status;
 }
 
-bauta_status bauta_model_load(bauta_model **out, const char *folder,
-                              bool trainable, bauta_error *err)
+static bauta_status load(bauta_model **out, const char *folder, bool trainable,
+                         bauta_error *err)
 {
-    BT_NEED(out, err);
-    *out = NULL;
-    BT_NEED(folder, err);
     bauta_model *model = bt_alloc_zero(1, sizeof(*model));
     if (!model)
         return bt_fail_memory(err, "a model", sizeof(*model));
@@ -84,6 +82,20 @@ bauta_status bauta_model_load(bauta_model **out, const char *folder,
         bauta_model_free(model);
     else
         *out = model;
+    return status;
+}
+
+bauta_status bauta_model_load(bauta_model **out, const char *folder,
+                              bool trainable, bauta_error *err)
+{
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(folder, err);
+    char *meant;
+    bauta_status status = bt_run_resolve(&meant, folder, err);
+    if (!status)
+        status = load(out, meant, trainable, err);
+    bt_free(meant);
     return status;
 }
 

@@ -27,13 +27,4 @@ struct bauta_model {
 bauta_status bt_model_write(const bauta_model *model, const bt_directory *to,
                             bauta_error *err);
 
-/* A struct of a caller is refused unless it was started from its INIT. */
-#define BT_NEED_SIZE(pointer, type, init, err)                                 \
-    do {                                                                       \
-        if ((pointer)->size != sizeof(type))                                   \
-            return bt_fail(err, BAUTA_ERR_ARGUMENT,                            \
-                           #pointer ".size is %zu, not %zu: start from " init, \
-                           (pointer)->size, sizeof(type));                     \
-    } while (0)
-
 #endif

@@ -2,7 +2,6 @@
 /* save.c - a model as a Hugging Face folder. */
 #include "base/directory.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "formats/safetensors.h"
@@ -14,16 +13,6 @@ static bauta_status fail_name(bauta_error *err)
 {
     return bt_fail(err, BAUTA_ERR_NOMEM,
                    "out of memory for the name of a file");
-}
-
-static bauta_status text_write(const bt_directory *to, const char *name,
-                               const char *text, size_t size, bauta_error *err)
-{
-    char *path = bt_directory_file(to, name);
-    bauta_status status =
-        path ? bt_file_write(path, text, size, err) : fail_name(err);
-    bt_free(path);
-    return status;
 }
 
 /* The name that transformers gives the architecture: the first that the family
@@ -44,7 +33,7 @@ static bauta_status config_write(const bt_directory *to,
     bauta_status status =
         bt_config_saved(&text, model->folder->config, architecture, err);
     if (!status)
-        status = text_write(to, "config.json", text, strlen(text), err);
+        status = bt_directory_write(to, "config.json", text, strlen(text), err);
     bt_free(text);
     return status;
 }
@@ -88,8 +77,9 @@ bauta_status bt_model_write(const bauta_model *model, const bt_directory *to,
 {
     bauta_status status = config_write(to, model, err);
     if (!status && model->generation)
-        status = text_write(to, "generation_config.json", model->generation,
-                            model->generation_size, err);
+        status =
+            bt_directory_write(to, "generation_config.json", model->generation,
+                               model->generation_size, err);
     if (!status)
         status = weights_write(to, model, err);
     return status;

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "formats/run.h"
 #include "text/document.h"
 
 #include <stdlib.h>
@@ -534,7 +535,14 @@ bauta_status bauta_tokenizer_load(bauta_tokenizer **out, const char *path,
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(path, err);
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
+        return load_file(out, path, err);
+    if (folder_format(path))
         return load_folder(out, path, err);
-    return load_file(out, path, err);
+    char *meant;
+    bauta_status status = bt_run_resolve(&meant, path, err);
+    if (!status)
+        status = load_folder(out, meant, err);
+    bt_free(meant);
+    return status;
 }

@@ -130,13 +130,13 @@ static void prefix_set(bt_filling *part, const bt_filling *from, size_t length)
 }
 
 /* Input `length` of every sequence that has one becomes what was predicted at
- * the end of its prefix. */
+ * the end of its part; but the prefix of the prefix objective is given. */
 static void feed(bauta_trainer *t, bt_filling *f, size_t length)
 {
     size_t row = 0, at = 0;
     for (size_t s = 0; s < f->count; s++) {
         at += t->part.lengths[s];
-        if (length < f->lengths[s])
+        if (length < f->lengths[s] && length >= f->prefixes[s])
             f->ids[row + length] = likeliest(t, at - 1);
         row += f->lengths[s];
     }
@@ -168,7 +168,8 @@ static bauta_status scheduled_inputs(bauta_trainer *t, bt_filling *f,
     bauta_status status = predict(t, f, err);
     size_t row = 0;
     for (size_t s = 0; !status && s < f->count; s++) {
-        for (size_t i = 1; i < f->lengths[s]; i++) {
+        for (size_t i = bt_size_max(f->prefixes[s], 1); i < f->lengths[s];
+             i++) {
             uint64_t bits = bt_random(o->seed, BT_FOR_SAMPLING,
                                       f->keys[row + i], (uint32_t)t->steps);
             if (bt_random_unit(bits) < (double)o->sampled)

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* average.c - the mean of several models' weights.
+ *
+ * Added in double and in the order given, so that the mean of equal weights is
+ * those weights. */
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "formats/run.h"
+#include "model/handle.h"
+
+#include <string.h>
+
+/* ---- the numbers --------------------------------------------------------- */
+
+static bauta_status same_check(const bauta_model *a, const bauta_model *b,
+                               const char *folder, bauta_error *err)
+{
+    bool same = a->folder->family == b->folder->family && a->count == b->count;
+    for (size_t i = 0; same && i < a->count; i++) {
+        const bt_entry *x = &a->entries[i], *y = &b->entries[i];
+        same = strcmp(x->name, y->name) == 0 &&
+               x->tensor->rows == y->tensor->rows &&
+               x->tensor->columns == y->tensor->columns;
+        if (!same)
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "%s: tensor %s differs from that of the first model",
+                           bt_path_tail(folder), bt_quote(y->name).text);
+    }
+    return same ? BAUTA_OK
+                : bt_fail(err, BAUTA_ERR_ARGUMENT,
+                          "%s: is another kind of model than the first",
+                          bt_path_tail(folder));
+}
+
+static void mean_set(bauta_model *const *models, size_t count)
+{
+    for (size_t i = 0; i < models[0]->count; i++) {
+        bt_tensor *to = models[0]->entries[i].tensor;
+        for (size_t j = 0; j < to->rows * to->columns; j++) {
+            double sum = 0.0;
+            for (size_t m = 0; m < count; m++)
+                sum += (double)models[m]->entries[i].tensor->data[j];
+            to->data[j] = (float)(sum / (double)count);
+        }
+    }
+}
+
+/* ---- the folder ---------------------------------------------------------- */
+
+/* What else of a model folder is worth having: its tokenizer. */
+static bauta_status file_copy(const bt_directory *to, const char *folder,
+                              const char *name, bauta_error *err)
+{
+    bt_file_map map;
+    bauta_status status = BAUTA_OK;
+    char *path = bt_path_join(folder, name);
+    if (!path)
+        return bt_fail_memory(err, "the name of a file", strlen(folder));
+    if (bt_file_exists(path)) {
+        status = bt_file_map_init(&map, path, err);
+        if (!status)
+            status = bt_directory_write(to, name, map.bytes, map.size, err);
+        bt_file_map_release(&map);
+    }
+    bt_free(path);
+    return status;
+}
+
+static bauta_status tokenizer_copy(const bt_directory *to, const char *folder,
+                                   bauta_error *err)
+{
+    static const char *const names[] = {
+        "tokenizer.json",    "tokenizer_config.json",
+        "vocab.json",        "special_tokens_map.json",
+        "merges.txt",        "added_tokens.json",
+        "encoder.json",      "vocab.bpe",
+        "tokenizer.model",   "spiece.model",
+        "source.spm",        "target.spm",
+        "target_vocab.json", "vocab.txt",
+    };
+    char *meant;
+    bauta_status status = bt_run_resolve(&meant, folder, err);
+    for (size_t i = 0; !status && i < BT_LEN(names); i++)
+        status = file_copy(to, meant, names[i], err);
+    bt_free(meant);
+    return status;
+}
+
+static bauta_status mean_write(const char *out, const bauta_model *model,
+                               const char *first, bauta_error *err)
+{
+    bt_directory *to;
+    bauta_status status = bt_directory_create(&to, out, err);
+    if (status)
+        return status;
+    status = bt_model_write(model, to, err);
+    if (!status)
+        status = tokenizer_copy(to, first, err);
+    if (!status)
+        status = bt_directory_commit(to, err);
+    bt_directory_free(to);
+    return status;
+}
+
+bauta_status bauta_model_average(const char *out, const char *const *folders,
+                                 size_t count, bauta_error *err)
+{
+    BT_NEED(out, err);
+    BT_NEED(folders, err);
+    if (count == 0)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "the mean of no models");
+    bauta_status status = BAUTA_OK;
+    bauta_model **models = bt_alloc_zero(count, sizeof(*models));
+    if (!models)
+        return bt_fail_memory(err, "a list of models", count * sizeof(*models));
+    for (size_t i = 0; !status && i < count; i++) {
+        status = bauta_model_load(&models[i], folders[i], i == 0, err);
+        if (!status)
+            status = same_check(models[0], models[i], folders[i], err);
+    }
+    if (!status) {
+        mean_set(models, count);
+        status = mean_write(out, models[0], folders[0], err);
+    }
+    for (size_t i = 0; i < count; i++)
+        bauta_model_free(models[i]);
+    bt_free(models);
+    return status;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checkpoint.c - saving a trainer and going on from there.
+ *
+ * Everything is looked at before anything is written: a trainer that could not
+ * be resumed is as it was. */
+#include "train/checkpoint.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "formats/run.h"
+#include "formats/sealed.h"
+#include "text/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char record_name[] = "trainer.json";
+static const char moments_name[] = "optimizer.safetensors";
+
+static bauta_status fail_name(bauta_error *err)
+{
+    return bt_fail_memory(err, "the name of a file", sizeof(moments_name));
+}
+
+/* ---- saving -------------------------------------------------------------- */
+
+static bauta_status notes_parse(json_t **out, const char *notes,
+                                bauta_error *err)
+{
+    json_error_t why = { 0 };
+    *out = notes ? json_loads(notes, JSON_REJECT_DUPLICATES, &why) : NULL;
+    if (!notes || json_is_object(*out))
+        return BAUTA_OK;
+    json_decref(*out);
+    bool memory = !*out && json_error_code(&why) == json_error_out_of_memory;
+    *out = NULL;
+    if (memory)
+        return bt_fail_memory(err, "notes", strlen(notes));
+    return bt_fail(err, BAUTA_ERR_ARGUMENT, "the notes are no JSON object: %s",
+                   bt_quote(*why.text ? why.text : notes).text);
+}
+
+static bauta_status moments_write(const bt_directory *to,
+                                  const bt_moments *moments, bauta_error *err)
+{
+    char *path = bt_directory_file(to, moments_name);
+    if (!path)
+        return fail_name(err);
+    bauta_status status = bt_safetensors_write(path, moments->tensors,
+                                               moments->count, NULL, 0, err);
+    bt_free(path);
+    return status;
+}
+
+static bauta_status tokenizer_write(const bt_directory *to,
+                                    const bauta_tokenizer *tokenizer,
+                                    bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (size_t i = 0; tokenizer && !status && i < tokenizer->file_count; i++) {
+        const bt_tokenizer_file *file = &tokenizer->files[i];
+        status =
+            bt_directory_write(to, file->name, file->bytes, file->size, err);
+    }
+    return status;
+}
+
+/* The record comes last: where it is, all the rest is. */
+static bauta_status folder_write(const bauta_trainer *t, const char *folder,
+                                 const bt_moments *moments, const char *record,
+                                 bauta_error *err)
+{
+    bt_directory *to;
+    bauta_status status = bt_directory_create(&to, folder, err);
+    if (status)
+        return status;
+    status = bt_model_write(t->model, to, err);
+    if (!status)
+        status = tokenizer_write(to, t->tokenizer, err);
+    if (!status)
+        status = moments_write(to, moments, err);
+    if (!status)
+        status =
+            bt_directory_write(to, record_name, record, strlen(record), err);
+    if (!status)
+        status = bt_directory_commit(to, err);
+    bt_directory_free(to);
+    return status;
+}
+
+static bauta_status record_text(char **out, const bauta_trainer *t,
+                                const bt_moments *moments, const char *notes,
+                                bauta_error *err)
+{
+    json_t *kept, *record = NULL;
+    *out = NULL;
+    bauta_status status = notes_parse(&kept, notes, err);
+    if (!status)
+        status = bt_record_make(&record, t, moments, kept, err);
+    if (!status)
+        status = bt_sealed_text(out, record, record_name, err);
+    json_decref(record);
+    json_decref(kept);
+    return status;
+}
+
+bauta_status bauta_trainer_save(const bauta_trainer *trainer,
+                                const char *folder, const char *notes,
+                                bauta_error *err)
+{
+    BT_NEED(trainer, err);
+    BT_NEED(folder, err);
+    bt_moments moments;
+    char *record = NULL;
+    bauta_status status = bt_moments_init(&moments, trainer, err);
+    if (status)
+        return status;
+    status = record_text(&record, trainer, &moments, notes, err);
+    if (!status)
+        status = folder_write(trainer, folder, &moments, record, err);
+    bt_free(record);
+    bt_moments_release(&moments);
+    return status;
+}
+
+/* ---- resuming ------------------------------------------------------------ */
+
+static bauta_status record_open(json_t **out, const char *folder,
+                                bauta_error *err)
+{
+    *out = NULL;
+    char *path = bt_path_join(folder, record_name);
+    if (!path)
+        return fail_name(err);
+    bauta_status status = bt_sealed_read(out, path, err);
+    bt_free(path);
+    return status;
+}
+
+static bauta_status place_find(bt_place *place, const bauta_trainer *t,
+                               const char *folder, bauta_error *err)
+{
+    json_t *record;
+    bauta_status status = record_open(&record, folder, err);
+    if (!status)
+        status = bt_record_read(place, record, t, folder, err);
+    json_decref(record);
+    return status;
+}
+
+static bauta_status moments_open(bt_safetensors **out,
+                                 const bt_moments *moments,
+                                 const bt_place *place, const char *folder,
+                                 bauta_error *err)
+{
+    uint64_t digest;
+    *out = NULL;
+    char *path = bt_path_join(folder, moments_name);
+    if (!path)
+        return fail_name(err);
+    bauta_status status = bt_safetensors_open(out, path, err);
+    if (!status)
+        status = bt_moments_check(moments, *out, path, &digest, err);
+    if (!status && digest != place->moments)
+        status = bt_fail(err, BAUTA_ERR_IO,
+                         "%s: is damaged: its numbers are not those that were "
+                         "saved",
+                         bt_path_tail(path));
+    bt_free(path);
+    return status;
+}
+
+static bauta_status epoch_open(bt_epoch *epoch, const bauta_trainer *t,
+                               const bt_place *place, const char *folder,
+                               bauta_error *err)
+{
+    bauta_status status = bt_epoch_init(epoch, t->corpus, &t->cutting,
+                                        t->options.seed, place->epoch, err);
+    if (!status && place->batch > epoch->batch_count)
+        status = bt_fail(
+            err, BAUTA_ERR_IO, "%s: is at batch %zu of an epoch that has %zu",
+            bt_path_tail(folder), place->batch, epoch->batch_count);
+    return status;
+}
+
+/* Nothing fails from here. */
+static void trainer_set(bauta_trainer *t, const bt_place *place,
+                        bt_epoch *epoch)
+{
+    bt_epoch_release(&t->epoch);
+    t->epoch = *epoch;
+    *epoch = (bt_epoch){ 0 };
+    t->epoch_number = t->objective.epoch = place->epoch;
+    t->batch = place->batch;
+    t->steps = place->step;
+    bt_optimizer_set_steps(t->optimizer, place->updates);
+}
+
+bauta_status bauta_trainer_resume(bauta_trainer *trainer, const char *folder,
+                                  bauta_error *err)
+{
+    BT_NEED(trainer, err);
+    BT_NEED(folder, err);
+    bt_place place;
+    bt_moments moments = { 0 };
+    bt_safetensors *file = NULL;
+    bt_epoch epoch = { 0 };
+    bauta_status status = place_find(&place, trainer, folder, err);
+    if (!status)
+        status = bt_moments_init(&moments, trainer, err);
+    if (!status)
+        status = moments_open(&file, &moments, &place, folder, err);
+    if (!status)
+        status = epoch_open(&epoch, trainer, &place, folder, err);
+    if (!status) {
+        bt_moments_take(&moments, file);
+        trainer_set(trainer, &place, &epoch);
+    }
+    bt_epoch_release(&epoch);
+    bt_safetensors_free(file);
+    bt_moments_release(&moments);
+    return status;
+}
+
+/* ---- questions ----------------------------------------------------------- */
+
+static bauta_status text_copy(char **out, const json_t *value, bauta_error *err)
+{
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    size_t size = text ? strlen(text) + 1 : 0;
+    *out = text ? bt_alloc(size) : NULL;
+    if (*out)
+        memcpy(*out, text, size);
+    free(text);
+    return *out ? BAUTA_OK : bt_fail_memory(err, "notes", size);
+}
+
+bauta_status bauta_checkpoint_notes(char **notes, const char *folder,
+                                    bauta_error *err)
+{
+    BT_NEED(notes, err);
+    *notes = NULL;
+    BT_NEED(folder, err);
+    json_t *record;
+    bauta_status status = record_open(&record, folder, err);
+    const json_t *kept = json_object_get(record, "notes");
+    if (!status && kept)
+        status = text_copy(notes, kept, err);
+    json_decref(record);
+    return status;
+}
+
+bauta_status bauta_run_last(char **folder, const char *run, bauta_error *err)
+{
+    BT_NEED(folder, err);
+    *folder = NULL;
+    BT_NEED(run, err);
+    return bt_run_last(folder, run, err);
+}

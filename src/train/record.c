@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record.c - trainer.json: written, and held against a trainer.
+ *
+ * The options of a trainer are compared as JSON, member by member, so that one
+ * list serves both ways and a sentence can name the one that differs. */
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "train/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bauta_status fail_nomem(bauta_error *err)
+{
+    return bt_fail_memory(err, "a record of training", 0);
+}
+
+/* ---- values -------------------------------------------------------------- */
+
+/* Numbers that JSON integers do not reach are texts. */
+static json_t *number(uint64_t value)
+{
+    char text[24];
+    if (value <= INT64_MAX)
+        return json_integer((json_int_t)value);
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    return json_string(text);
+}
+
+static json_t *digits(uint64_t digest)
+{
+    char text[17];
+    snprintf(text, sizeof(text), "%016" PRIx64, digest);
+    return json_string(text);
+}
+
+static json_t *choice(unsigned value, const char *const *names)
+{
+    return json_string(names[value]);
+}
+
+/* ---- options ------------------------------------------------------------- */
+
+static const char *const objectives[] = { "auto", "causal", "seq2seq", "masked",
+                                          "prefix" };
+static const char *const modes[] = { "parallel", "sequential", "free",
+                                     "scheduled" };
+static const char *const schedules[] = { "constant", "linear", "cosine",
+                                         "inverse_sqrt" };
+
+/* All that shape a run; `steps` only says how far it goes, and where the
+ * schedule ends. */
+static json_t *options_make(const bauta_train_options *o)
+{
+    const struct {
+        const char *key;
+        json_t *value;
+    } members[] = {
+        { "objective", choice((unsigned)o->objective, objectives) },
+        { "mode", choice((unsigned)o->mode, modes) },
+        { "seed", number(o->seed) },
+        { "sequences", number(o->sequences) },
+        { "tokens", number(o->tokens) },
+        { "accumulate", number(o->accumulate) },
+        { "pass", number(o->pass) },
+        { "context", number(o->context) },
+        { "dropout", json_real((double)o->dropout) },
+        { "smoothing", json_real((double)o->smoothing) },
+        { "hidden", json_real((double)o->hidden) },
+        { "hidden_random", json_real((double)o->hidden_random) },
+        { "hidden_kept", json_real((double)o->hidden_kept) },
+        { "sampled", json_real((double)o->sampled) },
+        { "warmup", number(o->warmup) },
+        { "schedule", choice((unsigned)o->schedule, schedules) },
+        { "rate", json_real(o->rate) },
+        { "min_rate", json_real(o->min_rate) },
+        { "beta1", json_real(o->beta1) },
+        { "beta2", json_real(o->beta2) },
+        { "epsilon", json_real(o->epsilon) },
+        { "weight_decay", json_real(o->weight_decay) },
+        { "clip", json_real(o->clip) },
+        { "average", json_real(o->average) },
+    };
+    json_t *object = json_object();
+    bool failed = !object;
+    for (size_t i = 0; i < BT_LEN(members); i++)
+        failed |=
+            json_object_set_new(object, members[i].key, members[i].value) != 0;
+    if (!failed)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+/* ---- digests ------------------------------------------------------------- */
+
+static uint64_t weights_digest(const bauta_model *model)
+{
+    uint64_t digest = 1;
+    for (size_t i = 0; i < model->count; i++) {
+        const bt_entry *e = &model->entries[i];
+        const bt_tensor *t = e->tensor;
+        digest = bt_digest_bytes(digest, e->name, strlen(e->name));
+        digest = bt_digest_mix(digest, t->rows);
+        digest = bt_digest_bytes(digest, t->data,
+                                 t->rows * t->columns * sizeof(float));
+    }
+    return digest;
+}
+
+/* Of the config as it is saved, without regard to spaces and order. */
+static bauta_status config_digest(uint64_t *digest, const bauta_model *model,
+                                  bauta_error *err)
+{
+    char *text;
+    bauta_status status =
+        bt_config_saved(&text, model->folder->config, "", err);
+    if (status)
+        return status;
+    json_t *config = json_loads(text, 0, NULL);
+    (void)json_object_del(config, "architectures");
+    char *plain = config ? json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS |
+                                                  JSON_REAL_PRECISION(17))
+                         : NULL;
+    if (plain)
+        *digest = bt_digest_bytes(1, plain, strlen(plain));
+    else
+        status = fail_nomem(err);
+    free(plain);
+    json_decref(config);
+    bt_free(text);
+    return status;
+}
+
+/* What the masked objective asks of a tokenizer. */
+static uint64_t tokenizer_digest(const bauta_trainer *t)
+{
+    uint64_t digest = 1;
+    if (t->options.objective != BAUTA_OBJECTIVE_MASKED)
+        return 0;
+    for (size_t i = 0; i < bauta_tokenizer_size(t->tokenizer); i++)
+        digest = bt_digest_mix(
+            digest, bauta_tokenizer_special(t->tokenizer, (uint32_t)i));
+    return bt_digest_mix(digest, t->objective.mask);
+}
+
+/* What must be the same for a run to go on. */
+enum { CORPUS, CONFIG, WEIGHTS, TOKENIZER, DIGESTS };
+static const struct {
+    const char *key, *what;
+} digest_names[DIGESTS] = {
+    [CORPUS] = { "corpus", "the corpus is" },
+    [CONFIG] = { "config", "the model's config is" },
+    [WEIGHTS] = { "weights", "the model's weights are" },
+    [TOKENIZER] = { "tokenizer", "the tokenizer's special tokens are" },
+};
+
+static bauta_status digests_set(uint64_t digests[DIGESTS],
+                                const bauta_trainer *t, bauta_error *err)
+{
+    digests[CORPUS] = bt_corpus_digest(t->corpus);
+    digests[WEIGHTS] = weights_digest(t->model);
+    digests[TOKENIZER] = tokenizer_digest(t);
+    return config_digest(&digests[CONFIG], t->model, err);
+}
+
+/* ---- making -------------------------------------------------------------- */
+
+static json_t *digests_make(const uint64_t digests[DIGESTS],
+                            const bt_moments *moments)
+{
+    json_t *object = json_object();
+    bool failed = !object;
+    for (size_t i = 0; i < DIGESTS; i++)
+        failed |= json_object_set_new(object, digest_names[i].key,
+                                      digits(digests[i])) != 0;
+    failed |= json_object_set_new(object, "optimizer",
+                                  digits(bt_moments_digest(moments))) != 0;
+    if (!failed)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+bauta_status bt_record_make(json_t **out, const bauta_trainer *t,
+                            const bt_moments *moments, json_t *notes,
+                            bauta_error *err)
+{
+    uint64_t digests[DIGESTS];
+    *out = NULL;
+    bauta_status status = digests_set(digests, t, err);
+    if (status)
+        return status;
+    json_t *o = json_object();
+    bool failed =
+        !o || json_object_set_new(o, "format", number(BT_CHECKPOINT_FORMAT)) ||
+        json_object_set_new(o, "step", number(t->steps)) ||
+        json_object_set_new(o, "epoch", number(t->epoch_number)) ||
+        json_object_set_new(o, "batch", number(t->batch)) ||
+        json_object_set_new(o, "updates",
+                            number(bt_optimizer_steps(t->optimizer))) ||
+        json_object_set_new(o, "options", options_make(&t->options)) ||
+        json_object_set_new(o, "digests", digests_make(digests, moments)) ||
+        (notes && json_object_set(o, "notes", notes));
+    if (failed) {
+        json_decref(o);
+        return fail_nomem(err);
+    }
+    *out = o;
+    return BAUTA_OK;
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+/* A value as a sentence shows it. */
+static bt_quoted shown(const json_t *value)
+{
+    char *text = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    bt_quoted quoted = bt_quote(text ? text : "nothing");
+    free(text);
+    return quoted;
+}
+
+static bauta_status options_check(const json_t *saved, const bauta_trainer *t,
+                                  const char *path, bauta_error *err)
+{
+    const char *key;
+    json_t *mine = options_make(&t->options), *value;
+    bauta_status status = mine ? BAUTA_OK : fail_nomem(err);
+    json_object_foreach(mine, key, value)
+    {
+        const json_t *other = json_object_get(saved, key);
+        if (!status && !json_equal(value, other))
+            status = bt_fail(err, BAUTA_ERR_ARGUMENT,
+                             "%s: the run has the option %s at %s, and this "
+                             "trainer at %s",
+                             bt_path_tail(path), key, shown(other).text,
+                             shown(value).text);
+    }
+    if (!status && json_object_size(saved) != json_object_size(mine))
+        status = bt_fail(err, BAUTA_ERR_IO,
+                         "%s: the run has options that are not known here",
+                         bt_path_tail(path));
+    json_decref(mine);
+    return status;
+}
+
+static bool digest_read(uint64_t *out, const json_t *from, const char *key)
+{
+    const char *text = json_string_value(json_object_get(from, key));
+    if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+        return false;
+    *out = strtoull(text, NULL, 16);
+    return true;
+}
+
+static bauta_status digests_check(const json_t *saved, const bauta_trainer *t,
+                                  const char *path, bauta_error *err)
+{
+    uint64_t mine[DIGESTS], other;
+    bauta_status status = digests_set(mine, t, err);
+    for (size_t i = 0; !status && i < DIGESTS; i++)
+        if (!digest_read(&other, saved, digest_names[i].key) ||
+            other != mine[i])
+            status = bt_fail(err, BAUTA_ERR_ARGUMENT,
+                             "%s: %s not what this checkpoint was saved with",
+                             bt_path_tail(path), digest_names[i].what);
+    return status;
+}
+
+/* Epochs from here on stand for evaluation; see trainer.c. */
+enum { EPOCH_MAX = (1 << 29) - 1 };
+
+static bauta_status place_read(bt_place *place, const json_t *record,
+                               const char *path, bauta_error *err)
+{
+    const struct {
+        const char *key;
+        size_t *to;
+    } members[] = { { "step", &place->step },
+                    { "epoch", &place->epoch },
+                    { "batch", &place->batch },
+                    { "updates", &place->updates } };
+    for (size_t i = 0; i < BT_LEN(members); i++) {
+        const json_t *value = json_object_get(record, members[i].key);
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
+            return bt_fail(err, BAUTA_ERR_IO, "%s: %s is %s",
+                           bt_path_tail(path), members[i].key,
+                           shown(value).text);
+        *members[i].to = (size_t)json_integer_value(value);
+    }
+    if (place->updates > place->step || place->epoch > place->step ||
+        place->batch > place->step || place->epoch > EPOCH_MAX)
+        return bt_fail(err, BAUTA_ERR_IO,
+                       "%s: after %zu steps a run cannot be at batch %zu of "
+                       "epoch %zu with %zu updates",
+                       bt_path_tail(path), place->step, place->batch,
+                       place->epoch, place->updates);
+    return BAUTA_OK;
+}
+
+bauta_status bt_record_read(bt_place *place, const json_t *record,
+                            const bauta_trainer *t, const char *path,
+                            bauta_error *err)
+{
+    const json_t *format = json_object_get(record, "format");
+    const json_t *digests = json_object_get(record, "digests");
+    if (json_integer_value(format) != BT_CHECKPOINT_FORMAT)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: is of format %s; this version reads %d",
+                       bt_path_tail(path), shown(format).text,
+                       BT_CHECKPOINT_FORMAT);
+    bauta_status status = place_read(place, record, path, err);
+    if (!status && !digest_read(&place->moments, digests, "optimizer"))
+        status =
+            bt_fail(err, BAUTA_ERR_IO, "%s: has no digest of the optimizer",
+                    bt_path_tail(path));
+    if (!status)
+        status =
+            options_check(json_object_get(record, "options"), t, path, err);
+    return status ? status : digests_check(digests, t, path, err);
+}
