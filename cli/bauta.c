@@ -18,6 +18,7 @@ static const struct {
     { "score", score_main, "BLEU and chrF of translations" },
     { "tokenize", tokenize_main, "texts to ids, and back" },
     { "tokenizer", tokenizer_main, "train one: a vocabulary from texts" },
+    { "train", train_main, "a model from texts, or from pairs of them" },
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
