@@ -177,18 +177,18 @@ static int after_step(run *r)
     return failed;
 }
 
-static int loop(run *r)
+static int loop(run *r, size_t step)
 {
-    int failed = CLI_OK;
-    if (bauta_trainer_steps(r->w->trainer) >= r->s->train.steps)
-        r->ending = DONE;
+    int failed = log_open(&r->log, r->folder, step);
+    signals_catch();
     while (!failed && r->ending == GOING) {
         failed = one_step(r);
         if (!failed)
             failed = after_step(r);
     }
     show_end(&r->show);
-    return failed;
+    int closed = log_close(r->log);
+    return failed ? failed : closed;
 }
 
 /* ---- the average ------------------------------------------------------- */
@@ -322,13 +322,13 @@ int train_run(workshop *w, settings *s, progress *p)
     r.saved = step;
     r.show = show_begin(step, s->train.steps);
     int failed = folder_open(r.folder, s->resume != NULL);
-    if (!failed)
-        failed = log_open(&r.log, r.folder, step);
-    signals_catch();
-    if (!failed)
-        failed = loop(&r);
-    int closed = log_close(r.log);
-    failed = failed ? failed : closed;
+    if (step >= s->train.steps) {
+        fprintf(stderr, "all %zu steps are done; --steps asks for more\n",
+                s->train.steps);
+        r.ending = DONE;
+    } else if (!failed) {
+        failed = loop(&r, step);
+    }
     if (!failed && s->average && r.ending != ASKED)
         failed = average(&r);
     if (failed)
