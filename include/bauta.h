@@ -889,7 +889,7 @@ BAUTA_API bauta_status bauta_corpus_load(bauta_corpus **out,
                                          bauta_error *err);
 /* Pairs: line i of `target` belongs to line i of `source`; or, with a target
  * of NULL, `source` is a file of two columns with a tab between them. Both
- * sides end as a document of text does. */
+ * sides end as a text does. */
 BAUTA_API bauta_status bauta_corpus_load_pairs(
     bauta_corpus **out, const bauta_tokenizer *tokenizer, const char *source,
     const char *target, const bauta_corpus_options *options, bauta_error *err);

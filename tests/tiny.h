@@ -33,7 +33,8 @@ typedef struct tiny {
     "\"encoder_attention_heads\": 2, \"decoder_attention_heads\": 2, " \
     "\"encoder_ffn_dim\": 24, \"decoder_ffn_dim\": 20, "               \
     "\"vocab_size\": 40, \"max_position_embeddings\": 96, "            \
-    "\"pad_token_id\": 39, \"scale_embedding\": true, "                \
+    "\"pad_token_id\": 39, \"decoder_start_token_id\": 39, "           \
+    "\"scale_embedding\": true, "                                      \
     "\"dtype\": \"float32\", "
 
 static const tiny tinies[] = {

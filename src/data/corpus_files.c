@@ -8,18 +8,17 @@
 
 #include <string.h>
 
-/* A document with its end where it has to get one; it lives until the next
- * one of this memory. */
-typedef struct ended {
+/* A text as tokens, with its end. */
+typedef struct buffer {
     uint32_t *ids;
     size_t count, room;
-} ended;
+} buffer;
 
 typedef struct reader {
     bauta_corpus *corpus;
     const bauta_tokenizer *tokenizer;
     bauta_corpus_options options;
-    ended text, source;
+    buffer text, source; /* reused */
 } reader;
 
 typedef struct line {
@@ -85,36 +84,36 @@ static uint32_t ending(const bauta_tokenizer *t, const bauta_tokens *tokens)
     return tokens->count && (last == eos || last == sep) ? BAUTA_NO_TOKEN : eos;
 }
 
-static bauta_status ended_set(ended *e, const bauta_tokenizer *tokenizer,
-                              const bauta_tokens *tokens, bauta_error *err)
+static bauta_status buffer_reserve(buffer *b, size_t count, bauta_error *err)
 {
-    size_t need = tokens->count + 1;
-    uint32_t end = ending(tokenizer, tokens);
-    if (need > e->room) {
-        bt_free(e->ids);
-        e->ids = bt_alloc(need * sizeof(*e->ids));
-        e->room = e->ids ? need : 0;
-        if (!e->ids)
-            return bt_fail_memory(err, "a document", need * sizeof(*e->ids));
-    }
-    if (tokens->count)
-        memcpy(e->ids, tokens->ids, tokens->count * sizeof(*e->ids));
-    e->count = tokens->count;
-    if (end != BAUTA_NO_TOKEN)
-        e->ids[e->count++] = end;
-    return BAUTA_OK;
+    if (count <= b->room)
+        return BAUTA_OK;
+    bt_free(b->ids);
+    b->ids = bt_alloc(count * sizeof(*b->ids));
+    b->room = b->ids ? count : 0;
+    return b->ids ? BAUTA_OK
+                  : bt_fail_memory(err, "a document", count * sizeof(*b->ids));
 }
 
-static bauta_status line_encode(reader *r, ended *out, const char *text,
-                                size_t size, bool target, bauta_error *err)
+static bauta_status buffer_encode(buffer *b, const bauta_tokenizer *tokenizer,
+                                  const char *text, size_t size, bool target,
+                                  bauta_error *err)
 {
     bauta_encode_options how = BAUTA_ENCODE_OPTIONS_INIT;
     bauta_tokens tokens;
     how.target = target;
     bauta_status status =
-        bauta_tokenizer_encode(r->tokenizer, text, size, &how, &tokens, err);
+        bauta_tokenizer_encode(tokenizer, text, size, &how, &tokens, err);
     if (!status)
-        status = ended_set(out, r->tokenizer, &tokens, err);
+        status = buffer_reserve(b, tokens.count + 1, err);
+    if (!status) {
+        uint32_t end = ending(tokenizer, &tokens);
+        b->count = tokens.count;
+        if (b->count)
+            memcpy(b->ids, tokens.ids, b->count * sizeof(*b->ids));
+        if (end != BAUTA_NO_TOKEN)
+            b->ids[b->count++] = end;
+    }
     bauta_tokens_release(&tokens);
     return status;
 }
@@ -122,10 +121,12 @@ static bauta_status line_encode(reader *r, ended *out, const char *text,
 static bauta_status text_add(reader *r, const char *text, size_t size,
                              bauta_error *err)
 {
-    bauta_status status = line_encode(r, &r->text, text, size, false, err);
-    return status ? status
-                  : bauta_corpus_add(r->corpus, r->text.ids, r->text.count,
-                                     NULL, 0, err);
+    bauta_status status =
+        buffer_encode(&r->text, r->tokenizer, text, size, false, err);
+    if (!status)
+        status = bauta_corpus_add(r->corpus, r->text.ids, r->text.count, NULL,
+                                  0, err);
+    return status;
 }
 
 static bauta_status add_lines(reader *r, lines *l, bauta_error *err)
@@ -190,14 +191,15 @@ static bauta_status file_add(reader *r, const char *path, bauta_error *err)
 static bauta_status pair_add(reader *r, const line *source, const line *target,
                              bauta_error *err)
 {
-    bauta_status status =
-        line_encode(r, &r->source, source->text, source->size, false, err);
+    bauta_status status = buffer_encode(&r->source, r->tokenizer, source->text,
+                                        source->size, false, err);
     if (!status)
-        status =
-            line_encode(r, &r->text, target->text, target->size, true, err);
-    return status ? status
-                  : bauta_corpus_add(r->corpus, r->text.ids, r->text.count,
-                                     r->source.ids, r->source.count, err);
+        status = buffer_encode(&r->text, r->tokenizer, target->text,
+                               target->size, true, err);
+    if (!status)
+        status = bauta_corpus_add(r->corpus, r->text.ids, r->text.count,
+                                  r->source.ids, r->source.count, err);
+    return status;
 }
 
 static const char *pair_wrong(const line *source, const line *target)

@@ -5,7 +5,8 @@
 #include <math.h>
 
 /* cos(pi x) for x from 0 to 1, by its series about 1 / 2, where it is odd; the
- * last term is below 1e-17. */
+ * last term is below 1e-17. It is never beyond 1, so that a rate is never
+ * below 0. */
 static double cosine(double x)
 {
     double t = 3.14159265358979323846 * (0.5 - x), square = t * t;
@@ -14,7 +15,7 @@ static double cosine(double x)
         term *= -square / (double)((2 * k) * (2 * k + 1));
         sum += term;
     }
-    return sum;
+    return fmin(fmax(sum, -1.0), 1.0);
 }
 
 double bt_schedule_rate(const bauta_train_options *o, size_t step)

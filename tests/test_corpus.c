@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_corpus.c - files of text and of pairs as documents of tokens. */
+#include "faults.h"
+#include "training.h"
+
+static bauta_tokenizer *tokenizer;
+static scratch files;
+
+static int setup(void **state)
+{
+    (void)state;
+    tokenizer = lesson_tokenizer();
+    files = scratch_create();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    bauta_tokenizer_free(tokenizer);
+    scratch_free(&files);
+    return 0;
+}
+
+static bauta_corpus_options options(bool lines, bool skip_bad)
+{
+    bauta_corpus_options o = BAUTA_CORPUS_OPTIONS_INIT;
+    o.lines = lines;
+    o.skip_bad = skip_bad;
+    return o;
+}
+
+/* Text with NUL in it, by its size. */
+#define BYTES(text) text, sizeof(text) - 1
+
+static bauta_status load(bauta_corpus **out, const char *text, size_t size,
+                         bauta_corpus_options o, bauta_error *err)
+{
+    const char *path = scratch_file(&files, "text", text, size);
+    return bauta_corpus_load(out, tokenizer, &path, 1, &o, err);
+}
+
+static bauta_status load_pairs(bauta_corpus **out, const char *source,
+                               const char *target, bool skip_bad,
+                               bauta_error *err)
+{
+    char path[512];
+    bauta_corpus_options o = options(false, skip_bad);
+    snprintf(path, sizeof(path), "%s",
+             scratch_file(&files, "source", source, strlen(source)));
+    if (target)
+        scratch_file(&files, "target", target, strlen(target));
+    return bauta_corpus_load_pairs(
+        out, tokenizer, path, target ? scratch_path(&files, "target") : NULL,
+        &o, err);
+}
+
+/* A document as letters; "." is the end, "?" any other special. */
+static void letters_are(const uint32_t *tokens, size_t count, const char *want)
+{
+    char got[256];
+    assert_true(count < sizeof(got));
+    for (size_t i = 0; i < count; i++)
+        got[i] =
+            (char)(tokens[i] == LESSON_END ? '.'
+                   : tokens[i] < LESSON_A  ? '?'
+                                           : 'a' + (int)(tokens[i] - LESSON_A));
+    got[count] = '\0';
+    assert_string_equal(got, want);
+}
+
+static void documents_are(bauta_corpus *corpus, size_t count,
+                          const char *const *want)
+{
+    assert_int_equal(bauta_corpus_documents(corpus), count);
+    uint64_t tokens = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t n, m;
+        const uint32_t *source;
+        const uint32_t *text =
+            bauta_corpus_document(corpus, i, &n, &source, &m);
+        letters_are(text, n, want[i]);
+        assert_null(source);
+        tokens += n;
+    }
+    assert_int_equal(bauta_corpus_tokens(corpus), tokens);
+    assert_null(bauta_corpus_document(corpus, count, NULL, NULL, NULL));
+    bauta_corpus_free(corpus);
+}
+
+static void pairs_are(bauta_corpus *corpus, size_t count,
+                      const char *const (*want)[2])
+{
+    assert_true(bauta_corpus_pairs(corpus));
+    assert_int_equal(bauta_corpus_documents(corpus), count);
+    for (size_t i = 0; i < count; i++) {
+        size_t n, m;
+        const uint32_t *source;
+        const uint32_t *text =
+            bauta_corpus_document(corpus, i, &n, &source, &m);
+        letters_are(source, m, want[i][0]);
+        letters_are(text, n, want[i][1]);
+    }
+    bauta_corpus_free(corpus);
+}
+
+/* ---- texts --------------------------------------------------------------- */
+
+static void each_line_is_a_document(void **state)
+{
+    (void)state;
+    static const char *const want[] = { "ab.", "c.", "d." };
+    static const char *const texts[] = {
+        "a b\nc\nd\n",       "a b\nc\nd",         "\na b\n\n\nc\nd\n\n",
+        "a b\r\nc\r\nd\r\n", "a b\r\n\r\nc\nd\r", "a b </s>\nc</s>\nd",
+    };
+    for (size_t i = 0; i < BT_LEN(texts); i++) {
+        bauta_corpus *corpus;
+        must(load(&corpus, texts[i], strlen(texts[i]), options(true, false),
+                  NULL),
+             &(bauta_error){ 0 });
+        documents_are(corpus, 3, want);
+    }
+}
+
+static void a_file_is_a_document_without_the_option(void **state)
+{
+    (void)state;
+    bauta_corpus *corpus;
+    bauta_error err;
+    must(load(&corpus, BYTES("a b\n\nc\r\nd"), options(false, false), &err),
+         &err);
+    documents_are(corpus, 1, (const char *const[]){ "abcd." });
+    must(load(&corpus, BYTES(""), options(false, false), &err), &err);
+    documents_are(corpus, 1, (const char *const[]){ "." });
+    must(load(&corpus, BYTES(""), options(false, true), &err), &err);
+    documents_are(corpus, 1, (const char *const[]){ "." });
+    must(load(&corpus, BYTES(""), options(true, false), &err), &err);
+    documents_are(corpus, 0, NULL);
+}
+
+static void several_files_follow_one_another(void **state)
+{
+    (void)state;
+    char paths[3][512];
+    const char *list[3];
+    static const char *const texts[] = { "a", "b\n", "c\nd" };
+    bauta_corpus *corpus;
+    bauta_error err;
+    for (size_t i = 0; i < 3; i++) {
+        char name[] = { (char)('0' + (int)i), '\0' };
+        snprintf(paths[i], sizeof(paths[i]), "%s",
+                 scratch_file(&files, name, texts[i], strlen(texts[i])));
+        list[i] = paths[i];
+    }
+    must(bauta_corpus_load(&corpus, tokenizer, list, 3, NULL, &err), &err);
+    documents_are(corpus, 3, (const char *const[]){ "a.", "b.", "cd." });
+}
+
+static void a_bad_line_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t size;
+        const char *says;
+    } bad[] = {
+        { BYTES("a\nb \xFF\nc\n"), "line 2 is not UTF-8" },
+        { BYTES("a\n\nb\xC3"), "line 3 is not UTF-8" },
+        { BYTES("a\xED\xA0\x80\n"), "line 1 is not UTF-8" },
+        { BYTES("a\xC0\x80\n"), "line 1 is not UTF-8" },
+        { BYTES("a\nb\nc\0d"), "line 3 holds NUL" },
+    };
+    for (size_t i = 0; i < 2 * BT_LEN(bad); i++) {
+        bauta_corpus *corpus;
+        bauta_error err;
+        assert_int_equal(load(&corpus, bad[i / 2].text, bad[i / 2].size,
+                              options(i % 2, false), &err),
+                         BAUTA_ERR_IO);
+        assert_null(corpus);
+        assert_non_null(strstr(err.message, bad[i / 2].says));
+        assert_non_null(strstr(err.message, "/text: "));
+    }
+}
+
+static void bad_lines_are_left_out_and_counted(void **state)
+{
+    (void)state;
+    bauta_corpus *corpus;
+    bauta_error err;
+    must(load(&corpus, BYTES("a\n\xFF\nb\nc\0\n\xC3"), options(true, true),
+              &err),
+         &err);
+    assert_int_equal(bauta_corpus_skipped(corpus), 3);
+    documents_are(corpus, 2, (const char *const[]){ "a.", "b." });
+    must(load(&corpus, BYTES("a\n\xFF\nb\r\nc\0\nd"), options(false, true),
+              &err),
+         &err);
+    assert_int_equal(bauta_corpus_skipped(corpus), 2);
+    documents_are(corpus, 1, (const char *const[]){ "abd." });
+}
+
+static void a_file_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    bauta_corpus *corpus;
+    bauta_error err;
+    const char *path = "/nowhere/at all";
+    assert_int_equal(
+        bauta_corpus_load(&corpus, tokenizer, &path, 1, NULL, &err),
+        BAUTA_ERR_IO);
+    assert_non_null(strstr(err.message, path));
+    assert_int_equal(
+        bauta_corpus_load_pairs(&corpus, tokenizer, path, NULL, NULL, &err),
+        BAUTA_ERR_IO);
+    bauta_corpus_options o = options(true, false);
+    o.size--;
+    assert_int_equal(bauta_corpus_load(&corpus, tokenizer, &path, 1, &o, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "BAUTA_CORPUS_OPTIONS_INIT"));
+}
+
+/* ---- pairs --------------------------------------------------------------- */
+
+static void lines_of_two_files_are_pairs(void **state)
+{
+    (void)state;
+    static const char *const want[][2] = { { "a.", "bc." }, { "de.", "f." } };
+    static const char *const texts[][2] = {
+        { "a\nd e\n", "b c\nf\n" },   { "a\nd e", "b c\nf\n" },
+        { "a\r\nd e\r\n", "b c\nf" }, { "a\tb c\nd e\tf\n", NULL },
+        { "a\tb c\r\nd e\tf", NULL },
+    };
+    for (size_t i = 0; i < BT_LEN(texts); i++) {
+        bauta_corpus *corpus;
+        bauta_error err;
+        must(load_pairs(&corpus, texts[i][0], texts[i][1], false, &err), &err);
+        pairs_are(corpus, 2, want);
+    }
+}
+
+static void pairs_that_do_not_fit_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source, *target, *says;
+    } bad[] = {
+        { "a\nb\nc\n", "a\nb\n", "source has 3 lines" },
+        { "a\nb\nc\n", "a\nb\n", "target has 2" },
+        { "a\n", "a\nb\nc\nd", "target has 4" },
+        { "a\n", "", "target has 0" },
+        { "a\n\nc\n", "a\nb\nc\n", "source: line 2 is empty" },
+        { "a\nb\nc\n", "a\nb\n\n", "target: line 3 is empty" },
+        { "a\nb\n", "a\n\xFF\n", "target: line 2 is not UTF-8" },
+        { "\xFF\nb\n", "a\n\xFF\n", "source: line 1 is not UTF-8" },
+        { "a\tb\nc\n", NULL, "source: line 2 has not two columns" },
+        { "a\tb\tc\n", NULL, "source: line 1 has not two columns" },
+        { "a\tb\n\n", NULL, "source: line 2 has not two columns" },
+        { "a\t\n", NULL, "source: line 1 is empty" },
+        { "\tb\n", NULL, "source: line 1 is empty" },
+    };
+    for (size_t i = 0; i < BT_LEN(bad); i++) {
+        bauta_corpus *corpus;
+        bauta_error err;
+        assert_int_equal(
+            load_pairs(&corpus, bad[i].source, bad[i].target, false, &err),
+            BAUTA_ERR_IO);
+        assert_null(corpus);
+        if (!strstr(err.message, bad[i].says))
+            fail_msg("\"%s\", not \"%s\"", err.message, bad[i].says);
+    }
+}
+
+static void bad_pairs_are_left_out_and_counted(void **state)
+{
+    (void)state;
+    static const char *const want[][2] = { { "a.", "b." }, { "c.", "d." } };
+    bauta_corpus *corpus;
+    bauta_error err;
+    must(load_pairs(&corpus, "a\n\n\xFF\ne\nc\n", "b\nx\ny\n\nd\n", true, &err),
+         &err);
+    assert_int_equal(bauta_corpus_skipped(corpus), 3);
+    pairs_are(corpus, 2, want);
+    must(load_pairs(&corpus, "a\tb\nx\n\nc\td\n\te\nx\ty\tz", NULL, true, &err),
+         &err);
+    assert_int_equal(bauta_corpus_skipped(corpus), 4);
+    pairs_are(corpus, 2, want);
+    // Files that do not belong together are not a matter of single lines.
+    assert_int_equal(load_pairs(&corpus, "a\nb\n", "a\n", true, &err),
+                     BAUTA_ERR_IO);
+}
+
+static void a_line_of_spaces_is_a_pair_without_words(void **state)
+{
+    (void)state;
+    static const char *const want[][2] = { { ".", "a." }, { "b.", "." } };
+    bauta_corpus *corpus;
+    bauta_error err;
+    must(load_pairs(&corpus, " \nb\n", "a\n \n", false, &err), &err);
+    pairs_are(corpus, 2, want);
+}
+
+/* ---- by hand ------------------------------------------------------------- */
+
+static void a_corpus_is_of_one_kind(void **state)
+{
+    (void)state;
+    const uint32_t ids[] = { 7, 8 };
+    bauta_corpus *corpus;
+    bauta_error err;
+    must(bauta_corpus_create(&corpus, &err), &err);
+    must(bauta_corpus_add(corpus, ids, 2, NULL, 0, &err), &err);
+    assert_int_equal(bauta_corpus_add(corpus, ids, 2, ids, 1, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_corpus_add(corpus, NULL, 2, NULL, 0, &err),
+                     BAUTA_ERR_ARGUMENT);
+    must(bauta_corpus_add(corpus, NULL, 0, NULL, 0, &err), &err);
+    documents_are(corpus, 2, (const char *const[]){ "cd", "" });
+}
+
+static void digests_tell_corpora_apart(void **state)
+{
+    (void)state;
+    static const char *const texts[] = { "a b\nc", "a\nb c", "a b c", "a b d",
+                                         "a b\nc\nd" };
+    uint64_t seen[BT_LEN(texts)];
+    for (size_t i = 0; i < BT_LEN(texts); i++) {
+        bauta_corpus *corpus;
+        bauta_error err;
+        must(load(&corpus, texts[i], strlen(texts[i]), options(true, false),
+                  &err),
+             &err);
+        seen[i] = bt_corpus_digest(corpus);
+        for (size_t j = 0; j < i; j++)
+            assert_true(seen[i] != seen[j]);
+        bauta_corpus_free(corpus);
+    }
+}
+
+static void the_end_of_a_corpus_is_split_off(void **state)
+{
+    (void)state;
+    bauta_corpus *corpus, *rest;
+    bauta_error err;
+    must(load(&corpus, BYTES("a\nb\nc\nd\ne"), options(true, false), &err),
+         &err);
+    must(bauta_corpus_split(corpus, 0.4, &rest, &err), &err);
+    documents_are(corpus, 3, (const char *const[]){ "a.", "b.", "c." });
+    documents_are(rest, 2, (const char *const[]){ "d.", "e." });
+
+    must(load(&corpus, BYTES("a b c d e f g h i"), options(false, false), &err),
+         &err);
+    must(bauta_corpus_split(corpus, 0.25, &rest, &err), &err);
+    documents_are(corpus, 1, (const char *const[]){ "abcdefg" });
+    documents_are(rest, 1, (const char *const[]){ "hi." });
+
+    must(load_pairs(&corpus, "a\tb\nc\td\ne\tf", NULL, false, &err), &err);
+    must(bauta_corpus_split(corpus, 0.3, &rest, &err), &err);
+    pairs_are(corpus, 2,
+              (const char *const[][2]){ { "a.", "b." }, { "c.", "d." } });
+    pairs_are(rest, 1, (const char *const[][2]){ { "e.", "f." } });
+}
+
+static void a_split_that_leaves_nothing_is_refused(void **state)
+{
+    (void)state;
+    bauta_corpus *corpus, *rest;
+    bauta_error err;
+    must(load(&corpus, BYTES("a\nb"), options(true, false), &err), &err);
+    static const double shares[] = { 0.0, 1.0, -1.0, 2.0, 0.9 };
+    for (size_t i = 0; i < BT_LEN(shares); i++) {
+        assert_int_equal(bauta_corpus_split(corpus, shares[i], &rest, &err),
+                         BAUTA_ERR_ARGUMENT);
+        assert_null(rest);
+    }
+    documents_are(corpus, 2, (const char *const[]){ "a.", "b." });
+    must(load(&corpus, BYTES(""), options(false, false), &err), &err);
+    assert_int_equal(bauta_corpus_split(corpus, 0.5, &rest, &err),
+                     BAUTA_ERR_ARGUMENT);
+    documents_are(corpus, 1, (const char *const[]){ "." });
+}
+
+/* ---- faults -------------------------------------------------------------- */
+
+/* Load and split with allocation k failing; true when there are fewer. */
+static bool load_survives(int kind, size_t k)
+{
+    bauta_corpus *corpus = NULL, *rest = NULL;
+    bauta_corpus_options o = options(kind == 0, true);
+    bauta_error err;
+    size_t live = faults_live();
+    const char *path = scratch_path(&files, "text");
+    faults_arm(k);
+    bauta_status status =
+        kind < 2 ? bauta_corpus_load(&corpus, tokenizer, &path, 1, &o, &err)
+                 : bauta_corpus_load_pairs(&corpus, tokenizer, path,
+                                           kind == 2 ? path : NULL, &o, &err);
+    if (!status)
+        status = bauta_corpus_split(corpus, 0.5, &rest, &err);
+    bool failed = faults_disarm();
+    bauta_corpus_free(corpus);
+    bauta_corpus_free(rest);
+    assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
+    assert_int_equal(faults_live(), live);
+    return !failed;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    char text[2000], other[2000];
+    bauta_tokenizer *mine = tokenizer;
+    for (size_t i = 0; i < sizeof(text); i += 8) {
+        memcpy(text + i, i % 40 ? "a b c d " : "a b c d\n", 8);
+        memcpy(other + i, "a b\tc d\n", 8);
+    }
+    faults_begin();
+    tokenizer = lesson_tokenizer();
+    for (int kind = 0; kind < 4; kind++) {
+        scratch_file(&files, "text", kind == 3 ? other : text, sizeof(text));
+        for (size_t k = 0; !load_survives(kind, k); k++)
+            ;
+    }
+    bauta_tokenizer_free(tokenizer);
+    assert_int_equal(faults_end(), 0);
+    tokenizer = mine;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_line_is_a_document),
+        cmocka_unit_test(a_file_is_a_document_without_the_option),
+        cmocka_unit_test(several_files_follow_one_another),
+        cmocka_unit_test(a_bad_line_is_named),
+        cmocka_unit_test(bad_lines_are_left_out_and_counted),
+        cmocka_unit_test(a_file_that_is_not_there_is_named),
+        cmocka_unit_test(lines_of_two_files_are_pairs),
+        cmocka_unit_test(pairs_that_do_not_fit_are_named),
+        cmocka_unit_test(bad_pairs_are_left_out_and_counted),
+        cmocka_unit_test(a_line_of_spaces_is_a_pair_without_words),
+        cmocka_unit_test(a_corpus_is_of_one_kind),
+        cmocka_unit_test(digests_tell_corpora_apart),
+        cmocka_unit_test(the_end_of_a_corpus_is_split_off),
+        cmocka_unit_test(a_split_that_leaves_nothing_is_refused),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
