@@ -179,9 +179,9 @@ enum { SHOW_LOSSES = 24 };
 typedef struct show {
     bool terminal;
     size_t steps, every;
-    double began, rate; /* rate: smoothed tokens per second */
-    double smooth;      /* smoothed loss */
-    double seconds;     /* smoothed, of a step */
+    double rate;    /* smoothed tokens per second */
+    double smooth;  /* smoothed loss */
+    double seconds; /* smoothed, of a step */
     double last_drawn;
     float losses[SHOW_LOSSES]; /* means of equal parts of the run */
     size_t counts[SHOW_LOSSES];

@@ -64,7 +64,7 @@ show show_begin(size_t done, size_t steps)
     show s = { .terminal = isatty(STDERR_FILENO), .steps = steps };
     size_t left = steps > done ? steps - done : 1;
     s.every = left / 40 ? left / 40 : 1;
-    s.began = now();
+    s.last_drawn = now();
     return s;
 }
 
@@ -152,8 +152,9 @@ void show_step(show *s, const bauta_train_report *r, double seconds)
     s->seconds = first ? seconds : keep * s->seconds + (1 - keep) * seconds;
     losses_add(s, r);
     double at = now();
-    bool draw = s->terminal ? at - s->last_drawn > 0.1 || r->step == s->steps
-                            : r->step % s->every == 0 || r->step == s->steps;
+    double pause = s->terminal ? 0.1 : 30.0; // seconds between lines, at most
+    bool draw = at - s->last_drawn > pause || r->step == s->steps ||
+                (!s->terminal && r->step % s->every == 0);
     if (!draw)
         return;
     s->last_drawn = at;
