@@ -11,15 +11,17 @@
 static void begin_say(const workshop *w, const char *checkpoint)
 {
     char parameters[32], tokens[32];
-    fprintf(stderr, "%s parameters, %s tokens in %zu documents",
+    size_t documents = bauta_corpus_documents(w->corpus);
+    int threads = bauta_context_threads(w->context);
+    fprintf(stderr, "%s parameters, %s tokens in %zu %s",
             grouped(parameters, bauta_model_parameters(w->model)),
-            grouped(tokens, bauta_corpus_tokens(w->corpus)),
-            bauta_corpus_documents(w->corpus));
+            grouped(tokens, bauta_corpus_tokens(w->corpus)), documents,
+            documents == 1 ? "document" : "documents");
     if (w->valid)
         fprintf(stderr, ", %s to validate on",
                 grouped(tokens, bauta_corpus_tokens(w->valid)));
-    fprintf(stderr, "; %d threads, %s\n", bauta_context_threads(w->context),
-            bauta_context_isa(w->context));
+    fprintf(stderr, "; %d %s, %s\n", threads,
+            threads == 1 ? "thread" : "threads", bauta_context_isa(w->context));
     if (checkpoint)
         fprintf(stderr, "going on from %s\n", checkpoint);
 }

@@ -103,6 +103,9 @@ static int validate(run *r, size_t step)
     if (bauta_trainer_evaluate(r->w->trainer, r->w->valid, r->s->eval_tokens,
                                &r->valid, &counted, &err))
         return train_failed(&err);
+    if (counted == 0)
+        return cli_fail(VERB, "there is nothing to validate on: the texts are "
+                              "empty, or too long for the context");
     bool better = r->valid < r->p->best;
     if (better) {
         r->p->best = r->valid;
@@ -112,7 +115,7 @@ static int validate(run *r, size_t step)
     show_line(&r->show, "step %zu  validation loss %.4f  perplexity %.2f%s",
               step, r->valid, exp(r->valid), better ? "  (best)" : "");
     sample_show(r);
-    if (r->s->patience && r->p->stale >= r->s->patience)
+    if (r->ending == GOING && r->s->patience && r->p->stale >= r->s->patience)
         r->ending = STALE;
     return log_valid(r->log, step, r->valid, counted);
 }
@@ -308,6 +311,23 @@ static void end_say(const run *r)
                 r->folder);
 }
 
+/* Better known now than at the first checkpoint. */
+static int notes_check(const settings *s, const progress *p)
+{
+    enum { NOTES_MAX = 200 << 10 }; // what a checkpoint takes
+    char *notes = notes_write(s, p);
+    size_t size = notes ? strlen(notes) : 0;
+    free(notes);
+    if (!notes)
+        return cli_fail(VERB, "out of memory");
+    return size < NOTES_MAX
+               ? CLI_OK
+               : cli_fail(VERB,
+                          "the names of %zu files are too much to be noted "
+                          "for --resume; fewer and larger files would do",
+                          s->files.count + s->valid.count);
+}
+
 int train_run(workshop *w, settings *s, progress *p)
 {
     run r = { .w = w,
@@ -321,7 +341,9 @@ int train_run(workshop *w, settings *s, progress *p)
     size_t step = bauta_trainer_steps(w->trainer);
     r.saved = step;
     r.show = show_begin(step, s->train.steps);
-    int failed = folder_open(r.folder, s->resume != NULL);
+    int failed = notes_check(s, p);
+    if (!failed)
+        failed = folder_open(r.folder, s->resume != NULL);
     if (step >= s->train.steps) {
         fprintf(stderr, "all %zu steps are done; --steps asks for more\n",
                 s->train.steps);
