@@ -241,7 +241,7 @@ static void draws_do_not_depend_on_the_batch(void **state)
 {
     (void)state;
     bauta_tokenizer *tokenizer = lesson_tokenizer();
-    bauta_corpus *corpus = lesson_texts(seed, 30, 60);
+    bauta_corpus *corpus = lesson_texts(seed, 30, 60, 3);
     bt_cutting how = { .context = 16, .tokens = 100000 };
     bt_epoch e;
     assert_int_equal(bt_epoch_init(&e, corpus, &how, seed, 1, NULL), 0);

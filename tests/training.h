@@ -64,9 +64,10 @@ static inline bauta_tokenizer *lesson_tokenizer(void)
     return tokenizer;
 }
 
-/* Documents in which every token follows from the one before. */
+/* Documents in which every token follows from the one before, or, with a
+ * factor of 1, is the same as all others. */
 static inline bauta_corpus *lesson_texts(uint64_t seed, size_t documents,
-                                         size_t longest)
+                                         size_t longest, size_t factor)
 {
     bauta_corpus *corpus = NULL;
     uint32_t tokens[256];
@@ -75,7 +76,8 @@ static inline bauta_corpus *lesson_texts(uint64_t seed, size_t documents,
     assert_int_equal(bauta_corpus_create(&corpus, NULL), 0);
     for (size_t d = 0; d < documents; d++) {
         size_t count = 2 + test_below(&r, longest - 1), at = test_below(&r, 35);
-        for (size_t i = 0; i < count; i++, at = (at * 3 + 1) % 35)
+        for (size_t i = 0; i < count;
+             i++, at = (at * factor + (factor > 1)) % 35)
             tokens[i] = (uint32_t)(LESSON_A + at);
         tokens[count - 1] = LESSON_END;
         assert_int_equal(bauta_corpus_add(corpus, tokens, count, NULL, 0, NULL),
@@ -157,9 +159,11 @@ static inline void lesson_init(lesson *l, const char *family,
                                 3, &err),
              &err);
     l->tokenizer = lesson_tokenizer();
-    l->corpus = bauta_model_kind_of(l->model) == BAUTA_ENCODER_DECODER
-                    ? lesson_pairs(5, 40, 12)
-                    : lesson_texts(5, 40, 30);
+    bauta_model_kind kind = bauta_model_kind_of(l->model);
+    l->corpus =
+        kind == BAUTA_ENCODER_DECODER
+            ? lesson_pairs(5, 40, 12)
+            : lesson_texts(5, 40, 30, kind == BAUTA_ENCODER_ONLY ? 1 : 3);
     must(bauta_trainer_create(&l->trainer, l->context, l->model, l->tokenizer,
                               l->corpus, options, &err),
          &err);

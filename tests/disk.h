@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* disk.h - a disk that fails, or a program that dies, at the k-th call.
+ *
+ * The calls of the C library that write files are defined here, so that the
+ * library under test, which is linked statically, calls these. To be included
+ * by one file of a test program.
+ *
+ *     disk_arm(k, DISK_FAILS);    // call k from here fails, once
+ *     status = save();
+ *     if (!disk_disarm())         // there were fewer */
+#ifndef BT_TEST_DISK_H
+#define BT_TEST_DISK_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+typedef enum disk_fault {
+    DISK_FAILS,  /* the call says EIO and does nothing */
+    DISK_FULL,   /* ENOSPC; a write first writes half */
+    DISK_BREAKS, /* EINTR, or half is written, which is no failure */
+    DISK_KILLS   /* the program is killed before the call */
+} disk_fault;
+
+static struct {
+    size_t left; /* calls up to and with the one that fails; 0: none */
+    disk_fault fault;
+    bool happened;
+    bool rest; /* the next write fails, too */
+} disk;
+
+static inline void disk_arm(size_t k, disk_fault fault)
+{
+    disk.fault = fault;
+    disk.happened = disk.rest = false;
+    disk.left = k + 1;
+}
+
+static inline bool disk_disarm(void)
+{
+    disk.left = 0;
+    disk.rest = false;
+    return disk.happened;
+}
+
+/* Whether this call is the one. */
+static inline bool disk_now(void)
+{
+    if (disk.left == 0 || --disk.left)
+        return false;
+    disk.happened = true;
+    if (disk.fault == DISK_KILLS)
+        kill(getpid(), SIGKILL);
+    return true;
+}
+
+static inline int disk_fail(void)
+{
+    errno = disk.fault == DISK_FULL ? ENOSPC : EIO;
+    return -1;
+}
+
+ssize_t write(int fd, const void *bytes, size_t size)
+{
+    if (disk.rest) {
+        disk.rest = false;
+        errno = ENOSPC;
+        return -1;
+    }
+    if (disk_now()) {
+        if (disk.fault == DISK_FAILS)
+            return disk_fail();
+        if (disk.fault == DISK_BREAKS && size < 2) {
+            errno = EINTR;
+            return -1;
+        }
+        disk.rest = disk.fault == DISK_FULL;
+        size = size / 2 + (size == 1);
+    }
+    return syscall(SYS_write, fd, bytes, size);
+}
+
+int fsync(int fd)
+{
+    if (disk_now() && disk.fault != DISK_BREAKS)
+        return disk_fail();
+    return (int)syscall(SYS_fsync, fd);
+}
+
+int close(int fd)
+{
+    int result = (int)syscall(SYS_close, fd);
+    return disk_now() && disk.fault != DISK_BREAKS ? disk_fail() : result;
+}
+
+int rename(const char *from, const char *to)
+{
+    if (disk_now() && disk.fault != DISK_BREAKS)
+        return disk_fail();
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    if (disk_now() && disk.fault != DISK_BREAKS)
+        return disk_fail();
+    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list list;
+    va_start(list, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;
+    va_end(list);
+    if (disk_now() && disk.fault != DISK_BREAKS)
+        return disk_fail();
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+#endif

@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_trainer.c - training of every family: that it learns, and what changes
+ * no bit of it, or no more than rounding may. */
+#include "faults.h"
+#include "training.h"
+
+#include "kernels/kernels.h"
+
+#include <math.h>
+
+static bool is_pairs(const char *family)
+{
+    return strcmp(family, "marian") == 0 || strcmp(family, "bart") == 0;
+}
+
+static bool is_encoder(const char *family)
+{
+    return strcmp(family, "bert") == 0 || strcmp(family, "roberta") == 0;
+}
+
+static double evaluate(lesson *l, size_t limit, size_t *counted)
+{
+    double loss;
+    bauta_error err;
+    must(bauta_trainer_evaluate(l->trainer, l->corpus, limit, &loss, counted,
+                                &err),
+         &err);
+    return loss;
+}
+
+static double gradients(lesson *l, bauta_mode mode)
+{
+    double loss;
+    bauta_error err;
+    must(bauta_trainer_gradients(l->trainer, mode, &loss, &err), &err);
+    return loss;
+}
+
+static size_t floats_of(const lesson *l)
+{
+    return l->model->folder->floats;
+}
+
+static float *copy_of(const float *from, size_t count)
+{
+    float *copy = malloc(count * sizeof(*copy));
+    assert_non_null(copy);
+    memcpy(copy, from, count * sizeof(*copy));
+    return copy;
+}
+
+/* ---- learning ------------------------------------------------------------ */
+
+static void every_family_learns(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < BT_LEN(tinies); i++) {
+        lesson l;
+        bauta_train_options o = lesson_options();
+        o.steps = 150;
+        o.tokens = 200;
+        lesson_init(&l, tinies[i].name, NULL, &o, 1, NULL);
+        double before = evaluate(&l, 0, NULL);
+        lesson_steps(&l, o.steps);
+        double after = evaluate(&l, 0, NULL);
+        printf("%-8s %.3f -> %.3f\n", tinies[i].name, before, after);
+        // Nothing known is log(40) = 3.69 nats.
+        assert_true(before > 3.0 && before < 6.0);
+        assert_true(after < 0.5 * before);
+        lesson_release(&l);
+    }
+}
+
+static void prefix_objective_learns(void **state)
+{
+    (void)state;
+    lesson l;
+    bauta_train_options o = lesson_options();
+    o.objective = BAUTA_OBJECTIVE_PREFIX;
+    o.steps = 100;
+    o.tokens = 200;
+    lesson_init(&l, "llama", NULL, &o, 1, NULL);
+    double before = evaluate(&l, 0, NULL);
+    lesson_steps(&l, o.steps);
+    assert_true(evaluate(&l, 0, NULL) < 0.6 * before);
+    lesson_release(&l);
+}
+
+static void every_mode_takes_steps(void **state)
+{
+    (void)state;
+    static const char *const families[] = { "gpt2", "marian" };
+    for (size_t i = 0; i < BT_LEN(families); i++)
+        for (int mode = BAUTA_MODE_PARALLEL; mode <= BAUTA_MODE_SCHEDULED;
+             mode++) {
+            lesson l;
+            bauta_train_options o = lesson_options();
+            o.mode = (bauta_mode)mode;
+            o.sampled = 0.5f;
+            lesson_init(&l, families[i], NULL, &o, 1, NULL);
+            double before = evaluate(&l, 0, NULL);
+            lesson_steps(&l, o.steps);
+            double after = evaluate(&l, 0, NULL);
+            printf("%s, mode %d: %.3f -> %.3f\n", families[i], mode, before,
+                   after);
+            assert_true(after < 0.97 * before);
+            lesson_release(&l);
+        }
+}
+
+/* ---- the same bits ------------------------------------------------------- */
+
+static void accumulated_batches_are_one_larger_batch(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t sequences, tokens;
+    } batches[] = { { 1, 64 }, { 0, 24 } };
+    for (size_t i = 0; i < BT_LEN(batches); i++) {
+        lesson a, b;
+        bauta_train_options o = lesson_options();
+        o.dropout = 0.1f;
+        o.sequences = batches[i].sequences;
+        o.tokens = batches[i].tokens;
+        o.accumulate = 4;
+        lesson_init(&a, "gpt2", NULL, &o, 1, NULL);
+        o.sequences *= 4;
+        o.tokens *= 4;
+        o.accumulate = 1;
+        lesson_init(&b, "gpt2", NULL, &o, 1, NULL);
+        for (size_t step = 0; step < 20; step++) {
+            double x = lesson_steps(&a, 1), y = lesson_steps(&b, 1);
+            assert_memory_equal(&x, &y, sizeof(x));
+        }
+        lesson_same(&a, &b);
+        lesson_release(&a);
+        lesson_release(&b);
+    }
+}
+
+static void threads_and_instruction_sets_change_no_bit(void **state)
+{
+    (void)state;
+    static const char *const families[] = { "gpt2", "qwen3", "bert", "marian" };
+    const char *isas[8];
+    size_t count = bt_kernels_names(isas, BT_LEN(isas));
+    for (size_t i = 0; i < BT_LEN(families); i++) {
+        lesson want;
+        bauta_train_options o = lesson_options();
+        o.dropout = 0.1f;
+        o.smoothing = 0.1f;
+        o.average = 0.9;
+        lesson_init(&want, families[i], NULL, &o, 1, "c");
+        lesson_steps(&want, 8);
+        for (size_t isa = 0; isa < count; isa++)
+            for (int threads = 1; threads <= 4; threads *= 2) {
+                lesson got;
+                lesson_init(&got, families[i], NULL, &o, threads, isas[isa]);
+                lesson_steps(&got, 8);
+                lesson_same(&want, &got);
+                lesson_release(&got);
+            }
+        lesson_release(&want);
+    }
+}
+
+static void evaluation_leaves_no_trace(void **state)
+{
+    (void)state;
+    static const char *const families[] = { "llama", "roberta", "bart" };
+    for (size_t i = 0; i < BT_LEN(families); i++) {
+        lesson a, b;
+        bauta_train_options o = lesson_options();
+        o.dropout = 0.2f;
+        o.average = i ? 0.9 : 0.0;
+        lesson_init(&a, families[i], NULL, &o, 1, NULL);
+        lesson_init(&b, families[i], NULL, &o, 1, NULL);
+        for (size_t step = 0; step < 25; step++) {
+            lesson_steps(&a, 1);
+            lesson_steps(&b, 1);
+            double x = evaluate(&b, 0, NULL), y = evaluate(&b, 0, NULL);
+            assert_memory_equal(&x, &y, sizeof(x));
+            gradients(&b, BAUTA_MODE_PARALLEL);
+        }
+        lesson_same(&a, &b);
+        lesson_release(&a);
+        lesson_release(&b);
+    }
+}
+
+static void evaluation_stops_at_its_limit(void **state)
+{
+    (void)state;
+    lesson l;
+    bauta_train_options o = lesson_options();
+    size_t all, some;
+    o.pass = 32;
+    lesson_init(&l, "gpt2", NULL, &o, 1, NULL);
+    evaluate(&l, 0, &all);
+    evaluate(&l, 100, &some);
+    assert_true(some >= 100 && some < 100 + 32);
+    // Of every document all but one token is predicted.
+    assert_int_equal(all, bauta_corpus_tokens(l.corpus) - 40);
+    lesson_release(&l);
+}
+
+/* ---- within rounding ----------------------------------------------------- */
+
+/* Gradients of a batch computed in two ways. Each is a sum over the same terms
+ * in another order, so they differ by the roundings of n additions, which are
+ * as often up as down: sqrt(n) of them, relative to partial sums that the norm
+ * of all gradients bounds. Four times that is left for the roundings within
+ * the terms. A term that is missing would be a 64th of the norm. */
+static void gradients_near(const lesson *a, const lesson *b, size_t additions)
+{
+    const float *x = a->model->folder->grads, *y = b->model->folder->grads;
+    double squares = 0.0, worst = 0.0;
+    for (size_t i = 0; i < floats_of(a); i++) {
+        double d = fabs((double)x[i] - (double)y[i]);
+        squares += (double)x[i] * (double)x[i];
+        worst = d > worst ? d : worst;
+    }
+    double bound = 4.0 * sqrt((double)additions) * 0x1p-24 * sqrt(squares);
+    assert_true(squares > 0.0);
+    printf("  largest difference %.3g, bound %.3g\n", worst, bound);
+    assert_true(worst <= bound);
+}
+
+/* A batch in passes: the mean over all that count, whatever the passes. */
+static void passes_make_up_the_batch(void **state)
+{
+    (void)state;
+    static const char *const families[] = { "gpt2", "bert", "marian" };
+    for (size_t i = 0; i < BT_LEN(families); i++) {
+        lesson whole, parts;
+        bauta_train_options o = lesson_options();
+        o.tokens = 300;
+        o.dropout = 0.1f; // keyed by token, so the passes do not matter
+        lesson_init(&whole, families[i], NULL, &o, 1, NULL);
+        o.pass = 20;
+        lesson_init(&parts, families[i], NULL, &o, 1, NULL);
+        double a = gradients(&whole, BAUTA_MODE_PARALLEL);
+        double b = gradients(&parts, BAUTA_MODE_PARALLEL);
+        // Means of float32 losses, added in double: the weights of the passes
+        // and their sums are rounded 40 times or so.
+        assert_true(fabs(a - b) <= 1e-13 * a);
+        gradients_near(&whole, &parts, 300);
+        lesson_release(&whole);
+        lesson_release(&parts);
+    }
+}
+
+static void sequential_gradients_are_the_parallel_ones(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *family;
+        bauta_objective objective;
+    } cases[] = { { "gpt2", BAUTA_OBJECTIVE_CAUSAL },
+                  { "llama", BAUTA_OBJECTIVE_CAUSAL },
+                  { "mistral", BAUTA_OBJECTIVE_CAUSAL },
+                  { "marian", BAUTA_OBJECTIVE_SEQ2SEQ } };
+    for (size_t i = 0; i < BT_LEN(cases); i++) {
+        lesson a, b;
+        bauta_train_options o = lesson_options();
+        o.objective = cases[i].objective;
+        o.smoothing = 0.1f;
+        lesson_init(&a, cases[i].family, NULL, &o, 1, NULL);
+        lesson_init(&b, cases[i].family, NULL, &o, 1, NULL);
+        double x = gradients(&a, BAUTA_MODE_PARALLEL);
+        double y = gradients(&b, BAUTA_MODE_SEQUENTIAL);
+        // The losses of the rows have the same bits; their sum has another
+        // order, and the products with the weights are rounded.
+        assert_true(fabs(x - y) <= 1e-13 * x);
+        gradients_near(&a, &b, 64 * 16);
+        lesson_release(&a);
+        lesson_release(&b);
+    }
+}
+
+/* With a prefix the parts of a sequence see the prefix too. */
+static void a_prefix_runs_sequentially_as_well(void **state)
+{
+    (void)state;
+    lesson a, b;
+    bauta_train_options o = lesson_options();
+    o.objective = BAUTA_OBJECTIVE_PREFIX;
+    lesson_init(&a, "gpt2", NULL, &o, 1, NULL);
+    lesson_init(&b, "gpt2", NULL, &o, 1, NULL);
+    double x = gradients(&a, BAUTA_MODE_PARALLEL);
+    double y = gradients(&b, BAUTA_MODE_SEQUENTIAL);
+    assert_true(fabs(x - y) <= 1e-13 * x);
+    gradients_near(&a, &b, 64 * 16);
+    lesson_release(&a);
+    lesson_release(&b);
+}
+
+/* ---- modes --------------------------------------------------------------- */
+
+/* Nothing fed by the model is teacher forcing; everything fed from a first
+ * pass differs. */
+static void a_share_of_nothing_is_parallel(void **state)
+{
+    (void)state;
+    lesson a, b;
+    bauta_train_options o = lesson_options();
+    o.sampled = 0.0f;
+    lesson_init(&a, "gpt2", NULL, &o, 1, NULL);
+    lesson_init(&b, "gpt2", NULL, &o, 1, NULL);
+    double x = gradients(&a, BAUTA_MODE_PARALLEL);
+    double y = gradients(&b, BAUTA_MODE_SCHEDULED);
+    assert_memory_equal(&x, &y, sizeof(x));
+    assert_memory_equal(a.model->folder->grads, b.model->folder->grads,
+                        floats_of(&a) * sizeof(float));
+    double z = gradients(&b, BAUTA_MODE_FREE);
+    assert_true(z != x);
+    lesson_release(&a);
+    lesson_release(&b);
+}
+
+/* A model that predicts every next token rightly is fed what it would have
+ * read, so that all modes are one. */
+static void a_perfect_model_feeds_itself_the_truth(void **state)
+{
+    (void)state;
+    lesson l;
+    bauta_train_options o = lesson_options();
+    o.steps = 600;
+    o.tokens = 400;
+    o.weight_decay = 0.0;
+    o.context = 64;
+    lesson_init(&l, "llama", NULL, &o, 1, NULL);
+    // One document, so that its end is known, too.
+    uint32_t tokens[12];
+    size_t at = 1;
+    for (size_t i = 0; i < 12; i++, at = (at * 3 + 1) % 35)
+        tokens[i] = (uint32_t)(LESSON_A + at);
+    bauta_corpus *one = NULL;
+    bauta_trainer *trainer = NULL;
+    bauta_error err;
+    must(bauta_corpus_create(&one, &err), &err);
+    must(bauta_corpus_add(one, tokens, 12, NULL, 0, &err), &err);
+    must(bauta_trainer_create(&trainer, l.context, l.model, l.tokenizer, one,
+                              &o, &err),
+         &err);
+    for (size_t i = 0; i < 60; i++)
+        must(bauta_trainer_step(trainer, NULL, &err), &err);
+    double parallel, loss;
+    must(bauta_trainer_gradients(trainer, BAUTA_MODE_PARALLEL, &parallel, &err),
+         &err);
+    assert_true(parallel < 0.5);
+    must(bauta_trainer_gradients(trainer, BAUTA_MODE_FREE, &loss, &err), &err);
+    assert_memory_equal(&loss, &parallel, sizeof(loss));
+    must(bauta_trainer_gradients(trainer, BAUTA_MODE_SCHEDULED, &loss, &err),
+         &err);
+    assert_memory_equal(&loss, &parallel, sizeof(loss));
+    bauta_trainer_free(trainer);
+    bauta_corpus_free(one);
+    lesson_release(&l);
+}
+
+/* ---- dropout and average ------------------------------------------------- */
+
+/* Zeros belong to tokens: the loss of a batch does not depend on the passes
+ * that it runs in, and neither do the bits of its rows. */
+static void dropout_follows_the_token(void **state)
+{
+    (void)state;
+    lesson l;
+    double losses[3];
+    static const size_t passes[] = { 10000, 60, 1 };
+    bauta_train_options o = lesson_options();
+    o.tokens = 300;
+    o.dropout = 0.3f;
+    for (size_t i = 0; i < 3; i++) {
+        o.pass = passes[i];
+        lesson_init(&l, "bart", NULL, &o, 1, NULL);
+        losses[i] = gradients(&l, BAUTA_MODE_PARALLEL);
+        assert_true(fabs(losses[i] - losses[0]) <= 1e-13 * losses[0]);
+        lesson_release(&l);
+    }
+    o.dropout = 0.0f;
+    lesson_init(&l, "bart", NULL, &o, 1, NULL);
+    assert_true(fabs(gradients(&l, BAUTA_MODE_PARALLEL) - losses[0]) >
+                1e-6 * losses[0]);
+    lesson_release(&l);
+}
+
+static void the_average_follows_the_weights(void **state)
+{
+    (void)state;
+    lesson l;
+    bauta_train_options o = lesson_options();
+    o.average = 0.75;
+    lesson_init(&l, "gpt2", NULL, &o, 1, NULL);
+    size_t floats = floats_of(&l);
+    float *want = copy_of(l.model->folder->memory, floats);
+    for (size_t step = 1; step <= 12; step++) {
+        lesson_steps(&l, 1);
+        double early = (double)(1 + step) / (double)(10 + step);
+        double decay = early < 0.75 ? early : 0.75;
+        for (size_t i = 0; i < floats; i++)
+            want[i] = (float)decay * want[i] +
+                      (float)(1.0 - decay) * l.model->folder->memory[i];
+    }
+    assert_memory_equal(want, l.trainer->average, floats * sizeof(float));
+    // It is what evaluation measures.
+    double averaged = evaluate(&l, 0, NULL);
+    memcpy(l.model->folder->memory, want, floats * sizeof(float));
+    double same = evaluate(&l, 0, NULL);
+    assert_memory_equal(&averaged, &same, sizeof(same));
+    free(want);
+    lesson_release(&l);
+}
+
+/* ---- what is refused ----------------------------------------------------- */
+
+typedef void (*change)(bauta_train_options *o);
+#define CHANGE(name, what)                           \
+    static void name##_wrong(bauta_train_options *o) \
+    {                                                \
+        o->what;                                     \
+    }
+CHANGE(dropout, dropout = 1.0f)
+CHANGE(smoothing, smoothing = -0.1f)
+CHANGE(hidden, hidden = 1.5f)
+CHANGE(kept, hidden_kept = NAN)
+CHANGE(sampled, sampled = 2.0f)
+CHANGE(average, average = 1.0)
+CHANGE(rate, rate = INFINITY)
+CHANGE(min_rate, min_rate = 1.0)
+CHANGE(tokens, tokens = 0)
+CHANGE(accumulate, accumulate = 0)
+CHANGE(pass, pass = 0)
+CHANGE(mode, mode = (bauta_mode)9)
+CHANGE(schedule, schedule = (bauta_schedule)9)
+CHANGE(objective, objective = (bauta_objective)9)
+CHANGE(seq2seq, objective = BAUTA_OBJECTIVE_SEQ2SEQ)
+CHANGE(masked, objective = BAUTA_OBJECTIVE_MASKED)
+CHANGE(beta, beta1 = 1.0)
+CHANGE(clip, clip = -1.0)
+CHANGE(size, size = 3)
+
+static void wrong_options_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        change make;
+        const char *says;
+    } wrong[] = {
+        { dropout_wrong, "dropout is 1" },
+        { smoothing_wrong, "smoothing is -0.1" },
+        { hidden_wrong, "hidden is 1.5" },
+        { kept_wrong, "hidden_kept is nan" },
+        { sampled_wrong, "sampled is 2" },
+        { average_wrong, "average is 1" },
+        { rate_wrong, "rate is inf" },
+        { min_rate_wrong, "min_rate 1" },
+        { tokens_wrong, "tokens" },
+        { accumulate_wrong, "accumulate" },
+        { pass_wrong, "pass" },
+        { mode_wrong, "mode" },
+        { schedule_wrong, "schedule" },
+        { objective_wrong, "the objective given is not" },
+        { seq2seq_wrong, "the objective seq2seq is not" },
+        { masked_wrong, "the objective masked is not" },
+        { beta_wrong, "beta1 is 1" },
+        { clip_wrong, "clip is -1" },
+        { size_wrong, "BAUTA_TRAIN_OPTIONS_INIT" },
+    };
+    lesson l;
+    bauta_train_options good = lesson_options();
+    lesson_init(&l, "gpt2", NULL, &good, 1, NULL);
+    for (size_t i = 0; i < BT_LEN(wrong); i++) {
+        bauta_trainer *trainer;
+        bauta_train_options o = good;
+        bauta_error err;
+        wrong[i].make(&o);
+        assert_int_equal(bauta_trainer_create(&trainer, l.context, l.model,
+                                              l.tokenizer, l.corpus, &o, &err),
+                         BAUTA_ERR_ARGUMENT);
+        assert_null(trainer);
+        if (!strstr(err.message, wrong[i].says))
+            fail_msg("\"%s\", not \"%s\"", err.message, wrong[i].says);
+    }
+    lesson_release(&l);
+}
+
+static void a_corpus_of_another_kind_is_refused(void **state)
+{
+    (void)state;
+    static const char *const families[] = { "gpt2", "bert", "marian" };
+    for (size_t i = 0; i < BT_LEN(families); i++) {
+        lesson l;
+        bauta_train_options o = lesson_options();
+        bauta_trainer *trainer;
+        bauta_error err;
+        double loss;
+        lesson_init(&l, families[i], NULL, &o, 1, NULL);
+        bauta_corpus *other = is_pairs(families[i]) ? lesson_texts(1, 5, 9, 3)
+                                                    : lesson_pairs(1, 5, 9);
+        assert_int_equal(bauta_trainer_create(&trainer, l.context, l.model,
+                                              l.tokenizer, other, &o, &err),
+                         BAUTA_ERR_ARGUMENT);
+        assert_non_null(strstr(err.message, "needs a corpus of"));
+        assert_int_equal(
+            bauta_trainer_evaluate(l.trainer, other, 0, &loss, NULL, &err),
+            BAUTA_ERR_ARGUMENT);
+        bauta_corpus_free(other);
+        assert_int_equal(bauta_corpus_create(&other, NULL), 0);
+        if (!is_pairs(families[i])) {
+            assert_int_equal(bauta_trainer_create(&trainer, l.context, l.model,
+                                                  l.tokenizer, other, &o, &err),
+                             BAUTA_ERR_ARGUMENT);
+            assert_non_null(strstr(err.message, "nothing to learn from"));
+        }
+        bauta_corpus_free(other);
+        if (is_encoder(families[i])) {
+            assert_int_equal(bauta_trainer_create(&trainer, l.context, l.model,
+                                                  NULL, l.corpus, &o, &err),
+                             BAUTA_ERR_ARGUMENT);
+            assert_non_null(strstr(err.message, "mask token"));
+            assert_int_equal(bauta_trainer_gradients(l.trainer, BAUTA_MODE_FREE,
+                                                     &loss, &err),
+                             BAUTA_ERR_ARGUMENT);
+        }
+        lesson_release(&l);
+    }
+}
+
+/* ---- faults -------------------------------------------------------------- */
+
+/* A step that memory failed can be taken again, and the run is the same. */
+static void a_failed_step_can_be_taken_again(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *family;
+        bauta_mode mode;
+    } cases[] = { { "gpt2", BAUTA_MODE_PARALLEL },
+                  { "bert", BAUTA_MODE_PARALLEL },
+                  { "gpt2", BAUTA_MODE_FREE },
+                  { "marian", BAUTA_MODE_SCHEDULED } };
+    for (size_t i = 0; i < BT_LEN(cases); i++) {
+        lesson want, got;
+        bauta_train_options o = lesson_options();
+        o.mode = cases[i].mode;
+        o.sampled = 0.5f;
+        o.tokens = 256;
+        o.average = 0.9;
+        faults_begin();
+        lesson_init(&want, cases[i].family, NULL, &o, 1, NULL);
+        lesson_init(&got, cases[i].family, NULL, &o, 1, NULL);
+        for (size_t step = 0; step < 6; step++) {
+            bauta_status status;
+            bauta_error err;
+            size_t k = 0;
+            do {
+                faults_arm(k++);
+                status = bauta_trainer_step(got.trainer, NULL, &err);
+                bool failed = faults_disarm();
+                assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
+            } while (status);
+        }
+        lesson_steps(&want, 6);
+        lesson_same(&want, &got);
+        lesson_release(&want);
+        lesson_release(&got);
+        assert_int_equal(faults_end(), 0);
+    }
+}
+
+static void a_trainer_that_memory_fails_is_not_made(void **state)
+{
+    (void)state;
+    lesson l;
+    bauta_train_options o = lesson_options();
+    o.average = 0.9;
+    faults_begin();
+    lesson_init(&l, "bert", NULL, &o, 1, NULL);
+    for (size_t k = 0;; k++) {
+        bauta_trainer *trainer;
+        bauta_error err;
+        size_t live = faults_live();
+        faults_arm(k);
+        bauta_status status = bauta_trainer_create(
+            &trainer, l.context, l.model, l.tokenizer, l.corpus, &o, &err);
+        bool failed = faults_disarm();
+        assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
+        bauta_trainer_free(trainer);
+        assert_int_equal(faults_live(), live);
+        if (!failed)
+            break;
+    }
+    lesson_release(&l);
+    assert_int_equal(faults_end(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_family_learns),
+        cmocka_unit_test(prefix_objective_learns),
+        cmocka_unit_test(every_mode_takes_steps),
+        cmocka_unit_test(accumulated_batches_are_one_larger_batch),
+        cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
+        cmocka_unit_test(evaluation_leaves_no_trace),
+        cmocka_unit_test(evaluation_stops_at_its_limit),
+        cmocka_unit_test(passes_make_up_the_batch),
+        cmocka_unit_test(sequential_gradients_are_the_parallel_ones),
+        cmocka_unit_test(a_prefix_runs_sequentially_as_well),
+        cmocka_unit_test(a_share_of_nothing_is_parallel),
+        cmocka_unit_test(a_perfect_model_feeds_itself_the_truth),
+        cmocka_unit_test(dropout_follows_the_token),
+        cmocka_unit_test(the_average_follows_the_weights),
+        cmocka_unit_test(wrong_options_are_refused_by_name),
+        cmocka_unit_test(a_corpus_of_another_kind_is_refused),
+        cmocka_unit_test(a_failed_step_can_be_taken_again),
+        cmocka_unit_test(a_trainer_that_memory_fails_is_not_made),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
