@@ -57,6 +57,8 @@ static bool speak(speaker *s)
     size_t most = bauta_model_positions(s->w->model);
     if (most > PROMPT + LONGEST)
         most = PROMPT + LONGEST;
+    if (s->source && most > 2 * s->source_count + 4)
+        most = 2 * s->source_count + 4; // a translation is not much longer
     while (s->count < most) {
         if (!pass(s))
             return false;
