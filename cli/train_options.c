@@ -281,6 +281,9 @@ int given_apply(const given *g, settings *s)
         failed = value_apply(s, g->fields[i], g->values[i]);
     for (size_t i = 0; !failed && i < g->file_count; i++)
         failed = words_add(&s->files, g->files[i]);
+    // A preset that counts sequences is told to count tokens.
+    if (given_has(g, "batch-tokens") && !given_has(g, "batch-size"))
+        s->train.sequences = 0;
     return failed;
 }
 
