@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_average.c - the mean of several models. */
+#include "courses.h"
+#include "faults.h"
+
+static void the_mean_of_models_is_a_model(void **state)
+{
+    (void)state;
+    scratch s = scratch_create();
+    lesson l;
+    char paths[3][512];
+    const char *folders[3];
+    bauta_model *model;
+    bauta_tokenizer *tokenizer;
+    bauta_error err;
+    course_init(&l, &courses[0], NULL);
+    size_t floats = l.model->folder->floats;
+    double *sums = calloc(floats, sizeof(*sums));
+    assert_non_null(sums);
+    for (size_t i = 0; i < 3; i++) {
+        lesson_steps(&l, 2);
+        snprintf(paths[i], sizeof(paths[i]), "%s/step-%zu", s.folder,
+                 2 * i + 2);
+        save(&l, paths[i]);
+        folders[i] = paths[i];
+        for (size_t j = 0; j < floats; j++)
+            sums[j] += (double)l.model->folder->memory[j];
+    }
+    const char *out = scratch_path(&s, "mean");
+    must(bauta_model_average(out, folders, 3, &err), &err);
+    must(bauta_model_load(&model, out, true, &err), &err);
+    must(bauta_tokenizer_load(&tokenizer, out, &err), &err);
+    for (size_t j = 0; j < floats; j++)
+        assert_true(model->folder->memory[j] == (float)(sums[j] / 3.0));
+    bauta_tokenizer_free(tokenizer);
+    bauta_model_free(model);
+    // One, or one thrice, is that one.
+    folders[0] = folders[1] = folders[2];
+    for (size_t count = 1; count <= 3; count += 2) {
+        char name[16];
+        snprintf(name, sizeof(name), "same-%zu", count);
+        must(bauta_model_average(scratch_path(&s, name), folders, count, &err),
+             &err);
+        must(bauta_model_load(&model, s.path, true, &err), &err);
+        assert_memory_equal(model->folder->memory, l.model->folder->memory,
+                            floats * sizeof(float));
+        bauta_model_free(model);
+    }
+    free(sums);
+    lesson_release(&l);
+    scratch_free(&s);
+}
+
+static void a_mean_of_different_models_is_refused(void **state)
+{
+    (void)state;
+    scratch s = scratch_create();
+    char gpt2[512], llama[512], wide[512];
+    bauta_error err;
+    lesson l;
+    bauta_model *model;
+    course_init(&l, &courses[0], NULL);
+    snprintf(gpt2, sizeof(gpt2), "%s", scratch_path(&s, "gpt2"));
+    snprintf(llama, sizeof(llama), "%s", scratch_path(&s, "llama"));
+    snprintf(wide, sizeof(wide), "%s", scratch_path(&s, "wide"));
+    save(&l, gpt2);
+    lesson_release(&l);
+    course_init(&l, &courses[3], NULL);
+    save(&l, llama);
+    lesson_release(&l);
+    must(bauta_model_create(&model,
+                            "{\"model_type\": \"gpt2\", \"n_embd\": 16, "
+                            "\"n_head\": 2, \"n_layer\": 2, \"vocab_size\": "
+                            "41, \"n_positions\": 96}",
+                            1, &err),
+         &err);
+    must(bauta_model_save(model, wide, &err), &err);
+    bauta_model_free(model);
+    const char *out = scratch_path(&s, "out");
+    const char *mixed[] = { gpt2, llama }, *shapes[] = { gpt2, wide };
+    const char *nowhere[] = { gpt2, "/nowhere" };
+    assert_int_equal(bauta_model_average(out, mixed, 2, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "another kind of model"));
+    assert_int_equal(bauta_model_average(out, shapes, 2, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "wte.weight differs"));
+    assert_int_equal(bauta_model_average(out, nowhere, 2, &err), BAUTA_ERR_IO);
+    assert_int_equal(bauta_model_average(out, mixed, 0, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_model_average(gpt2, mixed, 1, &err), BAUTA_ERR_IO);
+    assert_int_equal(scratch_count(&s), 3);
+
+    bool failed = true;
+    faults_begin();
+    for (size_t k = 0; failed; k++) {
+        faults_arm(k);
+        bauta_status status = bauta_model_average(out, mixed, 1, &err);
+        failed = faults_disarm();
+        assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
+        assert_int_equal(scratch_count(&s), failed ? 3 : 4);
+    }
+    assert_int_equal(faults_end(), 0);
+    scratch_free(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_mean_of_models_is_a_model),
+        cmocka_unit_test(a_mean_of_different_models_is_refused),
+    };
+    // Thousands of files are made durable, which memory is faster at.
+    if (access("/dev/shm", W_OK) == 0)
+        setenv("TMPDIR", "/dev/shm", 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

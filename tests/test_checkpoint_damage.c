@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_checkpoint_damage.c - checkpoints that are damaged, forged or of another
+ * run, and memory that fails: a sentence, and a trainer that is as it was. */
+#include "courses.h"
+#include "faults.h"
+#include "formats/sealed.h"
+
+static uint64_t seed;
+
+/* ---- damage -------------------------------------------------------------- */
+
+/* Damage that is accepted has changed nothing that is read. */
+static void survives(lesson *l, const lesson *fresh, const lesson *saved,
+                     const char *folder)
+{
+    bauta_error err = { 0 };
+    if (bauta_trainer_resume(l->trainer, folder, &err)) {
+        assert_true(strlen(err.message) > 10);
+        assert_int_equal(bauta_trainer_steps(l->trainer), 0);
+        lesson_same(fresh, l);
+        return;
+    }
+    lesson_same(saved, l);
+    assert_int_equal(bauta_trainer_steps(l->trainer),
+                     bauta_trainer_steps(saved->trainer));
+    // Back to what it was, for the next one.
+    bauta_train_options o = options_of(&courses[0]);
+    lesson_release(l);
+    lesson_init(l, "gpt2", folder, &o, 1, NULL);
+}
+
+static void damaged_files_are_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "trainer.json",
+                                         "optimizer.safetensors" };
+    test_random r = test_random_from(seed);
+    scratch s = scratch_create();
+    lesson saved, l, fresh;
+    bauta_train_options o = options_of(&courses[0]);
+    course_init(&saved, &courses[0], NULL);
+    lesson_steps(&saved, 3);
+    const char *folder = scratch_path(&s, "step-3");
+    save(&saved, folder);
+    lesson_init(&l, "gpt2", folder, &o, 1, NULL);
+    lesson_init(&fresh, "gpt2", folder, &o, 1, NULL);
+    for (size_t i = 0; i < BT_LEN(names); i++) {
+        text_file good = file_load(folder, names[i]);
+        char *bytes = malloc(good.size + 1);
+        assert_non_null(bytes);
+        for (size_t k = 0; k < 400; k++) {
+            size_t size = good.size;
+            memcpy(bytes, good.bytes, size);
+            // Half of the places in the first part, where the names are.
+            size_t part = k % 2 && size > 4000 ? 4000 : size;
+            size_t at = test_below(&r, part);
+            if (k < 100) {
+                size = at;
+            } else if (k < 300) {
+                bytes[at] = (char)(bytes[at] ^ 1 << test_below(&r, 8));
+            } else {
+                memset(bytes + at, (int)test_below(&r, 256),
+                       bt_size_min(1 + test_below(&r, 9), size - at));
+            }
+            file_store(folder, names[i], bytes, size);
+            survives(&l, &fresh, &saved, folder);
+        }
+        file_store(folder, names[i], "", 0);
+        survives(&l, &fresh, &saved, folder);
+        snprintf(bytes, good.size, "%s/%s", folder, names[i]);
+        assert_int_equal(unlink(bytes), 0);
+        refused(&l, folder, BAUTA_ERR_IO, names[i]);
+        assert_int_equal(mkdir(bytes, 0777), 0);
+        refused(&l, folder, BAUTA_ERR_IO, "is a folder");
+        assert_int_equal(rmdir(bytes), 0);
+        file_store(folder, names[i], good.bytes, good.size);
+        free(good.bytes);
+        free(bytes);
+    }
+    bauta_error err;
+    must(bauta_trainer_resume(l.trainer, folder, &err), &err);
+    lesson_same(&saved, &l);
+    lesson_release(&l);
+    lesson_release(&fresh);
+    lesson_release(&saved);
+    scratch_free(&s);
+}
+
+/* Records with a good seal that say what cannot be. */
+static void impossible_records_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value; /* NULL: taken away */
+        bauta_status status;
+        const char *says;
+    } wrong[] = {
+        { "format", "2", BAUTA_ERR_UNSUPPORTED, "format 2" },
+        { "format", NULL, BAUTA_ERR_UNSUPPORTED, "format nothing" },
+        { "format", "\"1\"", BAUTA_ERR_UNSUPPORTED, "format \"1\"" },
+        { "step", "-1", BAUTA_ERR_IO, "step is -1" },
+        { "step", "3.5", BAUTA_ERR_IO, "step is 3.5" },
+        { "step", NULL, BAUTA_ERR_IO, "step is nothing" },
+        { "step", "\"3\"", BAUTA_ERR_IO, "step is \"3\"" },
+        { "epoch", "4", BAUTA_ERR_IO, "epoch 4" },
+        { "epoch", "9223372036854775807", BAUTA_ERR_IO, "after 3 steps" },
+        { "batch", "4", BAUTA_ERR_IO, "batch 4" },
+        { "updates", "4", BAUTA_ERR_IO, "4 updates" },
+        { "updates", "[]", BAUTA_ERR_IO, "updates is []" },
+        { "options", NULL, BAUTA_ERR_ARGUMENT, "option objective" },
+        { "options", "7", BAUTA_ERR_ARGUMENT, "option objective" },
+        { "digests", NULL, BAUTA_ERR_IO, "no digest of the optimizer" },
+        { "digests", "[]", BAUTA_ERR_IO, "no digest of the optimizer" },
+        { "digests", "{\"optimizer\": \"0\"}", BAUTA_ERR_IO, "no digest" },
+        { "digests", "{\"optimizer\": \"000000000000000g\"}", BAUTA_ERR_IO,
+          "no digest" },
+        { "digests", "{\"optimizer\": \"0000000000000000\"}",
+          BAUTA_ERR_ARGUMENT, "the corpus is not" },
+    };
+    scratch s = scratch_create();
+    lesson saved, l;
+    bauta_train_options o = options_of(&courses[0]);
+    course_init(&saved, &courses[0], NULL);
+    lesson_steps(&saved, 3);
+    const char *folder = scratch_path(&s, "step-3");
+    save(&saved, folder);
+    lesson_init(&l, "gpt2", folder, &o, 1, NULL);
+    text_file good = file_load(folder, "trainer.json");
+    for (size_t i = 0; i < BT_LEN(wrong); i++) {
+        json_t *record = json_loadb(good.bytes, good.size, 0, NULL);
+        char *text;
+        assert_non_null(record);
+        if (wrong[i].value)
+            json_object_set_new(
+                record, wrong[i].key,
+                json_loads(wrong[i].value, JSON_DECODE_ANY, NULL));
+        else
+            json_object_del(record, wrong[i].key);
+        assert_int_equal(bt_sealed_text(&text, record, "", NULL), 0);
+        file_store(folder, "trainer.json", text, strlen(text));
+        bauta_text_free(text);
+        json_decref(record);
+        refused(&l, folder, wrong[i].status, wrong[i].says);
+    }
+    // An option that a later version may have.
+    json_t *record = json_loadb(good.bytes, good.size, 0, NULL);
+    char *text;
+    json_object_set_new(json_object_get(record, "options"), "more",
+                        json_true());
+    assert_int_equal(bt_sealed_text(&text, record, "", NULL), 0);
+    file_store(folder, "trainer.json", text, strlen(text));
+    refused(&l, folder, BAUTA_ERR_IO, "not known here");
+    bauta_text_free(text);
+    json_decref(record);
+    // An object that is no checkpoint, and JSON that is no object.
+    file_store(folder, "trainer.json", "{}", 2);
+    refused(&l, folder, BAUTA_ERR_IO, "has no seal");
+    file_store(folder, "trainer.json", "[]", 2);
+    refused(&l, folder, BAUTA_ERR_IO, "not a JSON object");
+    free(good.bytes);
+    lesson_release(&l);
+    lesson_release(&saved);
+    scratch_free(&s);
+}
+
+/* Files of tensors that are good ones, but not this run's. */
+static void tensors_of_another_run_are_refused(void **state)
+{
+    (void)state;
+    scratch s = scratch_create();
+    lesson saved, other, l;
+    bauta_train_options o = options_of(&courses[0]);
+    course_init(&saved, &courses[0], NULL);
+    course_init(&other, &courses[0], NULL);
+    lesson_steps(&saved, 3);
+    lesson_steps(&other, 4);
+    save(&other, scratch_path(&s, "step-4"));
+    text_file later = file_load(s.path, "optimizer.safetensors");
+    text_file model = file_load(s.path, "model.safetensors");
+    o.average = 0.0;
+    lesson_init(&l, "gpt2", NULL, &o, 1, NULL);
+    save(&l, scratch_path(&s, "step-0"));
+    text_file fewer = file_load(s.path, "optimizer.safetensors");
+    lesson_release(&l);
+    o.average = 0.9;
+    lesson_init(&l, "llama", NULL, &o, 1, NULL);
+    save(&l, scratch_path(&s, "llama"));
+    text_file llama = file_load(s.path, "optimizer.safetensors");
+    lesson_release(&l);
+
+    const char *folder = scratch_path(&s, "step-3");
+    save(&saved, folder);
+    lesson_init(&l, "gpt2", folder, &o, 1, NULL);
+    file_store(folder, "optimizer.safetensors", later.bytes, later.size);
+    refused(&l, folder, BAUTA_ERR_IO, "not those that were saved");
+    file_store(folder, "optimizer.safetensors", model.bytes, model.size);
+    refused(&l, folder, BAUTA_ERR_IO, "is missing");
+    file_store(folder, "optimizer.safetensors", fewer.bytes, fewer.size);
+    refused(&l, folder, BAUTA_ERR_IO, "is missing");
+    file_store(folder, "optimizer.safetensors", llama.bytes, llama.size);
+    refused(&l, folder, BAUTA_ERR_IO, "is missing");
+    lesson_release(&l);
+
+    // More than this run has, under its record: without an average.
+    o.average = 0.0;
+    folder = scratch_path(&s, "step-0");
+    lesson_init(&l, "gpt2", folder, &o, 1, NULL);
+    file_store(folder, "optimizer.safetensors", later.bytes, later.size);
+    refused(&l, folder, BAUTA_ERR_IO, "tensors, and not only");
+    lesson_release(&l);
+    free(later.bytes);
+    free(model.bytes);
+    free(fewer.bytes);
+    free(llama.bytes);
+    lesson_release(&other);
+    lesson_release(&saved);
+    scratch_free(&s);
+}
+
+/* ---- memory that fails --------------------------------------------------- */
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    scratch s = scratch_create();
+    lesson l, fresh;
+    bauta_error err;
+    bauta_train_options o = options_of(&courses[0]);
+    bool failed = true;
+    faults_begin();
+    course_init(&l, &courses[0], NULL);
+    lesson_steps(&l, 3);
+    const char *folder = scratch_path(&s, "step-3");
+    for (size_t k = 0; failed; k++) {
+        size_t live = faults_live();
+        faults_arm(k);
+        bauta_status status =
+            bauta_trainer_save(l.trainer, folder, "{\"a\": 1}", &err);
+        failed = faults_disarm();
+        assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
+        assert_int_equal(faults_live(), live);
+        assert_int_equal(scratch_count(&s), !failed);
+    }
+    lesson_init(&fresh, "gpt2", folder, &o, 1, NULL);
+    failed = true;
+    for (size_t k = 0; failed; k++) {
+        size_t live = faults_live();
+        faults_arm(k);
+        bauta_status status = bauta_trainer_resume(fresh.trainer, folder, &err);
+        failed = faults_disarm();
+        assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
+        assert_int_equal(faults_live(), live);
+        assert_int_equal(bauta_trainer_steps(fresh.trainer), failed ? 0 : 3);
+    }
+    lesson_same(&l, &fresh);
+    failed = true;
+    for (size_t k = 0; failed; k++) {
+        char *last = NULL, *notes = NULL;
+        bauta_model *model = NULL;
+        size_t live = faults_live();
+        faults_arm(k);
+        bauta_status status = bauta_run_last(&last, s.folder, &err);
+        if (!status)
+            status = bauta_checkpoint_notes(&notes, last, &err);
+        if (!status)
+            status = bauta_model_load(&model, s.folder, false, &err);
+        failed = faults_disarm();
+        assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
+        bauta_text_free(last);
+        bauta_text_free(notes);
+        bauta_model_free(model);
+        assert_int_equal(faults_live(), live);
+    }
+    lesson_release(&l);
+    lesson_release(&fresh);
+    assert_int_equal(faults_end(), 0);
+    scratch_free(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(impossible_records_are_refused),
+        cmocka_unit_test(tensors_of_another_run_are_refused),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    seed = test_seed();
+    // Thousands of files are made durable, which memory is faster at.
+    if (access("/dev/shm", W_OK) == 0)
+        setenv("TMPDIR", "/dev/shm", 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

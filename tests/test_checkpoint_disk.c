@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_checkpoint_disk.c - a disk that fails and a program that dies while it
+ * writes a checkpoint: there is a whole one or none, and the run that goes on
+ * has the bits of one that was never stopped. */
+#include "courses.h"
+#include "disk.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+static uint64_t seed;
+
+/* ---- a disk that fails --------------------------------------------------- */
+
+/* A whole checkpoint of step 3, from which a new trainer goes on. */
+static void is_whole(const course *c, const lesson *saved, const char *folder)
+{
+    lesson l;
+    course_init(&l, c, folder);
+    lesson_same(saved, &l);
+    lesson_release(&l);
+}
+
+/* One save for every call that it makes, in which that call fails. */
+static size_t fail_at_every_call(const course *c, lesson *l, scratch *s,
+                                 disk_fault fault)
+{
+    char folder[512];
+    bauta_error err;
+    size_t k = 0;
+    snprintf(folder, sizeof(folder), "%s", scratch_path(s, "step-3"));
+    for (;; k++) {
+        disk_arm(k, fault);
+        bauta_status status =
+            bauta_trainer_save(l->trainer, folder, NULL, &err);
+        bool failed = disk_disarm();
+        if (status) {
+            assert_true(failed);
+            assert_int_equal(status, BAUTA_ERR_IO);
+            assert_true(strlen(err.message) > 10);
+        }
+        // There is nothing, or it is whole: a folder that could not be made
+        // durable is there all the same, and what only closes a folder that
+        // was made durable may fail.
+        size_t there = scratch_count(s);
+        assert_true(there <= 1 && (status || there == 1));
+        if (there == 1) {
+            assert_true(access(folder, F_OK) == 0);
+            if (k % 16 == 0 || status)
+                is_whole(c, l, folder);
+            scratch_remove(folder);
+        }
+        if (!failed)
+            return k;
+    }
+}
+
+static void every_call_to_the_disk_may_fail(void **state)
+{
+    (void)state;
+    size_t points = 0;
+    for (size_t i = 0; i < 3; i++) {
+        scratch s = scratch_create();
+        lesson l, whole;
+        course_init(&whole, &courses[i], NULL);
+        course_init(&l, &courses[i], NULL);
+        lesson_steps(&whole, STEPS);
+        lesson_steps(&l, 3);
+        for (int fault = DISK_FAILS; fault <= DISK_BREAKS; fault++)
+            points +=
+                fail_at_every_call(&courses[i], &l, &s, (disk_fault)fault);
+        lesson_steps(&l, STEPS - 3); // the run goes on as if nothing had been
+        lesson_same(&whole, &l);
+        lesson_release(&l);
+        lesson_release(&whole);
+        scratch_free(&s);
+    }
+    printf("%zu calls failed\n", points);
+    assert_true(points >= 200);
+}
+
+/* A file that may not grow beyond some size, as on a disk that is full. */
+static void files_that_may_not_grow_leave_nothing(void **state)
+{
+    (void)state;
+    scratch s = scratch_create();
+    lesson l;
+    struct rlimit old, small;
+    bauta_error err;
+    course_init(&l, &courses[0], NULL);
+    const char *folder = scratch_path(&s, "step-0");
+    save(&l, folder);
+    text_file largest = file_load(folder, "optimizer.safetensors");
+    free(largest.bytes);
+    scratch_remove(folder);
+    fflush(NULL); // the limit holds for what is printed, too
+    void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    for (size_t i = 0; i < 64; i++) {
+        small = (struct rlimit){ largest.size * i / 64, old.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        bauta_status status = bauta_trainer_save(l.trainer, folder, NULL, &err);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        assert_int_equal(status, BAUTA_ERR_IO);
+        assert_non_null(strstr(err.message, "cannot write it"));
+        assert_int_equal(scratch_count(&s), 0);
+    }
+    signal(SIGXFSZ, before);
+    save(&l, folder);
+    lesson_release(&l);
+    scratch_free(&s);
+}
+
+/* ---- a program that dies ------------------------------------------------- */
+
+/* Killed at call k of the second save; true when there are fewer calls. */
+static bool killed_at(const course *c, const char *run, size_t k)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        lesson l;
+        char first[600], second[600];
+        snprintf(first, sizeof(first), "%s/step-1", run);
+        snprintf(second, sizeof(second), "%s/step-2", run);
+        course_init(&l, c, first);
+        lesson_steps(&l, 1);
+        disk_arm(k, DISK_KILLS);
+        bauta_status status = bauta_trainer_save(l.trainer, second, NULL, NULL);
+        _exit(status || disk_disarm() ? 1 : 0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status))
+        assert_int_equal(WEXITSTATUS(status), 0);
+    else
+        assert_int_equal(WTERMSIG(status), SIGKILL);
+    return WIFEXITED(status);
+}
+
+static void a_program_may_die_at_every_call(void **state)
+{
+    (void)state;
+    scratch s = scratch_create();
+    const course *c = &courses[0];
+    lesson one, two;
+    size_t k = 0, seconds = 0;
+    course_init(&one, c, NULL);
+    course_init(&two, c, NULL);
+    lesson_steps(&one, 1);
+    lesson_steps(&two, 2);
+    save(&one, scratch_path(&s, "step-1"));
+    for (bool done = false; !done; k++) {
+        char *last;
+        bauta_error err;
+        done = killed_at(c, s.folder, k);
+        must(bauta_run_last(&last, s.folder, &err), &err);
+        bool second = strcmp(strrchr(last, '/') + 1, "step-2") == 0;
+        assert_true(second || !done);
+        // Checked in full at every eighth and at the interesting ones.
+        if (second || k % 8 == 0)
+            is_whole(c, second ? &two : &one, last);
+        seconds += second;
+        if (second)
+            scratch_remove(last);
+        bauta_text_free(last);
+    }
+    printf("killed at %zu calls, after the last rename at %zu\n", k - 1,
+           seconds - 1);
+    lesson_release(&one);
+    lesson_release(&two);
+    scratch_free(&s);
+}
+
+/* Steps and saves from the last checkpoint on, until the end. */
+static void child_run(const course *c, const char *run)
+{
+    lesson l;
+    char *last;
+    if (bauta_run_last(&last, run, NULL))
+        _exit(2);
+    course_init(&l, c, last);
+    for (size_t at = bauta_trainer_steps(l.trainer); at < STEPS;) {
+        char folder[600];
+        if (bauta_trainer_step(l.trainer, NULL, NULL))
+            _exit(3);
+        snprintf(folder, sizeof(folder), "%s/step-%zu", run, ++at);
+        if (bauta_trainer_save(l.trainer, folder, NULL, NULL))
+            _exit(4);
+    }
+    _exit(0);
+}
+
+/* Run until killed after some time; true when it came to its end. */
+static bool child_killed(const course *c, const char *run, useconds_t time)
+{
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        child_run(c, run);
+    usleep(time);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status))
+        assert_int_equal(WEXITSTATUS(status), 0);
+    return WIFEXITED(status);
+}
+
+static void a_program_may_be_killed_at_any_time(void **state)
+{
+    (void)state;
+    enum { KILLS = 50 };
+    test_random r = test_random_from(seed + 1);
+    size_t kills = 0, runs = 0;
+    for (; kills < KILLS; runs++) {
+        const course *c = &courses[runs % BT_LEN(courses)];
+        scratch s = scratch_create();
+        lesson whole, last;
+        char *folder;
+        bauta_error err;
+        // Longer and longer, so that it comes to an end on a busy machine.
+        for (useconds_t most = 4000;; most += most / 8, kills++)
+            if (child_killed(c, s.folder, (useconds_t)test_below(&r, most)))
+                break;
+        must(bauta_run_last(&folder, s.folder, &err), &err);
+        course_init(&last, c, folder);
+        assert_int_equal(bauta_trainer_steps(last.trainer), STEPS);
+        course_init(&whole, c, NULL);
+        lesson_steps(&whole, STEPS);
+        lesson_same(&whole, &last);
+        bauta_text_free(folder);
+        lesson_release(&whole);
+        lesson_release(&last);
+        scratch_free(&s);
+    }
+    printf("%zu runs, killed %zu times\n", runs, kills);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_call_to_the_disk_may_fail),
+        cmocka_unit_test(files_that_may_not_grow_leave_nothing),
+        cmocka_unit_test(a_program_may_die_at_every_call),
+        cmocka_unit_test(a_program_may_be_killed_at_any_time),
+    };
+    seed = test_seed();
+    // Thousands of files are made durable, which memory is faster at.
+    if (access("/dev/shm", W_OK) == 0)
+        setenv("TMPDIR", "/dev/shm", 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
