@@ -308,6 +308,10 @@ static int model_load(workshop *w, const char *folder)
         return train_failed(&err);
     snprintf(path, sizeof(path), "%s/config.json", folder);
     json_t *config = json_load_file(path, 0, NULL);
+    if (!config) { // the folder of a run stands for its best
+        snprintf(path, sizeof(path), "%s/best/config.json", folder);
+        config = json_load_file(path, 0, NULL);
+    }
     w->start = start_of(config);
     json_decref(config);
     return CLI_OK;

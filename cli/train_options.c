@@ -334,6 +334,9 @@ static int numbers_check(const settings *s)
     if (s->keep == 0)
         return cli_usage(VERB, "--keep is 0, and a run keeps at least one "
                                "checkpoint");
+    if (s->average > 1000)
+        return cli_usage(VERB, "--average is %zu, not from 0 to 1000",
+                         s->average);
     if (s->threads > 4096)
         return cli_usage(VERB, "--threads is %zu, not from 0 to 4096",
                          s->threads);
