@@ -1046,6 +1046,13 @@ BAUTA_API bauta_status bauta_trainer_save(const bauta_trainer *trainer,
 BAUTA_API bauta_status bauta_trainer_resume(bauta_trainer *trainer,
                                             const char *folder,
                                             bauta_error *err);
+/* Write what was learned as a model folder, with the tokenizer's files and
+ * nothing of the run: the weights that bauta_trainer_evaluate() measures, which
+ * are the averaged ones where there are any. (A checkpoint's model has the
+ * weights as the steps left them.) */
+BAUTA_API bauta_status bauta_trainer_export(const bauta_trainer *trainer,
+                                            const char *folder,
+                                            bauta_error *err);
 /* The notes of a checkpoint as JSON, for bauta_text_free(); NULL where it was
  * saved without. */
 BAUTA_API bauta_status bauta_checkpoint_notes(char **notes, const char *folder,

@@ -88,6 +88,7 @@ static inline text_file file_load(const char *folder, const char *name)
     assert_non_null(f.bytes);
     assert_int_equal(fread(f.bytes, 1, f.size, file), f.size);
     fclose(file);
+    f.bytes[f.size] = '\0';
     return f;
 }
 

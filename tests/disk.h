@@ -7,7 +7,12 @@
  *
  *     disk_arm(k, DISK_FAILS);    // call k from here fails, once
  *     status = save();
- *     if (!disk_disarm())         // there were fewer */
+ *     if (!disk_disarm())         // there were fewer
+ *
+ * It also watches that what is given its name is durable by then: a file is
+ * synced between its last write and its renaming, a folder between the last
+ * name in it and its own. disk_unsafe() counts the names given too early, and
+ * what is not durable in the end. */
 #ifndef BT_TEST_DISK_H
 #define BT_TEST_DISK_H
 
@@ -15,9 +20,9 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,6 +40,60 @@ static struct {
     bool happened;
     bool rest; /* the next write fails, too */
 } disk;
+
+/* Files and folders that a sync is due for. */
+enum { DISK_DIRTY = 64 };
+static struct {
+    ino_t dirty[DISK_DIRTY];
+    size_t count, early;
+} watched;
+
+static inline void disk_soil(ino_t file)
+{
+    for (size_t i = 0; i < watched.count; i++)
+        if (watched.dirty[i] == file)
+            return;
+    if (watched.count < DISK_DIRTY)
+        watched.dirty[watched.count++] = file;
+    else
+        watched.early++;
+}
+
+/* Whether it was not durable, which it is now. */
+static inline bool disk_clean(ino_t file)
+{
+    for (size_t i = 0; i < watched.count; i++)
+        if (watched.dirty[i] == file) {
+            watched.dirty[i] = watched.dirty[--watched.count];
+            return true;
+        }
+    return false;
+}
+
+static inline void disk_watch(void)
+{
+    watched.count = watched.early = 0;
+}
+
+static inline size_t disk_unsafe(void)
+{
+    return watched.early + watched.count;
+}
+
+static inline void disk_named(const char *path)
+{
+    struct stat is;
+    char folder[1024];
+    if (stat(path, &is) == 0)
+        watched.early += disk_clean(is.st_ino);
+    snprintf(folder, sizeof(folder), "%s/..", path);
+    char *slash =
+        strrchr(path, '/') ? folder + (strrchr(path, '/') - path) : NULL;
+    if (slash)
+        *slash = '\0';
+    if (stat(slash ? folder : ".", &is) == 0)
+        disk_soil(is.st_ino);
+}
 
 static inline void disk_arm(size_t k, disk_fault fault)
 {
@@ -84,6 +143,9 @@ ssize_t write(int fd, const void *bytes, size_t size)
         disk.rest = disk.fault == DISK_FULL;
         size = size / 2 + (size == 1);
     }
+    struct stat is;
+    if (fstat(fd, &is) == 0 && S_ISREG(is.st_mode))
+        disk_soil(is.st_ino);
     return syscall(SYS_write, fd, bytes, size);
 }
 
@@ -91,6 +153,9 @@ int fsync(int fd)
 {
     if (disk_now() && disk.fault != DISK_BREAKS)
         return disk_fail();
+    struct stat is;
+    if (fstat(fd, &is) == 0)
+        disk_clean(is.st_ino);
     return (int)syscall(SYS_fsync, fd);
 }
 
@@ -104,7 +169,10 @@ int rename(const char *from, const char *to)
 {
     if (disk_now() && disk.fault != DISK_BREAKS)
         return disk_fail();
-    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+    int result = (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+    if (result == 0)
+        disk_named(to);
+    return result;
 }
 
 int mkdir(const char *path, mode_t mode)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_average.c - the mean of several models. */
+/* test_average.c - the mean of several models, and of one over time. */
 #include "courses.h"
 #include "faults.h"
 
@@ -104,10 +104,39 @@ static void a_mean_of_different_models_is_refused(void **state)
     scratch_free(&s);
 }
 
+/* What is exported is what was measured. */
+static void an_export_has_the_averaged_weights(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2; i++) { // with an average and without
+        scratch s = scratch_create();
+        lesson l;
+        bauta_model *model;
+        bauta_tokenizer *tokenizer;
+        bauta_error err;
+        course_init(&l, &courses[i], NULL);
+        lesson_steps(&l, 5);
+        const char *folder = scratch_path(&s, "out");
+        must(bauta_trainer_export(l.trainer, folder, &err), &err);
+        must(bauta_model_load(&model, folder, true, &err), &err);
+        must(bauta_tokenizer_load(&tokenizer, folder, &err), &err);
+        assert_memory_equal(model->folder->memory,
+                            i ? l.model->folder->memory : l.trainer->average,
+                            model->folder->floats * sizeof(float));
+        assert_int_equal(bauta_trainer_export(l.trainer, folder, &err),
+                         BAUTA_ERR_IO);
+        bauta_tokenizer_free(tokenizer);
+        bauta_model_free(model);
+        lesson_release(&l);
+        scratch_free(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_mean_of_models_is_a_model),
+        cmocka_unit_test(an_export_has_the_averaged_weights),
         cmocka_unit_test(a_mean_of_different_models_is_refused),
     };
     // Thousands of files are made durable, which memory is faster at.

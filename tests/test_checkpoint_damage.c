@@ -142,6 +142,12 @@ static void impossible_records_are_refused(void **state)
         json_decref(record);
         refused(&l, folder, wrong[i].status, wrong[i].says);
     }
+    // One digit, in a record that is possible otherwise.
+    char *digit = strstr(good.bytes, "\"batch\": ");
+    assert_non_null(digit);
+    digit[9] = digit[9] == '1' ? '2' : '1';
+    file_store(folder, "trainer.json", good.bytes, good.size);
+    refused(&l, folder, BAUTA_ERR_IO, "is damaged");
     // An option that a later version may have.
     json_t *record = json_loadb(good.bytes, good.size, 0, NULL);
     char *text;

@@ -55,6 +55,21 @@ static size_t fail_at_every_call(const course *c, lesson *l, scratch *s,
     }
 }
 
+/* Power may fail as well, which no test here can do: so all is durable before
+ * it has its name. */
+static void all_is_durable_before_it_has_its_name(void **state)
+{
+    (void)state;
+    scratch s = scratch_create();
+    lesson l;
+    course_init(&l, &courses[0], NULL);
+    disk_watch();
+    save(&l, scratch_path(&s, "step-0"));
+    assert_int_equal(disk_unsafe(), 0);
+    lesson_release(&l);
+    scratch_free(&s);
+}
+
 static void every_call_to_the_disk_may_fail(void **state)
 {
     (void)state;
@@ -242,6 +257,7 @@ static void a_program_may_be_killed_at_any_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_is_durable_before_it_has_its_name),
         cmocka_unit_test(every_call_to_the_disk_may_fail),
         cmocka_unit_test(files_that_may_not_grow_leave_nothing),
         cmocka_unit_test(a_program_may_die_at_every_call),

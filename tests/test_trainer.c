@@ -318,6 +318,115 @@ static void a_share_of_nothing_is_parallel(void **state)
     lesson_release(&b);
 }
 
+/* The likeliest token behind a text, by a run of its own. */
+static uint32_t predicted(const lesson *l, const uint32_t *ids, size_t count,
+                          size_t prefix)
+{
+    float logits[64 * LESSON_VOCABULARY];
+    bauta_batch batch = BAUTA_BATCH_INIT;
+    bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
+    bauta_error err;
+    size_t best = 0;
+    assert_true(count <= 64);
+    prefix = prefix < count ? prefix : count;
+    batch.count = 1;
+    batch.lengths = &count;
+    batch.ids = ids;
+    batch.prefixes = &prefix;
+    outputs.logits = logits;
+    must(
+        bauta_model_forward(l->context, l->model, NULL, &batch, &outputs, &err),
+        &err);
+    const float *last = logits + (count - 1) * LESSON_VOCABULARY;
+    for (size_t i = 1; i < LESSON_VOCABULARY; i++)
+        if (last[i] > last[best])
+            best = i;
+    return (uint32_t)best;
+}
+
+/* What a mode reads, against what teacher forcing reads. */
+typedef struct reading {
+    lesson l;
+    uint32_t *truth;
+    const bt_filling *f; /* of the mode */
+} reading;
+
+static void reading_init(reading *r, bauta_objective objective, bauta_mode mode)
+{
+    bauta_train_options o = lesson_options();
+    o.objective = objective;
+    o.sampled = 0.5f;
+    o.tokens = 400;
+    lesson_init(&r->l, "llama", NULL, &o, 1, NULL);
+    lesson_steps(&r->l, 2);
+    gradients(&r->l, BAUTA_MODE_PARALLEL);
+    r->f = &r->l.trainer->filling;
+    r->truth = malloc(r->f->rows * sizeof(*r->truth));
+    assert_non_null(r->truth);
+    memcpy(r->truth, r->f->ids, r->f->rows * sizeof(*r->truth));
+    gradients(&r->l, mode);
+}
+
+static void reading_release(reading *r)
+{
+    free(r->truth);
+    lesson_release(&r->l);
+}
+
+/* A prefix is given; behind it each input is what the model itself says. */
+static void free_running_reads_its_own_predictions(void **state)
+{
+    (void)state;
+    static const bauta_objective objectives[] = { BAUTA_OBJECTIVE_CAUSAL,
+                                                  BAUTA_OBJECTIVE_PREFIX };
+    for (size_t k = 0; k < BT_LEN(objectives); k++) {
+        reading r;
+        size_t row = 0, others = 0;
+        reading_init(&r, objectives[k], BAUTA_MODE_FREE);
+        for (size_t s = 0; s < r.f->count; row += r.f->lengths[s], s++)
+            for (size_t i = 0; i < r.f->lengths[s]; i++) {
+                const uint32_t *ids = r.f->ids + row;
+                size_t prefix = r.f->prefixes[s];
+                uint32_t want = i == 0 || i < prefix
+                                    ? r.truth[row + i]
+                                    : predicted(&r.l, ids, i, prefix);
+                assert_int_equal(ids[i], want);
+                others += ids[i] != r.truth[row + i];
+            }
+        assert_true(others > r.f->rows / 20);
+        reading_release(&r);
+    }
+}
+
+/* Each input behind a prefix is replaced or not by the toss of a coin. */
+static void scheduled_inputs_are_true_or_predicted(void **state)
+{
+    (void)state;
+    static const bauta_objective objectives[] = { BAUTA_OBJECTIVE_CAUSAL,
+                                                  BAUTA_OBJECTIVE_PREFIX };
+    for (size_t k = 0; k < BT_LEN(objectives); k++) {
+        reading r;
+        size_t row = 0, wrong = 0, others = 0;
+        reading_init(&r, objectives[k], BAUTA_MODE_SCHEDULED);
+        for (size_t s = 0; s < r.f->count; row += r.f->lengths[s], s++)
+            for (size_t i = 0; i < r.f->lengths[s]; i++) {
+                uint32_t truth = r.truth[row + i], got = r.f->ids[row + i];
+                size_t prefix = r.f->prefixes[s];
+                uint32_t own = i == 0 || i < prefix
+                                   ? truth
+                                   : predicted(&r.l, r.truth + row, i, prefix);
+                assert_true(got == truth || got == own);
+                wrong += own != truth;
+                others += got != truth;
+            }
+        // Half of those that could be seen, within five deviations.
+        assert_true(wrong > 40);
+        assert_true(fabs((double)others - (double)wrong / 2) <
+                    2.5 * sqrt((double)wrong));
+        reading_release(&r);
+    }
+}
+
 /* A model that predicts every next token rightly is fed what it would have
  * read, so that all modes are one. */
 static void a_perfect_model_feeds_itself_the_truth(void **state)
@@ -610,6 +719,8 @@ int main(void)
         cmocka_unit_test(sequential_gradients_are_the_parallel_ones),
         cmocka_unit_test(a_prefix_runs_sequentially_as_well),
         cmocka_unit_test(a_share_of_nothing_is_parallel),
+        cmocka_unit_test(free_running_reads_its_own_predictions),
+        cmocka_unit_test(scheduled_inputs_are_true_or_predicted),
         cmocka_unit_test(a_perfect_model_feeds_itself_the_truth),
         cmocka_unit_test(dropout_follows_the_token),
         cmocka_unit_test(the_average_follows_the_weights),

@@ -23,8 +23,10 @@ struct bauta_model {
     size_t generation_size;
 };
 
-/* The files of a saved model, into a folder that is being written. */
-bauta_status bt_model_write(const bauta_model *model, const bt_directory *to,
-                            bauta_error *err);
+/* The files of a saved model, into a folder that is being written. `others`
+ * are weights to write in place of a trainable model's own, as they lie in its
+ * memory; NULL: its own. */
+bauta_status bt_model_write(const bauta_model *model, const float *others,
+                            const bt_directory *to, bauta_error *err);
 
 #endif

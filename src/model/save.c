@@ -38,7 +38,7 @@ static bauta_status config_write(const bt_directory *to,
     return status;
 }
 
-static bt_stored stored_of(const bt_entry *entry)
+static bt_stored stored_of(const bt_entry *entry, const float *data)
 {
     const bt_tensor *t = entry->tensor;
     bool vector = entry->rank == 1;
@@ -47,12 +47,20 @@ static bt_stored stored_of(const bt_entry *entry)
                         .rank = (unsigned)entry->rank,
                         .shape = { vector ? t->columns : t->rows,
                                    vector ? 0 : t->columns },
-                        .data = t->data,
+                        .data = data,
                         .bytes = t->rows * t->columns * sizeof(float) };
 }
 
+static const float *data_of(const bauta_model *model, const bt_entry *entry,
+                            const float *others)
+{
+    const float *data = entry->tensor->data;
+    return others ? others + (data - model->folder->memory) : data;
+}
+
 static bauta_status weights_write(const bt_directory *to,
-                                  const bauta_model *model, bauta_error *err)
+                                  const bauta_model *model, const float *others,
+                                  bauta_error *err)
 {
     size_t bytes = bt_size_mul(model->count, sizeof(bt_stored));
     bt_stored *tensors = bt_alloc(bytes);
@@ -63,7 +71,8 @@ static bauta_status weights_write(const bt_directory *to,
     else if (!path)
         status = fail_name(err);
     for (size_t i = 0; !status && i < model->count; i++)
-        tensors[i] = stored_of(&model->entries[i]);
+        tensors[i] = stored_of(&model->entries[i],
+                               data_of(model, &model->entries[i], others));
     if (!status)
         status =
             bt_safetensors_write(path, tensors, model->count, NULL, 0, err);
@@ -72,8 +81,8 @@ static bauta_status weights_write(const bt_directory *to,
     return status;
 }
 
-bauta_status bt_model_write(const bauta_model *model, const bt_directory *to,
-                            bauta_error *err)
+bauta_status bt_model_write(const bauta_model *model, const float *others,
+                            const bt_directory *to, bauta_error *err)
 {
     bauta_status status = config_write(to, model, err);
     if (!status && model->generation)
@@ -81,7 +90,7 @@ bauta_status bt_model_write(const bauta_model *model, const bt_directory *to,
             bt_directory_write(to, "generation_config.json", model->generation,
                                model->generation_size, err);
     if (!status)
-        status = weights_write(to, model, err);
+        status = weights_write(to, model, others, err);
     return status;
 }
 
@@ -94,7 +103,7 @@ bauta_status bauta_model_save(const bauta_model *model, const char *folder,
     bauta_status status = bt_directory_create(&to, folder, err);
     if (status)
         return status;
-    status = bt_model_write(model, to, err);
+    status = bt_model_write(model, NULL, to, err);
     if (!status)
         status = bt_directory_commit(to, err);
     bt_directory_free(to);

@@ -94,7 +94,7 @@ static bauta_status mean_write(const char *out, const bauta_model *model,
     bauta_status status = bt_directory_create(&to, out, err);
     if (status)
         return status;
-    status = bt_model_write(model, to, err);
+    status = bt_model_write(model, NULL, to, err);
     if (!status)
         status = tokenizer_copy(to, first, err);
     if (!status)

@@ -75,7 +75,7 @@ static bauta_status folder_write(const bauta_trainer *t, const char *folder,
     bauta_status status = bt_directory_create(&to, folder, err);
     if (status)
         return status;
-    status = bt_model_write(t->model, to, err);
+    status = bt_model_write(t->model, NULL, to, err);
     if (!status)
         status = tokenizer_write(to, t->tokenizer, err);
     if (!status)
@@ -121,6 +121,24 @@ bauta_status bauta_trainer_save(const bauta_trainer *trainer,
         status = folder_write(trainer, folder, &moments, record, err);
     bt_free(record);
     bt_moments_release(&moments);
+    return status;
+}
+
+bauta_status bauta_trainer_export(const bauta_trainer *trainer,
+                                  const char *folder, bauta_error *err)
+{
+    BT_NEED(trainer, err);
+    BT_NEED(folder, err);
+    bt_directory *to;
+    bauta_status status = bt_directory_create(&to, folder, err);
+    if (status)
+        return status;
+    status = bt_model_write(trainer->model, trainer->average, to, err);
+    if (!status)
+        status = tokenizer_write(to, trainer->tokenizer, err);
+    if (!status)
+        status = bt_directory_commit(to, err);
+    bt_directory_free(to);
     return status;
 }
 
