@@ -18,6 +18,7 @@ run=${1:-shakespeare-char}
 
 begin=$(date +%s)
 "$bauta" train --preset gpt2-tiny --tokenizer chars --valid-share 0.1 \
-    --ema 0.99 --out "$run" "$@" "$data/tinyshakespeare/input.txt"
+    --eval-every 500 --save-every 50 --keep 6 --average 6 --out "$run" "$@" \
+    "$data/tinyshakespeare/input.txt"
 end=$(date +%s)
 echo "wall time: $((end - begin)) s"
