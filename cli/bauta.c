@@ -15,9 +15,10 @@ static const struct {
     const char *summary;
 } verbs[] = {
     { "inspect", inspect_main, "what is in a model folder, and its masks" },
-    { "score", score_main, "BLEU and chrF of translations" },
+    { "score", score_main, "BLEU and chrF of translations; perplexity" },
     { "tokenize", tokenize_main, "texts to ids, and back" },
     { "tokenizer", tokenizer_main, "train one: a vocabulary from texts" },
+    { "train", train_main, "a model from texts, or from pairs of them" },
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };

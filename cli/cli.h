@@ -12,7 +12,9 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 /* A verb: argv[0] is its name. */
 typedef int cli_verb(int argc, char **argv);
 
-cli_verb inspect_main, score_main, tokenize_main, tokenizer_main;
+/* Of score: --perplexity. */
+cli_verb perplexity_main;
+cli_verb inspect_main, score_main, tokenize_main, tokenizer_main, train_main;
 
 /* "bauta VERB: sentence" to stderr, and where help is; returns CLI_USAGE. */
 int cli_usage(const char *verb, const char *format, ...)

@@ -29,6 +29,8 @@ static int help(void)
 {
     printf(
         "usage: bauta score --ref FILE [--ref FILE]... [HYP] [options]\n"
+        "       bauta score --perplexity MODEL FILE...   ('--perplexity "
+        "--help')\n"
         "\n"
         "Compare translations with references, a sentence a line: line i of "
         "HYP with\n"
@@ -104,10 +106,10 @@ static int choice_read(int *value, const char *option, const char *word,
 
 static int option_unknown(const char *option)
 {
-    static const char *const known[] = { "--ref",      "--metric",
-                                         "--tokenize", "--smooth",
-                                         "--sentence", "--lowercase",
-                                         "--json",     "--help" };
+    static const char *const known[] = {
+        "--ref",       "--metric", "--tokenize", "--smooth",    "--sentence",
+        "--lowercase", "--json",   "--help",     "--perplexity"
+    };
     const char *near =
         cli_nearest(option, known, sizeof(known) / sizeof(known[0]));
     if (near)
@@ -433,6 +435,9 @@ static int score(const options *o)
 int score_main(int argc, char **argv)
 {
     options o = { .metrics = BLEU | CHRF | CHRF_WORDS };
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--perplexity") == 0)
+            return perplexity_main(argc, argv);
     o.references = calloc((size_t)argc, sizeof(*o.references));
     if (!o.references)
         return cli_fail("score", "out of memory");

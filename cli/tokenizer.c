@@ -480,7 +480,7 @@ static int train(const options *o)
     return failed;
 }
 
-static int train_main(int argc, char **argv)
+static int learn_main(int argc, char **argv)
 {
     options o = { .pieces = 8000, .least = 2 };
     size_t words = (size_t)argc;
@@ -512,7 +512,7 @@ int tokenizer_main(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return verb_help();
     if (strcmp(argv[1], "train") == 0)
-        return train_main(argc - 1, argv + 1);
+        return learn_main(argc - 1, argv + 1);
     return cli_usage("tokenizer", "there is no '%s'; did you mean 'train'?",
                      argv[1]);
 }

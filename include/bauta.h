@@ -588,7 +588,7 @@ BAUTA_API bauta_status bauta_tokenizer_characters(bauta_tokenizer **out,
 BAUTA_API void bauta_tokenizer_free(bauta_tokenizer *tokenizer);
 
 /* Write the files that the tokenizer was made from into a folder that exists;
- * for one that was made here, a tokenizer.json. */
+ * for one that was made here, a tokenizer.json and a tokenizer_config.json. */
 BAUTA_API bauta_status bauta_tokenizer_save(const bauta_tokenizer *tokenizer,
                                             const char *folder,
                                             bauta_error *err);

@@ -59,6 +59,10 @@ bauta_status bt_tokenizer_create(bauta_tokenizer **out, bauta_error *err);
  * here. `name` is a constant. */
 void bt_tokenizer_keep(bauta_tokenizer *tokenizer, const char *name,
                        char *bytes, size_t size);
+/* A tokenizer_config.json for one that was made here: that it is as its
+ * tokenizer.json says, and which tokens have a part to play. */
+bauta_status bt_tokenizer_keep_config(bauta_tokenizer *tokenizer,
+                                      bauta_error *err);
 /* Mark a token as special; the vocabulary must be complete. */
 bauta_status bt_tokenizer_mark(bauta_tokenizer *tokenizer, uint32_t id,
                                bauta_error *err);

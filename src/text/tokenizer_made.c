@@ -18,20 +18,48 @@ static bauta_status no_memory(bauta_error *err)
     return bt_fail_memory(err, "a vocabulary", 0);
 }
 
-/* The text of the document goes with the tokenizer, for saving. */
-static bauta_status document_keep(bauta_tokenizer *tokenizer,
+/* The text of a document goes with the tokenizer, for saving. */
+static bauta_status document_keep(bauta_tokenizer *tokenizer, const char *name,
                                   const json_t *document, bauta_error *err)
 {
-    char *dumped = json_dumps(document, JSON_INDENT(1));
+    char *dumped = document ? json_dumps(document, JSON_INDENT(1)) : NULL;
     size_t size = dumped ? strlen(dumped) : 0;
     char *bytes = dumped ? bt_alloc(size + 1) : NULL;
     if (bytes) {
         memcpy(bytes, dumped, size);
         bytes[size] = '\n';
-        bt_tokenizer_keep(tokenizer, "tokenizer.json", bytes, size + 1);
+        bt_tokenizer_keep(tokenizer, name, bytes, size + 1);
     }
     free(dumped);
     return bytes ? BAUTA_OK : no_memory(err);
+}
+
+/* Without it, transformers would go by the model beside the tokenizer.json:
+ * for GPT-2's it would cut at blanks, for Marian's ask for SentencePiece. */
+bauta_status bt_tokenizer_keep_config(bauta_tokenizer *tokenizer,
+                                      bauta_error *err)
+{
+    static const char *const keys[BAUTA_TOKEN_NAMES] = {
+        [BAUTA_TOKEN_BOS] = "bos_token",   [BAUTA_TOKEN_EOS] = "eos_token",
+        [BAUTA_TOKEN_UNK] = "unk_token",   [BAUTA_TOKEN_PAD] = "pad_token",
+        [BAUTA_TOKEN_CLS] = "cls_token",   [BAUTA_TOKEN_SEP] = "sep_token",
+        [BAUTA_TOKEN_MASK] = "mask_token",
+    };
+    json_t *config =
+        json_pack("{s:s,s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
+                  "clean_up_tokenization_spaces", 0);
+    bool failed = !config;
+    for (unsigned i = 0; i < BAUTA_TOKEN_NAMES && !failed; i++) {
+        const char *piece =
+            bauta_tokenizer_piece(tokenizer, tokenizer->names[i], NULL);
+        if (piece)
+            failed = json_object_set_new(config, keys[i], json_string(piece));
+    }
+    bauta_status status =
+        failed ? no_memory(err)
+               : document_keep(tokenizer, "tokenizer_config.json", config, err);
+    json_decref(config);
+    return status;
 }
 
 /* Takes the document, which may be NULL for want of memory. */
@@ -43,7 +71,9 @@ static bauta_status make(bauta_tokenizer **out, json_t *document,
     bauta_status status =
         bt_document_tokenizer(out, document, "tokenizer.json", err);
     if (!status)
-        status = document_keep(*out, document, err);
+        status = document_keep(*out, "tokenizer.json", document, err);
+    if (!status)
+        status = bt_tokenizer_keep_config(*out, err);
     json_decref(document);
     if (status) {
         bauta_tokenizer_free(*out);

@@ -307,10 +307,16 @@ static bauta_status load(bauta_tokenizer **out, const bt_learned *learned,
     if (!status)
         status =
             bt_tokenizer_parse_json(out, text, size, "tokenizer.json", err);
-    if (status)
+    if (status) {
         bt_free(text);
-    else
-        bt_tokenizer_keep(*out, "tokenizer.json", text, size);
+        return status;
+    }
+    bt_tokenizer_keep(*out, "tokenizer.json", text, size);
+    status = bt_tokenizer_keep_config(*out, err);
+    if (status) {
+        bauta_tokenizer_free(*out);
+        *out = NULL;
+    }
     return status;
 }
 

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* perplexity.c - bauta score --perplexity: how well a model foretells texts.
+ *
+ * A text is read in windows as long as the context. Each begins `stride` tokens
+ * behind the one before, and only what was not predicted yet counts, so every
+ * token but the first of a text is predicted once, and all but those of the
+ * first window behind at least context - stride others. */
+#include "cli.h"
+
+#include <bauta.h>
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define VERB "score"
+
+typedef struct options {
+    const char *model;
+    const char **files;
+    size_t count;
+    size_t context, stride, threads; /* 0: chosen */
+    bool lines, json, help;
+} options;
+
+/* ---- the command line -------------------------------------------------- */
+
+static int help(void)
+{
+    printf("usage: bauta score --perplexity MODEL FILE... [options]\n"
+           "\n"
+           "How well the decoder-only model in the folder MODEL foretells the "
+           "texts:\n"
+           "e to the mean loss of a token. The texts are read in windows of "
+           "the context;\n"
+           "each token but the first is predicted once.\n"
+           "\n"
+           "options\n"
+           "  --context N      tokens of a window (default: the model's)\n"
+           "  --stride N       tokens from window to window (default: half "
+           "the context)\n"
+           "  --lines          each line is a text; else each file is one\n"
+           "  --threads N      0: one per core (default)\n"
+           "  --json           one JSON object\n"
+           "  --help           this text\n"
+           "\n"
+           "examples\n"
+           "  bauta score --perplexity models/gpt2 wiki.test.raw\n"
+           "  bauta score --perplexity runs/shakespeare/best input.txt "
+           "--json\n");
+    return cli_finish(VERB);
+}
+
+static int number_read(size_t *out, const char *option, const char *text)
+{
+    char *end;
+    if (!text)
+        return cli_usage(VERB, "%s needs a value", option);
+    *out = strtoul(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end && *out <= 1u << 30)
+        return CLI_OK;
+    return cli_usage(VERB, "%s is '%s', not a number", option, text);
+}
+
+static int option_read(options *o, char **argv, int *used)
+{
+    const char *word = argv[0];
+    const struct {
+        const char *name;
+        size_t *number;
+        bool *flag;
+    } known[] = {
+        { "--context", &o->context, NULL }, { "--stride", &o->stride, NULL },
+        { "--threads", &o->threads, NULL }, { "--perplexity", NULL, NULL },
+        { "--lines", NULL, &o->lines },     { "--json", NULL, &o->json },
+        { "--help", NULL, &o->help },       { "-h", NULL, &o->help }
+    };
+    enum { KNOWN = sizeof(known) / sizeof(known[0]) };
+    const char *names[KNOWN];
+    for (int i = 0; i < KNOWN; i++) {
+        names[i] = known[i].name;
+        if (strcmp(word, names[i]) != 0)
+            continue;
+        if (known[i].flag)
+            *known[i].flag = true;
+        if (!known[i].number)
+            return CLI_OK;
+        *used = 2;
+        return number_read(known[i].number, word, argv[1]);
+    }
+    const char *near = cli_nearest(word, names, KNOWN);
+    return cli_usage(VERB, "there is no option '%s'%s%s%s", word,
+                     near ? "; did you mean '" : "", near ? near : "",
+                     near ? "'?" : "");
+}
+
+static int options_read(options *o, int argc, char **argv)
+{
+    for (int i = 1, used; i < argc; i += used) {
+        used = 1;
+        int usage = CLI_OK;
+        if (argv[i][0] == '-')
+            usage = option_read(o, argv + i, &used);
+        else if (!o->model)
+            o->model = argv[i];
+        else
+            o->files[o->count++] = argv[i];
+        if (usage)
+            return usage;
+    }
+    if (o->help || (o->model && o->count))
+        return CLI_OK;
+    return cli_usage(VERB, "--perplexity needs a model's folder and files");
+}
+
+/* ---- windows ----------------------------------------------------------- */
+
+enum { BATCH_TOKENS = 4096 };
+
+typedef struct meter {
+    bauta_context *context;
+    bauta_tokenizer *tokenizer;
+    bauta_corpus *corpus;
+    bauta_model *model;
+    size_t window, stride;
+    uint32_t *ids, *labels; /* of the batch that is being gathered */
+    size_t *lengths;
+    size_t rows, count, room;
+    double sum; /* of all losses */
+    uint64_t predicted;
+} meter;
+
+static bauta_status batch_run(meter *m, bauta_error *err)
+{
+    bauta_batch batch = BAUTA_BATCH_INIT;
+    double loss = 0.0;
+    size_t counted = 0;
+    if (m->count == 0)
+        return BAUTA_OK;
+    batch.count = m->count;
+    batch.lengths = m->lengths;
+    batch.ids = m->ids;
+    bauta_status status =
+        bauta_model_loss(m->context, m->model, NULL, &batch, m->labels, NULL,
+                         &loss, &counted, err);
+    m->sum += loss * (double)counted;
+    m->predicted += counted;
+    m->rows = m->count = 0;
+    return status;
+}
+
+/* Tokens [begin, end) of a text, of which those from `fresh` on count. */
+static bauta_status window_add(meter *m, const uint32_t *tokens, size_t begin,
+                               size_t end, size_t fresh, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    if (m->rows + (end - begin) > m->room)
+        status = batch_run(m, err);
+    for (size_t i = begin; !status && i < end; i++) {
+        m->ids[m->rows] = tokens[i];
+        m->labels[m->rows++] = i >= fresh ? tokens[i + 1] : BAUTA_IGNORE;
+    }
+    m->lengths[m->count++] = end - begin;
+    return status;
+}
+
+static bauta_status text_measure(meter *m, const uint32_t *tokens, size_t count,
+                                 bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    size_t read = count ? count - 1 : 0; // nothing follows the last one
+    for (size_t begin = 0, fresh = 0; !status && fresh < read;
+         begin += m->stride) {
+        size_t end = begin + m->window < read ? begin + m->window : read;
+        status = window_add(m, tokens, begin, end, fresh, err);
+        fresh = end;
+    }
+    return status;
+}
+
+static bauta_status measure(meter *m, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (size_t i = 0; !status && i < bauta_corpus_documents(m->corpus); i++) {
+        size_t count;
+        const uint32_t *tokens =
+            bauta_corpus_document(m->corpus, i, &count, NULL, NULL);
+        status = text_measure(m, tokens, count, err);
+    }
+    return status ? status : batch_run(m, err);
+}
+
+/* ---- the verb ---------------------------------------------------------- */
+
+static bauta_status meter_load(meter *m, const options *o, bauta_error *err)
+{
+    bauta_options how = BAUTA_OPTIONS_INIT;
+    bauta_corpus_options texts = BAUTA_CORPUS_OPTIONS_INIT;
+    how.threads = (int)o->threads;
+    texts.lines = o->lines;
+    bauta_status status = bauta_context_create(&m->context, &how, err);
+    if (!status)
+        status = bauta_model_load(&m->model, o->model, false, err);
+    if (!status)
+        status = bauta_tokenizer_load(&m->tokenizer, o->model, err);
+    if (!status)
+        status = bauta_corpus_load(&m->corpus, m->tokenizer, o->files, o->count,
+                                   &texts, err);
+    return status;
+}
+
+static int meter_open(meter *m, const options *o)
+{
+    bauta_error err;
+    if (meter_load(m, o, &err))
+        return cli_fail(VERB, "%s", err.message);
+    bauta_model_kind kind = bauta_model_kind_of(m->model);
+    size_t positions = bauta_model_positions(m->model);
+    if (kind != BAUTA_DECODER_ONLY)
+        return cli_fail(VERB,
+                        "%s is %s, and perplexity is of models that are "
+                        "decoder-only",
+                        o->model, bauta_model_kind_text(kind));
+    m->window = o->context ? o->context : positions;
+    m->stride = o->stride ? o->stride : (m->window + 1) / 2;
+    if (m->window > positions || m->stride > m->window)
+        return cli_fail(VERB,
+                        "a context of %zu and a stride of %zu do not fit: the "
+                        "model was made for %zu tokens, and the stride is at "
+                        "most the context",
+                        m->window, m->stride, positions);
+    m->room = m->window > BATCH_TOKENS ? m->window : BATCH_TOKENS;
+    m->ids = calloc(m->room, sizeof(*m->ids));
+    m->labels = calloc(m->room, sizeof(*m->labels));
+    m->lengths = calloc(m->room, sizeof(*m->lengths));
+    return m->ids && m->labels && m->lengths ? CLI_OK
+                                             : cli_fail(VERB, "out of memory");
+}
+
+static void meter_close(meter *m)
+{
+    free(m->ids);
+    free(m->labels);
+    free(m->lengths);
+    bauta_corpus_free(m->corpus);
+    bauta_tokenizer_free(m->tokenizer);
+    bauta_model_free(m->model);
+    bauta_context_free(m->context);
+}
+
+static double bytes_of(const options *o)
+{
+    double bytes = 0.0;
+    struct stat info;
+    for (size_t i = 0; i < o->count; i++)
+        if (stat(o->files[i], &info) == 0)
+            bytes += (double)info.st_size;
+    return bytes;
+}
+
+static int result_print(const meter *m, const options *o)
+{
+    double loss = m->sum / (double)m->predicted;
+    double bits = m->sum / log(2.0) / bytes_of(o);
+    if (!o->json) {
+        printf("perplexity %.4f  (loss %.4f, %.4f bits a byte)\n"
+               "%llu tokens of %zu texts, in windows of %zu that begin %zu "
+               "apart\n",
+               exp(loss), loss, bits, (unsigned long long)m->predicted,
+               bauta_corpus_documents(m->corpus), m->window, m->stride);
+        return cli_finish(VERB);
+    }
+    json_t *all = json_pack(
+        "{s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "perplexity", exp(loss), "loss",
+        loss, "bits_a_byte", bits, "predicted", (json_int_t)m->predicted,
+        "texts", (json_int_t)bauta_corpus_documents(m->corpus), "context",
+        (json_int_t)m->window, "stride", (json_int_t)m->stride);
+    json_dumpf(all, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(all);
+    return cli_finish(VERB);
+}
+
+int perplexity_main(int argc, char **argv)
+{
+    options o = { .model = NULL };
+    meter m = { .context = NULL };
+    bauta_error err;
+    o.files = calloc((size_t)argc, sizeof(*o.files));
+    int failed = o.files ? options_read(&o, argc, argv)
+                         : cli_fail(VERB, "out of memory");
+    if (!failed && o.help) {
+        free(o.files);
+        return help();
+    }
+    if (!failed)
+        failed = meter_open(&m, &o);
+    if (!failed && measure(&m, &err))
+        failed = cli_fail(VERB, "%s", err.message);
+    if (!failed && m.predicted == 0)
+        failed = cli_fail(VERB, "the texts have nothing to predict");
+    if (!failed)
+        failed = result_print(&m, &o);
+    meter_close(&m);
+    free(o.files);
+    return failed;
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train_run.c - bauta train: the loop. */
+#include "cli.h"
+#include "train.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BAD_MAX = 10 }; /* steps in a row whose gradients are not finite */
+
+typedef enum ending { GOING, DONE, ASKED, STALE } ending;
+
+typedef struct run {
+    workshop *w;
+    const settings *s;
+    progress *p;
+    const char *folder;
+    train_log *log;
+    show show;
+    double began;
+    double loss, valid, averaged; /* NaN: not known */
+    size_t bad, saved;            /* saved: the step of the last checkpoint */
+    ending ending;
+} run;
+
+/* ---- signals ----------------------------------------------------------- */
+
+static volatile sig_atomic_t asked;
+
+/* The first time a step is finished; the second time nothing is. */
+static void on_signal(int number)
+{
+    static const char text[] =
+        "\nstopping behind this step; once more stops at once\n";
+    if (asked++) {
+        signal(number, SIG_DFL);
+        raise(number);
+        return;
+    }
+    ssize_t written = write(STDERR_FILENO, text, sizeof(text) - 1);
+    (void)written;
+}
+
+static void signals_catch(void)
+{
+    struct sigaction action = { .sa_handler = on_signal };
+    sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* ---- a checkpoint ------------------------------------------------------ */
+
+static int save(run *r)
+{
+    size_t step = bauta_trainer_steps(r->w->trainer);
+    size_t keep = r->s->keep > r->s->average ? r->s->keep : r->s->average;
+    bauta_error err = { .message = "out of memory" };
+    if (step == r->saved)
+        return CLI_OK;
+    char *notes = notes_write(r->s, r->p);
+    char *path = checkpoint_path(r->folder, step);
+    bauta_status status = BAUTA_ERR_NOMEM;
+    if (path && folder_remove(path)) { // what a stopped removal left
+        free(notes);
+        free(path);
+        return CLI_FAILED;
+    }
+    if (notes && path)
+        status = bauta_trainer_save(r->w->trainer, path, notes, &err);
+    free(notes);
+    free(path);
+    if (status && r->saved)
+        return cli_fail(VERB, "%s; the checkpoint of step %zu is whole",
+                        err.message, r->saved);
+    if (status)
+        return train_failed(&err);
+    r->saved = step;
+    int failed = folder_link(r->folder, "last", step);
+    if (!failed && r->p->best_step == step)
+        failed = folder_link(r->folder, "best", step);
+    return failed ? failed : folder_prune(r->folder, keep, r->p->best_step);
+}
+
+/* ---- validation -------------------------------------------------------- */
+
+static void sample_show(run *r)
+{
+    char *text = sample_text(r->w);
+    if (text)
+        show_line(&r->show, "  sample: %s", text);
+    free(text);
+}
+
+static int validate(run *r, size_t step)
+{
+    bauta_error err;
+    size_t counted = 0;
+    if (bauta_trainer_evaluate(r->w->trainer, r->w->valid, r->s->eval_tokens,
+                               &r->valid, &counted, &err))
+        return train_failed(&err);
+    if (counted == 0)
+        return cli_fail(VERB, "there is nothing to validate on: the texts are "
+                              "empty, or too long for the context");
+    bool better = r->valid < r->p->best;
+    if (better) {
+        r->p->best = r->valid;
+        r->p->best_step = step;
+    }
+    r->p->stale = better ? 0 : r->p->stale + 1;
+    show_line(&r->show, "step %zu  validation loss %.4f  perplexity %.2f%s",
+              step, r->valid, exp(r->valid), better ? "  (best)" : "");
+    sample_show(r);
+    if (r->ending == GOING && r->s->patience && r->p->stale >= r->s->patience)
+        r->ending = STALE;
+    return log_valid(r->log, step, r->valid, counted);
+}
+
+/* ---- a step ------------------------------------------------------------ */
+
+static int bad_step(run *r, const bauta_train_report *report)
+{
+    if (report->taken || report->counted == 0) {
+        r->bad = 0;
+        return CLI_OK;
+    }
+    show_line(&r->show,
+              "step %zu: the gradients are not finite; it was not taken",
+              report->step);
+    if (++r->bad < BAD_MAX)
+        return CLI_OK;
+    return cli_fail(VERB,
+                    "%d steps in a row had gradients that are not finite, the "
+                    "last of them step %zu; a smaller --learning-rate or "
+                    "--clip may help",
+                    (int)BAD_MAX, report->step);
+}
+
+static int one_step(run *r)
+{
+    bauta_error err;
+    bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
+    double began = now();
+    if (bauta_trainer_step(r->w->trainer, &report, &err))
+        return train_failed(&err);
+    double seconds = now() - began;
+    r->loss = report.loss;
+    int failed = log_step(r->log, &report, seconds);
+    if (failed)
+        return failed;
+    show_step(&r->show, &report, seconds);
+    return bad_step(r, &report);
+}
+
+static bool due(size_t step, size_t every)
+{
+    return every && step % every == 0;
+}
+
+/* What follows a step: validation, a checkpoint, or the end. */
+static int after_step(run *r)
+{
+    const settings *s = r->s;
+    size_t step = bauta_trainer_steps(r->w->trainer);
+    size_t save_every = s->save_every ? s->save_every : s->eval_every;
+    int failed = CLI_OK;
+    if (step >= s->train.steps)
+        r->ending = DONE;
+    if (r->w->valid && (due(step, s->eval_every) || r->ending == DONE))
+        failed = validate(r, step);
+    if (r->ending == GOING && asked)
+        r->ending = ASKED;
+    if (!failed && (due(step, save_every) || r->p->best_step == step ||
+                    r->ending != GOING))
+        failed = save(r);
+    return failed;
+}
+
+static int loop(run *r, size_t step)
+{
+    int failed = log_open(&r->log, r->folder, step);
+    signals_catch();
+    while (!failed && r->ending == GOING) {
+        failed = one_step(r);
+        if (!failed)
+            failed = after_step(r);
+    }
+    show_end(&r->show);
+    int closed = log_close(r->log);
+    return failed ? failed : closed;
+}
+
+/* ---- the average ------------------------------------------------------- */
+
+/* The validation loss of a folder's model. */
+static int folder_validate(const run *r, const char *folder, double *loss)
+{
+    bauta_error err;
+    bauta_model *model = NULL;
+    bauta_trainer *trainer = NULL;
+    bauta_train_options options = r->s->train;
+    options.average = 0.0;
+    bauta_status status = bauta_model_load(&model, folder, true, &err);
+    if (!status)
+        status =
+            bauta_trainer_create(&trainer, r->w->context, model,
+                                 r->w->tokenizer, r->w->corpus, &options, &err);
+    if (!status)
+        status = bauta_trainer_evaluate(trainer, r->w->valid, r->s->eval_tokens,
+                                        loss, NULL, &err);
+    bauta_trainer_free(trainer);
+    bauta_model_free(model);
+    return status ? train_failed(&err) : CLI_OK;
+}
+
+static int average_write(run *r, const char *out, size_t *steps, size_t count)
+{
+    bauta_error err = { .message = "out of memory" };
+    char **folders = calloc(count + 1, sizeof(*folders));
+    bauta_status status = folders ? BAUTA_OK : BAUTA_ERR_NOMEM;
+    for (size_t i = 0; !status && i < count; i++) {
+        folders[i] = checkpoint_path(r->folder, steps[i]);
+        status = folders[i] ? BAUTA_OK : BAUTA_ERR_NOMEM;
+    }
+    if (!status)
+        status =
+            bauta_model_average(out, (const char *const *)folders, count, &err);
+    if (!status)
+        status = bauta_tokenizer_save(r->w->tokenizer, out, &err);
+    for (size_t i = 0; folders && i < count; i++)
+        free(folders[i]);
+    free(folders);
+    return status ? train_failed(&err) : CLI_OK;
+}
+
+static int average(run *r)
+{
+    size_t *steps = calloc(r->s->average, sizeof(*steps));
+    char *out = text_of("%s/average", r->folder);
+    int failed =
+        steps && out ? folder_remove(out) : cli_fail(VERB, "out of memory");
+    if (!failed) {
+        size_t count = folder_steps(r->folder, steps, r->s->average);
+        failed = average_write(r, out, steps, count);
+        if (!failed)
+            fprintf(stderr, "%s: the mean of %zu checkpoints\n", out, count);
+    }
+    if (!failed && r->w->valid)
+        failed = folder_validate(r, out, &r->averaged);
+    free(steps);
+    free(out);
+    return failed;
+}
+
+/* ---- the result -------------------------------------------------------- */
+
+static json_t *real_json(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static int json_print(const run *r)
+{
+    static const char *const endings[] = { "", "done", "signal", "patience" };
+    json_t *folder = json_string(r->folder);
+    json_t *all = json_pack(
+        "{s:o, s:s, s:I, s:I, s:f, s:o, s:o, s:o, s:I, s:o}", "run",
+        folder ? folder : json_null(), "ended", endings[r->ending], "steps",
+        (json_int_t)bauta_trainer_steps(r->w->trainer), "parameters",
+        (json_int_t)bauta_model_parameters(r->w->model), "seconds",
+        now() - r->began, "loss", real_json(r->loss), "valid_loss",
+        real_json(r->valid), "best_loss", real_json(r->p->best), "best_step",
+        (json_int_t)r->p->best_step, "average_loss", real_json(r->averaged));
+    if (!all)
+        return cli_fail(VERB, "out of memory");
+    json_dumpf(all, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(all);
+    return cli_finish(VERB);
+}
+
+static int text_print(const run *r)
+{
+    char text[32];
+    printf("%s: step %zu after %s", r->folder,
+           bauta_trainer_steps(r->w->trainer),
+           duration(text, now() - r->began));
+    if (isfinite(r->loss))
+        printf(", loss %.4f", r->loss);
+    if (r->p->best_step)
+        printf(", best validation loss %.4f at step %zu", r->p->best,
+               r->p->best_step);
+    if (isfinite(r->averaged))
+        printf(", of the average %.4f", r->averaged);
+    putchar('\n');
+    return cli_finish(VERB);
+}
+
+static void end_say(const run *r)
+{
+    if (r->ending == STALE)
+        fprintf(stderr, "%zu validations brought nothing better\n",
+                r->p->stale);
+    else if (r->ending == ASKED)
+        fprintf(stderr,
+                "stopped and saved; 'bauta train --resume %s' goes on\n",
+                r->folder);
+}
+
+/* Better known now than at the first checkpoint. */
+static int notes_check(const settings *s, const progress *p)
+{
+    enum { NOTES_MAX = 200 << 10 }; // what a checkpoint takes
+    char *notes = notes_write(s, p);
+    size_t size = notes ? strlen(notes) : 0;
+    free(notes);
+    if (!notes)
+        return cli_fail(VERB, "out of memory");
+    return size < NOTES_MAX
+               ? CLI_OK
+               : cli_fail(VERB,
+                          "the names of %zu files are too much to be noted "
+                          "for --resume; fewer and larger files would do",
+                          s->files.count + s->valid.count);
+}
+
+int train_run(workshop *w, settings *s, progress *p)
+{
+    run r = { .w = w,
+              .s = s,
+              .p = p,
+              .folder = s->resume ? s->resume : s->out,
+              .began = now(),
+              .loss = NAN,
+              .valid = NAN,
+              .averaged = NAN };
+    size_t step = bauta_trainer_steps(w->trainer);
+    r.saved = step;
+    r.show = show_begin(step, s->train.steps);
+    int failed = notes_check(s, p);
+    if (!failed)
+        failed = folder_open(r.folder, s->resume != NULL);
+    if (step >= s->train.steps) {
+        fprintf(stderr, "all %zu steps are done; --steps asks for more\n",
+                s->train.steps);
+        r.ending = DONE;
+    } else if (!failed) {
+        failed = loop(&r, step);
+    }
+    if (!failed && s->average && r.ending != ASKED)
+        failed = average(&r);
+    if (failed)
+        return failed;
+    end_say(&r);
+    return s->json ? json_print(&r) : text_print(&r);
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* train_trial.c - bauta train --dry-run and --compare-modes: nothing of what
+ * they learn is kept. */
+#include "cli.h"
+#include "train.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* ---- --dry-run --------------------------------------------------------- */
+
+typedef struct estimate {
+    size_t epoch_steps;
+    uint64_t epoch_tokens; /* that are read, sources among them */
+    size_t trial_tokens;
+    double trial_seconds, run_seconds;
+    double memory; /* bytes, the most that there were */
+} estimate;
+
+static uint64_t tokens_of(const bauta_corpus *corpus)
+{
+    uint64_t tokens = bauta_corpus_tokens(corpus);
+    for (size_t i = 0;
+         bauta_corpus_pairs(corpus) && i < bauta_corpus_documents(corpus);
+         i++) {
+        const uint32_t *source;
+        size_t count = 0;
+        bauta_corpus_document(corpus, i, NULL, &source, &count);
+        tokens += count;
+    }
+    return tokens;
+}
+
+/* As long as a pass at most: the rest of a step is more of the same. */
+static bauta_train_options trial_options(const settings *s, size_t context)
+{
+    bauta_train_options o = s->train;
+    o.accumulate = 1;
+    o.tokens = o.tokens && o.tokens < o.pass ? o.tokens : o.pass;
+    if (o.sequences && o.sequences * context > o.pass)
+        o.sequences = o.pass > context ? o.pass / context : 1;
+    return o;
+}
+
+/* The second step is the one that is timed, unless the first took long. */
+static int trial_run(workshop *w, const bauta_train_options *o, estimate *e)
+{
+    enum { LONG = 20 };
+    bauta_error err;
+    bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
+    bauta_trainer_free(w->trainer);
+    w->trainer = NULL;
+    if (bauta_trainer_create(&w->trainer, w->context, w->model, w->tokenizer,
+                             w->corpus, o, &err))
+        return train_failed(&err);
+    for (int i = 0; i < 2 && e->trial_seconds < LONG; i++) {
+        double began = now();
+        if (bauta_trainer_step(w->trainer, &report, &err))
+            return train_failed(&err);
+        e->trial_seconds = now() - began;
+        e->trial_tokens = report.tokens;
+    }
+    return CLI_OK;
+}
+
+static int estimate_make(workshop *w, const settings *s, estimate *e)
+{
+    struct rusage usage;
+    size_t context =
+        s->train.context ? s->train.context : bauta_model_positions(w->model);
+    bauta_train_options o = trial_options(s, context);
+    *e = (estimate){ .epoch_steps = bauta_trainer_epoch_steps(w->trainer),
+                     .epoch_tokens = tokens_of(w->corpus) };
+    int failed = trial_run(w, &o, e);
+    if (failed)
+        return failed;
+    double tokens = (double)e->epoch_tokens / (double)e->epoch_steps *
+                    (double)s->train.steps;
+    e->run_seconds = e->trial_seconds * tokens /
+                     (double)(e->trial_tokens ? e->trial_tokens : 1);
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        e->memory = 1024.0 * (double)usage.ru_maxrss;
+    return CLI_OK;
+}
+
+static json_t *blueprint_of(const bauta_model *model)
+{
+    size_t length = bauta_model_describe(model, NULL, 0);
+    char *text = malloc(length + 1);
+    json_t *blueprint = NULL;
+    if (text) {
+        bauta_model_describe(model, text, length + 1);
+        blueprint = json_loads(text, 0, NULL);
+    }
+    free(text);
+    return blueprint;
+}
+
+static int dry_json(const workshop *w, const settings *s, const estimate *e)
+{
+    json_t *all = json_pack(
+        "{s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:o}", "blueprint",
+        blueprint_of(w->model), "documents",
+        (json_int_t)bauta_corpus_documents(w->corpus), "tokens",
+        (json_int_t)bauta_corpus_tokens(w->corpus), "valid_tokens",
+        (json_int_t)(w->valid ? bauta_corpus_tokens(w->valid) : 0), "steps",
+        (json_int_t)s->train.steps, "steps_an_epoch",
+        (json_int_t)e->epoch_steps, "memory_bytes", e->memory,
+        "tokens_per_second", (double)e->trial_tokens / e->trial_seconds,
+        "estimated_seconds", e->run_seconds, "settings", settings_json(s));
+    if (!all)
+        return cli_fail(VERB, "out of memory");
+    json_dumpf(all, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(all);
+    return cli_finish(VERB);
+}
+
+static void blueprint_print(json_t *object, int indent)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        char *text =
+            json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        if (json_is_object(value)) {
+            printf("%*s%s\n", indent, "", key);
+            blueprint_print(value, indent + 2);
+        } else {
+            printf("%*s%-*s %s\n", indent, "", 24 - indent, key,
+                   json_is_string(value) ? json_string_value(value)
+                   : text                ? text
+                                         : "");
+        }
+        free(text);
+    }
+}
+
+static int dry_text(const workshop *w, const settings *s, const estimate *e)
+{
+    char text[32];
+    double epochs = (double)s->train.steps / (double)e->epoch_steps;
+    json_t *blueprint = blueprint_of(w->model);
+    printf("the model\n");
+    blueprint_print(blueprint, 2);
+    json_decref(blueprint);
+    printf("the corpus\n");
+    printf("  %-22s %s\n", "documents",
+           grouped(text, bauta_corpus_documents(w->corpus)));
+    printf("  %-22s %s\n", "tokens",
+           grouped(text, bauta_corpus_tokens(w->corpus)));
+    printf("  %-22s %s\n", "tokens to validate on",
+           grouped(text, w->valid ? bauta_corpus_tokens(w->valid) : 0));
+    printf("the run\n");
+    printf("  %-22s %s\n", "parameters",
+           grouped(text, bauta_model_parameters(w->model)));
+    printf("  %-22s %zu, %.1f epochs of %zu\n", "steps", s->train.steps, epochs,
+           e->epoch_steps);
+    printf("  %-22s %.0f MiB\n", "memory", e->memory / 0x1p20);
+    printf("  %-22s %.0f\n", "tokens a second",
+           (double)e->trial_tokens / e->trial_seconds);
+    printf("  %-22s about %s, without validation\n", "time",
+           duration(text, e->run_seconds));
+    return cli_finish(VERB);
+}
+
+int trial_dry_run(workshop *w, const settings *s)
+{
+    estimate e;
+    int failed = estimate_make(w, s, &e);
+    if (failed)
+        return failed;
+    return s->json ? dry_json(w, s, &e) : dry_text(w, s, &e);
+}
+
+/* ---- --compare-modes --------------------------------------------------- */
+
+enum { MODES = 3 };
+static const struct {
+    const char *name;
+    bauta_mode mode;
+} compared[MODES] = { { "parallel", BAUTA_MODE_PARALLEL },
+                      { "sequential", BAUTA_MODE_SEQUENTIAL },
+                      { "free", BAUTA_MODE_FREE } };
+
+typedef struct comparison {
+    double loss[MODES], seconds[MODES];
+    double off[MODES]; /* the largest difference of a gradient */
+    double largest;    /* of the parallel ones */
+} comparison;
+
+/* All gradients of a model into an array. */
+static bool gradients_copy(float *to, const bauta_model *model)
+{
+    bauta_tensor t = BAUTA_TENSOR_INIT;
+    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+        if (bauta_model_tensor(model, i, &t, NULL))
+            return false;
+        if (!t.gradient)
+            continue;
+        memcpy(to, t.gradient, t.count * sizeof(*to));
+        to += t.count;
+    }
+    return true;
+}
+
+static double largest_off(const float *a, const float *b, size_t count)
+{
+    double most = 0.0;
+    for (size_t i = 0; i < count; i++)
+        most = fmax(most, fabs((double)a[i] - (double)b[i]));
+    return most;
+}
+
+static int modes_run(workshop *w, comparison *c, float *first, float *other,
+                     size_t count)
+{
+    bauta_error err;
+    double loss;
+    // Once before, so that no mode pays for the first use of memory.
+    if (bauta_trainer_gradients(w->trainer, compared[0].mode, &loss, &err))
+        return train_failed(&err);
+    for (int i = 0; i < MODES; i++) {
+        double began = now();
+        if (bauta_trainer_gradients(w->trainer, compared[i].mode, &c->loss[i],
+                                    &err))
+            return train_failed(&err);
+        c->seconds[i] = now() - began;
+        if (!gradients_copy(i ? other : first, w->model))
+            return cli_fail(VERB, "the gradients cannot be read");
+        c->off[i] = i ? largest_off(first, other, count) : 0.0;
+    }
+    memset(other, 0, count * sizeof(*other));
+    c->largest = largest_off(first, other, count);
+    return CLI_OK;
+}
+
+static int compare_text(const comparison *c)
+{
+    printf("%-12s %12s %22s %12s %8s\n", "mode", "loss", "gradients differ by",
+           "seconds", "ratio");
+    for (int i = 0; i < MODES; i++)
+        printf("%-12s %12.6f %22.3g %12.3f %8.1f\n", compared[i].name,
+               c->loss[i], c->off[i], c->seconds[i],
+               c->seconds[i] / c->seconds[0]);
+    printf("the largest gradient is %.3g\n", c->largest);
+    return cli_finish(VERB);
+}
+
+static int compare_json(const comparison *c)
+{
+    json_t *all = json_pack("{s:f}", "largest_gradient", c->largest);
+    for (int i = 0; i < MODES; i++)
+        json_object_set_new(all, compared[i].name,
+                            json_pack("{s:f, s:f, s:f, s:f}", "loss",
+                                      c->loss[i], "gradient_difference",
+                                      c->off[i], "seconds", c->seconds[i],
+                                      "ratio", c->seconds[i] / c->seconds[0]));
+    json_dumpf(all, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(all);
+    return cli_finish(VERB);
+}
+
+int trial_compare(workshop *w, const settings *s)
+{
+    comparison c = { .largest = 0.0 };
+    size_t count = (size_t)bauta_model_parameters(w->model);
+    float *first = calloc(count + 1, sizeof(*first));
+    float *other = calloc(count + 1, sizeof(*other));
+    int failed = first && other ? modes_run(w, &c, first, other, count)
+                                : cli_fail(VERB, "out of memory");
+    free(first);
+    free(other);
+    if (failed)
+        return failed;
+    return s->json ? compare_json(&c) : compare_text(&c);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_preset.c - presets: configs that models are made of, fit for the
+ * tokenizer, with parts replaced. */
+#include "bauta.h"
+#include "faults.h"
+#include "testing.h"
+
+#include <jansson.h>
+#include <string.h>
+
+static bauta_tokenizer *learned(bauta_vocabulary_kind kind, size_t pieces)
+{
+    static const char text[] = "the mask hides the face of the mask";
+    const char *texts[] = { text };
+    const size_t lengths[] = { sizeof(text) - 1 };
+    bauta_vocabulary_options o = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_tokenizer *t = NULL;
+    o.kind = kind;
+    o.pieces = pieces;
+    assert_int_equal(bauta_tokenizer_train(&t, &o, texts, lengths, 1, NULL),
+                     BAUTA_OK);
+    return t;
+}
+
+static bauta_tokenizer *characters(void)
+{
+    bauta_tokenizer *t = NULL;
+    assert_int_equal(bauta_tokenizer_characters(&t, "abc", 3, NULL), BAUTA_OK);
+    return t;
+}
+
+/* The config of a preset, parsed. */
+static json_t *config_of(const char *name, const bauta_tokenizer *t,
+                         const char *overrides)
+{
+    char *text = NULL;
+    bauta_error err = { .message = "" };
+    if (bauta_preset(&text, NULL, name, t, overrides, &err))
+        fail_msg("%s: %s", name, err.message);
+    json_t *config = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(config);
+    bauta_text_free(text);
+    return config;
+}
+
+static json_int_t number(const json_t *config, const char *key)
+{
+    const json_t *value = json_object_get(config, key);
+    return json_is_integer(value) ? json_integer_value(value) : -1;
+}
+
+static void assert_refused(const char *name, const bauta_tokenizer *t,
+                           const char *overrides, const char *sentence)
+{
+    char *text = (char *)"";
+    bauta_error err;
+    assert_int_equal(bauta_preset(&text, NULL, name, t, overrides, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_null(text);
+    if (!strstr(err.message, sentence))
+        fail_msg("'%s' does not say '%s'", err.message, sentence);
+}
+
+/* ---- tests ------------------------------------------------------------- */
+
+static void names_are_listed_with_what_they_are(void **state)
+{
+    const char *summary = NULL;
+    size_t count = 0;
+    (void)state;
+    while (bauta_preset_name(count, &summary)) {
+        assert_non_null(summary);
+        count++;
+    }
+    assert_int_equal(count, 7);
+    assert_string_equal(bauta_preset_name(0, NULL), "gpt2-tiny");
+    assert_null(bauta_preset_name(count, NULL));
+}
+
+/* The large ones would take long; a layer of each is made. */
+static void every_preset_makes_a_model(void **state)
+{
+    static const struct {
+        const char *name, *overrides;
+        uint64_t parameters; /* 0: whatever */
+    } all[] = {
+        { "gpt2-tiny", NULL, 0 },
+        { "gpt2-char", NULL, 0 },
+        { "gpt2-small", "{\"n_layer\": 1}", 0 },
+        // Of the published 260K: its vocabulary has 512 tokens.
+        { "llama-tiny", "{\"vocab_size\": 512}", 260032 },
+        { "transformer-tiny", NULL, 0 },
+        { "transformer-base", "{\"encoder_layers\": 1}", 0 },
+        { "bert-tiny", NULL, 0 },
+    };
+    bauta_tokenizer *t = learned(BAUTA_VOCABULARY_UNIGRAM, 40);
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
+        bauta_error err = { .message = "" };
+        bauta_model *model = NULL;
+        char *config = NULL;
+        assert_int_equal(
+            bauta_preset(&config, &o, all[i].name, t, all[i].overrides, &err),
+            BAUTA_OK);
+        if (bauta_model_create(&model, config, 1, &err))
+            fail_msg("%s: %s", all[i].name, err.message);
+        if (all[i].parameters)
+            assert_int_equal(bauta_model_parameters(model), all[i].parameters);
+        assert_int_equal(o.size, sizeof(o));
+        assert_true(o.steps > 0 && o.rate > 0 && o.accumulate > 0 &&
+                    o.pass > 0 && o.tokens > 0 && o.beta2 > 0);
+        bauta_model_free(model);
+        bauta_text_free(config);
+    }
+    bauta_tokenizer_free(t);
+}
+
+static void the_options_of_nanogpt_are_its_own(void **state)
+{
+    bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
+    bauta_tokenizer *t = characters();
+    char *config = NULL;
+    (void)state;
+    assert_int_equal(bauta_preset(&config, &o, "gpt2-tiny", t, NULL, NULL),
+                     BAUTA_OK);
+    assert_int_equal(o.sequences, 12);
+    assert_int_equal(o.steps, 2000);
+    assert_int_equal(o.warmup, 100);
+    assert_true(o.rate == 1e-3 && o.min_rate == 1e-4 && o.beta2 == 0.99);
+    assert_true(o.dropout == 0.0f && o.schedule == BAUTA_SCHEDULE_COSINE);
+    bauta_text_free(config);
+    bauta_tokenizer_free(t);
+}
+
+static void vocabulary_and_tokens_are_the_tokenizers(void **state)
+{
+    bauta_tokenizer *t = learned(BAUTA_VOCABULARY_UNIGRAM, 40);
+    json_t *config = config_of("transformer-tiny", t, NULL);
+    json_int_t size = (json_int_t)bauta_tokenizer_size(t);
+    (void)state;
+    assert_int_equal(number(config, "vocab_size"), size);
+    assert_int_equal(number(config, "decoder_vocab_size"), size);
+    assert_int_equal(number(config, "pad_token_id"), 0);
+    assert_int_equal(number(config, "decoder_start_token_id"), 0);
+    assert_int_equal(number(config, "bos_token_id"), 2);
+    assert_int_equal(number(config, "eos_token_id"), 3);
+    assert_int_equal(number(config, "forced_eos_token_id"), 3);
+    json_decref(config);
+    bauta_tokenizer_free(t);
+}
+
+static void a_start_without_a_padding_token_is_a_row_of_its_own(void **state)
+{
+    bauta_tokenizer *t = learned(BAUTA_VOCABULARY_BPE, 260);
+    json_t *config = config_of("transformer-tiny", t, NULL);
+    json_int_t size = (json_int_t)bauta_tokenizer_size(t);
+    (void)state;
+    assert_int_equal(number(config, "vocab_size"), size + 1);
+    assert_int_equal(number(config, "decoder_vocab_size"), size + 1);
+    assert_int_equal(number(config, "pad_token_id"), size);
+    assert_int_equal(number(config, "decoder_start_token_id"), size);
+    json_decref(config);
+    config = config_of("gpt2-tiny", t, NULL);
+    assert_int_equal(number(config, "vocab_size"), size);
+    assert_true(json_is_null(json_object_get(config, "pad_token_id")));
+    json_decref(config);
+    bauta_tokenizer_free(t);
+}
+
+static void overrides_replace_what_is_there(void **state)
+{
+    bauta_tokenizer *t = learned(BAUTA_VOCABULARY_UNIGRAM, 40);
+    json_t *config = config_of("transformer-tiny", t,
+                               "{\"d_model\": 64, \"vocab_size\": 4096}");
+    (void)state;
+    assert_int_equal(number(config, "d_model"), 64);
+    assert_int_equal(number(config, "vocab_size"), 4096);
+    assert_int_equal(number(config, "decoder_vocab_size"), 4096);
+    json_decref(config);
+    bauta_tokenizer_free(t);
+}
+
+static void what_is_not_known_is_refused(void **state)
+{
+    bauta_tokenizer *t = characters();
+    (void)state;
+    assert_refused("gpt-2-tiny", t, NULL, "did you mean \"gpt2-tiny\"?");
+    assert_refused("nothing like it at all", t, NULL, "there is no preset");
+    assert_refused("gpt2-tiny", t, "{\"n_layers\": 2}",
+                   "did you mean \"n_layer\"?");
+    assert_refused("gpt2-tiny", t, "{\"zzzzzzzzzzzz\": 2}", "has no key");
+    assert_refused("gpt2-tiny", t, "[1]", "not a JSON object");
+    assert_refused("gpt2-tiny", t, "{\"n_layer\": 2", "not a JSON object");
+    assert_refused("gpt2-tiny", t, "{\"vocab_size\": 2}", "at least 3");
+    assert_refused("gpt2-tiny", t, "{\"vocab_size\": \"x\"}", "at least 3");
+    assert_refused("transformer-tiny", t, NULL, "no token that ends a text");
+    bauta_tokenizer_free(t);
+}
+
+static void null_arguments_are_named(void **state)
+{
+    bauta_tokenizer *t = characters();
+    bauta_train_options o = { .size = 1 };
+    char *config = NULL;
+    (void)state;
+    assert_int_equal(bauta_preset(NULL, NULL, "gpt2-tiny", t, NULL, NULL),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_preset(&config, NULL, NULL, t, NULL, NULL),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_preset(&config, NULL, "gpt2-tiny", NULL, NULL, NULL),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_preset(&config, &o, "gpt2-tiny", t, NULL, NULL),
+                     BAUTA_ERR_ARGUMENT);
+    bauta_tokenizer_free(t);
+}
+
+static void memory_that_runs_out_is_said(void **state)
+{
+    char *config = NULL;
+    (void)state;
+    faults_begin();
+    bauta_tokenizer *t = characters();
+    for (size_t k = 0;; k++) {
+        size_t live = faults_live();
+        faults_arm(k);
+        bauta_status status =
+            bauta_preset(&config, NULL, "gpt2-tiny", t, NULL, NULL);
+        if (!faults_disarm())
+            break;
+        assert_int_equal(status, BAUTA_ERR_NOMEM);
+        assert_int_equal(faults_live(), live);
+    }
+    bauta_text_free(config);
+    bauta_tokenizer_free(t);
+    assert_int_equal(faults_end(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_listed_with_what_they_are),
+        cmocka_unit_test(every_preset_makes_a_model),
+        cmocka_unit_test(the_options_of_nanogpt_are_its_own),
+        cmocka_unit_test(vocabulary_and_tokens_are_the_tokenizers),
+        cmocka_unit_test(a_start_without_a_padding_token_is_a_row_of_its_own),
+        cmocka_unit_test(overrides_replace_what_is_there),
+        cmocka_unit_test(what_is_not_known_is_refused),
+        cmocka_unit_test(null_arguments_are_named),
+        cmocka_unit_test(memory_that_runs_out_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
