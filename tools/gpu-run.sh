@@ -16,10 +16,13 @@ c() {
 for source in src/base/*.c src/mask/*.c src/kernels/cuda/*.c; do
     c "$source" "$build/part_$(echo "$source" | tr / _).o"
 done
-"$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude \
-    -gencode arch=compute_90a,code=sm_90a \
-    -c src/kernels/cuda/attention_forward.cu -o "$build/part_attention.o"
-for program in tests/cuda/check_cuda bench/attention_gpu; do
+for source in src/kernels/cuda/*.cu; do
+    "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude \
+        -gencode arch=compute_90a,code=sm_90a \
+        -c "$source" -o "$build/part_$(basename "$source").o"
+done
+for program in tests/cuda/check_cuda tests/cuda/check_cuda_backward \
+    bench/attention_gpu; do
     c $program.c "$build/main.o"
     "$cuda/bin/nvcc" -o "$build/$(basename $program)" "$build/main.o" \
         "$build"/part_*.o -Xcompiler -fopenmp -lm
@@ -29,7 +32,10 @@ done
 for what in "$@"; do
     case $what in
     build) ;;
-    check) "$build/check_cuda" ;;
+    check)
+        "$build/check_cuda"
+        "$build/check_cuda_backward"
+        ;;
     bench) "$build/attention_gpu" ;;
     peers) python3 bench/attention_gpu.py ;;
     *)
