@@ -3,12 +3,13 @@
  *
  *     attention_gpu [--json] [case ...]
  *
- * 16,384 tokens and 2,048 columns (16 heads of 128, 32 of 64) in every case.
- * Useful work only: 4 * head_dim * visible pairs * heads operations, so what
- * a mask hides and a kernel computes all the same counts as lost time. Each
- * figure is the median of single launches between two events, after warm-up;
- * the inputs (200 MB) do not fit the L2. attention_gpu.py times other
- * libraries on the same cases. */
+ * 16,384 tokens and 2,048 columns (16 heads of 128, 32 of 64) in every case,
+ * forward and backward. Useful work only: 4 * head_dim * visible pairs * heads
+ * operations forward and 10 backward (five products, though our kernels make
+ * seven), so what a mask hides and a kernel computes all the same counts as
+ * lost time. Each figure is the median of single passes between two events,
+ * after warm-up; the inputs (200 MB) do not fit the L2. attention_gpu.py times
+ * other libraries on the same cases. */
 #include "base/error.h"
 #include "base/philox.h"
 #include "kernels/cuda/cuda.h"
@@ -158,51 +159,89 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static void bench(const struct bench_case *c, bool json, uint16_t *const *x,
-                  float *lse)
+enum { Q, K, V, OUT, DOUT, DQ, DK, DV, TENSORS };
+
+/* What a case needs while it is timed. */
+typedef struct setup {
+    const struct bench_case *c;
+    bauta_attention shape;
+    bt_cuda_plan *plan;
+    uint16_t *const *x; /* (TENSORS) */
+    float *lse;
+    double pairs; /* visible, in all heads */
+} setup;
+
+static void forward(const setup *s)
 {
     bauta_error err = { 0 };
-    bauta_mask *mask = case_mask(c);
-    bauta_plan *plan = NULL;
-    bt_cuda_plan *device_plan = NULL;
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    need(bt_attention_forward_bf16_cuda(s->plan, &s->shape, s->x[Q], s->x[K],
+                                        s->x[V], s->x[OUT], s->lse, NULL, &err),
+         err.message);
+}
+
+static void backward(const setup *s)
+{
+    bauta_error err = { 0 };
+    need(bt_attention_backward_bf16_cuda(
+             s->plan, &s->shape, s->x[Q], s->x[K], s->x[V], s->x[OUT], s->lse,
+             s->x[DOUT], s->x[DQ], s->x[DK], s->x[DV], NULL, &err),
+         err.message);
+}
+
+/* `products`: matrix products that count, of 2 * head_dim operations a pair. */
+static void measure(const setup *s, const char *name, void pass(const setup *),
+                    double products, bool json)
+{
     cudaEvent_t start, stop;
     float ms[RUNS];
-
-    shape.heads = WIDTH / c->head_dim;
-    shape.kv_heads = shape.heads / c->group;
-    shape.head_dim = c->head_dim;
-    need(bt_plan_create(&plan, mask, 0, TOKENS, bt_cuda_tile_rows(c->head_dim),
-                        &err),
-         err.message);
-    need(bt_cuda_plan_create(&device_plan, plan, &shape, &err), err.message);
     need(cudaEventCreate(&start) || cudaEventCreate(&stop), "events");
     for (int i = -WARM; i < RUNS; i++) {
         need(cudaEventRecord(start, NULL), "event");
-        need(bt_attention_forward_bf16_cuda(device_plan, &shape, x[0], x[1],
-                                            x[2], x[3], lse, NULL, &err),
-             err.message);
+        pass(s);
         need(cudaEventRecord(stop, NULL), "event");
         need(cudaEventSynchronize(stop), "the kernel failed");
         if (i >= 0)
             need(cudaEventElapsedTime(&ms[i], start, stop), "event");
     }
     qsort(ms, RUNS, sizeof(ms[0]), by_size);
-    double work = 4.0 * (double)c->head_dim * (double)bauta_mask_pairs(mask) *
-                  (double)shape.heads;
+    double work = 2.0 * products * (double)s->c->head_dim * s->pairs;
     double rate = work / ((double)ms[RUNS / 2] * 1e9);
     if (json)
-        printf("{\"system\":\"bauta\",\"case\":\"%s\",\"tflops\":%.1f,"
-               "\"ms\":%.4f,\"ms_min\":%.4f,\"ms_max\":%.4f}\n",
-               c->name, rate, (double)ms[RUNS / 2], (double)ms[0],
+        printf("{\"system\":\"bauta\",\"case\":\"%s\",\"pass\":\"%s\","
+               "\"tflops\":%.1f,\"ms\":%.4f,\"ms_min\":%.4f,\"ms_max\":%.4f}\n",
+               s->c->name, name, rate, (double)ms[RUNS / 2], (double)ms[0],
                (double)ms[RUNS - 1]);
     else
-        printf("%-26s %8.1f TFLOP/s %9.4f ms (%.4f to %.4f)\n", c->name, rate,
-               (double)ms[RUNS / 2], (double)ms[0], (double)ms[RUNS - 1]);
+        printf("%-26s %-8s %8.1f TFLOP/s %9.4f ms (%.4f to %.4f)\n", s->c->name,
+               name, rate, (double)ms[RUNS / 2], (double)ms[0],
+               (double)ms[RUNS - 1]);
     fflush(stdout);
     cudaEventDestroy(start);
     cudaEventDestroy(stop);
-    bt_cuda_plan_free(device_plan);
+}
+
+static void bench(const struct bench_case *c, bool json, uint16_t *const *x,
+                  float *lse)
+{
+    bauta_error err = { 0 };
+    bauta_mask *mask = case_mask(c);
+    bauta_plan *plan = NULL;
+    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    setup s = { .c = c, .x = x, .lse = lse };
+
+    shape.heads = WIDTH / c->head_dim;
+    shape.kv_heads = shape.heads / c->group;
+    shape.head_dim = c->head_dim;
+    s.shape = shape;
+    s.pairs = (double)bauta_mask_pairs(mask) * (double)shape.heads;
+    need(bt_plan_create(&plan, mask, 0, TOKENS, bt_cuda_tile_rows(c->head_dim),
+                        &err),
+         err.message);
+    need(bt_cuda_plan_create(&s.plan, plan, &shape, &err), err.message);
+    need(bt_cuda_plan_add_backward(s.plan, plan, &err), err.message);
+    measure(&s, "forward", forward, 2.0, json);
+    measure(&s, "backward", backward, 5.0, json);
+    bt_cuda_plan_free(s.plan);
     bauta_plan_free(plan);
     bauta_mask_free(mask);
 }
@@ -211,10 +250,10 @@ int main(int argc, char **argv)
 {
     bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
     int from = json ? 2 : 1;
-    uint16_t *x[4];
+    uint16_t *x[TENSORS];
     void *lse = NULL;
 
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < TENSORS; i++)
         x[i] = random_tensor((size_t)TOKENS * WIDTH, i);
     need(cudaMalloc(&lse, sizeof(float) * TOKENS * WIDTH / 64), "cudaMalloc");
     for (size_t i = 0; i < BT_LEN(cases); i++) {
@@ -224,7 +263,7 @@ int main(int argc, char **argv)
         if (wanted)
             bench(&cases[i], json, x, lse);
     }
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < TENSORS; i++)
         cudaFree(x[i]);
     cudaFree(lse);
     return 0;

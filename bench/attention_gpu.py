@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times PyTorch's attention back ends on the cases of attention_gpu.c.
 
-    python3 bench/attention_gpu.py [--json] [--no-flex | --only-flex] [case ...]
+    python3 bench/attention_gpu.py [--json] [--no-flex | --only-flex]
+        [--no-forward | --no-backward] [case ...]
 
-The same shapes, the same count of useful operations (visible pairs only), the
-median of single calls between two events. A back end that cannot express a
+The same shapes, the same count of useful operations (visible pairs only; two
+products forward, five backward), the median of single calls between two
+events. A back end that cannot express a
 case is not in its row: cuDNN and FlashAttention-2 know causal and no mask, and
 FlashAttention-2 documents and windows through varlen_attn; FlexAttention knows
 all of them; "dense" is scaled_dot_product_attention with a boolean matrix.
@@ -15,6 +17,7 @@ import statistics
 import sys
 
 import torch
+import torch._functorch.config
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -23,6 +26,9 @@ try:
     from torch.nn.attention.varlen import varlen_attn
 except ImportError:  # PyTorch before 2.10
     varlen_attn = None
+
+# A backward pass is timed again and again on one graph.
+torch._functorch.config.donated_buffer = False
 
 TOKENS, WIDTH, WARM, RUNS = 16384, 2048, 5, 25
 SHARES = [512, 1536, 768, 2048, 256, 1024, 1280, 768]  # of 8192
@@ -94,7 +100,9 @@ def calls(kind, time, d, q, k, v):
 
             def call(backend=backend):
                 with sdpa_kernel(backend):
-                    F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                    return F.scaled_dot_product_attention(
+                        q, k, v, is_causal=causal
+                    )
 
             yield name, call
     if varlen_attn and kind in ("documents", "window"):
@@ -110,7 +118,7 @@ def calls(kind, time, d, q, k, v):
         window = (1023, 0) if kind == "window" else (-1, 0)
 
         def call_varlen():
-            varlen_attn(
+            return varlen_attn(
                 *flat, ends, ends, longest, longest, window_size=window
             )
 
@@ -131,53 +139,73 @@ def flex_calls(kind, time, d, q, k, v):
     yield "flex", lambda: compiled(q, k, v, block_mask=block)
 
 
+def backward_call(call, inputs):
+    """The backward pass alone, of a forward pass that was made once."""
+    out = call()
+    dout = torch.randn_like(out)
+    return lambda: torch.autograd.grad(out, inputs, dout, retain_graph=True)
+
+
+def report(as_json, system, name, which, rate, ms):
+    if as_json:
+        row = {
+            "system": system,
+            "case": name,
+            "pass": which,
+            "tflops": round(rate, 1),
+            "ms": round(ms, 4),
+        }
+        print(json.dumps(row), flush=True)
+    else:
+        print(
+            f"{name:26} {which:8} {system:14} {rate:8.1f} TFLOP/s "
+            f"{ms:9.4f} ms",
+            flush=True,
+        )
+
+
+def measure(call, which, inputs):
+    if which == "forward":
+        with torch.no_grad():
+            return median_ms(call)
+    return median_ms(backward_call(call, inputs))
+
+
 def main():
     arguments = sys.argv[1:]
     as_json = "--json" in arguments
     wanted = [a for a in arguments if not a.startswith("--")] or list(CASES)
     systems = [] if "--only-flex" in arguments else [calls]
     systems += [] if "--no-flex" in arguments else [flex_calls]
+    passes = [] if "--no-forward" in arguments else [("forward", 2)]
+    passes += [] if "--no-backward" in arguments else [("backward", 5)]
     torch.manual_seed(0)
     for name in wanted:
         kind, time, d, _ = CASES[name]
         heads, batch = WIDTH // d, TOKENS // time
-        q, k, v = (
+        inputs = [
             torch.randn(
                 batch, time, heads, d, device="cuda", dtype=torch.bfloat16
-            ).transpose(1, 2)
+            )
+            .transpose(1, 2)
+            .requires_grad_()
             for _ in range(3)
-        )
+        ]
         pairs = (
             time * time if kind == "all" else int(dense(kind, time).sum())
         ) * batch
         for system, call in (
-            pair for f in systems for pair in f(kind, time, d, q, k, v)
+            pair for f in systems for pair in f(kind, time, d, *inputs)
         ):
-            try:
-                with torch.no_grad():
-                    ms = median_ms(call)
-            except Exception as error:  # a back end that refuses is a result
-                first = str(error).strip().split("\n")[0]
-                print(f"# {name} {system}: {first[:100]}", flush=True)
-                continue
-            rate = 4 * d * pairs * heads / (ms * 1e9)
-            if as_json:
-                print(
-                    json.dumps(
-                        {
-                            "system": system,
-                            "case": name,
-                            "tflops": round(rate, 1),
-                            "ms": round(ms, 4),
-                        }
-                    ),
-                    flush=True,
-                )
-            else:
-                print(
-                    f"{name:26} {system:14} {rate:8.1f} TFLOP/s {ms:9.4f} ms",
-                    flush=True,
-                )
+            for which, products in passes:
+                try:
+                    ms = measure(call, which, inputs)
+                except Exception as error:  # one that refuses is a result
+                    first = str(error).strip().split("\n")[0]
+                    print(f"# {name} {which} {system}: {first[:100]}")
+                    continue
+                rate = 2 * products * d * pairs * heads / (ms * 1e9)
+                report(as_json, system, name, which, rate, ms)
 
 
 if __name__ == "__main__":

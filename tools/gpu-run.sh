@@ -21,8 +21,9 @@ for source in src/kernels/cuda/*.cu; do
         -gencode arch=compute_90a,code=sm_90a \
         -c "$source" -o "$build/part_$(basename "$source").o"
 done
-for program in tests/cuda/check_cuda tests/cuda/check_cuda_decode \
-    tests/cuda/check_cuda_f32 bench/attention_gpu bench/decode_gpu; do
+for program in tests/cuda/check_cuda tests/cuda/check_cuda_backward \
+    tests/cuda/check_cuda_decode tests/cuda/check_cuda_f32 \
+    bench/attention_gpu bench/decode_gpu; do
     c $program.c "$build/main.o"
     "$cuda/bin/nvcc" -o "$build/$(basename $program)" "$build/main.o" \
         "$build"/part_*.o -Xcompiler -fopenmp -lm
@@ -34,6 +35,7 @@ for what in "$@"; do
     build) ;;
     check)
         "$build/check_cuda"
+        "$build/check_cuda_backward"
         "$build/check_cuda_decode"
         "$build/check_cuda_f32"
         ;;

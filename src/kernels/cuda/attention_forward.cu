@@ -41,21 +41,12 @@
  *
  * inf - inf = NaN does the rest. An output is then NaN or infinite if a value
  * that its row sees is, and no other is. */
-extern "C" {
-#include "base/error.h"
-}
-#include "kernels/cuda/hopper.h"
-#include "kernels/cuda/plan.h"
+#include "kernels/cuda/tiles.h"
 
 #include <cuda_runtime.h>
 #include <math.h>
 
-enum {
-    PAIR = BT_PAIR,  /* keys in a tile of K or V */
-    GROUP = 128,     /* threads in a warpgroup */
-    GROUP_ROWS = 64, /* rows of a warpgroup's product */
-    PANEL = 64       /* columns of a swizzled panel */
-};
+enum { PAIR = BT_PAIR /* keys in a tile of K or V */ };
 
 /* Named barriers; 0 is __syncthreads. */
 enum { BARRIER_CLEAN = 1, BARRIER_GROUP = 2, BARRIER_TURN = 5 };
@@ -94,20 +85,6 @@ template <int D, int GROUPS, int STAGES> struct forward_shared {
     uint64_t v_full[STAGES], v_empty[STAGES];
 };
 
-/* A place in a ring of `count` buffers, and the parity of the round. */
-typedef struct ring {
-    int at;
-    uint32_t parity;
-} ring;
-
-BT_DEVICE void ring_next(ring *r, int count)
-{
-    if (++r->at == count) {
-        r->at = 0;
-        r->parity ^= 1;
-    }
-}
-
 /* ---- loading ----------------------------------------------------------- */
 
 /* The loader's place. V stays one pair behind K, across items too: what is
@@ -116,16 +93,6 @@ typedef struct loader {
     ring q, k, v;
     int value_key, value_head; /* of the V that is due; key -1: none */
 } loader;
-
-template <int D, int ROWS>
-BT_DEVICE void load_tile(uint16_t *to, const CUtensorMap *map, int head,
-                         int token, uint64_t *full)
-{
-#pragma unroll
-    for (int panel = 0; panel < D / PANEL; panel++)
-        copy_box(to + panel * ROWS * PANEL, map, panel * PANEL, head, token,
-                 full);
-}
 
 template <int D, int GROUPS, int STAGES>
 BT_DEVICE void load_values(const forward_params *p,
@@ -602,15 +569,7 @@ finish(const forward_params *p, forward_shared<D, GROUPS, STAGES> *s, int stage,
     }
 }
 
-/* One warp of readers is done with a buffer. */
-BT_DEVICE void done_with(uint64_t *empty)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        barrier_arrive(empty);
-}
-
-/* The same for a stage whose output may still be on its way. */
+/* done_with, for a stage whose output may still be on its way. */
 BT_DEVICE void done_storing(uint64_t *empty)
 {
     if (threadIdx.x % 32 == 0)
@@ -848,37 +807,6 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
 
 /* ---- launching --------------------------------------------------------- */
 
-/* A (tokens, heads, head_dim) tensor as the copy engine sees it: boxes of
- * `rows` tokens, one head and one panel of columns. Tokens behind the last
- * read as zero. */
-static bauta_status encode(CUtensorMap *map, const bt_cuda_plan *plan,
-                           const char *name, const uint16_t *tensor,
-                           size_t tokens, size_t heads, size_t token,
-                           size_t head, size_t rows, bauta_error *err)
-{
-    cuuint64_t sizes[3] = { plan->head_dim, heads, tokens };
-    cuuint64_t strides[2] = { head * 2, token * 2 };
-    cuuint32_t box[3] = { PANEL, 1, (cuuint32_t)rows };
-    cuuint32_t steps[3] = { 1, 1, 1 };
-
-    if ((uintptr_t)tensor % 16 || token % 8 || head % 8)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s must be aligned to 16 bytes and its strides, %zu "
-                       "and %zu, be multiples of 8",
-                       name, token, head);
-    CUresult result = plan->tensor_map_encode(
-        map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, (void *)tensor, sizes,
-        strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (result)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s of %zu tokens with strides %zu and %zu is nothing "
-                       "for the GPU's copy engine (%d)",
-                       name, tokens, token, head, (int)result);
-    return BAUTA_OK;
-}
-
 template <int D, int GROUPS, int STAGES, int EXACT>
 static cudaError_t launch(const forward_params *params, int blocks,
                           cudaStream_t stream)
@@ -916,11 +844,6 @@ static cudaError_t launch_both(const forward_params *params, int blocks,
     return status;
 }
 
-static size_t or_dense(size_t stride, size_t dense)
-{
-    return stride ? stride : dense;
-}
-
 extern "C" bauta_status
 bt_attention_forward_bf16_cuda(bt_cuda_plan *plan, const bauta_attention *shape,
                                const uint16_t *q, const uint16_t *k,
@@ -928,22 +851,12 @@ bt_attention_forward_bf16_cuda(bt_cuda_plan *plan, const bauta_attention *shape,
                                void *stream, bauta_error *err)
 {
     size_t d = plan->head_dim, rows = bt_cuda_tile_rows(d);
-    size_t kv_heads = shape->kv_heads ? shape->kv_heads : shape->heads;
-    float scale = shape->scale != 0.0f ? shape->scale : 1.0f / sqrtf((float)d);
+    size_t kv_heads = plan->kv_heads;
+    float scale;
     forward_params p;
-    bauta_status status;
-
-    if (shape->heads != plan->heads || kv_heads != plan->kv_heads ||
-        shape->head_dim != d || (shape->value_dim && shape->value_dim != d))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the plan is for %zu heads, %zu kv_heads and head_dim "
-                       "%zu; the shape has %zu, %zu and %zu",
-                       plan->heads, plan->kv_heads, d, shape->heads, kv_heads,
-                       shape->head_dim);
-    if (!(scale > 0.0f) || isinf(scale))
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "a scale of %g: the GPU kernels need a positive one",
-                       (double)scale);
+    bauta_status status = bt_cuda_plan_fits(plan, shape, &scale, err);
+    if (status)
+        return status;
     if (plan->tile_count + plan->empty_count == 0)
         return BAUTA_OK;
 

@@ -35,6 +35,12 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out, const bauta_plan *plan,
                                  bauta_error *err);
 void bt_cuda_plan_free(bt_cuda_plan *plan);
 
+/* Make a plan fit for the backward pass, too; `source` is what it was compiled
+ * from. */
+bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
+                                       const bauta_plan *source,
+                                       bauta_error *err);
+
 /* bauta_attention_forward in bfloat16, on `stream` (a cudaStream_t; NULL is
  * the default one). All pointers are the device's; q, k, v and out must be
  * aligned to 16 bytes and their strides multiples of 8 elements. lse may be
@@ -44,6 +50,28 @@ bt_attention_forward_bf16_cuda(bt_cuda_plan *plan, const bauta_attention *shape,
                                const uint16_t *q, const uint16_t *k,
                                const uint16_t *v, uint16_t *out, float *lse,
                                void *stream, bauta_error *err);
+
+/* bauta_attention_backward in bfloat16, on `stream`. out and lse are those of
+ * the forward pass; dout lies like out, and dq, dk and dv like q, k and v. All
+ * of them must be aligned to 16 bytes, but for lse. The plan needs
+ * bt_cuda_plan_add_backward.
+ *
+ * Every sum has one fixed order: the same inputs give the same bits from run to
+ * run. Those of a row or a key depend neither on how the plan is cut into tiles
+ * nor on what lies beside its document. (Where a plan has only some of a mask's
+ * rows, so have the sums over rows.) Weights and their gradients are rounded to
+ * bfloat16 for the products with them; all sums are float32.
+ *
+ * A row that sees nothing gets dq 0, a key that nobody sees dk and dv 0. NaN or
+ * infinity in a position that is hidden from a row or key changes no bit of its
+ * gradients; where it is seen, they become NaN: a q, dout or k that is not
+ * finite makes all gradients of those NaN who see it. Returns when the work is
+ * queued. */
+bauta_status bt_attention_backward_bf16_cuda(
+    bt_cuda_plan *plan, const bauta_attention *shape, const uint16_t *q,
+    const uint16_t *k, const uint16_t *v, const uint16_t *out, const float *lse,
+    const uint16_t *dout, uint16_t *dq, uint16_t *dk, uint16_t *dv,
+    void *stream, bauta_error *err);
 
 /* ---- decoding: a few queries over a cache ------------------------------- */
 

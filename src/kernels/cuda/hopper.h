@@ -135,6 +135,12 @@ BT_DEVICE void store_read(void)
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
+/* And until they are written: before the thread ends. */
+BT_DEVICE void store_done(void)
+{
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
 /* What this thread wrote to shared memory, before the copy engine or the
  * tensor cores touch it. */
 BT_DEVICE void fence_async(void)
@@ -230,6 +236,41 @@ BT_DEVICE void product_qk(float *d, uint64_t a, uint64_t b, int accumulate)
         : "l"(a), "l"(b), "r"(accumulate));
 }
 
+/* d (64 x 64) = or += a (64 x 16, shared) b^T (b 64 x 16, shared). */
+BT_DEVICE void product_ss_64(float *d, uint64_t a, uint64_t b, int accumulate)
+{
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
+        " %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        " %28, %29, %30, %31}, "
+        "%32, %33, p, 1, 1, 0, 0;\n"
+        "}\n"
+        : BT_ACC_32(d, 0)
+        : "l"(a), "l"(b), "r"(accumulate));
+}
+
+/* d (64 x 64) = or += a (64 x 16, registers) b^T (b 64 x 16, shared). */
+BT_DEVICE void product_rs_64(float *d, const uint32_t *a, uint64_t b,
+                             int accumulate)
+{
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
+        " %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        " %28, %29, %30, %31}, "
+        "{%32, %33, %34, %35}, %36, p, 1, 1, 0;\n"
+        "}\n"
+        : BT_ACC_32(d, 0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+
 /* d (64 x 128) += a (64 x 16, registers) b (16 x 128, shared, row by row). */
 BT_DEVICE void product_pv_128(float *d, const uint32_t *a, uint64_t b)
 {
@@ -264,6 +305,27 @@ BT_DEVICE void product_pv_64(float *d, const uint32_t *a, uint64_t b)
         "}\n"
         : BT_ACC_32(d, 0)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+/* Sixteen rows and columns of a tile as a product takes them from registers:
+ * lane l names the 16-byte chunk of row l % 16 in which column l / 16 * 8 is.
+ */
+BT_DEVICE void load_fragment(uint32_t *a, const void *chunk)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, "
+                 "[%4];"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                 : "r"(shared_address(chunk))
+                 : "memory");
+}
+
+/* The same way back: the words of a product's 16 rows and 16 columns. */
+BT_DEVICE void store_fragment(void *chunk, const uint32_t *a)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, "
+                 "%4};" ::"r"(shared_address(chunk)),
+                 "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+                 : "memory");
 }
 
 /* ---- arithmetic -------------------------------------------------------- */

@@ -8,6 +8,8 @@
 #include "mask/plan.h"
 
 #include <cuda_runtime_api.h>
+#include <math.h>
+#include <string.h>
 
 enum {
     BAND_BYTES = 32 << 20, /* of keys and values: well inside Hopper's L2 */
@@ -22,12 +24,11 @@ size_t bt_cuda_tile_rows(size_t head_dim)
 /* Items are ordered by band, then tile (longest first), then head of the band.
  * A band is as many heads as have keys and values that stay in the L2 while
  * the tiles of the band read them again and again. */
-static int band_of(size_t keys, const bauta_attention *shape, size_t kv_heads)
+static int band_of(size_t tokens, size_t head_dim, size_t group, size_t heads)
 {
-    size_t group = shape->heads / kv_heads;
-    size_t bytes = bt_size_mul(keys, shape->head_dim * 2 * 2);
+    size_t bytes = bt_size_mul(tokens, head_dim * 2 * 2);
     size_t band = bt_size_max(BAND_BYTES / bt_size_max(bytes, 1), 1) * group;
-    return (int)bt_size_min(band, shape->heads);
+    return (int)bt_size_min(band, heads);
 }
 
 static bauta_status check_shape(const bauta_plan *plan,
@@ -56,58 +57,64 @@ static bauta_status check_shape(const bauta_plan *plan,
     return BAUTA_OK;
 }
 
-/* Where a piece begins; adds it to the size of the whole. */
-static size_t piece(size_t *size, size_t count, size_t each)
+/* A piece of device memory: what it holds at first (NULL: zeros), and where to
+ * write its address. */
+typedef struct piece {
+    void *to;
+    const void *from;
+    size_t bytes;
+} piece;
+
+static piece piece_of(void *to, const void *from, size_t count, size_t each)
 {
-    size_t at = *size;
-    *size = bt_size_add(at, bt_size_round(bt_size_mul(count, each), PIECE));
-    return at;
+    return (piece){ to, from, bt_size_mul(count, each) };
 }
 
-static bauta_status upload(bt_cuda_plan *plan, const bt_worklist *list,
+/* Allocate one block for all pieces and fill them. */
+static bauta_status upload(void **block, const piece *pieces, size_t count,
                            bauta_error *err)
 {
-    size_t bits = list->bits_count * list->tile_rows * 2;
-    size_t items = (size_t)plan->tile_count * plan->heads;
-    size_t size = 0;
-    size_t ticket_at = piece(&size, 1, sizeof(uint32_t));
-    size_t redo_at = piece(&size, items, BT_REDO_BYTES);
-    size_t zeros = size;
-    size_t tiles_at = piece(&size, list->tile_count, sizeof(bt_work_tile));
-    size_t runs_at = piece(&size, list->run_count, sizeof(bt_work_run));
-    size_t bits_at = piece(&size, bits, sizeof(uint64_t));
-
-    cudaError_t status = cudaMalloc(&plan->memory, size);
+    size_t size = 0, at = 0;
+    for (size_t i = 0; i < count; i++)
+        size = bt_size_add(size, bt_size_round(pieces[i].bytes, PIECE));
+    cudaError_t status = cudaMalloc(block, bt_size_max(size, PIECE));
     if (status) {
-        plan->memory = NULL;
+        *block = NULL;
         cudaGetLastError(); // it was told; the next call starts clean
         return bt_fail(err, BAUTA_ERR_NOMEM, "%zu bytes on the GPU: %s", size,
                        cudaGetErrorString(status));
     }
-    unsigned char *memory = plan->memory;
-    plan->ticket = (uint32_t *)(memory + ticket_at);
-    plan->redo = memory + redo_at;
-    plan->tiles = (bt_work_tile *)(memory + tiles_at);
-    plan->runs = (bt_work_run *)(memory + runs_at);
-    plan->bits = (uint64_t *)(memory + bits_at);
-
-    status = cudaMemset(memory, 0, zeros);
-    if (!status)
-        status = cudaMemcpy(plan->tiles, list->tiles,
-                            list->tile_count * sizeof(bt_work_tile),
-                            cudaMemcpyHostToDevice);
-    if (!status)
-        status = cudaMemcpy(plan->runs, list->runs,
-                            list->run_count * sizeof(bt_work_run),
-                            cudaMemcpyHostToDevice);
-    if (!status)
-        status = cudaMemcpy(plan->bits, list->bits, bits * sizeof(uint64_t),
-                            cudaMemcpyHostToDevice);
+    for (size_t i = 0; i < count && !status; i++) {
+        void *to = (unsigned char *)*block + at;
+        memcpy(pieces[i].to, &to, sizeof(to));
+        if (pieces[i].from)
+            status = cudaMemcpy(to, pieces[i].from, pieces[i].bytes,
+                                cudaMemcpyHostToDevice);
+        else
+            status = cudaMemset(to, 0, pieces[i].bytes);
+        at += bt_size_round(pieces[i].bytes, PIECE);
+    }
     if (status)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "cannot copy a plan to the GPU: %s",
                        cudaGetErrorString(status));
     return BAUTA_OK;
+}
+
+static bauta_status upload_list(bt_cuda_plan *plan, const bt_worklist *list,
+                                bauta_error *err)
+{
+    size_t bits = bt_size_mul(list->bits_count, list->tile_rows * 2);
+    size_t items = bt_size_mul((size_t)plan->tile_count, plan->heads);
+    const piece pieces[] = {
+        piece_of(&plan->ticket, NULL, 1, sizeof(uint32_t)),
+        piece_of(&plan->redo, NULL, items, BT_REDO_BYTES),
+        piece_of(&plan->tiles, list->tiles, list->tile_count,
+                 sizeof(bt_work_tile)),
+        piece_of(&plan->runs, list->runs, list->run_count, sizeof(bt_work_run)),
+        piece_of(&plan->bits, list->bits, bits, sizeof(uint64_t)),
+    };
+    return upload(&plan->memory, pieces, BT_LEN(pieces), err);
 }
 
 bauta_status bt_cuda_plan_create(bt_cuda_plan **out, const bauta_plan *source,
@@ -138,13 +145,14 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out, const bauta_plan *source,
     plan->head_dim = shape->head_dim;
     plan->tile_count = (int)(list.tile_count - list.empty_count);
     plan->empty_count = (int)list.empty_count;
-    plan->band = band_of(list.keys, shape, kv_heads);
+    plan->band =
+        band_of(list.keys, plan->head_dim, plan->heads / kv_heads, plan->heads);
     status = bt_cuda_device_init(&device, err);
     if (status)
         goto done;
     plan->multiprocessors = device.multiprocessors;
     plan->tensor_map_encode = device.tensor_map_encode;
-    status = upload(plan, &list, err);
+    status = upload_list(plan, &list, err);
     if (status)
         goto done;
 
@@ -161,5 +169,99 @@ void bt_cuda_plan_free(bt_cuda_plan *plan)
     if (!plan)
         return;
     cudaFree(plan->memory);
+    cudaFree(plan->backward_memory);
     bt_free(plan);
+}
+
+/* ---- the backward pass ------------------------------------------------- */
+
+/* The pieces of one side's list, for `heads` heads. */
+enum { SIDE_PIECES = 5 };
+
+static void side_pieces(piece *pieces, bt_cuda_sweeps *side,
+                        const bt_sweep_list *list, size_t heads)
+{
+    size_t words = bt_size_mul(list->bits_count, list->tile_rows);
+    side->empty_count = (int)list->empty_count;
+    side->tile_count = (int)(list->tile_count - list->empty_count);
+    size_t items = bt_size_mul((size_t)side->tile_count, heads);
+    pieces[0] = piece_of(&side->ticket, NULL, 1, sizeof(uint32_t));
+    pieces[1] = piece_of(&side->redo, NULL, items, BT_REDO_BYTES);
+    pieces[2] = piece_of(&side->tiles, list->tiles, list->tile_count,
+                         sizeof(bt_sweep_tile));
+    pieces[3] = piece_of(&side->sweeps, list->sweeps, list->sweep_count,
+                         sizeof(bt_sweep));
+    pieces[4] = piece_of(&side->bits, list->bits, words, sizeof(uint64_t));
+}
+
+static bauta_status upload_sweeps(bt_cuda_plan *plan, const bt_sweep_list *keys,
+                                  const bt_sweep_list *queries,
+                                  bauta_error *err)
+{
+    piece pieces[2 * SIDE_PIECES + 3], *more = pieces + 2 * SIDE_PIECES;
+    size_t rows = bt_size_mul(plan->rows, plan->heads);
+    size_t known = bt_size_mul(queries->step_count * BT_STEP * 2, plan->heads);
+    plan->step_count = queries->step_count;
+    side_pieces(pieces, &plan->over_keys, keys, plan->heads);
+    side_pieces(pieces + SIDE_PIECES, &plan->over_queries, queries,
+                plan->kv_heads);
+    more[0] = piece_of(&plan->steps, queries->places, queries->step_count,
+                       sizeof(bt_sweep_step));
+    more[1] = piece_of(&plan->delta, NULL, rows, sizeof(float));
+    more[2] = piece_of(&plan->known, NULL, known, sizeof(float));
+    return upload(&plan->backward_memory, pieces, BT_LEN(pieces), err);
+}
+
+/* Keys in a tile that sweeps over queries. */
+static size_t key_tile(size_t head_dim)
+{
+    return head_dim == 128 ? 128 : 192;
+}
+
+bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
+                                       const bauta_plan *source,
+                                       bauta_error *err)
+{
+    bt_sweep_list keys = { 0 }, queries = { 0 };
+    size_t group = plan->heads / plan->kv_heads;
+    if (plan->backward_memory)
+        return BAUTA_OK;
+    bauta_status status =
+        bt_sweep_keys(&keys, source, bt_cuda_tile_rows(plan->head_dim), err);
+    if (!status)
+        status =
+            bt_sweep_queries(&queries, source, key_tile(plan->head_dim), err);
+    if (!status)
+        status = upload_sweeps(plan, &keys, &queries, err);
+    plan->over_keys.band = plan->band;
+    plan->over_queries.band = band_of(bt_size_mul(plan->rows, group),
+                                      plan->head_dim, 1, plan->kv_heads);
+    bt_sweep_release(&keys);
+    bt_sweep_release(&queries);
+    if (status) {
+        cudaFree(plan->backward_memory);
+        plan->backward_memory = NULL;
+    }
+    return status;
+}
+
+bauta_status bt_cuda_plan_fits(const bt_cuda_plan *plan,
+                               const bauta_attention *shape, float *scale,
+                               bauta_error *err)
+{
+    size_t kv_heads = shape->kv_heads ? shape->kv_heads : shape->heads;
+    size_t d = plan->head_dim;
+    *scale = shape->scale != 0.0f ? shape->scale : 1.0f / sqrtf((float)d);
+    if (shape->heads != plan->heads || kv_heads != plan->kv_heads ||
+        shape->head_dim != d || (shape->value_dim && shape->value_dim != d))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the plan is for %zu heads, %zu kv_heads and head_dim "
+                       "%zu; the shape has %zu, %zu and %zu",
+                       plan->heads, plan->kv_heads, d, shape->heads, kv_heads,
+                       shape->head_dim);
+    if (!(*scale > 0.0f) || isinf(*scale))
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "a scale of %g: the GPU kernels need a positive one",
+                       (double)*scale);
+    return BAUTA_OK;
 }

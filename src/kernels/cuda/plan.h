@@ -5,10 +5,22 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/sweep.h"
 #include "kernels/cuda/worklist.h"
 
 /* Bytes of the redo notes of one item: one for each warp that computes. */
 enum { BT_REDO_BYTES = 16 };
+
+/* One side's list for the backward pass. */
+typedef struct bt_cuda_sweeps {
+    int tile_count, empty_count; /* tiles that see something, and nothing */
+    int band;
+    bt_sweep_tile *tiles;
+    bt_sweep *sweeps;
+    uint64_t *bits;
+    uint32_t *ticket;
+    unsigned char *redo; /* (tile_count * heads of the side, BT_REDO_BYTES) */
+} bt_cuda_sweeps;
 
 struct bt_cuda_plan {
     size_t rows, keys, heads, kv_heads, head_dim;
@@ -23,6 +35,21 @@ struct bt_cuda_plan {
     uint32_t *ticket;    /* items handed out so far */
     unsigned char *redo; /* (tile_count * heads, BT_REDO_BYTES) */
     bt_tensor_map_encode_fn *tensor_map_encode;
+    /* For the backward pass, if it was asked for: a block of its own. */
+    void *backward_memory;
+    bt_cuda_sweeps over_keys, over_queries;
+    size_t step_count;    /* over queries */
+    bt_sweep_step *steps; /* (step_count) */
+    float *delta;         /* (rows, heads) */
+    float *known;         /* (heads, step_count, 2, BT_STEP) lse and delta */
 };
+
+#ifdef __cplusplus
+extern "C"
+#endif
+    /* Whether a shape is what the plan was made for, and its scale. */
+    bauta_status
+    bt_cuda_plan_fits(const bt_cuda_plan *plan, const bauta_attention *shape,
+                      float *scale, bauta_error *err);
 
 #endif

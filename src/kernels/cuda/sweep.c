@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sweep.c - from a plan to what the backward kernels read.
+ *
+ * Each list is made by one walk over the plan, made twice: first to count, then
+ * to fill. Over keys the plan has it all but the flags. Over queries the walk
+ * goes step by step: what the step's rows see is gathered in one pane for each
+ * tile of keys, and then appended, turned round, to the sweeps of that tile. */
+#include "kernels/cuda/sweep.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "mask/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what both have ---------------------------------------------------- */
+
+/* Append a step to the sweeps that end with *last, of which there are *count.
+ * Returns whether a new one was begun. */
+static bool append(bt_sweep *last, size_t *count, bt_sweep step)
+{
+    if (*count && last->flags == step.flags &&
+        last->row + last->count * BT_STEP == step.row &&
+        last->place + last->count * BT_STEP == step.place) {
+        last->count++;
+        return false;
+    }
+    *last = step;
+    ++*count;
+    return true;
+}
+
+/* Longest first; equal ones by row, so neighbours share rows in the cache. */
+static int tile_order(const void *a, const void *b)
+{
+    const bt_sweep_tile *x = a, *y = b;
+    if (x->steps != y->steps)
+        return x->steps > y->steps ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+static void sort_tiles(bt_sweep_list *list)
+{
+    qsort(list->tiles, list->tile_count, sizeof(bt_sweep_tile), tile_order);
+    list->empty_count = 0;
+    for (size_t t = 0; t < list->tile_count; t++)
+        list->empty_count += list->tiles[t].steps == 0;
+}
+
+/* The memory for sweeps and bits, once they are counted. */
+static bauta_status make_room(bt_sweep_list *list, bauta_error *err)
+{
+    if (list->sweep_count > INT32_MAX || list->bits_count > INT32_MAX)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%zu sweeps and %zu partial steps: the GPU kernels "
+                       "count in 32 bits",
+                       list->sweep_count, list->bits_count);
+    size_t words = bt_size_mul(list->bits_count, list->tile_rows);
+    list->sweeps = bt_alloc_zero(list->sweep_count, sizeof(bt_sweep));
+    list->bits = bt_alloc_zero(words, sizeof(uint64_t));
+    if (!list->sweeps || !list->bits)
+        return bt_fail_memory(err, "the sweeps of a plan",
+                              bt_size_mul(words, sizeof(uint64_t)));
+    return BAUTA_OK;
+}
+
+void bt_sweep_release(bt_sweep_list *list)
+{
+    bt_free(list->tiles);
+    bt_free(list->sweeps);
+    bt_free(list->bits);
+    bt_free(list->places);
+    *list = (bt_sweep_list){ 0 };
+}
+
+/* ---- over keys --------------------------------------------------------- */
+
+/* What the groups of a tile see of a block; words NULL: it is full. */
+static int32_t block_flags(const bt_tile *tile, const uint64_t *words)
+{
+    int32_t flags = 0;
+    for (size_t row = 0; row < tile->rows; row++) {
+        size_t g = row / BT_STEP;
+        if (!words || words[row])
+            flags |= 1 << g;
+        if (words && words[row] != UINT64_MAX)
+            flags |= 1 << (BT_STEP_PARTIAL + g);
+    }
+    return flags;
+}
+
+/* A run of blocks as sweeps. */
+static void add_blocks(bt_sweep_list *list, const bauta_plan *plan,
+                       const bt_tile *tile, const bt_run *run)
+{
+    bt_sweep last = { 0 };
+    size_t count = 0;
+    bool full = run->words == BT_FULL;
+    for (size_t k = 0; k < run->count; k++) {
+        const uint64_t *words =
+            full ? NULL : plan->words + run->words + k * tile->rows;
+        int32_t key = (int32_t)plan->blocks[tile->grid + run->first + k].key;
+        append(&last, &count,
+               (bt_sweep){ key, key, 1, block_flags(tile, words),
+                           full ? -1 : (int32_t)list->bits_count });
+        if (list->sweeps)
+            list->sweeps[list->sweep_count + count - 1] = last;
+        if (!full && list->bits)
+            memcpy(list->bits + list->bits_count * list->tile_rows, words,
+                   tile->rows * sizeof(uint64_t));
+        list->bits_count += !full;
+    }
+    list->sweep_count += count;
+}
+
+static void walk_blocks(bt_sweep_list *list, const bauta_plan *plan)
+{
+    list->sweep_count = list->bits_count = 0;
+    for (size_t t = 0; t < plan->tile_count; t++) {
+        const bt_tile *tile = &plan->tiles[t];
+        list->tiles[t] =
+            (bt_sweep_tile){ (int32_t)tile->row, (int32_t)tile->rows,
+                             (int32_t)list->sweep_count,
+                             (int32_t)tile->visits };
+        for (size_t r = 0; r < tile->runs; r++)
+            add_blocks(list, plan, tile, &plan->runs[tile->run + r]);
+    }
+}
+
+bauta_status bt_sweep_keys(bt_sweep_list *list, const bauta_plan *plan,
+                           size_t tile_rows, bauta_error *err)
+{
+    *list = (bt_sweep_list){ .tile_rows = tile_rows,
+                             .tile_count = plan->tile_count };
+    for (size_t t = 0; t < plan->tile_count; t++)
+        if (plan->tiles[t].rows > tile_rows)
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "a tile of the plan has %zu rows, the kernel's have "
+                           "at most %zu",
+                           plan->tiles[t].rows, tile_rows);
+    list->tiles = bt_alloc_zero(plan->tile_count, sizeof(bt_sweep_tile));
+    if (!list->tiles)
+        return bt_fail_memory(err, "the tiles of a plan", plan->tile_count);
+    walk_blocks(list, plan);
+    bauta_status status = make_room(list, err);
+    if (status) {
+        bt_sweep_release(list);
+        return status;
+    }
+    walk_blocks(list, plan);
+    sort_tiles(list);
+    return BAUTA_OK;
+}
+
+/* ---- over queries: the steps ------------------------------------------- */
+
+/* The next tile, from t on, that sees something; tile_count: none. */
+static size_t seeing_tile(const bauta_plan *plan, size_t t)
+{
+    while (t < plan->tile_count && !plan->tiles[t].runs)
+        t++;
+    return t;
+}
+
+/* The first tile of the next origin. Origins never come back. */
+static size_t next_origin(const bauta_plan *plan, size_t t)
+{
+    size_t grid = plan->tiles[t].grid;
+    while (t < plan->tile_count && plan->tiles[t].grid == grid)
+        t = seeing_tile(plan, t + 1);
+    return t;
+}
+
+static bool row_sees(const bauta_plan *plan, size_t row, size_t *t)
+{
+    while (plan->tiles[*t].row + plan->tiles[*t].rows <= row)
+        ++*t;
+    while (plan->tiles[*t].row > row)
+        --*t;
+    const bt_tile *tile = &plan->tiles[*t];
+    for (size_t r = tile->run; r < tile->run + tile->runs; r++)
+        for (size_t k = 0; k < plan->runs[r].count; k++)
+            if (plan->runs[r].words == BT_FULL ||
+                plan->words[plan->runs[r].words + k * tile->rows + row -
+                            tile->row])
+                return true;
+    return false;
+}
+
+/* The rows of the origin of tile t, from the first to the last one that sees
+ * something, as steps; without an array, only counted. */
+static void cut_rows(bt_sweep_list *list, const bauta_plan *plan, size_t t)
+{
+    size_t next = next_origin(plan, t);
+    size_t row = plan->tiles[t].row;
+    size_t end = next < plan->tile_count ? plan->tiles[next].row : plan->rows;
+    while (!row_sees(plan, row, &t))
+        row++;
+    t = next - 1;
+    while (!row_sees(plan, end - 1, &t))
+        end--;
+    for (; row < end; row += BT_STEP) {
+        if (list->places)
+            list->places[list->step_count] =
+                (bt_sweep_step){ (int32_t)row,
+                                 (int32_t)bt_size_min(BT_STEP, end - row) };
+        list->step_count++;
+    }
+}
+
+static void walk_rows(bt_sweep_list *list, const bauta_plan *plan)
+{
+    list->step_count = 0;
+    for (size_t t = seeing_tile(plan, 0); t < plan->tile_count;
+         t = next_origin(plan, t))
+        cut_rows(list, plan, t);
+}
+
+/* ---- over queries: the tiles of keys ----------------------------------- */
+
+/* Cut keys [from, to) into tiles; without an array, only count. */
+static void cut_keys(bt_sweep_list *list, size_t from, size_t to)
+{
+    for (size_t key = from; key < to; key += list->tile_rows) {
+        if (list->tiles)
+            list->tiles[list->tile_count] = (bt_sweep_tile){
+                (int32_t)key, (int32_t)bt_size_min(list->tile_rows, to - key),
+                0, 0
+            };
+        list->tile_count++;
+    }
+}
+
+/* Tiles begin where a grid does, unless it overlaps those before. */
+static void walk_grids(bt_sweep_list *list, const bauta_plan *plan)
+{
+    size_t from = 0, end = 0;
+    list->tile_count = 0;
+    for (size_t t = seeing_tile(plan, 0); t < plan->tile_count;) {
+        size_t next = next_origin(plan, t);
+        size_t behind = next < plan->tile_count ? plan->tiles[next].grid
+                                                : plan->block_count;
+        const bt_key_block *last = &plan->blocks[behind - 1];
+        size_t origin = plan->blocks[plan->tiles[t].grid].key;
+        if (origin >= end) {
+            cut_keys(list, from, end);
+            cut_keys(list, end, origin); // keys that nobody sees
+            from = origin;
+        }
+        end = bt_size_max(end, last->key + last->keys);
+        t = next;
+    }
+    cut_keys(list, from, end);
+    cut_keys(list, end, plan->keys);
+}
+
+/* ---- over queries: the sweeps ------------------------------------------ */
+
+/* What the rows of one step see of one tile of keys. */
+typedef struct pane {
+    bool used;
+    bool full[BT_STEP_GROUPS];              /* every row sees these 64 keys */
+    uint64_t word[BT_STEP_GROUPS][BT_STEP]; /* index: row, bit: key */
+} pane;
+
+/* The sweeps of one tile of keys, as far as they are. */
+typedef struct column {
+    bt_sweep last;
+    size_t sweep, sweeps; /* its slice of list->sweeps */
+    size_t bits, partial; /* and of list->bits */
+    size_t steps;
+} column;
+
+typedef struct turner {
+    bt_sweep_list *list;
+    const bauta_plan *plan;
+    pane *panes;      /* (tile_count) */
+    column *columns;  /* (tile_count) */
+    size_t low, high; /* panes that may be in use */
+} turner;
+
+static uint64_t low_bits(size_t count)
+{
+    return count >= 64 ? UINT64_MAX : ((uint64_t)1 << count) - 1;
+}
+
+static size_t tile_of_key(const bt_sweep_list *list, size_t key)
+{
+    size_t low = 0, high = list->tile_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if ((size_t)list->tiles[middle].row <= key)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Row `row` of a step sees keys of the tile, from its key `at` on. */
+static void see(pane *p, size_t row, size_t at, uint64_t word)
+{
+    size_t w = at / 64, shift = at % 64;
+    p->word[w][row] |= word << shift;
+    if (shift && w + 1 < BT_STEP_GROUPS)
+        p->word[w + 1][row] |= word >> (64 - shift);
+}
+
+/* Rows [lo, hi) of a step see of a block what the words say that begin with
+ * that of row lo; NULL: all of it. A block may lie in several tiles of keys
+ * where grids overlap. */
+static void see_block(turner *x, size_t lo, size_t hi,
+                      const bt_key_block *block, const uint64_t *words)
+{
+    size_t done = 0;
+    for (size_t t = tile_of_key(x->list, block->key); done < block->keys; t++) {
+        const bt_sweep_tile *tile = &x->list->tiles[t];
+        size_t at = block->key + done - (size_t)tile->row;
+        size_t here = bt_size_min(block->keys - done, (size_t)tile->rows - at);
+        pane *p = &x->panes[t];
+        p->used = true;
+        x->low = bt_size_min(x->low, t);
+        x->high = bt_size_max(x->high, t + 1);
+        if (!words && hi - lo == BT_STEP && here == 64 && at % 64 == 0)
+            p->full[at / 64] = true;
+        else
+            for (size_t row = lo; row < hi; row++)
+                see(p, row, at,
+                    (words ? words[row - lo] >> done : UINT64_MAX) &
+                        low_bits(here));
+        done += here;
+    }
+}
+
+/* Fill the panes with what a step's rows see. *t: a tile at or before it. */
+static void see_step(turner *x, const bt_sweep_step *step, size_t *t)
+{
+    const bauta_plan *plan = x->plan;
+    size_t first = (size_t)step->row, end = first + (size_t)step->rows;
+    while (plan->tiles[*t].row + plan->tiles[*t].rows <= first)
+        ++*t;
+    for (size_t u = *t; u < plan->tile_count && plan->tiles[u].row < end; u++) {
+        const bt_tile *tile = &plan->tiles[u];
+        size_t lo = bt_size_max(tile->row, first);
+        size_t hi = bt_size_min(tile->row + tile->rows, end);
+        for (size_t r = tile->run; r < tile->run + tile->runs; r++) {
+            const bt_run *run = &plan->runs[r];
+            for (size_t k = 0; k < run->count; k++)
+                see_block(x, lo - first, hi - first,
+                          &plan->blocks[tile->grid + run->first + k],
+                          run->words == BT_FULL
+                              ? NULL
+                              : plan->words + run->words + k * tile->rows +
+                                    (lo - tile->row));
+        }
+    }
+}
+
+/* What the 64 keys of group g see of the step, see bt_sweep. */
+static int32_t pane_flags(const pane *p, size_t g, size_t keys, size_t rows)
+{
+    uint64_t any = 0, all = UINT64_MAX;
+    if (p->full[g])
+        return 1 << g;
+    for (size_t row = 0; row < BT_STEP; row++) {
+        any |= p->word[g][row];
+        all &= p->word[g][row];
+    }
+    if (!any)
+        return 0;
+    // Keys behind the tile's last one do not count: nobody stores them. Rows
+    // behind the step's last one do: they would be summed.
+    bool full = rows == BT_STEP && (all & low_bits(keys)) == low_bits(keys);
+    return 1 << g | (full ? 0 : 1 << (BT_STEP_PARTIAL + g));
+}
+
+/* Turn the words of a pane round: index key, bit row. */
+static void turn(uint64_t *to, const pane *p, size_t groups)
+{
+    for (size_t g = 0; g < groups; g++)
+        for (size_t row = 0; row < BT_STEP; row++) {
+            uint64_t word = p->full[g] ? UINT64_MAX : p->word[g][row];
+            for (; word; word &= word - 1)
+                to[g * 64 + (size_t)__builtin_ctzll(word)] |= (uint64_t)1
+                                                              << row;
+        }
+}
+
+static void add_pane(turner *x, size_t t, size_t s)
+{
+    bt_sweep_list *list = x->list;
+    const bt_sweep_step *step = &list->places[s];
+    column *c = &x->columns[t];
+    pane *p = &x->panes[t];
+    size_t groups = list->tile_rows / BT_STEP,
+           keys = (size_t)list->tiles[t].rows;
+    int32_t flags = 0;
+    for (size_t g = 0; g < groups && g * 64 < keys; g++)
+        flags |= pane_flags(p, g, keys - g * 64, (size_t)step->rows);
+    bool partial = flags >> BT_STEP_PARTIAL;
+    if (flags) {
+        append(&c->last, &c->sweeps,
+               (bt_sweep){ step->row, (int32_t)(s * BT_STEP), 1, flags,
+                           partial ? (int32_t)(c->bits + c->partial) : -1 });
+        if (list->sweeps)
+            list->sweeps[c->sweep + c->sweeps - 1] = c->last;
+        if (partial && list->bits)
+            turn(list->bits + (c->bits + c->partial) * list->tile_rows, p,
+                 groups);
+        c->partial += partial;
+        c->steps++;
+    }
+    memset(p, 0, sizeof(*p));
+}
+
+static void walk_steps(turner *x)
+{
+    size_t t = 0;
+    for (size_t s = 0; s < x->list->step_count; s++) {
+        x->low = SIZE_MAX;
+        x->high = 0;
+        see_step(x, &x->list->places[s], &t);
+        for (size_t k = x->low; k < x->high; k++)
+            if (x->panes[k].used)
+                add_pane(x, k, s);
+    }
+}
+
+/* After counting: give each tile of keys its slices. */
+static void place_columns(turner *x)
+{
+    bt_sweep_list *list = x->list;
+    for (size_t t = 0; t < list->tile_count; t++) {
+        column *c = &x->columns[t];
+        list->tiles[t].sweep = (int32_t)list->sweep_count;
+        list->tiles[t].steps = (int32_t)c->steps;
+        size_t sweep = list->sweep_count, bits = list->bits_count;
+        list->sweep_count += c->sweeps;
+        list->bits_count += c->partial;
+        *c = (column){ .sweep = sweep, .bits = bits };
+    }
+}
+
+static bauta_status make_sweeps(bt_sweep_list *list, const bauta_plan *plan,
+                                bauta_error *err)
+{
+    turner x = { .list = list, .plan = plan };
+    bauta_status status;
+    x.panes = bt_alloc_zero(list->tile_count, sizeof(pane));
+    x.columns = bt_alloc_zero(list->tile_count, sizeof(column));
+    if (!x.panes || !x.columns) {
+        status = bt_fail_memory(err, "the sweeps of a plan",
+                                bt_size_mul(list->tile_count, sizeof(pane)));
+        goto done;
+    }
+    walk_steps(&x);
+    place_columns(&x);
+    status = make_room(list, err);
+    if (status)
+        goto done;
+    walk_steps(&x);
+    sort_tiles(list);
+done:
+    bt_free(x.panes);
+    bt_free(x.columns);
+    return status;
+}
+
+bauta_status bt_sweep_queries(bt_sweep_list *list, const bauta_plan *plan,
+                              size_t tile_rows, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    *list = (bt_sweep_list){ .tile_rows = tile_rows };
+    walk_rows(list, plan);
+    walk_grids(list, plan);
+    list->places = bt_alloc_zero(list->step_count, sizeof(bt_sweep_step));
+    list->tiles = bt_alloc_zero(list->tile_count, sizeof(bt_sweep_tile));
+    if (!list->places || !list->tiles)
+        status = bt_fail_memory(
+            err, "the steps of a plan",
+            bt_size_mul(list->step_count, sizeof(bt_sweep_step)));
+    if (!status && bt_size_mul(list->step_count, BT_STEP) > INT32_MAX)
+        status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                         "%zu steps over queries: the GPU kernels count in 32 "
+                         "bits",
+                         list->step_count);
+    if (!status) {
+        walk_rows(list, plan);
+        walk_grids(list, plan);
+        status = make_sweeps(list, plan, err);
+    }
+    if (status)
+        bt_sweep_release(list);
+    return status;
+}

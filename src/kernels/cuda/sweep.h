@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sweep.h - a plan as the backward kernels read it.
+ *
+ * A kernel keeps a tile of rows of one side and sweeps over the other side in
+ * steps of 64 rows: for dQ it keeps queries and sweeps over keys, for dK and dV
+ * it keeps keys and sweeps over queries. Each side has a list of its own, of
+ * the same form. The rows of a tile are shared out to groups of 64; a group
+ * passes over the steps of which it sees nothing, and a step of which it sees
+ * everything needs no mask code. For other ones each row of the tile has a
+ * word: bit j set, it and row j of the step see each other.
+ *
+ * Steps do not depend on tiles. Keys are cut from the origin, as the plan's
+ * blocks are; queries from the first row of an origin that sees something. So
+ * what is summed over steps has bits that are a matter of the document alone,
+ * however the plan is cut and whatever lies before the document. */
+#ifndef BT_CUDA_SWEEP_H
+#define BT_CUDA_SWEEP_H
+
+#include "bauta.h"
+
+enum { BT_STEP = 64, BT_STEP_GROUPS = 3 /* at most, in a tile */ };
+
+/* Flags of a step: bit g, group g of the tile sees something of it; bit
+ * BT_STEP_PARTIAL + g, but not everything. */
+enum { BT_STEP_PARTIAL = 8 };
+
+typedef struct bt_sweep_tile {
+    int32_t row, rows;
+    int32_t sweep; /* first of its sweeps */
+    int32_t steps; /* that its sweeps have together; 0: sees nothing */
+} bt_sweep_tile;
+
+/* `count` steps one behind the other with the same flags. */
+typedef struct bt_sweep {
+    int32_t row;
+    int32_t place; /* row in a numbering in which every step has 64 rows */
+    int32_t count;
+    int32_t flags;
+    int32_t bits; /* index of the first step's words; -1: partial for none */
+} bt_sweep;
+
+/* Rows of a step; step s is at places 64 s to 64 s + 63. */
+typedef struct bt_sweep_step {
+    int32_t row, rows;
+} bt_sweep_step;
+
+typedef struct bt_sweep_list {
+    size_t tile_rows;
+    size_t tile_count, sweep_count, bits_count, step_count;
+    size_t empty_count;    /* tiles that see nothing: the last ones */
+    bt_sweep_tile *tiles;  /* (tile_count) longest first */
+    bt_sweep *sweeps;      /* (sweep_count) by tile, then row */
+    uint64_t *bits;        /* (bits_count, tile_rows) */
+    bt_sweep_step *places; /* (step_count) steps over queries; else NULL */
+} bt_sweep_list;
+
+/* Tiles of queries, those of the plan, that sweep over keys. Fails when a tile
+ * of the plan has more than `tile_rows` rows. */
+bauta_status bt_sweep_keys(bt_sweep_list *list, const bauta_plan *plan,
+                           size_t tile_rows, bauta_error *err);
+
+/* Tiles of keys that sweep over queries. Every key is in one tile, also one
+ * that nobody sees. */
+bauta_status bt_sweep_queries(bt_sweep_list *list, const bauta_plan *plan,
+                              size_t tile_rows, bauta_error *err);
+
+void bt_sweep_release(bt_sweep_list *list);
+
+#endif
