@@ -999,7 +999,8 @@ typedef struct bauta_train_report {
     size_t tokens;  /* tokens that were read, sources among them */
     double norm;    /* of all gradients, before clipping */
     double rate;    /* at which the step was taken */
-    bool taken;     /* false: the gradients were not finite */
+    bool taken;     /* false: the gradients were not finite, or nothing was to
+                       be predicted */
 } bauta_train_report;
 #define BAUTA_TRAIN_REPORT_INIT                                      \
     {                                                                \

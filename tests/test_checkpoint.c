@@ -3,6 +3,8 @@
  * never stopped; one that cannot go on says why. */
 #include "courses.h"
 
+#include <math.h>
+
 /* ---- the same bits ------------------------------------------------------- */
 
 static void a_resumed_run_is_the_run_that_never_stopped(void **state)
@@ -77,6 +79,36 @@ static void what_does_not_matter_may_differ(void **state)
     must(bauta_trainer_resume(b.trainer, s.path, &err), &err);
     lesson_steps(&a, 5);
     lesson_steps(&b, 5);
+    lesson_same(&a, &b);
+    lesson_release(&a);
+    lesson_release(&b);
+    scratch_free(&s);
+}
+
+/* Steps that were not taken count as steps, but not for the optimizer. */
+static void steps_that_were_not_taken_are_remembered(void **state)
+{
+    (void)state;
+    scratch s = scratch_create();
+    lesson a, b;
+    bauta_train_report report;
+    bauta_error err;
+    course_init(&a, &courses[0], NULL);
+    lesson_steps(&a, 2);
+    float *weight = a.model->folder->memory, kept = *weight;
+    *weight = NAN;
+    must(bauta_trainer_step(a.trainer, &report, &err), &err);
+    assert_false(report.taken);
+    assert_true(isnan(*weight));
+    *weight = kept;
+    a.trainer->average[0] = kept;
+    lesson_steps(&a, 1);
+    assert_int_equal(bauta_trainer_steps(a.trainer), 4);
+    assert_int_equal(bt_optimizer_steps(a.trainer->optimizer), 3);
+    save(&a, scratch_path(&s, "step-4"));
+    course_init(&b, &courses[0], s.path);
+    lesson_steps(&a, 4);
+    lesson_steps(&b, 4);
     lesson_same(&a, &b);
     lesson_release(&a);
     lesson_release(&b);
@@ -403,6 +435,7 @@ int main(void)
         cmocka_unit_test(a_resumed_run_is_the_run_that_never_stopped),
         cmocka_unit_test(a_run_may_stop_at_every_step),
         cmocka_unit_test(what_does_not_matter_may_differ),
+        cmocka_unit_test(steps_that_were_not_taken_are_remembered),
         cmocka_unit_test(a_checkpoint_is_a_model_folder),
         cmocka_unit_test(notes_come_back),
         cmocka_unit_test(the_last_whole_checkpoint_is_found),

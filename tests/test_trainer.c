@@ -637,6 +637,88 @@ static void a_corpus_of_another_kind_is_refused(void **state)
     }
 }
 
+static void tokens_that_the_model_does_not_know_are_named(void **state)
+{
+    (void)state;
+    static const char *const families[] = { "gpt2", "marian" };
+    for (size_t i = 0; i < BT_LEN(families); i++) {
+        lesson l;
+        bauta_train_options o = lesson_options();
+        const uint32_t odd[] = { 7, 40, 8 }, good[] = { 7, 8 };
+        bauta_corpus *corpus;
+        bauta_trainer *trainer;
+        bauta_error err;
+        lesson_init(&l, families[i], NULL, &o, 1, NULL);
+        must(bauta_corpus_create(&corpus, &err), &err);
+        must(bauta_corpus_add(corpus, i ? good : odd, 2, i ? odd : NULL,
+                              i ? 3 : 0, &err),
+             &err);
+        assert_int_equal(bauta_trainer_create(&trainer, l.context, l.model,
+                                              l.tokenizer, corpus, &o, &err),
+                         BAUTA_ERR_ARGUMENT);
+        assert_non_null(strstr(err.message, "token 40"));
+        bauta_corpus_free(corpus);
+        lesson_release(&l);
+    }
+}
+
+/* ---- odd corpora --------------------------------------------------------- */
+
+/* Every family reads as much at once as it was made for, and no more. */
+static void texts_longer_than_the_model_are_cut(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < BT_LEN(tinies); i++) {
+        lesson l;
+        bauta_train_options o = lesson_options();
+        bauta_trainer *trainer;
+        bauta_error err;
+        double loss;
+        o.context = i % 2 ? 0 : 1000;
+        o.tokens = 500;
+        lesson_init(&l, tinies[i].name, NULL, &o, 1, NULL);
+        bauta_corpus *corpus = is_pairs(tinies[i].name)
+                                   ? lesson_pairs(2, 30, 200)
+                                   : lesson_texts(2, 30, 200, 3);
+        must(bauta_trainer_create(&trainer, l.context, l.model, l.tokenizer,
+                                  corpus, &o, &err),
+             &err);
+        assert_int_equal(trainer->options.context,
+                         bauta_model_positions(l.model));
+        for (size_t step = 0; step < bauta_trainer_epoch_steps(trainer); step++)
+            must(bauta_trainer_step(trainer, NULL, &err), &err);
+        must(bauta_trainer_evaluate(trainer, corpus, 0, &loss, NULL, &err),
+             &err);
+        bauta_trainer_free(trainer);
+        bauta_corpus_free(corpus);
+        lesson_release(&l);
+    }
+}
+
+static void a_batch_without_labels_is_no_step(void **state)
+{
+    (void)state;
+    lesson l;
+    bauta_train_options o = lesson_options();
+    bauta_train_report report;
+    bauta_error err;
+    double loss;
+    o.hidden = 0.0f;
+    lesson_init(&l, "bert", NULL, &o, 1, NULL);
+    float *before = copy_of(l.model->folder->memory, floats_of(&l));
+    must(bauta_trainer_step(l.trainer, &report, &err), &err);
+    assert_false(report.taken);
+    assert_true(report.loss == 0.0 && report.counted == 0);
+    assert_int_equal(report.step, 1);
+    must(bauta_trainer_evaluate(l.trainer, l.corpus, 0, &loss, NULL, &err),
+         &err);
+    assert_true(loss == 0.0);
+    assert_memory_equal(before, l.model->folder->memory,
+                        floats_of(&l) * sizeof(float));
+    free(before);
+    lesson_release(&l);
+}
+
 /* ---- faults -------------------------------------------------------------- */
 
 /* A step that memory failed can be taken again, and the run is the same. */
@@ -726,6 +808,9 @@ int main(void)
         cmocka_unit_test(the_average_follows_the_weights),
         cmocka_unit_test(wrong_options_are_refused_by_name),
         cmocka_unit_test(a_corpus_of_another_kind_is_refused),
+        cmocka_unit_test(tokens_that_the_model_does_not_know_are_named),
+        cmocka_unit_test(texts_longer_than_the_model_are_cut),
+        cmocka_unit_test(a_batch_without_labels_is_no_step),
         cmocka_unit_test(a_failed_step_can_be_taken_again),
         cmocka_unit_test(a_trainer_that_memory_fails_is_not_made),
     };

@@ -106,6 +106,19 @@ static bauta_status numbers_check(const bauta_train_options *o,
 
 /* ---- create and free --------------------------------------------------- */
 
+/* Tokens of another tokenizer than the model's are found before a step. */
+static bauta_status tokens_check(const bt_side *side, size_t vocabulary,
+                                 bauta_error *err)
+{
+    for (size_t i = 0; i < side->count; i++)
+        if (side->tokens[i] >= vocabulary)
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "the corpus holds token %u, and the model's "
+                           "vocabulary ends before %zu",
+                           (unsigned)side->tokens[i], vocabulary);
+    return BAUTA_OK;
+}
+
 static bauta_status objective_set(bauta_trainer *t, bauta_error *err)
 {
     const bauta_train_options *o = &t->options;
@@ -191,6 +204,7 @@ static bauta_status trainer_fill(bauta_trainer *t, bauta_error *err)
 {
     bauta_train_options *o = &t->options;
     size_t positions = bauta_model_positions(t->model);
+    size_t vocabulary = bauta_model_vocabulary(t->model);
     if (o->objective == BAUTA_OBJECTIVE_AUTO)
         o->objective = objective_of(bauta_model_kind_of(t->model));
     if (o->context == 0 || o->context > positions)
@@ -198,6 +212,8 @@ static bauta_status trainer_fill(bauta_trainer *t, bauta_error *err)
     bauta_status status;
     (void)((status = numbers_check(o, err)) ||
            (status = objective_check(t, err)) ||
+           (status = tokens_check(&t->corpus->text, vocabulary, err)) ||
+           (status = tokens_check(&t->corpus->source, vocabulary, err)) ||
            (status = objective_set(t, err)) ||
            (status = optimizer_make(t, err)) ||
            (status = average_make(t, err)));
