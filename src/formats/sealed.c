@@ -90,21 +90,27 @@ static bauta_status seal_check(json_t *object, const char *path,
     return BAUTA_OK;
 }
 
-bauta_status bt_sealed_read(json_t **out, const char *path, bauta_error *err)
+bauta_status bt_sealed_parse(json_t **out, const char *text, size_t size,
+                             const char *path, bauta_error *err)
 {
-    char *text;
-    size_t size;
-    *out = NULL;
-    bauta_status status = bt_file_read(&text, &size, path, BT_SEALED_MAX, err);
-    if (status)
-        return status;
-    status = parse(out, text, size, path, err);
-    bt_free(text);
+    bauta_status status = parse(out, text, size, path, err);
     if (!status)
         status = seal_check(*out, path, err);
     if (status) {
         json_decref(*out);
         *out = NULL;
     }
+    return status;
+}
+
+bauta_status bt_sealed_read(json_t **out, const char *path, bauta_error *err)
+{
+    char *text;
+    size_t size;
+    *out = NULL;
+    bauta_status status = bt_file_read(&text, &size, path, BT_SEALED_MAX, err);
+    if (!status)
+        status = bt_sealed_parse(out, text, size, path, err);
+    bt_free(text);
     return status;
 }

@@ -17,7 +17,10 @@ enum { BT_SEALED_MAX = 256 << 10 };
 /* The text of an object, which gets its seal, for bt_free(). */
 bauta_status bt_sealed_text(char **out, json_t *object, const char *path,
                             bauta_error *err);
-/* A file, for json_decref(). */
+/* A text that `path` is the name of, for json_decref(). */
+bauta_status bt_sealed_parse(json_t **out, const char *text, size_t size,
+                             const char *path, bauta_error *err);
+/* A file, likewise. */
 bauta_status bt_sealed_read(json_t **out, const char *path, bauta_error *err);
 
 #endif

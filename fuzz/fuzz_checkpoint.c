@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuzz_checkpoint.c - any bytes as a trainer.json.
+ *
+ * They are refused with a sentence that names the file, or are whole. An object
+ * that gets a seal is whole, and says the same; and whatever stands in it, it
+ * is read as a record of a run or refused with a sentence. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "formats/sealed.h"
+#include "train/checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char path[] = "trainer.json";
+
+static void must(bool fine)
+{
+    if (!fine)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+/* A trainer that stays the same: records are held against it. */
+static const bauta_trainer *trainer_of(void)
+{
+    static bauta_trainer *trainer;
+    bauta_context *context;
+    bauta_model *model;
+    bauta_corpus *corpus;
+    bauta_train_options options = BAUTA_TRAIN_OPTIONS_INIT;
+    const uint32_t tokens[] = { 1, 2, 3 };
+    if (trainer)
+        return trainer;
+    must(!bauta_context_create(&context, NULL, NULL));
+    must(!bauta_model_create(&model,
+                             "{\"model_type\": \"gpt2\", \"n_embd\": 4, "
+                             "\"n_head\": 1, \"n_layer\": 1, \"vocab_size\": "
+                             "4, \"n_positions\": 4}",
+                             1, NULL));
+    must(!bauta_corpus_create(&corpus, NULL));
+    must(!bauta_corpus_add(corpus, tokens, 3, NULL, 0, NULL));
+    must(!bauta_trainer_create(&trainer, context, model, NULL, corpus, &options,
+                               NULL));
+    return trainer;
+}
+
+static void record_read(const json_t *object)
+{
+    bt_place place;
+    bauta_error err = { BAUTA_OK, "" };
+    bauta_status status =
+        bt_record_read(&place, object, trainer_of(), path, &err);
+    must(status == err.status);
+    if (status)
+        must(strstr(err.message, path) != NULL);
+    else
+        must(place.updates <= place.step && place.epoch <= place.step);
+}
+
+static void seal_round_trip(json_t *object)
+{
+    char *text;
+    json_t *again;
+    bauta_error err;
+    (void)json_object_del(object, "seal");
+    json_t *plain = json_deep_copy(object);
+    bauta_status status = bt_sealed_text(&text, object, path, &err);
+    must(!status || status == BAUTA_ERR_ARGUMENT); // it may be too long
+    if (!status) {
+        must(!bt_sealed_parse(&again, text, strlen(text), path, &err));
+        must(json_equal(again, plain));
+        json_decref(again);
+    }
+    bt_free(text);
+    json_decref(plain);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    json_t *object;
+    bauta_error err = { BAUTA_OK, "" };
+    bauta_status status =
+        bt_sealed_parse(&object, (const char *)bytes, size, path, &err);
+    must(!object == !!status && status == err.status);
+    if (status)
+        must(status == BAUTA_ERR_IO && strstr(err.message, path));
+    json_decref(object);
+
+    object =
+        json_loadb((const char *)bytes, size, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(object)) {
+        record_read(object);
+        seal_round_trip(object);
+    }
+    json_decref(object);
+    return 0;
+}
