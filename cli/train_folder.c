@@ -3,7 +3,7 @@
  *
  *   RUN/step-00001000/   checkpoints, each a model folder
  *   RUN/last, RUN/best   links to two of them
- *   RUN/average/         the mean of the last ones, if asked for
+ *   RUN/average/         the mean of the last ones, or the moving average
  *   RUN/metrics.jsonl, RUN/events.out.tfevents.* */
 #include "cli.h"
 #include "train.h"

@@ -256,6 +256,20 @@ static int average(run *r)
     return failed;
 }
 
+/* What --ema validated, as a model folder. */
+static int moving_average(const run *r)
+{
+    bauta_error err;
+    char *out = text_of("%s/average", r->folder);
+    int failed = out ? folder_remove(out) : cli_fail(VERB, "out of memory");
+    if (!failed && bauta_trainer_export(r->w->trainer, out, &err))
+        failed = train_failed(&err);
+    if (!failed)
+        fprintf(stderr, "%s: the moving average of the weights\n", out);
+    free(out);
+    return failed;
+}
+
 /* ---- the result -------------------------------------------------------- */
 
 static json_t *real_json(double value)
@@ -353,6 +367,8 @@ int train_run(workshop *w, settings *s, progress *p)
     }
     if (!failed && s->average && r.ending != ASKED)
         failed = average(&r);
+    else if (!failed && s->train.average > 0.0 && r.ending != ASKED)
+        failed = moving_average(&r);
     if (failed)
         return failed;
     end_say(&r);
