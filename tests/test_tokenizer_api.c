@@ -335,6 +335,15 @@ static void wrong_arguments_are_told(void **state)
     assert_int_equal(
         bauta_tokenizer_decode(NULL, NULL, 0, NULL, &text, NULL, NULL),
         BAUTA_ERR_ARGUMENT);
+    bauta_encode_options encode = { 0 };
+    bauta_decode_options decode = { 0 };
+    assert_int_equal(bauta_tokenizer_bytes(&t, NULL), 0);
+    assert_int_equal(bauta_tokenizer_encode(t, "", 0, &encode, &tokens, NULL),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(
+        bauta_tokenizer_decode(t, NULL, 0, &decode, &text, NULL, NULL),
+        BAUTA_ERR_ARGUMENT);
+    bauta_tokenizer_free(t);
     bauta_tokens_release(NULL);
     bauta_tokenizer_free(NULL);
     bauta_decoder_free(NULL);

@@ -274,11 +274,7 @@ bauta_status bauta_chrf(const bauta_translations *texts,
     workspace w = { 0 };
     counts sum = { 0 };
     BT_NEED(score, err);
-    if (score->size != sizeof(*score))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "score.size is %zu, not %zu: start from "
-                       "BAUTA_CHRF_SCORE_INIT",
-                       score->size, sizeof(*score));
+    BT_NEED_SIZE(score, bauta_chrf_score, "BAUTA_CHRF_SCORE_INIT", err);
     if (options)
         o = *options;
     bauta_status status = options_check(&o, err);

@@ -23,6 +23,9 @@ bauta_status bauta_decoder_create(bauta_decoder **out,
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(tokenizer, err);
+    if (options)
+        BT_NEED_SIZE(options, bauta_decode_options, "BAUTA_DECODE_OPTIONS_INIT",
+                     err);
     bauta_decoder *made = bt_alloc_zero(1, sizeof(*made));
     if (!made)
         return bt_fail_memory(err, "a decoder", sizeof(*made));

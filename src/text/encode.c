@@ -332,6 +332,8 @@ static bauta_status encode_both(const bauta_tokenizer *t, const char *first,
     encoding a = { 0 }, b = { 0 };
     if (!options)
         options = &defaults;
+    BT_NEED_SIZE(options, bauta_encode_options, "BAUTA_ENCODE_OPTIONS_INIT",
+                 err);
     if (options->target && t->target)
         t = t->target;
     bauta_status status =
