@@ -19,6 +19,8 @@
  *  11. Scores                    how near a translation comes to others
  *  12. Corpora                   files of text as tokens
  *  13. Training                  from a corpus to a model
+ *  14. Generation                one token after another
+ *  15. Looking                   what is attended to
  *
  * Conventions that hold everywhere:
  *
@@ -330,8 +332,9 @@ BAUTA_API bauta_status bauta_attention_backward(
  * values that were appended. */
 typedef struct bauta_cache bauta_cache;
 
-/* Room for `capacity` tokens; kv_heads, head_dim and value_dim are taken from
- * the shape. */
+/* At most `capacity` tokens; kv_heads, head_dim and value_dim are taken from
+ * the shape. Memory is taken in pages of 64 tokens as they come, and what is
+ * there is never moved. */
 BAUTA_API bauta_status bauta_cache_create(bauta_cache **out,
                                           const bauta_attention *shape,
                                           size_t capacity, bauta_error *err);
@@ -347,6 +350,18 @@ BAUTA_API bauta_status bauta_cache_append(bauta_cache *cache,
 BAUTA_API size_t bauta_cache_tokens(const bauta_cache *cache);
 BAUTA_API bauta_status bauta_cache_truncate(bauta_cache *cache, size_t tokens,
                                             bauta_error *err);
+
+/* Forget the first `tokens` of them: pages that lie wholly before are given
+ * back. The others keep their numbers. For windows, whose memory is then
+ * bounded, however long the sequence. */
+BAUTA_API bauta_status bauta_cache_forget(bauta_cache *cache, size_t tokens,
+                                          bauta_error *err);
+/* Another cache that holds the same. The two share their pages, until one of
+ * them appends to a page that both have, which it then copies: for beams, and
+ * for texts that begin alike. Caches that share serve one call at a time. */
+BAUTA_API bauta_status bauta_cache_fork(bauta_cache **out,
+                                        const bauta_cache *cache,
+                                        bauta_error *err);
 
 /* As bauta_attention_forward, over the keys and values of a cache: key j is its
  * token j. Every key that the plan's rows see must be there; rows with an
@@ -391,6 +406,25 @@ BAUTA_API void bauta_model_free(bauta_model *model);
 BAUTA_API bauta_status bauta_model_save(const bauta_model *model,
                                         const char *folder, bauta_error *err);
 
+/* How the matrices of a model lie in memory. */
+typedef enum bauta_weights {
+    BAUTA_WEIGHTS_FLOAT32 = 0,
+    BAUTA_WEIGHTS_BFLOAT16 = 1, /* rounded to the nearest: half the bytes */
+    BAUTA_WEIGHTS_INT8 = 2      /* -127 to 127, times a scale for each output:
+                                   a quarter of them */
+} bauta_weights;
+
+/* Hold the matrices of a read-only model in fewer bytes from now on, and let
+ * go of the float32 ones; biases and norms stay as they are. Generation of one
+ * sequence reads every matrix for every token, so it becomes as much faster as
+ * there are fewer bytes. All arithmetic is float32 still, and its bits depend
+ * on no circumstance. Such a model cannot be saved, and the tensors that are
+ * held so have no `data`. */
+BAUTA_API bauta_status bauta_model_compress(bauta_model *model,
+                                            bauta_weights weights,
+                                            bauta_error *err);
+BAUTA_API bauta_weights bauta_model_weights(const bauta_model *model);
+
 /* Questions. */
 typedef enum bauta_model_kind {
     BAUTA_DECODER_ONLY = 0,    /* causal: a token sees what came before */
@@ -429,7 +463,7 @@ typedef struct bauta_tensor {
     size_t rank;       /* 1 or 2 */
     size_t shape[2];   /* (rows, columns), or (numbers, 1) */
     size_t count;      /* rows x columns */
-    const float *data; /* dense */
+    const float *data; /* dense; NULL in a compressed model */
     float *writable;   /* the same, to be written; NULL when read-only */
     float *gradient;   /* NULL when read-only, and where nothing is trained */
 } bauta_tensor;
@@ -1079,6 +1113,214 @@ BAUTA_API bauta_status bauta_preset(char **config, bauta_train_options *options,
                                     const char *overrides, bauta_error *err);
 /* The names, one after another, and what each is; NULL behind the last. */
 BAUTA_API const char *bauta_preset_name(size_t index, const char **summary);
+
+/* ---- 14. Generation ---------------------------------------------------- */
+
+/* When beam search ends, as transformers' early_stopping says it. */
+typedef enum bauta_early {
+    BAUTA_EARLY_NO = 0,   /* false: when no open beam is likely to do better */
+    BAUTA_EARLY_YES = 1,  /* true: as soon as enough have ended */
+    BAUTA_EARLY_NEVER = 2 /* "never": when none can */
+} bauta_early;
+
+#define BAUTA_ENDS_MAX 8
+#define BAUTA_BANNED_MAX 32
+
+/* How tokens are chosen. The names and meanings are those of transformers'
+ * generation_config.json, and so is the order in which they act. */
+typedef struct bauta_generate_options {
+    size_t size;       /* set by BAUTA_GENERATE_OPTIONS_INIT */
+    size_t max_tokens; /* new ones, at most; 0: no such limit */
+    size_t
+        max_length;    /* the prompt with them (and the token that starts a
+                          target), at most; 0: what the model has positions for */
+    size_t min_tokens; /* no end before so many new ones */
+
+    float repetition_penalty; /* 1: none */
+    size_t no_repeat;         /* no so many tokens in a row twice; 0: may be */
+    bool sample;              /* draw, else take the likeliest */
+    float temperature;        /* of a draw; 1: as the model says */
+    size_t top_k;             /* draw from the k likeliest; 0: from all */
+    float top_p;              /* from the likeliest with this sum; 1: all */
+    float min_p;   /* from those at least so likely as the likeliest times this;
+                      0: all */
+    uint64_t seed; /* the draws are a function of it, and of nothing beside the
+                      sequence */
+
+    size_t beams; /* 1: no beam search */
+    float length_penalty;
+    bauta_early early;
+    size_t nbest;     /* how many of the beams are wanted; 0: one */
+    bool renormalize; /* behind what is forbidden, before scores are added */
+
+    uint32_t start; /* begins the target of an encoder-decoder */
+    uint32_t first; /* forced as the first new one, or BAUTA_NO_TOKEN */
+    uint32_t last;  /* forced where the length ends, or BAUTA_NO_TOKEN */
+    size_t end_count;
+    uint32_t ends[BAUTA_ENDS_MAX]; /* any of these ends a text */
+    size_t banned_count;
+    uint32_t banned[BAUTA_BANNED_MAX]; /* never chosen */
+
+    const char *const *stops; /* texts that end it, too; need a tokenizer, and
+                                 must live as long as the request runs */
+    size_t stop_count;
+} bauta_generate_options;
+#define BAUTA_GENERATE_OPTIONS_INIT                                           \
+    {                                                                         \
+        sizeof(bauta_generate_options), 0, 0, 0, 1.0f, 0, false, 1.0f, 0,     \
+            1.0f, 0.0f, 0, 1, 1.0f, BAUTA_EARLY_NO, 0, false, BAUTA_NO_TOKEN, \
+            BAUTA_NO_TOKEN, BAUTA_NO_TOKEN, 0, { 0 }, 0, { 0 }, NULL, 0       \
+    }
+
+/* What the model's generation_config.json says, and its config.json where that
+ * says nothing. A setting that changes the result and is not known here is an
+ * error that names it. */
+BAUTA_API bauta_status
+bauta_generate_options_load(bauta_generate_options *options,
+                            const bauta_model *model, bauta_error *err);
+/* All of them as a JSON object, by transformers' names; works like snprintf. */
+BAUTA_API size_t bauta_generate_options_json(
+    const bauta_generate_options *options, char *text, size_t size);
+
+/* Hear a token as soon as it is chosen: its log-probability, and the text that
+ * has become certain with it (NULL without a tokenizer; without what may be the
+ * beginning of a stop). A last call has BAUTA_NO_TOKEN and the text that was
+ * still waiting. Return false to end this text here. */
+typedef bool bauta_hear_fn(void *user, uint32_t token, float logprob,
+                           const char *text, size_t length);
+
+/* One text to be made. All arrays are copied. */
+typedef struct bauta_request {
+    size_t size; /* set by BAUTA_REQUEST_INIT */
+    size_t count;
+    const uint32_t *tokens; /* the prompt, at least one token; of an
+                               encoder-decoder how the target must begin,
+                               behind `start`, or nothing */
+    size_t source_count;
+    const uint32_t *source; /* of an encoder-decoder: what is translated */
+    const bauta_generate_options *options; /* NULL: the model's */
+    bauta_hear_fn *hear; /* or NULL; not called where there are beams */
+    void *user;          /* for hear */
+    uint64_t tag;        /* comes back in the result */
+} bauta_request;
+#define BAUTA_REQUEST_INIT                                           \
+    {                                                                \
+        sizeof(bauta_request), 0, NULL, 0, NULL, NULL, NULL, NULL, 0 \
+    }
+
+typedef enum bauta_finish {
+    BAUTA_FINISH_END = 0,    /* a token of `ends` */
+    BAUTA_FINISH_STOP = 1,   /* a text of `stops` */
+    BAUTA_FINISH_LENGTH = 2, /* a limit */
+    BAUTA_FINISH_HEARD = 3   /* `hear` said so */
+} bauta_finish;
+/* "end", "stop", "length" or "heard"; never NULL. */
+BAUTA_API const char *bauta_finish_text(bauta_finish finish);
+
+typedef struct bauta_hypothesis {
+    size_t count;
+    const uint32_t *tokens; /* the new ones, and the end among them */
+    const float *logprobs;  /* (count) by the model, before any option acts */
+    double score;           /* the sum of the log-probabilities that the search
+                               went by; of a beam over its length to the power of
+                               the length penalty */
+    bauta_finish finish;
+    const char *text; /* without the end and the stop; NULL without a tokenizer;
+                         NUL-terminated */
+    size_t length;
+} bauta_hypothesis;
+
+typedef struct bauta_result {
+    size_t size; /* sizeof(bauta_result) of the library */
+    uint64_t tag;
+    size_t prompt; /* tokens of it (or of the source) */
+    size_t shared; /* of which so many had been read for another text */
+    size_t count;
+    const bauta_hypothesis *hypotheses; /* (count) the best one first */
+} bauta_result;
+BAUTA_API void bauta_result_free(bauta_result *result);
+
+/* A generator makes many texts at once: each step runs the model once for all
+ * of them, a text leaves when it ends, and one that waits takes its place. What
+ * comes out for a request is the same to the bit as if it were alone. Texts
+ * that begin alike share what was read. */
+typedef struct bauta_generator bauta_generator;
+
+typedef struct bauta_generator_options {
+    size_t size;          /* set by BAUTA_GENERATOR_OPTIONS_INIT */
+    size_t sequences;     /* that run at once, at most; each beam is one */
+    size_t prompt_tokens; /* of prompts or sources read in one step, at most */
+    uint64_t cache_bytes; /* keys and values, at most; 0: no limit */
+    size_t keep; /* how many ended texts stay in the cache, for others that
+                    begin alike */
+} bauta_generator_options;
+#define BAUTA_GENERATOR_OPTIONS_INIT                    \
+    {                                                   \
+        sizeof(bauta_generator_options), 32, 2048, 0, 0 \
+    }
+
+/* The context, the model and the tokenizer (or NULL) must outlive it; options
+ * may be NULL. */
+BAUTA_API bauta_status bauta_generator_create(
+    bauta_generator **out, bauta_context *context, const bauta_model *model,
+    const bauta_tokenizer *tokenizer, const bauta_generator_options *options,
+    bauta_error *err);
+BAUTA_API void bauta_generator_free(bauta_generator *generator);
+/* Put a request in the queue. One that can never run (too long, too large for
+ * the cache, options that make no sense) is refused here. */
+BAUTA_API bauta_status bauta_generator_add(bauta_generator *generator,
+                                           const bauta_request *request,
+                                           bauta_error *err);
+/* A step: a token more for every text that runs. *left, which may be NULL,
+ * receives how many requests have not ended. After a failure all texts are as
+ * they were. */
+BAUTA_API bauta_status bauta_generator_step(bauta_generator *generator,
+                                            size_t *left, bauta_error *err);
+/* The next text that has ended, for bauta_result_free(); NULL: none. */
+BAUTA_API bauta_result *bauta_generator_take(bauta_generator *generator);
+/* Bytes of keys and values now. */
+BAUTA_API uint64_t bauta_generator_bytes(const bauta_generator *generator);
+
+/* One request from beginning to end. */
+BAUTA_API bauta_status bauta_generate(bauta_context *context,
+                                      const bauta_model *model,
+                                      const bauta_tokenizer *tokenizer,
+                                      const bauta_request *request,
+                                      bauta_result **out, bauta_error *err);
+
+/* ---- 15. Looking ------------------------------------------------------- */
+
+typedef enum bauta_look_at {
+    BAUTA_LOOK_ENCODER = 0, /* self-attention of the encoder */
+    BAUTA_LOOK_DECODER = 1, /* of the decoder */
+    BAUTA_LOOK_CROSS = 2    /* of the decoder over the source */
+} bauta_look_at;
+
+/* Heads of such an attention; 0 where the model has none. */
+BAUTA_API size_t bauta_model_heads(const bauta_model *model, bauta_look_at at);
+
+/* Weights to be seen: those of `rows` queries from `first` on, over all keys,
+ * of one layer and head. Rows and keys are those of the batch, padding among
+ * them. */
+typedef struct bauta_look {
+    size_t size; /* set by BAUTA_LOOK_INIT */
+    bauta_look_at at;
+    size_t layer, head;
+    size_t first, rows;
+    float *weights; /* (rows, keys); what is hidden is exactly 0 */
+} bauta_look;
+#define BAUTA_LOOK_INIT                                          \
+    {                                                            \
+        sizeof(bauta_look), BAUTA_LOOK_DECODER, 0, 0, 0, 0, NULL \
+    }
+
+/* As bauta_model_forward() (outputs may be NULL), and give the weights of
+ * attention that were asked for: the kernels never hold them, so rows are
+ * computed again from the saved log-sum-exp. No bit of the outputs changes. */
+BAUTA_API bauta_status bauta_model_look(
+    bauta_context *context, const bauta_model *model, const bauta_batch *source,
+    const bauta_batch *target, const bauta_outputs *outputs,
+    const bauta_look *looks, size_t count, bauta_error *err);
 
 #ifdef __cplusplus
 }
