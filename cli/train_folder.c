@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -95,6 +96,33 @@ static int folders_make(const char *path)
     return 0;
 }
 
+/* Whether a name is of a folder that the library was writing (see
+ * bauta_trainer_save) in a process that is no more. */
+static bool is_left_behind(const char *name)
+{
+    long process;
+    int end = 0;
+    if (sscanf(name, ".bauta-%ld-%*u.folder%n", &process, &end) != 1 || !end ||
+        name[end] || process <= 0)
+        return false;
+    return kill((pid_t)process, 0) && errno == ESRCH;
+}
+
+/* Remove what a killed program left behind. */
+static void folder_sweep(const char *run)
+{
+    char path[PATH_ROOM];
+    DIR *dir = opendir(run);
+    const struct dirent *entry;
+    while (dir && (entry = readdir(dir))) {
+        snprintf(path, sizeof(path), "%s/%s", run, entry->d_name);
+        if (is_left_behind(entry->d_name))
+            folder_remove(path);
+    }
+    if (dir)
+        closedir(dir);
+}
+
 int folder_open(const char *run, bool exists)
 {
     struct stat info;
@@ -108,8 +136,11 @@ int folder_open(const char *run, bool exists)
         return cli_fail(VERB, "%s: %s", run, strerror(errno));
     if (!S_ISDIR(info.st_mode))
         return cli_fail(VERB, "%s is not a folder", run);
-    return access(run, W_OK) ? cli_fail(VERB, "%s: %s", run, strerror(errno))
-                             : CLI_OK;
+    if (access(run, W_OK))
+        return cli_fail(VERB, "%s: %s", run, strerror(errno));
+    if (exists)
+        folder_sweep(run);
+    return CLI_OK;
 }
 
 int folder_link(const char *run, const char *name, size_t step)

@@ -107,8 +107,14 @@ set -- a/events.out.tfevents.*
 [ -s "$1" ] || fail "there are no events"
 runs 1 train --preset gpt2-tiny --tokenizer chars --out a text
 says stderr "'--resume a' goes on"
+dead=.bauta-1999999999-0.folder # no process has such a number
+mkdir "a/$dead" "a/.bauta-$$-0.folder"
+touch "a/$dead/model.safetensors"
 runs 0 train --resume a
 says stderr "all 20 steps are done"
+[ ! -e "a/$dead" ] || fail "what a killed program left is still there"
+[ -e "a/.bauta-$$-0.folder" ] || fail "the folder of a live program is gone"
+rmdir "a/.bauta-$$-0.folder"
 runs 0 inspect a/last
 
 # Threads change no bit.
