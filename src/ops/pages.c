@@ -127,7 +127,26 @@ void bt_book_release(bt_book *book)
     book->room = 0;
 }
 
-/* A page that is the book's alone, in place of none or of a shared one. */
+/* The first `tokens` tokens of a page; what stands behind them is not seen. */
+static void page_copy(const bt_shape *s, float *to, const float *from,
+                      size_t tokens)
+{
+    for (size_t h = 0; h < s->kv_heads; h++) {
+        for (size_t d = 0; d < s->head_dim; d++)
+            memcpy(to + d * BT_BLOCK, from + d * BT_BLOCK,
+                   tokens * sizeof(*to));
+        to += s->head_dim * BT_BLOCK;
+        from += s->head_dim * BT_BLOCK;
+        for (size_t e = 0; e < s->value_pad; e += BT_PANEL)
+            memcpy(to + bt_panel_start(e), from + bt_panel_start(e),
+                   tokens * bt_panel_width(s->value_pad, e) * sizeof(*to));
+        to += s->value_pad * BT_BLOCK;
+        from += s->value_pad * BT_BLOCK;
+    }
+}
+
+/* A page that is the book's alone, in place of none or of a shared one. Only
+ * the last page is ever written to, so its tokens are those that count. */
 static bauta_status page_own(bt_book *book, bt_page **at, bauta_error *err)
 {
     bt_page *old = *at;
@@ -137,8 +156,8 @@ static bauta_status page_own(bt_book *book, bt_page **at, bauta_error *err)
     if (!page)
         return BAUTA_ERR_NOMEM;
     if (old) {
-        size_t bytes = book->pool->bytes - sizeof(*page);
-        memcpy(page->data, old->data, bytes);
+        page_copy(&book->pool->shape, page->data, old->data,
+                  book->tokens % BT_BLOCK);
         page_drop(book->pool, old);
     }
     *at = page;
