@@ -2,9 +2,9 @@
 /* compact.h - products with compact weights for AVX2 and AVX-512, one body for
  * both.
  *
- * Few rows meet a panel as it streams by: BT_ABREAST outputs are 4 vectors with
- * AVX-512, and one row needs so many accumulators, which is just what keeps the
- * multipliers busy; more rows share what was widened. */
+ * Few rows meet a panel as it streams by, so that all of them share what was
+ * read and widened. One row meets two panels at once where there are registers
+ * for it: memory serves two streams faster than one. */
 #ifndef BT_COMPACT_X86_H
 #define BT_COMPACT_X86_H
 
@@ -16,8 +16,11 @@ enum {
     LINE = 64, /* bytes of a cache line */
     PANEL_VECTORS = BT_ABREAST / VL,
     PANEL_ROWS = VL == 16 ? 6 : 3, /* that meet a panel together */
-    PANEL_PART = 4,    /* vectors of it, if there are several rows */
-    PANEL_AHEAD = 4096 /* bytes between asking for and reading */
+    PANEL_PART = 4,          /* vectors of it, if there are several rows */
+    PAIR = VL == 16 ? 2 : 1, /* panels that one row meets together */
+    /* Bytes between asking for and reading. bfloat16 needs no asking: its lines
+     * come as fast as the machine's own prefetching can bring them. */
+    INT8_AHEAD = 4096
 };
 
 /* op(A) as it lies in memory. */
@@ -97,34 +100,46 @@ static void widen_columns(float *to, size_t step, const bt_compact *c,
 
 typedef struct panel_job {
     const char *panel; /* from the first vector on */
+    size_t next;       /* bytes to the next panel */
     size_t depth;
     source a;
     float *sums; /* (rows, BT_ABREAST) from the first vector on */
 } panel_job;
 
-INLINE void panel_chains(const bt_compact_type type, const size_t rows,
-                         const size_t vectors, const panel_job *job)
+INLINE void ask(const bt_compact_type type, const char *panel)
 {
-    const size_t size = type == BT_COMPACT_BF16 ? 2 : 1;
-    const size_t a_row = job->a.row, a_step = job->a.step;
+    if (type == BT_COMPACT_INT8)
+        prefetch(panel + INT8_AHEAD);
+}
+
+/* The chains of some rows with one panel, or of one row with some panels:
+ * `chains` of them, of so many vectors each. */
+INLINE void panel_chains(const bt_compact_type type, const size_t panels,
+                         const size_t chains, const size_t vectors,
+                         const panel_job *job)
+{
+    const size_t step = BT_ABREAST * (type == BT_COMPACT_BF16 ? 2 : 1);
+    const size_t a_row = job->a.row, a_step = job->a.step, next = job->next;
     const float *a = job->a.at;
     const char *panel = job->panel;
     vf s[PANEL_ROWS][PANEL_VECTORS];
-    UNROLLED_FOR (size_t i = 0; i < rows; i++)
+    UNROLLED_FOR (size_t i = 0; i < chains; i++)
         UNROLLED_FOR (size_t v = 0; v < vectors; v++)
             s[i][v] = vf_set(0.0f);
     for (size_t p = 0; p < job->depth; p++) {
-        UNROLLED_FOR (size_t l = 0; l < vectors * VL * size; l += LINE)
-            prefetch(panel + PANEL_AHEAD + l);
-        UNROLLED_FOR (size_t v = 0; v < vectors; v++) {
-            vf x = widen(type, panel, v * VL);
-            UNROLLED_FOR (size_t i = 0; i < rows; i++)
-                s[i][v] = vf_fma(vf_set(a[i * a_row]), x, s[i][v]);
+        UNROLLED_FOR (size_t i = 0; i < panels; i++)
+            ask(type, panel + i * next);
+        UNROLLED_FOR (size_t v = 0; v < panels * vectors; v++) {
+            size_t from = v / vectors;
+            vf x = widen(type, panel + from * next, v % vectors * VL);
+            UNROLLED_FOR (size_t i = from; i < from + chains / panels; i++)
+                s[i][v % vectors] =
+                    vf_fma(vf_set(a[(i - from) * a_row]), x, s[i][v % vectors]);
         }
         a += a_step;
-        panel += BT_ABREAST * size;
+        panel += step;
     }
-    UNROLLED_FOR (size_t i = 0; i < rows; i++)
+    UNROLLED_FOR (size_t i = 0; i < chains; i++)
         UNROLLED_FOR (size_t v = 0; v < vectors; v++)
             vf_store(job->sums + i * BT_ABREAST + v * VL, s[i][v]);
 }
@@ -134,10 +149,11 @@ typedef void panel_fn(const panel_job *job);
 #define PANEL_FN(name, type, rows, vectors)         \
     static void name##_##rows(const panel_job *job) \
     {                                               \
-        panel_chains(type, rows, vectors, job);     \
+        panel_chains(type, 1, rows, vectors, job);  \
     }
 
-/* chains of one to PANEL_ROWS rows: <name>s[rows - 1]. */
+/* Chains of one to PANEL_ROWS rows, <name>s[rows - 1]; and those of one row
+ * with several panels. */
 #if defined(__AVX512F__)
 #define PANEL_FNS(name, type)                                          \
     PANEL_FN(name, type, 1, PANEL_VECTORS)                             \
@@ -158,6 +174,21 @@ typedef void panel_fn(const panel_job *job);
 
 PANEL_FNS(bf16_chain, BT_COMPACT_BF16);
 PANEL_FNS(int8_chain, BT_COMPACT_INT8);
+
+/* One row and PAIR whole panels, from `output` on. */
+static void pair_product(const bt_gemm *g, size_t output)
+{
+    panel_job job = { .panel = panel_at(g->compact, output, 0),
+                      .next =
+                          g->k * BT_ABREAST * bt_compact_size(g->compact->type),
+                      .depth = g->k,
+                      .a = source_of(g, 0),
+                      .sums = g->c + output };
+    if (g->compact->type == BT_COMPACT_BF16)
+        panel_chains(BT_COMPACT_BF16, PAIR, PAIR, PANEL_VECTORS, &job);
+    else
+        panel_chains(BT_COMPACT_INT8, PAIR, PAIR, PANEL_VECTORS, &job);
+}
 
 /* The chains of `count` outputs from `output` on, all in one panel. They are
  * computed in whole vectors from the panel's first output, and those that were

@@ -519,14 +519,6 @@ static void fold_rest(const strip *s, size_t rows, size_t steps, size_t j)
         }
 }
 
-/* Ask for a line, and once more for the one four lines before: the queue drops
- * what comes when it is full. */
-INLINE void prefetch_twice(const float *line)
-{
-    prefetch(line);
-    prefetch((const char *)line - 4 * LINE);
-}
-
 /* Fold `steps` rows of B into `rows` rows of C. */
 INLINE void fold(const strip *s, const size_t rows, const size_t steps)
 {
@@ -544,8 +536,10 @@ INLINE void fold(const strip *s, const size_t rows, const size_t steps)
         UNROLLED_FOR (size_t i = 0; i < rows; i++)
             t[i] = add ? vf_load(c + i * ldc) : vf_set(0.0f);
         UNROLLED_FOR (size_t q = 0; q < steps; q++) {
-            if (more)
-                prefetch_twice(b + (q + steps) * ldb);
+            if (more) { // twice: the queue drops what comes when it is full
+                prefetch(b + (q + 2 * steps) * ldb);
+                prefetch(b + (q + steps) * ldb);
+            }
             vf x = vf_load(b + q * ldb);
             UNROLLED_FOR (size_t i = 0; i < rows; i++)
                 t[i] = vf_fma(y[i][q], x, t[i]);
@@ -618,7 +612,12 @@ static void columns_compact(const bt_gemm *g, size_t first, size_t count)
     size_t end = first + count;
     for (size_t j = first, n; j < end; j += n) {
         n = bt_size_min(BT_ABREAST - j % BT_ABREAST, end - j);
-        panel_product(g, j, n);
+        if (g->m == 1 && n == BT_ABREAST && end - j >= PAIR * BT_ABREAST) {
+            n = PAIR * BT_ABREAST;
+            pair_product(g, j);
+        } else {
+            panel_product(g, j, n);
+        }
         epilogue(g, 0, g->m, j, n);
     }
 }
