@@ -332,9 +332,9 @@ BAUTA_API bauta_status bauta_attention_backward(
  * values that were appended. */
 typedef struct bauta_cache bauta_cache;
 
-/* At most `capacity` tokens; kv_heads, head_dim and value_dim are taken from
- * the shape. Memory is taken in pages of 64 tokens as they come, and what is
- * there is never moved. */
+/* At most `capacity` tokens, up to 2^31 - 1; kv_heads, head_dim and value_dim
+ * are taken from the shape. Memory is taken in pages of 64 tokens as they come,
+ * and what is there is never moved. */
 BAUTA_API bauta_status bauta_cache_create(bauta_cache **out,
                                           const bauta_attention *shape,
                                           size_t capacity, bauta_error *err);
@@ -346,7 +346,8 @@ BAUTA_API bauta_status bauta_cache_append(bauta_cache *cache,
                                           size_t tokens, const float *k,
                                           const float *v, bauta_error *err);
 
-/* Tokens held; and forget all but the first `tokens` of them. */
+/* Tokens held; and forget all but the first `tokens` of them, the last of which
+ * must not have been forgotten. */
 BAUTA_API size_t bauta_cache_tokens(const bauta_cache *cache);
 BAUTA_API bauta_status bauta_cache_truncate(bauta_cache *cache, size_t tokens,
                                             bauta_error *err);
