@@ -356,7 +356,8 @@ static void translate(const char *ids, size_t beams)
     bauta_generate_options o;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.beams = beams;
-    o.max_length = 80;
+    o.max_tokens = 80;
+    o.early = BAUTA_EARLY_YES; // as the goldens were made
     for (size_t i = 0; i < count; i++) {
         MUST(bauta_tokenizer_encode(s.tokenizer, lines[i], strlen(lines[i]),
                                     NULL, &sources[i], &err),
