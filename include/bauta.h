@@ -1139,6 +1139,7 @@ typedef struct bauta_generate_options {
         max_length;    /* the prompt with them (and the token that starts a
                           target), at most; 0: what the model has positions for */
     size_t min_tokens; /* no end before so many new ones */
+    size_t min_length; /* and none before the prompt with them is so long */
 
     float repetition_penalty; /* 1: none */
     size_t no_repeat;         /* no so many tokens in a row twice; 0: may be */
@@ -1158,7 +1159,8 @@ typedef struct bauta_generate_options {
     bool renormalize; /* behind what is forbidden, before scores are added */
 
     uint32_t start; /* begins the target of an encoder-decoder */
-    uint32_t first; /* forced as the first new one, or BAUTA_NO_TOKEN */
+    uint32_t first; /* forced behind the very first token (of a target, behind
+                       `start`), or BAUTA_NO_TOKEN */
     uint32_t last;  /* forced where the length ends, or BAUTA_NO_TOKEN */
     size_t end_count;
     uint32_t ends[BAUTA_ENDS_MAX]; /* any of these ends a text */
@@ -1171,7 +1173,7 @@ typedef struct bauta_generate_options {
 } bauta_generate_options;
 #define BAUTA_GENERATE_OPTIONS_INIT                                           \
     {                                                                         \
-        sizeof(bauta_generate_options), 0, 0, 0, 1.0f, 0, false, 1.0f, 0,     \
+        sizeof(bauta_generate_options), 0, 0, 0, 0, 1.0f, 0, false, 1.0f, 0,  \
             1.0f, 0.0f, 0, 1, 1.0f, BAUTA_EARLY_NO, 0, false, BAUTA_NO_TOKEN, \
             BAUTA_NO_TOKEN, BAUTA_NO_TOKEN, 0, { 0 }, 0, { 0 }, NULL, 0       \
     }
