@@ -230,7 +230,7 @@ static bauta_status meter_load(meter *m, const options *o, bauta_error *err)
     bauta_status status = bauta_context_create(&m->context, &how, err);
     if (!status)
         status = bauta_model_load(&m->model, o->model, false, err);
-    if (!status)
+    if (!status && o->weights)
         status = bauta_model_compress(m->model, o->weights, err);
     if (!status)
         status = bauta_tokenizer_load(&m->tokenizer, o->model, err);

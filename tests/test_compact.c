@@ -161,7 +161,7 @@ static void int8_refuses_what_is_not_finite(void **state)
 static void a_row_is_its_elements_times_the_scales(void **state)
 {
     (void)state;
-    for (int type = 0; type < 2; type++) {
+    for (int type = 0; type < 3; type++) {
         float row[37];
         matrix m = matrix_create((bt_compact_type)type, 70, 37, false);
         bt_compact_row(row, &m.compact, 69, 3.0f);
@@ -184,7 +184,9 @@ static void spoil_padding(const matrix *m)
     for (size_t j = c->outputs; j < lanes; j++) {
         size_t at = j / BT_ABREAST * c->inputs * BT_ABREAST + j % BT_ABREAST;
         for (size_t p = 0; p < c->inputs; p++, at += BT_ABREAST)
-            if (c->type == BT_COMPACT_BF16)
+            if (c->type == BT_COMPACT_F32)
+                ((float *)c->panels)[at] = NAN;
+            else if (c->type == BT_COMPACT_BF16)
                 ((uint16_t *)c->panels)[at] = 0x7fc0;
             else
                 ((int8_t *)c->panels)[at] = 127;
@@ -216,13 +218,13 @@ static void reference(const bt_gemm *g, const matrix *m, float *to)
 static void compare(const bt_gemm *g, const float *want, const guarded *c,
                     const char *isa, int threads)
 {
+    static const char *const names[] = { "float32", "bfloat16", "int8" };
     size_t at = floats_differ(c->data, want, c->count);
     if (at != c->count)
         fail_msg("%s, %d threads, %s, m %zu n %zu k %zu: element %zu is %a, "
                  "want %a",
-                 isa, threads,
-                 g->compact->type == BT_COMPACT_BF16 ? "bfloat16" : "int8",
-                 g->m, g->n, g->k, at, (double)c->data[at], (double)want[at]);
+                 isa, threads, names[g->compact->type], g->m, g->n, g->k, at,
+                 (double)c->data[at], (double)want[at]);
 }
 
 static void check_everywhere(bt_gemm *g, const float *want, guarded *c)
@@ -283,7 +285,7 @@ static void products_equal_the_reference(void **state)
 {
     (void)state;
     for (int i = 0; i < 200; i++)
-        check((bt_compact_type)(i % 2), 1 + test_below(&randoms, 30),
+        check((bt_compact_type)(i % 3), 1 + test_below(&randoms, 30),
               1 + test_below(&randoms, 200), 1 + test_below(&randoms, 90));
 }
 
@@ -295,8 +297,8 @@ static void borders_of_panels_equal_the_reference(void **state)
     static const size_t rows[] = { 1, 2, 3, 4, 5, 6, 7, 12, 13, 16, 17 };
     for (size_t i = 0; i < BT_LEN(outputs); i++)
         for (size_t r = 0; r < BT_LEN(rows); r++)
-            check((bt_compact_type)(test_u32(&randoms) & 1), rows[r],
-                  outputs[i], 1 + test_below(&randoms, 20));
+            check((bt_compact_type)test_below(&randoms, 3), rows[r], outputs[i],
+                  1 + test_below(&randoms, 20));
 }
 
 /* Long chains are cut where there are many rows, and stripes are shared. */
@@ -307,7 +309,7 @@ static void large_products_equal_the_reference(void **state)
                                        { 13, 130, 512 }, { 17, 100, 1025 },
                                        { 40, 333, 600 }, { 1, 4100, 40 } };
     for (size_t i = 0; i < BT_LEN(sizes); i++)
-        for (int type = 0; type < 2; type++)
+        for (int type = 0; type < 3; type++)
             check((bt_compact_type)type, sizes[i][0], sizes[i][1], sizes[i][2]);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compact.c - weights into panels of fewer bytes, and a row of them back. */
+/* compact.c - weights into panels, and a row of them back. */
 #include "kernels/compact.h"
 
 #include "base/size.h"
@@ -113,6 +113,18 @@ static void put_int8(int8_t *to, const float *block, const float *scales,
                 int8_round(block[i * BT_ABREAST + j], scales[j]);
 }
 
+static void put(const bt_compact *c, size_t at, const float *block,
+                const float *scales, size_t count)
+{
+    if (c->type == BT_COMPACT_F32)
+        memcpy((float *)c->panels + at, block,
+               count * BT_ABREAST * sizeof(float));
+    else if (c->type == BT_COMPACT_BF16)
+        put_bf16((uint16_t *)c->panels + at, block, count);
+    else
+        put_int8((int8_t *)c->panels + at, block, scales, count);
+}
+
 bool bt_compact_pack(const bt_compact *compact, size_t panel, const float *w,
                      size_t stride, bool turned)
 {
@@ -129,10 +141,7 @@ bool bt_compact_pack(const bt_compact *compact, size_t panel, const float *w,
         size_t count = bt_size_min(BLOCK, inputs - p);
         size_t at = (panel * inputs + p) * BT_ABREAST;
         gather(block, &s, p, count);
-        if (scales)
-            put_int8((int8_t *)compact->panels + at, block, scales, count);
-        else
-            put_bf16((uint16_t *)compact->panels + at, block, count);
+        put(compact, at, block, scales, count);
     }
     return true;
 }

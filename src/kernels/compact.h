@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compact.h - a weight matrix in fewer bytes than float32, laid out so that a
- * product with few rows reads it as one stream.
+/* compact.h - a weight matrix laid out so that a product with few rows reads it
+ * as one stream, in as many bytes as float32 has or in fewer.
  *
  * Outputs lie in panels of BT_ABREAST side by side, and a panel runs along the
  * inputs:
@@ -15,13 +15,14 @@
  * An element stands for a number that float32 holds exactly, and the chain is
  * that of this number:
  *
- *     bfloat16    the weight itself, rounded to nearest, ties to even
+ *     float32     the weight itself
+ *     bfloat16    the weight rounded to nearest, ties to even
  *     int8        q = weight / scale, rounded so, from -127 to 127;
  *                 scale = max |weight| / 127 over the inputs of the output
  *
  * The scale of int8 multiplies the finished chain, before bias and all else.
- * Both types are thus float32 arithmetic to the last bit, and bfloat16 gives
- * the very bits of a float32 model whose weights were rounded. */
+ * All types are thus float32 arithmetic to the last bit, and bfloat16 gives the
+ * very bits of a float32 model whose weights were rounded. */
 #ifndef BT_COMPACT_H
 #define BT_COMPACT_H
 
@@ -33,6 +34,7 @@
 enum { BT_ABREAST = 64 };
 
 typedef enum bt_compact_type {
+    BT_COMPACT_F32,
     BT_COMPACT_BF16,
     BT_COMPACT_INT8
 } bt_compact_type;
@@ -61,7 +63,9 @@ void bt_compact_row(float *to, const bt_compact *compact, size_t output,
 
 static inline size_t bt_compact_size(bt_compact_type type)
 {
-    return type == BT_COMPACT_BF16 ? sizeof(uint16_t) : sizeof(int8_t);
+    return type == BT_COMPACT_F32    ? sizeof(float)
+           : type == BT_COMPACT_BF16 ? sizeof(uint16_t)
+                                     : sizeof(int8_t);
 }
 
 static inline float bt_bf16_widen(uint16_t half)
@@ -78,6 +82,8 @@ static inline float bt_compact_at(const bt_compact *c, size_t output,
 {
     size_t at = (output / BT_ABREAST * c->inputs + input) * BT_ABREAST +
                 output % BT_ABREAST;
+    if (c->type == BT_COMPACT_F32)
+        return ((const float *)c->panels)[at];
     if (c->type == BT_COMPACT_BF16)
         return bt_bf16_widen(((const uint16_t *)c->panels)[at]);
     return (float)((const int8_t *)c->panels)[at];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compress.c - the matrices of a model in fewer bytes.
+/* compress.c - the matrices of a model in panels, of float32 or fewer bytes.
  *
  * All is prepared beside the float32 model, which is let go of in the end:
  *
@@ -252,27 +252,27 @@ const char *bt_weights_text(bauta_weights weights)
 bauta_status bauta_model_compress(bauta_model *model, bauta_weights weights,
                                   bauta_error *err)
 {
+    static const bt_compact_type types[] = { BT_COMPACT_F32, BT_COMPACT_BF16,
+                                             BT_COMPACT_INT8 };
     BT_NEED(model, err);
     if ((unsigned)weights > BAUTA_WEIGHTS_INT8)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "weights is %u, and there is no such type",
                        (unsigned)weights);
-    if (weights == model->weights)
-        return BAUTA_OK;
     if (model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a model that is trained keeps float32 weights: load "
-                       "it read-only to hold them as %s",
+                       "a model that is trained keeps its weights as they "
+                       "are: load it read-only to hold them as %s",
                        bt_weights_text(weights));
-    if (model->weights)
+    if (model->folder->compacts && weights == model->weights)
+        return BAUTA_OK;
+    if (model->folder->compacts)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the model holds its weights as %s already: load it "
                        "anew to hold them as %s",
                        bt_weights_text(model->weights),
                        bt_weights_text(weights));
-    bauta_status status = compress(
-        model,
-        weights == BAUTA_WEIGHTS_INT8 ? BT_COMPACT_INT8 : BT_COMPACT_BF16, err);
+    bauta_status status = compress(model, types[weights], err);
     if (!status)
         model->weights = weights;
     return status;

@@ -23,6 +23,7 @@
 enum {
     FEW_ROWS = 12,           /* go straight to the kernel */
     STRIPE_COLUMNS = 1024,   /* wanted in a stripe of theirs */
+    COMPACT_STRIPE = 128,    /* columns of compact weights, two panels */
     BLOCK_FLOATS = 1 << 20,  /* of A: 4 MiB of the L3 cache */
     BLOCK_ROWS = 1024,       /* wanted in a block before depth is */
     SMALL_PRODUCT = 1 << 17, /* multiply-adds that are not worth a thread */
@@ -71,6 +72,8 @@ static void run_direct(product *p)
     size_t share = ceil_div(n, threads);
     size_t wanted =
         bt_size_max(ceil_div(share, 4), bt_size_min(share, STRIPE_COLUMNS));
+    if (p->gemm->compact)
+        wanted = COMPACT_STRIPE;
     p->stripe = p->threads == 1 ? n : bt_size_round(wanted, 64);
     bt_parallel(p->threads, ceil_div(n, p->stripe), run_stripe, p);
 }

@@ -72,8 +72,9 @@ INLINE vf vf_from_int8(const int8_t *x)
 
 INLINE vf widen(const bt_compact_type type, const char *from, size_t at)
 {
-    return type == BT_COMPACT_BF16 ? vf_from_bf16((const uint16_t *)from + at)
-                                   : vf_from_int8((const int8_t *)from + at);
+    return type == BT_COMPACT_F32    ? vf_load((const float *)from + at)
+           : type == BT_COMPACT_BF16 ? vf_from_bf16((const uint16_t *)from + at)
+                                     : vf_from_int8((const int8_t *)from + at);
 }
 
 /* Where the elements of an output begin, from input `from` on. */
@@ -85,15 +86,23 @@ INLINE const char *panel_at(const bt_compact *c, size_t output, size_t from)
 }
 
 /* One vector of outputs along some inputs, as float32. */
+INLINE void widen_along(const bt_compact_type type, float *to, size_t step,
+                        const char *panel, size_t depth)
+{
+    for (size_t p = 0; p < depth; p++, to += step)
+        vf_store(to, widen(type, panel, p * BT_ABREAST));
+}
+
 static void widen_columns(float *to, size_t step, const bt_compact *c,
                           size_t output, size_t from, size_t depth)
 {
     const char *panel = panel_at(c, output, from);
-    for (size_t p = 0; p < depth; p++, to += step)
-        if (c->type == BT_COMPACT_BF16)
-            vf_store(to, widen(BT_COMPACT_BF16, panel, p * BT_ABREAST));
-        else
-            vf_store(to, widen(BT_COMPACT_INT8, panel, p * BT_ABREAST));
+    if (c->type == BT_COMPACT_F32)
+        widen_along(BT_COMPACT_F32, to, step, panel, depth);
+    else if (c->type == BT_COMPACT_BF16)
+        widen_along(BT_COMPACT_BF16, to, step, panel, depth);
+    else
+        widen_along(BT_COMPACT_INT8, to, step, panel, depth);
 }
 
 /* ---- few rows ---------------------------------------------------------- */
@@ -118,7 +127,7 @@ INLINE void panel_chains(const bt_compact_type type, const size_t panels,
                          const size_t chains, const size_t vectors,
                          const panel_job *job)
 {
-    const size_t step = BT_ABREAST * (type == BT_COMPACT_BF16 ? 2 : 1);
+    const size_t step = BT_ABREAST * bt_compact_size(type);
     const size_t a_row = job->a.row, a_step = job->a.step, next = job->next;
     const float *a = job->a.at;
     const char *panel = job->panel;
@@ -172,8 +181,12 @@ typedef void panel_fn(const panel_job *job);
     static panel_fn *const name##s[] = { name##_1, name##_2, name##_3 }
 #endif
 
+PANEL_FNS(f32_chain, BT_COMPACT_F32);
 PANEL_FNS(bf16_chain, BT_COMPACT_BF16);
 PANEL_FNS(int8_chain, BT_COMPACT_INT8);
+
+static panel_fn *const *const chains[] = { f32_chains, bf16_chains,
+                                           int8_chains };
 
 /* One row and PAIR whole panels, from `output` on. */
 static void pair_product(const bt_gemm *g, size_t output)
@@ -184,7 +197,11 @@ static void pair_product(const bt_gemm *g, size_t output)
                       .depth = g->k,
                       .a = source_of(g, 0),
                       .sums = g->c + output };
-    if (g->compact->type == BT_COMPACT_BF16)
+    for (size_t j = 0; g->compact->scales && j < PAIR * BT_ABREAST; j += VL)
+        prefetch(g->compact->scales + output + j); // will be needed at the end
+    if (g->compact->type == BT_COMPACT_F32)
+        panel_chains(BT_COMPACT_F32, PAIR, PAIR, PANEL_VECTORS, &job);
+    else if (g->compact->type == BT_COMPACT_BF16)
         panel_chains(BT_COMPACT_BF16, PAIR, PAIR, PANEL_VECTORS, &job);
     else
         panel_chains(BT_COMPACT_INT8, PAIR, PAIR, PANEL_VECTORS, &job);
@@ -201,9 +218,7 @@ static void panel_product(const bt_gemm *g, size_t output, size_t count)
     panel_job job = { .depth = g->k };
     for (size_t i = 0, rows; i < g->m; i += rows) {
         rows = bt_size_min(PANEL_ROWS, g->m - i);
-        panel_fn *run =
-            (g->compact->type == BT_COMPACT_BF16 ? bf16_chains
-                                                 : int8_chains)[rows - 1];
+        panel_fn *run = chains[g->compact->type][rows - 1];
         size_t part = rows == 1 ? BT_ABREAST : PANEL_PART * VL;
         job.a = source_of(g, i);
         for (size_t from = 0; from < need; from += part) {
