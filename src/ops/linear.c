@@ -14,7 +14,8 @@ bt_linear bt_linear_of(const bt_tensor *w, bool turned)
                         .outputs = turned ? w->columns : w->rows,
                         .w = w->data,
                         .stride = w->stride,
-                        .turned = turned };
+                        .turned = turned,
+                        .compact = w->compact };
 }
 
 bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
@@ -58,6 +59,7 @@ bool bt_linear_y(bt_tape *tape, const bt_linear *l, size_t rows, const float *x,
                      .b = l->w,
                      .ldb = l->stride,
                      .trans_b = !l->turned,
+                     .compact = l->compact,
                      .c = y,
                      .ldc = l->outputs,
                      .bias = bias,
