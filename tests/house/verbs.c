@@ -9,7 +9,7 @@
 
 /* ---- the program ------------------------------------------------------- */
 
-static char model[1024]; /* the folder of the last expectation */
+static char model[768]; /* the folder of the last expectation */
 
 /* What transformers made, from the folder of a model; NULL where the data is
  * not there. */
@@ -71,14 +71,20 @@ static const char *lines_write(scratch *s, const json_t *list, const char *key)
     return s->path;
 }
 
+static void assert_near(double want, double got, double apart)
+{
+    if (!(fabs(want - got) <= apart))
+        fail_msg("want %.9g, got %.9g", want, got);
+}
+
 /* ---- fill -------------------------------------------------------------- */
 
 static void candidate_same(const json_t *want, const json_t *got)
 {
     assert_string_equal(json_string_value(json_array_get(want, 0)),
                         json_string_value(in(got, "text")));
-    assert_double_equal(json_real_value(json_array_get(want, 1)),
-                        json_real_value(in(got, "probability")), 1e-5);
+    assert_near(json_real_value(json_array_get(want, 1)),
+                json_real_value(in(got, "probability")), 1e-5);
 }
 
 static void fill_gives_the_words_of_transformers(void **state)
@@ -131,10 +137,10 @@ static void embed_gives_the_mean_of_transformers(void **state)
         square += pow(json_real_value(json_array_get(mean, d)), 2.0);
     for (size_t d = 0; d < json_array_size(mean); d++) {
         double x = json_real_value(json_array_get(mean, d));
-        assert_double_equal(json_real_value(json_array_get(first, d)), x, 1e-5);
-        assert_double_equal(json_real_value(json_array_get(
-                                in(json_array_get(unit, 0), "embedding"), d)),
-                            x / sqrt(square), 1e-5);
+        assert_near(json_real_value(json_array_get(first, d)), x, 1e-5);
+        assert_near(json_real_value(json_array_get(
+                        in(json_array_get(unit, 0), "embedding"), d)),
+                    x / sqrt(square), 1e-5);
     }
     json_decref(plain);
     json_decref(unit);
@@ -188,7 +194,7 @@ static void beams_say_what_transformers_says(void **state)
 
 /* ---- translate --------------------------------------------------------- */
 
-enum { SENTENCES = 100 };
+enum { SENTENCES = 40 };
 
 /* The first lines of the two files, whose paths are relative to the data. */
 static void translation_same(const char *beams, const char *expected)
@@ -232,7 +238,7 @@ static void translate_says_what_transformers_says(void **state)
 static void five_beams_say_what_transformers_says(void **state)
 {
     (void)state;
-    translation_same("5", "models/marian-m30k/test_2016.beam5.de");
+    translation_same("5 --early-stopping yes", "models/marian-m30k/test_2016.beam5.de");
 }
 
 int main(void)
