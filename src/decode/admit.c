@@ -118,12 +118,12 @@ static bool match_find(match *best, bauta_generator *g, const bt_request *r,
         if (!same_source(r, o->source, o->source_count))
             continue;
         // Beams write behind the prompt what `ids` does not know.
-        size_t common = common_of(
-            r, o->ids, o->options.beams > 1 ? o->prompt : o->count);
+        size_t common =
+            common_of(r, o->ids, o->options.beams > 1 ? o->prompt : o->count);
         size_t ready = sequence ? bt_sequence_tokens(sequence) : 0;
-        match_better(best, &found,
-                     (match){ sequence, common, bt_size_min(ready, common),
-                              NULL });
+        match_better(
+            best, &found,
+            (match){ sequence, common, bt_size_min(ready, common), NULL });
     }
     return found && (best->common > 0 || r->source_count > 0);
 }
@@ -157,7 +157,7 @@ static bauta_status share_or_wait(bauta_generator *g, size_t at, bool *alone,
                                   bauta_error *err)
 {
     bt_request *r = g->running[at];
-    match m;
+    match m = { 0 };
     bool done = false;
     *alone = true;
     if (!match_find(&m, g, r, at))
@@ -281,8 +281,8 @@ bauta_status bt_generator_admit(bauta_generator *g, bauta_error *err)
             break;
         bauta_status status = bt_request_start(r, g->tokenizer, err);
         if (!status)
-            status = bt_generator_desks(g, r->search.wide, r->options.beams,
-                                        err);
+            status =
+                bt_generator_desks(g, r->search.wide, r->options.beams, err);
         if (!status &&
             BT_ROOM(g->running, g->running_room, g->running_count, 1))
             status = bt_fail_memory(err, "requests", sizeof(r));

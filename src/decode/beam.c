@@ -70,8 +70,8 @@ double bt_length_power(size_t count, float p)
 /* A row as the search sees it: log-probabilities behind the rules. */
 static bt_chosen row_offer(bt_search *s, bt_picks *picks, const bt_desk *desk,
                            const float *x, size_t beam,
-                           const bauta_generate_options *o,
-                           const bt_history *h, float *lse)
+                           const bauta_generate_options *o, const bt_history *h,
+                           float *lse)
 {
     bt_row row;
     bt_chosen chosen = bt_row_look(&row, desk, x);

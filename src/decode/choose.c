@@ -40,8 +40,8 @@ void bt_request_choose(bt_request *r, const bt_desk *desk, const float *rows,
         beam_rows[b] = rows + b * desk->vocab;
         histories[b] = history_of(r, b);
     }
-    r->chosen = bt_search_select(&r->search, desk, beam_rows, &r->options,
-                                 histories);
+    r->chosen =
+        bt_search_select(&r->search, desk, beam_rows, &r->options, histories);
 }
 
 static bauta_status chosen_check(const bt_request *r, bauta_error *err)
@@ -112,8 +112,8 @@ static bauta_status stop_look(const bt_request *r, bt_candidate *c,
         return bt_fail_memory(err, "tokens", count * sizeof(*ids));
     bt_trail_read(&r->trail, r->search.open[c->beam].node, r->made, ids, NULL);
     ids[r->made] = c->token;
-    bauta_status status =
-        bauta_tokenizer_decode(tokenizer, ids, count, NULL, &text, &length, err);
+    bauta_status status = bauta_tokenizer_decode(tokenizer, ids, count, NULL,
+                                                 &text, &length, err);
     if (!status && bt_stops_find(&stops, text, length, 0) != SIZE_MAX) {
         c->hit = true;
         c->finish = BAUTA_FINISH_STOP;
@@ -176,8 +176,7 @@ static void forks_take(bt_request *r)
     }
 }
 
-static bauta_status beams_apply(bt_request *r,
-                                const bauta_tokenizer *tokenizer,
+static bauta_status beams_apply(bt_request *r, const bauta_tokenizer *tokenizer,
                                 bauta_error *err)
 {
     if (bt_trail_reserve(&r->trail, r->search.wide))
@@ -193,8 +192,8 @@ static bauta_status beams_apply(bt_request *r,
     if (r->search.next_count)
         forks_take(r);
     r->made++;
-    r->ended = bt_search_advance(&r->search, &r->trail, r->made,
-                                 r->limit - r->prompt);
+    r->ended =
+        bt_search_advance(&r->search, &r->trail, r->made, r->limit - r->prompt);
     return BAUTA_OK;
 }
 

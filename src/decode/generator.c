@@ -33,16 +33,17 @@ static bauta_status generator_fill(bauta_generator *g, bauta_error *err)
         return status;
     g->kept = bt_alloc_zero(g->options.keep, sizeof(*g->kept));
     if (!g->kept)
-        return bt_fail_memory(
-            err, "ended texts",
-            bt_size_mul(g->options.keep, sizeof(*g->kept)));
+        return bt_fail_memory(err, "ended texts",
+                              bt_size_mul(g->options.keep, sizeof(*g->kept)));
     return BAUTA_OK;
 }
 
-bauta_status bauta_generator_create(
-    bauta_generator **out, bauta_context *context, const bauta_model *model,
-    const bauta_tokenizer *tokenizer, const bauta_generator_options *options,
-    bauta_error *err)
+bauta_status bauta_generator_create(bauta_generator **out,
+                                    bauta_context *context,
+                                    const bauta_model *model,
+                                    const bauta_tokenizer *tokenizer,
+                                    const bauta_generator_options *options,
+                                    bauta_error *err)
 {
     bauta_generator_options chosen = BAUTA_GENERATOR_OPTIONS_INIT;
     BT_NEED(out, err);
@@ -117,7 +118,7 @@ static bool desks_make(bauta_generator *g, size_t threads)
 {
     size_t cells = bt_size_mul(threads, g->vocab);
     return bt_generator_replace((void **)&g->desk_floats, bt_size_mul(cells, 2),
-                   sizeof(float)) &&
+                                sizeof(float)) &&
            bt_generator_replace((void **)&g->desk_marks, cells, 1) &&
            bt_generator_replace((void **)&g->desks, threads, sizeof(*g->desks));
 }
@@ -143,14 +144,17 @@ bauta_status bt_generator_desks(bauta_generator *g, size_t wide, size_t beams,
     wide = bt_size_max(wide, g->vocab);
     bool made = g->desks || desks_make(g, threads);
     if (made && wide > g->picks_room) {
-        made = bt_generator_replace((void **)&g->desk_picks, bt_size_mul(threads, wide),
-                       sizeof(bt_pick));
+        made =
+            bt_generator_replace((void **)&g->desk_picks,
+                                 bt_size_mul(threads, wide), sizeof(bt_pick));
         g->picks_room = made ? wide : g->picks_room;
     }
     if (made && beams > g->beams_room) {
         size_t count = bt_size_mul(threads, beams);
-        made = bt_generator_replace((void **)&g->beam_rows, count, sizeof(float *)) &&
-               bt_generator_replace((void **)&g->histories, count, sizeof(bt_history));
+        made = bt_generator_replace((void **)&g->beam_rows, count,
+                                    sizeof(float *)) &&
+               bt_generator_replace((void **)&g->histories, count,
+                                    sizeof(bt_history));
         g->beams_room = made ? beams : g->beams_room;
     }
     if (!made)
@@ -162,14 +166,13 @@ bauta_status bt_generator_desks(bauta_generator *g, size_t wide, size_t beams,
 /* ---- the door ---------------------------------------------------------- */
 
 bauta_status bauta_generator_add(bauta_generator *generator,
-                                 const bauta_request *request,
-                                 bauta_error *err)
+                                 const bauta_request *request, bauta_error *err)
 {
     BT_NEED(generator, err);
     BT_NEED(request, err);
     bt_request *r;
-    bt_terms terms = { generator->model, generator->tokenizer,
-                       generator->stage, generator->options.sequences };
+    bt_terms terms = { generator->model, generator->tokenizer, generator->stage,
+                       generator->options.sequences };
     bauta_status status = bt_request_create(&r, request, &terms, err);
     if (status)
         return status;
@@ -218,8 +221,7 @@ bauta_status bauta_generate(bauta_context *context, const bauta_model *model,
     *out = NULL;
     BT_NEED(model, err);
     BT_NEED(request, err);
-    bauta_status status =
-        sequences_of(&options.sequences, request, model, err);
+    bauta_status status = sequences_of(&options.sequences, request, model, err);
     if (!status && options.sequences == 0)
         options.sequences = 1; // what is wrong with it is said below
     if (!status)

@@ -36,7 +36,7 @@ struct bauta_generator {
 
     bt_request **running; /* in the order in which they came */
     size_t running_count, running_room;
-    size_t sequences; /* that the running ones may have: their beams */
+    size_t sequences;  /* that the running ones may have: their beams */
     uint64_t reserved; /* bytes that they may need */
 
     bt_kept *kept; /* (options.keep) */
@@ -45,8 +45,8 @@ struct bauta_generator {
 
     bt_waiting results;
 
-    bool chosen;    /* rows are there, and not everyone has done its part */
-    float *rows;    /* (rows_room, vocab) */
+    bool chosen; /* rows are there, and not everyone has done its part */
+    float *rows; /* (rows_room, vocab) */
     size_t rows_room;
     bt_feed *feeds; /* (feeds_room) */
     size_t feeds_room;
@@ -55,9 +55,9 @@ struct bauta_generator {
     float *desk_floats;
     unsigned char *desk_marks;
     bt_pick *desk_picks;
-    size_t picks_room;           /* of each */
-    const float **beam_rows;     /* (threads, options.sequences) */
-    bt_history *histories;       /* likewise */
+    size_t picks_room;       /* of each */
+    const float **beam_rows; /* (threads, options.sequences) */
+    bt_history *histories;   /* likewise */
     size_t beams_room;
 };
 

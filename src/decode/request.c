@@ -252,8 +252,7 @@ static bauta_status fill(bt_request *r, const bauta_request *request,
     const bauta_model *model = terms->model;
     bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
     size_t vocab = bauta_model_vocabulary(model);
-    bauta_status status =
-        bt_generate_options_check(&r->options, vocab, err);
+    bauta_status status = bt_generate_options_check(&r->options, vocab, err);
     if (!status && r->options.stop_count && !terms->tokenizer)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
                          "options.stops need a tokenizer, and there is none");
@@ -325,8 +324,8 @@ bauta_status bt_request_start(bt_request *r, const bauta_tokenizer *tokenizer,
     if (beams && !r->search.open && !bt_search_init(&r->search, o))
         return bt_fail_memory(err, "beams", o->beams * sizeof(bt_candidate));
     if (beams && bt_rules_read_history(o) && !r->history) {
-        size_t bytes = bt_size_mul(bt_size_mul(r->limit, o->beams),
-                                   sizeof(*r->history));
+        size_t bytes =
+            bt_size_mul(bt_size_mul(r->limit, o->beams), sizeof(*r->history));
         r->history = bt_alloc(bytes);
         if (!r->history)
             return bt_fail_memory(err, "the tokens of beams", bytes);

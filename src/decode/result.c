@@ -41,8 +41,8 @@ static bauta_status draft_speak(draft *d, const bt_request *r,
         return bt_fail_memory(err, "tokens", d->count * sizeof(*ids));
     bt_trail_read(&r->trail, d->node, d->count, ids, NULL);
     size_t spoken = d->count - (d->finish == BAUTA_FINISH_END);
-    bauta_status status = bauta_tokenizer_decode(
-        tokenizer, ids, spoken, NULL, &d->owned, &d->length, err);
+    bauta_status status = bauta_tokenizer_decode(tokenizer, ids, spoken, NULL,
+                                                 &d->owned, &d->length, err);
     if (!status) {
         size_t stop = bt_stops_find(&stops, d->owned, d->length, 0);
         d->length = bt_size_min(d->length, stop);
@@ -102,8 +102,13 @@ static bauta_result *block_take(bt_arena *arena, const draft *drafts,
             memcpy(text, d->text, d->length);
             text[d->length] = '\0';
         }
-        all[i] = (bauta_hypothesis){ d->count, tokens,    logprobs, d->score,
-                                     d->finish, text, text ? d->length : 0 };
+        all[i] = (bauta_hypothesis){ d->count,
+                                     tokens,
+                                     logprobs,
+                                     d->score,
+                                     d->finish,
+                                     text,
+                                     text ? d->length : 0 };
     }
     if (result)
         *result = (bauta_result){

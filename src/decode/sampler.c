@@ -21,8 +21,7 @@ bt_chosen bt_row_look(bt_row *out, const bt_desk *desk, const float *x)
         return BT_NOT_FINITE;
     if (out->max == -INFINITY)
         return BT_NOTHING_LEFT;
-    out->lse =
-        (float)((double)out->max + bt_log2((double)out->sum) * BT_LN2);
+    out->lse = (float)((double)out->max + bt_log2((double)out->sum) * BT_LN2);
     return BT_CHOSEN;
 }
 

@@ -18,7 +18,7 @@ typedef struct bt_desk {
     size_t vocab;
     float *work, *exps;   /* (vocab) */
     unsigned char *marks; /* (vocab) 0 between calls */
-    bt_pick *picks; /* (picks_room) at least vocab, and what beams want */
+    bt_pick *picks;       /* (picks_room) at least vocab, and what beams want */
     size_t picks_room;
 } bt_desk;
 

@@ -33,7 +33,7 @@ static bauta_status feeds_reserve(bauta_generator *g, bauta_error *err)
     if (most <= g->rows_room)
         return BAUTA_OK;
     if (!bt_generator_replace((void **)&g->rows, bt_size_mul(most, g->vocab),
-                 sizeof(float)) ||
+                              sizeof(float)) ||
         !bt_generator_replace((void **)&g->feeds, most, sizeof(*g->feeds)))
         return bt_fail_memory(err, "logits",
                               bt_size_mul(most, g->vocab * sizeof(float)));
@@ -89,8 +89,8 @@ static bauta_status feed(bauta_generator *g, bauta_error *err)
         else
             feed_new(g, &p, r);
     }
-    status = p.feeds ? bt_stage_feed(g->stage, g->feeds, p.feeds, err)
-                     : BAUTA_OK;
+    status =
+        p.feeds ? bt_stage_feed(g->stage, g->feeds, p.feeds, err) : BAUTA_OK;
     if (status)
         return status;
     for (size_t i = 0; i < g->running_count; i++) {

@@ -24,8 +24,7 @@ size_t bt_stops_find(const bt_stops *stops, const char *text, size_t length,
 {
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < stops->count; i++)
-        first =
-            bt_size_min(first, find(text, length, stops->texts[i], from));
+        first = bt_size_min(first, find(text, length, stops->texts[i], from));
     return first;
 }
 
@@ -70,8 +69,7 @@ static bauta_status take_piece(bt_speech *s, bauta_error *err)
     s->piece = NULL;
     size_t stop = bt_stops_find(&s->stops, s->text, s->length, s->certain);
     if (stop == SIZE_MAX) {
-        s->certain =
-            s->length - bt_stops_hold(&s->stops, s->text, s->length);
+        s->certain = s->length - bt_stops_hold(&s->stops, s->text, s->length);
         return BAUTA_OK;
     }
     s->stopped = true;
