@@ -201,7 +201,10 @@ static int generate(const settings *s)
         failed = typed ? converse(&sp) : prompt_run(&sp);
     }
     loaded_close(&model);
-    return failed ? failed : cli_finish(VERB);
+    failed = failed ? failed : cli_finish(VERB);
+    if (!typed)
+        interrupts_pass_on();
+    return failed;
 }
 
 int generate_main(int argc, char **argv)

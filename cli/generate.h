@@ -49,6 +49,8 @@ int converse(const speaker *s);
 /* From the first Ctrl-C on the text that is being made ends; a second one
  * ends the program. */
 void interrupts_catch(void);
+/* Where there was one, die of it after all, so that a shell's loop ends. */
+void interrupts_pass_on(void);
 
 /* "\n" and "\\" in a line to what they stand for, in place; returns the new
  * length. And back, onto stdout. */

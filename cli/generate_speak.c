@@ -32,6 +32,14 @@ void interrupts_catch(void)
     sigaction(SIGINT, &action, NULL); // without SA_RESTART: a read ends, too
 }
 
+void interrupts_pass_on(void)
+{
+    if (!interrupted)
+        return;
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+}
+
 /* ---- one text ---------------------------------------------------------- */
 
 typedef struct listener {
@@ -91,7 +99,9 @@ static void figures_say(const bauta_result *r, const listener *l, double begun)
         fprintf(stderr, ": %.1f and %.1f tokens/s",
                 (double)r->prompt / fmax(first - begun, 1e-9),
                 (double)(made - 1) / fmax(now - first, 1e-9));
-    fprintf(stderr, " (%s)\n", bauta_finish_text(r->hypotheses[0].finish));
+    fprintf(stderr, " (%s)\n",
+            interrupted ? "interrupted"
+                        : bauta_finish_text(r->hypotheses[0].finish));
 }
 
 static int result_show(const listener *l, const bauta_result *r,
