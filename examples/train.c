@@ -46,6 +46,7 @@ int main(int argc, char **argv)
     check(bauta_preset(&config, &how, "gpt2-tiny", bytes, small, &err));
     how.steps = argc > 3 ? strtoul(argv[3], NULL, 10) : 200;
     how.sequences = 16;
+    how.rate = 3e-3;
     check(bauta_model_create(&model, config, how.seed, &err));
     check(bauta_trainer_create(&trainer, context, model, bytes, corpus, &how,
                                &err));

@@ -20,8 +20,7 @@ static void check(bauta_status status)
 
 /* Put a sentence in the queue. It ends as sentences did in training. */
 static void ask(bauta_generator *generator, const bauta_tokenizer *tokenizer,
-                const bauta_generate_options *how, const char *text,
-                uint64_t tag)
+                const bauta_generate_options *how, const char *text, int tag)
 {
     uint32_t end = bauta_tokenizer_token(tokenizer, BAUTA_TOKEN_EOS);
     bauta_request request = BAUTA_REQUEST_INIT;
@@ -30,15 +29,14 @@ static void ask(bauta_generator *generator, const bauta_tokenizer *tokenizer,
                                  &err));
     size_t n = tokens.count;
     uint32_t *source = calloc(n + 1, sizeof(*source));
-    if (!source)
-        exit(1);
+    check(source ? BAUTA_OK : BAUTA_ERR_NOMEM);
     memcpy(source, tokens.ids, n * sizeof(*source));
     if (end != BAUTA_NO_TOKEN && (n == 0 || source[n - 1] != end))
         source[n++] = end;
     request.source = source;
     request.source_count = n;
     request.options = how;
-    request.tag = tag;
+    request.tag = (uint64_t)tag;
     check(bauta_generator_add(generator, &request, &err));
     free(source);
     bauta_tokens_release(&tokens);
@@ -64,7 +62,7 @@ int main(int argc, char **argv)
     check(bauta_generator_create(&generator, context, model, tokenizer, NULL,
                                  &err));
     for (int i = 2; i < argc; i++)
-        ask(generator, tokenizer, &how, argv[i], (uint64_t)i);
+        ask(generator, tokenizer, &how, argv[i], i);
     for (size_t left = 1; left;) {
         check(bauta_generator_step(generator, &left, &err));
         for (bauta_result *r; (r = bauta_generator_take(generator));) {
