@@ -64,7 +64,7 @@ static void tiny_check(const char *folder, const char *key, size_t beams)
     assert_true(tensor_read(&input, golden, "input_ids"));
     assert_true(tensor_read(&output, golden, key));
     bool padded = tensor_read(&mask, golden, "attention_mask");
-    speaker s = speaker_load(path, false, 2);
+    speaker s = speaker_load(path, false, 1);
     bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
     bauta_generate_options o;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
@@ -142,7 +142,7 @@ static void stories_go_on_for_200_tokens(void **state)
     assert_int_equal(want.count, 201);
     for (size_t i = 0; i < 201; i++)
         ids[i] = (uint32_t)((const int64_t *)want.data)[i];
-    speaker s = speaker_load(path, true, 2);
+    speaker s = speaker_load(path, true, 1);
     bauta_generate_options o;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.max_tokens = 200;
@@ -173,7 +173,7 @@ static void sorting_model_sorts(void **state)
     char path[600];
     bauta_error err;
     size_t right = 0;
-    speaker s = speaker_load(need_folder(path, "gpt-nano-sort-hf"), false, 2);
+    speaker s = speaker_load(need_folder(path, "gpt-nano-sort-hf"), false, 1);
     bauta_generate_options o;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.max_tokens = DIGITS;
@@ -250,7 +250,7 @@ static void shakespeare_is_transformers(void **state)
     (void)state;
     char path[600], file[700];
     speaker s =
-        speaker_load(need_folder(path, "models/gpt2-shakespeare"), true, 2);
+        speaker_load(need_folder(path, "models/gpt2-shakespeare"), true, 1);
     snprintf(file, sizeof(file), "%s/expect.json", path);
     json_t *root = json_load_file(file, 0, NULL);
     json_t *texts = json_object_get(root, "generation");
@@ -349,7 +349,7 @@ static void translate(const char *ids, size_t beams)
     need_folder(path, "models/marian-m30k");
     if (lines_read(lines) < SENTENCES)
         skip();
-    speaker s = speaker_load(path, true, 2);
+    speaker s = speaker_load(path, true, 1);
     snprintf(file, sizeof(file), "%s/%s", path, ids);
     json_t *root = json_load_file(file, 0, NULL);
     assert_int_equal(json_array_size(root), SENTENCES);
