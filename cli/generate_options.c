@@ -48,7 +48,7 @@ static const char help_text[] =
     "  --greedy              always the likeliest\n"
     "  --sample              draw; so do the next five options\n"
     "  --temp X              temperature; 1: as the model says, 0: --greedy\n"
-    "  --top-k N             draw from the N likeliest; 0: from all\n"
+    "  --top-k N             draw from the N likeliest; 0: from all (default 50)\n"
     "  --top-p X             from the likeliest whose sum is X; 1: from all\n"
     "  --min-p X             from those at least X times the likeliest; 0: "
     "all\n"

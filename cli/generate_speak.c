@@ -90,7 +90,7 @@ static void beams_print(const bauta_result *r)
 
 static void figures_say(const bauta_result *r, const listener *l, double begun)
 {
-    double now = seconds_now(), first = l->first ? l->first : now;
+    double now = seconds_now(), first = l->first > 0.0 ? l->first : now;
     size_t made = r->hypotheses[0].count;
     fprintf(stderr, "%zu tokens of prompt, %zu new ones", r->prompt, made);
     if (l->s->how->beams > 1 || made < 2)
