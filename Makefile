@@ -97,6 +97,10 @@ bench: configure
 install: all
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
 
+# The manual pages, from --help.
+man: all
+	@tools/make-man.sh $(BUILD)/bauta docs/man
+
 format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
 
@@ -107,4 +111,4 @@ help:
 	@cat tools/help.txt
 
 .PHONY: all configure deps tests test check soak fuzz demo bench install \
-	format clean help
+	man format clean help

@@ -14,11 +14,15 @@ static const struct {
     cli_verb *run;
     const char *summary;
 } verbs[] = {
+    { "embed", embed_main, "texts as vectors" },
+    { "fill", fill_main, "what a masked model puts into gaps" },
+    { "generate", generate_main, "text that goes on from a prompt" },
     { "inspect", inspect_main, "what is in a model folder, and its masks" },
     { "score", score_main, "BLEU and chrF of translations; perplexity" },
     { "tokenize", tokenize_main, "texts to ids, and back" },
     { "tokenizer", tokenizer_main, "train one: a vocabulary from texts" },
     { "train", train_main, "a model from texts, or from pairs of them" },
+    { "translate", translate_main, "lines from one language to another" },
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };

@@ -12,9 +12,7 @@
 
 /* ---- UTF-8 --------------------------------------------------------------- */
 
-/* How many bytes the character at `at` has, of which there are `left`; 0 when
- * it is not well formed. */
-static size_t character(const unsigned char *at, size_t left)
+size_t utf8_character(const unsigned char *at, size_t left)
 {
     // First and last byte that may begin it, and the same of its second byte.
     static const struct {
@@ -45,7 +43,7 @@ static size_t well_formed(const char *text, size_t size)
 {
     size_t at = 0, length;
     for (; at < size; at += length) {
-        length = character((const unsigned char *)text + at, size - at);
+        length = utf8_character((const unsigned char *)text + at, size - at);
         if (length == 0)
             break;
     }

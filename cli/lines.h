@@ -19,4 +19,8 @@ typedef struct lines {
 int lines_read(lines *out, const char *verb, const char *path);
 void lines_release(lines *l);
 
+/* How many bytes the UTF-8 character at `at` has, of which there are `left`; 0
+ * when it is not well formed. */
+size_t utf8_character(const unsigned char *at, size_t left);
+
 #endif

@@ -1234,8 +1234,8 @@ typedef struct bauta_hypothesis {
                                went by; of a beam over its length to the power of
                                the length penalty */
     bauta_finish finish;
-    const char *text; /* without the end and the stop; NULL without a tokenizer;
-                         NUL-terminated */
+    const char *text; /* as it follows the prompt, without the end and the stop;
+                         NULL without a tokenizer; NUL-terminated */
     size_t length;
 } bauta_hypothesis;
 

@@ -104,21 +104,23 @@ static bauta_status stop_look(const bt_request *r, bt_candidate *c,
                               const bauta_tokenizer *tokenizer,
                               bauta_error *err)
 {
-    bt_stops stops = { r->options.stops, r->options.stop_count };
-    char *text = NULL;
-    size_t length = 0, count = r->made + 1;
+    bt_speech speech = { 0 };
+    size_t count = r->made + 1;
     uint32_t *ids = bt_alloc(count * sizeof(*ids));
     if (!ids)
         return bt_fail_memory(err, "tokens", count * sizeof(*ids));
     bt_trail_read(&r->trail, r->search.open[c->beam].node, r->made, ids, NULL);
     ids[r->made] = c->token;
-    bauta_status status = bauta_tokenizer_decode(tokenizer, ids, count, NULL,
-                                                 &text, &length, err);
-    if (!status && bt_stops_find(&stops, text, length, 0) != SIZE_MAX) {
+    bauta_status status = bt_request_speech(&speech, r, tokenizer, err);
+    for (size_t i = 0; i < count && !status && !speech.stopped; i++)
+        status = bt_speech_push(&speech, ids[i], err);
+    if (!status)
+        status = bt_speech_finish(&speech, err);
+    if (!status && speech.stopped) {
         c->hit = true;
         c->finish = BAUTA_FINISH_STOP;
     }
-    bauta_text_free(text);
+    bt_speech_release(&speech);
     bt_free(ids);
     return status;
 }

@@ -309,11 +309,23 @@ void bt_request_free(bt_request *r)
     bt_free(r);
 }
 
+bauta_status bt_request_speech(bt_speech *speech, const bt_request *r,
+                               const bauta_tokenizer *tokenizer,
+                               bauta_error *err)
+{
+    bt_stops stops = { r->options.stops, r->options.stop_count };
+    bauta_status status = bt_speech_init(speech, tokenizer, &stops, err);
+    if (!status)
+        status = bt_speech_follow(speech, tokenizer, r->ids, r->prompt, err);
+    if (status)
+        bt_speech_release(speech);
+    return status;
+}
+
 bauta_status bt_request_start(bt_request *r, const bauta_tokenizer *tokenizer,
                               bauta_error *err)
 {
     const bauta_generate_options *o = &r->options;
-    bt_stops stops = { o->stops, o->stop_count };
     bool beams = o->beams > 1;
     if (!r->sequences)
         r->sequences = bt_alloc_zero(o->beams, sizeof(*r->sequences));
@@ -330,9 +342,9 @@ bauta_status bt_request_start(bt_request *r, const bauta_tokenizer *tokenizer,
         if (!r->history)
             return bt_fail_memory(err, "the tokens of beams", bytes);
     }
-    if (tokenizer && !beams && !r->speech.decoder)
-        return bt_speech_init(&r->speech, tokenizer, &stops, err);
-    return BAUTA_OK;
+    return tokenizer && !beams && !r->speech.decoder
+               ? bt_request_speech(&r->speech, r, tokenizer, err)
+               : BAUTA_OK;
 }
 
 size_t bt_request_open(const bt_request *r)

@@ -63,6 +63,11 @@ bauta_status bt_request_start(bt_request *request,
                               const bauta_tokenizer *tokenizer,
                               bauta_error *err);
 
+/* A text that follows the prompt; release it in the end. */
+bauta_status bt_request_speech(bt_speech *speech, const bt_request *request,
+                               const bauta_tokenizer *tokenizer,
+                               bauta_error *err);
+
 /* Whether options make sense for a vocabulary. */
 bauta_status bt_generate_options_check(const bauta_generate_options *options,
                                        size_t vocab, bauta_error *err);

@@ -27,7 +27,7 @@ typedef struct draft {
     bauta_finish finish;
     const char *text; /* NULL without a tokenizer */
     size_t length;
-    char *owned; /* what to release of it */
+    bt_speech owned; /* what to release of it */
 } draft;
 
 /* The text of a beam's tokens, without the end and what a stop cuts off. */
@@ -35,19 +35,18 @@ static bauta_status draft_speak(draft *d, const bt_request *r,
                                 const bauta_tokenizer *tokenizer,
                                 bauta_error *err)
 {
-    bt_stops stops = { r->options.stops, r->options.stop_count };
     uint32_t *ids = bt_alloc(bt_size_mul(d->count, sizeof(*ids)));
     if (!ids)
         return bt_fail_memory(err, "tokens", d->count * sizeof(*ids));
     bt_trail_read(&r->trail, d->node, d->count, ids, NULL);
     size_t spoken = d->count - (d->finish == BAUTA_FINISH_END);
-    bauta_status status = bauta_tokenizer_decode(tokenizer, ids, spoken, NULL,
-                                                 &d->owned, &d->length, err);
-    if (!status) {
-        size_t stop = bt_stops_find(&stops, d->owned, d->length, 0);
-        d->length = bt_size_min(d->length, stop);
-        d->text = d->owned;
-    }
+    bauta_status status = bt_request_speech(&d->owned, r, tokenizer, err);
+    for (size_t i = 0; i < spoken && !status && !d->owned.stopped; i++)
+        status = bt_speech_push(&d->owned, ids[i], err);
+    if (!status)
+        status = bt_speech_finish(&d->owned, err);
+    d->text = d->owned.text ? d->owned.text : "";
+    d->length = d->owned.length;
     bt_free(ids);
     return status;
 }
@@ -146,7 +145,7 @@ bauta_status bt_request_result(bauta_result **out, bt_request *r,
     if (!status)
         *out = block_take(&arena, drafts, count, r);
     for (size_t i = 0; i < count; i++)
-        bauta_text_free(drafts[i].owned);
+        bt_speech_release(&drafts[i].owned);
     bt_free(drafts);
     return status;
 }

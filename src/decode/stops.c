@@ -55,6 +55,21 @@ void bt_speech_release(bt_speech *speech)
     *speech = (bt_speech){ 0 };
 }
 
+bauta_status bt_speech_follow(bt_speech *s, const bauta_tokenizer *tokenizer,
+                              const uint32_t *before, size_t count,
+                              bauta_error *err)
+{
+    enum { NEAR = 16 }; // more than the tokens of a character
+    bauta_status status = BAUTA_OK;
+    const char *text;
+    size_t length;
+    for (size_t i = count > NEAR ? count - NEAR : 0; i < count && !status; i++)
+        if (bauta_tokenizer_piece(tokenizer, before[i], NULL))
+            status =
+                bauta_decoder_push(s->decoder, before[i], &text, &length, err);
+    return status;
+}
+
 /* Put the waiting piece behind the text, and see what is certain now. A stop
  * that was not there before ends in the piece, so it begins no earlier than
  * what was held. */

@@ -35,6 +35,12 @@ typedef struct bt_speech {
 bauta_status bt_speech_init(bt_speech *speech, const bauta_tokenizer *tokenizer,
                             const bt_stops *stops, bauta_error *err);
 void bt_speech_release(bt_speech *speech);
+/* Let the text follow these tokens, before the first push: a space that stands
+ * between them and it is then its own. Release after a failure. */
+bauta_status bt_speech_follow(bt_speech *speech,
+                              const bauta_tokenizer *tokenizer,
+                              const uint32_t *before, size_t count,
+                              bauta_error *err);
 
 /* A token more. After a failure the same call tries again. */
 bauta_status bt_speech_push(bt_speech *speech, uint32_t token,

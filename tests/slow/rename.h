@@ -20,6 +20,7 @@
 
 #define bt_request_create slow_request_create
 #define bt_request_free slow_request_free
+#define bt_request_speech slow_request_speech
 #define bt_request_start slow_request_start
 #define bt_request_open slow_request_open
 #define bt_request_ends slow_request_ends

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* generate.h - bauta generate: what its files share.
+ *
+ *   generate.c          the verb, and many prompts at once
+ *   generate_options.c  the command line, --help, the settings in words
+ *   generate_speak.c    one prompt, whose text is shown as it comes; and a
+ *                       person who types them */
+#ifndef GENERATE_H
+#define GENERATE_H
+
+#include "stream.h"
+
+#define VERB "generate"
+
+typedef struct settings {
+    words rest;  /* the folder, and the prompt */
+    words stops; /* live as long as the requests */
+    const char *file, *prompts;
+    bauta_generate_options wish; /* what was given of it, see `has` */
+    struct {
+        bool temperature, top_k, top_p, min_p, repeat, seed, max, min, beams,
+            penalty, early, no_repeat;
+    } has;
+    int early, weights;
+    bool greedy, sample, ignore_end, logprobs, echo, json, quiet, help;
+    size_t threads;
+    stream_limits limits;
+} settings;
+
+int settings_read(settings *s, int argc, char **argv);
+int generate_help(void);
+/* The folder's settings with those that were given. Returns CLI_OK, or a
+ * status after a sentence. */
+int settings_apply(const settings *s, const loaded *l,
+                   bauta_generate_options *how);
+/* One line on stderr. */
+void settings_say(const bauta_generate_options *how, const loaded *l);
+
+typedef struct speaker {
+    const settings *s;
+    const loaded *model;
+    const bauta_generate_options *how;
+} speaker;
+
+/* One prompt. */
+int speak(const speaker *s, const char *text, size_t length);
+/* Prompts from a person, until there are no more. */
+int converse(const speaker *s);
+/* From the first Ctrl-C on the text that is being made ends; a second one
+ * ends the program. */
+void interrupts_catch(void);
+/* Where there was one, die of it after all, so that a shell's loop ends. */
+void interrupts_pass_on(void);
+
+/* "\n" and "\\" in a line to what they stand for, in place; returns the new
+ * length. And back, onto stdout. */
+size_t line_unescape(char *line, size_t length);
+void line_print(const char *text, size_t length);
+/* A result as a line of JSON. */
+int result_json(const bauta_generate_options *how, const bauta_result *r,
+                const char *prompt, size_t length, double seconds);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json.c - results as JSON; see json.h. */
+#include "json.h"
+
+#include "cli.h"
+#include "lines.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+json_t *json_text(const char *text, size_t length)
+{
+    static const char unknown[] = "\xEF\xBF\xBD";
+    json_t *string = json_stringn(text, length);
+    if (string)
+        return string;
+    char *clean = malloc(3 * length + 1);
+    size_t at = 0;
+    for (size_t i = 0, n; clean && i < length; i += n ? n : 1) {
+        n = utf8_character((const unsigned char *)text + i, length - i);
+        memcpy(clean + at, n ? text + i : unknown, n ? n : 3);
+        at += n ? n : 3;
+    }
+    string = clean ? json_stringn(clean, at) : NULL;
+    free(clean);
+    return string;
+}
+
+json_t *json_ids(const uint32_t *ids, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < count; i++)
+        json_array_append_new(list, json_integer(ids[i]));
+    return list;
+}
+
+json_t *json_floats(const float *numbers, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < count; i++)
+        json_array_append_new(list, isfinite(numbers[i])
+                                        ? json_real((double)numbers[i])
+                                        : json_null());
+    return list;
+}
+
+int json_line(const char *verb, json_t *object)
+{
+    if (!object)
+        return cli_fail(verb, "out of memory");
+    json_dumpf(object, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    putchar('\n');
+    json_decref(object);
+    return CLI_OK;
+}

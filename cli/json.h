@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json.h - results as JSON, an object a line. */
+#ifndef JSON_H
+#define JSON_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A text as a string; each byte of it that is not UTF-8 becomes U+FFFD. */
+json_t *json_text(const char *text, size_t length);
+json_t *json_ids(const uint32_t *ids, size_t count);
+/* As many digits as a float has; what is not finite becomes null. */
+json_t *json_floats(const float *numbers, size_t count);
+/* Print it on stdout and let go of it. Returns CLI_OK, or CLI_FAILED after a
+ * sentence, which is what a NULL gets, too. */
+int json_line(const char *verb, json_t *object);
+
+#endif

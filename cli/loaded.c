@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loaded.c - a model with its tokenizer, ready to run; see loaded.h. */
+#include "loaded.h"
+
+#include "cli.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const loaded_weights[] = { "float32", "bfloat16", "int8", NULL };
+
+int loaded_open(loaded *l, const char *verb, const char *folder, size_t threads,
+                int weights)
+{
+    bauta_options how = BAUTA_OPTIONS_INIT;
+    bauta_error err;
+    *l = (loaded){ .verb = verb, .folder = folder };
+    how.threads = (int)threads;
+    signal(SIGPIPE, SIG_IGN); // a closed pipe is told, as a full disk is
+    bauta_status status = bauta_context_create(&l->context, &how, &err);
+    if (!status)
+        status = bauta_model_load(&l->model, folder, false, &err);
+    if (!status)
+        status = bauta_tokenizer_load(&l->tokenizer, folder, &err);
+    if (!status && weights)
+        status = bauta_model_compress(l->model, (bauta_weights)weights, &err);
+    return status ? cli_fail(verb, "%s", err.message) : CLI_OK;
+}
+
+void loaded_close(loaded *l)
+{
+    bauta_tokenizer_free(l->tokenizer);
+    bauta_model_free(l->model);
+    bauta_context_free(l->context);
+}
+
+int loaded_need(const loaded *l, bauta_model_kind kind)
+{
+    static const char *const verbs[] = {
+        [BAUTA_DECODER_ONLY] = "generate",
+        [BAUTA_ENCODER_ONLY] = "fill",
+        [BAUTA_ENCODER_DECODER] = "translate",
+    };
+    bauta_model_kind is = bauta_model_kind_of(l->model);
+    if (is == kind)
+        return CLI_OK;
+    return cli_fail(l->verb, "%s is %s; the verb for it is 'bauta %s'",
+                    l->folder, bauta_model_kind_text(is), verbs[is]);
+}
+
+/* ---- tokens ------------------------------------------------------------ */
+
+/* What stands behind the tokens: as the corpora of training have it, or what a
+ * text begins with where there is nothing else; or BAUTA_NO_TOKEN. */
+static uint32_t added(const loaded *l, const bauta_tokens *tokens,
+                      ids_ending ending)
+{
+    uint32_t bos = bauta_tokenizer_token(l->tokenizer, BAUTA_TOKEN_BOS);
+    uint32_t eos = bauta_tokenizer_token(l->tokenizer, BAUTA_TOKEN_EOS);
+    uint32_t sep = bauta_tokenizer_token(l->tokenizer, BAUTA_TOKEN_SEP);
+    if (ending == IDS_BARE)
+        return BAUTA_NO_TOKEN;
+    if (ending == IDS_OPEN) {
+        if (tokens->count)
+            return BAUTA_NO_TOKEN;
+        return bos != BAUTA_NO_TOKEN ? bos : eos;
+    }
+    uint32_t last =
+        tokens->count ? tokens->ids[tokens->count - 1] : BAUTA_NO_TOKEN;
+    return tokens->count && (last == eos || last == sep) ? BAUTA_NO_TOKEN : eos;
+}
+
+int ids_read(ids *out, const loaded *l, const char *place, const char *text,
+             size_t length, ids_ending ending)
+{
+    bauta_encode_options how = BAUTA_ENCODE_OPTIONS_INIT;
+    bauta_tokens tokens;
+    bauta_error err;
+    *out = (ids){ 0 };
+    how.bare = how.target = ending == IDS_BARE;
+    if (bauta_tokenizer_encode(l->tokenizer, text, length, &how, &tokens, &err))
+        return cli_fail(l->verb, "%s: %s", place, err.message);
+    uint32_t last = added(l, &tokens, ending);
+    out->at = calloc(tokens.count + 1, sizeof(*out->at));
+    if (out->at) {
+        if (tokens.count)
+            memcpy(out->at, tokens.ids, tokens.count * sizeof(*out->at));
+        out->count = tokens.count;
+        if (last != BAUTA_NO_TOKEN)
+            out->at[out->count++] = last;
+    }
+    bauta_tokens_release(&tokens);
+    if (!out->at)
+        return cli_fail(l->verb, "out of memory");
+    if (out->count || ending == IDS_BARE)
+        return CLI_OK;
+    return cli_fail(l->verb,
+                    "%s: the text has no tokens, and the tokenizer has none "
+                    "for the beginning of a text",
+                    place);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loaded.h - a model with its tokenizer, ready to run. */
+#ifndef LOADED_H
+#define LOADED_H
+
+#include <bauta.h>
+
+typedef struct loaded {
+    const char *verb, *folder;
+    bauta_context *context;
+    bauta_model *model;
+    bauta_tokenizer *tokenizer;
+} loaded;
+
+/* What --weights may say, by the values of bauta_weights. */
+extern const char *const loaded_weights[];
+
+/* All functions return CLI_OK, or CLI_FAILED after a sentence. Close in any
+ * case. */
+int loaded_open(loaded *l, const char *verb, const char *folder, size_t threads,
+                int weights);
+/* A model of another kind is refused, with the verb that it is for. */
+int loaded_need(const loaded *l, bauta_model_kind kind);
+void loaded_close(loaded *l);
+
+/* Tokens in malloc'd memory. */
+typedef struct ids {
+    uint32_t *at;
+    size_t count;
+} ids;
+
+/* How a text ends, or what it is made of where it has no tokens. */
+typedef enum ids_ending {
+    IDS_OPEN,  /* nothing: a text that goes on; but at least one token */
+    IDS_ENDED, /* the token that ends a text, as in training */
+    IDS_BARE   /* nothing, and nothing around it: the beginning of a target */
+} ids_ending;
+
+/* `place` is where the text is, for sentences. Release with free(ids.at). */
+int ids_read(ids *out, const loaded *l, const char *place, const char *text,
+             size_t length, ids_ending ending);
+
+#endif

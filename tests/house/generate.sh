@@ -1,0 +1,293 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# generate.sh - bauta generate: prompts from everywhere, settings, refusals,
+# interrupts; over a small model that is trained here.
+#
+#   generate.sh BAUTA
+set -eu
+bauta=$1
+work=$(mktemp -d)
+child=
+trap '[ -z "$child" ] || kill -9 "$child" 2>/dev/null || :; rm -rf "$work"' EXIT
+cd "$work"
+cases=0
+
+fail() {
+    echo "$1"
+    echo "stdout:"
+    cat stdout
+    echo "stderr:"
+    cat stderr
+    exit 1
+}
+: >in
+runs() { # STATUS ARGUMENT...: stdin is the file `in`
+    want=$1
+    shift
+    got=0
+    cases=$((cases + 1))
+    "$bauta" generate "$@" <in >stdout 2>stderr || got=$?
+    [ "$got" = "$want" ] || fail "bauta generate $*: status $got, not $want"
+    [ "$want" = 0 ] || [ -s stderr ] || fail "bauta generate $*: no sentence"
+}
+says() { # STREAM TEXT
+    grep -qF -- "$2" "$1" || fail "'$2' is not on $1"
+}
+refused() { # SENTENCE ARGUMENT...: a command line that is not understood
+    sentence=$1
+    shift
+    runs 2 "$@"
+    says stderr "$sentence"
+    [ ! -s stdout ] || fail "bauta generate $*: something on stdout"
+}
+fails() { # SENTENCE ARGUMENT...
+    sentence=$1
+    shift
+    runs 1 "$@"
+    says stderr "$sentence"
+    [ ! -s stdout ] || fail "bauta generate $*: something on stdout"
+}
+
+# Models: one that knows a text by heart, and of the other kinds.
+i=0
+while [ $i -lt 30 ]; do
+    echo "the mask hides the face, and the face is behind the mask"
+    i=$((i + 1))
+done >text
+train() { # RUN OPTION...
+    run=$1
+    shift
+    "$bauta" train --threads 1 --out "$run" "$@" >stdout 2>stderr ||
+        fail "bauta train $*"
+}
+train run --preset gpt2-tiny --set n_layer=1 --set n_embd=32 --set n_head=2 \
+    --context 48 --batch-size 4 --tokenizer chars --steps 120 \
+    --learning-rate 1e-2 --warmup 5 --valid-share 0.1 text
+train bpe --preset gpt2-tiny --set n_layer=1 --set n_embd=16 --set n_head=2 \
+    --context 16 --batch-size 4 --tokenizer bpe:300 --steps 2 text
+train seq --preset transformer-tiny --set d_model=16 --set encoder_layers=1 \
+    --set decoder_layers=1 --tokenizer unigram:40 --source text --target text \
+    --steps 1 --batch-tokens 200
+train bert --preset bert-tiny --set hidden_size=16 --set num_hidden_layers=1 \
+    --set num_attention_heads=2 --tokenizer wordpiece:60 --steps 1 --lines \
+    --batch-size 2 text
+
+# ---- the command line ------------------------------------------------------
+runs 0 --help
+says stdout "examples"
+runs 0 -h
+refused "the model's folder is missing"
+refused "more than one prompt: 'a' and 'b'" run a b
+refused "more than one of PROMPT, --file and --prompts" run a --file text
+refused "more than one of PROMPT, --file and --prompts" run --file text \
+    --prompts text
+refused "there is no option '--xyzzy'" run --xyzzy
+refused "did you mean '--temp'?" run --tmep 1
+refused "did you mean '--top-k'?" run --topk 4
+refused "did you mean '--max-tokens'?" run --max-token 4
+refused "did you mean '--stop'?" run --stpo x
+refused "did you mean '--json'?" run --jsno
+refused "there is no option '-x'" run -x
+refused "--json takes no value" run --json=yes
+for option in --file --prompts -n --max-tokens --min-tokens --stop --temp \
+    --top-k --top-p --min-p --seed --repeat-penalty --no-repeat-ngram --beams \
+    --nbest --length-penalty --early-stopping --weights --sequences --cache-mb \
+    --threads; do
+    refused "$option needs a value" run x "$option"
+done
+for option in -n --min-tokens --top-k --seed --beams --threads --cache-mb; do
+    refused "$option is 'many', not a whole number" run x "$option" many
+    refused "$option is '-1', not a whole number" run x "$option" -1
+    refused "$option is '1x', not a whole number" run x "$option=1x"
+done
+for option in --temp --top-p --min-p --repeat-penalty --length-penalty; do
+    refused "$option is 'x', not a number" run x "$option" x
+    refused "$option is 'nan', not a number" run x "$option" nan
+    refused "$option is '', not a number" run x "$option" ""
+done
+refused "--temp is -1, not from 0 to" run x --temp -1
+refused "--top-p is 1.5, not from 0 to 1" run x --top-p 1.5
+refused "--min-p is -0.5, not from 0 to 1" run x --min-p -0.5
+refused "--beams is 0, not from 1 to" run x --beams 0
+refused "--beams is 1000000000, not from 1 to" run x --beams 1000000000
+refused "--seed is '99999999999999999999', not" run x \
+    --seed 99999999999999999999
+refused "did you mean 'int8'?" run x --weights int
+refused "not no, yes or never" run x --early-stopping maybe
+refused "either, not both" run x --greedy --temp 0.5
+refused "either, not both" run x --greedy --seed 1
+refused "there are only 2 beams" run x --beams 2 --nbest 3
+refused "ask for --json" run x --beams 2 --logprobs
+
+# ---- folders and prompts ---------------------------------------------------
+fails "nowhere" nowhere x
+fails "text" text x
+fails "the verb for it is 'bauta translate'" seq x
+fails "the verb for it is 'bauta fill'" bert x
+mkdir empty broken half
+fails "empty" empty x
+cp -r run/best/. broken
+echo '{' >broken/config.json
+fails "config.json" broken x
+cp -r run/best/. half
+rm half/model.safetensors
+fails "model.safetensors" half x
+cp run/best/model.safetensors half
+rm half/tokenizer.json
+fails "half" half x
+cp run/best/tokenizer.json half
+echo '{"temperature": "warm"}' >half/generation_config.json
+fails "temperature" half x
+echo 'x' >half/generation_config.json
+fails "generation_config.json" half x
+fails "nowhere: cannot open it: " run --file nowhere
+fails "nowhere: cannot open it: " run --prompts nowhere
+fails "cannot read it: " run --file .
+fails "no tokens, and the tokenizer has none" run ""
+fails "no tokens" run "ÄÖÜ"
+# A prompt that fills the model leaves no room.
+long=$(head -c 600 text | tr '\n' ' ')
+fails "the" run "$long"
+
+# ---- what it says ----------------------------------------------------------
+runs 0 run "the mask hides" -n 10
+says stdout " the face"
+says stderr "settings: the likeliest, max-tokens 10"
+says stderr "14 tokens of prompt, 10 new ones"
+runs 0 run "the mask hides" -n 10 --quiet
+[ ! -s stderr ] || fail "--quiet says something"
+cp stdout alone
+runs 0 run/best "the mask hides" -n 10 --quiet
+cmp -s stdout alone || fail "a run is not its best model"
+printf 'the mask hides\n' >in
+for way in "run" "run --file -" "run --file in"; do
+    # shellcheck disable=SC2086
+    runs 0 $way -n 10 --quiet
+    cmp -s stdout alone || fail "another prompt, another text: $way"
+done
+: >in
+runs 0 run "the mask hides" -n 10 --quiet --echo
+[ "$(cat stdout)" = "the mask hides$(cat alone)" ] || fail "--echo"
+runs 0 run "the mask hides" --stop "face" --quiet
+[ "$(cat stdout)" = " the " ] || fail "--stop is not where it ends"
+runs 0 run "the mask hides" --stop "zzz" --stop "fa" --json
+says stdout '"finish":"stop"'
+runs 0 run "the mask hides" -n 4 --logprobs --quiet
+[ "$(wc -l <stdout)" -eq 4 ] || fail "--logprobs are not a line a token"
+runs 0 run "the mask hides" -n 0 --quiet # as many as fit into 256 positions
+runs 0 run -n 3 --quiet -- "-- the"
+runs 0 bpe "" -n 3 # begins with the token that begins texts
+runs 0 bpe "the" -n 3 --ignore-eos --min-tokens 3 --json
+says stdout '"new_tokens":3'
+
+# Draws: a seed is chosen and told, and gives the same text again.
+runs 0 run "the" -n 20 --temp 1.5
+seed=$(sed -n 's/.*seed \([0-9]*\),.*/\1/p' stderr)
+[ -n "$seed" ] || fail "no seed is told"
+cp stdout drawn
+runs 0 run "the" -n 20 --temp 1.5 --seed "$seed" --quiet
+cmp -s stdout drawn || fail "the same seed draws another text"
+runs 0 run "the" -n 20 --temp 1.5 --seed "$seed" --quiet --threads 2
+cmp -s stdout drawn || fail "two threads draw another text"
+for how in "--top-k 5" "--top-p 0.9" "--min-p 0.1" "--sample" \
+    "--repeat-penalty 1.2" "--no-repeat-ngram 3" "--cache-mb 64" \
+    "--weights bfloat16" "--weights int8" "--temp 0"; do
+    # shellcheck disable=SC2086
+    runs 0 run "the" -n 5 $how
+done
+says stderr "the likeliest"
+runs 0 run "the mask" -n 8 --beams 3 --nbest 2 --quiet
+says stdout "--- 1 of 2, score -"
+runs 0 run "the mask" -n 8 --beams 3 --length-penalty 0.5 --early-stopping \
+    never --quiet
+
+# Many prompts: in order, each as if alone.
+printf 'the mask hides\nthe face\n\\nthe\n' >prompts
+runs 0 run --prompts prompts -n 10 --quiet
+[ "$(wc -l <stdout)" -eq 3 ] || fail "not a line a prompt"
+[ "$(head -n 1 stdout)" = "$(cat alone)" ] || fail "a prompt is not alone"
+runs 0 run --prompts prompts -n 10 --json --sequences 1
+[ "$(wc -l <stdout)" -eq 3 ] || fail "not an object a prompt"
+says stderr "3 prompts"
+cp prompts in
+runs 0 run --prompts - -n 10 --quiet
+[ "$(head -n 1 stdout)" = "$(cat alone)" ] || fail "--prompts -"
+: >in
+# One that cannot be is told, and the others are there.
+{ echo "the mask hides" && echo "$long" && echo "the"; } >prompts
+runs 1 run --prompts prompts -n 10
+says stderr "prompts: line 2: "
+[ "$(wc -l <stdout)" -eq 3 ] || fail "a bad prompt takes others along"
+runs 1 run --prompts prompts -n 10 --json
+says stdout '"error":"'
+
+if command -v python3 >/dev/null; then
+    runs 0 run "the mask hides" -n 6 --json --temp 0.7 --seed 3
+    python3 - stdout <<'END' || fail "bauta generate --json"
+import json, sys
+got = json.load(open(sys.argv[1]))
+assert got["prompt"] == "the mask hides" and got["seed"] == 3
+assert len(got["tokens"]) == len(got["logprobs"]) == got["new_tokens"] == 6
+assert got["finish"] == "length" and got["prompt_tokens"] == 14
+assert len(got["text"]) == 6 and got["seconds"] > 0
+END
+    printf 'the \377mask' >in
+    runs 0 run -n 2 --json
+    python3 -c 'import json; json.load(open("stdout"))' || fail "bad UTF-8"
+    : >in
+fi
+
+# ---- ends ------------------------------------------------------------------
+if [ -c /dev/full ]; then
+    for how in the "the --json" "--prompts prompts"; do
+        status=0
+        # shellcheck disable=SC2086
+        "$bauta" generate run $how -n 5 </dev/null >/dev/full 2>stderr || status=$?
+        [ "$status" = 1 ] || fail "a full disk: status $status"
+        says stderr "cannot write the result"
+        cases=$((cases + 1))
+    done
+fi
+{
+    status=0
+    "$bauta" generate run "the" -n 200 2>stderr || status=$?
+    echo "$status" >status
+} | :
+grep -qx '[01]' status || fail "a closed pipe: status $(cat status)"
+
+# An interrupt ends the text, and then the program; what was said is there, and
+# so are the figures.
+train endless --preset llama-tiny --set num_hidden_layers=1 \
+    --set hidden_size=32 --tokenizer bytes \
+    --context 16 --batch-size 2 --steps 1 text
+for how in "" "--beams 2"; do
+    rm -f stdout stderr
+    # shellcheck disable=SC2086
+    "$bauta" generate endless "the" -n 10000000 $how >stdout 2>stderr &
+    child=$!
+    i=0
+    while [ ! -s stderr ] || { [ -z "$how" ] && [ ! -s stdout ]; }; do
+        i=$((i + 1))
+        [ $i -lt 600 ] || fail "nothing is said"
+        sleep 0.1
+    done
+    kill -INT "$child"
+    status=0
+    wait "$child" || status=$?
+    child=
+    [ "$status" = 130 ] || fail "an interrupt: status $status"
+    [ -n "$how" ] || says stderr "(interrupted)"
+    cases=$((cases + 1))
+done
+
+# A person at a terminal.
+if command -v script >/dev/null && script --version 2>/dev/null |
+    grep -q util-linux; then
+    printf '/help\nthe mask hides\nthe face\n/quit\n' |
+        script -qec "'$bauta' generate run -n 10" /dev/null >stdout 2>stderr ||
+        fail "a conversation"
+    says stdout "Ctrl-D"
+    says stdout " the face"
+    cases=$((cases + 1))
+fi
+echo "$cases cases"

@@ -1,0 +1,190 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# translate.sh - bauta translate: line in, line out, in order; refusals. The
+# model is trained here, on a language that says the same backwards.
+#
+#   translate.sh BAUTA
+set -eu
+bauta=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+cases=0
+
+fail() {
+    echo "$1"
+    echo "stdout:"
+    cat stdout
+    echo "stderr:"
+    cat stderr
+    exit 1
+}
+: >in
+runs() { # STATUS ARGUMENT...: stdin is the file `in`
+    want=$1
+    shift
+    got=0
+    cases=$((cases + 1))
+    "$bauta" translate "$@" <in >stdout 2>stderr || got=$?
+    [ "$got" = "$want" ] || fail "bauta translate $*: status $got, not $want"
+    [ "$want" = 0 ] || [ -s stderr ] || fail "bauta translate $*: no sentence"
+}
+says() { # STREAM TEXT
+    grep -qF -- "$2" "$1" || fail "'$2' is not on $1"
+}
+refused() { # SENTENCE ARGUMENT...
+    sentence=$1
+    shift
+    runs 2 "$@"
+    says stderr "$sentence"
+    [ ! -s stdout ] || fail "bauta translate $*: something on stdout"
+}
+fails() { # SENTENCE ARGUMENT...
+    sentence=$1
+    shift
+    runs 1 "$@"
+    says stderr "$sentence"
+    [ ! -s stdout ] || fail "bauta translate $*: something on stdout"
+}
+
+i=0
+while [ $i -lt 40 ]; do
+    echo "a mask"
+    echo "the face"
+    echo "the mask hides a face"
+    i=$((i + 1))
+done >source
+sed 's/mask/maske/; s/face/gesicht/; s/hides/verbirgt/; s/the/das/; s/^a /eine /' \
+    source >target
+train() { # RUN OPTION...
+    run=$1
+    shift
+    "$bauta" train --threads 1 --out "$run" "$@" >stdout 2>stderr ||
+        fail "bauta train $*"
+}
+small="--preset transformer-tiny --set d_model=32 --set encoder_layers=1
+    --set decoder_layers=1 --source source --target target --batch-tokens 300"
+# shellcheck disable=SC2086
+train run $small --tokenizer unigram:60 --steps 80 --learning-rate 5e-3 \
+    --warmup 5
+train gpt --preset gpt2-tiny --set n_layer=1 --set n_embd=16 --set n_head=2 \
+    --tokenizer chars --context 16 --batch-size 2 --steps 1 source
+train bert --preset bert-tiny --set hidden_size=16 --set num_hidden_layers=1 \
+    --set num_attention_heads=2 --tokenizer wordpiece:60 --steps 1 --lines \
+    --batch-size 2 source
+
+# ---- refusals --------------------------------------------------------------
+runs 0 --help
+says stdout "examples"
+refused "the model's folder is missing"
+refused "both texts and --file" run x --file source
+refused "there is no option '--xyzzy'" run --xyzzy
+refused "did you mean '--beams'?" run --beam 2
+refused "did you mean '--nbest'?" run --n-best 2
+refused "did you mean '--prefix'?" run --prefx x
+refused "--quiet takes no value" run --quiet=1
+for option in --file --out --prefix --beams --nbest --length-penalty \
+    --early-stopping --no-repeat-ngram --max-tokens -n --weights --sequences \
+    --cache-mb --threads; do
+    refused "$option needs a value" run x "$option"
+done
+for option in --beams --nbest -n --sequences --cache-mb --threads; do
+    refused "$option is 'few', not a whole number" run x "$option" few
+    refused "$option is '-2', not a whole number" run x "$option=-2"
+done
+refused "--beams is 0, not from 1 to" run x --beams 0
+refused "--length-penalty is 'x', not a number" run x --length-penalty x
+refused "--length-penalty is 1000, not from" run x --length-penalty 1000
+refused "did you mean 'never'?" run x --early-stopping neve
+refused "--weights is 'int4'" run x --weights int4
+refused "there are only 2 beams" run x --beams 2 --nbest 3
+fails "the verb for it is 'bauta generate'" gpt x
+fails "the verb for it is 'bauta fill'" bert x
+fails "nowhere" nowhere x
+fails "source" source x
+fails "nowhere: cannot open it: " run --file nowhere
+fails "cannot read it: " run --file .
+fails "nowhere/x: " run x --out nowhere/x
+
+# ---- lines -----------------------------------------------------------------
+runs 0 run "a mask" "the face" --quiet
+[ "$(cat stdout)" = "eine maske
+das gesicht" ] || fail "it has not learned to translate"
+[ ! -s stderr ] || fail "--quiet says something"
+printf 'a mask\n\n   \nthe mask hides a face\nthe face' >in
+for how in "" "--beams 1" "--beams 3" "--file -" "--file in" "--sequences 1" \
+    "--threads 2" "--cache-mb 16" "--weights bfloat16" "--out out"; do
+    # shellcheck disable=SC2086
+    runs 0 run $how
+    says stderr "3 lines"
+    [ "$how" != "--out out" ] || cp out stdout
+    printf 'eine maske\n\n\ndas maske verbirgt a gesicht\ndas gesicht\n' >want
+    cmp -s want stdout || fail "line in, line out: $how"
+done
+# Many lines: more than the window, and each as if alone.
+cat source source source >in
+runs 0 run --beams 2
+cat target target target | cmp -s - stdout || fail "three hundred lines"
+
+# A line as soon as it is there.
+mkfifo questions
+"$bauta" translate run --quiet <questions >stdout 2>stderr &
+{
+    echo "a mask"
+    i=0
+    while [ ! -s stdout ] && [ $i -lt 600 ]; do
+        sleep 0.1
+        i=$((i + 1))
+    done
+    [ -s stdout ] || fail "a line waits for others"
+    echo "the face"
+} >questions
+wait
+[ "$(wc -l <stdout)" -eq 2 ] || fail "a pipe"
+cases=$((cases + 1))
+: >in
+
+runs 0 run "a mask" --beams 3 --nbest 3 --quiet
+[ "$(wc -l <stdout)" -eq 3 ] || fail "not the three best"
+says stdout "$(printf '\teine maske')"
+runs 0 run "the face" --prefix "eine" --quiet
+grep -q '^eine' stdout || fail "the prefix is not the beginning"
+runs 0 run "a mask" -n 1 --quiet
+runs 0 run "a mask" --length-penalty 2 --early-stopping yes --beams 2 --quiet
+runs 0 run "ÄÖÜ a mask" --no-repeat-ngram 2 --quiet
+printf 'a \377mask\n' >in
+runs 0 run --quiet
+runs 0 run --json --quiet
+: >in
+if command -v python3 >/dev/null; then
+    runs 0 run "a mask" "" --json --beams 2 --nbest 2
+    python3 - stdout <<'END' || fail "bauta translate --json"
+import json, sys
+one, none = map(json.loads, open(sys.argv[1]))
+assert one["source"] == "a mask" and len(one["translations"]) == 2
+best, other = one["translations"]
+assert best["text"] == "eine maske" and best["score"] >= other["score"]
+assert best["finish"] == "end" and len(best["tokens"]) == len(best["logprobs"])
+assert none == {"source": "", "translations": [], "source_tokens": 0}
+END
+fi
+
+# A line that is too long is told, and the others are there.
+{ echo "a mask" && yes "the mask" | head -n 2000 | tr '\n' ' ' && echo &&
+    echo "the face"; } >in
+runs 1 run --quiet
+says stderr "standard input: line 2: "
+[ "$(cat stdout)" = "eine maske
+
+das gesicht" ] || fail "a bad line takes others along"
+runs 1 run --quiet --json
+says stdout '"error":"'
+echo "a mask" >in
+
+if [ -c /dev/full ]; then
+    status=0
+    "$bauta" translate run <in >/dev/full 2>stderr || status=$?
+    [ "$status" = 1 ] || fail "a full disk: status $status"
+    says stderr "cannot write the result"
+fi
+echo "$cases cases"
