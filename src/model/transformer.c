@@ -86,6 +86,12 @@ static bt_tensor *attend_cached(walk *w, bt_tensor *q, const bauta_plan *plan,
         w->stack->print->kv_heads, w->print->head_dim, 0);
 }
 
+static void keep(const walk *w, bt_kept *kept, bt_tensor *q, bt_tensor *k)
+{
+    if (kept)
+        kept[w->layer] = (bt_kept){ q, k };
+}
+
 static bt_tensor *self_attention(walk *w, bt_tensor *x, bt_heads *heads)
 {
     const bt_stack_print *s = w->stack->print;
@@ -93,6 +99,7 @@ static bt_tensor *self_attention(walk *w, bt_tensor *x, bt_heads *heads)
     bt_tensor *v = dense(w, x, &heads->v);
     q = place(w, q, &heads->q_norm, s->heads);
     k = place(w, k, &heads->k_norm, s->kv_heads);
+    keep(w, w->input->kept, q, k);
     if (!w->input->caches)
         return bt_op_attention(w->tape, q, k, v, self_plan(w), s->heads,
                                s->kv_heads, 0);
@@ -114,6 +121,7 @@ static bt_tensor *cross_attention(walk *w, bt_tensor *x, bt_heads *heads)
                              w->input->cross_caches[w->layer]);
     bt_tensor *k = dense(w, w->memory, &heads->k);
     bt_tensor *v = dense(w, w->memory, &heads->v);
+    keep(w, w->input->kept_cross, q, k);
     return bt_op_attention(w->tape, q, k, v, w->input->cross, s->heads,
                            s->kv_heads, 0);
 }
