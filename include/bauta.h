@@ -332,9 +332,9 @@ BAUTA_API bauta_status bauta_attention_backward(
  * values that were appended. */
 typedef struct bauta_cache bauta_cache;
 
-/* At most `capacity` tokens; kv_heads, head_dim and value_dim are taken from
- * the shape. Memory is taken in pages of 64 tokens as they come, and what is
- * there is never moved. */
+/* At most `capacity` tokens, up to 2^31 - 1; kv_heads, head_dim and value_dim
+ * are taken from the shape. Memory is taken in pages of 64 tokens as they come,
+ * and what is there is never moved. */
 BAUTA_API bauta_status bauta_cache_create(bauta_cache **out,
                                           const bauta_attention *shape,
                                           size_t capacity, bauta_error *err);
@@ -346,7 +346,8 @@ BAUTA_API bauta_status bauta_cache_append(bauta_cache *cache,
                                           size_t tokens, const float *k,
                                           const float *v, bauta_error *err);
 
-/* Tokens held; and forget all but the first `tokens` of them. */
+/* Tokens held; and forget all but the first `tokens` of them, the last of which
+ * must not have been forgotten. */
 BAUTA_API size_t bauta_cache_tokens(const bauta_cache *cache);
 BAUTA_API bauta_status bauta_cache_truncate(bauta_cache *cache, size_t tokens,
                                             bauta_error *err);
@@ -1135,6 +1136,7 @@ typedef struct bauta_generate_options {
         max_length;    /* the prompt with them (and the token that starts a
                           target), at most; 0: what the model has positions for */
     size_t min_tokens; /* no end before so many new ones */
+    size_t min_length; /* and none before the prompt with them is so long */
 
     float repetition_penalty; /* 1: none */
     size_t no_repeat;         /* no so many tokens in a row twice; 0: may be */
@@ -1154,7 +1156,8 @@ typedef struct bauta_generate_options {
     bool renormalize; /* behind what is forbidden, before scores are added */
 
     uint32_t start; /* begins the target of an encoder-decoder */
-    uint32_t first; /* forced as the first new one, or BAUTA_NO_TOKEN */
+    uint32_t first; /* forced behind the very first token (of a target, behind
+                       `start`), or BAUTA_NO_TOKEN */
     uint32_t last;  /* forced where the length ends, or BAUTA_NO_TOKEN */
     size_t end_count;
     uint32_t ends[BAUTA_ENDS_MAX]; /* any of these ends a text */
@@ -1167,7 +1170,7 @@ typedef struct bauta_generate_options {
 } bauta_generate_options;
 #define BAUTA_GENERATE_OPTIONS_INIT                                           \
     {                                                                         \
-        sizeof(bauta_generate_options), 0, 0, 0, 1.0f, 0, false, 1.0f, 0,     \
+        sizeof(bauta_generate_options), 0, 0, 0, 0, 1.0f, 0, false, 1.0f, 0,  \
             1.0f, 0.0f, 0, 1, 1.0f, BAUTA_EARLY_NO, 0, false, BAUTA_NO_TOKEN, \
             BAUTA_NO_TOKEN, BAUTA_NO_TOKEN, 0, { 0 }, 0, { 0 }, NULL, 0       \
     }

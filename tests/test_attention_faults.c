@@ -156,7 +156,7 @@ static void objects_survive_each_failing_allocation(void **state)
         world_init(&w, threads);
         assert_int_equal(survive(&w, step_context, &w.context), 1);
         assert_true(survive(&w, step_plan, &w.plan) > 5);
-        assert_int_equal(survive(&w, step_cache, &w.cache), 3);
+        assert_int_equal(survive(&w, step_cache, &w.cache), 2);
         world_fill_cache(&w);
         assert_int_equal(step_forward(&w, NULL), 0);
         assert_int_equal(step_backward(&w, NULL), 0);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_invariance.c - what must not change a bit of a model's results.
  *
- * For every family: one token at a time with caches or all at once; padded,
+ * For every family: one token at a time on a stage or all at once; padded,
  * packed or alone; any number of threads and any instruction set; whatever
  * stands in padding. And a step of a known shape allocates nothing. There is no
  * tolerance anywhere here. */
+#include "decode/stage.h"
 #include "faults.h"
 #include "folders.h"
+#include "model/handle.h"
 #include "problem.h"
 #include "sequences.h"
 
@@ -159,126 +161,59 @@ static void same_loss(double want, double got)
 
 /* ---- one token at a time ------------------------------------------------- */
 
-/* One sequence that is decoded, with a cache a layer and stack. */
+/* One sequence that is decoded on a stage of its own. */
 typedef struct decoding {
-    const subject *s;
-    bt_tape *tape;
-    size_t length, layers;
-    const uint32_t *ids;
-    uint32_t positions[TIME_MAX];
-    bauta_mask *causal, *window, *cross;
-    bauta_cache **caches, **cross_caches;
+    bauta_context *context;
+    bt_stage *stage;
+    bt_memory *memory;
+    bt_sequence *sequence;
+    float *logits;
 } decoding;
 
-static bauta_cache **caches_make(const decoding *d, size_t capacity)
-{
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
-    shape.heads = d->s->print->decoder.heads;
-    shape.kv_heads = d->s->print->decoder.kv_heads;
-    shape.head_dim = d->s->print->head_dim;
-    bauta_cache **caches = calloc(d->layers, sizeof(*caches));
-    assert_non_null(caches);
-    for (size_t l = 0; l < d->layers; l++)
-        assert_int_equal(bauta_cache_create(&caches[l], &shape, capacity, NULL),
-                         0);
-    return caches;
-}
-
-/* What is asked of the source is asked once. */
-static void source_read(decoding *d, size_t sequence)
+static void decoding_init(decoding *d, const subject *s, size_t sequence)
 {
     bauta_error err;
-    const subject *s = d->s;
-    side source =
-        side_make(&s->source, layout_alone(sequence), BOTH_WAYS, s->print);
-    d->cross_caches = caches_make(d, source.rows);
-    assert_int_equal(bauta_mask_all(&d->cross, d->length, source.rows, NULL),
-                     0);
-    bt_tape_rewind(d->tape, false);
-    bt_tensor *memory =
-        bt_transformer_encode(d->tape, s->folder->model, &source.input);
-    for (size_t l = 0; l < d->layers; l++)
-        if (bt_transformer_fill_cross(d->tape, s->folder->model, l, memory,
-                                      d->cross_caches[l], &err))
-            fail_msg("%s", err.message);
-    side_release(&source);
-}
-
-static void decoding_init(decoding *d, const subject *s, bt_tape *tape,
-                          size_t sequence)
-{
-    *d = (decoding){ .s = s,
-                     .tape = tape,
-                     .length = s->target.lengths[sequence],
-                     .layers = s->print->decoder.layers,
-                     .ids = s->target.ids[sequence] };
-    for (size_t t = 0; t < d->length; t++)
-        d->positions[t] = (uint32_t)t;
-    d->caches = caches_make(d, d->length);
-    d->causal = sight_mask(CAUSAL, d->length, 0);
-    if (s->print->window)
-        d->window = sight_mask(WINDOW, d->length, s->print->window);
-    if (s->print->stacks == BT_ENCODER_DECODER)
-        source_read(d, sequence);
+    const bauta_model model = { .folder = s->folder };
+    *d = (decoding){ .context = test_context(NULL, 1) };
+    d->logits = malloc(s->print->vocab * sizeof(float));
+    assert_non_null(d->logits);
+    if (bt_stage_create(&d->stage, d->context, &model, 0, &err))
+        fail_msg("%s", err.message);
+    const uint32_t *source = s->source.ids[sequence];
+    if (s->print->stacks == BT_ENCODER_DECODER &&
+        bt_stage_encode(d->stage, 1, &source, &s->source.lengths[sequence],
+                        &d->memory, &err))
+        fail_msg("%s", err.message);
+    if (bt_sequence_create(&d->sequence, d->stage, d->memory, &err))
+        fail_msg("%s", err.message);
 }
 
 static void decoding_release(decoding *d)
 {
-    for (size_t l = 0; l < d->layers; l++) {
-        bauta_cache_free(d->caches[l]);
-        if (d->cross_caches)
-            bauta_cache_free(d->cross_caches[l]);
-    }
-    free(d->caches);
-    free(d->cross_caches);
-    bauta_mask_free(d->causal);
-    bauta_mask_free(d->window);
-    bauta_mask_free(d->cross);
+    bt_sequence_free(d->sequence);
+    bt_memory_drop(d->memory);
+    bt_stage_free(d->stage);
+    bauta_context_free(d->context);
+    free(d->logits);
 }
 
-static bauta_plan *rows_plan(const bauta_mask *mask, size_t first, size_t rows)
-{
-    bauta_plan *plan = NULL;
-    if (mask)
-        assert_int_equal(bauta_plan_create(&plan, mask, first, rows, NULL), 0);
-    return plan;
-}
-
-/* Tokens [first, first + rows) against the logits of the parallel pass. */
-static void decoding_step(decoding *d, size_t first, size_t rows,
-                          const outcome *want)
-{
-    bt_model *model = d->s->folder->model;
-    bauta_plan *plan = rows_plan(d->causal, first, rows);
-    bauta_plan *window = rows_plan(d->window, first, rows);
-    bauta_plan *cross = rows_plan(d->cross, first, rows);
-    bt_input input = { .tokens = rows,
-                       .ids = d->ids + first,
-                       .positions = d->positions + first,
-                       .plan = plan,
-                       .window = window,
-                       .cross = cross,
-                       .caches = d->caches,
-                       .cross_caches = d->cross_caches };
-    bt_tape_rewind(d->tape, false);
-    const bt_tensor *logits = bt_transformer_logits(
-        d->tape, model, bt_transformer_decode(d->tape, model, &input, NULL));
-    tape_fine(d->tape);
-    same_bits("logits", want->logits + first * want->columns, logits->data,
-              rows * want->columns);
-    bauta_plan_free(plan);
-    bauta_plan_free(window);
-    bauta_plan_free(cross);
-}
-
-static void decoding_run(const subject *s, bt_tape *tape, size_t sequence,
-                         size_t prefill, const outcome *want)
+/* Feed `prefill` tokens at once and then one at a time; the logits behind each
+ * piece are those of the parallel pass. */
+static void decoding_run(const subject *s, size_t sequence, size_t prefill,
+                         const outcome *want)
 {
     decoding d;
-    decoding_init(&d, s, tape, sequence);
-    for (size_t t = 0, rows; t < d.length; t += rows) {
-        rows = t == 0 && prefill <= d.length ? prefill : 1;
-        decoding_step(&d, t, rows, want);
+    bauta_error err;
+    size_t length = s->target.lengths[sequence];
+    decoding_init(&d, s, sequence);
+    for (size_t t = 0, rows; t < length; t += rows) {
+        rows = t == 0 && prefill <= length ? prefill : 1;
+        bt_feed feed = { d.sequence, rows, s->target.ids[sequence] + t,
+                         d.logits };
+        if (bt_stage_feed(d.stage, &feed, 1, &err))
+            fail_msg("%s", err.message);
+        same_bits("logits", want->logits + (t + rows - 1) * want->columns,
+                  d.logits, want->columns);
     }
     decoding_release(&d);
 }
@@ -292,7 +227,7 @@ static void check_steps(subject *s)
     for (size_t i = 0; i < SEQUENCES; i++) {
         outcome want = outcome_of(s, tape, layout_alone(i));
         for (size_t k = 0; k < BT_LEN(prefills); k++)
-            decoding_run(s, tape, i, prefills[k], &want);
+            decoding_run(s, i, prefills[k], &want);
         free(want.logits);
     }
     bt_tape_free(tape);

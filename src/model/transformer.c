@@ -62,27 +62,11 @@ static const bauta_plan *self_plan(const walk *w)
     return window ? w->input->window : w->input->plan;
 }
 
-/* Append keys and values to a cache. */
-static bauta_status cache_add(bt_tape *tape, const bt_blueprint *print,
-                              const bt_stack_print *stack, bauta_cache *cache,
-                              const bt_tensor *k, const bt_tensor *v,
-                              bauta_error *err)
+static bt_tensor *attend_past(walk *w, bt_tensor *q, const bauta_plan *plan,
+                              const bt_past *past)
 {
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
-    shape.heads = stack->heads;
-    shape.kv_heads = stack->kv_heads;
-    shape.head_dim = print->head_dim;
-    bauta_status status = bt_tape_status(tape, err);
-    if (status)
-        return status;
-    return bauta_cache_append(cache, &shape, k->rows, k->data, v->data, err);
-}
-
-static bt_tensor *attend_cached(walk *w, bt_tensor *q, const bauta_plan *plan,
-                                const bauta_cache *cache)
-{
-    return bt_op_attention_cached(
-        w->tape, q, cache, plan, w->stack->print->heads,
+    return bt_op_attention_past(
+        w->tape, q, past, w->layer, plan, w->stack->print->heads,
         w->stack->print->kv_heads, w->print->head_dim, 0);
 }
 
@@ -100,25 +84,21 @@ static bt_tensor *self_attention(walk *w, bt_tensor *x, bt_heads *heads)
     q = place(w, q, &heads->q_norm, s->heads);
     k = place(w, k, &heads->k_norm, s->kv_heads);
     keep(w, w->input->kept, q, k);
-    if (!w->input->caches)
+    const bt_past *past = w->input->past;
+    if (!past)
         return bt_op_attention(w->tape, q, k, v, self_plan(w), s->heads,
                                s->kv_heads, 0);
-    bauta_error err;
-    bauta_cache *cache = w->input->caches[w->layer];
-    bauta_status status = cache_add(w->tape, w->print, s, cache, k, v, &err);
-    if (status)
-        return bt_tape_fail(w->tape, status, "layer %zu: %s", w->layer,
-                            err.message);
-    return attend_cached(w, q, self_plan(w), cache);
+    if (!bt_op_remember(w->tape, past, w->layer, k, v, s->kv_heads))
+        return NULL;
+    return attend_past(w, q, self_plan(w), past);
 }
 
 static bt_tensor *cross_attention(walk *w, bt_tensor *x, bt_heads *heads)
 {
     const bt_stack_print *s = w->stack->print;
     bt_tensor *q = dense(w, x, &heads->q);
-    if (w->input->cross_caches)
-        return attend_cached(w, q, w->input->cross,
-                             w->input->cross_caches[w->layer]);
+    if (w->input->sources)
+        return attend_past(w, q, w->input->cross, w->input->sources);
     bt_tensor *k = dense(w, w->memory, &heads->k);
     bt_tensor *v = dense(w, w->memory, &heads->v);
     keep(w, w->input->kept_cross, q, k);
@@ -126,16 +106,19 @@ static bt_tensor *cross_attention(walk *w, bt_tensor *x, bt_heads *heads)
                            s->kv_heads, 0);
 }
 
-bauta_status bt_transformer_fill_cross(bt_tape *tape, bt_model *model,
-                                       size_t layer, bt_tensor *memory,
-                                       bauta_cache *cache, bauta_error *err)
+bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *memory,
+                             const bt_past *sources)
 {
     walk w = { .tape = tape, .print = &model->print };
-    bt_heads *heads = &model->decoder.layers[layer].cross;
-    bt_tensor *k = dense(&w, memory, &heads->k);
-    bt_tensor *v = dense(&w, memory, &heads->v);
-    return cache_add(tape, &model->print, &model->print.decoder, cache, k, v,
-                     err);
+    const bt_stack_print *print = &model->print.decoder;
+    for (size_t l = 0; l < print->layers; l++) {
+        bt_heads *heads = &model->decoder.layers[l].cross;
+        bt_tensor *k = dense(&w, memory, &heads->k);
+        bt_tensor *v = dense(&w, memory, &heads->v);
+        if (!bt_op_remember(tape, sources, l, k, v, print->kv_heads))
+            return false;
+    }
+    return true;
 }
 
 /* ---- layers ------------------------------------------------------------ */

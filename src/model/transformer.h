@@ -2,12 +2,13 @@
 /* transformer.h - the one forward, for every blueprint.
  *
  * Tokens of all sequences lie one behind the other; the plans keep them apart.
- * The same function trains, prefills and decodes: with a cache the keys and
+ * The same function trains, prefills and decodes: with books the keys and
  * values of earlier tokens are simply there already. */
 #ifndef BT_TRANSFORMER_H
 #define BT_TRANSFORMER_H
 
 #include "model/model.h"
+#include "ops/past.h"
 
 /* Dropout: the rate everywhere, and what its randomness is keyed by. */
 typedef struct bt_noise {
@@ -31,8 +32,10 @@ typedef struct bt_input {
     const bauta_plan *plan;    /* of self-attention */
     const bauta_plan *window; /* of layers with a window, where there are any */
     const bauta_plan *cross;  /* of cross-attention */
-    bauta_cache *const *caches;       /* (layers) of self-attention, or NULL */
-    bauta_cache *const *cross_caches; /* (layers) filled before, or NULL */
+    const bt_past *past;      /* books of self-attention, to which the rows are
+                                 written; NULL: rows see rows alone */
+    const bt_past *sources;   /* books of cross-attention, which were filled
+                                 before, or NULL */
     bt_noise noise;
     bt_tensor **states; /* (layers + 1) receives the hidden states, or NULL */
     bt_kept *kept, *kept_cross; /* (layers) or NULL; not over caches */
@@ -42,7 +45,7 @@ typedef struct bt_input {
 bt_tensor *bt_transformer_encode(bt_tape *tape, bt_model *model,
                                  const bt_input *input);
 /* The hidden states behind the decoder; `memory` is the encoder's, or NULL
- * where there is no encoder or cross_caches are given. */
+ * where there is no encoder or books of sources are given. */
 bt_tensor *bt_transformer_decode(bt_tape *tape, bt_model *model,
                                  const bt_input *input, bt_tensor *memory);
 /* What the head's matrix is applied to: the states, or BERT's dense, activation
@@ -54,9 +57,9 @@ bt_tensor *bt_transformer_head_bias(bt_model *model);
 /* Logits (rows, vocab) of hidden states, through the three above. */
 bt_tensor *bt_transformer_logits(bt_tape *tape, bt_model *model, bt_tensor *x);
 
-/* Fill the cross-attention cache of layer `layer` from the encoder's states. */
-bauta_status bt_transformer_fill_cross(bt_tape *tape, bt_model *model,
-                                       size_t layer, bt_tensor *memory,
-                                       bauta_cache *cache, bauta_error *err);
+/* Write what the decoder's cross-attention sees of the encoder's states to the
+ * books of the sources, in every layer. False when the tape has failed. */
+bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *memory,
+                             const bt_past *sources);
 
 #endif

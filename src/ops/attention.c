@@ -113,24 +113,3 @@ bt_tensor *bt_op_attention(bt_tape *tape, bt_tensor *q, bt_tensor *k,
     bt_tape_record(tape, attention_backward, s);
     return out;
 }
-
-bt_tensor *bt_op_attention_cached(bt_tape *tape, bt_tensor *q,
-                                  const bauta_cache *cache,
-                                  const bauta_plan *plan, size_t heads,
-                                  size_t kv_heads, size_t value_dim,
-                                  float scale)
-{
-    bauta_error err;
-    if (!q)
-        return NULL;
-    bt_tensor *out = bt_tape_output(tape, q->rows, heads * value_dim, false);
-    if (!out)
-        return NULL;
-    bauta_attention shape = shape_of(q, value_dim, heads, kv_heads, scale);
-    bauta_status status =
-        bauta_attention_cached(bt_tape_context(tape), plan, &shape, q->data,
-                               cache, out->data, NULL, &err);
-    if (status)
-        return bt_tape_fail(tape, status, "attention: %s", err.message);
-    return out;
-}

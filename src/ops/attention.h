@@ -9,12 +9,15 @@
 #include "kernels/lanes.h"
 #include "mask/plan.h"
 #include "ops/context.h"
+#include "ops/pages.h"
 #include "ops/shape.h"
 
 /* Keys and values of all key heads, packed in blocks of 64 as the kernels read
- * them: kt (kv_heads, blocks, head_dim, 64), v (kv_heads, blocks, 64 *
- * value_pad), the values in panels of columns. */
+ * them: in pages, one for each block of the plan; or, pages being NULL, kt
+ * (kv_heads, blocks, head_dim, 64) and v (kv_heads, blocks, 64 * value_pad),
+ * the values in panels of columns. */
 typedef struct bt_packed {
+    bt_page *const *pages; /* only those of blocks that are visited are read */
     float *kt, *v;
     size_t blocks; /* that fit: the distance from head to head */
 } bt_packed;
@@ -22,12 +25,16 @@ typedef struct bt_packed {
 static inline float *bt_packed_keys(const bt_packed *p, const bt_shape *s,
                                     size_t kv_head, size_t block)
 {
+    if (p->pages)
+        return p->pages[block]->data + kv_head * bt_page_head(s);
     return p->kt + (kv_head * p->blocks + block) * s->head_dim * BT_BLOCK;
 }
 
 static inline float *bt_packed_values(const bt_packed *p, const bt_shape *s,
                                       size_t kv_head, size_t block)
 {
+    if (p->pages)
+        return bt_packed_keys(p, s, kv_head, block) + s->head_dim * BT_BLOCK;
     return p->v + (kv_head * p->blocks + block) * BT_BLOCK * s->value_pad;
 }
 
@@ -57,7 +64,7 @@ static inline void bt_rows_copy(float *to, size_t pad, const float *from,
     }
 }
 
-/* The forward pass. Keys and values are either in a cache, packed already
+/* The forward pass. Keys and values are either in pages, packed already
  * (`source` is NULL), or plain; then tasks pack what they need when they first
  * need it, into `slots` key heads' worth of blocks. lse may be NULL. */
 typedef struct bt_source {
@@ -83,5 +90,12 @@ typedef struct bt_forward {
 /* Take the scratch of all threads from the arena, which may be measuring. */
 void bt_forward_prepare(bt_forward *forward, bt_arena *arena, int threads);
 void bt_forward_run(bt_forward *forward, int threads);
+
+/* Attention over pages, which lie as the blocks of the plan do; all that the
+ * plan visits are there. */
+bauta_status bt_attention_pages(bauta_context *context, const bauta_plan *plan,
+                                const bt_shape *shape, const float *q,
+                                bt_page *const *pages, float *out, float *lse,
+                                bauta_error *err);
 
 #endif

@@ -58,12 +58,6 @@ bt_tensor *bt_op_dropout(bt_tape *tape, bt_tensor *x, float rate, uint64_t seed,
 bt_tensor *bt_op_attention(bt_tape *tape, bt_tensor *q, bt_tensor *k,
                            bt_tensor *v, const bauta_plan *plan, size_t heads,
                            size_t kv_heads, float scale);
-/* The same over a cache, without a record. */
-bt_tensor *bt_op_attention_cached(bt_tape *tape, bt_tensor *q,
-                                  const bauta_cache *cache,
-                                  const bauta_plan *plan, size_t heads,
-                                  size_t kv_heads, size_t value_dim,
-                                  float scale);
 
 /* Cross-entropy of logits x W^T + bias against labels, as one op, so that the
  * logits of some hundred rows exist at a time and no longer than needed. The

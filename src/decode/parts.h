@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* parts.h - what a stage, a memory and a sequence are made of. */
+#ifndef BT_STAGE_PARTS_H
+#define BT_STAGE_PARTS_H
+
+#include "decode/stage.h"
+#include "mask/steps.h"
+#include "model/transformer.h"
+
+struct bt_stage {
+    bauta_context *context;
+    bt_model *model;
+    bt_pool *pool;
+    uint64_t
+        calls; /* of feed; a sequence that has this number is in the call */
+    bt_step_plan plan, window, cross;
+};
+
+struct bt_memory {
+    bt_stage *stage;
+    size_t holders; /* its owner and the sequences that see it */
+    bt_book book;
+};
+
+struct bt_sequence {
+    bt_stage *stage;
+    bt_memory *memory; /* or NULL */
+    uint64_t call;     /* the last one that fed it */
+    bt_book book;
+};
+
+/* The tape of the stage's context, rewound, for inference. */
+bauta_status bt_stage_tape(bt_stage *stage, bt_tape **out, bauta_error *err);
+
+/* Whether `tokens` tokens have a position each; `what` and its number begin the
+ * sentence. */
+bauta_status bt_stage_positions(const bt_stage *stage, const char *what,
+                                size_t number, size_t tokens, bauta_error *err);
+bauta_status bt_stage_ids(const bt_stage *stage, const char *what,
+                          size_t number, const uint32_t *ids, size_t count,
+                          bauta_error *err);
+
+/* Whether a layer of the decoder has a window. */
+static inline bool bt_stage_windowed(const bt_stage *stage, size_t layer)
+{
+    const bt_blueprint *print = &stage->model->print;
+    return print->window && layer >= print->window_from;
+}
+
+/* The first key that the token behind `tokens` tokens sees in such a layer. */
+static inline size_t bt_stage_window_begin(const bt_stage *stage, size_t tokens)
+{
+    size_t window = stage->model->print.window;
+    return tokens + 1 > window ? tokens + 1 - window : 0;
+}
+
+bt_memory *bt_memory_hold(bt_memory *memory);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sequence.c - what a decoder has read. */
+#include "decode/parts.h"
+
+#include "base/error.h"
+
+static bauta_status memory_check(const bt_stage *stage, const bt_memory *memory,
+                                 bauta_error *err)
+{
+    bool needs = stage->model->print.stacks == BT_ENCODER_DECODER;
+    if (needs && !memory)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "a sequence of an encoder-decoder needs the memory of "
+                       "its source");
+    if (!needs && memory)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "a sequence of a decoder-only model has no source");
+    if (memory && memory->stage != stage)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the memory belongs to another stage");
+    return BAUTA_OK;
+}
+
+static bauta_status sequence_new(bt_sequence **out, bt_stage *stage,
+                                 bt_memory *memory, bauta_error *err)
+{
+    bt_sequence *sequence = bt_alloc_zero(1, sizeof(*sequence));
+    if (!sequence)
+        return bt_fail_memory(err, "a sequence", sizeof(*sequence));
+    sequence->stage = stage;
+    sequence->memory = bt_memory_hold(memory);
+    bt_book_init(&sequence->book, stage->pool,
+                 stage->model->print.decoder.layers);
+    *out = sequence;
+    return BAUTA_OK;
+}
+
+bauta_status bt_sequence_create(bt_sequence **out, bt_stage *stage,
+                                bt_memory *memory, bauta_error *err)
+{
+    *out = NULL;
+    bauta_status status = memory_check(stage, memory, err);
+    return status ? status : sequence_new(out, stage, memory, err);
+}
+
+bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *sequence,
+                              bauta_error *err)
+{
+    bt_book pages;
+    *out = NULL;
+    bauta_status status = bt_book_fork(&pages, &sequence->book, err);
+    if (status)
+        return status;
+    status = sequence_new(out, sequence->stage, sequence->memory, err);
+    if (status)
+        bt_book_release(&pages);
+    else
+        (*out)->book = pages;
+    return status;
+}
+
+void bt_sequence_free(bt_sequence *sequence)
+{
+    if (!sequence)
+        return;
+    bt_book_release(&sequence->book);
+    bt_memory_drop(sequence->memory);
+    bt_free(sequence);
+}
+
+size_t bt_sequence_tokens(const bt_sequence *sequence)
+{
+    return sequence->book.tokens;
+}
+
+/* Whether all keys are there that the token behind `tokens` tokens sees. */
+static bool window_there(const bt_sequence *sequence, size_t tokens)
+{
+    const bt_stage *stage = sequence->stage;
+    size_t layers = sequence->book.layers;
+    size_t begin = bt_stage_window_begin(stage, tokens);
+    // Windows are the same in all layers that have one, the last among them.
+    if (!bt_stage_windowed(stage, layers - 1) || begin >= tokens)
+        return true;
+    return bt_book_page(&sequence->book, layers - 1, begin / BT_BLOCK);
+}
+
+bool bt_sequence_truncate(bt_sequence *sequence, size_t tokens)
+{
+    if (tokens >= sequence->book.tokens)
+        return true;
+    if (!window_there(sequence, tokens))
+        return false;
+    bt_book_truncate(&sequence->book, tokens);
+    return true;
+}

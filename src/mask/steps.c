@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* steps.c - a plan from lengths.
+ *
+ * Rows of a tile see spans whose ends never decrease from row to row, and
+ * neighbours overlap or touch. So what some row touches is one range of blocks,
+ * from the first of the first row to the last of the last row; and what all
+ * cover lies between the beginning of the last row and the end of the first. */
+#include "mask/steps.h"
+
+#include "base/error.h"
+#include "base/size.h"
+#include "mask/bits.h"
+
+#include <string.h>
+
+/* The keys that row r of a sequence sees, counted from its first key. */
+static bauta_span row_span(const bt_steps *s, size_t d, size_t r)
+{
+    size_t hi = s->keys[d];
+    if (s->causal)
+        hi -= s->rows[d] - 1 - r;
+    bool cut = s->causal && s->window && hi > s->window;
+    return (bauta_span){ cut ? hi - s->window : 0, hi };
+}
+
+/* A run, counted; written once there is memory for it. */
+static void add_run(bauta_plan *plan, bt_tile *tile, size_t first, size_t end,
+                    bool full)
+{
+    if (first >= end)
+        return;
+    if (plan->runs)
+        plan->runs[plan->run_count] =
+            (bt_run){ first, end - first, full ? BT_FULL : plan->word_count };
+    plan->run_count++;
+    if (!full)
+        plan->word_count += (end - first) * tile->rows;
+    tile->runs++;
+    tile->visits += end - first;
+}
+
+/* The runs of a tile, whose first row is row r of sequence d. */
+static void add_runs(bauta_plan *plan, const bt_steps *s, bt_tile *tile,
+                     size_t d, size_t r)
+{
+    bauta_span first = row_span(s, d, r);
+    bauta_span last = row_span(s, d, r + tile->rows - 1);
+    size_t lo = first.lo / BT_BLOCK;
+    size_t hi = bt_size_round(last.hi, BT_BLOCK) / BT_BLOCK;
+    size_t full_lo = bt_size_round(last.lo, BT_BLOCK) / BT_BLOCK;
+    size_t full_hi = first.hi / BT_BLOCK;
+    if (full_lo >= full_hi)
+        full_lo = full_hi = hi;
+    tile->run = plan->run_count;
+    add_run(plan, tile, lo, full_lo, false);
+    add_run(plan, tile, full_lo, full_hi, true);
+    add_run(plan, tile, full_hi, hi, false);
+}
+
+static void fill_words(const bauta_plan *plan, const bt_run *run,
+                       const bt_steps *s, const bt_tile *tile, size_t d,
+                       size_t r)
+{
+    size_t lo = run->first * BT_BLOCK, hi = lo + run->count * BT_BLOCK;
+    for (size_t i = 0; i < tile->rows && run->words != BT_FULL; i++) {
+        bauta_span span = row_span(s, d, r + i);
+        span.lo = bt_size_max(span.lo, lo) - lo;
+        span.hi = bt_size_max(bt_size_min(span.hi, hi), lo) - lo;
+        bt_bits_set(plan->words + run->words + i, tile->rows, span.lo, span.hi);
+    }
+}
+
+static void add_tile(bauta_plan *plan, const bt_steps *s, size_t d, size_t r)
+{
+    size_t rows = bt_size_min(BT_TILE_ROWS, s->rows[d] - r);
+    bt_tile tile = { .row = plan->rows + r, .rows = rows };
+    if (s->keys[d]) {
+        tile.grid = plan->block_count;
+        add_runs(plan, s, &tile, d, r);
+    } else {
+        tile.run = plan->run_count;
+    }
+    if (plan->tiles) {
+        plan->tiles[plan->tile_count] = tile;
+        for (size_t i = tile.run; i < plan->run_count; i++)
+            fill_words(plan, &plan->runs[i], s, &tile, d, r);
+    }
+    plan->tile_count++;
+    for (size_t i = 0; i < rows; i++) {
+        bauta_span span = row_span(s, d, r + i);
+        plan->pairs += span.hi - span.lo;
+    }
+}
+
+static void add_grid(bauta_plan *plan, size_t keys)
+{
+    for (size_t key = 0; key < keys; key += BT_BLOCK) {
+        if (plan->blocks)
+            plan->blocks[plan->block_count] = (bt_key_block){
+                .key = plan->keys + key,
+                .keys = bt_size_min(BT_BLOCK, keys - key),
+            };
+        plan->block_count++;
+    }
+}
+
+/* Count everything; write it once there is memory. */
+static void walk(bauta_plan *plan, const bt_steps *s)
+{
+    plan->rows = plan->keys = plan->key_end = 0;
+    plan->tile_count = plan->run_count = plan->block_count = 0;
+    plan->word_count = 0;
+    plan->pairs = 0;
+    plan->one_origin = true;
+    for (size_t d = 0; d < s->count; d++) {
+        for (size_t r = 0; r < s->rows[d]; r += BT_TILE_ROWS)
+            add_tile(plan, s, d, r);
+        add_grid(plan, s->keys[d]);
+        if (s->keys[d]) {
+            plan->one_origin = plan->keys == 0;
+            plan->key_end = plan->keys + s->keys[d];
+        }
+        plan->rows += s->rows[d];
+        plan->keys += s->keys[d];
+    }
+}
+
+static void take(bauta_plan *plan, bt_arena *arena)
+{
+    plan->tiles = bt_arena_take(arena, plan->tile_count, sizeof(*plan->tiles));
+    plan->runs = bt_arena_take(arena, plan->run_count, sizeof(*plan->runs));
+    plan->blocks =
+        bt_arena_take(arena, plan->block_count, sizeof(*plan->blocks));
+    plan->words = bt_arena_take(arena, plan->word_count, sizeof(*plan->words));
+}
+
+bauta_status bt_step_plan_make(bt_step_plan *out, const bt_steps *steps,
+                               bauta_error *err)
+{
+    bauta_plan *plan = &out->plan;
+    bt_arena measure = { NULL, 0, 0 };
+    *plan = (bauta_plan){ 0 };
+    walk(plan, steps);
+    take(plan, &measure);
+    if (bt_arena_reserve(&out->memory, measure.used)) {
+        *plan = (bauta_plan){ 0 };
+        return bt_fail_memory(err, "the plan of a step", measure.used);
+    }
+    take(plan, &out->memory);
+    memset(plan->words, 0, plan->word_count * sizeof(*plan->words));
+    walk(plan, steps);
+    return BAUTA_OK;
+}
+
+void bt_step_plan_release(bt_step_plan *plan)
+{
+    bt_arena_release(&plan->memory);
+    *plan = (bt_step_plan){ 0 };
+}

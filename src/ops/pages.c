@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pages.c - pages are taken, shared, copied and given back. */
+#include "ops/pages.h"
+
+#include "base/array.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "ops/attention.h"
+
+#include <string.h>
+
+enum { SLAB_BYTES = 8 << 20 };
+
+/* Pages that were allocated together. */
+typedef struct bt_slab {
+    struct bt_slab *next;
+    _Alignas(BT_ALIGN) unsigned char memory[];
+} bt_slab;
+
+/* ---- the pool ---------------------------------------------------------- */
+
+bauta_status bt_pool_create(bt_pool **out, const bt_shape *shape,
+                            uint64_t bound, bauta_error *err)
+{
+    *out = bt_alloc_zero(1, sizeof(**out));
+    if (!*out)
+        return bt_fail_memory(err, "a pool of pages", sizeof(**out));
+    // Heads are at most 2^16 and dimensions 2^8, so this fits.
+    (*out)->shape = *shape;
+    (*out)->bytes =
+        sizeof(bt_page) + shape->kv_heads * bt_page_head(shape) * sizeof(float);
+    (*out)->bound = bound;
+    (*out)->owners = 1;
+    return BAUTA_OK;
+}
+
+bt_pool *bt_pool_share(bt_pool *pool)
+{
+    pool->owners++;
+    return pool;
+}
+
+void bt_pool_drop(bt_pool *pool)
+{
+    if (!pool || --pool->owners)
+        return;
+    while (pool->slabs) {
+        bt_slab *next = pool->slabs->next;
+        bt_free(pool->slabs);
+        pool->slabs = next;
+    }
+    bt_free(pool);
+}
+
+/* How many pages come next: as many as there are, so that a small pool stays
+ * small and a large one lies in huge pages of memory. */
+static size_t slab_pages(const bt_pool *pool)
+{
+    size_t count = bt_size_min(bt_size_max(pool->made, 1),
+                               bt_size_max(SLAB_BYTES / pool->bytes, 1));
+    if (pool->bound) // of which there is something left
+        count =
+            (size_t)bt_size_min(count, pool->bound / pool->bytes - pool->made);
+    return count;
+}
+
+/* More idle pages. Zeros, because the kernels load whole blocks and hide what
+ * is not there. */
+static bauta_status slab_add(bt_pool *pool, bauta_error *err)
+{
+    size_t count = slab_pages(pool);
+    size_t bytes = sizeof(bt_slab) + count * pool->bytes;
+    bt_slab *slab = bt_alloc_zero(1, bytes);
+    if (!slab)
+        return bt_fail_memory(err, "pages of keys and values", bytes);
+    slab->next = pool->slabs;
+    pool->slabs = slab;
+    pool->made += count;
+    for (size_t i = count; i-- > 0;) {
+        bt_page *page = (void *)(slab->memory + i * pool->bytes);
+        page->next = pool->idle;
+        pool->idle = page;
+    }
+    return BAUTA_OK;
+}
+
+/* NULL, with the sentence, when there is no memory or the bound is reached. */
+static bt_page *page_take(bt_pool *pool, bauta_error *err)
+{
+    uint64_t bytes = (uint64_t)pool->bytes;
+    if (pool->bound && pool->taken >= pool->bound / bytes) {
+        bt_fail(err, BAUTA_ERR_NOMEM,
+                "%zu pages of %zu bytes are taken, and keys and values may "
+                "have %llu bytes",
+                pool->taken, pool->bytes, (unsigned long long)pool->bound);
+        return NULL;
+    }
+    if (!pool->idle && slab_add(pool, err))
+        return NULL;
+    bt_page *page = pool->idle;
+    pool->idle = page->next;
+    page->references = 1;
+    pool->taken++;
+    return page;
+}
+
+static void page_drop(bt_pool *pool, bt_page *page)
+{
+    if (!page || --page->references)
+        return;
+    page->next = pool->idle;
+    pool->idle = page;
+    pool->taken--;
+}
+
+/* ---- books ------------------------------------------------------------- */
+
+void bt_book_init(bt_book *book, bt_pool *pool, size_t layers)
+{
+    *book = (bt_book){ .pool = pool, .layers = layers };
+}
+
+bauta_status bt_book_fork(bt_book *to, const bt_book *from, bauta_error *err)
+{
+    size_t blocks = bt_page_count(from->tokens);
+    size_t entries = blocks * from->layers;
+    bt_book_init(to, from->pool, from->layers);
+    if (BT_ROOM(to->pages, to->room, 0, entries))
+        return bt_fail_memory(err, "a table of pages",
+                              bt_size_mul(entries, sizeof(*to->pages)));
+    to->tokens = from->tokens;
+    to->blocks = blocks;
+    for (size_t i = 0; i < entries; i++) {
+        to->pages[i] = from->pages[i];
+        if (to->pages[i])
+            to->pages[i]->references++;
+    }
+    return BAUTA_OK;
+}
+
+void bt_book_truncate(bt_book *book, size_t tokens)
+{
+    size_t blocks = bt_page_count(tokens);
+    for (size_t i = blocks * book->layers; i < book->blocks * book->layers; i++)
+        page_drop(book->pool, book->pages[i]);
+    book->tokens = tokens;
+    book->blocks = blocks;
+}
+
+void bt_book_release(bt_book *book)
+{
+    bt_book_truncate(book, 0);
+    bt_free(book->pages);
+    book->pages = NULL;
+    book->room = 0;
+}
+
+/* The first `tokens` tokens of a page; what stands behind them is not seen. */
+static void page_copy(const bt_shape *s, float *to, const float *from,
+                      size_t tokens)
+{
+    for (size_t h = 0; h < s->kv_heads; h++) {
+        for (size_t d = 0; d < s->head_dim; d++)
+            memcpy(to + d * BT_BLOCK, from + d * BT_BLOCK,
+                   tokens * sizeof(*to));
+        to += s->head_dim * BT_BLOCK;
+        from += s->head_dim * BT_BLOCK;
+        for (size_t e = 0; e < s->value_pad; e += BT_PANEL)
+            memcpy(to + bt_panel_start(e), from + bt_panel_start(e),
+                   tokens * bt_panel_width(s->value_pad, e) * sizeof(*to));
+        to += s->value_pad * BT_BLOCK;
+        from += s->value_pad * BT_BLOCK;
+    }
+}
+
+/* A page that is the book's alone, in place of none or of a shared one. Only
+ * the last page is ever written to, so its tokens are those that count. */
+static bauta_status page_own(bt_book *book, bt_page **at, bauta_error *err)
+{
+    bt_page *old = *at;
+    if (old && old->references == 1)
+        return BAUTA_OK;
+    bt_page *page = page_take(book->pool, err);
+    if (!page)
+        return BAUTA_ERR_NOMEM;
+    if (old) {
+        page_copy(&book->pool->shape, page->data, old->data,
+                  book->tokens % BT_BLOCK);
+        page_drop(book->pool, old);
+    }
+    *at = page;
+    return BAUTA_OK;
+}
+
+static bauta_status blocks_add(bt_book *book, size_t blocks, bauta_error *err)
+{
+    size_t have = book->blocks * book->layers, want = blocks * book->layers;
+    if (want <= have)
+        return BAUTA_OK;
+    if (BT_ROOM(book->pages, book->room, have, want - have))
+        return bt_fail_memory(err, "a table of pages",
+                              bt_size_mul(want, sizeof(*book->pages)));
+    memset(book->pages + have, 0, (want - have) * sizeof(*book->pages));
+    book->blocks = blocks;
+    return BAUTA_OK;
+}
+
+bauta_status bt_book_reserve(bt_book *book, size_t tokens, bauta_error *err)
+{
+    size_t first = book->tokens / BT_BLOCK;
+    size_t end = bt_page_count(book->tokens + tokens);
+    bauta_status status = blocks_add(book, end, err);
+    for (size_t i = first * book->layers; !status && i < end * book->layers;
+         i++)
+        status = page_own(book, &book->pages[i], err);
+    if (status)
+        bt_book_truncate(book, book->tokens);
+    return status;
+}
+
+void bt_book_advance(bt_book *book, size_t tokens)
+{
+    book->tokens += tokens;
+}
+
+/* Those before the first that is there have been given back already, so that
+ * a step gives back the last few without a walk over the others. */
+void bt_book_forget(bt_book *book, size_t layer, size_t token)
+{
+    for (size_t block = token / BT_BLOCK; block-- > 0;) {
+        bt_page **at = &book->pages[block * book->layers + layer];
+        if (!*at)
+            break;
+        page_drop(book->pool, *at);
+        *at = NULL;
+    }
+}
+
+/* ---- writing ----------------------------------------------------------- */
+
+/* Tokens j to j + rows - 1 of one block. */
+static void block_write(float *kt, const bt_kernels *kernels, const bt_shape *s,
+                        size_t j, size_t rows, const float *k, const float *v)
+{
+    float *to = kt + s->head_dim * BT_BLOCK;
+    if (j == 0 && rows > 1)
+        kernels->transpose(kt, k, s->k.token, rows, s->head_dim);
+    else
+        for (size_t r = 0; r < rows; r++)
+            for (size_t d = 0; d < s->head_dim; d++)
+                kt[d * BT_BLOCK + j + r] = k[r * s->k.token + d];
+    for (size_t e = 0; e < s->value_dim; e += BT_PANEL) {
+        size_t width = bt_panel_width(s->value_pad, e);
+        bt_rows_copy(to + bt_panel_start(e) + j * width, width, v + e,
+                     s->v.token, rows, bt_size_min(BT_PANEL, s->value_dim - e),
+                     1.0f);
+    }
+}
+
+void bt_book_write(const bt_book *book, size_t layer, const bt_kernels *kernels,
+                   const bt_shape *shape, size_t kv_head, size_t at,
+                   size_t rows, const float *k, const float *v)
+{
+    for (size_t done = 0, count; done < rows; done += count) {
+        size_t j = (at + done) % BT_BLOCK;
+        bt_page *page = bt_book_page(book, layer, (at + done) / BT_BLOCK);
+        count = bt_size_min(BT_BLOCK - j, rows - done);
+        block_write(page->data + kv_head * bt_page_head(shape), kernels, shape,
+                    j, count, k + done * shape->k.token,
+                    v + done * shape->v.token);
+    }
+}
