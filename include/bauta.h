@@ -1316,7 +1316,8 @@ typedef struct bauta_look {
     bauta_look_at at;
     size_t layer, head;
     size_t first, rows;
-    float *weights; /* (rows, keys); what is hidden is exactly 0 */
+    float *weights; /* (rows, keys); what is hidden is exactly 0, and what is
+                       not is not, be it ever so small */
 } bauta_look;
 #define BAUTA_LOOK_INIT                                          \
     {                                                            \
@@ -1324,8 +1325,9 @@ typedef struct bauta_look {
     }
 
 /* As bauta_model_forward() (outputs may be NULL), and give the weights of
- * attention that were asked for: the kernels never hold them, so rows are
- * computed again from the saved log-sum-exp. No bit of the outputs changes. */
+ * attention that were asked for: the kernels never hold them, so those rows are
+ * computed again from the queries and keys, under the same plan. No bit of the
+ * outputs changes. */
 BAUTA_API bauta_status bauta_model_look(
     bauta_context *context, const bauta_model *model, const bauta_batch *source,
     const bauta_batch *target, const bauta_outputs *outputs,
