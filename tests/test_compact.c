@@ -341,6 +341,47 @@ static void bfloat16_equals_float32_of_rounded_weights(void **state)
     matrix_free(&m);
 }
 
+/* Three matrices of different types and sizes with one x, of few rows and of
+ * many: the bits of each alone. */
+static void products_together_equal_each_alone(void **state)
+{
+    (void)state;
+    static const size_t outputs[] = { 300, 70, 1 };
+    static const int threads[] = { 1, 2, 4 };
+    static float x[20 * 77], got[20 * 371], want[20 * 371];
+    bt_arena workspace = { NULL, 0, 0 };
+    floats_fill(&randoms, x, BT_LEN(x));
+    for (size_t rows = 1; rows <= 20; rows += 19) {
+        matrix m[3];
+        bt_gemm g[3];
+        float *to = got;
+        for (size_t i = 0; i < 3; i++) {
+            m[i] = matrix_create((bt_compact_type)i, outputs[i], 77, false);
+            g[i] = (bt_gemm){ .m = rows,
+                              .n = outputs[i],
+                              .k = 77,
+                              .a = x,
+                              .lda = 77,
+                              .c = to,
+                              .ldc = outputs[i],
+                              .compact = &m[i].compact };
+            reference(&g[i], &m[i], want + (to - got));
+            to += rows * outputs[i];
+        }
+        for (size_t t = 0; t < BT_LEN(threads); t++) {
+            memset(got, 0xff, sizeof(got));
+            assert_int_equal(bt_gemm_several_f32(bt_kernels_get(NULL),
+                                                 threads[t], g, 3, &workspace,
+                                                 NULL),
+                             BAUTA_OK);
+            assert_memory_equal(got, want, rows * 371 * sizeof(float));
+        }
+        for (size_t i = 0; i < 3; i++)
+            matrix_free(&m[i]);
+    }
+    bt_arena_release(&workspace);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +395,7 @@ int main(void)
         cmocka_unit_test(borders_of_panels_equal_the_reference),
         cmocka_unit_test(large_products_equal_the_reference),
         cmocka_unit_test(bfloat16_equals_float32_of_rounded_weights),
+        cmocka_unit_test(products_together_equal_each_alone),
     };
     randoms = test_random_from(test_seed());
     return cmocka_run_group_tests_name("compact", tests, NULL, NULL);
