@@ -541,6 +541,7 @@ static void every_allocation_may_fail_once(void **state)
             wishes[i].options.max_tokens = 3;
         wishes[0].options.beams = 3;
         wishes[0].options.sample = false;
+        wishes[0].options.nbest = 2;
         alone(&s, wishes, FEW, want);
         bool hit = true;
         size_t k = 0;
