@@ -68,7 +68,7 @@ static int help(void)
         "  --weights W           float32 (default), bfloat16 or int8: how "
         "matrices\n"
         "                        are held\n"
-        "  --sequences N         run at once, each beam is one (default 64)\n"
+        "  --sequences N         run at once, each beam is one (default 128)\n"
         "  --cache-mb N          keys and values, at most; 0: no limit\n"
         "  --threads N           0: one per core (default); changes no "
         "result\n"
@@ -304,7 +304,7 @@ static int translate(translator *r)
 
 int translate_main(int argc, char **argv)
 {
-    settings s = { .limits = { .sequences = 64 } };
+    settings s = { .limits = { .sequences = 128 } };
     translator r = { .s = &s, .in = { .file = -1 } };
     int failed = settings_read(&s, argc, argv);
     if (!failed && s.help) {
