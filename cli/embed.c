@@ -22,8 +22,8 @@ static const char *const poolings[] = { "mean", "cls", "last", NULL };
 typedef struct settings {
     words rest; /* the folder, and texts */
     const char *file, *npy;
-    size_t threads;
-    int pooling, weights;
+    loaded_wish wish;
+    int pooling;
     bool normalize, similarity, json, help;
 } settings;
 
@@ -53,6 +53,7 @@ static int help(void)
         "                   each text\n"
         "  --json           a JSON object a line, which is the default; with\n"
         "                   --similarity one object\n"
+        "  --tokenizer T    a folder or file, where MODEL has none\n"
         "  --weights W      float32 (default), bfloat16 or int8: how matrices\n"
         "                   are held\n"
         "  --threads N      0: one per core (default); changes no result\n"
@@ -77,8 +78,10 @@ static int settings_read(settings *s, int argc, char **argv)
         { "--npy", OPTION_TEXT, &s->npy, NULL, 0, 0, NULL },
         { "--similarity", OPTION_ON, &s->similarity, NULL, 0, 0, NULL },
         { "--json", OPTION_ON, &s->json, NULL, 0, 0, NULL },
-        { "--weights", OPTION_CHOICE, &s->weights, NULL, 0, 0, loaded_weights },
-        { "--threads", OPTION_WHOLE, &s->threads, NULL, 0, 4096, NULL },
+        { "--tokenizer", OPTION_TEXT, &s->wish.tokenizer, NULL, 0, 0, NULL },
+        { "--weights", OPTION_CHOICE, &s->wish.weights, NULL, 0, 0,
+          loaded_weights },
+        { "--threads", OPTION_WHOLE, &s->wish.threads, NULL, 0, 4096, NULL },
         { "--help", OPTION_ON, &s->help, NULL, 0, 0, NULL },
         { "-h", OPTION_ON, &s->help, NULL, 0, 0, NULL },
     };
@@ -321,7 +324,7 @@ static int embedder_open(embedder *e)
 {
     const settings *s = e->s;
     int failed =
-        loaded_open(&e->model, VERB, s->rest.at[0], s->threads, s->weights);
+        loaded_open(&e->model, VERB, s->rest.at[0], &s->wish, LOADED_ANY);
     if (failed)
         return failed;
     e->width = bauta_model_width(e->model.model);

@@ -17,8 +17,8 @@
 typedef struct settings {
     words rest; /* the folder, and texts */
     const char *file;
-    size_t top, threads;
-    int weights;
+    size_t top;
+    loaded_wish wish;
     bool json, help;
 } settings;
 
@@ -42,6 +42,7 @@ static int help(void)
         "  --top N          so many candidates for a gap (default 5)\n"
         "  --json           a JSON object a line: text, and for each gap the\n"
         "                   candidates with token, probability and sentence\n"
+        "  --tokenizer T    a folder or file, where MODEL has none\n"
         "  --weights W      float32 (default), bfloat16 or int8: how matrices\n"
         "                   are held\n"
         "  --threads N      0: one per core (default); changes no result\n"
@@ -61,8 +62,10 @@ static int settings_read(settings *s, int argc, char **argv)
         { "--file", OPTION_TEXT, &s->file, NULL, 0, 0, NULL },
         { "--top", OPTION_WHOLE, &s->top, NULL, 1, 1000, NULL },
         { "--json", OPTION_ON, &s->json, NULL, 0, 0, NULL },
-        { "--weights", OPTION_CHOICE, &s->weights, NULL, 0, 0, loaded_weights },
-        { "--threads", OPTION_WHOLE, &s->threads, NULL, 0, 4096, NULL },
+        { "--tokenizer", OPTION_TEXT, &s->wish.tokenizer, NULL, 0, 0, NULL },
+        { "--weights", OPTION_CHOICE, &s->wish.weights, NULL, 0, 0,
+          loaded_weights },
+        { "--threads", OPTION_WHOLE, &s->wish.threads, NULL, 0, 4096, NULL },
         { "--help", OPTION_ON, &s->help, NULL, 0, 0, NULL },
         { "-h", OPTION_ON, &s->help, NULL, 0, 0, NULL },
     };
@@ -304,10 +307,8 @@ static int text_fill(filler *f, const char *text, size_t length)
 static int filler_open(filler *f)
 {
     const settings *s = f->s;
-    int failed =
-        loaded_open(&f->model, VERB, s->rest.at[0], s->threads, s->weights);
-    if (!failed)
-        failed = loaded_need(&f->model, BAUTA_ENCODER_ONLY);
+    int failed = loaded_open(&f->model, VERB, s->rest.at[0], &s->wish,
+                             BAUTA_ENCODER_ONLY);
     if (failed)
         return failed;
     f->mask_id = bauta_tokenizer_token(f->model.tokenizer, BAUTA_TOKEN_MASK);

@@ -187,9 +187,7 @@ static int generate(const settings *s)
     speaker sp = { s, &model, &how };
     bool typed = !s->prompts && !s->file && s->rest.count == 1 && isatty(0);
     int failed =
-        loaded_open(&model, VERB, s->rest.at[0], s->threads, s->weights);
-    if (!failed)
-        failed = loaded_need(&model, BAUTA_DECODER_ONLY);
+        loaded_open(&model, VERB, s->rest.at[0], &s->model, BAUTA_DECODER_ONLY);
     if (!failed)
         failed = settings_apply(s, &model, &how);
     if (!failed && !s->quiet)

@@ -21,9 +21,9 @@ typedef struct settings {
         bool temperature, top_k, top_p, min_p, repeat, seed, max, min, beams,
             penalty, early, no_repeat;
     } has;
-    int early, weights;
+    loaded_wish model;
+    int early;
     bool greedy, sample, ignore_end, logprobs, echo, json, quiet, help;
-    size_t threads;
     stream_limits limits;
 } settings;
 

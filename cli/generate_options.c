@@ -48,7 +48,8 @@ static const char help_text[] =
     "  --greedy              always the likeliest\n"
     "  --sample              draw; so do the next five options\n"
     "  --temp X              temperature; 1: as the model says, 0: --greedy\n"
-    "  --top-k N             draw from the N likeliest; 0: from all (default 50)\n"
+    "  --top-k N             draw from the N likeliest; 0: from all (default "
+    "50)\n"
     "  --top-p X             from the likeliest whose sum is X; 1: from all\n"
     "  --min-p X             from those at least X times the likeliest; 0: "
     "all\n"
@@ -62,6 +63,7 @@ static const char help_text[] =
     "  --early-stopping S    no (default), yes or never: when beams end\n"
     "\n"
     "the machine\n"
+    "  --tokenizer T         a folder or file, where MODEL has none\n"
     "  --weights W           float32 (default), bfloat16 or int8: how "
     "matrices\n"
     "                        are held; fewer bytes are faster\n"
@@ -144,11 +146,13 @@ int settings_read(settings *s, int argc, char **argv)
           -100, 100, NULL },
         { "--early-stopping", OPTION_CHOICE, &s->early, &s->has.early, 0, 0,
           endings },
-        { "--weights", OPTION_CHOICE, &s->weights, NULL, 0, 0, loaded_weights },
+        { "--tokenizer", OPTION_TEXT, &s->model.tokenizer, NULL, 0, 0, NULL },
+        { "--weights", OPTION_CHOICE, &s->model.weights, NULL, 0, 0,
+          loaded_weights },
         { "--sequences", OPTION_WHOLE, &s->limits.sequences, NULL, 1, 4096,
           NULL },
         { "--cache-mb", OPTION_WHOLE, &s->limits.cache_mb, NULL, 0, 1e9, NULL },
-        { "--threads", OPTION_WHOLE, &s->threads, NULL, 0, 4096, NULL },
+        { "--threads", OPTION_WHOLE, &s->model.threads, NULL, 0, 4096, NULL },
         { "--help", OPTION_ON, &s->help, NULL, 0, 0, NULL },
         { "-h", OPTION_ON, &s->help, NULL, 0, 0, NULL },
     };

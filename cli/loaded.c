@@ -10,24 +10,6 @@
 
 const char *const loaded_weights[] = { "float32", "bfloat16", "int8", NULL };
 
-int loaded_open(loaded *l, const char *verb, const char *folder, size_t threads,
-                int weights)
-{
-    bauta_options how = BAUTA_OPTIONS_INIT;
-    bauta_error err;
-    *l = (loaded){ .verb = verb, .folder = folder };
-    how.threads = (int)threads;
-    signal(SIGPIPE, SIG_IGN); // a closed pipe is told, as a full disk is
-    bauta_status status = bauta_context_create(&l->context, &how, &err);
-    if (!status)
-        status = bauta_model_load(&l->model, folder, false, &err);
-    if (!status)
-        status = bauta_tokenizer_load(&l->tokenizer, folder, &err);
-    if (!status && weights)
-        status = bauta_model_compress(l->model, (bauta_weights)weights, &err);
-    return status ? cli_fail(verb, "%s", err.message) : CLI_OK;
-}
-
 void loaded_close(loaded *l)
 {
     bauta_tokenizer_free(l->tokenizer);
@@ -35,7 +17,7 @@ void loaded_close(loaded *l)
     bauta_context_free(l->context);
 }
 
-int loaded_need(const loaded *l, bauta_model_kind kind)
+static int kind_check(const loaded *l, int kind)
 {
     static const char *const verbs[] = {
         [BAUTA_DECODER_ONLY] = "generate",
@@ -43,10 +25,32 @@ int loaded_need(const loaded *l, bauta_model_kind kind)
         [BAUTA_ENCODER_DECODER] = "translate",
     };
     bauta_model_kind is = bauta_model_kind_of(l->model);
-    if (is == kind)
+    if (kind == LOADED_ANY || (int)is == kind)
         return CLI_OK;
     return cli_fail(l->verb, "%s is %s; the verb for it is 'bauta %s'",
                     l->folder, bauta_model_kind_text(is), verbs[is]);
+}
+
+int loaded_open(loaded *l, const char *verb, const char *folder,
+                const loaded_wish *wish, int kind)
+{
+    bauta_options how = BAUTA_OPTIONS_INIT;
+    bauta_error err;
+    *l = (loaded){ .verb = verb, .folder = folder };
+    how.threads = (int)wish->threads;
+    signal(SIGPIPE, SIG_IGN); // a closed pipe is told, as a full disk is
+    bauta_status status = bauta_context_create(&l->context, &how, &err);
+    if (!status)
+        status = bauta_model_load(&l->model, folder, false, &err);
+    if (!status && kind_check(l, kind))
+        return CLI_FAILED;
+    if (!status)
+        status = bauta_tokenizer_load(
+            &l->tokenizer, wish->tokenizer ? wish->tokenizer : folder, &err);
+    if (!status && wish->weights)
+        status =
+            bauta_model_compress(l->model, (bauta_weights)wish->weights, &err);
+    return status ? cli_fail(verb, "%s", err.message) : CLI_OK;
 }
 
 /* ---- tokens ------------------------------------------------------------ */

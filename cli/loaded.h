@@ -15,12 +15,18 @@ typedef struct loaded {
 /* What --weights may say, by the values of bauta_weights. */
 extern const char *const loaded_weights[];
 
-/* All functions return CLI_OK, or CLI_FAILED after a sentence. Close in any
- * case. */
-int loaded_open(loaded *l, const char *verb, const char *folder, size_t threads,
-                int weights);
-/* A model of another kind is refused, with the verb that it is for. */
-int loaded_need(const loaded *l, bauta_model_kind kind);
+/* What the command line says of it. */
+typedef struct loaded_wish {
+    const char *tokenizer; /* NULL: the folder's */
+    size_t threads;
+    int weights;
+} loaded_wish;
+
+/* A model of another kind is refused, with the verb that it is for. Functions
+ * return CLI_OK, or CLI_FAILED after a sentence. Close in any case. */
+enum { LOADED_ANY = -1 };
+int loaded_open(loaded *l, const char *verb, const char *folder,
+                const loaded_wish *wish, int kind);
 void loaded_close(loaded *l);
 
 /* Tokens in malloc'd memory. */

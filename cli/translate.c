@@ -19,9 +19,10 @@ static const char *const endings[] = { "no", "yes", "never", NULL };
 typedef struct settings {
     words rest; /* the folder, and texts */
     const char *file, *out, *prefix;
-    size_t threads, beams, nbest, max_tokens, no_repeat;
+    loaded_wish wish;
+    size_t beams, nbest, max_tokens, no_repeat;
     float length_penalty;
-    int weights, early;
+    int early;
     bool has_beams, has_max, has_repeat, has_penalty, has_early;
     bool json, quiet, help;
     stream_limits limits;
@@ -63,10 +64,11 @@ static int help(void)
         "  -n, --max-tokens N    of a translation; 0: as many as fit\n"
         "\n"
         "the machine\n"
+        "  --tokenizer T         a folder or file, where MODEL has none\n"
         "  --weights W           float32 (default), bfloat16 or int8: how "
         "matrices\n"
         "                        are held\n"
-        "  --sequences N         run at once, each beam is one (default 64)\n"
+        "  --sequences N         run at once, each beam is one (default 128)\n"
         "  --cache-mb N          keys and values, at most; 0: no limit\n"
         "  --threads N           0: one per core (default); changes no "
         "result\n"
@@ -111,11 +113,13 @@ static int settings_read(settings *s, int argc, char **argv)
         { "--max-tokens", OPTION_WHOLE, &s->max_tokens, &s->has_max, 0, 1e9,
           NULL },
         { "-n", OPTION_WHOLE, &s->max_tokens, &s->has_max, 0, 1e9, NULL },
-        { "--weights", OPTION_CHOICE, &s->weights, NULL, 0, 0, loaded_weights },
+        { "--tokenizer", OPTION_TEXT, &s->wish.tokenizer, NULL, 0, 0, NULL },
+        { "--weights", OPTION_CHOICE, &s->wish.weights, NULL, 0, 0,
+          loaded_weights },
         { "--sequences", OPTION_WHOLE, &s->limits.sequences, NULL, 1, 4096,
           NULL },
         { "--cache-mb", OPTION_WHOLE, &s->limits.cache_mb, NULL, 0, 1e9, NULL },
-        { "--threads", OPTION_WHOLE, &s->threads, NULL, 0, 4096, NULL },
+        { "--threads", OPTION_WHOLE, &s->wish.threads, NULL, 0, 4096, NULL },
         { "--quiet", OPTION_ON, &s->quiet, NULL, 0, 0, NULL },
         { "--help", OPTION_ON, &s->help, NULL, 0, 0, NULL },
         { "-h", OPTION_ON, &s->help, NULL, 0, 0, NULL },
@@ -272,10 +276,8 @@ static int options_make(translator *r)
 static int translator_open(translator *r)
 {
     const settings *s = r->s;
-    int failed =
-        loaded_open(&r->model, VERB, s->rest.at[0], s->threads, s->weights);
-    if (!failed)
-        failed = loaded_need(&r->model, BAUTA_ENCODER_DECODER);
+    int failed = loaded_open(&r->model, VERB, s->rest.at[0], &s->wish,
+                             BAUTA_ENCODER_DECODER);
     if (!failed)
         failed = options_make(r);
     if (!failed && s->prefix)
@@ -302,7 +304,7 @@ static int translate(translator *r)
 
 int translate_main(int argc, char **argv)
 {
-    settings s = { .limits = { .sequences = 64 } };
+    settings s = { .limits = { .sequences = 128 } };
     translator r = { .s = &s, .in = { .file = -1 } };
     int failed = settings_read(&s, argc, argv);
     if (!failed && s.help) {

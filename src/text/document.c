@@ -14,12 +14,13 @@
 
 #include <string.h>
 
-bauta_status bt_document_read(json_t **out, const char *text, size_t size,
-                              const char *path, bauta_error *err)
+static bauta_status document_parse(json_t **out, const char *text, size_t size,
+                                   size_t flags, const char *path,
+                                   bauta_error *err)
 {
     json_error_t why;
-    *out =
-        json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    *out = json_loadb(text, size,
+                      JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | flags, &why);
     if (!*out && json_error_code(&why) == json_error_out_of_memory)
         return bt_fail_memory(err, "a JSON document", size);
     if (!*out)
@@ -31,6 +32,18 @@ bauta_status bt_document_read(json_t **out, const char *text, size_t size,
     *out = NULL;
     return bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object",
                    bt_path_tail(path));
+}
+
+bauta_status bt_document_read(json_t **out, const char *text, size_t size,
+                              const char *path, bauta_error *err)
+{
+    return document_parse(out, text, size, 0, path, err);
+}
+
+bauta_status bt_document_read_real(json_t **out, const char *text, size_t size,
+                                   const char *path, bauta_error *err)
+{
+    return document_parse(out, text, size, JSON_DECODE_INT_AS_REAL, path, err);
 }
 
 /* ---- added tokens ------------------------------------------------------ */

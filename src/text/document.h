@@ -13,6 +13,10 @@
 /* A JSON text, which must be an object. For json_decref(). */
 bauta_status bt_document_read(json_t **out, const char *text, size_t size,
                               const char *path, bauta_error *err);
+/* The same, with whole numbers of any size, which become reals: transformers
+ * writes a model_max_length of 10^30 for "any". */
+bauta_status bt_document_read_real(json_t **out, const char *text, size_t size,
+                                   const char *path, bauta_error *err);
 
 /* A tokenizer from the tree; the tree is not referred to afterwards. */
 bauta_status bt_document_tokenizer(bauta_tokenizer **out,

@@ -76,7 +76,9 @@ bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
     size_t size;
     *out = NULL;
     bauta_status status = bt_settings_file(&text, &size, path, name, err);
-    if (!status && text)
+    if (!status && text && !strcmp(name, "tokenizer_config.json"))
+        status = bt_document_read_real(out, text, size, name, err);
+    else if (!status && text)
         status = bt_document_read(out, text, size, name, err);
     bt_free(text);
     return status;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # install.sh - what is installed can be used: the program of the README is built
 # against it through pkg-config and through CMake, and prints what the README
-# says it prints; its second program runs a model, and the installed program
-# starts.
+# says it prints; its second program runs a model, the installed program starts,
+# and its manual is there.
 #
 #   install.sh SOURCE BUILD PREFIX CC MODEL
 set -eu
@@ -59,6 +59,10 @@ awk '/^```$/ { on = 0 } on { print } /^```c$/ && ++seen == 2 { on = 1 }' \
     unset LD_LIBRARY_PATH
     "$stage$prefix/bin/bauta" inspect "$model" --json >/dev/null
 )
+
+# Its manual, a page a verb, and what bash completes.
+find "$stage" -path '*/man1/bauta-generate.1' | grep -q .
+find "$stage" -path '*/bash-completion/completions/bauta' | grep -q .
 
 # The static library and what it needs in turn; the shared one is out of sight.
 # shellcheck disable=SC2046 # the flags are meant to be split

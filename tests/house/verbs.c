@@ -238,7 +238,8 @@ static void translate_says_what_transformers_says(void **state)
 static void five_beams_say_what_transformers_says(void **state)
 {
     (void)state;
-    translation_same("5 --early-stopping yes", "models/marian-m30k/test_2016.beam5.de");
+    translation_same("5 --early-stopping yes",
+                     "models/marian-m30k/test_2016.beam5.de");
 }
 
 int main(void)

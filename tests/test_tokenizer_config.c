@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_tokenizer_config.c - what tokenizer_config.json may say. */
+#include "scratch.h"
+
+#include <bauta.h>
+
+#include <string.h>
+
+static bauta_status load_with(const char *config, bauta_error *err)
+{
+    scratch s = scratch_create();
+    bauta_tokenizer *made, *loaded = NULL;
+    assert_int_equal(bauta_tokenizer_bytes(&made, err), BAUTA_OK);
+    assert_int_equal(bauta_tokenizer_save(made, s.folder, err), BAUTA_OK);
+    scratch_file(&s, "tokenizer_config.json", config, strlen(config));
+    bauta_status status = bauta_tokenizer_load(&loaded, s.folder, err);
+    bauta_tokenizer_free(loaded);
+    bauta_tokenizer_free(made);
+    scratch_free(&s);
+    return status;
+}
+
+/* As transformers writes it where a tokenizer knows no length. */
+static void a_length_of_ten_to_the_thirty_is_read(void **state)
+{
+    (void)state;
+    bauta_error err;
+    bauta_status status = load_with(
+        "{\"model_max_length\": 1000000000000000019884624838656}", &err);
+    if (status)
+        fail_msg("%s", err.message);
+}
+
+static void a_config_that_is_broken_is_a_sentence(void **state)
+{
+    (void)state;
+    bauta_error err;
+    assert_int_equal(load_with("{\"model_max_length\": 1e", &err),
+                     BAUTA_ERR_IO);
+    assert_non_null(strstr(err.message, "tokenizer_config.json"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_length_of_ten_to_the_thirty_is_read),
+        cmocka_unit_test(a_config_that_is_broken_is_a_sentence),
+    };
+    return cmocka_run_group_tests_name("tokenizer_config", tests, NULL, NULL);
+}
