@@ -205,25 +205,26 @@ static int layer_show(const bauta_picture *p, size_t count)
     return failed;
 }
 
-/* What was read and written, where the model wrote something. */
-static void written_show(const look_scene *s)
+/* What the model wrote, for bauta_text_free(); NULL where it did not. */
+static char *written_text(const look_scene *s)
 {
     const uint32_t *ids = s->writes ? s->writes : s->target;
-    bauta_decode_options options = BAUTA_DECODE_OPTIONS_INIT;
     char *text = NULL;
     size_t length;
-    if (s->written && !bauta_tokenizer_decode(
-                          s->tokenizer, ids + s->target_count - s->written,
-                          s->written, &options, &text, &length, NULL))
-        printf("written: %s\n\n", text);
-    bauta_text_free(text);
+    if (s->written)
+        bauta_tokenizer_decode(s->tokenizer, ids + s->target_count - s->written,
+                               s->written, NULL, &text, &length, NULL);
+    return text;
 }
 
 static int terminal_show(const look_scene *s, const look_views *v,
                          const look_options *o)
 {
     int failed = CLI_OK;
-    written_show(s);
+    char *written = written_text(s);
+    if (written)
+        printf("written: %s\n\n", written);
+    bauta_text_free(written);
     for (size_t i = 0, n; i < v->count && !failed; i += n) {
         const bauta_picture *p = &v->pictures[i];
         if (p->rows > TERMINAL_MAX || p->columns > TERMINAL_MAX)
@@ -242,14 +243,32 @@ static int terminal_show(const look_scene *s, const look_views *v,
     return failed ? failed : cli_finish(VERB);
 }
 
+/* Source and target of a translation, or the text with how it goes on. */
+static int files_show(const look_scene *s, const look_views *v,
+                      const look_options *o)
+{
+    char *written = written_text(s);
+    const char *first = o->source ? o->source : o->text;
+    const char *second = written                ? written
+                         : o->source && o->text ? o->text
+                                                : "";
+    size_t size = strlen(first) + strlen(second) + 8;
+    char *title = malloc(size);
+    if (title)
+        snprintf(title, size, "%s%s%s", first, s->writes ? " \u2192 " : "",
+                 second);
+    int failed = title ? file_write(v->pictures, v->count, o, title)
+                       : cli_fail(VERB, "out of memory");
+    free(title);
+    bauta_text_free(written);
+    return failed;
+}
+
 int look_show(const look_scene *s, const look_views *v, const look_options *o)
 {
-    const char *title = o->source && o->text ? o->source : o->text;
-    if (o->json)
-        return json_show(s, v, o);
-    if (o->out)
-        return file_write(v->pictures, v->count, o, title ? title : o->source);
-    return terminal_show(s, v, o);
+    return o->json  ? json_show(s, v, o)
+           : o->out ? files_show(s, v, o)
+                    : terminal_show(s, v, o);
 }
 
 /* ---- masks -------------------------------------------------------------- */
