@@ -34,7 +34,7 @@ opens() { # OPTION... URL
 
 if [ $# -gt 1 ]; then
     "$bauta" look "$2" "$3" --out "$work/page.html"
-    opens --window-size=860,1010 --screenshot="$5" "file://$work/page.html#$4"
+    opens --window-size=860,1160 --screenshot="$5" "file://$work/page.html#$4"
     exit 0
 fi
 
