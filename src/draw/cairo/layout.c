@@ -66,8 +66,10 @@ static void squares_init(bt_layout *l, const bt_sheet *sheet)
                       : fmin(ALONE, fmax(SMALL, (double)TOGETHER /
                                                     (double)sheet->across));
     l->cell = fmin(CELL_MAX, side / (double)longest_side(sheet));
-    if (l->cell > 0.5) // so that squares and dots fall together
-        l->cell = floor(2.0 * l->cell) / 2.0;
+    // So that squares and dots fall together; small ones may grow by a third.
+    if (l->cell >= 0.5)
+        l->cell =
+            (l->cell < 3.0 ? round(2.0 * l->cell) : floor(2.0 * l->cell)) / 2.0;
     l->labels = l->cell >= CELL_LABEL;
     l->ticks = !l->labels && sheet->count == 1;
     l->font = fmin(10.0, 0.9 * l->cell);

@@ -12,6 +12,7 @@
 #include "mask/mask.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static const bt_colour ink = { 0x1b, 0x1b, 0x1f };
 
@@ -206,15 +207,29 @@ static void labels_draw(const bt_canvas *c, const bt_picture *p, double x,
         label_draw(c, p->of->column_labels, j, x, y, true);
 }
 
+/* A title that was given is cut where it is too long; one of our own has
+ * shorter forms. */
+static void heading_fit(const bt_canvas *c, const bt_picture *p,
+                        char text[BT_LABEL_MAX])
+{
+    double room = c->layout.panel_width - 6.0;
+    bool own = !p->of->title && p->of->weights;
+    bt_title(text, p->title, BT_TITLE_CHARACTERS);
+    if (own && bt_text_width(c->cr, text, 9.0) > room)
+        snprintf(text, BT_LABEL_MAX, "layer %zu, head %zu", p->of->layer,
+                 p->of->head);
+    if (own && bt_text_width(c->cr, text, 9.0) > room)
+        snprintf(text, BT_LABEL_MAX, "%zu, %zu", p->of->layer, p->of->head);
+    for (size_t most = BT_TITLE_CHARACTERS;
+         !own && most > 4 && bt_text_width(c->cr, text, 9.0) > room; most--)
+        bt_title(text, p->title, most);
+}
+
 static void heading_draw(const bt_canvas *c, const bt_picture *p, double x,
                          double y)
 {
     char text[BT_LABEL_MAX];
-    double room = c->layout.panel_width - 4.0;
-    size_t most = BT_TITLE_CHARACTERS;
-    bt_title(text, p->title, most);
-    while (most > 4 && bt_text_width(c->cr, text, 9.0) > room)
-        bt_title(text, p->title, --most);
+    heading_fit(c, p, text);
     bt_colour_set(c->cr, ink);
     bt_text_draw(c->cr, text, 9.0, x, y + 11.0, false);
 }
