@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { NARROW = 4, WIDE = 10 }; /* columns of a cell */
@@ -119,5 +120,61 @@ void draw_picture(FILE *to, const picture *p, bool colours)
         for (size_t j = 0; j < p->columns; j++)
             cell_draw(to, p->weights[i * p->columns + j], width, colours);
         fputc('\n', to);
+    }
+}
+
+/* ---- where there is little room ------------------------------------------ */
+
+/* Columns of the terminal; what is no terminal is taken for a wide one. */
+static size_t room_of(FILE *to)
+{
+    enum { WIDE_ENOUGH = 200 };
+    struct winsize size;
+    if (isatty(fileno(to)) && ioctl(fileno(to), TIOCGWINSZ, &size) == 0 &&
+        size.ws_col > 0)
+        return size.ws_col;
+    return WIDE_ENOUGH;
+}
+
+static void pair_draw(FILE *to, float weight, bool colours)
+{
+    if (weight == 0) {
+        fputs(colours ? "\033[2m·\033[0m" : "·", to);
+        return;
+    }
+    int tenths = (int)(10.0f * weight);
+    if (colours)
+        ground(to, weight);
+    fprintf(to, "%d%s", tenths > 9 ? 9 : tenths, colours ? "\033[0m" : "");
+}
+
+void draw_fitting(FILE *to, const picture *p, bool colours)
+{
+    size_t left = widest(p->row_labels, p->rows, 1);
+    size_t width = widest(p->column_labels, p->columns, NARROW);
+    if (left + 4 + p->columns * (width + 1) <= room_of(to)) {
+        draw_picture(to, p, colours);
+        return;
+    }
+    for (size_t i = 0; i < p->rows; i++) {
+        fputs("  ", to);
+        label_draw(to, p->row_labels[i], left, true);
+        fputs("  ", to);
+        for (size_t j = 0; j < p->columns; j++)
+            pair_draw(to, p->weights[i * p->columns + j], colours);
+        fputc('\n', to);
+    }
+    fputs("\n  Tenths of the weight, a character a token; · is hidden.\n", to);
+}
+
+void draw_mask(FILE *to, const char *text, bool colours)
+{
+    for (; *text; text++) {
+        if (!colours || *text == '\n')
+            fputc(*text, to);
+        else if (*text == '#')
+            fputs("\033[48;2;46;160;140m  \033[0m", to);
+        else
+            fputs("\033[2m ·\033[0m", to);
     }
 }

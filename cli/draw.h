@@ -22,6 +22,13 @@ bool draw_in_colours(FILE *to);
  * without a ground, which no weight is. */
 void draw_picture(FILE *to, const picture *p, bool colours);
 
+/* The same, or where the terminal is too narrow for that a character for each
+ * pair: tenths of the weight, and a dot where it is hidden. */
+void draw_fitting(FILE *to, const picture *p, bool colours);
+
+/* What bauta_mask_text() wrote. */
+void draw_mask(FILE *to, const char *text, bool colours);
+
 /* A token as a label: "▁love" and "Ġlove" are love. Writes at most `size`
  * bytes with the NUL. */
 void draw_label(char *to, size_t size, const char *piece);

@@ -21,6 +21,7 @@
  *  13. Training                  from a corpus to a model
  *  14. Generation                one token after another
  *  15. Looking                   what is attended to
+ *  16. Pictures                  what is attended to, on paper
  *
  * Conventions that hold everywhere:
  *
@@ -231,6 +232,20 @@ BAUTA_API bauta_status bauta_mask_compose(bauta_mask **out,
  * must be square. */
 BAUTA_API bauta_status bauta_mask_reach(bauta_mask **out,
                                         const bauta_mask *mask, size_t layers,
+                                        bauta_error *err);
+
+/* A mask by its words, for `queries` over `keys`:
+ *
+ *     "causal"    "causal & window(8) | sinks(2)"    "!(causal | prefix(4))"
+ *
+ * `|` is OR, `&` is AND and binds tighter, `!` is NOT and binds tightest. Kinds
+ * are all, none, causal, window(n), prefix(n), sinks(n); documents(3, 2), or
+ * documents(2:3, 1:4) where queries and keys differ, whose sums must be the
+ * sizes; lengths(3, 1), sequences padded to one time; reach(mask, layers) and
+ * compose(upper, lower) of square masks. What cannot be read is told by its
+ * column and what was expected there. */
+BAUTA_API bauta_status bauta_mask_parse(bauta_mask **out, const char *text,
+                                        size_t queries, size_t keys,
                                         bauta_error *err);
 
 BAUTA_API void bauta_mask_free(bauta_mask *mask);
@@ -1332,6 +1347,61 @@ BAUTA_API bauta_status bauta_model_look(
     bauta_context *context, const bauta_model *model, const bauta_batch *source,
     const bauta_batch *target, const bauta_outputs *outputs,
     const bauta_look *looks, size_t count, bauta_error *err);
+
+/* ---- 16. Pictures ------------------------------------------------------ */
+
+/* An attention to be seen, its weights and its mask, or a mask alone. */
+typedef struct bauta_picture {
+    size_t size;       /* set by BAUTA_PICTURE_INIT */
+    const char *title; /* NULL: where it is from, such as "decoder, layer 2,
+                          head 0"; of a mask alone nothing */
+    bauta_look_at at;  /* where the weights are from: what a page offers */
+    size_t layer, head;
+    size_t rows, columns;          /* queries, keys; at least 1 of each */
+    const float *weights;          /* (rows, columns) from 0 to 1; NULL: none
+                                      to be seen, the mask alone */
+    const bauta_mask *mask;        /* (rows, columns); what it hides must have
+                                      the weight 0. NULL: what is exactly 0
+                                      is hidden */
+    const char *const *row_labels; /* (rows) UTF-8; NULL: numbers */
+    const char *const *column_labels; /* (columns) likewise */
+} bauta_picture;
+#define BAUTA_PICTURE_INIT                                                 \
+    {                                                                      \
+        sizeof(bauta_picture), NULL, BAUTA_LOOK_DECODER, 0, 0, 0, 0, NULL, \
+            NULL, NULL, NULL                                               \
+    }
+
+typedef struct bauta_picture_options {
+    size_t size;       /* set by BAUTA_PICTURE_OPTIONS_INIT */
+    const char *title; /* of the whole; or NULL */
+    size_t across;     /* pictures beside each other; 0: chosen. A page shows
+                          one at a time */
+} bauta_picture_options;
+#define BAUTA_PICTURE_OPTIONS_INIT             \
+    {                                          \
+        sizeof(bauta_picture_options), NULL, 0 \
+    }
+
+/* Write pictures to one file, which replaces an older one as a whole or not at
+ * all. The end of its name says what it becomes:
+ *
+ *     .png .svg .pdf   a sheet with all of them. Drawn by cairo; where the
+ *                      library was built without, BAUTA_ERR_UNSUPPORTED
+ *     .html            a page that shows one at a time, without anything from
+ *                      outside; weights are rounded to 16 bits, or to 8 where
+ *                      there are more than 3 million, and hidden ones are not
+ *                      in it
+ *
+ * Colours go by the square root of the weight; what is hidden is hatched, which
+ * no weight is. Blanks in labels are made visible. Where there are more rows or
+ * columns than dots, a dot is the largest of its weights. `options` may be
+ * NULL. */
+BAUTA_API bauta_status bauta_picture_save(const char *path,
+                                          const bauta_picture *pictures,
+                                          size_t count,
+                                          const bauta_picture_options *options,
+                                          bauta_error *err);
 
 #ifdef __cplusplus
 }

@@ -38,6 +38,7 @@ need libcmocka-dev pkg-config --exists cmocka
 need libjansson-dev pkg-config --exists jansson
 need libpcre2-dev pkg-config --exists libpcre2-8
 need libutf8proc-dev pkg-config --exists libutf8proc
+need libcairo2-dev pkg-config --exists cairo
 for extra in "$@"; do
     case $extra in
     clang | thread | fuzz | ci)

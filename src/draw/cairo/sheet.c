@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sheet.c - a sheet of pictures as PNG, SVG or PDF, drawn by cairo.
+ *
+ * cairo takes its memory from malloc(), not from the allocator of the library;
+ * when there is none it says so, and so does this. */
+#include "base/error.h"
+#include "base/file.h"
+#include "draw/cairo/canvas.h"
+#include "draw/label.h"
+#include "mask/mask.h"
+
+#include <cairo-pdf.h>
+#include <cairo-svg.h>
+
+static const uint64_t shapes_most = 40000;
+
+/* ---- Writing ------------------------------------------------------------- */
+
+/* Where cairo writes; it cannot carry a sentence itself. */
+typedef struct sink {
+    bt_draft *draft;
+    bauta_status status;
+    bauta_error *err;
+} sink;
+
+static cairo_status_t sink_write(void *user, const unsigned char *bytes,
+                                 unsigned size)
+{
+    sink *s = user;
+    if (!s->status)
+        s->status = bt_draft_write(s->draft, bytes, size, s->err);
+    return s->status ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
+}
+
+static bauta_status drawn(sink *s, cairo_status_t status)
+{
+    if (s->status || status == CAIRO_STATUS_SUCCESS)
+        return s->status;
+    if (status == CAIRO_STATUS_NO_MEMORY)
+        return bt_fail_memory(s->err, "a sheet of pictures", 0);
+    return bt_fail(s->err, BAUTA_ERR_IO, "cairo cannot draw the sheet: %s",
+                   cairo_status_to_string(status));
+}
+
+/* ---- Drawing ------------------------------------------------------------- */
+
+static bauta_status sheet_draw(const bt_canvas *c, const bt_sheet *sheet,
+                               bauta_error *err)
+{
+    const bt_layout *l = &c->layout;
+    char text[BT_LABEL_MAX];
+    bauta_status status = BAUTA_OK;
+    bool weights = false;
+    cairo_set_source_rgb(c->cr, 1.0, 1.0, 1.0);
+    cairo_paint(c->cr);
+    cairo_set_source_rgb(c->cr, 0.1, 0.1, 0.12);
+    bt_title(text, sheet->title, BT_TITLE_CHARACTERS);
+    bt_text_draw(c->cr, text, 13.0, 18.0, 24.0, false);
+    for (size_t i = 0; i < sheet->count && !status; i++) {
+        size_t column = i % sheet->across, row = i / sheet->across;
+        weights |= sheet->pictures[i].of->weights != NULL;
+        status = bt_panel_draw(c, &sheet->pictures[i],
+                               18.0 + (double)column * l->panel_width,
+                               l->top + (double)row * l->panel_height, err);
+    }
+    if (!status)
+        bt_legend_draw(c, weights, 18.0, l->height - BT_LEGEND_HEIGHT);
+    return status;
+}
+
+static cairo_surface_t *surface_create(const bt_sheet *sheet,
+                                       const bt_layout *l, bt_format format,
+                                       sink *to)
+{
+    char title[BT_LABEL_MAX];
+    cairo_surface_t *surface;
+    switch (format) {
+    case BT_SVG:
+        return cairo_svg_surface_create_for_stream(sink_write, to, l->width,
+                                                   l->height);
+    case BT_PDF:
+        surface = cairo_pdf_surface_create_for_stream(sink_write, to, l->width,
+                                                      l->height);
+        bt_title(title, sheet->title, BT_TITLE_CHARACTERS);
+        cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_TITLE,
+                                       title);
+        // Not when it was made: the same pictures are the same file.
+        cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_CREATE_DATE,
+                                       "2000-01-01T00:00:00Z");
+        return surface;
+    default:
+        return cairo_image_surface_create(CAIRO_FORMAT_RGB24,
+                                          (int)(l->width * l->scale),
+                                          (int)(l->height * l->scale));
+    }
+}
+
+static bool few_squares(const bt_sheet *sheet)
+{
+    uint64_t pairs = 0;
+    for (size_t i = 0; i < sheet->count; i++)
+        pairs += sheet->pictures[i].mask->pairs;
+    return pairs <= shapes_most;
+}
+
+static bauta_status sheet_write(sink *to, const bt_sheet *sheet,
+                                const bt_layout *layout, bt_format format)
+{
+    bt_canvas c = { .layout = *layout };
+    cairo_surface_t *surface = surface_create(sheet, layout, format, to);
+    c.cr = cairo_create(surface);
+    c.shapes = format != BT_PNG && few_squares(sheet);
+    bt_palette_init(&c.palette, false);
+    if (format == BT_PNG)
+        cairo_scale(c.cr, layout->scale, layout->scale);
+    bauta_status status = sheet_draw(&c, sheet, to->err);
+    if (!status)
+        status = drawn(to, cairo_status(c.cr));
+    cairo_destroy(c.cr);
+    if (!status && format == BT_PNG)
+        status = drawn(
+            to, cairo_surface_write_to_png_stream(surface, sink_write, to));
+    cairo_surface_finish(surface);
+    if (!status)
+        status = drawn(to, cairo_surface_status(surface));
+    cairo_surface_destroy(surface);
+    return status;
+}
+
+bauta_status bt_sheet_save(const bt_sheet *sheet, const char *path,
+                           bt_format format, bauta_error *err)
+{
+    bt_layout layout;
+    bt_draft *draft = NULL;
+    bauta_status status = bt_layout_init(&layout, sheet, err);
+    if (!status)
+        status = bt_draft_create(&draft, path, err);
+    if (!status) {
+        sink to = { draft, BAUTA_OK, err };
+        status = sheet_write(&to, sheet, &layout, format);
+    }
+    if (!status)
+        status = bt_draft_commit(draft, err);
+    bt_draft_free(draft);
+    return status;
+}

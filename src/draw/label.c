@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* label.c - blanks that can be seen; see label.h. */
+#include "draw/label.h"
+
+#include "text/unicode.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static uint32_t shown(uint32_t code)
+{
+    switch (code) {
+    case ' ':
+        return 0x2423; // open box
+    case '\n':
+        return 0x21B5; // the arrow of the return key
+    case '\t':
+        return 0x21E5;
+    case 0x00A0: // no break
+    case 0x3000: // ideographic
+        return 0x2423;
+    default:
+        return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 ||
+                       code == 0x2029
+                   ? BT_REPLACEMENT
+                   : code;
+    }
+}
+
+/* At most `most` characters of a text, each as `one` shows it. */
+static void copy(char out[BT_LABEL_MAX], const char *text, size_t most,
+                 uint32_t (*one)(uint32_t))
+{
+    size_t used = 0, count = 0, left = strlen(text), length;
+    for (; left > 0; text += length, left -= length, count++) {
+        uint32_t code = bt_utf8_get(text, left, &length);
+        bool last = left == length;
+        // There must be room for this one, and for the ellipsis and the NUL.
+        if ((!last && count + 1 >= most) || used + 8 > BT_LABEL_MAX) {
+            used += bt_utf8_put(out + used, 0x2026);
+            break;
+        }
+        used += bt_utf8_put(out + used, one(code));
+    }
+    out[used] = '\0';
+}
+
+void bt_label(char out[BT_LABEL_MAX], const char *text, size_t number,
+              size_t most)
+{
+    if (!text)
+        snprintf(out, BT_LABEL_MAX, "%zu", number);
+    else
+        copy(out, *text ? text : "\u2205", most, shown);
+}
+
+static uint32_t shown_plain(uint32_t code)
+{
+    return code == ' ' || code == '\n' || code == '\t' ? ' ' : shown(code);
+}
+
+void bt_title(char out[BT_LABEL_MAX], const char *text, size_t most)
+{
+    copy(out, text, most, shown_plain);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writer.c - see writer.h. */
+#include "draw/writer.h"
+
+#include "base/size.h"
+#include "text/unicode.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void bt_writer_init(bt_writer *w, bt_draft *draft, bauta_error *err)
+{
+    w->draft = draft;
+    w->status = BAUTA_OK;
+    w->err = err;
+    w->used = w->bit_count = 0;
+}
+
+static void flush(bt_writer *w)
+{
+    if (!w->status)
+        w->status = bt_draft_write(w->draft, w->buffer, w->used, w->err);
+    w->used = 0;
+}
+
+bauta_status bt_writer_finish(bt_writer *w)
+{
+    flush(w);
+    return w->status;
+}
+
+void bt_write_bytes(bt_writer *w, const void *bytes, size_t size)
+{
+    const char *from = bytes;
+    while (size > 0 && !w->status) {
+        size_t part = bt_size_min(size, BT_WRITER_ROOM - w->used);
+        memcpy(w->buffer + w->used, from, part);
+        w->used += part;
+        from += part;
+        size -= part;
+        if (w->used == BT_WRITER_ROOM)
+            flush(w);
+    }
+}
+
+void bt_write_text(bt_writer *w, const char *text)
+{
+    bt_write_bytes(w, text, strlen(text));
+}
+
+void bt_write_number(bt_writer *w, size_t number)
+{
+    char digits[24];
+    snprintf(digits, sizeof(digits), "%zu", number);
+    bt_write_text(w, digits);
+}
+
+static void character(bt_writer *w, uint32_t code)
+{
+    char bytes[8];
+    // U+2028 and U+2029 end a line of JavaScript, though not of JSON.
+    if (code < 0x20 || code == '"' || code == '\\' || code == '<' ||
+        code == 0x7F || code == 0x2028 || code == 0x2029)
+        snprintf(bytes, sizeof(bytes), "\\u%04x", (unsigned)code & 0xFFFFu);
+    else
+        bytes[bt_utf8_put(bytes, code)] = '\0';
+    bt_write_text(w, bytes);
+}
+
+void bt_write_string(bt_writer *w, const char *text)
+{
+    size_t left = strlen(text), length;
+    bt_write_text(w, "\"");
+    for (; left > 0; text += length, left -= length)
+        character(w, bt_utf8_get(text, left, &length));
+    bt_write_text(w, "\"");
+}
+
+static void group(bt_writer *w)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                  "abcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *b = w->bits;
+    unsigned all = (unsigned)b[0] << 16 | (unsigned)b[1] << 8 | b[2];
+    char out[4];
+    for (size_t i = 0; i < 4; i++)
+        out[i] = i <= w->bit_count ? letters[all >> (18 - 6 * i) & 63] : '=';
+    bt_write_bytes(w, out, sizeof(out));
+    memset(w->bits, 0, sizeof(w->bits));
+    w->bit_count = 0;
+}
+
+void bt_write_base64(bt_writer *w, unsigned char byte)
+{
+    if (w->bit_count == 0)
+        memset(w->bits, 0, sizeof(w->bits));
+    w->bits[w->bit_count++] = byte;
+    if (w->bit_count == sizeof(w->bits))
+        group(w);
+}
+
+void bt_write_base64_end(bt_writer *w)
+{
+    if (w->bit_count)
+        group(w);
+}
