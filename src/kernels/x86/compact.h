@@ -141,9 +141,9 @@ INLINE void panel_chains(const bt_compact_type type, const size_t panels,
         UNROLLED_FOR (size_t v = 0; v < panels * vectors; v++) {
             size_t from = v / vectors;
             vf x = widen(type, panel + from * next, v % vectors * VL);
-            UNROLLED_FOR (size_t i = from; i < from + chains / panels; i++)
-                s[i][v % vectors] =
-                    vf_fma(vf_set(a[(i - from) * a_row]), x, s[i][v % vectors]);
+            UNROLLED_FOR (size_t i = 0; i < chains / panels; i++)
+                s[from + i][v % vectors] =
+                    vf_fma(vf_set(a[i * a_row]), x, s[from + i][v % vectors]);
         }
         a += a_step;
         panel += step;
