@@ -93,6 +93,28 @@ static bauta_status squares_as_dots(const bt_canvas *c, const bt_picture *p,
     return status;
 }
 
+/* Of a mask alone one could not count the squares without lines. */
+static void grid_draw(const bt_canvas *c, const bt_picture *p, double x,
+                      double y)
+{
+    double cell = c->layout.cell;
+    double right = x + cell * (double)p->of->columns;
+    double below = y + cell * (double)p->of->rows;
+    if (p->of->weights || cell < 8.0)
+        return;
+    for (size_t i = 1; i < p->of->rows; i++) {
+        cairo_move_to(c->cr, x, y + cell * (double)i);
+        cairo_line_to(c->cr, right, y + cell * (double)i);
+    }
+    for (size_t j = 1; j < p->of->columns; j++) {
+        cairo_move_to(c->cr, x + cell * (double)j, y);
+        cairo_line_to(c->cr, x + cell * (double)j, below);
+    }
+    cairo_set_source_rgba(c->cr, 1.0, 1.0, 1.0, 0.5);
+    cairo_set_line_width(c->cr, 0.5);
+    cairo_stroke(c->cr);
+}
+
 /* ---- The border of the mask ---------------------------------------------- */
 
 static size_t spans_most(const bauta_mask *mask)
@@ -245,8 +267,10 @@ bauta_status bt_panel_draw(const bt_canvas *c, const bt_picture *p, double x,
         squares_as_shapes(c, p, left, top);
     else
         status = squares_as_dots(c, p, left, top, err);
-    if (!status)
+    if (!status) {
+        grid_draw(c, p, left, top);
         status = border_draw(c, p, left, top, err);
+    }
     if (!status)
         labels_draw(c, p, left, top);
     return status;
