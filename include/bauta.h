@@ -233,6 +233,20 @@ BAUTA_API bauta_status bauta_mask_reach(bauta_mask **out,
                                         const bauta_mask *mask, size_t layers,
                                         bauta_error *err);
 
+/* A mask by its words, for `queries` over `keys`:
+ *
+ *     "causal"    "causal & window(8) | sinks(2)"    "!(causal | prefix(4))"
+ *
+ * `|` is OR, `&` is AND and binds tighter, `!` is NOT and binds tightest. Kinds
+ * are all, none, causal, window(n), prefix(n), sinks(n); documents(3, 2), or
+ * documents(2:3, 1:4) where queries and keys differ, whose sums must be the
+ * sizes; lengths(3, 1), sequences padded to one time; reach(mask, layers) and
+ * compose(upper, lower) of square masks. What cannot be read is told by its
+ * column and what was expected there. */
+BAUTA_API bauta_status bauta_mask_parse(bauta_mask **out, const char *text,
+                                        size_t queries, size_t keys,
+                                        bauta_error *err);
+
 BAUTA_API void bauta_mask_free(bauta_mask *mask);
 
 /* Questions. Indices must be in range: query < queries, key < keys. */

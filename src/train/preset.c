@@ -8,8 +8,8 @@
 #include "train/preset.h"
 
 #include "base/error.h"
+#include "base/guess.h"
 #include "base/memory.h"
-#include "base/size.h"
 #include "model/handle.h"
 
 #include <jansson.h>
@@ -23,53 +23,6 @@ const char *bauta_preset_name(size_t index, const char **summary)
     return preset ? preset->name : NULL;
 }
 
-/* ---- did you mean ------------------------------------------------------ */
-
-enum { WORD_MAX = 48 };
-
-/* Levenshtein's distance: letters to insert, remove or exchange. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[WORD_MAX + 1];
-    size_t n = strlen(b);
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t corner = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t above = row[j];
-            size_t other = bt_size_min(above, row[j - 1]) + 1;
-            row[j] = bt_size_min(other, corner + (a[i - 1] != b[j - 1]));
-            corner = above;
-        }
-    }
-    return row[n];
-}
-
-/* The best word so far, of those that differ by less than a third. */
-typedef struct guess {
-    const char *word, *best;
-    size_t off;
-} guess;
-
-static guess guess_of(const char *word)
-{
-    size_t length = strlen(word);
-    return (guess){ word, NULL, length > WORD_MAX ? 0 : length / 3 + 2 };
-}
-
-static void guess_try(guess *g, const char *known)
-{
-    if (g->off == 0 || strlen(known) > WORD_MAX)
-        return;
-    size_t off = distance(g->word, known);
-    if (off < g->off) {
-        g->off = off;
-        g->best = known;
-    }
-}
-
 /* ---- parts ------------------------------------------------------------- */
 
 static bauta_status fail_json(bauta_error *err)
@@ -80,15 +33,14 @@ static bauta_status fail_json(bauta_error *err)
 static const bt_preset *preset_find(const char *name, bauta_error *err)
 {
     const bt_preset *preset;
-    guess g = guess_of(name);
+    bt_guess g = bt_guess_of(name);
     for (size_t i = 0; (preset = bt_preset_at(i)); i++) {
         if (strcmp(preset->name, name) == 0)
             return preset;
-        guess_try(&g, preset->name);
+        bt_guess_try(&g, preset->name);
     }
     bt_fail(err, BAUTA_ERR_ARGUMENT, "there is no preset \"%s\"%s%s%s",
-            bt_quote(name).text, g.best ? "; did you mean \"" : "",
-            g.best ? g.best : "", g.best ? "\"?" : "");
+            bt_quote(name).text, BT_DID_YOU_MEAN(g, "\""));
     return NULL;
 }
 
@@ -154,14 +106,13 @@ static bauta_status tokenizer_apply(json_t *config,
 static bauta_status key_unknown(const json_t *config, const char *key,
                                 const char *preset, bauta_error *err)
 {
-    guess g = guess_of(key);
+    bt_guess g = bt_guess_of(key);
     for (void *at = json_object_iter((json_t *)config); at;
          at = json_object_iter_next((json_t *)config, at))
-        guess_try(&g, json_object_iter_key(at));
+        bt_guess_try(&g, json_object_iter_key(at));
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
                    "the config of %s has no key \"%s\"%s%s%s", preset,
-                   bt_quote(key).text, g.best ? "; did you mean \"" : "",
-                   g.best ? g.best : "", g.best ? "\"?" : "");
+                   bt_quote(key).text, BT_DID_YOU_MEAN(g, "\""));
 }
 
 /* A larger vocabulary than the tokenizer's is a matter of taste. */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guess.c - the nearest of the known words; see guess.h. */
+#include "base/guess.h"
+
+#include "base/size.h"
+
+#include <string.h>
+
+enum { WORD_MAX = 48 };
+
+/* Levenshtein's distance: letters to insert, remove or exchange. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[WORD_MAX + 1];
+    size_t n = strlen(b);
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t corner = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t above = row[j];
+            size_t other = bt_size_min(above, row[j - 1]) + 1;
+            row[j] = bt_size_min(other, corner + (a[i - 1] != b[j - 1]));
+            corner = above;
+        }
+    }
+    return row[n];
+}
+
+bt_guess bt_guess_of(const char *word)
+{
+    size_t length = strlen(word);
+    return (bt_guess){ word, NULL, length > WORD_MAX ? 0 : length / 3 + 2 };
+}
+
+void bt_guess_try(bt_guess *guess, const char *known)
+{
+    if (guess->off == 0 || strlen(known) > WORD_MAX)
+        return;
+    size_t off = distance(guess->word, known);
+    if (off < guess->off) {
+        guess->off = off;
+        guess->best = known;
+    }
+}
