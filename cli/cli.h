@@ -14,7 +14,8 @@ typedef int cli_verb(int argc, char **argv);
 
 /* Of score: --perplexity. */
 cli_verb perplexity_main;
-cli_verb inspect_main, score_main, tokenize_main, tokenizer_main, train_main;
+cli_verb audit_main, inspect_main, score_main, tokenize_main, tokenizer_main,
+    train_main;
 
 /* "bauta VERB: sentence" to stderr, and where help is; returns CLI_USAGE. */
 int cli_usage(const char *verb, const char *format, ...)
