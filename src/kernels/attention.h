@@ -64,6 +64,7 @@ typedef struct bt_attention_step {
     const float *q;        /* (rows, head_pad) scaled */
     const float *kt;       /* (head_dim, 64) */
     const float *v;        /* 64 values in panels of columns, as above */
+    const float *next;     /* keys of the block that comes next, or NULL */
     const uint64_t *words; /* (rows) or NULL: every row sees all 64 */
     float *m;              /* (rows) starts at -infinity */
     float *l;              /* (rows, 16) starts at 0 */

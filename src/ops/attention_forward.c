@@ -229,6 +229,20 @@ static void task_foresee(const bt_forward *f, size_t task, bt_ahead *ahead)
         }
 }
 
+/* The keys of the block that a tile visits behind block k of run i, or NULL. */
+static const float *keys_behind(const bt_forward *f, const bt_tile *tile,
+                                size_t slot, size_t i, size_t k)
+{
+    const bt_run *run = &f->plan->runs[i];
+    size_t block = run->first + k + 1;
+    if (k + 1 == run->count) {
+        if (i + 1 == tile->run + tile->runs)
+            return NULL;
+        block = run[1].first;
+    }
+    return bt_packed_keys(&f->packed, &f->shape, slot, tile->grid + block);
+}
+
 static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
                       const forward_scratch *x, bt_ahead *ahead)
 {
@@ -254,6 +268,7 @@ static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
             block_need(f, kv_head, block);
             step.kt = bt_packed_keys(&f->packed, s, slot, block);
             step.v = bt_packed_values(&f->packed, s, slot, block);
+            step.next = keys_behind(f, tile, slot, i, k);
             if (words)
                 step.words = lines_words(f, tile, words + k * tile->rows, x);
             f->kernels->attention_forward(&step);

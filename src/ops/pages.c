@@ -9,6 +9,14 @@
 
 #include <string.h>
 
+enum { SLAB_BYTES = 8 << 20 };
+
+/* Pages that were allocated together. */
+typedef struct bt_slab {
+    struct bt_slab *next;
+    _Alignas(BT_ALIGN) unsigned char memory[];
+} bt_slab;
+
 /* ---- the pool ---------------------------------------------------------- */
 
 bauta_status bt_pool_create(bt_pool **out, const bt_shape *shape,
@@ -36,21 +44,44 @@ void bt_pool_drop(bt_pool *pool)
 {
     if (!pool || --pool->owners)
         return;
-    while (pool->idle) {
-        bt_page *next = pool->idle->next;
-        bt_free(pool->idle);
-        pool->idle = next;
+    while (pool->slabs) {
+        bt_slab *next = pool->slabs->next;
+        bt_free(pool->slabs);
+        pool->slabs = next;
     }
     bt_free(pool);
 }
 
-/* Zeros, because the kernels load whole blocks and hide what is not there. */
-static bt_page *page_new(bt_pool *pool, bauta_error *err)
+/* How many pages come next: as many as there are, so that a small pool stays
+ * small and a large one lies in huge pages of memory. */
+static size_t slab_pages(const bt_pool *pool)
 {
-    bt_page *page = bt_alloc_zero(1, pool->bytes);
-    if (!page)
-        bt_fail_memory(err, "a page of keys and values", pool->bytes);
-    return page;
+    size_t count = bt_size_min(bt_size_max(pool->made, 1),
+                               bt_size_max(SLAB_BYTES / pool->bytes, 1));
+    if (pool->bound) // of which there is something left
+        count =
+            (size_t)bt_size_min(count, pool->bound / pool->bytes - pool->made);
+    return count;
+}
+
+/* More idle pages. Zeros, because the kernels load whole blocks and hide what
+ * is not there. */
+static bauta_status slab_add(bt_pool *pool, bauta_error *err)
+{
+    size_t count = slab_pages(pool);
+    size_t bytes = sizeof(bt_slab) + count * pool->bytes;
+    bt_slab *slab = bt_alloc_zero(1, bytes);
+    if (!slab)
+        return bt_fail_memory(err, "pages of keys and values", bytes);
+    slab->next = pool->slabs;
+    pool->slabs = slab;
+    pool->made += count;
+    for (size_t i = count; i-- > 0;) {
+        bt_page *page = (void *)(slab->memory + i * pool->bytes);
+        page->next = pool->idle;
+        pool->idle = page;
+    }
+    return BAUTA_OK;
 }
 
 /* NULL, with the sentence, when there is no memory or the bound is reached. */
@@ -64,13 +95,10 @@ static bt_page *page_take(bt_pool *pool, bauta_error *err)
                 pool->taken, pool->bytes, (unsigned long long)pool->bound);
         return NULL;
     }
-    bt_page *page = pool->idle;
-    if (page)
-        pool->idle = page->next;
-    else
-        page = page_new(pool, err);
-    if (!page)
+    if (!pool->idle && slab_add(pool, err))
         return NULL;
+    bt_page *page = pool->idle;
+    pool->idle = page->next;
     page->references = 1;
     pool->taken++;
     return page;
@@ -127,7 +155,26 @@ void bt_book_release(bt_book *book)
     book->room = 0;
 }
 
-/* A page that is the book's alone, in place of none or of a shared one. */
+/* The first `tokens` tokens of a page; what stands behind them is not seen. */
+static void page_copy(const bt_shape *s, float *to, const float *from,
+                      size_t tokens)
+{
+    for (size_t h = 0; h < s->kv_heads; h++) {
+        for (size_t d = 0; d < s->head_dim; d++)
+            memcpy(to + d * BT_BLOCK, from + d * BT_BLOCK,
+                   tokens * sizeof(*to));
+        to += s->head_dim * BT_BLOCK;
+        from += s->head_dim * BT_BLOCK;
+        for (size_t e = 0; e < s->value_pad; e += BT_PANEL)
+            memcpy(to + bt_panel_start(e), from + bt_panel_start(e),
+                   tokens * bt_panel_width(s->value_pad, e) * sizeof(*to));
+        to += s->value_pad * BT_BLOCK;
+        from += s->value_pad * BT_BLOCK;
+    }
+}
+
+/* A page that is the book's alone, in place of none or of a shared one. Only
+ * the last page is ever written to, so its tokens are those that count. */
 static bauta_status page_own(bt_book *book, bt_page **at, bauta_error *err)
 {
     bt_page *old = *at;
@@ -137,8 +184,8 @@ static bauta_status page_own(bt_book *book, bt_page **at, bauta_error *err)
     if (!page)
         return BAUTA_ERR_NOMEM;
     if (old) {
-        size_t bytes = book->pool->bytes - sizeof(*page);
-        memcpy(page->data, old->data, bytes);
+        page_copy(&book->pool->shape, page->data, old->data,
+                  book->tokens % BT_BLOCK);
         page_drop(book->pool, old);
     }
     *at = page;

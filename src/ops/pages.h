@@ -48,8 +48,10 @@ typedef struct bt_pool {
     size_t bytes;   /* of a page */
     uint64_t bound; /* bytes of the pages that are taken; 0: none */
     size_t taken;   /* pages */
+    size_t made;    /* pages, taken or idle */
     size_t owners;  /* of the pool */
     bt_page *idle;
+    struct bt_slab *slabs; /* the memory of all pages */
 } bt_pool;
 
 /* One owner has it then. */

@@ -458,7 +458,7 @@ static void forward_rows(const bt_attention_step *s)
                     .scale = rescale ? scale : NULL,
                     .words = s->words,
                     .pad = s->value_pad,
-                    .next = s->kt + s->head_dim * BLOCK,
+                    .next = s->next,
                     .ahead = s->ahead };
     sums_rows(&output, s->rows);
 }
