@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -68,7 +69,12 @@ static bauta_status check_run(bt_auditing *a, bauta_check check,
         status = trials[check](a, &d, &fault, &why);
         bt_double_release(&d);
     }
-    if (!status && fault.found)
+    if (status == BAUTA_ERR_ARGUMENT) { // where the model ran before
+        fault = (bt_fault)BT_FAULT_INIT;
+        fault.found = true;
+        snprintf(fault.detail, sizeof(fault.detail), "%.95s", why.message);
+        status = BAUTA_OK;
+    } else if (!status && fault.found)
         status = bt_fault_place(a, trials[check], &fault, &why);
     if (status && status != BAUTA_ERR_UNSUPPORTED)
         return bt_fail(err, status, "%s: %s", bauta_check_name(check),

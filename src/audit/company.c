@@ -92,6 +92,27 @@ bauta_status bt_try_company(bt_auditing *a, bt_double *d, bt_fault *fault,
     return status;
 }
 
+/* A row of padding is 0, whatever stood there. */
+static void padding_compare(bt_auditing *a, bt_fault *fault,
+                            const bt_states *got, size_t i, size_t row,
+                            bool target)
+{
+    bt_fault found = BT_FAULT_INIT;
+    found.found = true;
+    found.target = target;
+    found.row = i; // the last one before it
+    snprintf(found.detail, sizeof(found.detail), "a row behind it is not 0");
+    for (size_t l = 0; l < got->levels[target]; l++) {
+        const float *x = bt_states_row(got, target, l, row);
+        a->compared++;
+        for (size_t c = 0; c < got->width; c++)
+            if (x[c] != 0.0f) {
+                bt_fault_keep(fault, &found);
+                return;
+            }
+    }
+}
+
 /* ---- padding ----------------------------------------------------------- */
 
 typedef struct padded {
@@ -192,8 +213,11 @@ static bauta_status padded_run(bt_auditing *a, const bt_double *d,
     status = bt_states_run(&got, a->context, d, source, target, err);
     for (size_t s = 0; !status && s < 2; s++) {
         const bt_reading *r = s ? &a->read.target : &a->read.source;
-        for (size_t i = 0; i < r->rows; i++)
+        for (size_t i = 0; i < r->rows; i++) {
             rows_compare(a, fault, want, i, &got, padded_row(r, i), s);
+            if (i + 1 == r->rows || r->sequence[i + 1] != r->sequence[i])
+                padding_compare(a, fault, &got, i, padded_row(r, i) + 1, s);
+        }
     }
     bt_states_release(&got);
     return status;

@@ -45,13 +45,11 @@ static void place_say(line *l, const bauta_finding *f)
 
 static void pair_say(line *l, const bauta_finding *f, const bt_fault *fault)
 {
-    bool across = fault->target && !fault->key_target;
     say(l, fault->blind ? " does not see " : " sees ");
     say(l, "token %zu", f->key);
-    if (across)
-        say(l, " of source %zu", f->key_sequence);
-    else if (f->key_sequence != f->sequence)
-        say(l, " of sequence %zu", f->key_sequence);
+    if (fault->target != fault->key_target || f->key_sequence != f->sequence)
+        say(l, " of %s %zu", fault->key_target ? "sequence" : "source",
+            f->key_sequence);
     say(l, fault->blind ? ", which it should" : ", which it must not");
 }
 

@@ -83,10 +83,15 @@ void bt_cast_release(bt_cast *cast)
 
 bauta_status bt_cast_possible(const bt_auditing *a, bauta_error *err)
 {
-    if (a->read.target.count)
-        return BAUTA_OK;
-    return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                   "an encoder reads everything at once");
+    const bt_readings *r = &a->read;
+    if (!r->target.count)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "an encoder reads everything at once");
+    for (size_t s = 0; s < r->target.count; s++)
+        if (!r->target.lengths[s] || (r->source.count && !r->source.lengths[s]))
+            return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                           "sequence %zu has no tokens to begin with", s);
+    return BAUTA_OK;
 }
 
 bauta_status bt_readings_plain(bt_readings *to, const bt_readings *from,

@@ -59,6 +59,7 @@ static const size_t parents[][BEAMS] = {
  * behind every token, and both go along when a beam forks. */
 typedef struct tree {
     bt_auditing *a;
+    const bt_double *d;
     const bt_reading *r;
     bt_cast cast;
     size_t longest;
@@ -121,10 +122,10 @@ static bauta_status forks_make(tree *t, size_t step, bauta_error *err)
  * would be needed, go on with one that did not. */
 static bauta_status stray(tree *t, size_t s, size_t step, bauta_error *err)
 {
-    const bt_blueprint *print = &t->a->model->folder->model->print;
+    const bt_blueprint *print = &t->d->model.print;
     bt_sequence **at = &t->cast.sequences[s * BEAMS], *kept;
     uint32_t ids[2] = { t->r->ids[0], t->r->ids[0] };
-    if (step + 2 > print->max_positions)
+    if (step + 2 > print->max_positions || !print->decoder.layers)
         return BAUTA_OK;
     bauta_status status = bt_sequence_fork(&kept, *at, err);
     if (status)
@@ -266,7 +267,7 @@ bauta_status bt_try_forks(bt_auditing *a, bt_double *d, bt_fault *fault,
                           bauta_error *err)
 {
     bt_readings read;
-    tree t = { .a = a };
+    tree t = { .a = a, .d = d };
     bauta_status status = bt_cast_possible(a, err);
     if (!status)
         status = bt_readings_plain(&read, &a->read, err);
