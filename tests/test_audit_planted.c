@@ -133,7 +133,7 @@ static bauta_audit *audit_of(const bug *b, const bauta_model *model)
     if (bauta_audit_create(&audit, context, model,
                            kind == BAUTA_DECODER_ONLY ? NULL : &source.batch,
                            kind == BAUTA_ENCODER_ONLY ? NULL : &target.batch,
-                           NULL, &err))
+                           &how, &err))
         fail_msg("%s in %s: %s", b->name, b->family, err.message);
     bauta_mask_free(source.mask);
     bauta_mask_free(target.mask);
@@ -189,9 +189,9 @@ static void every_planted_bug_is_found_where_it_is(void **state)
     (void)state;
     for (size_t i = 0; i < BT_LEN(bugs); i++) {
         const bug *b = &bugs[i];
-        scratch s = scratch_create();
         if (only && strcmp(only, b->name) != 0)
             continue;
+        scratch s = scratch_create();
         bauta_model *model = model_of(&s, b->family);
         plant.layer = b->layer == ANY ? 0 : (size_t)b->layer;
         plant.name = b->name;
