@@ -1423,9 +1423,9 @@ BAUTA_API bauta_status bauta_audit_create(
     bauta_audit **out, bauta_context *context, const bauta_model *model,
     const bauta_batch *source, const bauta_batch *target,
     const bauta_audit_options *options, bauta_error *err);
-/* The same on the beginning of a trainer's next batch, with what training rests
- * on: reach, sight, tokens, poison and gradients, unless options say otherwise.
- * The trainer is as before. */
+/* The same on the beginning of a trainer's next batch, for leaks alone (reach,
+ * tokens, poison and gradients) unless options say otherwise. It takes a
+ * fraction of a step, and the trainer is as before. */
 BAUTA_API bauta_status bauta_audit_trainer(bauta_audit **out,
                                            bauta_trainer *trainer,
                                            const bauta_audit_options *options,

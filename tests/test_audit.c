@@ -228,7 +228,7 @@ static double trainer_steps(const char *config, bauta_objective objective,
         bauta_audit *audit = NULL;
         if (bauta_audit_trainer(&audit, trainer, NULL, &err))
             fail_msg("%s", err.message);
-        assert_int_equal(bauta_audit_findings(audit), 5);
+        assert_int_equal(bauta_audit_findings(audit), 4);
         assert_true(bauta_audit_passed(audit));
         bauta_audit_free(audit);
     }

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/size.h"
 
-enum { SEQUENCES = 3, TOKENS = 24, PROBES = 8 };
+enum { SEQUENCES = 3, TOKENS = 16, SHORTER = 4, PROBES = 4 };
 
 /* The first sequences of the batch, or as much of them as will do. */
 static bauta_status filling_take(bt_filling *f, const bauta_trainer *t,
@@ -17,7 +17,7 @@ static bauta_status filling_take(bt_filling *f, const bauta_trainer *t,
     count = bt_size_min(count, SEQUENCES);
     for (size_t s = 0; s < count; s++) {
         some[s] = t->epoch.list[first + s];
-        some[s].count = bt_size_min(some[s].count, TOKENS - 5 * s);
+        some[s].count = bt_size_min(some[s].count, TOKENS - SHORTER * s);
     }
     return bt_filling_set(f, &t->objective, t->corpus, some, count, err);
 }
@@ -38,9 +38,8 @@ bauta_status bauta_audit_trainer(bauta_audit **out, bauta_trainer *trainer,
         chosen = *options;
     }
     if (!chosen.checks)
-        chosen.checks = 1u << BAUTA_CHECK_REACH | 1u << BAUTA_CHECK_SIGHT |
-                        1u << BAUTA_CHECK_TOKENS | 1u << BAUTA_CHECK_POISON |
-                        1u << BAUTA_CHECK_GRADIENTS;
+        chosen.checks = 1u << BAUTA_CHECK_REACH | 1u << BAUTA_CHECK_TOKENS |
+                        1u << BAUTA_CHECK_POISON | 1u << BAUTA_CHECK_GRADIENTS;
     if (!chosen.probes)
         chosen.probes = PROBES;
     bauta_status status = filling_take(&filling, trainer, err);
