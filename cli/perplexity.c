@@ -17,12 +17,14 @@
 #include <sys/stat.h>
 
 #define VERB "score"
+#define WEIGHTS "--weights"
 
 typedef struct options {
     const char *model;
     const char **files;
     size_t count;
     size_t context, stride, threads; /* 0: chosen */
+    bauta_weights weights;
     bool lines, json, help;
 } options;
 
@@ -30,27 +32,30 @@ typedef struct options {
 
 static int help(void)
 {
-    printf("usage: bauta score --perplexity MODEL FILE... [options]\n"
-           "\n"
-           "How well the decoder-only model in the folder MODEL foretells the "
-           "texts:\n"
-           "e to the mean loss of a token. The texts are read in windows of "
-           "the context;\n"
-           "each token but the first is predicted once.\n"
-           "\n"
-           "options\n"
-           "  --context N      tokens of a window (default: the model's)\n"
-           "  --stride N       tokens from window to window (default: half "
-           "the context)\n"
-           "  --lines          each line is a text; else each file is one\n"
-           "  --threads N      0: one per core (default)\n"
-           "  --json           one JSON object\n"
-           "  --help           this text\n"
-           "\n"
-           "examples\n"
-           "  bauta score --perplexity models/gpt2 wiki.test.raw\n"
-           "  bauta score --perplexity runs/shakespeare/best input.txt "
-           "--json\n");
+    printf(
+        "usage: bauta score --perplexity MODEL FILE... [options]\n"
+        "\n"
+        "How well the decoder-only model in the folder MODEL foretells the "
+        "texts:\n"
+        "e to the mean loss of a token. The texts are read in windows of "
+        "the context;\n"
+        "each token but the first is predicted once.\n"
+        "\n"
+        "options\n"
+        "  --context N      tokens of a window (default: the model's)\n"
+        "  --stride N       tokens from window to window (default: half "
+        "the context)\n"
+        "  --weights TYPE   hold the matrices as float32 (default), bfloat16 "
+        "or int8\n"
+        "  --lines          each line is a text; else each file is one\n"
+        "  --threads N      0: one per core (default)\n"
+        "  --json           one JSON object\n"
+        "  --help           this text\n"
+        "\n"
+        "examples\n"
+        "  bauta score --perplexity models/gpt2 wiki.test.raw\n"
+        "  bauta score --perplexity runs/shakespeare/best input.txt "
+        "--json\n");
     return cli_finish(VERB);
 }
 
@@ -65,6 +70,20 @@ static int number_read(size_t *out, const char *option, const char *text)
     return cli_usage(VERB, "%s is '%s', not a number", option, text);
 }
 
+static int weights_read(bauta_weights *out, const char *text)
+{
+    static const char *const names[] = { "float32", "bfloat16", "int8" };
+    if (!text)
+        return cli_usage(VERB, WEIGHTS " needs a value");
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *out = (bauta_weights)i;
+            return CLI_OK;
+        }
+    return cli_usage(VERB, WEIGHTS " is '%s', not float32, bfloat16 or int8",
+                     text);
+}
+
 static int option_read(options *o, char **argv, int *used)
 {
     const char *word = argv[0];
@@ -72,12 +91,15 @@ static int option_read(options *o, char **argv, int *used)
         const char *name;
         size_t *number;
         bool *flag;
-    } known[] = {
-        { "--context", &o->context, NULL }, { "--stride", &o->stride, NULL },
-        { "--threads", &o->threads, NULL }, { "--perplexity", NULL, NULL },
-        { "--lines", NULL, &o->lines },     { "--json", NULL, &o->json },
-        { "--help", NULL, &o->help },       { "-h", NULL, &o->help }
-    };
+    } known[] = { { "--context", &o->context, NULL },
+                  { "--stride", &o->stride, NULL },
+                  { "--threads", &o->threads, NULL },
+                  { "--perplexity", NULL, NULL },
+                  { "--lines", NULL, &o->lines },
+                  { "--json", NULL, &o->json },
+                  { "--help", NULL, &o->help },
+                  { "-h", NULL, &o->help },
+                  { WEIGHTS, NULL, NULL } };
     enum { KNOWN = sizeof(known) / sizeof(known[0]) };
     const char *names[KNOWN];
     for (int i = 0; i < KNOWN; i++) {
@@ -86,6 +108,10 @@ static int option_read(options *o, char **argv, int *used)
             continue;
         if (known[i].flag)
             *known[i].flag = true;
+        if (strcmp(word, WEIGHTS) == 0) {
+            *used = 2;
+            return weights_read(&o->weights, argv[1]);
+        }
         if (!known[i].number)
             return CLI_OK;
         *used = 2;
@@ -204,6 +230,8 @@ static bauta_status meter_load(meter *m, const options *o, bauta_error *err)
     bauta_status status = bauta_context_create(&m->context, &how, err);
     if (!status)
         status = bauta_model_load(&m->model, o->model, false, err);
+    if (!status && o->weights)
+        status = bauta_model_compress(m->model, o->weights, err);
     if (!status)
         status = bauta_tokenizer_load(&m->tokenizer, o->model, err);
     if (!status)

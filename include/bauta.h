@@ -430,12 +430,18 @@ typedef enum bauta_weights {
                                    a quarter of them */
 } bauta_weights;
 
-/* Hold the matrices of a read-only model in fewer bytes from now on, and let
- * go of the float32 ones; biases and norms stay as they are. Generation of one
- * sequence reads every matrix for every token, so it becomes as much faster as
- * there are fewer bytes. All arithmetic is float32 still, and its bits depend
- * on no circumstance. Such a model cannot be saved, and the tensors that are
- * held so have no `data`. */
+/* Lay the matrices of a read-only model out for generation, in fewer bytes if
+ * so asked, and let go of what was loaded; biases, norms and tables of
+ * positions stay as they are. Generation of one sequence reads every matrix for
+ * every token, so it becomes as much faster as there are fewer bytes; float32
+ * is faster too, since it is then read in the order of memory, and costs a copy
+ * of a model that would else stay in its file's mapping. All arithmetic is
+ * float32, and its bits depend on no circumstance: float32 gives the bits of
+ * the model as it was, and bfloat16 those of a float32 model whose matrices
+ * were rounded. Such a model cannot be saved or compressed to another type, and
+ * the tensors that are held so have no `data`. int8 refuses weights that are
+ * not finite. After a failure the model is as it was; no call may use it
+ * meanwhile. */
 BAUTA_API bauta_status bauta_model_compress(bauta_model *model,
                                             bauta_weights weights,
                                             bauta_error *err);

@@ -30,8 +30,9 @@ bauta_status bt_stage_create(bt_stage **out, bauta_context *context,
 void bt_stage_free(bt_stage *stage);
 
 /* Bytes of pages that a sequence of so many tokens, and the memory of a source
- * of so many tokens, need at most; that are taken now; and the bound (0:
- * none). */
+ * of so many tokens, need at most, in however many pieces they are fed; that
+ * are taken now; and the bound (0: none). What is taken never exceeds the sum
+ * of what all that live may need, forks and those they came from alike. */
 uint64_t bt_stage_cost(const bt_stage *stage, size_t tokens, size_t source);
 uint64_t bt_stage_used(const bt_stage *stage);
 uint64_t bt_stage_bound(const bt_stage *stage);
@@ -62,8 +63,9 @@ bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *sequence,
 void bt_sequence_free(bt_sequence *sequence);
 
 size_t bt_sequence_tokens(const bt_sequence *sequence);
-/* Forget all but the first `tokens` tokens. False, and nothing happens, where a
- * layer with a window has given away what the next token would have to see. */
+/* Forget all but the first `tokens` tokens; where there are not more, nothing
+ * happens. False, and nothing happens, where a layer with a window has given
+ * away what the next token would have to see. */
 bool bt_sequence_truncate(bt_sequence *sequence, size_t tokens);
 
 /* ---- reading ----------------------------------------------------------- */
@@ -76,7 +78,9 @@ typedef struct bt_feed {
                               are not asked for, and not computed */
 } bt_feed;
 
-/* Feed tokens to sequences. After a failure all are as they were. */
+/* Feed tokens to sequences. After a failure all are as they were. Where feeds
+ * that see the same source are neighbours, it is read once for all of them;
+ * and where their logits lie one behind the other, they are one product. */
 bauta_status bt_stage_feed(bt_stage *stage, const bt_feed *feeds, size_t count,
                            bauta_error *err);
 

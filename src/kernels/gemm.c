@@ -4,19 +4,27 @@
 
 #include <math.h>
 
+static float weight(const bt_gemm *g, size_t p, size_t j)
+{
+    if (g->compact)
+        return bt_compact_at(g->compact, j, p);
+    return g->trans_b ? g->b[j * g->ldb + p] : g->b[p * g->ldb + j];
+}
+
 static float chain(const bt_gemm *g, size_t i, size_t j)
 {
     float s = g->add ? g->c[i * g->ldc + j] : 0.0f;
     for (size_t p = 0; p < g->k; p++) {
         float a = g->trans_a ? g->a[p * g->lda + i] : g->a[i * g->lda + p];
-        float b = g->trans_b ? g->b[j * g->ldb + p] : g->b[p * g->ldb + j];
-        s = fmaf(a, b, s);
+        s = fmaf(a, weight(g, p, j), s);
     }
     return s;
 }
 
 static float epilogue(const bt_gemm *g, size_t i, size_t j, float s)
 {
+    if (g->compact && g->compact->scales)
+        s *= g->compact->scales[j];
     if (g->bias)
         s += g->bias[j];
     if (g->activate)

@@ -11,6 +11,7 @@
  *
  * and then, each step where it is asked for,
  *
+ *     s = s * scale[j]
  *     s = s + bias[j]
  *     s = act(s)
  *     C[i][j] = s + residual[i][j]
@@ -24,6 +25,7 @@
 #define BT_GEMM_H
 
 #include "kernels/act.h"
+#include "kernels/compact.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,6 +39,10 @@ typedef struct bt_gemm {
     float *c;       /* (m, n); rows ldc apart */
     size_t lda, ldb, ldc;
     bool trans_a, trans_b;
+    /* Weights in fewer bytes: op(B)[p][j] is their input p of output j, and the
+     * scales are theirs. b, ldb and trans_b are then of no use, and `add` is
+     * false. NULL: none. */
+    const bt_compact *compact;
     bool add;              /* start from what C holds, not from 0 */
     const float *bias;     /* (n), or NULL */
     const float *residual; /* (m, n), or NULL; rows ldr apart */

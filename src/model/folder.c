@@ -419,6 +419,8 @@ void bt_folder_free(bt_folder *folder)
     bt_weights_free(folder->weights);
     bt_free(folder->memory);
     bt_free(folder->grads);
+    bt_free(folder->compacts);
+    bt_free(folder->panels);
     bt_free(folder);
 }
 

@@ -15,11 +15,13 @@ typedef struct bt_folder {
     const bt_family *family;
     bt_config *config;
     bt_model *model;
-    size_t parameters;          /* numbers, each counted once */
-    struct bt_weights *weights; /* keeps the mapping, or NULL */
-    size_t floats;              /* in memory */
-    float *memory;              /* (floats) what is not in the mapping */
-    float *grads;               /* (floats) or NULL */
+    size_t parameters;           /* numbers, each counted once */
+    struct bt_weights *weights;  /* keeps the mapping, or NULL */
+    size_t floats;               /* in memory */
+    float *memory;               /* (floats) what is not in the mapping */
+    float *grads;                /* (floats) or NULL */
+    struct bt_compact *compacts; /* of a compressed model, or NULL */
+    void *panels;                /* what they point to */
 } bt_folder;
 
 /* Read config.json and the weights, each tensor by its name and shape: one

@@ -16,12 +16,16 @@ typedef struct bt_entry {
 struct bauta_model {
     bt_folder *folder;
     bool trainable;
+    bauta_weights weights;
     size_t count;
     bt_entry *entries; /* (count) in the order of the family */
     char *names;       /* of the entries, one behind the other */
     char *generation;  /* generation_config.json, or NULL */
     size_t generation_size;
 };
+
+/* "float32", "bfloat16" or "int8". */
+const char *bt_weights_text(bauta_weights weights);
 
 /* The files of a saved model, into a folder that is being written. `others`
  * are weights to write in place of a trainable model's own, as they lie in its

@@ -33,6 +33,16 @@ static bt_tensor *dense(walk *w, bt_tensor *x, bt_dense *d)
                         NULL);
 }
 
+/* Layers of the same x, together. */
+static bool denses(walk *w, bt_tensor *x, size_t count, bt_dense *const *d,
+                   bt_tensor **y)
+{
+    bt_linear_op layers[3];
+    for (size_t i = 0; i < count; i++)
+        layers[i] = (bt_linear_op){ &d[i]->w, optional(&d[i]->bias) };
+    return bt_op_linears(w->tape, x, count, layers, w->print->turned, y);
+}
+
 static bt_tensor *dropout(walk *w, bt_tensor *x)
 {
     const bt_noise *noise = &w->input->noise;
@@ -77,10 +87,13 @@ static bt_tensor *attend_past(walk *w, bt_tensor *q, const bauta_plan *plan,
 static bt_tensor *self_attention(walk *w, bt_tensor *x, bt_heads *heads)
 {
     const bt_stack_print *s = w->stack->print;
-    bt_tensor *q = dense(w, x, &heads->q), *k = dense(w, x, &heads->k);
-    bt_tensor *v = dense(w, x, &heads->v);
-    q = place(w, q, &heads->q_norm, s->heads);
-    k = place(w, k, &heads->k_norm, s->kv_heads);
+    bt_dense *const parts[] = { &heads->q, &heads->k, &heads->v };
+    bt_tensor *made[3];
+    if (!denses(w, x, 3, parts, made))
+        return NULL;
+    bt_tensor *q = place(w, made[0], &heads->q_norm, s->heads);
+    bt_tensor *k = place(w, made[1], &heads->k_norm, s->kv_heads);
+    bt_tensor *v = made[2];
     const bt_past *past = w->input->past;
     if (!past)
         return bt_op_attention(w->tape, q, k, v, self_plan(w), s->heads,
@@ -122,10 +135,13 @@ bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *memory,
 
 static bt_tensor *feed_forward(walk *w, bt_tensor *x, bt_layer *layer)
 {
-    bt_tensor *up = dense(w, x, &layer->up);
-    up = w->print->gated ? bt_op_gated(w->tape, dense(w, x, &layer->gate), up,
-                                       w->print->act)
-                         : bt_op_act(w->tape, up, w->print->act);
+    bt_dense *const parts[] = { &layer->up, &layer->gate };
+    bt_tensor *made[2] = { NULL, NULL };
+    if (!denses(w, x, w->print->gated ? 2 : 1, parts, made))
+        return NULL;
+    bt_tensor *up = w->print->gated
+                        ? bt_op_gated(w->tape, made[1], made[0], w->print->act)
+                        : bt_op_act(w->tape, made[0], w->print->act);
     return dense(w, up, &layer->down);
 }
 

@@ -20,11 +20,16 @@ typedef struct record {
 static void forward(void *job, size_t first, size_t count)
 {
     const record *r = job;
+    const bt_compact *compact = r->table->compact;
     size_t columns = r->y->columns;
     for (size_t i = first; i < first + count; i++)
-        r->kernels->scale(r->y->data + i * columns,
-                          r->table->data + r->ids[i] * columns, r->scale,
-                          columns, false);
+        if (compact)
+            bt_compact_row(r->y->data + i * columns, compact, r->ids[i],
+                           r->scale);
+        else
+            r->kernels->scale(r->y->data + i * columns,
+                              r->table->data + r->ids[i] * columns, r->scale,
+                              columns, false);
 }
 
 static void backward(void *job, size_t first, size_t count)

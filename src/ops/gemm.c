@@ -23,6 +23,7 @@
 enum {
     FEW_ROWS = 12,           /* go straight to the kernel */
     STRIPE_COLUMNS = 1024,   /* wanted in a stripe of theirs */
+    COMPACT_STRIPE = 128,    /* columns of compact weights, two panels */
     BLOCK_FLOATS = 1 << 20,  /* of A: 4 MiB of the L3 cache */
     BLOCK_ROWS = 1024,       /* wanted in a block before depth is */
     SMALL_PRODUCT = 1 << 17, /* multiply-adds that are not worth a thread */
@@ -53,26 +54,50 @@ static size_t ceil_div(size_t a, size_t b)
 
 /* ---- Few rows ---------------------------------------------------------- */
 
+/* Products that are computed in one go, their stripes one behind the other. */
+typedef struct direct {
+    const product *products;
+    size_t ends[BT_GEMM_TOGETHER]; /* of their stripes */
+} direct;
+
 static void run_stripe(void *job, size_t task, int thread)
 {
     (void)thread;
-    const product *p = job;
-    size_t first = task * p->stripe;
+    const direct *d = job;
+    size_t i = 0;
+    while (task >= d->ends[i])
+        i++;
+    const product *p = &d->products[i];
+    size_t first = (i ? task - d->ends[i - 1] : task) * p->stripe;
     p->kernels->gemm_columns(p->gemm, first,
                              bt_size_min(p->stripe, p->gemm->n - first));
 }
 
 /* Stripes are whole cache lines, and wide, because B is read the faster the
- * longer its pieces are. Where there are columns enough there are several a
+ * longer its pieces are; compact weights are read in order of memory, however
+ * short the stripes are. Where there are columns enough there are several a
  * thread, so that a thread that loses its core does not hold up the others. */
-static void run_direct(product *p)
+static void cut_stripes(product *p)
 {
     size_t n = p->gemm->n, threads = (size_t)p->threads;
     size_t share = ceil_div(n, threads);
     size_t wanted =
         bt_size_max(ceil_div(share, 4), bt_size_min(share, STRIPE_COLUMNS));
+    if (p->gemm->compact)
+        wanted = COMPACT_STRIPE;
     p->stripe = p->threads == 1 ? n : bt_size_round(wanted, 64);
-    bt_parallel(p->threads, ceil_div(n, p->stripe), run_stripe, p);
+}
+
+static void run_direct(product *products, size_t count)
+{
+    direct d = { .products = products };
+    size_t stripes = 0;
+    for (size_t i = 0; i < count; i++) {
+        cut_stripes(&products[i]);
+        stripes += ceil_div(products[i].gemm->n, products[i].stripe);
+        d.ends[i] = stripes;
+    }
+    bt_parallel(products->threads, stripes, run_stripe, &d);
 }
 
 /* ---- Many rows --------------------------------------------------------- */
@@ -278,18 +303,50 @@ static bauta_status run_blocked(product *p, bt_arena *workspace,
     return BAUTA_OK;
 }
 
+static size_t work_of(const bt_gemm *g)
+{
+    return bt_size_mul(bt_size_mul(g->m, g->n), g->k);
+}
+
+static bool is_direct(const bt_kernels *kernels, const bt_gemm *g)
+{
+    return !kernels->gemm_tiles || g->m <= FEW_ROWS || g->k == 0;
+}
+
 bauta_status bt_gemm_f32(const bt_kernels *kernels, int threads,
                          const bt_gemm *gemm, bt_arena *workspace,
                          bauta_error *err)
 {
     if (gemm->m == 0 || gemm->n == 0)
         return BAUTA_OK;
-    size_t work = bt_size_mul(bt_size_mul(gemm->m, gemm->n), gemm->k);
     product p = { .gemm = gemm, .kernels = kernels, .threads = threads };
-    if (work < SMALL_PRODUCT)
+    if (work_of(gemm) < SMALL_PRODUCT)
         p.threads = 1;
-    if (kernels->gemm_tiles && gemm->m > FEW_ROWS && gemm->k > 0)
+    if (!is_direct(kernels, gemm))
         return run_blocked(&p, workspace, err);
-    run_direct(&p);
+    run_direct(&p, 1);
+    return BAUTA_OK;
+}
+
+bauta_status bt_gemm_several_f32(const bt_kernels *kernels, int threads,
+                                 const bt_gemm *gemms, size_t count,
+                                 bt_arena *workspace, bauta_error *err)
+{
+    product all[BT_GEMM_TOGETHER];
+    bauta_status status = BAUTA_OK;
+    size_t work = 0;
+    bool together = count > 0 && count <= BT_GEMM_TOGETHER;
+    for (size_t i = 0; i < count && together; i++) {
+        all[i] = (product){ .gemm = &gemms[i], .kernels = kernels };
+        work = bt_size_add(work, work_of(&gemms[i]));
+        together = is_direct(kernels, &gemms[i]) && gemms[i].m && gemms[i].n;
+    }
+    for (size_t i = 0; i < count && !together && !status; i++)
+        status = bt_gemm_f32(kernels, threads, &gemms[i], workspace, err);
+    if (!together)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        all[i].threads = work < SMALL_PRODUCT ? 1 : threads;
+    run_direct(all, count);
     return BAUTA_OK;
 }

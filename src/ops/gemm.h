@@ -15,4 +15,11 @@ bauta_status bt_gemm_f32(const bt_kernels *kernels, int threads,
                          const bt_gemm *gemm, bt_arena *workspace,
                          bauta_error *err);
 
+/* Products that do not depend on each other. Those of few rows are computed in
+ * one go, since threads cost more to start than such a product may take. */
+enum { BT_GEMM_TOGETHER = 4 /* at most; more are computed one by one */ };
+bauta_status bt_gemm_several_f32(const bt_kernels *kernels, int threads,
+                                 const bt_gemm *gemms, size_t count,
+                                 bt_arena *workspace, bauta_error *err);
+
 #endif

@@ -17,7 +17,8 @@ bt_linear bt_linear_of(const bt_tensor *w, bool turned)
                         .outputs = turned ? w->columns : w->rows,
                         .w = w->data,
                         .stride = w->stride,
-                        .turned = turned };
+                        .turned = turned,
+                        .compact = w->compact };
 }
 
 bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
@@ -39,12 +40,12 @@ bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
     return bt_tape_status(tape, NULL) == BAUTA_OK;
 }
 
-static bool multiply(bt_tape *tape, const bt_gemm *gemm)
+static bool multiply(bt_tape *tape, const bt_gemm *gemms, size_t count)
 {
     bauta_error err;
     bauta_status status =
-        bt_gemm_f32(bt_tape_kernels(tape), bt_tape_threads(tape), gemm,
-                    bt_tape_workspace(tape), &err);
+        bt_gemm_several_f32(bt_tape_kernels(tape), bt_tape_threads(tape), gemms,
+                            count, bt_tape_workspace(tape), &err);
     if (status)
         bt_tape_fail(tape, status, "%s", err.message);
     else if ((BT_PLANTED("sums-by-threads") && bt_tape_threads(tape) > 1) ||
@@ -54,23 +55,30 @@ static bool multiply(bt_tape *tape, const bt_gemm *gemm)
     return status == BAUTA_OK;
 }
 
+static bt_gemm gemm_y(const bt_linear *l, size_t rows, const float *x,
+                      const float *bias, const float *residual, float *y)
+{
+    return (bt_gemm){ .m = rows,
+                      .n = l->outputs,
+                      .k = l->inputs,
+                      .a = x,
+                      .lda = l->inputs,
+                      .b = l->w,
+                      .ldb = l->stride,
+                      .trans_b = !l->turned,
+                      .compact = l->compact,
+                      .c = y,
+                      .ldc = l->outputs,
+                      .bias = bias,
+                      .residual = residual,
+                      .ldr = l->outputs };
+}
+
 bool bt_linear_y(bt_tape *tape, const bt_linear *l, size_t rows, const float *x,
                  const float *bias, const float *residual, float *y)
 {
-    bt_gemm gemm = { .m = rows,
-                     .n = l->outputs,
-                     .k = l->inputs,
-                     .a = x,
-                     .lda = l->inputs,
-                     .b = l->w,
-                     .ldb = l->stride,
-                     .trans_b = !l->turned,
-                     .c = y,
-                     .ldc = l->outputs,
-                     .bias = bias,
-                     .residual = residual,
-                     .ldr = l->outputs };
-    return multiply(tape, &gemm);
+    bt_gemm gemm = gemm_y(l, rows, x, bias, residual, y);
+    return multiply(tape, &gemm, 1);
 }
 
 bool bt_linear_dx(bt_tape *tape, const bt_linear *l, size_t rows,
@@ -87,7 +95,7 @@ bool bt_linear_dx(bt_tape *tape, const bt_linear *l, size_t rows,
                      .c = dx,
                      .ldc = l->inputs,
                      .add = add };
-    return multiply(tape, &gemm);
+    return multiply(tape, &gemm, 1);
 }
 
 bool bt_linear_dw(bt_tape *tape, const bt_linear *l, size_t rows,
@@ -107,7 +115,7 @@ bool bt_linear_dw(bt_tape *tape, const bt_linear *l, size_t rows,
                      .c = dw,
                      .ldc = dw_stride,
                      .add = add };
-    return multiply(tape, &gemm);
+    return multiply(tape, &gemm, 1);
 }
 
 /* ---- The op ------------------------------------------------------------ */
@@ -189,4 +197,42 @@ bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool turned,
     if (op.y->wants)
         record(tape, &op);
     return bt_tape_status(tape, NULL) ? NULL : op.y;
+}
+
+/* All together, without records. */
+static bool run_together(bt_tape *tape, size_t count, const linear *ops)
+{
+    bt_gemm gemms[BT_GEMM_TOGETHER];
+    for (size_t i = 0; i < count; i++) {
+        const linear *op = &ops[i];
+        bt_linear l = bt_linear_of(op->w, op->turned);
+        gemms[i] = gemm_y(&l, op->x->rows, op->x->data,
+                          op->bias ? op->bias->data : NULL, NULL, op->y->data);
+    }
+    return multiply(tape, gemms, count);
+}
+
+bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
+                   const bt_linear_op *layers, bool turned, bt_tensor **y)
+{
+    linear ops[BT_GEMM_TOGETHER];
+    if (bt_tape_recording(tape) || count > BT_GEMM_TOGETHER) {
+        for (size_t i = 0; i < count; i++)
+            y[i] = bt_op_linear(tape, x, layers[i].w, turned, layers[i].bias,
+                                NULL);
+        return bt_tape_status(tape, NULL) == BAUTA_OK;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ops[i] = (linear){ x, layers[i].w, layers[i].bias, NULL, NULL, turned };
+        y[i] = NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (bt_tape_status(tape, NULL) || !fits(tape, &ops[i]))
+            return false;
+        bt_linear l = bt_linear_of(layers[i].w, turned);
+        y[i] = ops[i].y = bt_tape_output(tape, x->rows, l.outputs, false);
+        if (!y[i])
+            return false;
+    }
+    return run_together(tape, count, ops);
 }

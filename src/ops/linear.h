@@ -25,6 +25,8 @@ typedef struct bt_linear {
     const float *w; /* rows `stride` apart; all else here is dense */
     size_t stride;
     bool turned;
+    const bt_compact *compact; /* stands for w where it is not NULL; then there
+                                  is no dx */
 } bt_linear;
 
 bt_linear bt_linear_of(const bt_tensor *w, bool turned);

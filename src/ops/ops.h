@@ -22,6 +22,16 @@
 bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool turned,
                         bt_tensor *bias, bt_tensor *residual);
 
+/* Several layers of one x, each as bt_op_linear() would compute it, without a
+ * residual. Where nothing is recorded and rows are few they run in one go,
+ * since starting threads costs as much as a small product. False when the tape
+ * has failed. */
+typedef struct bt_linear_op {
+    bt_tensor *w, *bias; /* bias may be NULL */
+} bt_linear_op;
+bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
+                   const bt_linear_op *layers, bool turned, bt_tensor **y);
+
 /* The rows `ids` of a table, times `scale`. ids (rows) are copied. The row
  * `frozen` (padding; BT_IGNORE: none) gets no gradient from here. */
 bt_tensor *bt_op_embed(bt_tape *tape, bt_tensor *table, const uint32_t *ids,

@@ -11,7 +11,7 @@
 #include "ops/attention.h"
 
 /* Multiply-adds, or floats to write, that are not worth a thread. */
-enum { SMALL_ATTENTION = 1 << 17, SMALL_WRITE = 1 << 14 };
+enum { SMALL_ATTENTION = 1 << 17, SMALL_WRITE = 1 << 12 };
 
 bauta_status bt_attention_pages(bauta_context *context, const bauta_plan *plan,
                                 const bt_shape *shape, const float *q,

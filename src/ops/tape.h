@@ -29,6 +29,9 @@ typedef struct bt_tensor {
     float *data;
     float *grad; /* NULL until a gradient flows here */
     bool wants;  /* a gradient: a parameter, or made from one */
+    /* The same numbers, or nearly so, in panels, for a parameter that is only
+     * read; `data` is then NULL. */
+    const struct bt_compact *compact;
 } bt_tensor;
 
 typedef struct bt_tape bt_tape;

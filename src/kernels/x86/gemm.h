@@ -14,11 +14,11 @@
 
 #include "base/size.h"
 #include "kernels/gemm.h"
+#include "kernels/x86/compact.h"
 #include "kernels/x86/simd.h"
 #include "kernels/x86/x86.h"
 
 enum {
-    LINE = 64, /* bytes of a cache line */
     TILE_ROWS = VL / 2,
     TILE_VECTORS = 3,
     TILE_COLUMNS = TILE_VECTORS * VL,
@@ -45,10 +45,28 @@ static void add_row(float *c, const float *from, size_t columns)
     }
 }
 
+/* c *= by. */
+static void scale_row(float *c, const float *by, size_t columns)
+{
+    for (size_t j = 0; j < columns; j += VL) {
+        size_t lanes = columns - j;
+        vf s =
+            vf_mul(vf_load_lanes(c + j, lanes), vf_load_lanes(by + j, lanes));
+        vf_store_lanes(c + j, s, lanes);
+    }
+}
+
+static bool scaled(const bt_gemm *g)
+{
+    return g->compact && g->compact->scales;
+}
+
 static void epilogue_row(const bt_gemm *g, size_t row, size_t column,
                          size_t columns)
 {
     float *c = g->c + row * g->ldc + column;
+    if (scaled(g))
+        scale_row(c, g->compact->scales + column, columns);
     if (g->bias)
         add_row(c, g->bias + column, columns);
     if (g->activate)
@@ -61,7 +79,7 @@ static void epilogue_row(const bt_gemm *g, size_t row, size_t column,
 static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
                      size_t columns)
 {
-    if (!g->bias && !g->residual && !g->activate)
+    if (!scaled(g) && !g->bias && !g->residual && !g->activate)
         return;
     for (size_t i = row; i < row + rows; i++)
         epilogue_row(g, i, column, columns);
@@ -158,10 +176,27 @@ static const float *source_b(const bt_gemm *g, size_t column, size_t from)
            (g->trans_b ? column * g->ldb + from : from * g->ldb + column);
 }
 
+/* A panel of compact weights, widened. Vectors lie within one of their panels,
+ * since both are as wide as a power of two. */
+static void pack_compact(float *to, const bt_compact *compact, size_t column,
+                         size_t from, size_t depth)
+{
+    for (size_t v = 0; v < TILE_VECTORS; v++) {
+        size_t output = column + v * VL;
+        if (output < compact->outputs)
+            widen_columns(to + v * VL, TILE_COLUMNS, compact, output, from,
+                          depth);
+    }
+}
+
 static void pack_b(float *to, const bt_gemm *g, size_t column, size_t from,
                    size_t depth)
 {
     sink out = { to, TILE_COLUMNS, VL, VL / 2 };
+    if (g->compact) {
+        pack_compact(to, g->compact, column, from, depth);
+        return;
+    }
     const float *b = source_b(g, column, from);
     if (g->trans_b)
         pack_transposed(out, TILE_VECTORS, b, g->ldb, g->n - column, depth);
@@ -182,7 +217,7 @@ typedef struct foresee {
 
 static foresee ahead_of(const bt_gemm *g, const bt_gemm_block *block)
 {
-    if (block->next_depth == 0)
+    if (block->next_depth == 0 || g->compact)
         return (foresee){ .lines = 0 };
     size_t columns = bt_size_min(TILE_COLUMNS, g->n - block->next_column);
     size_t depth = block->next_depth;
@@ -355,8 +390,8 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
 {
     size_t end = block->row + block->rows, columns = block->columns;
     bool add = g->add || block->from > 0;
-    bool fill =
-        !g->trans_b && block->rows >= TILE_ROWS && columns == TILE_COLUMNS;
+    bool fill = !g->compact && !g->trans_b && block->rows >= TILE_ROWS &&
+                columns == TILE_COLUMNS;
     foresee next = ahead_of(g, block);
     tile_job job = {
         .depth = block->depth,
@@ -389,19 +424,6 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
 }
 
 /* ---- Few rows ---------------------------------------------------------- */
-
-/* op(A) as it lies in memory. */
-typedef struct source {
-    const float *at;
-    size_t row, step; /* floats from row to row, and from k to k */
-} source;
-
-static source source_of(const bt_gemm *g, size_t row)
-{
-    if (g->trans_a)
-        return (source){ g->a + row, 1, g->lda };
-    return (source){ g->a + row * g->lda, g->lda, 1 };
-}
 
 /* The sums of some rows and DIRECT_VECTORS vectors of columns. */
 typedef float sums[DIRECT_ROWS][DIRECT_LANES];
@@ -497,14 +519,6 @@ static void fold_rest(const strip *s, size_t rows, size_t steps, size_t j)
         }
 }
 
-/* Ask for a line, and once more for the one four lines before: the queue drops
- * what comes when it is full. */
-INLINE void prefetch_twice(const float *line)
-{
-    prefetch(line);
-    prefetch((const char *)line - 4 * LINE);
-}
-
 /* Fold `steps` rows of B into `rows` rows of C. */
 INLINE void fold(const strip *s, const size_t rows, const size_t steps)
 {
@@ -522,8 +536,10 @@ INLINE void fold(const strip *s, const size_t rows, const size_t steps)
         UNROLLED_FOR (size_t i = 0; i < rows; i++)
             t[i] = add ? vf_load(c + i * ldc) : vf_set(0.0f);
         UNROLLED_FOR (size_t q = 0; q < steps; q++) {
-            if (more)
-                prefetch_twice(b + (q + steps) * ldb);
+            if (more) { // twice: the queue drops what comes when it is full
+                prefetch(b + (q + 2 * steps) * ldb);
+                prefetch(b + (q + steps) * ldb);
+            }
             vf x = vf_load(b + q * ldb);
             UNROLLED_FOR (size_t i = 0; i < rows; i++)
                 t[i] = vf_fma(y[i][q], x, t[i]);
@@ -589,9 +605,30 @@ static size_t direct_columns(const bt_gemm *g)
     return bt_size_max(DIRECT_FLOATS / bt_size_max(g->m, 1) / VL, 16) * VL;
 }
 
+/* Compact weights: panel by panel, of which the first and the last may be cut
+ * by a stripe. */
+static void columns_compact(const bt_gemm *g, size_t first, size_t count)
+{
+    size_t end = first + count;
+    for (size_t j = first, n; j < end; j += n) {
+        n = bt_size_min(BT_ABREAST - j % BT_ABREAST, end - j);
+        if (g->m == 1 && n == BT_ABREAST && end - j >= PAIR * BT_ABREAST) {
+            n = PAIR * BT_ABREAST;
+            pair_product(g, j);
+        } else {
+            panel_product(g, j, n);
+        }
+        epilogue(g, 0, g->m, j, n);
+    }
+}
+
 static void columns(const bt_gemm *g, size_t first, size_t count)
 {
     size_t end = first + count, width = direct_columns(g);
+    if (g->compact) {
+        columns_compact(g, first, count);
+        return;
+    }
     for (size_t j = first; j < end; j += width) {
         size_t n = bt_size_min(width, end - j);
         bool more = j + 2 * width <= end;

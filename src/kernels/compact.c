@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compact.c - weights into panels, and a row of them back. */
+#include "kernels/compact.h"
+
+#include "base/size.h"
+
+#include <math.h>
+
+/* Inputs that are gathered from memory at once: a cache line of floats. */
+enum { BLOCK = 16 };
+
+size_t bt_compact_panels(size_t outputs)
+{
+    return outputs / BT_ABREAST + (outputs % BT_ABREAST != 0);
+}
+
+size_t bt_compact_bytes(bt_compact_type type, size_t outputs, size_t inputs)
+{
+    size_t panel = bt_size_mul(inputs, BT_ABREAST * bt_compact_size(type));
+    return bt_size_mul(bt_compact_panels(outputs), panel);
+}
+
+/* ---- one weight -------------------------------------------------------- */
+
+/* Rounded to nearest, ties to even. NaN keeps its upper bits and stays NaN. */
+static uint16_t bf16_round(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    if (x != x)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Adding 1.5 * 2^23 leaves no place for a fraction, so the sum is rounded to
+ * an integer, ties to even. A scale that has lost bits below the smallest
+ * normal number can make quotients beyond 127. */
+static int8_t int8_round(float x, float scale)
+{
+    const float magic = 0x1.8p23f;
+    float q = scale > 0 ? x / scale : 0.0f;
+    q = q < -127.0f ? -127.0f : q > 127.0f ? 127.0f : q;
+    return (int8_t)((q + magic) - magic);
+}
+
+/* ---- a panel ----------------------------------------------------------- */
+
+/* Some inputs of a panel of a float32 matrix, (count, BT_ABREAST) with zeros
+ * for outputs that do not exist. */
+typedef struct source {
+    const float *w;
+    size_t stride, first, outputs; /* of the panel, those that exist */
+    bool turned;
+} source;
+
+static void gather(float to[BLOCK * BT_ABREAST], const source *s, size_t input,
+                   size_t count)
+{
+    memset(to, 0, sizeof(float) * BLOCK * BT_ABREAST);
+    if (s->turned) {
+        for (size_t p = 0; p < count; p++)
+            memcpy(to + p * BT_ABREAST,
+                   s->w + (input + p) * s->stride + s->first,
+                   s->outputs * sizeof(float));
+        return;
+    }
+    for (size_t j = 0; j < s->outputs; j++) {
+        const float *row = s->w + (s->first + j) * s->stride + input;
+        for (size_t p = 0; p < count; p++)
+            to[p * BT_ABREAST + j] = row[p];
+    }
+}
+
+/* The scale of each output; false where a weight is not finite. Magnitudes are
+ * compared as integers, whose order is theirs, with infinity and NaN at the
+ * end. */
+static bool scales_find(float scales[BT_ABREAST], const source *s,
+                        size_t inputs)
+{
+    float block[BLOCK * BT_ABREAST];
+    int32_t max[BT_ABREAST] = { 0 };
+    for (size_t p = 0; p < inputs; p += BLOCK) {
+        gather(block, s, p, bt_size_min(BLOCK, inputs - p));
+        for (size_t i = 0; i < BLOCK; i++)
+            for (size_t j = 0; j < BT_ABREAST; j++) {
+                int32_t bits;
+                memcpy(&bits, &block[i * BT_ABREAST + j], sizeof(bits));
+                bits &= INT32_MAX;
+                max[j] = bits > max[j] ? bits : max[j];
+            }
+    }
+    memcpy(scales, max, sizeof(max));
+    for (size_t j = 0; j < BT_ABREAST; j++) {
+        if (!isfinite(scales[j]))
+            return false;
+        scales[j] /= 127.0f;
+    }
+    return true;
+}
+
+static void put_bf16(uint16_t *to, const float *block, size_t count)
+{
+    for (size_t i = 0; i < count * BT_ABREAST; i++)
+        to[i] = bf16_round(block[i]);
+}
+
+static void put_int8(int8_t *to, const float *block, const float *scales,
+                     size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < BT_ABREAST; j++)
+            to[i * BT_ABREAST + j] =
+                int8_round(block[i * BT_ABREAST + j], scales[j]);
+}
+
+static void put(const bt_compact *c, size_t at, const float *block,
+                const float *scales, size_t count)
+{
+    if (c->type == BT_COMPACT_F32)
+        memcpy((float *)c->panels + at, block,
+               count * BT_ABREAST * sizeof(float));
+    else if (c->type == BT_COMPACT_BF16)
+        put_bf16((uint16_t *)c->panels + at, block, count);
+    else
+        put_int8((int8_t *)c->panels + at, block, scales, count);
+}
+
+bool bt_compact_pack(const bt_compact *compact, size_t panel, const float *w,
+                     size_t stride, bool turned)
+{
+    float block[BLOCK * BT_ABREAST], *scales = NULL;
+    size_t first = panel * BT_ABREAST, inputs = compact->inputs;
+    source s = { w, stride, first,
+                 bt_size_min(BT_ABREAST, compact->outputs - first), turned };
+    if (compact->scales) {
+        scales = compact->scales + first;
+        if (!scales_find(scales, &s, inputs))
+            return false;
+    }
+    for (size_t p = 0; p < inputs; p += BLOCK) {
+        size_t count = bt_size_min(BLOCK, inputs - p);
+        size_t at = (panel * inputs + p) * BT_ABREAST;
+        gather(block, &s, p, count);
+        put(compact, at, block, scales, count);
+    }
+    return true;
+}
+
+void bt_compact_row(float *to, const bt_compact *compact, size_t output,
+                    float scale)
+{
+    float own = compact->scales ? compact->scales[output] : 1.0f;
+    for (size_t p = 0; p < compact->inputs; p++)
+        to[p] = bt_compact_at(compact, output, p) * own * scale;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compact.h - products with compact weights for AVX2 and AVX-512, one body for
+ * both.
+ *
+ * Few rows meet a panel as it streams by, so that all of them share what was
+ * read and widened. One row meets two panels at once where there are registers
+ * for it: memory serves two streams faster than one. */
+#ifndef BT_COMPACT_X86_H
+#define BT_COMPACT_X86_H
+
+#include "base/size.h"
+#include "kernels/gemm.h"
+#include "kernels/x86/simd.h"
+
+enum {
+    LINE = 64, /* bytes of a cache line */
+    PANEL_VECTORS = BT_ABREAST / VL,
+    PANEL_ROWS = VL == 16 ? 6 : 3, /* that meet a panel together */
+    PANEL_PART = 4,          /* vectors of it, if there are several rows */
+    PAIR = VL == 16 ? 2 : 1, /* panels that one row meets together */
+    /* Bytes between asking for and reading. bfloat16 needs no asking: its lines
+     * come as fast as the machine's own prefetching can bring them. */
+    INT8_AHEAD = 4096
+};
+
+/* op(A) as it lies in memory. */
+typedef struct source {
+    const float *at;
+    size_t row, step; /* floats from row to row, and from k to k */
+} source;
+
+static source source_of(const bt_gemm *g, size_t row)
+{
+    if (g->trans_a)
+        return (source){ g->a + row, 1, g->lda };
+    return (source){ g->a + row * g->lda, g->lda, 1 };
+}
+
+/* ---- widening ---------------------------------------------------------- */
+
+#if defined(__AVX512F__)
+
+INLINE vf vf_from_bf16(const uint16_t *x)
+{
+    __m256i half = _mm256_loadu_si256((const void *)x);
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+INLINE vf vf_from_int8(const int8_t *x)
+{
+    __m128i bytes = _mm_loadu_si128((const void *)x);
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+
+#else
+
+INLINE vf vf_from_bf16(const uint16_t *x)
+{
+    __m128i half = _mm_loadu_si128((const void *)x);
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+INLINE vf vf_from_int8(const int8_t *x)
+{
+    __m128i bytes = _mm_loadl_epi64((const void *)x);
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
+
+#endif
+
+INLINE vf widen(const bt_compact_type type, const char *from, size_t at)
+{
+    return type == BT_COMPACT_F32    ? vf_load((const float *)from + at)
+           : type == BT_COMPACT_BF16 ? vf_from_bf16((const uint16_t *)from + at)
+                                     : vf_from_int8((const int8_t *)from + at);
+}
+
+/* Where the elements of an output begin, from input `from` on. */
+INLINE const char *panel_at(const bt_compact *c, size_t output, size_t from)
+{
+    size_t at = (output / BT_ABREAST * c->inputs + from) * BT_ABREAST +
+                output % BT_ABREAST;
+    return (const char *)c->panels + at * bt_compact_size(c->type);
+}
+
+/* One vector of outputs along some inputs, as float32. */
+INLINE void widen_along(const bt_compact_type type, float *to, size_t step,
+                        const char *panel, size_t depth)
+{
+    for (size_t p = 0; p < depth; p++, to += step)
+        vf_store(to, widen(type, panel, p * BT_ABREAST));
+}
+
+static void widen_columns(float *to, size_t step, const bt_compact *c,
+                          size_t output, size_t from, size_t depth)
+{
+    const char *panel = panel_at(c, output, from);
+    if (c->type == BT_COMPACT_F32)
+        widen_along(BT_COMPACT_F32, to, step, panel, depth);
+    else if (c->type == BT_COMPACT_BF16)
+        widen_along(BT_COMPACT_BF16, to, step, panel, depth);
+    else
+        widen_along(BT_COMPACT_INT8, to, step, panel, depth);
+}
+
+/* ---- few rows ---------------------------------------------------------- */
+
+typedef struct panel_job {
+    const char *panel; /* from the first vector on */
+    size_t next;       /* bytes to the next panel */
+    size_t depth;
+    source a;
+    float *sums; /* (rows, BT_ABREAST) from the first vector on */
+} panel_job;
+
+INLINE void ask(const bt_compact_type type, const char *panel)
+{
+    if (type == BT_COMPACT_INT8)
+        prefetch(panel + INT8_AHEAD);
+}
+
+/* The chains of some rows with one panel, or of one row with some panels:
+ * `chains` of them, of so many vectors each. */
+INLINE void panel_chains(const bt_compact_type type, const size_t panels,
+                         const size_t chains, const size_t vectors,
+                         const panel_job *job)
+{
+    const size_t step = BT_ABREAST * bt_compact_size(type);
+    const size_t a_row = job->a.row, a_step = job->a.step, next = job->next;
+    const float *a = job->a.at;
+    const char *panel = job->panel;
+    vf s[PANEL_ROWS][PANEL_VECTORS];
+    UNROLLED_FOR (size_t i = 0; i < chains; i++)
+        UNROLLED_FOR (size_t v = 0; v < vectors; v++)
+            s[i][v] = vf_set(0.0f);
+    for (size_t p = 0; p < job->depth; p++) {
+        UNROLLED_FOR (size_t i = 0; i < panels; i++)
+            ask(type, panel + i * next);
+        UNROLLED_FOR (size_t v = 0; v < panels * vectors; v++) {
+            size_t from = v / vectors;
+            vf x = widen(type, panel + from * next, v % vectors * VL);
+            UNROLLED_FOR (size_t i = from; i < from + chains / panels; i++)
+                s[i][v % vectors] =
+                    vf_fma(vf_set(a[(i - from) * a_row]), x, s[i][v % vectors]);
+        }
+        a += a_step;
+        panel += step;
+    }
+    UNROLLED_FOR (size_t i = 0; i < chains; i++)
+        UNROLLED_FOR (size_t v = 0; v < vectors; v++)
+            vf_store(job->sums + i * BT_ABREAST + v * VL, s[i][v]);
+}
+
+typedef void panel_fn(const panel_job *job);
+
+#define PANEL_FN(name, type, rows, vectors)         \
+    static void name##_##rows(const panel_job *job) \
+    {                                               \
+        panel_chains(type, 1, rows, vectors, job);  \
+    }
+
+/* Chains of one to PANEL_ROWS rows, <name>s[rows - 1]; and those of one row
+ * with several panels. */
+#if defined(__AVX512F__)
+#define PANEL_FNS(name, type)                                          \
+    PANEL_FN(name, type, 1, PANEL_VECTORS)                             \
+    PANEL_FN(name, type, 2, PANEL_PART)                                \
+    PANEL_FN(name, type, 3, PANEL_PART)                                \
+    PANEL_FN(name, type, 4, PANEL_PART)                                \
+    PANEL_FN(name, type, 5, PANEL_PART)                                \
+    PANEL_FN(name, type, 6, PANEL_PART)                                \
+    static panel_fn *const name##s[] = { name##_1, name##_2, name##_3, \
+                                         name##_4, name##_5, name##_6 }
+#else
+#define PANEL_FNS(name, type)              \
+    PANEL_FN(name, type, 1, PANEL_VECTORS) \
+    PANEL_FN(name, type, 2, PANEL_PART)    \
+    PANEL_FN(name, type, 3, PANEL_PART)    \
+    static panel_fn *const name##s[] = { name##_1, name##_2, name##_3 }
+#endif
+
+PANEL_FNS(f32_chain, BT_COMPACT_F32);
+PANEL_FNS(bf16_chain, BT_COMPACT_BF16);
+PANEL_FNS(int8_chain, BT_COMPACT_INT8);
+
+static panel_fn *const *const chains[] = { f32_chains, bf16_chains,
+                                           int8_chains };
+
+/* One row and PAIR whole panels, from `output` on. */
+static void pair_product(const bt_gemm *g, size_t output)
+{
+    panel_job job = { .panel = panel_at(g->compact, output, 0),
+                      .next =
+                          g->k * BT_ABREAST * bt_compact_size(g->compact->type),
+                      .depth = g->k,
+                      .a = source_of(g, 0),
+                      .sums = g->c + output };
+    for (size_t j = 0; g->compact->scales && j < PAIR * BT_ABREAST; j += VL)
+        prefetch(g->compact->scales + output + j); // will be needed at the end
+    if (g->compact->type == BT_COMPACT_F32)
+        panel_chains(BT_COMPACT_F32, PAIR, PAIR, PANEL_VECTORS, &job);
+    else if (g->compact->type == BT_COMPACT_BF16)
+        panel_chains(BT_COMPACT_BF16, PAIR, PAIR, PANEL_VECTORS, &job);
+    else
+        panel_chains(BT_COMPACT_INT8, PAIR, PAIR, PANEL_VECTORS, &job);
+}
+
+/* The chains of `count` outputs from `output` on, all in one panel. They are
+ * computed in whole vectors from the panel's first output, and those that were
+ * asked for are written to C. */
+static void panel_product(const bt_gemm *g, size_t output, size_t count)
+{
+    float sums[PANEL_ROWS * BT_ABREAST];
+    size_t skip = output % BT_ABREAST;
+    size_t need = bt_size_min(skip + count, BT_ABREAST);
+    panel_job job = { .depth = g->k };
+    for (size_t i = 0, rows; i < g->m; i += rows) {
+        rows = bt_size_min(PANEL_ROWS, g->m - i);
+        panel_fn *run = chains[g->compact->type][rows - 1];
+        size_t part = rows == 1 ? BT_ABREAST : PANEL_PART * VL;
+        job.a = source_of(g, i);
+        for (size_t from = 0; from < need; from += part) {
+            job.panel = panel_at(g->compact, output - skip + from, 0);
+            job.sums = sums + from;
+            run(&job);
+        }
+        for (size_t r = 0; r < rows; r++)
+            for (size_t j = 0; j < count; j += VL)
+                vf_store_lanes(g->c + (i + r) * g->ldc + output + j,
+                               vf_load(sums + r * BT_ABREAST + skip + j),
+                               count - j);
+    }
+}
+
+#endif
