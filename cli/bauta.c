@@ -14,6 +14,7 @@ static const struct {
     cli_verb *run;
     const char *summary;
 } verbs[] = {
+    { "demo", demo_main, "the whole story in about two minutes" },
     { "inspect", inspect_main, "what is in a model folder, and its masks" },
     { "score", score_main, "BLEU and chrF of translations; perplexity" },
     { "tokenize", tokenize_main, "texts to ids, and back" },
