@@ -85,9 +85,11 @@ fuzz:
 		-artifact_prefix=$(FUZZ)/ $(FUZZ)/corpus/$(TARGET) \
 		fuzz/corpus/$(TARGET)
 
+# The whole story in about two minutes; what it makes stays in build/demo.
 demo: deps
 	@$(MAKE) all
-	@$(BUILD)/examples/attention
+	@rm -rf $(BUILD)/demo
+	@$(BUILD)/bauta demo --out $(BUILD)/demo
 
 bench: configure
 	@$(COMPILE) benches

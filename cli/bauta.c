@@ -15,6 +15,7 @@ static const struct {
     const char *summary;
 } verbs[] = {
     { "audit", audit_main, "the promises, tried on a model folder" },
+    { "demo", demo_main, "the whole story in about two minutes" },
     { "inspect", inspect_main, "what is in a model folder, and its masks" },
     { "score", score_main, "BLEU and chrF of translations; perplexity" },
     { "tokenize", tokenize_main, "texts to ids, and back" },

@@ -12,6 +12,8 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 /* A verb: argv[0] is its name. */
 typedef int cli_verb(int argc, char **argv);
 
+/* The others together, see demo.h. */
+cli_verb demo_main;
 /* Of score: --perplexity. */
 cli_verb perplexity_main;
 cli_verb audit_main, inspect_main, score_main, tokenize_main, tokenizer_main,

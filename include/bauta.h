@@ -1157,6 +1157,7 @@ typedef struct bauta_generate_options {
         max_length;    /* the prompt with them (and the token that starts a
                           target), at most; 0: what the model has positions for */
     size_t min_tokens; /* no end before so many new ones */
+    size_t min_length; /* and none before the prompt with them is so long */
 
     float repetition_penalty; /* 1: none */
     size_t no_repeat;         /* no so many tokens in a row twice; 0: may be */
@@ -1176,7 +1177,8 @@ typedef struct bauta_generate_options {
     bool renormalize; /* behind what is forbidden, before scores are added */
 
     uint32_t start; /* begins the target of an encoder-decoder */
-    uint32_t first; /* forced as the first new one, or BAUTA_NO_TOKEN */
+    uint32_t first; /* forced behind the very first token (of a target, behind
+                       `start`), or BAUTA_NO_TOKEN */
     uint32_t last;  /* forced where the length ends, or BAUTA_NO_TOKEN */
     size_t end_count;
     uint32_t ends[BAUTA_ENDS_MAX]; /* any of these ends a text */
@@ -1189,7 +1191,7 @@ typedef struct bauta_generate_options {
 } bauta_generate_options;
 #define BAUTA_GENERATE_OPTIONS_INIT                                           \
     {                                                                         \
-        sizeof(bauta_generate_options), 0, 0, 0, 1.0f, 0, false, 1.0f, 0,     \
+        sizeof(bauta_generate_options), 0, 0, 0, 0, 1.0f, 0, false, 1.0f, 0,  \
             1.0f, 0.0f, 0, 1, 1.0f, BAUTA_EARLY_NO, 0, false, BAUTA_NO_TOKEN, \
             BAUTA_NO_TOKEN, BAUTA_NO_TOKEN, 0, { 0 }, 0, { 0 }, NULL, 0       \
     }
@@ -1329,7 +1331,8 @@ typedef struct bauta_look {
     bauta_look_at at;
     size_t layer, head;
     size_t first, rows;
-    float *weights; /* (rows, keys); what is hidden is exactly 0 */
+    float *weights; /* (rows, keys); what is hidden is exactly 0, and what is
+                       not is not, be it ever so small */
 } bauta_look;
 #define BAUTA_LOOK_INIT                                          \
     {                                                            \
@@ -1337,8 +1340,9 @@ typedef struct bauta_look {
     }
 
 /* As bauta_model_forward() (outputs may be NULL), and give the weights of
- * attention that were asked for: the kernels never hold them, so rows are
- * computed again from the saved log-sum-exp. No bit of the outputs changes. */
+ * attention that were asked for: the kernels never hold them, so those rows are
+ * computed again from the queries and keys, under the same plan. No bit of the
+ * outputs changes. */
 BAUTA_API bauta_status bauta_model_look(
     bauta_context *context, const bauta_model *model, const bauta_batch *source,
     const bauta_batch *target, const bauta_outputs *outputs,

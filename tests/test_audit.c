@@ -13,6 +13,9 @@ static uint64_t seed;
 
 /* ---- what passes --------------------------------------------------------- */
 
+/* How models are held. */
+static bauta_weights compressed = BAUTA_WEIGHTS_FLOAT32;
+
 static void folder_passes(const char *path, const char *name, size_t longest,
                           size_t probes)
 {
@@ -20,6 +23,9 @@ static void folder_passes(const char *path, const char *name, size_t longest,
     bauta_error err;
     test_random r = test_random_from(seed);
     if (bauta_model_load(&s.model, path, false, &err))
+        fail_msg("%s", err.message);
+    if (compressed != BAUTA_WEIGHTS_FLOAT32 &&
+        bauta_model_compress(s.model, compressed, &err))
         fail_msg("%s", err.message);
     size_t most = bauta_model_positions(s.model);
     most = most < longest ? most : longest;
@@ -64,6 +70,22 @@ static void every_model_at_hand_passes(void **state)
             skipped++;
     }
     printf("%zu folders are not there and were skipped\n", skipped);
+}
+
+/* Nothing of it is learned; the rest is as it must be. */
+static void compressed_models_pass(void **state)
+{
+    static const size_t which[] = { 0, 2, 5, 7 };
+    (void)state;
+    for (size_t i = 0; i < 2 * BT_LEN(which); i++) {
+        scratch f = scratch_create();
+        char path[512];
+        tiny_write(&f, &tinies[which[i / 2]], path);
+        compressed = i % 2 ? BAUTA_WEIGHTS_INT8 : BAUTA_WEIGHTS_BFLOAT16;
+        folder_passes(path, tinies[which[i / 2]].name, 20, 8);
+        scratch_free(&f);
+    }
+    compressed = BAUTA_WEIGHTS_FLOAT32;
 }
 
 /* ---- a small subject ------------------------------------------------------
@@ -263,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_passes),
         cmocka_unit_test(every_model_at_hand_passes),
+        cmocka_unit_test(compressed_models_pass),
         cmocka_unit_test(findings_can_be_read_as_json),
         cmocka_unit_test(what_cannot_be_audited_is_a_sentence),
         cmocka_unit_test(memory_that_runs_out_is_an_error_and_no_leak),

@@ -14,6 +14,7 @@ jobs=${3:-1}
 seed=${BAUTA_SEED:-$(date +%s)}
 first=$seed
 log=$build/soak.log
+export BAUTA_CASES="${BAUTA_CASES:-1000000}" # of the sampler, in each round
 
 while :; do
     if ! BAUTA_SEED=$seed ctest --test-dir "$build" --label-regex random \

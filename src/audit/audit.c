@@ -150,7 +150,12 @@ auditing_init(bt_auditing *a, bauta_context *context, const bauta_model *model,
     if (status)
         return status;
     a->probes = options->probes ? options->probes : probes_chosen(a);
-    return BAUTA_OK;
+    a->row = bt_alloc_zero(bt_size_mul(2, bauta_model_width(model)),
+                           sizeof(*a->row));
+    if (a->row)
+        return BAUTA_OK;
+    bt_readings_release(&a->read);
+    return bt_fail_memory(err, "two rows", bauta_model_width(model));
 }
 
 static bauta_status checks_run(bauta_audit *audit, bt_auditing *a,
@@ -198,6 +203,7 @@ bauta_status bauta_audit_create(bauta_audit **out, bauta_context *context,
     else
         status = bt_fail_memory(err, "an audit", sizeof(*audit));
     bt_readings_release(&a.read);
+    bt_free(a.row);
     if (status)
         bauta_audit_free(audit);
     else

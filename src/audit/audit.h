@@ -17,6 +17,7 @@ typedef struct bt_auditing {
     size_t probes; /* at most, of each side */
     uint64_t seed;
     uint64_t compared; /* by the check that runs */
+    float *row;        /* (2, width) scratch */
 } bt_auditing;
 
 /* A fault, in rows of the readings. */

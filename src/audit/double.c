@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "kernels/compact.h"
 
 #include <assert.h>
 #include <math.h>
@@ -109,6 +110,7 @@ static bool renew(bt_double *d, bt_tensor *tensor, bauta_error *err)
     if (!numbers)
         return false;
     tensor->data = numbers;
+    tensor->compact = NULL;
     tensor->stride = tensor->columns;
     return true;
 }
@@ -135,11 +137,19 @@ bauta_status bt_double_table(bt_double *d, size_t rows, bool learns,
     return tokens->grad ? BAUTA_OK : BAUTA_ERR_NOMEM;
 }
 
+void bt_embedding_read(const bt_model *model, uint32_t id, float *to)
+{
+    const bt_tensor *from = &model->tokens;
+    if (from->compact)
+        bt_compact_row(to, from->compact, id, 1.0f);
+    else
+        memcpy(to, from->data + id * from->stride,
+               from->columns * sizeof(float));
+}
+
 void bt_double_copy(bt_double *d, size_t row, uint32_t id)
 {
-    const bt_tensor *from = &d->original->tokens;
-    memcpy(bt_double_row(d, row), from->data + id * from->stride,
-           from->columns * sizeof(float));
+    bt_embedding_read(d->original, id, bt_double_row(d, row));
 }
 
 void bt_double_poison(bt_double *d, size_t row)
@@ -179,6 +189,7 @@ static bauta_status silence_all(bt_double *d, bt_tensor *w, bauta_error *err)
         d->zero_count = d->zeros ? count : 0;
     }
     w->data = d->zeros;
+    w->compact = NULL;
     w->stride = w->columns;
     return w->data ? BAUTA_OK : BAUTA_ERR_NOMEM;
 }
@@ -191,6 +202,9 @@ bauta_status bt_double_silence(bt_double *d, bt_heads *heads,
     size_t dim = d->model.print.head_dim, width = d->model.print.width;
     if (but >= stack->heads)
         return silence_all(d, &heads->out.w, err);
+    if (!from.data)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "the heads of a compressed model cannot be parted");
     if (!renew(d, &heads->out.w, err))
         return BAUTA_ERR_NOMEM;
     for (size_t i = but * dim; i < (but + 1) * dim; i++)

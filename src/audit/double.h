@@ -28,6 +28,15 @@ bauta_status bt_double_init(bt_double *d, const bauta_model *model,
                             bauta_error *err);
 void bt_double_release(bt_double *d);
 
+/* Nothing of a compressed model is learned. */
+static inline bool bt_double_learns(const bt_double *d)
+{
+    return !d->folder.compacts;
+}
+
+/* The embedding of a token as the table has it. */
+void bt_embedding_read(const bt_model *model, uint32_t id, float *to);
+
 /* Only the first so many layers of each stack. */
 void bt_double_cut(bt_double *d, size_t encoder, size_t decoder);
 

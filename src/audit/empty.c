@@ -96,7 +96,7 @@ static bauta_status emptied(bt_auditing *a, bt_double *d, bauta_look_at at,
     bt_states_release(&want);
     bt_states_release(&got);
     bt_double_release(&silent);
-    if (status || fault->found)
+    if (status || fault->found || !bt_double_learns(d))
         return status;
     a->probes = bt_size_min(probes, PROBES);
     status = bt_try_gradients(a, d, fault, err);

@@ -188,6 +188,9 @@ bauta_status bt_try_gradients(bt_auditing *a, bt_double *d, bt_fault *fault,
     size_t rows = bt_size_max(a->read.source.rows, a->read.target.rows);
     size_t together = bt_size_max(PASS_ROWS / bt_size_max(rows, 1), 1);
     size_t probes = bt_probe_count(a, top);
+    if (!bt_double_learns(d))
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "a compressed model does not learn");
     bauta_status status = bt_law_init(&f.law, &d->model.print, &a->read, err);
     if (status)
         return status;

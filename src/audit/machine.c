@@ -50,10 +50,10 @@ static bauta_status outcome_init(outcome *o, bt_auditing *a,
     bauta_status status = bt_double_init(&o->learner, &d->handle, err);
     if (status)
         return status;
-    status = bt_double_learn(&o->learner, &o->gradients, &o->count, err);
-    if (!status)
-        status = bt_states_of(&o->states, context, d, &a->read, true, err);
-    if (!status)
+    status = bt_states_of(&o->states, context, d, &a->read, true, err);
+    if (!status && bt_double_learns(d))
+        status = bt_double_learn(&o->learner, &o->gradients, &o->count, err);
+    if (!status && bt_double_learns(d))
         status = gradients_run(o, a, context, err);
     if (status)
         outcome_release(o);

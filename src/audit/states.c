@@ -99,17 +99,27 @@ size_t bt_probe_row(const bt_auditing *a, const bt_reading *r, size_t n)
     return count > 1 ? n * (r->rows - 1) / (count - 1) : 0;
 }
 
+/* Whether a token has another embedding. */
+static bool embeddings_differ(const bt_model *model, uint32_t a, uint32_t b,
+                              float *memory)
+{
+    size_t width = model->print.width;
+    bt_embedding_read(model, a, memory);
+    bt_embedding_read(model, b, memory + width);
+    return memcmp(memory, memory + width, width * sizeof(*memory)) != 0;
+}
+
 uint32_t bt_other_token(const bt_auditing *a, uint32_t id, size_t salt)
 {
-    const bt_tensor *t = &a->model->folder->model->tokens;
+    const bt_model *model = a->model->folder->model;
     const uint32_t key[2] = { (uint32_t)a->seed, (uint32_t)(a->seed >> 32) };
     const uint32_t counter[4] = { id, (uint32_t)salt, 0x61756469, 0 };
+    size_t vocab = model->print.vocab;
     uint32_t words[4];
     bt_philox(words, counter, key);
-    for (size_t n = 0; n < t->rows; n++) {
-        uint32_t other = (uint32_t)((words[0] + n) % t->rows);
-        if (memcmp(t->data + other * t->stride, t->data + id * t->stride,
-                   t->columns * sizeof(float)) != 0)
+    for (size_t n = 0; n < vocab; n++) {
+        uint32_t other = (uint32_t)((words[0] + n) % vocab);
+        if (embeddings_differ(model, id, other, a->row))
             return other;
     }
     return id;

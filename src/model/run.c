@@ -6,23 +6,11 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "mask/mask.h"
-#include "model/batch.h"
-#include "model/handle.h"
-#include "model/transformer.h"
+#include "model/call.h"
 #include "ops/context.h"
 #include "ops/linear.h"
 
 #include <math.h>
-
-/* One call. */
-typedef struct run {
-    bauta_context *context;
-    bt_tape *tape;
-    bt_model *model;
-    const bauta_batch *source, *target; /* those that the model reads */
-    bt_rows encoder_rows, decoder_rows;
-    bt_input encoder, decoder;
-} run;
 
 /* ---- checks ------------------------------------------------------------ */
 
@@ -41,7 +29,7 @@ static bauta_status reads_check(const char *name, bool reads,
                    batch ? "not NULL" : "NULL", kinds[stacks]);
 }
 
-static bauta_status cross_check(const run *r, bauta_error *err)
+static bauta_status cross_check(const bt_call *r, bauta_error *err)
 {
     const bauta_mask *cross = r->target->cross;
     size_t queries = bauta_batch_rows(r->target);
@@ -69,7 +57,7 @@ static bauta_status no_cross_check(const char *name, const bauta_batch *batch,
                    "%s: a cross mask, where there is no cross-attention", name);
 }
 
-static bauta_status batches_check(const run *r, bauta_error *err)
+static bauta_status batches_check(const bt_call *r, bauta_error *err)
 {
     const bt_blueprint *print = &r->model->print;
     bt_stacks stacks = print->stacks;
@@ -89,17 +77,16 @@ static bauta_status batches_check(const run *r, bauta_error *err)
     return status ? status : no_cross_check("target", r->target, err);
 }
 
-static bauta_status run_check(run *r, bauta_context *context,
-                              const bauta_model *model,
-                              const bauta_batch *source,
-                              const bauta_batch *target, bauta_error *err)
+bauta_status bt_call_check(bt_call *r, bauta_context *context,
+                           const bauta_model *model, const bauta_batch *source,
+                           const bauta_batch *target, bauta_error *err)
 {
     BT_NEED(context, err);
     BT_NEED(model, err);
-    *r = (run){ .context = context,
-                .model = model->folder->model,
-                .source = source,
-                .target = target };
+    *r = (bt_call){ .context = context,
+                    .model = model->folder->model,
+                    .source = source,
+                    .target = target };
     return batches_check(r, err);
 }
 
@@ -113,7 +100,7 @@ static bt_input input_of(const bt_rows *rows)
                        .types = rows->types };
 }
 
-static bauta_status encoder_prepare(run *r, bauta_error *err)
+static bauta_status encoder_prepare(bt_call *r, bauta_error *err)
 {
     const bt_rows *rows = &r->encoder_rows;
     bt_batch_mask mask = { .queries = rows->axis,
@@ -125,7 +112,7 @@ static bauta_status encoder_prepare(run *r, bauta_error *err)
 }
 
 /* Layers without a window come first, and there may be none of them. */
-static bauta_status decoder_prepare(run *r, bauta_error *err)
+static bauta_status decoder_prepare(bt_call *r, bauta_error *err)
 {
     const bt_blueprint *print = &r->model->print;
     const bt_rows *rows = &r->decoder_rows;
@@ -146,7 +133,7 @@ static bauta_status decoder_prepare(run *r, bauta_error *err)
     return status;
 }
 
-static bauta_status cross_prepare(run *r, bauta_error *err)
+static bauta_status cross_prepare(bt_call *r, bauta_error *err)
 {
     bt_batch_mask mask = { .queries = r->decoder_rows.axis,
                            .keys = r->encoder_rows.axis,
@@ -156,7 +143,7 @@ static bauta_status cross_prepare(run *r, bauta_error *err)
 }
 
 /* The tape, packed batches and plans. */
-static bauta_status run_prepare(run *r, bool recording, bauta_error *err)
+bauta_status bt_call_prepare(bt_call *r, bool recording, bauta_error *err)
 {
     bauta_context *context = r->context;
     bauta_status status = BAUTA_OK;
@@ -184,7 +171,7 @@ static bauta_status run_prepare(run *r, bool recording, bauta_error *err)
 /* ---- running ----------------------------------------------------------- */
 
 /* The hidden states behind the last stack; NULL when the tape has failed. */
-static bt_tensor *stacks_run(run *r)
+static bt_tensor *stacks_run(bt_call *r)
 {
     bt_tensor *x = NULL;
     if (r->source)
@@ -194,14 +181,14 @@ static bt_tensor *stacks_run(run *r)
     return x;
 }
 
-static const bt_rows *top_rows(const run *r)
+static const bt_rows *top_rows(const bt_call *r)
 {
     return r->target ? &r->decoder_rows : &r->encoder_rows;
 }
 
 /* Logits straight to where the caller wants them: in one product when they lie
  * there without gaps, else in one a sequence. Bits do not depend on that. */
-static void logits_write(run *r, bt_tensor *x, float *to)
+static void logits_write(bt_call *r, bt_tensor *x, float *to)
 {
     const bt_rows *rows = top_rows(r);
     const bt_axis *axis = &rows->axis;
@@ -240,8 +227,8 @@ static void states_write(const bt_rows *rows, const bauta_batch *batch,
     }
 }
 
-static bauta_status forward(run *r, const bauta_outputs *outputs,
-                            bauta_error *err)
+bauta_status bt_call_run(bt_call *r, const bauta_outputs *outputs,
+                         bauta_error *err)
 {
     const bt_blueprint *print = &r->model->print;
     size_t encoder = print->encoder.layers, decoder = print->decoder.layers;
@@ -262,8 +249,8 @@ static bauta_status forward(run *r, const bauta_outputs *outputs,
     return bt_tape_status(r->tape, err);
 }
 
-static bauta_status outputs_check(const run *r, const bauta_outputs *outputs,
-                                  bauta_error *err)
+bauta_status bt_outputs_check(const bt_call *r, const bauta_outputs *outputs,
+                              bauta_error *err)
 {
     BT_NEED_SIZE(outputs, bauta_outputs, "BAUTA_OUTPUTS_INIT", err);
     if (outputs->encoder_states && !r->source)
@@ -274,10 +261,13 @@ static bauta_status outputs_check(const run *r, const bauta_outputs *outputs,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "outputs asks for decoder_states of a model without a "
                        "decoder");
-    if (!outputs->logits && !outputs->encoder_states &&
-        !outputs->decoder_states)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "outputs asks for nothing");
     return BAUTA_OK;
+}
+
+static bool asks(const bauta_outputs *outputs)
+{
+    return outputs->logits || outputs->encoder_states ||
+           outputs->decoder_states;
 }
 
 bauta_status bauta_model_forward(bauta_context *context,
@@ -286,15 +276,18 @@ bauta_status bauta_model_forward(bauta_context *context,
                                  const bauta_batch *target,
                                  const bauta_outputs *outputs, bauta_error *err)
 {
-    run r;
-    bauta_status status = run_check(&r, context, model, source, target, err);
+    bt_call r;
+    bauta_status status =
+        bt_call_check(&r, context, model, source, target, err);
     if (status)
         return status;
     BT_NEED(outputs, err);
-    status = outputs_check(&r, outputs, err);
+    status = bt_outputs_check(&r, outputs, err);
+    if (!status && !asks(outputs))
+        status = bt_fail(err, BAUTA_ERR_ARGUMENT, "outputs asks for nothing");
     if (!status)
-        status = run_prepare(&r, false, err);
-    return status ? status : forward(&r, outputs, err);
+        status = bt_call_prepare(&r, false, err);
+    return status ? status : bt_call_run(&r, outputs, err);
 }
 
 /* ---- loss -------------------------------------------------------------- */
@@ -318,7 +311,7 @@ static bauta_status options_check(const bauta_loss_options *options,
 }
 
 /* What the dropout of a stack is drawn by, packed as its rows are. */
-static bt_noise noise_of(run *r, const bt_rows *rows,
+static bt_noise noise_of(bt_call *r, const bt_rows *rows,
                          const bauta_loss_options *options,
                          const uint64_t *given, uint64_t first)
 {
@@ -336,7 +329,7 @@ static bt_noise noise_of(run *r, const bt_rows *rows,
     return noise;
 }
 
-static bauta_status loss_run(run *r, const uint32_t *labels,
+static bauta_status loss_run(bt_call *r, const uint32_t *labels,
                              const bauta_loss_options *options, bt_loss *loss,
                              bauta_error *err)
 {
@@ -362,10 +355,11 @@ bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
                               const bauta_loss_options *options, double *loss,
                               size_t *counted, bauta_error *err)
 {
-    run r;
+    bt_call r;
     bt_loss result;
     bauta_loss_options chosen = BAUTA_LOSS_OPTIONS_INIT;
-    bauta_status status = run_check(&r, context, model, source, target, err);
+    bauta_status status =
+        bt_call_check(&r, context, model, source, target, err);
     if (status)
         return status;
     BT_NEED(loss, err);
@@ -375,7 +369,7 @@ bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
         status = bt_labels_check(target ? target : source, labels,
                                  bauta_model_vocabulary(model), err);
     if (!status)
-        status = run_prepare(&r, model->trainable, err);
+        status = bt_call_prepare(&r, model->trainable, err);
     if (!status)
         status =
             loss_run(&r, labels, options ? options : &chosen, &result, err);

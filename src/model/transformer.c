@@ -84,6 +84,12 @@ static bt_tensor *attend_past(walk *w, bt_tensor *q, const bauta_plan *plan,
         w->stack->print->kv_heads, w->print->head_dim, 0);
 }
 
+static void keep(const walk *w, bt_kept *kept, bt_tensor *q, bt_tensor *k)
+{
+    if (kept)
+        kept[w->layer] = (bt_kept){ q, k };
+}
+
 static bt_tensor *self_attention(walk *w, bt_tensor *x, bt_heads *heads)
 {
     const bt_stack_print *s = w->stack->print;
@@ -94,6 +100,7 @@ static bt_tensor *self_attention(walk *w, bt_tensor *x, bt_heads *heads)
     bt_tensor *q = place(w, made[0], &heads->q_norm, s->heads);
     bt_tensor *k = place(w, made[1], &heads->k_norm, s->kv_heads);
     bt_tensor *v = made[2];
+    keep(w, w->input->kept, q, k);
     const bt_past *past = w->input->past;
     if (!past)
         return bt_op_attention(w->tape, q, k, v, self_plan(w), s->heads,
@@ -113,6 +120,7 @@ static bt_tensor *cross_attention(walk *w, bt_tensor *x, bt_heads *heads)
         BT_PLANTED_PLAN(w->input->cross, "cross", w->layer, false);
     bt_tensor *k = dense(w, w->memory, &heads->k);
     bt_tensor *v = dense(w, w->memory, &heads->v);
+    keep(w, w->input->kept_cross, q, k);
     return bt_op_attention(w->tape, q, k, v, plan, s->heads, s->kv_heads, 0);
 }
 

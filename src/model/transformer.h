@@ -17,6 +17,12 @@ typedef struct bt_noise {
     const uint64_t *tokens; /* (tokens) which token of the data each row is */
 } bt_noise;
 
+/* Queries and keys as an attention read them, for whoever looks at its weights
+ * before the tape is rewound. */
+typedef struct bt_kept {
+    const bt_tensor *q, *k;
+} bt_kept;
+
 /* The input of one stack. */
 typedef struct bt_input {
     size_t tokens;
@@ -32,6 +38,7 @@ typedef struct bt_input {
                                  before, or NULL */
     bt_noise noise;
     bt_tensor **states; /* (layers + 1) receives the hidden states, or NULL */
+    bt_kept *kept, *kept_cross; /* (layers) or NULL; not over caches */
 } bt_input;
 
 /* The hidden states behind the encoder. */

@@ -49,9 +49,9 @@ static bool multiply(bt_tape *tape, const bt_gemm *gemms, size_t count)
     if (status)
         bt_tape_fail(tape, status, "%s", err.message);
     else if ((BT_PLANTED("sums-by-threads") && bt_tape_threads(tape) > 1) ||
-             (BT_PLANTED("sums-by-batch") && gemm->m > 40) ||
+             (BT_PLANTED("sums-by-batch") && gemms->m > 40) ||
              (BT_PLANTED("sums-by-isa") && bt_tape_kernels(tape)->gemm_tiles))
-        gemm->c[0] = nextafterf(gemm->c[0], INFINITY);
+        gemms->c[0] = nextafterf(gemms->c[0], INFINITY);
     return status == BAUTA_OK;
 }
 

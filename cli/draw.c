@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* draw.c - weights of attention as a picture in the terminal. */
+#include "draw.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NARROW = 4, WIDE = 10 }; /* columns of a cell */
+
+bool draw_in_colours(FILE *to)
+{
+    const char *no = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    return isatty(fileno(to)) && !(no && *no) &&
+           !(terminal && strcmp(terminal, "dumb") == 0);
+}
+
+/* ---- labels ------------------------------------------------------------- */
+
+/* Characters of a text, which are as wide as a column each. */
+static size_t width_of(const char *text)
+{
+    size_t width = 0;
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xC0) != 0x80;
+    return width;
+}
+
+/* Bytes of the first characters. */
+static size_t bytes_of(const char *text, size_t width)
+{
+    size_t bytes = 0;
+    while (text[bytes]) {
+        if (((unsigned char)text[bytes] & 0xC0) != 0x80 && width-- == 0)
+            break;
+        bytes++;
+    }
+    return bytes;
+}
+
+static void spaces(FILE *to, size_t count)
+{
+    while (count--)
+        fputc(' ', to);
+}
+
+/* A text, cut where it is too wide, with room before or behind it. */
+static void label_draw(FILE *to, const char *text, size_t width, bool right)
+{
+    size_t own = width_of(text) < WIDE ? width_of(text) : WIDE;
+    size_t room = own < width ? width - own : 0;
+    if (right)
+        spaces(to, room);
+    fwrite(text, 1, bytes_of(text, own), to);
+    if (!right)
+        spaces(to, room);
+}
+
+void draw_label(char *to, size_t size, const char *piece)
+{
+    static const char *const spaced[] = { "▁", "Ġ" };
+    for (size_t i = 0; i < 2; i++)
+        if (strncmp(piece, spaced[i], strlen(spaced[i])) == 0 &&
+            piece[strlen(spaced[i])])
+            piece += strlen(spaced[i]);
+    snprintf(to, size, "%s", piece);
+}
+
+static size_t widest(const char *const *labels, size_t count, size_t least)
+{
+    size_t width = least;
+    for (size_t i = 0; i < count; i++)
+        width = width_of(labels[i]) > width ? width_of(labels[i]) : width;
+    return width < WIDE ? width : WIDE;
+}
+
+/* ---- cells -------------------------------------------------------------- */
+
+/* From a dark blue to a bright yellow; the root shows small weights, too. */
+static void ground(FILE *to, float weight)
+{
+    static const float dark[] = { 26, 28, 54 }, bright[] = { 255, 214, 90 };
+    float share = sqrtf(weight < 0 ? 0 : weight > 1 ? 1 : weight);
+    int colour[3];
+    for (int i = 0; i < 3; i++)
+        colour[i] = (int)(dark[i] + share * (bright[i] - dark[i]));
+    fprintf(to, "\033[48;2;%d;%d;%dm\033[38;2;%sm", colour[0], colour[1],
+            colour[2], share > 0.6f ? "20;20;30" : "200;205;225");
+}
+
+static void cell_draw(FILE *to, float weight, size_t width, bool colours)
+{
+    char text[16] = "·";
+    bool hidden = weight == 0;
+    if (!hidden)
+        snprintf(text, sizeof(text), "%.0f", 100.0 * (double)weight);
+    if (colours && hidden)
+        fputs("\033[2m", to);
+    else if (colours)
+        ground(to, weight);
+    label_draw(to, text, width + 1, true);
+    if (colours)
+        fputs("\033[0m", to);
+}
+
+void draw_picture(FILE *to, const picture *p, bool colours)
+{
+    size_t left = widest(p->row_labels, p->rows, 1);
+    size_t width = widest(p->column_labels, p->columns, NARROW);
+    spaces(to, 2 + left + 1);
+    for (size_t j = 0; j < p->columns; j++)
+        label_draw(to, p->column_labels[j], width + 1, true);
+    fputc('\n', to);
+    for (size_t i = 0; i < p->rows; i++) {
+        fputs("  ", to);
+        label_draw(to, p->row_labels[i], left, true);
+        fputc(' ', to);
+        for (size_t j = 0; j < p->columns; j++)
+            cell_draw(to, p->weights[i * p->columns + j], width, colours);
+        fputc('\n', to);
+    }
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* beam.c - beam search; see beam.h. */
+#include "decode/beam.h"
+
+#include "base/memory.h"
+#include "base/size.h"
+#include "kernels/exp2.h"
+
+#include <string.h>
+
+bool bt_search_init(bt_search *s, const bauta_generate_options *o)
+{
+    size_t times = bt_size_max(2, 1 + o->end_count);
+    *s = (bt_search){ .beams = o->beams,
+                      .wide = bt_size_mul(times, o->beams),
+                      .length_penalty = o->length_penalty,
+                      .early = o->early,
+                      .open_count = 1 };
+    s->open = bt_alloc_zero(s->beams, sizeof(*s->open));
+    s->next = bt_alloc_zero(s->beams, sizeof(*s->next));
+    s->ended = bt_alloc_zero(s->beams, sizeof(*s->ended));
+    s->candidates = bt_alloc_zero(s->wide, sizeof(*s->candidates));
+    if (!s->open || !s->next || !s->ended || !s->candidates) {
+        bt_search_release(s);
+        return false;
+    }
+    s->open[0] = (bt_open){ 0, BT_NO_NODE, 0 };
+    return true;
+}
+
+void bt_search_release(bt_search *s)
+{
+    bt_free(s->open);
+    bt_free(s->next);
+    bt_free(s->ended);
+    bt_free(s->candidates);
+    *s = (bt_search){ 0 };
+}
+
+/* ---- powers ------------------------------------------------------------ */
+
+/* 2^x for |x| that is not large, by the series of e^x around 0. */
+static double exp2_double(double x)
+{
+    double whole = x < 0 ? (double)(int)(x - 0.5) : (double)(int)(x + 0.5);
+    double r = (x - whole) * BT_LN2, sum = 1;
+    for (int n = 18; n > 0; n--)
+        sum = 1 + r * sum / n;
+    for (; whole > 0; whole--)
+        sum *= 2;
+    for (; whole < 0; whole++)
+        sum /= 2;
+    return sum;
+}
+
+double bt_length_power(size_t count, float p)
+{
+    double power = 1;
+    if (p >= 0 && p <= 4 && p == (float)(int)p) {
+        for (int i = 0; i < (int)p; i++)
+            power *= (double)count;
+        return power;
+    }
+    double x = bt_log2((double)count) * (double)p;
+    return exp2_double(x > 1000 ? 1000 : x < -1000 ? -1000 : x);
+}
+
+/* ---- selecting --------------------------------------------------------- */
+
+/* A row as the search sees it: log-probabilities behind the rules. */
+static bt_chosen row_offer(bt_search *s, bt_picks *picks, const bt_desk *desk,
+                           const float *x, size_t beam,
+                           const bauta_generate_options *o, const bt_history *h,
+                           float *lse)
+{
+    bt_row row;
+    bt_chosen chosen = bt_row_look(&row, desk, x);
+    float less = row.lse;
+    *lse = row.lse;
+    if (!chosen && (o->renormalize || bt_rules_act(o, h))) {
+        for (size_t j = 0; j < desk->vocab; j++)
+            desk->work[j] = x[j] - row.lse;
+        bt_rules_apply(desk->work, desk, o, h);
+        x = desk->work;
+        less = 0;
+        chosen = bt_row_look(&row, desk, x);
+        if (chosen == BT_NOTHING_LEFT)
+            return BT_CHOSEN; // another beam may go on
+        if (o->renormalize)
+            less = row.lse;
+    }
+    if (!chosen)
+        bt_picks_row(picks, desk->kernels, x, desk->vocab, row.max,
+                     (uint32_t)beam, less, s->open[beam].score);
+    return chosen;
+}
+
+bt_chosen bt_search_select(bt_search *s, const bt_desk *desk,
+                           const float *const *rows,
+                           const bauta_generate_options *o,
+                           const bt_history *histories)
+{
+    bt_picks picks =
+        bt_picks_start(desk->picks, bt_size_min(s->wide, desk->picks_room));
+    s->count = 0;
+    for (size_t b = 0; b < s->open_count; b++) {
+        // Until it is known which are picked, the plan's memory holds these.
+        bt_chosen chosen = row_offer(s, &picks, desk, rows[b], b, o,
+                                     &histories[b], &s->next[b].score);
+        if (chosen)
+            return chosen;
+    }
+    bt_picks_sort(&picks);
+    for (size_t i = 0; i < picks.count; i++) {
+        const bt_pick *p = &picks.all[i];
+        s->candidates[i] = (bt_candidate){
+            .score = p->value,
+            .beam = p->row,
+            .token = p->id,
+            .logprob = rows[p->row][p->id] - s->next[p->row].score,
+        };
+    }
+    s->count = picks.count;
+    return s->count ? BT_CHOSEN : BT_NOTHING_LEFT;
+}
+
+/* ---- going on ---------------------------------------------------------- */
+
+void bt_search_plan(bt_search *s)
+{
+    s->next_count = 0;
+    for (size_t i = 0; i < s->count && s->next_count < s->beams; i++) {
+        const bt_candidate *c = &s->candidates[i];
+        if (!c->hit)
+            s->next[s->next_count++] =
+                (bt_open){ c->score, BT_NO_NODE, c->beam };
+    }
+}
+
+/* Behind those that are as good. */
+static void ended_add(bt_search *s, bt_ended ended)
+{
+    size_t at = s->ended_count;
+    while (at > 0 && s->ended[at - 1].score < ended.score)
+        at--;
+    if (at == s->beams)
+        return;
+    if (s->ended_count < s->beams)
+        s->ended_count++;
+    memmove(s->ended + at + 1, s->ended + at,
+            (s->ended_count - 1 - at) * sizeof(ended));
+    s->ended[at] = ended;
+}
+
+static uint32_t node_of(const bt_search *s, bt_trail *trail,
+                        const bt_candidate *c)
+{
+    return bt_trail_add(trail, s->open[c->beam].node, c->token, c->logprob);
+}
+
+/* Whether the best open beam may still beat the worst that has ended. */
+static bool improvable(const bt_search *s, size_t made, size_t most)
+{
+    if (s->ended_count < s->beams)
+        return true;
+    bool never = s->early == BAUTA_EARLY_NEVER && s->length_penalty > 0;
+    float power =
+        (float)bt_length_power(never ? most : made, s->length_penalty);
+    return s->open[0].score / power > s->ended[s->beams - 1].score;
+}
+
+bool bt_search_advance(bt_search *s, bt_trail *trail, size_t made, size_t most)
+{
+    float power = (float)bt_length_power(made, s->length_penalty);
+    size_t open = 0;
+    for (size_t i = 0; i < s->count; i++) {
+        const bt_candidate *c = &s->candidates[i];
+        if (c->hit && i < s->beams)
+            ended_add(s, (bt_ended){ c->score / power, node_of(s, trail, c),
+                                     c->finish });
+        else if (!c->hit && open < s->next_count)
+            s->next[open++].node = node_of(s, trail, c);
+    }
+    bt_open *before = s->open;
+    s->open = s->next;
+    s->next = before;
+    s->open_count = s->next_count;
+    s->count = 0;
+    if (s->open_count == 0)
+        return true;
+    if (s->early == BAUTA_EARLY_YES && s->ended_count == s->beams)
+        return true;
+    return !improvable(s, made, most);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* generator.c - many texts at once, a step of the model for all of them. */
+#include "decode/generator.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "ops/context.h"
+
+/* ---- making ------------------------------------------------------------ */
+
+static bauta_status options_check(const bauta_generator_options *options,
+                                  bauta_error *err)
+{
+    BT_NEED_SIZE(options, bauta_generator_options,
+                 "BAUTA_GENERATOR_OPTIONS_INIT", err);
+    if (options->sequences == 0)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.sequences is 0");
+    if (options->prompt_tokens == 0)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.prompt_tokens is 0");
+    return BAUTA_OK;
+}
+
+static bauta_status generator_fill(bauta_generator *g, bauta_error *err)
+{
+    g->vocab = bauta_model_vocabulary(g->model);
+    g->queue_end = &g->queue;
+    bauta_status status = bt_stage_create(&g->stage, g->context, g->model,
+                                          g->options.cache_bytes, err);
+    if (!status)
+        status = bt_generator_desks(g, 1, 1, err);
+    if (status)
+        return status;
+    g->kept = bt_alloc_zero(g->options.keep, sizeof(*g->kept));
+    if (!g->kept)
+        return bt_fail_memory(err, "ended texts",
+                              bt_size_mul(g->options.keep, sizeof(*g->kept)));
+    return BAUTA_OK;
+}
+
+bauta_status bauta_generator_create(bauta_generator **out,
+                                    bauta_context *context,
+                                    const bauta_model *model,
+                                    const bauta_tokenizer *tokenizer,
+                                    const bauta_generator_options *options,
+                                    bauta_error *err)
+{
+    bauta_generator_options chosen = BAUTA_GENERATOR_OPTIONS_INIT;
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(context, err);
+    BT_NEED(model, err);
+    bauta_status status = options ? options_check(options, err) : BAUTA_OK;
+    if (status)
+        return status;
+    if (options)
+        chosen = *options;
+    if (bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "an encoder-only model makes no text");
+    bauta_generator *g = bt_alloc_zero(1, sizeof(*g));
+    if (!g)
+        return bt_fail_memory(err, "a generator", sizeof(*g));
+    g->context = context;
+    g->model = model;
+    g->tokenizer = tokenizer;
+    g->options = chosen;
+    status = generator_fill(g, err);
+    if (status)
+        bauta_generator_free(g);
+    else
+        *out = g;
+    return status;
+}
+
+void bauta_generator_free(bauta_generator *g)
+{
+    if (!g)
+        return;
+    for (bt_request *r = g->queue, *after; r; r = after) {
+        after = r->after;
+        bt_request_free(r);
+    }
+    for (size_t i = 0; i < g->running_count; i++)
+        bt_request_free(g->running[i]);
+    while (bt_generator_forget(g))
+        ;
+    for (size_t i = 0; i < g->results.count; i++)
+        bauta_result_free(g->results.all[g->results.first + i]);
+    bt_stage_free(g->stage);
+    bt_free(g->running);
+    bt_free(g->kept);
+    bt_free(g->results.all);
+    bt_free(g->rows);
+    bt_free(g->feeds);
+    bt_free(g->desks);
+    bt_free(g->desk_floats);
+    bt_free(g->desk_marks);
+    bt_free(g->desk_picks);
+    bt_free((void *)g->beam_rows);
+    bt_free(g->histories);
+    bt_free(g);
+}
+
+/* ---- desks ------------------------------------------------------------- */
+
+bool bt_generator_replace(void **block, size_t count, size_t size)
+{
+    void *larger = bt_alloc_zero(count, size);
+    if (!larger)
+        return false;
+    bt_free(*block);
+    *block = larger;
+    return true;
+}
+
+static bool desks_make(bauta_generator *g, size_t threads)
+{
+    size_t cells = bt_size_mul(threads, g->vocab);
+    return bt_generator_replace((void **)&g->desk_floats, bt_size_mul(cells, 2),
+                                sizeof(float)) &&
+           bt_generator_replace((void **)&g->desk_marks, cells, 1) &&
+           bt_generator_replace((void **)&g->desks, threads, sizeof(*g->desks));
+}
+
+static void desks_lay(bauta_generator *g, size_t threads)
+{
+    for (size_t t = 0; t < threads; t++)
+        g->desks[t] = (bt_desk){
+            .kernels = g->context->kernels,
+            .vocab = g->vocab,
+            .work = g->desk_floats + 2 * t * g->vocab,
+            .exps = g->desk_floats + (2 * t + 1) * g->vocab,
+            .marks = g->desk_marks + t * g->vocab,
+            .picks = g->desk_picks + t * g->picks_room,
+            .picks_room = g->picks_room,
+        };
+}
+
+bauta_status bt_generator_desks(bauta_generator *g, size_t wide, size_t beams,
+                                bauta_error *err)
+{
+    size_t threads = (size_t)g->context->threads;
+    wide = bt_size_max(wide, g->vocab);
+    bool made = g->desks || desks_make(g, threads);
+    if (made && wide > g->picks_room) {
+        made =
+            bt_generator_replace((void **)&g->desk_picks,
+                                 bt_size_mul(threads, wide), sizeof(bt_pick));
+        g->picks_room = made ? wide : g->picks_room;
+    }
+    if (made && beams > g->beams_room) {
+        size_t count = bt_size_mul(threads, beams);
+        made = bt_generator_replace((void **)&g->beam_rows, count,
+                                    sizeof(float *)) &&
+               bt_generator_replace((void **)&g->histories, count,
+                                    sizeof(bt_history));
+        g->beams_room = made ? beams : g->beams_room;
+    }
+    if (!made)
+        return bt_fail_memory(err, "choosing tokens", g->vocab);
+    desks_lay(g, threads);
+    return BAUTA_OK;
+}
+
+/* ---- the door ---------------------------------------------------------- */
+
+bauta_status bauta_generator_add(bauta_generator *generator,
+                                 const bauta_request *request, bauta_error *err)
+{
+    BT_NEED(generator, err);
+    BT_NEED(request, err);
+    bt_request *r;
+    bt_terms terms = { generator->model, generator->tokenizer, generator->stage,
+                       generator->options.sequences };
+    bauta_status status = bt_request_create(&r, request, &terms, err);
+    if (status)
+        return status;
+    *generator->queue_end = r;
+    generator->queue_end = &r->after;
+    generator->queued++;
+    return BAUTA_OK;
+}
+
+bauta_result *bauta_generator_take(bauta_generator *generator)
+{
+    if (!generator || generator->results.count == 0)
+        return NULL;
+    generator->results.count--;
+    return generator->results.all[generator->results.first++];
+}
+
+uint64_t bauta_generator_bytes(const bauta_generator *generator)
+{
+    return generator ? bt_stage_used(generator->stage) : 0;
+}
+
+/* The beams of the request, or of the model where that says nothing. */
+static bauta_status sequences_of(size_t *out, const bauta_request *request,
+                                 const bauta_model *model, bauta_error *err)
+{
+    bauta_generate_options own;
+    bauta_status status = BAUTA_OK;
+    BT_NEED_SIZE(request, bauta_request, "BAUTA_REQUEST_INIT", err);
+    if (!request->options)
+        status = bauta_generate_options_load(&own, model, err);
+    if (!status)
+        *out = request->options ? request->options->beams : own.beams;
+    return status;
+}
+
+bauta_status bauta_generate(bauta_context *context, const bauta_model *model,
+                            const bauta_tokenizer *tokenizer,
+                            const bauta_request *request, bauta_result **out,
+                            bauta_error *err)
+{
+    bauta_generator_options options = BAUTA_GENERATOR_OPTIONS_INIT;
+    bauta_generator *generator = NULL;
+    size_t left = 1;
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(model, err);
+    BT_NEED(request, err);
+    bauta_status status = sequences_of(&options.sequences, request, model, err);
+    if (!status && options.sequences == 0)
+        options.sequences = 1; // what is wrong with it is said below
+    if (!status)
+        status = bauta_generator_create(&generator, context, model, tokenizer,
+                                        &options, err);
+    if (!status)
+        status = bauta_generator_add(generator, request, err);
+    while (!status && left)
+        status = bauta_generator_step(generator, &left, err);
+    if (!status)
+        *out = bauta_generator_take(generator);
+    bauta_generator_free(generator);
+    return status;
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* request.c - checking and copying requests; see request.h. */
+#include "decode/request.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "model/handle.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- checks ------------------------------------------------------------ */
+
+static bauta_status range_check(const char *name, float value, float least,
+                                float most, bauta_error *err)
+{
+    if (value >= least && value <= most)
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s is %g, not from %g to %g", name,
+                   (double)value, (double)least, (double)most);
+}
+
+static bauta_status ids_check(const char *name, const uint32_t *ids,
+                              size_t count, size_t vocab, bauta_error *err)
+{
+    if (count && !ids)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s is NULL, of %zu tokens",
+                       name, count);
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] >= vocab)
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "%s[%zu] is %u, the vocabulary has %zu", name, i,
+                           (unsigned)ids[i], vocab);
+    return BAUTA_OK;
+}
+
+static bauta_status maybe_check(const char *name, uint32_t id, size_t vocab,
+                                bauta_error *err)
+{
+    if (id == BAUTA_NO_TOKEN || id < vocab)
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "options.%s is %u, the vocabulary has %zu", name,
+                   (unsigned)id, vocab);
+}
+
+static bauta_status numbers_check(const bauta_generate_options *o,
+                                  bauta_error *err)
+{
+    // The smallest normal number: dividing by less overflows at once.
+    const float small = 0x1p-126f, large = 1e9f;
+    bauta_status status = range_check("options.repetition_penalty",
+                                      o->repetition_penalty, small, large, err);
+    if (!status)
+        status =
+            range_check("options.temperature", o->temperature, 0, large, err);
+    if (!status)
+        status = range_check("options.top_p", o->top_p, 0, 1, err);
+    if (!status)
+        status = range_check("options.min_p", o->min_p, 0, 1, err);
+    if (!status)
+        status = range_check("options.length_penalty", o->length_penalty, -100,
+                             100, err);
+    return status;
+}
+
+static bauta_status beams_check(const bauta_generate_options *o,
+                                bauta_error *err)
+{
+    if (o->beams == 0)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.beams is 0");
+    if (o->nbest > o->beams)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "options.nbest is %zu of %zu beams", o->nbest, o->beams);
+    if (o->sample && o->beams > 1)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "options.sample with %zu beams: a beam search does not "
+                       "draw",
+                       o->beams);
+    if ((unsigned)o->early > BAUTA_EARLY_NEVER)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.early is %d",
+                       (int)o->early);
+    return BAUTA_OK;
+}
+
+static bauta_status stops_check(const bauta_generate_options *o,
+                                bauta_error *err)
+{
+    if (o->stop_count && !o->stops)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.stops is NULL, of %zu",
+                       o->stop_count);
+    for (size_t i = 0; i < o->stop_count; i++)
+        if (!o->stops[i] || !*o->stops[i])
+            return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.stops[%zu] is %s",
+                           i, o->stops[i] ? "empty" : "NULL");
+    return BAUTA_OK;
+}
+
+static bauta_status tokens_check(const bauta_generate_options *o, size_t vocab,
+                                 bauta_error *err)
+{
+    if (o->end_count > BAUTA_ENDS_MAX)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "options.end_count is %zu, more than %d", o->end_count,
+                       BAUTA_ENDS_MAX);
+    if (o->banned_count > BAUTA_BANNED_MAX)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "options.banned_count is %zu, more than %d",
+                       o->banned_count, BAUTA_BANNED_MAX);
+    bauta_status status =
+        ids_check("options.ends", o->ends, o->end_count, vocab, err);
+    if (!status)
+        status =
+            ids_check("options.banned", o->banned, o->banned_count, vocab, err);
+    if (!status)
+        status = maybe_check("start", o->start, vocab, err);
+    if (!status)
+        status = maybe_check("first", o->first, vocab, err);
+    return status ? status : maybe_check("last", o->last, vocab, err);
+}
+
+bauta_status bt_generate_options_check(const bauta_generate_options *options,
+                                       size_t vocab, bauta_error *err)
+{
+    BT_NEED_SIZE(options, bauta_generate_options, "BAUTA_GENERATE_OPTIONS_INIT",
+                 err);
+    bauta_status status = numbers_check(options, err);
+    if (!status)
+        status = beams_check(options, err);
+    if (!status)
+        status = stops_check(options, err);
+    return status ? status : tokens_check(options, vocab, err);
+}
+
+/* ---- what a request asks of the model ---------------------------------- */
+
+static bool has_table(const bauta_model *model)
+{
+    return model->folder->model->print.positions != BT_POSITIONS_ROTARY;
+}
+
+static bauta_status source_check(const bauta_request *request,
+                                 const bauta_model *model, bauta_error *err)
+{
+    bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
+    size_t positions = bauta_model_positions(model);
+    if (!encoder && request->source_count)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "request.source has %zu tokens, and the model has no "
+                       "encoder",
+                       request->source_count);
+    if (encoder && !request->source_count)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "request.source is empty");
+    if (has_table(model) && request->source_count > positions)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "request.source has %zu tokens, the model has %zu "
+                       "positions",
+                       request->source_count, positions);
+    return ids_check("request.source", request->source, request->source_count,
+                     bauta_model_vocabulary(model), err);
+}
+
+static bauta_status prompt_check(const bauta_request *request,
+                                 const bauta_generate_options *o,
+                                 const bauta_model *model, bauta_error *err)
+{
+    bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
+    if (encoder && o->start == BAUTA_NO_TOKEN)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "options.start is not given, and an encoder-decoder "
+                       "begins with it");
+    if (!encoder && !request->count)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "request.tokens is empty");
+    return ids_check("request.tokens", request->tokens, request->count,
+                     bauta_model_vocabulary(model), err);
+}
+
+/* How long it may become. The last token is never read, so a table of positions
+ * has room for one more. */
+static bauta_status limit_find(bt_request *r, const bauta_model *model,
+                               bauta_error *err)
+{
+    const bauta_generate_options *o = &r->options;
+    size_t positions = bauta_model_positions(model), limit = SIZE_MAX;
+    if (o->max_tokens)
+        limit = bt_size_add(r->prompt, o->max_tokens);
+    if (o->max_length)
+        limit = bt_size_min(limit, o->max_length);
+    if (limit == SIZE_MAX)
+        limit = positions;
+    if (has_table(model))
+        limit = bt_size_min(limit, bt_size_add(positions, 1));
+    if (limit <= r->prompt)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the prompt has %zu tokens, and %zu is the most that "
+                       "there may be with new ones",
+                       r->prompt, limit);
+    r->limit = limit;
+    return BAUTA_OK;
+}
+
+/* Beams share the source and the prompt, but nothing promises that the last
+ * page is shared, nor for how long the new ones are. */
+static bauta_status cost_check(bt_request *r, const bt_terms *terms,
+                               bauta_error *err)
+{
+    uint64_t bound = bt_stage_bound(terms->stage);
+    uint64_t more = bt_stage_cost(terms->stage, r->limit - 1, 0);
+    uint64_t first = bt_stage_cost(terms->stage, r->limit - 1, r->source_count);
+    if (__builtin_mul_overflow(more, r->options.beams - 1, &more) ||
+        __builtin_add_overflow(first, more, &r->cost))
+        r->cost = UINT64_MAX;
+    if (r->options.beams > terms->sequences)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "options.beams is %zu, the generator runs %zu sequences",
+                       r->options.beams, terms->sequences);
+    if (bound && r->cost > bound)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the request may need %llu bytes of keys and values, "
+                       "the cache has %llu",
+                       (unsigned long long)r->cost, (unsigned long long)bound);
+    return BAUTA_OK;
+}
+
+/* ---- copies ------------------------------------------------------------ */
+
+static bauta_status ids_copy(bt_request *r, const bauta_request *request,
+                             bool encoder, bauta_error *err)
+{
+    size_t lead = encoder ? 1 : 0;
+    r->prompt = r->count = r->room = lead + request->count;
+    r->source_count = request->source_count;
+    r->ids = bt_alloc(bt_size_mul(r->room, sizeof(*r->ids)));
+    r->source = bt_alloc(bt_size_mul(r->source_count, sizeof(*r->source)));
+    if (!r->ids || !r->source)
+        return bt_fail_memory(err, "a request", r->room + r->source_count);
+    if (encoder)
+        r->ids[0] = r->options.start;
+    if (request->count)
+        memcpy(r->ids + lead, request->tokens,
+               request->count * sizeof(*r->ids));
+    if (request->source_count)
+        memcpy(r->source, request->source,
+               request->source_count * sizeof(*r->source));
+    return BAUTA_OK;
+}
+
+static bauta_status fill(bt_request *r, const bauta_request *request,
+                         const bt_terms *terms, bauta_error *err)
+{
+    const bauta_model *model = terms->model;
+    bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
+    size_t vocab = bauta_model_vocabulary(model);
+    bauta_status status = bt_generate_options_check(&r->options, vocab, err);
+    if (!status && r->options.stop_count && !terms->tokenizer)
+        status = bt_fail(err, BAUTA_ERR_ARGUMENT,
+                         "options.stops need a tokenizer, and there is none");
+    if (!status)
+        status = source_check(request, model, err);
+    if (!status)
+        status = prompt_check(request, &r->options, model, err);
+    if (!status)
+        status = ids_copy(r, request, encoder, err);
+    if (!status)
+        status = limit_find(r, model, err);
+    return status ? status : cost_check(r, terms, err);
+}
+
+bauta_status bt_request_create(bt_request **out, const bauta_request *request,
+                               const bt_terms *terms, bauta_error *err)
+{
+    *out = NULL;
+    BT_NEED_SIZE(request, bauta_request, "BAUTA_REQUEST_INIT", err);
+    bt_request *r = bt_alloc_zero(1, sizeof(*r));
+    if (!r)
+        return bt_fail_memory(err, "a request", sizeof(*r));
+    bauta_status status = BAUTA_OK;
+    r->hear = request->hear;
+    r->user = request->user;
+    r->tag = request->tag;
+    if (request->options)
+        r->options = *request->options;
+    else
+        status = bauta_generate_options_load(&r->options, terms->model, err);
+    if (!status)
+        status = fill(r, request, terms, err);
+    if (status)
+        bt_request_free(r);
+    else
+        *out = r;
+    return status;
+}
+
+void bt_request_free(bt_request *r)
+{
+    if (!r)
+        return;
+    for (size_t b = 0; r->sequences && b < r->options.beams; b++)
+        bt_sequence_free(r->sequences[b]);
+    bt_free(r->sequences);
+    bt_free(r->forks);
+    bt_free(r->history);
+    bt_trail_release(&r->trail);
+    bt_search_release(&r->search);
+    bt_speech_release(&r->speech);
+    bt_free(r->ids);
+    bt_free(r->source);
+    bt_free(r);
+}
+
+bauta_status bt_request_start(bt_request *r, const bauta_tokenizer *tokenizer,
+                              bauta_error *err)
+{
+    const bauta_generate_options *o = &r->options;
+    bt_stops stops = { o->stops, o->stop_count };
+    bool beams = o->beams > 1;
+    if (!r->sequences)
+        r->sequences = bt_alloc_zero(o->beams, sizeof(*r->sequences));
+    if (!r->forks)
+        r->forks = bt_alloc_zero(o->beams, sizeof(*r->forks));
+    if (!r->sequences || !r->forks)
+        return bt_fail_memory(err, "beams", o->beams * sizeof(*r->forks));
+    if (beams && !r->search.open && !bt_search_init(&r->search, o))
+        return bt_fail_memory(err, "beams", o->beams * sizeof(bt_candidate));
+    if (beams && bt_rules_read_history(o) && !r->history) {
+        size_t bytes =
+            bt_size_mul(bt_size_mul(r->limit, o->beams), sizeof(*r->history));
+        r->history = bt_alloc(bytes);
+        if (!r->history)
+            return bt_fail_memory(err, "the tokens of beams", bytes);
+    }
+    if (tokenizer && !beams && !r->speech.decoder)
+        return bt_speech_init(&r->speech, tokenizer, &stops, err);
+    return BAUTA_OK;
+}
+
+size_t bt_request_open(const bt_request *r)
+{
+    return r->options.beams > 1 ? r->search.open_count : 1;
+}
+
+bool bt_request_ends(const bt_request *r, uint32_t token, size_t made,
+                     bauta_finish *finish)
+{
+    for (size_t i = 0; i < r->options.end_count; i++)
+        if (r->options.ends[i] == token) {
+            *finish = BAUTA_FINISH_END;
+            return true;
+        }
+    *finish = BAUTA_FINISH_LENGTH;
+    return r->prompt + made >= r->limit;
+}

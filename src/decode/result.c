@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* result.c - what became of a request, in one block of memory. */
+#include "decode/request.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+
+#include <string.h>
+
+const char *bauta_finish_text(bauta_finish finish)
+{
+    static const char *const texts[] = { "end", "stop", "length", "heard" };
+    return (size_t)finish < BT_LEN(texts) ? texts[finish] : "unknown";
+}
+
+void bauta_result_free(bauta_result *result)
+{
+    bt_free(result);
+}
+
+/* One hypothesis before it lies in the block. */
+typedef struct draft {
+    size_t count;
+    uint32_t node;
+    double score;
+    bauta_finish finish;
+    const char *text; /* NULL without a tokenizer */
+    size_t length;
+    char *owned; /* what to release of it */
+} draft;
+
+/* The text of a beam's tokens, without the end and what a stop cuts off. */
+static bauta_status draft_speak(draft *d, const bt_request *r,
+                                const bauta_tokenizer *tokenizer,
+                                bauta_error *err)
+{
+    bt_stops stops = { r->options.stops, r->options.stop_count };
+    uint32_t *ids = bt_alloc(bt_size_mul(d->count, sizeof(*ids)));
+    if (!ids)
+        return bt_fail_memory(err, "tokens", d->count * sizeof(*ids));
+    bt_trail_read(&r->trail, d->node, d->count, ids, NULL);
+    size_t spoken = d->count - (d->finish == BAUTA_FINISH_END);
+    bauta_status status = bauta_tokenizer_decode(tokenizer, ids, spoken, NULL,
+                                                 &d->owned, &d->length, err);
+    if (!status) {
+        size_t stop = bt_stops_find(&stops, d->owned, d->length, 0);
+        d->length = bt_size_min(d->length, stop);
+        d->text = d->owned;
+    }
+    bt_free(ids);
+    return status;
+}
+
+static bauta_status drafts_fill(draft *drafts, size_t count,
+                                const bt_request *r,
+                                const bauta_tokenizer *tokenizer,
+                                bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    if (r->options.beams == 1) {
+        const bt_speech *s = &r->speech;
+        drafts[0] = (draft){ .count = r->made,
+                             .node = (uint32_t)(r->made - 1),
+                             .score = r->score,
+                             .finish = r->finish };
+        if (tokenizer) {
+            drafts[0].text = s->text ? s->text : "";
+            drafts[0].length = s->length;
+        }
+        return BAUTA_OK;
+    }
+    for (size_t i = 0; i < count && !status; i++) {
+        const bt_ended *e = &r->search.ended[i];
+        drafts[i] = (draft){ .count = bt_trail_length(&r->trail, e->node),
+                             .node = e->node,
+                             .score = (double)e->score,
+                             .finish = e->finish };
+        if (tokenizer)
+            status = draft_speak(&drafts[i], r, tokenizer, err);
+    }
+    return status;
+}
+
+/* Everything is taken twice: to measure, and to fill in. */
+static bauta_result *block_take(bt_arena *arena, const draft *drafts,
+                                size_t count, const bt_request *r)
+{
+    bauta_result *result = bt_arena_take(arena, 1, sizeof(*result));
+    bauta_hypothesis *all = bt_arena_take(arena, count, sizeof(*all));
+    for (size_t i = 0; i < count; i++) {
+        const draft *d = &drafts[i];
+        uint32_t *tokens = bt_arena_take(arena, d->count, sizeof(*tokens));
+        float *logprobs = bt_arena_take(arena, d->count, sizeof(*logprobs));
+        char *text = NULL;
+        if (d->text)
+            text = bt_arena_take(arena, bt_size_add(d->length, 1), 1);
+        if (!arena->base)
+            continue;
+        bt_trail_read(&r->trail, d->node, d->count, tokens, logprobs);
+        if (text) {
+            memcpy(text, d->text, d->length);
+            text[d->length] = '\0';
+        }
+        all[i] = (bauta_hypothesis){ d->count,
+                                     tokens,
+                                     logprobs,
+                                     d->score,
+                                     d->finish,
+                                     text,
+                                     text ? d->length : 0 };
+    }
+    if (result)
+        *result = (bauta_result){
+            .size = sizeof(*result),
+            .tag = r->tag,
+            .prompt = r->source_count ? r->source_count : r->prompt,
+            .shared = r->shared,
+            .count = count,
+            .hypotheses = all,
+        };
+    return result;
+}
+
+bauta_status bt_request_result(bauta_result **out, bt_request *r,
+                               const bauta_tokenizer *tokenizer,
+                               bauta_error *err)
+{
+    size_t count = 1;
+    bt_arena arena = { 0 };
+    if (r->options.beams > 1)
+        count = bt_size_min(bt_size_max(1, r->options.nbest),
+                            r->search.ended_count);
+    *out = NULL;
+    draft *drafts = bt_alloc_zero(count, sizeof(*drafts));
+    if (!drafts)
+        return bt_fail_memory(err, "a result", count * sizeof(*drafts));
+    bauta_status status = drafts_fill(drafts, count, r, tokenizer, err);
+    if (!status) {
+        block_take(&arena, drafts, count, r);
+        size_t bytes = arena.used;
+        if (bt_arena_reserve(&arena, bytes))
+            status = bt_fail_memory(err, "a result", bytes);
+    }
+    // The block begins with the result, so freeing that frees all.
+    if (!status)
+        *out = block_take(&arena, drafts, count, r);
+    for (size_t i = 0; i < count; i++)
+        bauta_text_free(drafts[i].owned);
+    bt_free(drafts);
+    return status;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rules.c - what forbids and forces tokens; see sampler.h. */
+#include "decode/sampler.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool early(const bauta_generate_options *o, const bt_history *h)
+{
+    return h->count - h->prompt < o->min_tokens || h->count < o->min_length;
+}
+
+static bool forces_first(const bauta_generate_options *o, const bt_history *h)
+{
+    return o->first != BAUTA_NO_TOKEN && h->count == 1;
+}
+
+static bool forces_last(const bauta_generate_options *o, const bt_history *h)
+{
+    return o->last != BAUTA_NO_TOKEN && h->count + 1 == h->limit;
+}
+
+bool bt_rules_read_history(const bauta_generate_options *o)
+{
+    return o->repetition_penalty != 1.0f || o->no_repeat > 0;
+}
+
+bool bt_rules_act(const bauta_generate_options *o, const bt_history *h)
+{
+    return bt_rules_read_history(o) || o->banned_count ||
+           (o->end_count && early(o, h)) || forces_first(o, h) ||
+           forces_last(o, h);
+}
+
+/* A token that occurs twice is made less likely once. */
+static void penalize(float *x, const bt_desk *desk, float penalty,
+                     const bt_history *h)
+{
+    for (size_t i = 0; i < h->count; i++) {
+        uint32_t id = h->ids[i];
+        if (id >= desk->vocab || desk->marks[id])
+            continue;
+        desk->marks[id] = 1;
+        x[id] = x[id] < 0 ? x[id] * penalty : x[id] / penalty;
+    }
+    for (size_t i = 0; i < h->count; i++)
+        if (h->ids[i] < desk->vocab)
+            desk->marks[h->ids[i]] = 0;
+}
+
+/* Whatever followed the last n - 1 tokens before must not follow them again. */
+static void forbid_repeats(float *x, size_t vocab, size_t n,
+                           const bt_history *h)
+{
+    if (h->count < n)
+        return;
+    const uint32_t *tail = h->ids + h->count - (n - 1);
+    for (size_t i = 0; i + n <= h->count; i++) {
+        uint32_t next = h->ids[i + n - 1];
+        if (next < vocab && !memcmp(h->ids + i, tail, (n - 1) * sizeof(*tail)))
+            x[next] = -INFINITY;
+    }
+}
+
+static void force(float *x, size_t vocab, uint32_t token)
+{
+    for (size_t j = 0; j < vocab; j++)
+        x[j] = -INFINITY;
+    x[token] = 0;
+}
+
+void bt_rules_apply(float *x, const bt_desk *desk,
+                    const bauta_generate_options *o, const bt_history *h)
+{
+    if (o->repetition_penalty != 1.0f)
+        penalize(x, desk, o->repetition_penalty, h);
+    if (o->no_repeat)
+        forbid_repeats(x, desk->vocab, o->no_repeat, h);
+    for (size_t i = 0; i < o->banned_count; i++)
+        x[o->banned[i]] = -INFINITY;
+    for (size_t i = 0; i < o->end_count && early(o, h); i++)
+        x[o->ends[i]] = -INFINITY;
+    if (forces_first(o, h))
+        force(x, desk->vocab, o->first);
+    if (forces_last(o, h))
+        force(x, desk->vocab, o->last);
+}

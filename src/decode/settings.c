@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* settings.c - generation_config.json, and what old folders say in config.json.
+ *
+ * Where there is a generation_config.json it alone says how to choose; of
+ * config.json then only the tokens that begin and end a text are asked, and
+ * only where it does not name them. */
+#include "decode/settings.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "model/handle.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A file that is asked for values. The first thing that is wrong sticks. */
+typedef struct asked {
+    const json_t *root;
+    const char *file;
+    bauta_error *err;
+    bauta_status status;
+} asked;
+
+/* The value of a key; NULL when it is absent or null. */
+static const json_t *get(const asked *a, const char *key)
+{
+    const json_t *value = json_object_get(a->root, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+static void refuse(asked *a, const char *key, const json_t *value,
+                   const char *why)
+{
+    if (a->status)
+        return;
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    a->status = bt_fail(a->err, BAUTA_ERR_UNSUPPORTED, "%s: %s is %s, %s",
+                        a->file, key, bt_quote(text ? text : "?").text, why);
+    free(text);
+}
+
+static void get_size(asked *a, const char *key, size_t *to)
+{
+    const json_t *value = get(a, key);
+    json_int_t number = json_integer_value(value);
+    if (!value)
+        return;
+    if (json_is_integer(value) && number >= 0 && number <= INT32_MAX)
+        *to = (size_t)number;
+    else
+        refuse(a, key, value, "not a whole number from 0 to 2147483647");
+}
+
+static void get_float(asked *a, const char *key, float *to)
+{
+    const json_t *value = get(a, key);
+    double number = json_number_value(value);
+    if (!value)
+        return;
+    if (json_is_number(value) && number >= -1e9 && number <= 1e9)
+        *to = (float)number;
+    else
+        refuse(a, key, value, "not a number from -1e9 to 1e9");
+}
+
+static void get_bool(asked *a, const char *key, bool *to)
+{
+    const json_t *value = get(a, key);
+    if (!value)
+        return;
+    if (json_is_boolean(value))
+        *to = json_is_true(value);
+    else
+        refuse(a, key, value, "neither true nor false");
+}
+
+/* ---- tokens ------------------------------------------------------------ */
+
+static bool token_of(asked *a, const char *key, const json_t *value,
+                     uint32_t *to)
+{
+    json_int_t number = json_integer_value(value);
+    if (!json_is_integer(value) || number < 0 || number > INT32_MAX) {
+        refuse(a, key, value, "not a token");
+        return false;
+    }
+    *to = (uint32_t)number;
+    return true;
+}
+
+/* One token, which may stand in a list of its own. */
+static void get_token(asked *a, const char *key, uint32_t *to)
+{
+    const json_t *value = get(a, key);
+    if (json_is_array(value) && json_array_size(value) == 1)
+        value = json_array_get(value, 0);
+    if (json_is_array(value))
+        refuse(a, key, value, "not one token");
+    else if (value)
+        token_of(a, key, value, to);
+}
+
+/* A list of tokens that may be full. */
+typedef struct tokens {
+    uint32_t *all;
+    size_t *count, most;
+    size_t vocab;
+} tokens;
+
+static void tokens_add(asked *a, const char *key, const json_t *value,
+                       const tokens *to)
+{
+    uint32_t token;
+    if (!token_of(a, key, value, &token) || token >= to->vocab)
+        return;
+    for (size_t i = 0; i < *to->count; i++)
+        if (to->all[i] == token)
+            return;
+    if (*to->count == to->most)
+        refuse(a, key, get(a, key), "more tokens than there is room for");
+    else
+        to->all[(*to->count)++] = token;
+}
+
+/* One or a list of them. */
+static void get_tokens(asked *a, const char *key, const tokens *to)
+{
+    const json_t *value = get(a, key), *each;
+    size_t i;
+    if (!json_is_array(value)) {
+        if (value)
+            tokens_add(a, key, value, to);
+        return;
+    }
+    json_array_foreach(value, i, each) tokens_add(a, key, each, to);
+}
+
+static bool is_end(const bauta_generate_options *o, const json_t *token)
+{
+    for (size_t i = 0; i < o->end_count; i++)
+        if (json_integer_value(token) == (json_int_t)o->ends[i])
+            return true;
+    return false;
+}
+
+/* Words of one token each; an end among them does not count, as in
+ * transformers. */
+static void get_words(asked *a, const char *key,
+                      const bauta_generate_options *o, const tokens *to)
+{
+    const json_t *value = get(a, key), *word;
+    size_t i;
+    if (value && !json_is_array(value))
+        refuse(a, key, value, "not a list");
+    json_array_foreach(value, i, word)
+    {
+        const json_t *token = json_array_get(word, 0);
+        if (json_array_size(word) != 1)
+            refuse(a, key, value, "which has words of several tokens");
+        else if (!is_end(o, token))
+            tokens_add(a, key, token, to);
+    }
+}
+
+/* ---- what is not supported --------------------------------------------- */
+
+/* Keys that change what comes out and are not supported, with the value that
+ * changes nothing; null never does. */
+static const struct {
+    const char *key;
+    enum { NUMBER, SWITCH, NOTHING } kind;
+    double neutral;
+} unsupported[] = {
+    { "num_beam_groups", NUMBER, 1 },
+    { "diversity_penalty", NUMBER, 0 },
+    { "penalty_alpha", NUMBER, 0 },
+    { "typical_p", NUMBER, 1 },
+    { "epsilon_cutoff", NUMBER, 0 },
+    { "eta_cutoff", NUMBER, 0 },
+    { "encoder_repetition_penalty", NUMBER, 1 },
+    { "encoder_no_repeat_ngram_size", NUMBER, 0 },
+    { "guidance_scale", NUMBER, 1 },
+    { "token_healing", SWITCH, 0 },
+    { "top_h", NOTHING, 0 },
+    { "max_time", NOTHING, 0 },
+    { "sequence_bias", NOTHING, 0 },
+    { "begin_suppress_tokens", NOTHING, 0 },
+    { "forced_decoder_ids", NOTHING, 0 },
+    { "exponential_decay_length_penalty", NOTHING, 0 },
+    { "constraints", NOTHING, 0 },
+    { "force_words_ids", NOTHING, 0 },
+    { "watermarking_config", NOTHING, 0 },
+    { "dola_layers", NOTHING, 0 },
+    { "stop_strings", NOTHING, 0 },
+};
+
+static bool changes_nothing(size_t i, const json_t *value)
+{
+    switch (unsupported[i].kind) {
+    case NUMBER:
+        return json_is_number(value) &&
+               !(json_number_value(value) < unsupported[i].neutral) &&
+               !(json_number_value(value) > unsupported[i].neutral);
+    case SWITCH:
+        return json_is_false(value);
+    default:
+        return json_is_array(value) && json_array_size(value) == 0;
+    }
+}
+
+static void refuse_unsupported(asked *a)
+{
+    for (size_t i = 0; i < BT_LEN(unsupported); i++) {
+        const json_t *value = get(a, unsupported[i].key);
+        if (value && !changes_nothing(i, value))
+            refuse(a, unsupported[i].key, value, "which is not supported");
+    }
+}
+
+/* ---- files ------------------------------------------------------------- */
+
+static void get_early(asked *a, bauta_early *to)
+{
+    const json_t *value = get(a, "early_stopping");
+    const char *text = json_string_value(value);
+    if (json_is_boolean(value))
+        *to = json_is_true(value) ? BAUTA_EARLY_YES : BAUTA_EARLY_NO;
+    else if (text && !strcmp(text, "never"))
+        *to = BAUTA_EARLY_NEVER;
+    else if (value)
+        refuse(a, "early_stopping", value, "not true, false or \"never\"");
+}
+
+static void get_numbers(asked *a, bauta_generate_options *o)
+{
+    get_size(a, "max_new_tokens", &o->max_tokens);
+    get_size(a, "max_length", &o->max_length);
+    get_size(a, "min_new_tokens", &o->min_tokens);
+    get_size(a, "min_length", &o->min_length);
+    get_float(a, "repetition_penalty", &o->repetition_penalty);
+    get_size(a, "no_repeat_ngram_size", &o->no_repeat);
+    get_bool(a, "do_sample", &o->sample);
+    get_float(a, "temperature", &o->temperature);
+    get_size(a, "top_k", &o->top_k);
+    get_float(a, "top_p", &o->top_p);
+    get_float(a, "min_p", &o->min_p);
+    get_size(a, "num_beams", &o->beams);
+    get_float(a, "length_penalty", &o->length_penalty);
+    get_early(a, &o->early);
+    get_size(a, "num_return_sequences", &o->nbest);
+    get_bool(a, "renormalize_logits", &o->renormalize);
+    // With both, transformers goes by the new tokens alone.
+    if (o->max_tokens)
+        o->max_length = 0;
+}
+
+static void get_ends(asked *a, bauta_generate_options *o, size_t vocab)
+{
+    get_tokens(a, "eos_token_id",
+               &(tokens){ o->ends, &o->end_count, BAUTA_ENDS_MAX, vocab });
+}
+
+static void get_start(asked *a, bauta_generate_options *o)
+{
+    get_token(a, "decoder_start_token_id", &o->start);
+    if (o->start == BAUTA_NO_TOKEN)
+        get_token(a, "bos_token_id", &o->start);
+}
+
+static void get_all(asked *a, bauta_generate_options *o, size_t vocab)
+{
+    tokens banned = { o->banned, &o->banned_count, BAUTA_BANNED_MAX, vocab };
+    get_numbers(a, o);
+    get_ends(a, o, vocab);
+    get_start(a, o);
+    get_token(a, "forced_bos_token_id", &o->first);
+    get_token(a, "forced_eos_token_id", &o->last);
+    get_words(a, "bad_words_ids", o, &banned);
+    get_tokens(a, "suppress_tokens", &banned);
+    refuse_unsupported(a);
+}
+
+/* What transformers takes for a family whose config does not say it. */
+static const struct {
+    const char *type;
+    uint32_t end, start, last;
+} families[] = {
+    { "gpt2", 50256, BAUTA_NO_TOKEN, BAUTA_NO_TOKEN },
+    { "llama", 2, BAUTA_NO_TOKEN, BAUTA_NO_TOKEN },
+    { "mistral", 2, BAUTA_NO_TOKEN, BAUTA_NO_TOKEN },
+    { "marian", 0, 58100, 0 },
+    { "bart", 2, 2, 2 },
+};
+
+static void fill_family(bauta_generate_options *o, const json_t *config,
+                        bool last, size_t vocab)
+{
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    for (size_t i = 0; type && i < BT_LEN(families); i++) {
+        if (strcmp(type, families[i].type) != 0)
+            continue;
+        if (!json_object_get(config, "eos_token_id") && !o->end_count &&
+            families[i].end < vocab)
+            o->ends[o->end_count++] = families[i].end;
+        if (o->start == BAUTA_NO_TOKEN && families[i].start < vocab)
+            o->start = families[i].start;
+        if (last && !json_object_get(config, "forced_eos_token_id") &&
+            families[i].last < vocab)
+            o->last = families[i].last;
+    }
+}
+
+static bauta_status parse(json_t **out, const char *text, size_t size,
+                          const char *name, bauta_error *err)
+{
+    json_error_t where;
+    *out = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
+    if (!*out)
+        return bt_fail(err, BAUTA_ERR_IO, "%s: line %d: %s", name, where.line,
+                       bt_quote(where.text).text);
+    if (!json_is_object(*out))
+        return bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object", name);
+    return BAUTA_OK;
+}
+
+/* Tokens that begin and end a text, where the first file does not say. */
+static void get_missing(asked *a, const asked *first, bauta_generate_options *o,
+                        size_t vocab)
+{
+    if (!json_object_get(first->root, "eos_token_id"))
+        get_ends(a, o, vocab);
+    if (o->start == BAUTA_NO_TOKEN)
+        get_start(a, o);
+}
+
+bauta_status bt_settings_parse(bauta_generate_options *options,
+                               const char *generation, size_t generation_size,
+                               const char *config, size_t config_size,
+                               size_t vocab, bauta_error *err)
+{
+    json_t *own = NULL, *model = NULL;
+    *options = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
+    options->top_k = 50; // what transformers takes where nothing is said
+    bauta_status status =
+        parse(&model, config, config_size, "config.json", err);
+    if (!status && generation)
+        status = parse(&own, generation, generation_size,
+                       "generation_config.json", err);
+    asked second = { model, "config.json", err, status };
+    asked first = { own, "generation_config.json", err, status };
+    if (!status && own) {
+        get_all(&first, options, vocab);
+        get_missing(&second, &first, options, vocab);
+    } else if (!status) {
+        get_all(&second, options, vocab);
+    }
+    if (!status)
+        fill_family(options, model, !own, vocab);
+    status = first.status ? first.status : second.status;
+    json_decref(own);
+    json_decref(model);
+    return status;
+}

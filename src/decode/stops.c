@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stops.c - text that is held back while it may be a stop; see stops.h. */
+#include "decode/stops.h"
+
+#include "base/array.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+
+#include <string.h>
+
+static size_t find(const char *text, size_t length, const char *what,
+                   size_t from)
+{
+    size_t size = strlen(what);
+    for (size_t at = from; at + size <= length; at++)
+        if (!memcmp(text + at, what, size))
+            return at;
+    return SIZE_MAX;
+}
+
+size_t bt_stops_find(const bt_stops *stops, const char *text, size_t length,
+                     size_t from)
+{
+    size_t first = SIZE_MAX;
+    for (size_t i = 0; i < stops->count; i++)
+        first = bt_size_min(first, find(text, length, stops->texts[i], from));
+    return first;
+}
+
+size_t bt_stops_hold(const bt_stops *stops, const char *text, size_t length)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < stops->count; i++) {
+        const char *stop = stops->texts[i];
+        size_t n = bt_size_min(strlen(stop) - 1, length);
+        while (n > most && memcmp(text + length - n, stop, n) != 0)
+            n--;
+        most = bt_size_max(most, n);
+    }
+    return most;
+}
+
+bauta_status bt_speech_init(bt_speech *speech, const bauta_tokenizer *tokenizer,
+                            const bt_stops *stops, bauta_error *err)
+{
+    *speech = (bt_speech){ .stops = *stops };
+    return bauta_decoder_create(&speech->decoder, tokenizer, NULL, err);
+}
+
+void bt_speech_release(bt_speech *speech)
+{
+    bauta_decoder_free(speech->decoder);
+    bt_free(speech->text);
+    *speech = (bt_speech){ 0 };
+}
+
+/* Put the waiting piece behind the text, and see what is certain now. A stop
+ * that was not there before ends in the piece, so it begins no earlier than
+ * what was held. */
+static bauta_status take_piece(bt_speech *s, bauta_error *err)
+{
+    size_t more = s->piece_length;
+    if (BT_ROOM(s->text, s->room, s->length, bt_size_add(more, 1)))
+        return bt_fail_memory(err, "text", more);
+    memcpy(s->text + s->length, s->piece, more);
+    s->length += more;
+    s->text[s->length] = '\0';
+    s->piece = NULL;
+    size_t stop = bt_stops_find(&s->stops, s->text, s->length, s->certain);
+    if (stop == SIZE_MAX) {
+        s->certain = s->length - bt_stops_hold(&s->stops, s->text, s->length);
+        return BAUTA_OK;
+    }
+    s->stopped = true;
+    s->length = s->certain = stop;
+    s->text[stop] = '\0';
+    return BAUTA_OK;
+}
+
+bauta_status bt_speech_push(bt_speech *s, uint32_t token, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    if (!s->piece)
+        status = bauta_decoder_push(s->decoder, token, &s->piece,
+                                    &s->piece_length, err);
+    if (status)
+        s->piece = NULL;
+    return status ? status : take_piece(s, err);
+}
+
+bauta_status bt_speech_finish(bt_speech *s, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    if (!s->stopped) {
+        if (!s->piece)
+            status = bauta_decoder_finish(s->decoder, &s->piece,
+                                          &s->piece_length, err);
+        if (status)
+            s->piece = NULL;
+        else
+            status = take_piece(s, err);
+    }
+    if (!status)
+        s->certain = s->length;
+    return status;
+}

@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_generator.c - a request gets the same bits whatever runs beside it. */
+#include "faults.h"
+#include "generating.h"
+#include "tiny.h"
+
+#include <math.h>
+
+/* The same generator over a stage without a cache; see slow/. */
+bauta_status slow_generate(bauta_context *context, const bauta_model *model,
+                           const bauta_tokenizer *tokenizer,
+                           const bauta_request *request, bauta_result **out,
+                           bauta_error *err);
+
+static scratch place;
+static char folders[BT_LEN(tinies)][512];
+static uint64_t seed;
+
+static int folders_write(void **state)
+{
+    (void)state;
+    seed = test_seed();
+    place = scratch_create();
+    for (size_t i = 0; i < BT_LEN(tinies); i++)
+        tiny_write(&place, &tinies[i], folders[i]);
+    return 0;
+}
+
+static int folders_remove(void **state)
+{
+    (void)state;
+    scratch_free(&place);
+    return 0;
+}
+
+static const char *folder_of(const char *name)
+{
+    for (size_t i = 0; i < BT_LEN(tinies); i++)
+        if (!strcmp(tinies[i].name, name))
+            return folders[i];
+    fail();
+    return NULL;
+}
+
+/* ---- random requests --------------------------------------------------- */
+
+enum { VOCAB = 40, MANY = 24, PROMPT = 30 };
+
+typedef struct wish {
+    uint32_t prompt[PROMPT], source[PROMPT];
+    bauta_generate_options options;
+    bauta_request request;
+} wish;
+
+static void options_draw(test_random *r, bauta_generate_options *o)
+{
+    *o = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
+    o->max_tokens = 1 + test_below(r, 12);
+    o->min_tokens = test_below(r, 4);
+    o->start = VOCAB - 1;
+    o->end_count = test_below(r, 3);
+    for (size_t i = 0; i < o->end_count; i++)
+        o->ends[i] = (uint32_t)test_below(r, VOCAB);
+    if (test_below(r, 3) == 0)
+        o->repetition_penalty = 1.5f;
+    if (test_below(r, 3) == 0)
+        o->no_repeat = 1 + test_below(r, 3);
+    if (test_below(r, 4) == 0)
+        o->banned[o->banned_count++] = (uint32_t)test_below(r, VOCAB);
+    if (test_below(r, 5) == 0)
+        o->last = (uint32_t)test_below(r, VOCAB);
+    switch (test_below(r, 3)) {
+    case 0:
+        break;
+    case 1:
+        o->sample = true;
+        o->seed = test_u32(r);
+        o->temperature = 0.5f + (float)test_below(r, 4) * 0.5f;
+        o->top_k = test_below(r, 2) ? 0 : 1 + test_below(r, VOCAB);
+        o->top_p = test_below(r, 2) ? 1.0f : 0.7f;
+        o->min_p = test_below(r, 2) ? 0.0f : 0.05f;
+        break;
+    default:
+        o->beams = 2 + test_below(r, 4);
+        o->nbest = 1 + test_below(r, o->beams);
+        o->length_penalty = (float)test_below(r, 5) * 0.5f;
+        o->early = (bauta_early)test_below(r, 3);
+        o->renormalize = test_below(r, 2);
+    }
+}
+
+/* Some begin as the one before does. */
+static void wish_draw(test_random *r, wish *w, const wish *before, bool encoder)
+{
+    size_t count = (encoder ? 0 : 1) + test_below(r, PROMPT - 1), same = 0;
+    if (before && test_below(r, 2))
+        same = test_below(r, PROMPT);
+    for (size_t i = 0; i < PROMPT; i++) {
+        w->prompt[i] =
+            i < same ? before->prompt[i] : (uint32_t)test_below(r, VOCAB);
+        w->source[i] =
+            same ? before->source[i] : (uint32_t)test_below(r, VOCAB);
+    }
+    options_draw(r, &w->options);
+    w->request = (bauta_request)BAUTA_REQUEST_INIT;
+    w->request.tokens = w->prompt;
+    w->request.count = count;
+    w->request.options = &w->options;
+    if (!encoder)
+        return;
+    w->request.source = w->source;
+    w->request.source_count =
+        same ? before->request.source_count : 1 + test_below(r, PROMPT - 1);
+}
+
+static void wishes_draw(test_random *r, wish *wishes, size_t count,
+                        bool encoder)
+{
+    for (size_t i = 0; i < count; i++)
+        wish_draw(r, &wishes[i], i ? &wishes[i - 1] : NULL, encoder);
+}
+
+/* What each comes to by itself, without a cache. Options may leave nothing to
+ * choose: *errors then has the sentence. */
+static void alone(const speaker *s, const wish *wishes, size_t count,
+                  bauta_result **results)
+{
+    bauta_error err;
+    for (size_t i = 0; i < count; i++)
+        MUST(slow_generate(s->context, s->model, s->tokenizer,
+                           &wishes[i].request, &results[i], &err),
+             &err);
+}
+
+/* Requests come while others run. */
+static void arrive(test_random *r, const speaker *s,
+                   const bauta_generator_options *options, wish *wishes,
+                   size_t count, bauta_result **results)
+{
+    bauta_generator *g;
+    bauta_error err;
+    size_t left = 0, added = 0, seen = 0;
+    MUST(bauta_generator_create(&g, s->context, s->model, s->tokenizer, options,
+                                &err),
+         &err);
+    while (added < count || left) {
+        for (size_t n = test_below(r, 4); n > 0 && added < count; n--) {
+            wishes[added].request.tag = added;
+            MUST(bauta_generator_add(g, &wishes[added].request, &err), &err);
+            added++;
+        }
+        MUST(bauta_generator_step(g, &left, &err), &err);
+        for (bauta_result *one; (one = bauta_generator_take(g)); seen++)
+            results[one->tag] = one;
+    }
+    assert_int_equal(seen, count);
+    bauta_generator_free(g);
+}
+
+static const char *const speaking[] = { "gpt2",  "llama",  "mistral", "qwen2",
+                                        "qwen3", "marian", "bart" };
+
+static void company_changes_no_bit(void **state)
+{
+    (void)state;
+    static wish wishes[MANY];
+    bauta_result *want[MANY], *got[MANY];
+    for (size_t m = 0; m < BT_LEN(speaking); m++) {
+        test_random r = test_random_from(seed + m);
+        int threads = 1 << test_below(&r, 3);
+        speaker s = speaker_load(folder_of(speaking[m]), false, threads);
+        bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
+        size_t shared = 0;
+        wishes_draw(&r, wishes, MANY, encoder);
+        alone(&s, wishes, MANY, want);
+        for (size_t round = 0; round < 4; round++) {
+            bauta_generator_options o = BAUTA_GENERATOR_OPTIONS_INIT;
+            o.sequences = 5 + test_below(&r, 40);
+            o.prompt_tokens = 1 + test_below(&r, 60);
+            o.keep = test_below(&r, 2) * 3;
+            arrive(&r, &s, &o, wishes, MANY, got);
+            for (size_t i = 0; i < MANY; i++) {
+                shared += got[i]->shared;
+                results_equal(want[i], got[i]);
+            }
+            results_free(got, MANY);
+        }
+        printf("%s: %zu tokens were shared\n", speaking[m], shared);
+        assert_true(shared > 0);
+        results_free(want, MANY);
+        speaker_release(&s);
+    }
+}
+
+/* ---- the bound --------------------------------------------------------- */
+
+static bauta_request plain(const uint32_t *ids, size_t count,
+                           const bauta_generate_options *o)
+{
+    bauta_request r = BAUTA_REQUEST_INIT;
+    r.tokens = ids;
+    r.count = count;
+    r.options = o;
+    return r;
+}
+
+static void requests_wait_until_they_fit(void **state)
+{
+    (void)state;
+    static const uint32_t ids[] = { 1, 2, 3 };
+    enum { COUNT = 6 };
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+    bauta_generator_options narrow = BAUTA_GENERATOR_OPTIONS_INIT;
+    bauta_request requests[COUNT];
+    bauta_result *wide[COUNT], *tight[COUNT];
+    bauta_generator *g;
+    bauta_error err;
+    uint64_t most = 0;
+    size_t left = COUNT;
+    speaker s = speaker_load(folder_of("llama"), false, 1);
+    o.max_tokens = 20;
+    for (size_t i = 0; i < COUNT; i++)
+        requests[i] = plain(ids, 3, &o);
+    generate_all(&s, NULL, requests, COUNT, wide);
+    // The sentence of a refusal says what one needs.
+    narrow.cache_bytes = 1;
+    MUST(bauta_generator_create(&g, s.context, s.model, NULL, &narrow, &err),
+         &err);
+    assert_int_not_equal(bauta_generator_add(g, &requests[0], &err), BAUTA_OK);
+    unsigned long long need = 0;
+    assert_int_equal(sscanf(err.message, "the request may need %llu", &need),
+                     1);
+    assert_non_null(strstr(err.message, "the cache has 1"));
+    bauta_generator_free(g);
+    narrow.cache_bytes = need * 2;
+    narrow.keep = 2;
+    MUST(bauta_generator_create(&g, s.context, s.model, NULL, &narrow, &err),
+         &err);
+    for (size_t i = 0; i < COUNT; i++) {
+        requests[i].tag = i;
+        MUST(bauta_generator_add(g, &requests[i], &err), &err);
+    }
+    while (left) {
+        MUST(bauta_generator_step(g, &left, &err), &err);
+        uint64_t bytes = bauta_generator_bytes(g);
+        most = bytes > most ? bytes : most;
+        for (bauta_result *r; (r = bauta_generator_take(g));)
+            tight[r->tag] = r;
+    }
+    assert_true(most > 0 && most <= need * 2);
+    for (size_t i = 0; i < COUNT; i++)
+        results_equal(wide[i], tight[i]);
+    bauta_generator_free(g);
+    results_free(wide, COUNT);
+    results_free(tight, COUNT);
+    speaker_release(&s);
+}
+
+static void kept_texts_serve_others(void **state)
+{
+    (void)state;
+    static const uint32_t ids[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+    bauta_generator_options keep = BAUTA_GENERATOR_OPTIONS_INIT;
+    bauta_generator *g;
+    bauta_error err;
+    bauta_result *first, *second;
+    size_t left = 1;
+    speaker s = speaker_load(folder_of("gpt2"), false, 1);
+    o.max_tokens = 4;
+    keep.keep = 1;
+    MUST(bauta_generator_create(&g, s.context, s.model, NULL, &keep, &err),
+         &err);
+    bauta_request r = plain(ids, 8, &o);
+    for (left = 1, bauta_generator_add(g, &r, NULL); left;)
+        MUST(bauta_generator_step(g, &left, &err), &err);
+    first = bauta_generator_take(g);
+    for (left = 1, bauta_generator_add(g, &r, NULL); left;)
+        MUST(bauta_generator_step(g, &left, &err), &err);
+    second = bauta_generator_take(g);
+    assert_int_equal(first->shared, 0);
+    assert_int_equal(second->shared, 7);
+    assert_int_equal(second->prompt, 8);
+    results_equal(first, second);
+    bauta_result_free(first);
+    bauta_result_free(second);
+    bauta_generator_free(g);
+    speaker_release(&s);
+}
+
+/* ---- hearing ----------------------------------------------------------- */
+
+typedef struct heard {
+    size_t calls, stop_at, last;
+    uint32_t tokens[64];
+} heard;
+
+static bool hear(void *user, uint32_t token, float logprob, const char *text,
+                 size_t length)
+{
+    heard *h = user;
+    assert_null(text);
+    assert_int_equal(length, 0);
+    assert_true(logprob <= 0);
+    if (token == BAUTA_NO_TOKEN) {
+        h->last++;
+        return true;
+    }
+    h->tokens[h->calls++] = token;
+    return h->calls != h->stop_at;
+}
+
+static void hearing_false_ends_the_text(void **state)
+{
+    (void)state;
+    static const uint32_t ids[] = { 3, 1, 4 };
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+    bauta_result *result;
+    bauta_error err;
+    heard h = { .stop_at = 5 };
+    speaker s = speaker_load(folder_of("qwen3"), false, 1);
+    bauta_request r = plain(ids, 3, &o);
+    o.max_tokens = 9;
+    r.hear = hear;
+    r.user = &h;
+    MUST(bauta_generate(s.context, s.model, NULL, &r, &result, &err), &err);
+    assert_int_equal(result->hypotheses[0].count, 5);
+    assert_int_equal(result->hypotheses[0].finish, BAUTA_FINISH_HEARD);
+    assert_memory_equal(h.tokens, result->hypotheses[0].tokens, 20);
+    assert_int_equal(h.last, 1);
+    assert_null(result->hypotheses[0].text);
+    assert_string_equal(bauta_finish_text(BAUTA_FINISH_HEARD), "heard");
+    bauta_result_free(result);
+    speaker_release(&s);
+}
+
+/* ---- sentences --------------------------------------------------------- */
+
+typedef void spoil_fn(bauta_request *r, bauta_generate_options *o);
+
+#define SPOIL(name, what)                                         \
+    static void name(bauta_request *r, bauta_generate_options *o) \
+    {                                                             \
+        (void)r;                                                  \
+        (void)o;                                                  \
+        what;                                                     \
+    }
+static const uint32_t far_id = VOCAB;
+static const char *const no_stop[] = { "" };
+SPOIL(spoil_size, o->size = 0)
+SPOIL(spoil_request_size, r->size = 1)
+SPOIL(spoil_beams, o->beams = 0)
+SPOIL(spoil_wide, o->beams = 33)
+SPOIL(spoil_nbest, o->nbest = 2)
+SPOIL(spoil_sample, (o->sample = true, o->beams = 2))
+SPOIL(spoil_early, o->early = (bauta_early)7)
+SPOIL(spoil_penalty, o->repetition_penalty = 0)
+SPOIL(spoil_penalty_nan, o->repetition_penalty = NAN)
+SPOIL(spoil_temperature, o->temperature = -1)
+SPOIL(spoil_temperature_inf, o->temperature = INFINITY)
+SPOIL(spoil_top_p, o->top_p = 1.5f)
+SPOIL(spoil_min_p, o->min_p = -0.1f)
+SPOIL(spoil_length, o->length_penalty = NAN)
+SPOIL(spoil_ends, (o->end_count = 1, o->ends[0] = VOCAB))
+SPOIL(spoil_end_count, o->end_count = BAUTA_ENDS_MAX + 1)
+SPOIL(spoil_banned, (o->banned_count = 1, o->banned[0] = VOCAB))
+SPOIL(spoil_banned_count, o->banned_count = BAUTA_BANNED_MAX + 1)
+SPOIL(spoil_first, o->first = VOCAB)
+SPOIL(spoil_last, o->last = VOCAB)
+SPOIL(spoil_start, o->start = VOCAB)
+SPOIL(spoil_stops_null, (o->stop_count = 1, o->stops = NULL))
+SPOIL(spoil_stops_empty, (o->stop_count = 1, o->stops = no_stop))
+SPOIL(spoil_prompt, r->count = 0)
+SPOIL(spoil_prompt_null, r->tokens = NULL)
+SPOIL(spoil_token, (r->tokens = &far_id, r->count = 1))
+SPOIL(spoil_source, (r->source = r->tokens, r->source_count = 1))
+SPOIL(spoil_long, o->max_length = 3)
+
+static const struct {
+    const char *name;
+    spoil_fn *spoil;
+    const char *says;
+} spoils[] = {
+    { "size", spoil_size, "BAUTA_GENERATE_OPTIONS_INIT" },
+    { "request_size", spoil_request_size, "BAUTA_REQUEST_INIT" },
+    { "beams", spoil_beams, "beams is 0" },
+    { "wide", spoil_wide, "runs 32 sequences" },
+    { "nbest", spoil_nbest, "nbest is 2 of 1" },
+    { "sample", spoil_sample, "does not draw" },
+    { "early", spoil_early, "early is 7" },
+    { "penalty", spoil_penalty, "repetition_penalty is 0" },
+    { "penalty_nan", spoil_penalty_nan, "repetition_penalty is nan" },
+    { "temperature", spoil_temperature, "temperature is -1" },
+    { "temperature_inf", spoil_temperature_inf, "temperature is inf" },
+    { "top_p", spoil_top_p, "top_p is 1.5" },
+    { "min_p", spoil_min_p, "min_p is -0.1" },
+    { "length", spoil_length, "length_penalty is nan" },
+    { "ends", spoil_ends, "options.ends[0] is 40" },
+    { "end_count", spoil_end_count, "end_count is 9" },
+    { "banned", spoil_banned, "options.banned[0] is 40" },
+    { "banned_count", spoil_banned_count, "banned_count is 33" },
+    { "first", spoil_first, "first is 40" },
+    { "last", spoil_last, "last is 40" },
+    { "start", spoil_start, "start is 40" },
+    { "stops_null", spoil_stops_null, "stops is NULL" },
+    { "stops_empty", spoil_stops_empty, "stops[0] is empty" },
+    { "prompt", spoil_prompt, "tokens is empty" },
+    { "prompt_null", spoil_prompt_null, "tokens is NULL" },
+    { "token", spoil_token, "tokens[0] is 40" },
+    { "source", spoil_source, "has no encoder" },
+    { "long", spoil_long, "prompt has 3 tokens" },
+};
+
+static void bad_requests_get_a_sentence(void **state)
+{
+    (void)state;
+    static const uint32_t ids[] = { 1, 2, 3 };
+    bauta_generator *g;
+    bauta_error err;
+    speaker s = speaker_load(folder_of("llama"), false, 1);
+    MUST(bauta_generator_create(&g, s.context, s.model, NULL, NULL, &err),
+         &err);
+    for (size_t i = 0; i < BT_LEN(spoils); i++) {
+        bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+        bauta_request r = plain(ids, 3, &o);
+        o.max_tokens = 4;
+        spoils[i].spoil(&r, &o);
+        assert_int_not_equal(bauta_generator_add(g, &r, &err), BAUTA_OK);
+        if (!strstr(err.message, spoils[i].says))
+            fail_msg("%s: \"%s\"", spoils[i].name, err.message);
+    }
+    bauta_generator_free(g);
+    speaker_release(&s);
+}
+
+static void encoder_decoders_ask_for_start_and_source(void **state)
+{
+    (void)state;
+    static const uint32_t ids[] = { 1, 2, 3 };
+    bauta_generator *g;
+    bauta_error err;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+    speaker s = speaker_load(folder_of("marian"), false, 1);
+    MUST(bauta_generator_create(&g, s.context, s.model, NULL, NULL, &err),
+         &err);
+    bauta_request r = plain(NULL, 0, &o);
+    assert_int_not_equal(bauta_generator_add(g, &r, &err), BAUTA_OK);
+    assert_non_null(strstr(err.message, "source is empty"));
+    r.source = ids;
+    r.source_count = 3;
+    assert_int_not_equal(bauta_generator_add(g, &r, &err), BAUTA_OK);
+    assert_non_null(strstr(err.message, "options.start"));
+    bauta_generator_free(g);
+    speaker_release(&s);
+    s = speaker_load(folder_of("bert"), false, 1);
+    assert_int_not_equal(
+        bauta_generator_create(&g, s.context, s.model, NULL, NULL, &err),
+        BAUTA_OK);
+    assert_non_null(strstr(err.message, "encoder-only"));
+    speaker_release(&s);
+}
+
+static void options_that_forbid_all_are_a_sentence(void **state)
+{
+    (void)state;
+    static uint32_t ids[VOCAB];
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+    bauta_result *result;
+    bauta_error err;
+    speaker s = speaker_load(folder_of("llama"), false, 1);
+    for (uint32_t i = 0; i < VOCAB; i++)
+        ids[i] = i;
+    bauta_request r = plain(ids, VOCAB, &o);
+    o.max_tokens = 4;
+    o.no_repeat = 1;
+    for (o.beams = 1; o.beams < 4; o.beams += 2) {
+        assert_int_not_equal(
+            bauta_generate(s.context, s.model, NULL, &r, &result, &err),
+            BAUTA_OK);
+        assert_null(result);
+        assert_non_null(strstr(err.message, "forbid every token"));
+    }
+    speaker_release(&s);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* Steps until all have ended; a failed allocation is tried again, once. */
+static void run_with_fault(const speaker *s, size_t k, const wish *wishes,
+                           size_t count, bauta_result **results, bool *hit)
+{
+    bauta_generator *g = NULL;
+    bauta_generator_options o = BAUTA_GENERATOR_OPTIONS_INIT;
+    bauta_error err;
+    size_t left = 1;
+    bool failed = false;
+    o.keep = 1;
+    o.prompt_tokens = 40;
+    faults_arm(k);
+    while (bauta_generator_create(&g, s->context, s->model, NULL, &o, &err)) {
+        assert_int_equal(err.status, BAUTA_ERR_NOMEM);
+        assert_false(failed);
+        failed = true;
+    }
+    for (size_t i = 0; i < count; i++) {
+        bauta_request r = wishes[i].request;
+        r.tag = i;
+        while (bauta_generator_add(g, &r, &err)) {
+            assert_int_equal(err.status, BAUTA_ERR_NOMEM);
+            assert_false(failed);
+            failed = true;
+        }
+    }
+    while (left)
+        if (bauta_generator_step(g, &left, &err)) {
+            assert_int_equal(err.status, BAUTA_ERR_NOMEM);
+            assert_false(failed);
+            failed = true;
+            left = 1;
+        }
+    *hit = faults_disarm();
+    assert_int_equal(failed, *hit);
+    for (bauta_result *r; (r = bauta_generator_take(g));)
+        results[r->tag] = r;
+    bauta_generator_free(g);
+}
+
+static void every_allocation_may_fail_once(void **state)
+{
+    (void)state;
+    enum { FEW = 4 };
+    static const char *const names[] = { "gpt2", "marian" };
+    static wish wishes[FEW];
+    bauta_result *want[FEW], *got[FEW];
+    for (size_t m = 0; m < BT_LEN(names); m++) {
+        test_random r = test_random_from(seed + 100 + m);
+        faults_begin();
+        speaker s = speaker_load(folder_of(names[m]), false, 1);
+        wishes_draw(&r, wishes, FEW, m == 1);
+        for (size_t i = 0; i < FEW; i++)
+            wishes[i].options.max_tokens = 3;
+        wishes[0].options.beams = 3;
+        wishes[0].options.sample = false;
+        wishes[0].options.nbest = 2;
+        alone(&s, wishes, FEW, want);
+        bool hit = true;
+        size_t k = 0;
+        for (; hit; k++) {
+            run_with_fault(&s, k, wishes, FEW, got, &hit);
+            for (size_t i = 0; i < FEW; i++)
+                results_equal(want[i], got[i]);
+            results_free(got, FEW);
+        }
+        printf("%s: failures up to allocation %zu\n", names[m], k);
+        results_free(want, FEW);
+        speaker_release(&s);
+        assert_int_equal(faults_end(), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(company_changes_no_bit),
+        cmocka_unit_test(requests_wait_until_they_fit),
+        cmocka_unit_test(kept_texts_serve_others),
+        cmocka_unit_test(hearing_false_ends_the_text),
+        cmocka_unit_test(bad_requests_get_a_sentence),
+        cmocka_unit_test(encoder_decoders_ask_for_start_and_source),
+        cmocka_unit_test(options_that_forbid_all_are_a_sentence),
+        cmocka_unit_test(every_allocation_may_fail_once),
+    };
+    return cmocka_run_group_tests(tests, folders_write, folders_remove);
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_sampler.c - rules, warpers and draws against a slow reference in double
+ * that sorts everything.
+ *
+ * Where a sum decides (top_p, a draw) or an exponential (min_p), the reference
+ * and the sampler may differ by rounding; a case that is nearer than CLOSE to
+ * the border is passed over, and these are counted. */
+#include "base/error.h"
+#include "decode/sampler.h"
+#include "testing.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CLOSE 1e-5
+
+enum { VOCAB_MAX = 400, HISTORY = 24 };
+
+/* ---- a desk ------------------------------------------------------------ */
+
+static struct {
+    float work[VOCAB_MAX], exps[VOCAB_MAX];
+    unsigned char marks[VOCAB_MAX];
+    bt_pick picks[VOCAB_MAX];
+} table;
+
+static bt_desk desk_of(size_t vocab)
+{
+    return (bt_desk){ .kernels = bt_kernels_get(NULL),
+                      .vocab = vocab,
+                      .work = table.work,
+                      .exps = table.exps,
+                      .marks = table.marks,
+                      .picks = table.picks,
+                      .picks_room = VOCAB_MAX };
+}
+
+/* ---- the reference ----------------------------------------------------- */
+
+typedef struct slow {
+    size_t vocab;
+    double x[VOCAB_MAX], p[VOCAB_MAX];
+    size_t order[VOCAB_MAX]; /* the likeliest first, then the lowest id */
+    bool close;              /* rounding may decide */
+} slow;
+
+static void slow_softmax(slow *s)
+{
+    double max = -INFINITY, sum = 0;
+    for (size_t j = 0; j < s->vocab; j++)
+        max = fmax(max, s->x[j]);
+    for (size_t j = 0; j < s->vocab; j++)
+        sum += s->p[j] = s->x[j] > -INFINITY ? exp(s->x[j] - max) : 0;
+    for (size_t j = 0; j < s->vocab; j++)
+        s->p[j] /= sum;
+}
+
+static void slow_sort(slow *s)
+{
+    for (size_t i = 0; i < s->vocab; i++) {
+        size_t at = i;
+        for (; at > 0 && s->x[s->order[at - 1]] < s->x[i]; at--)
+            s->order[at] = s->order[at - 1];
+        s->order[at] = i;
+    }
+}
+
+static void slow_rules(slow *s, const bauta_generate_options *o,
+                       const bt_history *h)
+{
+    size_t n = o->no_repeat;
+    for (size_t j = 0; j < s->vocab; j++) {
+        bool seen = false, repeats = false, banned = false, end = false;
+        for (size_t i = 0; i < h->count; i++)
+            seen |= h->ids[i] == j;
+        for (size_t i = 0; n && i + n <= h->count; i++) {
+            bool same = h->ids[i + n - 1] == j;
+            for (size_t d = 0; d + 1 < n; d++)
+                same &= h->ids[i + d] == h->ids[h->count - n + 1 + d];
+            repeats |= same;
+        }
+        for (size_t i = 0; i < o->banned_count; i++)
+            banned |= o->banned[i] == j;
+        for (size_t i = 0; i < o->end_count; i++)
+            end |= o->ends[i] == j;
+        end &= h->count - h->prompt < o->min_tokens || h->count < o->min_length;
+        if (seen && o->repetition_penalty != 1.0f)
+            s->x[j] = (float)s->x[j] < 0
+                          ? (double)((float)s->x[j] * o->repetition_penalty)
+                          : (double)((float)s->x[j] / o->repetition_penalty);
+        if (repeats || banned || end)
+            s->x[j] = -INFINITY;
+        if (o->first != BAUTA_NO_TOKEN && h->count == 1)
+            s->x[j] = j == o->first ? 0 : -INFINITY;
+        if (o->last != BAUTA_NO_TOKEN && h->count + 1 == h->limit)
+            s->x[j] = j == o->last ? 0 : -INFINITY;
+    }
+}
+
+static void slow_top_k(slow *s, size_t k)
+{
+    slow_sort(s);
+    double least = k && k < s->vocab ? s->x[s->order[k - 1]] : -INFINITY;
+    for (size_t j = 0; j < s->vocab; j++)
+        if (s->x[j] < least)
+            s->x[j] = -INFINITY;
+}
+
+static void slow_top_p(slow *s, double p)
+{
+    double before = 0;
+    slow_softmax(s);
+    slow_sort(s);
+    for (size_t i = 0; i < s->vocab; i++) {
+        size_t id = s->order[i];
+        if (s->p[id] > 0 && fabs(before - p) < CLOSE)
+            s->close = true;
+        if (i > 0 && before >= p)
+            s->x[id] = -INFINITY;
+        before += s->p[id];
+    }
+}
+
+static void slow_min_p(slow *s, double p)
+{
+    slow_softmax(s);
+    slow_sort(s);
+    double most = s->p[s->order[0]];
+    for (size_t j = 0; j < s->vocab; j++) {
+        if (fabs(s->p[j] / most - p) < CLOSE)
+            s->close = true;
+        if (s->p[j] < p * most)
+            s->x[j] = -INFINITY;
+    }
+}
+
+static void slow_warp(slow *s, const bauta_generate_options *o)
+{
+    double max = -INFINITY;
+    for (size_t j = 0; j < s->vocab; j++)
+        max = fmax(max, s->x[j]);
+    for (size_t j = 0; j < s->vocab && o->temperature != 1.0f; j++)
+        s->x[j] = (double)(((float)s->x[j] - (float)max) / o->temperature);
+    if (o->top_k)
+        slow_top_k(s, o->top_k);
+    if (o->top_p < 1.0f)
+        slow_top_p(s, (double)o->top_p);
+    if (o->min_p > 0.0f)
+        slow_min_p(s, (double)o->min_p);
+}
+
+/* ---- cases ------------------------------------------------------------- */
+
+typedef struct sample_case {
+    size_t vocab;
+    float logits[VOCAB_MAX];
+    uint32_t ids[HISTORY];
+    bauta_generate_options o;
+    bt_history h;
+} sample_case;
+
+static uint32_t some_id(test_random *r, const sample_case *c)
+{
+    return (uint32_t)test_below(r, c->vocab);
+}
+
+static void logits_draw(test_random *r, sample_case *c)
+{
+    bool grid = test_below(r, 3) == 0; // with ties
+    float spread = (float)(1 + test_below(r, 20));
+    c->vocab = 1 + test_below(r, test_below(r, 4) ? 60 : VOCAB_MAX);
+    for (size_t j = 0; j < c->vocab; j++) {
+        c->logits[j] = test_float(r) * spread;
+        if (grid)
+            c->logits[j] = floorf(c->logits[j]);
+        if (test_below(r, 40) == 0)
+            c->logits[j] = -INFINITY;
+    }
+}
+
+static void rules_draw(test_random *r, sample_case *c)
+{
+    bauta_generate_options *o = &c->o;
+    if (test_below(r, 3) == 0)
+        o->repetition_penalty = 0.5f + (float)test_below(r, 4) * 0.5f;
+    o->no_repeat = test_below(r, 2) ? 0 : 1 + test_below(r, 3);
+    for (size_t n = test_below(r, 4); n > 0; n--)
+        o->banned[o->banned_count++] = some_id(r, c);
+    for (size_t n = test_below(r, 4); n > 0; n--)
+        o->ends[o->end_count++] = some_id(r, c);
+    o->min_tokens = test_below(r, 6);
+    o->min_length = test_below(r, 12);
+    if (test_below(r, 8) == 0)
+        o->first = some_id(r, c);
+    if (test_below(r, 8) == 0)
+        o->last = some_id(r, c);
+}
+
+static void warpers_draw(test_random *r, sample_case *c)
+{
+    bauta_generate_options *o = &c->o;
+    o->sample = test_below(r, 4) != 0;
+    o->seed = (uint64_t)test_u32(r) << 32 | test_u32(r);
+    if (test_below(r, 2))
+        o->temperature = 0.1f + 0.3f * (float)test_below(r, 8);
+    if (test_below(r, 20) == 0)
+        o->temperature = test_below(r, 2) ? 0 : 1e-30f;
+    o->top_k = test_below(r, 2) ? 0 : 1 + test_below(r, c->vocab + 5);
+    if (test_below(r, 2))
+        o->top_p = (float)test_below(r, 21) / 20;
+    if (test_below(r, 3) == 0)
+        o->min_p = (float)test_below(r, 21) / 20;
+}
+
+static void case_draw(test_random *r, sample_case *c)
+{
+    logits_draw(r, c);
+    c->o = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
+    rules_draw(r, c);
+    warpers_draw(r, c);
+    size_t count = 1 + test_below(r, HISTORY);
+    for (size_t i = 0; i < count; i++)
+        c->ids[i] = (uint32_t)test_below(r, c->vocab < 6 ? c->vocab : 6);
+    c->h = (bt_history){ c->ids, count, 1 + test_below(r, count),
+                         count + 1 + test_below(r, 3) };
+}
+
+static void slow_run(slow *s, const sample_case *c)
+{
+    s->vocab = c->vocab;
+    s->close = false;
+    for (size_t j = 0; j < c->vocab; j++)
+        s->x[j] = (double)c->logits[j];
+    slow_rules(s, &c->o, &c->h);
+    if (c->o.sample && c->o.temperature > 0)
+        slow_warp(s, &c->o);
+    slow_softmax(s);
+}
+
+/* What the reference chooses, or vocab where it is too close to say. */
+static size_t slow_choose(slow *s, const sample_case *c)
+{
+    double u = bt_draw(c->o.seed, c->h.count), sum = 0;
+    if (!c->o.sample || !(c->o.temperature > 0)) {
+        slow_sort(s);
+        return s->order[0];
+    }
+    for (size_t j = 0; j < s->vocab; j++) {
+        sum += s->p[j];
+        if (s->p[j] > 0 && fabs(sum - u) < CLOSE)
+            return s->vocab;
+        if (sum > u)
+            return j;
+    }
+    return s->vocab;
+}
+
+static bool nothing_left(const slow *s)
+{
+    for (size_t j = 0; j < s->vocab; j++)
+        if (s->x[j] > -INFINITY)
+            return false;
+    return true;
+}
+
+/* Whether every logit was -infinity before any rule acted. */
+static bool nothing_given(const sample_case *c)
+{
+    for (size_t j = 0; j < c->vocab; j++)
+        if (c->logits[j] > -INFINITY)
+            return false;
+    return true;
+}
+
+/* The row behind rules and warpers: it keeps what the reference keeps, and its
+ * probabilities add up to 1. */
+static void row_check(const sample_case *c, const slow *s, const bt_desk *desk)
+{
+    float x[VOCAB_MAX];
+    bt_row row;
+    double sum = 0;
+    const bauta_generate_options *o = &c->o;
+    memcpy(x, c->logits, c->vocab * sizeof(float));
+    bt_rules_apply(x, desk, o, &c->h);
+    for (size_t j = 0; j < c->vocab; j++)
+        assert_int_equal(desk->marks[j], 0);
+    if (o->sample && o->temperature > 0) {
+        if (o->temperature != 1.0f)
+            bt_warp_temperature(x, desk, o->temperature);
+        if (o->top_k)
+            bt_warp_top_k(x, desk, o->top_k);
+        if (o->top_p < 1.0f)
+            bt_warp_top_p(x, desk, o->top_p);
+        if (o->min_p > 0.0f)
+            bt_warp_min_p(x, desk, o->min_p);
+    }
+    assert_int_equal(bt_row_look(&row, desk, x), BT_CHOSEN);
+    for (size_t j = 0; j < c->vocab; j++) {
+        if ((x[j] > -INFINITY) != (s->x[j] > -INFINITY))
+            fail_msg("token %zu of %zu: %g, the reference has %g", j, c->vocab,
+                     (double)x[j], s->x[j]);
+        sum += (double)desk->exps[j] / (double)row.sum;
+    }
+    assert_true(fabs(sum - 1) < CLOSE);
+}
+
+/* How many cases; a soak sets more. */
+static size_t cases(void)
+{
+    const char *text = getenv("BAUTA_CASES");
+    return text ? strtoul(text, NULL, 10) : 20000;
+}
+
+static void sampler_is_the_slow_reference(void **state)
+{
+    (void)state;
+    static sample_case c;
+    static slow s;
+    test_random r = test_random_from(test_seed());
+    size_t passed_over = 0, count = cases();
+    for (size_t i = 0; i < count; i++) {
+        bt_choice choice, again;
+        case_draw(&r, &c);
+        bt_desk desk = desk_of(c.vocab);
+        bt_chosen chosen = bt_sample(&choice, &desk, c.logits, &c.o, &c.h);
+        slow_run(&s, &c);
+        if (nothing_left(&s) || nothing_given(&c)) {
+            assert_int_equal(chosen, BT_NOTHING_LEFT);
+            continue;
+        }
+        assert_int_equal(chosen, BT_CHOSEN);
+        bt_sample(&again, &desk, c.logits, &c.o, &c.h);
+        assert_memory_equal(&choice.token, &again.token, sizeof(uint32_t));
+        assert_true(choice.logprob <= 1e-5f && choice.score <= 1e-5);
+        if (s.close) {
+            passed_over++;
+            continue;
+        }
+        if (!(s.x[choice.token] > -INFINITY))
+            fail_msg("case %zu: token %u is not allowed", i, choice.token);
+        row_check(&c, &s, &desk);
+        size_t want = slow_choose(&s, &c);
+        if (want == c.vocab)
+            passed_over++;
+        else if (want != choice.token)
+            fail_msg("case %zu: token %u, the reference has %zu", i,
+                     choice.token, want);
+        assert_true(fabs(exp(choice.score) - s.p[choice.token]) < CLOSE);
+    }
+    printf("%zu cases, %zu too close to say\n", count, passed_over);
+    assert_true(passed_over * 20 < count);
+}
+
+/* Frequencies of draws at many positions: the sum over the tokens of squared
+ * differences over what is expected has the mean and the variance of its
+ * distribution; six deviations are not seen by chance. */
+static void draws_have_their_probabilities(void **state)
+{
+    (void)state;
+    enum { TOKENS = 50, DRAWS = 200000 };
+    static double want[TOKENS];
+    static size_t seen[TOKENS];
+    float logits[TOKENS];
+    test_random r = test_random_from(test_seed());
+    bt_desk desk = desk_of(TOKENS);
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+    double sum = 0, chi = 0;
+    o.sample = true;
+    o.seed = test_u32(&r);
+    for (size_t j = 0; j < TOKENS; j++) {
+        logits[j] = test_float(&r) * 2;
+        sum += want[j] = exp((double)logits[j]);
+    }
+    for (size_t i = 0; i < DRAWS; i++) {
+        bt_history h = { NULL, i + 1, 1, DRAWS + 2 };
+        bt_choice choice;
+        assert_int_equal(bt_sample(&choice, &desk, logits, &o, &h), BT_CHOSEN);
+        seen[choice.token]++;
+    }
+    for (size_t j = 0; j < TOKENS; j++) {
+        double expected = want[j] / sum * DRAWS;
+        chi += ((double)seen[j] - expected) * ((double)seen[j] - expected) /
+               expected;
+    }
+    printf("chi-square %.1f of %d degrees\n", chi, TOKENS - 1);
+    assert_true(chi < TOKENS - 1 + 6 * sqrt(2.0 * (TOKENS - 1)));
+    assert_true(chi > TOKENS - 1 - 6 * sqrt(2.0 * (TOKENS - 1)));
+}
+
+static void other_seeds_and_positions_draw_otherwise(void **state)
+{
+    (void)state;
+    size_t same = 0;
+    for (uint64_t i = 0; i < 1000; i++) {
+        double u = bt_draw(i, 7);
+        assert_true(u >= 0 && u < 1);
+        same += bt_draw(i + 1, 7) == u || bt_draw(i, 8) == u;
+    }
+    assert_int_equal(same, 0);
+}
+
+static void broken_logits_are_told_apart(void **state)
+{
+    (void)state;
+    float x[20];
+    bt_desk desk = desk_of(20);
+    bt_choice choice;
+    bt_history h = { NULL, 1, 1, 9 };
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+    const float bad[] = { NAN, INFINITY };
+    for (size_t b = 0; b < BT_LEN(bad); b++)
+        for (size_t at = 0; at < 20; at++)
+            for (int rest = 0; rest < 2; rest++) {
+                for (size_t j = 0; j < 20; j++)
+                    x[j] = rest ? -INFINITY : (float)j;
+                x[at] = bad[b];
+                o.sample = at % 2;
+                assert_int_equal(bt_sample(&choice, &desk, x, &o, &h),
+                                 BT_NOT_FINITE);
+            }
+    for (size_t j = 0; j < 20; j++)
+        x[j] = -INFINITY;
+    assert_int_equal(bt_sample(&choice, &desk, x, &o, &h), BT_NOTHING_LEFT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sampler_is_the_slow_reference),
+        cmocka_unit_test(draws_have_their_probabilities),
+        cmocka_unit_test(other_seeds_and_positions_draw_otherwise),
+        cmocka_unit_test(broken_logits_are_told_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

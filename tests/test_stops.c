@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_stops.c - texts that end a text, and what may be told before. */
+#include "decode/stops.h"
+#include "faults.h"
+#include "generating.h"
+#include "tiny.h"
+
+static scratch place;
+static char folder[512];
+static speaker voice;
+
+/* Forty characters, some of several bytes, for a vocabulary of 40. */
+static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz .,!?ÄÖÜäöüß€";
+
+static int voice_make(void **state)
+{
+    (void)state;
+    bauta_error err;
+    place = scratch_create();
+    tiny_write(&place, &tinies[1], folder);
+    voice = speaker_load(folder, false, 1);
+    MUST(bauta_tokenizer_characters(&voice.tokenizer, alphabet,
+                                    strlen(alphabet), &err),
+         &err);
+    assert_true(bauta_tokenizer_size(voice.tokenizer) <= 40);
+    return 0;
+}
+
+static int voice_free(void **state)
+{
+    (void)state;
+    speaker_release(&voice);
+    scratch_free(&place);
+    return 0;
+}
+
+typedef struct told {
+    char text[4096];
+    size_t length, most;
+} told;
+
+static bool hear(void *user, uint32_t token, float logprob, const char *text,
+                 size_t length)
+{
+    told *t = user;
+    (void)token;
+    (void)logprob;
+    assert_non_null(text);
+    memcpy(t->text + t->length, text, length);
+    t->length += length;
+    t->text[t->length] = '\0';
+    return true;
+}
+
+static bauta_result *speak(const uint32_t *ids, bauta_generate_options *o,
+                           told *t)
+{
+    bauta_result *result;
+    bauta_error err;
+    bauta_request r = BAUTA_REQUEST_INIT;
+    *t = (told){ 0 };
+    r.tokens = ids;
+    r.count = 2;
+    r.options = o;
+    r.hear = hear;
+    r.user = t;
+    // Where the tokenizer has fewer characters than the model has tokens.
+    for (uint32_t id = 0; id < 40; id++)
+        if (!bauta_tokenizer_piece(voice.tokenizer, id, NULL))
+            o->banned[o->banned_count++] = id;
+    MUST(bauta_generate(voice.context, voice.model, voice.tokenizer, &r,
+                        &result, &err),
+         &err);
+    return result;
+}
+
+/* Where the first stop to be complete begins, when the text comes character by
+ * character. */
+static size_t first_stop(const char *text, const char *const stops[2])
+{
+    bt_stops both = { stops, 2 };
+    size_t length = 1;
+    for (;; length++) {
+        bool whole = ((unsigned char)text[length] & 0xc0) != 0x80;
+        size_t at = bt_stops_find(&both, text, length, 0);
+        if (whole && at != SIZE_MAX)
+            return at;
+    }
+}
+
+static void text_is_cut_before_the_first_stop(void **state)
+{
+    (void)state;
+    test_random r = test_random_from(test_seed());
+    for (size_t i = 0; i < 300; i++) {
+        uint32_t ids[2] = { (uint32_t)test_below(&r, 30),
+                            (uint32_t)test_below(&r, 30) };
+        bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+        char one[64] = "", two[64] = "zzzzzz";
+        const char *stops[] = { one, two };
+        told t;
+        o.max_tokens = 40;
+        o.sample = true;
+        o.seed = i;
+        bauta_result *whole = speak(ids, &o, &t);
+        const bauta_hypothesis *h = &whole->hypotheses[0];
+        assert_int_equal(h->count, 40);
+        assert_string_equal(h->text, t.text);
+        // Some bytes of the text itself, perhaps half a character of it.
+        size_t at = test_below(&r, h->length - 8), n = 1 + test_below(&r, 7);
+        memcpy(one, h->text + at, n);
+        if (test_below(&r, 2))
+            memcpy(two, h->text + test_below(&r, h->length - 4), 3);
+        two[3] = '\0';
+        o.stops = stops;
+        o.stop_count = 2;
+        o.banned_count = 0;
+        bauta_result *cut = speak(ids, &o, &t);
+        size_t length = first_stop(h->text, stops);
+        assert_int_equal(cut->hypotheses[0].finish, BAUTA_FINISH_STOP);
+        assert_int_equal(cut->hypotheses[0].length, length);
+        assert_memory_equal(cut->hypotheses[0].text, h->text, length);
+        assert_int_equal(t.length, length);
+        assert_memory_equal(t.text, h->text, length);
+        bauta_result_free(cut);
+        bauta_result_free(whole);
+    }
+}
+
+static void beams_stop_as_well(void **state)
+{
+    (void)state;
+    static const uint32_t ids[] = { 3, 4 };
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+    told t;
+    char stop[8] = "";
+    const char *stops[] = { stop };
+    o.max_tokens = 12;
+    o.beams = 3;
+    o.early = BAUTA_EARLY_YES;
+    bauta_result *whole = speak(ids, &o, &t);
+    assert_int_equal(t.length, 0); // beams are not heard
+    memcpy(stop, whole->hypotheses[0].text, 2);
+    o.stops = stops;
+    o.stop_count = 1;
+    o.nbest = 3;
+    o.banned_count = 0;
+    bauta_result *cut = speak(ids, &o, &t);
+    size_t stopped = 0;
+    for (size_t i = 0; i < cut->count; i++) {
+        const bauta_hypothesis *h = &cut->hypotheses[i];
+        assert_null(strstr(h->text, stop));
+        stopped += h->finish == BAUTA_FINISH_STOP;
+    }
+    assert_true(stopped > 0);
+    bauta_result_free(cut);
+    bauta_result_free(whole);
+}
+
+static void what_may_become_a_stop_is_held(void **state)
+{
+    (void)state;
+    static const char *const texts[] = { "abab!", "bx" };
+    bt_stops stops = { texts, 2 };
+    assert_int_equal(bt_stops_hold(&stops, "xabab", 5), 4);
+    assert_int_equal(bt_stops_hold(&stops, "xababa", 6), 3);
+    assert_int_equal(bt_stops_hold(&stops, "xb", 2), 1);
+    assert_int_equal(bt_stops_hold(&stops, "c", 1), 0);
+    assert_int_equal(bt_stops_hold(&stops, "", 0), 0);
+    assert_int_equal(bt_stops_find(&stops, "ababab!", 7, 0), 2);
+    assert_int_equal(bt_stops_find(&stops, "ababab", 6, 0), SIZE_MAX);
+}
+
+static void stops_without_a_tokenizer_are_refused(void **state)
+{
+    (void)state;
+    static const uint32_t id = 1;
+    static const char *const texts[] = { "a" };
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+    bauta_request r = BAUTA_REQUEST_INIT;
+    bauta_result *result;
+    bauta_error err;
+    o.stops = texts;
+    o.stop_count = 1;
+    r.tokens = &id;
+    r.count = 1;
+    r.options = &o;
+    assert_int_equal(
+        bauta_generate(voice.context, voice.model, NULL, &r, &result, &err),
+        BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "tokenizer"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_is_cut_before_the_first_stop),
+        cmocka_unit_test(beams_stop_as_well),
+        cmocka_unit_test(what_may_become_a_stop_is_held),
+        cmocka_unit_test(stops_without_a_tokenizer_are_refused),
+    };
+    return cmocka_run_group_tests(tests, voice_make, voice_free);
+}
