@@ -14,6 +14,7 @@ static const struct {
     cli_verb *run;
     const char *summary;
 } verbs[] = {
+    { "audit", audit_main, "the promises, tried on a model folder" },
     { "demo", demo_main, "the whole story in about two minutes" },
     { "embed", embed_main, "texts as vectors" },
     { "fill", fill_main, "what a masked model puts into gaps" },

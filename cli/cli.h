@@ -16,7 +16,8 @@ typedef int cli_verb(int argc, char **argv);
 cli_verb demo_main;
 /* Of score: --perplexity. */
 cli_verb perplexity_main;
-cli_verb embed_main, fill_main, generate_main, inspect_main, look_main;
+cli_verb audit_main, embed_main, fill_main, generate_main, inspect_main;
+cli_verb look_main;
 cli_verb score_main, tokenize_main, tokenizer_main, train_main, translate_main;
 
 /* "bauta VERB: sentence" to stderr, and where help is; returns CLI_USAGE. */

@@ -40,6 +40,7 @@ typedef struct settings {
     double valid_share;
     bool lines, skip_bad;
     bool dry_run, compare, json, help;
+    bool audit, no_audit;
 
     bauta_train_options train;
     size_t eval_every, eval_tokens, save_every, keep, patience, average;

@@ -68,6 +68,8 @@ static const char *const text[] = {
     "  --average K           at the end, RUN/average: the mean of the last K\n"
     "  --threads N           0: one per core; changes no bit\n"
     "  --isa S               c, avx2 or avx512; changes no bit, either\n"
+    "  --no-audit            do not look for leaks before the first step\n"
+    "  --audit               try all promises then, as 'bauta audit' does\n"
     "  --dry-run             only say what would be done, and how long\n"
     "  --compare-modes       only run one batch in three modes, and compare\n"
     "  --json                the result as one JSON object\n"

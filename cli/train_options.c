@@ -67,6 +67,8 @@ const field train_fields[] = {
     { "patience", FIELD_SIZE, AT(patience), NULL, false },
     { "threads", FIELD_SIZE, AT(threads), NULL, true },
     { "isa", FIELD_TEXT, AT(isa), NULL, true },
+    { "audit", FIELD_FLAG, AT(audit), NULL, true },
+    { "no-audit", FIELD_FLAG, AT(no_audit), NULL, true },
     { "dry-run", FIELD_FLAG, AT(dry_run), NULL, true },
     { "compare-modes", FIELD_FLAG, AT(compare), NULL, true },
     { "json", FIELD_FLAG, AT(json), NULL, true },

@@ -180,6 +180,43 @@ static int after_step(run *r)
     return failed;
 }
 
+/* ---- before the first step --------------------------------------------- */
+
+static int audit_say(const bauta_audit *audit)
+{
+    double seconds = 0.0;
+    for (size_t i = 0; i < bauta_audit_findings(audit); i++) {
+        const bauta_finding *f = bauta_audit_finding(audit, i);
+        seconds += f->seconds;
+        if (f->verdict == BAUTA_FAULT)
+            cli_fail(VERB, "audit: %s: %s", bauta_check_name(f->check),
+                     f->message);
+    }
+    if (!bauta_audit_passed(audit))
+        return cli_fail(VERB, "nothing was trained; with --no-audit it would "
+                              "be all the same");
+    fprintf(stderr, "audit: nothing leaks (%zu checks, %.1f s)\n",
+            bauta_audit_findings(audit), seconds);
+    return CLI_OK;
+}
+
+/* Better no run than one that looks at what it is to predict. */
+static int audit_run(const run *r)
+{
+    bauta_error err;
+    bauta_audit *audit = NULL;
+    bauta_audit_options how = BAUTA_AUDIT_OPTIONS_INIT;
+    if (r->s->no_audit)
+        return CLI_OK;
+    if (r->s->audit)
+        how.checks = (1u << BAUTA_CHECKS) - 1;
+    if (bauta_audit_trainer(&audit, r->w->trainer, &how, &err))
+        return train_failed(&err);
+    int failed = audit_say(audit);
+    bauta_audit_free(audit);
+    return failed;
+}
+
 static int loop(run *r, size_t step)
 {
     int failed = log_open(&r->log, r->folder, step);
@@ -363,7 +400,9 @@ int train_run(workshop *w, settings *s, progress *p)
                 s->train.steps);
         r.ending = DONE;
     } else if (!failed) {
-        failed = loop(&r, step);
+        failed = audit_run(&r);
+        if (!failed)
+            failed = loop(&r, step);
     }
     if (!failed && s->average && r.ending != ASKED)
         failed = average(&r);

@@ -22,6 +22,7 @@
  *  14. Generation                one token after another
  *  15. Looking                   what is attended to
  *  16. Pictures                  what is attended to, on paper
+ *  17. Audits                    the promises, tried on a model
  *
  * Conventions that hold everywhere:
  *
@@ -1402,6 +1403,123 @@ BAUTA_API bauta_status bauta_picture_save(const char *path,
                                           size_t count,
                                           const bauta_picture_options *options,
                                           bauta_error *err);
+/* ---- 17. Audits -------------------------------------------------------- */
+
+/* An audit takes a model and a batch, and tries to catch the library in a lie:
+ * it changes what must not be seen and compares bits, and sees to it that what
+ * may be seen does change something, so that no check passes for nothing. What
+ * must be is worked out from the definitions in this header, pair by pair, and
+ * not by the code that is tried.
+ *
+ * Every check, its pinned value, its name, and what it finds. Append; never
+ * renumber. */
+#define BAUTA_CHECK_MAP(X)                                                     \
+    X(REACH, 0, "reach",                                                       \
+      "no output reaches an input that it must not, by any way")               \
+    X(SIGHT, 1, "sight", "every layer by itself sees just what it may")        \
+    X(TOKENS, 2, "tokens",                                                     \
+      "another token changes nothing that must not see it")                    \
+    X(POISON, 3, "poison", "NaN in a token gets just where it may be seen")    \
+    X(EMPTY, 4, "empty", "a query that sees nothing gets 0 from attention")    \
+    X(GRADIENTS, 5, "gradients",                                               \
+      "no gradient flows to what an output must not see")                      \
+    X(COMPANY, 6, "company", "in a batch a sequence is as it is alone")        \
+    X(PADDING, 7, "padding", "padding changes nothing, whatever stands in it") \
+    X(STEPS, 8, "steps", "token by token is as all at once")                   \
+    X(PIECES, 9, "pieces", "a prompt that is read in pieces is as whole")      \
+    X(FORKS, 10, "forks",                                                      \
+      "sequences may fork, turn back and change places, as beams do")          \
+    X(THREADS, 11, "threads", "any number of threads gives the same bits")     \
+    X(ISA, 12, "isa", "any instruction set here gives the same bits")
+
+#define BAUTA_CHECK_ENUM(name, value, word, text) BAUTA_CHECK_##name = value,
+typedef enum bauta_check {
+    BAUTA_CHECK_MAP(BAUTA_CHECK_ENUM) BAUTA_CHECKS
+} bauta_check;
+
+/* The name of a check, and what it finds, in a few words; never NULL. */
+BAUTA_API const char *bauta_check_name(bauta_check check);
+BAUTA_API const char *bauta_check_text(bauta_check check);
+
+typedef enum bauta_verdict {
+    BAUTA_PASSED = 0,
+    BAUTA_FAULT = 1,  /* this model, on this machine, breaks the promise */
+    BAUTA_SKIPPED = 2 /* there was nothing to try; `message` says why */
+} bauta_verdict;
+
+#define BAUTA_NOWHERE SIZE_MAX
+
+/* What came of a check. Of a fault the place, as far as it has one: the others
+ * are BAUTA_NOWHERE. Positions count from the start of their sequence. */
+typedef struct bauta_finding {
+    size_t size; /* sizeof(bauta_finding) of the library */
+    bauta_check check;
+    bauta_verdict verdict;
+    uint64_t compared;        /* rows of numbers, or pairs of a mask */
+    double seconds;           /* that it took */
+    bauta_look_at at;         /* which attention; of the layers below */
+    size_t layer;             /* the first that is wrong, from 0 */
+    size_t head;              /* the first head of it that is wrong */
+    size_t sequence, query;   /* what is not as it must be */
+    size_t key_sequence, key; /* what it sees, or should and does not */
+    char message[256];        /* all of it as a sentence */
+} bauta_finding;
+
+typedef struct bauta_audit_options {
+    size_t size;     /* set by BAUTA_AUDIT_OPTIONS_INIT */
+    uint32_t checks; /* bit c: check c; 0: all that there are */
+    size_t probes;   /* tokens that are changed, at most; 0: as many as the
+                        size of the model allows in a few seconds */
+    uint64_t seed;   /* of what they are changed to */
+} bauta_audit_options;
+#define BAUTA_AUDIT_OPTIONS_INIT             \
+    {                                        \
+        sizeof(bauta_audit_options), 0, 0, 1 \
+    }
+
+/* What came of an audit. */
+typedef struct bauta_audit bauta_audit;
+
+/* Audit a model on batches as bauta_model_forward() takes them, with masks and
+ * prefixes; at most 4096 rows each. A fault is no error: the status is
+ * BAUTA_OK, and the findings tell. The model is only read: what is changed are
+ * doubles of it. `options` may be NULL. */
+BAUTA_API bauta_status bauta_audit_create(
+    bauta_audit **out, bauta_context *context, const bauta_model *model,
+    const bauta_batch *source, const bauta_batch *target,
+    const bauta_audit_options *options, bauta_error *err);
+/* The same on the beginning of a trainer's next batch, for leaks alone (reach,
+ * tokens, poison and gradients) unless options say otherwise. It takes a
+ * fraction of a step, and the trainer is as before. */
+BAUTA_API bauta_status bauta_audit_trainer(bauta_audit **out,
+                                           bauta_trainer *trainer,
+                                           const bauta_audit_options *options,
+                                           bauta_error *err);
+BAUTA_API void bauta_audit_free(bauta_audit *audit);
+
+/* Whether no check found a fault. */
+BAUTA_API bool bauta_audit_passed(const bauta_audit *audit);
+/* The findings, one a check that was asked for, in the order of the map; they
+ * live as long as the audit. */
+BAUTA_API size_t bauta_audit_findings(const bauta_audit *audit);
+BAUTA_API const bauta_finding *bauta_audit_finding(const bauta_audit *audit,
+                                                   size_t index);
+/* All of them as a JSON object {"passed":...,"findings":[{...},...]}; works
+ * like snprintf. */
+BAUTA_API size_t bauta_audit_json(const bauta_audit *audit, char *text,
+                                  size_t size);
+
+/* The proof without a model: through layers of attention with these masks, the
+ * lowest first and each with a residual connection, does a query reach a key
+ * that `allowed` hides? All are square and of one size. *leaks tells, and the
+ * first such pair comes with the lowest layer behind which it is there. */
+typedef struct bauta_leak {
+    size_t layer, query, key;
+} bauta_leak;
+BAUTA_API bauta_status bauta_audit_masks(const bauta_mask *const *masks,
+                                         size_t layers,
+                                         const bauta_mask *allowed, bool *leaks,
+                                         bauta_leak *leak, bauta_error *err);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/plant.h"
 #include "base/size.h"
 #include "ops/attention.h"
 
@@ -178,14 +179,14 @@ static void page_copy(const bt_shape *s, float *to, const float *from,
 static bauta_status page_own(bt_book *book, bt_page **at, bauta_error *err)
 {
     bt_page *old = *at;
-    if (old && old->references == 1)
+    if (old && (old->references == 1 || BT_PLANTED("forks-share-writes")))
         return BAUTA_OK;
     bt_page *page = page_take(book->pool, err);
     if (!page)
         return BAUTA_ERR_NOMEM;
     if (old) {
         page_copy(&book->pool->shape, page->data, old->data,
-                  book->tokens % BT_BLOCK);
+                  book->tokens % BT_BLOCK - BT_PLANTED("copy-one-short"));
         page_drop(book->pool, old);
     }
     *at = page;

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* findings.c - faults in words and in JSON. */
+#include "audit/findings.h"
+
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- words ------------------------------------------------------------- */
+
+/* Text that grows within its bounds; `length` counts all of it. */
+typedef struct line {
+    char *text;
+    size_t size, length;
+} line;
+
+static void __attribute__((format(printf, 2, 3)))
+say(line *l, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    bool room = l->text && l->length < l->size;
+    int more = vsnprintf(room ? l->text + l->length : NULL,
+                         room ? l->size - l->length : 0, format, args);
+    va_end(args);
+    l->length += more > 0 ? (size_t)more : 0;
+}
+
+static void place_say(line *l, const bauta_finding *f)
+{
+    static const char *const names[] = { [BAUTA_LOOK_ENCODER] = "encoder",
+                                         [BAUTA_LOOK_DECODER] = "decoder",
+                                         [BAUTA_LOOK_CROSS] = "decoder" };
+    if (f->layer == BAUTA_NOWHERE)
+        return;
+    say(l, "%s layer %zu%s", names[f->at], f->layer,
+        f->at == BAUTA_LOOK_CROSS ? ", cross-attention" : "");
+    if (f->head != BAUTA_NOWHERE)
+        say(l, ", head %zu", f->head);
+    say(l, ": ");
+}
+
+static void pair_say(line *l, const bauta_finding *f, const bt_fault *fault)
+{
+    say(l, fault->blind ? " does not see " : " sees ");
+    say(l, "token %zu", f->key);
+    if (fault->target != fault->key_target || f->key_sequence != f->sequence)
+        say(l, " of %s %zu", fault->key_target ? "sequence" : "source",
+            f->key_sequence);
+    say(l, fault->blind ? ", which it should" : ", which it must not");
+}
+
+/* What is wrong with a row where no key is to blame. */
+static const char *complaint(bauta_check check)
+{
+    switch (check) {
+    case BAUTA_CHECK_EMPTY:
+        return " sees nothing, and gets something from attention";
+    case BAUTA_CHECK_COMPANY:
+        return " is not as it is alone";
+    case BAUTA_CHECK_PADDING:
+        return " is not as without padding";
+    case BAUTA_CHECK_STEPS:
+        return " is not, step by step, as in the parallel pass";
+    case BAUTA_CHECK_PIECES:
+        return " is not, read in pieces, as in the parallel pass";
+    case BAUTA_CHECK_FORKS:
+        return " is not, in a sequence that was forked or cut back, as in the "
+               "parallel pass";
+    default:
+        return " has other bits";
+    }
+}
+
+static void fault_say(line *l, const bauta_finding *f, const bt_fault *fault)
+{
+    place_say(l, f);
+    if (f->query == BAUTA_NOWHERE) {
+        say(l, "%s", fault->detail[0] ? fault->detail : "it is not as it must");
+        return;
+    }
+    say(l, "token %zu of %s %zu", f->query,
+        fault->target ? "sequence" : "source", f->sequence);
+    if (f->key == BAUTA_NOWHERE)
+        say(l, "%s", complaint(f->check));
+    else
+        pair_say(l, f, fault);
+    if (fault->detail[0])
+        say(l, " (%s)", fault->detail);
+}
+
+void bt_finding_tell(bauta_finding *f, const bt_readings *read,
+                     const bt_fault *fault, const char *why)
+{
+    const bt_reading *rows = fault->target ? &read->target : &read->source;
+    const bt_reading *keys = fault->key_target ? &read->target : &read->source;
+    line l = { f->message, sizeof(f->message), 0 };
+    f->at = fault->at;
+    f->layer = fault->layer;
+    f->head = fault->head;
+    f->sequence = f->query = f->key_sequence = f->key = BAUTA_NOWHERE;
+    if (fault->found && fault->row != BAUTA_NOWHERE) {
+        f->sequence = rows->sequence[fault->row];
+        f->query = bt_reading_position(rows, fault->row);
+    }
+    if (fault->found && fault->key != BAUTA_NOWHERE) {
+        f->key_sequence = keys->sequence[fault->key];
+        f->key = bt_reading_position(keys, fault->key);
+    }
+    if (f->verdict == BAUTA_FAULT)
+        fault_say(&l, f, fault);
+    else
+        say(&l, "%s",
+            f->verdict == BAUTA_SKIPPED ? why : bauta_check_text(f->check));
+}
+
+/* ---- questions --------------------------------------------------------- */
+
+bool bauta_audit_passed(const bauta_audit *audit)
+{
+    for (size_t i = 0; i < audit->count; i++)
+        if (audit->findings[i].verdict == BAUTA_FAULT)
+            return false;
+    return true;
+}
+
+size_t bauta_audit_findings(const bauta_audit *audit)
+{
+    return audit->count;
+}
+
+const bauta_finding *bauta_audit_finding(const bauta_audit *audit, size_t index)
+{
+    return index < audit->count ? &audit->findings[index] : NULL;
+}
+
+/* ---- JSON -------------------------------------------------------------- */
+
+static void number_say(line *l, const char *name, size_t number)
+{
+    if (number != BAUTA_NOWHERE)
+        say(l, ",\"%s\":%zu", name, number);
+}
+
+/* Messages are our own words and names that bt_quote() made fit, so quotes and
+ * backslashes are all that must be written otherwise. */
+static void message_say(line *l, const char *message)
+{
+    say(l, ",\"message\":\"");
+    for (const char *c = message; *c; c++)
+        say(l, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+    say(l, "\"");
+}
+
+static void finding_json(line *l, const bauta_finding *f)
+{
+    static const char *const verdicts[] = { [BAUTA_PASSED] = "passed",
+                                            [BAUTA_FAULT] = "fault",
+                                            [BAUTA_SKIPPED] = "skipped" };
+    static const char *const ats[] = { [BAUTA_LOOK_ENCODER] = "encoder",
+                                       [BAUTA_LOOK_DECODER] = "decoder",
+                                       [BAUTA_LOOK_CROSS] = "cross" };
+    say(l,
+        "{\"check\":\"%s\",\"verdict\":\"%s\",\"compared\":%" PRIu64
+        ",\"seconds\":%.3f",
+        bauta_check_name(f->check), verdicts[f->verdict], f->compared,
+        f->seconds);
+    if (f->layer != BAUTA_NOWHERE)
+        say(l, ",\"attention\":\"%s\"", ats[f->at]);
+    number_say(l, "layer", f->layer);
+    number_say(l, "head", f->head);
+    number_say(l, "sequence", f->sequence);
+    number_say(l, "query", f->query);
+    number_say(l, "key_sequence", f->key_sequence);
+    number_say(l, "key", f->key);
+    message_say(l, f->message);
+    say(l, "}");
+}
+
+size_t bauta_audit_json(const bauta_audit *audit, char *text, size_t size)
+{
+    line l = { text, size, 0 };
+    say(&l, "{\"passed\":%s,\"findings\":[",
+        bauta_audit_passed(audit) ? "true" : "false");
+    for (size_t i = 0; i < audit->count; i++) {
+        if (i)
+            say(&l, ",");
+        finding_json(&l, &audit->findings[i]);
+    }
+    say(&l, "]}");
+    return l.length;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer.c - the beginning of a trainer's next batch, audited. */
+#include "train/trainer.h"
+
+#include "base/error.h"
+#include "base/size.h"
+
+enum { SEQUENCES = 3, TOKENS = 16, SHORTER = 4, PROBES = 4 };
+
+/* The first sequences of the batch, or as much of them as will do. */
+static bauta_status filling_take(bt_filling *f, const bauta_trainer *t,
+                                 bauta_error *err)
+{
+    bt_sequence some[SEQUENCES];
+    size_t first = t->epoch.batches[t->batch];
+    size_t count = t->epoch.batches[t->batch + 1] - first;
+    count = bt_size_min(count, SEQUENCES);
+    for (size_t s = 0; s < count; s++) {
+        some[s] = t->epoch.list[first + s];
+        some[s].count = bt_size_min(some[s].count, TOKENS - SHORTER * s);
+    }
+    return bt_filling_set(f, &t->objective, t->corpus, some, count, err);
+}
+
+bauta_status bauta_audit_trainer(bauta_audit **out, bauta_trainer *trainer,
+                                 const bauta_audit_options *options,
+                                 bauta_error *err)
+{
+    bauta_audit_options chosen = BAUTA_AUDIT_OPTIONS_INIT;
+    bt_filling filling = { 0 };
+    bt_pass pass;
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(trainer, err);
+    if (options) {
+        BT_NEED_SIZE(options, bauta_audit_options, "BAUTA_AUDIT_OPTIONS_INIT",
+                     err);
+        chosen = *options;
+    }
+    if (!chosen.checks)
+        chosen.checks = 1u << BAUTA_CHECK_REACH | 1u << BAUTA_CHECK_TOKENS |
+                        1u << BAUTA_CHECK_POISON | 1u << BAUTA_CHECK_GRADIENTS;
+    if (!chosen.probes)
+        chosen.probes = PROBES;
+    bauta_status status = filling_take(&filling, trainer, err);
+    if (!status) {
+        bt_pass_set(&pass, trainer, &filling);
+        status = bauta_audit_create(out, trainer->context, trainer->model,
+                                    pass.read_source, pass.read_target, &chosen,
+                                    err);
+    }
+    bt_filling_release(&filling);
+    return status;
+}

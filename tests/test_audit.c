@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_audit.c - audits of models in which nothing is wrong, and what an audit
+ * refuses. Random models are in test_audit_random.c; that an audit finds what
+ * is wrong is in test_audit_planted.c. */
+#include "audits.h"
+#include "faults.h"
+#include "folders.h"
+#include "tiny.h"
+
+#include <jansson.h>
+
+static uint64_t seed;
+
+/* ---- what passes --------------------------------------------------------- */
+
+/* How models are held. */
+static bauta_weights compressed = BAUTA_WEIGHTS_FLOAT32;
+
+static void folder_passes(const char *path, const char *name, size_t longest,
+                          size_t probes)
+{
+    subject s = { .context = context_make(1) };
+    bauta_error err;
+    test_random r = test_random_from(seed);
+    if (bauta_model_load(&s.model, path, false, &err))
+        fail_msg("%s", err.message);
+    if (compressed != BAUTA_WEIGHTS_FLOAT32 &&
+        bauta_model_compress(s.model, compressed, &err))
+        fail_msg("%s", err.message);
+    size_t most = bauta_model_positions(s.model);
+    most = most < longest ? most : longest;
+    const size_t targets[] = { most, 1, most / 3 + 1 };
+    const size_t sources[] = { most / 2 + 1, most, 2 };
+    side_init(&s.source, &r, 3, sources, 0, bauta_model_vocabulary(s.model));
+    side_init(&s.target, &r, 3, targets, 0, bauta_model_vocabulary(s.model));
+    must_pass(&s, probes, seed, name);
+    subject_release(&s);
+}
+
+static void every_family_passes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < BT_LEN(tinies); i++) {
+        scratch f = scratch_create();
+        char path[512];
+        tiny_write(&f, &tinies[i], path);
+        folder_passes(path, tinies[i].name, 67, 24);
+        scratch_free(&f);
+    }
+}
+
+static void every_model_at_hand_passes(void **state)
+{
+    static const char *const large[] = { "models/gpt2-shakespeare",
+                                         "models/bert-shakespeare",
+                                         "models/marian-m30k" };
+    char path[512];
+    size_t skipped = 0;
+    (void)state;
+    for (size_t i = 0; i < BT_LEN(test_folders); i++) {
+        if (test_folder_path(path, sizeof(path), i))
+            folder_passes(path, test_folders[i].path, 30, 12);
+        else
+            skipped++;
+    }
+    for (size_t i = 0; i < BT_LEN(large); i++) {
+        if (test_data_path(path, sizeof(path), large[i]))
+            folder_passes(path, large[i], 9, 3);
+        else
+            skipped++;
+    }
+    printf("%zu folders are not there and were skipped\n", skipped);
+}
+
+/* Nothing of it is learned; the rest is as it must be. */
+static void compressed_models_pass(void **state)
+{
+    static const size_t which[] = { 0, 2, 5, 7 };
+    (void)state;
+    for (size_t i = 0; i < 2 * BT_LEN(which); i++) {
+        scratch f = scratch_create();
+        char path[512];
+        tiny_write(&f, &tinies[which[i / 2]], path);
+        compressed = i % 2 ? BAUTA_WEIGHTS_INT8 : BAUTA_WEIGHTS_BFLOAT16;
+        folder_passes(path, tinies[which[i / 2]].name, 20, 8);
+        scratch_free(&f);
+    }
+    compressed = BAUTA_WEIGHTS_FLOAT32;
+}
+
+/* ---- a small subject ------------------------------------------------------
+ */
+
+static void small_subject(subject *s, const char *config)
+{
+    static const size_t lengths[] = { 5, 2 };
+    test_random r = test_random_from(seed);
+    bauta_error err;
+    *s = (subject){ .context = context_make(1) };
+    if (bauta_model_create(&s->model, config, 1, &err))
+        fail_msg("%s", err.message);
+    side_init(&s->source, &r, 2, lengths, 0, 39);
+    side_init(&s->target, &r, 2, lengths, 0, 39);
+}
+
+static void findings_can_be_read_as_json(void **state)
+{
+    subject s;
+    bauta_audit *audit = NULL;
+    bauta_audit_options how = BAUTA_AUDIT_OPTIONS_INIT;
+    char text[4096], part[20];
+    (void)state;
+    small_subject(&s, tinies[0].config);
+    how.checks = 1u << BAUTA_CHECK_REACH | 1u << BAUTA_CHECK_STEPS;
+    assert_int_equal(bauta_audit_create(&audit, s.context, s.model, NULL,
+                                        &s.target.batch, &how, NULL),
+                     0);
+    size_t length = bauta_audit_json(audit, text, sizeof(text));
+    assert_int_equal(length, strlen(text));
+    assert_int_equal(bauta_audit_json(audit, NULL, 0), length);
+    assert_int_equal(bauta_audit_json(audit, part, sizeof(part)), length);
+    assert_memory_equal(part, text, sizeof(part) - 1);
+    json_t *all = json_loads(text, 0, NULL);
+    assert_non_null(all);
+    assert_true(json_is_true(json_object_get(all, "passed")));
+    const json_t *list = json_object_get(all, "findings");
+    assert_int_equal(json_array_size(list), 2);
+    assert_string_equal(
+        json_string_value(json_object_get(json_array_get(list, 1), "check")),
+        "steps");
+    json_decref(all);
+    assert_null(bauta_audit_finding(audit, 2));
+    bauta_audit_free(audit);
+    subject_release(&s);
+}
+
+static void refused(const subject *s, const bauta_batch *target,
+                    const bauta_audit_options *how, const char *sentence)
+{
+    bauta_error err = { .message = "" };
+    bauta_audit *audit = NULL;
+    assert_int_equal(bauta_audit_create(&audit, s->context, s->model, NULL,
+                                        target, how, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_null(audit);
+    if (!strstr(err.message, sentence))
+        fail_msg("want '%s', got '%s'", sentence, err.message);
+}
+
+static void what_cannot_be_audited_is_a_sentence(void **state)
+{
+    subject s;
+    bauta_audit_options how = BAUTA_AUDIT_OPTIONS_INIT;
+    size_t lengths[] = { 5000 };
+    (void)state;
+    small_subject(&s, tinies[0].config);
+    bauta_batch batch = s.target.batch;
+    refused(&s, NULL, NULL, "top is NULL");
+    batch.count = 0;
+    refused(&s, &batch, NULL, "a batch of 0 rows; an audit takes 1 to 4096");
+    batch.count = 1;
+    batch.lengths = lengths;
+    refused(&s, &batch, NULL, "a batch of 5000 rows");
+    lengths[0] = 100;
+    refused(&s, &batch, NULL, "96");
+    how.checks = 1u << 30;
+    refused(&s, &s.target.batch, &how, "there are 13 checks");
+    how.size = 3;
+    refused(&s, &s.target.batch, &how, "BAUTA_AUDIT_OPTIONS_INIT");
+    subject_release(&s);
+}
+
+/* ---- without memory -------------------------------------------------------
+ */
+
+/* Check by check, every allocation fails once. */
+static void check_survives(const subject *s, unsigned check)
+{
+    bauta_audit_options how = BAUTA_AUDIT_OPTIONS_INIT;
+    how.checks = 1u << check;
+    how.probes = 2;
+    for (size_t k = 0;; k++) {
+        bauta_audit *audit = NULL;
+        bauta_error err = { .status = BAUTA_OK };
+        faults_arm(k);
+        bauta_status status =
+            bauta_audit_create(&audit, s->context, s->model, source_of(s),
+                               target_of(s), &how, &err);
+        if (!faults_disarm()) {
+            assert_int_equal(status, BAUTA_OK);
+            assert_true(bauta_audit_passed(audit));
+            bauta_audit_free(audit);
+            return;
+        }
+        assert_int_equal(status, BAUTA_ERR_NOMEM);
+        assert_int_equal(err.status, BAUTA_ERR_NOMEM);
+        assert_null(audit);
+    }
+}
+
+static void memory_that_runs_out_is_an_error_and_no_leak(void **state)
+{
+    static const size_t which[] = { 1, 7 }; // llama, marian
+    (void)state;
+    for (size_t i = 0; i < BT_LEN(which); i++) {
+        subject s;
+        faults_begin();
+        small_subject(&s, tinies[which[i]].config);
+        bauta_mask_window(&s.target.mask, s.target.rows, s.target.rows, 3,
+                          NULL);
+        s.target.batch.mask = s.target.mask;
+        for (unsigned c = 0; c < BAUTA_CHECKS; c++)
+            check_survives(&s, c);
+        subject_release(&s);
+        assert_int_equal(faults_end(), 0);
+    }
+}
+
+/* ---- a trainer ------------------------------------------------------------
+ */
+
+static double trainer_steps(const char *config, bauta_objective objective,
+                            bool audited)
+{
+    bauta_train_options how = BAUTA_TRAIN_OPTIONS_INIT;
+    bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
+    bauta_context *context = context_make(1);
+    bauta_model *model = NULL;
+    bauta_corpus *corpus = NULL;
+    bauta_trainer *trainer = NULL;
+    bauta_error err;
+    uint32_t ids[60];
+    for (uint32_t i = 0; i < 60; i++)
+        ids[i] = i * 7 % 39;
+    assert_int_equal(bauta_model_create(&model, config, 1, NULL), 0);
+    bool pairs = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
+    assert_int_equal(bauta_corpus_create(&corpus, NULL), 0);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(bauta_corpus_add(corpus, ids + i, 40,
+                                          pairs ? ids + 2 * i : NULL,
+                                          pairs ? 30 : 0, NULL),
+                         0);
+    how.objective = objective;
+    how.dropout = 0.1f;
+    how.sequences = 4;
+    if (bauta_trainer_create(&trainer, context, model, NULL, corpus, &how,
+                             &err))
+        fail_msg("%s", err.message);
+    if (audited) {
+        bauta_audit *audit = NULL;
+        if (bauta_audit_trainer(&audit, trainer, NULL, &err))
+            fail_msg("%s", err.message);
+        assert_int_equal(bauta_audit_findings(audit), 4);
+        assert_true(bauta_audit_passed(audit));
+        bauta_audit_free(audit);
+    }
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(bauta_trainer_step(trainer, &report, NULL), 0);
+    bauta_trainer_free(trainer);
+    bauta_corpus_free(corpus);
+    bauta_model_free(model);
+    bauta_context_free(context);
+    return report.loss;
+}
+
+static void an_audited_trainer_goes_on_as_if_it_were_not(void **state)
+{
+    static const struct {
+        size_t tiny;
+        bauta_objective objective;
+    } cases[] = { { 0, BAUTA_OBJECTIVE_AUTO },
+                  { 2, BAUTA_OBJECTIVE_PREFIX },
+                  { 7, BAUTA_OBJECTIVE_AUTO } };
+    (void)state;
+    for (size_t i = 0; i < BT_LEN(cases); i++) {
+        const char *config = tinies[cases[i].tiny].config;
+        double want = trainer_steps(config, cases[i].objective, false);
+        double got = trainer_steps(config, cases[i].objective, true);
+        assert_memory_equal(&want, &got, sizeof(want));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_family_passes),
+        cmocka_unit_test(every_model_at_hand_passes),
+        cmocka_unit_test(compressed_models_pass),
+        cmocka_unit_test(findings_can_be_read_as_json),
+        cmocka_unit_test(what_cannot_be_audited_is_a_sentence),
+        cmocka_unit_test(memory_that_runs_out_is_an_error_and_no_leak),
+        cmocka_unit_test(an_audited_trainer_goes_on_as_if_it_were_not),
+    };
+    seed = test_seed();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
