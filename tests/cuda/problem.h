@@ -130,10 +130,10 @@ static const struct {
     { 1, 1030, 8, 2, 0, false },   { 1153, 1153, 2, 1, 0, false },
 };
 
-/* Whether a kind is to be checked in a size. */
-static inline bool fits(const mask_kind *k, size_t size)
+/* Whether a kind is to be checked in a size, if only `few` of them are. */
+static inline bool fits(const mask_kind *k, size_t size, bool few)
 {
-    if (quick && !(k->quick && sizes[size].quick))
+    if (few && !(k->quick && sizes[size].quick))
         return false;
     return !k->square || sizes[size].n == sizes[size].m;
 }

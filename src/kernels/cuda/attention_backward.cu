@@ -364,7 +364,7 @@ BT_DEVICE bool store_sum(const backward_params *p, int which, uint16_t *out,
 #pragma unroll 1
     for (int at = lane; at < 16 * chunks; at += 32) {
         int row = warp_row + at / chunks, chunk = at % chunks;
-        if (first + row < w->rows)
+        if (first + row < w->rows && chunk * 8 < p->head_dim)
             *(uint4 *)(p->to[which] +
                        (size_t)(w->row + first + row) * p->to_token[which] +
                        (size_t)w->head * p->to_head[which] + chunk * 8) =
@@ -600,22 +600,23 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
     extern __shared__ __align__(1024) unsigned char memory[];
     backward_shared<D, GROUPS, STAGES, KEYS> *s =
         (backward_shared<D, GROUPS, STAGES, KEYS> *)memory;
+    const int warps = GROUPS * 4; // that compute
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
             barrier_init(&s->item_full[i], 1);
-            barrier_init(&s->item_empty[i], GROUPS * 4 + 2);
+            barrier_init(&s->item_empty[i], warps * WARP_ARRIVALS + 2);
             tensor_map_prefetch(&p.kept[i]);
             tensor_map_prefetch(&p.swept[i]);
             tensor_map_prefetch(&p.grad[i]);
         }
         for (int i = 0; i < GROUPS; i++) {
             barrier_init(&s->kept_full[i], 1);
-            barrier_init(&s->kept_empty[i], 4);
+            barrier_init(&s->kept_empty[i], 4 * WARP_ARRIVALS);
         }
         for (int i = 0; i < STAGES; i++) {
             barrier_init(&s->swept_full[i], 2);
-            barrier_init(&s->swept_empty[i], GROUPS * 4);
+            barrier_init(&s->swept_empty[i], warps * WARP_ARRIVALS);
         }
         barrier_init_done();
     }
@@ -654,7 +655,7 @@ typedef struct delta_params {
     float *delta;     /* (rows, heads) */
     step_rows *known; /* (heads, steps) */
     size_t out_token, out_head;
-    int heads;
+    int heads, head_dim;
 } delta_params;
 
 /* Sum of the products of eight bf16. */
@@ -690,8 +691,11 @@ template <int D> __global__ void attention_delta(delta_params p)
         size_t row =
             (size_t)step.row + min(first + i * (64 / turns), step.rows - 1);
         size_t at = row * p.out_token + head * p.out_head + lane * 8;
-        a[i] = __ldg((const uint4 *)(p.out + at));
-        b[i] = __ldg((const uint4 *)(p.dout + at));
+        a[i] = b[i] = make_uint4(0, 0, 0, 0);
+        if (lane * 8 < p.head_dim) {
+            a[i] = __ldg((const uint4 *)(p.out + at));
+            b[i] = __ldg((const uint4 *)(p.dout + at));
+        }
     }
 #pragma unroll
     for (int i = 0; i < turns; i++) {
@@ -886,16 +890,19 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     p.inner = p_kv.share = 1;
     p.share = p_kv.inner = group;
     p.scale = p_kv.scale = scale;
+    p.head_dim = p_kv.head_dim = (int)d;
     delta_params delta = { out,         dout,        lse,
                            plan->steps, plan->delta, (step_rows *)plan->known,
-                           out_token,   out_head,    (int)heads };
+                           out_token,   out_head,    (int)heads,
+                           (int)d };
     int blocks = blocks_of(&p, plan), blocks_kv = blocks_of(&p_kv, plan);
     size_t steps = plan->step_count;
     cudaError_t result =
-        d == 128 ? launch_all<128, 2, 4, 2, 4>(&delta, steps, &p, blocks, &p_kv,
-                                               blocks_kv, (cudaStream_t)stream)
-                 : launch_all<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
-                                              blocks_kv, (cudaStream_t)stream);
+        bt_cuda_width(d) == 128
+            ? launch_all<128, 2, 4, 2, 4>(&delta, steps, &p, blocks, &p_kv,
+                                          blocks_kv, (cudaStream_t)stream)
+            : launch_all<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
+                                         blocks_kv, (cudaStream_t)stream);
     if (result)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "cannot launch the attention kernels: %s",

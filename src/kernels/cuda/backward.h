@@ -38,6 +38,7 @@ typedef struct backward_params {
     int inner;                   /* heads of the swept side for each: KEYS */
     int share;                   /* kept heads that share a swept one: dQ */
     int band, items;
+    int head_dim; /* columns that are real; the others read as zero */
     float scale;
 } backward_params;
 
@@ -260,11 +261,14 @@ BT_DEVICE void load_kept(const backward_params *p,
 /* One warp has time: it writes the gradients of tiles that see nothing. */
 template <int D, int KEYS> BT_DEVICE void store_empty(const backward_params *p)
 {
+    const int chunks = D / 8; // of 16 bytes in a row
     for (int i = blockIdx.x; i < p->empty_count * p->heads; i += gridDim.x) {
         bt_sweep_tile tile = p->tiles[p->tile_count + i / p->heads];
         size_t head = i % p->heads;
-        for (int j = threadIdx.x % 32; j < tile.rows * (D / 8); j += 32) {
-            size_t row = (size_t)(tile.row + j / (D / 8)), chunk = j % (D / 8);
+        for (int j = threadIdx.x % 32; j < tile.rows * chunks; j += 32) {
+            size_t row = (size_t)(tile.row + j / chunks), chunk = j % chunks;
+            if ((int)chunk * 8 >= p->head_dim)
+                continue;
 #pragma unroll
             for (int k = 0; k <= KEYS; k++)
                 *(uint4 *)(p->to[k] + row * p->to_token[k] +
