@@ -229,12 +229,17 @@ template <int D, int KEYS, int EXACT> struct desk {
     // from memory once. late: not for both weights and dS while their products
     // run; so y is issued when the sum of dS is done. tight: nor for weights in
     // float32 beside those in bf16, of which dS is made then.
-    static const bool held = D == 128 && !KEYS, late = KEYS;
+    static const bool held = keeping<D, KEYS>::held, late = KEYS;
     static const bool tight = KEYS && D == 64;
-    static const bool turns = KEYS && !EXACT; /* see turn_take */
+    static const bool turns = KEYS && !EXACT;             /* see turn_take */
+    static const bool flows = !KEYS && !EXACT && D == 64; /* see sweep_steps */
 
     int group, row, t; /* row: the first of the thread's two in the tile */
     float scale;
+    ring items, kept; /* the item, and the buffer of its kept tiles */
+    bool entered;     /* the sums are still those of the item before */
+    bool keeps;       /* held: the tiles' memory is not given back yet */
+    int storing;      /* buffer through which gradients leave; -1: none */
     pace steps;
     uint32_t f[2][held ? D / 4 : 4];
     float lse[2], delta[2], lse_next[2], delta_next[2];
@@ -322,9 +327,6 @@ BT_DEVICE bool store_sum(const backward_params *p, int which, uint16_t *out,
     int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 % 4 * 16;
     bool good = true;
 
-    if (lane == 0)
-        store_read(); // what was here before has left
-    __syncwarp();
     uint32_t check[2] = { 0, 0 };
 #pragma unroll
     for (int i = 0; i < D / 16; i++) {
@@ -371,54 +373,105 @@ BT_DEVICE bool store_sum(const backward_params *p, int which, uint16_t *out,
                 *(uint4 *)(out + (chunk / 8 * GROUP_ROWS + row) * PANEL +
                            (chunk % 8 ^ row % 8) * 8);
     }
+    fence_async();
     __syncwarp();
     return good;
 }
 
-/* dQ: ask for what is known of the thread's rows of an item, early enough. */
+/* dQ: ask for what is known of the thread's rows of the item; */
 template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
 BT_DEVICE void fetch_rows(desk<D, KEYS, EXACT> *b, const backward_params *p,
-                          backward_shared<D, GROUPS, STAGES, KEYS> *s,
-                          ring items)
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
     if (KEYS)
         return;
-    const work *w = &s->item[items.at];
-    barrier_wait(&s->item_full[items.at], items.parity);
+    const work *w = &s->item[b->items.at];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         int mine = w->row + min(b->row + r * 8, w->rows - 1);
         size_t at = (size_t)mine * p->heads + w->head;
-        if (w->item >= 0) {
-            b->lse_next[r] = __ldcg(p->lse + at);
-            b->delta_next[r] = __ldcg(p->delta + at);
-        }
+        b->lse_next[r] = __ldcg(p->lse + at);
+        b->delta_next[r] = __ldcg(p->delta + at);
     }
 }
 
-/* Wait for an item and its kept tiles; false: there is none. */
-template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
-BT_DEVICE bool begin_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
-                          backward_shared<D, GROUPS, STAGES, KEYS> *s,
-                          ring items, uint32_t parity)
+/* and take it. */
+template <int D, int KEYS, int EXACT>
+BT_DEVICE void take_rows(desk<D, KEYS, EXACT> *b)
 {
-    const work *w = &s->item[items.at];
-    barrier_wait(&s->item_full[items.at], items.parity);
-    // A reduction, again: else all that follows would count as divergent.
-    if (__reduce_min_sync(~0u, w->item) < 0)
-        return false;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         b->lse[r] = b->lse_next[r] * LOG2_E;
         b->delta[r] = b->delta_next[r];
     }
-    barrier_wait(&s->kept_full[b->group], parity);
+}
+
+/* held: the kept tiles into registers. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void take_tiles(desk<D, KEYS, EXACT> *b,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
     if (b->held) {
-        hold_tile<D>(b->f[0], s->kept[0][b->group]);
-        hold_tile<D>(b->f[1], s->kept[1][b->group]);
+        hold_tile<D>(b->f[0], s->kept[b->kept.at][0][b->group]);
+        hold_tile<D>(b->f[1], s->kept[b->kept.at][1][b->group]);
+        b->keeps = true;
     }
+}
+
+/* held: give their memory back. Not before products that read the fragments
+ * have begun: that these were asked for does not mean that they are there. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void give_tiles(desk<D, KEYS, EXACT> *b,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    if (b->held && b->keeps)
+        done_with(&s->kept_empty[b->kept.at][b->group]);
+    b->keeps = false;
+}
+
+/* Not held: the same for the buffer through which gradients left. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void give_buffer(desk<D, KEYS, EXACT> *b,
+                           backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    if (b->held || b->storing < 0)
+        return;
+    if (threadIdx.x % 32 == 0)
+        store_read();
+    done_with(&s->kept_empty[b->storing][b->group]);
+    b->storing = -1;
+}
+
+/* Wait for the item and its kept tiles; false: there is none. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE bool begin_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    barrier_wait(&s->item_full[b->items.at], b->items.parity);
+    // A reduction, again: else all that follows would count as divergent.
+    if (__reduce_min_sync(~0u, s->item[b->items.at].item) < 0)
+        return false;
+    fetch_rows(b, p, s);
+    barrier_wait(&s->kept_full[b->kept.at][b->group], b->kept.parity);
     b->steps.flags = 0;
     return true;
+}
+
+/* The same for the item behind, while the sums of this one are not stored yet.
+ * If there is none, this one stays. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void enter_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    ring items = b->items, kept = b->kept;
+    give_buffer(b, s); // the one that the item's tiles come to
+    ring_next(&b->items, 2);
+    ring_next(&b->kept, keeping<D, KEYS>::buffers);
+    b->entered = begin_item(b, p, s);
+    if (!b->entered) {
+        b->items = items;
+        b->kept = kept;
+    }
 }
 
 /* The words of a thread's two rows for a step, if it is partial for them. They
@@ -436,9 +489,49 @@ BT_DEVICE void load_words(desk<D, KEYS, EXACT> *b, const backward_params *p,
     b->word[1] = __ldg(words + 8);
 }
 
+/* Store the sums of an item, note whether they are finite, and start others.
+ */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void finish_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
+                           backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    int slot = b->items.at ^ (int)b->entered, first = b->group * GROUP_ROWS;
+    int buffer = b->held ? 0 : b->kept.at ^ (int)b->entered;
+    const work *w = &s->item[slot];
+    uint16_t *out =
+        b->held ? s->out[b->held ? b->group : 0] : s->kept[buffer][0][b->group];
+    bool good = true;
+    if (b->held) {
+        if (threadIdx.x % 32 == 0)
+            store_read(); // what was here before has left
+        __syncwarp();
+    } else {
+        give_buffer(b, s);
+        b->storing = buffer;
+        // All four warps must have read what is written over.
+        named_sync(BARRIER_GROUP + b->group, GROUP);
+    }
+    if (KEYS)
+        good &= store_sum<D>(p, 1, s->kept[buffer][1][b->group], w, first,
+                             b->sum_p, 1.0f);
+    good &= store_sum<D>(p, 0, out, w, first, b->sum, p->scale);
+    if (!EXACT) {
+        good = __all_sync(~0u, good);
+        if (threadIdx.x % 32 == 0)
+            p->redo[(size_t)w->item * BT_REDO_BYTES + threadIdx.x / 32 - 4] =
+                !good;
+    }
+    done_with(&s->item_empty[slot]);
+    b->entered = false;
+#pragma unroll
+    for (int i = 0; i < D / 2; i++)
+        b->sum[i] = b->sum_p[KEYS ? i : 0] = 0.0f;
+}
+
 /* Sweep over steps until there is one that the group does not see, or no more.
- * x is there, y under way. Returns the stage of the last step, whose w_ds is
- * still to be summed. */
+ * x is there, y under way. For dQ the first step of the next item is next
+ * behind the last one of an item: the sums are stored while its y is made.
+ * Returns the stage of the last step, whose w_ds is still to be summed. */
 template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
 BT_DEVICE int sweep_steps(desk<D, KEYS, EXACT> *b, const backward_params *p,
                           backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
@@ -463,27 +556,36 @@ BT_DEVICE int sweep_steps(desk<D, KEYS, EXACT> *b, const backward_params *p,
         if (b->partial)
             hide(b->y, b->word, b->t);
         pack_pairs(b->w_ds, b->y);
+        give_buffer(b, s);
         int before = at;
         at = next_step<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps, b->group);
+        bool over = kind::flows && at < 0 && b->steps.flags & LAST;
+        if (over)
+            enter_item(b, p, s);
+        if (over && b->entered)
+            at = next_step<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps,
+                                                           b->group);
         if (at < 0)
             return before;
         load_words(b, p, s, at);
         turn_take<GROUPS, kind::turns>(b->group);
         issue_sum<D>(b->sum, b->w_ds, s->swept[before][0]);
+        if (over)
+            take_tiles(b, s);
         if (kind::tight) {
             product_wait<1>(); // w_p may lie where x will
             product_hold<D / 2>(b->sum_p);
         }
-        issue_pairs<D, kind::held>(b->x, b->f[0], s->kept[0][b->group],
-                                   s->swept[at][0]);
+        issue_pairs<D, kind::held>(
+            b->x, b->f[0], s->kept[b->kept.at][0][b->group], s->swept[at][0]);
         if (kind::late) {
             product_wait<1>(); // all but x
             product_hold<D / 2>(b->sum);
             product_hold<KEYS ? D / 2 : 0>(b->sum_p);
             done_with(&s->swept_empty[before]);
         }
-        issue_pairs<D, kind::held>(b->y, b->f[1], s->kept[1][b->group],
-                                   s->swept[at][1]);
+        issue_pairs<D, kind::held>(
+            b->y, b->f[1], s->kept[b->kept.at][1][b->group], s->swept[at][1]);
         product_wait<1>(); // all but y
         turn_pass<GROUPS, kind::turns>(b->group);
         product_hold<STEP / 2>(b->x);
@@ -492,28 +594,50 @@ BT_DEVICE int sweep_steps(desk<D, KEYS, EXACT> *b, const backward_params *p,
             product_hold<KEYS ? D / 2 : 0>(b->sum_p);
             done_with(&s->swept_empty[before]);
         }
+        if (over) {
+            give_tiles(b, s);
+            finish_item(b, p, s);
+            take_rows(b);
+        }
     }
 }
 
-/* Store an item's sums and note whether they are finite. */
+/* The steps of an item that the group sees from `at` on, and those of the next
+ * ones as far as they follow. */
 template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
-BT_DEVICE void finish_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
-                           backward_shared<D, GROUPS, STAGES, KEYS> *s,
-                           int slot)
+BT_DEVICE void sweep_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
 {
-    const work *w = &s->item[slot];
-    int first = b->group * GROUP_ROWS;
-    bool good = true;
-    if (KEYS)
-        good &= store_sum<D>(p, 1, s->out[b->group], w, first, b->sum_p, 1.0f);
-    good &= store_sum<D>(p, 0, s->out[b->group], w, first, b->sum, p->scale);
-    if (!EXACT) {
-        good = __all_sync(~0u, good);
-        if (threadIdx.x % 32 == 0)
-            p->redo[(size_t)w->item * BT_REDO_BYTES + threadIdx.x / 32 - 4] =
-                !good;
+    typedef desk<D, KEYS, EXACT> kind;
+    while (at >= 0) {
+        load_words(b, p, s, at);
+        turn_take<GROUPS, kind::turns>(b->group);
+        issue_pairs<D, kind::held>(
+            b->x, b->f[0], s->kept[b->kept.at][0][b->group], s->swept[at][0]);
+        issue_pairs<D, kind::held>(
+            b->y, b->f[1], s->kept[b->kept.at][1][b->group], s->swept[at][1]);
+        product_wait<1>(); // all but y
+        turn_pass<GROUPS, kind::turns>(b->group);
+        product_hold<STEP / 2>(b->x);
+        give_tiles(b, s);
+        int before = sweep_steps<D, GROUPS, STAGES, KEYS, EXACT>(b, p, s, at);
+        issue_sum<D>(b->sum, b->w_ds, s->swept[before][0]);
+        bool over = b->entered || b->steps.flags & LAST;
+        if (!EXACT && over && !b->entered)
+            enter_item(b, p, s);
+        if (!over) { // the next step is not for this group
+            turn_take<GROUPS, kind::turns>(b->group);
+            turn_pass<GROUPS, kind::turns>(b->group);
+        }
+        product_wait<0>();
+        product_hold<D / 2>(b->sum);
+        product_hold<KEYS ? D / 2 : 0>(b->sum_p);
+        done_with(&s->swept_empty[before]);
+        if (over)
+            return;
+        at = skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps, b->group,
+                                                        true);
     }
-    done_with(&s->item_empty[slot]);
 }
 
 template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
@@ -522,7 +646,6 @@ BT_DEVICE void compute_items(const backward_params *p,
 {
     typedef desk<D, KEYS, EXACT> kind;
     desk<D, KEYS, EXACT> b = {};
-    ring items = {};
     // Through a shuffle, so that the compiler sees that a warp agrees on it and
     // keeps what follows from it (the descriptors) in uniform registers.
     b.group = __shfl_sync(~0u, (int)threadIdx.x / GROUP - 1, 0);
@@ -530,64 +653,29 @@ BT_DEVICE void compute_items(const backward_params *p,
     b.row =
         b.group * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     b.scale = p->scale * LOG2_E;
+    b.storing = -1;
 
     // Group 0 has the first turn.
     if (b.group == GROUPS - 1)
         turn_pass<GROUPS, kind::turns>(b.group);
-    fetch_rows(&b, p, s, items);
-    for (uint32_t parity = 0; begin_item(&b, p, s, items, parity);
-         parity ^= 1) {
-        ring next = items;
-        ring_next(&next, 2);
-        bool seen_last = false, keeps = true; // the kept tiles, in memory
-#pragma unroll
-        for (int i = 0; i < D / 2; i++)
-            b.sum[i] = b.sum_p[KEYS ? i : 0] = 0.0f;
-        int at = skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b.steps,
-                                                            b.group, false);
-        while (at >= 0) {
-            load_words(&b, p, s, at);
-            turn_take<GROUPS, kind::turns>(b.group);
-            issue_pairs<D, kind::held>(b.x, b.f[0], s->kept[0][b.group],
-                                       s->swept[at][0]);
-            issue_pairs<D, kind::held>(b.y, b.f[1], s->kept[1][b.group],
-                                       s->swept[at][1]);
-            product_wait<1>(); // all but y
-            turn_pass<GROUPS, kind::turns>(b.group);
-            product_hold<STEP / 2>(b.x);
-            // Not before: that the fragments were asked for does not mean that
-            // they are there, but products that have begun have them.
-            if (kind::held && keeps) {
-                done_with(&s->kept_empty[b.group]);
-                keeps = false;
-            }
-            int before =
-                sweep_steps<D, GROUPS, STAGES, KEYS, EXACT>(&b, p, s, at);
-            seen_last = b.steps.flags & LAST;
-            if (!kind::held && seen_last) {
-                done_with(&s->kept_empty[b.group]); // the next ones may come
-                keeps = false;
-            }
-            issue_sum<D>(b.sum, b.w_ds, s->swept[before][0]);
-            if (seen_last) {
-                fetch_rows(&b, p, s, next);
-            } else { // the next step is not for this group
-                turn_take<GROUPS, kind::turns>(b.group);
-                turn_pass<GROUPS, kind::turns>(b.group);
-            }
-            product_wait<0>();
-            product_hold<D / 2>(b.sum);
-            product_hold<KEYS ? D / 2 : 0>(b.sum_p);
-            done_with(&s->swept_empty[before]);
-            at = skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b.steps,
-                                                            b.group, true);
+    bool more = begin_item(&b, p, s);
+    while (more) {
+        take_rows(&b);
+        take_tiles(&b, s);
+        sweep_item<D, GROUPS, STAGES, KEYS, EXACT>(
+            &b, p, s,
+            skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b.steps, b.group,
+                                                       false));
+        give_tiles(&b, s);
+        if (!EXACT && !b.entered)
+            enter_item(&b, p, s);
+        bool entered = b.entered;
+        finish_item(&b, p, s);
+        if (!entered) {
+            ring_next(&b.items, 2);
+            ring_next(&b.kept, keeping<D, KEYS>::buffers);
+            more = begin_item(&b, p, s);
         }
-        if (!seen_last)
-            fetch_rows(&b, p, s, next);
-        if (keeps)
-            done_with(&s->kept_empty[b.group]);
-        finish_item<D, GROUPS, STAGES, KEYS, EXACT>(&b, p, s, items.at);
-        items = next;
     }
     if (threadIdx.x % 32 == 0)
         store_done();
@@ -610,9 +698,9 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
             tensor_map_prefetch(&p.swept[i]);
             tensor_map_prefetch(&p.grad[i]);
         }
-        for (int i = 0; i < GROUPS; i++) {
-            barrier_init(&s->kept_full[i], 1);
-            barrier_init(&s->kept_empty[i], 4 * WARP_ARRIVALS);
+        for (int i = 0; i < GROUPS * keeping<D, KEYS>::buffers; i++) {
+            barrier_init(&s->kept_full[0][0] + i, 1);
+            barrier_init(&s->kept_empty[0][0] + i, 4 * WARP_ARRIVALS);
         }
         for (int i = 0; i < STAGES; i++) {
             barrier_init(&s->swept_full[i], 2);
@@ -622,8 +710,9 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
     }
     __syncthreads();
     // The kernel of dK and dV needs nothing of that of dQ, which is before it:
-    // its blocks begin while the last ones of dQ still compute.
-    if (EXACT || !KEYS)
+    // its blocks begin while the last ones of dQ still compute. (What both need
+    // is there: those of dQ let others begin only when they have it.)
+    if (!KEYS)
         grid_wait();
     grid_release();
 
@@ -638,7 +727,7 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
         else if (threadIdx.x >= 96 && !EXACT)
             store_empty<D, KEYS>(&p);
         // Whoever waits for this kernel waits for the one before, too.
-        if (!EXACT && KEYS)
+        if (KEYS)
             grid_wait();
     } else {
         registers_raise<GROUPS == 3 ? 160 : 240>();
@@ -679,7 +768,8 @@ template <int D> __global__ void attention_delta(delta_params p)
 {
     const int lanes = D / 8, turns = 8 * lanes / 32;
     int steps = gridDim.x / p.heads;
-    int at_step = blockIdx.x % steps, head = blockIdx.x / steps;
+    // Heads lie beside each other: rows are then read whole.
+    int at_step = blockIdx.x / p.heads, head = blockIdx.x % p.heads;
     bt_sweep_step step = p.steps[at_step];
     int lane = threadIdx.x % lanes;
     int first = threadIdx.x / lanes;
@@ -899,7 +989,7 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     size_t steps = plan->step_count;
     cudaError_t result =
         bt_cuda_width(d) == 128
-            ? launch_all<128, 2, 4, 2, 4>(&delta, steps, &p, blocks, &p_kv,
+            ? launch_all<128, 2, 4, 2, 3>(&delta, steps, &p, blocks, &p_kv,
                                           blocks_kv, (cudaStream_t)stream)
             : launch_all<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
                                          blocks_kv, (cudaStream_t)stream);
