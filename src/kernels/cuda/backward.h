@@ -6,6 +6,8 @@
 
 #include "kernels/cuda/tiles.h"
 
+#include <cuda_runtime.h>
+
 enum { STEP = BT_STEP };
 
 /* Named barriers; 0 is __syncthreads. */
@@ -42,6 +44,21 @@ typedef struct backward_params {
     int head_dim; /* columns that are real; the others read as zero */
     float scale;
 } backward_params;
+
+/* rowsum(dO * O), by a kernel of its own (attention_delta.cu), once for each
+ * row and once in the order of the steps over queries. */
+typedef struct delta_params {
+    const uint16_t *out, *dout;
+    const float *lse; /* (rows, heads) */
+    const bt_sweep_step *steps;
+    float *delta;     /* (rows, heads) */
+    step_rows *known; /* (heads, steps) */
+    size_t out_token, out_head;
+    int heads, head_dim;
+} delta_params;
+
+cudaError_t bt_launch_delta(const delta_params *params, int width, size_t steps,
+                            cudaStream_t stream);
 
 /* What the loader tells the others about an item. */
 typedef struct work {
