@@ -140,6 +140,7 @@ def calls(kind, time, d, q, k, v):
 def flex_calls(kind, time, d, q, k, v):
     mod = rule(kind, time)
     block = create_block_mask(mod, None, None, time, time) if mod else None
+    torch._dynamo.reset()  # each case compiled for its own shape
     compiled = torch.compile(flex_attention)
     yield "flex", lambda: compiled(q, k, v, block_mask=block)
 
