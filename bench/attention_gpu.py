@@ -67,6 +67,11 @@ CASES = {
     "all_d64_8k": ("all", 8192, 64, 1),
     "causal_d128_8k": ("causal", 8192, 128, 1),
     "causal_d128_2k": ("causal", 2048, 128, 1),
+    "causal_d96_8k": ("causal", 8192, 96, 1),
+    "causal_d192_8k": ("causal", 8192, 192, 1),
+    "causal_d256_8k": ("causal", 8192, 256, 1),
+    "all_d256_8k": ("all", 8192, 256, 1),
+    "window1024_d256_8k": ("window", 8192, 256, 1),
 }
 
 
@@ -135,6 +140,7 @@ def calls(kind, time, d, q, k, v):
 def flex_calls(kind, time, d, q, k, v):
     mod = rule(kind, time)
     block = create_block_mask(mod, None, None, time, time) if mod else None
+    torch._dynamo.reset()  # each case compiled for its own shape
     compiled = torch.compile(flex_attention)
     yield "flex", lambda: compiled(q, k, v, block_mask=block)
 

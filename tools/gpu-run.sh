@@ -1,33 +1,62 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the GPU kernels, their check and their bench without CMake, and runs
-# them: tools/gpu-run.sh [build] [check] [bench] [peers], by default check and
-# bench. Needs nvcc, cmocka's header and a Hopper GPU; peers needs PyTorch.
+# Builds the GPU kernels, their checks and their benches without CMake, and runs
+# them: tools/gpu-run.sh [build] [check] [watch] [error] [bench] [peers], by
+# default check and bench. Needs nvcc, cmocka's header and a Hopper GPU; error
+# and peers need PyTorch, watch needs compute-sanitizer. With RUN=1 nothing is
+# built.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}/gpu
 cuda=${CUDA_HOME:-/usr/local/cuda}
-mkdir -p "$build"
 
 c() {
     gcc -std=gnu17 -O2 -fopenmp -ffp-contract=off -Isrc -Iinclude -Itests \
         -isystem "$cuda/include" -c "$1" -o "$2"
 }
-for source in src/base/*.c src/mask/*.c src/kernels/cuda/*.c; do
-    c "$source" "$build/part_$(echo "$source" | tr / _).o"
-done
-for source in src/kernels/cuda/*.cu; do
-    "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude \
-        -gencode arch=compute_90a,code=sm_90a \
-        -c "$source" -o "$build/part_$(basename "$source").o"
-done
-for program in tests/cuda/check_cuda tests/cuda/check_cuda_backward \
-    tests/cuda/check_cuda_decode tests/cuda/check_cuda_f32 \
-    bench/attention_gpu bench/decode_gpu; do
-    c $program.c "$build/main.o"
-    "$cuda/bin/nvcc" -o "$build/$(basename $program)" "$build/main.o" \
-        "$build"/part_*.o -Xcompiler -fopenmp -lm
-done
+
+# make FOLDER FLAGS PROGRAM...: FLAGS for the kernels.
+make() {
+    to=$1
+    flags=$2
+    shift 2
+    mkdir -p "$to"
+    for source in src/base/*.c src/mask/*.c src/kernels/cuda/*.c; do
+        c "$source" "$to/part_$(echo "$source" | tr / _).o"
+    done
+    for source in src/kernels/cuda/*.cu; do
+        "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude $flags \
+            -gencode arch=compute_90a,code=sm_90a \
+            -c "$source" -o "$to/part_$(basename "$source").o"
+    done
+    for program in "$@"; do
+        c "$program.c" "$to/main.o"
+        "$cuda/bin/nvcc" -o "$to/$(basename "$program")" "$to/main.o" \
+            "$to"/part_*.o -Xcompiler -fopenmp -lm
+    done
+}
+
+[ "${RUN:-0}" = 1 ] ||
+    make "$build" "" tests/cuda/check_cuda tests/cuda/check_cuda_backward \
+        tests/cuda/check_cuda_decode tests/cuda/check_cuda_f32 \
+        tests/cuda/dump_cuda bench/attention_gpu bench/decode_gpu
+
+# Bad accesses, and races in shared memory. The tool does not see that one lane
+# speaks for its warp, so the latter are looked for in a build in which every
+# lane does.
+watch() {
+    for program in check_cuda check_cuda_backward check_cuda_decode \
+        check_cuda_f32; do
+        compute-sanitizer --error-exitcode 1 "$build/$program" --quick
+    done
+    [ "${RUN:-0}" = 1 ] ||
+        make "$build/lanes" -DBT_EVERY_LANE tests/cuda/check_cuda \
+            tests/cuda/check_cuda_backward
+    for program in check_cuda check_cuda_backward; do
+        compute-sanitizer --tool racecheck --error-exitcode 1 \
+            "$build/lanes/$program" --quick
+    done
+}
 
 [ $# -gt 0 ] || set -- check bench
 for what in "$@"; do
@@ -38,6 +67,14 @@ for what in "$@"; do
         "$build/check_cuda_backward"
         "$build/check_cuda_decode"
         "$build/check_cuda_f32"
+        ;;
+    watch)
+        watch
+        ;;
+    error)
+        mkdir -p "$build/dump"
+        "$build/dump_cuda" "$build/dump" >"$build/dump/cases.json"
+        python3 tools/check-attention-gpu.py "$build/dump/cases.json"
         ;;
     bench)
         "$build/attention_gpu"

@@ -2,41 +2,8 @@
 /* check_cuda_f32.c - the GPU's plain float32 attention, forward and backward,
  * against float64: within an error derived from the arithmetic, with NaN in all
  * that is hidden, twice with the same bits, and rows alone as among others. */
-#include "base/error.h"
 #include "kernels/cuda/cuda.h"
-#include "testing.h"
-
-#include <cuda_runtime_api.h>
-#include <math.h>
-#include <string.h>
-
-static size_t failures, checks;
-static test_random random_stream;
-
-#define FAIL(...)                         \
-    do {                                  \
-        if (failures++ < 40) {            \
-            printf("FAIL: " __VA_ARGS__); \
-            printf("\n");                 \
-            fflush(stdout);               \
-        }                                 \
-    } while (0)
-
-static void need(bauta_status status, const bauta_error *err)
-{
-    if (status) {
-        printf("FAIL: %s\n", err->message);
-        exit(1);
-    }
-}
-
-static void need_cuda(cudaError_t status, const char *what)
-{
-    if (status) {
-        printf("FAIL: %s: %s\n", what, cudaGetErrorString(status));
-        exit(1);
-    }
-}
+#include "masks.h"
 
 /* ---- a problem --------------------------------------------------------- */
 
@@ -106,18 +73,6 @@ static void result_free(result *r)
         free(r->x[i]);
 }
 
-static void *to_device(const void *from, size_t bytes)
-{
-    void *memory = NULL;
-    need_cuda(cudaMalloc(&memory, bytes ? bytes : 16), "cudaMalloc");
-    if (from)
-        need_cuda(cudaMemcpy(memory, from, bytes, cudaMemcpyHostToDevice),
-                  "cudaMemcpy");
-    else
-        need_cuda(cudaMemset(memory, 0xff, bytes), "cudaMemset");
-    return memory;
-}
-
 /* Forward and backward of rows [first, first + rows). */
 static result run(const problem *p, size_t first, size_t rows)
 {
@@ -132,8 +87,11 @@ static result run(const problem *p, size_t first, size_t rows)
         in[i] = to_device(p->in[i] + first * each,
                           (by_row ? rows * each : p->in_size[i]) * 4);
     }
-    for (int i = 0; i < RESULTS; i++)
-        x[i] = to_device(NULL, p->size[i] * 4);
+    for (int i = 0; i < RESULTS; i++) {
+        back.x[i] = malloc(p->size[i] * 4 + 1);
+        memset(back.x[i], 0xff, p->size[i] * 4);
+        x[i] = to_device(back.x[i], p->size[i] * 4);
+    }
     need(bt_attention_forward_f32_cuda(r, &p->shape, in[Q], in[K], in[V],
                                        x[OUT], x[LSE], NULL, &err),
          &err);
@@ -143,7 +101,6 @@ static result run(const problem *p, size_t first, size_t rows)
          &err);
     need_cuda(cudaDeviceSynchronize(), p->name);
     for (int i = 0; i < RESULTS; i++) {
-        back.x[i] = malloc(p->size[i] * 4 + 1);
         need_cuda(
             cudaMemcpy(back.x[i], x[i], p->size[i] * 4, cudaMemcpyDeviceToHost),
             "cudaMemcpy");
@@ -286,8 +243,8 @@ static void check_case(const char *name, bauta_mask *mask, size_t heads,
     for (int i = 0; i < RESULTS; i++)
         check_same(&p, "again", i, r.x[i], again.x[i], p.size[i]);
     result_free(&again);
-    size_t first = test_below(&random_stream, p.n);
-    size_t rows = 1 + test_below(&random_stream, p.n - first);
+    size_t first = below(p.n);
+    size_t rows = 1 + below(p.n - first);
     again = run(&p, first, rows);
     for (int i = OUT; i <= DQ; i++) {
         size_t each = p.size[i] / p.n;
@@ -299,45 +256,39 @@ static void check_case(const char *name, bauta_mask *mask, size_t heads,
     problem_free(&p);
 }
 
-/* ---- the masks --------------------------------------------------------- */
+/* ---- the cases --------------------------------------------------------- */
 
-static bauta_mask *make(size_t kind, size_t n, size_t m)
+static bauta_mask *make_documents(size_t n, size_t m)
 {
-    bauta_error err = { 0 };
-    bauta_mask *mask = NULL;
     size_t a[3] = { n / 3, n / 3, n - n / 3 * 2 };
     size_t b[3] = { m / 4, m / 2, m - m / 4 - m / 2 };
-    unsigned char *dense = calloc(n * m, 1);
-    for (size_t i = 0; i < n * m; i++) // rows that see little, or nothing
-        dense[i] = test_below(&random_stream, 7) < i / m % 5;
-    need(kind == 0   ? bauta_mask_all(&mask, n, m, &err)
-         : kind == 1 ? bauta_mask_causal(&mask, n, m, &err)
-         : kind == 2 ? bauta_mask_window(&mask, n, m, 1 + m / 5, &err)
-         : kind == 3 ? bauta_mask_documents(&mask, 3, a, b, &err)
-         : kind == 4 ? bauta_mask_prefix(&mask, n, m, m / 3, &err)
-                     : bauta_mask_dense(&mask, n, m, dense, &err),
-         &err);
-    free(dense);
-    return mask;
+    MAKE(bauta_mask_documents(&mask, 3, a, b, &err));
 }
 
-int main(void)
+static const struct {
+    const char *name;
+    make_fn *make;
+} kinds[] = {
+    { "all", make_all },       { "causal", make_causal },
+    { "window", make_window }, { "documents", make_documents },
+    { "prefix", make_prefix }, { "dense_with_empty_rows", make_dense },
+};
+
+static const struct {
+    size_t n, m, heads, kv_heads, d, e;
+} sizes[] = {
+    { 1, 1, 1, 1, 1, 1 },       { 40, 40, 2, 2, 64, 64 },
+    { 65, 33, 4, 2, 80, 8 },    { 17, 130, 6, 2, 33, 200 },
+    { 70, 70, 3, 1, 256, 256 },
+};
+
+int main(int argc, char **argv)
 {
-    static const char *const names[] = { "all",       "causal", "window",
-                                         "documents", "prefix", "dense" };
-    static const struct {
-        size_t n, m, heads, kv_heads, d, e;
-    } sizes[] = {
-        { 1, 1, 1, 1, 1, 1 },       { 40, 40, 2, 2, 64, 64 },
-        { 65, 33, 4, 2, 80, 8 },    { 17, 130, 6, 2, 33, 200 },
-        { 70, 70, 3, 1, 256, 256 },
-    };
-    random_stream = test_random_from(test_seed());
-    for (size_t x = 0; x < BT_LEN(names); x++)
-        for (size_t s = 0; s < BT_LEN(sizes); s++)
-            check_case(names[x], make(x, sizes[s].n, sizes[s].m),
+    check_begin(argc, argv);
+    for (size_t x = 0; x < BT_LEN(kinds); x++)
+        for (size_t s = 0; s < (quick ? 3 : BT_LEN(sizes)); s++)
+            check_case(kinds[x].name, kinds[x].make(sizes[s].n, sizes[s].m),
                        sizes[s].heads, sizes[s].kv_heads, sizes[s].d,
                        sizes[s].e);
-    printf("%zu checks, %zu failures\n", checks, failures);
-    return failures != 0;
+    return check_end();
 }

@@ -48,397 +48,51 @@
  * result is not finite, and a second kernel (EXACT), launched behind, does
  * those again. It replaces what is not finite in a step by 0, and makes the
  * weights of that row NaN for those who see it. */
-#include "kernels/cuda/backward.h"
+#include "kernels/cuda/backward_desk.h"
 
-#include <cuda_runtime.h>
-#include <math.h>
-
-/* ---- computing --------------------------------------------------------- */
-
-/* A group's kept tile in registers, as the products take it. */
-template <int D> BT_DEVICE void hold_tile(uint32_t *f, const uint16_t *tile)
-{
-    int row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 16;
-    int half = threadIdx.x / 16 % 2;
-#pragma unroll
-    for (int i = 0; i < D / 16; i++) {
-        int chunk = i * 2 + half;
-        load_fragment(f + i * 4, tile + (chunk / 8 * GROUP_ROWS + row) * PANEL +
-                                     (chunk % 8 ^ row % 8) * 8);
-    }
-}
-
-/* x (64 kept rows, 64 swept rows) = kept swept^T, issued. */
-template <int D, bool HELD>
-BT_DEVICE void issue_pairs(float *x, const uint32_t *f, const uint16_t *kept,
-                           const uint16_t *swept)
-{
-    uint64_t a = tile_descriptor(kept, 16), b = tile_descriptor(swept, 16);
-    product_fence();
-#pragma unroll
-    for (int i = 0; i < D / 16; i++) {
-        // 16 columns are 32 bytes; four such steps are a panel.
-        uint64_t step = i / 4 * (STEP * PANEL * 2 >> 4) + i % 4 * 2;
-        if (HELD)
-            product_rs_64(x, f + i * 4, b + step, i > 0);
-        else
-            product_ss_64(x, a + step, b + step, i > 0);
-    }
-    product_commit();
-}
-
-/* sum (64 kept rows, D) += w swept, issued. */
-template <int D>
-BT_DEVICE void issue_sum(float *sum, const uint32_t *w, const uint16_t *swept)
-{
-    uint64_t b = tile_descriptor(swept, STEP * PANEL * 2);
-    product_fence();
-#pragma unroll
-    for (int i = 0; i < STEP / 16; i++) {
-        uint64_t step = i * (16 * PANEL * 2 >> 4);
-        if (D == 128)
-            product_pv_128(sum, w + i * 4, b + step);
-        else
-            product_pv_64(sum, w + i * 4, b + step);
-    }
-    product_commit();
-}
-
-/* What is hidden becomes 0, whatever it was. */
-BT_DEVICE void hide(float *x, const uint64_t *word, int t)
-{
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        uint32_t half[2] = { (uint32_t)word[r], (uint32_t)(word[r] >> 32) };
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            uint32_t mine = half[i / 4] >> (2 * t) >> (i % 4 * 8);
-            float *at = x + i * 4 + r * 2;
-            at[0] = mine & 1 ? at[0] : 0.0f;
-            at[1] = mine & 2 ? at[1] : 0.0f;
-        }
-    }
-}
-
-/* Scores become weights. `row`: log-sum-exp of the thread's two rows, `column`
- * of the step's (KEYS), or their taint (else, EXACT). */
-template <int KEYS, int EXACT>
-BT_DEVICE void weigh(float *x, const float *row, const float *column, int t,
-                     float scale)
-{
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        float2 two = { 0.0f, 0.0f };
-        if (KEYS || EXACT)
-            two = *(const float2 *)(column + i * 8 + t * 2);
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            float *at = x + i * 4 + k, of = k % 2 ? two.y : two.x;
-            if (EXACT && !KEYS)
-                *at += of;
-            *at = exp2_fast(fmaf(*at, scale, -(KEYS ? of : row[k / 2])));
-        }
-    }
-}
-
-/* y = dP becomes dS, with the weights x. */
-template <int KEYS>
-BT_DEVICE void differ(float *y, const float *x, const float *row,
-                      const float *column, int t)
-{
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        float2 two = { 0.0f, 0.0f };
-        if (KEYS)
-            two = *(const float2 *)(column + i * 8 + t * 2);
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            float of = KEYS ? (k % 2 ? two.y : two.x) : row[k / 2];
-            y[i * 4 + k] = (y[i * 4 + k] - of) * x[i * 4 + k];
-        }
-    }
-}
-
-/* The same with weights that are packed already. */
-BT_DEVICE void differ_packed(float *y, const uint32_t *w, const float *column,
-                             int t)
-{
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        float2 two = *(const float2 *)(column + i * 8 + t * 2);
-#pragma unroll
-        for (int k = 0; k < 2; k++) {
-            uint32_t both = w[i * 2 + k];
-            float *at = y + i * 4 + k * 2;
-            at[0] = (at[0] - two.x) * __uint_as_float(both << 16);
-            at[1] = (at[1] - two.y) * __uint_as_float(both & 0xffff0000);
-        }
-    }
-}
-
-BT_DEVICE void pack_pairs(uint32_t *w, const float *x)
-{
-#pragma unroll
-    for (int i = 0; i < 16; i++)
-        w[i] = pack_bf16(x[2 * i], x[2 * i + 1]);
-}
-
-/* EXACT: two bf16, with 0 for what is not finite. */
-BT_DEVICE uint32_t clean_two(uint32_t two)
-{
-    uint32_t low = (two & 0x7f80) == 0x7f80 ? 0 : two & 0xffff;
-    uint32_t high = (two & 0x7f800000) == 0x7f800000 ? 0 : two & 0xffff0000;
-    return low | high;
-}
-
-/* EXACT: all groups together clean the rows of a step and taint those that
- * were not finite. Values (dQ) are in no sum, so they are left as they are. */
-template <int D, int GROUPS, int STAGES, int KEYS>
-BT_DEVICE void clean_step(backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
-{
-    int lane = threadIdx.x % 32;
-    for (int row = threadIdx.x / 32 - 4; row < STEP; row += GROUPS * 4) {
-        bool dirty = false;
-        for (int i = 0; i < (KEYS ? 2 : 1) * (D / PANEL); i++) {
-            uint32_t *at_word =
-                (uint32_t *)(s->swept[at][i / (D / PANEL)] +
-                             (i % (D / PANEL) * STEP + row) * PANEL) +
-                lane;
-            uint32_t two = *at_word, clean = clean_two(two);
-            dirty |= clean != two;
-            *at_word = clean;
-        }
-        dirty = __any_sync(~0u, dirty);
-        if (lane == 0 && (dirty || !KEYS))
-            s->rows[at].lse[row] = dirty ? NAN : 0.0f;
-    }
-    fence_async();
-    named_sync(BARRIER_CLEAN, GROUPS * GROUP);
-}
-
-/* A group's place in the steps of an item. */
-typedef struct pace {
-    ring swept;
-    int flags; /* of the step before; 0: there was none */
-    int ahead; /* of a step that was looked at and is not for the group */
-} pace;
-
-/* What a thread of a group has in registers. */
-template <int D, int KEYS, int EXACT> struct desk {
-    // What there are registers for. held: the kept tiles, which are then read
-    // from memory once. late: not for both weights and dS while their products
-    // run; so y is issued when the sum of dS is done. tight: nor for weights in
-    // float32 beside those in bf16, of which dS is made then.
-    static const bool held = D == 128 && !KEYS, late = KEYS;
-    static const bool tight = KEYS && D == 64;
-    static const bool turns = KEYS && !EXACT; /* see turn_take */
-
-    int group, row, t; /* row: the first of the thread's two in the tile */
-    float scale;
-    pace steps;
-    uint32_t f[2][held ? D / 4 : 4];
-    float lse[2], delta[2], lse_next[2], delta_next[2];
-    uint64_t word[2];
-    bool partial;
-    float x[STEP / 2], y[STEP / 2];
-    uint32_t w_p[KEYS ? STEP / 4 : 1], w_ds[STEP / 4];
-    float sum[D / 2], sum_p[KEYS ? D / 2 : 1];
-};
-
-/* Groups that make two sums take turns at issuing a step's products, so that
- * one exponentiates while another one multiplies. Those of dQ fall into step by
- * themselves. */
-template <int GROUPS, bool TURNS> BT_DEVICE void turn_take(int group)
-{
-    if (TURNS)
-        named_sync(BARRIER_TURN + group, 2 * GROUP);
-}
-
-template <int GROUPS, bool TURNS> BT_DEVICE void turn_pass(int group)
-{
-    if (TURNS)
-        named_arrive(BARRIER_TURN + (group + 1) % GROUPS, 2 * GROUP);
-}
-
-/* The next step, if the group sees something of it: its stage. -1: it does
- * not, or there is none. */
+/* Store the sums of an item, note whether they are finite, and start others.
+ */
 template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
-BT_DEVICE int next_step(backward_shared<D, GROUPS, STAGES, KEYS> *s, pace *at,
-                        int group)
+BT_DEVICE void finish_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
+                           backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    int stage = at->swept.at;
-    if (at->flags & LAST)
-        return -1;
-    barrier_wait(&s->swept_full[stage], at->swept.parity);
-    // A reduction: its answer is in a uniform register. So the branches on it
-    // are uniform, and so are the descriptors that follow from the stage.
-    int flags = (int)__reduce_or_sync(~0u, s->flags[stage]);
-    at->ahead = flags;
-    if (!(flags >> group & 1))
-        return -1;
-    if (EXACT)
-        clean_step<D, GROUPS, STAGES, KEYS>(s, stage);
-    at->flags = flags;
-    ring_next(&at->swept, STAGES);
-    return flags / STAGE;
-}
-
-/* Pass over steps of which the group sees nothing. It must not hold a step
- * meanwhile: there may be more of them than the ring has stages. `passed`: the
- * first one is one of them, and the group has had its turn. */
-template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
-BT_DEVICE int skip_steps(backward_shared<D, GROUPS, STAGES, KEYS> *s, pace *at,
-                         int group, bool passed)
-{
-    typedef desk<D, KEYS, EXACT> kind;
-    while (!(at->flags & LAST)) {
-        int stage = next_step<D, GROUPS, STAGES, KEYS, EXACT>(s, at, group);
-        if (stage >= 0)
-            return stage;
-        stage = at->swept.at;
-        at->flags = at->ahead;
-        if (EXACT)
-            clean_step<D, GROUPS, STAGES, KEYS>(s, stage);
-        if (!passed) {
-            turn_take<GROUPS, kind::turns>(group);
-            turn_pass<GROUPS, kind::turns>(group);
-        }
-        passed = false;
-        done_with(&s->swept_empty[stage]);
-        ring_next(&at->swept, STAGES);
-    }
-    return -1;
-}
-
-/* A group's gradient leaves through shared memory: a warp's 16 rows whole by
- * the copy engine, or row by row where the tile ends. Returns whether all that
- * is stored is finite. */
-template <int D>
-BT_DEVICE bool store_sum(const backward_params *p, int which, uint16_t *out,
-                         const work *w, int first, const float *sum,
-                         float factor)
-{
-    const int chunks = D / 8; // of 16 bytes in a row
-    int lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 % 4 * 16;
+    int slot = b->items.at ^ (int)b->entered, first = b->group * GROUP_ROWS;
+    int buffer = b->held ? 0 : b->kept.at ^ (int)b->entered;
+    const work *w = &s->item[slot];
+    uint16_t *out =
+        b->held ? s->out[b->held ? b->group : 0] : s->kept[buffer][0][b->group];
     bool good = true;
-
-    if (lane == 0)
-        store_read(); // what was here before has left
-    __syncwarp();
-    uint32_t check[2] = { 0, 0 };
-#pragma unroll
-    for (int i = 0; i < D / 16; i++) {
-        uint32_t two[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            // The fma turns -0 into 0, so that no sign tells what a hidden
-            // value's was.
-            const float *at = sum + i * 8 + k * 2;
-            two[k] =
-                pack_bf16(fmaf(at[0], factor, 0.0f), fmaf(at[1], factor, 0.0f));
-            check[k % 2] = check_finite(check[k % 2], two[k]);
-        }
-        int row = warp_row + lane % 16, chunk = i * 2 + lane / 16;
-        store_fragment(out + (chunk / 8 * GROUP_ROWS + row) * PANEL +
-                           (chunk % 8 ^ row % 8) * 8,
-                       two);
-    }
-#pragma unroll
-    for (int r = 0; r < 2; r++)
-        if (first + warp_row + lane / 4 + r * 8 < w->rows)
-            good &= (check[r] & 0x7fff7fff) == 0;
-    if (first + warp_row + 16 <= w->rows) {
-        fence_async();
-        __syncwarp();
-        if (lane == 0) {
-#pragma unroll
-            for (int i = 0; i < D / PANEL; i++)
-                store_box(&p->grad[which], i * PANEL, w->head,
-                          w->row + first + warp_row,
-                          out + (i * GROUP_ROWS + warp_row) * PANEL);
-            store_commit();
-        }
-        return good;
-    }
-    __syncwarp();
-#pragma unroll 1
-    for (int at = lane; at < 16 * chunks; at += 32) {
-        int row = warp_row + at / chunks, chunk = at % chunks;
-        if (first + row < w->rows)
-            *(uint4 *)(p->to[which] +
-                       (size_t)(w->row + first + row) * p->to_token[which] +
-                       (size_t)w->head * p->to_head[which] + chunk * 8) =
-                *(uint4 *)(out + (chunk / 8 * GROUP_ROWS + row) * PANEL +
-                           (chunk % 8 ^ row % 8) * 8);
-    }
-    __syncwarp();
-    return good;
-}
-
-/* dQ: ask for what is known of the thread's rows of an item, early enough. */
-template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
-BT_DEVICE void fetch_rows(desk<D, KEYS, EXACT> *b, const backward_params *p,
-                          backward_shared<D, GROUPS, STAGES, KEYS> *s,
-                          ring items)
-{
-    if (KEYS)
-        return;
-    const work *w = &s->item[items.at];
-    barrier_wait(&s->item_full[items.at], items.parity);
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        int mine = w->row + min(b->row + r * 8, w->rows - 1);
-        size_t at = (size_t)mine * p->heads + w->head;
-        if (w->item >= 0) {
-            b->lse_next[r] = __ldcg(p->lse + at);
-            b->delta_next[r] = __ldcg(p->delta + at);
-        }
-    }
-}
-
-/* Wait for an item and its kept tiles; false: there is none. */
-template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
-BT_DEVICE bool begin_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
-                          backward_shared<D, GROUPS, STAGES, KEYS> *s,
-                          ring items, uint32_t parity)
-{
-    const work *w = &s->item[items.at];
-    barrier_wait(&s->item_full[items.at], items.parity);
-    // A reduction, again: else all that follows would count as divergent.
-    if (__reduce_min_sync(~0u, w->item) < 0)
-        return false;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-        b->lse[r] = b->lse_next[r] * LOG2_E;
-        b->delta[r] = b->delta_next[r];
-    }
-    barrier_wait(&s->kept_full[b->group], parity);
     if (b->held) {
-        hold_tile<D>(b->f[0], s->kept[0][b->group]);
-        hold_tile<D>(b->f[1], s->kept[1][b->group]);
+        if (threadIdx.x % 32 == 0)
+            store_read(); // what was here before has left
+        __syncwarp();
+    } else {
+        give_buffer(b, s);
+        b->storing = buffer;
+        // All four warps must have read what is written over.
+        named_sync(BARRIER_GROUP + b->group, GROUP);
     }
-    b->steps.flags = 0;
-    return true;
-}
-
-/* The words of a thread's two rows for a step, if it is partial for them. They
- * come from the L2 while the products run. */
-template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
-BT_DEVICE void load_words(desk<D, KEYS, EXACT> *b, const backward_params *p,
-                          backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
-{
-    b->partial = b->steps.flags >> (BT_STEP_PARTIAL + b->group) & 1;
-    if (!b->partial)
-        return;
-    const uint64_t *words =
-        p->bits + (size_t)s->bits[at] * (GROUPS * GROUP_ROWS) + b->row;
-    b->word[0] = __ldg(words);
-    b->word[1] = __ldg(words + 8);
+    if (KEYS)
+        good &= store_sum<D>(p, 1, s->kept[buffer][1][b->group], w, first,
+                             b->sum_p, 1.0f);
+    good &= store_sum<D>(p, 0, out, w, first, b->sum, p->scale);
+    if (!EXACT) {
+        good = __all_sync(~0u, good);
+        if (threadIdx.x % 32 == 0)
+            p->redo[(size_t)w->item * BT_REDO_BYTES + threadIdx.x / 32 - 4] =
+                !good;
+    }
+    done_with(&s->item_empty[slot]);
+    b->entered = false;
+#pragma unroll
+    for (int i = 0; i < D / 2; i++)
+        b->sum[i] = b->sum_p[KEYS ? i : 0] = 0.0f;
 }
 
 /* Sweep over steps until there is one that the group does not see, or no more.
- * x is there, y under way. Returns the stage of the last step, whose w_ds is
- * still to be summed. */
+ * x is there, y under way. For dQ the first step of the next item is next
+ * behind the last one of an item: the sums are stored while its y is made.
+ * Returns the stage of the last step, whose w_ds is still to be summed. */
 template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
 BT_DEVICE int sweep_steps(desk<D, KEYS, EXACT> *b, const backward_params *p,
                           backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
@@ -463,27 +117,36 @@ BT_DEVICE int sweep_steps(desk<D, KEYS, EXACT> *b, const backward_params *p,
         if (b->partial)
             hide(b->y, b->word, b->t);
         pack_pairs(b->w_ds, b->y);
+        give_buffer(b, s);
         int before = at;
         at = next_step<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps, b->group);
+        bool over = kind::flows && at < 0 && b->steps.flags & LAST;
+        if (over)
+            enter_item(b, p, s);
+        if (over && b->entered)
+            at = next_step<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps,
+                                                           b->group);
         if (at < 0)
             return before;
         load_words(b, p, s, at);
         turn_take<GROUPS, kind::turns>(b->group);
         issue_sum<D>(b->sum, b->w_ds, s->swept[before][0]);
+        if (over)
+            take_tiles(b, s);
         if (kind::tight) {
             product_wait<1>(); // w_p may lie where x will
             product_hold<D / 2>(b->sum_p);
         }
-        issue_pairs<D, kind::held>(b->x, b->f[0], s->kept[0][b->group],
-                                   s->swept[at][0]);
+        issue_pairs<D, kind::held>(
+            b->x, b->f[0], s->kept[b->kept.at][0][b->group], s->swept[at][0]);
         if (kind::late) {
             product_wait<1>(); // all but x
             product_hold<D / 2>(b->sum);
             product_hold<KEYS ? D / 2 : 0>(b->sum_p);
             done_with(&s->swept_empty[before]);
         }
-        issue_pairs<D, kind::held>(b->y, b->f[1], s->kept[1][b->group],
-                                   s->swept[at][1]);
+        issue_pairs<D, kind::held>(
+            b->y, b->f[1], s->kept[b->kept.at][1][b->group], s->swept[at][1]);
         product_wait<1>(); // all but y
         turn_pass<GROUPS, kind::turns>(b->group);
         product_hold<STEP / 2>(b->x);
@@ -492,28 +155,50 @@ BT_DEVICE int sweep_steps(desk<D, KEYS, EXACT> *b, const backward_params *p,
             product_hold<KEYS ? D / 2 : 0>(b->sum_p);
             done_with(&s->swept_empty[before]);
         }
+        if (over) {
+            give_tiles(b, s);
+            finish_item(b, p, s);
+            take_rows(b);
+        }
     }
 }
 
-/* Store an item's sums and note whether they are finite. */
+/* The steps of an item that the group sees from `at` on, and those of the next
+ * ones as far as they follow. */
 template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
-BT_DEVICE void finish_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
-                           backward_shared<D, GROUPS, STAGES, KEYS> *s,
-                           int slot)
+BT_DEVICE void sweep_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
 {
-    const work *w = &s->item[slot];
-    int first = b->group * GROUP_ROWS;
-    bool good = true;
-    if (KEYS)
-        good &= store_sum<D>(p, 1, s->out[b->group], w, first, b->sum_p, 1.0f);
-    good &= store_sum<D>(p, 0, s->out[b->group], w, first, b->sum, p->scale);
-    if (!EXACT) {
-        good = __all_sync(~0u, good);
-        if (threadIdx.x % 32 == 0)
-            p->redo[(size_t)w->item * BT_REDO_BYTES + threadIdx.x / 32 - 4] =
-                !good;
+    typedef desk<D, KEYS, EXACT> kind;
+    while (at >= 0) {
+        load_words(b, p, s, at);
+        turn_take<GROUPS, kind::turns>(b->group);
+        issue_pairs<D, kind::held>(
+            b->x, b->f[0], s->kept[b->kept.at][0][b->group], s->swept[at][0]);
+        issue_pairs<D, kind::held>(
+            b->y, b->f[1], s->kept[b->kept.at][1][b->group], s->swept[at][1]);
+        product_wait<1>(); // all but y
+        turn_pass<GROUPS, kind::turns>(b->group);
+        product_hold<STEP / 2>(b->x);
+        give_tiles(b, s);
+        int before = sweep_steps<D, GROUPS, STAGES, KEYS, EXACT>(b, p, s, at);
+        issue_sum<D>(b->sum, b->w_ds, s->swept[before][0]);
+        bool over = b->entered || b->steps.flags & LAST;
+        if (!EXACT && over && !b->entered)
+            enter_item(b, p, s);
+        if (!over) { // the next step is not for this group
+            turn_take<GROUPS, kind::turns>(b->group);
+            turn_pass<GROUPS, kind::turns>(b->group);
+        }
+        product_wait<0>();
+        product_hold<D / 2>(b->sum);
+        product_hold<KEYS ? D / 2 : 0>(b->sum_p);
+        done_with(&s->swept_empty[before]);
+        if (over)
+            return;
+        at = skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps, b->group,
+                                                        true);
     }
-    done_with(&s->item_empty[slot]);
 }
 
 template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
@@ -522,7 +207,6 @@ BT_DEVICE void compute_items(const backward_params *p,
 {
     typedef desk<D, KEYS, EXACT> kind;
     desk<D, KEYS, EXACT> b = {};
-    ring items = {};
     // Through a shuffle, so that the compiler sees that a warp agrees on it and
     // keeps what follows from it (the descriptors) in uniform registers.
     b.group = __shfl_sync(~0u, (int)threadIdx.x / GROUP - 1, 0);
@@ -530,64 +214,29 @@ BT_DEVICE void compute_items(const backward_params *p,
     b.row =
         b.group * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     b.scale = p->scale * LOG2_E;
+    b.storing = -1;
 
     // Group 0 has the first turn.
     if (b.group == GROUPS - 1)
         turn_pass<GROUPS, kind::turns>(b.group);
-    fetch_rows(&b, p, s, items);
-    for (uint32_t parity = 0; begin_item(&b, p, s, items, parity);
-         parity ^= 1) {
-        ring next = items;
-        ring_next(&next, 2);
-        bool seen_last = false, keeps = true; // the kept tiles, in memory
-#pragma unroll
-        for (int i = 0; i < D / 2; i++)
-            b.sum[i] = b.sum_p[KEYS ? i : 0] = 0.0f;
-        int at = skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b.steps,
-                                                            b.group, false);
-        while (at >= 0) {
-            load_words(&b, p, s, at);
-            turn_take<GROUPS, kind::turns>(b.group);
-            issue_pairs<D, kind::held>(b.x, b.f[0], s->kept[0][b.group],
-                                       s->swept[at][0]);
-            issue_pairs<D, kind::held>(b.y, b.f[1], s->kept[1][b.group],
-                                       s->swept[at][1]);
-            product_wait<1>(); // all but y
-            turn_pass<GROUPS, kind::turns>(b.group);
-            product_hold<STEP / 2>(b.x);
-            // Not before: that the fragments were asked for does not mean that
-            // they are there, but products that have begun have them.
-            if (kind::held && keeps) {
-                done_with(&s->kept_empty[b.group]);
-                keeps = false;
-            }
-            int before =
-                sweep_steps<D, GROUPS, STAGES, KEYS, EXACT>(&b, p, s, at);
-            seen_last = b.steps.flags & LAST;
-            if (!kind::held && seen_last) {
-                done_with(&s->kept_empty[b.group]); // the next ones may come
-                keeps = false;
-            }
-            issue_sum<D>(b.sum, b.w_ds, s->swept[before][0]);
-            if (seen_last) {
-                fetch_rows(&b, p, s, next);
-            } else { // the next step is not for this group
-                turn_take<GROUPS, kind::turns>(b.group);
-                turn_pass<GROUPS, kind::turns>(b.group);
-            }
-            product_wait<0>();
-            product_hold<D / 2>(b.sum);
-            product_hold<KEYS ? D / 2 : 0>(b.sum_p);
-            done_with(&s->swept_empty[before]);
-            at = skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b.steps,
-                                                            b.group, true);
+    bool more = begin_item(&b, p, s);
+    while (more) {
+        take_rows(&b);
+        take_tiles(&b, s);
+        sweep_item<D, GROUPS, STAGES, KEYS, EXACT>(
+            &b, p, s,
+            skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b.steps, b.group,
+                                                       false));
+        give_tiles(&b, s);
+        if (!EXACT && !b.entered)
+            enter_item(&b, p, s);
+        bool entered = b.entered;
+        finish_item(&b, p, s);
+        if (!entered) {
+            ring_next(&b.items, 2);
+            ring_next(&b.kept, keeping<D, KEYS>::buffers);
+            more = begin_item(&b, p, s);
         }
-        if (!seen_last)
-            fetch_rows(&b, p, s, next);
-        if (keeps)
-            done_with(&s->kept_empty[b.group]);
-        finish_item<D, GROUPS, STAGES, KEYS, EXACT>(&b, p, s, items.at);
-        items = next;
     }
     if (threadIdx.x % 32 == 0)
         store_done();
@@ -600,29 +249,31 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
     extern __shared__ __align__(1024) unsigned char memory[];
     backward_shared<D, GROUPS, STAGES, KEYS> *s =
         (backward_shared<D, GROUPS, STAGES, KEYS> *)memory;
+    const int warps = GROUPS * 4; // that compute
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
             barrier_init(&s->item_full[i], 1);
-            barrier_init(&s->item_empty[i], GROUPS * 4 + 2);
+            barrier_init(&s->item_empty[i], warps * WARP_ARRIVALS + 2);
             tensor_map_prefetch(&p.kept[i]);
             tensor_map_prefetch(&p.swept[i]);
             tensor_map_prefetch(&p.grad[i]);
         }
-        for (int i = 0; i < GROUPS; i++) {
-            barrier_init(&s->kept_full[i], 1);
-            barrier_init(&s->kept_empty[i], 4);
+        for (int i = 0; i < GROUPS * keeping<D, KEYS>::buffers; i++) {
+            barrier_init(&s->kept_full[0][0] + i, 1);
+            barrier_init(&s->kept_empty[0][0] + i, 4 * WARP_ARRIVALS);
         }
         for (int i = 0; i < STAGES; i++) {
             barrier_init(&s->swept_full[i], 2);
-            barrier_init(&s->swept_empty[i], GROUPS * 4);
+            barrier_init(&s->swept_empty[i], warps * WARP_ARRIVALS);
         }
         barrier_init_done();
     }
     __syncthreads();
     // The kernel of dK and dV needs nothing of that of dQ, which is before it:
-    // its blocks begin while the last ones of dQ still compute.
-    if (EXACT || !KEYS)
+    // its blocks begin while the last ones of dQ still compute. (What both need
+    // is there: those of dQ let others begin only when they have it.)
+    if (!KEYS)
         grid_wait();
     grid_release();
 
@@ -637,78 +288,11 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
         else if (threadIdx.x >= 96 && !EXACT)
             store_empty<D, KEYS>(&p);
         // Whoever waits for this kernel waits for the one before, too.
-        if (!EXACT && KEYS)
+        if (KEYS)
             grid_wait();
     } else {
         registers_raise<GROUPS == 3 ? 160 : 240>();
         compute_items<D, GROUPS, STAGES, KEYS, EXACT>(&p, s);
-    }
-}
-
-/* ---- delta ------------------------------------------------------------- */
-
-typedef struct delta_params {
-    const uint16_t *out, *dout;
-    const float *lse; /* (rows, heads) */
-    const bt_sweep_step *steps;
-    float *delta;     /* (rows, heads) */
-    step_rows *known; /* (heads, steps) */
-    size_t out_token, out_head;
-    int heads;
-} delta_params;
-
-/* Sum of the products of eight bf16. */
-BT_DEVICE float dot_eight(uint4 a, uint4 b)
-{
-    uint32_t x[4] = { a.x, a.y, a.z, a.w }, y[4] = { b.x, b.y, b.z, b.w };
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        sum =
-            fmaf(__uint_as_float(x[i] << 16), __uint_as_float(y[i] << 16), sum);
-        sum = fmaf(__uint_as_float(x[i] & 0xffff0000),
-                   __uint_as_float(y[i] & 0xffff0000), sum);
-    }
-    return sum;
-}
-
-/* A block takes one step and one head; a row takes D / 8 lanes, and a warp
- * eight rows, whose loads are all under way at once. */
-template <int D> __global__ void attention_delta(delta_params p)
-{
-    const int lanes = D / 8, turns = 8 * lanes / 32;
-    int steps = gridDim.x / p.heads;
-    int at_step = blockIdx.x % steps, head = blockIdx.x / steps;
-    bt_sweep_step step = p.steps[at_step];
-    int lane = threadIdx.x % lanes;
-    int first = threadIdx.x / lanes;
-    uint4 a[turns], b[turns];
-
-    grid_release();
-#pragma unroll
-    for (int i = 0; i < turns; i++) {
-        size_t row =
-            (size_t)step.row + min(first + i * (64 / turns), step.rows - 1);
-        size_t at = row * p.out_token + head * p.out_head + lane * 8;
-        a[i] = __ldg((const uint4 *)(p.out + at));
-        b[i] = __ldg((const uint4 *)(p.dout + at));
-    }
-#pragma unroll
-    for (int i = 0; i < turns; i++) {
-        int mine = first + i * (64 / turns);
-        float sum = dot_eight(a[i], b[i]);
-#pragma unroll
-        for (int k = lanes / 2; k > 0; k /= 2)
-            sum += __shfl_xor_sync(~0u, sum, k);
-        if (lane)
-            continue;
-        bool real = mine < step.rows;
-        size_t at = ((size_t)step.row + mine) * p.heads + head;
-        step_rows *known = p.known + (size_t)head * steps + at_step;
-        if (real)
-            p.delta[at] = sum;
-        known->delta[mine] = real ? sum : 0.0f;
-        known->lse[mine] = real ? p.lse[at] * LOG2_E : 0.0f;
     }
 }
 
@@ -753,9 +337,7 @@ static cudaError_t launch_all(const delta_params *delta, size_t steps,
     bool early = false;
     cudaError_t status = cudaSuccess;
     if (steps) {
-        unsigned grid = (unsigned)(steps * (size_t)delta->heads);
-        attention_delta<D><<<grid, 256, 0, stream>>>(*delta);
-        status = cudaGetLastError();
+        status = bt_launch_delta(delta, D, steps, stream);
         early = true;
     }
     if (!status && dq_blocks) {
@@ -886,16 +468,19 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     p.inner = p_kv.share = 1;
     p.share = p_kv.inner = group;
     p.scale = p_kv.scale = scale;
+    p.head_dim = p_kv.head_dim = (int)d;
     delta_params delta = { out,         dout,        lse,
                            plan->steps, plan->delta, (step_rows *)plan->known,
-                           out_token,   out_head,    (int)heads };
+                           out_token,   out_head,    (int)heads,
+                           (int)d };
     int blocks = blocks_of(&p, plan), blocks_kv = blocks_of(&p_kv, plan);
     size_t steps = plan->step_count;
     cudaError_t result =
-        d == 128 ? launch_all<128, 2, 4, 2, 4>(&delta, steps, &p, blocks, &p_kv,
-                                               blocks_kv, (cudaStream_t)stream)
-                 : launch_all<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
-                                              blocks_kv, (cudaStream_t)stream);
+        bt_cuda_width(d) == 128
+            ? launch_all<128, 2, 4, 2, 3>(&delta, steps, &p, blocks, &p_kv,
+                                          blocks_kv, (cudaStream_t)stream)
+            : launch_all<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
+                                         blocks_kv, (cudaStream_t)stream);
     if (result)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "cannot launch the attention kernels: %s",

@@ -6,9 +6,12 @@
 
 #include "kernels/cuda/tiles.h"
 
+#include <cuda_runtime.h>
+
 enum { STEP = BT_STEP };
 
-enum { BARRIER_CLEAN = 1, BARRIER_TURN = 2 }; /* 0 is __syncthreads */
+/* Named barriers; 0 is __syncthreads. */
+enum { BARRIER_CLEAN = 1, BARRIER_TURN = 2, BARRIER_GROUP = 5 };
 
 /* Beside the flags of a step: it is the item's last one; and its stage. */
 enum { LAST = 1 << 16, STAGE = 1 << 20 };
@@ -38,8 +41,24 @@ typedef struct backward_params {
     int inner;                   /* heads of the swept side for each: KEYS */
     int share;                   /* kept heads that share a swept one: dQ */
     int band, items;
+    int head_dim; /* columns that are real; the others read as zero */
     float scale;
 } backward_params;
+
+/* rowsum(dO * O), by a kernel of its own (attention_delta.cu), once for each
+ * row and once in the order of the steps over queries. */
+typedef struct delta_params {
+    const uint16_t *out, *dout;
+    const float *lse; /* (rows, heads) */
+    const bt_sweep_step *steps;
+    float *delta;     /* (rows, heads) */
+    step_rows *known; /* (heads, steps) */
+    size_t out_token, out_head;
+    int heads, head_dim;
+} delta_params;
+
+cudaError_t bt_launch_delta(const delta_params *params, int width, size_t steps,
+                            cudaStream_t stream);
 
 /* What the loader tells the others about an item. */
 typedef struct work {
@@ -48,16 +67,26 @@ typedef struct work {
     int sweep, steps;
 } work;
 
+/* How the kept tiles lie. dQ with heads of 128 has registers for them (held):
+ * they are read once, and then their memory is free for those of the next item.
+ * Elsewhere there are two buffers, and gradients leave through the one whose
+ * item is done. */
+template <int D, int KEYS> struct keeping {
+    static constexpr bool held = D == 128 && !KEYS;
+    static constexpr int buffers = held ? 1 : 2;
+};
+
 template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
-    uint16_t kept[2][GROUPS][GROUP_ROWS * D];
-    uint16_t out[GROUPS][GROUP_ROWS * D]; /* gradients on their way */
+    typedef keeping<D, KEYS> of;
+    uint16_t kept[of::buffers][2][GROUPS][GROUP_ROWS * D];
     uint16_t swept[STAGES][2][STEP * D];
+    uint16_t out[of::held ? GROUPS : 1][of::held ? GROUP_ROWS * D : 8];
     step_rows rows[STAGES];
     int flags[STAGES]; /* see bt_sweep */
     int bits[STAGES];
     work item[2];
     uint64_t item_full[2], item_empty[2];
-    uint64_t kept_full[GROUPS], kept_empty[GROUPS];
+    uint64_t kept_full[of::buffers][GROUPS], kept_empty[of::buffers][GROUPS];
     uint64_t swept_full[STAGES], swept_empty[STAGES];
 };
 
@@ -237,20 +266,20 @@ template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE void load_kept(const backward_params *p,
                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    const int bytes = 2 * sizeof(s->kept[0][0]);
-    ring items = {};
-    for (uint32_t parity = 1;; parity ^= 1) {
+    const int bytes = 2 * sizeof(s->kept[0][0][0]);
+    ring items = {}, kept = {};
+    for (;; ring_next(&kept, keeping<D, KEYS>::buffers)) {
         barrier_wait(&s->item_full[items.at], items.parity);
         work w = s->item[items.at];
         if (w.item < 0)
             return;
         for (int g = 0; g < GROUPS; g++) {
-            uint64_t *full = &s->kept_full[g];
-            barrier_wait(&s->kept_empty[g], parity);
+            uint64_t *full = &s->kept_full[kept.at][g];
+            barrier_wait(&s->kept_empty[kept.at][g], kept.parity ^ 1);
             barrier_arrive_expect(full, bytes);
             for (int i = 0; i < 2; i++)
-                load_tile<D, GROUP_ROWS>(s->kept[i][g], &p->kept[i], w.head,
-                                         w.row + g * GROUP_ROWS, full);
+                load_tile<D, GROUP_ROWS>(s->kept[kept.at][i][g], &p->kept[i],
+                                         w.head, w.row + g * GROUP_ROWS, full);
         }
         barrier_arrive(&s->item_empty[items.at]);
         ring_next(&items, 2);
@@ -260,11 +289,14 @@ BT_DEVICE void load_kept(const backward_params *p,
 /* One warp has time: it writes the gradients of tiles that see nothing. */
 template <int D, int KEYS> BT_DEVICE void store_empty(const backward_params *p)
 {
+    const int chunks = D / 8; // of 16 bytes in a row
     for (int i = blockIdx.x; i < p->empty_count * p->heads; i += gridDim.x) {
         bt_sweep_tile tile = p->tiles[p->tile_count + i / p->heads];
         size_t head = i % p->heads;
-        for (int j = threadIdx.x % 32; j < tile.rows * (D / 8); j += 32) {
-            size_t row = (size_t)(tile.row + j / (D / 8)), chunk = j % (D / 8);
+        for (int j = threadIdx.x % 32; j < tile.rows * chunks; j += 32) {
+            size_t row = (size_t)(tile.row + j / chunks), chunk = j % chunks;
+            if ((int)chunk * 8 >= p->head_dim)
+                continue;
 #pragma unroll
             for (int k = 0; k <= KEYS; k++)
                 *(uint4 *)(p->to[k] + row * p->to_token[k] +

@@ -18,7 +18,8 @@ enum {
 
 size_t bt_cuda_tile_rows(size_t head_dim)
 {
-    return head_dim == 128 ? 128 : head_dim == 64 ? 192 : 0;
+    size_t width = bt_cuda_width(head_dim);
+    return width == 64 ? 192 : width ? 128 : 0;
 }
 
 /* Items are ordered by band, then tile (longest first), then head of the band.
@@ -37,8 +38,8 @@ static bauta_status check_shape(const bauta_plan *plan,
 {
     if (bt_cuda_tile_rows(shape->head_dim) == 0)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "no GPU kernel for a head_dim of %zu; there are 64 and "
-                       "128",
+                       "no GPU kernel for a head_dim of %zu; there are "
+                       "multiples of 8 up to 256",
                        shape->head_dim);
     if (shape->value_dim && shape->value_dim != shape->head_dim)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
@@ -215,7 +216,7 @@ static bauta_status upload_sweeps(bt_cuda_plan *plan, const bt_sweep_list *keys,
 /* Keys in a tile that sweeps over queries. */
 static size_t key_tile(size_t head_dim)
 {
-    return head_dim == 128 ? 128 : 192;
+    return bt_cuda_width(head_dim) == 128 ? 128 : 192;
 }
 
 bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
@@ -226,6 +227,11 @@ bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
     size_t group = plan->heads / plan->kv_heads;
     if (plan->backward_memory)
         return BAUTA_OK;
+    if (bt_cuda_width(plan->head_dim) > 128)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "no GPU kernel for the backward pass with a head_dim of "
+                       "%zu; there are multiples of 8 up to 128",
+                       plan->head_dim);
     bauta_status status =
         bt_sweep_keys(&keys, source, bt_cuda_tile_rows(plan->head_dim), err);
     if (!status)

@@ -8,6 +8,14 @@
 #include "kernels/cuda/sweep.h"
 #include "kernels/cuda/worklist.h"
 
+/* The columns that the kernels compute for a head of this size: 64, 128, 192 or
+ * 256; 0 when there is no kernel for it. */
+static inline size_t bt_cuda_width(size_t head_dim)
+{
+    bool fits = head_dim > 0 && head_dim <= 256 && head_dim % 8 == 0;
+    return fits ? (head_dim + 63) / 64 * 64 : 0;
+}
+
 /* Bytes of the redo notes of one item: one for each warp that computes. */
 enum { BT_REDO_BYTES = 16 };
 

@@ -40,17 +40,29 @@ BT_DEVICE void load_tile(uint16_t *to, const CUtensorMap *map, int head,
                  full);
 }
 
-/* One warp of readers is done with a buffer. */
+/* One warp of readers is done with a buffer, and one lane says so for all. A
+ * tool that looks for races takes each lane at its own word, so for it they all
+ * do (BT_EVERY_LANE).
+ *
+ * What was read must be there, not only have been asked for: nothing makes the
+ * copy engine wait for a load that is still under way. Where loads are not used
+ * before this by what they feed, product_hold or the like must see to it. */
+#ifdef BT_EVERY_LANE
+enum { WARP_ARRIVALS = 32 };
+#else
+enum { WARP_ARRIVALS = 1 };
+#endif
+
 BT_DEVICE void done_with(uint64_t *empty)
 {
     __syncwarp();
-    if (threadIdx.x % 32 == 0)
+    if (threadIdx.x % 32 < WARP_ARRIVALS)
         barrier_arrive(empty);
 }
 
 /* A (tokens, heads, head_dim) tensor as the copy engine sees it: boxes of
  * `rows` tokens, one head and one panel of columns. Tokens behind the last
- * read as zero. */
+ * and columns behind head_dim read as zero, and are not written. */
 static bauta_status encode(CUtensorMap *map, const bt_cuda_plan *plan,
                            const char *name, const uint16_t *tensor,
                            size_t tokens, size_t heads, size_t token,

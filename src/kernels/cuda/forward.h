@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forward.h - the half of attention_forward.cu that loads: what the threads of
+ * a block share, and those of them that fill it. */
+#ifndef BT_CUDA_FORWARD_H
+#define BT_CUDA_FORWARD_H
+
+#include "kernels/cuda/tiles.h"
+
+#include <math.h>
+
+enum { PAIR = BT_PAIR };
+
+/* Named barriers; 0 is __syncthreads. */
+enum { BARRIER_CLEAN = 1, BARRIER_GROUP = 2, BARRIER_TURN = 5 };
+
+/* What a multiprocessor has room for, by the width of the heads. Wide heads
+ * leave room for few keys at a time and for the queries of one item only. */
+template <int D> struct kind {
+    static constexpr bool wide = D > 128;
+    static constexpr int groups = D == 64 ? 3 : 2; /* that compute */
+    static constexpr int rows = groups * GROUP_ROWS;
+    static constexpr int queries = wide ? 1 : 2;  /* tiles of them */
+    static constexpr int keys = wide ? 64 : PAIR; /* in a tile of K or V */
+    static constexpr int stages = D == 64 ? 4 : D == 192 ? 3 : 2;
+};
+
+typedef struct forward_params {
+    CUtensorMap q, k, v, o;
+    const bt_work_tile *tiles;
+    const bt_work_run *runs;
+    const uint64_t *bits;
+    uint32_t *ticket;
+    unsigned char *redo;
+    uint16_t *out;
+    float *lse;
+    size_t out_token, out_head;
+    int tile_count, empty_count; /* tiles that see something, and nothing */
+    int heads, heads_per_kv, band, items;
+    int head_dim; /* columns that are real; the others read as zero */
+    float scale;  /* times log2(e): scores become base-2 logarithms */
+} forward_params;
+
+/* What the loader tells the others about the item whose queries it loads. */
+typedef struct work {
+    int item; /* -1: no more */
+    int row, rows, head;
+    int tiles; /* of keys */
+    int pass;  /* EXACT only */
+} work;
+
+template <int D> struct forward_shared {
+    typedef kind<D> of;
+    uint16_t q[of::queries][of::rows * D]; /* later the output, on its way */
+    uint16_t k[of::stages][of::keys * D];
+    uint16_t v[of::stages][of::keys * D];
+    uint4 bits[of::stages][of::rows]; /* of a pair, 128 a row */
+    int halves[of::stages]; /* see bt_work_run; wide: which one. -1: full */
+    work item[of::queries];
+    uint64_t q_full[of::queries], q_empty[of::queries];
+    uint64_t k_full[of::stages], k_empty[of::stages];
+    uint64_t v_full[of::stages], v_empty[of::stages];
+};
+
+/* Halves of a pair: bit 0 the first 64 keys, bit 1 the others. */
+enum { FIRST = 1, SECOND = 2, BOTH = 3 };
+
+/* The loader's place. V stays one tile behind K, across items too: what is
+ * needed first is asked for first. */
+typedef struct loader {
+    ring q, k, v;
+    int value_key, value_head; /* of the V that is due; key -1: none */
+} loader;
+
+template <int D>
+BT_DEVICE void load_values(const forward_params *p, forward_shared<D> *s,
+                           loader *l)
+{
+    if (l->value_key < 0)
+        return;
+    uint64_t *full = &s->v_full[l->v.at];
+    barrier_wait(&s->v_empty[l->v.at], l->v.parity ^ 1);
+    barrier_arrive_expect(full, sizeof(s->v[0]));
+    load_tile<D, kind<D>::keys>(s->v[l->v.at], &p->v, l->value_head,
+                                l->value_key, full);
+    ring_next(&l->v, kind<D>::stages);
+    l->value_key = -1;
+}
+
+/* The next keys, and the values before them. */
+template <int D>
+BT_DEVICE void load_keys(const forward_params *p, forward_shared<D> *s,
+                         loader *l, int head, int key, int bits, int halves)
+{
+    uint64_t *full = &s->k_full[l->k.at];
+    barrier_wait(&s->k_empty[l->k.at], l->k.parity ^ 1);
+    s->halves[l->k.at] = halves;
+    if (bits >= 0) {
+        barrier_arrive_expect(full, sizeof(s->k[0]) + sizeof(s->bits[0]));
+        copy_bytes(s->bits[l->k.at], p->bits + (size_t)bits * kind<D>::rows * 2,
+                   sizeof(s->bits[0]), full);
+    } else {
+        barrier_arrive_expect(full, sizeof(s->k[0]));
+    }
+    load_tile<D, kind<D>::keys>(s->k[l->k.at], &p->k, head, key, full);
+    ring_next(&l->k, kind<D>::stages);
+    load_values(p, s, l);
+    l->value_key = key;
+    l->value_head = head;
+}
+
+/* An item as the loader reads it. */
+typedef struct job {
+    int item, head;
+    bt_work_tile tile;
+} job;
+
+BT_DEVICE job job_of(const forward_params *p, int item)
+{
+    job j;
+    int band = item / (p->tile_count * p->band);
+    int rest = item - band * p->tile_count * p->band;
+    int width = min(p->band, p->heads - band * p->band);
+    j.item = item;
+    j.head = band * p->band + rest % width;
+    j.tile = p->tiles[rest / width];
+    return j;
+}
+
+/* The halves of a run's pairs that some row of the tile sees. */
+BT_DEVICE int halves_seen(int halves)
+{
+    return halves < 0 ? BOTH : (halves | halves >> 2) & BOTH;
+}
+
+/* How many tiles of keys an item has. */
+template <int D>
+BT_DEVICE int count_tiles(const forward_params *p, const bt_work_tile *tile)
+{
+    if constexpr (kind<D>::wide) {
+        int count = 0;
+        for (int left = tile->pairs, at = tile->run; left > 0; at++) {
+            bt_work_run run = p->runs[at];
+            count += run.count * __popc(halves_seen(run.halves));
+            left -= run.count;
+        }
+        return count;
+    }
+    return tile->pairs;
+}
+
+template <int D>
+BT_DEVICE void load_queries(const forward_params *p, forward_shared<D> *s,
+                            loader *l, const job *j, int pass)
+{
+    uint64_t *full = &s->q_full[l->q.at];
+    int tiles = count_tiles<D>(p, &j->tile);
+    barrier_wait(&s->q_empty[l->q.at], l->q.parity ^ 1);
+    s->item[l->q.at] =
+        work{ j->item, j->tile.row, j->tile.rows, j->head, tiles, pass };
+    barrier_arrive_expect(full, sizeof(s->q[0]));
+    load_tile<D, kind<D>::rows>(s->q[l->q.at], &p->q, j->head, j->tile.row,
+                                full);
+    ring_next(&l->q, kind<D>::queries);
+}
+
+/* One pair, by halves where heads are wide. With them the queries come behind
+ * the first keys: they wait for the item before, and so for its last values. */
+template <int D>
+BT_DEVICE void load_pair(const forward_params *p, forward_shared<D> *s,
+                         loader *l, const job *j, const bt_work_run *run,
+                         int pass, bool *first)
+{
+    int kv_head = j->head / p->heads_per_kv;
+    if (!kind<D>::wide)
+        load_keys(p, s, l, kv_head, run->key, run->bits, run->halves);
+    for (int h = 0; h < (kind<D>::wide ? 2 : 0); h++) {
+        if (!(halves_seen(run->halves) >> h & 1))
+            continue;
+        load_keys(p, s, l, kv_head, run->key + h * kind<D>::keys, run->bits,
+                  run->halves < 0 ? -1 : h);
+        if (*first)
+            load_queries(p, s, l, j, pass);
+        *first = false;
+    }
+}
+
+/* Draws the next item from the ticket, when given, shortly before the end. */
+template <int D>
+BT_DEVICE uint32_t load_item(const forward_params *p, forward_shared<D> *s,
+                             loader *l, const job *j, int pass,
+                             uint32_t *ticket)
+{
+    uint32_t drawn = 0;
+    bool first = true;
+    bt_work_tile tile = j->tile;
+    bt_work_run run = p->runs[tile.run];
+
+    if (!kind<D>::wide)
+        load_queries(p, s, l, j, pass);
+    for (int left = tile.pairs, next = tile.run + 1; left > 0; left--) {
+        if (ticket && left == 1)
+            drawn = atomicAdd(ticket, 1);
+        load_pair(p, s, l, j, &run, pass, &first);
+        run.key += PAIR;
+        run.bits += run.bits >= 0;
+        if (--run.count == 0 && left > 1)
+            run = p->runs[next++];
+    }
+    return drawn;
+}
+
+/* One warp runs this, one lane of it loads. */
+template <int D, int EXACT>
+BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
+{
+    loader l = { {}, {}, {}, -1, 0 };
+    int lane = threadIdx.x % 32, grid = gridDim.x;
+
+    if (EXACT) {
+        grid_wait();
+        for (int base = blockIdx.x; base < p->items; base += 32 * grid) {
+            int mine = base + lane * grid;
+            uint4 note = { 0, 0, 0, 0 };
+            if (mine < p->items)
+                note = ((const uint4 *)p->redo)[mine];
+            bool bad = (note.x | note.y | note.z | note.w) != 0;
+            uint32_t todo = __ballot_sync(~0u, bad);
+            for (; lane == 0 && todo; todo &= todo - 1) {
+                job j = job_of(p, base + (__ffs((int)todo) - 1) * grid);
+                for (int pass = 0; pass < 3; pass++)
+                    load_item(p, s, &l, &j, pass, NULL);
+            }
+            __syncwarp();
+        }
+        if (lane == 0 && blockIdx.x == 0)
+            *p->ticket = 0; // for the next launch: the first kernel is done
+    } else if (lane == 0) {
+        // The first item is the block's own; each next one is drawn as late
+        // as its arrival can still be hidden, for the sake of the balance.
+        int item = blockIdx.x;
+        while (item < p->items) {
+            job j = job_of(p, item);
+            item = grid + (int)load_item(p, s, &l, &j, 0, p->ticket);
+        }
+    }
+    if (lane == 0) {
+        load_values(p, s, &l);
+        barrier_wait(&s->q_empty[l.q.at], l.q.parity ^ 1);
+        s->item[l.q.at].item = -1;
+        barrier_arrive(&s->q_full[l.q.at]);
+    }
+}
+
+/* The other warps of the loading group have time: they write the tiles that
+ * see nothing. */
+template <int D> BT_DEVICE void store_empty(const forward_params *p)
+{
+    const int chunks = D / 8; // of 16 bytes in a row
+    for (int i = blockIdx.x; i < p->empty_count * p->heads; i += gridDim.x) {
+        bt_work_tile tile = p->tiles[p->tile_count + i / p->heads];
+        int head = i % p->heads;
+        for (int j = threadIdx.x - 32; j < tile.rows * chunks;
+             j += GROUP - 32) {
+            size_t row = (size_t)(tile.row + j / chunks), chunk = j % chunks;
+            if ((int)chunk * 8 >= p->head_dim)
+                continue;
+            *(uint4 *)(p->out + row * p->out_token + head * p->out_head +
+                       chunk * 8) = make_uint4(0, 0, 0, 0);
+            if (p->lse && chunk == 0)
+                p->lse[row * p->heads + head] = -INFINITY;
+        }
+    }
+}
+
+#endif
