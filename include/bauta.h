@@ -1154,9 +1154,8 @@ typedef enum bauta_early {
 typedef struct bauta_generate_options {
     size_t size;       /* set by BAUTA_GENERATE_OPTIONS_INIT */
     size_t max_tokens; /* new ones, at most; 0: no such limit */
-    size_t
-        max_length;    /* the prompt with them (and the token that starts a
-                          target), at most; 0: what the model has positions for */
+    size_t max_length; /* the prompt with them (and the token that starts a
+                          target), at most; 0: what the model has room for */
     size_t min_tokens; /* no end before so many new ones */
     size_t min_length; /* and none before the prompt with them is so long */
 
@@ -1247,8 +1246,8 @@ typedef struct bauta_hypothesis {
     const uint32_t *tokens; /* the new ones, and the end among them */
     const float *logprobs;  /* (count) by the model, before any option acts */
     double score;           /* the sum of the log-probabilities that the search
-                               went by; of a beam over its length to the power of
-                               the length penalty */
+                               went by; of a beam over its length to the power
+                               of the length penalty */
     bauta_finish finish;
     const char *text; /* as it follows the prompt, without the end and the stop;
                          NULL without a tokenizer; NUL-terminated */

@@ -25,6 +25,7 @@ make() {
         c "$source" "$to/part_$(echo "$source" | tr / _).o"
     done
     for source in src/kernels/cuda/*.cu; do
+        # shellcheck disable=SC2086 # several flags, or none
         "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude $flags \
             -gencode arch=compute_90a,code=sm_90a \
             -c "$source" -o "$to/part_$(basename "$source").o"

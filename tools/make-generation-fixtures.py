@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write tests/data/beams.h: what transformers' beam search makes of a toy model.
 
-    tools/make-generation-fixtures.py > tests/data/beams.h
+    tools/make-generation-fixtures.py | clang-format > tests/data/beams.h
 
 The toy model's logits are a hash of the tokens so far, the same as in
 tests/test_beam.c, so that only the search is compared. Needs torch and
@@ -109,7 +109,7 @@ def main():
           "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n"
           "typedef struct beam_text {\n    float score;\n    size_t length;\n"
           "    uint32_t ids[12];\n} beam_text;\n\n"
-          "/* clang-format off */\nstatic const struct {\n    size_t vocab;\n"
+          "static const struct {\n    size_t vocab;\n"
           "    uint32_t salt;\n    float spread;\n"
           "    size_t most, beams;\n    int early;\n"
           "    float length_penalty, repetition_penalty;\n"
@@ -119,7 +119,7 @@ def main():
     for _ in range(60):
         case = draw(rng)
         emit(case, run(case))
-    print("};\n/* clang-format on */\n\n#endif")
+    print("};\n\n#endif")
 
 
 if __name__ == "__main__":
