@@ -22,7 +22,7 @@
 
 enum { TOKENS = 16384, WIDTH = 2048, WARM = 5, RUNS = 25 };
 
-static void need(int failed, const char *what)
+static void need(bool failed, const char *what)
 {
     if (failed) {
         fprintf(stderr, "attention_gpu: %s\n", what);

@@ -20,7 +20,7 @@
 
 enum { PAGE = 64, SETS = 64, SEQUENCES = 256, WARM = 3, RUNS = 15 };
 
-static void need(int failed, const char *what)
+static void need(bool failed, const char *what)
 {
     if (failed) {
         fprintf(stderr, "decode_gpu: %s\n", what);

@@ -150,8 +150,9 @@ BT_DEVICE void compute_tile(const decode_params *p,
             word[r] = words[query[r]];
     barrier_wait(&s->k_full[place.at], place.parity);
     multiply_keys<D>(x, q, item->rows * p->group, s->k[place.at]);
-    // The copy engine is not to overtake the loads: the products have them.
-    product_hold<TILE / 2>(&x[0][0]);
+    // The compiler lets the last products, and so the wait for their fragments,
+    // slip behind this. What comes into the tile next is still far: it has to
+    // be asked for, and comes from memory.
     done_with(&s->k_empty[place.at]);
     if (bits >= 0) {
         hide<0>(x, word[0], t);

@@ -45,8 +45,9 @@ BT_DEVICE void load_tile(uint16_t *to, const CUtensorMap *map, int head,
  * do (BT_EVERY_LANE).
  *
  * What was read must be there, not only have been asked for: nothing makes the
- * copy engine wait for a load that is still under way. Where loads are not used
- * before this by what they feed, product_hold or the like must see to it. */
+ * copy engine wait for a load that is still under way. So loads must be used
+ * before this by something that cannot move behind it, such as a wgmma; that it
+ * is so shows in the machine code. */
 #ifdef BT_EVERY_LANE
 enum { WARP_ARRIVALS = 32 };
 #else
