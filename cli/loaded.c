@@ -47,7 +47,9 @@ int loaded_open(loaded *l, const char *verb, const char *folder,
     if (!status)
         status = bauta_tokenizer_load(
             &l->tokenizer, wish->tokenizer ? wish->tokenizer : folder, &err);
-    if (!status && wish->weights)
+    // Where texts are made token by token, float32 is laid out for it, too.
+    bool speaks = kind == BAUTA_DECODER_ONLY || kind == BAUTA_ENCODER_DECODER;
+    if (!status && (wish->weights || speaks))
         status =
             bauta_model_compress(l->model, (bauta_weights)wish->weights, &err);
     return status ? cli_fail(verb, "%s", err.message) : CLI_OK;

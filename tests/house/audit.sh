@@ -5,8 +5,8 @@
 #
 #   audit.sh BAUTA PLANTED FOLDERS
 #
-# PLANTED is the program with bugs, see planted.c; FOLDERS is what folders.c
-# wrote.
+# PLANTED is the program with bugs, see planted.c, or empty where it is not
+# built; FOLDERS is what folders.c wrote.
 set -eu
 bauta=$1
 planted=$2
@@ -65,6 +65,30 @@ runs 0 "$bauta" audit "$folders/llama" --tokens 18 --threads 1 --seed 3 \
     --mask 'window(5) | sinks(2)' --json
 says out '"passed": true'
 
+# Before training: a line, and no run where there is a leak.
+i=0
+while [ $i -lt 20 ]; do
+    echo "the mask hides the face, and the face is behind the mask $i"
+    i=$((i + 1))
+done >"$work/text"
+set -- train --preset gpt2-tiny --tokenizer chars --set n_layer=2 \
+    --set n_embd=16 --set n_head=2 --context 16 --batch-size 2 --threads 1 \
+    --steps 2 --dropout 0.1
+runs 0 "$bauta" "$@" --out "$work/a" "$work/text"
+says err "audit: nothing leaks"
+runs 0 "$bauta" "$@" --no-audit --out "$work/b" "$work/text"
+if grep -q audit "$work/err"; then
+    fail "an audit that was not asked for"
+fi
+[ -n "$planted" ] || exit 0
+for leak in dropout-drops-mask future-key backward-sees-future; do
+    runs 1 env BAUTA_PLANT=$leak "$planted" "$@" --out "$work/c-$leak" \
+        "$work/text"
+    says err "which it must not"
+    says err "nothing was trained"
+    [ ! -e "$work/c-$leak/last" ] || fail "it was trained all the same"
+done
+
 # A bug is told with its place, in words and in JSON, and the status is 1.
 runs 1 env BAUTA_PLANT=future-key BAUTA_PLANT_LAYER=1 \
     "$planted" audit "$folders/gpt2" --tokens 24 --threads 1
@@ -84,26 +108,3 @@ assert steps["key"] < steps["query"], steps
 assert found["tokens"]["verdict"] == "passed"
 END
 fi
-
-# Before training: a line, and no run where there is a leak.
-i=0
-while [ $i -lt 20 ]; do
-    echo "the mask hides the face, and the face is behind the mask $i"
-    i=$((i + 1))
-done >"$work/text"
-set -- train --preset gpt2-tiny --tokenizer chars --set n_layer=2 \
-    --set n_embd=16 --set n_head=2 --context 16 --batch-size 2 --threads 1 \
-    --steps 2 --dropout 0.1
-runs 0 "$bauta" "$@" --out "$work/a" "$work/text"
-says err "audit: nothing leaks"
-runs 0 "$bauta" "$@" --no-audit --out "$work/b" "$work/text"
-if grep -q audit "$work/err"; then
-    fail "an audit that was not asked for"
-fi
-for leak in dropout-drops-mask future-key backward-sees-future; do
-    runs 1 env BAUTA_PLANT=$leak "$planted" "$@" --out "$work/c-$leak" \
-        "$work/text"
-    says err "which it must not"
-    says err "nothing was trained"
-    [ ! -e "$work/c-$leak/last" ] || fail "it was trained all the same"
-done
