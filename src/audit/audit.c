@@ -102,7 +102,7 @@ static size_t probes_chosen(const bt_auditing *a)
     double rows = (double)(a->read.source.rows + a->read.target.rows);
     double layers = (double)(m->print.encoder.layers + m->print.decoder.layers);
     double each = 2.0 * (numbers + 1.0) * rows * (12.0 + layers / 2.0);
-    double count = 1e11 / each;
+    double count = 3e11 / each;
     return count > PROBES_MAX   ? PROBES_MAX
            : count < PROBES_MIN ? PROBES_MIN
                                 : (size_t)count;
