@@ -190,6 +190,8 @@ static void row_write(const bauta_plan *from, const bt_tile *t, size_t r,
             words[j / BT_BLOCK * t->rows + r] |= UINT64_C(1) << j % BT_BLOCK;
 }
 
+/* Blocks before the first that a tile visits may be pages that were given back;
+ * they stay unvisited. */
 static void tile_write(const bauta_plan *from, bauta_plan *to, size_t index,
                        rule_fn *rule)
 {
@@ -199,9 +201,11 @@ static void tile_write(const bauta_plan *from, bauta_plan *to, size_t index,
     if (!old.runs)
         return;
     size_t blocks = grid_blocks(from, old.grid);
-    to->runs[to->run_count++] = (bt_run){ 0, blocks, to->word_count };
+    size_t first = from->visits ? 0 : from->runs[old.run].first;
+    to->runs[to->run_count++] =
+        (bt_run){ first, blocks - first, to->word_count + first * t->rows };
     t->runs = 1;
-    t->visits = blocks;
+    t->visits = blocks - first;
     for (size_t r = 0; r < t->rows; r++)
         row_write(from, &old, r, blocks, rule, to->words + to->word_count);
     to->word_count += blocks * t->rows;

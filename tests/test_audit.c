@@ -8,6 +8,7 @@
 #include "tiny.h"
 
 #include <jansson.h>
+#include <math.h>
 
 static uint64_t seed;
 
@@ -167,6 +168,11 @@ static void what_cannot_be_audited_is_a_sentence(void **state)
     refused(&s, &s.target.batch, &how, "there are 13 checks");
     how.size = 3;
     refused(&s, &s.target.batch, &how, "BAUTA_AUDIT_OPTIONS_INIT");
+    bauta_tensor weights = BAUTA_TENSOR_INIT;
+    assert_int_equal(bauta_model_tensor(s.model, 0, &weights, NULL), 0);
+    for (size_t i = 0; i < weights.count; i++)
+        weights.writable[i] = NAN;
+    refused(&s, &s.target.batch, NULL, "the model gives NaN");
     subject_release(&s);
 }
 

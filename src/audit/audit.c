@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -108,6 +109,23 @@ static size_t probes_chosen(const bt_auditing *a)
                                 : (size_t)count;
 }
 
+/* Where NaN is everywhere, it proves nothing. (What a mask leaves empty must
+ * not be NaN, but that is for a check to find.) */
+static bauta_status numbers_check(const bauta_batch *source,
+                                  const bauta_batch *target,
+                                  const float *logits, size_t count,
+                                  bauta_error *err)
+{
+    if ((source && source->mask) || (target && (target->mask || target->cross)))
+        return BAUTA_OK;
+    for (size_t i = 0; i < count; i++)
+        if (isnan(logits[i]))
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "the model gives NaN for the batch as it is, so "
+                           "nothing can be found out about it");
+    return BAUTA_OK;
+}
+
 /* Whether the batches fit is what a pass over them says. */
 static bauta_status batches_check(bauta_context *context,
                                   const bauta_model *model,
@@ -132,6 +150,10 @@ static bauta_status batches_check(bauta_context *context,
         return bt_fail_memory(err, "the logits of a batch", count);
     bauta_status status =
         bauta_model_forward(context, model, source, target, &outputs, err);
+    if (!status)
+        status = numbers_check(
+            source, target, outputs.logits,
+            bauta_batch_rows(top) * bauta_model_vocabulary(model), err);
     bt_free(outputs.logits);
     return status;
 }
