@@ -5,7 +5,7 @@
 #
 #   audit.sh BAUTA PLANTED FOLDERS
 #
-# PLANTED is the program with bugs, see planted.c, or empty where it is not
+# PLANTED is the program with bugs, see planted.c, or 'none' where it is not
 # built; FOLDERS is what folders.c wrote.
 set -eu
 bauta=$1
@@ -80,7 +80,7 @@ runs 0 "$bauta" "$@" --no-audit --out "$work/b" "$work/text"
 if grep -q audit "$work/err"; then
     fail "an audit that was not asked for"
 fi
-[ -n "$planted" ] || exit 0
+[ "$planted" != none ] || exit 0
 for leak in dropout-drops-mask future-key backward-sees-future; do
     runs 1 env BAUTA_PLANT=$leak "$planted" "$@" --out "$work/c-$leak" \
         "$work/text"

@@ -128,6 +128,7 @@ INLINE void panel_chains(const bt_compact_type type, const size_t panels,
                          const panel_job *job)
 {
     const size_t step = BT_ABREAST * bt_compact_size(type);
+    const size_t rows = chains / panels;
     const size_t a_row = job->a.row, a_step = job->a.step, next = job->next;
     const float *a = job->a.at;
     const char *panel = job->panel;
@@ -141,7 +142,7 @@ INLINE void panel_chains(const bt_compact_type type, const size_t panels,
         UNROLLED_FOR (size_t v = 0; v < panels * vectors; v++) {
             size_t from = v / vectors;
             vf x = widen(type, panel + from * next, v % vectors * VL);
-            UNROLLED_FOR (size_t i = 0; i < chains / panels; i++)
+            UNROLLED_FOR (size_t i = 0; i < rows; i++)
                 s[from + i][v % vectors] =
                     vf_fma(vf_set(a[i * a_row]), x, s[from + i][v % vectors]);
         }
