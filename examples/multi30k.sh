@@ -34,8 +34,9 @@ begin=$(date +%s)
 end=$(date +%s)
 echo "wall time: $((end - begin)) s"
 
-# The verb that translates is still to come; with its output in $run/test.de,
-# a sentence a line, this is the score:
-if [ -s "$run/test.de" ]; then
-    "$bauta" score --ref "$texts/test_2016_flickr.de" "$run/test.de"
-fi
+for beams in 1 5; do
+    "$bauta" translate "$run/average" --beams $beams \
+        <"$texts/test_2016_flickr.en" >"$run/test.beam$beams.de"
+    echo "beams: $beams"
+    "$bauta" score --ref "$texts/test_2016_flickr.de" "$run/test.beam$beams.de"
+done
