@@ -4,54 +4,8 @@
 # trained here. What words come out is compared in verbs.c.
 #
 #   fill.sh BAUTA
-set -eu
-bauta=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-cases=0
-
-fail() {
-    echo "$1"
-    echo "stdout:"
-    cat stdout
-    echo "stderr:"
-    cat stderr
-    exit 1
-}
-: >in
-runs() { # STATUS ARGUMENT...: stdin is the file `in`
-    want=$1
-    shift
-    got=0
-    cases=$((cases + 1))
-    "$bauta" fill "$@" <in >stdout 2>stderr || got=$?
-    [ "$got" = "$want" ] || fail "bauta fill $*: status $got, not $want"
-    [ "$want" = 0 ] || [ -s stderr ] || fail "bauta fill $*: no sentence"
-}
-says() { # STREAM TEXT
-    grep -qF -- "$2" "$1" || fail "'$2' is not on $1"
-}
-refused() { # SENTENCE ARGUMENT...
-    sentence=$1
-    shift
-    runs 2 "$@"
-    says stderr "$sentence"
-    [ ! -s stdout ] || fail "bauta fill $*: something on stdout"
-}
-fails() { # SENTENCE ARGUMENT...
-    sentence=$1
-    shift
-    runs 1 "$@"
-    says stderr "$sentence"
-    [ ! -s stdout ] || fail "bauta fill $*: something on stdout"
-}
-train() { # RUN OPTION...
-    run=$1
-    shift
-    "$bauta" train --threads 1 --out "$run" "$@" >stdout 2>stderr ||
-        fail "bauta train $*"
-}
+# shellcheck source=tests/house/verb.sh
+. "$(dirname "$0")/verb.sh"
 
 i=0
 while [ $i -lt 20 ]; do

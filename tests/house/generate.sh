@@ -4,49 +4,8 @@
 # interrupts; over a small model that is trained here.
 #
 #   generate.sh BAUTA
-set -eu
-bauta=$1
-work=$(mktemp -d)
-child=
-trap '[ -z "$child" ] || kill -9 "$child" 2>/dev/null || :; rm -rf "$work"' EXIT
-cd "$work"
-cases=0
-
-fail() {
-    echo "$1"
-    echo "stdout:"
-    cat stdout
-    echo "stderr:"
-    cat stderr
-    exit 1
-}
-: >in
-runs() { # STATUS ARGUMENT...: stdin is the file `in`
-    want=$1
-    shift
-    got=0
-    cases=$((cases + 1))
-    "$bauta" generate "$@" <in >stdout 2>stderr || got=$?
-    [ "$got" = "$want" ] || fail "bauta generate $*: status $got, not $want"
-    [ "$want" = 0 ] || [ -s stderr ] || fail "bauta generate $*: no sentence"
-}
-says() { # STREAM TEXT
-    grep -qF -- "$2" "$1" || fail "'$2' is not on $1"
-}
-refused() { # SENTENCE ARGUMENT...: a command line that is not understood
-    sentence=$1
-    shift
-    runs 2 "$@"
-    says stderr "$sentence"
-    [ ! -s stdout ] || fail "bauta generate $*: something on stdout"
-}
-fails() { # SENTENCE ARGUMENT...
-    sentence=$1
-    shift
-    runs 1 "$@"
-    says stderr "$sentence"
-    [ ! -s stdout ] || fail "bauta generate $*: something on stdout"
-}
+# shellcheck source=tests/house/verb.sh
+. "$(dirname "$0")/verb.sh"
 
 # Models: one that knows a text by heart, and of the other kinds.
 i=0
@@ -54,12 +13,6 @@ while [ $i -lt 30 ]; do
     echo "the mask hides the face, and the face is behind the mask"
     i=$((i + 1))
 done >text
-train() { # RUN OPTION...
-    run=$1
-    shift
-    "$bauta" train --threads 1 --out "$run" "$@" >stdout 2>stderr ||
-        fail "bauta train $*"
-}
 train run --preset gpt2-tiny --set n_layer=1 --set n_embd=32 --set n_head=2 \
     --context 48 --batch-size 4 --tokenizer chars --steps 120 \
     --learning-rate 1e-2 --warmup 5 --valid-share 0.1 text

@@ -4,48 +4,8 @@
 # model is trained here, on a language that says the same backwards.
 #
 #   translate.sh BAUTA
-set -eu
-bauta=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-cases=0
-
-fail() {
-    echo "$1"
-    echo "stdout:"
-    cat stdout
-    echo "stderr:"
-    cat stderr
-    exit 1
-}
-: >in
-runs() { # STATUS ARGUMENT...: stdin is the file `in`
-    want=$1
-    shift
-    got=0
-    cases=$((cases + 1))
-    "$bauta" translate "$@" <in >stdout 2>stderr || got=$?
-    [ "$got" = "$want" ] || fail "bauta translate $*: status $got, not $want"
-    [ "$want" = 0 ] || [ -s stderr ] || fail "bauta translate $*: no sentence"
-}
-says() { # STREAM TEXT
-    grep -qF -- "$2" "$1" || fail "'$2' is not on $1"
-}
-refused() { # SENTENCE ARGUMENT...
-    sentence=$1
-    shift
-    runs 2 "$@"
-    says stderr "$sentence"
-    [ ! -s stdout ] || fail "bauta translate $*: something on stdout"
-}
-fails() { # SENTENCE ARGUMENT...
-    sentence=$1
-    shift
-    runs 1 "$@"
-    says stderr "$sentence"
-    [ ! -s stdout ] || fail "bauta translate $*: something on stdout"
-}
+# shellcheck source=tests/house/verb.sh
+. "$(dirname "$0")/verb.sh"
 
 i=0
 while [ $i -lt 40 ]; do
@@ -56,12 +16,6 @@ while [ $i -lt 40 ]; do
 done >source
 sed 's/mask/maske/; s/face/gesicht/; s/hides/verbirgt/; s/the/das/; s/^a /eine /' \
     source >target
-train() { # RUN OPTION...
-    run=$1
-    shift
-    "$bauta" train --threads 1 --out "$run" "$@" >stdout 2>stderr ||
-        fail "bauta train $*"
-}
 small="--preset transformer-tiny --set d_model=32 --set encoder_layers=1
     --set decoder_layers=1 --source source --target target --batch-tokens 300"
 # shellcheck disable=SC2086
