@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compact.h - a weight matrix laid out so that a product with few rows reads it
- * as one stream, in as many bytes as float32 has or in fewer.
+/* compact.h - a weight matrix laid out so that a product reads it as one stream
+ * and without packing, in as many bytes as float32 has or in fewer.
  *
  * Outputs lie in panels of BT_ABREAST side by side, and a panel runs along the
  * inputs:
  *
- *     panel 0    [ input 0: outputs 0 ... 63 ][ input 1: 0 ... 63 ] ...
- *     panel 1    [ input 0: outputs 64 ... 127 ] ...
+ *     panel 0    [ input 0: outputs 0 ... 47 ][ input 1: 0 ... 47 ] ...
+ *     panel 1    [ input 0: outputs 48 ... 95 ] ...
  *
  * So a vector of lanes is a vector of outputs, each of which is one chain over
  * the inputs, as kernels/gemm.h defines the product. The last panel has its
@@ -31,7 +31,9 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { BT_ABREAST = 64 };
+/* As many as the widest register tile has columns, see kernels/x86/gemm.h, and
+ * whole tiles of the others. */
+enum { BT_ABREAST = 48 };
 
 typedef enum bt_compact_type {
     BT_COMPACT_F32,

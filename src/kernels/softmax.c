@@ -18,14 +18,15 @@ void KERNEL(bt_exp_f32)(float *to, const float *x, size_t count)
 
 float KERNEL(bt_row_max_f32)(const float *x, size_t count)
 {
-    float lanes[BT_LANES], max = -INFINITY;
+    enum { MANY = 64 }; // gcc makes single steps of a loop over sixteen
+    float lanes[MANY], max = -INFINITY;
     size_t j = 0;
-    for (size_t t = 0; t < BT_LANES; t++)
+    for (size_t t = 0; t < MANY; t++)
         lanes[t] = -INFINITY;
-    for (; j + BT_LANES <= count; j += BT_LANES)
-        for (size_t t = 0; t < BT_LANES; t++)
+    for (; j + MANY <= count; j += MANY)
+        for (size_t t = 0; t < MANY; t++)
             lanes[t] = x[j + t] > lanes[t] ? x[j + t] : lanes[t];
-    for (size_t t = 0; t < BT_LANES; t++)
+    for (size_t t = 0; t < MANY; t++)
         max = lanes[t] > max ? lanes[t] : max;
     for (; j < count; j++)
         max = x[j] > max ? x[j] : max;

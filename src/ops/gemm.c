@@ -21,11 +21,11 @@
 #include "base/threads.h"
 
 enum {
-    FEW_ROWS = 12,           /* go straight to the kernel */
-    STRIPE_COLUMNS = 1024,   /* wanted in a stripe of theirs */
-    COMPACT_STRIPE = 128,    /* columns of compact weights, two panels */
-    BLOCK_FLOATS = 1 << 20,  /* of A: 4 MiB of the L3 cache */
-    BLOCK_ROWS = 1024,       /* wanted in a block before depth is */
+    FEW_ROWS = 12,                   /* go straight to the kernel */
+    STRIPE_COLUMNS = 1024,           /* wanted in a stripe of theirs */
+    COMPACT_STRIPE = 2 * BT_ABREAST, /* columns of compact weights */
+    BLOCK_FLOATS = 1 << 20,          /* of A: 4 MiB of the L3 cache */
+    BLOCK_ROWS = 1024,               /* wanted in a block before depth is */
     SMALL_PRODUCT = 1 << 17, /* multiply-adds that are not worth a thread */
     PACKING_ROWS = 8         /* rows that cost what packing their B costs */
 };
@@ -85,7 +85,9 @@ static void cut_stripes(product *p)
         bt_size_max(ceil_div(share, 4), bt_size_min(share, STRIPE_COLUMNS));
     if (p->gemm->compact)
         wanted = COMPACT_STRIPE;
-    p->stripe = p->threads == 1 ? n : bt_size_round(wanted, 64);
+    p->stripe = p->threads == 1    ? n
+                : p->gemm->compact ? wanted
+                                   : bt_size_round(wanted, 64);
 }
 
 static void run_direct(product *products, size_t count)

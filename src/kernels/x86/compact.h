@@ -15,8 +15,8 @@
 enum {
     LINE = 64, /* bytes of a cache line */
     PANEL_VECTORS = BT_ABREAST / VL,
-    PANEL_ROWS = VL == 16 ? 6 : 3, /* that meet a panel together */
-    PANEL_PART = 4,          /* vectors of it, if there are several rows */
+    PANEL_ROWS = VL == 16 ? 8 : 4, /* that meet a panel together */
+    PANEL_PART = 3,          /* vectors of it, if there are several rows */
     PAIR = VL == 16 ? 2 : 1, /* panels that one row meets together */
     /* Bytes between asking for and reading. bfloat16 needs no asking: its lines
      * come as fast as the machine's own prefetching can bring them. */
@@ -165,21 +165,27 @@ typedef void panel_fn(const panel_job *job);
 /* Chains of one to PANEL_ROWS rows, <name>s[rows - 1]; and those of one row
  * with several panels. */
 #if defined(__AVX512F__)
+#define PANEL_FNS(name, type)                   \
+    PANEL_FN(name, type, 1, PANEL_VECTORS)      \
+    PANEL_FN(name, type, 2, PANEL_PART)         \
+    PANEL_FN(name, type, 3, PANEL_PART)         \
+    PANEL_FN(name, type, 4, PANEL_PART)         \
+    PANEL_FN(name, type, 5, PANEL_PART)         \
+    PANEL_FN(name, type, 6, PANEL_PART)         \
+    PANEL_FN(name, type, 7, PANEL_PART)         \
+    PANEL_FN(name, type, 8, PANEL_PART)         \
+    static panel_fn *const name##s[] = {        \
+        name##_1, name##_2, name##_3, name##_4, \
+        name##_5, name##_6, name##_7, name##_8  \
+    }
+#else
 #define PANEL_FNS(name, type)                                          \
     PANEL_FN(name, type, 1, PANEL_VECTORS)                             \
     PANEL_FN(name, type, 2, PANEL_PART)                                \
     PANEL_FN(name, type, 3, PANEL_PART)                                \
     PANEL_FN(name, type, 4, PANEL_PART)                                \
-    PANEL_FN(name, type, 5, PANEL_PART)                                \
-    PANEL_FN(name, type, 6, PANEL_PART)                                \
     static panel_fn *const name##s[] = { name##_1, name##_2, name##_3, \
-                                         name##_4, name##_5, name##_6 }
-#else
-#define PANEL_FNS(name, type)              \
-    PANEL_FN(name, type, 1, PANEL_VECTORS) \
-    PANEL_FN(name, type, 2, PANEL_PART)    \
-    PANEL_FN(name, type, 3, PANEL_PART)    \
-    static panel_fn *const name##s[] = { name##_1, name##_2, name##_3 }
+                                         name##_4 }
 #endif
 
 PANEL_FNS(f32_chain, BT_COMPACT_F32);

@@ -176,8 +176,8 @@ static const float *source_b(const bt_gemm *g, size_t column, size_t from)
            (g->trans_b ? column * g->ldb + from : from * g->ldb + column);
 }
 
-/* A panel of compact weights, widened. Vectors lie within one of their panels,
- * since both are as wide as a power of two. */
+/* A panel of compact weights, widened. Vectors lie within one of their
+ * panels. */
 static void pack_compact(float *to, const bt_compact *compact, size_t column,
                          size_t from, size_t depth)
 {
@@ -248,15 +248,42 @@ typedef struct tile_job {
     size_t depth;
     const float *a; /* rows of A, as the block says */
     const float *b; /* the panel, or columns of B that lie side by side */
-    float *panel;   /* to be filled from them */
+    float *panel;   /* to be filled from them; NULL: none */
     size_t a_row, a_step, b_step;
     const float *start; /* where the chains begin: C, or zeros */
     float *c;
     size_t start_stride, ldc;
+    /* What ends the chains, each where it is not NULL, as far as it can be done
+     * before they leave the registers. */
+    const float *scale, *bias, *residual;
+    size_t ldr;
     foresee *next;
 } tile_job;
 
 static const float zeros[TILE_COLUMNS];
+
+INLINE void tile_end(vf s[TILE_ROWS][TILE_VECTORS], const int rows,
+                     const int vectors, const tile_job *job)
+{
+    if (job->scale)
+        UNROLLED_FOR (int j = 0; j < vectors; j++) {
+            vf y = vf_load(job->scale + j * VL);
+            UNROLLED_FOR (int i = 0; i < rows; i++)
+                s[i][j] = vf_mul(s[i][j], y);
+        }
+    if (job->bias)
+        UNROLLED_FOR (int j = 0; j < vectors; j++) {
+            vf y = vf_load(job->bias + j * VL);
+            UNROLLED_FOR (int i = 0; i < rows; i++)
+                s[i][j] = vf_add(s[i][j], y);
+        }
+    if (job->residual)
+        UNROLLED_FOR (int i = 0; i < rows; i++)
+            UNROLLED_FOR (int j = 0; j < vectors; j++)
+                s[i][j] =
+                    vf_add(s[i][j], vf_load(job->residual +
+                                            (size_t)i * job->ldr + j * VL));
+}
 
 /* Continue the chains of rows x vectors * VL elements of C; fill the panel of B
  * in passing if `fill` says so. */
@@ -266,7 +293,7 @@ INLINE void tile(const int rows, const int vectors, const bool fill,
     vf s[TILE_ROWS][TILE_VECTORS], x[TILE_VECTORS];
     const float *a = job->a, *b = job->b, *start = job->start;
     float *c = job->c, *panel = job->panel;
-    const size_t b_step = fill ? job->b_step : TILE_COLUMNS;
+    const size_t b_step = job->b_step;
     const size_t a_row = job->a_row, a_step = job->a_step;
     UNROLLED_FOR (int i = 0; i < rows; i++)
         UNROLLED_FOR (int j = 0; j < vectors; j++)
@@ -288,8 +315,10 @@ INLINE void tile(const int rows, const int vectors, const bool fill,
         }
         a += a_step;
         b += b_step;
-        panel += TILE_COLUMNS;
+        if (fill)
+            panel += TILE_COLUMNS;
     }
+    tile_end(s, rows, vectors, job);
     UNROLLED_FOR (int i = 0; i < rows; i++)
         UNROLLED_FOR (int j = 0; j < vectors; j++)
             vf_store(c + (size_t)i * job->ldc + j * VL, s[i][j]);
@@ -378,12 +407,50 @@ static void run_tile(const tile_job *job, size_t rows, size_t columns)
 {
     size_t vectors = (columns + VL - 1) / VL;
     tile_fn *run = tiles[rows - 1][vectors - 1];
-    if (job->b != job->panel)
+    if (job->panel)
         tile_fill(job);
     else if (columns % VL == 0)
         run(job);
     else
         run_border_tile(run, *job, rows, columns);
+}
+
+/* A panel as tiles read it, and the floats from one k to the next. */
+typedef struct b_panel {
+    const float *at;
+    size_t step;
+} b_panel;
+
+/* The block's panel of B: packed now, unless the first tile does it in passing
+ * or the weights lie so already. */
+static b_panel panel_of(const bt_gemm *g, const bt_gemm_block *block, bool fill)
+{
+    if (g->compact && g->compact->type == BT_COMPACT_F32)
+        return (b_panel){ (const float *)panel_at(g->compact, block->column,
+                                                  block->from),
+                          BT_ABREAST };
+    if (!fill)
+        pack_b(block->b, g, block->column, block->from, block->depth);
+    return (b_panel){ block->b, TILE_COLUMNS };
+}
+
+/* Whether the tiles of a block end its chains by themselves: they cannot where
+ * there is an activation or a vector reaches beyond C. */
+static bool ends_in_tiles(const bt_gemm *g, const bt_gemm_block *block)
+{
+    return !g->activate && block->columns % VL == 0;
+}
+
+static void tiles_end(tile_job *job, const bt_gemm *g,
+                      const bt_gemm_block *block)
+{
+    if (scaled(g))
+        job->scale = g->compact->scales + block->column;
+    if (g->bias)
+        job->bias = g->bias + block->column;
+    if (g->residual)
+        job->residual = g->residual + block->row * g->ldr + block->column;
+    job->ldr = g->ldr;
 }
 
 static void multiply(const bt_gemm *g, const bt_gemm_block *block)
@@ -392,22 +459,25 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
     bool add = g->add || block->from > 0;
     bool fill = !g->compact && !g->trans_b && block->rows >= TILE_ROWS &&
                 columns == TILE_COLUMNS;
+    b_panel b = panel_of(g, block, fill);
     foresee next = ahead_of(g, block);
     tile_job job = {
         .depth = block->depth,
         .a = block->a,
         .a_row = block->a_row,
         .a_step = block->a_step,
-        .b = fill ? source_b(g, block->column, block->from) : block->b,
-        .b_step = g->ldb,
-        .panel = block->b,
+        .b = fill ? source_b(g, block->column, block->from) : b.at,
+        .b_step = fill ? g->ldb : b.step,
+        .panel = fill ? block->b : NULL,
         .start = zeros,
         .start_stride = add ? g->ldc : 0,
         .ldc = g->ldc,
         .next = &next,
     };
-    if (!fill)
-        pack_b(block->b, g, block->column, block->from, block->depth);
+    bool last = block->from + block->depth == g->k;
+    bool ended = last && ends_in_tiles(g, block);
+    if (ended)
+        tiles_end(&job, g, block);
     for (size_t row = block->row; row < end; row += TILE_ROWS) {
         size_t rows = bt_size_min(TILE_ROWS, end - row);
         size_t below = bt_size_min(TILE_ROWS, end - row - rows);
@@ -416,10 +486,14 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
             job.start = job.c;
         prefetch_rows(job.c + rows * g->ldc, g->ldc, below, columns);
         run_tile(&job, rows, columns);
-        if (block->from + block->depth == g->k)
+        if (last && !ended)
             epilogue(g, row, rows, block->column, columns);
+        if (job.residual)
+            job.residual += TILE_ROWS * g->ldr;
         job.a += block->a_tile;
-        job.b = block->b; // full by now
+        job.b = b.at;
+        job.b_step = b.step;
+        job.panel = NULL; // full by now
     }
 }
 
