@@ -196,6 +196,22 @@ static const bt_tile *task_tile(const bt_forward *f, size_t task, size_t *head)
     return &f->plan->tiles[tiles - 1 - step % tiles];
 }
 
+/* The first block of pages that a task will read. */
+static void pages_foresee(const bt_forward *f, const bt_tile *tile,
+                          size_t kv_head, bt_ahead *ahead)
+{
+    const bt_shape *s = &f->shape;
+    if (!tile->runs)
+        return;
+    size_t index = tile->grid + f->plan->runs[tile->run].first;
+    size_t keys = f->plan->blocks[index].keys;
+    bt_ahead_add(ahead, bt_packed_keys(&f->packed, s, kv_head, index), BT_BLOCK,
+                 s->head_dim, keys);
+    bt_ahead_add(ahead, bt_packed_values(&f->packed, s, kv_head, index),
+                 bt_panel_width(s->value_pad, 0), keys,
+                 bt_panel_width(s->value_pad, 0));
+}
+
 /* What the task will want whose turn comes when this thread is free again: its
  * queries, its outputs, and keys and values that are not packed yet. */
 static void task_foresee(const bt_forward *f, size_t task, bt_ahead *ahead)
@@ -210,8 +226,10 @@ static void task_foresee(const bt_forward *f, size_t task, bt_ahead *ahead)
         bt_ahead_add(ahead, f->out + tile->row * s->out.token + h * s->out.head,
                      s->out.token, tile->rows, s->value_dim);
     }
-    if (!f->source)
+    if (!f->source) {
+        pages_foresee(f, tile, kv_head, ahead);
         return;
+    }
     for (size_t i = tile->run; i < tile->run + tile->runs; i++)
         for (size_t k = 0; k < f->plan->runs[i].count; k++) {
             size_t index = tile->grid + f->plan->runs[i].first + k;

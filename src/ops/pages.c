@@ -156,14 +156,21 @@ void bt_book_release(bt_book *book)
     book->room = 0;
 }
 
+/* Whole cache lines of keys. */
+static void lines_copy(float *to, const float *from, size_t keys)
+{
+    enum { LINE = BT_ALIGN / sizeof(float) };
+    for (size_t j = 0; j < keys; j += LINE)
+        memcpy(to + j, from + j, LINE * sizeof(*to));
+}
+
 /* The first `tokens` tokens of a page; what stands behind them is not seen. */
 static void page_copy(const bt_shape *s, float *to, const float *from,
                       size_t tokens)
 {
     for (size_t h = 0; h < s->kv_heads; h++) {
         for (size_t d = 0; d < s->head_dim; d++)
-            memcpy(to + d * BT_BLOCK, from + d * BT_BLOCK,
-                   tokens * sizeof(*to));
+            lines_copy(to + d * BT_BLOCK, from + d * BT_BLOCK, tokens);
         to += s->head_dim * BT_BLOCK;
         from += s->head_dim * BT_BLOCK;
         for (size_t e = 0; e < s->value_pad; e += BT_PANEL)
@@ -256,6 +263,16 @@ static void block_write(float *kt, const bt_kernels *kernels, const bt_shape *s,
                      s->v.token, rows, bt_size_min(BT_PANEL, s->value_dim - e),
                      1.0f);
     }
+}
+
+void bt_book_ask(const bt_book *book, size_t layer, const bt_shape *s,
+                 size_t kv_head)
+{
+    size_t j = book->tokens % BT_BLOCK;
+    const bt_page *page = bt_book_page(book, layer, book->tokens / BT_BLOCK);
+    const float *kt = page->data + kv_head * bt_page_head(s) + j;
+    for (size_t d = 0; d < s->head_dim; d++)
+        __builtin_prefetch(kt + d * BT_BLOCK, 1);
 }
 
 void bt_book_write(const bt_book *book, size_t layer, const bt_kernels *kernels,

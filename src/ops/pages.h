@@ -93,6 +93,9 @@ void bt_book_truncate(bt_book *book, size_t tokens);
 /* Give back the pages of a layer that lie wholly before a token. */
 void bt_book_forget(bt_book *book, size_t layer, size_t token);
 
+/* Ask for the cache lines that the next token's key will be written to. */
+void bt_book_ask(const bt_book *book, size_t layer, const bt_shape *shape,
+                 size_t kv_head);
 /* Keys and values of `rows` tokens of one key head, to where `at` tokens lie
  * before them; read through the strides of the shape. Heads and tokens may be
  * written by different threads. */

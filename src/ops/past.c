@@ -47,6 +47,17 @@ typedef struct writing {
     const float *k, *v;
 } writing;
 
+/* A token more has its key across as many cache lines as the head has
+ * dimensions, and they are far away: ask for those of the task behind the
+ * next. */
+static void write_ahead(const writing *w, size_t task)
+{
+    size_t part = (task + 2) / w->shape.kv_heads;
+    if (part < w->past->count && w->past->parts[part].rows == 1)
+        bt_book_ask(w->past->parts[part].book, w->layer, &w->shape,
+                    (task + 2) % w->shape.kv_heads);
+}
+
 /* One key head of one part. */
 static void write_task(void *job, size_t task, int thread)
 {
@@ -55,6 +66,7 @@ static void write_task(void *job, size_t task, int thread)
     const bt_shape *s = &w->shape;
     const bt_part *part = &w->past->parts[task / s->kv_heads];
     size_t head = task % s->kv_heads, to = head;
+    write_ahead(w, task);
     if (BT_PLANTED_AT("heads-swapped-in-steps", w->layer))
         to = s->kv_heads - 1 - head;
     bt_book_write(part->book, w->layer, w->kernels, s, to, part->book->tokens,
