@@ -85,7 +85,8 @@ typedef struct bauta_error {
 /* ---- 2. Memory --------------------------------------------------------- */
 
 /* Where the library's memory comes from. `alloc` returns `size` bytes aligned
- * to `align` (a power of two), or NULL; `free` takes what alloc gave. */
+ * to `align` (a power of two), or NULL; `free` takes what alloc gave. Threads
+ * may call both at the same time. */
 typedef struct bauta_allocator {
     void *(*alloc)(void *user, size_t align, size_t size);
     void (*free)(void *user, void *memory);

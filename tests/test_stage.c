@@ -385,6 +385,63 @@ static void a_stage_survives_each_failing_allocation(void **state)
     assert_int_equal(faults_end(), 0);
 }
 
+/* ---- a share for each thread ----------------------------------------------
+ */
+
+enum { CROWD = 96 };
+
+static void crowd_make(world *w, bt_feed *feeds, float (*logits)[VOCAB])
+{
+    static uint32_t ids[CROWD];
+    bauta_error err;
+    for (size_t i = 0; i < CROWD; i++) {
+        ids[i] = (uint32_t)(i % VOCAB);
+        feeds[i] = (bt_feed){ NULL, 1, &ids[i], logits[i] };
+        if (bt_sequence_create(&feeds[i].sequence, w->stage,
+                               w->memories[i * SOURCES / CROWD], &err))
+            fail_msg("%s", err.message);
+    }
+}
+
+/* Three steps of a crowd; each allocation of the first one fails once. */
+static void crowd_speak(world *w, bt_feed *feeds)
+{
+    bauta_error err;
+    for (size_t step = 0, k = 0; step < 3; k++) {
+        faults_arm(step ? SIZE_MAX / 2 : k);
+        bauta_status status = bt_stage_feed(w->stage, feeds, CROWD, &err);
+        bool failed = faults_disarm();
+        assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
+        step += !failed;
+        for (size_t i = 0; i < CROWD; i++)
+            assert_int_equal(bt_sequence_tokens(feeds[i].sequence), step);
+    }
+}
+
+static void threads_share_a_crowd_and_change_no_bit(void **state)
+{
+    (void)state;
+    static float logits[3][CROWD][VOCAB];
+    const char *const names[] = { "marian", "qwen2" };
+    for (size_t n = 0; n < BT_LEN(names); n++)
+        for (int t = 0; t < 3; t++) {
+            world w;
+            bt_feed feeds[CROWD];
+            faults_begin();
+            world_init(&w, family(names[n]), NULL, t + 1, 0);
+            world_encode(&w);
+            crowd_make(&w, feeds, logits[t]);
+            crowd_speak(&w, feeds);
+            for (size_t i = 0; i < CROWD; i++)
+                bt_sequence_free(feeds[i].sequence);
+            world_release(&w);
+            assert_int_equal(faults_end(), 0);
+            same_bits("logits", logits[0][0], logits[t][0], CROWD * VOCAB);
+        }
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
 static void a_step_within_a_page_allocates_nothing(void **state)
 {
     (void)state;
@@ -515,6 +572,7 @@ int main(void)
         cmocka_unit_test(a_window_bounds_the_memory_of_a_long_sequence),
         cmocka_unit_test(the_bound_is_a_sentence_and_changes_nothing),
         cmocka_unit_test(a_stage_survives_each_failing_allocation),
+        cmocka_unit_test(threads_share_a_crowd_and_change_no_bit),
         cmocka_unit_test(a_step_within_a_page_allocates_nothing),
         cmocka_unit_test(what_cannot_be_fed_is_named),
         cmocka_unit_test(sources_belong_to_models_that_have_them),

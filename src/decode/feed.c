@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feed.c - one forward for the new tokens of all sequences.
+/* feed.c - the new tokens of all sequences, in one forward or in one a thread.
  *
  * Pages are reserved first, and sequences advance last; whatever fails between
- * leaves nothing but room behind the tokens, which is given back. */
+ * leaves nothing but room behind the tokens, which is given back.
+ *
+ * Where there are tokens enough, each thread runs the whole model for a share
+ * of the sequences, so that threads wait for each other once in a call instead
+ * of at every product. No bit depends on it, since none depends on what else is
+ * fed. */
 #include "decode/parts.h"
 
 #include "base/error.h"
-#include "base/plant.h"
 #include "base/size.h"
+#include "base/threads.h"
 #include "mask/mask.h"
-#include "ops/linear.h"
+#include "ops/context.h"
 
-#include <string.h>
+enum { SHARE_TOKENS = 32 }; /* worth reading all weights for, at least */
 
-/* One call, its arrays in the memory of the tape. */
 typedef struct feeding {
     bt_stage *stage;
-    bt_tape *tape;
     const bt_feed *feeds;
-    size_t count;
-    bt_input input;
-    bt_past past, sources;
+    size_t count, tokens;
 } feeding;
 
 /* ---- checks ------------------------------------------------------------ */
@@ -58,12 +59,12 @@ static bauta_status feeds_check(feeding *f, bauta_error *err)
     for (size_t i = 0; i < f->count && !status; i++) {
         status = feed_check(f->stage, &f->feeds[i], i, err);
         if (!status)
-            f->input.tokens = bt_size_add(f->input.tokens, f->feeds[i].count);
+            f->tokens = bt_size_add(f->tokens, f->feeds[i].count);
     }
-    if (!status && f->input.tokens > BT_AXIS_MAX)
+    if (!status && f->tokens > BT_AXIS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%zu feeds have %zu tokens, and %zu are the most",
-                       f->count, f->input.tokens, BT_AXIS_MAX);
+                       f->count, f->tokens, BT_AXIS_MAX);
     return status;
 }
 
@@ -99,190 +100,91 @@ static void sequences_advance(const feeding *f)
     }
 }
 
-/* ---- inputs ------------------------------------------------------------ */
+/* ---- shares ------------------------------------------------------------ */
 
-/* The rows of all feeds, one behind the other. */
-static bool rows_take(feeding *f)
+/* Feeds of one source stay together, which is then read once. */
+static bool belongs(const bt_feed *feed)
 {
-    size_t rows = f->input.tokens, row = 0;
-    uint32_t *ids = bt_tape_take(f->tape, rows, sizeof(*ids));
-    uint32_t *positions = bt_tape_take(f->tape, rows, sizeof(*positions));
-    bt_part *parts = bt_tape_take(f->tape, f->count, sizeof(*parts));
-    if (!parts)
-        return false;
-    for (size_t i = 0; i < f->count; i++) {
-        const bt_feed *feed = &f->feeds[i];
-        bt_book *book = &feed->sequence->book;
-        size_t first = book->tokens;
-        if (BT_PLANTED("positions-restart") && feed->count > 1)
-            first = 0;
-        if (BT_PLANTED("position-off-in-steps") && first)
-            first--;
-        memcpy(ids + row, feed->ids, feed->count * sizeof(*ids));
-        for (size_t t = 0; t < feed->count; t++)
-            positions[row + t] = (uint32_t)(first + t);
-        parts[i] = (bt_part){ book, row, feed->count };
-        row += feed->count;
+    const bt_memory *memory = feed->sequence->memory;
+    return memory && memory == feed[-1].sequence->memory;
+}
+
+/* Give every lane about as many tokens; false where that cannot be, since one
+ * feed is as long as many others. */
+static bool shares_cut(const feeding *f)
+{
+    size_t lanes = (size_t)f->stage->context->threads, at = 0, left = f->tokens;
+    for (size_t l = 0; l < lanes; l++) {
+        size_t fair = left / (lanes - l), tokens = 0, first = at;
+        while (at < f->count &&
+               (tokens < fair || (at > first && belongs(&f->feeds[at]))))
+            tokens += f->feeds[at++].count;
+        if (tokens == 0 || tokens > fair + fair / 4)
+            return false;
+        f->stage->lanes[l].feeds = f->feeds + first;
+        f->stage->lanes[l].count = at - first;
+        left -= tokens;
     }
-    f->past = (bt_past){ f->count, parts };
-    f->input.ids = ids;
-    f->input.positions = positions;
-    f->input.past = &f->past;
     return true;
 }
 
-/* Neighbours that see the same source are one part: all its rows see all its
- * keys, and beams read them once. */
-static bool sources_take(feeding *f)
+static bauta_status lanes_make(bt_stage *stage, bauta_error *err)
 {
-    size_t count = 0;
-    const bt_memory *last = NULL;
-    bt_part *parts = bt_tape_take(f->tape, f->count, sizeof(*parts));
-    for (size_t i = 0; parts && i < f->count; i++) {
-        bt_memory *memory = f->feeds[i].sequence->memory;
-        if (memory != last)
-            parts[count++] = (bt_part){ &memory->book, 0, 0 };
-        last = memory;
-    }
-    f->sources = (bt_past){ count, parts };
-    f->input.sources = &f->sources;
-    return parts;
-}
-
-/* ---- plans ------------------------------------------------------------- */
-
-static bauta_status self_plans(feeding *f, bauta_error *err)
-{
-    bt_stage *stage = f->stage;
-    const bt_blueprint *print = &stage->model->print;
-    size_t *rows = bt_tape_take(f->tape, f->count, sizeof(*rows));
-    size_t *keys = bt_tape_take(f->tape, f->count, sizeof(*keys));
-    bauta_status status = bt_tape_status(f->tape, err);
-    for (size_t i = 0; i < f->count && !status; i++) {
-        rows[i] = f->feeds[i].count;
-        keys[i] = f->feeds[i].sequence->book.tokens + rows[i];
-    }
-    bt_steps steps = { f->count, rows, keys, true, 0 };
-    if (!status && (!print->window || print->window_from > 0))
-        status = bt_step_plan_make(&stage->plan, &steps, err);
-    steps.window = print->window;
-    if (!status && print->window)
-        status = bt_step_plan_make(&stage->window, &steps, err);
-    f->input.plan = &stage->plan.plan;
-    f->input.window = &stage->window.plan;
+    bauta_context *context = stage->context;
+    size_t count = (size_t)context->threads;
+    bauta_status status = BAUTA_OK;
+    if (!stage->lanes)
+        stage->lanes = bt_alloc_zero(count, sizeof(*stage->lanes));
+    if (!stage->lanes)
+        return bt_fail_memory(err, "lanes", count * sizeof(*stage->lanes));
+    for (size_t l = 0; l < count && !status; l++)
+        if (!stage->lanes[l].tape)
+            status =
+                bt_tape_create(&stage->lanes[l].tape, context->kernels, 1, err);
     return status;
 }
 
-static bauta_status cross_plan(feeding *f, bauta_error *err)
+static void share_task(void *job, size_t task, int thread)
 {
-    size_t documents = 0;
-    const bt_memory *last = NULL;
-    size_t *rows = bt_tape_take(f->tape, f->count, sizeof(*rows));
-    size_t *keys = bt_tape_take(f->tape, f->count, sizeof(*keys));
-    bauta_status status = bt_tape_status(f->tape, err);
-    for (size_t i = 0; i < f->count && !status; i++) {
-        const bt_memory *memory = f->feeds[i].sequence->memory;
-        if (memory != last) {
-            rows[documents] = 0;
-            keys[documents++] = memory->book.tokens;
+    (void)thread;
+    const bt_stage *stage = job;
+    bt_lane *lane = &stage->lanes[task];
+    bt_tape_rewind(lane->tape, false);
+    lane->status = bt_lane_feed(lane, lane->tape, stage, lane->feeds,
+                                lane->count, &lane->err);
+}
+
+static bauta_status run_shares(bt_stage *stage, bauta_error *err)
+{
+    int lanes = stage->context->threads;
+    bt_parallel(lanes, (size_t)lanes, share_task, stage);
+    for (int l = 0; l < lanes; l++)
+        if (stage->lanes[l].status) {
+            if (err)
+                *err = stage->lanes[l].err;
+            return stage->lanes[l].status;
         }
-        rows[documents - 1] += f->feeds[i].count;
-        last = memory;
-    }
-    bt_steps steps = { documents, rows, keys, false, 0 };
-    if (!status)
-        status = bt_step_plan_make(&f->stage->cross, &steps, err);
-    f->input.cross = &f->stage->cross.plan;
-    return status;
-}
-
-static bauta_status prepare(feeding *f, bauta_error *err)
-{
-    bool sources = f->stage->model->print.stacks == BT_ENCODER_DECODER;
-    bauta_status status = bt_stage_tape(f->stage, &f->tape, err);
-    if (status)
-        return status;
-    if (!rows_take(f) || (sources && !sources_take(f)))
-        return bt_tape_status(f->tape, err);
-    status = self_plans(f, err);
-    if (!status && sources)
-        status = cross_plan(f, err);
-    return status;
-}
-
-/* ---- logits ------------------------------------------------------------ */
-
-/* The last rows of the feeds that ask for logits, in their order. */
-static bt_tensor *rows_asked(const feeding *f, bt_tensor *x, size_t *asked)
-{
-    size_t count = 0, row = 0;
-    uint32_t *rows = bt_tape_take(f->tape, f->count, sizeof(*rows));
-    *asked = 0;
-    if (!x || !rows)
-        return NULL;
-    for (size_t i = 0; i < f->count; i++) {
-        row += f->feeds[i].count;
-        if (f->feeds[i].logits)
-            rows[count++] = (uint32_t)(row - 1);
-    }
-    *asked = count;
-    if (count == 0 || count == x->rows)
-        return x;
-    return bt_op_embed(f->tape, x, rows, count, 1.0f, BT_IGNORE);
-}
-
-/* How many feeds from `from` on want their logits one behind the other;
- * *behind becomes the first feed that does not. */
-static size_t logits_together(const feeding *f, size_t from, size_t *behind)
-{
-    size_t vocab = f->stage->model->print.vocab, count = 0;
-    const float *first = f->feeds[from].logits;
-    for (; from < f->count; from++) {
-        const float *logits = f->feeds[from].logits;
-        if (logits && logits != first + count * vocab)
-            break;
-        count += logits != NULL;
-    }
-    *behind = from;
-    return count;
-}
-
-/* Straight to where the callers want them. */
-static void logits_write(const feeding *f, const bt_tensor *x)
-{
-    bt_model *model = f->stage->model;
-    const bt_tensor *bias = bt_transformer_head_bias(model);
-    bt_linear l = bt_linear_of(bt_transformer_head(model), false);
-    size_t row = 0, behind;
-    for (size_t i = 0; i < f->count; i = behind) {
-        behind = i + 1;
-        if (!f->feeds[i].logits)
-            continue;
-        size_t count = logits_together(f, i, &behind);
-        if (!bt_linear_y(f->tape, &l, count, x->data + row * l.inputs,
-                         bias ? bias->data : NULL, NULL, f->feeds[i].logits))
-            return;
-        row += count;
-    }
+    return BAUTA_OK;
 }
 
 /* ---- the whole --------------------------------------------------------- */
 
-static bauta_status run(feeding *f, bauta_error *err)
+static bauta_status run(const feeding *f, bauta_error *err)
 {
-    size_t asked;
-    bt_model *model = f->stage->model;
-    bauta_status status = prepare(f, err);
+    bt_tape *tape;
+    bt_stage *stage = f->stage;
+    bauta_status status = BAUTA_OK;
+    size_t threads = (size_t)stage->context->threads;
+    if (threads > 1 && f->tokens / threads >= SHARE_TOKENS) {
+        status = lanes_make(stage, err);
+        if (!status && shares_cut(f))
+            return run_shares(stage, err);
+    }
+    if (!status)
+        status = bt_stage_tape(stage, &tape, err);
     if (status)
         return status;
-    bt_tensor *x = bt_transformer_decode(f->tape, model, &f->input, NULL);
-    x = rows_asked(f, x, &asked);
-    if (x && asked) {
-        x = bt_transformer_top(f->tape, model, x);
-        if (x)
-            logits_write(f, x);
-    }
-    return bt_tape_status(f->tape, err);
+    return bt_lane_feed(&stage->whole, tape, stage, f->feeds, f->count, err);
 }
 
 bauta_status bt_stage_feed(bt_stage *stage, const bt_feed *feeds, size_t count,

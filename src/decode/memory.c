@@ -109,10 +109,10 @@ static bauta_status sources_run(bt_stage *stage, size_t count,
         !rows_take(tape, &input, parts, count, ids, lengths, memories))
         return bt_tape_status(tape, err);
     bt_steps steps = { count, lengths, lengths, false, 0 };
-    status = bt_step_plan_make(&stage->plan, &steps, err);
+    status = bt_step_plan_make(&stage->whole.plan, &steps, err);
     if (status)
         return status;
-    input.plan = &stage->plan.plan;
+    input.plan = &stage->whole.plan.plan;
     bt_tensor *states = bt_transformer_encode(tape, stage->model, &input);
     bt_transformer_remember(tape, stage->model, states,
                             &(bt_past){ count, parts });

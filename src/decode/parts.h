@@ -7,13 +7,26 @@
 #include "mask/steps.h"
 #include "model/transformer.h"
 
+/* What a forward needs beside its tape. */
+typedef struct bt_lane {
+    bt_step_plan plan, window, cross;
+    /* Of a lane that is one thread's: its tape, its share of a call, and what
+     * came of it. */
+    bt_tape *tape;
+    const bt_feed *feeds;
+    size_t count;
+    bauta_status status;
+    bauta_error err;
+} bt_lane;
+
 struct bt_stage {
     bauta_context *context;
     bt_model *model;
     bt_pool *pool;
     uint64_t
-        calls; /* of feed; a sequence that has this number is in the call */
-    bt_step_plan plan, window, cross;
+        calls;     /* of feed; a sequence that has this number is in the call */
+    bt_lane whole; /* of all threads together, on the context's tape */
+    bt_lane *lanes; /* (threads) of each one; NULL until they are needed */
 };
 
 struct bt_memory {
@@ -53,6 +66,12 @@ static inline size_t bt_stage_window_begin(const bt_stage *stage, size_t tokens)
     size_t window = stage->model->print.window;
     return tokens + 1 > window ? tokens + 1 - window : 0;
 }
+
+/* One forward for some feeds, which were checked and have their pages, on a
+ * rewound tape. */
+bauta_status bt_lane_feed(bt_lane *lane, bt_tape *tape, const bt_stage *stage,
+                          const bt_feed *feeds, size_t count, bauta_error *err);
+void bt_lane_release(bt_lane *lane);
 
 bt_memory *bt_memory_hold(bt_memory *memory);
 

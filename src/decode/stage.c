@@ -49,9 +49,10 @@ void bt_stage_free(bt_stage *stage)
     if (!stage)
         return;
     bt_pool_drop(stage->pool);
-    bt_step_plan_release(&stage->plan);
-    bt_step_plan_release(&stage->window);
-    bt_step_plan_release(&stage->cross);
+    bt_lane_release(&stage->whole);
+    for (int l = 0; stage->lanes && l < stage->context->threads; l++)
+        bt_lane_release(&stage->lanes[l]);
+    bt_free(stage->lanes);
     bt_free(stage);
 }
 
