@@ -82,7 +82,7 @@ static int help(void)
           "\n"
           "examples\n"
           "  bauta lab layers\n"
-          "  bauta lab masks --threads 1 --json\n"
+          "  bauta lab masks --fast --json\n"
           "  bauta lab all --out lab\n",
           stdout);
     return cli_finish(VERB);

@@ -149,7 +149,7 @@ static int hole_try(report *r, stack *s, trial *trials)
 static void layers_say(report *r, const stack *s, const trial *missing,
                        const trial *holes)
 {
-    size_t most = 0, where = 0;
+    size_t most = 0, where = 0, least = s->tokens;
     for (size_t i = 0; i < s->layers; i++)
         if (holes[i].found > most) {
             most = holes[i].found;
@@ -159,9 +159,9 @@ static void layers_say(report *r, const stack *s, const trial *missing,
         r,
         "With the mask in all %zu layers %zu of %zu outputs changed when "
         "the last token did, its own; without it in a single layer, no "
-        "matter which, all %zu changed, because the layers above pass "
+        "matter which, %zu changed, because the layers above pass "
         "on what one token has seen.",
-        s->layers, missing[0].knowing[s->layers], s->tokens, s->tokens);
+        s->layers, missing[0].knowing[s->layers], s->tokens, least);
     report_say(r,
                "Even one pair too many, in layer %zu, becomes %zu pairs at the "
                "top, so a mask must hold in every layer and for every pair.",

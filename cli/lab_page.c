@@ -59,7 +59,8 @@ static const char head[] =
     "th, td { padding: .3rem 1.1rem .3rem 0; white-space: nowrap; }\n"
     "td { border-bottom: 1px solid var(--line); }\n"
     "th.n, td.n { text-align: right; }\n"
-    ".plot { display: block; width: 100%; max-width: 46rem; height: auto; }\n"
+    ".plot { display: block; width: 100%; min-width: 30rem; max-width: 46rem;"
+    " height: auto; }\n"
     ".grid { stroke: var(--line); fill: none; }\n"
     ".axis { stroke: var(--dim); fill: none; }\n"
     ".line { fill: none; stroke-width: 2; stroke-linejoin: round; }\n"
@@ -81,6 +82,8 @@ static const char head[] =
     ".mask { display: block; max-width: 100%; height: auto; }\n"
     ".hidden { fill: var(--hidden); } .seen { fill: var(--seen); }"
     " .leak { fill: var(--leak); }\n"
+    ".crossed { fill: url(#cross); } .cross { stroke: var(--card);"
+    " stroke-width: 1.2; fill: none; }\n"
     ".hatched { stroke: var(--hatch); stroke-width: 1.6; }\n"
     ".parted { stroke: var(--card); stroke-width: 1; fill: none; }\n"
     "blockquote { margin: 0; padding: .6rem 1rem; border-left: 4px solid "
@@ -98,11 +101,13 @@ static const char head[] =
     "<svg width=\"0\" height=\"0\" style=\"position:absolute\" "
     "aria-hidden=\"true\"><defs><pattern id=\"hatch\" width=\"5\" height=\"5\" "
     "patternUnits=\"userSpaceOnUse\"><path class=\"hatched\" "
-    "d=\"M0 5L5 0\"/></pattern></defs></svg>\n"
+    "d=\"M0 5L5 0\"/></pattern><pattern id=\"cross\" width=\"10\" "
+    "height=\"10\" patternUnits=\"userSpaceOnUse\"><path class=\"cross\" "
+    "d=\"M3 3L7 7M7 3L3 7\"/></pattern></defs></svg>\n"
     "<h1>Masked attention, by experiment</h1>\n"
     "<p class=\"dim\">In the drawings a row is a token that looks and a column "
-    "one that is looked at. Green is visible, hatched is hidden, and red is "
-    "visible although it must not be.</p>\n";
+    "one that is looked at. Green is visible, hatched is hidden, and red, "
+    "crossed out, is visible although it must not be.</p>\n";
 
 /* ---- items -------------------------------------------------------------- */
 

@@ -42,7 +42,7 @@ void axis_label(char *to, size_t size, double value)
     if (fabs(value) >= 1e5 || (value != 0 && fabs(value) < 1e-3))
         snprintf(to, size, "%.1e", value);
     else
-        snprintf(to, size, "%g", round(value * 1e6) / 1e6);
+        snprintf(to, size, "%g", round(value * 1e6) / 1e6 + 0.0); // no -0
 }
 
 /* 1, 2 or 5 times a power of ten: the least that is at least `value`. */

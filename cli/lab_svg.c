@@ -133,7 +133,8 @@ void plot_svg(FILE *to, const plot *p, const char *title)
         return;
     }
     fprintf(to,
-            "<svg class=\"plot\" viewBox=\"0 0 %d %d\" role=\"img\" "
+            "<div class=\"wide\"><svg class=\"plot\" viewBox=\"0 0 %d %d\" "
+            "role=\"img\" "
             "aria-label=\"",
             LEFT + WIDTH + RIGHT, TOP + HEIGHT + BELOW);
     html_text(to, title);
@@ -150,7 +151,7 @@ void plot_svg(FILE *to, const plot *p, const char *title)
             "\"end\">",
             LEFT + WIDTH, TOP + HEIGHT + 38);
     html_text(to, p->across);
-    fputs("</text>\n</svg>\n", to);
+    fputs("</text>\n</svg></div>\n", to);
     legend_html(to, p);
 }
 
@@ -192,9 +193,9 @@ void mask_svg(FILE *to, const sight *m, const char *title)
     size_t queries = bauta_mask_queries(m->seen);
     size_t keys = bauta_mask_keys(m->seen);
     size_t larger = queries > keys ? queries : keys;
-    // From 4 to 11 points a pair, as far as a column of the page has room.
+    // As large as leaves room for others beside it.
     double each = larger ? 288.0 / (double)larger : 1.0;
-    each = each > 11.0 ? 11.0 : each;
+    each = each > 9.0 ? 9.0 : each;
     fprintf(to,
             "<svg class=\"mask\" width=\"%.0f\" height=\"%.0f\" "
             "viewBox=\"0 0 %zu %zu\" role=\"img\" aria-label=\"",
@@ -209,8 +210,10 @@ void mask_svg(FILE *to, const sight *m, const char *title)
             "<rect fill=\"url(#hatch)\" width=\"%zu\" height=\"%zu\"/>\n",
             10 * keys, 10 * queries, 10 * keys, 10 * queries);
     spans_svg(to, m->seen, "seen");
-    if (m->leaks)
+    if (m->leaks) {
         spans_svg(to, m->leaks, "leak");
+        spans_svg(to, m->leaks, "crossed"); // for eyes that see no red
+    }
     cells_svg(to, queries, keys);
     fputs("</svg>\n", to);
 }
