@@ -33,7 +33,7 @@ bool plot_shows(const plot *p, point at)
 double axis_at(const axis *a, double value)
 {
     if (a->logarithmic)
-        return log(value / a->low) / log(a->high / a->low);
+        return (log(value) - log(a->low)) / (log(a->high) - log(a->low));
     return (value - a->low) / (a->high - a->low);
 }
 
@@ -80,8 +80,8 @@ static void linear_fit(axis *a, size_t want)
         a->high += room;
     }
     double step = round_up((a->high - a->low) / (double)want);
-    a->low = floor(a->low / step + 1e-6) * step;
-    a->high = ceil(a->high / step - 1e-6) * step;
+    a->low = floor(a->low / step + 1e-9) * step;
+    a->high = ceil(a->high / step - 1e-9) * step;
     steps_tick(a, want);
 }
 
@@ -89,7 +89,7 @@ static void linear_fit(axis *a, size_t want)
  * the multiples of a step. */
 static void log_fit(axis *a, size_t want)
 {
-    double decades = log10(a->high / a->low);
+    double decades = log10(a->high) - log10(a->low);
     double room = pow(10.0, 0.03 * fmax(decades, 0.5));
     a->low /= room;
     a->high *= room;
