@@ -296,7 +296,7 @@ int lab_masks(const lab *l, report *r)
     const sizes fast = { 512, 64, 64, 4, 64, l->seed };
     const sizes *s = l->fast ? &fast : &whole;
     size_t first = l->fast ? 128 : 256, steps = l->fast ? 4 : 5;
-    size_t repeats = l->fast ? 5 : 7;
+    size_t repeats = 5;
     bench b;
     int failed = bench_init(&b, l, first << (steps - 1));
     if (!failed)
