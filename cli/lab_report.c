@@ -172,7 +172,7 @@ void report_heading(report *r, const char *text)
 
 /* ---- tables ------------------------------------------------------------- */
 
-/* "12", "-0.5", "53 %", "1,024", "3x", "-": what stands to the right. */
+/* "12", "-0.5", "1e-6", "53 %", "1,024", "3x", "-": what stands right. */
 static bool is_number(const char *text)
 {
     if (strcmp(text, "-") == 0)
@@ -180,7 +180,7 @@ static bool is_number(const char *text)
     text += *text == '-' || *text == '+';
     if (*text < '0' || *text > '9')
         return false;
-    text += strspn(text, "0123456789.,e");
+    text += strspn(text, "0123456789.,e+-");
     return strspn(text, " %xXµmskMGns") == strlen(text);
 }
 

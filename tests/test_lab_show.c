@@ -33,6 +33,7 @@ static void a_table_is_aligned_and_words_are_wrapped(void **state)
     report_table(r, "A table", "größe\tcount\tshare\tnote");
     report_row(r, "a\t1\t10.5 %%\tx");
     report_row(r, "bbbbbbb\t12345\t-\t");
+    report_row(r, "c\t-3\t1e-06\tx y");
     report_say(r, "Done.");
     assert_prints(r, "lab\n\n"
                      "one two three four five six seven eight nine ten eleven "
@@ -43,6 +44,7 @@ static void a_table_is_aligned_and_words_are_wrapped(void **state)
                      "  ────────────────────────────\n"
                      "  a            1  10.5 %  x\n"
                      "  bbbbbbb  12345       -\n"
+                     "  c           -3   1e-06  x y\n"
                      "\n"
                      "Done.\n");
     report_free(r);
