@@ -20,6 +20,7 @@ static const struct {
     { "fill", fill_main, "what a masked model puts into gaps" },
     { "generate", generate_main, "text that goes on from a prompt" },
     { "inspect", inspect_main, "what is in a model folder, and its masks" },
+    { "lab", lab_main, "masked attention, told by experiment" },
     { "look", look_main, "what a model looks at, and what a mask hides" },
     { "score", score_main, "BLEU and chrF of translations; perplexity" },
     { "tokenize", tokenize_main, "texts to ids, and back" },

@@ -14,6 +14,8 @@ typedef int cli_verb(int argc, char **argv);
 
 /* The others together, see demo.h. */
 cli_verb demo_main;
+/* Masked attention by experiment, see lab.h. */
+cli_verb lab_main;
 /* Of score: --perplexity. */
 cli_verb perplexity_main;
 cli_verb audit_main, embed_main, fill_main, generate_main, inspect_main;

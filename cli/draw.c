@@ -19,8 +19,7 @@ bool draw_in_colours(FILE *to)
 
 /* ---- labels ------------------------------------------------------------- */
 
-/* Characters of a text, which are as wide as a column each. */
-static size_t width_of(const char *text)
+size_t draw_width(const char *text)
 {
     size_t width = 0;
     for (; *text; text++)
@@ -49,7 +48,7 @@ static void spaces(FILE *to, size_t count)
 /* A text, cut where it is too wide, with room before or behind it. */
 static void label_draw(FILE *to, const char *text, size_t width, bool right)
 {
-    size_t own = width_of(text) < WIDE ? width_of(text) : WIDE;
+    size_t own = draw_width(text) < WIDE ? draw_width(text) : WIDE;
     size_t room = own < width ? width - own : 0;
     if (right)
         spaces(to, room);
@@ -72,7 +71,7 @@ static size_t widest(const char *const *labels, size_t count, size_t least)
 {
     size_t width = least;
     for (size_t i = 0; i < count; i++)
-        width = width_of(labels[i]) > width ? width_of(labels[i]) : width;
+        width = draw_width(labels[i]) > width ? draw_width(labels[i]) : width;
     return width < WIDE ? width : WIDE;
 }
 
@@ -125,8 +124,7 @@ void draw_picture(FILE *to, const picture *p, bool colours)
 
 /* ---- where there is little room ------------------------------------------ */
 
-/* Columns of the terminal; what is no terminal is taken for a wide one. */
-static size_t room_of(FILE *to)
+size_t draw_room(FILE *to)
 {
     enum { WIDE_ENOUGH = 200 };
     struct winsize size;
@@ -152,7 +150,7 @@ void draw_fitting(FILE *to, const picture *p, bool colours)
 {
     size_t left = widest(p->row_labels, p->rows, 1);
     size_t width = widest(p->column_labels, p->columns, NARROW);
-    if (left + 4 + p->columns * (width + 1) <= room_of(to)) {
+    if (left + 4 + p->columns * (width + 1) <= draw_room(to)) {
         draw_picture(to, p, colours);
         return;
     }
@@ -167,14 +165,24 @@ void draw_fitting(FILE *to, const picture *p, bool colours)
     fputs("\n  Tenths of the weight, a character a token; · is hidden.\n", to);
 }
 
+void draw_sign(FILE *to, char sign, bool colours)
+{
+    if (!colours)
+        fputc(sign, to);
+    else if (sign == '#')
+        fputs("\033[48;2;46;160;140m  \033[0m", to);
+    else if (sign == '!')
+        fputs("\033[48;2;200;30;45m\033[1;38;2;255;255;255m !\033[0m", to);
+    else
+        fputs("\033[2m ·\033[0m", to);
+}
+
 void draw_mask(FILE *to, const char *text, bool colours)
 {
     for (; *text; text++) {
-        if (!colours || *text == '\n')
-            fputc(*text, to);
-        else if (*text == '#')
-            fputs("\033[48;2;46;160;140m  \033[0m", to);
+        if (*text == '\n')
+            fputc('\n', to);
         else
-            fputs("\033[2m ·\033[0m", to);
+            draw_sign(to, *text, colours);
     }
 }

@@ -28,6 +28,14 @@ void draw_fitting(FILE *to, const picture *p, bool colours);
 
 /* What bauta_mask_text() wrote. */
 void draw_mask(FILE *to, const char *text, bool colours);
+/* A pair of a mask by its sign: '#' visible, '.' hidden, '!' visible and ought
+ * not to be. In colours it takes two columns, else one. */
+void draw_sign(FILE *to, char sign, bool colours);
+
+/* Characters of a text, which are as wide as a column each. */
+size_t draw_width(const char *text);
+/* Columns of the terminal; what is no terminal is taken for a wide one. */
+size_t draw_room(FILE *to);
 
 /* A token as a label: "▁love" and "Ġlove" are love. Writes at most `size`
  * bytes with the NUL. */

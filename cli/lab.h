@@ -5,13 +5,17 @@
  *   lab_leak.c      the same model with and without the mask
  *   lab_parallel.c  all positions at once, one by one, and on its own
  *   lab_masks.c     every kind of mask, and what it costs
+ *   lab_kinds.c     the kinds
  *   lab_mlm.c       hidden words against the next word
  *   lab_layers.c    why every layer needs the mask
+ *   lab_stack.c     the layers
  *   lab_text.c      the corpus: sentences of the grammar, as tokens
  *   lab_learn.c     a small optimizer over bauta_model_loss()
  *   lab_report.c    what an experiment found, as it grows
- *   lab_print.c     a report in the terminal, and as JSON
- *   lab_plot.c      curves in characters and as SVG
+ *   lab_print.c     a report in the terminal
+ *   lab_json.c      and as JSON
+ *   lab_plot.c      the axes of curves; curves in characters
+ *   lab_svg.c       curves and masks as SVG
  *   lab_page.c      reports as one page of HTML
  *
  * An experiment says what it asks, fills tables, curves and drawings, draws
@@ -27,7 +31,8 @@
 /* ---- reports ------------------------------------------------------------ */
 
 /* What an experiment found. The calls copy what they are given; one that has
- * no memory makes the whole report void, which report_whole() tells. */
+ * no memory makes the whole report void, which report_whole() tells. NULL is a
+ * void report. */
 typedef struct report report;
 
 report *report_create(const char *name, const char *question);
@@ -36,7 +41,11 @@ bool report_whole(const report *r);
 /* Whether all claims hold. */
 bool report_holds(const report *r);
 
-/* Begin a table: headings with tabs between them. Then its rows, likewise. */
+/* A heading over what follows. */
+void report_heading(report *r, const char *text);
+
+/* Begin a table: headings with tabs between them. Then its rows, likewise; a
+ * cell that is missing is empty, and one too many is left out. */
 void report_table(report *r, const char *title, const char *headings);
 void report_row(report *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -46,13 +55,15 @@ typedef struct plot_options {
     bool log_across, log_upward;
 } plot_options;
 
-/* Begin a plot; then curves of it, and their points. */
+/* Begin a plot; then curves of it, and their points. A point that is not
+ * finite, or not above 0 where the axis is logarithmic, is not drawn. */
 void report_plot(report *r, const plot_options *options);
 void report_curve(report *r, const char *name);
 void report_point(report *r, double x, double y);
 
-/* A mask to be drawn. What `allowed` hides and the mask shows is a leak and
- * stands out; NULL: nothing is one. */
+/* A mask to be drawn; those that follow each other stand side by side. What
+ * `allowed`, of the same size, hides and the mask shows is a leak and stands
+ * out; NULL: nothing is one. */
 void report_mask(report *r, const char *title, const bauta_mask *mask,
                  const bauta_mask *allowed);
 /* A text as it is: what a model said. */
@@ -64,7 +75,9 @@ void report_say(report *r, const char *format, ...)
 void report_claim(report *r, bool holds, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* All of it in the terminal; as an object of JSON, a line; as a page. */
+/* All of it in the terminal; as an object of JSON, a line; as a page, which is
+ * written as a whole or not at all. The last two return CLI_OK, or CLI_FAILED
+ * after a sentence. */
 void report_print(const report *r, FILE *to, bool colours);
 int report_json(const report *r);
 int report_page(const report *const *reports, size_t count, const char *path);
@@ -74,8 +87,9 @@ int report_page(const report *const *reports, size_t count, const char *path);
 typedef struct lab {
     bauta_context *context;
     uint64_t seed;
-    bool fast;       /* small sizes: some seconds instead of a minute */
-    FILE *progress;  /* a line now and then; NULL: none */
+    bool fast;      /* small sizes: some seconds instead of a minute */
+    FILE *progress; /* a line now and then; NULL: none */
+    double *told;   /* when the last one was; lab_progress()'s own */
 } lab;
 
 /* An experiment: CLI_OK with a filled report, or CLI_FAILED after a
@@ -84,7 +98,8 @@ typedef int lab_fn(const lab *l, report *r);
 lab_fn lab_leak, lab_parallel, lab_masks, lab_mlm, lab_layers;
 
 /* Tell that it goes on: "leak: without the mask, step 120 of 300, loss 0.41";
- * on a terminal over the last one. */
+ * on a terminal over the last one. It may be called at every step: what comes
+ * too soon after the last one is not shown. */
 void lab_progress(const lab *l, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* A sentence of the library, and CLI_FAILED. */

@@ -41,6 +41,8 @@ has --top-k generate model --top
 has -n generate model -
 has int8 generate model --weights ""
 [ "$(completes embed model --pooling l)" = last ] || fail "--pooling l"
+[ "$(completes lab --fast lay)" = layers ] || fail "lab --fast lay"
+[ -z "$(completes lab all --out "")" ] || fail "--out is a folder"
 has gpt2-tiny train --preset gpt2
 [ -z "$(completes fill "")" ] || fail "a folder is not for us to complete"
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # page.sh - the page of bauta look in a browser: it tests itself, choosing every
 # layer and head, hovering, moving with keys; in the light and in the dark, on a
-# desk and on a phone; and the browser has nothing to complain of.
+# desk and on a phone; and the browser has nothing to complain of. So it is with
+# the page of bauta lab.
 #
 #   page.sh BAUTA
 #   page.sh BAUTA MODEL TEXT FRAGMENT PNG   instead: take a screenshot
@@ -60,3 +61,11 @@ passes all.html '[0-9]* checks of 20 pictures' --window-size=1200,900
 passes all.html '[0-9]* checks of 20 pictures' --window-size=360,640 \
     --blink-settings=preferredColorScheme=0
 passes mask.html '[0-9]* checks of 1 pictures'
+
+# The page of bauta lab runs no program; the browser only has to be content.
+"$bauta" lab layers --fast --out lab >stdout 2>stderr || fail "bauta lab"
+for scheme in 0 1; do
+    opens --window-size=360,640 --blink-settings=preferredColorScheme=$scheme \
+        --dump-dom "file://$work/lab/index.html"
+    grep -q '<path class="leak"' "$work/stdout" || fail "nothing leaks"
+done

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_lab_report.c - the reports of bauta lab: what is kept, and what happens
+ * without memory. */
+#include "faults.h"
+#include "reports.h"
+
+/* ---- what is kept ------------------------------------------------------- */
+
+static void a_report_keeps_what_it_was_given(void **state)
+{
+    (void)state;
+    report *r = report_create("name", "question?");
+    fill(r);
+    assert_true(report_whole(r));
+    assert_true(report_holds(r));
+    assert_int_equal(r->items, 6);
+    assert_int_equal(r->item[1].of.table.rows, 2);
+    assert_string_equal(r->item[1].of.table.cells[2], "one");
+    assert_true(r->item[1].of.table.numbers[1]);
+    assert_false(r->item[1].of.table.numbers[0]);
+    assert_int_equal(r->item[2].of.plot.count, 2);
+    assert_int_equal(r->item[2].of.plot.curves[0].count, 5);
+    assert_int_equal(sight_leaks(&r->item[3].of.mask), 0);
+    assert_int_equal(sight_leaks(&r->item[4].of.mask), 3);
+    assert_string_equal(r->sentence[1], "And so.");
+    report_free(r);
+    report_free(NULL);
+}
+
+static void what_belongs_nowhere_is_left_out(void **state)
+{
+    (void)state;
+    report *r = report_create("name", "question?");
+    report_row(r, "no table");
+    report_curve(r, "no plot");
+    report_point(r, 1, 1);
+    report_plot(r, &(plot_options){ .title = NULL });
+    report_point(r, 1, 1);
+    report_row(r, "a plot is no table");
+    report_table(r, "t", "a\tb");
+    report_row(r, "only one");
+    report_row(r, "1\t2\t3");
+    assert_int_equal(r->items, 2);
+    assert_int_equal(r->item[0].of.plot.count, 0);
+    assert_int_equal(r->item[1].of.table.rows, 2);
+    assert_string_equal(r->item[1].of.table.cells[3], "");
+    assert_string_equal(r->item[1].of.table.cells[5], "2");
+    report_free(r);
+}
+
+static void a_void_report_takes_everything_and_holds_nothing(void **state)
+{
+    (void)state;
+    fill(NULL);
+    assert_false(report_whole(NULL));
+    assert_false(report_holds(NULL));
+    char *text = printed(NULL, false);
+    assert_string_equal(text, "");
+    free(text);
+}
+
+/* ---- memory ------------------------------------------------------------- */
+
+/* The linker leads what the files of the program allocate to these. */
+static size_t to_fail; /* allocations up to and with the one that fails */
+static bool failed;
+
+static bool must_fail(void)
+{
+    failed = failed || to_fail == 1;
+    to_fail -= to_fail > 0;
+    return to_fail == 0 && failed;
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    bool fails = to_fail && must_fail();
+    return fails ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    bool fails = to_fail && must_fail();
+    return fails ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    bool fails = to_fail && must_fail();
+    return fails ? NULL : __real_realloc(memory, size);
+}
+
+static void a_report_that_lacks_memory_is_void(void **state)
+{
+    (void)state;
+    for (size_t k = 1;; k++) {
+        failed = false;
+        to_fail = k;
+        report *r = report_create("name", "question?");
+        fill(r);
+        to_fail = 0;
+        assert_int_equal(report_whole(r), !failed);
+        char *text = printed(r, false);
+        assert_int_equal(*text == '\0', failed);
+        free(text);
+        report_free(r);
+        if (!failed)
+            break;
+        assert_true(k < 1000);
+    }
+}
+
+static void a_mask_that_lacks_memory_makes_it_void(void **state)
+{
+    (void)state;
+    bauta_mask *all, *causal;
+    faults_begin();
+    assert_int_equal(bauta_mask_all(&all, 3, 3, NULL), BAUTA_OK);
+    assert_int_equal(bauta_mask_causal(&causal, 3, 3, NULL), BAUTA_OK);
+    for (size_t k = 0;; k++) {
+        report *r = report_create("name", "question?");
+        faults_arm(k);
+        report_mask(r, "leak", all, causal);
+        bool lacked = faults_disarm();
+        assert_int_equal(report_whole(r), !lacked);
+        report_free(r);
+        assert_int_equal(faults_live() > 0, true);
+        if (!lacked)
+            break;
+    }
+    bauta_mask_free(all);
+    bauta_mask_free(causal);
+    assert_int_equal(faults_end(), 0);
+}
+
+static void a_page_without_memory_is_a_sentence(void **state)
+{
+    (void)state;
+    scratch s = scratch_create();
+    report *r = report_create("lab", "why?");
+    const report *one[] = { r };
+    failed = false;
+    to_fail = 1;
+    int status = report_page(one, 1, scratch_path(&s, "index.html"));
+    to_fail = 0;
+    assert_int_equal(status, CLI_FAILED);
+    assert_string_equal(said, "lab: out of memory");
+    assert_int_equal(scratch_count(&s), 0);
+    report_free(r);
+    scratch_free(&s);
+}
+
+/* jansson's own memory. */
+static size_t json_live, json_to_fail;
+static bool json_failed;
+
+static void *json_alloc(size_t size)
+{
+    if (json_to_fail && --json_to_fail == 0) {
+        json_failed = true;
+        return NULL;
+    }
+    json_live++;
+    return malloc(size);
+}
+
+static void json_release(void *memory)
+{
+    json_live -= memory != NULL;
+    free(memory);
+}
+
+static void json_without_memory_is_a_sentence(void **state)
+{
+    (void)state;
+    report *r = report_create("lab", "why?");
+    fill(r);
+    json_set_alloc_funcs(json_alloc, json_release);
+    for (size_t k = 1;; k++) {
+        int status;
+        json_failed = false;
+        json_live = 0;
+        json_to_fail = k;
+        said[0] = '\0';
+        json_t *got = json_of(r, &status);
+        json_to_fail = 0;
+        bool whole = !json_failed;
+        json_decref(got);
+        assert_int_equal(json_live, 0);
+        // Memory that lacks while it is written or read again is not ours.
+        if (status == CLI_OK)
+            break;
+        assert_false(whole);
+        assert_string_equal(said, "lab: out of memory");
+        assert_true(k < 1000);
+    }
+    json_set_alloc_funcs(malloc, free);
+    report_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_report_keeps_what_it_was_given),
+        cmocka_unit_test(what_belongs_nowhere_is_left_out),
+        cmocka_unit_test(a_void_report_takes_everything_and_holds_nothing),
+        cmocka_unit_test(a_report_that_lacks_memory_is_void),
+        cmocka_unit_test(a_mask_that_lacks_memory_makes_it_void),
+        cmocka_unit_test(a_page_without_memory_is_a_sentence),
+        cmocka_unit_test(json_without_memory_is_a_sentence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
