@@ -1261,6 +1261,9 @@ typedef struct bauta_result {
     size_t shared; /* of which so many had been read for another text */
     size_t count;
     const bauta_hypothesis *hypotheses; /* (count) the best one first */
+    bauta_status status; /* BAUTA_OK, or why nothing came of it: then there are
+                            no hypotheses */
+    const char *message; /* and the sentence; "" where nothing is wrong */
 } bauta_result;
 BAUTA_API void bauta_result_free(bauta_result *result);
 
@@ -1297,7 +1300,9 @@ BAUTA_API bauta_status bauta_generator_add(bauta_generator *generator,
                                            bauta_error *err);
 /* A step: a token more for every text that runs. *left, which may be NULL,
  * receives how many requests have not ended. After a failure all texts are as
- * they were. */
+ * they were. What is wrong with one text alone (the model says NaN behind it,
+ * or its options forbid every token) is no failure of the step: that text ends,
+ * its result says why, and the others go on. */
 BAUTA_API bauta_status bauta_generator_step(bauta_generator *generator,
                                             size_t *left, bauta_error *err);
 /* The next text that has ended, for bauta_result_free(); NULL: none. */
