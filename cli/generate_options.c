@@ -44,6 +44,7 @@ static const char help_text[] =
     "fit\n"
     "  --min-tokens N        no end before so many\n"
     "  --stop TEXT           end before TEXT; may be given again\n"
+    "  --bad-words TEXT      TEXT may not come; may be given again\n"
     "  --ignore-eos          a token that ends the text does not\n"
     "  --greedy              always the likeliest\n"
     "  --sample              draw; so do the next five options\n"
@@ -127,6 +128,7 @@ int settings_read(settings *s, int argc, char **argv)
         { "--min-tokens", OPTION_WHOLE, &w->min_tokens, &s->has.min, 0, 1e9,
           NULL },
         { "--stop", OPTION_TEXTS, &s->stops, NULL, 0, 0, NULL },
+        { "--bad-words", OPTION_TEXTS, &s->bad, NULL, 0, 0, NULL },
         { "--ignore-eos", OPTION_ON, &s->ignore_end, NULL, 0, 0, NULL },
         { "--greedy", OPTION_ON, &s->greedy, NULL, 0, 0, NULL },
         { "--sample", OPTION_ON, &s->sample, NULL, 0, 0, NULL },
@@ -218,8 +220,6 @@ static void length_apply(const settings *s, bauta_generate_options *how)
     }
     if (s->ignore_end)
         how->end_count = 0;
-    how->stops = s->stops.at;
-    how->stop_count = s->stops.count;
 }
 
 int settings_apply(const settings *s, const loaded *l,

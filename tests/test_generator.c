@@ -240,6 +240,10 @@ typedef void spoil_fn(bauta_request *r, bauta_generate_options *o);
     }
 static const uint32_t far_id = VOCAB;
 static const char *const no_stop[] = { "" };
+static const uint32_t near_id = 1;
+static const bauta_word no_words[] = { { 1, &far_id },
+                                       { 0, &near_id },
+                                       { 1, NULL } };
 SPOIL(spoil_size, o->size = 0)
 SPOIL(spoil_request_size, r->size = 1)
 SPOIL(spoil_beams, o->beams = 0)
@@ -263,6 +267,10 @@ SPOIL(spoil_last, o->last = VOCAB)
 SPOIL(spoil_start, o->start = VOCAB)
 SPOIL(spoil_stops_null, (o->stop_count = 1, o->stops = NULL))
 SPOIL(spoil_stops_empty, (o->stop_count = 1, o->stops = no_stop))
+SPOIL(spoil_words_null, (o->word_count = 1, o->words = NULL))
+SPOIL(spoil_words_empty, (o->word_count = 1, o->words = no_words + 1))
+SPOIL(spoil_words_far, (o->word_count = 1, o->words = no_words))
+SPOIL(spoil_words_tokens, (o->word_count = 1, o->words = no_words + 2))
 SPOIL(spoil_prompt, r->count = 0)
 SPOIL(spoil_prompt_null, r->tokens = NULL)
 SPOIL(spoil_token, (r->tokens = &far_id, r->count = 1))
@@ -297,6 +305,10 @@ static const struct {
     { "start", spoil_start, "start is 40" },
     { "stops_null", spoil_stops_null, "stops is NULL" },
     { "stops_empty", spoil_stops_empty, "stops[0] is empty" },
+    { "words_null", spoil_words_null, "options.words is NULL, of 1" },
+    { "words_empty", spoil_words_empty, "options.words[0].count is 0" },
+    { "words_far", spoil_words_far, "options.words[0].tokens[0] is 40" },
+    { "words_tokens", spoil_words_tokens, "words[0].tokens is NULL" },
     { "prompt", spoil_prompt, "tokens is empty" },
     { "prompt_null", spoil_prompt_null, "tokens is NULL" },
     { "token", spoil_token, "tokens[0] is 40" },

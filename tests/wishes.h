@@ -15,7 +15,8 @@ bauta_status slow_generate(bauta_context *context, const bauta_model *model,
 enum { VOCAB = 40, MANY = 24, PROMPT = 30 };
 
 typedef struct wish {
-    uint32_t prompt[PROMPT], source[PROMPT];
+    uint32_t prompt[PROMPT], source[PROMPT], tokens[2];
+    bauta_word word;
     bauta_generate_options options;
     bauta_request request;
 } wish;
@@ -71,6 +72,11 @@ static inline void wish_draw(test_random *r, wish *w, const wish *before,
             same ? before->source[i] : (uint32_t)test_below(r, VOCAB);
     }
     options_draw(r, &w->options);
+    for (size_t i = 0; i < 2; i++)
+        w->tokens[i] = (uint32_t)test_below(r, VOCAB);
+    w->word = (bauta_word){ 1 + test_below(r, 2), w->tokens };
+    w->options.words = &w->word;
+    w->options.word_count = test_below(r, 4) == 0;
     w->request = (bauta_request)BAUTA_REQUEST_INIT;
     w->request.tokens = w->prompt;
     w->request.count = count;

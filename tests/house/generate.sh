@@ -125,6 +125,28 @@ runs 0 run "the mask hides" --stop "face" --quiet
 [ "$(cat stdout)" = " the " ] || fail "--stop is not where it ends"
 runs 0 run "the mask hides" --stop "zzz" --stop "fa" --json
 says stdout '"finish":"stop"'
+# Words that may not come, of the command line and of the folder.
+runs 0 run "the mask hides" -n 10 --bad-words face --quiet
+grep -q face stdout && fail "a bad word comes"
+says stdout " the fac"
+runs 0 run "the mask hides" -n 10 --bad-words face --bad-words mask --beams 3 \
+    --quiet
+grep -q 'face\|mask' stdout && fail "a bad word comes with beams"
+refused "--bad-words needs a value" run x --bad-words
+fails "--bad-words: '' has no tokens" run x --bad-words ""
+mkdir folder
+cp -r run/best/. folder
+echo '{"stop_strings": ["fac"]}' >folder/generation_config.json
+runs 0 folder "the mask hides" --quiet
+[ "$(cat stdout)" = " the " ] || fail "stop_strings do not end a text"
+runs 0 folder "the mask hides" --stop "e" --quiet
+[ "$(cat stdout)" = " th" ] || fail "--stop beside stop_strings"
+runs 0 folder "the mask hides" --stop "zzz" --quiet
+[ "$(cat stdout)" = " the " ] || fail "--stop in the place of stop_strings"
+echo '{"stop_strings": []}' >folder/generation_config.json
+runs 0 folder "the mask hides" -n 3 --quiet
+echo '{"bad_words_ids": [[]]}' >folder/generation_config.json
+fails "bad_words_ids is " folder x
 runs 0 run "the mask hides" -n 4 --logprobs --quiet
 [ "$(wc -l <stdout)" -eq 4 ] || fail "--logprobs are not a line a token"
 runs 0 run "the mask hides" -n 0 --quiet # as many as fit into 256 positions
