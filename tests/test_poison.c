@@ -253,7 +253,12 @@ static void spoilt_company_changes_no_bit(void **state)
         test_random r = test_random_from(seed + p);
         scratch place = scratch_create();
         speaker s = spoilt_load(&place, p, 1 << test_below(&r, 3));
+        bauta_error err;
         size_t failed = 0;
+        // int8 cannot hold a token that is NaN, and positions stay as they are.
+        size_t widths = strstr(poisons[p].tensor, "tokens") ? 2 : 3;
+        bauta_weights weights = (bauta_weights)test_below(&r, widths);
+        MUST(bauta_model_compress(s.model, weights, &err), &err);
         bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
         wishes_draw(&r, wishes, MANY, encoder);
         for (size_t i = 0; i < MANY; i++)
