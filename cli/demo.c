@@ -7,27 +7,35 @@
 #include "demo.h"
 
 #include "cli.h"
+#include "json.h"
+#include "options.h"
+#include "stream.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define VERB "demo"
 
 typedef struct wishes {
-    const char *out, *seed_text;
+    words rest; /* there must be none */
+    const char *out;
     uint64_t seed;
-    bool fast, grammar;
+    bool fast, grammar, json, help;
 } wishes;
 
 typedef struct stage {
     const wishes *w;
     const sizes *s;
     char folder[DEMO_PATH];
+    char translator[DEMO_PATH + 16], speaker[DEMO_PATH + 16];
+    size_t right;   /* of the held-out sentences */
+    bool love;      /* whether "I love you" is */
+    double learned, /* seconds of the translator's training */
+        spoke;      /* of the speaker's */
 } stage;
 
 /* ---- sizes -------------------------------------------------------------- */
@@ -88,6 +96,8 @@ static int help(void)
            "  --fast       all of it in some seconds, too little to learn "
            "much\n"
            "  --grammar    only print the sentences, two columns with a tab\n"
+           "  --json       the figures as one JSON object, and the story on\n"
+           "               standard error\n"
            "  --help       this text\n"
            "\n"
            "examples\n"
@@ -96,67 +106,31 @@ static int help(void)
     return cli_finish(VERB);
 }
 
-static int seed_read(wishes *w)
+static int wishes_check(const wishes *w)
 {
-    char *end;
-    errno = 0;
-    unsigned long long value = strtoull(w->seed_text, &end, 10);
-    w->seed = value;
-    if (*w->seed_text >= '0' && *w->seed_text <= '9' && !*end && !errno &&
-        value < (1ULL << 63))
-        return CLI_OK;
-    return cli_usage(VERB, "--seed is '%s', not a whole number", w->seed_text);
-}
-
-/* The value of "--name VALUE" or "--name=VALUE"; NULL when it is another
- * option. */
-static const char *value_of(char **argv, int *at, const char *name)
-{
-    size_t length = strlen(name);
-    if (strncmp(argv[*at], name, length) != 0)
-        return NULL;
-    if (argv[*at][length] == '=')
-        return argv[*at] + length + 1;
-    if (argv[*at][length])
-        return NULL;
-    return argv[*at + 1] ? argv[++*at] : "";
-}
-
-static int unknown(const char *word)
-{
-    static const char *const known[] = { "--out", "--seed", "--fast",
-                                         "--grammar", "--help" };
-    const char *near = cli_nearest(word, known, 5);
-    if (word[0] != '-')
-        return cli_usage(VERB, "'%s' is not an option", word);
-    return cli_usage(VERB, "there is no option '%s'%s%s%s", word,
-                     near ? "; did you mean '" : "", near ? near : "",
-                     near ? "'?" : "");
-}
-
-static int wishes_read(wishes *w, int argc, char **argv, bool *asked_help)
-{
-    *w = (wishes){ .seed_text = "1" };
-    for (int i = 1; i < argc; i++) {
-        const char *value;
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            *asked_help = true;
-        else if (strcmp(argv[i], "--fast") == 0)
-            w->fast = true;
-        else if (strcmp(argv[i], "--grammar") == 0)
-            w->grammar = true;
-        else if ((value = value_of(argv, &i, "--out")))
-            w->out = value;
-        else if ((value = value_of(argv, &i, "--seed")))
-            w->seed_text = value;
-        else
-            return unknown(argv[i]);
-    }
+    if (w->rest.count)
+        return cli_usage(VERB, "'%s' is not an option", w->rest.at[0]);
     if (w->out && !*w->out)
         return cli_usage(VERB, "--out needs a value");
-    if (!*w->seed_text)
-        return cli_usage(VERB, "--seed needs a value");
-    return seed_read(w);
+    if (w->seed >> 63) // more than training takes
+        return cli_usage(VERB, "--seed is not below 2^63");
+    return CLI_OK;
+}
+
+static int wishes_read(wishes *w, int argc, char **argv)
+{
+    const option table[] = {
+        { "--out", OPTION_TEXT, &w->out, NULL, 0, 0, NULL },
+        { "--seed", OPTION_SEED, &w->seed, NULL, 0, 0, NULL },
+        { "--fast", OPTION_ON, &w->fast, NULL, 0, 0, NULL },
+        { "--grammar", OPTION_ON, &w->grammar, NULL, 0, 0, NULL },
+        { "--json", OPTION_ON, &w->json, NULL, 0, 0, NULL },
+        { "--help", OPTION_ON, &w->help, NULL, 0, 0, NULL },
+        { "-h", OPTION_ON, &w->help, NULL, 0, 0, NULL },
+    };
+    int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
+                              argc, argv, &w->rest);
+    return usage || w->help ? usage : wishes_check(w);
 }
 
 /* ---- the story ---------------------------------------------------------- */
@@ -173,21 +147,23 @@ static int corpus_say(const stage *t, const corpus *c)
     return corpus_write(c, t->s, t->folder);
 }
 
-static int translate_say(const stage *t, const corpus *c, const translator *x)
+static int translate_say(stage *t, const corpus *c, const translator *x)
 {
-    size_t right = 0, love = 0;
+    size_t love = 0;
     printf("\n3. Translating what it never saw\n\n");
     int failed = translator_try(x, c->valid, 1, 1, &love);
     if (!failed)
-        failed = translator_try(x, c->held, t->s->held, 6, &right);
+        failed = translator_try(x, c->held, t->s->held, 6, &t->right);
+    t->love = love == 1;
     if (!failed)
         printf("\nOf %zu held-out sentences %zu come out exactly as the "
                "grammar has them: %.1f %%.\n",
-               t->s->held, right, 100.0 * (double)right / (double)t->s->held);
+               t->s->held, t->right,
+               100.0 * (double)t->right / (double)t->s->held);
     return failed;
 }
 
-static int translator_show(const stage *t, const corpus *c, const translator *x)
+static int translator_show(stage *t, const corpus *c, const translator *x)
 {
     const pair shown = { "I do not want to see the old man",
                          "Ich will den alten Mann nicht sehen" };
@@ -199,7 +175,7 @@ static int translator_show(const stage *t, const corpus *c, const translator *x)
     return failed ? failed : translator_look(x, &shown, false);
 }
 
-static int translator_part(const stage *t, const corpus *c)
+static int translator_part(stage *t, const corpus *c)
 {
     training work = { .options = t->s->translator,
                       .files = "--pairs train.tsv --valid-pairs valid.tsv",
@@ -207,34 +183,34 @@ static int translator_part(const stage *t, const corpus *c)
                       .steps = t->s->translator_steps,
                       .seed = t->w->seed };
     translator x = { 0 };
-    char folder[DEMO_PATH + 16];
-    snprintf(folder, sizeof(folder), "%s/translator", t->folder);
+    double began = seconds_now();
     printf("\n2. Learning to translate\n\n");
     int failed = training_run(&work, t->folder);
+    t->learned = seconds_now() - began;
     if (!failed)
-        failed = translator_open(&x, folder);
+        failed = translator_open(&x, t->translator);
     if (!failed)
         failed = translator_show(t, c, &x);
     translator_close(&x);
     return failed;
 }
 
-static int speaker_part(const stage *t, const corpus *c)
+static int speaker_part(stage *t, const corpus *c)
 {
     training work = { .options = t->s->speaker,
                       .files = "german.txt",
                       .name = "speaker",
                       .steps = t->s->speaker_steps,
                       .seed = t->w->seed };
-    char folder[DEMO_PATH + 16];
-    snprintf(folder, sizeof(folder), "%s/speaker", t->folder);
+    double began = seconds_now();
     printf("\n5. Learning to speak, letter by letter, from the German "
            "alone\n\n");
     int failed = training_run(&work, t->folder);
+    t->spoke = seconds_now() - began;
     if (failed)
         return failed;
     printf("\nIt says:\n\n");
-    return speaker_speak(folder, t->s->sentences, t->w->seed, c->train,
+    return speaker_speak(t->speaker, t->s->sentences, t->w->seed, c->train,
                          t->s->train);
 }
 
@@ -252,34 +228,82 @@ static int folder_make(stage *t)
         t->w->out ? mkdir(t->folder, 0777) == 0 : mkdtemp(t->folder) != NULL;
     if (!made && errno == EEXIST)
         return cli_fail(VERB, "%s exists; --out names a new folder", t->folder);
+    snprintf(t->translator, sizeof(t->translator), "%s/translator", t->folder);
+    snprintf(t->speaker, sizeof(t->speaker), "%s/speaker", t->folder);
     return made ? CLI_OK : cli_fail(VERB, "%s: %s", t->folder, strerror(errno));
 }
 
-static double now_seconds(void)
+/* While --json is wanted, the story is told on stderr. Returns where stdout
+ * was, or -1. */
+static int stdout_lend(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    int kept = dup(STDOUT_FILENO);
+    if (kept >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        close(kept);
+        kept = -1;
+    }
+    return kept;
+}
+
+static int stdout_return(int kept)
+{
+    int failed = cli_finish(VERB);
+    if (dup2(kept, STDOUT_FILENO) < 0)
+        failed = cli_fail(VERB, "stdout: %s", strerror(errno));
+    close(kept);
+    return failed;
+}
+
+static int figures_json(const stage *t, double seconds)
+{
+    const sizes *s = t->s;
+    return json_line(
+        VERB,
+        json_pack("{s:I, s:b, s:{s:I, s:I, s:I}, s:{s:I, s:I}, "
+                  "s:{s:I, s:I, s:f, s:b}, s:{s:f, s:f, s:f}, s:{s:o, s:o, "
+                  "s:o}}",
+                  "seed", (json_int_t)t->w->seed, "fast", t->w->fast, "pairs",
+                  "train", (json_int_t)s->train, "valid", (json_int_t)s->valid,
+                  "held_out", (json_int_t)s->held, "steps", "translator",
+                  (json_int_t)s->translator_steps, "speaker",
+                  (json_int_t)s->speaker_steps, "exact", "right",
+                  (json_int_t)t->right, "of", (json_int_t)s->held, "share",
+                  (double)t->right / (double)s->held, "i_love_you", t->love,
+                  "seconds", "translator", t->learned, "speaker", t->spoke,
+                  "all", seconds, "paths", "folder",
+                  json_text(t->folder, strlen(t->folder)), "translator",
+                  json_text(t->translator, strlen(t->translator)), "speaker",
+                  json_text(t->speaker, strlen(t->speaker))));
+}
+
+static int parts_run(stage *t, const corpus *c)
+{
+    int failed = corpus_say(t, c);
+    if (!failed)
+        failed = translator_part(t, c);
+    return failed ? failed : speaker_part(t, c);
 }
 
 static int story(const wishes *w, const sizes *s, const corpus *c)
 {
     stage t = { .w = w, .s = s };
-    double began = now_seconds();
-    int failed = folder_make(&t);
+    double began = seconds_now();
+    int failed = folder_make(&t), kept = -1;
+    if (!failed && w->json && (kept = stdout_lend()) < 0)
+        failed = cli_fail(VERB, "stdout: %s", strerror(errno));
     if (!failed)
-        failed = corpus_say(&t, c);
+        failed = parts_run(&t, c);
+    double seconds = seconds_now() - began;
     if (!failed)
-        failed = translator_part(&t, c);
-    if (!failed)
-        failed = speaker_part(&t, c);
-    if (failed)
-        return failed;
-    printf("\nThat took %.0f seconds. All of it is in %s; try\n\n"
-           "  bauta translate %s/translator 'Does the queen love him?'\n"
-           "  bauta inspect %s/translator --masks 6\n",
-           now_seconds() - began, t.folder, t.folder, t.folder);
-    return cli_finish(VERB);
+        printf("\nThat took %.0f seconds. All of it is in %s; try\n\n"
+               "  bauta translate %s 'Does the queen love him?'\n"
+               "  bauta inspect %s --masks 6\n",
+               seconds, t.folder, t.translator, t.translator);
+    if (kept >= 0 && stdout_return(kept))
+        failed = failed ? failed : CLI_FAILED;
+    if (!failed && w->json)
+        failed = figures_json(&t, seconds);
+    return failed ? failed : cli_finish(VERB);
 }
 
 static int grammar_print(const corpus *c)
@@ -291,15 +315,14 @@ static int grammar_print(const corpus *c)
 
 int demo_main(int argc, char **argv)
 {
-    wishes w;
+    wishes w = { .seed = 1 };
     corpus c = { 0 };
-    bool asked_help = false;
-    int failed = wishes_read(&w, argc, argv, &asked_help);
-    if (asked_help)
-        return help();
+    int failed = wishes_read(&w, argc, argv);
+    words_release(&w.rest);
+    if (failed || w.help)
+        return failed ? failed : help();
     const sizes *s = w.fast ? &fast : &whole;
-    if (!failed)
-        failed = corpus_draw(&c, s, w.seed);
+    failed = corpus_draw(&c, s, w.seed);
     if (!failed)
         failed = w.grammar ? grammar_print(&c) : story(&w, s, &c);
     corpus_release(&c);

@@ -71,19 +71,12 @@ static int help(void)
 static int settings_read(settings *s, int argc, char **argv)
 {
     const option table[] = {
-        { "--file", OPTION_TEXT, &s->file, NULL, 0, 0, NULL },
         { "--pooling", OPTION_CHOICE, &s->pooling, NULL, 0, 0, poolings },
         { "--normalize", OPTION_ON, &s->normalize, NULL, 0, 0, NULL },
         { "--no-normalize", OPTION_OFF, &s->normalize, NULL, 0, 0, NULL },
         { "--npy", OPTION_TEXT, &s->npy, NULL, 0, 0, NULL },
         { "--similarity", OPTION_ON, &s->similarity, NULL, 0, 0, NULL },
-        { "--json", OPTION_ON, &s->json, NULL, 0, 0, NULL },
-        { "--tokenizer", OPTION_TEXT, &s->wish.tokenizer, NULL, 0, 0, NULL },
-        { "--weights", OPTION_CHOICE, &s->wish.weights, NULL, 0, 0,
-          loaded_weights },
-        { "--threads", OPTION_WHOLE, &s->wish.threads, NULL, 0, 4096, NULL },
-        { "--help", OPTION_ON, &s->help, NULL, 0, 0, NULL },
-        { "-h", OPTION_ON, &s->help, NULL, 0, 0, NULL },
+        LOADED_OPTIONS(s, &s->wish),
     };
     int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
                               argc, argv, &s->rest);

@@ -59,15 +59,8 @@ static int help(void)
 static int settings_read(settings *s, int argc, char **argv)
 {
     const option table[] = {
-        { "--file", OPTION_TEXT, &s->file, NULL, 0, 0, NULL },
         { "--top", OPTION_WHOLE, &s->top, NULL, 1, 1000, NULL },
-        { "--json", OPTION_ON, &s->json, NULL, 0, 0, NULL },
-        { "--tokenizer", OPTION_TEXT, &s->wish.tokenizer, NULL, 0, 0, NULL },
-        { "--weights", OPTION_CHOICE, &s->wish.weights, NULL, 0, 0,
-          loaded_weights },
-        { "--threads", OPTION_WHOLE, &s->wish.threads, NULL, 0, 4096, NULL },
-        { "--help", OPTION_ON, &s->help, NULL, 0, 0, NULL },
-        { "-h", OPTION_ON, &s->help, NULL, 0, 0, NULL },
+        LOADED_OPTIONS(s, &s->wish),
     };
     int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
                               argc, argv, &s->rest);

@@ -184,12 +184,15 @@ static int generate(const settings *s)
 {
     loaded model;
     bauta_generate_options how;
+    wordlist list = { 0 };
     speaker sp = { s, &model, &how };
     bool typed = !s->prompts && !s->file && s->rest.count == 1 && isatty(0);
     int failed =
         loaded_open(&model, VERB, s->rest.at[0], &s->model, BAUTA_DECODER_ONLY);
     if (!failed)
         failed = settings_apply(s, &model, &how);
+    if (!failed)
+        failed = wordlist_make(&list, s, &model, &how);
     if (!failed && !s->quiet)
         settings_say(&how, &model);
     if (!failed && s->prompts) {
@@ -198,6 +201,7 @@ static int generate(const settings *s)
         interrupts_catch();
         failed = typed ? converse(&sp) : prompt_run(&sp);
     }
+    wordlist_release(&list);
     loaded_close(&model);
     failed = failed ? failed : cli_finish(VERB);
     if (!typed)
@@ -213,5 +217,6 @@ int generate_main(int argc, char **argv)
         failed = s.help ? generate_help() : generate(&s);
     words_release(&s.rest);
     words_release(&s.stops);
+    words_release(&s.bad);
     return failed;
 }

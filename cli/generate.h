@@ -3,6 +3,7 @@
  *
  *   generate.c          the verb, and many prompts at once
  *   generate_options.c  the command line, --help, the settings in words
+ *   generate_words.c    what ends a text, and what may not come
  *   generate_speak.c    one prompt, whose text is shown as it comes; and a
  *                       person who types them */
 #ifndef GENERATE_H
@@ -15,6 +16,7 @@
 typedef struct settings {
     words rest;  /* the folder, and the prompt */
     words stops; /* live as long as the requests */
+    words bad;   /* as they were given */
     const char *file, *prompts;
     bauta_generate_options wish; /* what was given of it, see `has` */
     struct {
@@ -33,6 +35,20 @@ int generate_help(void);
  * status after a sentence. */
 int settings_apply(const settings *s, const loaded *l,
                    bauta_generate_options *how);
+
+/* The folder's stops and words, and those of the command line behind them: what
+ * options point to. */
+typedef struct wordlist {
+    words stops;
+    bauta_word *bad;
+    size_t bad_count, bad_own; /* of them the first are the folder's */
+} wordlist;
+
+/* Returns CLI_OK, or a status after a sentence. Release in any case. */
+int wordlist_make(wordlist *list, const settings *s, const loaded *l,
+                  bauta_generate_options *how);
+void wordlist_release(wordlist *list);
+
 /* One line on stderr. */
 void settings_say(const bauta_generate_options *how, const loaded *l);
 

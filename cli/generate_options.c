@@ -44,6 +44,7 @@ static const char help_text[] =
     "fit\n"
     "  --min-tokens N        no end before so many\n"
     "  --stop TEXT           end before TEXT; may be given again\n"
+    "  --bad-words TEXT      TEXT may not come; may be given again\n"
     "  --ignore-eos          a token that ends the text does not\n"
     "  --greedy              always the likeliest\n"
     "  --sample              draw; so do the next five options\n"
@@ -115,11 +116,9 @@ int settings_read(settings *s, int argc, char **argv)
     static const char *const endings[] = { "no", "yes", "never", NULL };
     bauta_generate_options *w = &s->wish;
     const option table[] = {
-        { "--file", OPTION_TEXT, &s->file, NULL, 0, 0, NULL },
         { "--prompts", OPTION_TEXT, &s->prompts, NULL, 0, 0, NULL },
         { "--echo", OPTION_ON, &s->echo, NULL, 0, 0, NULL },
         { "--logprobs", OPTION_ON, &s->logprobs, NULL, 0, 0, NULL },
-        { "--json", OPTION_ON, &s->json, NULL, 0, 0, NULL },
         { "--quiet", OPTION_ON, &s->quiet, NULL, 0, 0, NULL },
         { "--max-tokens", OPTION_WHOLE, &w->max_tokens, &s->has.max, 0, 1e9,
           NULL },
@@ -127,6 +126,7 @@ int settings_read(settings *s, int argc, char **argv)
         { "--min-tokens", OPTION_WHOLE, &w->min_tokens, &s->has.min, 0, 1e9,
           NULL },
         { "--stop", OPTION_TEXTS, &s->stops, NULL, 0, 0, NULL },
+        { "--bad-words", OPTION_TEXTS, &s->bad, NULL, 0, 0, NULL },
         { "--ignore-eos", OPTION_ON, &s->ignore_end, NULL, 0, 0, NULL },
         { "--greedy", OPTION_ON, &s->greedy, NULL, 0, 0, NULL },
         { "--sample", OPTION_ON, &s->sample, NULL, 0, 0, NULL },
@@ -146,15 +146,10 @@ int settings_read(settings *s, int argc, char **argv)
           -100, 100, NULL },
         { "--early-stopping", OPTION_CHOICE, &s->early, &s->has.early, 0, 0,
           endings },
-        { "--tokenizer", OPTION_TEXT, &s->model.tokenizer, NULL, 0, 0, NULL },
-        { "--weights", OPTION_CHOICE, &s->model.weights, NULL, 0, 0,
-          loaded_weights },
         { "--sequences", OPTION_WHOLE, &s->limits.sequences, NULL, 1, 4096,
           NULL },
         { "--cache-mb", OPTION_WHOLE, &s->limits.cache_mb, NULL, 0, 1e9, NULL },
-        { "--threads", OPTION_WHOLE, &s->model.threads, NULL, 0, 4096, NULL },
-        { "--help", OPTION_ON, &s->help, NULL, 0, 0, NULL },
-        { "-h", OPTION_ON, &s->help, NULL, 0, 0, NULL },
+        LOADED_OPTIONS(s, &s->model),
     };
     int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
                               argc, argv, &s->rest);
@@ -218,8 +213,6 @@ static void length_apply(const settings *s, bauta_generate_options *how)
     }
     if (s->ignore_end)
         how->end_count = 0;
-    how->stops = s->stops.at;
-    how->stop_count = s->stops.count;
 }
 
 int settings_apply(const settings *s, const loaded *l,

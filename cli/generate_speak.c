@@ -122,6 +122,15 @@ static int result_show(const listener *l, const bauta_result *r,
     return failed;
 }
 
+/* What was printed stays, and its line ends before the sentence comes. */
+static int broken_off(const listener *l, const bauta_result *r)
+{
+    if (!l->s->s->json && !l->newline)
+        putchar('\n');
+    fflush(stdout);
+    return cli_fail(VERB, "%s", r->message);
+}
+
 /* Step until the text is there. Beams tell nothing meanwhile, so an interrupt
  * leaves them unfinished: *out is then NULL. */
 static bauta_status request_run(const speaker *s, const bauta_request *request,
@@ -166,6 +175,8 @@ int speak(const speaker *s, const char *text, size_t length)
         fwrite(text, 1, length, stdout);
     if (!failed && request_run(s, &request, &result, &err))
         failed = cli_fail(VERB, "%s", err.message);
+    if (!failed && result && result->status)
+        failed = broken_off(&l, result);
     if (!failed && result)
         failed = result_show(&l, result, text, length, begun);
     bauta_result_free(result);

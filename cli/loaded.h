@@ -22,6 +22,20 @@ typedef struct loaded_wish {
     int weights;
 } loaded_wish;
 
+/* The rows of the table of options that all verbs with a model have; their
+ * settings have a file, json and help. */
+/* clang-format off */
+#define LOADED_OPTIONS(s, wish)                                               \
+    { "--file", OPTION_TEXT, &(s)->file, NULL, 0, 0, NULL },                  \
+    { "--json", OPTION_ON, &(s)->json, NULL, 0, 0, NULL },                    \
+    { "--tokenizer", OPTION_TEXT, &(wish)->tokenizer, NULL, 0, 0, NULL },     \
+    { "--weights", OPTION_CHOICE, &(wish)->weights, NULL, 0, 0,               \
+      loaded_weights },                                                       \
+    { "--threads", OPTION_WHOLE, &(wish)->threads, NULL, 0, 4096, NULL },     \
+    { "--help", OPTION_ON, &(s)->help, NULL, 0, 0, NULL },                    \
+    { "-h", OPTION_ON, &(s)->help, NULL, 0, 0, NULL }
+/* clang-format on */
+
 /* A model of another kind is refused, with the verb that it is for. Functions
  * return CLI_OK, or CLI_FAILED after a sentence. Close in any case. */
 enum { LOADED_ANY = -1 };

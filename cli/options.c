@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int words_add(const char *verb, words *w, const char *word)
+int words_add(const char *verb, words *w, const char *word)
 {
     const char **more = realloc(w->at, (w->count + 1) * sizeof(*more));
     if (!more)

@@ -39,5 +39,7 @@ typedef struct option {
 int options_parse(const char *verb, const option *table, size_t count, int argc,
                   char **argv, words *rest);
 void words_release(words *w);
+/* A word more, which must live as long. CLI_FAILED after a sentence. */
+int words_add(const char *verb, words *w, const char *word);
 
 #endif

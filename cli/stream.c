@@ -42,24 +42,30 @@ static void task_release(task *t)
     *t = (task){ 0 };
 }
 
+/* Nothing comes of it. The rest can be done all the same, so this is told in
+ * its place. */
+static void task_refuse(stream *s, task *t, const char *why)
+{
+    char place[256];
+    t->done = true;
+    snprintf(t->refused, sizeof(t->refused), "%s", why);
+    texts_place(s->in, t->number, place, sizeof(place));
+    s->failed = cli_fail(s->model->verb, "%s: %s", place, why);
+}
+
 /* ---- in ---------------------------------------------------------------- */
 
 static int task_ask(stream *s, task *t)
 {
     bauta_request request = BAUTA_REQUEST_INIT;
     bauta_error err;
-    char place[256];
     ids tokens = { 0 };
     int failed = s->verb->ask(s->verb->user, t, &request, &tokens);
     request.tag = t->number;
     if (!failed && tokens.count == 0) {
         t->done = true;
     } else if (!failed && bauta_generator_add(s->generator, &request, &err)) {
-        // The rest can be done all the same, so this is told in its place.
-        t->done = true;
-        snprintf(t->refused, sizeof(t->refused), "%s", err.message);
-        texts_place(s->in, t->number, place, sizeof(place));
-        s->failed = cli_fail(s->model->verb, "%s: %s", place, err.message);
+        task_refuse(s, t, err.message);
     }
     s->left += !failed && !t->done;
     free(tokens.at);
@@ -98,18 +104,28 @@ static int window_fill(stream *s, bool *ended)
 
 /* ---- out --------------------------------------------------------------- */
 
+static void result_put(stream *s, task *t, bauta_result *r)
+{
+    t->result = r;
+    t->done = true;
+    t->seconds = seconds_now() - t->begun;
+    s->sums->texts++;
+    s->sums->prompt += r->prompt;
+    for (size_t i = 0; i < r->count; i++)
+        s->sums->tokens += r->hypotheses[i].count;
+}
+
 static void results_take(stream *s)
 {
     bauta_result *r;
     while ((r = bauta_generator_take(s->generator))) {
         task *t = task_at(s, r->tag);
-        t->result = r;
-        t->done = true;
-        t->seconds = seconds_now() - t->begun;
-        s->sums->texts++;
-        s->sums->prompt += r->prompt;
-        for (size_t i = 0; i < r->count; i++)
-            s->sums->tokens += r->hypotheses[i].count;
+        if (!r->status) {
+            result_put(s, t, r);
+            continue;
+        }
+        task_refuse(s, t, r->message);
+        bauta_result_free(r);
     }
 }
 

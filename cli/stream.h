@@ -15,7 +15,7 @@ typedef struct task {
     size_t number; /* from 1 */
     char *text;    /* NUL-terminated */
     size_t length;
-    bauta_result *result; /* NULL: nothing was asked, or it was refused */
+    bauta_result *result; /* NULL: nothing was asked, or nothing came */
     char refused[320];    /* the sentence, or "" */
     bool done;
     double begun, seconds;
@@ -42,8 +42,8 @@ typedef struct stream_limits {
     size_t sequences, cache_mb;
 } stream_limits;
 
-/* A text that is refused is told, and the others go on; the status is then
- * CLI_FAILED. */
+/* A text that is refused, or of which nothing comes, is told, and the others go
+ * on; the status is then CLI_FAILED. */
 int stream_run(const loaded *l, texts *in, const stream_verb *verb,
                const stream_limits *limits, stream_sums *sums);
 /* Seconds since some time. */

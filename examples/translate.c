@@ -66,8 +66,11 @@ int main(int argc, char **argv)
     for (size_t left = 1; left;) {
         check(bauta_generator_step(generator, &left, &err));
         for (bauta_result *r; (r = bauta_generator_take(generator));) {
-            printf("%s\n  %s  (%.3f)\n", argv[r->tag], r->hypotheses[0].text,
-                   r->hypotheses[0].score);
+            if (r->status) // of this text alone; the others go on
+                printf("%s\n  %s\n", argv[r->tag], r->message);
+            else
+                printf("%s\n  %s  (%.3f)\n", argv[r->tag],
+                       r->hypotheses[0].text, r->hypotheses[0].score);
             bauta_result_free(r);
         }
     }

@@ -2,8 +2,9 @@
 /* fuzz_generation_config.c - any bytes as a generation_config.json, or as the
  * config.json that stands for it.
  *
- * What is accepted names no token beyond the vocabulary among the ends and the
- * banned, and is JSON again that gives the same options. */
+ * What is accepted names no token beyond the vocabulary among the ends, the
+ * banned and the words, and is JSON again that gives the same options. */
+#include "base/memory.h"
 #include "decode/settings.h"
 
 #include <stdlib.h>
@@ -19,35 +20,82 @@ static void must(bool fine)
         abort();
 }
 
+static void words_check(const bauta_generate_options *o)
+{
+    for (size_t i = 0; i < o->word_count; i++) {
+        must(o->words[i].count > 0);
+        for (size_t j = 0; j < o->words[i].count; j++)
+            must(o->words[i].tokens[j] < VOCAB);
+    }
+    for (size_t i = 0; i < o->stop_count; i++)
+        must(o->stops[i][0] != '\0');
+}
+
+static bool same_words(const bauta_generate_options *a,
+                       const bauta_generate_options *b)
+{
+    bool same =
+        a->stop_count == b->stop_count && a->word_count == b->word_count;
+    for (size_t i = 0; same && i < a->stop_count; i++)
+        same = strcmp(a->stops[i], b->stops[i]) == 0;
+    for (size_t i = 0; same && i < a->word_count; i++)
+        same = a->words[i].count == b->words[i].count &&
+               memcmp(a->words[i].tokens, b->words[i].tokens,
+                      a->words[i].count * sizeof(uint32_t)) == 0;
+    return same;
+}
+
+/* What is written is read again as the same. */
+static void again(const bauta_generate_options *o)
+{
+    bauta_generate_options back;
+    bt_phrases *words;
+    size_t length = bauta_generate_options_json(o, NULL, 0);
+    char *text = malloc(length + 1);
+    must(text != NULL);
+    must(bauta_generate_options_json(o, text, length + 1) == length);
+    must(strlen(text) == length);
+    must(!bt_phrases_read(&words, text, length, NULL, 0, VOCAB, NULL));
+    must(!bt_settings_parse(&back, words, text, length, "{}", 2, VOCAB, NULL));
+    must(back.beams == o->beams && back.end_count == o->end_count);
+    must(back.banned_count == o->banned_count);
+    must(same_words(o, &back));
+    bt_free(words);
+    free(text);
+}
+
 static void check(const bauta_generate_options *o)
 {
-    bauta_generate_options again;
-    static char text[1 << 14];
     must(o->end_count <= BAUTA_ENDS_MAX);
     must(o->banned_count <= BAUTA_BANNED_MAX);
     for (size_t i = 0; i < o->end_count; i++)
         must(o->ends[i] < VOCAB);
     for (size_t i = 0; i < o->banned_count; i++)
         must(o->banned[i] < VOCAB);
-    size_t length = bauta_generate_options_json(o, text, sizeof(text));
-    must(length < sizeof(text) && strlen(text) == length);
-    must(bt_settings_parse(&again, text, length, "{}", 2, VOCAB, NULL) ==
-         BAUTA_OK);
-    must(again.beams == o->beams && again.end_count == o->end_count);
+    words_check(o);
+    again(o);
+}
+
+static void parse(const char *generation, size_t generation_size,
+                  const char *config, size_t config_size)
+{
+    bauta_generate_options o;
+    bauta_error err;
+    bt_phrases *words;
+    must(!bt_phrases_read(&words, generation, generation_size, config,
+                          config_size, VOCAB, &err));
+    if (bt_settings_parse(&o, words, generation, generation_size, config,
+                          config_size, VOCAB, &err) == BAUTA_OK)
+        check(&o);
+    else
+        must(err.status != BAUTA_OK && err.message[0] != '\0');
+    bt_free(words);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    bauta_generate_options o;
-    bauta_error err;
     const char *text = (const char *)bytes;
-    if (bt_settings_parse(&o, text, size, "{}", 2, VOCAB, &err) == BAUTA_OK)
-        check(&o);
-    else
-        must(err.status != BAUTA_OK && err.message[0] != '\0');
-    if (bt_settings_parse(&o, NULL, 0, text, size, VOCAB, &err) == BAUTA_OK)
-        check(&o);
-    else
-        must(err.status != BAUTA_OK && err.message[0] != '\0');
+    parse(text, size, "{}", 2);
+    parse(NULL, 0, text, size);
     return 0;
 }

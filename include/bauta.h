@@ -1147,6 +1147,12 @@ typedef enum bauta_early {
     BAUTA_EARLY_NEVER = 2 /* "never": when none can */
 } bauta_early;
 
+/* Tokens one behind the other. */
+typedef struct bauta_word {
+    size_t count; /* at least 1 */
+    const uint32_t *tokens;
+} bauta_word;
+
 #define BAUTA_ENDS_MAX 8
 #define BAUTA_BANNED_MAX 32
 
@@ -1189,17 +1195,24 @@ typedef struct bauta_generate_options {
     const char *const *stops; /* texts that end it, too; need a tokenizer, and
                                  must live as long as the request runs */
     size_t stop_count;
+    const bauta_word *words; /* that may not come: the last token of each is not
+                                chosen behind the others. One that is nothing
+                                but an end does not count. They must live as
+                                long as the request runs */
+    size_t word_count;
 } bauta_generate_options;
-#define BAUTA_GENERATE_OPTIONS_INIT                                           \
-    {                                                                         \
-        sizeof(bauta_generate_options), 0, 0, 0, 0, 1.0f, 0, false, 1.0f, 0,  \
-            1.0f, 0.0f, 0, 1, 1.0f, BAUTA_EARLY_NO, 0, false, BAUTA_NO_TOKEN, \
-            BAUTA_NO_TOKEN, BAUTA_NO_TOKEN, 0, { 0 }, 0, { 0 }, NULL, 0       \
+#define BAUTA_GENERATE_OPTIONS_INIT                                            \
+    {                                                                          \
+        sizeof(bauta_generate_options), 0, 0, 0, 0, 1.0f, 0, false, 1.0f, 0,   \
+            1.0f, 0.0f, 0, 1, 1.0f, BAUTA_EARLY_NO, 0, false, BAUTA_NO_TOKEN,  \
+            BAUTA_NO_TOKEN, BAUTA_NO_TOKEN, 0, { 0 }, 0, { 0 }, NULL, 0, NULL, \
+            0                                                                  \
     }
 
 /* What the model's generation_config.json says, and its config.json where that
  * says nothing. A setting that changes the result and is not known here is an
- * error that names it. */
+ * error that names it. Stops and words are the model's, and live as long as it
+ * does. */
 BAUTA_API bauta_status
 bauta_generate_options_load(bauta_generate_options *options,
                             const bauta_model *model, bauta_error *err);
@@ -1262,6 +1275,9 @@ typedef struct bauta_result {
     size_t shared; /* of which so many had been read for another text */
     size_t count;
     const bauta_hypothesis *hypotheses; /* (count) the best one first */
+    bauta_status status; /* BAUTA_OK, or why nothing came of it: then there are
+                            no hypotheses */
+    const char *message; /* and the sentence; "" where nothing is wrong */
 } bauta_result;
 BAUTA_API void bauta_result_free(bauta_result *result);
 
@@ -1298,7 +1314,9 @@ BAUTA_API bauta_status bauta_generator_add(bauta_generator *generator,
                                            bauta_error *err);
 /* A step: a token more for every text that runs. *left, which may be NULL,
  * receives how many requests have not ended. After a failure all texts are as
- * they were. */
+ * they were. What is wrong with one text alone (the model says NaN behind it,
+ * or its options forbid every token) is no failure of the step: that text ends,
+ * its result says why, and the others go on. */
 BAUTA_API bauta_status bauta_generator_step(bauta_generator *generator,
                                             size_t *left, bauta_error *err);
 /* The next text that has ended, for bauta_result_free(); NULL: none. */

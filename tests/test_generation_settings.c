@@ -1,18 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_generation_settings.c - generation options from the files of a model. */
 #include "base/error.h"
+#include "base/memory.h"
 #include "decode/settings.h"
 #include "faults.h"
 #include "generating.h"
 #include "tiny.h"
 
-#include <jansson.h>
+static bt_phrases *words; /* of the text that was parsed last */
 
 static bauta_status parse(bauta_generate_options *o, const char *generation,
                           const char *config, bauta_error *err)
 {
-    return bt_settings_parse(o, generation, generation ? strlen(generation) : 0,
-                             config, strlen(config), 100, err);
+    size_t size = generation ? strlen(generation) : 0;
+    bt_free(words);
+    MUST(bt_phrases_read(&words, generation, size, config, strlen(config), 100,
+                         err),
+         err);
+    return bt_settings_parse(o, words, generation, size, config, strlen(config),
+                             100, err);
+}
+
+static int words_release(void **state)
+{
+    (void)state;
+    bt_free(words);
+    words = NULL;
+    return 0;
 }
 
 static void every_key_reaches_its_option(void **state)
@@ -30,7 +44,8 @@ static void every_key_reaches_its_option(void **state)
                "\"renormalize_logits\": true, \"decoder_start_token_id\": 5, "
                "\"forced_bos_token_id\": 6, \"forced_eos_token_id\": [7], "
                "\"eos_token_id\": [8, 9, 8, 200], "
-               "\"bad_words_ids\": [[8], [10], [300]], "
+               "\"bad_words_ids\": [[8], [10, 12], [300]], "
+               "\"stop_strings\": \"end\", "
                "\"suppress_tokens\": [11], \"use_cache\": true, "
                "\"typical_p\": 1.0, \"guidance_scale\": null, "
                "\"transformers_version\": \"5\"}",
@@ -56,9 +71,15 @@ static void every_key_reaches_its_option(void **state)
     assert_int_equal(o.end_count, 2); // once each, and 200 is no token
     assert_int_equal(o.ends[0], 8);
     assert_int_equal(o.ends[1], 9);
-    assert_int_equal(o.banned_count, 2); // an end is not banned
-    assert_int_equal(o.banned[0], 10);
-    assert_int_equal(o.banned[1], 11);
+    assert_int_equal(o.banned_count, 1);
+    assert_int_equal(o.banned[0], 11);
+    assert_int_equal(o.word_count, 2); // 300 is no token
+    assert_int_equal(o.words[0].count, 1);
+    assert_int_equal(o.words[0].tokens[0], 8); // an end, so it does not count
+    assert_int_equal(o.words[1].count, 2);
+    assert_int_equal(o.words[1].tokens[1], 12);
+    assert_int_equal(o.stop_count, 1);
+    assert_string_equal(o.stops[0], "end");
 }
 
 static void config_speaks_where_there_is_no_other_file(void **state)
@@ -103,10 +124,8 @@ static const struct {
     { "{\"sequence_bias\": [[[1], 2]]}", "sequence_bias" },
     { "{\"constraints\": [1]}", "constraints" },
     { "{\"begin_suppress_tokens\": [1]}", "begin_suppress_tokens" },
-    { "{\"stop_strings\": [\"a\"]}", "stop_strings" },
     { "{\"token_healing\": true}", "token_healing" },
     { "{\"max_time\": 3}", "max_time" },
-    { "{\"bad_words_ids\": [[1, 2]]}", "several tokens" },
     { "{\"bad_words_ids\": 3}", "not a list" },
     { "{\"bad_words_ids\": [[\"x\"]]}", "not a token" },
     { "{\"eos_token_id\": -1}", "eos_token_id is -1" },
@@ -149,6 +168,8 @@ static void json_goes_there_and_back(void **state)
     bauta_error err;
     char text[2048], small[40];
     static const char *const stops[] = { "a\"b\\\n", "\xc3\xa4" };
+    static const uint32_t ids[] = { 3, 1, 4 };
+    static const bauta_word bad[] = { { 3, ids }, { 1, ids + 1 } };
     o.max_tokens = 9;
     o.temperature = 0.7f;
     o.top_k = 3;
@@ -172,12 +193,19 @@ static void json_goes_there_and_back(void **state)
     assert_int_equal(bauta_generate_options_json(&o, NULL, 0), length);
     o.stops = stops;
     o.stop_count = 2;
+    o.words = bad;
+    o.word_count = 2;
     bauta_generate_options_json(&o, text, sizeof(text));
-    json_t *root = json_loads(text, 0, NULL);
-    const json_t *list = json_object_get(root, "stop_strings");
-    assert_string_equal(json_string_value(json_array_get(list, 0)), stops[0]);
-    assert_string_equal(json_string_value(json_array_get(list, 1)), stops[1]);
-    json_decref(root);
+    MUST(parse(&back, text, "{}", &err), &err);
+    assert_int_equal(back.stop_count, 2);
+    assert_string_equal(back.stops[0], stops[0]);
+    assert_string_equal(back.stops[1], stops[1]);
+    assert_int_equal(back.word_count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(back.words[i].count, bad[i].count);
+        assert_memory_equal(back.words[i].tokens, bad[i].tokens,
+                            bad[i].count * sizeof(uint32_t));
+    }
 }
 
 static void models_tell_their_settings(void **state)
@@ -219,5 +247,5 @@ int main(void)
         cmocka_unit_test(json_goes_there_and_back),
         cmocka_unit_test(models_tell_their_settings),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, words_release);
 }

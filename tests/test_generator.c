@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_generator.c - a request gets the same bits whatever runs beside it. */
 #include "faults.h"
-#include "generating.h"
 #include "tiny.h"
+#include "wishes.h"
 
 #include <math.h>
-
-/* The same generator over a stage without a cache; see slow/. */
-bauta_status slow_generate(bauta_context *context, const bauta_model *model,
-                           const bauta_tokenizer *tokenizer,
-                           const bauta_request *request, bauta_result **out,
-                           bauta_error *err);
 
 static scratch place;
 static char folders[BT_LEN(tinies)][512];
@@ -42,83 +36,7 @@ static const char *folder_of(const char *name)
     return NULL;
 }
 
-/* ---- random requests --------------------------------------------------- */
-
-enum { VOCAB = 40, MANY = 24, PROMPT = 30 };
-
-typedef struct wish {
-    uint32_t prompt[PROMPT], source[PROMPT];
-    bauta_generate_options options;
-    bauta_request request;
-} wish;
-
-static void options_draw(test_random *r, bauta_generate_options *o)
-{
-    *o = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
-    o->max_tokens = 1 + test_below(r, 12);
-    o->min_tokens = test_below(r, 4);
-    o->start = VOCAB - 1;
-    o->end_count = test_below(r, 3);
-    for (size_t i = 0; i < o->end_count; i++)
-        o->ends[i] = (uint32_t)test_below(r, VOCAB);
-    if (test_below(r, 3) == 0)
-        o->repetition_penalty = 1.5f;
-    if (test_below(r, 3) == 0)
-        o->no_repeat = 1 + test_below(r, 3);
-    if (test_below(r, 4) == 0)
-        o->banned[o->banned_count++] = (uint32_t)test_below(r, VOCAB);
-    if (test_below(r, 5) == 0)
-        o->last = (uint32_t)test_below(r, VOCAB);
-    switch (test_below(r, 3)) {
-    case 0:
-        break;
-    case 1:
-        o->sample = true;
-        o->seed = test_u32(r);
-        o->temperature = 0.5f + (float)test_below(r, 4) * 0.5f;
-        o->top_k = test_below(r, 2) ? 0 : 1 + test_below(r, VOCAB);
-        o->top_p = test_below(r, 2) ? 1.0f : 0.7f;
-        o->min_p = test_below(r, 2) ? 0.0f : 0.05f;
-        break;
-    default:
-        o->beams = 2 + test_below(r, 4);
-        o->nbest = 1 + test_below(r, o->beams);
-        o->length_penalty = (float)test_below(r, 5) * 0.5f;
-        o->early = (bauta_early)test_below(r, 3);
-        o->renormalize = test_below(r, 2);
-    }
-}
-
-/* Some begin as the one before does. */
-static void wish_draw(test_random *r, wish *w, const wish *before, bool encoder)
-{
-    size_t count = (encoder ? 0 : 1) + test_below(r, PROMPT - 1), same = 0;
-    if (before && test_below(r, 2))
-        same = test_below(r, PROMPT);
-    for (size_t i = 0; i < PROMPT; i++) {
-        w->prompt[i] =
-            i < same ? before->prompt[i] : (uint32_t)test_below(r, VOCAB);
-        w->source[i] =
-            same ? before->source[i] : (uint32_t)test_below(r, VOCAB);
-    }
-    options_draw(r, &w->options);
-    w->request = (bauta_request)BAUTA_REQUEST_INIT;
-    w->request.tokens = w->prompt;
-    w->request.count = count;
-    w->request.options = &w->options;
-    if (!encoder)
-        return;
-    w->request.source = w->source;
-    w->request.source_count =
-        same ? before->request.source_count : 1 + test_below(r, PROMPT - 1);
-}
-
-static void wishes_draw(test_random *r, wish *wishes, size_t count,
-                        bool encoder)
-{
-    for (size_t i = 0; i < count; i++)
-        wish_draw(r, &wishes[i], i ? &wishes[i - 1] : NULL, encoder);
-}
+/* ---- company ----------------------------------------------------------- */
 
 /* What each comes to by itself, without a cache. Options may leave nothing to
  * choose: *errors then has the sentence. */
@@ -130,31 +48,6 @@ static void alone(const speaker *s, const wish *wishes, size_t count,
         MUST(slow_generate(s->context, s->model, s->tokenizer,
                            &wishes[i].request, &results[i], &err),
              &err);
-}
-
-/* Requests come while others run. */
-static void arrive(test_random *r, const speaker *s,
-                   const bauta_generator_options *options, wish *wishes,
-                   size_t count, bauta_result **results)
-{
-    bauta_generator *g;
-    bauta_error err;
-    size_t left = 0, added = 0, seen = 0;
-    MUST(bauta_generator_create(&g, s->context, s->model, s->tokenizer, options,
-                                &err),
-         &err);
-    while (added < count || left) {
-        for (size_t n = test_below(r, 4); n > 0 && added < count; n--) {
-            wishes[added].request.tag = added;
-            MUST(bauta_generator_add(g, &wishes[added].request, &err), &err);
-            added++;
-        }
-        MUST(bauta_generator_step(g, &left, &err), &err);
-        for (bauta_result *one; (one = bauta_generator_take(g)); seen++)
-            results[one->tag] = one;
-    }
-    assert_int_equal(seen, count);
-    bauta_generator_free(g);
 }
 
 static const char *const speaking[] = { "gpt2",  "llama",  "mistral", "qwen2",
@@ -347,6 +240,10 @@ typedef void spoil_fn(bauta_request *r, bauta_generate_options *o);
     }
 static const uint32_t far_id = VOCAB;
 static const char *const no_stop[] = { "" };
+static const uint32_t near_id = 1;
+static const bauta_word no_words[] = { { 1, &far_id },
+                                       { 0, &near_id },
+                                       { 1, NULL } };
 SPOIL(spoil_size, o->size = 0)
 SPOIL(spoil_request_size, r->size = 1)
 SPOIL(spoil_beams, o->beams = 0)
@@ -370,6 +267,10 @@ SPOIL(spoil_last, o->last = VOCAB)
 SPOIL(spoil_start, o->start = VOCAB)
 SPOIL(spoil_stops_null, (o->stop_count = 1, o->stops = NULL))
 SPOIL(spoil_stops_empty, (o->stop_count = 1, o->stops = no_stop))
+SPOIL(spoil_words_null, (o->word_count = 1, o->words = NULL))
+SPOIL(spoil_words_empty, (o->word_count = 1, o->words = no_words + 1))
+SPOIL(spoil_words_far, (o->word_count = 1, o->words = no_words))
+SPOIL(spoil_words_tokens, (o->word_count = 1, o->words = no_words + 2))
 SPOIL(spoil_prompt, r->count = 0)
 SPOIL(spoil_prompt_null, r->tokens = NULL)
 SPOIL(spoil_token, (r->tokens = &far_id, r->count = 1))
@@ -404,6 +305,10 @@ static const struct {
     { "start", spoil_start, "start is 40" },
     { "stops_null", spoil_stops_null, "stops is NULL" },
     { "stops_empty", spoil_stops_empty, "stops[0] is empty" },
+    { "words_null", spoil_words_null, "options.words is NULL, of 1" },
+    { "words_empty", spoil_words_empty, "options.words[0].count is 0" },
+    { "words_far", spoil_words_far, "options.words[0].tokens[0] is 40" },
+    { "words_tokens", spoil_words_tokens, "words[0].tokens is NULL" },
     { "prompt", spoil_prompt, "tokens is empty" },
     { "prompt_null", spoil_prompt_null, "tokens is NULL" },
     { "token", spoil_token, "tokens[0] is 40" },

@@ -14,7 +14,7 @@
 
 #define CLOSE 1e-5
 
-enum { VOCAB_MAX = 400, HISTORY = 24 };
+enum { VOCAB_MAX = 400, HISTORY = 24, WORDS = 4 };
 
 /* ---- a desk ------------------------------------------------------------ */
 
@@ -65,6 +65,17 @@ static void slow_sort(slow *s)
     }
 }
 
+/* Whether token j completes a word. */
+static bool slow_word(const bauta_word *word, size_t j, bool end,
+                      const bt_history *h)
+{
+    size_t n = word->count - 1;
+    bool same = word->tokens[n] == j && n <= h->count && !(n == 0 && end);
+    for (size_t d = 0; same && d < n; d++)
+        same = word->tokens[d] == h->ids[h->count - n + d];
+    return same;
+}
+
 static void slow_rules(slow *s, const bauta_generate_options *o,
                        const bt_history *h)
 {
@@ -83,6 +94,8 @@ static void slow_rules(slow *s, const bauta_generate_options *o,
             banned |= o->banned[i] == j;
         for (size_t i = 0; i < o->end_count; i++)
             end |= o->ends[i] == j;
+        for (size_t i = 0; i < o->word_count; i++)
+            banned |= slow_word(&o->words[i], j, end, h);
         end &= h->count - h->prompt < o->min_tokens || h->count < o->min_length;
         if (seen && o->repetition_penalty != 1.0f)
             s->x[j] = (float)s->x[j] < 0
@@ -155,6 +168,8 @@ typedef struct sample_case {
     size_t vocab;
     float logits[VOCAB_MAX];
     uint32_t ids[HISTORY];
+    uint32_t tokens[WORDS][3];
+    bauta_word words[WORDS];
     bauta_generate_options o;
     bt_history h;
 } sample_case;
@@ -188,6 +203,14 @@ static void rules_draw(test_random *r, sample_case *c)
         o->banned[o->banned_count++] = some_id(r, c);
     for (size_t n = test_below(r, 4); n > 0; n--)
         o->ends[o->end_count++] = some_id(r, c);
+    o->words = c->words;
+    o->word_count = test_below(r, 2) ? 0 : test_below(r, WORDS + 1);
+    for (size_t i = 0; i < o->word_count; i++) {
+        for (size_t d = 0; d < 3; d++)
+            c->tokens[i][d] =
+                (uint32_t)test_below(r, c->vocab < 6 ? c->vocab : 6);
+        c->words[i] = (bauta_word){ 1 + test_below(r, 3), c->tokens[i] };
+    }
     o->min_tokens = test_below(r, 6);
     o->min_length = test_below(r, 12);
     if (test_below(r, 8) == 0)

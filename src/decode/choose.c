@@ -44,16 +44,17 @@ void bt_request_choose(bt_request *r, const bt_desk *desk, const float *rows,
         bt_search_select(&r->search, desk, beam_rows, &r->options, histories);
 }
 
-static bauta_status chosen_check(const bt_request *r, bauta_error *err)
+/* Nothing could be chosen: the text ends here, and says why. */
+static void give_up(bt_request *r)
 {
     size_t at = r->prompt + r->made;
     if (r->chosen == BT_NOT_FINITE)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the logits behind token %zu are not finite", at);
-    if (r->chosen == BT_NOTHING_LEFT)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the options forbid every token behind token %zu", at);
-    return BAUTA_OK;
+        bt_fail(&r->failure, BAUTA_ERR_ARGUMENT,
+                "the logits behind token %zu are not finite", at);
+    else
+        bt_fail(&r->failure, BAUTA_ERR_ARGUMENT,
+                "the options forbid every token behind token %zu", at);
+    r->ended = true;
 }
 
 /* ---- one sequence ------------------------------------------------------ */
@@ -202,11 +203,13 @@ static bauta_status beams_apply(bt_request *r, const bauta_tokenizer *tokenizer,
 bauta_status bt_request_apply(bt_request *r, const bauta_tokenizer *tokenizer,
                               bauta_error *err)
 {
-    bauta_status status = chosen_check(r, err);
-    if (status)
-        return status;
-    status = r->options.beams > 1 ? beams_apply(r, tokenizer, err)
-                                  : single_apply(r, err);
+    bauta_status status = BAUTA_OK;
+    if (r->chosen)
+        give_up(r);
+    else if (r->options.beams > 1)
+        status = beams_apply(r, tokenizer, err);
+    else
+        status = single_apply(r, err);
     if (!status)
         r->has_row = false;
     return status;

@@ -209,6 +209,21 @@ static bauta_status sequences_of(size_t *out, const bauta_request *request,
     return status;
 }
 
+/* The one result, or why there is none. */
+static bauta_status result_take(bauta_result **out, bauta_generator *generator,
+                                bauta_error *err)
+{
+    bauta_result *result = bauta_generator_take(generator);
+    bauta_status status = result->status;
+    if (status) {
+        bt_fail(err, status, "%s", result->message);
+        bauta_result_free(result);
+        return status;
+    }
+    *out = result;
+    return BAUTA_OK;
+}
+
 bauta_status bauta_generate(bauta_context *context, const bauta_model *model,
                             const bauta_tokenizer *tokenizer,
                             const bauta_request *request, bauta_result **out,
@@ -232,7 +247,7 @@ bauta_status bauta_generate(bauta_context *context, const bauta_model *model,
     while (!status && left)
         status = bauta_generator_step(generator, &left, err);
     if (!status)
-        *out = bauta_generator_take(generator);
+        status = result_take(out, generator, err);
     bauta_generator_free(generator);
     return status;
 }

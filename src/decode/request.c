@@ -8,6 +8,7 @@
 #include "model/handle.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- checks ------------------------------------------------------------ */
@@ -97,6 +98,25 @@ static bauta_status stops_check(const bauta_generate_options *o,
     return BAUTA_OK;
 }
 
+static bauta_status words_check(const bauta_generate_options *o, size_t vocab,
+                                bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    char name[48];
+    if (o->word_count && !o->words)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.words is NULL, of %zu",
+                       o->word_count);
+    for (size_t i = 0; i < o->word_count && !status; i++) {
+        const bauta_word *word = &o->words[i];
+        snprintf(name, sizeof(name), "options.words[%zu].tokens", i);
+        if (!word->count)
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "options.words[%zu].count is 0", i);
+        status = ids_check(name, word->tokens, word->count, vocab, err);
+    }
+    return status;
+}
+
 static bauta_status tokens_check(const bauta_generate_options *o, size_t vocab,
                                  bauta_error *err)
 {
@@ -130,6 +150,8 @@ bauta_status bt_generate_options_check(const bauta_generate_options *options,
         status = beams_check(options, err);
     if (!status)
         status = stops_check(options, err);
+    if (!status)
+        status = words_check(options, vocab, err);
     return status ? status : tokens_check(options, vocab, err);
 }
 

@@ -44,6 +44,7 @@ typedef struct bt_request {
     /* the end */
     bool ended, flushed;
     bauta_finish finish;
+    bauta_error failure; /* of this text alone; its status says whether */
 } bt_request;
 
 /* What a request must fit. */
@@ -84,8 +85,9 @@ void bt_request_choose(bt_request *request, const bt_desk *desk,
                        const float *rows, const float **beam_rows,
                        bt_history *histories);
 /* Do what was chosen: the token joins the text, beams are forked and freed, and
- * the caller hears it. After a failure the request is as it was, and the same
- * call tries again. */
+ * the caller hears it. Where nothing could be chosen the text ends, and its
+ * `failure` says why. After a failure of the call the request is as it was, and
+ * the same call tries again. */
 bauta_status bt_request_apply(bt_request *request,
                               const bauta_tokenizer *tokenizer,
                               bauta_error *err);

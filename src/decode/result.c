@@ -57,7 +57,7 @@ static bauta_status drafts_fill(draft *drafts, size_t count,
                                 bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    if (r->options.beams == 1) {
+    if (count && r->options.beams == 1) {
         const bt_speech *s = &r->speech;
         drafts[0] = (draft){ .count = r->made,
                              .node = (uint32_t)(r->made - 1),
@@ -87,6 +87,8 @@ static bauta_result *block_take(bt_arena *arena, const draft *drafts,
 {
     bauta_result *result = bt_arena_take(arena, 1, sizeof(*result));
     bauta_hypothesis *all = bt_arena_take(arena, count, sizeof(*all));
+    size_t length = strlen(r->failure.message) + 1;
+    char *message = bt_arena_take(arena, length, 1);
     for (size_t i = 0; i < count; i++) {
         const draft *d = &drafts[i];
         uint32_t *tokens = bt_arena_take(arena, d->count, sizeof(*tokens));
@@ -109,15 +111,19 @@ static bauta_result *block_take(bt_arena *arena, const draft *drafts,
                                      text,
                                      text ? d->length : 0 };
     }
-    if (result)
-        *result = (bauta_result){
-            .size = sizeof(*result),
-            .tag = r->tag,
-            .prompt = r->source_count ? r->source_count : r->prompt,
-            .shared = r->shared,
-            .count = count,
-            .hypotheses = all,
-        };
+    if (!result)
+        return NULL;
+    memcpy(message, r->failure.message, length);
+    *result = (bauta_result){
+        .size = sizeof(*result),
+        .tag = r->tag,
+        .prompt = r->source_count ? r->source_count : r->prompt,
+        .shared = r->shared,
+        .count = count,
+        .hypotheses = count ? all : NULL,
+        .status = r->failure.status,
+        .message = message,
+    };
     return result;
 }
 
@@ -125,9 +131,9 @@ bauta_status bt_request_result(bauta_result **out, bt_request *r,
                                const bauta_tokenizer *tokenizer,
                                bauta_error *err)
 {
-    size_t count = 1;
+    size_t count = r->failure.status ? 0 : 1;
     bt_arena arena = { 0 };
-    if (r->options.beams > 1)
+    if (count && r->options.beams > 1)
         count = bt_size_min(bt_size_max(1, r->options.nbest),
                             r->search.ended_count);
     *out = NULL;

@@ -22,12 +22,15 @@ static bool forces_last(const bauta_generate_options *o, const bt_history *h)
 
 bool bt_rules_read_history(const bauta_generate_options *o)
 {
-    return o->repetition_penalty != 1.0f || o->no_repeat > 0;
+    bool reads = o->repetition_penalty != 1.0f || o->no_repeat > 0;
+    for (size_t i = 0; i < o->word_count && !reads; i++)
+        reads = o->words[i].count > 1;
+    return reads;
 }
 
 bool bt_rules_act(const bauta_generate_options *o, const bt_history *h)
 {
-    return bt_rules_read_history(o) || o->banned_count ||
+    return bt_rules_read_history(o) || o->banned_count || o->word_count ||
            (o->end_count && early(o, h)) || forces_first(o, h) ||
            forces_last(o, h);
 }
@@ -62,6 +65,32 @@ static void forbid_repeats(float *x, size_t vocab, size_t n,
     }
 }
 
+static bool is_end(const bauta_generate_options *o, uint32_t token)
+{
+    for (size_t i = 0; i < o->end_count; i++)
+        if (o->ends[i] == token)
+            return true;
+    return false;
+}
+
+/* A word is there with its last token. */
+static void forbid_words(float *x, const bauta_generate_options *o,
+                         const bt_history *h)
+{
+    for (size_t i = 0; i < o->word_count; i++) {
+        const bauta_word *word = &o->words[i];
+        size_t before = word->count - 1;
+        uint32_t last = word->tokens[before];
+        bool follows =
+            before ? before <= h->count &&
+                         !memcmp(h->ids + h->count - before, word->tokens,
+                                 before * sizeof(*word->tokens))
+                   : !is_end(o, last);
+        if (follows)
+            x[last] = -INFINITY;
+    }
+}
+
 static void force(float *x, size_t vocab, uint32_t token)
 {
     for (size_t j = 0; j < vocab; j++)
@@ -78,6 +107,7 @@ void bt_rules_apply(float *x, const bt_desk *desk,
         forbid_repeats(x, desk->vocab, o->no_repeat, h);
     for (size_t i = 0; i < o->banned_count; i++)
         x[o->banned[i]] = -INFINITY;
+    forbid_words(x, o, h);
     for (size_t i = 0; i < o->end_count && early(o, h); i++)
         x[o->ends[i]] = -INFINITY;
     if (forces_first(o, h))

@@ -47,7 +47,8 @@ bt_chosen bt_row_look(bt_row *out, const bt_desk *desk, const float *x);
  * at the tokens themselves. */
 bool bt_rules_act(const bauta_generate_options *o, const bt_history *h);
 bool bt_rules_read_history(const bauta_generate_options *o);
-/* Apply them: repetition, n-grams, banned, ends that come too early, forced. */
+/* Apply them: repetition, n-grams, banned, words, ends that come too early,
+ * forced. */
 void bt_rules_apply(float *x, const bt_desk *desk,
                     const bauta_generate_options *o, const bt_history *h);
 

@@ -137,33 +137,6 @@ static void get_tokens(asked *a, const char *key, const tokens *to)
     json_array_foreach(value, i, each) tokens_add(a, key, each, to);
 }
 
-static bool is_end(const bauta_generate_options *o, const json_t *token)
-{
-    for (size_t i = 0; i < o->end_count; i++)
-        if (json_integer_value(token) == (json_int_t)o->ends[i])
-            return true;
-    return false;
-}
-
-/* Words of one token each; an end among them does not count, as in
- * transformers. */
-static void get_words(asked *a, const char *key,
-                      const bauta_generate_options *o, const tokens *to)
-{
-    const json_t *value = get(a, key), *word;
-    size_t i;
-    if (value && !json_is_array(value))
-        refuse(a, key, value, "not a list");
-    json_array_foreach(value, i, word)
-    {
-        const json_t *token = json_array_get(word, 0);
-        if (json_array_size(word) != 1)
-            refuse(a, key, value, "which has words of several tokens");
-        else if (!is_end(o, token))
-            tokens_add(a, key, token, to);
-    }
-}
-
 /* ---- what is not supported --------------------------------------------- */
 
 /* Keys that change what comes out and are not supported, with the value that
@@ -193,7 +166,6 @@ static const struct {
     { "force_words_ids", NOTHING, 0 },
     { "watermarking_config", NOTHING, 0 },
     { "dola_layers", NOTHING, 0 },
-    { "stop_strings", NOTHING, 0 },
 };
 
 static bool changes_nothing(size_t i, const json_t *value)
@@ -277,7 +249,6 @@ static void get_all(asked *a, bauta_generate_options *o, size_t vocab)
     get_start(a, o);
     get_token(a, "forced_bos_token_id", &o->first);
     get_token(a, "forced_eos_token_id", &o->last);
-    get_words(a, "bad_words_ids", o, &banned);
     get_tokens(a, "suppress_tokens", &banned);
     refuse_unsupported(a);
 }
@@ -335,7 +306,20 @@ static void get_missing(asked *a, const asked *first, bauta_generate_options *o,
         get_start(a, o);
 }
 
+static bauta_status phrases_take(bauta_generate_options *o,
+                                 const bt_phrases *phrases, bauta_error *err)
+{
+    o->stops = phrases->stop_count ? phrases->stops : NULL;
+    o->stop_count = phrases->stop_count;
+    o->words = phrases->bad_count ? phrases->bad : NULL;
+    o->word_count = phrases->bad_count;
+    if (err && phrases->wrong.status)
+        *err = phrases->wrong;
+    return phrases->wrong.status;
+}
+
 bauta_status bt_settings_parse(bauta_generate_options *options,
+                               const bt_phrases *phrases,
                                const char *generation, size_t generation_size,
                                const char *config, size_t config_size,
                                size_t vocab, bauta_error *err)
@@ -361,5 +345,5 @@ bauta_status bt_settings_parse(bauta_generate_options *options,
     status = first.status ? first.status : second.status;
     json_decref(own);
     json_decref(model);
-    return status;
+    return status ? status : phrases_take(options, phrases, err);
 }

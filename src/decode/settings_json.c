@@ -24,7 +24,7 @@ bauta_status bauta_generate_options_load(bauta_generate_options *options,
         bt_config_saved(&config, model->folder->config, "", err);
     if (status)
         return status;
-    status = bt_settings_parse(options, model->generation,
+    status = bt_settings_parse(options, model->phrases, model->generation,
                                model->generation_size, config, strlen(config),
                                bauta_model_vocabulary(model), err);
     bt_free(config);
@@ -103,9 +103,23 @@ static void put_banned(writer *w, const bauta_generate_options *o)
 {
     if (!o->banned_count)
         return;
-    put_key(w, "bad_words_ids");
+    put_key(w, "suppress_tokens");
     for (size_t i = 0; i < o->banned_count && i < BAUTA_BANNED_MAX; i++)
-        put(w, "%s[%u]", i ? ", " : "[", (unsigned)o->banned[i]);
+        put(w, "%s%u", i ? ", " : "[", (unsigned)o->banned[i]);
+    put(w, "]");
+}
+
+static void put_words(writer *w, const bauta_generate_options *o)
+{
+    if (!o->word_count || !o->words)
+        return;
+    put_key(w, "bad_words_ids");
+    for (size_t i = 0; i < o->word_count; i++) {
+        put(w, i ? ", " : "[");
+        for (size_t j = 0; j < o->words[i].count; j++)
+            put(w, "%s%u", j ? ", " : "[", (unsigned)o->words[i].tokens[j]);
+        put(w, "]");
+    }
     put(w, "]");
 }
 
@@ -179,6 +193,7 @@ size_t bauta_generate_options_json(const bauta_generate_options *options,
     put_token(&w, "forced_eos_token_id", o->last);
     put_ends(&w, o);
     put_banned(&w, o);
+    put_words(&w, o);
     put_stops(&w, o);
     put(&w, "}");
     if (w.size)

@@ -161,7 +161,8 @@ static bauta_status finish(bauta_generator *g, bt_request *r, bauta_error *err)
     g->results.all[g->results.first + g->results.count++] = result;
     g->sequences -= r->options.beams;
     g->reserved -= r->cost;
-    bt_generator_keep(g, r);
+    if (!r->failure.status) // what was read may be what is wrong
+        bt_generator_keep(g, r);
     bt_request_free(r);
     return BAUTA_OK;
 }

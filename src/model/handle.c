@@ -64,6 +64,22 @@ static bauta_status generation_read(bauta_model *model, const char *folder,
     return status;
 }
 
+/* What options point into is made here, since nothing is written to a model
+ * that is shared. */
+static bauta_status phrases_read(bauta_model *model, bauta_error *err)
+{
+    char *config;
+    bauta_status status =
+        bt_config_saved(&config, model->folder->config, "", err);
+    if (status)
+        return status;
+    status = bt_phrases_read(&model->phrases, model->generation,
+                             model->generation_size, config, strlen(config),
+                             bauta_model_vocabulary(model), err);
+    bt_free(config);
+    return status;
+}
+
 static bauta_status load(bauta_model **out, const char *folder, bool trainable,
                          bauta_error *err)
 {
@@ -78,6 +94,8 @@ static bauta_status load(bauta_model **out, const char *folder, bool trainable,
         status = entries_list(model, err);
     if (!status)
         status = generation_read(model, folder, err);
+    if (!status)
+        status = phrases_read(model, err);
     if (status)
         bauta_model_free(model);
     else
@@ -113,6 +131,8 @@ bauta_status bauta_model_create(bauta_model **out, const char *config,
         bt_folder_create(&model->folder, config, strlen(config), seed, err);
     if (!status)
         status = entries_list(model, err);
+    if (!status)
+        status = phrases_read(model, err);
     if (status)
         bauta_model_free(model);
     else
@@ -128,6 +148,7 @@ void bauta_model_free(bauta_model *model)
     bt_free(model->entries);
     bt_free(model->names);
     bt_free(model->generation);
+    bt_free(model->phrases);
     bt_free(model);
 }
 

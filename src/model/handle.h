@@ -6,6 +6,7 @@
 
 #include "base/directory.h"
 #include "model/folder.h"
+#include "model/phrases.h"
 
 typedef struct bt_entry {
     const char *name;
@@ -22,6 +23,7 @@ struct bauta_model {
     char *names;       /* of the entries, one behind the other */
     char *generation;  /* generation_config.json, or NULL */
     size_t generation_size;
+    bt_phrases *phrases; /* of it, or of the config */
 };
 
 /* "float32", "bfloat16" or "int8". */

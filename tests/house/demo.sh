@@ -37,6 +37,10 @@ runs 2 demo --fats
 says stderr "did you mean '--fast'?"
 runs 2 demo --seed many
 says stderr "--seed is 'many', not a whole number"
+runs 2 demo --seed 9223372036854775808
+says stderr "--seed is not below 2^63"
+runs 2 demo --fast=yes
+says stderr "--fast takes no value"
 runs 2 demo --out
 says stderr "--out needs a value"
 runs 2 demo somewhere
@@ -73,6 +77,14 @@ says stdout "bauta translate d/translator"
 [ -e d/speaker/last/model.safetensors ] || fail "there is no speaker"
 runs 0 inspect d/translator
 
+# What was learned there keeps the promises; each audit is soon done.
+for model in translator speaker; do
+    began=$(date +%s)
+    runs 0 audit "d/$model"
+    seconds=$(($(date +%s) - began))
+    [ $seconds -lt 30 ] || fail "the audit of the $model took $seconds s"
+done
+
 # What was held out was not learned from, in either language.
 for split in valid held-out; do
     for side in 1 2; do
@@ -92,4 +104,26 @@ grep -q '^ *(start)  *100  *·  *·  *·$' stdout || fail "nothing is hidden"
 grep -q '^ *dich  *[0-9]*  *[0-9]*  *[0-9]*  *[0-9]*$' stdout ||
     fail "the last token does not see all"
 grep -q "$(printf '\033')" stdout && fail "colours in a pipe"
-exit 0
+
+# The figures, with the story beside them.
+runs 0 demo --fast --json --out j
+says stderr "It says:"
+[ "$(wc -l <stdout)" -eq 1 ] || fail "--json is not one line"
+says stdout '"pairs":{"train":600,"valid":20,"held_out":40}'
+says stdout '"translator":"j/translator"'
+if command -v python3 >/dev/null; then
+    python3 - stdout <<'END' || fail "bauta demo --json"
+import json, sys
+got = json.load(open(sys.argv[1]))
+exact, seconds = got["exact"], got["seconds"]
+assert exact["of"] == 40 and 0 <= exact["right"] <= 40
+assert exact["share"] == exact["right"] / exact["of"]
+assert 0 < seconds["translator"] + seconds["speaker"] <= seconds["all"]
+assert got["paths"]["folder"] == "j" and got["seed"] == 1 and got["fast"]
+END
+fi
+if [ -c /dev/full ]; then
+    status=0
+    "$bauta" demo --fast --json --out full >/dev/full 2>stderr || status=$?
+    [ "$status" = 1 ] || fail "a full disk: status $status"
+fi

@@ -125,6 +125,28 @@ runs 0 run "the mask hides" --stop "face" --quiet
 [ "$(cat stdout)" = " the " ] || fail "--stop is not where it ends"
 runs 0 run "the mask hides" --stop "zzz" --stop "fa" --json
 says stdout '"finish":"stop"'
+# Words that may not come, of the command line and of the folder.
+runs 0 run "the mask hides" -n 10 --bad-words face --quiet
+grep -q face stdout && fail "a bad word comes"
+says stdout " the fac"
+runs 0 run "the mask hides" -n 10 --bad-words face --bad-words mask --beams 3 \
+    --quiet
+grep -q 'face\|mask' stdout && fail "a bad word comes with beams"
+refused "--bad-words needs a value" run x --bad-words
+fails "--bad-words: '' has no tokens" run x --bad-words ""
+mkdir folder
+cp -r run/best/. folder
+echo '{"stop_strings": ["fac"]}' >folder/generation_config.json
+runs 0 folder "the mask hides" --quiet
+[ "$(cat stdout)" = " the " ] || fail "stop_strings do not end a text"
+runs 0 folder "the mask hides" --stop "e" --quiet
+[ "$(cat stdout)" = " th" ] || fail "--stop beside stop_strings"
+runs 0 folder "the mask hides" --stop "zzz" --quiet
+[ "$(cat stdout)" = " the " ] || fail "--stop in the place of stop_strings"
+echo '{"stop_strings": []}' >folder/generation_config.json
+runs 0 folder "the mask hides" -n 3 --quiet
+echo '{"bad_words_ids": [[]]}' >folder/generation_config.json
+fails "bad_words_ids is " folder x
 runs 0 run "the mask hides" -n 4 --logprobs --quiet
 [ "$(wc -l <stdout)" -eq 4 ] || fail "--logprobs are not a line a token"
 runs 0 run "the mask hides" -n 0 --quiet # as many as fit into 256 positions
@@ -184,6 +206,35 @@ assert len(got["tokens"]) == len(got["logprobs"]) == got["new_tokens"] == 6
 assert got["finish"] == "length" and got["prompt_tokens"] == 14
 assert len(got["text"]) == 6 and got["seconds"] > 0
 END
+    # Position 30 is NaN: whoever comes by it fails, and nobody else does.
+    mkdir spoilt
+    cp -r run/best/. spoilt
+    python3 - spoilt/model.safetensors <<'END' || fail "a model to be spoilt"
+import json, struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+size = struct.unpack_from("<Q", data)[0]
+wpe = next(value for key, value in json.loads(data[8:8 + size]).items()
+           if key.endswith("wpe.weight"))
+width = 4 * wpe["shape"][1]
+at = 8 + size + wpe["data_offsets"][0] + 30 * width
+data[at:at + width] = struct.pack("<f", float("nan")) * (width // 4)
+open(sys.argv[1], "wb").write(data)
+END
+    printf 'the mask hides\nthe face is behind the mask\nthe\n' >prompts
+    for how in "" "--temp 0.8 --seed 5" "--beams 3"; do
+        # shellcheck disable=SC2086
+        runs 0 run --prompts prompts -n 10 --quiet $how
+        sed 2s/.*// stdout >want
+        # shellcheck disable=SC2086
+        runs 1 spoilt --prompts prompts -n 10 --quiet $how
+        says stderr "prompts: line 2: the logits behind token 31 are not finite"
+        cmp -s stdout want || fail "a spoilt prompt changes others"
+    done
+    runs 1 spoilt --prompts prompts -n 10 --json
+    says stdout '"error":"the logits behind token 31 are not finite"'
+    runs 1 spoilt "the face is behind the mask" -n 10
+    says stderr "the logits behind token 31 are not finite"
+    says stdout "the" # what was said before
     printf 'the \377mask' >in
     runs 0 run -n 2 --json
     python3 -c 'import json; json.load(open("stdout"))' || fail "bad UTF-8"

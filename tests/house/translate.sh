@@ -135,6 +135,38 @@ runs 1 run --quiet --json
 says stdout '"error":"'
 echo "a mask" >in
 
+# So it is where a token is NaN, behind the sources that have it.
+if command -v python3 >/dev/null; then
+    # shellcheck disable=SC2086
+    train untied $small --set tie_word_embeddings=false --tokenizer unigram:60 \
+        --steps 20 --learning-rate 5e-3 --warmup 5
+    printf 'a mask\nthe mask hides a face\nthe face\n' >in
+    runs 0 untied --quiet -n 8
+    sed 2s/.*// stdout >want
+    token=$("$bauta" tokenize untied --json <in | python3 -c 'import json, sys
+one, two, three = (set(json.loads(line)["ids"]) for line in sys.stdin)
+print(min(two - one - three))')
+    mkdir spoilt
+    cp -r untied/last/. spoilt
+    python3 - spoilt/model.safetensors "$token" <<'END' || fail "no poison"
+import json, struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+size = struct.unpack_from("<Q", data)[0]
+table = json.loads(data[8:8 + size])
+shared = next(table[key] for key in table if key.endswith("shared.weight"))
+width = 4 * shared["shape"][1]
+at = 8 + size + shared["data_offsets"][0] + int(sys.argv[2]) * width
+data[at:at + width] = struct.pack("<f", float("nan")) * (width // 4)
+open(sys.argv[1], "wb").write(data)
+END
+    runs 1 spoilt --quiet -n 8
+    says stderr "standard input: line 2: the logits behind token 1 are not fin"
+    cmp -s stdout want || fail "a spoilt line takes others along"
+    runs 1 spoilt --quiet -n 8 --beams 3 --json
+    says stdout '"error":"the logits behind token 1 are not finite"'
+    echo "a mask" >in
+fi
+
 if [ -c /dev/full ]; then
     status=0
     "$bauta" translate run <in >/dev/full 2>stderr || status=$?

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* phrases.c - stop_strings and bad_words_ids, in one block; see phrases.h. */
+#include "model/phrases.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The lists as they are in the file; NULL where there are none. */
+typedef struct lists {
+    const char *file;
+    const json_t *stops; /* a text, or a list of them */
+    const json_t *bad;
+    size_t vocab;
+    bauta_error *wrong; /* the first thing sticks */
+} lists;
+
+static void refuse(const lists *l, const char *key, const json_t *value,
+                   const char *why)
+{
+    if (l->wrong->status)
+        return;
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    bt_fail(l->wrong, BAUTA_ERR_UNSUPPORTED, "%s: %s is %s, %s", l->file, key,
+            bt_quote(text ? text : "?").text, why);
+    free(text);
+}
+
+/* ---- what is right ----------------------------------------------------- */
+
+static size_t items(const json_t *value)
+{
+    return json_is_array(value) ? json_array_size(value) : value != NULL;
+}
+
+static const json_t *item(const json_t *value, size_t i)
+{
+    return json_is_array(value) ? json_array_get(value, i) : value;
+}
+
+static void stops_check(const lists *l)
+{
+    for (size_t i = 0; i < items(l->stops); i++)
+        if (json_string_length(item(l->stops, i)) == 0)
+            refuse(l, "stop_strings", l->stops,
+                   "neither a text nor a list of texts, none of them empty");
+}
+
+static bool is_token(const json_t *value)
+{
+    json_int_t number = json_integer_value(value);
+    return json_is_integer(value) && number >= 0 && number <= INT32_MAX;
+}
+
+static void bad_check(const lists *l)
+{
+    if (l->bad && !json_is_array(l->bad))
+        refuse(l, "bad_words_ids", l->bad, "not a list");
+    for (size_t i = 0; i < items(l->bad); i++) {
+        const json_t *word = item(l->bad, i);
+        if (!json_is_array(word) || json_array_size(word) == 0)
+            refuse(l, "bad_words_ids", l->bad, "not lists of tokens");
+        for (size_t j = 0; j < json_array_size(word); j++)
+            if (!is_token(json_array_get(word, j)))
+                refuse(l, "bad_words_ids", l->bad,
+                       "in which something is not a token");
+    }
+}
+
+/* ---- the block --------------------------------------------------------- */
+
+static size_t token_at(const json_t *word, size_t j)
+{
+    return (size_t)json_integer_value(json_array_get(word, j));
+}
+
+static bool can_come(const json_t *word, size_t vocab)
+{
+    for (size_t j = 0; j < json_array_size(word); j++)
+        if (token_at(word, j) >= vocab)
+            return false;
+    return true;
+}
+
+static const char *text_take(bt_arena *arena, const json_t *value)
+{
+    size_t size = json_string_length(value) + 1;
+    char *text = bt_arena_take(arena, size, 1);
+    if (text)
+        memcpy(text, json_string_value(value), size);
+    return text;
+}
+
+static bauta_word word_take(bt_arena *arena, const json_t *value)
+{
+    size_t count = json_array_size(value);
+    uint32_t *tokens = bt_arena_take(arena, count, sizeof(*tokens));
+    for (size_t j = 0; tokens && j < count; j++)
+        tokens[j] = (uint32_t)token_at(value, j);
+    return (bauta_word){ count, tokens };
+}
+
+/* Everything is taken twice: to measure, and to fill in. */
+static bt_phrases *block_take(bt_arena *arena, const lists *l)
+{
+    size_t stop_count = items(l->stops), bad_count = 0;
+    bt_phrases *words = bt_arena_take(arena, 1, sizeof(*words));
+    const char **stops = bt_arena_take(arena, stop_count, sizeof(*stops));
+    bauta_word *bad = bt_arena_take(arena, items(l->bad), sizeof(*bad));
+    for (size_t i = 0; i < stop_count; i++) {
+        const char *text = text_take(arena, item(l->stops, i));
+        if (text)
+            stops[i] = text;
+    }
+    for (size_t i = 0; i < items(l->bad); i++) {
+        if (!can_come(item(l->bad, i), l->vocab))
+            continue;
+        bauta_word word = word_take(arena, item(l->bad, i));
+        if (words)
+            bad[bad_count++] = word;
+    }
+    if (words)
+        *words = (bt_phrases){ .stop_count = stop_count,
+                               .stops = stops,
+                               .bad_count = bad_count,
+                               .bad = bad,
+                               .wrong = *l->wrong };
+    return words;
+}
+
+/* ---- the door ---------------------------------------------------------- */
+
+static const json_t *get(const json_t *root, const char *key)
+{
+    const json_t *value = json_object_get(root, key);
+    return json_is_null(value) ? NULL : value;
+}
+
+bauta_status bt_phrases_read(bt_phrases **out, const char *generation,
+                             size_t generation_size, const char *config,
+                             size_t config_size, size_t vocab, bauta_error *err)
+{
+    bauta_error wrong = { 0 };
+    bt_arena arena = { 0 };
+    json_t *root = json_loadb(generation ? generation : config,
+                              generation ? generation_size : config_size,
+                              JSON_REJECT_DUPLICATES, NULL);
+    lists l = { generation ? "generation_config.json" : "config.json",
+                get(root, "stop_strings"), get(root, "bad_words_ids"), vocab,
+                &wrong };
+    stops_check(&l);
+    bad_check(&l);
+    if (wrong.status)
+        l.stops = l.bad = NULL;
+    block_take(&arena, &l);
+    size_t bytes = arena.used;
+    bool there = bt_arena_reserve(&arena, bytes) == 0;
+    // The block begins with the words, so freeing them frees all.
+    *out = there ? block_take(&arena, &l) : NULL;
+    json_decref(root);
+    return there ? BAUTA_OK : bt_fail_memory(err, "words", bytes);
+}
