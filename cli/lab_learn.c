@@ -165,6 +165,8 @@ static bauta_status continuation(const lab *l, const bauta_model *model,
     bauta_tokens ids;
     *out = NULL;
     o.max_tokens = tokens;
+    o.ends[0] = bauta_tokenizer_token(text->tokenizer, BAUTA_TOKEN_SEP);
+    o.end_count = o.ends[0] != BAUTA_NO_TOKEN;
     plain.bare = true;
     bauta_status status = bauta_tokenizer_encode(
         text->tokenizer, prompt, strlen(prompt), &plain, &ids, err);
