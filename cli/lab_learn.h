@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_learn.h - bauta lab: what the experiments that train a model share. */
+/* lab_learn.h - bauta lab: what the experiments that train a model share.
+ *
+ *   lab_text.c    the text
+ *   lab_learn.c   the optimizer, and small things
+ *   lab_drift.c   the part of lab_parallel.c in which a model is on its own
+ *   lab_exam.c    the part of lab_mlm.c in which both are asked the same
+ *   modes.c       the modes of training, which `bauta train` compares, too */
 #ifndef LAB_LEARN_H
 #define LAB_LEARN_H
 
