@@ -4,7 +4,10 @@
  * A model learns with the true past and then goes on with texts that it has not
  * seen, from their first characters. What it says becomes its past; at each
  * position it is asked for the true character. One parallel pass over its own
- * text answers for all of them, since the mask makes that the same. */
+ * text answers for all of them, since the mask makes that the same.
+ *
+ * To say something else than the true text is no fault in itself. How much of
+ * the text is lost is seen beside a third past: that of another text. */
 #include "cli.h"
 #include "lab_learn.h"
 
@@ -19,16 +22,20 @@ static const sizes fast = { 150, 16, 48, 32 };
 
 enum { GIVEN = 8 }; /* characters of a beginning */
 
+enum { TRUE_PAST, OWN_PAST, OTHER_PAST, PASTS };
+static const char *const names[PASTS] = { "the true past", "its own past",
+                                          "another text" };
+
 /* Texts from the same beginnings, and what was found of them. */
 typedef struct walk {
     const lab *l;
     const lab_text *text;
     const bauta_model *model;
     size_t count, length;
-    uint32_t *true_ids, *own_ids; /* (count, length) */
-    float *logits;                /* (count, length, vocabulary) */
-    double *given, *own;          /* (length) loss by position */
-    double *given_right, *own_right;
+    uint32_t *ids[PASTS]; /* (count, length) each; the true ones own all */
+    double *loss[PASTS];  /* (length) by position; likewise */
+    double *right[PASTS]; /* (length) a share of the texts */
+    float *logits;        /* (count, length, vocabulary) */
 } walk;
 
 /* ---- learning ----------------------------------------------------------- */
@@ -74,10 +81,9 @@ static int model_train(const lab *l, bauta_model *model, const lab_text *text,
 
 static void walk_release(walk *w)
 {
-    free(w->true_ids);
-    free(w->own_ids);
+    free(w->ids[0]);
+    free(w->loss[0]);
     free(w->logits);
-    free(w->given);
 }
 
 static int walk_init(walk *w, const lab *l, const lab_text *text,
@@ -89,18 +95,19 @@ static int walk_init(walk *w, const lab *l, const lab_text *text,
                  .model = model,
                  .count = z->texts,
                  .length = z->length };
-    w->true_ids = malloc(rows * sizeof(*w->true_ids));
-    w->own_ids = malloc(rows * sizeof(*w->own_ids));
+    w->ids[0] = malloc(PASTS * rows * sizeof(*w->ids[0]));
+    w->loss[0] = calloc(2 * PASTS * z->length, sizeof(*w->loss[0]));
     w->logits =
         malloc(rows * bauta_model_vocabulary(model) * sizeof(*w->logits));
-    w->given = calloc(4 * z->length, sizeof(*w->given));
-    if (!w->true_ids || !w->own_ids || !w->logits || !w->given) {
+    if (!w->ids[0] || !w->loss[0] || !w->logits) {
         walk_release(w);
         return cli_fail("lab", "out of memory");
     }
-    w->own = w->given + z->length;
-    w->given_right = w->own + z->length;
-    w->own_right = w->given_right + z->length;
+    for (size_t p = 0; p < PASTS; p++) {
+        w->ids[p] = w->ids[0] + p * rows;
+        w->loss[p] = w->loss[0] + p * z->length;
+        w->right[p] = w->loss[0] + (PASTS + p) * z->length;
+    }
     return CLI_OK;
 }
 
@@ -114,8 +121,12 @@ static void beginnings_draw(walk *w, uint64_t random)
         do
             at = 1 + lab_draw(&random, t->valid_count - w->length);
         while (t->valid[at - 1] != line);
-        memcpy(w->true_ids + i * w->length, t->valid + at,
-               w->length * sizeof(*w->true_ids));
+        // The text of one is the past of the next.
+        size_t next = (i + 1) % w->count;
+        memcpy(w->ids[TRUE_PAST] + i * w->length, t->valid + at,
+               w->length * sizeof(*t->valid));
+        memcpy(w->ids[OTHER_PAST] + next * w->length, t->valid + at,
+               w->length * sizeof(*t->valid));
     }
 }
 
@@ -128,7 +139,7 @@ static bauta_status requests_add(const walk *w, bauta_generator *g,
     for (size_t i = 0; i < w->count && !status; i++) {
         bauta_request request = BAUTA_REQUEST_INIT;
         request.count = GIVEN;
-        request.tokens = w->true_ids + i * w->length;
+        request.tokens = w->ids[TRUE_PAST] + i * w->length;
         request.options = &o;
         request.tag = i;
         status = bauta_generator_add(g, &request, err);
@@ -138,9 +149,9 @@ static bauta_status requests_add(const walk *w, bauta_generator *g,
 
 static void result_keep(walk *w, const bauta_result *result)
 {
-    uint32_t *to = w->own_ids + (size_t)result->tag * w->length;
-    memcpy(to, w->true_ids + (size_t)result->tag * w->length,
-           GIVEN * sizeof(*to));
+    size_t from = (size_t)result->tag * w->length;
+    uint32_t *to = w->ids[OWN_PAST] + from;
+    memcpy(to, w->ids[TRUE_PAST] + from, GIVEN * sizeof(*to));
     memcpy(to + GIVEN, result->hypotheses[0].tokens,
            (w->length - GIVEN) * sizeof(*to));
 }
@@ -176,7 +187,7 @@ static int own_write(walk *w)
 }
 
 /* The mean loss of the true token at each position, behind a past. */
-static int past_try(walk *w, const uint32_t *past, double *loss, double *rights)
+static int past_try(walk *w, int past)
 {
     bauta_error err;
     bauta_batch batch = BAUTA_BATCH_INIT;
@@ -184,7 +195,7 @@ static int past_try(walk *w, const uint32_t *past, double *loss, double *rights)
     size_t vocabulary = bauta_model_vocabulary(w->model);
     batch.count = w->count;
     batch.stride = w->length;
-    batch.ids = past;
+    batch.ids = w->ids[past];
     outputs.logits = w->logits;
     if (bauta_model_forward(w->l->context, w->model, NULL, &batch, &outputs,
                             &err))
@@ -194,10 +205,11 @@ static int past_try(walk *w, const uint32_t *past, double *loss, double *rights)
         bool right;
         if (at == 0)
             continue;
-        loss[at] += lab_surprise(w->logits + (i - 1) * vocabulary, vocabulary,
-                                 w->true_ids[i], &right) /
-                    (double)w->count;
-        rights[at] += right / (double)w->count;
+        w->loss[past][at] +=
+            lab_surprise(w->logits + (i - 1) * vocabulary, vocabulary,
+                         w->ids[TRUE_PAST][i], &right) /
+            (double)w->count;
+        w->right[past][at] += right / (double)w->count;
     }
     return CLI_OK;
 }
@@ -212,48 +224,55 @@ static double mean(const double *of, size_t from, size_t to)
     return sum / (double)(to - from);
 }
 
-static void curve_draw(report *r, const walk *w, const char *name,
-                       const double *loss)
+static void curve_draw(report *r, const walk *w, int past)
 {
-    enum { POINTS = 4 }; // characters of a point
-    report_curve(r, name);
-    for (size_t i = GIVEN; i + POINTS <= w->length; i += POINTS)
-        report_point(r, (double)i + POINTS / 2.0, mean(loss, i, i + POINTS));
+    enum { SPAN = 4 }; // characters of a point
+    report_curve(r, names[past]);
+    for (size_t i = GIVEN; i + SPAN <= w->length; i += SPAN)
+        report_point(r, (double)i + (SPAN - 1) / 2.0,
+                     mean(w->loss[past], i, i + SPAN));
 }
 
 static void walk_tell(report *r, const walk *w)
 {
+    enum { SPAN = 8 };
     const plot_options plot = { "loss of the true character, by position",
                                 "position", "loss", false, false };
     report_plot(r, &plot);
-    curve_draw(r, w, "the true past", w->given);
-    curve_draw(r, w, "its own past", w->own);
-    report_table(r, "held-out texts, gone on with from their beginnings",
-                 "positions\tloss, true past\tloss, own past\t"
-                 "right, true past\tright, own past");
-    for (size_t i = GIVEN; i < w->length; i += 8)
-        report_row(r, "%zu to %zu\t%.3f\t%.3f\t%.0f %%\t%.0f %%", i, i + 7,
-                   mean(w->given, i, i + 8), mean(w->own, i, i + 8),
-                   1e2 * mean(w->given_right, i, i + 8),
-                   1e2 * mean(w->own_right, i, i + 8));
+    for (int p = 0; p < PASTS; p++)
+        curve_draw(r, w, p);
+    report_table(r, "held-out texts, gone on with behind 8 characters",
+                 "positions\tloss, true past\town past\tanother text\t"
+                 "right, true past\town past\tanother text");
+    for (size_t i = GIVEN; i + SPAN <= w->length; i += SPAN) {
+        double loss[PASTS], right[PASTS];
+        for (int p = 0; p < PASTS; p++) {
+            loss[p] = mean(w->loss[p], i, i + SPAN);
+            right[p] = 1e2 * mean(w->right[p], i, i + SPAN);
+        }
+        report_row(r, "%zu to %zu\t%.3f\t%.3f\t%.3f\t%.0f %%\t%.0f %%\t%.0f %%",
+                   i, i + SPAN - 1, loss[TRUE_PAST], loss[OWN_PAST],
+                   loss[OTHER_PAST], right[TRUE_PAST], right[OWN_PAST],
+                   right[OTHER_PAST]);
+    }
 }
 
 static int walk_run(walk *w, report *r, lab_drift_found *found)
 {
     beginnings_draw(w, w->l->seed + 2);
     int failed = own_write(w);
-    if (!failed)
-        failed = past_try(w, w->true_ids, w->given, w->given_right);
-    if (!failed)
-        failed = past_try(w, w->own_ids, w->own, w->own_right);
+    for (int p = 0; p < PASTS && !failed; p++)
+        failed = past_try(w, p);
     if (failed)
         return failed;
     walk_tell(r, w);
     size_t half = w->length / 2, end = w->length;
-    *found =
-        (lab_drift_found){ mean(w->given, half, end), mean(w->own, half, end),
-                           mean(w->given_right, half, end),
-                           mean(w->own_right, half, end) };
+    *found = (lab_drift_found){
+        .given = mean(w->loss[TRUE_PAST], half, end),
+        .own = mean(w->loss[OWN_PAST], half, end),
+        .other = mean(w->loss[OTHER_PAST], half, end),
+        .own_early = mean(w->loss[OWN_PAST], GIVEN, 2 * GIVEN),
+    };
     return CLI_OK;
 }
 

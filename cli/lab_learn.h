@@ -34,12 +34,12 @@ double lab_surprise(const float *logits, size_t count, uint32_t token,
 char *lab_continue(const lab *l, const bauta_model *model, const lab_text *text,
                    const char *prompt, size_t tokens);
 
-/* How a model that learned with the true past fares with its own: the mean loss
- * over the later half of held-out texts, either way. Fills a plot and a
- * table. */
+/* How a model that learned with the true past fares with its own, and with that
+ * of another text: the mean loss over the later half of held-out texts. Fills a
+ * plot and a table. */
 typedef struct lab_drift_found {
-    double given, own;             /* loss */
-    double given_right, own_right; /* share of tokens that were the likeliest */
+    double given, own, other;
+    double own_early; /* over the first characters that it reads of its own */
 } lab_drift_found;
 int lab_drift(const lab *l, report *r, const lab_text *text,
               lab_drift_found *found);
