@@ -243,17 +243,16 @@ static void walk_tell(report *r, const walk *w)
         curve_draw(r, w, p);
     report_table(r, "held-out texts, gone on with behind 8 characters",
                  "positions\tloss, true past\town past\tanother text\t"
-                 "right, true past\town past\tanother text");
+                 "right, true past\town past");
     for (size_t i = GIVEN; i + SPAN <= w->length; i += SPAN) {
         double loss[PASTS], right[PASTS];
         for (int p = 0; p < PASTS; p++) {
             loss[p] = mean(w->loss[p], i, i + SPAN);
             right[p] = 1e2 * mean(w->right[p], i, i + SPAN);
         }
-        report_row(r, "%zu to %zu\t%.3f\t%.3f\t%.3f\t%.0f %%\t%.0f %%\t%.0f %%",
-                   i, i + SPAN - 1, loss[TRUE_PAST], loss[OWN_PAST],
-                   loss[OTHER_PAST], right[TRUE_PAST], right[OWN_PAST],
-                   right[OTHER_PAST]);
+        report_row(r, "%zu to %zu\t%.3f\t%.3f\t%.3f\t%.0f %%\t%.0f %%", i,
+                   i + SPAN - 1, loss[TRUE_PAST], loss[OWN_PAST],
+                   loss[OTHER_PAST], right[TRUE_PAST], right[OWN_PAST]);
     }
 }
 

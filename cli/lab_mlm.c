@@ -9,6 +9,7 @@
 #include "lab_exam.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { PUPILS = 2, MASKED = 0, CAUSAL = 1 };
 
@@ -220,7 +221,8 @@ static int samples_tell(report *r, const lab *l, const lab_text *text,
                                        "[CLS] the old man", 12);
     if (!said)
         return CLI_FAILED;
-    report_quote(r, "what the causal model says behind \"the old man\"", said);
+    report_quote(r, "what the causal model says behind \"the old man\"",
+                 said + strspn(said, " "));
     free(said);
     return CLI_OK;
 }
