@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "lab_learn.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,15 +188,24 @@ static int subjects_run(const lab *l, report *r, subject *s,
     return failed;
 }
 
-static void tell(report *r, const subject *s)
+static void table_tell(report *r, const subject *s)
 {
-    const subject *m = &s[MASKED], *u = &s[UNMASKED];
+    size_t tokens = bauta_model_vocabulary(s->model);
+    double guess = log((double)tokens);
     report_table(r, "loss in nats a token",
                  "trained\ttraining\theld out, as it is used\t"
                  "held out, future in sight");
     for (int i = 0; i < SUBJECTS; i++)
         report_row(r, "%s\t%.4f\t%.4f\t%.4f", names[i], s[i].train, s[i].honest,
                    s[i].shown);
+    report_row(r, "one of %zu at random\t%.4f\t%.4f\t%.4f", tokens, guess,
+               guess, guess);
+}
+
+static void tell(report *r, const subject *s)
+{
+    const subject *m = &s[MASKED], *u = &s[UNMASKED];
+    table_tell(r, s);
     for (int i = 0; i < SUBJECTS; i++) {
         char title[80];
         snprintf(title, sizeof(title), "trained %s, behind \"%s\"", names[i],
