@@ -22,8 +22,8 @@ typedef struct sizes {
 } sizes;
 
 /* Weights that begin five times as large as usual tell positions apart from the
- * first step on. Either model would find out with the usual ones, too, but in
- * thousands of steps. */
+ * first step on. Either model would learn with the usual ones, too, but
+ * later. */
 #define MODEL                                          \
     "{\"n_layer\": 2, \"n_head\": 4, \"n_embd\": 64, " \
     "\"n_positions\": 64, \"initializer_range\": 0.1}"

@@ -349,6 +349,87 @@ static void surprise_is_minus_the_logarithm(void **state)
     assert_true(lab_surprise(large, 2, 1, NULL) == 2000.0);
 }
 
+/* The linker leads what the files of the program allocate to these. */
+static size_t to_fail; /* allocations up to and with the one that fails */
+static bool did_fail;
+
+static bool must_fail(void)
+{
+    bool now = to_fail == 1;
+    did_fail = did_fail || now;
+    to_fail -= to_fail > 0;
+    return now;
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    return must_fail() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return must_fail() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return must_fail() ? NULL : __real_realloc(memory, size);
+}
+
+static void arm(size_t k)
+{
+    did_fail = false;
+    to_fail = k + 1;
+}
+
+static bool disarm(void)
+{
+    to_fail = 0;
+    return did_fail;
+}
+
+static void without_memory_of_its_own_there_is_no_text(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < KINDS; i++) {
+        size_t k = 0;
+        for (bool failed = true; failed; k++) {
+            lab_text t;
+            arm(k);
+            int status = makes[i](&t, 20, 5);
+            failed = disarm();
+            assert_int_equal(status, failed ? CLI_FAILED : CLI_OK);
+            if (failed)
+                assert_string_equal(said, "lab: out of memory");
+            lab_text_release(&t);
+        }
+        assert_true(k > 4);
+    }
+}
+
+static void without_memory_there_is_no_learner(void **state)
+{
+    (void)state;
+    bauta_model *model = model_small();
+    size_t k = 0;
+    for (bool failed = true; failed; k++) {
+        arm(k);
+        learner *l = learner_create(model, 0.1, 10);
+        failed = disarm();
+        assert_int_equal(l == NULL, failed);
+        learner_free(l);
+    }
+    assert_int_equal(k, 4);
+    bauta_model_free(model);
+}
+
 static void without_memory_there_is_no_text(void **state)
 {
     (void)state;
@@ -383,6 +464,8 @@ int main(void)
         cmocka_unit_test(a_word_is_a_token),
         cmocka_unit_test(surprise_is_minus_the_logarithm),
         cmocka_unit_test(without_memory_there_is_no_text),
+        cmocka_unit_test(without_memory_of_its_own_there_is_no_text),
+        cmocka_unit_test(without_memory_there_is_no_learner),
     };
     return cmocka_run_group_tests_name("lab", tests, NULL, NULL);
 }
