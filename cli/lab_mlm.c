@@ -17,7 +17,7 @@ typedef struct sizes {
     size_t sentences, layers, batch, steps, exam;
 } sizes;
 static const sizes full = { 10000, 2, 128, 1000, 600 };
-static const sizes fast = { 5000, 1, 96, 450, 300 };
+static const sizes fast = { 5000, 1, 96, 550, 300 };
 
 typedef struct pupil {
     bauta_model *model;
