@@ -11,6 +11,7 @@
  *   train_log.c      metrics.jsonl and TensorBoard events
  *   train_show.c     what a person sees
  *   train_trial.c    --dry-run and --compare-modes
+ *   modes.c          what the latter compares
  *   sample.c         what the model says meanwhile */
 #ifndef TRAIN_H
 #define TRAIN_H

@@ -2,11 +2,10 @@
 /* train_trial.c - bauta train --dry-run and --compare-modes: nothing of what
  * they learn is kept. */
 #include "cli.h"
+#include "modes.h"
 #include "train.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 /* ---- --dry-run --------------------------------------------------------- */
@@ -178,72 +177,12 @@ int trial_dry_run(workshop *w, const settings *s)
 
 /* ---- --compare-modes --------------------------------------------------- */
 
-enum { MODES = 3 };
-static const struct {
-    const char *name;
-    bauta_mode mode;
-} compared[MODES] = { { "parallel", BAUTA_MODE_PARALLEL },
-                      { "sequential", BAUTA_MODE_SEQUENTIAL },
-                      { "free", BAUTA_MODE_FREE } };
-
-typedef struct comparison {
-    double loss[MODES], seconds[MODES];
-    double off[MODES]; /* the largest difference of a gradient */
-    double largest;    /* of the parallel ones */
-} comparison;
-
-/* All gradients of a model into an array. */
-static bool gradients_copy(float *to, const bauta_model *model)
-{
-    bauta_tensor t = BAUTA_TENSOR_INIT;
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
-        if (bauta_model_tensor(model, i, &t, NULL))
-            return false;
-        if (!t.gradient)
-            continue;
-        memcpy(to, t.gradient, t.count * sizeof(*to));
-        to += t.count;
-    }
-    return true;
-}
-
-static double largest_off(const float *a, const float *b, size_t count)
-{
-    double most = 0.0;
-    for (size_t i = 0; i < count; i++)
-        most = fmax(most, fabs((double)a[i] - (double)b[i]));
-    return most;
-}
-
-static int modes_run(workshop *w, comparison *c, float *first, float *other,
-                     size_t count)
-{
-    bauta_error err;
-    double loss;
-    // Once before, so that no mode pays for the first use of memory.
-    if (bauta_trainer_gradients(w->trainer, compared[0].mode, &loss, &err))
-        return train_failed(&err);
-    for (int i = 0; i < MODES; i++) {
-        double began = now();
-        if (bauta_trainer_gradients(w->trainer, compared[i].mode, &c->loss[i],
-                                    &err))
-            return train_failed(&err);
-        c->seconds[i] = now() - began;
-        if (!gradients_copy(i ? other : first, w->model))
-            return cli_fail(VERB, "the gradients cannot be read");
-        c->off[i] = i ? largest_off(first, other, count) : 0.0;
-    }
-    memset(other, 0, count * sizeof(*other));
-    c->largest = largest_off(first, other, count);
-    return CLI_OK;
-}
-
 static int compare_text(const comparison *c)
 {
     printf("%-12s %12s %22s %12s %8s\n", "mode", "loss", "gradients differ by",
            "seconds", "ratio");
     for (int i = 0; i < MODES; i++)
-        printf("%-12s %12.6f %22.3g %12.3f %8.1f\n", compared[i].name,
+        printf("%-12s %12.6f %22.3g %12.3f %8.1f\n", modes_known[i].name,
                c->loss[i], c->off[i], c->seconds[i],
                c->seconds[i] / c->seconds[0]);
     printf("the largest gradient is %.3g\n", c->largest);
@@ -254,7 +193,7 @@ static int compare_json(const comparison *c)
 {
     json_t *all = json_pack("{s:f}", "largest_gradient", c->largest);
     for (int i = 0; i < MODES; i++)
-        json_object_set_new(all, compared[i].name,
+        json_object_set_new(all, modes_known[i].name,
                             json_pack("{s:f, s:f, s:f, s:f}", "loss",
                                       c->loss[i], "gradient_difference",
                                       c->off[i], "seconds", c->seconds[i],
@@ -267,15 +206,9 @@ static int compare_json(const comparison *c)
 
 int trial_compare(workshop *w, const settings *s)
 {
-    comparison c = { .largest = 0.0 };
-    size_t count = (size_t)bauta_model_parameters(w->model);
-    float *first = calloc(count + 1, sizeof(*first));
-    float *other = calloc(count + 1, sizeof(*other));
-    int failed = first && other ? modes_run(w, &c, first, other, count)
-                                : cli_fail(VERB, "out of memory");
-    free(first);
-    free(other);
-    if (failed)
-        return failed;
+    bauta_error err;
+    comparison c;
+    if (modes_compare(&c, w->trainer, w->model, &err))
+        return train_failed(&err);
     return s->json ? compare_json(&c) : compare_text(&c);
 }
