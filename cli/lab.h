@@ -4,9 +4,11 @@
  *   lab.c           the verb: options, and which experiments run
  *   lab_leak.c      the same model with and without the mask
  *   lab_parallel.c  all positions at once, one by one, and on its own
+ *   lab_drift.c     its last part
  *   lab_masks.c     every kind of mask, and what it costs
  *   lab_kinds.c     the kinds
  *   lab_mlm.c       hidden words against the next word
+ *   lab_exam.c      what both are asked
  *   lab_layers.c    why every layer needs the mask
  *   lab_stack.c     the layers
  *   lab_text.c      the corpus: sentences of the grammar, as tokens
