@@ -17,6 +17,6 @@ for name in leak parallel masks mlm layers; do
 done
 says page.d/index.html "</html>"
 runs 0 leak --fast --seed 7 --threads 1 --json
-says stdout '"lab": "leak"'
-says stdout '"holds": true'
+says stdout '"lab":"leak"'
+says stdout '"holds":true}'
 echo "$cases cases"
