@@ -74,9 +74,23 @@ static bauta_status pages_reserve(const feeding *f, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; i < f->count && !status; i++)
-        status = bt_book_reserve(&f->feeds[i].sequence->book, f->feeds[i].count,
-                                 err);
+        status =
+            bt_book_take(&f->feeds[i].sequence->book, f->feeds[i].count, err);
     return status;
+}
+
+static void settle_task(void *job, size_t task, int thread)
+{
+    (void)thread;
+    const feeding *f = job;
+    bt_book_settle(&f->feeds[task].sequence->book);
+}
+
+/* Few sequences, and most of them alone, have nothing to copy. */
+static void pages_settle(feeding *f)
+{
+    int threads = f->count < SHARE_TOKENS ? 1 : f->stage->context->threads;
+    bt_parallel(threads, f->count, settle_task, f);
 }
 
 static void pages_give_back(const feeding *f)
@@ -197,6 +211,7 @@ bauta_status bt_stage_feed(bt_stage *stage, const bt_feed *feeds, size_t count,
     if (status)
         return status;
     status = pages_reserve(&f, err);
+    pages_settle(&f);
     if (!status)
         status = run(&f, err);
     if (status)

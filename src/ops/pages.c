@@ -101,6 +101,7 @@ static bt_page *page_take(bt_pool *pool, bauta_error *err)
     bt_page *page = pool->idle;
     pool->idle = page->next;
     page->references = 1;
+    page->from = NULL;
     pool->taken++;
     return page;
 }
@@ -191,9 +192,8 @@ static bauta_status page_own(bt_book *book, bt_page **at, bauta_error *err)
     bt_page *page = page_take(book->pool, err);
     if (!page)
         return BAUTA_ERR_NOMEM;
-    if (old) {
-        page_copy(&book->pool->shape, page->data, old->data,
-                  book->tokens % BT_BLOCK - BT_PLANTED("copy-one-short"));
+    if (old) { // which others hold, and so stays where it is
+        page->from = old;
         page_drop(book->pool, old);
     }
     *at = page;
@@ -213,7 +213,28 @@ static bauta_status blocks_add(bt_book *book, size_t blocks, bauta_error *err)
     return BAUTA_OK;
 }
 
+void bt_book_settle(bt_book *book)
+{
+    size_t first = book->tokens / BT_BLOCK;
+    for (size_t i = first * book->layers; i < book->blocks * book->layers;
+         i++) {
+        bt_page *page = book->pages[i];
+        if (!page || !page->from)
+            continue;
+        page_copy(&book->pool->shape, page->data, page->from->data,
+                  book->tokens % BT_BLOCK - BT_PLANTED("copy-one-short"));
+        page->from = NULL;
+    }
+}
+
 bauta_status bt_book_reserve(bt_book *book, size_t tokens, bauta_error *err)
+{
+    bauta_status status = bt_book_take(book, tokens, err);
+    bt_book_settle(book);
+    return status;
+}
+
+bauta_status bt_book_take(bt_book *book, size_t tokens, bauta_error *err)
 {
     size_t first = book->tokens / BT_BLOCK;
     size_t end = bt_page_count(book->tokens + tokens);

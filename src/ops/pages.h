@@ -26,7 +26,8 @@
 
 typedef struct bt_page {
     size_t references;
-    struct bt_page *next; /* of the idle ones */
+    struct bt_page *next;       /* of the idle ones */
+    const struct bt_page *from; /* whose tokens are still to be copied here */
     _Alignas(BT_ALIGN) float data[];
 } bt_page;
 
@@ -86,6 +87,11 @@ static inline bt_page *bt_book_page(const bt_book *book, size_t layer,
 /* Pages of its own for `tokens` more in every layer, which can then be written.
  * On failure the book is as it was. */
 bauta_status bt_book_reserve(bt_book *book, size_t tokens, bauta_error *err);
+/* The same in two halves: many books take their pages one after the other, and
+ * then, whatever came of that and before anything is written or given back,
+ * threads may copy what must be copied, each some of the books. */
+bauta_status bt_book_take(bt_book *book, size_t tokens, bauta_error *err);
+void bt_book_settle(bt_book *book);
 /* What was written behind the tokens belongs to them now. */
 void bt_book_advance(bt_book *book, size_t tokens);
 /* Keep the first `tokens` tokens, and no room behind them. */
