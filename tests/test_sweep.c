@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_sweep.c - what the backward kernels are told is what the mask says, from
- * either side. Needs no GPU, so the source is included here whether CUDA is
- * found or not. */
-#include "kernels/cuda/sweep.c"
+ * either side. Needs no GPU. */
+#include "kernels/cuda/sweep.h"
 
+#include "base/error.h"
+#include "mask/plan.h"
 #include "masks.h"
 #include "testing.h"
+
+#include <string.h>
+
+static uint64_t low_bits(size_t count)
+{
+    return count < 64 ? ((uint64_t)1 << count) - 1 : UINT64_MAX;
+}
 
 /* Which side a list's tiles are of. */
 typedef enum side { QUERIES, KEYS } side;

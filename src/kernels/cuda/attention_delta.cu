@@ -62,7 +62,7 @@ template <int D> __global__ void attention_delta(delta_params p)
     }
 }
 
-cudaError_t bt_launch_delta(const delta_params *params, int width, size_t steps,
+extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width, size_t steps,
                             cudaStream_t stream)
 {
     unsigned grid = (unsigned)(steps * (size_t)params->heads);

@@ -32,6 +32,8 @@ typedef struct f32_params {
     const float *q, *k, *v, *out, *lse, *dout;
     float *out_to, *lse_to, *dq, *dk, *dv;
     size_t q_token, q_head, k_token, k_head, v_token, v_head, o_token, o_head;
+    size_t page;                      /* decoding: from page to page */
+    int page_shift;                   /* a page has 2^page_shift keys */
     int heads, kv_heads, group, d, e; /* e: value_dim */
     float scale;
 } f32_params;
@@ -123,17 +125,35 @@ static __device__ int next_block(const bt_row_spans *rows, int row, int block,
     return -1;
 }
 
-static __device__ const float *key_row(const f32_params *p, int key, int head)
+/* Where a row's key and its value are, from k and v on. */
+typedef struct key_place {
+    size_t page, token;
+} key_place;
+
+static __device__ key_place key_place_of(const f32_params *p, int row, int key)
 {
-    return p->k + key * p->k_token + head / p->group * p->k_head;
+    if (!p->rows.table)
+        return key_place{ 0, (size_t)key };
+    int page = p->rows.pages[p->rows.table[row] + (key >> p->page_shift)];
+    return key_place{ page * p->page,
+                      (size_t)key & (((size_t)1 << p->page_shift) - 1) };
 }
 
-static __device__ const float *value_row(const f32_params *p, int key, int head)
+static __device__ const float *key_row(const f32_params *p, int row, int key,
+                                       int head)
 {
-    return p->v + key * p->v_token + head / p->group * p->v_head;
+    key_place at = key_place_of(p, row, key);
+    return p->k + at.page + at.token * p->k_token + head / p->group * p->k_head;
 }
 
-__global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
+static __device__ const float *value_row(const f32_params *p, int row, int key,
+                                         int head)
+{
+    key_place at = key_place_of(p, row, key);
+    return p->v + at.page + at.token * p->v_token + head / p->group * p->v_head;
+}
+
+static __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
 {
     __shared__ float memory[WARPS][2][DIM];
     place at;
@@ -149,7 +169,7 @@ __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
     for (int b = 0; (b = next_block(&p.rows, at.row, b, &span)) >= 0; b++) {
         int first = origin + b * 32, key = first + at.lane;
         bool visible = sees(&p.rows, at.row, key);
-        float x = visible ? dot(at.q, key_row(&p, key, at.head), p.d) * p.scale
+        float x = visible ? dot(at.q, key_row(&p, at.row, key, at.head), p.d) * p.scale
                           : -INFINITY;
         float top = fmaxf(base, warp_max(x));
         float from = top == -INFINITY ? 0.0f : top; // all scores are NaN
@@ -163,7 +183,7 @@ __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
              left &= left - 1) {
             int t = __ffs((int)left) - 1;
             add_row(o, __shfl_sync(~0u, w, t),
-                    value_row(&p, first + t, at.head), p.e, at.lane);
+                    value_row(&p, at.row, first + t, at.head), p.e, at.lane);
         }
     }
     bool empty = p.rows.start[at.row] == p.rows.start[at.row + 1];
@@ -185,7 +205,7 @@ static __device__ float row_delta(const f32_params *p, int row, int head,
     return warp_sum(sum);
 }
 
-__global__ void __launch_bounds__(WARPS * 32) backward_q_f32(f32_params p)
+static __global__ void __launch_bounds__(WARPS * 32) backward_q_f32(f32_params p)
 {
     __shared__ float memory[WARPS][2][DIM];
     place at;
@@ -207,15 +227,15 @@ __global__ void __launch_bounds__(WARPS * 32) backward_q_f32(f32_params p)
         bool visible = sees(&p.rows, at.row, key);
         float ds = 0.0f;
         if (visible) {
-            float x = dot(at.q, key_row(&p, key, at.head), p.d) * p.scale;
-            float dw = dot(at.dout, value_row(&p, key, at.head), p.e);
+            float x = dot(at.q, key_row(&p, at.row, key, at.head), p.d) * p.scale;
+            float dw = dot(at.dout, value_row(&p, at.row, key, at.head), p.e);
             ds = expf(x - lse) * (dw - delta);
         }
         for (uint32_t left = __ballot_sync(~0u, visible); left;
              left &= left - 1) {
             int t = __ffs((int)left) - 1;
             add_row(dq, __shfl_sync(~0u, ds, t),
-                    key_row(&p, first + t, at.head), p.d, at.lane);
+                    key_row(&p, at.row, first + t, at.head), p.d, at.lane);
         }
     }
     store_row(p.dq + at.row * p.q_token + at.head * p.q_head, dq, p.scale, p.d,
@@ -239,7 +259,7 @@ static __device__ void add_query(const f32_params *p, const place *key, int row,
     add_row(dk, ds, q, p->d, key->lane);
 }
 
-__global__ void __launch_bounds__(WARPS * 32) backward_kv_f32(f32_params p)
+static __global__ void __launch_bounds__(WARPS * 32) backward_kv_f32(f32_params p)
 {
     __shared__ float memory[WARPS][2][DIM];
     place at; // row is the key, head the key head, q and dout its k and v
@@ -368,5 +388,37 @@ extern "C" bauta_status bt_attention_backward_f32_cuda(
     if (p.rows.keys)
         backward_kv_f32<<<blocks_for(p.rows.keys, p.kv_heads), WARPS * 32, 0,
                           (cudaStream_t)stream>>>(p);
+    return launched(err);
+}
+
+extern "C" bauta_status
+bt_attention_decode_f32_cuda(const bt_cuda_rows *rows,
+                             const bauta_attention *shape, const float *q,
+                             const bt_cuda_pages *pages, float *out, float *lse,
+                             void *stream, bauta_error *err)
+{
+    f32_params p;
+    bauta_status status = prepare(&p, rows, shape, err);
+    if (status || rows->device.count == 0)
+        return status;
+    if (pages->page_keys != rows->page_keys || pages->pages < rows->page_count)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the step reads page %zu of pages of %zu keys; there "
+                       "are %zu of %zu",
+                       rows->page_count, rows->page_keys, pages->pages,
+                       pages->page_keys);
+    size_t d = (size_t)p.d, keys = rows->page_keys;
+    p.q = q;
+    p.k = (const float *)pages->k;
+    p.v = (const float *)pages->v;
+    p.out_to = out;
+    p.lse_to = lse;
+    p.page = or_dense(pages->page, p.kv_heads * keys * d);
+    p.k_head = p.v_head = or_dense(pages->head, keys * d);
+    p.k_token = p.v_token = or_dense(pages->token, d);
+    while ((size_t)1 << p.page_shift < keys)
+        p.page_shift++;
+    forward_f32<<<blocks_for(p.rows.count, p.heads), WARPS * 32, 0,
+                  (cudaStream_t)stream>>>(p);
     return launched(err);
 }

@@ -57,8 +57,8 @@ typedef struct delta_params {
     int heads, head_dim;
 } delta_params;
 
-cudaError_t bt_launch_delta(const delta_params *params, int width, size_t steps,
-                            cudaStream_t stream);
+extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width,
+                                       size_t steps, cudaStream_t stream);
 
 /* What the loader tells the others about an item. */
 typedef struct work {
