@@ -80,9 +80,12 @@ static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
     bt_sweep_list list;
     assert_int_equal(bt_plan_create(&plan, mask, first, rows, tile_rows, NULL),
                      0);
-    assert_int_equal(bt_sweep_keys(&list, plan, 192, NULL), 0);
-    check_list(mask, first, rows, &list, QUERIES);
-    bt_sweep_release(&list);
+    // Tiles of the plan, and pieces of them.
+    for (size_t most = 64; most <= 192; most += 64) {
+        assert_int_equal(bt_sweep_keys(&list, plan, most, NULL), 0);
+        check_list(mask, first, rows, &list, QUERIES);
+        bt_sweep_release(&list);
+    }
     assert_int_equal(bt_sweep_queries(&list, plan, key_tile, NULL), 0);
     check_list(mask, first, rows, &list, KEYS);
     bt_sweep_release(&list);

@@ -60,6 +60,14 @@ typedef struct delta_params {
 extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width,
                                        size_t steps, cudaStream_t stream);
 
+/* All kernels of a backward pass with heads over 128, as wide as `width`
+ * (attention_backward_wide.cu). */
+extern "C" cudaError_t
+bt_launch_backward_wide(const delta_params *delta, int width, size_t steps,
+                        const backward_params *dq, int dq_blocks,
+                        const backward_params *dkv, int dkv_blocks,
+                        cudaStream_t stream);
+
 /* What the loader tells the others about an item. */
 typedef struct work {
     int item; /* -1: no more */
@@ -67,13 +75,18 @@ typedef struct work {
     int sweep, steps;
 } work;
 
+/* What a kernel makes: KEYS, and false is dQ. Wide heads have registers for one
+ * sum, so for them dK and dV have a kernel each. */
+enum { MAKES_DQ = 0, MAKES_BOTH = 1, MAKES_DK = 2, MAKES_DV = 3 };
+
 /* How the kept tiles lie. dQ with heads of 128 has registers for them (held):
  * they are read once, and then their memory is free for those of the next item.
  * Elsewhere there are two buffers, and gradients leave through the one whose
- * item is done. */
+ * item is done. Wide heads have memory for one. */
 template <int D, int KEYS> struct keeping {
     static constexpr bool held = D == 128 && !KEYS;
-    static constexpr int buffers = held ? 1 : 2;
+    static constexpr int buffers = held || D > 128 ? 1 : 2;
+    static constexpr int tensors = KEYS == MAKES_DV ? 1 : 2;
 };
 
 template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
@@ -266,7 +279,8 @@ template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE void load_kept(const backward_params *p,
                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    const int bytes = 2 * sizeof(s->kept[0][0][0]);
+    const int tensors = keeping<D, KEYS>::tensors;
+    const int bytes = tensors * sizeof(s->kept[0][0][0]);
     ring items = {}, kept = {};
     for (;; ring_next(&kept, keeping<D, KEYS>::buffers)) {
         barrier_wait(&s->item_full[items.at], items.parity);
@@ -277,7 +291,7 @@ BT_DEVICE void load_kept(const backward_params *p,
             uint64_t *full = &s->kept_full[kept.at][g];
             barrier_wait(&s->kept_empty[kept.at][g], kept.parity ^ 1);
             barrier_arrive_expect(full, bytes);
-            for (int i = 0; i < 2; i++)
+            for (int i = 0; i < tensors; i++)
                 load_tile<D, GROUP_ROWS>(s->kept[kept.at][i][g], &p->kept[i],
                                          w.head, w.row + g * GROUP_ROWS, full);
         }
@@ -290,6 +304,7 @@ BT_DEVICE void load_kept(const backward_params *p,
 template <int D, int KEYS> BT_DEVICE void store_empty(const backward_params *p)
 {
     const int chunks = D / 8; // of 16 bytes in a row
+    const int first = KEYS == MAKES_DV, behind = KEYS & 1;
     for (int i = blockIdx.x; i < p->empty_count * p->heads; i += gridDim.x) {
         bt_sweep_tile tile = p->tiles[p->tile_count + i / p->heads];
         size_t head = i % p->heads;
@@ -298,7 +313,7 @@ template <int D, int KEYS> BT_DEVICE void store_empty(const backward_params *p)
             if ((int)chunk * 8 >= p->head_dim)
                 continue;
 #pragma unroll
-            for (int k = 0; k <= KEYS; k++)
+            for (int k = first; k <= behind; k++)
                 *(uint4 *)(p->to[k] + row * p->to_token[k] +
                            head * p->to_head[k] + chunk * 8) =
                     make_uint4(0, 0, 0, 0);

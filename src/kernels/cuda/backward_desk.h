@@ -19,10 +19,13 @@ template <int D, int KEYS, int EXACT> struct desk {
     // from memory once. late: not for both weights and dS while their products
     // run; so y is issued when the sum of dS is done. tight: nor for weights in
     // float32 beside those in bf16, of which dS is made then.
-    static const bool held = keeping<D, KEYS>::held, late = KEYS;
-    static const bool tight = KEYS && D == 64;
-    static const bool turns = KEYS && !EXACT;             /* see turn_take */
+    static const bool held = keeping<D, KEYS>::held;
+    static const bool both = KEYS == MAKES_BOTH, late = both;
+    static const bool tight = both && D == 64;
+    static const bool turns = both && !EXACT;             /* see turn_take */
     static const bool flows = !KEYS && !EXACT && D == 64; /* see sweep_steps */
+    static const bool enters = !EXACT && D <= 128;        /* see enter_item */
+    static const bool weights = KEYS == MAKES_DV; /* w_ds are weights: no y */
 
     int group, row, t; /* row: the first of the thread's two in the tile */
     float scale;
@@ -36,8 +39,8 @@ template <int D, int KEYS, int EXACT> struct desk {
     uint64_t word[2];
     bool partial;
     float x[STEP / 2], y[STEP / 2];
-    uint32_t w_p[KEYS ? STEP / 4 : 1], w_ds[STEP / 4];
-    float sum[D / 2], sum_p[KEYS ? D / 2 : 1];
+    uint32_t w_p[both ? STEP / 4 : 1], w_ds[STEP / 4];
+    float sum[D / 2], sum_p[both ? D / 2 : 1];
 };
 
 /* Groups that make two sums take turns at issuing a step's products, so that

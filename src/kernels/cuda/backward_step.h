@@ -44,15 +44,20 @@ BT_DEVICE void issue_pairs(float *x, const uint32_t *f, const uint16_t *kept,
 template <int D>
 BT_DEVICE void issue_sum(float *sum, const uint32_t *w, const uint16_t *swept)
 {
+    const uint64_t panels = 2 * STEP * PANEL * 2 >> 4; // two of them
     uint64_t b = tile_descriptor(swept, STEP * PANEL * 2);
     product_fence();
 #pragma unroll
     for (int i = 0; i < STEP / 16; i++) {
         uint64_t step = i * (16 * PANEL * 2 >> 4);
-        if (D == 128)
-            product_pv_128(sum, w + i * 4, b + step);
-        else
+        if (D == 64)
             product_pv_64(sum, w + i * 4, b + step);
+        else
+            product_pv_128(sum, w + i * 4, b + step);
+        if (D == 192)
+            product_pv_64(sum + 64, w + i * 4, b + panels + step);
+        else if (D == 256)
+            product_pv_128(sum + 64, w + i * 4, b + panels + step);
     }
     product_commit();
 }

@@ -10,9 +10,9 @@
  * not normalised before they are summed, so values must stay below 2^90 in
  * magnitude, or an output may overflow.
  *
- * Heads have any multiple of 8 up to 256 columns forward and up to 128
- * backward. What is computed is the next multiple of 64: columns that a head
- * lacks are zeros that cost time and are never stored. */
+ * Heads have any multiple of 8 up to 256 columns. What is computed is the next
+ * multiple of 64: columns that a head lacks are zeros that cost time and are
+ * never stored. */
 #ifndef BT_CUDA_H
 #define BT_CUDA_H
 
