@@ -29,7 +29,7 @@ endif()
 
 # wgmma and setmaxnreg are of 90a, and of no other architecture. What nvcc makes
 # of the host's half must need no C++ library.
-set(nvcc ${CUDAToolkit_NVCC_EXECUTABLE} -O3 -std=c++17 -lineinfo
+set(nvcc ${CUDAToolkit_NVCC_EXECUTABLE} -O3 -std=c++17
   -gencode arch=compute_90a,code=sm_90a
   -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics
   -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include)

@@ -6,7 +6,7 @@
  * forward pass of the same rows. What is hidden is NaN from the start. Each
  * call is made twice, through two plans and in memory that held something else,
  * and gives the same bits. */
-#include <bauta.h>
+#include "faults.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -355,6 +355,51 @@ static void check_decode(const char *name, const char *mask, size_t n, size_t m,
     problem_free(&p);
 }
 
+/* ---- memory that runs out ---------------------------------------------- */
+
+/* A plan and a step of decoding of one type. */
+static bauta_status make_all(const bauta_mask *mask, bauta_gpu_type type)
+{
+    static const uint32_t pages[4] = { 3, 1, 0, 2 };
+    bauta_gpu_sequence sequence = { mask, 199, 1, pages };
+    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_gpu_plan *plan = NULL;
+    bauta_gpu_decode *decode = NULL;
+    bauta_status status = bauta_gpu_plan_create(&plan, gpu, mask, 0, 200,
+                                                &shape, type, true, &err);
+    if (!status)
+        status = bauta_gpu_decode_create(&decode, gpu, &shape, 64, type, &err);
+    if (!status)
+        status = bauta_gpu_decode_step(gpu, decode, &sequence, 1, &err);
+    bauta_gpu_plan_free(plan);
+    bauta_gpu_decode_free(decode);
+    return status;
+}
+
+/* Every allocation of the host fails once. */
+static void check_faults(const bauta_options *options)
+{
+    bauta_mask *mask;
+    faults_begin();
+    need(bauta_context_create(&gpu, options, &err));
+    need(bauta_mask_parse(&mask, "window(9) | sinks(2)", 200, 200, &err));
+    for (int type = 0; type < 2; type++)
+        for (size_t k = 0;; k++) {
+            size_t live = faults_live();
+            faults_arm(k);
+            bauta_status status = make_all(mask, (bauta_gpu_type)type);
+            bool failed = faults_disarm();
+            check(status == (failed ? BAUTA_ERR_NOMEM : BAUTA_OK), "faults",
+                  "a failed allocation is not told");
+            check(faults_live() == live, "faults", "a leak");
+            if (!failed)
+                break;
+        }
+    bauta_mask_free(mask);
+    bauta_context_free(gpu);
+    check(faults_end() == 0, "faults", "a leak in the end");
+}
+
 /* ---- refusals ---------------------------------------------------------- */
 
 static void refused(bauta_status got, bauta_status want, const char *words)
@@ -417,16 +462,17 @@ static const struct {
 
 int main(void)
 {
-    static const size_t dims[][2] = { { 64, 40 }, { 128, 96 } };
+    static const size_t dims[] = { 64, 40, 128, 96, 192, 256 };
     bauta_options options = BAUTA_OPTIONS_INIT;
     options.device = "cuda";
+    check_faults(&options);
     need(bauta_context_create(&gpu, &options, &err));
     for (int type = 0; type < 2; type++)
-        for (size_t d = 0; d < 4; d++)
+        for (size_t d = 0; d < LEN(dims); d++)
             for (size_t i = 0; i < LEN(cases); i++)
                 check_problem(cases[i].name, cases[i].mask, cases[i].n,
-                              cases[i].m, cases[i].heads, cases[i].kv,
-                              dims[d / 2][d % 2], (bauta_gpu_type)type);
+                              cases[i].m, cases[i].heads, cases[i].kv, dims[d],
+                              (bauta_gpu_type)type);
     for (int type = 0; type < 2; type++)
         for (size_t i = 0; i < LEN(cases); i++)
             for (size_t dim = 64; dim <= 128 && i != 4; dim += 64)
