@@ -60,7 +60,8 @@ file(GLOB kernels CONFIGURE_DEPENDS ${from}/*.cu)
 foreach(kernel ${kernels})
   get_filename_component(name ${kernel} NAME_WE)
   add_custom_command(OUTPUT ${made}/${name}.o
-    COMMAND ${nvcc} -MD -MF ${made}/${name}.d -c ${kernel} -o ${made}/${name}.o
+    COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${nvcc} -MD -MF ${made}/${name}.d
+            -c ${kernel} -o ${made}/${name}.o
     DEPENDS ${kernel} DEPFILE ${made}/${name}.d VERBATIM
     COMMENT "Building CUDA object ${name}.o")
   list(APPEND cuda_objects ${made}/${name}.o)

@@ -44,7 +44,7 @@ int main(void)
     shape.head_dim = DIM;
     options.device = "cuda";
     if (bauta_context_create(&gpu, &options, &err)) {
-        printf("No GPU: %s.\n", err.message);
+        printf("Nothing to compare: %s.\n", err.message);
         return 0;
     }
     for (int i = 0; i < COUNT; i++) {
