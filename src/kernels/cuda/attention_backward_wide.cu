@@ -3,9 +3,10 @@
  *
  * The program of attention_backward.cu, but a thread has registers for one sum
  * of such a head. So dK and dV have a kernel each, with the same items one
- * behind the other: eight products instead of seven. A block has memory for two
- * stages of steps and one buffer of kept tiles: with heads of 256 for those of
- * one group, whose tiles are then 64 rows. */
+ * behind the other: eight products instead of seven. A block has memory for one
+ * buffer of kept tiles, with heads of 256 for those of one group, whose tiles are
+ * then 64 rows; and for three stages of steps, but (dV, which keeps only keys,
+ * apart) for two of their second halves. */
 #include "kernels/cuda/backward_kernel.h"
 
 /* One kernel and, behind it, the one that does items again. They share the
@@ -17,9 +18,9 @@ static cudaError_t launch_pair(const backward_params *params, int blocks,
     if (!blocks)
         return cudaSuccess;
     cudaError_t status =
-        launch<D, GROUPS, 2, KEYS, 0>(params, blocks, false, stream);
+        launch<D, GROUPS, 3, KEYS, 0>(params, blocks, false, stream);
     if (!status)
-        status = launch<D, GROUPS, 2, KEYS, 1>(params, blocks, false, stream);
+        status = launch<D, GROUPS, 3, KEYS, 1>(params, blocks, false, stream);
     return status;
 }
 

@@ -8,8 +8,9 @@
 
 /* A group's place in the steps of an item. */
 typedef struct pace {
-    ring swept;
-    int flags; /* of the step before; 0: there was none */
+    ring swept, second; /* split: of the second halves */
+    ring half;          /* split: the one of the step */
+    int flags;          /* of the step before; 0: there was none */
     int ahead; /* of a step that was looked at and is not for the group */
 } pace;
 
@@ -25,7 +26,8 @@ template <int D, int KEYS, int EXACT> struct desk {
     static const bool turns = both && !EXACT;             /* see turn_take */
     static const bool flows = !KEYS && !EXACT && D == 64; /* see sweep_steps */
     static const bool enters = !EXACT && D <= 128;        /* see enter_item */
-    static const bool weights = KEYS == MAKES_DV; /* w_ds are weights: no y */
+    static const bool weights = KEYS == MAKES_DV; /* see sweep_weights */
+    static const int second = keeping<D, KEYS>::tensors - 1;
 
     int group, row, t; /* row: the first of the thread's two in the tile */
     float scale;
@@ -58,6 +60,14 @@ template <int GROUPS, bool TURNS> BT_DEVICE void turn_pass(int group)
         named_arrive(BARRIER_TURN + (group + 1) % GROUPS, 2 * GROUP);
 }
 
+template <int D, int GROUPS, int STAGES, int KEYS>
+BT_DEVICE void clean_next(backward_shared<D, GROUPS, STAGES, KEYS> *s, pace *at)
+{
+    if (keeping<D, KEYS>::split)
+        barrier_wait(&s->second_full[at->second.at], at->second.parity);
+    clean_step<D, GROUPS, STAGES, KEYS>(s, at->swept.at, at->second.at);
+}
+
 /* The next step, if the group sees something of it: its stage. -1: it does
  * not, or there is none. */
 template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
@@ -75,9 +85,13 @@ BT_DEVICE int next_step(backward_shared<D, GROUPS, STAGES, KEYS> *s, pace *at,
     if (!(flags >> group & 1))
         return -1;
     if (EXACT)
-        clean_step<D, GROUPS, STAGES, KEYS>(s, stage);
+        clean_next<D, GROUPS, STAGES, KEYS>(s, at);
     at->flags = flags;
     ring_next(&at->swept, STAGES);
+    if (keeping<D, KEYS>::split) {
+        at->half = at->second;
+        ring_next(&at->second, STAGES - 1);
+    }
     return flags / STAGE;
 }
 
@@ -96,7 +110,7 @@ BT_DEVICE int skip_steps(backward_shared<D, GROUPS, STAGES, KEYS> *s, pace *at,
         stage = at->swept.at;
         at->flags = at->ahead;
         if (EXACT)
-            clean_step<D, GROUPS, STAGES, KEYS>(s, stage);
+            clean_next<D, GROUPS, STAGES, KEYS>(s, at);
         if (!passed) {
             turn_take<GROUPS, kind::turns>(group);
             turn_pass<GROUPS, kind::turns>(group);
@@ -104,6 +118,12 @@ BT_DEVICE int skip_steps(backward_shared<D, GROUPS, STAGES, KEYS> *s, pace *at,
         passed = false;
         done_with(&s->swept_empty[stage]);
         ring_next(&at->swept, STAGES);
+        if (keeping<D, KEYS>::split) {
+            // Not before it is there: an arrival must not run ahead.
+            barrier_wait(&s->second_full[at->second.at], at->second.parity);
+            done_with(&s->second_empty[at->second.at]);
+            ring_next(&at->second, STAGES - 1);
+        }
     }
     return -1;
 }
@@ -143,7 +163,7 @@ BT_DEVICE void take_tiles(desk<D, KEYS, EXACT> *b,
 {
     if (b->held) {
         hold_tile<D>(b->f[0], s->kept[b->kept.at][0][b->group]);
-        hold_tile<D>(b->f[1], s->kept[b->kept.at][1][b->group]);
+        hold_tile<D>(b->f[1], s->kept[b->kept.at][b->second][b->group]);
         b->keeps = true;
     }
 }

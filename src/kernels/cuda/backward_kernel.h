@@ -15,8 +15,8 @@ BT_DEVICE void finish_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
     int slot = b->items.at ^ (int)b->entered, first = b->group * GROUP_ROWS;
     int buffer = b->held ? 0 : b->kept.at ^ (int)b->entered;
     const work *w = &s->item[slot];
-    uint16_t *out =
-        b->held ? s->out[b->held ? b->group : 0] : s->kept[buffer][0][b->group];
+    uint16_t *out = b->held ? s->more[b->held ? b->group : 0]
+                            : s->kept[buffer][0][b->group];
     bool good = true;
     if (b->held) {
         if (threadIdx.x % 32 == 0)
@@ -29,8 +29,8 @@ BT_DEVICE void finish_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
         named_sync(BARRIER_GROUP + b->group, GROUP);
     }
     if (b->both)
-        good &= store_sum<D>(p, 1, s->kept[buffer][1][b->group], w, first,
-                             b->sum_p, 1.0f);
+        good &= store_sum<D>(p, 1, s->kept[buffer][b->second][b->group], w,
+                             first, b->sum_p, 1.0f);
     good &= store_sum<D>(p, b->weights, out, w, first, b->sum,
                          b->weights ? 1.0f : p->scale);
     if (!EXACT) {
@@ -52,13 +52,9 @@ BT_DEVICE void make_ds(desk<D, KEYS, EXACT> *b,
                        backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
 {
     typedef desk<D, KEYS, EXACT> kind;
-    if (kind::weights) {
-        pack_pairs(b->w_ds, b->x);
-        return;
-    }
     if (kind::both) {
         pack_pairs(b->w_p, b->x);
-        issue_sum<D>(b->sum_p, b->w_p, s->swept[at][1]);
+        issue_sum<D>(b->sum_p, b->w_p, second_half(s, at, at));
         product_wait<1>();
     } else {
         product_wait<0>();
@@ -71,21 +67,6 @@ BT_DEVICE void make_ds(desk<D, KEYS, EXACT> *b,
     if (b->partial)
         hide(b->y, b->word, b->t);
     pack_pairs(b->w_ds, b->y);
-}
-
-/* Issue the products of y, and wait for all that was issued before them. */
-template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
-BT_DEVICE void begin_y(desk<D, KEYS, EXACT> *b,
-                       backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
-{
-    typedef desk<D, KEYS, EXACT> kind;
-    if (kind::weights) {
-        product_wait<0>();
-        return;
-    }
-    issue_pairs<D, kind::held>(b->y, b->f[1], s->kept[b->kept.at][1][b->group],
-                               s->swept[at][1]);
-    product_wait<1>(); // all but y
 }
 
 /* Sweep over steps until there is one that the group does not see, or no more.
@@ -115,7 +96,7 @@ BT_DEVICE int sweep_steps(desk<D, KEYS, EXACT> *b, const backward_params *p,
             return before;
         load_words(b, p, s, at);
         turn_take<GROUPS, kind::turns>(b->group);
-        issue_sum<D>(b->sum, b->w_ds, s->swept[before][kind::weights]);
+        issue_sum<D>(b->sum, b->w_ds, s->swept[before][0]);
         if (over)
             take_tiles(b, s);
         if (kind::tight) {
@@ -130,7 +111,10 @@ BT_DEVICE int sweep_steps(desk<D, KEYS, EXACT> *b, const backward_params *p,
             product_hold<kind::both ? D / 2 : 0>(b->sum_p);
             done_with(&s->swept_empty[before]);
         }
-        begin_y<D, GROUPS, STAGES, KEYS, EXACT>(b, s, at);
+        issue_pairs<D, kind::held>(b->y, b->f[1],
+                                   s->kept[b->kept.at][b->second][b->group],
+                                   second_half(s, at, at));
+        product_wait<1>(); // all but y
         turn_pass<GROUPS, kind::turns>(b->group);
         product_hold<STEP / 2>(b->x);
         if (!kind::late) {
@@ -146,6 +130,127 @@ BT_DEVICE int sweep_steps(desk<D, KEYS, EXACT> *b, const backward_params *p,
     }
 }
 
+/* The weights of a step, whose scores are there. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void make_weights(desk<D, KEYS, EXACT> *b,
+                            backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
+{
+    product_hold<STEP / 2>(b->x);
+    weigh<KEYS, EXACT>(b->x, b->lse, s->rows[at].lse, b->t, b->scale);
+    if (b->partial)
+        hide(b->x, b->word, b->t);
+}
+
+/* dV alone: a step has its weights and no more, and their sum runs while those
+ * of the next step are made. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void sweep_weights(desk<D, KEYS, EXACT> *b, const backward_params *p,
+                             backward_shared<D, GROUPS, STAGES, KEYS> *s,
+                             int at)
+{
+    while (at >= 0) {
+        const uint16_t *kept = s->kept[b->kept.at][0][b->group];
+        load_words(b, p, s, at);
+        issue_pairs<D, false>(b->x, b->f[0], kept, s->swept[at][0]);
+        product_wait<0>();
+        make_weights(b, s, at);
+        pack_pairs(b->w_ds, b->x);
+        int before = at;
+        at = next_step<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps, b->group);
+        while (at >= 0) {
+            load_words(b, p, s, at);
+            issue_pairs<D, false>(b->x, b->f[0], kept, s->swept[at][0]);
+            issue_sum<D>(b->sum, b->w_ds, s->swept[before][1]);
+            product_wait<1>(); // all but the sum
+            make_weights(b, s, at);
+            product_wait<0>();
+            product_hold<D / 2>(b->sum);
+            done_with(&s->swept_empty[before]);
+            pack_pairs(b->w_ds, b->x);
+            before = at;
+            at = next_step<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps,
+                                                           b->group);
+        }
+        issue_sum<D>(b->sum, b->w_ds, s->swept[before][1]);
+        product_wait<0>();
+        product_hold<D / 2>(b->sum);
+        done_with(&s->swept_empty[before]);
+        if (!(b->steps.flags & LAST))
+            at = skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps,
+                                                            b->group, true);
+    }
+}
+
+/* split: the second half of the step is there, and its products are issued. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void issue_second(desk<D, KEYS, EXACT> *b,
+                            backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
+{
+    ring half = b->steps.half;
+    barrier_wait(&s->second_full[half.at], half.parity);
+    issue_pairs<D, false>(b->y, b->f[1],
+                          s->kept[b->kept.at][b->second][b->group],
+                          second_half(s, at, half.at));
+}
+
+/* split: y is there and becomes dS; its half of the step is given back. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void make_second(desk<D, KEYS, EXACT> *b,
+                           backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
+{
+    product_hold<STEP / 2>(b->y);
+    done_with(&s->second_empty[b->steps.half.at]);
+    differ<KEYS>(b->y, b->x, b->delta, s->rows[at].delta, b->t);
+    if (b->partial)
+        hide(b->y, b->word, b->t);
+}
+
+/* Wide heads: there may be one group alone, which fills the tensor cores by
+ * itself. The sum of a step is issued behind the products of the next one and
+ * runs while those become dS. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void sweep_wide(desk<D, KEYS, EXACT> *b, const backward_params *p,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
+{
+    while (at >= 0) {
+        const uint16_t *kept = s->kept[b->kept.at][0][b->group];
+        load_words(b, p, s, at);
+        issue_pairs<D, false>(b->x, b->f[0], kept, s->swept[at][0]);
+        issue_second(b, s, at);
+        product_wait<1>(); // all but y
+        make_weights(b, s, at);
+        product_wait<0>();
+        make_second(b, s, at);
+        pack_pairs(b->w_ds, b->y);
+        int before = at;
+        at = next_step<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps, b->group);
+        while (at >= 0) {
+            load_words(b, p, s, at);
+            issue_pairs<D, false>(b->x, b->f[0], kept, s->swept[at][0]);
+            issue_second(b, s, at);
+            issue_sum<D>(b->sum, b->w_ds, s->swept[before][0]);
+            product_wait<2>(); // x
+            make_weights(b, s, at);
+            product_wait<1>(); // y
+            make_second(b, s, at);
+            product_wait<0>();
+            product_hold<D / 2>(b->sum);
+            done_with(&s->swept_empty[before]);
+            pack_pairs(b->w_ds, b->y);
+            before = at;
+            at = next_step<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps,
+                                                           b->group);
+        }
+        issue_sum<D>(b->sum, b->w_ds, s->swept[before][0]);
+        product_wait<0>();
+        product_hold<D / 2>(b->sum);
+        done_with(&s->swept_empty[before]);
+        if (!(b->steps.flags & LAST))
+            at = skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps,
+                                                            b->group, true);
+    }
+}
+
 /* The steps of an item that the group sees from `at` on, and those of the next
  * ones as far as they follow. */
 template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
@@ -158,12 +263,15 @@ BT_DEVICE void sweep_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
         turn_take<GROUPS, kind::turns>(b->group);
         issue_pairs<D, kind::held>(
             b->x, b->f[0], s->kept[b->kept.at][0][b->group], s->swept[at][0]);
-        begin_y<D, GROUPS, STAGES, KEYS, EXACT>(b, s, at);
+        issue_pairs<D, kind::held>(b->y, b->f[1],
+                                   s->kept[b->kept.at][b->second][b->group],
+                                   second_half(s, at, at));
+        product_wait<1>(); // all but y
         turn_pass<GROUPS, kind::turns>(b->group);
         product_hold<STEP / 2>(b->x);
         give_tiles(b, s);
         int before = sweep_steps<D, GROUPS, STAGES, KEYS, EXACT>(b, p, s, at);
-        issue_sum<D>(b->sum, b->w_ds, s->swept[before][kind::weights]);
+        issue_sum<D>(b->sum, b->w_ds, s->swept[before][0]);
         bool over = b->entered || b->steps.flags & LAST;
         if (kind::enters && over && !b->entered)
             enter_item(b, p, s);
@@ -204,10 +312,14 @@ BT_DEVICE void compute_items(const backward_params *p,
     while (more) {
         take_rows(&b);
         take_tiles(&b, s);
-        sweep_item<D, GROUPS, STAGES, KEYS, EXACT>(
-            &b, p, s,
-            skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b.steps, b.group,
-                                                       false));
+        int at = skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b.steps,
+                                                            b.group, false);
+        if (kind::weights)
+            sweep_weights<D, GROUPS, STAGES, KEYS, EXACT>(&b, p, s, at);
+        else if (keeping<D, KEYS>::split)
+            sweep_wide<D, GROUPS, STAGES, KEYS, EXACT>(&b, p, s, at);
+        else
+            sweep_item<D, GROUPS, STAGES, KEYS, EXACT>(&b, p, s, at);
         give_tiles(&b, s);
         if (kind::enters && !b.entered)
             enter_item(&b, p, s);
@@ -233,6 +345,7 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
     backward_shared<D, GROUPS, STAGES, KEYS> *s =
         (backward_shared<D, GROUPS, STAGES, KEYS> *)memory;
     const int warps = GROUPS * 4; // that compute
+    const bool split = keeping<D, KEYS>::split;
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
@@ -247,8 +360,12 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
             barrier_init(&s->kept_empty[0][0] + i, 4 * WARP_ARRIVALS);
         }
         for (int i = 0; i < STAGES; i++) {
-            barrier_init(&s->swept_full[i], 2);
+            barrier_init(&s->swept_full[i], split ? 1 : 2);
             barrier_init(&s->swept_empty[i], warps * WARP_ARRIVALS);
+        }
+        for (int i = 0; split && i < STAGES - 1; i++) {
+            barrier_init(&s->second_full[i], 1);
+            barrier_init(&s->second_empty[i], warps * WARP_ARRIVALS);
         }
         barrier_init_done();
     }
