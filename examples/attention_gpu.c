@@ -34,14 +34,12 @@ static void *on_gpu(bauta_context *gpu, const float *from)
 int main(void)
 {
     bauta_options options = BAUTA_OPTIONS_INIT;
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention shape = BAUTA_ATTENTION_INIT; // one head of 64
     bauta_context *cpu, *gpu;
     bauta_mask *mask;
     bauta_plan *plan;
     bauta_gpu_plan *gpu_plan;
     float worst = 0.0f;
-
-    shape.head_dim = DIM;
     options.device = "cuda";
     if (bauta_context_create(&gpu, &options, &err)) {
         printf("Nothing to compare: %s.\n", err.message);

@@ -65,7 +65,7 @@ watch() {
             tests/cuda/check_cuda_backward
     race="compute-sanitizer --tool racecheck --error-exitcode 1"
     $race "$build/lanes/check_cuda" --quick
-    for head in 64 96 128; do
+    for head in 64 96 128 192 256; do
         $race "$build/lanes/check_cuda_backward" --race "$head"
     done
 }
