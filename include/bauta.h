@@ -1562,8 +1562,8 @@ BAUTA_API bauta_status bauta_gpu_get(bauta_context *context, void *to,
                                      const void *from, size_t bytes,
                                      bauta_error *err);
 
-/* Calls below return when their work is queued. Wait until all that this
- * context has queued is done; what went wrong meanwhile is told here. */
+/* Calls below return when their work is queued. Wait until all that is queued
+ * on the context's stream is done; what went wrong meanwhile is told here. */
 BAUTA_API bauta_status bauta_gpu_wait(bauta_context *context, bauta_error *err);
 
 /* Queue from now on on a stream of the caller's (a cudaStream_t of the
@@ -1600,8 +1600,8 @@ BAUTA_API void bauta_gpu_plan_free(bauta_gpu_plan *plan);
 
 /* As bauta_attention_forward() and bauta_attention_backward(), over tensors of
  * the plan's type in the GPU's memory. Strides are in elements; heads and dims
- * of the shape are the plan's. lse is float32, and NULL where only the forward
- * pass runs. Sums have one order: the same inputs give the same bits. */
+ * of the shape are the plan's. lse is float32; the forward pass takes NULL.
+ * Sums have one order: the same inputs give the same bits. */
 BAUTA_API bauta_status bauta_gpu_attention_forward(
     bauta_context *context, bauta_gpu_plan *plan, const bauta_attention *shape,
     const void *q, const void *k, const void *v, void *out, float *lse,

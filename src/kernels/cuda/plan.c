@@ -95,6 +95,9 @@ static bauta_status upload(void **block, const piece *pieces, size_t count,
             status = cudaMemset(to, 0, pieces[i].bytes);
         at += bt_size_round(pieces[i].bytes, PIECE);
     }
+    // Those who use it may have a stream that does not wait for this one.
+    if (!status)
+        status = cudaStreamSynchronize(NULL);
     if (status)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "cannot copy a plan to the GPU: %s",

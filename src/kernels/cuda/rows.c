@@ -110,6 +110,9 @@ static bauta_status upload(bt_cuda_rows *rows, const int32_t *words,
                        cudaGetErrorString(status));
     }
     status = cudaMemcpy(rows->memory, words, bytes, cudaMemcpyHostToDevice);
+    // Those who use it may have a stream that does not wait for this one.
+    if (!status)
+        status = cudaStreamSynchronize(NULL);
     if (status)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "cannot copy the rows of a mask to the GPU: %s",
