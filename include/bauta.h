@@ -23,6 +23,7 @@
  *  15. Looking                   what is attended to
  *  16. Pictures                  what is attended to, on paper
  *  17. Audits                    the promises, tried on a model
+ *  18. GPUs                      attention on an NVIDIA GPU
  *
  * Conventions that hold everywhere:
  *
@@ -34,7 +35,8 @@
  *   are used, so threads may share them. A context serves one call at a time.
  * - A struct whose first field is `size` must be started from its
  *   BAUTA_..._INIT value, so that it can grow without breaking programs.
- * - Sizes are counts of elements, never bytes. All numbers are float32. */
+ * - Sizes are counts of elements, never bytes. All numbers are float32. (Both
+ *   but for section 18, which says so.) */
 #ifndef BAUTA_H
 #define BAUTA_H
 
@@ -100,13 +102,15 @@ BAUTA_API void bauta_allocator_set(const bauta_allocator *allocator);
 /* ---- 3. Contexts ------------------------------------------------------- */
 
 typedef struct bauta_options {
-    size_t size;     /* set by BAUTA_OPTIONS_INIT; lets the struct grow */
-    int threads;     /* 0 = one per core */
-    const char *isa; /* NULL = best; "c", "avx2", "avx512" force a twin */
+    size_t size;        /* set by BAUTA_OPTIONS_INIT; lets the struct grow */
+    int threads;        /* 0 = one per core */
+    const char *isa;    /* NULL = best; "c", "avx2", "avx512" force a twin */
+    const char *device; /* NULL or "cpu"; "cuda" or "cuda:1": an NVIDIA GPU,
+                           section 18 */
 } bauta_options;
-#define BAUTA_OPTIONS_INIT             \
-    {                                  \
-        sizeof(bauta_options), 0, NULL \
+#define BAUTA_OPTIONS_INIT                   \
+    {                                        \
+        sizeof(bauta_options), 0, NULL, NULL \
     }
 
 /* A context holds the threads, the chosen kernels and the workspace, which
@@ -124,6 +128,8 @@ BAUTA_API void bauta_context_free(bauta_context *context);
 /* The instruction set in use ("c", "avx2" or "avx512") and the threads. */
 BAUTA_API const char *bauta_context_isa(const bauta_context *context);
 BAUTA_API int bauta_context_threads(const bauta_context *context);
+/* "cpu", or of a GPU its number: "cuda:0". */
+BAUTA_API const char *bauta_context_device(const bauta_context *context);
 
 /* ---- 4. Masks ---------------------------------------------------------- */
 
@@ -1538,6 +1544,148 @@ BAUTA_API bauta_status bauta_audit_masks(const bauta_mask *const *masks,
                                          size_t layers,
                                          const bauta_mask *allowed, bool *leaks,
                                          bauta_leak *leak, bauta_error *err);
+
+/* ---- 18. GPUs ---------------------------------------------------------- */
+
+/* Masked attention on an NVIDIA GPU, over memory of the GPU: forward, backward
+ * and decoding. A context with the device "cuda", the first GPU that can be
+ * used, or "cuda:1", that of CUDA's number 1, serves the calls of this section
+ * and no others; other contexts serve all calls but these. What is refused for
+ * such a reason is BAUTA_ERR_UNSUPPORTED.
+ *
+ * What the header promises of masks holds here too: a hidden key or value
+ * changes no bit, a query that sees nothing gets out 0, lse -infinity and
+ * gradient 0, and the bits of a row depend neither on what lies beside its
+ * document nor on the run. They are not the CPU's bits.
+ *
+ * The library brings CUDA's runtime along and starts without a GPU or its
+ * driver. The kernels are for Hopper (H100, H200).
+ *
+ * How many GPUs can be used: 0 without one, without a driver, and in a library
+ * that was built without CUDA. Why, bauta_context_create() says. */
+BAUTA_API size_t bauta_gpu_count(void);
+
+/* The GPU's memory, for programs that do not speak CUDA. Sizes are in bytes.
+ * What is handed out is aligned to 256 bytes and freed with the same context,
+ * which may be done while work that uses it is queued. */
+BAUTA_API bauta_status bauta_gpu_alloc(bauta_context *context, void **out,
+                                       size_t bytes, bauta_error *err);
+BAUTA_API void bauta_gpu_free(bauta_context *context, void *memory);
+
+/* Copy to the GPU, and from it, behind the work that is queued. They return
+ * when the copy is done. */
+BAUTA_API bauta_status bauta_gpu_put(bauta_context *context, void *to,
+                                     const void *from, size_t bytes,
+                                     bauta_error *err);
+BAUTA_API bauta_status bauta_gpu_get(bauta_context *context, void *to,
+                                     const void *from, size_t bytes,
+                                     bauta_error *err);
+
+/* Calls below return when their work is queued. Wait until all that is queued
+ * on the context's stream is done; what went wrong meanwhile is told here. */
+BAUTA_API bauta_status bauta_gpu_wait(bauta_context *context, bauta_error *err);
+
+/* Queue from now on on a stream of the caller's (a cudaStream_t of the
+ * context's GPU), which must live as long; NULL is CUDA's default stream, which
+ * is what a context begins with. */
+BAUTA_API bauta_status bauta_gpu_stream_set(bauta_context *context,
+                                            void *stream, bauta_error *err);
+
+/* What tensors hold. Sums are float32 in both.
+ *
+ *   float32   any shape; plain, for small models and comparisons
+ *   bfloat16  on tensor cores: head_dim a multiple of 8, value_dim the same, a
+ *             positive scale; tensors aligned to 16 bytes, strides multiples of
+ *             8, values below 2^90 in magnitude */
+typedef enum bauta_gpu_type {
+    BAUTA_GPU_FLOAT32 = 0,
+    BAUTA_GPU_BFLOAT16 = 1
+} bauta_gpu_type;
+
+/* Rows [first, first + rows) of a mask in the GPU's memory, compiled for the
+ * heads of a shape. Make it once for all layers and steps that have the mask;
+ * neither mask nor shape is referred to afterwards. What a call writes on the
+ * side is in it, too: calls that use it must follow each other on one stream.
+ */
+typedef struct bauta_gpu_plan bauta_gpu_plan;
+
+/* `backward`: whether it must serve the backward pass, too. */
+BAUTA_API bauta_status bauta_gpu_plan_create(
+    bauta_gpu_plan **out, bauta_context *context, const bauta_mask *mask,
+    size_t first, size_t rows, const bauta_attention *shape,
+    bauta_gpu_type type, bool backward, bauta_error *err);
+/* It waits until the GPU has done what is queued. */
+BAUTA_API void bauta_gpu_plan_free(bauta_gpu_plan *plan);
+
+/* As bauta_attention_forward() and bauta_attention_backward(), over tensors of
+ * the plan's type in the GPU's memory. Strides are in elements; heads and dims
+ * of the shape are the plan's. lse is float32; the forward pass takes NULL.
+ * Sums have one order: the same inputs give the same bits. */
+BAUTA_API bauta_status bauta_gpu_attention_forward(
+    bauta_context *context, bauta_gpu_plan *plan, const bauta_attention *shape,
+    const void *q, const void *k, const void *v, void *out, float *lse,
+    bauta_error *err);
+BAUTA_API bauta_status bauta_gpu_attention_backward(
+    bauta_context *context, bauta_gpu_plan *plan, const bauta_attention *shape,
+    const void *q, const void *k, const void *v, const void *out,
+    const float *lse, const void *dout, void *dq, void *dk, void *dv,
+    bauta_error *err);
+
+/* Keys and values of many sequences in pages of `page_keys` keys, 64 or a
+ * larger power of two. The element of page p, key head h, key j and column c is
+ * at p * page + h * head + j * token + c of k and of v alike; strides of 0
+ * stand for (pages, kv_heads, page_keys, head_dim). What no query sees may hold
+ * anything. */
+typedef struct bauta_gpu_pages {
+    size_t size;       /* set by BAUTA_GPU_PAGES_INIT */
+    const void *k, *v; /* the GPU's */
+    size_t pages, page_keys;
+    size_t page, head, token;
+} bauta_gpu_pages;
+#define BAUTA_GPU_PAGES_INIT                                \
+    {                                                       \
+        sizeof(bauta_gpu_pages), NULL, NULL, 0, 64, 0, 0, 0 \
+    }
+
+/* The queries of one sequence: rows [first, first + rows) of a mask over its
+ * keys, in decoding the last one. Key j is the key j % page_keys of the page
+ * pages[j / page_keys]; pages of which no row sees anything are not looked up.
+ * Rows that see something have the origin 0, for pages hold one sequence. */
+typedef struct bauta_gpu_sequence {
+    const bauta_mask *mask;
+    size_t first, rows;
+    const uint32_t *pages; /* the caller's memory, not the GPU's */
+} bauta_gpu_sequence;
+
+/* What a step of decoding reads. One step may serve many calls, all layers of a
+ * model that share a mask, one behind the other on one stream. The bits of a
+ * row depend on its query, on the keys and values that it sees and on where
+ * they lie in the sequence: not on pages, on other rows or sequences, or on the
+ * GPU's size. In bfloat16 there are heads of 64 and 128, up to 16 to a key
+ * head. */
+typedef struct bauta_gpu_decode bauta_gpu_decode;
+
+BAUTA_API bauta_status bauta_gpu_decode_create(bauta_gpu_decode **out,
+                                               bauta_context *context,
+                                               const bauta_attention *shape,
+                                               size_t page_keys,
+                                               bauta_gpu_type type,
+                                               bauta_error *err);
+BAUTA_API void bauta_gpu_decode_free(bauta_gpu_decode *decode);
+
+/* Describe the next step, whose queries lie sequence after sequence. Nothing
+ * that is given here is referred to afterwards. After a failure there is no
+ * step. */
+BAUTA_API bauta_status bauta_gpu_decode_step(
+    bauta_context *context, bauta_gpu_decode *decode,
+    const bauta_gpu_sequence *sequences, size_t count, bauta_error *err);
+
+/* Attention of the step's queries over the pages; q, out and lse as in
+ * bauta_gpu_attention_forward(), strides of keys and values as in `pages`. */
+BAUTA_API bauta_status bauta_gpu_attention_decode(
+    bauta_context *context, bauta_gpu_decode *decode,
+    const bauta_attention *shape, const void *q, const bauta_gpu_pages *pages,
+    void *out, float *lse, bauta_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_decode_list.c - what the GPU's decoding is told is what the masks say,
- * and how the work is cut shows nowhere. Needs no GPU, so the source is
- * included here whether CUDA is found or not. */
-#include "kernels/cuda/decode_list.c"
+ * and how the work is cut shows nowhere. Needs no GPU. */
+#include "kernels/cuda/decode_list.h"
 
+#include "base/error.h"
+#include "base/size.h"
 #include "faults.h"
+#include "mask/mask.h"
+#include "mask/plan.h"
 #include "masks.h"
 #include "testing.h"
+
+#include <string.h>
 
 enum { SEQUENCES = 3, KV_HEADS = 2 };
 

@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_sweep.c - what the backward kernels are told is what the mask says, from
- * either side. Needs no GPU, so the source is included here whether CUDA is
- * found or not. */
-#include "kernels/cuda/sweep.c"
+ * either side. Needs no GPU. */
+#include "kernels/cuda/sweep.h"
 
+#include "base/error.h"
+#include "mask/plan.h"
 #include "masks.h"
 #include "testing.h"
+
+#include <string.h>
+
+static uint64_t low_bits(size_t count)
+{
+    return count < 64 ? ((uint64_t)1 << count) - 1 : UINT64_MAX;
+}
 
 /* Which side a list's tiles are of. */
 typedef enum side { QUERIES, KEYS } side;
@@ -72,9 +80,12 @@ static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
     bt_sweep_list list;
     assert_int_equal(bt_plan_create(&plan, mask, first, rows, tile_rows, NULL),
                      0);
-    assert_int_equal(bt_sweep_keys(&list, plan, 192, NULL), 0);
-    check_list(mask, first, rows, &list, QUERIES);
-    bt_sweep_release(&list);
+    // Tiles of the plan, and pieces of them.
+    for (size_t most = 64; most <= 192; most += 64) {
+        assert_int_equal(bt_sweep_keys(&list, plan, most, NULL), 0);
+        check_list(mask, first, rows, &list, QUERIES);
+        bt_sweep_release(&list);
+    }
     assert_int_equal(bt_sweep_queries(&list, plan, key_tile, NULL), 0);
     check_list(mask, first, rows, &list, KEYS);
     bt_sweep_release(&list);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_worklist.c - what the GPU kernels are told is what the mask says. Needs
- * no GPU, so the source is included here whether CUDA is found or not. */
-#include "kernels/cuda/worklist.c"
+ * no GPU. */
+#include "kernels/cuda/worklist.h"
 
+#include "base/error.h"
+#include "mask/plan.h"
 #include "testing.h"
+
+#include <string.h>
 
 static bauta_mask *random_mask(test_random *r, size_t n, size_t m)
 {

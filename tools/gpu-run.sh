@@ -11,7 +11,13 @@ build=${BUILD:-build}/gpu
 cuda=${CUDA_HOME:-/usr/local/cuda}
 
 c() {
-    gcc -std=gnu17 -O2 -fopenmp -ffp-contract=off -Isrc -Iinclude -Itests \
+    case $1 in
+    *_avx2.c) isa="-mavx2 -mfma" ;;
+    *_avx512.c) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma" ;;
+    *) isa= ;;
+    esac
+    # shellcheck disable=SC2086 # several flags, or none
+    gcc -std=gnu17 -O2 $isa -fopenmp -ffp-contract=off -Isrc -Iinclude -Itests \
         -isystem "$cuda/include" -c "$1" -o "$2"
 }
 
@@ -21,7 +27,8 @@ make() {
     flags=$2
     shift 2
     mkdir -p "$to"
-    for source in src/base/*.c src/mask/*.c src/kernels/cuda/*.c; do
+    for source in src/base/*.c src/mask/*.c src/kernels/*.c src/ops/*.c \
+        src/kernels/x86/*.c src/kernels/cuda/*.c; do
         c "$source" "$to/part_$(echo "$source" | tr / _).o"
     done
     for source in src/kernels/cuda/*.cu; do
@@ -40,7 +47,7 @@ make() {
 [ "${RUN:-0}" = 1 ] ||
     make "$build" "" tests/cuda/check_cuda tests/cuda/check_cuda_backward \
         tests/cuda/check_cuda_decode tests/cuda/check_cuda_f32 \
-        tests/cuda/dump_cuda bench/attention_gpu bench/decode_gpu
+        tests/cuda/check_device tests/cuda/dump_cuda bench/attention_gpu bench/decode_gpu
 
 # Bad accesses, and races in shared memory. The tool does not see that one lane
 # speaks for its warp, so the latter are looked for in a build in which every
@@ -50,12 +57,16 @@ watch() {
         check_cuda_f32; do
         compute-sanitizer --error-exitcode 1 "$build/$program" --quick
     done
+    # It is refused memory, and means it.
+    compute-sanitizer --error-exitcode 1 --report-api-errors no \
+        "$build/check_device"
     [ "${RUN:-0}" = 1 ] ||
         make "$build/lanes" -DBT_EVERY_LANE tests/cuda/check_cuda \
             tests/cuda/check_cuda_backward
-    for program in check_cuda check_cuda_backward; do
-        compute-sanitizer --tool racecheck --error-exitcode 1 \
-            "$build/lanes/$program" --quick
+    race="compute-sanitizer --tool racecheck --error-exitcode 1"
+    $race "$build/lanes/check_cuda" --quick
+    for head in 64 96 128 192 256; do
+        $race "$build/lanes/check_cuda_backward" --race "$head"
     done
 }
 
@@ -68,6 +79,7 @@ for what in "$@"; do
         "$build/check_cuda_backward"
         "$build/check_cuda_decode"
         "$build/check_cuda_f32"
+        "$build/check_device"
         ;;
     watch)
         watch

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "ops/context.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -203,7 +204,7 @@ bauta_status bauta_audit_create(bauta_audit **out, bauta_context *context,
     bt_auditing a;
     BT_NEED(out, err);
     *out = NULL;
-    BT_NEED(context, err);
+    BT_NEED_CPU(context, err);
     BT_NEED(model, err);
     if (options) {
         BT_NEED_SIZE(options, bauta_audit_options, "BAUTA_AUDIT_OPTIONS_INIT",

@@ -48,7 +48,7 @@ bauta_status bauta_generator_create(bauta_generator **out,
     bauta_generator_options chosen = BAUTA_GENERATOR_OPTIONS_INIT;
     BT_NEED(out, err);
     *out = NULL;
-    BT_NEED(context, err);
+    BT_NEED_CPU(context, err);
     BT_NEED(model, err);
     bauta_status status = options ? options_check(options, err) : BAUTA_OK;
     if (status)

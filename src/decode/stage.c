@@ -26,7 +26,7 @@ bauta_status bt_stage_create(bt_stage **out, bauta_context *context,
 {
     BT_NEED(out, err);
     *out = NULL;
-    BT_NEED(context, err);
+    BT_NEED_CPU(context, err);
     BT_NEED(model, err);
     if (bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,

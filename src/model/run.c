@@ -81,7 +81,7 @@ bauta_status bt_call_check(bt_call *r, bauta_context *context,
                            const bauta_model *model, const bauta_batch *source,
                            const bauta_batch *target, bauta_error *err)
 {
-    BT_NEED(context, err);
+    BT_NEED_CPU(context, err);
     BT_NEED(model, err);
     *r = (bt_call){ .context = context,
                     .model = model->folder->model,

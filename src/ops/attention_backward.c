@@ -406,7 +406,7 @@ bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
                          const float *lse, const float *dout, float *dq,
                          float *dk, float *dv, bauta_error *err)
 {
-    BT_NEED(context, err);
+    BT_NEED_CPU(context, err);
     BT_NEED(plan, err);
     BT_NEED(q, err);
     BT_NEED(k, err);

@@ -365,7 +365,7 @@ bauta_status bauta_attention_forward(bauta_context *context,
                                      const float *v, float *out, float *lse,
                                      bauta_error *err)
 {
-    BT_NEED(context, err);
+    BT_NEED_CPU(context, err);
     BT_NEED(plan, err);
     BT_NEED(q, err);
     BT_NEED(k, err);

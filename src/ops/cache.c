@@ -193,7 +193,7 @@ bauta_status bauta_attention_cached(bauta_context *context,
                                     const float *q, const bauta_cache *cache,
                                     float *out, float *lse, bauta_error *err)
 {
-    BT_NEED(context, err);
+    BT_NEED_CPU(context, err);
     BT_NEED(plan, err);
     BT_NEED(q, err);
     BT_NEED(cache, err);

@@ -6,7 +6,9 @@
 #include "base/threads.h"
 #include "ops/tape.h"
 
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { THREADS_MAX = 1024 };
@@ -27,6 +29,64 @@ static bauta_status unknown_isa(const char *isa, bauta_error *err)
                    isa, list);
 }
 
+/* A program that was compiled with an older header has a shorter struct; what
+ * that lacks is as in BAUTA_OPTIONS_INIT. */
+static bauta_status options_take(bauta_options *to, const bauta_options *from,
+                                 bauta_error *err)
+{
+    if (!from)
+        return BAUTA_OK;
+    if (from->size != sizeof(*to) &&
+        from->size != offsetof(bauta_options, device))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "options.size is %zu, not %zu: start from "
+                       "BAUTA_OPTIONS_INIT",
+                       from->size, sizeof(*to));
+    memcpy(to, from, from->size);
+    return BAUTA_OK;
+}
+
+/* The number in "cuda:7", -1 of "cuda"; false: it is neither. */
+static bool cuda_number(const char *device, int *number)
+{
+    enum { DIGITS = 4 };
+    *number = -1;
+    if (strcmp(device, "cuda") == 0)
+        return true;
+    const char *digits = device + strlen("cuda:");
+    if (strncmp(device, "cuda:", strlen("cuda:")) != 0 || !*digits ||
+        strlen(digits) > DIGITS || digits[strspn(digits, "0123456789")])
+        return false;
+    *number = (int)strtol(digits, NULL, 10);
+    return true;
+}
+
+static bauta_status device_take(bauta_context *context, const char *device,
+                                bauta_error *err)
+{
+    int number;
+    if (!device || strcmp(device, "cpu") == 0) {
+        strcpy(context->device_name, "cpu");
+        return BAUTA_OK;
+    }
+    if (!cuda_number(device, &number))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "device is \"%s\", not \"cpu\", \"cuda\" or \"cuda:\" "
+                       "and a number",
+                       bt_quote(device).text);
+    const bt_gpu *gpu = bt_gpu_table();
+    if (!gpu)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "device \"%s\": this library was built without CUDA",
+                       device);
+    bauta_status status = gpu->find(number, &context->device, err);
+    if (!status)
+        snprintf(context->device_name, sizeof(context->device_name), "cuda:%d",
+                 context->device);
+    context->gpu = gpu;
+    return status;
+}
+
 bauta_status bauta_context_create(bauta_context **out,
                                   const bauta_options *options,
                                   bauta_error *err)
@@ -34,14 +94,9 @@ bauta_status bauta_context_create(bauta_context **out,
     BT_NEED(out, err);
     *out = NULL;
     bauta_options chosen = BAUTA_OPTIONS_INIT;
-    if (options) {
-        if (options->size != sizeof(chosen))
-            return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "options.size is %zu, not %zu: start from "
-                           "BAUTA_OPTIONS_INIT",
-                           options->size, sizeof(chosen));
-        chosen = *options;
-    }
+    bauta_status status = options_take(&chosen, options, err);
+    if (status)
+        return status;
     if (chosen.threads < 0 || chosen.threads > THREADS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "threads is %d, not from 0 to %d", chosen.threads,
@@ -54,7 +109,23 @@ bauta_status bauta_context_create(bauta_context **out,
         return bt_fail_memory(err, "a context", sizeof(*context));
     context->threads = chosen.threads ? chosen.threads : bt_threads_available();
     context->kernels = kernels;
+    status = device_take(context, chosen.device, err);
+    if (status) {
+        bt_free(context);
+        return status;
+    }
     *out = context;
+    return BAUTA_OK;
+}
+
+bauta_status bt_context_cpu(const bauta_context *context, bauta_error *err)
+{
+    BT_NEED(context, err);
+    if (context->gpu)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "the context has the device \"%s\", which serves the "
+                       "bauta_gpu_ calls alone; this one runs on the CPU",
+                       context->device_name);
     return BAUTA_OK;
 }
 
@@ -76,4 +147,9 @@ const char *bauta_context_isa(const bauta_context *context)
 int bauta_context_threads(const bauta_context *context)
 {
     return context->threads;
+}
+
+const char *bauta_context_device(const bauta_context *context)
+{
+    return context->device_name;
 }

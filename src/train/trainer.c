@@ -238,7 +238,7 @@ bauta_status bauta_trainer_create(bauta_trainer **out, bauta_context *context,
 {
     BT_NEED(out, err);
     *out = NULL;
-    BT_NEED(context, err);
+    BT_NEED_CPU(context, err);
     BT_NEED(model, err);
     BT_NEED(corpus, err);
     BT_NEED(options, err);

@@ -3,7 +3,9 @@
  * failed, bfloat16, and the way to the device.
  *
  * With --quick a check runs a few small cases of every sort: enough for a tool
- * that watches every access and slows them down a hundred times. */
+ * that watches every access and slows them down a hundred times. With --race
+ * and a head size it runs still fewer, of that size alone, where it knows of
+ * it. */
 #ifndef BT_CUDA_CHECKING_H
 #define BT_CUDA_CHECKING_H
 
@@ -17,6 +19,7 @@
 static size_t failures, checks;
 static test_random random_stream;
 static bool quick;
+static size_t race_head; /* 0: not --race */
 
 #define FAIL(...)                         \
     do {                                  \
@@ -30,8 +33,10 @@ static bool quick;
 static inline void check_begin(int argc, char **argv)
 {
     quick = argc == 2 && strcmp(argv[1], "--quick") == 0;
-    if (argc > 1 && !quick) {
-        printf("usage: %s [--quick]\n", argv[0]);
+    if (argc == 3 && strcmp(argv[1], "--race") == 0)
+        race_head = (size_t)strtoul(argv[2], NULL, 10);
+    if (argc > 1 && !quick && !race_head) {
+        printf("usage: %s [--quick | --race HEAD]\n", argv[0]);
         exit(2);
     }
     random_stream = test_random_from(test_seed());

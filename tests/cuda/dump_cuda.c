@@ -4,8 +4,7 @@
  *
  * A line of JSON for each case says what its file holds, one behind the other:
  * the mask as (rows, keys) bytes; q, k, v, dout, out, dq, dk, dv as bfloat16
- * (tokens, heads, head_dim). Where there is no backward pass, dq, dk and dv
- * hold nothing of interest. */
+ * (tokens, heads, head_dim). */
 #include "problem.h"
 
 enum { TOKENS = 2048, HEADS = 4, KV_HEADS = 2 };
@@ -47,13 +46,11 @@ static void run(const problem *p, uint16_t *const *x, float *lse)
     need(bt_attention_forward_bf16_cuda(device_plan, &p->shape, x[Q], x[K],
                                         x[V], x[OUT], lse, NULL, &err),
          &err);
-    if (p->d <= 128) {
-        need(bt_cuda_plan_add_backward(device_plan, plan, &err), &err);
-        need(bt_attention_backward_bf16_cuda(device_plan, &p->shape, x[Q], x[K],
-                                             x[V], x[OUT], lse, x[DOUT], x[DQ],
-                                             x[DK], x[DV], NULL, &err),
-             &err);
-    }
+    need(bt_cuda_plan_add_backward(device_plan, plan, &err), &err);
+    need(bt_attention_backward_bf16_cuda(device_plan, &p->shape, x[Q], x[K],
+                                         x[V], x[OUT], lse, x[DOUT], x[DQ],
+                                         x[DK], x[DV], NULL, &err),
+         &err);
     need_cuda(cudaDeviceSynchronize(), p->name);
     bt_cuda_plan_free(device_plan);
     bauta_plan_free(plan);
@@ -104,8 +101,8 @@ static void dump(const char *folder, const mask_kind *k, size_t d)
     }
     fclose(file);
     printf("{\"name\":\"%s\",\"file\":\"%s\",\"tokens\":%d,\"heads\":%d,"
-           "\"kv_heads\":%d,\"head_dim\":%zu,\"backward\":%d}\n",
-           k->name, path, TOKENS, HEADS, KV_HEADS, d, d <= 128);
+           "\"kv_heads\":%d,\"head_dim\":%zu}\n",
+           k->name, path, TOKENS, HEADS, KV_HEADS, d);
     fflush(stdout);
     cudaFree(lse);
     free(dout);

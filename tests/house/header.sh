@@ -26,10 +26,11 @@ int main(void)
     bauta_chrf_score chrf_score = BAUTA_CHRF_SCORE_INIT;
     bauta_picture picture = BAUTA_PICTURE_INIT;
     bauta_picture_options sheet = BAUTA_PICTURE_OPTIONS_INIT;
+    bauta_gpu_pages pages = BAUTA_GPU_PAGES_INIT;
     return options.size && shape.size && tensor.size && batch.size &&
                    outputs.size && loss.size && texts.size && bleu.size &&
                    bleu_score.size && chrf.size && chrf_score.size &&
-                   picture.size && sheet.size
+                   picture.size && sheet.size && pages.size
                ? BAUTA_OK
                : BAUTA_ERR_ARGUMENT;
 }

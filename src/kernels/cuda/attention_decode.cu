@@ -157,7 +157,7 @@ static size_t or_dense(size_t stride, size_t dense)
  * one panel of columns. */
 static bauta_status encode(CUtensorMap *map, const bt_cuda_decode *decode,
                            const bt_cuda_pages *pages, const char *name,
-                           const uint16_t *tensor, bauta_error *err)
+                           const void *tensor, bauta_error *err)
 {
     size_t d = decode->head_dim, token = or_dense(pages->token, d);
     size_t head = or_dense(pages->head, pages->page_keys * d);

@@ -62,11 +62,13 @@ template <int D> __global__ void attention_delta(delta_params p)
     }
 }
 
-cudaError_t bt_launch_delta(const delta_params *params, int width, size_t steps,
+extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width, size_t steps,
                             cudaStream_t stream)
 {
     unsigned grid = (unsigned)(steps * (size_t)params->heads);
-    if (width == 128)
+    if (width > 128) // lanes of a row are a power of two
+        attention_delta<256><<<grid, 256, 0, stream>>>(*params);
+    else if (width == 128)
         attention_delta<128><<<grid, 256, 0, stream>>>(*params);
     else
         attention_delta<64><<<grid, 256, 0, stream>>>(*params);

@@ -13,127 +13,9 @@
  * A row's bits depend on the row alone. What is hidden is not read: a lane
  * whose key is hidden has the score -infinity, and sums are over the lanes that
  * have something. */
-extern "C" {
-#include "base/error.h"
-#include "kernels/cuda/rows.h"
-}
+#include "kernels/cuda/f32.h"
 
-#include <cuda_runtime.h>
-#include <math.h>
-
-enum {
-    WARPS = 4,   /* in a block */
-    COLUMNS = 8, /* of a lane: 256 / 32 */
-    DIM = 32 * COLUMNS
-};
-
-typedef struct f32_params {
-    bt_row_spans rows;
-    const float *q, *k, *v, *out, *lse, *dout;
-    float *out_to, *lse_to, *dq, *dk, *dv;
-    size_t q_token, q_head, k_token, k_head, v_token, v_head, o_token, o_head;
-    int heads, kv_heads, group, d, e; /* e: value_dim */
-    float scale;
-} f32_params;
-
-/* Where a warp's row stands. */
-typedef struct place {
-    int row, head, lane;
-    float *q, *dout; /* the warp's, in shared memory */
-} place;
-
-static __device__ bool place_of(place *at, float (*memory)[2][DIM], int count,
-                                int heads)
-{
-    int warp = threadIdx.x / 32, index = blockIdx.x * WARPS + warp;
-    at->lane = threadIdx.x % 32;
-    at->row = index / heads;
-    at->head = index % heads;
-    at->q = memory[warp][0];
-    at->dout = memory[warp][1];
-    return at->row < count;
-}
-
-static __device__ float warp_sum(float x)
-{
-    for (int i = 16; i; i /= 2)
-        x += __shfl_xor_sync(~0u, x, i);
-    return x;
-}
-
-static __device__ float warp_max(float x)
-{
-    for (int i = 16; i; i /= 2)
-        x = fmaxf(x, __shfl_xor_sync(~0u, x, i));
-    return x;
-}
-
-static __device__ float dot(const float *a, const float *b, int d)
-{
-    float sum = 0.0f;
-    for (int i = 0; i < d; i++)
-        sum = fmaf(a[i], b[i], sum);
-    return sum;
-}
-
-/* x += weight * row, in the lane's columns. */
-static __device__ void add_row(float *x, float weight, const float *row, int d,
-                               int lane)
-{
-#pragma unroll
-    for (int i = 0; i < COLUMNS; i++)
-        if (lane + 32 * i < d)
-            x[i] = fmaf(weight, row[lane + 32 * i], x[i]);
-}
-
-static __device__ void store_row(float *to, const float *x, float scale, int d,
-                                 int lane)
-{
-#pragma unroll
-    for (int i = 0; i < COLUMNS; i++)
-        if (lane + 32 * i < d)
-            to[lane + 32 * i] = x[i] * scale;
-}
-
-/* Whether a row sees a key: the first span that ends behind it has it. */
-static __device__ bool sees(const bt_row_spans *rows, int row, int key)
-{
-    int lo = rows->start[row], hi = rows->start[row + 1], end = hi;
-    while (lo < hi) {
-        int middle = (lo + hi) / 2;
-        if (rows->spans[middle].hi > key)
-            hi = middle;
-        else
-            lo = middle + 1;
-    }
-    return lo < end && rows->spans[lo].lo <= key;
-}
-
-/* The next block of 32 keys, from `block` on, of which a row sees something;
- * -1: there is none. *at is the span that was looked at last. */
-static __device__ int next_block(const bt_row_spans *rows, int row, int block,
-                                 int *at)
-{
-    int origin = rows->origin[row];
-    for (; *at < rows->start[row + 1]; ++*at) {
-        bt_row_span span = rows->spans[*at];
-        if (span.hi > origin + block * 32)
-            return max(block, (span.lo - origin) / 32);
-    }
-    return -1;
-}
-
-static __device__ const float *key_row(const f32_params *p, int key, int head)
-{
-    return p->k + key * p->k_token + head / p->group * p->k_head;
-}
-
-static __device__ const float *value_row(const f32_params *p, int key, int head)
-{
-    return p->v + key * p->v_token + head / p->group * p->v_head;
-}
-
-__global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
+static __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
 {
     __shared__ float memory[WARPS][2][DIM];
     place at;
@@ -149,7 +31,7 @@ __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
     for (int b = 0; (b = next_block(&p.rows, at.row, b, &span)) >= 0; b++) {
         int first = origin + b * 32, key = first + at.lane;
         bool visible = sees(&p.rows, at.row, key);
-        float x = visible ? dot(at.q, key_row(&p, key, at.head), p.d) * p.scale
+        float x = visible ? dot(at.q, key_row(&p, at.row, key, at.head), p.d) * p.scale
                           : -INFINITY;
         float top = fmaxf(base, warp_max(x));
         float from = top == -INFINITY ? 0.0f : top; // all scores are NaN
@@ -163,7 +45,7 @@ __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
              left &= left - 1) {
             int t = __ffs((int)left) - 1;
             add_row(o, __shfl_sync(~0u, w, t),
-                    value_row(&p, first + t, at.head), p.e, at.lane);
+                    value_row(&p, at.row, first + t, at.head), p.e, at.lane);
         }
     }
     bool empty = p.rows.start[at.row] == p.rows.start[at.row + 1];
@@ -185,7 +67,7 @@ static __device__ float row_delta(const f32_params *p, int row, int head,
     return warp_sum(sum);
 }
 
-__global__ void __launch_bounds__(WARPS * 32) backward_q_f32(f32_params p)
+static __global__ void __launch_bounds__(WARPS * 32) backward_q_f32(f32_params p)
 {
     __shared__ float memory[WARPS][2][DIM];
     place at;
@@ -207,15 +89,15 @@ __global__ void __launch_bounds__(WARPS * 32) backward_q_f32(f32_params p)
         bool visible = sees(&p.rows, at.row, key);
         float ds = 0.0f;
         if (visible) {
-            float x = dot(at.q, key_row(&p, key, at.head), p.d) * p.scale;
-            float dw = dot(at.dout, value_row(&p, key, at.head), p.e);
+            float x = dot(at.q, key_row(&p, at.row, key, at.head), p.d) * p.scale;
+            float dw = dot(at.dout, value_row(&p, at.row, key, at.head), p.e);
             ds = expf(x - lse) * (dw - delta);
         }
         for (uint32_t left = __ballot_sync(~0u, visible); left;
              left &= left - 1) {
             int t = __ffs((int)left) - 1;
             add_row(dq, __shfl_sync(~0u, ds, t),
-                    key_row(&p, first + t, at.head), p.d, at.lane);
+                    key_row(&p, at.row, first + t, at.head), p.d, at.lane);
         }
     }
     store_row(p.dq + at.row * p.q_token + at.head * p.q_head, dq, p.scale, p.d,
@@ -239,7 +121,7 @@ static __device__ void add_query(const f32_params *p, const place *key, int row,
     add_row(dk, ds, q, p->d, key->lane);
 }
 
-__global__ void __launch_bounds__(WARPS * 32) backward_kv_f32(f32_params p)
+static __global__ void __launch_bounds__(WARPS * 32) backward_kv_f32(f32_params p)
 {
     __shared__ float memory[WARPS][2][DIM];
     place at; // row is the key, head the key head, q and dout its k and v
@@ -368,5 +250,37 @@ extern "C" bauta_status bt_attention_backward_f32_cuda(
     if (p.rows.keys)
         backward_kv_f32<<<blocks_for(p.rows.keys, p.kv_heads), WARPS * 32, 0,
                           (cudaStream_t)stream>>>(p);
+    return launched(err);
+}
+
+extern "C" bauta_status
+bt_attention_decode_f32_cuda(const bt_cuda_rows *rows,
+                             const bauta_attention *shape, const float *q,
+                             const bt_cuda_pages *pages, float *out, float *lse,
+                             void *stream, bauta_error *err)
+{
+    f32_params p;
+    bauta_status status = prepare(&p, rows, shape, err);
+    if (status || rows->device.count == 0)
+        return status;
+    if (pages->page_keys != rows->page_keys || pages->pages < rows->page_count)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the step reads page %zu of pages of %zu keys; there "
+                       "are %zu of %zu",
+                       rows->page_count, rows->page_keys, pages->pages,
+                       pages->page_keys);
+    size_t d = (size_t)p.d, keys = rows->page_keys;
+    p.q = q;
+    p.k = (const float *)pages->k;
+    p.v = (const float *)pages->v;
+    p.out_to = out;
+    p.lse_to = lse;
+    p.page = or_dense(pages->page, p.kv_heads * keys * d);
+    p.k_head = p.v_head = or_dense(pages->head, keys * d);
+    p.k_token = p.v_token = or_dense(pages->token, d);
+    while ((size_t)1 << p.page_shift < keys)
+        p.page_shift++;
+    forward_f32<<<blocks_for(p.rows.count, p.heads), WARPS * 32, 0,
+                  (cudaStream_t)stream>>>(p);
     return launched(err);
 }

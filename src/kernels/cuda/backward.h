@@ -57,8 +57,16 @@ typedef struct delta_params {
     int heads, head_dim;
 } delta_params;
 
-cudaError_t bt_launch_delta(const delta_params *params, int width, size_t steps,
-                            cudaStream_t stream);
+extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width,
+                                       size_t steps, cudaStream_t stream);
+
+/* All kernels of a backward pass with heads over 128, as wide as `width`
+ * (attention_backward_wide.cu). */
+extern "C" cudaError_t
+bt_launch_backward_wide(const delta_params *delta, int width, size_t steps,
+                        const backward_params *dq, int dq_blocks,
+                        const backward_params *dkv, int dkv_blocks,
+                        cudaStream_t stream);
 
 /* What the loader tells the others about an item. */
 typedef struct work {
@@ -67,20 +75,31 @@ typedef struct work {
     int sweep, steps;
 } work;
 
+/* What a kernel makes: KEYS, and false is dQ. Wide heads have registers for one
+ * sum, so for them dK and dV have a kernel each. */
+enum { MAKES_DQ = 0, MAKES_BOTH = 1, MAKES_DK = 2, MAKES_DV = 3 };
+
 /* How the kept tiles lie. dQ with heads of 128 has registers for them (held):
  * they are read once, and then their memory is free for those of the next item.
  * Elsewhere there are two buffers, and gradients leave through the one whose
- * item is done. */
+ * item is done. Wide heads have memory for one. */
 template <int D, int KEYS> struct keeping {
     static constexpr bool held = D == 128 && !KEYS;
-    static constexpr int buffers = held ? 1 : 2;
+    static constexpr int buffers = held || D > 128 ? 1 : 2;
+    static constexpr int tensors = KEYS == MAKES_DV ? 1 : 2;
+    /* The halves of a step have a ring each, and the second one a stage less:
+     * nobody needs it while the sum runs. */
+    static constexpr bool split = D > 128 && KEYS != MAKES_DV;
 };
 
 template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
     typedef keeping<D, KEYS> of;
-    uint16_t kept[of::buffers][2][GROUPS][GROUP_ROWS * D];
-    uint16_t swept[STAGES][2][STEP * D];
-    uint16_t out[of::held ? GROUPS : 1][of::held ? GROUP_ROWS * D : 8];
+    uint16_t kept[of::buffers][of::tensors][GROUPS][GROUP_ROWS * D];
+    uint16_t swept[STAGES][of::split ? 1 : 2][STEP * D];
+    /* held: gradients leave through it. split: the second halves. */
+    uint16_t more[of::held    ? GROUPS
+                  : of::split ? STAGES - 1
+                              : 1][of::held || of::split ? STEP * D : 8];
     step_rows rows[STAGES];
     int flags[STAGES]; /* see bt_sweep */
     int bits[STAGES];
@@ -88,7 +107,19 @@ template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
     uint64_t item_full[2], item_empty[2];
     uint64_t kept_full[of::buffers][GROUPS], kept_empty[of::buffers][GROUPS];
     uint64_t swept_full[STAGES], swept_empty[STAGES];
+    uint64_t second_full[of::split ? STAGES - 1 : 1];
+    uint64_t second_empty[of::split ? STAGES - 1 : 1];
 };
+
+/* The second half of the step at `at`, if it has a ring of its own at `second`.
+ */
+template <int D, int GROUPS, int STAGES, int KEYS>
+BT_DEVICE uint16_t *second_half(backward_shared<D, GROUPS, STAGES, KEYS> *s,
+                                int at, int second)
+{
+    const bool split = keeping<D, KEYS>::split;
+    return split ? s->more[split ? second : 0] : s->swept[at][!split];
+}
 
 /* ---- loading ----------------------------------------------------------- */
 
@@ -152,6 +183,15 @@ BT_DEVICE bool walk_on(walk *k, const backward_params *p, const work *w)
     return true;
 }
 
+/* What is known of the rows of a step over queries. */
+template <int KEYS>
+BT_DEVICE void load_rows(const backward_params *p, const walk *k, step_rows *to,
+                         uint64_t *full)
+{
+    copy_bytes(to, p->known + k->head * p->steps + k->sweep.place / STEP,
+               sizeof(*to), full);
+}
+
 /* Announce an item and load the first half of its steps. Draws the next item
  * from the ticket, when given, shortly before the end. */
 template <int D, int GROUPS, int STAGES, int KEYS>
@@ -160,6 +200,7 @@ BT_DEVICE uint32_t load_item(const backward_params *p,
                              ring *items, ring *swept, const job *j,
                              uint32_t *ticket)
 {
+    const bool split = keeping<D, KEYS>::split;
     uint32_t drawn = 0;
     work w = { j->item, j->tile.row,   j->tile.rows,
                j->head, j->tile.sweep, j->tile.steps };
@@ -179,7 +220,11 @@ BT_DEVICE uint32_t load_item(const backward_params *p,
         barrier_wait(&s->swept_empty[at], swept->parity ^ 1);
         s->flags[at] = k.sweep.flags | (last ? LAST : 0) | at * STAGE;
         s->bits[at] = k.sweep.bits;
-        barrier_arrive_expect(full, sizeof(s->swept[0][0]));
+        barrier_arrive_expect(full,
+                              sizeof(s->swept[0][0]) +
+                                  (split && KEYS ? sizeof(s->rows[0]) : 0));
+        if (split && KEYS)
+            load_rows<KEYS>(p, &k, &s->rows[at], full);
         load_tile<D, STEP>(s->swept[at][0], &p->swept[0], k.head, k.sweep.row,
                            full);
         ring_next(swept, STAGES);
@@ -193,7 +238,10 @@ template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE void load_second(const backward_params *p,
                            backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    const int bytes = sizeof(s->swept[0][1]) + (KEYS ? sizeof(s->rows[0]) : 0);
+    const bool split = keeping<D, KEYS>::split;
+    const int stages = split ? STAGES - 1 : STAGES;
+    const int bytes =
+        sizeof(s->swept[0][0]) + (KEYS && !split ? sizeof(s->rows[0]) : 0);
     ring items = {}, swept = {};
     for (;; ring_next(&items, 2)) {
         barrier_wait(&s->item_full[items.at], items.parity);
@@ -203,16 +251,16 @@ BT_DEVICE void load_second(const backward_params *p,
         walk k = walk_begin<KEYS>(p, &w);
         do {
             int at = swept.at;
-            uint64_t *full = &s->swept_full[at];
-            barrier_wait(&s->swept_empty[at], swept.parity ^ 1);
+            uint64_t *full = split ? &s->second_full[at] : &s->swept_full[at];
+            uint64_t *empty =
+                split ? &s->second_empty[at] : &s->swept_empty[at];
+            barrier_wait(empty, swept.parity ^ 1);
             barrier_arrive_expect(full, bytes);
-            if (KEYS)
-                copy_bytes(&s->rows[at],
-                           p->known + k.head * p->steps + k.sweep.place / STEP,
-                           sizeof(s->rows[0]), full);
-            load_tile<D, STEP>(s->swept[at][1], &p->swept[1], k.head,
+            if (KEYS && !split)
+                load_rows<KEYS>(p, &k, &s->rows[at], full);
+            load_tile<D, STEP>(second_half(s, at, at), &p->swept[1], k.head,
                                k.sweep.row, full);
-            ring_next(&swept, STAGES);
+            ring_next(&swept, stages);
         } while (walk_on(&k, p, &w));
         barrier_arrive(&s->item_empty[items.at]);
     }
@@ -266,7 +314,8 @@ template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE void load_kept(const backward_params *p,
                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    const int bytes = 2 * sizeof(s->kept[0][0][0]);
+    const int tensors = keeping<D, KEYS>::tensors;
+    const int bytes = tensors * sizeof(s->kept[0][0][0]);
     ring items = {}, kept = {};
     for (;; ring_next(&kept, keeping<D, KEYS>::buffers)) {
         barrier_wait(&s->item_full[items.at], items.parity);
@@ -277,7 +326,7 @@ BT_DEVICE void load_kept(const backward_params *p,
             uint64_t *full = &s->kept_full[kept.at][g];
             barrier_wait(&s->kept_empty[kept.at][g], kept.parity ^ 1);
             barrier_arrive_expect(full, bytes);
-            for (int i = 0; i < 2; i++)
+            for (int i = 0; i < tensors; i++)
                 load_tile<D, GROUP_ROWS>(s->kept[kept.at][i][g], &p->kept[i],
                                          w.head, w.row + g * GROUP_ROWS, full);
         }
@@ -290,6 +339,7 @@ BT_DEVICE void load_kept(const backward_params *p,
 template <int D, int KEYS> BT_DEVICE void store_empty(const backward_params *p)
 {
     const int chunks = D / 8; // of 16 bytes in a row
+    const int first = KEYS == MAKES_DV, behind = KEYS & 1;
     for (int i = blockIdx.x; i < p->empty_count * p->heads; i += gridDim.x) {
         bt_sweep_tile tile = p->tiles[p->tile_count + i / p->heads];
         size_t head = i % p->heads;
@@ -298,7 +348,7 @@ template <int D, int KEYS> BT_DEVICE void store_empty(const backward_params *p)
             if ((int)chunk * 8 >= p->head_dim)
                 continue;
 #pragma unroll
-            for (int k = 0; k <= KEYS; k++)
+            for (int k = first; k <= behind; k++)
                 *(uint4 *)(p->to[k] + row * p->to_token[k] +
                            head * p->to_head[k] + chunk * 8) =
                     make_uint4(0, 0, 0, 0);

@@ -8,8 +8,9 @@
 
 /* A group's place in the steps of an item. */
 typedef struct pace {
-    ring swept;
-    int flags; /* of the step before; 0: there was none */
+    ring swept, second; /* split: of the second halves */
+    ring half;          /* split: the one of the step */
+    int flags;          /* of the step before; 0: there was none */
     int ahead; /* of a step that was looked at and is not for the group */
 } pace;
 
@@ -19,10 +20,14 @@ template <int D, int KEYS, int EXACT> struct desk {
     // from memory once. late: not for both weights and dS while their products
     // run; so y is issued when the sum of dS is done. tight: nor for weights in
     // float32 beside those in bf16, of which dS is made then.
-    static const bool held = keeping<D, KEYS>::held, late = KEYS;
-    static const bool tight = KEYS && D == 64;
-    static const bool turns = KEYS && !EXACT;             /* see turn_take */
+    static const bool held = keeping<D, KEYS>::held;
+    static const bool both = KEYS == MAKES_BOTH, late = both;
+    static const bool tight = both && D == 64;
+    static const bool turns = both && !EXACT;             /* see turn_take */
     static const bool flows = !KEYS && !EXACT && D == 64; /* see sweep_steps */
+    static const bool enters = !EXACT && D <= 128;        /* see enter_item */
+    static const bool weights = KEYS == MAKES_DV; /* see sweep_weights */
+    static const int second = keeping<D, KEYS>::tensors - 1;
 
     int group, row, t; /* row: the first of the thread's two in the tile */
     float scale;
@@ -36,8 +41,8 @@ template <int D, int KEYS, int EXACT> struct desk {
     uint64_t word[2];
     bool partial;
     float x[STEP / 2], y[STEP / 2];
-    uint32_t w_p[KEYS ? STEP / 4 : 1], w_ds[STEP / 4];
-    float sum[D / 2], sum_p[KEYS ? D / 2 : 1];
+    uint32_t w_p[both ? STEP / 4 : 1], w_ds[STEP / 4];
+    float sum[D / 2], sum_p[both ? D / 2 : 1];
 };
 
 /* Groups that make two sums take turns at issuing a step's products, so that
@@ -53,6 +58,14 @@ template <int GROUPS, bool TURNS> BT_DEVICE void turn_pass(int group)
 {
     if (TURNS)
         named_arrive(BARRIER_TURN + (group + 1) % GROUPS, 2 * GROUP);
+}
+
+template <int D, int GROUPS, int STAGES, int KEYS>
+BT_DEVICE void clean_next(backward_shared<D, GROUPS, STAGES, KEYS> *s, pace *at)
+{
+    if (keeping<D, KEYS>::split)
+        barrier_wait(&s->second_full[at->second.at], at->second.parity);
+    clean_step<D, GROUPS, STAGES, KEYS>(s, at->swept.at, at->second.at);
 }
 
 /* The next step, if the group sees something of it: its stage. -1: it does
@@ -72,9 +85,13 @@ BT_DEVICE int next_step(backward_shared<D, GROUPS, STAGES, KEYS> *s, pace *at,
     if (!(flags >> group & 1))
         return -1;
     if (EXACT)
-        clean_step<D, GROUPS, STAGES, KEYS>(s, stage);
+        clean_next<D, GROUPS, STAGES, KEYS>(s, at);
     at->flags = flags;
     ring_next(&at->swept, STAGES);
+    if (keeping<D, KEYS>::split) {
+        at->half = at->second;
+        ring_next(&at->second, STAGES - 1);
+    }
     return flags / STAGE;
 }
 
@@ -93,7 +110,7 @@ BT_DEVICE int skip_steps(backward_shared<D, GROUPS, STAGES, KEYS> *s, pace *at,
         stage = at->swept.at;
         at->flags = at->ahead;
         if (EXACT)
-            clean_step<D, GROUPS, STAGES, KEYS>(s, stage);
+            clean_next<D, GROUPS, STAGES, KEYS>(s, at);
         if (!passed) {
             turn_take<GROUPS, kind::turns>(group);
             turn_pass<GROUPS, kind::turns>(group);
@@ -101,6 +118,12 @@ BT_DEVICE int skip_steps(backward_shared<D, GROUPS, STAGES, KEYS> *s, pace *at,
         passed = false;
         done_with(&s->swept_empty[stage]);
         ring_next(&at->swept, STAGES);
+        if (keeping<D, KEYS>::split) {
+            // Not before it is there: an arrival must not run ahead.
+            barrier_wait(&s->second_full[at->second.at], at->second.parity);
+            done_with(&s->second_empty[at->second.at]);
+            ring_next(&at->second, STAGES - 1);
+        }
     }
     return -1;
 }
@@ -140,7 +163,7 @@ BT_DEVICE void take_tiles(desk<D, KEYS, EXACT> *b,
 {
     if (b->held) {
         hold_tile<D>(b->f[0], s->kept[b->kept.at][0][b->group]);
-        hold_tile<D>(b->f[1], s->kept[b->kept.at][1][b->group]);
+        hold_tile<D>(b->f[1], s->kept[b->kept.at][b->second][b->group]);
         b->keeps = true;
     }
 }

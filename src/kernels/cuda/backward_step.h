@@ -44,15 +44,20 @@ BT_DEVICE void issue_pairs(float *x, const uint32_t *f, const uint16_t *kept,
 template <int D>
 BT_DEVICE void issue_sum(float *sum, const uint32_t *w, const uint16_t *swept)
 {
+    const uint64_t panels = 2 * STEP * PANEL * 2 >> 4; // two of them
     uint64_t b = tile_descriptor(swept, STEP * PANEL * 2);
     product_fence();
 #pragma unroll
     for (int i = 0; i < STEP / 16; i++) {
         uint64_t step = i * (16 * PANEL * 2 >> 4);
-        if (D == 128)
-            product_pv_128(sum, w + i * 4, b + step);
-        else
+        if (D == 64)
             product_pv_64(sum, w + i * 4, b + step);
+        else
+            product_pv_128(sum, w + i * 4, b + step);
+        if (D == 192)
+            product_pv_64(sum + 64, w + i * 4, b + panels + step);
+        else if (D == 256)
+            product_pv_128(sum + 64, w + i * 4, b + panels + step);
     }
     product_commit();
 }
@@ -147,15 +152,17 @@ BT_DEVICE uint32_t clean_two(uint32_t two)
 /* EXACT: all groups together clean the rows of a step and taint those that
  * were not finite. Values (dQ) are in no sum, so they are left as they are. */
 template <int D, int GROUPS, int STAGES, int KEYS>
-BT_DEVICE void clean_step(backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
+BT_DEVICE void clean_step(backward_shared<D, GROUPS, STAGES, KEYS> *s, int at,
+                          int second)
 {
     int lane = threadIdx.x % 32;
     for (int row = threadIdx.x / 32 - 4; row < STEP; row += GROUPS * 4) {
         bool dirty = false;
         for (int i = 0; i < (KEYS ? 2 : 1) * (D / PANEL); i++) {
+            uint16_t *half =
+                i < D / PANEL ? s->swept[at][0] : second_half(s, at, second);
             uint32_t *at_word =
-                (uint32_t *)(s->swept[at][i / (D / PANEL)] +
-                             (i % (D / PANEL) * STEP + row) * PANEL) +
+                (uint32_t *)(half + (i % (D / PANEL) * STEP + row) * PANEL) +
                 lane;
             uint32_t two = *at_word, clean = clean_two(two);
             dirty |= clean != two;

@@ -10,9 +10,9 @@
  * not normalised before they are summed, so values must stay below 2^90 in
  * magnitude, or an output may overflow.
  *
- * Heads have any multiple of 8 up to 256 columns forward and up to 128
- * backward. What is computed is the next multiple of 64: columns that a head
- * lacks are zeros that cost time and are never stored. */
+ * Heads have any multiple of 8 up to 256 columns. What is computed is the next
+ * multiple of 64: columns that a head lacks are zeros that cost time and are
+ * never stored. */
 #ifndef BT_CUDA_H
 #define BT_CUDA_H
 
@@ -86,21 +86,13 @@ bauta_status bt_attention_backward_bf16_cuda(
  * where the keys of a head lie together; others must be multiples of 8. k and v
  * are aligned to 16 bytes. What no row sees may hold anything. */
 typedef struct bt_cuda_pages {
-    const uint16_t *k, *v;
+    const void *k, *v;
     size_t pages, page_keys;
     size_t page, head, token;
 } bt_cuda_pages;
 
-/* The queries of one sequence: rows [first, first + rows) of a mask over its
- * keys, in decoding the last one. Key j is the key j % page_keys of page
- * pages[j / page_keys] (in the host's memory); pages of which no row sees
- * anything are not looked up. Rows that see something have the origin 0, for a
- * cache holds one sequence. */
-typedef struct bt_decode_sequence {
-    const bauta_mask *mask;
-    size_t first, rows;
-    const uint32_t *pages;
-} bt_decode_sequence;
+/* The queries of one sequence. */
+typedef bauta_gpu_sequence bt_decode_sequence;
 
 /* What a step of decoding reads, as a list in the GPU's memory: only tiles of
  * 64 keys of which a row sees something. One step may serve many launches (all
@@ -143,6 +135,12 @@ bauta_status bt_cuda_rows_create(bt_cuda_rows **out, const bauta_mask *mask,
                                  size_t first, size_t rows, bauta_error *err);
 void bt_cuda_rows_free(bt_cuda_rows *rows);
 
+/* The queries of a step of decoding, over pages of `page_keys` keys. */
+bauta_status bt_cuda_rows_of_step(bt_cuda_rows **out,
+                                  const bt_decode_sequence *sequences,
+                                  size_t count, size_t page_keys,
+                                  bauta_error *err);
+
 /* bauta_attention_forward and bauta_attention_backward in float32, for tests
  * and small models: any mask, any shape, on any GPU, and not fast. All pointers
  * are the device's; lse may be NULL in the forward pass. Gradients are written,
@@ -161,6 +159,15 @@ bauta_status bt_attention_backward_f32_cuda(const bt_cuda_rows *rows,
                                             const float *lse, const float *dout,
                                             float *dq, float *dk, float *dv,
                                             void *stream, bauta_error *err);
+
+/* Decoding in float32, over rows of a step: the same bits as those of the
+ * forward pass over the same keys in a row. */
+bauta_status bt_attention_decode_f32_cuda(const bt_cuda_rows *rows,
+                                          const bauta_attention *shape,
+                                          const float *q,
+                                          const bt_cuda_pages *pages,
+                                          float *out, float *lse, void *stream,
+                                          bauta_error *err);
 
 #ifdef __cplusplus
 }

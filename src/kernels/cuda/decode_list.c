@@ -299,8 +299,8 @@ static void describe(draft *d)
 
 /* ---- all of it --------------------------------------------------------- */
 
-static bauta_status check_rows(const bt_decode_sequence *sequence, size_t index,
-                               bauta_error *err)
+bauta_status bt_decode_check_rows(const bt_decode_sequence *sequence,
+                                  size_t index, bauta_error *err)
 {
     const bauta_mask *mask = sequence->mask;
     if (sequence->first > mask->queries ||
@@ -333,7 +333,7 @@ static bauta_status check(bt_decode_list *list,
                        "pages of %zu keys: 64 or a larger power of two",
                        page_keys);
     for (size_t s = 0; s < count; s++) {
-        bauta_status status = check_rows(&sequences[s], s, err);
+        bauta_status status = bt_decode_check_rows(&sequences[s], s, err);
         if (status)
             return status;
         rows = bt_size_add(rows, sequences[s].rows);

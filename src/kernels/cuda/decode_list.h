@@ -64,6 +64,10 @@ typedef struct bt_decode_list {
     uint64_t *bits;           /* (bits_count, unit_rows) bit j: sees key j */
 } bt_decode_list;
 
+/* Whether the rows are there and count from key 0; else a sentence. */
+bauta_status bt_decode_check_rows(const bt_decode_sequence *sequence,
+                                  size_t index, bauta_error *err);
+
 /* For `group` query heads to each of `kv_heads`, and `workers` blocks of
  * threads that work at a time. */
 bauta_status bt_decode_list_init(bt_decode_list *list,

@@ -128,6 +128,19 @@ BT_DEVICE void leave_sums(tile_result<D, ROWS> *to, const float (*o)[4],
     }
 }
 
+/* A zero that depends on all scores, and so on the fragments that they are made
+ * of: the compiler would let the last products slip behind an arrival, and with
+ * them the wait for what ldmatrix still reads. It cannot know that a grid has
+ * one layer. */
+BT_DEVICE uint32_t nothing_behind(const float (*x)[4])
+{
+    uint32_t any = 0;
+#pragma unroll
+    for (int j = 0; j < TILE / 8; j++)
+        any |= __float_as_uint(x[j][0]);
+    return any & (gridDim.z - 1);
+}
+
 /* One warp, one tile. `parity`: of the quads so far, whose results were read.
  */
 template <int D, int ROWS, int STAGES>
@@ -150,10 +163,7 @@ BT_DEVICE void compute_tile(const decode_params *p,
             word[r] = words[query[r]];
     barrier_wait(&s->k_full[place.at], place.parity);
     multiply_keys<D>(x, q, item->rows * p->group, s->k[place.at]);
-    // The compiler lets the last products, and so the wait for their fragments,
-    // slip behind this. What comes into the tile next is still far: it has to
-    // be asked for, and comes from memory.
-    done_with(&s->k_empty[place.at]);
+    done_with(&s->k_empty[place.at] + nothing_behind(x));
     if (bits >= 0) {
         hide<0>(x, word[0], t);
         if (halves == 2)

@@ -22,7 +22,7 @@ bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err)
     if (status)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "no GPU: %s",
                        cudaGetErrorString(status));
-    if (major != 9 || minor != 0)
+    if (major * 10 + minor != BT_CAPABILITY)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "the GPU has compute capability %d.%d; the kernels are "
                        "for 9.0 (Hopper)",

@@ -7,6 +7,8 @@
 
 #include <cuda.h>
 
+enum { BT_CAPABILITY = 90 }; /* that the kernels are for: Hopper's 9.0 */
+
 typedef CUresult bt_tensor_map_encode_fn(
     CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
     const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box,

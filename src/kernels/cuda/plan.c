@@ -95,6 +95,9 @@ static bauta_status upload(void **block, const piece *pieces, size_t count,
             status = cudaMemset(to, 0, pieces[i].bytes);
         at += bt_size_round(pieces[i].bytes, PIECE);
     }
+    // Those who use it may have a stream that does not wait for this one.
+    if (!status)
+        status = cudaStreamSynchronize(NULL);
     if (status)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "cannot copy a plan to the GPU: %s",
@@ -213,10 +216,11 @@ static bauta_status upload_sweeps(bt_cuda_plan *plan, const bt_sweep_list *keys,
     return upload(&plan->backward_memory, pieces, BT_LEN(pieces), err);
 }
 
-/* Keys in a tile that sweeps over queries. */
-static size_t key_tile(size_t head_dim)
+/* Rows of a tile of the backward kernels, of either side. */
+static size_t backward_tile(size_t head_dim)
 {
-    return bt_cuda_width(head_dim) == 128 ? 128 : 192;
+    size_t width = bt_cuda_width(head_dim);
+    return width == 64 ? 192 : width == 256 ? 64 : 128;
 }
 
 bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
@@ -227,16 +231,11 @@ bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
     size_t group = plan->heads / plan->kv_heads;
     if (plan->backward_memory)
         return BAUTA_OK;
-    if (bt_cuda_width(plan->head_dim) > 128)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "no GPU kernel for the backward pass with a head_dim of "
-                       "%zu; there are multiples of 8 up to 128",
-                       plan->head_dim);
     bauta_status status =
-        bt_sweep_keys(&keys, source, bt_cuda_tile_rows(plan->head_dim), err);
+        bt_sweep_keys(&keys, source, backward_tile(plan->head_dim), err);
     if (!status)
-        status =
-            bt_sweep_queries(&queries, source, key_tile(plan->head_dim), err);
+        status = bt_sweep_queries(&queries, source,
+                                  backward_tile(plan->head_dim), err);
     if (!status)
         status = upload_sweeps(plan, &keys, &queries, err);
     plan->over_keys.band = plan->band;

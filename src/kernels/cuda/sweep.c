@@ -77,11 +77,19 @@ void bt_sweep_release(bt_sweep_list *list)
 
 /* ---- over keys --------------------------------------------------------- */
 
-/* What the groups of a tile see of a block; words NULL: it is full. */
-static int32_t block_flags(const bt_tile *tile, const uint64_t *words)
+/* Rows [at, at + rows) of a tile of the plan: all of it, or a piece where it
+ * has more rows than the kernel's tiles. */
+typedef struct piece {
+    const bt_tile *tile;
+    size_t at, rows;
+} piece;
+
+/* What the groups of a piece see of a block, whose words begin with that of its
+ * first row; NULL: it is full. */
+static int32_t block_flags(const piece *of, const uint64_t *words)
 {
     int32_t flags = 0;
-    for (size_t row = 0; row < tile->rows; row++) {
+    for (size_t row = 0; row < of->rows; row++) {
         size_t g = row / BT_STEP;
         if (!words || words[row])
             flags |= 1 << g;
@@ -91,59 +99,68 @@ static int32_t block_flags(const bt_tile *tile, const uint64_t *words)
     return flags;
 }
 
-/* A run of blocks as sweeps. */
-static void add_blocks(bt_sweep_list *list, const bauta_plan *plan,
-                       const bt_tile *tile, const bt_run *run)
+/* A run of blocks as sweeps, as far as the piece sees something of them.
+ * Returns how many steps they have. */
+static size_t add_blocks(bt_sweep_list *list, const bauta_plan *plan,
+                         const piece *of, const bt_run *run)
 {
+    const bt_tile *tile = of->tile;
     bt_sweep last = { 0 };
-    size_t count = 0;
+    size_t count = 0, steps = 0;
     bool full = run->words == BT_FULL;
     for (size_t k = 0; k < run->count; k++) {
         const uint64_t *words =
-            full ? NULL : plan->words + run->words + k * tile->rows;
+            full ? NULL : plan->words + run->words + k * tile->rows + of->at;
+        int32_t flags = block_flags(of, words);
         int32_t key = (int32_t)plan->blocks[tile->grid + run->first + k].key;
+        if (!(flags & ((1 << BT_STEP_GROUPS) - 1)))
+            continue;
         append(&last, &count,
-               (bt_sweep){ key, key, 1, block_flags(tile, words),
+               (bt_sweep){ key, key, 1, flags,
                            full ? -1 : (int32_t)list->bits_count });
         if (list->sweeps)
             list->sweeps[list->sweep_count + count - 1] = last;
         if (!full && list->bits)
             memcpy(list->bits + list->bits_count * list->tile_rows, words,
-                   tile->rows * sizeof(uint64_t));
+                   of->rows * sizeof(uint64_t));
         list->bits_count += !full;
+        steps++;
     }
     list->sweep_count += count;
+    return steps;
 }
 
+/* Without an array of tiles, only count them. */
 static void walk_blocks(bt_sweep_list *list, const bauta_plan *plan)
 {
-    list->sweep_count = list->bits_count = 0;
+    list->tile_count = list->sweep_count = list->bits_count = 0;
     for (size_t t = 0; t < plan->tile_count; t++) {
         const bt_tile *tile = &plan->tiles[t];
-        list->tiles[t] =
-            (bt_sweep_tile){ (int32_t)tile->row, (int32_t)tile->rows,
-                             (int32_t)list->sweep_count,
-                             (int32_t)tile->visits };
-        for (size_t r = 0; r < tile->runs; r++)
-            add_blocks(list, plan, tile, &plan->runs[tile->run + r]);
+        for (size_t at = 0; at < tile->rows; at += list->tile_rows) {
+            piece of = { tile, at,
+                         bt_size_min(tile->rows - at, list->tile_rows) };
+            size_t sweep = list->sweep_count, steps = 0;
+            for (size_t r = 0; r < tile->runs; r++)
+                steps +=
+                    add_blocks(list, plan, &of, &plan->runs[tile->run + r]);
+            if (list->tiles)
+                list->tiles[list->tile_count] =
+                    (bt_sweep_tile){ (int32_t)(tile->row + at),
+                                     (int32_t)of.rows, (int32_t)sweep,
+                                     (int32_t)steps };
+            list->tile_count++;
+        }
     }
 }
 
 bauta_status bt_sweep_keys(bt_sweep_list *list, const bauta_plan *plan,
                            size_t tile_rows, bauta_error *err)
 {
-    *list = (bt_sweep_list){ .tile_rows = tile_rows,
-                             .tile_count = plan->tile_count };
-    for (size_t t = 0; t < plan->tile_count; t++)
-        if (plan->tiles[t].rows > tile_rows)
-            return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "a tile of the plan has %zu rows, the kernel's have "
-                           "at most %zu",
-                           plan->tiles[t].rows, tile_rows);
-    list->tiles = bt_alloc_zero(plan->tile_count, sizeof(bt_sweep_tile));
-    if (!list->tiles)
-        return bt_fail_memory(err, "the tiles of a plan", plan->tile_count);
+    *list = (bt_sweep_list){ .tile_rows = tile_rows };
     walk_blocks(list, plan);
+    list->tiles = bt_alloc_zero(list->tile_count, sizeof(bt_sweep_tile));
+    if (!list->tiles)
+        return bt_fail_memory(err, "the tiles of a plan", list->tile_count);
     bauta_status status = make_room(list, err);
     if (status) {
         bt_sweep_release(list);

@@ -54,8 +54,8 @@ typedef struct bt_sweep_list {
     bt_sweep_step *places; /* (step_count) steps over queries; else NULL */
 } bt_sweep_list;
 
-/* Tiles of queries, those of the plan, that sweep over keys. Fails when a tile
- * of the plan has more than `tile_rows` rows. */
+/* Tiles of queries that sweep over keys: those of the plan, in pieces where
+ * they have more than `tile_rows` rows. */
 bauta_status bt_sweep_keys(bt_sweep_list *list, const bauta_plan *plan,
                            size_t tile_rows, bauta_error *err);
 

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu_attention.c - plans for a GPU, and attention under them. */
+#include "base/size.h"
+#include "mask/mask.h"
+#include "mask/plan.h"
+#include "ops/gpu.h"
+
+struct bauta_gpu_plan {
+    bt_gpu_home home;
+    bauta_gpu_type type;
+    bool backward;
+    size_t rows, keys;
+    bt_shape shape;      /* heads and dims */
+    bt_cuda_plan *tiles; /* bfloat16 */
+    bt_cuda_rows *spans; /* float32 */
+};
+
+/* ---- making and freeing ------------------------------------------------ */
+
+static bauta_status tiles_make(bauta_gpu_plan *plan, const bauta_mask *mask,
+                               size_t first, const bauta_attention *shape,
+                               bauta_error *err)
+{
+    const bt_gpu *gpu = plan->home.gpu;
+    bauta_plan *source = NULL;
+    // Where there is no kernel for the head, plan_create tells what there is.
+    size_t tile_rows = bt_size_max(gpu->tile_rows(shape->head_dim), 1);
+    bauta_status status =
+        bt_plan_create(&source, mask, first, plan->rows, tile_rows, err);
+    if (!status)
+        status = gpu->plan_create(&plan->tiles, source, shape, err);
+    if (!status && plan->backward)
+        status = gpu->plan_add_backward(plan->tiles, source, err);
+    bauta_plan_free(source);
+    return status;
+}
+
+static bauta_status plan_make(bauta_gpu_plan *plan, const bauta_mask *mask,
+                              size_t first, const bauta_attention *shape,
+                              bauta_error *err)
+{
+    int before;
+    bauta_status status =
+        plan->home.gpu->enter(plan->home.device, &before, err);
+    if (status)
+        return status;
+    status = plan->type == BAUTA_GPU_FLOAT32
+                 ? plan->home.gpu->rows_create(&plan->spans, mask, first,
+                                               plan->rows, err)
+                 : tiles_make(plan, mask, first, shape, err);
+    plan->home.gpu->leave(before);
+    return status;
+}
+
+/* The kernels count rows of heads in 32 bits. */
+static bauta_status sizes_check(const bauta_mask *mask, size_t first,
+                                size_t rows, const bt_shape *shape,
+                                bauta_error *err)
+{
+    size_t queries = bauta_mask_queries(mask), keys = bauta_mask_keys(mask);
+    if (first > queries || rows > queries - first)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "rows %zu to %zu of a mask of %zu queries", first,
+                       bt_size_add(first, rows), queries);
+    if (bt_size_mul(bt_size_max(rows, keys), shape->heads) > INT32_MAX)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%zu queries and %zu keys of %zu heads: the GPU kernels "
+                       "count in 32 bits",
+                       rows, keys, shape->heads);
+    return BAUTA_OK;
+}
+
+bauta_status bauta_gpu_plan_create(bauta_gpu_plan **out, bauta_context *context,
+                                   const bauta_mask *mask, size_t first,
+                                   size_t rows, const bauta_attention *shape,
+                                   bauta_gpu_type type, bool backward,
+                                   bauta_error *err)
+{
+    bt_shape resolved;
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED_GPU(context, err);
+    BT_NEED(mask, err);
+    bauta_status status = bt_shape_resolve(&resolved, shape, err);
+    if (!status)
+        status = bt_gpu_type_check(type, err);
+    if (!status)
+        status = sizes_check(mask, first, rows, &resolved, err);
+    if (status)
+        return status;
+    bauta_gpu_plan *plan = bt_alloc_zero(1, sizeof(*plan));
+    if (!plan)
+        return bt_fail_memory(err, "a plan for the GPU", sizeof(*plan));
+    plan->home = bt_gpu_home_of(context);
+    plan->type = type;
+    plan->backward = backward;
+    plan->rows = rows;
+    plan->keys = bauta_mask_keys(mask);
+    plan->shape = resolved;
+    status = plan_make(plan, mask, first, shape, err);
+    if (status) {
+        bauta_gpu_plan_free(plan);
+        return status;
+    }
+    *out = plan;
+    return BAUTA_OK;
+}
+
+void bauta_gpu_plan_free(bauta_gpu_plan *plan)
+{
+    int before;
+    if (!plan)
+        return;
+    if (!plan->home.gpu->enter(plan->home.device, &before, NULL)) {
+        plan->home.gpu->plan_free(plan->tiles);
+        plan->home.gpu->rows_free(plan->spans);
+        plan->home.gpu->leave(before);
+    }
+    bt_free(plan);
+}
+
+/* ---- running ----------------------------------------------------------- */
+
+static bauta_status call_check(bt_shape *s, const bauta_context *context,
+                               const bauta_gpu_plan *plan,
+                               const bauta_attention *shape, bauta_error *err)
+{
+    bauta_status status = bt_shape_resolve(s, shape, err);
+    if (!status)
+        status = bt_gpu_at_home(&plan->home, context, "plan", err);
+    if (!status)
+        status = bt_gpu_shape_match(&plan->shape, s, "plan", err);
+    return status;
+}
+
+bauta_status bauta_gpu_attention_forward(bauta_context *context,
+                                         bauta_gpu_plan *plan,
+                                         const bauta_attention *shape,
+                                         const void *q, const void *k,
+                                         const void *v, void *out, float *lse,
+                                         bauta_error *err)
+{
+    bt_shape s;
+    int before;
+    BT_NEED_GPU(context, err);
+    BT_NEED(plan, err);
+    BT_NEED(q, err);
+    BT_NEED(k, err);
+    BT_NEED(v, err);
+    BT_NEED(out, err);
+    bauta_status status = call_check(&s, context, plan, shape, err);
+    if (!status)
+        status = bt_strides_apart(&s.out, "out", plan->rows, s.heads,
+                                  s.value_dim, err);
+    if (!status)
+        status = context->gpu->enter(context->device, &before, err);
+    if (status)
+        return status;
+    status = plan->type == BAUTA_GPU_FLOAT32
+                 ? context->gpu->forward_f32(plan->spans, shape, q, k, v, out,
+                                             lse, context->stream, err)
+                 : context->gpu->forward_bf16(plan->tiles, shape, q, k, v, out,
+                                              lse, context->stream, err);
+    context->gpu->leave(before);
+    return status;
+}
+
+/* Gradients lie like the inputs, which here may not repeat. */
+static bauta_status
+gradients_apart(const bt_shape *s, const bauta_gpu_plan *plan, bauta_error *err)
+{
+    bauta_status status =
+        bt_strides_apart(&s->q, "q", plan->rows, s->heads, s->head_dim, err);
+    if (!status)
+        status = bt_strides_apart(&s->k, "k", plan->keys, s->kv_heads,
+                                  s->head_dim, err);
+    if (!status)
+        status = bt_strides_apart(&s->v, "v", plan->keys, s->kv_heads,
+                                  s->value_dim, err);
+    if (!status && !plan->backward)
+        status = bt_fail(err, BAUTA_ERR_ARGUMENT,
+                         "the plan was made for the forward pass alone");
+    return status;
+}
+
+bauta_status
+bauta_gpu_attention_backward(bauta_context *context, bauta_gpu_plan *plan,
+                             const bauta_attention *shape, const void *q,
+                             const void *k, const void *v, const void *out,
+                             const float *lse, const void *dout, void *dq,
+                             void *dk, void *dv, bauta_error *err)
+{
+    bt_shape s;
+    int before;
+    BT_NEED_GPU(context, err);
+    BT_NEED(plan, err);
+    BT_NEED(q, err);
+    BT_NEED(k, err);
+    BT_NEED(v, err);
+    BT_NEED(out, err);
+    BT_NEED(lse, err);
+    BT_NEED(dout, err);
+    BT_NEED(dq, err);
+    BT_NEED(dk, err);
+    BT_NEED(dv, err);
+    bauta_status status = call_check(&s, context, plan, shape, err);
+    if (!status)
+        status = gradients_apart(&s, plan, err);
+    if (!status)
+        status = context->gpu->enter(context->device, &before, err);
+    if (status)
+        return status;
+    status =
+        plan->type == BAUTA_GPU_FLOAT32
+            ? context->gpu->backward_f32(plan->spans, shape, q, k, v, out, lse,
+                                         dout, dq, dk, dv, context->stream, err)
+            : context->gpu->backward_bf16(plan->tiles, shape, q, k, v, out, lse,
+                                          dout, dq, dk, dv, context->stream,
+                                          err);
+    context->gpu->leave(before);
+    return status;
+}
