@@ -148,6 +148,7 @@ static int unknown(const char *word)
 
 int main(int argc, char **argv)
 {
+    cli_wait_shortly(argv);
     if (argc < 2)
         return cli_usage(NULL, "a verb is missing");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||

@@ -31,6 +31,9 @@ int cli_fail(const char *verb, const char *format, ...)
 /* What stdout could not take is a failure, too: a full disk, a closed pipe. */
 int cli_finish(const char *verb);
 
+/* Before anything else: threads that wait shall sleep soon. See waiting.c. */
+void cli_wait_shortly(char **argv);
+
 /* The one of `count` words that `word` was most likely meant to be, or NULL. */
 const char *cli_nearest(const char *word, const char *const *words, int count);
 
