@@ -4,7 +4,9 @@
 #
 # nanoGPT's model for a CPU: 4 layers, 4 heads, 128 wide, context 64, 2,000
 # steps of 12 sequences. nanoGPT reports a validation loss of 1.88, measured on
-# 20 random batches; here the last tenth of the text is validated on as a whole.
+# 20 random batches; here the last tenth of the text is validated on as a whole,
+# and then once more in windows that overlap by half, so that every character
+# but the first ones has 32 others before it.
 #
 #   examples/shakespeare-char.sh [RUN] [OPTION...]
 #
@@ -22,3 +24,8 @@ begin=$(date +%s)
     "$data/tinyshakespeare/input.txt"
 end=$(date +%s)
 echo "wall time: $((end - begin)) s"
+text=$data/tinyshakespeare/input.txt
+held=$(mktemp)
+trap 'rm -f "$held"' EXIT
+tail -c $(($(wc -c <"$text") / 10)) "$text" >"$held"
+"$bauta" score --perplexity "$run" "$held"
