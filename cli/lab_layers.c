@@ -9,7 +9,7 @@ static void trial_draw(report *r, const stack *s, const trial *t,
 {
     report_heading(r, title);
     for (size_t i = 0; i < s->layers; i++) {
-        char name[32];
+        char name[48];
         snprintf(name, sizeof(name), "behind layer %zu", i + 1);
         report_mask(r, name, t->reach[i], s->causal);
     }
