@@ -22,8 +22,12 @@ void cli_wait_shortly(char **argv)
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") ||
         getenv("LD_PRELOAD"))
         return;
-    if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0)
-        execv("/proc/self/exe", argv);
+    char path[4096]; // by its own name, which ps then shows
+    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    if (length <= 0 || setenv("GOMP_SPINCOUNT", "1000", 1))
+        return;
+    path[length] = '\0';
+    execv(path, argv);
 #else
     (void)argv;
 #endif
