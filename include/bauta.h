@@ -1514,7 +1514,7 @@ BAUTA_API bauta_status bauta_audit_create(
     const bauta_audit_options *options, bauta_error *err);
 /* The same on the beginning of a trainer's next batch, for leaks alone (reach,
  * tokens, poison and gradients) unless options say otherwise. It takes a
- * fraction of a step, and the trainer is as before. */
+ * fraction of a step, and the trainer takes the same steps as without it. */
 BAUTA_API bauta_status bauta_audit_trainer(bauta_audit **out,
                                            bauta_trainer *trainer,
                                            const bauta_audit_options *options,
