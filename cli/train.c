@@ -76,8 +76,8 @@ static int resume_from(run_folder *f, const given *g, size_t step, bool older,
         *damaged = w.damaged;
     }
     bool trial = s.dry_run || s.compare;
-    if (!failed && older && !trial)
-        failed = folder_links(f, step, p.best_step);
+    if (!failed && !trial)
+        failed = folder_links(f, step, p.best_step, older);
     if (!failed)
         failed = work(&w, &s, &p, f, checkpoint);
     workshop_close(&w);

@@ -163,14 +163,20 @@ void folder_close(run_folder *f);
 char *checkpoint_path(const char *run, size_t step);
 /* A file that was not there before; NULL and errno. */
 FILE *folder_create(const run_folder *f, const char *name);
+/* A file that takes the place of RUN/name, whatever is there, in one step when
+ * it is committed; it stays open. NULL or -1 and errno. */
+FILE *folder_draft(const run_folder *f, const char *name);
+int folder_commit(const run_folder *f, FILE *file, const char *name);
 /* What errno says of a file. */
 int folder_failed(const run_folder *f, const char *name);
 /* Make the names durable; -1 and errno. */
 int folder_sync(const run_folder *f);
 /* RUN/name becomes a link to the checkpoint, in one step. */
 int folder_link(const run_folder *f, const char *name, size_t step);
-/* Both links as a run that goes on from the checkpoint `last` finds them. */
-int folder_links(const run_folder *f, size_t last, size_t best);
+/* Both links as of the checkpoint `last`, from which a run goes on: it may have
+ * been killed before it set them. `back`: there are later checkpoints, of which
+ * `best` may be one. */
+int folder_links(const run_folder *f, size_t last, size_t best, bool back);
 /* Remove all but the last `keep` checkpoints up to `newest`, and `best`. */
 void folder_prune(run_folder *f, size_t newest, size_t keep, size_t best);
 /* The last `count` steps up to `most` that have a checkpoint, ascending; how

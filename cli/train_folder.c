@@ -137,13 +137,43 @@ FILE *folder_create(const run_folder *f, const char *name)
     return file;
 }
 
+/* ".name.new", in the caller's room. */
+static const char *draft_name(char draft[64], const char *name)
+{
+    snprintf(draft, 64, ".%s.new", name);
+    return draft;
+}
+
+FILE *folder_draft(const run_folder *f, const char *name)
+{
+    char draft[64];
+    (void)unlinkat(f->fd, draft_name(draft, name), 0);
+    return folder_create(f, draft);
+}
+
+int folder_commit(const run_folder *f, FILE *file, const char *name)
+{
+    char draft[64];
+    draft_name(draft, name);
+    if (fflush(file) == 0 && fsync(fileno(file)) == 0 &&
+        renameat(f->fd, draft, f->fd, name) == 0)
+        return folder_sync(f);
+    int code = errno;
+    (void)unlinkat(f->fd, draft, 0);
+    errno = code;
+    return -1;
+}
+
 /* A link's new name, durable as the checkpoint is. */
 int folder_link(const run_folder *f, const char *name, size_t step)
 {
-    char target[32], draft[32];
+    char target[32], draft[64], is[32];
     snprintf(target, sizeof(target), STEP_NAME, step);
-    snprintf(draft, sizeof(draft), ".%s.new", name);
-    (void)unlinkat(f->fd, draft, 0);
+    ssize_t length = readlinkat(f->fd, name, is, sizeof(is));
+    if (length == (ssize_t)strlen(target) &&
+        memcmp(is, target, (size_t)length) == 0)
+        return CLI_OK;
+    (void)unlinkat(f->fd, draft_name(draft, name), 0);
     if (symlinkat(target, f->fd, draft) == 0 &&
         renameat(f->fd, draft, f->fd, name) == 0 && folder_sync(f) == 0)
         return CLI_OK;
@@ -165,7 +195,7 @@ static bool is_link(const run_folder *f, const char *name)
            S_ISLNK(is.st_mode);
 }
 
-int folder_links(const run_folder *f, size_t last, size_t best)
+int folder_links(const run_folder *f, size_t last, size_t best, bool back)
 {
     char name[32];
     int failed = folder_link(f, "last", last);
@@ -174,7 +204,7 @@ int folder_links(const run_folder *f, size_t last, size_t best)
         return failed;
     if (best && is_whole(f, name))
         return folder_link(f, "best", best);
-    if (is_link(f, "best") && unlinkat(f->fd, "best", 0))
+    if (back && is_link(f, "best") && unlinkat(f->fd, "best", 0))
         return folder_failed(f, "best");
     return CLI_OK;
 }

@@ -24,19 +24,17 @@ static int log_failed(const train_log *log)
     return folder_failed(log->folder, metrics_name);
 }
 
-/* Lines of steps that a resumed run has yet to take are not true any more. -1
- * where memory runs out. */
-static int line_kept(const char *line, size_t step)
+/* Whether a line is of a step that was taken: later ones are not true any more
+ * when a run is resumed. Every line begins with its step. */
+static bool line_kept(const char *line, size_t step)
 {
-    json_error_t why;
-    json_t *entry = json_loads(line, 0, &why);
-    if (!entry && json_error_code(&why) == json_error_out_of_memory)
-        return -1;
-    const json_t *at = json_object_get(entry, "step");
-    bool kept = json_is_integer(at) && json_integer_value(at) >= 0 &&
-                (size_t)json_integer_value(at) <= step;
-    json_decref(entry);
-    return kept;
+    static const char start[] = "{\"step\":";
+    const char *digits = line + sizeof(start) - 1;
+    if (strncmp(line, start, sizeof(start) - 1) != 0)
+        return false;
+    size_t count = strspn(digits, "0123456789");
+    return count > 0 && count < 19 && digits[count] == ',' &&
+           strtoull(digits, NULL, 10) <= step;
 }
 
 /* A line is far shorter than this; one that is not was not written here. */
@@ -48,11 +46,9 @@ static int lines_copy(FILE *from, FILE *to, size_t step)
     bool whole = true; // the part before ended a line
     while (fgets(line, sizeof(line), from)) {
         bool ends = strchr(line, '\n') != NULL;
-        int kept = whole && ends ? line_kept(line, step) : 0;
+        bool kept = whole && ends && line_kept(line, step);
         whole = ends;
-        if (kept < 0)
-            errno = ENOMEM;
-        if (kept < 0 || (kept && fputs(line, to) < 0))
+        if (kept && fputs(line, to) < 0)
             return -1;
     }
     return ferror(from) ? -1 : 0;
@@ -80,20 +76,15 @@ static int old_open(FILE **out, const run_folder *f)
  * The log goes on in the file that was made here, whatever has its name. */
 static int log_begin(train_log *log, size_t step)
 {
-    static const char draft[] = ".metrics.jsonl.new";
     const run_folder *f = log->folder;
     FILE *from = NULL;
-    (void)unlinkat(f->fd, draft, 0);
-    bool good =
-        old_open(&from, f) == 0 && (log->file = folder_create(f, draft)) &&
-        (!from || lines_copy(from, log->file, step) == 0) &&
-        fflush(log->file) == 0 && fsync(fileno(log->file)) == 0 &&
-        renameat(f->fd, draft, f->fd, metrics_name) == 0 && folder_sync(f) == 0;
+    bool good = old_open(&from, f) == 0 &&
+                (log->file = folder_draft(f, metrics_name)) &&
+                (!from || lines_copy(from, log->file, step) == 0) &&
+                folder_commit(f, log->file, metrics_name) == 0;
     int failed = good ? CLI_OK : log_failed(log);
     if (from)
         fclose(from);
-    if (!good && log->file)
-        (void)unlinkat(f->fd, draft, 0);
     return failed;
 }
 

@@ -61,7 +61,7 @@ static bauta_status folders_make(bauta_run *run, bauta_error *err)
 static void folders_remove(bauta_run *run)
 {
     for (size_t i = strlen(run->path); run->made && i >= run->made; i--) {
-        if (run->path[i] != '/' && run->path[i])
+        if ((run->path[i] != '/' && run->path[i]) || run->path[i - 1] == '/')
             continue;
         run->path[i] = '\0';
         if (rmdir(run->path) != 0)
