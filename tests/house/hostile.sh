@@ -59,7 +59,7 @@ cases=0
 for name in .bauta-4194300-0.folder .bauta-4194300-0.tmp .bauta.lock \
     step-00000001 step-00000003 step-00000004 last best average \
     .last.new .best.new metrics.jsonl metrics.jsonl.new .metrics.jsonl.new \
-    step-00000002/.bauta-4194300-0.tmp step-00000002/extra; do
+    options.json .options.json.new step-00000002/.bauta-4194300-0.tmp step-00000002/extra; do
     for kind in link-to-folder link-to-empty link-to-file link-to-nothing \
         hard-link pipe file folder-of-links; do
         rm -rf run
