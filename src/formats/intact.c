@@ -33,8 +33,8 @@ bauta_status bt_intact_check(const json_t *digests, const char *key,
     if (!was || strcmp(was, text) == 0)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_IO,
-                   "%s/%s: is damaged or was changed: trainer.json beside it "
-                   "has another digest",
+                   "%s/%s: is damaged or was changed: trainer.json has "
+                   "another digest of it (delete that to load it anyway)",
                    bt_path_tail(folder), file);
 }
 
