@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bauta.c - the program: finds the verb and hands over. */
 #include "cli.h"
+#include "json.h"
 
 #include <bauta.h>
 
@@ -149,6 +150,7 @@ static int unknown(const char *word)
 int main(int argc, char **argv)
 {
     cli_wait_shortly(argv);
+    json_guard();
     if (argc < 2)
         return cli_usage(NULL, "a verb is missing");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||

@@ -12,6 +12,7 @@
  *   SessionLog  1: status, START is 1: later steps of older files are void */
 #include "train.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -137,20 +138,36 @@ static bool start_write(events *e, size_t step)
     return record_write(e->file, m.bytes, m.size);
 }
 
-events *events_open(const char *folder, size_t step)
+/* TensorBoard sorts the files by their names. Another number is only needed
+ * where somebody has taken this name. */
+static FILE *file_create(const run_folder *f)
 {
-    char path[4096];
+    enum { ATTEMPTS = 1000 };
+    char name[128];
+    FILE *file = NULL;
+    for (int i = 0; !file && i < ATTEMPTS; i++) {
+        snprintf(name, sizeof(name), "events.out.tfevents.%lld.bauta.%ld.%d",
+                 (long long)time(NULL), (long)getpid(), i);
+        file = folder_create(f, name);
+        if (!file && errno != EEXIST)
+            break;
+    }
+    return file;
+}
+
+events *events_open(const run_folder *f, size_t step)
+{
     events *e = calloc(1, sizeof(*e));
     if (!e)
         return NULL;
-    snprintf(path, sizeof(path), "%s/events.out.tfevents.%lld.bauta.%ld",
-             folder, (long long)time(NULL), (long)getpid());
-    e->file = fopen(path, "wb");
+    e->file = file_create(f);
     if (e->file && version_write(e) && (step == 0 || start_write(e, step)))
         return e;
+    int code = errno;
     if (e->file)
         fclose(e->file);
     free(e);
+    errno = code;
     return NULL;
 }
 

@@ -9,6 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void *memory_or_end(size_t size)
+{
+    void *memory = malloc(size);
+    if (memory)
+        return memory;
+    (void)cli_fail(NULL, "out of memory for JSON");
+    exit(CLI_FAILED);
+}
+
+void json_guard(void)
+{
+    json_set_alloc_funcs(memory_or_end, free);
+}
+
 json_t *json_text(const char *text, size_t length)
 {
     static const char unknown[] = "\xEF\xBF\xBD";

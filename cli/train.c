@@ -26,49 +26,103 @@ static void begin_say(const workshop *w, const char *checkpoint)
         fprintf(stderr, "going on from %s\n", checkpoint);
 }
 
-static int work(settings *s, progress *p, const given *g,
+static int work(workshop *w, settings *s, progress *p, run_folder *f,
                 const char *checkpoint)
 {
+    if (s->dry_run)
+        return trial_dry_run(w, s);
+    if (s->compare)
+        return trial_compare(w, s);
+    begin_say(w, checkpoint);
+    return train_run(w, s, p, f);
+}
+
+static int begin(settings *s, const given *g)
+{
     workshop w = { 0 };
-    int failed = checkpoint || s->dry_run || s->compare
+    run_folder f = { .fd = -1 };
+    progress p = { .best = INFINITY };
+    int failed = s->dry_run || s->compare
                      ? CLI_OK
-                     : folder_open(s->out, false);
+                     : folder_open(&f, s->out, false, true);
     if (!failed)
-        failed = workshop_open(&w, s, g, checkpoint);
-    if (!failed && s->dry_run)
-        failed = trial_dry_run(&w, s);
-    else if (!failed && s->compare)
-        failed = trial_compare(&w, s);
-    else if (!failed) {
-        begin_say(&w, checkpoint);
-        failed = train_run(&w, s, p);
-    }
+        failed = workshop_open(&w, s, g, NULL);
+    if (!failed)
+        failed = work(&w, s, &p, &f, NULL);
     workshop_close(&w);
+    folder_close(&f);
     return failed;
 }
 
-/* The notes of the last checkpoint first, then what was given beside. */
-static int resume(settings *s, const given *g)
+/* ---- resuming ---------------------------------------------------------- */
+
+/* The notes of a checkpoint first, then what was given beside. */
+static int resume_from(run_folder *f, const given *g, size_t step, bool older,
+                       bool *damaged)
 {
-    bauta_error err;
-    char *last = NULL;
-    json_t *notes = NULL;
+    settings s = SETTINGS_INIT;
     progress p = { .best = INFINITY };
-    int failed = CLI_OK;
-    if (bauta_run_last(&last, s->resume, &err))
-        return train_failed(&err);
-    if (!last)
-        return cli_fail(VERB, "%s holds no checkpoint that is whole",
-                        s->resume);
-    failed = notes_read(s, &p, &notes, last);
+    workshop w = { 0 };
+    json_t *notes = NULL;
+    char *checkpoint = checkpoint_path(f->path, step);
+    int failed = checkpoint ? notes_read(&s, &p, &notes, checkpoint, damaged)
+                            : cli_fail(VERB, "out of memory");
     if (!failed)
-        failed = given_apply(g, s);
+        failed = given_apply(g, &s);
     if (!failed)
-        failed = settings_check(s);
+        failed = settings_check(&s);
+    if (!failed) {
+        failed = workshop_open(&w, &s, g, checkpoint);
+        *damaged = w.damaged;
+    }
+    bool trial = s.dry_run || s.compare;
+    if (!failed && !trial)
+        failed = folder_links(f, step, p.best_step, older);
     if (!failed)
-        failed = work(s, &p, g, last);
+        failed = work(&w, &s, &p, f, checkpoint);
+    workshop_close(&w);
+    settings_release(&s);
     json_decref(notes);
-    bauta_text_free(last);
+    free(checkpoint);
+    return failed;
+}
+
+/* From the newest checkpoint; where that is damaged, from the one before. */
+static int resume_newest(run_folder *f, const given *g)
+{
+    size_t step, before = 0;
+    for (size_t most = SIZE_MAX;; most = step - 1, before = step) {
+        bool damaged = false;
+        if (!folder_steps(f, most, &step, 1))
+            return cli_fail(VERB, "%s holds no %scheckpoint that is whole",
+                            f->path, before ? "other " : "");
+        if (before)
+            fprintf(stderr,
+                    "the checkpoint of step %zu in %s is damaged; trying the "
+                    "one before it, of step %zu\n",
+                    before, f->path, step);
+        int failed = resume_from(f, g, step, before != 0, &damaged);
+        if (!failed || !damaged)
+            return failed;
+    }
+}
+
+static int resume(const settings *s, const given *g)
+{
+    run_folder f;
+    size_t step = 0;
+    bool damaged;
+    int failed = folder_open(&f, s->resume, true, !(s->dry_run || s->compare));
+    if (failed || !given_has(g, "from-step")) {
+        failed = failed ? failed : resume_newest(&f, g);
+    } else if (!folder_steps(&f, s->from_step, &step, 1) ||
+               step != s->from_step) {
+        failed = cli_fail(VERB, "%s holds no checkpoint of step %zu", s->resume,
+                          s->from_step);
+    } else {
+        failed = resume_from(&f, g, step, true, &damaged);
+    }
+    folder_close(&f);
     return failed;
 }
 
@@ -76,7 +130,6 @@ int train_main(int argc, char **argv)
 {
     given g;
     settings s = SETTINGS_INIT;
-    progress p = { .best = INFINITY };
     int failed = given_read(&g, argc, argv);
     if (!failed)
         failed = given_apply(&g, &s);
@@ -85,7 +138,7 @@ int train_main(int argc, char **argv)
     else if (!failed && s.resume)
         failed = resume(&s, &g);
     else if (!failed && !(failed = settings_check(&s)))
-        failed = work(&s, &p, &g, NULL);
+        failed = begin(&s, &g);
     settings_release(&s);
     given_release(&g);
     return failed;

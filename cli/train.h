@@ -47,6 +47,7 @@ typedef struct settings {
     size_t eval_every, eval_tokens, save_every, keep, patience, average;
     size_t threads;
     const char *isa;
+    size_t from_step; /* of --resume; 0: the newest that is whole */
 } settings;
 #define SETTINGS_INIT                                                   \
     {                                                                   \
@@ -116,6 +117,7 @@ typedef struct workshop {
     bauta_model *model;
     bauta_trainer *trainer;
     uint32_t start; /* what a decoder reads first, or BAUTA_NO_TOKEN */
+    bool damaged;   /* the checkpoint could not be read: another may do */
 } workshop;
 
 /* Everything for a new run, or for one that goes on from a checkpoint. A preset
@@ -135,31 +137,59 @@ typedef struct progress {
     size_t stale;     /* validations since */
 } progress;
 
-int train_run(workshop *w, settings *s, progress *p);
+/* A run's folder: held against other trainings (see bauta_run_open), or only
+ * read. */
+typedef struct run_folder {
+    const char *path;
+    int fd;
+    bauta_run *run; /* NULL: only read */
+    bool told;      /* a checkpoint could not be removed */
+} run_folder;
+
+int train_run(workshop *w, settings *s, progress *p, run_folder *f);
 
 /* Notes of a checkpoint, and back. */
 char *notes_write(const settings *s, const progress *p);
-int notes_read(settings *s, progress *p, json_t **owner,
-               const char *checkpoint);
+/* *damaged where another checkpoint may do. */
+int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint,
+               bool *damaged);
 
 /* --- the folder */
 
-int folder_open(const char *run, bool exists);
+/* A new run, or one to resume. */
+int folder_open(run_folder *f, const char *run, bool resumed, bool held);
+void folder_close(run_folder *f);
 /* "RUN/step-00001000" in malloc'd memory, or NULL. */
 char *checkpoint_path(const char *run, size_t step);
+/* A file that was not there before; NULL and errno. */
+FILE *folder_create(const run_folder *f, const char *name);
+/* A file that takes the place of RUN/name, whatever is there, in one step when
+ * it is committed; it stays open. NULL or -1 and errno. */
+FILE *folder_draft(const run_folder *f, const char *name);
+int folder_commit(const run_folder *f, FILE *file, const char *name);
+/* What errno says of a file. */
+int folder_failed(const run_folder *f, const char *name);
+/* Make the names durable; -1 and errno. */
+int folder_sync(const run_folder *f);
 /* RUN/name becomes a link to the checkpoint, in one step. */
-int folder_link(const char *run, const char *name, size_t step);
-/* Remove all but the last `keep` checkpoints, and `best`. */
-int folder_prune(const char *run, size_t keep, size_t best);
-/* The last `count` steps that have a checkpoint, ascending; how many. */
-size_t folder_steps(const char *run, size_t *steps, size_t count);
-/* A folder of files; what is not there is fine. */
-int folder_remove(const char *path);
+int folder_link(const run_folder *f, const char *name, size_t step);
+/* Both links as of the checkpoint `last`, from which a run goes on: it may have
+ * been killed before it set them. `back`: there are later checkpoints, of which
+ * `best` may be one. */
+int folder_links(const run_folder *f, size_t last, size_t best, bool back);
+/* Remove all but the last `keep` checkpoints up to `newest`, and `best`. */
+void folder_prune(run_folder *f, size_t newest, size_t keep, size_t best);
+/* The last `count` steps up to `most` that have a checkpoint, ascending; how
+ * many. */
+size_t folder_steps(const run_folder *f, size_t most, size_t *steps,
+                    size_t count);
+/* A checkpoint or the average; what is not there is fine. */
+int folder_remove(const run_folder *f, const char *name);
 
 /* --- metrics */
 
 typedef struct train_log train_log;
-int log_open(train_log **out, const char *run, size_t step);
+int log_open(train_log **out, const run_folder *f, size_t step);
 int log_step(train_log *log, const bauta_train_report *r, double seconds);
 int log_valid(train_log *log, size_t step, double loss, size_t counted);
 int log_close(train_log *log);
@@ -170,7 +200,7 @@ typedef struct event_scalar {
     const char *tag;
     double value;
 } event_scalar;
-events *events_open(const char *folder, size_t step);
+events *events_open(const run_folder *f, size_t step);
 bool events_write(events *e, size_t step, const event_scalar *scalars,
                   size_t count);
 bool events_close(events *e);

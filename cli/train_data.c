@@ -186,6 +186,15 @@ static int tokenizer_make(bauta_tokenizer **out, const settings *s)
     return failed;
 }
 
+/* Of a checkpoint's files: a mismatch is the same in every checkpoint, what
+ * cannot be read is not. */
+static int checkpoint_failed(workshop *w, const char *checkpoint,
+                             const bauta_error *err)
+{
+    w->damaged = checkpoint && err->status == BAUTA_ERR_IO;
+    return train_failed(err);
+}
+
 static int tokenizer_open(workshop *w, const settings *s,
                           const char *checkpoint)
 {
@@ -194,7 +203,7 @@ static int tokenizer_open(workshop *w, const settings *s,
         return tokenizer_make(&w->tokenizer, s);
     if (bauta_tokenizer_load(&w->tokenizer, checkpoint ? checkpoint : s->from,
                              &err))
-        return train_failed(&err);
+        return checkpoint_failed(w, checkpoint, &err);
     return CLI_OK;
 }
 
@@ -305,7 +314,7 @@ static int model_load(workshop *w, const char *folder)
     bauta_error err;
     char path[4096];
     if (bauta_model_load(&w->model, folder, true, &err))
-        return train_failed(&err);
+        return checkpoint_failed(w, folder, &err);
     snprintf(path, sizeof(path), "%s/config.json", folder);
     json_t *config = json_load_file(path, 0, NULL);
     if (!config) { // the folder of a run stands for its best
@@ -343,7 +352,7 @@ static int trainer_open(workshop *w, const settings *s, const char *checkpoint)
                              w->corpus, &s->train, &err))
         return train_failed(&err);
     if (checkpoint && bauta_trainer_resume(w->trainer, checkpoint, &err))
-        return train_failed(&err);
+        return checkpoint_failed(w, checkpoint, &err);
     return CLI_OK;
 }
 

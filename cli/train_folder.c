@@ -4,21 +4,24 @@
  *   RUN/step-00001000/   checkpoints, each a model folder
  *   RUN/last, RUN/best   links to two of them
  *   RUN/average/         the mean of the last ones, or the moving average
- *   RUN/metrics.jsonl, RUN/events.out.tfevents.* */
+ *   RUN/metrics.jsonl, RUN/events.out.tfevents.*
+ *
+ * A run folder may come from anywhere. Everything is named relative to the open
+ * folder, a file that is written is always a new one, and no link is followed
+ * where something is written or removed. */
 #include "cli.h"
 #include "train.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define STEP_NAME "step-%08zu"
-enum { PATH_ROOM = PATH_MAX + 64 };
 
 char *checkpoint_path(const char *run, size_t step)
 {
@@ -31,16 +34,19 @@ static size_t step_of(const char *name)
     char *end;
     if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
         return 0;
+    errno = 0;
     unsigned long step = strtoul(name + 5, &end, 10);
-    return *end ? 0 : step;
+    return *end || errno ? 0 : step;
 }
 
 /* What is left of one whose removal was cut short has no trainer.json. */
-static bool is_whole(const char *run, const char *name)
+static bool is_whole(const run_folder *f, const char *name)
 {
-    char path[PATH_ROOM];
-    snprintf(path, sizeof(path), "%s/%s/trainer.json", run, name);
-    return access(path, F_OK) == 0;
+    struct stat is;
+    char path[300];
+    snprintf(path, sizeof(path), "%s/trainer.json", name);
+    return fstatat(f->fd, name, &is, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISDIR(is.st_mode) && faccessat(f->fd, path, F_OK, 0) == 0;
 }
 
 /* Put `step` into its place among the largest `count`; how many are there. */
@@ -61,14 +67,18 @@ static size_t step_insert(size_t *steps, size_t held, size_t count, size_t step)
     return held + 1;
 }
 
-size_t folder_steps(const char *run, size_t *steps, size_t count)
+size_t folder_steps(const run_folder *f, size_t most, size_t *steps,
+                    size_t count)
 {
-    DIR *dir = opendir(run);
+    int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     size_t held = 0;
     const struct dirent *entry;
+    if (!dir && fd >= 0)
+        close(fd);
     while (dir && (entry = readdir(dir))) {
         size_t step = step_of(entry->d_name);
-        if (step && is_whole(run, entry->d_name))
+        if (step && step <= most && is_whole(f, entry->d_name))
             held = step_insert(steps, held, count, step);
     }
     if (dir)
@@ -76,123 +86,154 @@ size_t folder_steps(const char *run, size_t *steps, size_t count)
     return held;
 }
 
-/* All folders of a path. */
-static int folders_make(const char *path)
+int folder_open(run_folder *f, const char *run, bool resumed, bool held)
 {
-    char part[PATH_ROOM];
-    size_t length = strlen(path);
-    if (length >= sizeof(part)) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    for (size_t i = 1; i <= length; i++) {
-        if (path[i] != '/' && path[i])
-            continue;
-        memcpy(part, path, i);
-        part[i] = '\0';
-        if (mkdir(part, 0777) && errno != EEXIST)
-            return -1;
-    }
-    return 0;
-}
-
-/* Whether a name is of a folder that the library was writing (see
- * bauta_trainer_save) in a process that is no more. */
-static bool is_left_behind(const char *name)
-{
-    long process;
-    int end = 0;
-    if (sscanf(name, ".bauta-%ld-%*u.folder%n", &process, &end) != 1 || !end ||
-        name[end] || process <= 0)
-        return false;
-    return kill((pid_t)process, 0) && errno == ESRCH;
-}
-
-/* Remove what a killed program left behind. */
-static void folder_sweep(const char *run)
-{
-    char path[PATH_ROOM];
-    DIR *dir = opendir(run);
-    const struct dirent *entry;
-    while (dir && (entry = readdir(dir))) {
-        snprintf(path, sizeof(path), "%s/%s", run, entry->d_name);
-        if (is_left_behind(entry->d_name))
-            folder_remove(path);
-    }
-    if (dir)
-        closedir(dir);
-}
-
-int folder_open(const char *run, bool exists)
-{
-    struct stat info;
+    bauta_error err;
     size_t step;
-    if (!exists && folder_steps(run, &step, 1))
+    *f = (run_folder){ .path = run, .fd = -1 };
+    if (held && bauta_run_open(&f->run, run, !resumed, &err))
+        return train_failed(&err);
+    if (held && !bauta_run_locked(f->run))
+        fprintf(stderr,
+                "%s: the file system has no locks; make sure that no other "
+                "training writes there\n",
+                run);
+    f->fd = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->fd < 0)
+        return cli_fail(VERB, "%s: %s", run, strerror(errno));
+    if (!resumed && folder_steps(f, SIZE_MAX, &step, 1))
         return cli_fail(VERB,
                         "%s holds a run already: '--resume %s' goes on with "
                         "it, another --out begins a new one",
                         run, run);
-    if (folders_make(run) || stat(run, &info))
-        return cli_fail(VERB, "%s: %s", run, strerror(errno));
-    if (!S_ISDIR(info.st_mode))
-        return cli_fail(VERB, "%s is not a folder", run);
-    if (access(run, W_OK))
-        return cli_fail(VERB, "%s: %s", run, strerror(errno));
-    if (exists)
-        folder_sweep(run);
     return CLI_OK;
 }
 
-int folder_link(const char *run, const char *name, size_t step)
+void folder_close(run_folder *f)
 {
-    char target[32], path[PATH_ROOM], draft[PATH_ROOM];
+    if (f->fd >= 0)
+        close(f->fd);
+    bauta_run_free(f->run);
+    *f = (run_folder){ .fd = -1 };
+}
+
+int folder_failed(const run_folder *f, const char *name)
+{
+    return cli_fail(VERB, "%s/%s: cannot write it: %s", f->path, name,
+                    strerror(errno));
+}
+
+FILE *folder_create(const run_folder *f, const char *name)
+{
+    int fd = openat(f->fd, name,
+                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file && fd >= 0) {
+        int code = errno;
+        close(fd);
+        (void)unlinkat(f->fd, name, 0);
+        errno = code;
+    }
+    return file;
+}
+
+/* ".name.new", in the caller's room. */
+static const char *draft_name(char draft[64], const char *name)
+{
+    snprintf(draft, 64, ".%s.new", name);
+    return draft;
+}
+
+FILE *folder_draft(const run_folder *f, const char *name)
+{
+    char draft[64];
+    (void)unlinkat(f->fd, draft_name(draft, name), 0);
+    return folder_create(f, draft);
+}
+
+int folder_commit(const run_folder *f, FILE *file, const char *name)
+{
+    char draft[64];
+    draft_name(draft, name);
+    if (fflush(file) == 0 && fsync(fileno(file)) == 0 &&
+        renameat(f->fd, draft, f->fd, name) == 0)
+        return folder_sync(f);
+    int code = errno;
+    (void)unlinkat(f->fd, draft, 0);
+    errno = code;
+    return -1;
+}
+
+/* A link's new name, durable as the checkpoint is. */
+int folder_link(const run_folder *f, const char *name, size_t step)
+{
+    char target[32], draft[64], is[32];
     snprintf(target, sizeof(target), STEP_NAME, step);
-    snprintf(path, sizeof(path), "%s/%s", run, name);
-    snprintf(draft, sizeof(draft), "%s/.%s.new", run, name);
-    unlink(draft);
-    if (symlink(target, draft) == 0 && rename(draft, path) == 0)
+    ssize_t length = readlinkat(f->fd, name, is, sizeof(is));
+    if (length == (ssize_t)strlen(target) &&
+        memcmp(is, target, (size_t)length) == 0)
         return CLI_OK;
-    int failed = cli_fail(VERB, "%s: %s", path, strerror(errno));
-    unlink(draft);
+    (void)unlinkat(f->fd, draft_name(draft, name), 0);
+    if (symlinkat(target, f->fd, draft) == 0 &&
+        renameat(f->fd, draft, f->fd, name) == 0 && folder_sync(f) == 0)
+        return CLI_OK;
+    int failed = folder_failed(f, name);
+    (void)unlinkat(f->fd, draft, 0);
     return failed;
 }
 
-/* trainer.json goes first: without it, half a checkpoint is none. */
-int folder_remove(const char *path)
+/* Some file systems cannot make names durable, and say so. */
+int folder_sync(const run_folder *f)
 {
-    char file[PATH_ROOM];
-    snprintf(file, sizeof(file), "%s/trainer.json", path);
-    unlink(file);
-    DIR *dir = opendir(path);
-    const struct dirent *entry;
-    if (!dir)
-        return errno == ENOENT
-                   ? CLI_OK
-                   : cli_fail(VERB, "%s: %s", path, strerror(errno));
-    while ((entry = readdir(dir))) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
-        unlink(file);
-    }
-    closedir(dir);
-    return rmdir(path) ? cli_fail(VERB, "%s: cannot remove it: %s", path,
-                                  strerror(errno))
-                       : CLI_OK;
+    return fsync(f->fd) && errno != EINVAL ? -1 : 0;
 }
 
-int folder_prune(const char *run, size_t keep, size_t best)
+static bool is_link(const run_folder *f, const char *name)
+{
+    struct stat is;
+    return fstatat(f->fd, name, &is, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISLNK(is.st_mode);
+}
+
+int folder_links(const run_folder *f, size_t last, size_t best, bool back)
+{
+    char name[32];
+    int failed = folder_link(f, "last", last);
+    snprintf(name, sizeof(name), STEP_NAME, best);
+    if (failed)
+        return failed;
+    if (best && is_whole(f, name))
+        return folder_link(f, "best", best);
+    if (back && is_link(f, "best") && unlinkat(f->fd, "best", 0))
+        return folder_failed(f, "best");
+    return CLI_OK;
+}
+
+int folder_remove(const run_folder *f, const char *name)
+{
+    bauta_error err = { .message = "out of memory" };
+    char *path = text_of("%s/%s", f->path, name);
+    bauta_status status =
+        path ? bauta_checkpoint_remove(path, &err) : BAUTA_ERR_NOMEM;
+    free(path);
+    return status ? train_failed(&err) : CLI_OK;
+}
+
+void folder_prune(run_folder *f, size_t newest, size_t keep, size_t best)
 {
     enum { SOME = 4096 };
+    bauta_error err = { .message = "out of memory" };
     size_t *steps = calloc(SOME, sizeof(*steps));
-    size_t count = steps ? folder_steps(run, steps, SOME) : 0;
-    int failed = steps ? CLI_OK : cli_fail(VERB, "out of memory");
-    for (size_t i = 0; !failed && i + keep < count; i++) {
-        char *path = steps[i] == best ? NULL : checkpoint_path(run, steps[i]);
-        if (path)
-            failed = folder_remove(path);
+    size_t count = steps ? folder_steps(f, newest, steps, SOME) : 0;
+    for (size_t i = 0; i + keep < count; i++) {
+        char *path =
+            steps[i] == best ? NULL : checkpoint_path(f->path, steps[i]);
+        // That one stays is no reason to stop, and is said once.
+        if (path && bauta_checkpoint_remove(path, &err) && !f->told) {
+            f->told = true;
+            fprintf(stderr, "%s\n", err.message);
+        }
         free(path);
     }
     free(steps);
-    return failed;
 }

@@ -4,84 +4,104 @@
 #include "train.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char metrics_name[] = "metrics.jsonl";
 
 struct train_log {
+    const run_folder *folder;
     FILE *file;
     events *events;
-    char path[4096];
 };
 
 static int log_failed(const train_log *log)
 {
-    return cli_fail(VERB, "%s: cannot write it: %s", log->path,
-                    strerror(errno));
+    return folder_failed(log->folder, metrics_name);
 }
 
-/* Lines of steps that a resumed run has yet to take are not true any more. */
+/* Whether a line is of a step that was taken: later ones are not true any more
+ * when a run is resumed. Every line begins with its step. */
 static bool line_kept(const char *line, size_t step)
 {
-    json_t *entry = json_loads(line, 0, NULL);
-    const json_t *at = json_object_get(entry, "step");
-    bool kept = json_is_integer(at) && json_integer_value(at) >= 0 &&
-                (size_t)json_integer_value(at) <= step;
-    json_decref(entry);
-    return kept;
+    static const char start[] = "{\"step\":";
+    const char *digits = line + sizeof(start) - 1;
+    if (strncmp(line, start, sizeof(start) - 1) != 0)
+        return false;
+    size_t count = strspn(digits, "0123456789");
+    return count > 0 && count < 19 && digits[count] == ',' &&
+           strtoull(digits, NULL, 10) <= step;
 }
+
+/* A line is far shorter than this; one that is not was not written here. */
+enum { LINE_MAX_BYTES = 4096 };
 
 static int lines_copy(FILE *from, FILE *to, size_t step)
 {
-    char *line = NULL;
-    size_t room = 0;
-    bool good = true;
-    while (good && getline(&line, &room, from) >= 0)
-        if (line_kept(line, step))
-            good = fputs(line, to) >= 0;
-    free(line);
-    return good && !ferror(from) ? 0 : -1;
+    char line[LINE_MAX_BYTES];
+    bool whole = true; // the part before ended a line
+    while (fgets(line, sizeof(line), from)) {
+        bool ends = strchr(line, '\n') != NULL;
+        bool kept = whole && ends && line_kept(line, step);
+        whole = ends;
+        if (kept && fputs(line, to) < 0)
+            return -1;
+    }
+    return ferror(from) ? -1 : 0;
 }
 
-/* Cut back to a step, in one step: the old file is there until the new one
- * is. */
-static int log_cut(train_log *log, size_t step)
+/* A regular file, and no link to one; NULL and no error where there is none. */
+static int old_open(FILE **out, const run_folder *f)
 {
-    char draft[4200];
-    snprintf(draft, sizeof(draft), "%s.new", log->path);
-    FILE *from = fopen(log->path, "r");
-    FILE *to = from ? fopen(draft, "w") : NULL;
-    if (!from && errno == ENOENT)
-        return CLI_OK;
-    int bad = !to || lines_copy(from, to, step);
+    struct stat is;
+    int fd = openat(f->fd, metrics_name,
+                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    *out = NULL;
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -1;
+    bool good = fstat(fd, &is) == 0 && S_ISREG(is.st_mode);
+    if (!good)
+        errno = EINVAL;
+    if (good && (*out = fdopen(fd, "r")))
+        return 0;
+    close(fd);
+    return -1;
+}
+
+/* Cut back to a step, in one step: the old file is there until the new one is.
+ * The log goes on in the file that was made here, whatever has its name. */
+static int log_begin(train_log *log, size_t step)
+{
+    const run_folder *f = log->folder;
+    FILE *from = NULL;
+    bool good = old_open(&from, f) == 0 &&
+                (log->file = folder_draft(f, metrics_name)) &&
+                (!from || lines_copy(from, log->file, step) == 0) &&
+                folder_commit(f, log->file, metrics_name) == 0;
+    int failed = good ? CLI_OK : log_failed(log);
     if (from)
         fclose(from);
-    if (to && fclose(to))
-        bad = 1;
-    if (!bad && rename(draft, log->path) == 0)
-        return CLI_OK;
-    int failed = log_failed(log);
-    remove(draft);
     return failed;
 }
 
-int log_open(train_log **out, const char *run, size_t step)
+int log_open(train_log **out, const run_folder *f, size_t step)
 {
     train_log *log = calloc(1, sizeof(*log));
     *out = log;
     if (!log)
         return cli_fail(VERB, "out of memory");
-    snprintf(log->path, sizeof(log->path), "%s/metrics.jsonl", run);
-    int failed = log_cut(log, step);
+    log->folder = f;
+    int failed = log_begin(log, step);
     if (failed)
         return failed;
-    log->file = fopen(log->path, "a");
-    if (!log->file)
-        return log_failed(log);
-    log->events = events_open(run, step);
+    log->events = events_open(f, step);
     if (!log->events)
-        return cli_fail(VERB, "%s: cannot write TensorBoard's events: %s", run,
-                        strerror(errno));
+        return cli_fail(VERB, "%s: cannot write TensorBoard's events: %s",
+                        f->path, strerror(errno));
     return CLI_OK;
 }
 

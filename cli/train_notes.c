@@ -165,15 +165,23 @@ int settings_from_json(settings *s, const json_t *from, const char *where)
     return CLI_OK;
 }
 
-int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint)
+int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint,
+               bool *damaged)
 {
     bauta_error err;
+    json_error_t why = { 0 };
     char *text = NULL;
-    if (bauta_checkpoint_notes(&text, checkpoint, &err))
+    bauta_status status = bauta_checkpoint_notes(&text, checkpoint, &err);
+    *damaged = status == BAUTA_ERR_IO;
+    if (status)
         return train_failed(&err);
-    json_t *notes = text ? json_loads(text, 0, NULL) : NULL;
+    json_t *notes = text ? json_loads(text, 0, &why) : NULL;
+    bool memory =
+        text && !notes && json_error_code(&why) == json_error_out_of_memory;
     bauta_text_free(text);
     *owner = notes;
+    if (memory)
+        return cli_fail(VERB, "out of memory");
     const json_t *from = json_object_get(notes, "settings");
     if (!json_is_object(from))
         return cli_fail(VERB,

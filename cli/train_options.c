@@ -73,6 +73,7 @@ const field train_fields[] = {
     { "compare-modes", FIELD_FLAG, AT(compare), NULL, true },
     { "json", FIELD_FLAG, AT(json), NULL, true },
     { "help", FIELD_FLAG, AT(help), NULL, true },
+    { "from-step", FIELD_SIZE, AT(from_step), NULL, true },
 };
 const size_t train_field_count = sizeof(train_fields) / sizeof(train_fields[0]);
 
@@ -354,6 +355,8 @@ int settings_check(const settings *s)
     bool trial = s->dry_run || s->compare;
     if (s->resume)
         return numbers_check(s);
+    if (s->from_step)
+        return cli_usage(VERB, "--from-step needs --resume RUN");
     if (s->preset && s->from)
         return cli_usage(VERB, "--preset makes a new model and --from goes on "
                                "with one: either, not both");

@@ -17,7 +17,8 @@ typedef struct run {
     workshop *w;
     const settings *s;
     progress *p;
-    const char *folder;
+    run_folder *at;
+    const char *folder; /* its path */
     train_log *log;
     show show;
     double began;
@@ -30,11 +31,17 @@ typedef struct run {
 
 static volatile sig_atomic_t asked;
 
-/* The first time a step is finished; the second time nothing is. */
+/* The first time a step is finished; the second time nothing is. A pipe or a
+ * terminal that is gone has nobody to tell, and may come up any number of
+ * times. */
 static void on_signal(int number)
 {
     static const char text[] =
-        "\nstopping behind this step; once more stops at once\n";
+        "\nstopping after this step; once more stops at once\n";
+    if (number == SIGPIPE || number == SIGHUP) {
+        asked = 1;
+        return;
+    }
     if (asked++) {
         signal(number, SIG_DFL);
         raise(number);
@@ -46,44 +53,64 @@ static void on_signal(int number)
 
 static void signals_catch(void)
 {
-    struct sigaction action = { .sa_handler = on_signal };
+    static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
+    struct sigaction action = { .sa_handler = on_signal }, before;
     sigemptyset(&action.sa_mask);
     action.sa_flags = SA_RESTART;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        bool polite = numbers[i] == SIGHUP || numbers[i] == SIGPIPE;
+        // nohup and the like are heard.
+        if (polite && sigaction(numbers[i], NULL, &before) == 0 &&
+            before.sa_handler == SIG_IGN)
+            continue;
+        sigaction(numbers[i], &action, NULL);
+    }
 }
 
 /* ---- a checkpoint ------------------------------------------------------ */
+
+/* A checkpoint of a step that is in its folder already: what a stopped removal
+ * left, or one that a run which was resumed before it comes to again. */
+static int place_clear(const char *path)
+{
+    bauta_error err;
+    return bauta_checkpoint_remove(path, &err) ? train_failed(&err) : CLI_OK;
+}
+
+static int checkpoint_write(const run *r, const char *path)
+{
+    bauta_error err = { .message = "out of memory" };
+    char *notes = notes_write(r->s, r->p);
+    bauta_status status =
+        notes ? bauta_trainer_save(r->w->trainer, path, notes, &err)
+              : BAUTA_ERR_NOMEM;
+    free(notes);
+    if (status && r->saved)
+        return cli_fail(VERB, "%s; the checkpoint of step %zu is whole",
+                        err.message, r->saved);
+    return status ? train_failed(&err) : CLI_OK;
+}
 
 static int save(run *r)
 {
     size_t step = bauta_trainer_steps(r->w->trainer);
     size_t keep = r->s->keep > r->s->average ? r->s->keep : r->s->average;
-    bauta_error err = { .message = "out of memory" };
     if (step == r->saved)
         return CLI_OK;
-    char *notes = notes_write(r->s, r->p);
     char *path = checkpoint_path(r->folder, step);
-    bauta_status status = BAUTA_ERR_NOMEM;
-    if (path && folder_remove(path)) { // what a stopped removal left
-        free(notes);
-        free(path);
-        return CLI_FAILED;
-    }
-    if (notes && path)
-        status = bauta_trainer_save(r->w->trainer, path, notes, &err);
-    free(notes);
+    int failed = path ? place_clear(path) : cli_fail(VERB, "out of memory");
+    if (!failed)
+        failed = checkpoint_write(r, path);
     free(path);
-    if (status && r->saved)
-        return cli_fail(VERB, "%s; the checkpoint of step %zu is whole",
-                        err.message, r->saved);
-    if (status)
-        return train_failed(&err);
+    if (failed)
+        return failed;
     r->saved = step;
-    int failed = folder_link(r->folder, "last", step);
+    failed = folder_link(r->at, "last", step);
     if (!failed && r->p->best_step == step)
-        failed = folder_link(r->folder, "best", step);
-    return failed ? failed : folder_prune(r->folder, keep, r->p->best_step);
+        failed = folder_link(r->at, "best", step);
+    if (!failed)
+        folder_prune(r->at, step, keep, r->p->best_step);
+    return failed;
 }
 
 /* ---- validation -------------------------------------------------------- */
@@ -219,7 +246,7 @@ static int audit_run(const run *r)
 
 static int loop(run *r, size_t step)
 {
-    int failed = log_open(&r->log, r->folder, step);
+    int failed = log_open(&r->log, r->at, step);
     signals_catch();
     while (!failed && r->ending == GOING) {
         failed = one_step(r);
@@ -278,10 +305,11 @@ static int average(run *r)
 {
     size_t *steps = calloc(r->s->average, sizeof(*steps));
     char *out = text_of("%s/average", r->folder);
-    int failed =
-        steps && out ? folder_remove(out) : cli_fail(VERB, "out of memory");
+    int failed = steps && out ? folder_remove(r->at, "average")
+                              : cli_fail(VERB, "out of memory");
     if (!failed) {
-        size_t count = folder_steps(r->folder, steps, r->s->average);
+        size_t count = folder_steps(r->at, bauta_trainer_steps(r->w->trainer),
+                                    steps, r->s->average);
         failed = average_write(r, out, steps, count);
         if (!failed)
             fprintf(stderr, "%s: the mean of %zu checkpoints\n", out, count);
@@ -298,7 +326,8 @@ static int moving_average(const run *r)
 {
     bauta_error err;
     char *out = text_of("%s/average", r->folder);
-    int failed = out ? folder_remove(out) : cli_fail(VERB, "out of memory");
+    int failed =
+        out ? folder_remove(r->at, "average") : cli_fail(VERB, "out of memory");
     if (!failed && bauta_trainer_export(r->w->trainer, out, &err))
         failed = train_failed(&err);
     if (!failed)
@@ -379,12 +408,13 @@ static int notes_check(const settings *s, const progress *p)
                           s->files.count + s->valid.count);
 }
 
-int train_run(workshop *w, settings *s, progress *p)
+int train_run(workshop *w, settings *s, progress *p, run_folder *f)
 {
     run r = { .w = w,
               .s = s,
               .p = p,
-              .folder = s->resume ? s->resume : s->out,
+              .at = f,
+              .folder = f->path,
               .began = now(),
               .loss = NAN,
               .valid = NAN,
@@ -393,8 +423,6 @@ int train_run(workshop *w, settings *s, progress *p)
     r.saved = step;
     r.show = show_begin(step, s->train.steps);
     int failed = notes_check(s, p);
-    if (!failed)
-        failed = folder_open(r.folder, s->resume != NULL);
     if (step >= s->train.steps) {
         fprintf(stderr, "all %zu steps are done; --steps asks for more\n",
                 s->train.steps);

@@ -402,7 +402,8 @@ BAUTA_API bauta_status bauta_attention_cached(
  * Mistral, Qwen2, Qwen3 (decoder-only), BERT, RoBERTa (encoder-only), Marian
  * and BART (encoder-decoder). The folder of a training run (section 13) stands
  * for the model in it: its `best`, a link or a folder, if there is one, else
- * its last whole checkpoint.
+ * its last whole checkpoint. A checkpoint whose weights or config are not those
+ * that its trainer.json has digests of is refused.
  *
  * A read-only model is never written to: threads, each with a context of its
  * own, may run it at the same time. A trainable one has gradients, to which
@@ -1127,6 +1128,27 @@ BAUTA_API bauta_status bauta_checkpoint_notes(char **notes, const char *folder,
  * a killed program left behind is passed over. */
 BAUTA_API bauta_status bauta_run_last(char **folder, const char *run,
                                       bauta_error *err);
+/* Remove a checkpoint, or half of one: trainer.json first, so that what is left
+ * of a removal that is cut short is no checkpoint. A folder that holds anything
+ * that bauta does not write into one stays whole, and so does a link; both are
+ * failures. That there is no such folder is fine. */
+BAUTA_API bauta_status bauta_checkpoint_remove(const char *folder,
+                                               bauta_error *err);
+
+/* The folder of a run, held by one program at a time. Opening locks it until
+ * the run is freed or the process ends, however it ends; while another program
+ * holds it, opening fails and names the process and its host. With `create`
+ * the folder is made if it is missing, and removed again by bauta_run_free()
+ * if it is still empty. Half-written checkpoints of a killed program are
+ * removed. Training does not need it, but two programs that save into one
+ * folder without it overwrite each other. */
+typedef struct bauta_run bauta_run;
+BAUTA_API bauta_status bauta_run_open(bauta_run **out, const char *folder,
+                                      bool create, bauta_error *err);
+/* Whether there is a lock: some file systems have none. */
+BAUTA_API bool bauta_run_locked(const bauta_run *run);
+BAUTA_API void bauta_run_free(bauta_run *run);
+
 /* Write a model folder whose weights are the mean of those of `count` others,
  * which have the same tensors; the rest is as in the first of them. */
 BAUTA_API bauta_status bauta_model_average(const char *out,
@@ -1514,7 +1536,7 @@ BAUTA_API bauta_status bauta_audit_create(
     const bauta_audit_options *options, bauta_error *err);
 /* The same on the beginning of a trainer's next batch, for leaks alone (reach,
  * tokens, poison and gradients) unless options say otherwise. It takes a
- * fraction of a step, and the trainer is as before. */
+ * fraction of a step, and the trainer takes the same steps as without it. */
 BAUTA_API bauta_status bauta_audit_trainer(bauta_audit **out,
                                            bauta_trainer *trainer,
                                            const bauta_audit_options *options,

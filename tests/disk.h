@@ -80,18 +80,16 @@ static inline size_t disk_unsafe(void)
     return watched.early + watched.count;
 }
 
-static inline void disk_named(const char *path)
+static inline void disk_named(int folder, const char *name)
 {
     struct stat is;
-    char folder[1024];
-    if (stat(path, &is) == 0)
+    char above[1024] = ".";
+    if (fstatat(folder, name, &is, AT_SYMLINK_NOFOLLOW) == 0)
         watched.early += disk_clean(is.st_ino);
-    snprintf(folder, sizeof(folder), "%s/..", path);
-    char *slash =
-        strrchr(path, '/') ? folder + (strrchr(path, '/') - path) : NULL;
+    const char *slash = strrchr(name, '/');
     if (slash)
-        *slash = '\0';
-    if (stat(slash ? folder : ".", &is) == 0)
+        snprintf(above, sizeof(above), "%.*s", (int)(slash - name + 1), name);
+    if (fstatat(folder, above, &is, 0) == 0)
         disk_soil(is.st_ino);
 }
 
@@ -165,21 +163,59 @@ int close(int fd)
     return disk_now() && disk.fault != DISK_BREAKS ? disk_fail() : result;
 }
 
+/* Calls that name a file do nothing where they fail. */
+static inline bool disk_refuses(void)
+{
+    return disk_now() && disk.fault != DISK_BREAKS;
+}
+
+int renameat(int from_folder, const char *from, int to_folder, const char *to)
+{
+    if (disk_refuses())
+        return disk_fail();
+    int result =
+        (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, 0);
+    if (result == 0)
+        disk_named(to_folder, to);
+    return result;
+}
+
 int rename(const char *from, const char *to)
 {
-    if (disk_now() && disk.fault != DISK_BREAKS)
-        return disk_fail();
-    int result = (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
-    if (result == 0)
-        disk_named(to);
-    return result;
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+int symlinkat(const char *target, int folder, const char *name)
+{
+    return disk_refuses() ? disk_fail()
+                          : (int)syscall(SYS_symlinkat, target, folder, name);
+}
+
+int unlinkat(int folder, const char *name, int flags)
+{
+    return disk_refuses() ? disk_fail()
+                          : (int)syscall(SYS_unlinkat, folder, name, flags);
+}
+
+int mkdirat(int folder, const char *name, mode_t mode)
+{
+    return disk_refuses() ? disk_fail()
+                          : (int)syscall(SYS_mkdirat, folder, name, mode);
 }
 
 int mkdir(const char *path, mode_t mode)
 {
-    if (disk_now() && disk.fault != DISK_BREAKS)
-        return disk_fail();
-    return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+    return mkdirat(AT_FDCWD, path, mode);
+}
+
+int openat(int folder, const char *path, int flags, ...)
+{
+    va_list list;
+    va_start(list, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;
+    va_end(list);
+    return disk_refuses() ? disk_fail()
+                          : (int)syscall(SYS_openat, folder, path, flags, mode);
 }
 
 int open(const char *path, int flags, ...)
@@ -188,9 +224,7 @@ int open(const char *path, int flags, ...)
     va_start(list, flags);
     mode_t mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;
     va_end(list);
-    if (disk_now() && disk.fault != DISK_BREAKS)
-        return disk_fail();
-    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    return openat(AT_FDCWD, path, flags, mode);
 }
 
 #endif

@@ -225,6 +225,19 @@ static void memory_that_runs_out_is_an_error_and_no_leak(void **state)
 /* ---- a trainer ------------------------------------------------------------
  */
 
+static void trainer_audit(bauta_trainer *trainer)
+{
+    bauta_audit *audit = NULL;
+    bauta_error err;
+    if (bauta_audit_trainer(&audit, trainer, NULL, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(bauta_audit_findings(audit), 4);
+    assert_true(bauta_audit_passed(audit));
+    bauta_audit_free(audit);
+}
+
+/* Two epochs and a step, audited before each step: also at the end of an epoch,
+ * where the trainer's position is past the last batch. */
 static double trainer_steps(const char *config, bauta_objective objective,
                             bool audited)
 {
@@ -252,16 +265,11 @@ static double trainer_steps(const char *config, bauta_objective objective,
     if (bauta_trainer_create(&trainer, context, model, NULL, corpus, &how,
                              &err))
         fail_msg("%s", err.message);
-    if (audited) {
-        bauta_audit *audit = NULL;
-        if (bauta_audit_trainer(&audit, trainer, NULL, &err))
-            fail_msg("%s", err.message);
-        assert_int_equal(bauta_audit_findings(audit), 4);
-        assert_true(bauta_audit_passed(audit));
-        bauta_audit_free(audit);
-    }
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 2 * bauta_trainer_epoch_steps(trainer) + 1; i++) {
+        if (audited)
+            trainer_audit(trainer);
         assert_int_equal(bauta_trainer_step(trainer, &report, NULL), 0);
+    }
     bauta_trainer_free(trainer);
     bauta_corpus_free(corpus);
     bauta_model_free(model);

@@ -86,6 +86,40 @@ static void damaged_files_are_refused(void **state)
     scratch_free(&s);
 }
 
+/* Whoever loads the model of a checkpoint, by whatever way. */
+static void a_damaged_model_is_refused(void **state)
+{
+    (void)state;
+    test_random r = test_random_from(seed + 2);
+    scratch s = scratch_create();
+    lesson saved;
+    bauta_error err;
+    course_init(&saved, &courses[0], NULL);
+    lesson_steps(&saved, 1);
+    const char *folder = scratch_path(&s, "step-1");
+    save(&saved, folder);
+    text_file good = file_load(folder, "model.safetensors");
+    for (size_t k = 0; k < 64; k++) {
+        bauta_model *model = NULL;
+        size_t at = good.size - 1 - test_below(&r, good.size / 2);
+        char bit = (char)(1 << test_below(&r, 8));
+        good.bytes[at] ^= bit;
+        file_store(folder, "model.safetensors", good.bytes, good.size);
+        assert_int_equal(bauta_model_load(&model, folder, k % 2, &err),
+                         BAUTA_ERR_IO);
+        assert_null(model);
+        assert_non_null(strstr(err.message, "step-1/model.safetensors: "));
+        good.bytes[at] ^= bit;
+    }
+    file_store(folder, "model.safetensors", good.bytes, good.size);
+    bauta_model *model = NULL;
+    must(bauta_model_load(&model, folder, false, &err), &err);
+    bauta_model_free(model);
+    free(good.bytes);
+    lesson_release(&saved);
+    scratch_free(&s);
+}
+
 /* Records with a good seal that say what cannot be. */
 static void impossible_records_are_refused(void **state)
 {
@@ -287,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(a_damaged_model_is_refused),
         cmocka_unit_test(impossible_records_are_refused),
         cmocka_unit_test(tensors_of_another_run_are_refused),
         cmocka_unit_test(every_allocation_may_fail),

@@ -222,7 +222,7 @@ static void each_allocation_may_fail(void **state)
         assert_int_equal(scratch_count(&s), 1);
         check_content(path, "old");
     }
-    assert_int_equal(k, 4);
+    assert_int_equal(k, 3);
     check_content(path, "new");
     faults_arm(0);
     assert_int_equal(bt_file_read(&text, &size, path, 9, &err),

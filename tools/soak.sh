@@ -1,11 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# soak.sh - run the random tests with one seed after another.
+# soak.sh - run the random tests with one seed after another, then the program
+# with every allocation and every file call failing once, and with a kill before
+# every file call.
 #
 #   tools/soak.sh BUILD MINUTES [JOBS]
 #
 # The first seed is BAUTA_SEED, or the time. Stops at the first failure and
-# says which seed repeats it.
+# says which seed repeats it. MINUTES are for the seeds; the faults take as long
+# as they take, about half an hour on two cores.
 set -eu
 
 build=$1
@@ -28,3 +31,9 @@ while :; do
     [ "$(date +%s)" -lt "$end" ] || break
 done
 echo "$((seed - first)) seeds from $first passed."
+
+faults=$build/tests/house/faults
+if [ -x "$faults" ]; then
+    "$faults" --list | BAUTA_FAULTS=all xargs -n 1 -P "$jobs" "$faults"
+    echo "All faults passed."
+fi

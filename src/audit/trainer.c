@@ -42,7 +42,9 @@ bauta_status bauta_audit_trainer(bauta_audit **out, bauta_trainer *trainer,
                         1u << BAUTA_CHECK_POISON | 1u << BAUTA_CHECK_GRADIENTS;
     if (!chosen.probes)
         chosen.probes = PROBES;
-    bauta_status status = filling_take(&filling, trainer, err);
+    bauta_status status = bt_trainer_next(trainer, err);
+    if (!status)
+        status = filling_take(&filling, trainer, err);
     if (!status) {
         bt_pass_set(&pass, trainer, &filling);
         status = bauta_audit_create(out, trainer->context, trainer->model,

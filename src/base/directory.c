@@ -16,9 +16,10 @@
 #include <unistd.h>
 
 struct bt_directory {
-    char *path; /* where it is to be, without slashes at its end */
-    char *parent;
-    char *temporary; /* NULL while no folder of this name is ours */
+    char *path;         /* where it is to be, without slashes at its end */
+    const char *name;   /* the last part of the path */
+    char temporary[64]; /* "" while no folder of this name is ours */
+    int parent, fd;     /* -1 when closed */
 };
 
 static bauta_status fail_errno(bauta_error *err, const char *path,
@@ -33,15 +34,33 @@ static bool is_entry(const char *name)
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
+DIR *bt_folder_list(int folder, const char *name)
+{
+    int fd =
+        openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *entries = fd < 0 ? NULL : fdopendir(fd);
+    if (!entries && fd >= 0) {
+        int code = errno;
+        close(fd);
+        errno = code;
+    }
+    return entries;
+}
+
 /* Nothing there, or an empty folder. */
-static bauta_status vacant_check(const char *path, bauta_error *err)
+static bauta_status vacant_check(const bt_directory *d, bauta_error *err)
 {
     bool full = false;
-    DIR *entries = opendir(path);
+    DIR *entries = bt_folder_list(d->parent, d->name);
     if (!entries && errno == ENOENT)
         return BAUTA_OK;
+    if (!entries && (errno == ELOOP || errno == ENOTDIR))
+        return bt_fail(err, BAUTA_ERR_IO,
+                       "%s: exists and is no folder; choose another name or "
+                       "remove it",
+                       bt_path_tail(d->path));
     if (!entries)
-        return fail_errno(err, path, "write a folder there");
+        return fail_errno(err, d->path, "write a folder there");
     for (struct dirent *e; !full && (e = readdir(entries));)
         full = is_entry(e->d_name);
     closedir(entries);
@@ -49,7 +68,7 @@ static bauta_status vacant_check(const char *path, bauta_error *err)
         return bt_fail(err, BAUTA_ERR_IO,
                        "%s: exists and is not empty; choose another folder or "
                        "remove it",
-                       bt_path_tail(path));
+                       bt_path_tail(d->path));
     return BAUTA_OK;
 }
 
@@ -63,22 +82,12 @@ static char *text_copy(const char *text, size_t length)
     return copy;
 }
 
-/* The path without slashes at its end, and the folder that it is in. */
-static bool names_set(bt_directory *d, const char *path)
+char *bt_path_plain(const char *path)
 {
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/')
         length--;
-    d->path = text_copy(path, length);
-    if (!d->path)
-        return false;
-    const char *slash = strrchr(d->path, '/');
-    if (slash)
-        d->parent = text_copy(d->path,
-                              slash == d->path ? 1 : (size_t)(slash - d->path));
-    else
-        d->parent = text_copy(".", 1);
-    return d->parent != NULL;
+    return text_copy(path, length);
 }
 
 /* A folder that did not exist before: another attempt is only needed where a
@@ -87,24 +96,22 @@ static bauta_status temporary_create(bt_directory *d, bauta_error *err)
 {
     static atomic_uint count;
     enum { ATTEMPTS = 1000 };
-    char name[64];
-    for (int i = 0; i < ATTEMPTS; i++) {
-        snprintf(name, sizeof(name), ".bauta-%ld-%u.folder", (long)getpid(),
+    char name[sizeof(d->temporary)];
+    int made = -1;
+    for (int i = 0; made && i < ATTEMPTS; i++) {
+        snprintf(name, sizeof(name), BT_DIRECTORY_DRAFT, (long)getpid(),
                  atomic_fetch_add(&count, 1));
-        char *path = bt_path_join(d->parent, name);
-        if (!path)
-            return bt_fail_memory(err, "the name of a folder", sizeof(name));
-        if (mkdir(path, 0777) == 0) {
-            d->temporary = path;
-            return BAUTA_OK;
-        }
-        int code = errno;
-        bt_free(path);
-        errno = code;
-        if (code != EEXIST)
+        made = mkdirat(d->parent, name, 0777);
+        if (made && errno != EEXIST)
             break;
     }
-    return fail_errno(err, d->path, "create a folder beside it");
+    if (made)
+        return fail_errno(err, d->path, "create a folder beside it");
+    memcpy(d->temporary, name, sizeof(name));
+    d->fd = openat(d->parent, name,
+                   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return d->fd < 0 ? fail_errno(err, d->path, "open a folder beside it")
+                     : BAUTA_OK;
 }
 
 bauta_status bt_directory_create(bt_directory **out, const char *path,
@@ -116,10 +123,13 @@ bauta_status bt_directory_create(bt_directory **out, const char *path,
     bt_directory *d = bt_alloc_zero(1, sizeof(*d));
     if (!d)
         return bt_fail_memory(err, "a folder to write", sizeof(*d));
+    d->parent = d->fd = -1;
+    d->path = bt_path_plain(path);
     bauta_status status =
-        names_set(d, path)
-            ? vacant_check(d->path, err)
-            : bt_fail_memory(err, "the name of a folder", strlen(path) + 1);
+        d->path ? bt_parent_open(&d->parent, &d->name, d->path, err)
+                : bt_fail_memory(err, "the name of a folder", strlen(path) + 1);
+    if (!status)
+        status = vacant_check(d, err);
     if (!status)
         status = temporary_create(d, err);
     if (status)
@@ -129,71 +139,69 @@ bauta_status bt_directory_create(bt_directory **out, const char *path,
     return status;
 }
 
-char *bt_directory_file(const bt_directory *directory, const char *name)
+bauta_status bt_directory_draft(const bt_directory *directory, bt_draft **out,
+                                const char *name, bauta_error *err)
 {
-    return bt_path_join(directory->temporary, name);
+    *out = NULL;
+    char *path = bt_path_join(directory->path, name);
+    if (!path)
+        return bt_fail_memory(err, "the name of a file", strlen(name));
+    bauta_status status = bt_draft_create_at(out, directory->fd, path, err);
+    bt_free(path);
+    return status;
 }
 
 bauta_status bt_directory_write(const bt_directory *directory, const char *name,
                                 const void *bytes, size_t size,
                                 bauta_error *err)
 {
-    char *path = bt_directory_file(directory, name);
-    if (!path)
-        return bt_fail_memory(err, "the name of a file", strlen(name));
-    bauta_status status = bt_file_write(path, bytes, size, err);
-    bt_free(path);
+    bt_draft *draft;
+    bauta_status status = bt_directory_draft(directory, &draft, name, err);
+    if (!status)
+        status = bt_draft_write(draft, bytes, size, err);
+    if (!status)
+        status = bt_draft_commit(draft, err);
+    bt_draft_free(draft);
     return status;
-}
-
-/* Make the names in a folder durable. Some file systems cannot and say so. */
-static int names_sync(const char *folder)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    int result = fsync(fd);
-    int code = errno;
-    close(fd);
-    errno = code;
-    return result != 0 && code != EINVAL ? -1 : 0;
 }
 
 bauta_status bt_directory_commit(bt_directory *directory, bauta_error *err)
 {
     bt_directory *d = directory;
-    if (names_sync(d->temporary) != 0)
+    if (bt_folder_sync(d->fd) != 0)
         return fail_errno(err, d->path, "write it");
-    if (rename(d->temporary, d->path) != 0)
+    // A link or a file of this name is no folder, and stays.
+    if (renameat(d->parent, d->temporary, d->parent, d->name) != 0)
         return fail_errno(err, d->path, "put the new folder there");
-    bt_free(d->temporary);
-    d->temporary = NULL;
-    if (names_sync(d->parent) != 0)
+    d->temporary[0] = '\0';
+    if (bt_folder_sync(d->parent) != 0)
         return fail_errno(err, d->path, "make its name durable");
     return BAUTA_OK;
 }
 
 /* A draft has files only. */
-static void temporary_remove(const char *path)
+static void temporary_remove(const bt_directory *d)
 {
-    DIR *entries = opendir(path);
+    DIR *entries = d->fd < 0 ? NULL : bt_folder_list(d->fd, ".");
     if (entries) {
         for (struct dirent *e; (e = readdir(entries));)
             if (is_entry(e->d_name))
-                (void)unlinkat(dirfd(entries), e->d_name, 0);
+                (void)unlinkat(d->fd, e->d_name, 0);
         closedir(entries);
     }
-    (void)rmdir(path);
+    (void)unlinkat(d->parent, d->temporary, AT_REMOVEDIR);
 }
 
 void bt_directory_free(bt_directory *directory)
 {
     if (!directory)
         return;
-    if (directory->temporary)
-        temporary_remove(directory->temporary);
-    bt_free(directory->temporary);
-    bt_free(directory->parent);
+    if (directory->temporary[0])
+        temporary_remove(directory);
+    if (directory->fd >= 0)
+        close(directory->fd);
+    if (directory->parent >= 0)
+        close(directory->parent);
     bt_free(directory->path);
     bt_free(directory);
 }

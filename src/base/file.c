@@ -56,13 +56,27 @@ char *bt_path_join(const char *folder, const char *name)
     return path;
 }
 
-/* The folder that a path is in. */
-static char *folder_of(const char *path)
+/* ---- Folders ------------------------------------------------------------- */
+
+bauta_status bt_parent_open(int *parent, const char **name, const char *path,
+                            bauta_error *err)
 {
     const char *slash = strrchr(path, '/');
-    if (!slash)
-        return text_join(".", 1, "");
-    return text_join(path, slash == path ? 1 : (size_t)(slash - path), "");
+    size_t length = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
+    char *folder = slash ? text_join(path, length, "") : text_join(".", 1, "");
+    *name = slash ? slash + 1 : path;
+    *parent = -1;
+    if (!folder)
+        return bt_fail_memory(err, "the name of a folder", length + 1);
+    *parent = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bt_free(folder);
+    return *parent < 0 ? fail_errno(err, path, "open the folder it is in")
+                       : BAUTA_OK;
+}
+
+int bt_folder_sync(int folder)
+{
+    return fsync(folder) != 0 && errno != EINVAL ? -1 : 0;
 }
 
 /* ---- Reading ------------------------------------------------------------- */
@@ -187,56 +201,79 @@ void bt_file_map_release(bt_file_map *map)
 /* ---- Drafts -------------------------------------------------------------- */
 
 struct bt_draft {
-    char *path, *folder;
-    char *temporary; /* NULL while no file of this name is ours */
-    int fd;          /* -1 when closed */
+    char *path;         /* of the file that it is to be */
+    const char *name;   /* the last part of the path */
+    char temporary[64]; /* "" while no file of this name is ours */
+    int folder, fd;     /* -1 when closed */
 };
 
-/* A file that did not exist before. Names differ by process and by count, so
- * a second attempt is only needed where a process of the same number died. */
+/* A file that did not exist before, nor a link of this name. Names differ by
+ * process and by count, so a second attempt is only needed where a process of
+ * the same number died. */
 static bauta_status temporary_open(bt_draft *draft, bauta_error *err)
 {
     static atomic_uint count;
     enum { ATTEMPTS = 1000 };
-    char name[64];
+    char name[sizeof(draft->temporary)];
     for (int i = 0; i < ATTEMPTS; i++) {
         snprintf(name, sizeof(name), ".bauta-%ld-%u.tmp", (long)getpid(),
                  atomic_fetch_add(&count, 1));
-        char *path = bt_path_join(draft->folder, name);
-        if (!path)
-            return bt_fail_memory(err, "the name of a file", sizeof(name));
         // Not mkstemp, whose files only their owner may read.
-        draft->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        draft->fd =
+            openat(draft->folder, name,
+                   O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (draft->fd >= 0) {
-            draft->temporary = path;
+            memcpy(draft->temporary, name, sizeof(name));
             return BAUTA_OK;
         }
-        bt_free(path);
         if (errno != EEXIST)
             break;
     }
     return fail_errno(err, draft->path, "create a file beside it");
 }
 
-bauta_status bt_draft_create(bt_draft **out, const char *path, bauta_error *err)
+/* The draft owns the folder's descriptor from here on. */
+static bauta_status draft_make(bt_draft **out, int folder, const char *path,
+                               bauta_error *err)
 {
-    *out = NULL;
     bauta_status status = BAUTA_OK;
     bt_draft *draft = bt_alloc_zero(1, sizeof(*draft));
-    if (!draft)
+    if (!draft) {
+        close(folder);
         return bt_fail_memory(err, "a file to write", sizeof(*draft));
-    draft->fd = -1;
+    }
+    *draft = (bt_draft){ .folder = folder, .fd = -1 };
     draft->path = text_join(path, strlen(path), "");
-    draft->folder = folder_of(path);
-    if (!draft->path || !draft->folder)
-        status = bt_fail_memory(err, "the name of a file", strlen(path) + 1);
-    else
+    if (draft->path) {
+        const char *slash = strrchr(draft->path, '/');
+        draft->name = slash ? slash + 1 : draft->path;
         status = temporary_open(draft, err);
+    } else {
+        status = bt_fail_memory(err, "the name of a file", strlen(path) + 1);
+    }
     if (status)
         bt_draft_free(draft);
     else
         *out = draft;
     return status;
+}
+
+bauta_status bt_draft_create(bt_draft **out, const char *path, bauta_error *err)
+{
+    int folder;
+    const char *name;
+    *out = NULL;
+    bauta_status status = bt_parent_open(&folder, &name, path, err);
+    return status ? status : draft_make(out, folder, path, err);
+}
+
+bauta_status bt_draft_create_at(bt_draft **out, int folder, const char *path,
+                                bauta_error *err)
+{
+    *out = NULL;
+    int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return own < 0 ? fail_errno(err, path, "create a file there")
+                   : draft_make(out, own, path, err);
 }
 
 bauta_status bt_draft_write(bt_draft *draft, const void *bytes, size_t size,
@@ -255,19 +292,6 @@ bauta_status bt_draft_write(bt_draft *draft, const void *bytes, size_t size,
     return BAUTA_OK;
 }
 
-/* Make the names in a folder durable. Some file systems cannot and say so. */
-static int folder_sync(const char *folder)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    int result = fsync(fd);
-    int code = errno;
-    close(fd);
-    errno = code;
-    return result != 0 && code != EINVAL ? -1 : 0;
-}
-
 bauta_status bt_draft_commit(bt_draft *draft, bauta_error *err)
 {
     int fd = draft->fd;
@@ -276,11 +300,10 @@ bauta_status bt_draft_commit(bt_draft *draft, bauta_error *err)
     draft->fd = -1; // whatever close says, the descriptor is gone
     if (close(fd) != 0)
         return fail_errno(err, draft->path, "write it");
-    if (rename(draft->temporary, draft->path) != 0)
+    if (renameat(draft->folder, draft->temporary, draft->folder, draft->name))
         return fail_errno(err, draft->path, "replace it");
-    bt_free(draft->temporary);
-    draft->temporary = NULL;
-    if (folder_sync(draft->folder) != 0)
+    draft->temporary[0] = '\0';
+    if (bt_folder_sync(draft->folder) != 0)
         return fail_errno(err, draft->path, "make its new name durable");
     return BAUTA_OK;
 }
@@ -291,10 +314,10 @@ void bt_draft_free(bt_draft *draft)
         return;
     if (draft->fd >= 0)
         close(draft->fd);
-    if (draft->temporary)
-        unlink(draft->temporary);
-    bt_free(draft->temporary);
-    bt_free(draft->folder);
+    if (draft->temporary[0])
+        (void)unlinkat(draft->folder, draft->temporary, 0);
+    if (draft->folder >= 0)
+        close(draft->folder);
     bt_free(draft->path);
     bt_free(draft);
 }

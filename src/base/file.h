@@ -37,6 +37,10 @@ typedef struct bt_draft bt_draft;
 
 bauta_status bt_draft_create(bt_draft **out, const char *path,
                              bauta_error *err);
+/* In a folder that is open already, whatever has its name by now. `path` is how
+ * sentences name the file; its last part is the file's name. */
+bauta_status bt_draft_create_at(bt_draft **out, int folder, const char *path,
+                                bauta_error *err);
 bauta_status bt_draft_write(bt_draft *draft, const void *bytes, size_t size,
                             bauta_error *err);
 /* After a failure the old file is still there; only when the last step fails,
@@ -47,6 +51,13 @@ void bt_draft_free(bt_draft *draft);
 /* All of that for bytes that are at hand. */
 bauta_status bt_file_write(const char *path, const void *bytes, size_t size,
                            bauta_error *err);
+
+/* Open the folder that a path is in; *name is the path's last part. */
+bauta_status bt_parent_open(int *parent, const char **name, const char *path,
+                            bauta_error *err);
+/* Make the names in an open folder durable; -1 and errno on failure. File
+ * systems that cannot do it say so by EINVAL, which is no failure. */
+int bt_folder_sync(int folder);
 
 /* "folder/name", for bt_free(); NULL when there is no memory. */
 char *bt_path_join(const char *folder, const char *name);

@@ -15,6 +15,7 @@
 #ifndef BT_SAFETENSORS_H
 #define BT_SAFETENSORS_H
 
+#include "base/directory.h"
 #include "formats/dtype.h"
 
 #include "bauta.h"
@@ -80,6 +81,10 @@ typedef struct bt_metadata {
 bauta_status bt_safetensors_write(const char *path, const bt_stored *tensors,
                                   size_t count, const bt_metadata *metadata,
                                   size_t metadata_count, bauta_error *err);
+/* The same into a folder that is being written, with the usual metadata. */
+bauta_status bt_safetensors_write_in(const bt_directory *to, const char *name,
+                                     const bt_stored *tensors, size_t count,
+                                     bauta_error *err);
 
 /* The part of such a file that comes before the data, for bt_free(). `order`
  * points to the tensors and is sorted as their data must follow. */

@@ -202,26 +202,23 @@ bauta_status bt_safetensors_header(unsigned char **out, size_t *size,
     return BAUTA_OK;
 }
 
-static bauta_status file_write(const char *path, const unsigned char *header,
+static bauta_status draft_fill(bt_draft *draft, const unsigned char *header,
                                size_t size, const bt_stored **order,
                                size_t count, bauta_error *err)
 {
-    bt_draft *draft;
-    bauta_status status = bt_draft_create(&draft, path, err);
-    if (!status)
-        status = bt_draft_write(draft, header, size, err);
+    bauta_status status = bt_draft_write(draft, header, size, err);
     for (size_t i = 0; i < count && !status; i++)
         status = bt_draft_write(draft, order[i]->data, order[i]->bytes, err);
-    if (!status)
-        status = bt_draft_commit(draft, err);
-    bt_draft_free(draft);
-    return status;
+    return status ? status : bt_draft_commit(draft, err);
 }
 
-bauta_status bt_safetensors_write(const char *path, const bt_stored *tensors,
-                                  size_t count, const bt_metadata *metadata,
-                                  size_t metadata_count, bauta_error *err)
+/* Into a folder that is being written, or to a path. */
+static bauta_status file_write(const bt_directory *to, const char *path,
+                               const bt_stored *tensors, size_t count,
+                               const bt_metadata *metadata,
+                               size_t metadata_count, bauta_error *err)
 {
+    bt_draft *draft = NULL;
     unsigned char *header = NULL;
     size_t size = 0;
     const bt_stored **order = bt_alloc_zero(count, sizeof(*order));
@@ -232,8 +229,27 @@ bauta_status bt_safetensors_write(const char *path, const bt_stored *tensors,
     bauta_status status = bt_safetensors_header(
         &header, &size, path, order, count, metadata, metadata_count, err);
     if (!status)
-        status = file_write(path, header, size, order, count, err);
+        status = to ? bt_directory_draft(to, &draft, path, err)
+                    : bt_draft_create(&draft, path, err);
+    if (!status)
+        status = draft_fill(draft, header, size, order, count, err);
+    bt_draft_free(draft);
     bt_free(header);
     bt_free(order);
     return status;
+}
+
+bauta_status bt_safetensors_write(const char *path, const bt_stored *tensors,
+                                  size_t count, const bt_metadata *metadata,
+                                  size_t metadata_count, bauta_error *err)
+{
+    return file_write(NULL, path, tensors, count, metadata, metadata_count,
+                      err);
+}
+
+bauta_status bt_safetensors_write_in(const bt_directory *to, const char *name,
+                                     const bt_stored *tensors, size_t count,
+                                     bauta_error *err)
+{
+    return file_write(to, name, tensors, count, NULL, 0, err);
 }

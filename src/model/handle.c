@@ -96,6 +96,8 @@ static bauta_status load(bauta_model **out, const char *folder, bool trainable,
         status = generation_read(model, folder, err);
     if (!status)
         status = phrases_read(model, err);
+    if (!status)
+        status = bt_model_verify(model, folder, err);
     if (status)
         bauta_model_free(model);
     else

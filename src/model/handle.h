@@ -35,4 +35,15 @@ const char *bt_weights_text(bauta_weights weights);
 bauta_status bt_model_write(const bauta_model *model, const float *others,
                             const bt_directory *to, bauta_error *err);
 
+/* ---- verify.c ---------------------------------------------------------- */
+
+/* Of the names, shapes and numbers of all tensors. */
+uint64_t bt_weights_digest(const bauta_model *model);
+bauta_status bt_config_digest(uint64_t *digest, const bauta_model *model,
+                              bauta_error *err);
+/* Whether a model is the one that the trainer.json of its folder was written
+ * for; a folder without one is fine. */
+bauta_status bt_model_verify(const bauta_model *model, const char *folder,
+                             bauta_error *err);
+
 #endif

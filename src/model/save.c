@@ -9,12 +9,6 @@
 
 #include <string.h>
 
-static bauta_status fail_name(bauta_error *err)
-{
-    return bt_fail(err, BAUTA_ERR_NOMEM,
-                   "out of memory for the name of a file");
-}
-
 /* The name that transformers gives the architecture: the first that the family
  * lists. */
 static void architecture_of(char *name, size_t size, const bt_family *family)
@@ -64,19 +58,13 @@ static bauta_status weights_write(const bt_directory *to,
 {
     size_t bytes = bt_size_mul(model->count, sizeof(bt_stored));
     bt_stored *tensors = bt_alloc(bytes);
-    char *path = bt_directory_file(to, "model.safetensors");
-    bauta_status status = BAUTA_OK;
     if (!tensors)
-        status = bt_fail_memory(err, "the names of tensors", bytes);
-    else if (!path)
-        status = fail_name(err);
-    for (size_t i = 0; !status && i < model->count; i++)
+        return bt_fail_memory(err, "the names of tensors", bytes);
+    for (size_t i = 0; i < model->count; i++)
         tensors[i] = stored_of(&model->entries[i],
                                data_of(model, &model->entries[i], others));
-    if (!status)
-        status =
-            bt_safetensors_write(path, tensors, model->count, NULL, 0, err);
-    bt_free(path);
+    bauta_status status = bt_safetensors_write_in(to, "model.safetensors",
+                                                  tensors, model->count, err);
     bt_free(tensors);
     return status;
 }

@@ -76,10 +76,13 @@ bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
     size_t size;
     *out = NULL;
     bauta_status status = bt_settings_file(&text, &size, path, name, err);
+    char *joined = text ? bt_path_join(path, name) : NULL;
+    const char *shown = joined ? bt_path_tail(joined) : name;
     if (!status && text && !strcmp(name, "tokenizer_config.json"))
-        status = bt_document_read_real(out, text, size, name, err);
+        status = bt_document_read_real(out, text, size, shown, err);
     else if (!status && text)
-        status = bt_document_read(out, text, size, name, err);
+        status = bt_document_read(out, text, size, shown, err);
+    bt_free(joined);
     bt_free(text);
     return status;
 }

@@ -204,7 +204,10 @@ static bauta_status load_format(bauta_tokenizer **out, const char *path,
                        "%s has no tokenizer.json and no other file that a "
                        "tokenizer is made from",
                        bt_path_tail(path));
-    bauta_status status = bt_settings_init(&f, path, err);
+    bauta_status status = bt_tokenizer_files_check(path, err);
+    if (status)
+        return status;
+    status = bt_settings_init(&f, path, err);
     if (!status)
         status = folder_load(out, &f, from, err);
     json_decref(f.config);

@@ -70,19 +70,10 @@ static bauta_status file_copy(const bt_directory *to, const char *folder,
 static bauta_status tokenizer_copy(const bt_directory *to, const char *folder,
                                    bauta_error *err)
 {
-    static const char *const names[] = {
-        "tokenizer.json",    "tokenizer_config.json",
-        "vocab.json",        "special_tokens_map.json",
-        "merges.txt",        "added_tokens.json",
-        "encoder.json",      "vocab.bpe",
-        "tokenizer.model",   "spiece.model",
-        "source.spm",        "target.spm",
-        "target_vocab.json", "vocab.txt",
-    };
     char *meant;
     bauta_status status = bt_run_resolve(&meant, folder, err);
-    for (size_t i = 0; !status && i < BT_LEN(names); i++)
-        status = file_copy(to, meant, names[i], err);
+    for (size_t i = 0; !status && bt_tokenizer_names[i]; i++)
+        status = file_copy(to, meant, bt_tokenizer_names[i], err);
     bt_free(meant);
     return status;
 }

@@ -41,18 +41,6 @@ static bauta_status notes_parse(json_t **out, const char *notes,
                    bt_quote(*why.text ? why.text : notes).text);
 }
 
-static bauta_status moments_write(const bt_directory *to,
-                                  const bt_moments *moments, bauta_error *err)
-{
-    char *path = bt_directory_file(to, moments_name);
-    if (!path)
-        return fail_name(err);
-    bauta_status status = bt_safetensors_write(path, moments->tensors,
-                                               moments->count, NULL, 0, err);
-    bt_free(path);
-    return status;
-}
-
 static bauta_status tokenizer_write(const bt_directory *to,
                                     const bauta_tokenizer *tokenizer,
                                     bauta_error *err)
@@ -79,7 +67,8 @@ static bauta_status folder_write(const bauta_trainer *t, const char *folder,
     if (!status)
         status = tokenizer_write(to, t->tokenizer, err);
     if (!status)
-        status = moments_write(to, moments, err);
+        status = bt_safetensors_write_in(to, moments_name, moments->tensors,
+                                         moments->count, err);
     if (!status)
         status =
             bt_directory_write(to, record_name, record, strlen(record), err);
@@ -161,8 +150,11 @@ static bauta_status place_find(bt_place *place, const bauta_trainer *t,
 {
     json_t *record;
     bauta_status status = record_open(&record, folder, err);
+    char *path = status ? NULL : bt_path_join(folder, record_name);
     if (!status)
-        status = bt_record_read(place, record, t, folder, err);
+        status =
+            path ? bt_record_read(place, record, t, path, err) : fail_name(err);
+    bt_free(path);
     json_decref(record);
     return status;
 }
@@ -196,9 +188,10 @@ static bauta_status epoch_open(bt_epoch *epoch, const bauta_trainer *t,
     bauta_status status = bt_epoch_init(epoch, t->corpus, &t->cutting,
                                         t->options.seed, place->epoch, err);
     if (!status && place->batch > epoch->batch_count)
-        status = bt_fail(
-            err, BAUTA_ERR_IO, "%s: is at batch %zu of an epoch that has %zu",
-            bt_path_tail(folder), place->batch, epoch->batch_count);
+        status = bt_fail(err, BAUTA_ERR_IO,
+                         "%s/%s: is at batch %zu of an epoch that has %zu",
+                         bt_path_tail(folder), record_name, place->batch,
+                         epoch->batch_count);
     return status;
 }
 

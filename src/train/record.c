@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "text/tokenizer.h"
 #include "train/checkpoint.h"
 
 #include <inttypes.h>
@@ -97,44 +98,6 @@ static json_t *options_make(const bauta_train_options *o)
 
 /* ---- digests ------------------------------------------------------------- */
 
-static uint64_t weights_digest(const bauta_model *model)
-{
-    uint64_t digest = 1;
-    for (size_t i = 0; i < model->count; i++) {
-        const bt_entry *e = &model->entries[i];
-        const bt_tensor *t = e->tensor;
-        digest = bt_digest_bytes(digest, e->name, strlen(e->name));
-        digest = bt_digest_mix(digest, t->rows);
-        digest = bt_digest_bytes(digest, t->data,
-                                 t->rows * t->columns * sizeof(float));
-    }
-    return digest;
-}
-
-/* Of the config as it is saved, without regard to spaces and order. */
-static bauta_status config_digest(uint64_t *digest, const bauta_model *model,
-                                  bauta_error *err)
-{
-    char *text;
-    bauta_status status =
-        bt_config_saved(&text, model->folder->config, "", err);
-    if (status)
-        return status;
-    json_t *config = json_loads(text, 0, NULL);
-    (void)json_object_del(config, "architectures");
-    char *plain = config ? json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS |
-                                                  JSON_REAL_PRECISION(17))
-                         : NULL;
-    if (plain)
-        *digest = bt_digest_bytes(1, plain, strlen(plain));
-    else
-        status = fail_nomem(err);
-    free(plain);
-    json_decref(config);
-    bt_free(text);
-    return status;
-}
-
 /* What the masked objective asks of a tokenizer. */
 static uint64_t tokenizer_digest(const bauta_trainer *t)
 {
@@ -162,9 +125,9 @@ static bauta_status digests_set(uint64_t digests[DIGESTS],
                                 const bauta_trainer *t, bauta_error *err)
 {
     digests[CORPUS] = bt_corpus_digest(t->corpus);
-    digests[WEIGHTS] = weights_digest(t->model);
+    digests[WEIGHTS] = bt_weights_digest(t->model);
     digests[TOKENIZER] = tokenizer_digest(t);
-    return config_digest(&digests[CONFIG], t->model, err);
+    return bt_config_digest(&digests[CONFIG], t->model, err);
 }
 
 /* ---- making -------------------------------------------------------------- */
@@ -179,6 +142,23 @@ static json_t *digests_make(const uint64_t digests[DIGESTS],
                                       digits(digests[i])) != 0;
     failed |= json_object_set_new(object, "optimizer",
                                   digits(bt_moments_digest(moments))) != 0;
+    if (!failed)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+/* The tokenizer's files as they are saved: by their bytes. */
+static json_t *files_make(const bauta_tokenizer *tokenizer)
+{
+    json_t *object = json_object();
+    bool failed = !object;
+    for (size_t i = 0; tokenizer && i < tokenizer->file_count; i++) {
+        const bt_tokenizer_file *f = &tokenizer->files[i];
+        failed |= json_object_set_new(
+                      object, f->name,
+                      digits(bt_digest_bytes(1, f->bytes, f->size))) != 0;
+    }
     if (!failed)
         return object;
     json_decref(object);
@@ -204,6 +184,7 @@ bauta_status bt_record_make(json_t **out, const bauta_trainer *t,
                             number(bt_optimizer_steps(t->optimizer))) ||
         json_object_set_new(o, "options", options_make(&t->options)) ||
         json_object_set_new(o, "digests", digests_make(digests, moments)) ||
+        json_object_set_new(o, "files", files_make(t->tokenizer)) ||
         (notes && json_object_set(o, "notes", notes));
     if (failed) {
         json_decref(o);

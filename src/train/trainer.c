@@ -411,6 +411,13 @@ bauta_status bt_trainer_seek(bauta_trainer *t, size_t epoch, size_t batch_at,
     return BAUTA_OK;
 }
 
+bauta_status bt_trainer_next(bauta_trainer *t, bauta_error *err)
+{
+    return t->batch < t->epoch.batch_count
+               ? BAUTA_OK
+               : bt_trainer_seek(t, t->epoch_number + 1, 0, err);
+}
+
 /* What follows a weight slowly; faster at the beginning, so that the random
  * start is forgotten. */
 static void average_step(bauta_trainer *t)
@@ -442,10 +449,8 @@ bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
                                 bauta_error *err)
 {
     BT_NEED(t, err);
-    bauta_status status = BAUTA_OK;
     double loss;
-    if (t->batch >= t->epoch.batch_count)
-        status = bt_trainer_seek(t, t->epoch_number + 1, 0, err);
+    bauta_status status = bt_trainer_next(t, err);
     if (status)
         return status;
     batch b = next_batch(t, t->options.mode);
@@ -472,13 +477,11 @@ bauta_status bauta_trainer_gradients(bauta_trainer *t, bauta_mode mode,
 {
     BT_NEED(t, err);
     BT_NEED(loss, err);
-    bauta_status status = BAUTA_OK;
     if (t->options.objective == BAUTA_OBJECTIVE_MASKED &&
         mode != BAUTA_MODE_PARALLEL)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a masked objective runs in the mode parallel only");
-    if (t->batch >= t->epoch.batch_count)
-        status = bt_trainer_seek(t, t->epoch_number + 1, 0, err);
+    bauta_status status = bt_trainer_next(t, err);
     if (status)
         return status;
     batch b = next_batch(t, mode);

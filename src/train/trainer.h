@@ -51,6 +51,10 @@ bauta_status bt_pass_run(bauta_trainer *trainer, const bt_filling *filling,
 /* Go to a batch of an epoch. */
 bauta_status bt_trainer_seek(bauta_trainer *trainer, size_t epoch, size_t batch,
                              bauta_error *err);
+/* After the last batch of an epoch, go to the first one of the next epoch.
+ * Every reader of the next batch calls this first: a checkpoint taken at the
+ * end of an epoch is resumed with `batch` at the epoch's batch_count. */
+bauta_status bt_trainer_next(bauta_trainer *trainer, bauta_error *err);
 
 /* The same in another mode; see modes.c. */
 bauta_status bt_mode_run(bauta_trainer *trainer, bauta_mode mode,

@@ -107,14 +107,16 @@ set -- a/events.out.tfevents.*
 [ -s "$1" ] || fail "there are no events"
 runs 1 train --preset gpt2-tiny --tokenizer chars --out a text
 says stderr "'--resume a' goes on"
-dead=.bauta-1999999999-0.folder # no process has such a number
-mkdir "a/$dead" "a/.bauta-$$-0.folder"
-touch "a/$dead/model.safetensors"
+# What a killed program left half written goes, whatever its process number; a
+# folder with anything else in it stays.
+draft=.bauta-$$-0.folder
+mkdir "a/$draft" a/.bauta-1-1.folder
+touch "a/$draft/model.safetensors" a/.bauta-1-1.folder/mine
 runs 0 train --resume a
 says stderr "all 20 steps are done"
-[ ! -e "a/$dead" ] || fail "what a killed program left is still there"
-[ -e "a/.bauta-$$-0.folder" ] || fail "the folder of a live program is gone"
-rmdir "a/.bauta-$$-0.folder"
+[ ! -e "a/$draft" ] || fail "what a killed program left is still there"
+[ -e a/.bauta-1-1.folder/mine ] || fail "a file that is not bauta's is gone"
+rm -r a/.bauta-1-1.folder
 runs 0 inspect a/last
 
 # Threads change no bit.

@@ -148,6 +148,7 @@ one, two, three = (set(json.loads(line)["ids"]) for line in sys.stdin)
 print(min(two - one - three))')
     mkdir spoilt
     cp -r untied/last/. spoilt
+    rm spoilt/trainer.json # which has digests
     python3 - spoilt/model.safetensors "$token" <<'END' || fail "no poison"
 import json, struct, sys
 data = bytearray(open(sys.argv[1], "rb").read())

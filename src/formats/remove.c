@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* remove.c - removing a checkpoint, or half of one.
+ *
+ * A folder goes only if all that is in it are files that bauta writes into one:
+ * a folder that somebody put a file of their own into stays as it is. Links are
+ * not followed, neither the folder nor what is in it. */
+#include "base/directory.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "formats/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *const bt_tokenizer_names[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
+    "special_tokens_map.json",
+    "merges.txt",
+    "added_tokens.json",
+    "encoder.json",
+    "vocab.bpe",
+    "tokenizer.model",
+    "spiece.model",
+    "source.spm",
+    "target.spm",
+    "target_vocab.json",
+    "vocab.txt",
+    NULL,
+};
+
+static const char *const checkpoint_names[] = {
+    "config.json",           "generation_config.json", "model.safetensors",
+    "optimizer.safetensors", "trainer.json",           NULL,
+};
+
+bool bt_is_draft(const char *name, const char *ending)
+{
+    static const char start[] = ".bauta-", digits[] = "0123456789";
+    if (strncmp(name, start, sizeof(start) - 1) != 0)
+        return false;
+    name += sizeof(start) - 1;
+    size_t process = strspn(name, digits);
+    if (process == 0 || name[process] != '-')
+        return false;
+    name += process + 1;
+    size_t count = strspn(name, digits);
+    return count > 0 && strcmp(name + count, ending) == 0;
+}
+
+static bool is_listed(const char *name, const char *const *names)
+{
+    for (size_t i = 0; names[i]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool is_entry(const char *name)
+{
+    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+/* A regular file of a name that is written into checkpoints. */
+static bool is_ours(int folder, const char *name)
+{
+    struct stat is;
+    return (is_listed(name, checkpoint_names) ||
+            is_listed(name, bt_tokenizer_names) || bt_is_draft(name, ".tmp")) &&
+           fstatat(folder, name, &is, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISREG(is.st_mode);
+}
+
+static bauta_status fail_errno(bauta_error *err, const char *path)
+{
+    return bt_fail(err, BAUTA_ERR_IO, "%s: cannot remove it: %s",
+                   bt_path_tail(path), strerror(errno));
+}
+
+static bauta_status ours_check(DIR *entries, const char *path, bauta_error *err)
+{
+    for (struct dirent *e; (e = readdir(entries));)
+        if (is_entry(e->d_name) && !is_ours(dirfd(entries), e->d_name))
+            return bt_fail(err, BAUTA_ERR_IO,
+                           "%s: is not removed, because bauta did not write "
+                           "'%s' in it",
+                           bt_path_tail(path), bt_quote(e->d_name).text);
+    rewinddir(entries);
+    return BAUTA_OK;
+}
+
+/* trainer.json goes first: without it, half a checkpoint is none. */
+static bauta_status files_remove(DIR *entries, const char *path,
+                                 bauta_error *err)
+{
+    int folder = dirfd(entries);
+    if (unlinkat(folder, "trainer.json", 0) != 0 && errno != ENOENT)
+        return fail_errno(err, path);
+    for (struct dirent *e; (e = readdir(entries));)
+        if (is_entry(e->d_name) && unlinkat(folder, e->d_name, 0) != 0 &&
+            errno != ENOENT)
+            return fail_errno(err, path);
+    return BAUTA_OK;
+}
+
+bauta_status bt_checkpoint_remove(int parent, const char *name,
+                                  const char *path, bauta_error *err)
+{
+    DIR *entries = bt_folder_list(parent, name);
+    if (!entries && errno == ENOENT)
+        return BAUTA_OK;
+    if (!entries && (errno == ELOOP || errno == ENOTDIR))
+        return bt_fail(err, BAUTA_ERR_IO,
+                       "%s: is not removed, because it is no folder",
+                       bt_path_tail(path));
+    if (!entries)
+        return fail_errno(err, path);
+    bauta_status status = ours_check(entries, path, err);
+    if (!status)
+        status = files_remove(entries, path, err);
+    closedir(entries);
+    if (!status && unlinkat(parent, name, AT_REMOVEDIR) != 0)
+        status = fail_errno(err, path);
+    return status;
+}
+
+bauta_status bauta_checkpoint_remove(const char *folder, bauta_error *err)
+{
+    BT_NEED(folder, err);
+    int parent;
+    const char *name;
+    char *path = bt_path_plain(folder);
+    if (!path)
+        return bt_fail_memory(err, "the name of a folder", strlen(folder) + 1);
+    bauta_status status = bt_parent_open(&parent, &name, path, err);
+    if (!status) {
+        status = bt_checkpoint_remove(parent, name, path, err);
+        close(parent);
+    }
+    bt_free(path);
+    return status;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify.c - a model held against the digests of its checkpoint.
+ *
+ * A checkpoint's trainer.json has digests of its weights and its config. A
+ * folder without a trainer.json is taken as it is. */
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "formats/run.h"
+#include "model/handle.h"
+
+#include <stdlib.h>
+
+uint64_t bt_weights_digest(const bauta_model *model)
+{
+    uint64_t digest = 1;
+    for (size_t i = 0; i < model->count; i++) {
+        const bt_entry *e = &model->entries[i];
+        const bt_tensor *t = e->tensor;
+        digest = bt_digest_bytes(digest, e->name, strlen(e->name));
+        digest = bt_digest_mix(digest, t->rows);
+        digest = bt_digest_bytes(digest, t->data,
+                                 t->rows * t->columns * sizeof(float));
+    }
+    return digest;
+}
+
+/* Of the config as it is saved, without regard to spaces and order. */
+bauta_status bt_config_digest(uint64_t *digest, const bauta_model *model,
+                              bauta_error *err)
+{
+    char *text;
+    bauta_status status =
+        bt_config_saved(&text, model->folder->config, "", err);
+    if (status)
+        return status;
+    json_t *config = json_loads(text, 0, NULL);
+    (void)json_object_del(config, "architectures");
+    char *plain = config ? json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS |
+                                                  JSON_REAL_PRECISION(17))
+                         : NULL;
+    if (plain)
+        *digest = bt_digest_bytes(1, plain, strlen(plain));
+    else
+        status = bt_fail_memory(err, "a model's config", strlen(text));
+    free(plain);
+    json_decref(config);
+    bt_free(text);
+    return status;
+}
+
+bauta_status bt_model_verify(const bauta_model *model, const char *folder,
+                             bauta_error *err)
+{
+    json_t *record;
+    uint64_t config;
+    bauta_status status = bt_record_open(&record, folder, err);
+    if (status || !record)
+        return status;
+    const json_t *digests = json_object_get(record, "digests");
+    status = bt_config_digest(&config, model, err);
+    if (!status)
+        status = bt_intact_check(digests, "config", config, folder,
+                                 "config.json", err);
+    if (!status)
+        status = bt_intact_check(digests, "weights", bt_weights_digest(model),
+                                 folder, "model.safetensors", err);
+    json_decref(record);
+    return status;
+}
