@@ -2,6 +2,7 @@
 /* train_data.c - bauta train: tokenizer, corpora, model and trainer. */
 #include "cli.h"
 #include "train.h"
+#include "unknown.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -232,6 +233,9 @@ static int corpora_open(workshop *w, const settings *s)
     size_t skipped = bauta_corpus_skipped(w->corpus);
     if (skipped)
         fprintf(stderr, "%zu bad lines were left out\n", skipped);
+    unknown_corpus_say(VERB, "the texts: ", w->corpus);
+    if (w->valid)
+        unknown_corpus_say(VERB, "validation: ", w->valid);
     return CLI_OK;
 }
 

@@ -640,11 +640,13 @@ typedef struct bauta_tokenizer bauta_tokenizer;
  * which then puts nothing around a text. */
 BAUTA_API bauta_status bauta_tokenizer_load(bauta_tokenizer **out,
                                             const char *path, bauta_error *err);
-/* The 256 bytes: token b is byte b. */
+/* The 256 bytes: token b is byte b; token 256 is <|endoftext|>, which ends a
+ * text. */
 BAUTA_API bauta_status bauta_tokenizer_bytes(bauta_tokenizer **out,
                                              bauta_error *err);
-/* The distinct characters of a text, in the order of their code points. Other
- * characters are left out when a text is encoded. */
+/* The distinct characters of a text, in the order of their code points; then
+ * <unk>, which every other character is encoded as, and <|endoftext|>, which
+ * ends a text. */
 BAUTA_API bauta_status bauta_tokenizer_characters(bauta_tokenizer **out,
                                                   const char *text,
                                                   size_t length,
@@ -721,6 +723,18 @@ BAUTA_API bauta_status bauta_tokenizer_encode_pair(
     const bauta_encode_options *options, bauta_tokens *tokens,
     bauta_error *err);
 BAUTA_API void bauta_tokens_release(bauta_tokens *tokens);
+
+/* The characters of a text that the vocabulary lacks: `count` of them, the
+ * first of which is bytes `start` to `end` - 1. */
+typedef struct bauta_unknown {
+    size_t count;
+    size_t start, end;
+} bauta_unknown;
+/* Of a text and its tokens: what became the unknown token or, with a tokenizer
+ * that has none, no token at all. Text that a normalizer removed is known. */
+BAUTA_API bauta_unknown bauta_tokens_unknown(const bauta_tokenizer *tokenizer,
+                                             const bauta_tokens *tokens,
+                                             const char *text, size_t length);
 
 typedef struct bauta_decode_options {
     size_t size;   /* set by BAUTA_DECODE_OPTIONS_INIT */
@@ -973,6 +987,12 @@ BAUTA_API size_t bauta_corpus_documents(const bauta_corpus *corpus);
 BAUTA_API uint64_t bauta_corpus_tokens(const bauta_corpus *corpus);
 /* How many lines or files were left out. */
 BAUTA_API size_t bauta_corpus_skipped(const bauta_corpus *corpus);
+/* How many characters of its files the tokenizer did not know, and where the
+ * first of them is. Each pointer may be NULL; `first` and `file` live as long
+ * as the corpus. */
+BAUTA_API uint64_t bauta_corpus_unknown(const bauta_corpus *corpus,
+                                        const char **first, const char **file,
+                                        size_t *line);
 /* A document's tokens; *source is NULL in a corpus of texts. */
 BAUTA_API const uint32_t *bauta_corpus_document(const bauta_corpus *corpus,
                                                 size_t index, size_t *count,
