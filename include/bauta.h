@@ -1098,13 +1098,21 @@ BAUTA_API bauta_status bauta_trainer_step(bauta_trainer *trainer,
                                           bauta_train_report *report,
                                           bauta_error *err);
 /* The mean loss over a corpus, in parallel, without dropout and smoothing; of
- * the averaged weights where there are any. At most `limit` tokens are
- * predicted (0: all). */
+ * the averaged weights where there are any. At most `limit` tokens are read (0:
+ * all), or one sequence where the shortest ones are longer: sequences spread
+ * evenly over the corpus, the same ones in each call. Of pairs the longer side
+ * counts. `counted` tokens were predicted. */
 BAUTA_API bauta_status bauta_trainer_evaluate(bauta_trainer *trainer,
                                               const bauta_corpus *corpus,
                                               size_t limit, double *loss,
                                               size_t *counted,
                                               bauta_error *err);
+/* Let `progress` be called during an evaluation, after each micro-batch, with
+ * how many of its sequences are done; NULL: no longer. */
+BAUTA_API void
+bauta_trainer_on_evaluate(bauta_trainer *trainer,
+                          void (*progress)(void *user, size_t done, size_t all),
+                          void *user);
 /* The loss and gradients (into the model, whose gradients were zeroed before)
  * of the next batch in a mode, without a step; to compare them. */
 BAUTA_API bauta_status bauta_trainer_gradients(bauta_trainer *trainer,
