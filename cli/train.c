@@ -35,6 +35,8 @@ static int work(settings *s, progress *p, const given *g,
                      : folder_open(s->out, false);
     if (!failed)
         failed = workshop_open(&w, s, g, checkpoint);
+    if (!failed && !s->compare)
+        failed = steps_fit(&w, s, g, checkpoint);
     if (!failed && s->dry_run)
         failed = trial_dry_run(&w, s);
     else if (!failed && s->compare)

@@ -1064,6 +1064,16 @@ typedef struct bauta_train_options {
             0.9, 0.99, 1e-8, 0.1, 1.0, 0.0                                   \
     }
 
+/* The same for a model that is trained already and is tuned on other texts: a
+ * small rate that falls to 0 along a line. */
+#define BAUTA_FINETUNE_OPTIONS_INIT                                         \
+    {                                                                       \
+        sizeof(bauta_train_options), BAUTA_OBJECTIVE_AUTO,                  \
+            BAUTA_MODE_PARALLEL, 1, 0, 4096, 1, 2048, 0, 0.0f, 0.0f, 0.15f, \
+            0.1f, 0.1f, 0.25f, 1000, 100, BAUTA_SCHEDULE_LINEAR, 5e-5, 0.0, \
+            0.9, 0.999, 1e-8, 0.01, 1.0, 0.0                                \
+    }
+
 typedef struct bauta_trainer bauta_trainer;
 
 /* All must outlive the trainer; the model is trainable. The tokenizer says
