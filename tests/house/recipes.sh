@@ -105,7 +105,7 @@ says stderr "'--steps 50 --warmup 5' gives the same run"
 fit e2 --steps 50 --warmup 5
 cmp e/last/model.safetensors e2/last/model.safetensors ||
     fail "--epochs trained another model than --steps"
-fit m --minutes 0.01
+fit m --minutes 0.01 --save-every 5
 says stderr "0.01 minutes are about"
 options=$(sed -n "s/.*'\(--steps .*\)' gives.*/\1/p" stderr)
 # shellcheck disable=SC2086
@@ -114,6 +114,14 @@ cmp m/last/model.safetensors m2/last/model.safetensors ||
     fail "--minutes trained another model than $options"
 runs 0 train --resume m --threads 1
 says stderr "are done"
+cp -R m m3 # and as if it had been stopped before its end
+rm -rf "m3/$(readlink m/last)" m3/last m3/best
+set -- m3/step-*
+if [ -d "$1" ]; then
+    runs 0 train --resume m3 --threads 1 --no-audit
+    cmp m/last/model.safetensors m3/last/model.safetensors ||
+        fail "--minutes, resumed, trained another model"
+fi
 runs 0 train --resume e --epochs 3 --threads 1 --json --no-audit
 [ "$(value steps)" = 60 ] || fail "--resume --epochs 3 is not 60 steps"
 runs 0 train --resume e --minutes 0.005 --threads 1 --json --no-audit
