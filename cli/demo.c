@@ -49,7 +49,7 @@ static const sizes whole = {
                   "--set decoder_layers=2 --batch-tokens 2048 "
                   "--learning-rate 5e-3 --min-learning-rate 1e-5 --warmup 150 "
                   "--schedule cosine --dropout 0 --label-smoothing 0 "
-                  "--eval-every 100",
+                  "--clip 25 --pass-tokens 16384 --eval-every 100",
     .translator_steps = 1200,
     .speaker = "--preset gpt2-tiny --tokenizer chars --set n_layer=3 "
                "--set n_embd=96 --batch-size 32 --learning-rate 5e-3 "

@@ -3,6 +3,7 @@
 #include "loaded.h"
 
 #include "cli.h"
+#include "unknown.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -87,6 +88,7 @@ int ids_read(ids *out, const loaded *l, const char *place, const char *text,
     how.bare = how.target = ending == IDS_BARE;
     if (bauta_tokenizer_encode(l->tokenizer, text, length, &how, &tokens, &err))
         return cli_fail(l->verb, "%s: %s", place, err.message);
+    unknown_say(l->verb, place, l->tokenizer, &tokens, text, length);
     uint32_t last = added(l, &tokens, ending);
     out->at = calloc(tokens.count + 1, sizeof(*out->at));
     if (out->at) {

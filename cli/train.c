@@ -47,6 +47,8 @@ static int begin(settings *s, const given *g)
                      : folder_open(&f, s->out, false, true);
     if (!failed)
         failed = workshop_open(&w, s, g, NULL);
+    if (!failed && !s->compare)
+        failed = steps_fit(&w, s, g, NULL);
     if (!failed)
         failed = work(&w, s, &p, &f, NULL);
     workshop_close(&w);
@@ -75,6 +77,8 @@ static int resume_from(run_folder *f, const given *g, size_t step, bool older,
         failed = workshop_open(&w, &s, g, checkpoint);
         *damaged = w.damaged;
     }
+    if (!failed && !s.compare)
+        failed = steps_fit(&w, &s, g, checkpoint);
     bool trial = s.dry_run || s.compare;
     if (!failed && !trial)
         failed = folder_links(f, step, p.best_step, older);

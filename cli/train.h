@@ -11,6 +11,7 @@
  *   train_log.c      metrics.jsonl and TensorBoard events
  *   train_show.c     what a person sees
  *   train_trial.c    --dry-run and --compare-modes
+ *   train_steps.c    --epochs and --minutes to steps
  *   modes.c          what the latter compares
  *   sample.c         what the model says meanwhile */
 #ifndef TRAIN_H
@@ -48,10 +49,12 @@ typedef struct settings {
     size_t threads;
     const char *isa;
     size_t from_step; /* of --resume; 0: the newest that is whole */
+    double epochs, minutes; /* 0: as many as train.steps says */
 } settings;
-#define SETTINGS_INIT                                                   \
-    {                                                                   \
-        .train = BAUTA_TRAIN_OPTIONS_INIT, .eval_every = 250, .keep = 3 \
+#define SETTINGS_INIT                                         \
+    {                                                         \
+        .train = BAUTA_TRAIN_OPTIONS_INIT, .eval_every = 250, \
+        .eval_tokens = 65536, .keep = 3                       \
     }
 
 typedef enum field_kind {
@@ -118,15 +121,23 @@ typedef struct workshop {
     bauta_trainer *trainer;
     uint32_t start; /* what a decoder reads first, or BAUTA_NO_TOKEN */
     bool damaged;   /* the checkpoint could not be read: another may do */
+    double began;   /* when it was opened */
 } workshop;
 
 /* Everything for a new run, or for one that goes on from a checkpoint. A preset
  * changes the settings. */
 int workshop_open(workshop *w, settings *s, const given *g,
                   const char *checkpoint);
+/* Another trainer for options that changed, and where steps were tried out,
+ * another model. */
+int workshop_renew(workshop *w, settings *s, const given *g,
+                   const char *checkpoint, bool model);
 void workshop_close(workshop *w);
 /* A sentence of the library, and CLI_FAILED. */
 int train_failed(const bauta_error *err);
+
+/* Settle how many steps the run has, and warn of a warm-up that is longer. */
+int steps_fit(workshop *w, settings *s, const given *g, const char *checkpoint);
 
 /* ---- a run ------------------------------------------------------------- */
 
@@ -217,7 +228,7 @@ typedef struct show {
     double last_drawn;
     float losses[SHOW_LOSSES]; /* means of equal parts of the run */
     size_t counts[SHOW_LOSSES];
-    bool drawn;
+    bool drawn, validating; /* the live line is there; it is a validation's */
 } show;
 
 double now(void);
@@ -226,6 +237,8 @@ void show_step(show *s, const bauta_train_report *r, double seconds);
 /* A line below which the live one goes on. */
 void show_line(show *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* A validation is so far. */
+void show_validation(show *s, size_t done, size_t all);
 void show_end(show *s);
 /* "1 h 02 min", "3 min 04 s", "5.2 s". */
 const char *duration(char text[32], double seconds);
@@ -240,6 +253,11 @@ char *sample_text(const workshop *w);
 
 /* ---- trials ------------------------------------------------------------ */
 
+/* Time a few steps of the workshop's model, which is not what it was then. */
+typedef struct trial_timing {
+    double step_seconds, token_seconds;
+} trial_timing;
+int trial_speed(workshop *w, const settings *s, trial_timing *out);
 int trial_dry_run(workshop *w, const settings *s);
 int trial_compare(workshop *w, const settings *s);
 

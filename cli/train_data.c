@@ -2,6 +2,7 @@
 /* train_data.c - bauta train: tokenizer, corpora, model and trainer. */
 #include "cli.h"
 #include "train.h"
+#include "unknown.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -241,6 +242,9 @@ static int corpora_open(workshop *w, const settings *s)
     size_t skipped = bauta_corpus_skipped(w->corpus);
     if (skipped)
         fprintf(stderr, "%zu bad lines were left out\n", skipped);
+    unknown_corpus_say(VERB, "the texts: ", w->corpus);
+    if (w->valid)
+        unknown_corpus_say(VERB, "validation: ", w->valid);
     return CLI_OK;
 }
 
@@ -326,6 +330,22 @@ static int model_load(workshop *w, const char *folder)
     return CLI_OK;
 }
 
+/* A trained model, with the numbers that suit one. */
+static int model_tune(workshop *w, settings *s, const given *g)
+{
+    s->train = (bauta_train_options)BAUTA_FINETUNE_OPTIONS_INIT;
+    int failed = given_apply(g, s);
+    return failed ? failed : model_load(w, s->from);
+}
+
+static int model_open(workshop *w, settings *s, const given *g,
+                      const char *checkpoint)
+{
+    return checkpoint ? model_load(w, checkpoint)
+           : s->from  ? model_tune(w, s, g)
+                      : model_new(w, s, g);
+}
+
 /* The parts must fit: ids into the vocabulary, the context into positions. */
 static int model_check(const workshop *w, const settings *s)
 {
@@ -363,7 +383,7 @@ int workshop_open(workshop *w, settings *s, const given *g,
 {
     bauta_error err;
     bauta_options options = BAUTA_OPTIONS_INIT;
-    *w = (workshop){ .start = BAUTA_NO_TOKEN };
+    *w = (workshop){ .start = BAUTA_NO_TOKEN, .began = now() };
     options.threads = (int)s->threads;
     options.isa = s->isa;
     int failed = bauta_context_create(&w->context, &options, &err)
@@ -372,13 +392,27 @@ int workshop_open(workshop *w, settings *s, const given *g,
     if (!failed)
         failed = tokenizer_open(w, s, checkpoint);
     if (!failed)
-        failed = checkpoint ? model_load(w, checkpoint)
-                 : s->from  ? model_load(w, s->from)
-                            : model_new(w, s, g);
+        failed = model_open(w, s, g, checkpoint);
     if (!failed)
         failed = model_check(w, s);
     if (!failed)
         failed = corpora_open(w, s);
+    return failed ? failed : trainer_open(w, s, checkpoint);
+}
+
+int workshop_renew(workshop *w, settings *s, const given *g,
+                   const char *checkpoint, bool model)
+{
+    bauta_train_options fitted = s->train;
+    int failed = CLI_OK;
+    bauta_trainer_free(w->trainer);
+    w->trainer = NULL;
+    if (model) {
+        bauta_model_free(w->model);
+        w->model = NULL;
+        failed = model_open(w, s, g, checkpoint);
+        s->train = fitted;
+    }
     return failed ? failed : trainer_open(w, s, checkpoint);
 }
 

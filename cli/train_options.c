@@ -74,6 +74,8 @@ const field train_fields[] = {
     { "json", FIELD_FLAG, AT(json), NULL, true },
     { "help", FIELD_FLAG, AT(help), NULL, true },
     { "from-step", FIELD_SIZE, AT(from_step), NULL, true },
+    { "epochs", FIELD_REAL, AT(epochs), NULL, true },
+    { "minutes", FIELD_REAL, AT(minutes), NULL, true },
 };
 const size_t train_field_count = sizeof(train_fields) / sizeof(train_fields[0]);
 
@@ -287,6 +289,15 @@ int given_apply(const given *g, settings *s)
     // A preset that counts sequences is told to count tokens.
     if (given_has(g, "batch-tokens") && !given_has(g, "batch-size"))
         s->train.sequences = 0;
+    // One that ends above the rate it begins with was made for a larger one.
+    if (given_has(g, "learning-rate") && !given_has(g, "min-learning-rate") &&
+        s->train.min_rate > s->train.rate)
+        s->train.min_rate = s->train.rate / 10.0;
+    if (!failed && given_has(g, "steps") + given_has(g, "epochs") +
+                           given_has(g, "minutes") >
+                       1)
+        failed = cli_usage(VERB, "--steps, --epochs and --minutes each say how "
+                                 "long to train; give one of them");
     return failed;
 }
 
@@ -334,6 +345,12 @@ static int numbers_check(const settings *s)
                          s->valid_share);
     if (s->train.steps == 0)
         return cli_usage(VERB, "--steps is 0");
+    if (!(s->epochs >= 0.0 && s->epochs <= 1e6))
+        return cli_usage(VERB, "--epochs is %g, not from 0 to a million",
+                         s->epochs);
+    if (!(s->minutes >= 0.0 && s->minutes <= 1e6))
+        return cli_usage(VERB, "--minutes is %g, not from 0 to a million",
+                         s->minutes);
     if (s->keep == 0)
         return cli_usage(VERB, "--keep is 0, and a run keeps at least one "
                                "checkpoint");

@@ -123,6 +123,11 @@ static void sample_show(run *r)
     free(text);
 }
 
+static void on_evaluate(void *user, size_t done, size_t all)
+{
+    show_validation(user, done, all);
+}
+
 static int validate(run *r, size_t step)
 {
     bauta_error err;
@@ -261,7 +266,7 @@ static int loop(run *r, size_t step)
 /* ---- the average ------------------------------------------------------- */
 
 /* The validation loss of a folder's model. */
-static int folder_validate(const run *r, const char *folder, double *loss)
+static int folder_validate(run *r, const char *folder, double *loss)
 {
     bauta_error err;
     bauta_model *model = NULL;
@@ -273,6 +278,8 @@ static int folder_validate(const run *r, const char *folder, double *loss)
         status =
             bauta_trainer_create(&trainer, r->w->context, model,
                                  r->w->tokenizer, r->w->corpus, &options, &err);
+    if (!status)
+        bauta_trainer_on_evaluate(trainer, on_evaluate, &r->show);
     if (!status)
         status = bauta_trainer_evaluate(trainer, r->w->valid, r->s->eval_tokens,
                                         loss, NULL, &err);
@@ -422,6 +429,7 @@ int train_run(workshop *w, settings *s, progress *p, run_folder *f)
     size_t step = bauta_trainer_steps(w->trainer);
     r.saved = step;
     r.show = show_begin(step, s->train.steps);
+    bauta_trainer_on_evaluate(w->trainer, on_evaluate, &r.show);
     int failed = notes_check(s, p);
     if (step >= s->train.steps) {
         fprintf(stderr, "all %zu steps are done; --steps asks for more\n",

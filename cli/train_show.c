@@ -161,12 +161,24 @@ void show_step(show *s, const bauta_train_report *r, double seconds)
     line_draw(s, r);
 }
 
+void show_validation(show *s, size_t done, size_t all)
+{
+    double at = now();
+    if (at - s->last_drawn <= (s->terminal ? 0.1 : 30.0))
+        return;
+    s->last_drawn = at;
+    fprintf(stderr, "%svalidating: %zu of %zu sequences%s",
+            s->terminal ? "\r\033[K" : "", done, all, s->terminal ? "" : "\n");
+    fflush(stderr);
+    s->drawn = s->validating = s->terminal;
+}
+
 void show_line(show *s, const char *format, ...)
 {
     va_list args;
     if (s->terminal && s->drawn)
-        fputc('\n', stderr);
-    s->drawn = false;
+        fputs(s->validating ? "\r\033[K" : "\n", stderr);
+    s->drawn = s->validating = false;
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);

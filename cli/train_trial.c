@@ -43,24 +43,31 @@ static bauta_train_options trial_options(const settings *s, size_t context)
     return o;
 }
 
-/* The second step is the one that is timed, unless the first took long. */
+/* The first step warms up, and a second of others is timed; one where steps are
+ * long, or the first where it took very long. */
 static int trial_run(workshop *w, const bauta_train_options *o, estimate *e)
 {
-    enum { LONG = 20 };
+    enum { LONG = 20, STEPS = 20 };
     bauta_error err;
     bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
+    double seconds = 0.0;
+    size_t tokens = 0;
     bauta_trainer_free(w->trainer);
     w->trainer = NULL;
     if (bauta_trainer_create(&w->trainer, w->context, w->model, w->tokenizer,
                              w->corpus, o, &err))
         return train_failed(&err);
-    for (int i = 0; i < 2 && e->trial_seconds < LONG; i++) {
+    for (int i = 0; i <= STEPS && seconds < (i > 1 ? 1.0 : LONG); i++) {
         double began = now();
+        if (i == 1) // what the first one took does not count any more
+            seconds = 0.0, tokens = 0;
         if (bauta_trainer_step(w->trainer, &report, &err))
             return train_failed(&err);
-        e->trial_seconds = now() - began;
-        e->trial_tokens = report.tokens;
+        seconds += now() - began;
+        tokens += report.tokens;
     }
+    e->trial_seconds = seconds;
+    e->trial_tokens = tokens;
     return CLI_OK;
 }
 
@@ -81,6 +88,18 @@ static int estimate_make(workshop *w, const settings *s, estimate *e)
                      (double)(e->trial_tokens ? e->trial_tokens : 1);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
         e->memory = 1024.0 * (double)usage.ru_maxrss;
+    return CLI_OK;
+}
+
+int trial_speed(workshop *w, const settings *s, trial_timing *out)
+{
+    estimate e;
+    int failed = estimate_make(w, s, &e);
+    if (failed)
+        return failed;
+    out->step_seconds = e.run_seconds / (double)s->train.steps;
+    out->token_seconds =
+        e.trial_seconds / (double)(e.trial_tokens ? e.trial_tokens : 1);
     return CLI_OK;
 }
 

@@ -30,6 +30,9 @@ begin=$(date +%s)
 "$bauta" train --preset transformer-tiny --tokenizer unigram:8000 \
     --source "$texts/train.en" --target "$texts/train.de" \
     --valid-source "$texts/val.en" --valid-target "$texts/val.de" \
+    --set dropout=0.3 --dropout 0.3 --batch-tokens 8192 --steps 8000 \
+    --schedule inverse-sqrt --learning-rate 5e-3 --min-learning-rate 1e-9 \
+    --warmup 2000 --clip 25 \
     --eval-every 60 --keep 10 --average 10 --out "$run" "$@"
 end=$(date +%s)
 echo "wall time: $((end - begin)) s"

@@ -71,9 +71,12 @@ static void tokenizers_make(void)
 static void bytes_hold(const bauta_tokenizer *tokenizer, const char *text,
                        size_t size)
 {
+    bauta_encode_options literal = BAUTA_ENCODE_OPTIONS_INIT;
     bauta_tokens tokens;
     size_t length;
-    must(!bauta_tokenizer_encode(tokenizer, text, size, NULL, &tokens, NULL));
+    literal.literal = true; // <|endoftext|> too
+    must(!bauta_tokenizer_encode(tokenizer, text, size, &literal, &tokens,
+                                 NULL));
     must(tokens.count == size);
     for (size_t i = 0; i < size; i++)
         must(tokens.ids[i] == (unsigned char)text[i] && tokens.starts[i] == i &&

@@ -641,11 +641,13 @@ typedef struct bauta_tokenizer bauta_tokenizer;
  * which then puts nothing around a text. */
 BAUTA_API bauta_status bauta_tokenizer_load(bauta_tokenizer **out,
                                             const char *path, bauta_error *err);
-/* The 256 bytes: token b is byte b. */
+/* The 256 bytes: token b is byte b; token 256 is <|endoftext|>, which ends a
+ * text. */
 BAUTA_API bauta_status bauta_tokenizer_bytes(bauta_tokenizer **out,
                                              bauta_error *err);
-/* The distinct characters of a text, in the order of their code points. Other
- * characters are left out when a text is encoded. */
+/* The distinct characters of a text, in the order of their code points; then
+ * <unk>, which every other character is encoded as, and <|endoftext|>, which
+ * ends a text. */
 BAUTA_API bauta_status bauta_tokenizer_characters(bauta_tokenizer **out,
                                                   const char *text,
                                                   size_t length,
@@ -722,6 +724,18 @@ BAUTA_API bauta_status bauta_tokenizer_encode_pair(
     const bauta_encode_options *options, bauta_tokens *tokens,
     bauta_error *err);
 BAUTA_API void bauta_tokens_release(bauta_tokens *tokens);
+
+/* The characters of a text that the vocabulary lacks: `count` of them, the
+ * first of which is bytes `start` to `end` - 1. */
+typedef struct bauta_unknown {
+    size_t count;
+    size_t start, end;
+} bauta_unknown;
+/* Of a text and its tokens: what became the unknown token or, with a tokenizer
+ * that has none, no token at all. Text that a normalizer removed is known. */
+BAUTA_API bauta_unknown bauta_tokens_unknown(const bauta_tokenizer *tokenizer,
+                                             const bauta_tokens *tokens,
+                                             const char *text, size_t length);
 
 typedef struct bauta_decode_options {
     size_t size;   /* set by BAUTA_DECODE_OPTIONS_INIT */
@@ -974,6 +988,12 @@ BAUTA_API size_t bauta_corpus_documents(const bauta_corpus *corpus);
 BAUTA_API uint64_t bauta_corpus_tokens(const bauta_corpus *corpus);
 /* How many lines or files were left out. */
 BAUTA_API size_t bauta_corpus_skipped(const bauta_corpus *corpus);
+/* How many characters of its files the tokenizer did not know, and where the
+ * first of them is. Each pointer may be NULL; `first` and `file` live as long
+ * as the corpus. */
+BAUTA_API uint64_t bauta_corpus_unknown(const bauta_corpus *corpus,
+                                        const char **first, const char **file,
+                                        size_t *line);
 /* A document's tokens; *source is NULL in a corpus of texts. */
 BAUTA_API const uint32_t *bauta_corpus_document(const bauta_corpus *corpus,
                                                 size_t index, size_t *count,
@@ -1045,6 +1065,16 @@ typedef struct bauta_train_options {
             0.9, 0.99, 1e-8, 0.1, 1.0, 0.0                                   \
     }
 
+/* The same for a model that is trained already and is tuned on other texts: a
+ * small rate that falls to 0 along a line. */
+#define BAUTA_FINETUNE_OPTIONS_INIT                                         \
+    {                                                                       \
+        sizeof(bauta_train_options), BAUTA_OBJECTIVE_AUTO,                  \
+            BAUTA_MODE_PARALLEL, 1, 0, 4096, 1, 2048, 0, 0.0f, 0.0f, 0.15f, \
+            0.1f, 0.1f, 0.25f, 1000, 100, BAUTA_SCHEDULE_LINEAR, 5e-5, 0.0, \
+            0.9, 0.999, 1e-8, 0.01, 1.0, 0.0                                \
+    }
+
 typedef struct bauta_trainer bauta_trainer;
 
 /* All must outlive the trainer; the model is trainable. The tokenizer says
@@ -1079,13 +1109,21 @@ BAUTA_API bauta_status bauta_trainer_step(bauta_trainer *trainer,
                                           bauta_train_report *report,
                                           bauta_error *err);
 /* The mean loss over a corpus, in parallel, without dropout and smoothing; of
- * the averaged weights where there are any. At most `limit` tokens are
- * predicted (0: all). */
+ * the averaged weights where there are any. At most `limit` tokens are read (0:
+ * all), or one sequence where the shortest ones are longer: sequences spread
+ * evenly over the corpus, the same ones in each call. Of pairs the longer side
+ * counts. `counted` tokens were predicted. */
 BAUTA_API bauta_status bauta_trainer_evaluate(bauta_trainer *trainer,
                                               const bauta_corpus *corpus,
                                               size_t limit, double *loss,
                                               size_t *counted,
                                               bauta_error *err);
+/* Let `progress` be called during an evaluation, after each micro-batch, with
+ * how many of its sequences are done; NULL: no longer. */
+BAUTA_API void
+bauta_trainer_on_evaluate(bauta_trainer *trainer,
+                          void (*progress)(void *user, size_t done, size_t all),
+                          void *user);
 /* The loss and gradients (into the model, whose gradients were zeroed before)
  * of the next batch in a mode, without a step; to compare them. */
 BAUTA_API bauta_status bauta_trainer_gradients(bauta_trainer *trainer,

@@ -302,6 +302,42 @@ static void a_line_of_spaces_is_a_pair_without_words(void **state)
 
 /* ---- by hand ------------------------------------------------------------- */
 
+static void unknown_are(const bauta_corpus *corpus, uint64_t count,
+                        const char *first, const char *file, size_t line)
+{
+    const char *is, *in;
+    size_t at;
+    assert_int_equal(bauta_corpus_unknown(corpus, NULL, NULL, NULL), count);
+    assert_int_equal(bauta_corpus_unknown(corpus, &is, &in, &at), count);
+    assert_string_equal(is, first);
+    assert_string_equal(strrchr(in, '/') ? strrchr(in, '/') + 1 : in, file);
+    assert_int_equal(at, line);
+}
+
+static void unknown_characters_are_counted_and_placed(void **state)
+{
+    (void)state;
+    bauta_corpus *corpus;
+    bauta_error err;
+    bauta_tokenizer *before = tokenizer;
+    must(bauta_tokenizer_characters(&tokenizer, "ab\n", 3, &err), &err);
+    must(load(&corpus, BYTES("ab\nba\n"), options(true, false), &err), &err);
+    unknown_are(corpus, 0, "", "", 0);
+    bauta_corpus_free(corpus);
+    for (int lines = 0; lines < 2; lines++) {
+        must(load(&corpus, BYTES("ab\nb\xC3\xB6za\nx\n"), options(lines, false),
+                  &err),
+             &err);
+        unknown_are(corpus, 3, "\xC3\xB6", "text", 2);
+        bauta_corpus_free(corpus);
+    }
+    must(load_pairs(&corpus, "ab\na\n", "b\na!\n", false, &err), &err);
+    unknown_are(corpus, 1, "!", "target", 2);
+    bauta_corpus_free(corpus);
+    bauta_tokenizer_free(tokenizer);
+    tokenizer = before;
+}
+
 static void a_corpus_is_of_one_kind(void **state)
 {
     (void)state;
@@ -439,6 +475,7 @@ int main(void)
         cmocka_unit_test(pairs_that_do_not_fit_are_named),
         cmocka_unit_test(bad_pairs_are_left_out_and_counted),
         cmocka_unit_test(a_line_of_spaces_is_a_pair_without_words),
+        cmocka_unit_test(unknown_characters_are_counted_and_placed),
         cmocka_unit_test(a_corpus_is_of_one_kind),
         cmocka_unit_test(digests_tell_corpora_apart),
         cmocka_unit_test(the_end_of_a_corpus_is_split_off),

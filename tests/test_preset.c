@@ -133,6 +133,43 @@ static void the_options_of_nanogpt_are_its_own(void **state)
     bauta_tokenizer_free(t);
 }
 
+/* Two cores take some 2e11 products and sums a second, and a token needs six
+ * for each parameter, of which there are so many with a vocabulary of the usual
+ * size. Ten minutes are then 1.2e14. */
+static void every_preset_is_done_in_minutes(void **state)
+{
+    static const struct {
+        const char *name;
+        double parameters;
+        size_t context;
+    } all[] = {
+        { "gpt2-tiny", 0.8e6, 256 },        { "gpt2-char", 10.8e6, 256 },
+        { "gpt2-small", 124.4e6, 1024 },    { "llama-tiny", 0.26e6, 512 },
+        { "transformer-tiny", 2.4e6, 256 }, { "transformer-base", 48.3e6, 512 },
+        { "bert-tiny", 3.4e6, 128 },
+    };
+    bauta_tokenizer *t = learned(BAUTA_VOCABULARY_UNIGRAM, 40);
+    (void)state;
+    assert_null(bauta_preset_name(sizeof(all) / sizeof(all[0]), NULL));
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
+        char *config = NULL;
+        assert_string_equal(bauta_preset_name(i, NULL), all[i].name);
+        assert_int_equal(bauta_preset(&config, &o, all[i].name, t, NULL, NULL),
+                         BAUTA_OK);
+        size_t batch = o.sequences ? o.sequences * all[i].context : o.tokens;
+        double work = 6.0 * all[i].parameters * (double)o.steps *
+                      (double)(batch * o.accumulate);
+        if (work > 1.2e14)
+            fail_msg("%s: %.2g operations take longer than minutes",
+                     all[i].name, work);
+        assert_true(o.warmup > 0 && o.warmup <= o.steps / 5);
+        assert_true(o.min_rate < o.rate / 9);
+        bauta_text_free(config);
+    }
+    bauta_tokenizer_free(t);
+}
+
 static void vocabulary_and_tokens_are_the_tokenizers(void **state)
 {
     bauta_tokenizer *t = learned(BAUTA_VOCABULARY_UNIGRAM, 40);
@@ -192,8 +229,10 @@ static void what_is_not_known_is_refused(void **state)
     assert_refused("gpt2-tiny", t, "{\"zzzzzzzzzzzz\": 2}", "has no key");
     assert_refused("gpt2-tiny", t, "[1]", "not a JSON object");
     assert_refused("gpt2-tiny", t, "{\"n_layer\": 2", "not a JSON object");
-    assert_refused("gpt2-tiny", t, "{\"vocab_size\": 2}", "at least 3");
-    assert_refused("gpt2-tiny", t, "{\"vocab_size\": \"x\"}", "at least 3");
+    assert_refused("gpt2-tiny", t, "{\"vocab_size\": 4}", "at least 5");
+    assert_refused("gpt2-tiny", t, "{\"vocab_size\": \"x\"}", "at least 5");
+    bauta_tokenizer_free(t);
+    t = learned(BAUTA_VOCABULARY_WORDPIECE, 40);
     assert_refused("transformer-tiny", t, NULL, "no token that ends a text");
     bauta_tokenizer_free(t);
 }
@@ -242,6 +281,7 @@ int main(void)
         cmocka_unit_test(names_are_listed_with_what_they_are),
         cmocka_unit_test(every_preset_makes_a_model),
         cmocka_unit_test(the_options_of_nanogpt_are_its_own),
+        cmocka_unit_test(every_preset_is_done_in_minutes),
         cmocka_unit_test(vocabulary_and_tokens_are_the_tokenizers),
         cmocka_unit_test(a_start_without_a_padding_token_is_a_row_of_its_own),
         cmocka_unit_test(overrides_replace_what_is_there),

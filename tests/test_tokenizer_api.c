@@ -222,7 +222,9 @@ static void bytes_are_lossless(void **state)
     test_random random = test_random_from(test_seed());
     bauta_tokenizer *t;
     assert_int_equal(bauta_tokenizer_bytes(&t, NULL), 0);
-    assert_int_equal(bauta_tokenizer_size(t), 256);
+    assert_int_equal(bauta_tokenizer_size(t), 257);
+    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_EOS), 256);
+    assert_true(bauta_tokenizer_special(t, 256));
     for (int round = 0; round < 200; round++) {
         char text[64];
         bauta_tokens tokens;
@@ -252,7 +254,7 @@ static void characters_are_sorted_and_saved(void **state)
     char *back;
     assert_int_equal(bauta_tokenizer_characters(&t, text, strlen(text), NULL),
                      0);
-    assert_int_equal(bauta_tokenizer_size(t), 14);
+    assert_int_equal(bauta_tokenizer_size(t), 16);
     assert_string_equal(bauta_tokenizer_piece(t, 0, NULL), "\n");
     assert_string_equal(bauta_tokenizer_piece(t, 13, NULL), "\xF0\x9F\x91\xA9");
     encoded(t, text, NULL, &tokens);
@@ -267,15 +269,58 @@ static void characters_are_sorted_and_saved(void **state)
     assert_string_equal(back, text);
     bauta_text_free(back);
     bauta_tokens_release(&same);
-    encoded(t, "hXe", NULL, &same); // what it has not is left out
-    assert_int_equal(same.count, 2);
-    bauta_tokens_release(&same);
+    assert_string_equal(bauta_tokenizer_piece(t, 14, NULL), "<unk>");
+    assert_int_equal(bauta_tokenizer_token(again, BAUTA_TOKEN_UNK), 14);
+    assert_int_equal(bauta_tokenizer_token(again, BAUTA_TOKEN_EOS), 15);
     bauta_tokens_release(&tokens);
     bauta_tokenizer_free(t);
     bauta_tokenizer_free(again);
     assert_int_equal(bauta_tokenizer_characters(&again, "a\0b", 3, NULL),
                      BAUTA_ERR_ARGUMENT);
     assert_null(again);
+    scratch_free(&s);
+}
+
+static void unknown_are(const bauta_tokenizer *t, const char *text,
+                        size_t tokens_count, bauta_unknown want)
+{
+    bauta_tokens tokens;
+    encoded(t, text, NULL, &tokens);
+    bauta_unknown u = bauta_tokens_unknown(t, &tokens, text, strlen(text));
+    if (tokens.count != tokens_count || u.count != want.count ||
+        u.start != want.start || u.end != want.end)
+        fail_msg("\"%s\": %zu tokens, %zu unknown, the first %zu to %zu", text,
+                 tokens.count, u.count, u.start, u.end);
+    bauta_tokens_release(&tokens);
+}
+
+/* Characters have a token for what they lack; the vocabularies of old, which
+ * had none and left it out, still load, and it is still counted. */
+static void unknown_characters_are_counted(void **state)
+{
+    (void)state;
+    static const char old[] =
+        "{\"version\":\"1.0\",\"added_tokens\":[],\"decoder\":{\"type\":"
+        "\"Fuse\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":"
+        "1},\"merges\":[]}}";
+    scratch s = scratch_create();
+    bauta_tokenizer *t;
+    assert_int_equal(bauta_tokenizer_characters(&t, "ba", 2, NULL), 0);
+    unknown_are(t, "abba", 4, (bauta_unknown){ 0, 0, 0 });
+    unknown_are(t, "ab\xC3\xA9xa", 5, (bauta_unknown){ 2, 2, 4 });
+    unknown_are(t, "", 0, (bauta_unknown){ 0, 0, 0 });
+    unknown_are(t, "a<unk>", 2, (bauta_unknown){ 0, 0, 0 }); // asked for
+    bauta_tokenizer_free(t);
+    scratch_file(&s, "tokenizer.json", old, sizeof(old) - 1);
+    assert_int_equal(bauta_tokenizer_load(&t, s.folder, NULL), 0);
+    unknown_are(t, "abba", 4, (bauta_unknown){ 0, 0, 0 });
+    unknown_are(t, "ab\xC3\xA9xa", 3, (bauta_unknown){ 2, 2, 4 });
+    unknown_are(t, "xabx", 2, (bauta_unknown){ 2, 0, 1 });
+    unknown_are(t, "x", 0, (bauta_unknown){ 1, 0, 1 });
+    bauta_tokenizer_free(t);
+    assert_int_equal(bauta_tokenizer_bytes(&t, NULL), 0);
+    unknown_are(t, "ab\xFF", 3, (bauta_unknown){ 0, 0, 0 });
+    bauta_tokenizer_free(t);
     scratch_free(&s);
 }
 
@@ -415,6 +460,7 @@ int main(void)
         cmocka_unit_test(specials_are_left_out_or_kept),
         cmocka_unit_test(bytes_are_lossless),
         cmocka_unit_test(characters_are_sorted_and_saved),
+        cmocka_unit_test(unknown_characters_are_counted),
         cmocka_unit_test(long_texts_take_linear_time),
         cmocka_unit_test(wrong_arguments_are_told),
         cmocka_unit_test(failing_allocations_leave_nothing),

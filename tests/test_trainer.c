@@ -188,19 +188,48 @@ static void evaluation_leaves_no_trace(void **state)
     }
 }
 
-static void evaluation_stops_at_its_limit(void **state)
+typedef struct heard {
+    size_t calls, done, all;
+} heard;
+
+static void hear(void *user, size_t done, size_t all)
+{
+    heard *h = user;
+    assert_true(done > h->done && done <= all);
+    *h = (heard){ h->calls + 1, done, all };
+}
+
+/* At most so many tokens are read, whatever a pass holds; and nearly so many,
+ * for sequences are short. */
+static void evaluation_keeps_to_its_limit(void **state)
 {
     (void)state;
+    static const size_t limits[] = { 20, 31, 100, 101, 150 };
     lesson l;
     bauta_train_options o = lesson_options();
-    size_t all, some;
+    size_t all, some, longest = o.context;
     o.pass = 32;
     lesson_init(&l, "gpt2", NULL, &o, 1, NULL);
-    evaluate(&l, 0, &all);
-    evaluate(&l, 100, &some);
-    assert_true(some >= 100 && some < 100 + 32);
+    double whole = evaluate(&l, 0, &all);
     // Of every document all but one token is predicted.
     assert_int_equal(all, bauta_corpus_tokens(l.corpus) - 40);
+    for (size_t d = 0; d < bauta_corpus_documents(l.corpus); d++) {
+        size_t count;
+        bauta_corpus_document(l.corpus, d, &count, NULL, NULL);
+        longest = count > longest ? count : longest;
+    }
+    for (size_t i = 0; i < BT_LEN(limits); i++) {
+        heard h = { 0, 0, 0 };
+        bauta_trainer_on_evaluate(l.trainer, hear, &h);
+        double loss = evaluate(&l, limits[i], &some);
+        bauta_trainer_on_evaluate(l.trainer, NULL, NULL);
+        assert_true(some <= limits[i] && some + longest > limits[i]);
+        assert_true(h.calls > 0 && h.done == h.all);
+        assert_true(loss == evaluate(&l, limits[i], NULL));
+    }
+    evaluate(&l, 1, &some); // one sequence, at least
+    assert_true(some > 0 && some <= longest);
+    assert_true(evaluate(&l, all, &some) == whole && some == all);
     lesson_release(&l);
 }
 
@@ -796,7 +825,7 @@ int main(void)
         cmocka_unit_test(accumulated_batches_are_one_larger_batch),
         cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
         cmocka_unit_test(evaluation_leaves_no_trace),
-        cmocka_unit_test(evaluation_stops_at_its_limit),
+        cmocka_unit_test(evaluation_keeps_to_its_limit),
         cmocka_unit_test(passes_make_up_the_batch),
         cmocka_unit_test(sequential_gradients_are_the_parallel_ones),
         cmocka_unit_test(a_prefix_runs_sequentially_as_well),

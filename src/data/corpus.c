@@ -101,6 +101,19 @@ size_t bauta_corpus_skipped(const bauta_corpus *corpus)
     return corpus->skipped;
 }
 
+uint64_t bauta_corpus_unknown(const bauta_corpus *corpus, const char **first,
+                              const char **file, size_t *line)
+{
+    const bt_corpus_unknown *u = &corpus->unknown;
+    if (first)
+        *first = u->first;
+    if (file)
+        *file = u->file;
+    if (line)
+        *line = u->line;
+    return u->count;
+}
+
 static const uint32_t *side_document(const bt_side *side, size_t index,
                                      size_t *count)
 {

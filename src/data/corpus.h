@@ -16,10 +16,19 @@ typedef struct bt_side {
     size_t starts_room;
 } bt_side;
 
+/* Characters that the tokenizer did not know, and the first of them. */
+typedef struct bt_corpus_unknown {
+    uint64_t count;
+    char first[8]; /* NUL-terminated, and so is the name of the file */
+    char file[200];
+    size_t line;
+} bt_corpus_unknown;
+
 struct bauta_corpus {
     size_t documents, skipped;
     bool pairs;
     bt_side text, source; /* source: of pairs alone */
+    bt_corpus_unknown unknown;
 };
 
 /* How many tokens document i has on a side. */

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/size.h"
 #include "data/corpus.h"
 #include "text/unicode.h"
 
@@ -95,15 +96,40 @@ static bauta_status buffer_reserve(buffer *b, size_t count, bauta_error *err)
                   : bt_fail_memory(err, "a document", count * sizeof(*b->ids));
 }
 
-static bauta_status buffer_encode(buffer *b, const bauta_tokenizer *tokenizer,
-                                  const char *text, size_t size, bool target,
-                                  bauta_error *err)
+/* A text, and where it begins. */
+typedef struct passage {
+    const char *text;
+    size_t size;
+    const char *path;
+    size_t line; /* from 1 */
+} passage;
+
+/* Note the characters that the tokenizer did not know. */
+static void unknown_note(bt_corpus_unknown *u, const bauta_tokenizer *tokenizer,
+                         const bauta_tokens *tokens, const passage *p)
 {
+    bauta_unknown found =
+        bauta_tokens_unknown(tokenizer, tokens, p->text, p->size);
+    if (found.count && u->count == 0) {
+        memcpy(u->first, p->text + found.start,
+               bt_size_min(found.end - found.start, sizeof(u->first) - 1));
+        strncpy(u->file, bt_path_tail(p->path), sizeof(u->file) - 1);
+        u->line = p->line;
+        for (size_t i = 0; i < found.start; i++)
+            u->line += p->text[i] == '\n';
+    }
+    u->count += found.count;
+}
+
+static bauta_status buffer_encode(buffer *b, reader *r, const passage *p,
+                                  bool target, bauta_error *err)
+{
+    const bauta_tokenizer *tokenizer = r->tokenizer;
     bauta_encode_options how = BAUTA_ENCODE_OPTIONS_INIT;
     bauta_tokens tokens;
     how.target = target;
     bauta_status status =
-        bauta_tokenizer_encode(tokenizer, text, size, &how, &tokens, err);
+        bauta_tokenizer_encode(tokenizer, p->text, p->size, &how, &tokens, err);
     if (!status)
         status = buffer_reserve(b, tokens.count + 1, err);
     if (!status) {
@@ -113,16 +139,15 @@ static bauta_status buffer_encode(buffer *b, const bauta_tokenizer *tokenizer,
             memcpy(b->ids, tokens.ids, b->count * sizeof(*b->ids));
         if (end != BAUTA_NO_TOKEN)
             b->ids[b->count++] = end;
+        unknown_note(&r->corpus->unknown, tokenizer, &tokens, p);
     }
     bauta_tokens_release(&tokens);
     return status;
 }
 
-static bauta_status text_add(reader *r, const char *text, size_t size,
-                             bauta_error *err)
+static bauta_status text_add(reader *r, const passage *p, bauta_error *err)
 {
-    bauta_status status =
-        buffer_encode(&r->text, r->tokenizer, text, size, false, err);
+    bauta_status status = buffer_encode(&r->text, r, p, false, err);
     if (!status)
         status = bauta_corpus_add(r->corpus, r->text.ids, r->text.count, NULL,
                                   0, err);
@@ -139,7 +164,8 @@ static bauta_status add_lines(reader *r, lines *l, bauta_error *err)
         else if (wrong)
             status = fail_line(l, at.number, wrong, err);
         else if (at.size)
-            status = text_add(r, at.text, at.size, err);
+            status = text_add(
+                r, &(passage){ at.text, at.size, l->path, at.number }, err);
     }
     return status;
 }
@@ -166,11 +192,13 @@ static bauta_status add_whole(reader *r, lines *l, bauta_error *err)
             size += l->at - begin;
         }
     }
+    passage whole = { good, size, l->path, 1 };
+    if (!good) {
+        whole.text = l->map.size ? (const char *)l->map.bytes : "";
+        whole.size = l->map.size;
+    }
     if (!status)
-        status =
-            good ? text_add(r, good, size, err)
-                 : text_add(r, l->map.size ? (const char *)l->map.bytes : "",
-                            l->map.size, err);
+        status = text_add(r, &whole, err);
     bt_free(good);
     return status;
 }
@@ -188,14 +216,12 @@ static bauta_status file_add(reader *r, const char *path, bauta_error *err)
 
 /* ---- pairs ------------------------------------------------------------- */
 
-static bauta_status pair_add(reader *r, const line *source, const line *target,
-                             bauta_error *err)
+static bauta_status pair_add(reader *r, const passage *source,
+                             const passage *target, bauta_error *err)
 {
-    bauta_status status = buffer_encode(&r->source, r->tokenizer, source->text,
-                                        source->size, false, err);
+    bauta_status status = buffer_encode(&r->source, r, source, false, err);
     if (!status)
-        status = buffer_encode(&r->text, r->tokenizer, target->text,
-                               target->size, true, err);
+        status = buffer_encode(&r->text, r, target, true, err);
     if (!status)
         status = bauta_corpus_add(r->corpus, r->text.ids, r->text.count,
                                   r->source.ids, r->source.count, err);
@@ -219,7 +245,12 @@ static bauta_status pair_take(reader *r, const lines *sources,
 {
     const char *wrong = pair_wrong(source, target);
     if (!wrong)
-        return pair_add(r, source, target, err);
+        return pair_add(r,
+                        &(passage){ source->text, source->size, sources->path,
+                                    source->number },
+                        &(passage){ target->text, target->size, targets->path,
+                                    target->number },
+                        err);
     if (r->options.skip_bad) {
         r->corpus->skipped++;
         return BAUTA_OK;

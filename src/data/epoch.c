@@ -96,6 +96,28 @@ static size_t tokens_of(const cutter *c, const bt_sequence *s)
                : s->count;
 }
 
+/* Keep sequences that have at most `limit` tokens together, spread evenly over
+ * the list; the first one where none is short enough. */
+static void thin(const cutter *c)
+{
+    bt_epoch *e = c->epoch;
+    size_t all = 0, seen = 0, taken = 0, kept = 0;
+    for (size_t i = 0; i < e->count; i++)
+        all += tokens_of(c, &e->list[i]);
+    if (c->how->limit == 0 || all <= c->how->limit)
+        return;
+    double share = (double)c->how->limit / (double)all;
+    for (size_t i = 0; i < e->count; i++) {
+        size_t more = tokens_of(c, &e->list[i]);
+        seen += more;
+        if (taken + more > (size_t)(share * (double)seen))
+            continue;
+        taken += more;
+        e->list[kept++] = e->list[i];
+    }
+    e->count = kept ? kept : 1;
+}
+
 static bauta_status border_add(cutter *c, size_t at, bauta_error *err)
 {
     bt_epoch *e = c->epoch;
@@ -142,6 +164,8 @@ bauta_status bt_epoch_init(bt_epoch *epoch, const bauta_corpus *corpus,
             corpus->pairs ? pair_take(&c, i, err) : document_cut(&c, i, err);
     if (!status && !how->ordered)
         shuffle(&c);
+    if (!status)
+        thin(&c);
     if (!status)
         status = gather(&c, err);
     if (status)

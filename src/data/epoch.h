@@ -23,6 +23,8 @@ typedef struct bt_cutting {
                          document is never read */
     bool ordered;     /* in the order of the corpus, cut from the start: for
                          validation */
+    size_t limit;     /* tokens of all batches, of the longer side, unless one
+                         sequence alone has more; 0: all there are */
 } bt_cutting;
 
 typedef struct bt_epoch {

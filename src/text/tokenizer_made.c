@@ -2,7 +2,8 @@
 /* tokenizer_made.c - tokenizers that need no file: bytes, and characters.
  *
  * Both are a BPE without merges and so can be written as a tokenizer.json that
- * others read. */
+ * others read. Their special tokens have the last ids, so that those of the
+ * bytes and characters do not depend on them. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -91,6 +92,21 @@ static int character_add(json_t *vocab, uint32_t code)
     return json_object_setn_new(vocab, bytes, size, json_integer(id));
 }
 
+#define END "<|endoftext|>"
+#define UNKNOWN "<unk>"
+
+/* A special token under the next id, as an entry of "added_tokens"; NULL
+ * without memory. */
+static json_t *special_add(json_t *vocab, const char *content)
+{
+    json_int_t id = (json_int_t)json_object_size(vocab);
+    if (!vocab || json_object_set_new(vocab, content, json_integer(id)))
+        return NULL;
+    return json_pack("{s:I,s:s,s:b,s:b,s:b,s:b,s:b}", "id", id, "content",
+                     content, "single_word", 0, "lstrip", 0, "rstrip", 0,
+                     "normalized", 0, "special", 1);
+}
+
 bauta_status bauta_tokenizer_bytes(bauta_tokenizer **out, bauta_error *err)
 {
     BT_NEED(out, err);
@@ -99,13 +115,15 @@ bauta_status bauta_tokenizer_bytes(bauta_tokenizer **out, bauta_error *err)
     for (unsigned b = 0; b < 256; b++)
         if (!vocab || character_add(vocab, bt_bytelevel_char((unsigned char)b)))
             return json_decref(vocab), no_memory(err);
-    return make(out,
-                json_pack("{s:s,s:[],s:{s:s,s:b,s:b},s:{s:s},s:{s:s,s:o,s:[]}}",
-                          "version", "1.0", "added_tokens", "pre_tokenizer",
-                          "type", "ByteLevel", "add_prefix_space", 0,
-                          "use_regex", 0, "decoder", "type", "ByteLevel",
-                          "model", "type", "BPE", "vocab", vocab, "merges"),
-                err);
+    json_t *end = special_add(vocab, END);
+    return make(
+        out,
+        json_pack("{s:s,s:[o],s:{s:s,s:b,s:b},s:{s:s},s:{s:s,s:o,s:[]}}",
+                  "version", "1.0", "added_tokens", end, "pre_tokenizer",
+                  "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 0,
+                  "decoder", "type", "ByteLevel", "model", "type", "BPE",
+                  "vocab", vocab, "merges"),
+        err);
 }
 
 /* ---- characters -------------------------------------------------------- */
@@ -150,9 +168,12 @@ bauta_status bauta_tokenizer_characters(bauta_tokenizer **out, const char *text,
                        "the text holds NUL, which no vocabulary can");
     if (!vocab)
         return no_memory(err);
+    json_t *unknown = special_add(vocab, UNKNOWN);
+    json_t *end = special_add(vocab, END);
     return make(out,
-                json_pack("{s:s,s:[],s:{s:s},s:{s:s,s:o,s:[]}}", "version",
-                          "1.0", "added_tokens", "decoder", "type", "Fuse",
-                          "model", "type", "BPE", "vocab", vocab, "merges"),
+                json_pack("{s:s,s:[o,o],s:{s:s},s:{s:s,s:s,s:o,s:[]}}",
+                          "version", "1.0", "added_tokens", unknown, end,
+                          "decoder", "type", "Fuse", "model", "type", "BPE",
+                          "unk_token", UNKNOWN, "vocab", vocab, "merges"),
                 err);
 }

@@ -513,7 +513,7 @@ static void average_swap(bauta_trainer *t)
 }
 
 static bauta_status evaluate(bauta_trainer *t, const bauta_corpus *corpus,
-                             const bt_epoch *epoch, size_t limit, double *loss,
+                             const bt_epoch *epoch, double *loss,
                              size_t *counted, bauta_error *err)
 {
     double sum = 0.0;
@@ -526,15 +526,24 @@ static bauta_status evaluate(bauta_trainer *t, const bauta_corpus *corpus,
                     .count = epoch->batches[i + 1] - first,
                     .mode = BAUTA_MODE_PARALLEL };
         double mean;
-        if (limit && done >= limit)
-            break;
         status = batch_run(t, &b, &mean, err);
         sum += mean * (double)b.counted;
         done += b.counted;
+        if (!status && t->progress)
+            t->progress(t->progress_user, first + b.count, epoch->count);
     }
     *loss = done ? sum / (double)done : 0.0;
     *counted = done;
     return status;
+}
+
+void bauta_trainer_on_evaluate(bauta_trainer *trainer,
+                               void (*progress)(void *user, size_t done,
+                                                size_t all),
+                               void *user)
+{
+    trainer->progress = progress;
+    trainer->progress_user = user;
 }
 
 bauta_status bauta_trainer_evaluate(bauta_trainer *t,
@@ -554,6 +563,7 @@ bauta_status bauta_trainer_evaluate(bauta_trainer *t,
     how.ordered = true;
     how.sequences = 0;
     how.tokens = t->options.pass;
+    how.limit = limit;
     bauta_status status =
         bt_epoch_init(&epoch, corpus, &how, t->options.seed, 0, err);
     if (status)
@@ -561,7 +571,7 @@ bauta_status bauta_trainer_evaluate(bauta_trainer *t,
     t->objective.epoch = EVALUATION_EPOCH;
     t->model->trainable = false; // no gradients, no dropout
     average_swap(t);
-    status = evaluate(t, corpus, &epoch, limit, loss, &done, err);
+    status = evaluate(t, corpus, &epoch, loss, &done, err);
     average_swap(t);
     t->model->trainable = true;
     t->objective.epoch = number;

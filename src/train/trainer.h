@@ -32,6 +32,8 @@ struct bauta_trainer {
     bt_filling part; /* of a mode that runs a batch in other parts */
     float *logits;   /* of the modes that predict */
     size_t logits_room;
+    void (*progress)(void *user, size_t done, size_t all); /* or NULL */
+    void *progress_user;
 };
 
 /* A filled batch as bauta.h's calls take it; which of the two a model reads

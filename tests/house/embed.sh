@@ -44,7 +44,12 @@ fails "cannot read it: " bert --file .
 fails "nowhere/x.npy: No such file" bert x --npy nowhere/x.npy
 long=$(yes "the mask" | head -n 2000 | tr '\n' ' ')
 fails "text 1: the text has" bert "$long"
-fails "text 1: the text has no tokens" gpt ""
+mkdir old # characters without an end
+cat >old/tokenizer.json <<'END'
+{"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "merges": [],
+ "vocab": {"a": 0, "b": 1}}}
+END
+fails "text 1: the text has no tokens" gpt "" --tokenizer old
 printf 'the mask\n%s\nthe face\n' "$long" >in
 runs 1 bert
 says stderr "standard input: line 2: the text has"

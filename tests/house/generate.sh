@@ -14,7 +14,7 @@ while [ $i -lt 30 ]; do
     i=$((i + 1))
 done >text
 train run --preset gpt2-tiny --set n_layer=1 --set n_embd=32 --set n_head=2 \
-    --context 48 --batch-size 4 --tokenizer chars --steps 120 \
+    --context 48 --batch-size 4 --tokenizer chars --steps 200 \
     --learning-rate 1e-2 --warmup 5 --valid-share 0.1 text
 train bpe --preset gpt2-tiny --set n_layer=1 --set n_embd=16 --set n_head=2 \
     --context 16 --batch-size 4 --tokenizer bpe:300 --steps 2 text
@@ -96,8 +96,14 @@ fails "generation_config.json" half x
 fails "nowhere: cannot open it: " run --file nowhere
 fails "nowhere: cannot open it: " run --prompts nowhere
 fails "cannot read it: " run --file .
-fails "no tokens, and the tokenizer has none" run ""
-fails "no tokens" run "ÄÖÜ"
+mkdir old # characters that know neither an end nor what is unknown
+cat >old/tokenizer.json <<'END'
+{"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "merges": [],
+ "vocab": {"a": 0, "b": 1}}}
+END
+fails "no tokens, and the tokenizer has none" run "" --tokenizer old
+fails "no tokens" run "ÄÖÜ" --tokenizer old
+says stderr 'the prompt: 3 characters are not in the vocabulary'
 # A prompt that fills the model leaves no room.
 long=$(head -c 600 text | tr '\n' ' ')
 fails "the" run "$long"
