@@ -64,6 +64,8 @@ static int resume(settings *s, const given *g)
     if (!failed)
         failed = given_apply(g, s);
     if (!failed)
+        failed = notes_compare(json_object_get(notes, "settings"), g, s);
+    if (!failed)
         failed = settings_check(s);
     if (!failed)
         failed = work(s, &p, g, last);

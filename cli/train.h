@@ -3,6 +3,7 @@
  *
  *   train.c          the verb: what is to be done
  *   train_options.c  the command line to settings
+ *   train_config.c   --config, and the options.json of a run
  *   train_help.c     --help
  *   train_notes.c    settings to JSON and back, for checkpoints
  *   train_data.c     tokenizer, corpora, model
@@ -16,6 +17,8 @@
 #ifndef TRAIN_H
 #define TRAIN_H
 
+#include "options.h"
+
 #include <bauta.h>
 
 #include <jansson.h>
@@ -25,16 +28,10 @@
 
 /* ---- settings ---------------------------------------------------------- */
 
-/* Words of an option that may be given again. */
-typedef struct words {
-    const char **at;
-    size_t count;
-} words;
-
 /* Everything that was asked for. Texts live as long as the command line or
  * the notes do. */
 typedef struct settings {
-    const char *preset, *from, *tokenizer, *out, *resume;
+    const char *preset, *from, *tokenizer, *out, *resume, *config;
     const char *source, *target, *pairs;
     const char *valid_source, *valid_target, *valid_pairs;
     words files, valid, set;
@@ -88,12 +85,19 @@ static inline void *field_at(const field *f, settings *s)
 typedef struct given {
     const field **fields;
     const char **values;
-    size_t count;
+    size_t count, room;
     const char **files;
     size_t file_count;
+    json_t *config; /* what --config names: owns texts of it */
+    char **numbers; /* (number_count) its numbers as texts */
+    size_t number_count;
 } given;
 
 int given_read(given *g, int argc, char **argv);
+/* One more; CLI_FAILED after a sentence. */
+int given_add(given *g, const field *f, const char *value);
+/* The field of a name, or NULL. */
+const field *field_find(const char *name);
 void given_release(given *g);
 int given_apply(const given *g, settings *s);
 bool given_has(const given *g, const char *name);
@@ -106,6 +110,12 @@ int train_help(void);
  * back, over what is there. */
 json_t *settings_json(const settings *s);
 int settings_from_json(settings *s, const json_t *from, const char *where);
+
+/* The options of a JSON file, less those that the command line gives or
+ * excludes. */
+int config_read(given *g, const char *path);
+/* The settings as RUN/options.json, which --config reads. */
+int options_write(const settings *s, const char *run);
 
 /* ---- what is trained --------------------------------------------------- */
 
@@ -123,6 +133,8 @@ typedef struct workshop {
 int workshop_open(workshop *w, settings *s, const given *g,
                   const char *checkpoint);
 void workshop_close(workshop *w);
+/* Whether --tokenizer is no file or folder, but "chars" or "bpe:8000". */
+bool tokenizer_is_made(const char *word);
 /* A sentence of the library, and CLI_FAILED. */
 int train_failed(const bauta_error *err);
 
@@ -141,6 +153,9 @@ int train_run(workshop *w, settings *s, progress *p);
 char *notes_write(const settings *s, const progress *p);
 int notes_read(settings *s, progress *p, json_t **owner,
                const char *checkpoint);
+/* Refuse a command line that changes what a run cannot change; `saved` are the
+ * settings of the notes. */
+int notes_compare(const json_t *saved, const given *g, settings *s);
 
 /* --- the folder */
 
