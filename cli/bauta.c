@@ -190,8 +190,9 @@ int main(int argc, char **argv)
 {
     cli_wait_shortly(argv);
     // Also where the parent ignores it: output that nobody reads (`| head`)
-    // ends the program without a word, as it ends others.
-    signal(SIGPIPE, SIG_DFL);
+    // ends the program without a word, as it ends others. A training goes on.
+    if (argc < 2 || strcmp(argv[1], "train") != 0)
+        signal(SIGPIPE, SIG_DFL);
     if (argc < 2)
         return cli_usage(NULL, "a verb is missing");
     if (is_one_of(argv[1], "help", "--help", "-h"))

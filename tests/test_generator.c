@@ -305,7 +305,7 @@ static const struct {
     { "start", spoil_start, "the start token is 40" },
     { "stops_null", spoil_stops_null, "stops is NULL" },
     { "stops_empty", spoil_stops_empty, "stop 1 is empty" },
-    { "words_null", spoil_words_null, "the list of 1 words is NULL" },
+    { "words_null", spoil_words_null, "options.words is NULL, of 1" },
     { "words_empty", spoil_words_empty, "word 1 that may not come is empty" },
     { "words_far", spoil_words_far, "word 1 that may not come has token 40" },
     { "words_tokens", spoil_words_tokens, "word 1 that may not come is NULL" },

@@ -26,8 +26,8 @@ static bauta_status ids_check(const char *name, const uint32_t *ids,
                               size_t count, size_t vocab, bauta_error *err)
 {
     if (count && !ids)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s is NULL and should have %zu tokens", name, count);
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s is NULL, of %zu tokens",
+                       name, count);
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= vocab)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -89,7 +89,7 @@ static bauta_status stops_check(const bauta_generate_options *o,
                                 bauta_error *err)
 {
     if (o->stop_count && !o->stops)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "the list of %zu stops is NULL",
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.stops is NULL, of %zu",
                        o->stop_count);
     for (size_t i = 0; i < o->stop_count; i++)
         if (!o->stops[i] || !*o->stops[i])
@@ -104,7 +104,7 @@ static bauta_status words_check(const bauta_generate_options *o, size_t vocab,
     bauta_status status = BAUTA_OK;
     char name[48];
     if (o->word_count && !o->words)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "the list of %zu words is NULL",
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.words is NULL, of %zu",
                        o->word_count);
     for (size_t i = 0; i < o->word_count && !status; i++) {
         const bauta_word *word = &o->words[i];

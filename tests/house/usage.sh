@@ -124,6 +124,16 @@ plain() {
 plain "2 beams and sampling exclude each other" generate run the --beams 2 --sample
 plain "the source has " translate pairs \
     "$(tr "\n" " " <source)"
+# Settings of the folder are as good a reason.
+cp -RL run/last settings
+spoiled() { # SENTENCE JSON
+    printf '%s\n' "$2" >settings/generation_config.json
+    plain "$1" generate settings the
+}
+spoiled "the repetition penalty is -1" '{"repetition_penalty": -1.0}'
+spoiled "the length penalty is 1000" '{"length_penalty": 1000.0}'
+spoiled "the number of beams is 0" '{"num_beams": 0}'
+spoiled "4 beams and sampling" '{"num_beams": 4, "do_sample": true}'
 for change in "--learning-rate 0.5" "--mask-rate 0.5" "--weight-decay 0.5"; do
     # shellcheck disable=SC2086
     plain "${change% *} of a run cannot change: it was " train --resume run \
