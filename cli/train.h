@@ -110,6 +110,9 @@ int train_help(void);
  * back, over what is there. */
 json_t *settings_json(const settings *s);
 int settings_from_json(settings *s, const json_t *from, const char *where);
+/* Refuse a command line that changes what a run cannot change; `saved` are the
+ * settings of the notes. */
+int notes_compare(const json_t *saved, const given *g, settings *s);
 
 /* The options of a JSON file, less those that the command line gives or
  * excludes. */
@@ -153,9 +156,6 @@ int train_run(workshop *w, settings *s, progress *p);
 char *notes_write(const settings *s, const progress *p);
 int notes_read(settings *s, progress *p, json_t **owner,
                const char *checkpoint);
-/* Refuse a command line that changes what a run cannot change; `saved` are the
- * settings of the notes. */
-int notes_compare(const json_t *saved, const given *g, settings *s);
 
 /* --- the folder */
 

@@ -39,8 +39,12 @@ enum { RIVALS = sizeof(rivals) / sizeof(rivals[0]) };
 /* What is said of this call, and not of a run. */
 static bool is_of_the_call(const char *name)
 {
-    return strcmp(name, "config") == 0 || strcmp(name, "resume") == 0 ||
-           strcmp(name, "help") == 0;
+    static const char *const names[] = { "config", "resume", "from-step",
+                                         "help" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
 }
 
 /* ---- reading ----------------------------------------------------------- */

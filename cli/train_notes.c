@@ -167,6 +167,29 @@ int settings_from_json(settings *s, const json_t *from, const char *where)
     return CLI_OK;
 }
 
+int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint)
+{
+    bauta_error err;
+    char *text = NULL;
+    if (bauta_checkpoint_notes(&text, checkpoint, &err))
+        return train_failed(&err);
+    json_t *notes = text ? json_loads(text, 0, NULL) : NULL;
+    bauta_text_free(text);
+    *owner = notes;
+    const json_t *from = json_object_get(notes, "settings");
+    if (!json_is_object(from))
+        return cli_fail(VERB,
+                        "%s: it was not written by bauta train, and "
+                        "does not say how to go on",
+                        checkpoint);
+    const json_t *best = json_object_get(notes, "best");
+    p->best = json_is_number(best) ? json_number_value(best) : INFINITY;
+    p->best_step =
+        (size_t)json_integer_value(json_object_get(notes, "best_step"));
+    p->stale = (size_t)json_integer_value(json_object_get(notes, "stale"));
+    return settings_from_json(s, from, checkpoint);
+}
+
 /* Of what shapes a run only the number of steps may become another. */
 static bool is_fixed(const field *f)
 {
@@ -194,27 +217,4 @@ int notes_compare(const json_t *saved, const given *g, settings *s)
         free(was);
     }
     return failed;
-}
-
-int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint)
-{
-    bauta_error err;
-    char *text = NULL;
-    if (bauta_checkpoint_notes(&text, checkpoint, &err))
-        return train_failed(&err);
-    json_t *notes = text ? json_loads(text, 0, NULL) : NULL;
-    bauta_text_free(text);
-    *owner = notes;
-    const json_t *from = json_object_get(notes, "settings");
-    if (!json_is_object(from))
-        return cli_fail(VERB,
-                        "%s: it was not written by bauta train, and "
-                        "does not say how to go on",
-                        checkpoint);
-    const json_t *best = json_object_get(notes, "best");
-    p->best = json_is_number(best) ? json_number_value(best) : INFINITY;
-    p->best_step =
-        (size_t)json_integer_value(json_object_get(notes, "best_step"));
-    p->stale = (size_t)json_integer_value(json_object_get(notes, "stale"));
-    return settings_from_json(s, from, checkpoint);
 }

@@ -395,14 +395,14 @@ int train_run(workshop *w, settings *s, progress *p)
     int failed = notes_check(s, p);
     if (!failed)
         failed = folder_open(r.folder, s->resume != NULL);
-    if (!failed)
-        failed = options_write(s, r.folder);
     if (step >= s->train.steps) {
         fprintf(stderr, "all %zu steps are done; --steps asks for more\n",
                 s->train.steps);
         r.ending = DONE;
     } else if (!failed) {
         failed = audit_run(&r);
+        if (!failed)
+            failed = options_write(s, r.folder);
         if (!failed)
             failed = loop(&r, step);
     }
