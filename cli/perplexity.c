@@ -18,7 +18,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define VERB "perplexity"
+static const char *typed = "perplexity"; /* or "score" */
+#define VERB typed
 
 typedef struct options {
     words rest;
@@ -277,6 +278,7 @@ static int perplexity(const options *o)
 int perplexity_main(int argc, char **argv)
 {
     options o = { .model = NULL };
+    typed = argv[0];
     int failed = options_read(&o, argc, argv);
     if (!failed)
         failed = o.help ? help() : perplexity(&o);

@@ -126,6 +126,7 @@ plain "the source has " translate pairs \
     "$(tr "\n" " " <source)"
 # Settings of the folder are as good a reason.
 cp -RL run/last settings
+rm settings/trainer.json
 spoiled() { # SENTENCE JSON
     printf '%s\n' "$2" >settings/generation_config.json
     plain "$1" generate settings the
@@ -165,6 +166,7 @@ plain "is a GGUF file" inspect -m other/model.gguf
 plain "is a GGUF file" train text --from other/model.gguf --out new
 plain "is a GGUF file" tokenize other/model.gguf x
 cp -RL run/last pointer
+rm pointer/trainer.json # a model folder, and no checkpoint
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n' \
     >pointer/model.safetensors
 plain "pointer/model.safetensors: is a Git LFS pointer" generate pointer x
