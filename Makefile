@@ -99,9 +99,10 @@ bench: configure
 install: all
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
 
-# The manual pages, from --help.
+# The manual pages, and the completions of zsh and fish, from --help.
 man: all
 	@tools/make-man.sh $(BUILD)/bauta docs/man
+	@tools/make-completions.sh $(BUILD)/bauta completions
 
 format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* audit.c - bauta audit: the promises, tried on a model folder. */
 #include "cli.h"
+#include "options.h"
 
 #include <bauta.h>
 
@@ -14,6 +15,7 @@
 enum { TOKENS_DEFAULT = 96, TOKENS_MAX = 1024, SEQUENCES = 3 };
 
 typedef struct options {
+    words rest;
     const char *folder, *text, *mask, *isa;
     size_t tokens, threads, seed;
     bool json, help;
@@ -35,15 +37,16 @@ static int help(void)
         "fault is told with its layer, head, query and key.\n"
         "\n"
         "options\n"
-        "  --text FILE    what is read, instead of random tokens\n"
-        "  --mask EXPR    hide more: a mask such as 'window(8) | sinks(2)'\n"
-        "  --tokens N     tokens that are read, 3 to 1024 (default 96)\n"
-        "  --seed N       of random tokens, and of what is changed (default "
+        "  -m, --model DIR  DIR, as an option\n"
+        "  --text FILE      what is read, instead of random tokens\n"
+        "  --mask EXPR      hide more: a mask such as 'window(8) | sinks(2)'\n"
+        "  --tokens N       tokens that are read, 3 to 1024 (default 96)\n"
+        "  --seed N         of random tokens, and of what is changed (default "
         "1)\n"
-        "  --threads N    default: one a core\n"
-        "  --isa SET      c, avx2 or avx512\n"
-        "  --json         one JSON object instead of lines\n"
-        "  --help         this text\n"
+        "  --threads N      default: one a core\n"
+        "  --isa SET        c, avx2 or avx512\n"
+        "  --json           one JSON object instead of lines\n"
+        "  --help           this text\n"
         "\n"
         "The exit status is 0 when all is well, 1 when a fault was found, 2 "
         "when the\n"
@@ -52,84 +55,34 @@ static int help(void)
         "examples\n"
         "  bauta audit models/gpt2\n"
         "  bauta audit models/mistral --mask 'window(3)' --json\n"
-        "  bauta audit run/best --text valid.txt && echo sound\n");
+        "  bauta audit runs/shakespeare/best --text valid.txt && echo sound\n");
     return cli_finish(VERB);
-}
-
-static int number_read(size_t *out, const char *option, const char *text,
-                       size_t least, size_t most)
-{
-    char *end;
-    unsigned long long value = strtoull(text, &end, 10);
-    *out = (size_t)value;
-    if (*text >= '0' && *text <= '9' && !*end && value >= least &&
-        value <= most)
-        return CLI_OK;
-    return cli_usage(VERB, "%s is '%s', not a number from %zu to %zu", option,
-                     text, least, most);
-}
-
-static int option_unknown(const char *option)
-{
-    static const char *const known[] = { "--text", "--mask",    "--tokens",
-                                         "--seed", "--threads", "--isa",
-                                         "--json", "--help" };
-    const char *near =
-        cli_nearest(option, known, sizeof(known) / sizeof(known[0]));
-    if (near)
-        return cli_usage(VERB, "there is no option '%s'; did you mean '%s'?",
-                         option, near);
-    return cli_usage(VERB, "there is no option '%s'", option);
-}
-
-static int value_read(options *o, const char *word, const char *value)
-{
-    const struct {
-        const char *name;
-        const char **text;
-        size_t *number, least, most;
-    } known[] = { { "--text", &o->text, NULL, 0, 0 },
-                  { "--mask", &o->mask, NULL, 0, 0 },
-                  { "--isa", &o->isa, NULL, 0, 0 },
-                  { "--tokens", NULL, &o->tokens, SEQUENCES, TOKENS_MAX },
-                  { "--seed", NULL, &o->seed, 0, INT32_MAX },
-                  { "--threads", NULL, &o->threads, 0, 1024 } };
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(word, known[i].name) != 0)
-            continue;
-        if (!value)
-            return cli_usage(VERB, "%s needs a value", word);
-        if (known[i].number)
-            return number_read(known[i].number, word, value, known[i].least,
-                               known[i].most);
-        *known[i].text = value;
-        return CLI_OK;
-    }
-    return option_unknown(word);
 }
 
 static int options_read(options *o, int argc, char **argv)
 {
-    *o = (options){ .tokens = TOKENS_DEFAULT, .seed = 1 };
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
-        if (strcmp(word, "--json") == 0) {
-            o->json = true;
-        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            o->help = true;
-        } else if (word[0] == '-' && word[1]) {
-            int usage = value_read(o, word, argv[++i]);
-            if (usage)
-                return usage;
-        } else if (o->folder) {
-            return cli_usage(VERB, "more than one folder: '%s' and '%s'",
-                             o->folder, word);
-        } else {
-            o->folder = word;
-        }
-    }
-    if (!o->folder && !o->help)
+    const option table[] = {
+        { "--model", OPTION_MODEL, NULL, NULL, 0, 0, NULL },
+        { "--text", OPTION_TEXT, &o->text, NULL, 0, 0, NULL },
+        { "--mask", OPTION_TEXT, &o->mask, NULL, 0, 0, NULL },
+        { "--tokens", OPTION_WHOLE, &o->tokens, NULL, SEQUENCES, TOKENS_MAX,
+          NULL },
+        { "--seed", OPTION_WHOLE, &o->seed, NULL, 0, INT32_MAX, NULL },
+        { "--threads", OPTION_WHOLE, &o->threads, NULL, 0, 1024, NULL },
+        { "--isa", OPTION_TEXT, &o->isa, NULL, 0, 0, cli_isas },
+        { "--json", OPTION_ON, &o->json, NULL, 0, 0, NULL },
+        { "--help", OPTION_ON, &o->help, NULL, 0, 0, NULL },
+    };
+    int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
+                              argc, argv, &o->rest);
+    if (usage || o->help)
+        return usage;
+    if (o->rest.count == 0)
         return cli_usage(VERB, "the folder is missing");
+    if (o->rest.count > 1)
+        return cli_usage(VERB, "more than one folder: '%s' and '%s'",
+                         o->rest.at[0], o->rest.at[1]);
+    o->folder = o->rest.at[0];
     return CLI_OK;
 }
 
@@ -224,13 +177,13 @@ static int reading_init(reading *r, const options *o, const bauta_model *model,
 
 static int text_print(const bauta_audit *audit, const options *o)
 {
-    static const char *const words[] = { "ok", "FAULT", "-" };
+    static const char *const verdicts[] = { "ok", "FAULT", "-" };
     double seconds = 0.0;
     size_t faults = 0;
     for (size_t i = 0; i < bauta_audit_findings(audit); i++) {
         const bauta_finding *f = bauta_audit_finding(audit, i);
-        printf("%-10s %-6s %s\n", bauta_check_name(f->check), words[f->verdict],
-               f->message);
+        printf("%-10s %-6s %s\n", bauta_check_name(f->check),
+               verdicts[f->verdict], f->message);
         seconds += f->seconds;
         faults += f->verdict == BAUTA_FAULT;
     }
@@ -319,9 +272,10 @@ static int audit(const options *o)
 
 int audit_main(int argc, char **argv)
 {
-    options o;
-    int usage = options_read(&o, argc, argv);
-    if (usage)
-        return usage;
-    return o.help ? help() : audit(&o);
+    options o = { .tokens = TOKENS_DEFAULT, .seed = 1 };
+    int failed = options_read(&o, argc, argv);
+    if (!failed)
+        failed = o.help ? help() : audit(&o);
+    words_release(&o.rest);
+    return failed;
 }

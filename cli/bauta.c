@@ -6,7 +6,9 @@
 #include <bauta.h>
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +25,7 @@ static const struct {
     { "inspect", inspect_main, "what is in a model folder, and its masks" },
     { "lab", lab_main, "masked attention, told by experiment" },
     { "look", look_main, "what a model looks at, and what a mask hides" },
+    { "perplexity", perplexity_main, "how well a model predicts texts" },
     { "score", score_main, "BLEU and chrF of translations; perplexity" },
     { "tokenize", tokenize_main, "texts to ids, and back" },
     { "tokenizer", tokenizer_main, "train one: a vocabulary from texts" },
@@ -31,6 +34,8 @@ static const struct {
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
+
+const char *const cli_isas[] = { "c", "avx2", "avx512", NULL };
 
 static void say(const char *verb, const char *format, va_list args)
 {
@@ -99,9 +104,11 @@ static int distance(const char *a, const char *b)
 const char *cli_nearest(const char *word, const char *const *words, int count)
 {
     const char *best = NULL;
-    int least_so_far = 3; // more than two slips is another word
-    if (strlen(word) > WORD_MAX)
+    size_t length = strlen(word);
+    if (length > WORD_MAX)
         return NULL;
+    // Two slips; in a longer word a third of its letters.
+    int least_so_far = length < 6 ? 3 : (int)length / 3 + 1;
     for (int i = 0; i < count; i++) {
         int d = strlen(words[i]) > WORD_MAX ? least_so_far
                                             : distance(word, words[i]);
@@ -126,8 +133,18 @@ static int help(void)
         printf("  %-12s %s\n", verbs[i].name, verbs[i].summary);
     printf("\n"
            "options\n"
-           "  --help       this text; 'bauta VERB --help' says more of a verb\n"
+           "  --help       this text; 'bauta help VERB' and 'bauta VERB "
+           "--help' print\n"
+           "               that of a verb\n"
            "  --version    the version of the library\n"
+           "\n"
+           "spelling\n"
+           "  --name X     or --name=X; -n 5 or -n5; --top_p is --top-p; after "
+           "-- nothing is\n"
+           "               an option\n"
+           "  aliases      names that transformers has: --temperature, "
+           "--max-new-tokens,\n"
+           "               --num-beams, --lr, --warmup-steps, --output-dir\n"
            "\n"
            "examples\n"
            "  bauta inspect models/gpt2\n"
@@ -141,27 +158,50 @@ static int unknown(const char *word)
     for (int i = 0; i < VERBS; i++)
         names[i] = verbs[i].name;
     const char *near = cli_nearest(word, names, VERBS);
-    if (near)
-        return cli_usage(NULL, "there is no verb '%s'; did you mean '%s'?",
-                         word, near);
-    return cli_usage(NULL, "there is no verb '%s'", word);
+    return cli_usage(NULL, "there is no verb '%s'%s%s%s", word,
+                     near ? "; did you mean '" : "", near ? near : "",
+                     near ? "'?" : "");
+}
+
+static int verb_run(int argc, char **argv)
+{
+    for (int i = 0; i < VERBS; i++)
+        if (strcmp(argv[0], verbs[i].name) == 0) {
+            int status = verbs[i].run(argc, argv);
+            return status == CLI_DONE ? cli_finish(argv[0]) : status;
+        }
+    return unknown(argv[0]);
+}
+
+/* "bauta help VERB" is "bauta VERB --help". */
+static int verb_help(char *verb)
+{
+    char option[] = "--help";
+    char *argv[] = { verb, option, NULL };
+    return verb_run(2, argv);
+}
+
+static bool is_one_of(const char *word, const char *a, const char *b,
+                      const char *c)
+{
+    return strcmp(word, a) == 0 || strcmp(word, b) == 0 || strcmp(word, c) == 0;
 }
 
 int main(int argc, char **argv)
 {
     cli_wait_shortly(argv);
     json_guard();
+    // Also where the parent ignores it: output that nobody reads (`| head`)
+    // ends the program without a word, as it ends others. A training goes on.
+    if (argc < 2 || strcmp(argv[1], "train") != 0)
+        signal(SIGPIPE, SIG_DFL);
     if (argc < 2)
         return cli_usage(NULL, "a verb is missing");
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0)
-        return help();
-    if (strcmp(argv[1], "--version") == 0) {
+    if (is_one_of(argv[1], "help", "--help", "-h"))
+        return argc > 2 ? verb_help(argv[2]) : help();
+    if (is_one_of(argv[1], "version", "--version", "-V")) {
         printf("bauta %s\n", bauta_version());
         return cli_finish(NULL);
     }
-    for (int i = 0; i < VERBS; i++)
-        if (strcmp(argv[1], verbs[i].name) == 0)
-            return verbs[i].run(argc - 1, argv + 1);
-    return unknown(argv[1]);
+    return verb_run(argc - 1, argv + 1);
 }

@@ -8,6 +8,8 @@
 #define CLI_H
 
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+/* Nothing is left to do; main() makes CLI_OK of it. */
+enum { CLI_DONE = -1 };
 
 /* A verb: argv[0] is its name. */
 typedef int cli_verb(int argc, char **argv);
@@ -16,7 +18,7 @@ typedef int cli_verb(int argc, char **argv);
 cli_verb demo_main;
 /* Masked attention by experiment, see lab.h. */
 cli_verb lab_main;
-/* Of score: --perplexity. */
+/* Also as score --perplexity. */
 cli_verb perplexity_main;
 cli_verb audit_main, embed_main, fill_main, generate_main, inspect_main;
 cli_verb look_main;
@@ -28,7 +30,7 @@ int cli_usage(const char *verb, const char *format, ...)
 /* The sentence alone; returns CLI_FAILED. */
 int cli_fail(const char *verb, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* What stdout could not take is a failure, too: a full disk, a closed pipe. */
+/* A result that cannot be written, as to a full disk, is a failure. */
 int cli_finish(const char *verb);
 
 /* Before anything else: threads that wait shall sleep soon. See waiting.c. */
@@ -36,5 +38,8 @@ void cli_wait_shortly(char **argv);
 
 /* The one of `count` words that `word` was most likely meant to be, or NULL. */
 const char *cli_nearest(const char *word, const char *const *words, int count);
+
+/* What --isa may be, for completion. */
+extern const char *const cli_isas[];
 
 #endif

@@ -126,7 +126,6 @@ static int wishes_read(wishes *w, int argc, char **argv)
         { "--grammar", OPTION_ON, &w->grammar, NULL, 0, 0, NULL },
         { "--json", OPTION_ON, &w->json, NULL, 0, 0, NULL },
         { "--help", OPTION_ON, &w->help, NULL, 0, 0, NULL },
-        { "-h", OPTION_ON, &w->help, NULL, 0, 0, NULL },
     };
     int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
                               argc, argv, &w->rest);

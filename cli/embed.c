@@ -41,6 +41,7 @@ static int help(void)
         "object a line, in order: text, tokens (how many), embedding.\n"
         "\n"
         "options\n"
+        "  -m, --model DIR  MODEL, as an option\n"
         "  --file FILE      texts, a line each; - is standard input\n"
         "  --pooling P      mean (default): of all tokens; cls: the first "
         "one;\n"

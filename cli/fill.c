@@ -38,6 +38,7 @@ static int help(void)
         "the others stay open.\n"
         "\n"
         "options\n"
+        "  -m, --model DIR  MODEL, as an option\n"
         "  --file FILE      texts, a line each; - is standard input\n"
         "  --top N          so many candidates for a gap (default 5)\n"
         "  --json           a JSON object a line: text, and for each gap the\n"

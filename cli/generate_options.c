@@ -26,6 +26,8 @@ static const char help_text[] =
     "error.\n"
     "\n"
     "what is read and written\n"
+    "  -m, --model DIR       MODEL, as an option\n"
+    "  -p, --prompt TEXT     PROMPT, as an option\n"
     "  --file FILE           the prompt; - is standard input\n"
     "  --prompts FILE        many prompts, a line each, in which \\n is a "
     "newline;\n"
@@ -116,13 +118,13 @@ int settings_read(settings *s, int argc, char **argv)
     static const char *const endings[] = { "no", "yes", "never", NULL };
     bauta_generate_options *w = &s->wish;
     const option table[] = {
+        { "--prompt", OPTION_PROMPT, NULL, NULL, 0, 0, NULL },
         { "--prompts", OPTION_TEXT, &s->prompts, NULL, 0, 0, NULL },
         { "--echo", OPTION_ON, &s->echo, NULL, 0, 0, NULL },
         { "--logprobs", OPTION_ON, &s->logprobs, NULL, 0, 0, NULL },
         { "--quiet", OPTION_ON, &s->quiet, NULL, 0, 0, NULL },
         { "--max-tokens", OPTION_WHOLE, &w->max_tokens, &s->has.max, 0, 1e9,
           NULL },
-        { "-n", OPTION_WHOLE, &w->max_tokens, &s->has.max, 0, 1e9, NULL },
         { "--min-tokens", OPTION_WHOLE, &w->min_tokens, &s->has.min, 0, 1e9,
           NULL },
         { "--stop", OPTION_TEXTS, &s->stops, NULL, 0, 0, NULL },

@@ -2,6 +2,7 @@
 /* inspect.c - bauta inspect: a model folder's blueprint, its tensors, and the
  * mask of every layer. */
 #include "cli.h"
+#include "options.h"
 
 #include <bauta.h>
 
@@ -13,6 +14,7 @@
 enum { TOKENS_DEFAULT = 8, TOKENS_MAX = 512 };
 
 typedef struct options {
+    words rest;
     const char *folder;
     bool json, help;
     size_t tokens; /* of the masks */
@@ -22,76 +24,48 @@ typedef struct options {
 
 static int help(void)
 {
-    printf(
-        "usage: bauta inspect DIR [--json] [--masks N]\n"
-        "\n"
-        "Read the Hugging Face folder DIR and print its blueprint, its "
-        "tensors\n"
-        "and the mask of every layer: a line a query, a column a key, '#' "
-        "where\n"
-        "the query sees the key.\n"
-        "\n"
-        "options\n"
-        "  --json       one JSON object instead of tables\n"
-        "  --masks N    draw the masks for N tokens, 1 to 512; 0 draws none\n"
-        "               (default 8)\n"
-        "  --help       this text\n"
-        "\n"
-        "examples\n"
-        "  bauta inspect models/gpt2\n"
-        "  bauta inspect models/mistral --masks 12\n"
-        "  bauta inspect models/bert --json | jq .blueprint.parameters\n");
+    printf("usage: bauta inspect DIR [--json] [--masks N]\n"
+           "\n"
+           "Read the Hugging Face folder DIR and print its blueprint, its "
+           "tensors\n"
+           "and the mask of every layer: a line a query, a column a key, '#' "
+           "where\n"
+           "the query sees the key.\n"
+           "\n"
+           "options\n"
+           "  -m, --model DIR  DIR, as an option\n"
+           "  --json           one JSON object instead of tables\n"
+           "  --masks N        draw the masks for N tokens, 1 to 512; 0 draws "
+           "none\n"
+           "                   (default 8)\n"
+           "  --help           this text\n"
+           "\n"
+           "examples\n"
+           "  bauta inspect models/gpt2\n"
+           "  bauta inspect models/mistral --masks 12\n"
+           "  bauta inspect models/bert --json | jq .blueprint.parameters\n");
     return cli_finish("inspect");
-}
-
-/* Whether `text` is a number of tokens. */
-static bool tokens_read(size_t *tokens, const char *text)
-{
-    char *end;
-    unsigned long value = strtoul(text, &end, 10);
-    *tokens = (size_t)value;
-    return *text >= '0' && *text <= '9' && *end == '\0' && value <= TOKENS_MAX;
-}
-
-static int option_unknown(const char *option)
-{
-    static const char *const known[] = { "--json", "--masks", "--help" };
-    const char *near = cli_nearest(option, known, 3);
-    if (near)
-        return cli_usage("inspect",
-                         "there is no option '%s'; did you mean "
-                         "'%s'?",
-                         option, near);
-    return cli_usage("inspect", "there is no option '%s'", option);
 }
 
 static int options_read(options *o, int argc, char **argv)
 {
-    *o = (options){ .tokens = TOKENS_DEFAULT };
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
-        if (strcmp(word, "--json") == 0) {
-            o->json = true;
-        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            o->help = true;
-        } else if (strcmp(word, "--masks") == 0) {
-            if (++i == argc)
-                return cli_usage("inspect", "--masks needs a number");
-            if (!tokens_read(&o->tokens, argv[i]))
-                return cli_usage("inspect",
-                                 "--masks is '%s', not a number from 0 to %d",
-                                 argv[i], TOKENS_MAX);
-        } else if (word[0] == '-' && word[1]) {
-            return option_unknown(word);
-        } else if (o->folder) {
-            return cli_usage("inspect", "more than one folder: '%s' and '%s'",
-                             o->folder, word);
-        } else {
-            o->folder = word;
-        }
-    }
-    if (!o->folder && !o->help)
+    const option table[] = {
+        { "--model", OPTION_MODEL, NULL, NULL, 0, 0, NULL },
+        { "--json", OPTION_ON, &o->json, NULL, 0, 0, NULL },
+        { "--masks", OPTION_WHOLE, &o->tokens, NULL, 0, TOKENS_MAX, NULL },
+        { "--help", OPTION_ON, &o->help, NULL, 0, 0, NULL },
+    };
+    int usage =
+        options_parse("inspect", table, sizeof(table) / sizeof(table[0]), argc,
+                      argv, &o->rest);
+    if (usage || o->help)
+        return usage;
+    if (o->rest.count == 0)
         return cli_usage("inspect", "the folder is missing");
+    if (o->rest.count > 1)
+        return cli_usage("inspect", "more than one folder: '%s' and '%s'",
+                         o->rest.at[0], o->rest.at[1]);
+    o->folder = o->rest.at[0];
     return CLI_OK;
 }
 
@@ -387,9 +361,10 @@ static int inspect(const options *o)
 
 int inspect_main(int argc, char **argv)
 {
-    options o;
-    int usage = options_read(&o, argc, argv);
-    if (usage)
-        return usage;
-    return o.help ? help() : inspect(&o);
+    options o = { .tokens = TOKENS_DEFAULT };
+    int failed = options_read(&o, argc, argv);
+    if (!failed)
+        failed = o.help ? help() : inspect(&o);
+    words_release(&o.rest);
+    return failed;
 }

@@ -7,6 +7,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,8 +71,10 @@ static int help(void)
           "  all            one after the other\n"
           "\n"
           "options\n"
-          "  --out DIR      also write DIR/index.html, a page with all of it; "
-          "the folder\n"
+          "  --out DIR      also write DIR/index.html, a page with all of it, "
+          "after each\n"
+          "                 experiment; Ctrl-C keeps those that are finished. "
+          "The folder\n"
           "                 is made where it is not there\n"
           "  --fast         small sizes: some seconds instead of minutes\n"
           "  --seed N       of everything that is random; 1\n"
@@ -138,7 +141,6 @@ static int settings_read(settings *s, int argc, char **argv)
         { "--threads", OPTION_WHOLE, &s->threads, NULL, 0, 4096, NULL },
         { "--json", OPTION_ON, &s->json, NULL, 0, 0, NULL },
         { "--help", OPTION_ON, &s->help, NULL, 0, 0, NULL },
-        { "-h", OPTION_ON, &s->help, NULL, 0, 0, NULL },
     };
     int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
                               argc, argv, &s->rest);
@@ -219,20 +221,63 @@ static int folder_make(const char *path)
                : CLI_OK;
 }
 
-static int page_write(const settings *s, const report *const *reports,
-                      size_t count)
+/* "DIR/index.html" in malloc'd memory, or NULL. */
+static char *page_path(const settings *s)
 {
     size_t size = strlen(s->out) + sizeof("/index.html");
     char *path = malloc(size);
-    if (!path)
-        return cli_fail(VERB, "out of memory");
     bool slash = s->out[strlen(s->out) - 1] == '/';
-    snprintf(path, size, "%s%sindex.html", s->out, slash ? "" : "/");
-    int failed = report_page(reports, count, path);
-    if (!failed)
-        fprintf(s->json ? stderr : stdout, "\nThe page is %s\n", path);
+    if (path)
+        snprintf(path, size, "%s%sindex.html", s->out, slash ? "" : "/");
+    return path;
+}
+
+/* The page with the experiments that are finished. */
+static int page_write(const settings *s, const report *const *reports,
+                      size_t count)
+{
+    char *path = page_path(s);
+    int failed = path ? report_page(reports, count, path)
+                      : cli_fail(VERB, "out of memory");
     free(path);
     return failed;
+}
+
+static void page_say(const settings *s)
+{
+    char *path = page_path(s);
+    if (path)
+        fprintf(s->json ? stderr : stdout, "\nThe page is %s\n", path);
+    free(path);
+}
+
+/* ---- Ctrl-C ------------------------------------------------------------- */
+
+/* What an interrupt says before it ends the program, by how many experiments
+ * are finished. The page is written after each, so nothing is left to do. */
+static char farewells[EXPERIMENTS + 1][256];
+static volatile sig_atomic_t finished;
+
+static void on_interrupt(int number)
+{
+    const char *text = farewells[finished];
+    ssize_t written = write(STDERR_FILENO, text, strlen(text));
+    (void)written;
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void interrupts_catch(const settings *s)
+{
+    struct sigaction action = { .sa_handler = on_interrupt };
+    for (size_t i = 0; i <= EXPERIMENTS; i++)
+        snprintf(farewells[i], sizeof(farewells[i]),
+                 "\ninterrupted; %zu finished%s%s\n", i,
+                 s->out && i ? ", in the page of " : "",
+                 s->out && i ? s->out : "");
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
 }
 
 /* One experiment, shown as soon as it is done. */
@@ -274,9 +319,12 @@ static int labs_run(const lab *l, const settings *s)
             holds = false;
         }
         count++;
+        if (!failed && s->out) // at once: a later one may be interrupted
+            failed = page_write(s, (const report *const *)reports, count);
+        finished = (sig_atomic_t)count;
     }
     if (!failed && s->out)
-        failed = page_write(s, (const report *const *)reports, count);
+        page_say(s);
     for (size_t i = 0; i < count; i++)
         report_free(reports[i]);
     if (!failed)
@@ -296,6 +344,7 @@ static int lab_open(const settings *s)
     int failed = s->out ? folder_make(s->out) : CLI_OK;
     if (!failed && bauta_context_create(&l.context, &options, &err))
         failed = lab_failed(&err);
+    interrupts_catch(s);
     if (!failed)
         failed = labs_run(&l, s);
     bauta_context_free(l.context);

@@ -5,7 +5,6 @@
 #include "cli.h"
 #include "unknown.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +38,6 @@ int loaded_open(loaded *l, const char *verb, const char *folder,
     bauta_error err;
     *l = (loaded){ .verb = verb, .folder = folder };
     how.threads = (int)wish->threads;
-    signal(SIGPIPE, SIG_IGN); // a closed pipe is told, as a full disk is
     bauta_status status = bauta_context_create(&l->context, &how, &err);
     if (!status)
         status = bauta_model_load(&l->model, folder, false, &err);

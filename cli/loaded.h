@@ -32,8 +32,8 @@ typedef struct loaded_wish {
     { "--weights", OPTION_CHOICE, &(wish)->weights, NULL, 0, 0,               \
       loaded_weights },                                                       \
     { "--threads", OPTION_WHOLE, &(wish)->threads, NULL, 0, 4096, NULL },     \
-    { "--help", OPTION_ON, &(s)->help, NULL, 0, 0, NULL },                    \
-    { "-h", OPTION_ON, &(s)->help, NULL, 0, 0, NULL }
+    { "--model", OPTION_MODEL, NULL, NULL, 0, 0, NULL },                      \
+    { "--help", OPTION_ON, &(s)->help, NULL, 0, 0, NULL }
 /* clang-format on */
 
 /* A model of another kind is refused, with the verb that it is for. Functions

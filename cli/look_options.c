@@ -2,6 +2,7 @@
 /* look_options.c - bauta look: the command line. */
 #include "cli.h"
 #include "look.h"
+#include "options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,9 @@ int look_help(void)
         "and shows what it looked at; with --source, TEXT is the translation "
         "that it\n"
         "reads instead.\n"
+        "\n"
+        "the model\n"
+        "  -m, --model D  MODEL, as an option\n"
         "\n"
         "which attention\n"
         "  --at WHERE     encoder, decoder or cross (default: what the model "
@@ -84,23 +88,6 @@ static bool digits_read(const char **text, size_t *out)
     return *out <= NUMBER_MAX;
 }
 
-static int number_read(size_t *out, const char *option, const char *text)
-{
-    const char *at = text;
-    if (digits_read(&at, out) && !*at)
-        return CLI_OK;
-    return cli_usage(VERB, "%s is '%s', not a number from 0 to %d", option,
-                     text, NUMBER_MAX);
-}
-
-static int long_read(long *out, const char *option, const char *text)
-{
-    size_t number = 0;
-    int usage = number_read(&number, option, text);
-    *out = (long)number;
-    return usage;
-}
-
 static int size_read(look_options *o, const char *text)
 {
     const char *at = text;
@@ -117,100 +104,6 @@ static int size_read(look_options *o, const char *text)
                      "--size is '%s', not a number like 16 or two like 4x16, "
                      "from 1 to %d",
                      text, NUMBER_MAX);
-}
-
-static int at_read(int *out, const char *text)
-{
-    static const char *const names[] = { "encoder", "decoder", "cross" };
-    for (int i = 0; i < 3; i++)
-        if (strcmp(text, names[i]) == 0) {
-            *out = i;
-            return CLI_OK;
-        }
-    const char *near = cli_nearest(text, names, 3);
-    return cli_usage(VERB, "--at is '%s', not encoder, decoder or cross%s%s%s",
-                     text, near ? "; did you mean '" : "", near ? near : "",
-                     near ? "'?" : "");
-}
-
-/* ---- options ----------------------------------------------------------- */
-
-typedef struct option {
-    const char *name;
-    bool *flag;
-    const char **text;
-    size_t *number;
-    long *index;
-} option;
-
-static int option_unknown(const char *word, const char *const *names, int count)
-{
-    const char *near = cli_nearest(word, names, count);
-    return cli_usage(VERB, "there is no option '%s'%s%s%s", word,
-                     near ? "; did you mean '" : "", near ? near : "",
-                     near ? "'?" : "");
-}
-
-/* The value of an option; those without a place of their own are special. */
-static int value_read(look_options *o, const option *known, const char *text)
-{
-    if (!text)
-        return cli_usage(VERB, "%s needs a value", known->name);
-    if (known->text) {
-        *known->text = text;
-        return CLI_OK;
-    }
-    if (known->number)
-        return number_read(known->number, known->name, text);
-    if (known->index)
-        return long_read(known->index, known->name, text);
-    return strcmp(known->name, "--at") == 0 ? at_read(&o->at, text)
-                                            : size_read(o, text);
-}
-
-static int option_read(look_options *o, char **argv, int *used)
-{
-    const option known[] = {
-        { .name = "--source", .text = &o->source },
-        { .name = "--mask", .text = &o->mask },
-        { .name = "--out", .text = &o->out },
-        { .name = "--generate", .number = &o->generate },
-        { .name = "--threads", .number = &o->threads },
-        { .name = "--layer", .index = &o->layer },
-        { .name = "--head", .index = &o->head },
-        { .name = "--at" },
-        { .name = "--size" },
-        { .name = "--all", .flag = &o->all },
-        { .name = "--json", .flag = &o->json },
-        { .name = "--help", .flag = &o->help },
-        { .name = "-h", .flag = &o->help },
-    };
-    enum { KNOWN = sizeof(known) / sizeof(known[0]) };
-    const char *names[KNOWN];
-    for (int i = 0; i < KNOWN; i++) {
-        names[i] = known[i].name;
-        if (strcmp(argv[0], names[i]) != 0)
-            continue;
-        if (known[i].flag) {
-            *known[i].flag = true;
-            return CLI_OK;
-        }
-        *used = 2;
-        return value_read(o, &known[i], argv[1]);
-    }
-    return option_unknown(argv[0], names, KNOWN);
-}
-
-static int word_read(look_options *o, const char *word)
-{
-    if (!o->model)
-        o->model = word;
-    else if (!o->text)
-        o->text = word;
-    else
-        return cli_usage(VERB, "more than one text: '%s' and '%s'", o->text,
-                         word);
-    return CLI_OK;
 }
 
 static int options_check(const look_options *o)
@@ -233,25 +126,54 @@ static int options_check(const look_options *o)
                                 : cli_usage(VERB, "the text is missing");
 }
 
+/* The model and the text, of the words that are no options. */
+static int words_take(look_options *o, const words *rest)
+{
+    if (rest->count > 2)
+        return cli_usage(VERB, "more than one text: '%s' and '%s'", rest->at[1],
+                         rest->at[2]);
+    o->model = rest->count > 0 ? rest->at[0] : NULL;
+    o->text = rest->count > 1 ? rest->at[1] : NULL;
+    return CLI_OK;
+}
+
 int look_options_read(look_options *o, int argc, char **argv)
 {
-    bool words = false; // behind "--" nothing is an option
+    static const char *const places[] = { "encoder", "decoder", "cross", NULL };
+    const char *size = NULL;
+    size_t layer = 0, head = 0;
+    bool has_layer = false, has_head = false;
+    words rest = { 0 };
     *o = (look_options){ .layer = LOOK_NONE,
                          .head = LOOK_NONE,
                          .at = LOOK_NONE,
                          .queries = SIZE_DEFAULT,
                          .keys = SIZE_DEFAULT };
-    for (int i = 1, used; i < argc; i += used) {
-        int usage = CLI_OK;
-        used = 1;
-        if (words || argv[i][0] != '-' || !argv[i][1])
-            usage = word_read(o, argv[i]);
-        else if (strcmp(argv[i], "--") == 0)
-            words = true;
-        else
-            usage = option_read(o, argv + i, &used);
-        if (usage)
-            return usage;
-    }
-    return options_check(o);
+    const option table[] = {
+        { "--model", OPTION_MODEL, NULL, NULL, 0, 0, NULL },
+        { "--at", OPTION_CHOICE, &o->at, NULL, 0, 0, places },
+        { "--layer", OPTION_WHOLE, &layer, &has_layer, 0, NUMBER_MAX, NULL },
+        { "--head", OPTION_WHOLE, &head, &has_head, 0, NUMBER_MAX, NULL },
+        { "--all", OPTION_ON, &o->all, NULL, 0, 0, NULL },
+        { "--source", OPTION_TEXT, &o->source, NULL, 0, 0, NULL },
+        { "--generate", OPTION_WHOLE, &o->generate, NULL, 0, NUMBER_MAX, NULL },
+        { "--mask", OPTION_TEXT, &o->mask, NULL, 0, 0, NULL },
+        { "--size", OPTION_TEXT, &size, NULL, 0, 0, NULL },
+        { "--out", OPTION_TEXT, &o->out, NULL, 0, 0, NULL },
+        { "--json", OPTION_ON, &o->json, NULL, 0, 0, NULL },
+        { "--threads", OPTION_WHOLE, &o->threads, NULL, 0, NUMBER_MAX, NULL },
+        { "--help", OPTION_ON, &o->help, NULL, 0, 0, NULL },
+    };
+    int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
+                              argc, argv, &rest);
+    if (!usage)
+        usage = words_take(o, &rest);
+    words_release(&rest);
+    if (!usage && size)
+        usage = size_read(o, size);
+    if (has_layer)
+        o->layer = (long)layer;
+    if (has_head)
+        o->head = (long)head;
+    return usage ? usage : options_check(o);
 }

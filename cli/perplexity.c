@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* perplexity.c - bauta score --perplexity: how well a model foretells texts.
+/* perplexity.c - bauta perplexity: how well a model predicts texts.
  *
  * A text is read in windows as long as the context. Each begins `stride` tokens
  * behind the one before, and only what was not predicted yet counts, so every
  * token but the first of a text is predicted once, and all but those of the
  * first window behind at least context - stride others. */
 #include "cli.h"
+#include "loaded.h"
+#include "options.h"
 #include "unknown.h"
 
 #include <bauta.h>
@@ -17,15 +19,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define VERB "score"
-#define WEIGHTS "--weights"
+static const char *typed = "perplexity"; /* or "score" */
+#define VERB typed
 
 typedef struct options {
+    words rest;
     const char *model;
     const char **files;
     size_t count;
     size_t context, stride, threads; /* 0: chosen */
-    bauta_weights weights;
+    int weights;                     /* of bauta_weights */
+    bool perplexity;                 /* it came by score */
     bool lines, json, help;
 } options;
 
@@ -34,7 +38,8 @@ typedef struct options {
 static int help(void)
 {
     printf(
-        "usage: bauta score --perplexity MODEL FILE... [options]\n"
+        "usage: bauta perplexity MODEL FILE... [options]\n"
+        "       bauta score --perplexity MODEL FILE... [options]\n"
         "\n"
         "How well the decoder-only model in the folder MODEL foretells the "
         "texts:\n"
@@ -43,6 +48,7 @@ static int help(void)
         "each token but the first is predicted once.\n"
         "\n"
         "options\n"
+        "  -m, --model DIR  MODEL, as an option\n"
         "  --context N      tokens of a window (default: the model's)\n"
         "  --stride N       tokens from window to window (default: half "
         "the context)\n"
@@ -54,93 +60,35 @@ static int help(void)
         "  --help           this text\n"
         "\n"
         "examples\n"
-        "  bauta score --perplexity models/gpt2 wiki.test.raw\n"
-        "  bauta score --perplexity runs/shakespeare/best input.txt "
-        "--json\n");
+        "  bauta perplexity models/gpt2 wiki.test.raw\n"
+        "  bauta perplexity runs/shakespeare/best input.txt --json\n");
     return cli_finish(VERB);
-}
-
-static int number_read(size_t *out, const char *option, const char *text)
-{
-    char *end;
-    if (!text)
-        return cli_usage(VERB, "%s needs a value", option);
-    *out = strtoul(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && !*end && *out <= 1u << 30)
-        return CLI_OK;
-    return cli_usage(VERB, "%s is '%s', not a number", option, text);
-}
-
-static int weights_read(bauta_weights *out, const char *text)
-{
-    static const char *const names[] = { "float32", "bfloat16", "int8" };
-    if (!text)
-        return cli_usage(VERB, WEIGHTS " needs a value");
-    for (int i = 0; i < 3; i++)
-        if (strcmp(text, names[i]) == 0) {
-            *out = (bauta_weights)i;
-            return CLI_OK;
-        }
-    return cli_usage(VERB, WEIGHTS " is '%s', not float32, bfloat16 or int8",
-                     text);
-}
-
-static int option_read(options *o, char **argv, int *used)
-{
-    const char *word = argv[0];
-    const struct {
-        const char *name;
-        size_t *number;
-        bool *flag;
-    } known[] = { { "--context", &o->context, NULL },
-                  { "--stride", &o->stride, NULL },
-                  { "--threads", &o->threads, NULL },
-                  { "--perplexity", NULL, NULL },
-                  { "--lines", NULL, &o->lines },
-                  { "--json", NULL, &o->json },
-                  { "--help", NULL, &o->help },
-                  { "-h", NULL, &o->help },
-                  { WEIGHTS, NULL, NULL } };
-    enum { KNOWN = sizeof(known) / sizeof(known[0]) };
-    const char *names[KNOWN];
-    for (int i = 0; i < KNOWN; i++) {
-        names[i] = known[i].name;
-        if (strcmp(word, names[i]) != 0)
-            continue;
-        if (known[i].flag)
-            *known[i].flag = true;
-        if (strcmp(word, WEIGHTS) == 0) {
-            *used = 2;
-            return weights_read(&o->weights, argv[1]);
-        }
-        if (!known[i].number)
-            return CLI_OK;
-        *used = 2;
-        return number_read(known[i].number, word, argv[1]);
-    }
-    const char *near = cli_nearest(word, names, KNOWN);
-    return cli_usage(VERB, "there is no option '%s'%s%s%s", word,
-                     near ? "; did you mean '" : "", near ? near : "",
-                     near ? "'?" : "");
 }
 
 static int options_read(options *o, int argc, char **argv)
 {
-    for (int i = 1, used; i < argc; i += used) {
-        used = 1;
-        int usage = CLI_OK;
-        if (argv[i][0] == '-')
-            usage = option_read(o, argv + i, &used);
-        else if (!o->model)
-            o->model = argv[i];
-        else
-            o->files[o->count++] = argv[i];
-        if (usage)
-            return usage;
-    }
-    if (o->help || (o->model && o->count))
-        return CLI_OK;
-    return cli_usage(VERB, "--perplexity needs a model's folder and files");
+    const double most = 1 << 30;
+    const option table[] = {
+        { "--perplexity", OPTION_ON, &o->perplexity, NULL, 0, 0, NULL },
+        { "--model", OPTION_MODEL, NULL, NULL, 0, 0, NULL },
+        { "--context", OPTION_WHOLE, &o->context, NULL, 0, most, NULL },
+        { "--stride", OPTION_WHOLE, &o->stride, NULL, 0, most, NULL },
+        { "--weights", OPTION_CHOICE, &o->weights, NULL, 0, 0, loaded_weights },
+        { "--lines", OPTION_ON, &o->lines, NULL, 0, 0, NULL },
+        { "--threads", OPTION_WHOLE, &o->threads, NULL, 0, 4096, NULL },
+        { "--json", OPTION_ON, &o->json, NULL, 0, 0, NULL },
+        { "--help", OPTION_ON, &o->help, NULL, 0, 0, NULL },
+    };
+    int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
+                              argc, argv, &o->rest);
+    if (usage || o->help)
+        return usage;
+    if (o->rest.count < 2)
+        return cli_usage(VERB, "a model's folder and files are missing");
+    o->model = o->rest.at[0];
+    o->files = o->rest.at + 1;
+    o->count = o->rest.count - 1;
+    return CLI_OK;
 }
 
 /* ---- windows ----------------------------------------------------------- */
@@ -232,7 +180,7 @@ static bauta_status meter_load(meter *m, const options *o, bauta_error *err)
     if (!status)
         status = bauta_model_load(&m->model, o->model, false, err);
     if (!status && o->weights)
-        status = bauta_model_compress(m->model, o->weights, err);
+        status = bauta_model_compress(m->model, (bauta_weights)o->weights, err);
     if (!status)
         status = bauta_tokenizer_load(&m->tokenizer, o->model, err);
     if (!status)
@@ -314,27 +262,28 @@ static int result_print(const meter *m, const options *o)
     return cli_finish(VERB);
 }
 
-int perplexity_main(int argc, char **argv)
+static int perplexity(const options *o)
 {
-    options o = { .model = NULL };
     meter m = { .context = NULL };
     bauta_error err;
-    o.files = calloc((size_t)argc, sizeof(*o.files));
-    int failed = o.files ? options_read(&o, argc, argv)
-                         : cli_fail(VERB, "out of memory");
-    if (!failed && o.help) {
-        free(o.files);
-        return help();
-    }
-    if (!failed)
-        failed = meter_open(&m, &o);
+    int failed = meter_open(&m, o);
     if (!failed && measure(&m, &err))
         failed = cli_fail(VERB, "%s", err.message);
     if (!failed && m.predicted == 0)
         failed = cli_fail(VERB, "the texts have nothing to predict");
     if (!failed)
-        failed = result_print(&m, &o);
+        failed = result_print(&m, o);
     meter_close(&m);
-    free(o.files);
+    return failed;
+}
+
+int perplexity_main(int argc, char **argv)
+{
+    options o = { .model = NULL };
+    typed = argv[0];
+    int failed = options_read(&o, argc, argv);
+    if (!failed)
+        failed = o.help ? help() : perplexity(&o);
+    words_release(&o.rest);
     return failed;
 }

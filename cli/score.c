@@ -2,6 +2,7 @@
 /* score.c - bauta score: BLEU and chrF of translations. */
 #include "cli.h"
 #include "lines.h"
+#include "options.h"
 
 #include <bauta.h>
 
@@ -14,9 +15,9 @@
 enum { BLEU = 1, CHRF = 2, CHRF_WORDS = 4, COLUMNS = 3 };
 
 typedef struct options {
-    const char *hypotheses;  /* NULL: stdin */
-    const char **references; /* (sets) */
-    size_t sets;
+    words rest;
+    const char *hypotheses; /* NULL: stdin */
+    words references;
     int metrics;
     bauta_bleu_tokenizer tokenizer;
     bauta_bleu_smoothing smoothing;
@@ -60,141 +61,52 @@ static int help(void)
     return cli_finish("score");
 }
 
-/* The values that an option may have. */
-typedef struct choice {
-    const char *word;
-    int value;
-} choice;
-
-static const choice metrics[] = {
-    { "bleu", BLEU },
-    { "chrf", CHRF },
-    { "chrf++", CHRF_WORDS },
-    { "all", BLEU | CHRF | CHRF_WORDS },
-};
-static const choice tokenizers[] = {
-    { "13a", BAUTA_TOKENIZE_13A },
-    { "intl", BAUTA_TOKENIZE_INTL },
-    { "char", BAUTA_TOKENIZE_CHAR },
-    { "none", BAUTA_TOKENIZE_NONE },
-};
-static const choice smoothings[] = {
-    { "exp", BAUTA_SMOOTH_EXP },
-    { "floor", BAUTA_SMOOTH_FLOOR },
-    { "add-k", BAUTA_SMOOTH_ADD_K },
-    { "none", BAUTA_SMOOTH_NONE },
-};
-enum { CHOICES = 4 }; /* of each */
-
-static int choice_read(int *value, const char *option, const char *word,
-                       const choice *choices)
-{
-    const char *words[CHOICES];
-    for (int i = 0; i < CHOICES; i++) {
-        words[i] = choices[i].word;
-        if (strcmp(word, words[i]) == 0) {
-            *value = choices[i].value;
-            return CLI_OK;
-        }
-    }
-    const char *near = cli_nearest(word, words, CHOICES);
-    return cli_usage("score", "%s is '%s', not %s, %s, %s or %s%s%s%s", option,
-                     word, words[0], words[1], words[2], words[3],
-                     near ? "; did you mean '" : "", near ? near : "",
-                     near ? "'?" : "");
-}
-
-static int option_unknown(const char *option)
-{
-    static const char *const known[] = {
-        "--ref",       "--metric", "--tokenize", "--smooth",    "--sentence",
-        "--lowercase", "--json",   "--help",     "--perplexity"
-    };
-    const char *near =
-        cli_nearest(option, known, sizeof(known) / sizeof(known[0]));
-    if (near)
-        return cli_usage("score", "there is no option '%s'; did you mean '%s'?",
-                         option, near);
-    return cli_usage("score", "there is no option '%s'", option);
-}
-
-/* An option with a value; *used tells whether it was one. */
-static int value_read(options *o, const char *word, const char *value,
-                      bool *used)
-{
-    static const struct {
-        const char *option;
-        const choice *choices;
-    } known[] = { { "--metric", metrics },
-                  { "--tokenize", tokenizers },
-                  { "--smooth", smoothings },
-                  { "--ref", NULL } };
-    int chosen = 0, status = CLI_OK, k = 0;
-    while (k < 4 && strcmp(word, known[k].option) != 0)
-        k++;
-    *used = k < 4;
-    if (k == 4)
-        return CLI_OK;
-    if (!value)
-        return cli_usage("score", "%s needs a value", word);
-    if (known[k].choices)
-        status = choice_read(&chosen, word, value, known[k].choices);
-    if (status)
-        return status;
-    if (k == 0)
-        o->metrics = chosen;
-    else if (k == 1)
-        o->tokenizer = (bauta_bleu_tokenizer)chosen;
-    else if (k == 2)
-        o->smoothing = (bauta_bleu_smoothing)chosen;
-    else
-        o->references[o->sets++] = value;
-    return CLI_OK;
-}
-
-/* An option without a value. */
-static bool flag_read(options *o, const char *word)
-{
-    const struct {
-        const char *option;
-        bool *flag;
-    } flags[] = { { "--lowercase", &o->lowercase },
-                  { "--sentence", &o->sentence },
-                  { "--json", &o->json },
-                  { "--help", &o->help },
-                  { "-h", &o->help } };
-    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
-        if (strcmp(word, flags[i].option) == 0)
-            return *flags[i].flag = true;
-    return false;
-}
+/* In the order of the columns, and all of them. */
+static const char *const metrics[] = { "bleu", "chrf", "chrf++", "all", NULL };
 
 static int options_read(options *o, int argc, char **argv)
 {
-    bool used, named = false;
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
-        if (flag_read(o, word))
-            continue;
-        int status = value_read(o, word, argv[i + 1], &used);
-        if (status)
-            return status;
-        if (used) {
-            i++;
-        } else if (word[0] == '-' && word[1]) {
-            return option_unknown(word);
-        } else if (named) {
-            return cli_usage("score",
-                             "more than one file to score: '%s' and "
-                             "'%s'",
-                             o->hypotheses ? o->hypotheses : "-", word);
-        } else {
-            named = true;
-            o->hypotheses = strcmp(word, "-") == 0 ? NULL : word;
-        }
-    }
-    if (!o->sets && !o->help)
+    static const char *const tokenizers[] = { "13a", "intl", "char", "none",
+                                              NULL };
+    static const char *const smoothings[] = { "exp", "floor", "add-k", "none",
+                                              NULL };
+    static const int columns[] = { BLEU, CHRF, CHRF_WORDS,
+                                   BLEU | CHRF | CHRF_WORDS };
+    static const bauta_bleu_tokenizer tokenizer_of[] = { BAUTA_TOKENIZE_13A,
+                                                         BAUTA_TOKENIZE_INTL,
+                                                         BAUTA_TOKENIZE_CHAR,
+                                                         BAUTA_TOKENIZE_NONE };
+    static const bauta_bleu_smoothing smoothing_of[] = { BAUTA_SMOOTH_EXP,
+                                                         BAUTA_SMOOTH_FLOOR,
+                                                         BAUTA_SMOOTH_ADD_K,
+                                                         BAUTA_SMOOTH_NONE };
+    int metric = 3, tokenizer = 0, smoothing = 0;
+    bool perplexity; // where it is given, another verb reads all of it
+    const option table[] = {
+        { "--ref", OPTION_TEXTS, &o->references, NULL, 0, 0, NULL },
+        { "--metric", OPTION_CHOICE, &metric, NULL, 0, 0, metrics },
+        { "--tokenize", OPTION_CHOICE, &tokenizer, NULL, 0, 0, tokenizers },
+        { "--smooth", OPTION_CHOICE, &smoothing, NULL, 0, 0, smoothings },
+        { "--lowercase", OPTION_ON, &o->lowercase, NULL, 0, 0, NULL },
+        { "--sentence", OPTION_ON, &o->sentence, NULL, 0, 0, NULL },
+        { "--json", OPTION_ON, &o->json, NULL, 0, 0, NULL },
+        { "--perplexity", OPTION_ON, &perplexity, NULL, 0, 0, NULL },
+        { "--help", OPTION_ON, &o->help, NULL, 0, 0, NULL },
+    };
+    int usage = options_parse("score", table, sizeof(table) / sizeof(table[0]),
+                              argc, argv, &o->rest);
+    if (usage || o->help)
+        return usage;
+    if (o->rest.count > 1)
+        return cli_usage("score", "more than one file to score: '%s' and '%s'",
+                         o->rest.at[0], o->rest.at[1]);
+    if (o->references.count == 0)
         return cli_usage("score", "the references are missing: --ref FILE");
+    if (o->rest.count && strcmp(o->rest.at[0], "-") != 0)
+        o->hypotheses = o->rest.at[0];
+    o->metrics = columns[metric];
+    o->tokenizer = tokenizer_of[tokenizer];
+    o->smoothing = smoothing_of[smoothing];
     return CLI_OK;
 }
 
@@ -245,18 +157,18 @@ static int input_join(input *in)
 static int input_read(input *in, const options *o)
 {
     const lines *hyp = &in->hypotheses;
-    in->sets = o->sets;
-    in->references = calloc(o->sets, sizeof(*in->references));
+    in->sets = o->references.count;
+    in->references = calloc(o->references.count, sizeof(*in->references));
     if (!in->references)
         return cli_fail("score", "out of memory");
     int status = lines_read(&in->hypotheses, "score", o->hypotheses);
-    for (size_t s = 0; s < o->sets && !status; s++)
-        status = lines_read(&in->references[s], "score", o->references[s]);
+    for (size_t s = 0; s < o->references.count && !status; s++)
+        status = lines_read(&in->references[s], "score", o->references.at[s]);
     if (status)
         return status;
     if (hyp->count == 0)
         return cli_fail("score", "%s: there are no lines in it", hyp->name);
-    for (size_t s = 0; s < o->sets; s++)
+    for (size_t s = 0; s < o->references.count; s++)
         if (in->references[s].count != hyp->count)
             return cli_fail("score", "%s has %zu lines, %s has %zu", hyp->name,
                             hyp->count, in->references[s].name,
@@ -400,7 +312,7 @@ static int json_print(const result *r, const options *o)
         if (o->sentence)
             json_object_set_new(one, "sentences",
                                 reals_json(r->sentences[c], r->count));
-        if (json_object_set_new(all, metrics[c].word, one)) {
+        if (json_object_set_new(all, metrics[c], one)) {
             json_decref(all);
             return cli_fail("score", "out of memory");
         }
@@ -434,16 +346,14 @@ static int score(const options *o)
 
 int score_main(int argc, char **argv)
 {
-    options o = { .metrics = BLEU | CHRF | CHRF_WORDS };
+    options o = { .metrics = 0 };
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--perplexity") == 0)
             return perplexity_main(argc, argv);
-    o.references = calloc((size_t)argc, sizeof(*o.references));
-    if (!o.references)
-        return cli_fail("score", "out of memory");
     int status = options_read(&o, argc, argv);
     if (!status)
         status = o.help ? help() : score(&o);
-    free(o.references);
+    words_release(&o.references);
+    words_release(&o.rest);
     return status;
 }

@@ -25,6 +25,7 @@ static int help(void)
         "a vocab.txt.\n"
         "\n"
         "what is read\n"
+        "  -m, --model T  TOKENIZER, as an option\n"
         "  --file FILE    a file instead of TEXT; may be repeated, - is "
         "standard"
         "\n"
@@ -59,96 +60,14 @@ static int help(void)
     return cli_finish(verb);
 }
 
-static int option_unknown(const char *option)
-{
-    static const char *const known[] = {
-        "--file",    "--lines",    "--whole",  "--pair", "--pieces",
-        "--offsets", "--count",    "--decode", "--json", "--bare",
-        "--literal", "--specials", "--target", "--help",
-    };
-    const char *near =
-        cli_nearest(option, known, sizeof(known) / sizeof(known[0]));
-    if (near)
-        return cli_usage(verb, "there is no option '%s'; did you mean '%s'?",
-                         option, near);
-    return cli_usage(verb, "there is no option '%s'", option);
-}
-
-static int word_read(options *o, const char *word)
-{
-    if (!o->tokenizer)
-        o->tokenizer = word;
-    else if (!o->text)
-        o->text = word;
-    else
-        return cli_usage(verb, "more than one text: '%s' and '%s'", o->text,
-                         word);
-    return CLI_OK;
-}
-
-/* An option without a value; false when it is none of these. */
-static bool switch_read(options *o, const char *word)
-{
-    const struct {
-        const char *name;
-        bool *on;
-    } switches[] = {
-        { "--json", &o->json },
-        { "--bare", &o->bare },
-        { "--literal", &o->literal },
-        { "--target", &o->target },
-        { "--specials", &o->specials },
-        { "--help", &o->help },
-        { "-h", &o->help },
-    };
-    static const struct {
-        const char *name;
-        form form;
-        extent extent;
-    } choices[] = {
-        { "--pieces", FORM_PIECES, EXTENT_UNSAID },
-        { "--offsets", FORM_OFFSETS, EXTENT_UNSAID },
-        { "--count", FORM_COUNT, EXTENT_UNSAID },
-        { "--decode", FORM_TEXT, EXTENT_UNSAID },
-        { "--lines", FORM_IDS, EXTENT_LINES },
-        { "--whole", FORM_IDS, EXTENT_WHOLE },
-    };
-    for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
-        if (strcmp(word, switches[i].name) == 0)
-            return *switches[i].on = true;
-    for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++)
-        if (strcmp(word, choices[i].name) == 0) {
-            if (choices[i].extent)
-                o->extent = choices[i].extent;
-            else
-                o->form = choices[i].form;
-            return true;
-        }
-    return false;
-}
-
-static int option_read(options *o, const char *word, const char *value,
-                       int *used)
-{
-    bool file = strcmp(word, "--file") == 0;
-    *used = 1;
-    if (!file && strcmp(word, "--pair") != 0)
-        return switch_read(o, word) ? CLI_OK : option_unknown(word);
-    if (!value)
-        return cli_usage(verb, "%s needs a %s", word, file ? "file" : "text");
-    *used = 2;
-    if (file)
-        o->files[o->file_count++] = value;
-    else
-        o->second = value;
-    return CLI_OK;
-}
-
 static int options_check(const options *o)
 {
     if (!o->tokenizer)
         return cli_usage(verb, "the tokenizer is missing");
-    if (o->text && o->file_count)
+    if (o->rest.count > 2)
+        return cli_usage(verb, "more than one text: '%s' and '%s'",
+                         o->rest.at[1], o->rest.at[2]);
+    if (o->text && o->files.count)
         return cli_usage(verb, "both a text and files");
     if (o->second && !o->text)
         return cli_usage(verb, "--pair needs a first text");
@@ -159,24 +78,32 @@ static int options_check(const options *o)
 
 static int options_read(options *o, int argc, char **argv)
 {
-    bool words_only = false;
-    int usage = CLI_OK, used;
-    for (int i = 1; i < argc && !usage; i += used) {
-        const char *word = argv[i];
-        used = 1;
-        if (!words_only && strcmp(word, "--") == 0)
-            words_only = true;
-        else if (!words_only && word[0] == '-' && word[1])
-            usage =
-                option_read(o, word, i + 1 < argc ? argv[i + 1] : NULL, &used);
-        else
-            usage = word_read(o, word);
-    }
-    if (!usage && !o->help)
-        usage = options_check(o);
+    const option table[] = {
+        { "--model", OPTION_MODEL, NULL, NULL, 0, 0, NULL },
+        { "--file", OPTION_TEXTS, &o->files, NULL, 0, 0, NULL },
+        { "--lines", OPTION_SET, &o->extent, NULL, EXTENT_LINES, 0, NULL },
+        { "--whole", OPTION_SET, &o->extent, NULL, EXTENT_WHOLE, 0, NULL },
+        { "--pair", OPTION_TEXT, &o->second, NULL, 0, 0, NULL },
+        { "--pieces", OPTION_SET, &o->form, NULL, FORM_PIECES, 0, NULL },
+        { "--offsets", OPTION_SET, &o->form, NULL, FORM_OFFSETS, 0, NULL },
+        { "--count", OPTION_SET, &o->form, NULL, FORM_COUNT, 0, NULL },
+        { "--decode", OPTION_SET, &o->form, NULL, FORM_TEXT, 0, NULL },
+        { "--json", OPTION_ON, &o->json, NULL, 0, 0, NULL },
+        { "--bare", OPTION_ON, &o->bare, NULL, 0, 0, NULL },
+        { "--literal", OPTION_ON, &o->literal, NULL, 0, 0, NULL },
+        { "--specials", OPTION_ON, &o->specials, NULL, 0, 0, NULL },
+        { "--target", OPTION_ON, &o->target, NULL, 0, 0, NULL },
+        { "--help", OPTION_ON, &o->help, NULL, 0, 0, NULL },
+    };
+    int usage = options_parse(verb, table, sizeof(table) / sizeof(table[0]),
+                              argc, argv, &o->rest);
+    if (usage || o->help)
+        return usage;
+    o->tokenizer = o->rest.count > 0 ? o->rest.at[0] : NULL;
+    o->text = o->rest.count > 1 ? o->rest.at[1] : NULL;
     if (!o->extent)
         o->extent = o->form == FORM_COUNT ? EXTENT_WHOLE : EXTENT_LINES;
-    return usage;
+    return options_check(o);
 }
 
 /* ---- one text ---------------------------------------------------------- */
@@ -347,10 +274,11 @@ static int files_run(job *j)
 {
     static const char *const standard[] = { "-" };
     const options *o = j->o;
-    int count = o->file_count ? o->file_count : 1, failed = CLI_OK;
+    size_t count = o->files.count ? o->files.count : 1;
+    int failed = CLI_OK;
     tally all = { .name = "in all" };
-    for (int i = 0; i < count && !failed; i++) {
-        failed = file_run(j, o->file_count ? o->files[i] : standard[0]);
+    for (size_t i = 0; i < count && !failed; i++) {
+        failed = file_run(j, o->files.count ? o->files.at[i] : standard[0]);
         if (failed)
             break;
         all.tokens += j->count.tokens;
@@ -383,12 +311,11 @@ static int tokenize(const options *o)
 
 int tokenize_main(int argc, char **argv)
 {
-    options o = { .files = calloc((size_t)argc, sizeof(*o.files)) };
-    if (!o.files)
-        return cli_fail(verb, "out of memory");
+    options o = { .form = FORM_IDS };
     int status = options_read(&o, argc, argv);
     if (!status)
         status = o.help ? help() : tokenize(&o);
-    free(o.files);
+    words_release(&o.files);
+    words_release(&o.rest);
     return status;
 }

@@ -3,6 +3,8 @@
 #ifndef TOKENIZE_H
 #define TOKENIZE_H
 
+#include "options.h"
+
 #include <bauta.h>
 
 typedef enum form {
@@ -16,12 +18,12 @@ typedef enum form {
 typedef enum extent { EXTENT_UNSAID, EXTENT_LINES, EXTENT_WHOLE } extent;
 
 typedef struct options {
+    words rest;
     const char *tokenizer; /* a folder or a file */
     const char *text, *second;
-    const char **files; /* (file_count) */
-    int file_count;
-    form form;
-    extent extent; /* what of a file is one text */
+    words files;
+    int form;   /* of form */
+    int extent; /* of extent: what of a file is one text */
     bool json, bare, literal, target, specials, help;
 } options;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer.c - bauta tokenizer train: a tokenizer.json from texts. */
 #include "cli.h"
+#include "options.h"
 
 #include <bauta.h>
 
@@ -19,24 +20,15 @@
 /* Beside the kinds that are learned, two that need no learning. */
 enum { KIND_BYTES = 100, KIND_CHARS };
 
-static const struct {
-    const char *name;
-    int kind;
-} kinds[] = {
-    { "bpe", BAUTA_VOCABULARY_BPE },
-    { "wordpiece", BAUTA_VOCABULARY_WORDPIECE },
-    { "unigram", BAUTA_VOCABULARY_UNIGRAM },
-    { "bytes", KIND_BYTES },
-    { "chars", KIND_CHARS },
-};
-
-enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+static const char *const kind_names[] = { "bpe",   "wordpiece", "unigram",
+                                          "bytes", "chars",     NULL };
+static const int kinds[] = { BAUTA_VOCABULARY_BPE, BAUTA_VOCABULARY_WORDPIECE,
+                             BAUTA_VOCABULARY_UNIGRAM, KIND_BYTES, KIND_CHARS };
 
 typedef struct options {
     int kind; /* index into kinds */
     const char *out;
-    const char **files, **specials; /* (argc) */
-    size_t file_count, special_count;
+    words files, specials;
     size_t pieces, least;
     bool pieces_given, least_given;
     bool lowercase, lines, json, help;
@@ -80,97 +72,15 @@ static int help(void)
     return cli_finish(VERB);
 }
 
-static int option_unknown(const char *option)
-{
-    static const char *const known[] = {
-        "--kind",      "--pieces", "--out",       "--special", "--json",
-        "--min-count", "--lines",  "--lowercase", "--help"
-    };
-    const char *near =
-        cli_nearest(option, known, sizeof(known) / sizeof(known[0]));
-    if (near)
-        return cli_usage(VERB, "there is no option '%s'; did you mean '%s'?",
-                         option, near);
-    return cli_usage(VERB, "there is no option '%s'", option);
-}
-
-static int number_read(size_t *out, const char *option, const char *text)
-{
-    enum { DIGITS_MAX = 9 };
-    char *end;
-    *out = (size_t)strtoul(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && !*end && end - text <= DIGITS_MAX)
-        return CLI_OK;
-    return cli_usage(VERB, "%s is '%s', not a number", option, text);
-}
-
-static int kind_read(int *out, const char *text)
-{
-    const char *names[KINDS];
-    for (*out = 0; *out < KINDS; ++*out)
-        if (strcmp(text, kinds[*out].name) == 0)
-            return CLI_OK;
-    for (int i = 0; i < KINDS; i++)
-        names[i] = kinds[i].name;
-    const char *near = cli_nearest(text, names, KINDS);
-    return cli_usage(VERB, "there is no kind '%s'%s%s%s", text,
-                     near ? "; did you mean '" : "", near ? near : "",
-                     near ? "'?" : "");
-}
-
-static int value_read(options *o, const char *option, const char *value)
-{
-    if (strcmp(option, "--kind") == 0)
-        return kind_read(&o->kind, value);
-    if (strcmp(option, "--pieces") == 0) {
-        o->pieces_given = true;
-        return number_read(&o->pieces, option, value);
-    }
-    if (strcmp(option, "--min-count") == 0) {
-        o->least_given = true;
-        return number_read(&o->least, option, value);
-    }
-    if (strcmp(option, "--out") == 0)
-        o->out = value;
-    else
-        o->specials[o->special_count++] = value;
-    return CLI_OK;
-}
-
-static bool takes_value(const char *option)
-{
-    static const char *const all[] = { "--kind", "--pieces", "--out",
-                                       "--special", "--min-count" };
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        if (strcmp(option, all[i]) == 0)
-            return true;
-    return false;
-}
-
-static bool flag_read(options *o, const char *option)
-{
-    if (strcmp(option, "--lowercase") == 0)
-        o->lowercase = true;
-    else if (strcmp(option, "--lines") == 0)
-        o->lines = true;
-    else if (strcmp(option, "--json") == 0)
-        o->json = true;
-    else if (strcmp(option, "--help") == 0 || strcmp(option, "-h") == 0)
-        o->help = true;
-    else
-        return false;
-    return true;
-}
-
 /* What does not go together. */
 static int options_check(const options *o)
 {
-    int kind = kinds[o->kind].kind;
+    int kind = kinds[o->kind];
     bool learns = kind < KIND_BYTES;
-    const char *name = kinds[o->kind].name;
+    const char *name = kind_names[o->kind];
     if (!o->out)
         return cli_usage(VERB, "--out is missing: where shall it go?");
-    if (!learns && (o->pieces_given || o->least_given || o->special_count))
+    if (!learns && (o->pieces_given || o->least_given || o->specials.count))
         return cli_usage(VERB, "%s does not go with --kind %s",
                          o->pieces_given  ? "--pieces"
                          : o->least_given ? "--min-count"
@@ -178,34 +88,32 @@ static int options_check(const options *o)
                          name);
     if (o->lowercase && (!learns || kind == BAUTA_VOCABULARY_BPE))
         return cli_usage(VERB, "--lowercase does not go with --kind %s", name);
-    if (kind == KIND_BYTES && o->file_count)
+    if (kind == KIND_BYTES && o->files.count)
         return cli_usage(VERB, "--kind bytes takes no file, and '%s' is one",
-                         o->files[0]);
-    if (kind != KIND_BYTES && !o->file_count)
+                         o->files.at[0]);
+    if (kind != KIND_BYTES && !o->files.count)
         return cli_usage(VERB, "the files are missing");
     return CLI_OK;
 }
 
 static int options_read(options *o, int argc, char **argv)
 {
-    bool ended = false; // behind "--" everything is a file
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
-        if (ended || word[0] != '-' || !word[1]) {
-            o->files[o->file_count++] = word;
-        } else if (strcmp(word, "--") == 0) {
-            ended = true;
-        } else if (takes_value(word)) {
-            if (++i == argc)
-                return cli_usage(VERB, "%s needs a value", word);
-            int usage = value_read(o, word, argv[i]);
-            if (usage)
-                return usage;
-        } else if (!flag_read(o, word)) {
-            return option_unknown(word);
-        }
-    }
-    return o->help ? CLI_OK : options_check(o);
+    const option table[] = {
+        { "--kind", OPTION_CHOICE, &o->kind, NULL, 0, 0, kind_names },
+        { "--pieces", OPTION_WHOLE, &o->pieces, &o->pieces_given, 0, 999999999,
+          NULL },
+        { "--out", OPTION_TEXT, &o->out, NULL, 0, 0, NULL },
+        { "--special", OPTION_TEXTS, &o->specials, NULL, 0, 0, NULL },
+        { "--min-count", OPTION_WHOLE, &o->least, &o->least_given, 0, 999999999,
+          NULL },
+        { "--lowercase", OPTION_ON, &o->lowercase, NULL, 0, 0, NULL },
+        { "--lines", OPTION_ON, &o->lines, NULL, 0, 0, NULL },
+        { "--json", OPTION_ON, &o->json, NULL, 0, 0, NULL },
+        { "--help", OPTION_ON, &o->help, NULL, 0, 0, NULL },
+    };
+    int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
+                              argc, argv, &o->files);
+    return usage || o->help ? usage : options_check(o);
 }
 
 /* ---- texts ------------------------------------------------------------- */
@@ -302,13 +210,13 @@ static int texts_add(corpus *c, size_t begin, size_t end, bool lines)
 
 static int corpus_read(corpus *c, const options *o)
 {
-    size_t *ends = malloc((o->file_count + 1) * sizeof(*ends));
+    size_t *ends = malloc((o->files.count + 1) * sizeof(*ends));
     int failed = ends ? CLI_OK : no_memory();
-    for (size_t i = 0; !failed && i < o->file_count; i++) {
-        failed = file_read(c, o->files[i]);
+    for (size_t i = 0; !failed && i < o->files.count; i++) {
+        failed = file_read(c, o->files.at[i]);
         ends[i] = c->size;
     }
-    for (size_t i = 0; !failed && i < o->file_count; i++)
+    for (size_t i = 0; !failed && i < o->files.count; i++)
         failed = texts_add(c, i ? ends[i - 1] : 0, ends[i], o->lines);
     free(ends);
     return failed;
@@ -350,12 +258,12 @@ static bauta_status learn(bauta_tokenizer **out, const options *o,
 {
     progress p = { .terminal = isatty(STDERR_FILENO) };
     bauta_vocabulary_options v = BAUTA_VOCABULARY_OPTIONS_INIT;
-    v.kind = (bauta_vocabulary_kind)kinds[o->kind].kind;
+    v.kind = (bauta_vocabulary_kind)kinds[o->kind];
     v.pieces = o->pieces;
     v.least = o->least;
     v.lowercase = o->lowercase;
-    v.specials = o->special_count ? o->specials : NULL;
-    v.special_count = o->special_count;
+    v.specials = o->specials.count ? o->specials.at : NULL;
+    v.special_count = o->specials.count;
     v.progress = progress_say;
     v.user = &p;
     bauta_status status =
@@ -367,7 +275,7 @@ static bauta_status learn(bauta_tokenizer **out, const options *o,
 static bauta_status make(bauta_tokenizer **out, const options *o,
                          const corpus *c, bauta_error *err)
 {
-    switch (kinds[o->kind].kind) {
+    switch (kinds[o->kind]) {
     case KIND_BYTES:
         return bauta_tokenizer_bytes(out, err);
     case KIND_CHARS:
@@ -432,8 +340,8 @@ static void json_print(const options *o, const corpus *c, size_t pieces,
     json_t *folder = json_string(o->out);
     json_t *all = json_pack(
         "{s:o, s:s, s:I, s:I, s:I, s:I, s:f}", "folder",
-        folder ? folder : json_null(), "kind", kinds[o->kind].name, "pieces",
-        (json_int_t)pieces, "files", (json_int_t)o->file_count, "texts",
+        folder ? folder : json_null(), "kind", kind_names[o->kind], "pieces",
+        (json_int_t)pieces, "files", (json_int_t)o->files.count, "texts",
         (json_int_t)c->count, "bytes", (json_int_t)c->size, "seconds", seconds);
     json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(4));
     putchar('\n');
@@ -443,9 +351,9 @@ static void json_print(const options *o, const corpus *c, size_t pieces,
 static void text_print(const options *o, const corpus *c, size_t pieces,
                        double seconds)
 {
-    printf("%s/tokenizer.json: %s, %zu pieces", o->out, kinds[o->kind].name,
+    printf("%s/tokenizer.json: %s, %zu pieces", o->out, kind_names[o->kind],
            pieces);
-    if (o->file_count)
+    if (o->files.count)
         printf(", from %zu bytes in %.2f s", c->size, seconds);
     putchar('\n');
 }
@@ -483,34 +391,22 @@ static int train(const options *o)
 static int learn_main(int argc, char **argv)
 {
     options o = { .pieces = 8000, .least = 2 };
-    size_t words = (size_t)argc;
-    o.files = malloc(words * sizeof(*o.files));
-    o.specials = malloc(words * sizeof(*o.specials));
-    int failed =
-        o.files && o.specials ? options_read(&o, argc, argv) : no_memory();
+    int failed = options_read(&o, argc, argv);
     if (!failed)
         failed = o.help ? help() : train(&o);
-    free(o.files);
-    free(o.specials);
+    words_release(&o.files);
+    words_release(&o.specials);
     return failed;
 }
 
 /* ---- the verb ---------------------------------------------------------- */
-
-static int verb_help(void)
-{
-    printf("usage: bauta tokenizer train --out DIR [options] FILE...\n"
-           "\n"
-           "'bauta tokenizer train --help' says more.\n");
-    return cli_finish("tokenizer");
-}
 
 int tokenizer_main(int argc, char **argv)
 {
     if (argc < 2)
         return cli_usage("tokenizer", "what to do is missing: 'train'");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        return verb_help();
+        return help();
     if (strcmp(argv[1], "train") == 0)
         return learn_main(argc - 1, argv + 1);
     return cli_usage("tokenizer", "there is no '%s'; did you mean 'train'?",

@@ -72,6 +72,8 @@ static int resume_from(run_folder *f, const given *g, size_t step, bool older,
     if (!failed)
         failed = given_apply(g, &s);
     if (!failed)
+        failed = notes_compare(json_object_get(notes, "settings"), g, &s);
+    if (!failed)
         failed = settings_check(&s);
     if (!failed) {
         failed = workshop_open(&w, &s, g, checkpoint);

@@ -3,6 +3,7 @@
  *
  *   train.c          the verb: what is to be done
  *   train_options.c  the command line to settings
+ *   train_config.c   --config, and the options.json of a run
  *   train_help.c     --help
  *   train_notes.c    settings to JSON and back, for checkpoints
  *   train_data.c     tokenizer, corpora, model
@@ -17,6 +18,8 @@
 #ifndef TRAIN_H
 #define TRAIN_H
 
+#include "options.h"
+
 #include <bauta.h>
 
 #include <jansson.h>
@@ -26,16 +29,10 @@
 
 /* ---- settings ---------------------------------------------------------- */
 
-/* Words of an option that may be given again. */
-typedef struct words {
-    const char **at;
-    size_t count;
-} words;
-
 /* Everything that was asked for. Texts live as long as the command line or
  * the notes do. */
 typedef struct settings {
-    const char *preset, *from, *tokenizer, *out, *resume;
+    const char *preset, *from, *tokenizer, *out, *resume, *config;
     const char *source, *target, *pairs;
     const char *valid_source, *valid_target, *valid_pairs;
     words files, valid, set;
@@ -48,7 +45,7 @@ typedef struct settings {
     size_t eval_every, eval_tokens, save_every, keep, patience, average;
     size_t threads;
     const char *isa;
-    size_t from_step; /* of --resume; 0: the newest that is whole */
+    size_t from_step;       /* of --resume; 0: the newest that is whole */
     double epochs, minutes; /* 0: as many as train.steps says */
 } settings;
 #define SETTINGS_INIT                                         \
@@ -92,12 +89,19 @@ static inline void *field_at(const field *f, settings *s)
 typedef struct given {
     const field **fields;
     const char **values;
-    size_t count;
+    size_t count, room;
     const char **files;
     size_t file_count;
+    json_t *config; /* what --config names: owns texts of it */
+    char **numbers; /* (number_count) its numbers as texts */
+    size_t number_count;
 } given;
 
 int given_read(given *g, int argc, char **argv);
+/* One more; CLI_FAILED after a sentence. */
+int given_add(given *g, const field *f, const char *value);
+/* The field of a name, or NULL. */
+const field *field_find(const char *name);
 void given_release(given *g);
 int given_apply(const given *g, settings *s);
 bool given_has(const given *g, const char *name);
@@ -110,6 +114,13 @@ int train_help(void);
  * back, over what is there. */
 json_t *settings_json(const settings *s);
 int settings_from_json(settings *s, const json_t *from, const char *where);
+/* Refuse a command line that changes what a run cannot change; `saved` are the
+ * settings of the notes. */
+int notes_compare(const json_t *saved, const given *g, settings *s);
+
+/* The options of a JSON file, less those that the command line gives or
+ * excludes. */
+int config_read(given *g, const char *path);
 
 /* ---- what is trained --------------------------------------------------- */
 
@@ -133,6 +144,8 @@ int workshop_open(workshop *w, settings *s, const given *g,
 int workshop_renew(workshop *w, settings *s, const given *g,
                    const char *checkpoint, bool model);
 void workshop_close(workshop *w);
+/* Whether --tokenizer is no file or folder, but "chars" or "bpe:8000". */
+bool tokenizer_is_made(const char *word);
 /* A sentence of the library, and CLI_FAILED. */
 int train_failed(const bauta_error *err);
 
@@ -178,6 +191,8 @@ FILE *folder_create(const run_folder *f, const char *name);
  * it is committed; it stays open. NULL or -1 and errno. */
 FILE *folder_draft(const run_folder *f, const char *name);
 int folder_commit(const run_folder *f, FILE *file, const char *name);
+/* The settings as RUN/options.json, which --config reads. */
+int options_write(const settings *s, const run_folder *f);
 /* What errno says of a file. */
 int folder_failed(const run_folder *f, const char *name);
 /* Make the names durable; -1 and errno. */

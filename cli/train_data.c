@@ -146,6 +146,13 @@ static int learned_find(const char *word, const char **size)
     return LEARNED;
 }
 
+bool tokenizer_is_made(const char *word)
+{
+    const char *size;
+    return strcmp(word, "bytes") == 0 || strcmp(word, "chars") == 0 ||
+           learned_find(word, &size) != LEARNED;
+}
+
 static int learn(bauta_tokenizer **out, int kind, const char *size,
                  const texts *t)
 {

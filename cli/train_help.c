@@ -7,15 +7,17 @@ static const char *const text[] = {
     "usage: bauta train --preset NAME --tokenizer T --out RUN FILE... "
     "[options]\n"
     "       bauta train --from DIR --out RUN FILE... [options]\n"
+    "       bauta train --config FILE --out RUN [options]\n"
     "       bauta train --resume RUN\n"
     "\n"
     "Train a model on texts, or on pairs of sentences to translate. RUN gets "
     "a\n"
     "folder for each checkpoint, which is a model folder; the links 'last' "
     "and\n"
-    "'best'; metrics.jsonl; and events for TensorBoard. Ctrl-C saves and "
-    "stops,\n"
-    "--resume goes on, and the result is the same bits as without a stop.\n"
+    "'best'; options.json; metrics.jsonl; and events for TensorBoard. Ctrl-C "
+    "saves\n"
+    "and stops, --resume goes on, and the result is the same bits as without "
+    "a stop.\n"
     "\n"
     "the model\n"
     "  --preset NAME         a new one; the names are below\n"
@@ -63,6 +65,9 @@ static const char *const text[] = {
     "\n"
     "the run\n"
     "  --out RUN             its folder\n"
+    "  --config FILE         the options of a JSON file, such as the "
+    "options.json of\n"
+    "                        another run; the command line goes before it\n"
     "  --resume RUN          go on where it stopped; needs no other option\n"
     "  --from-step N         with --resume: from the checkpoint of step N "
     "(default:\n"
@@ -81,6 +86,7 @@ static const char *const text[] = {
     "  --dry-run             only say what would be done, and how long\n"
     "  --compare-modes       only run one batch in three modes, and compare\n"
     "  --json                the result as one JSON object\n"
+    "  --help                this text\n"
     "\n",
 };
 
@@ -94,6 +100,8 @@ static const char examples[] =
     "      --valid-target val.de --average 10 --keep 10 --out runs/en-de\n"
     "  bauta train --from models/gpt2 --steps 200 --learning-rate 3e-5 \\\n"
     "      --out runs/tuned notes.txt\n"
+    "  bauta train --config runs/shakespeare/options.json --dropout 0.2 \\\n"
+    "      --out runs/again\n"
     "  bauta train --resume runs/shakespeare\n";
 
 int train_help(void)

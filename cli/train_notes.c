@@ -67,6 +67,8 @@ json_t *settings_json(const settings *s)
         if (!train_fields[i].passing)
             json_object_set_new(all, train_fields[i].name,
                                 field_json(&train_fields[i], &copy));
+    if (s->tokenizer && !tokenizer_is_made(s->tokenizer))
+        json_object_set_new(all, "tokenizer", path_json(s->tokenizer));
     json_object_set_new(all, "files", words_json(&s->files, true));
     return all;
 }
@@ -194,4 +196,33 @@ int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint,
         (size_t)json_integer_value(json_object_get(notes, "best_step"));
     p->stale = (size_t)json_integer_value(json_object_get(notes, "stale"));
     return settings_from_json(s, from, checkpoint);
+}
+
+/* Of what shapes a run only the number of steps may become another. */
+static bool is_fixed(const field *f)
+{
+    return f->offset >= offsetof(settings, train) &&
+           f->offset <
+               offsetof(settings, train) + sizeof(bauta_train_options) &&
+           f->offset != offsetof(settings, train.steps);
+}
+
+int notes_compare(const json_t *saved, const given *g, settings *s)
+{
+    int failed = CLI_OK;
+    for (size_t i = 0; i < g->count && !failed; i++) {
+        const field *f = g->fields[i];
+        json_t *now = is_fixed(f) ? field_json(f, s) : NULL;
+        const json_t *then = json_object_get(saved, f->name);
+        char *was = json_dumps(then, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        if (now && then && !json_equal(now, then))
+            failed = cli_fail(VERB,
+                              "--%s of a run cannot change: it was %s; "
+                              "'--config %s/options.json --out ANOTHER' begins "
+                              "another run",
+                              f->name, was ? was : "another", s->resume);
+        json_decref(now);
+        free(was);
+    }
+    return failed;
 }

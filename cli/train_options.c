@@ -24,6 +24,7 @@ const field train_fields[] = {
     { "set", FIELD_WORDS, AT(set), NULL, false },
     { "out", FIELD_PATH, AT(out), NULL, true },
     { "resume", FIELD_PATH, AT(resume), NULL, true },
+    { "config", FIELD_PATH, AT(config), NULL, true },
     { "source", FIELD_PATH, AT(source), NULL, false },
     { "target", FIELD_PATH, AT(target), NULL, false },
     { "pairs", FIELD_PATH, AT(pairs), NULL, false },
@@ -77,11 +78,23 @@ const field train_fields[] = {
     { "epochs", FIELD_REAL, AT(epochs), NULL, true },
     { "minutes", FIELD_REAL, AT(minutes), NULL, true },
 };
-const size_t train_field_count = sizeof(train_fields) / sizeof(train_fields[0]);
+enum { FIELDS = sizeof(train_fields) / sizeof(train_fields[0]) };
+const size_t train_field_count = FIELDS;
+
+/* "gpt2-tiny, llama-tiny, ..." */
+static void presets_list(char *to, size_t size)
+{
+    const char *name;
+    for (size_t i = 0, used = 0; (name = bauta_preset_name(i, NULL)); i++) {
+        int more =
+            snprintf(to + used, size - used, "%s%s", i ? ", " : "", name);
+        used += more > 0 && (size_t)more < size - used ? (size_t)more : 0;
+    }
+}
 
 /* ---- reading ----------------------------------------------------------- */
 
-static const field *field_find(const char *name)
+const field *field_find(const char *name)
 {
     for (size_t i = 0; i < train_field_count; i++)
         if (strcmp(train_fields[i].name, name) == 0)
@@ -89,75 +102,108 @@ static const field *field_find(const char *name)
     return NULL;
 }
 
-static int option_unknown(const char *word)
+/* "--name needs a value", and for a preset which there are. */
+static int value_missing(const field *f)
 {
-    const char *names[sizeof(train_fields) / sizeof(train_fields[0])];
-    for (size_t i = 0; i < train_field_count; i++)
-        names[i] = train_fields[i].name;
-    const char *near =
-        word[1] == '-' ? cli_nearest(word + 2, names, (int)train_field_count)
-                       : NULL;
-    if (near)
-        return cli_usage(VERB, "there is no option '%s'; did you mean '--%s'?",
-                         word, near);
-    return cli_usage(VERB, "there is no option '%s'", word);
+    char all[256] = "";
+    if (strcmp(f->name, "preset") == 0)
+        presets_list(all, sizeof(all));
+    return cli_usage(VERB, "--%s needs a value%s%s", f->name, *all ? ": " : "",
+                     all);
 }
 
-/* One word of the command line, and its value where it has one: "--steps 5" or
- * "--steps=5". Returns how many words were read in *used. */
-static int word_read(given *g, char **argv, int *used)
+int given_add(given *g, const field *f, const char *value)
 {
-    char name[32];
-    const char *word = argv[0];
-    const char *equal = strchr(word, '=');
-    size_t length = equal ? (size_t)(equal - word) : strlen(word);
-    *used = 1;
-    if (strcmp(word, "-h") == 0)
-        word = "--help", length = 6;
-    if (strncmp(word, "--", 2) != 0 || length - 2 >= sizeof(name))
-        return option_unknown(word);
-    memcpy(name, word + 2, length - 2);
-    name[length - 2] = '\0';
-    const field *f = field_find(name);
-    if (!f)
-        return option_unknown(word);
-    const char *value = equal ? equal + 1 : NULL;
-    if (f->kind == FIELD_FLAG && equal)
-        return cli_usage(VERB, "--%s takes no value", name);
-    if (f->kind != FIELD_FLAG && !equal) {
-        value = argv[1];
-        *used = 2;
-        if (!value)
-            return cli_usage(VERB, "--%s needs a value", name);
+    if (g->count == g->room) {
+        size_t room = 2 * g->room + 16;
+        const field **fields = realloc(g->fields, room * sizeof(*fields));
+        if (fields)
+            g->fields = fields;
+        const char **values = realloc(g->values, room * sizeof(*values));
+        if (values)
+            g->values = values;
+        if (!fields || !values)
+            return cli_fail(VERB, "out of memory");
+        g->room = room;
     }
     g->fields[g->count] = f;
     g->values[g->count++] = value;
     return CLI_OK;
 }
 
+/* One word of the command line, and its value where it has one: "--steps 5" or
+ * "--steps=5". Returns how many words were read in *used. */
+static int word_read(given *g, char **argv, int *used)
+{
+    const char *names[FIELDS];
+    size_t index;
+    const char *value;
+    *used = 1;
+    for (size_t i = 0; i < FIELDS; i++)
+        names[i] = train_fields[i].name;
+    int usage = option_match(VERB, names, FIELDS, argv[0], &index, &value);
+    if (usage)
+        return usage;
+    const field *f = &train_fields[index];
+    if (f->kind == FIELD_FLAG && value)
+        return cli_usage(VERB, "--%s takes no value", f->name);
+    if (f->kind != FIELD_FLAG && !value) {
+        value = argv[1];
+        *used = 2;
+        if (!value)
+            return value_missing(f);
+    }
+    return given_add(g, f, value);
+}
+
+/* For shell completion. */
+static int fields_list(void)
+{
+    const char *presets[64] = { NULL };
+    for (size_t i = 0; i + 1 < sizeof(presets) / sizeof(presets[0]); i++)
+        if (!(presets[i] = bauta_preset_name(i, NULL)))
+            break;
+    for (size_t i = 0; i < FIELDS; i++) {
+        const field *f = &train_fields[i];
+        bool isa = strcmp(f->name, "isa") == 0;
+        bool preset = strcmp(f->name, "preset") == 0;
+        option_list(f->name, f->kind != FIELD_FLAG,
+                    isa      ? cli_isas
+                    : preset ? presets
+                             : f->choices);
+    }
+    return CLI_DONE;
+}
+
+static int words_read(given *g, int argc, char **argv)
+{
+    bool ended = false; // after "--" everything is a file
+    int failed = CLI_OK;
+    for (int i = 1, used; i < argc && !failed; i += used) {
+        used = 1;
+        if (ended || argv[i][0] != '-' || !argv[i][1])
+            g->files[g->file_count++] = argv[i];
+        else if (strcmp(argv[i], "--") == 0)
+            ended = true;
+        else
+            failed = word_read(g, argv + i, &used);
+    }
+    return failed;
+}
+
 int given_read(given *g, int argc, char **argv)
 {
-    size_t room = (size_t)argc;
-    bool ended = false; // behind "--" everything is a file
     *g = (given){ 0 };
-    g->fields = calloc(room, sizeof(*g->fields));
-    g->values = calloc(room, sizeof(*g->values));
-    g->files = calloc(room, sizeof(*g->files));
-    if (!g->fields || !g->values || !g->files)
+    if (option_list_wanted(argc, argv))
+        return fields_list();
+    g->files = calloc((size_t)argc, sizeof(*g->files));
+    if (!g->files)
         return cli_fail(VERB, "out of memory");
-    for (int i = 1, used; i < argc; i += used) {
-        used = 1;
-        if (ended || argv[i][0] != '-') {
-            g->files[g->file_count++] = argv[i];
-        } else if (strcmp(argv[i], "--") == 0) {
-            ended = true;
-        } else {
-            int usage = word_read(g, argv + i, &used);
-            if (usage)
-                return usage;
-        }
-    }
-    return CLI_OK;
+    int failed = words_read(g, argc, argv);
+    for (size_t i = 0, count = g->count; !failed && i < count; i++)
+        if (strcmp(g->fields[i]->name, "config") == 0)
+            failed = config_read(g, g->values[i]);
+    return failed;
 }
 
 void given_release(given *g)
@@ -165,6 +211,10 @@ void given_release(given *g)
     free(g->fields);
     free(g->values);
     free(g->files);
+    for (size_t i = 0; i < g->number_count; i++)
+        free(g->numbers[i]);
+    free(g->numbers);
+    json_decref(g->config);
 }
 
 bool given_has(const given *g, const char *name)
@@ -223,16 +273,6 @@ static int choice_read(int *out, const field *f, const char *text)
                      near ? near : "", near ? "'?" : "");
 }
 
-static int words_add(words *w, const char *word)
-{
-    const char **more = realloc(w->at, (w->count + 1) * sizeof(*more));
-    if (!more)
-        return cli_fail(VERB, "out of memory");
-    w->at = more;
-    w->at[w->count++] = word;
-    return CLI_OK;
-}
-
 static int value_apply(settings *s, const field *f, const char *text)
 {
     void *at = field_at(f, s);
@@ -241,7 +281,7 @@ static int value_apply(settings *s, const field *f, const char *text)
     int usage;
     switch (f->kind) {
     case FIELD_FLAG:
-        *(bool *)at = true;
+        *(bool *)at = !text; // a file may say "false"
         return CLI_OK;
     case FIELD_TEXT:
     case FIELD_PATH:
@@ -249,7 +289,7 @@ static int value_apply(settings *s, const field *f, const char *text)
         return CLI_OK;
     case FIELD_WORDS:
     case FIELD_PATHS:
-        return words_add(at, text);
+        return words_add(VERB, at, text);
     case FIELD_SIZE:
         usage = whole_read(&whole, f, text);
         *(size_t *)at = (size_t)whole;
@@ -285,7 +325,7 @@ int given_apply(const given *g, settings *s)
     for (size_t i = 0; !failed && i < g->count; i++)
         failed = value_apply(s, g->fields[i], g->values[i]);
     for (size_t i = 0; !failed && i < g->file_count; i++)
-        failed = words_add(&s->files, g->files[i]);
+        failed = words_add(VERB, &s->files, g->files[i]);
     // A preset that counts sequences is told to count tokens.
     if (given_has(g, "batch-tokens") && !given_has(g, "batch-size"))
         s->train.sequences = 0;
@@ -367,6 +407,24 @@ static int numbers_check(const settings *s)
     return CLI_OK;
 }
 
+static int preset_check(const char *preset)
+{
+    char all[256] = "";
+    const char *names[64], *name;
+    int count = 0;
+    for (; count < 64 && (name = bauta_preset_name((size_t)count, NULL));
+         count++) {
+        if (strcmp(name, preset) == 0)
+            return CLI_OK;
+        names[count] = name;
+    }
+    presets_list(all, sizeof(all));
+    const char *near = cli_nearest(preset, names, count);
+    return cli_usage(VERB, "there is no preset '%s'; %s%s%s%s", preset,
+                     near ? "did you mean '" : "", near ? near : "",
+                     near ? "'? There are " : "there are ", all);
+}
+
 int settings_check(const settings *s)
 {
     bool trial = s->dry_run || s->compare;
@@ -382,6 +440,9 @@ int settings_check(const settings *s)
     if (s->from && s->set.count)
         return cli_usage(VERB, "--set is for new models; the config of "
                                "--from is what it is");
+    int unknown = s->preset ? preset_check(s->preset) : CLI_OK;
+    if (unknown)
+        return unknown;
     if (s->preset && !s->tokenizer)
         return cli_usage(VERB, "--tokenizer is missing: a folder or file, or "
                                "bytes, chars, bpe:N, wordpiece:N, unigram:N");

@@ -438,6 +438,8 @@ int train_run(workshop *w, settings *s, progress *p, run_folder *f)
     } else if (!failed) {
         failed = audit_run(&r);
         if (!failed)
+            failed = options_write(s, f);
+        if (!failed)
             failed = loop(&r, step);
     }
     if (!failed && s->average && r.ending != ASKED)

@@ -42,6 +42,7 @@ static int help(void)
         "once, and each as if it were alone.\n"
         "\n"
         "what is read and written\n"
+        "  -m, --model DIR       MODEL, as an option\n"
         "  --file FILE           texts, a line each; - is standard input\n"
         "  --out FILE            write there instead of to standard output\n"
         "  --prefix TEXT         every translation begins so\n"
@@ -112,7 +113,6 @@ static int settings_read(settings *s, int argc, char **argv)
           1e6, NULL },
         { "--max-tokens", OPTION_WHOLE, &s->max_tokens, &s->has_max, 0, 1e9,
           NULL },
-        { "-n", OPTION_WHOLE, &s->max_tokens, &s->has_max, 0, 1e9, NULL },
         { "--tokenizer", OPTION_TEXT, &s->wish.tokenizer, NULL, 0, 0, NULL },
         { "--weights", OPTION_CHOICE, &s->wish.weights, NULL, 0, 0,
           loaded_weights },
@@ -121,8 +121,8 @@ static int settings_read(settings *s, int argc, char **argv)
         { "--cache-mb", OPTION_WHOLE, &s->limits.cache_mb, NULL, 0, 1e9, NULL },
         { "--threads", OPTION_WHOLE, &s->wish.threads, NULL, 0, 4096, NULL },
         { "--quiet", OPTION_ON, &s->quiet, NULL, 0, 0, NULL },
+        { "--model", OPTION_MODEL, NULL, NULL, 0, 0, NULL },
         { "--help", OPTION_ON, &s->help, NULL, 0, 0, NULL },
-        { "-h", OPTION_ON, &s->help, NULL, 0, 0, NULL },
     };
     int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
                               argc, argv, &s->rest);

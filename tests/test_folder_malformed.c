@@ -381,7 +381,8 @@ static void folders_without_their_files_are_refused(void **state)
     (void)state;
     scratch s = scratch_create();
     char path[512], file[600];
-    assert_refused(scratch_path(&s, "nowhere"), "config.json: cannot open it");
+    assert_refused(scratch_path(&s, "nowhere"),
+                   "nowhere: there is no such folder");
     tiny_write(&s, &tinies[0], path);
     snprintf(file, sizeof(file), "%s/model.safetensors", path);
     assert_int_equal(remove(file), 0);
@@ -395,7 +396,7 @@ static void folders_without_their_files_are_refused(void **state)
     assert_refused(path, "model.safetensors: is special");
     assert_int_equal(remove(file), 0);
     snprintf(file, sizeof(file), "%s/config.json", path);
-    assert_refused(file, "cannot open it");
+    assert_refused(file, "config.json: is a file, not a model folder");
     assert_int_equal(remove(file), 0);
     assert_int_equal(mkfifo(file, 0666), 0);
     assert_refused(path, "config.json: is special");

@@ -380,8 +380,7 @@ static void wrong_arguments_are_a_sentence(void **state)
     wrong.beta2 = 1.0;
     assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &wrong, &err),
                      BAUTA_ERR_ARGUMENT);
-    assert_string_equal(err.message,
-                        "optimizer: beta2 is 1, not from 0 to below 1");
+    assert_string_equal(err.message, "beta2 is 1, not from 0 to below 1");
     wrong = defaults;
     wrong.clip = NAN;
     assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &wrong, &err),

@@ -686,17 +686,23 @@ static void what_cannot_be_is_refused(void **state)
     static const char *const empty[] = { "a", "" }, *const wrong[] = { "\xFF" };
     bauta_vocabulary_options o = options_of(BAUTA_VOCABULARY_BPE, 256);
     fails(&o, "ab",
-          "pieces is 256; the special tokens and the alphabet are 257");
+          "a vocabulary of 256 pieces is too small: the special tokens and the "
+          "alphabet are 257");
     o.pieces = 0;
-    fails(&o, "ab", "pieces is 0; it must be 1 to 4194304");
+    fails(&o, "ab", "a vocabulary of 0 pieces; it must have 1 to 4194304");
     o = options_of(BAUTA_VOCABULARY_WORDPIECE, 7);
-    fails(&o, "abc", "pieces is 7; the special tokens and the alphabet are 10");
+    fails(&o, "abc",
+          "a vocabulary of 7 pieces is too small: the special tokens and the "
+          "alphabet are 10");
     o = options_of(BAUTA_VOCABULARY_UNIGRAM, 7);
     fails(&o, "abc",
-          "pieces is 7; the special tokens and the characters of the texts "
+          "a vocabulary of 7 pieces is too small: the special tokens and the "
+          "characters of the texts "
           "are 8");
     o.pieces = 3;
-    fails(&o, "abc", "pieces is 3; the special tokens and the alphabet are 4");
+    fails(&o, "abc",
+          "a vocabulary of 3 pieces is too small: the special tokens and the "
+          "alphabet are 4");
     o = options_of(BAUTA_VOCABULARY_BPE, 300);
     o.lowercase = true;
     fails(&o, "abc", "a vocabulary of bytes has no lower case");

@@ -102,10 +102,6 @@ for verb in $verbs; do
     *) "$bauta" "$verb" --help ;;
     esac | page "bauta-$verb" "$(summary_of "$verb")" >"$folder/bauta-$verb.1"
 done
-"$bauta" score --perplexity --help |
-    page bauta-perplexity "how well a model foretells texts" \
-        >"$folder/bauta-perplexity.1"
-
 # Each page names the others.
 names=$(cd "$folder" && ls bauta*.1)
 for file in $names; do

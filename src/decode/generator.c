@@ -15,9 +15,10 @@ static bauta_status options_check(const bauta_generator_options *options,
     BT_NEED_SIZE(options, bauta_generator_options,
                  "BAUTA_GENERATOR_OPTIONS_INIT", err);
     if (options->sequences == 0)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.sequences is 0");
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "the number of sequences is 0");
     if (options->prompt_tokens == 0)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.prompt_tokens is 0");
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the tokens of a prompt that run at once are 0");
     return BAUTA_OK;
 }
 

@@ -31,8 +31,8 @@ static bauta_status ids_check(const char *name, const uint32_t *ids,
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= vocab)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "%s[%zu] is %u, the vocabulary has %zu", name, i,
-                           (unsigned)ids[i], vocab);
+                           "%s has token %u at %zu, the vocabulary has %zu",
+                           name, (unsigned)ids[i], i, vocab);
     return BAUTA_OK;
 }
 
@@ -42,7 +42,7 @@ static bauta_status maybe_check(const char *name, uint32_t id, size_t vocab,
     if (id == BAUTA_NO_TOKEN || id < vocab)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                   "options.%s is %u, the vocabulary has %zu", name,
+                   "the %s token is %u, the vocabulary has %zu", name,
                    (unsigned)id, vocab);
 }
 
@@ -51,18 +51,17 @@ static bauta_status numbers_check(const bauta_generate_options *o,
 {
     // The smallest normal number: dividing by less overflows at once.
     const float small = 0x1p-126f, large = 1e9f;
-    bauta_status status = range_check("options.repetition_penalty",
+    bauta_status status = range_check("the repetition penalty",
                                       o->repetition_penalty, small, large, err);
     if (!status)
-        status =
-            range_check("options.temperature", o->temperature, 0, large, err);
+        status = range_check("the temperature", o->temperature, 0, large, err);
     if (!status)
-        status = range_check("options.top_p", o->top_p, 0, 1, err);
+        status = range_check("top-p", o->top_p, 0, 1, err);
     if (!status)
-        status = range_check("options.min_p", o->min_p, 0, 1, err);
+        status = range_check("min-p", o->min_p, 0, 1, err);
     if (!status)
-        status = range_check("options.length_penalty", o->length_penalty, -100,
-                             100, err);
+        status = range_check("the length penalty", o->length_penalty, -100, 100,
+                             err);
     return status;
 }
 
@@ -70,17 +69,18 @@ static bauta_status beams_check(const bauta_generate_options *o,
                                 bauta_error *err)
 {
     if (o->beams == 0)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.beams is 0");
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "the number of beams is 0");
     if (o->nbest > o->beams)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "options.nbest is %zu of %zu beams", o->nbest, o->beams);
+                       "the %zu best of %zu beams are asked for", o->nbest,
+                       o->beams);
     if (o->sample && o->beams > 1)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "options.sample with %zu beams: a beam search does not "
-                       "draw",
+                       "%zu beams and sampling exclude each other: a beam "
+                       "search does not draw",
                        o->beams);
     if ((unsigned)o->early > BAUTA_EARLY_NEVER)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.early is %d",
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "there is no early stopping %d",
                        (int)o->early);
     return BAUTA_OK;
 }
@@ -93,8 +93,8 @@ static bauta_status stops_check(const bauta_generate_options *o,
                        o->stop_count);
     for (size_t i = 0; i < o->stop_count; i++)
         if (!o->stops[i] || !*o->stops[i])
-            return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.stops[%zu] is %s",
-                           i, o->stops[i] ? "empty" : "NULL");
+            return bt_fail(err, BAUTA_ERR_ARGUMENT, "stop %zu is %s", i + 1,
+                           o->stops[i] ? "empty" : "NULL");
     return BAUTA_OK;
 }
 
@@ -108,10 +108,10 @@ static bauta_status words_check(const bauta_generate_options *o, size_t vocab,
                        o->word_count);
     for (size_t i = 0; i < o->word_count && !status; i++) {
         const bauta_word *word = &o->words[i];
-        snprintf(name, sizeof(name), "options.words[%zu].tokens", i);
+        snprintf(name, sizeof(name), "word %zu that may not come", i + 1);
         if (!word->count)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "options.words[%zu].count is 0", i);
+                           "word %zu that may not come is empty", i + 1);
         status = ids_check(name, word->tokens, word->count, vocab, err);
     }
     return status;
@@ -122,17 +122,17 @@ static bauta_status tokens_check(const bauta_generate_options *o, size_t vocab,
 {
     if (o->end_count > BAUTA_ENDS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "options.end_count is %zu, more than %d", o->end_count,
-                       BAUTA_ENDS_MAX);
+                       "%zu tokens are to end a text, more than %d",
+                       o->end_count, BAUTA_ENDS_MAX);
     if (o->banned_count > BAUTA_BANNED_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "options.banned_count is %zu, more than %d",
-                       o->banned_count, BAUTA_BANNED_MAX);
+                       "%zu tokens may not come, more than %d", o->banned_count,
+                       BAUTA_BANNED_MAX);
     bauta_status status =
-        ids_check("options.ends", o->ends, o->end_count, vocab, err);
+        ids_check("the list of end tokens", o->ends, o->end_count, vocab, err);
     if (!status)
-        status =
-            ids_check("options.banned", o->banned, o->banned_count, vocab, err);
+        status = ids_check("the list of banned tokens", o->banned,
+                           o->banned_count, vocab, err);
     if (!status)
         status = maybe_check("start", o->start, vocab, err);
     if (!status)
@@ -169,17 +169,17 @@ static bauta_status source_check(const bauta_request *request,
     size_t positions = bauta_model_positions(model);
     if (!encoder && request->source_count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "request.source has %zu tokens, and the model has no "
+                       "the source has %zu tokens, and the model has no "
                        "encoder",
                        request->source_count);
     if (encoder && !request->source_count)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "request.source is empty");
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "the source is empty");
     if (has_table(model) && request->source_count > positions)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "request.source has %zu tokens, the model has %zu "
+                       "the source has %zu tokens, the model has %zu "
                        "positions",
                        request->source_count, positions);
-    return ids_check("request.source", request->source, request->source_count,
+    return ids_check("the source", request->source, request->source_count,
                      bauta_model_vocabulary(model), err);
 }
 
@@ -190,11 +190,11 @@ static bauta_status prompt_check(const bauta_request *request,
     bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
     if (encoder && o->start == BAUTA_NO_TOKEN)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "options.start is not given, and an encoder-decoder "
+                       "there is no start token, and an encoder-decoder "
                        "begins with it");
     if (!encoder && !request->count)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "request.tokens is empty");
-    return ids_check("request.tokens", request->tokens, request->count,
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "the prompt is empty");
+    return ids_check("the prompt", request->tokens, request->count,
                      bauta_model_vocabulary(model), err);
 }
 
@@ -234,9 +234,10 @@ static bauta_status cost_check(bt_request *r, const bt_terms *terms,
         __builtin_add_overflow(first, more, &r->cost))
         r->cost = UINT64_MAX;
     if (r->options.beams > terms->sequences)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "options.beams is %zu, the generator runs %zu sequences",
-                       r->options.beams, terms->sequences);
+        return bt_fail(
+            err, BAUTA_ERR_ARGUMENT,
+            "%zu beams are asked for, the generator runs %zu sequences",
+            r->options.beams, terms->sequences);
     if (bound && r->cost > bound)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the request may need %llu bytes of keys and values, "
@@ -277,7 +278,7 @@ static bauta_status fill(bt_request *r, const bauta_request *request,
     bauta_status status = bt_generate_options_check(&r->options, vocab, err);
     if (!status && r->options.stop_count && !terms->tokenizer)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                         "options.stops need a tokenizer, and there is none");
+                         "stops need a tokenizer, and there is none");
     if (!status)
         status = source_check(request, model, err);
     if (!status)

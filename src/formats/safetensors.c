@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "formats/foreign.h"
 #include "formats/json.h"
 
 #include <assert.h>
@@ -377,7 +378,8 @@ bauta_status bt_safetensors_open(bt_safetensors **out, const char *path,
     bauta_status status = bt_file_map_init(&map, path, err);
     if (status)
         return status;
-    status = bt_safetensors_parse(out, path, map.bytes, map.size, err);
+    status = bt_foreign_explain(
+        bt_safetensors_parse(out, path, map.bytes, map.size, err), path, err);
     if (status)
         bt_file_map_release(&map);
     else

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "formats/foreign.h"
 #include "formats/json.h"
 
 #include <errno.h>
@@ -274,7 +275,7 @@ static bauta_status index_open(bt_weights *w, const char *folder,
     if (!status) // the shortest member of a map is "":"x",
         status = table_create(w, size / 7 + 1, err);
     if (!status)
-        status = members_read(&r, text, size);
+        status = bt_foreign_explain(members_read(&r, text, size), path, err);
     bt_free(text);
     if (!status)
         status = duplicates_check(&r);
@@ -315,8 +316,8 @@ static bauta_status nothing_open(const char *folder, const char *pickled,
                        ".save_pretrained(dir2, safe_serialization=True)",
                        bt_path_tail(pickled));
     return bt_fail(err, BAUTA_ERR_IO,
-                   "%s: there is neither " SINGLE " nor " INDEX,
-                   bt_path_tail(folder));
+                   "%s: there is neither " SINGLE " nor " INDEX ", but %s",
+                   bt_path_tail(folder), bt_foreign_list(folder).text);
 }
 
 static bauta_status folder_open(bt_weights *w, const char *folder,

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "formats/foreign.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -50,7 +51,9 @@ bauta_status bt_config_load(bt_config **out, const char *folder,
                                              config->path, CONFIG_MAX, err)
                               : bt_fail_memory(err, "the name of a file", 0);
     if (!status)
-        status = root_parse(config, err);
+        status = bt_foreign_explain(root_parse(config, err), config->path, err);
+    else if (config->path && !bt_file_exists(config->path))
+        status = bt_foreign_folder(folder, err);
     if (status)
         bt_config_free(config);
     else

@@ -266,7 +266,8 @@ static bauta_status learn(bt_learned *out, const bt_substrings *strings,
     learner l = { .options = options, .wanted = options->pieces - specials };
     if (l.wanted < strings->characters)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "pieces is %zu; the special tokens and the characters "
+                       "a vocabulary of %zu pieces is too small: the special "
+                       "tokens and the characters "
                        "of the texts are %zu",
                        options->pieces, specials + strings->characters);
     bauta_status status = learner_init(&l, strings, err);

@@ -73,7 +73,8 @@ bauta_status bt_learned_fits(const bt_learned *learned,
     if (options->pieces >= least)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                   "pieces is %zu; the special tokens and the alphabet are "
+                   "a vocabulary of %zu pieces is too small: the special "
+                   "tokens and the alphabet are "
                    "%zu",
                    options->pieces, least);
 }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "formats/foreign.h"
 #include "formats/run.h"
 #include "text/document.h"
 #include "text/settings.h"
@@ -170,6 +171,20 @@ static bauta_status extras_keep(bauta_tokenizer *t, const char *path,
     return BAUTA_OK;
 }
 
+/* The files of a format failed: where one of them is recognised as something
+ * else, that is why. */
+static bauta_status files_explain(bauta_status status, const char *folder,
+                                  const format *from, bauta_error *err)
+{
+    for (size_t i = 0; status && i < FORMAT_FILES && from->files[i]; i++) {
+        char *path = bt_path_join(folder, from->files[i]);
+        if (path)
+            bt_foreign_explain(status, path, err);
+        bt_free(path);
+    }
+    return status;
+}
+
 static bauta_status folder_load(bauta_tokenizer **out, const bt_settings *f,
                                 const format *from, bauta_error *err)
 {
@@ -180,7 +195,8 @@ static bauta_status folder_load(bauta_tokenizer **out, const bt_settings *f,
         status = bt_settings_file(&c.bytes[i], &c.size[i], f->path,
                                   from->files[i], err);
     if (!status)
-        status = from->load(&made, f, &c, from->files, err);
+        status = files_explain(from->load(&made, f, &c, from->files, err),
+                               f->path, from, err);
     if (!status) {
         bt_settings_names(made, f);
         contents_keep(made, &c, from);
@@ -253,7 +269,8 @@ static bauta_status load_file(bauta_tokenizer **out, const char *path,
     bauta_status status =
         bt_file_read(&c.bytes[0], &c.size[0], path, BT_TOKENIZER_FILE_MAX, err);
     if (!status)
-        status = from->load(out, &nowhere, &c, &path, err);
+        status = bt_foreign_explain(from->load(out, &nowhere, &c, &path, err),
+                                    path, err);
     if (!status)
         contents_keep(*out, &c, from);
     bt_free(c.bytes[0]);

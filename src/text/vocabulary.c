@@ -196,8 +196,8 @@ static bauta_status options_check(const bauta_vocabulary_options *options,
                        "there is no kind %d of vocabulary", (int)options->kind);
     if (options->pieces < 1 || options->pieces > BT_VOCAB_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "pieces is %zu; it must be 1 to %d", options->pieces,
-                       BT_VOCAB_MAX);
+                       "a vocabulary of %zu pieces; it must have 1 to %d",
+                       options->pieces, BT_VOCAB_MAX);
     if (options->lowercase && options->kind == BAUTA_VOCABULARY_BPE)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a vocabulary of bytes has no lower case");

@@ -47,13 +47,13 @@ static bauta_status check_options(const bt_optimizer_options *o,
     } ranges[] = { { "beta1", o->beta1, 1.0 },
                    { "beta2", o->beta2, 1.0 },
                    { "epsilon", o->epsilon, INFINITY },
-                   { "weight_decay", o->weight_decay, INFINITY },
-                   { "clip", o->clip, INFINITY } };
+                   { "the weight decay", o->weight_decay, INFINITY },
+                   { "the largest norm of gradients", o->clip, INFINITY } };
     for (size_t i = 0; i < BT_LEN(ranges); i++)
         if (!(ranges[i].value >= 0.0 && ranges[i].value < ranges[i].below))
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "optimizer: %s is %g, not from 0 to below %g",
-                           ranges[i].name, ranges[i].value, ranges[i].below);
+                           "%s is %g, not from 0 to below %g", ranges[i].name,
+                           ranges[i].value, ranges[i].below);
     return BAUTA_OK;
 }
 

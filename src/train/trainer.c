@@ -78,26 +78,31 @@ static bauta_status numbers_check(const bauta_train_options *o,
 {
     bauta_status status;
     (void)((status = share_check("dropout", (double)o->dropout, true, err)) ||
-           (status =
-                share_check("smoothing", (double)o->smoothing, false, err)) ||
-           (status = share_check("hidden", (double)o->hidden, false, err)) ||
-           (status =
-                share_check("hidden_random + hidden_kept",
-                            (double)o->hidden_random + (double)o->hidden_kept,
-                            false, err)) ||
-           (status = share_check("sampled", (double)o->sampled, false, err)) ||
-           (status = share_check("average", o->average, true, err)));
+           (status = share_check("label smoothing", (double)o->smoothing, false,
+                                 err)) ||
+           (status = share_check("the share of masked tokens",
+                                 (double)o->hidden, false, err)) ||
+           (status = share_check(
+                "the share of masked tokens that are random or kept",
+                (double)o->hidden_random + (double)o->hidden_kept, false,
+                err)) ||
+           (status = share_check("the share of sampled tokens",
+                                 (double)o->sampled, false, err)) ||
+           (status = share_check("the decay of the moving average", o->average,
+                                 true, err)));
     if (status)
         return status;
     if (!(o->rate >= 0.0 && isfinite(o->rate) && o->min_rate >= 0.0 &&
           o->min_rate <= o->rate))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "rate is %g and min_rate %g; 0 <= min_rate <= rate",
+                       "the learning rate is %g and its minimum %g; neither "
+                       "may be negative, nor the minimum larger",
                        o->rate, o->min_rate);
     if ((o->sequences == 0 && o->tokens == 0) || o->accumulate == 0 ||
         o->pass == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "tokens, accumulate and pass must not be 0");
+                       "a step needs tokens: the batch, the number of batches "
+                       "and the tokens that run at once must not be 0");
     if ((unsigned)o->mode > BAUTA_MODE_SCHEDULED ||
         (unsigned)o->schedule > BAUTA_SCHEDULE_INVERSE_SQRT)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "no such mode or schedule");

@@ -44,14 +44,14 @@ says err "more than one folder"
 runs 2 "$bauta" audit a --tokns 3
 says err "did you mean '--tokens'?"
 runs 2 "$bauta" audit a --tokens 2
-says err "--tokens is '2', not a number from 3 to 1024"
+says err "--tokens is '2', not a whole number from 3 to 1024"
 runs 2 "$bauta" audit a --mask
 says err "--mask needs a value"
 runs 2 "$bauta" audit "$folders/gpt2" --mask 'causl'
 says err "--mask: column 1"
 [ ! -s "$work/out" ] || fail "something on stdout"
 runs 1 "$bauta" audit "$work/nowhere"
-says err "config.json: cannot open it"
+says err "there is no such folder"
 runs 1 "$bauta" audit "$folders/gpt2" --text "$work/nowhere"
 
 # Folders in which nothing is wrong.

@@ -1,13 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# completion.sh - what bash completes for bauta, and that the program takes it.
+# completion.sh - what bash completes for bauta, and that the program takes it;
+# the options that --help has are those of the tables; and the completions of
+# zsh and fish are made from them.
 #
-#   completion.sh BAUTA COMPLETION
+#   completion.sh BAUTA SOURCE
 set -eu
 bauta=$1
+completions=$2/completions
 # shellcheck source=/dev/null
-source "$2"
+source "$completions/bauta"
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 fail() {
     echo "$1"
     exit 1
@@ -38,7 +43,7 @@ has --min-count tokenizer train --m
 has --perplexity score --p
 has --stride score --perplexity --s
 has --top-k generate model --top
-has -n generate model -
+has generate help ""
 has int8 generate model --weights ""
 [ "$(completes embed model --pooling l)" = last ] || fail "--pooling l"
 [ "$(completes lab --fast lay)" = layers ] || fail "lab --fast lay"
@@ -47,21 +52,24 @@ has gpt2-tiny train --preset gpt2
 [ -z "$(completes fill "")" ] || fail "a folder is not for us to complete"
 
 # Every option of a verb is offered, and every one that is offered is known:
-# the program never says that there is none. What nobody knows, behind it and
-# behind a value that it may take, keeps the verb from working.
+# the program never says that there is none. What nobody knows, after it and
+# after a value that it may take, keeps the verb from working.
 count=0
 for verb in $(_bauta_verbs "$bauta"); do
     arguments=("$verb")
     [ "$verb" != tokenizer ] || arguments+=(train)
     options=$(completes "${arguments[@]}" --)
     [ -n "$options" ] || fail "$verb has no options"
+    "$bauta" "${arguments[@]}" --help | sed '/^examples$/q' >"$work/help"
     for option in $options; do
+        grep -qE -- "$option([^a-z-]|\$)" "$work/help" ||
+            fail "$verb --help does not have $option"
         said=$("$bauta" "${arguments[@]}" "$option" --nothing --nothing \
             2>&1 </dev/null) || :
         case $said in
         *"there is no option '$option'"*) fail "$verb: $said" ;;
         esac
-        for value in $(_bauta_values "$bauta" "$verb" "$option"); do
+        for value in $(_bauta_values "$option" "$bauta" "${arguments[@]}"); do
             said=$("$bauta" "${arguments[@]}" "$option" "$value" --nothing \
                 2>&1 </dev/null) || :
             case $said in
@@ -69,8 +77,33 @@ for verb in $(_bauta_verbs "$bauta"); do
             *) fail "$verb $option $value: $said" ;;
             esac
         done
+        # The same in the other shells.
+        grep -qF -- "__bauta_verb_is $verb' -l ${option#--}" \
+            "$completions/bauta.fish" || fail "fish: $verb has no $option"
+        awk -v verb="$verb" '$0 == "    " verb ")" { on = 1 }
+            /^        ;;$/ { on = 0 } on' "$completions/_bauta" |
+            grep -qE -- "'$option=?(\[|:|')" || fail "zsh: $verb has no $option"
         count=$((count + 1))
+    done
+    # And what --help has is in the table.
+    grep -oE -- '--[a-z][a-z0-9-]*' "$work/help" | while read -r option; do
+        case " $options " in
+        *" $option "*) ;;
+        *) fail "$verb --help has $option, and there is none" ;;
+        esac
     done
 done
 echo "$count options"
 [ "$count" -gt 100 ]
+
+"$2/tools/make-completions.sh" "$bauta" "$work/made"
+for file in _bauta bauta.fish; do
+    diff "$completions/$file" "$work/made/$file" ||
+        fail "completions/$file is not of this program; 'make man' writes it anew"
+done
+if command -v zsh >/dev/null; then
+    zsh -n "$completions/_bauta" || fail "zsh does not understand _bauta"
+fi
+if command -v fish >/dev/null; then
+    fish -n "$completions/bauta.fish" || fail "fish does not understand it"
+fi

@@ -36,9 +36,9 @@ done
 for value in x -1 "" 1.5 0x4 "3 "; do
     refused "--top is '$value', not a whole number" bert x --top "$value"
 done
-refused "--top is 0, not from 1 to" bert x --top 0
-refused "--top is 99999999, not from 1 to" bert x --top 99999999
-refused "--threads is 5000, not from 0 to 4096" bert x --threads 5000
+refused "--top is '0', not a whole number from 1 to" bert x --top 0
+refused "--top is '99999999', not a whole number from 1 to" bert x --top 99999999
+refused "--threads is '5000', not a whole number from 0 to 4096" bert x --threads 5000
 refused "--weights is 'float8'" bert x --weights float8
 fails "the verb for it is 'bauta generate'" gpt "[MASK]"
 fails "the verb for it is 'bauta translate'" seq "[MASK]"

@@ -61,8 +61,8 @@ done
 refused "--temp is -1, not from 0 to" run x --temp -1
 refused "--top-p is 1.5, not from 0 to 1" run x --top-p 1.5
 refused "--min-p is -0.5, not from 0 to 1" run x --min-p -0.5
-refused "--beams is 0, not from 1 to" run x --beams 0
-refused "--beams is 1000000000, not from 1 to" run x --beams 1000000000
+refused "--beams is '0', not a whole number from 1 to" run x --beams 0
+refused "--beams is '1000000000', not a whole number from 1 to" run x --beams 1000000000
 refused "--seed is '99999999999999999999', not" run x \
     --seed 99999999999999999999
 refused "did you mean 'int8'?" run x --weights int
@@ -259,12 +259,26 @@ if [ -c /dev/full ]; then
         cases=$((cases + 1))
     done
 fi
-{
-    status=0
-    "$bauta" generate run "the" -n 200 2>stderr || status=$?
-    echo "$status" >status
-} | :
-grep -qx '[01]' status || fail "a closed pipe: status $(cat status)"
+# Nobody reads any more: the conventional end, by SIGPIPE and without a word,
+# also where that was ignored by whoever started the program.
+for ignored in "" "trap '' PIPE"; do
+    rm -f closed
+    {
+        until [ -e closed ]; do :; done
+        status=0
+        (
+            eval "$ignored"
+            exec "$bauta" generate run "the" -n 20 --quiet 2>stderr
+        ) || status=$?
+        echo "$status" >status
+    } | {
+        exec <&-
+        : >closed
+    }
+    grep -qx 141 status || fail "a closed pipe: status $(cat status)"
+    [ ! -s stderr ] || fail "a closed pipe is no reason to speak"
+    cases=$((cases + 1))
+done
 
 # An interrupt ends the text, and then the program; what was said is there, and
 # so are the figures.

@@ -60,9 +60,11 @@ awk '/^```$/ { on = 0 } on { print } /^```c$/ && ++seen == 2 { on = 1 }' \
     "$stage$prefix/bin/bauta" inspect "$model" --json >/dev/null
 )
 
-# Its manual, a page a verb, and what bash completes.
+# Its manual, a page a verb, and what the shells complete.
 find "$stage" -path '*/man1/bauta-generate.1' | grep -q .
 find "$stage" -path '*/bash-completion/completions/bauta' | grep -q .
+find "$stage" -path '*/zsh/site-functions/_bauta' | grep -q .
+find "$stage" -path '*/fish/vendor_completions.d/bauta.fish' | grep -q .
 
 # The static library and what it needs in turn; the shared one is out of sight.
 # shellcheck disable=SC2046 # the flags are meant to be split

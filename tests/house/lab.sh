@@ -34,7 +34,7 @@ for value in x -1 "" 1.5 0x4 "3 "; do
     refused "--seed is '$value', not a whole number" layers --seed "$value"
     refused "--threads is '$value', not a whole" layers --threads "$value"
 done
-refused "--threads is 5000, not from 0 to 4096" layers --threads 5000
+refused "--threads is '5000', not a whole number from 0 to 4096" layers --threads 5000
 
 # ---- folders ---------------------------------------------------------------
 echo text >file
@@ -44,6 +44,30 @@ mkdir -p taken/index.html
 runs 1 layers --fast --out taken
 says stderr "taken/index.html: cannot write it: "
 [ "$(ls taken)" = index.html ] || fail "half a page is left"
+
+# ---- an interrupt ----------------------------------------------------------
+# The page has what is finished as soon as it is; the next one takes longer.
+for signal in INT TERM; do
+    rm -rf kept
+    "$bauta" lab masks mlm --fast --out kept >stdout 2>stderr &
+    child=$!
+    until [ -e kept/index.html ]; do
+        kill -0 "$child" 2>/dev/null || fail "it ended before an interrupt"
+        sleep 0.05
+    done
+    sleep 0.1
+    kill -"$signal" "$child"
+    got=0
+    wait "$child" || got=$?
+    child=
+    [ "$got" -gt 128 ] || fail "an interrupted lab: status $got"
+    says stderr "interrupted; 1 finished, in the page of kept"
+    says kept/index.html "What does each kind of mask show"
+    ! grep -q "What is learned from hidden words" kept/index.html ||
+        fail "what is not finished is in the page"
+    [ "$(ls kept)" = index.html ] || fail "a draft is left"
+    cases=$((cases + 1))
+done
 
 # ---- layers ----------------------------------------------------------------
 runs 0 layers --fast --out new/folder/

@@ -79,8 +79,8 @@ refused "there is no option '--hed'; did you mean '--head'?" model a --hed 1
 refused "there is no option '--xyzzy'" model a --xyzzy
 refused "--at is 'decodr', not encoder, decoder or cross; did you mean 'decoder'?" \
     model a --at decodr
-refused "--layer is '-1', not a number" model a --layer -1
-refused "--head is 'one', not a number" model a --head one
+refused "--layer is '-1', not a whole number" model a --layer -1
+refused "--head is 'one', not a whole number" model a --head one
 refused "--all is every layer and head" model a --all --head 1
 refused "--json and --out" model a --json --out a.png
 refused "--size is of a mask alone" model a --size 4

@@ -60,13 +60,13 @@ says err "more than one folder"
 runs 2 inspect --jsn a
 says err "did you mean '--json'?"
 runs 2 inspect --masks
-says err "--masks needs a number"
+says err "--masks needs a value"
 for number in x -1 513 1e3 99999999999999999999; do
     runs 2 inspect a --masks "$number"
-    says err "--masks is '$number', not a number from 0 to 512"
+    says err "--masks is '$number', not a whole number from 0 to 512"
 done
 runs 1 inspect "$work/nowhere"
-says err "config.json: cannot open it"
+says err "there is no such folder"
 
 for folder in "$folders"/*; do
     runs 0 inspect "$folder"
@@ -127,7 +127,7 @@ says err "more than one text"
 runs 2 tokenize "$tokenizer" --wole
 says err "did you mean '--whole'?"
 runs 2 tokenize "$tokenizer" --file
-says err "--file needs a file"
+says err "--file needs a value"
 runs 2 tokenize "$tokenizer" a --file b
 says err "both a text and files"
 runs 2 tokenize "$tokenizer" --pair b

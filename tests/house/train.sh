@@ -72,8 +72,10 @@ refused "--patience needs" --preset gpt2-tiny --tokenizer chars --out r \
 refused "more than one way of validation" --preset gpt2-tiny --out r \
     --tokenizer chars --valid text --valid-share 0.1 text
 refused "as in 'bpe:8000'" --preset gpt2-tiny --tokenizer bpe --out r text
-runs 1 train --preset gpt2-tinny --tokenizer chars --out r text
-says stderr 'did you mean "gpt2-tiny"?'
+refused "did you mean 'gpt2-tiny'? There are gpt2-tiny, " --preset gpt2-tinny \
+    --tokenizer chars --out r text
+refused "there is no preset 'xyzzy'; there are gpt2-tiny, " --preset xyzzy text
+refused "--preset needs a value: gpt2-tiny, " text --preset
 runs 1 train --preset gpt2-tiny --set n_layers=2 --tokenizer chars --out r text
 says stderr 'did you mean "n_layer"?'
 runs 1 train --preset gpt2-tiny --tokenizer chars --out r nowhere
@@ -169,7 +171,7 @@ runs 1 train --resume e
 says stderr "corpus"
 mv kept text
 runs 1 train --resume e --learning-rate 0.5
-says stderr "rate"
+says stderr "--learning-rate of a run cannot change: it was "
 rm e/step-*/trainer.json
 runs 1 train --resume e
 says stderr "no checkpoint that is whole"

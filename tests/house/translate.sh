@@ -46,7 +46,7 @@ for option in --beams --nbest -n --sequences --cache-mb --threads; do
     refused "$option is 'few', not a whole number" run x "$option" few
     refused "$option is '-2', not a whole number" run x "$option=-2"
 done
-refused "--beams is 0, not from 1 to" run x --beams 0
+refused "--beams is '0', not a whole number from 1 to" run x --beams 0
 refused "--length-penalty is 'x', not a number" run x --length-penalty x
 refused "--length-penalty is 1000, not from" run x --length-penalty 1000
 refused "did you mean 'never'?" run x --early-stopping neve
