@@ -5,6 +5,7 @@
 #include "cli.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,16 @@ void loaded_close(loaded *l)
     bauta_tokenizer_free(l->tokenizer);
     bauta_model_free(l->model);
     bauta_context_free(l->context);
+}
+
+void loaded_warn(const char *verb, const bauta_model *model)
+{
+    const char *line = bauta_model_warnings(model);
+    while (*line) {
+        int length = (int)strcspn(line, "\n");
+        fprintf(stderr, "bauta %s: warning: %.*s\n", verb, length, line);
+        line += length + (line[length] == '\n');
+    }
 }
 
 static int kind_check(const loaded *l, int kind)
@@ -44,6 +55,8 @@ int loaded_open(loaded *l, const char *verb, const char *folder,
         status = bauta_model_load(&l->model, folder, false, &err);
     if (!status && kind_check(l, kind))
         return CLI_FAILED;
+    if (!status)
+        loaded_warn(verb, l->model);
     if (!status)
         status = bauta_tokenizer_load(
             &l->tokenizer, wish->tokenizer ? wish->tokenizer : folder, &err);

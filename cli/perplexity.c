@@ -6,6 +6,7 @@
  * token but the first of a text is predicted once, and all but those of the
  * first window behind at least context - stride others. */
 #include "cli.h"
+#include "loaded.h"
 
 #include <bauta.h>
 
@@ -245,6 +246,7 @@ static int meter_open(meter *m, const options *o)
     bauta_error err;
     if (meter_load(m, o, &err))
         return cli_fail(VERB, "%s", err.message);
+    loaded_warn(VERB, m->model);
     bauta_model_kind kind = bauta_model_kind_of(m->model);
     size_t positions = bauta_model_positions(m->model);
     if (kind != BAUTA_DECODER_ONLY)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_data.c - bauta train: tokenizer, corpora, model and trainer. */
 #include "cli.h"
+#include "loaded.h"
 #include "train.h"
 
 #include <errno.h>
@@ -306,6 +307,7 @@ static int model_load(workshop *w, const char *folder)
     char path[4096];
     if (bauta_model_load(&w->model, folder, true, &err))
         return train_failed(&err);
+    loaded_warn("train", w->model);
     snprintf(path, sizeof(path), "%s/config.json", folder);
     json_t *config = json_load_file(path, 0, NULL);
     if (!config) { // the folder of a run stands for its best

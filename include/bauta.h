@@ -482,6 +482,13 @@ BAUTA_API size_t bauta_model_window(const bauta_model *model, size_t layer);
 BAUTA_API size_t bauta_model_describe(const bauta_model *model, char *text,
                                       size_t size);
 
+/* Warnings of loading, one sentence a line, without a newline after the last;
+ * "" where there are none. The text lives as long as the model. Nothing of a
+ * file is dropped in silence: tensors that are not used (BERT's pooler) are
+ * named here, and so is a stored head that differs from the token table
+ * although tie_word_embeddings is true, which is used, as transformers does. */
+BAUTA_API const char *bauta_model_warnings(const bauta_model *model);
+
 /* How many parameters there are, each a number; a matrix that two parts share
  * counts once. They lie in tensors, as many and by the names as in the file. */
 BAUTA_API uint64_t bauta_model_parameters(const bauta_model *model);

@@ -220,6 +220,11 @@ size_t bauta_model_window(const bauta_model *model, size_t layer)
     return layer >= print->window_from ? print->window : 0;
 }
 
+const char *bauta_model_warnings(const bauta_model *model)
+{
+    return model->folder->warnings;
+}
+
 /* ---- tensors ----------------------------------------------------------- */
 
 uint64_t bauta_model_parameters(const bauta_model *model)
