@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* audit.c - bauta audit: the promises, tried on a model folder. */
 #include "cli.h"
-#include "loaded.h"
 
 #include <bauta.h>
 
@@ -312,7 +311,7 @@ static int audit(const options *o)
         bauta_model_load(&model, o->folder, false, &err))
         failed = cli_fail(VERB, "%s", err.message);
     else
-        loaded_warn(VERB, model);
+        cli_warn(VERB, bauta_model_warnings(model));
     if (!failed)
         failed = audit_run(o, context, model);
     bauta_model_free(model);

@@ -28,6 +28,8 @@ int cli_usage(const char *verb, const char *format, ...)
 /* The sentence alone; returns CLI_FAILED. */
 int cli_fail(const char *verb, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Each line of a text as a warning on stderr. */
+void cli_warn(const char *verb, const char *lines);
 /* What stdout could not take is a failure, too: a full disk, a closed pipe. */
 int cli_finish(const char *verb);
 

@@ -2,7 +2,6 @@
 /* inspect.c - bauta inspect: a model folder's blueprint, its tensors, and the
  * mask of every layer. */
 #include "cli.h"
-#include "loaded.h"
 
 #include <bauta.h>
 
@@ -376,7 +375,7 @@ static int inspect(const options *o)
     bauta_model *model = NULL;
     if (bauta_model_load(&model, o->folder, false, &err))
         return cli_fail("inspect", "%s", err.message);
-    loaded_warn("inspect", model);
+    cli_warn("inspect", bauta_model_warnings(model));
     json_t *blueprint = blueprint_of(model);
     bauta_status status = !blueprint ? BAUTA_ERR_NOMEM
                           : o->json  ? json_print(model, blueprint, o, &err)

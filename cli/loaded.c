@@ -5,7 +5,6 @@
 #include "cli.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,16 +15,6 @@ void loaded_close(loaded *l)
     bauta_tokenizer_free(l->tokenizer);
     bauta_model_free(l->model);
     bauta_context_free(l->context);
-}
-
-void loaded_warn(const char *verb, const bauta_model *model)
-{
-    const char *line = bauta_model_warnings(model);
-    while (*line) {
-        int length = (int)strcspn(line, "\n");
-        fprintf(stderr, "bauta %s: warning: %.*s\n", verb, length, line);
-        line += length + (line[length] == '\n');
-    }
 }
 
 static int kind_check(const loaded *l, int kind)
@@ -56,7 +45,7 @@ int loaded_open(loaded *l, const char *verb, const char *folder,
     if (!status && kind_check(l, kind))
         return CLI_FAILED;
     if (!status)
-        loaded_warn(verb, l->model);
+        cli_warn(verb, bauta_model_warnings(l->model));
     if (!status)
         status = bauta_tokenizer_load(
             &l->tokenizer, wish->tokenizer ? wish->tokenizer : folder, &err);

@@ -43,9 +43,6 @@ int loaded_open(loaded *l, const char *verb, const char *folder,
                 const loaded_wish *wish, int kind);
 void loaded_close(loaded *l);
 
-/* Print the warnings of a model that was loaded, each as a line on stderr. */
-void loaded_warn(const char *verb, const bauta_model *model);
-
 /* Tokens in malloc'd memory. */
 typedef struct ids {
     uint32_t *at;

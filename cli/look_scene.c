@@ -5,7 +5,6 @@
  * what it has written: row i reads token i - 1 of the target and writes
  * token i. */
 #include "cli.h"
-#include "loaded.h"
 #include "look.h"
 
 #include <stdio.h>
@@ -234,7 +233,7 @@ static int parts_load(look_scene *s, const look_options *o)
         bauta_model_load(&s->model, o->model, false, &err) ||
         bauta_tokenizer_load(&s->tokenizer, o->model, &err))
         return failed_with(&err);
-    loaded_warn(VERB, s->model);
+    cli_warn(VERB, bauta_model_warnings(s->model));
     s->kind = bauta_model_kind_of(s->model);
     return CLI_OK;
 }

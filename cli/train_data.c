@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_data.c - bauta train: tokenizer, corpora, model and trainer. */
 #include "cli.h"
-#include "loaded.h"
 #include "train.h"
 
 #include <errno.h>
@@ -307,7 +306,7 @@ static int model_load(workshop *w, const char *folder)
     char path[4096];
     if (bauta_model_load(&w->model, folder, true, &err))
         return train_failed(&err);
-    loaded_warn("train", w->model);
+    cli_warn("train", bauta_model_warnings(w->model));
     snprintf(path, sizeof(path), "%s/config.json", folder);
     json_t *config = json_load_file(path, 0, NULL);
     if (!config) { // the folder of a run stands for its best

@@ -69,7 +69,8 @@ BAUTA_API const char *bauta_version(void);
     X(ERR_ARGUMENT, 1, "argument out of range") \
     X(ERR_NOMEM, 2, "out of memory")            \
     X(ERR_IO, 3, "cannot read or write a file") \
-    X(ERR_UNSUPPORTED, 4, "not supported here")
+    X(ERR_UNSUPPORTED, 4, "not supported here") \
+    X(ERR_NOT_FINITE, 5, "a result is NaN or infinite")
 
 #define BAUTA_STATUS_ENUM(name, value, text) BAUTA_##name = value,
 typedef enum bauta_status { BAUTA_STATUS_MAP(BAUTA_STATUS_ENUM) } bauta_status;
@@ -577,6 +578,20 @@ typedef struct bauta_outputs {
 BAUTA_API bauta_status bauta_model_forward(
     bauta_context *context, const bauta_model *model, const bauta_batch *source,
     const bauta_batch *target, const bauta_outputs *outputs, bauta_error *err);
+
+/* Where do numbers stop being finite? NaN and infinity are no error of
+ * bauta_model_forward(), bauta_model_look() and bauta_model_loss(): a program
+ * that finds one in a result asks here. The model runs once more over the same
+ * batches, and every hidden state and all logits are looked at. BAUTA_OK: all
+ * are finite (a logit may be -infinity, which is a probability of 0).
+ * BAUTA_ERR_NOT_FINITE: the sentence names the first layer that gives NaN or
+ * infinity, counted from 0, with sequence and token, and the first tensor of
+ * the model that holds such a number, where one does. */
+BAUTA_API bauta_status bauta_model_check_finite(bauta_context *context,
+                                                const bauta_model *model,
+                                                const bauta_batch *source,
+                                                const bauta_batch *target,
+                                                bauta_error *err);
 
 /* A label that does not count. */
 #define BAUTA_IGNORE UINT32_MAX

@@ -45,6 +45,7 @@ typedef struct bt_request {
     bool ended, flushed;
     bauta_finish finish;
     bauta_error failure; /* of this text alone; its status says whether */
+    bool explained;      /* its logits are not finite, and it says where */
 } bt_request;
 
 /* What a request must fit. */
@@ -91,6 +92,10 @@ void bt_request_choose(bt_request *request, const bt_desk *desk,
 bauta_status bt_request_apply(bt_request *request,
                               const bauta_tokenizer *tokenizer,
                               bauta_error *err);
+
+/* Of one whose logits were not finite: its failure names the layer. */
+bauta_status bt_request_explain(bt_request *request, bauta_context *context,
+                                const bauta_model *model, bauta_error *err);
 
 /* The result of one that has ended. */
 bauta_status bt_request_result(bauta_result **out, bt_request *request,

@@ -227,13 +227,13 @@ END
         sed 2s/.*// stdout >want
         # shellcheck disable=SC2086
         runs 1 spoilt --prompts prompts -n 10 --quiet $how
-        says stderr "prompts: line 2: the logits behind token 31 are not finite"
+        says stderr "prompts: line 2: the logits after token 31 are not finite"
         cmp -s stdout want || fail "a spoilt prompt changes others"
     done
     runs 1 spoilt --prompts prompts -n 10 --json
-    says stdout '"error":"the logits behind token 31 are not finite"'
+    says stdout '"error":"the logits after token 31 are not finite: '
     runs 1 spoilt "the face is behind the mask" -n 10
-    says stderr "the logits behind token 31 are not finite"
+    says stderr "the logits after token 31 are not finite"
     says stdout "the" # what was said before
     printf 'the \377mask' >in
     runs 0 run -n 2 --json
