@@ -476,6 +476,8 @@ BAUTA_API size_t bauta_model_decoder_layers(const bauta_model *model);
  * are refused; rotary positions have no end, and this is what the model was
  * made for. */
 BAUTA_API size_t bauta_model_positions(const bauta_model *model);
+/* Whether positions are rotary, so that a text may go on beyond them. */
+BAUTA_API bool bauta_model_rotary(const bauta_model *model);
 /* The window of a decoder layer's self-attention, see bauta_mask_window();
  * 0 = none. */
 BAUTA_API size_t bauta_model_window(const bauta_model *model, size_t layer);
@@ -1228,13 +1230,22 @@ typedef struct bauta_generate_options {
                                 but an end does not count. They must live as
                                 long as the request runs */
     size_t word_count;
+
+    size_t sliding_window; /* of a model with rotary positions: every layer sees
+                              the last so many tokens, the one that is read
+                              among them, as under bauta_mask_window(); so a
+                              text may become longer than the model's context
+                              (give max_tokens) in bounded memory. The same bits
+                              as a model whose config has this sliding_window;
+                              a layer whose own window is narrower keeps that.
+                              0: none */
 } bauta_generate_options;
 #define BAUTA_GENERATE_OPTIONS_INIT                                            \
     {                                                                          \
         sizeof(bauta_generate_options), 0, 0, 0, 0, 1.0f, 0, false, 1.0f, 0,   \
             1.0f, 0.0f, 0, 1, 1.0f, BAUTA_EARLY_NO, 0, false, BAUTA_NO_TOKEN,  \
             BAUTA_NO_TOKEN, BAUTA_NO_TOKEN, 0, { 0 }, 0, { 0 }, NULL, 0, NULL, \
-            0                                                                  \
+            0, 0                                                               \
     }
 
 /* What the model's generation_config.json says, and its config.json where that
@@ -1277,10 +1288,13 @@ typedef struct bauta_request {
 typedef enum bauta_finish {
     BAUTA_FINISH_END = 0,    /* a token of `ends` */
     BAUTA_FINISH_STOP = 1,   /* a text of `stops` */
-    BAUTA_FINISH_LENGTH = 2, /* a limit */
-    BAUTA_FINISH_HEARD = 3   /* `hear` said so */
+    BAUTA_FINISH_LENGTH = 2, /* max_tokens or max_length */
+    BAUTA_FINISH_HEARD = 3,  /* `hear` said so */
+    BAUTA_FINISH_CONTEXT = 4 /* the model's context is full: its positions
+                                end here, or neither max_tokens nor max_length
+                                was given. See sliding_window */
 } bauta_finish;
-/* "end", "stop", "length" or "heard"; never NULL. */
+/* "end", "stop", "length", "heard" or "context"; never NULL. */
 BAUTA_API const char *bauta_finish_text(bauta_finish finish);
 
 typedef struct bauta_hypothesis {

@@ -36,8 +36,17 @@ static bauta_status beam_check(const bt_request *r, bauta_context *context,
     size_t count = r->prompt + r->made;
     bauta_batch source = batch_of(r->source, &r->source_count);
     bauta_batch target = batch_of(ids, &count);
-    return bauta_model_check_finite(
-        context, model, r->source_count ? &source : NULL, &target, err);
+    bauta_mask *window = NULL;
+    bauta_status status = BAUTA_OK;
+    if (r->options.sliding_window)
+        status = bauta_mask_window(&window, count, count,
+                                   r->options.sliding_window, err);
+    target.mask = window;
+    if (!status)
+        status = bauta_model_check_finite(
+            context, model, r->source_count ? &source : NULL, &target, err);
+    bauta_mask_free(window);
+    return status;
 }
 
 bauta_status bt_request_explain(bt_request *r, bauta_context *context,

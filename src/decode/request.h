@@ -19,6 +19,7 @@ typedef struct bt_request {
     uint32_t *source; /* (source_count) */
     size_t prompt;    /* tokens that are read before the first new one */
     size_t limit;     /* tokens that there may be in the end */
+    bool by_context;  /* the limit is the model's, not the caller's */
     uint64_t cost;    /* bytes of pages that it needs at most */
 
     /* how far it is */

@@ -142,6 +142,8 @@ size_t bauta_generate_options_json(const bauta_generate_options *options,
         put_size(&w, "max_new_tokens", o->max_tokens);
     if (o->max_length)
         put_size(&w, "max_length", o->max_length);
+    if (o->sliding_window)
+        put_size(&w, "sliding_window", o->sliding_window);
     put_size(&w, "min_new_tokens", o->min_tokens);
     put_size(&w, "min_length", o->min_length);
     put_float(&w, "repetition_penalty", o->repetition_penalty);

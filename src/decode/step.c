@@ -154,7 +154,8 @@ static bauta_status finish(bauta_generator *g, bt_request *r, bauta_error *err)
         return status;
     r->flushed = true;
     // The rest of the last character may complete a stop.
-    if (r->speech.stopped && r->finish == BAUTA_FINISH_LENGTH)
+    if (r->speech.stopped &&
+        (r->finish == BAUTA_FINISH_LENGTH || r->finish == BAUTA_FINISH_CONTEXT))
         r->finish = BAUTA_FINISH_STOP;
     status = bt_request_result(&result, r, g->tokenizer, err);
     if (status)

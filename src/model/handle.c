@@ -214,6 +214,11 @@ size_t bauta_model_positions(const bauta_model *model)
     return print_of(model)->max_positions;
 }
 
+bool bauta_model_rotary(const bauta_model *model)
+{
+    return print_of(model)->positions == BT_POSITIONS_ROTARY;
+}
+
 size_t bauta_model_window(const bauta_model *model, size_t layer)
 {
     const bt_blueprint *print = print_of(model);
