@@ -84,6 +84,7 @@ typedef struct crowd {
     const speaker *s;
     texts in;
     bauta_generate_options how; /* of the prompt that is being asked */
+    size_t full;                /* texts that the model's context ended */
 } crowd;
 
 /* Each prompt draws by a seed of its own, so that equal ones differ. */
@@ -121,8 +122,10 @@ static int refusal_json(const task *t)
 
 static int tell(void *user, const task *t)
 {
-    const crowd *c = user;
+    crowd *c = user;
     bauta_generate_options how = how_of(c, t);
+    c->full +=
+        t->result && t->result->hypotheses[0].finish == BAUTA_FINISH_CONTEXT;
     if (c->s->s->json)
         return t->result ? result_json(&how, t->result, t->text, t->length,
                                        t->seconds)
@@ -155,6 +158,8 @@ static int prompts_run(const speaker *s)
                 "%.1f tokens/s\n",
                 sums.texts, sums.prompt, sums.tokens, sums.seconds,
                 (double)sums.tokens / fmax(sums.seconds, 1e-9));
+    if (!s->s->quiet && c.full)
+        context_say(s->how, s->model, BAUTA_FINISH_CONTEXT, 0);
     return failed;
 }
 
