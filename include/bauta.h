@@ -559,8 +559,8 @@ typedef struct bauta_batch {
 BAUTA_API size_t bauta_batch_rows(const bauta_batch *batch);
 
 /* What to compute; NULL is left out. Hidden states: number 0 is the embedded
- * tokens, number l is behind layer l, the last one also behind the norm that
- * ends the stack. */
+ * tokens, number l + 1 is the output of layer l (layers count from 0), of the
+ * last one after the norm that ends the stack. */
 typedef struct bauta_outputs {
     size_t size;           /* set by BAUTA_OUTPUTS_INIT */
     float *logits;         /* (rows, vocabulary) */
