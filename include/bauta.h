@@ -1306,7 +1306,9 @@ typedef struct bauta_hypothesis {
                                of the length penalty */
     bauta_finish finish;
     const char *text; /* as it follows the prompt, without the end and the stop;
-                         NULL without a tokenizer; NUL-terminated */
+                         NULL without a tokenizer; NUL-terminated. Ids beyond
+                         the tokenizer's, which models with a padded vocabulary
+                         may choose, add nothing to it */
     size_t length;
 } bauta_hypothesis;
 

@@ -196,6 +196,14 @@ says stderr "prompts: line 2: "
 runs 1 run --prompts prompts -n 10 --json
 says stdout '"error":"'
 
+# A vocabulary that is larger than the tokenizer's stops nothing.
+train padded --preset gpt2-tiny --set n_layer=1 --set n_embd=16 \
+    --set n_head=2 --set vocab_size=300 --context 32 --batch-size 2 \
+    --tokenizer chars --steps 1 text
+runs 0 padded "the mask" -n 20 --temp 2 --seed 1 --ignore-eos
+runs 0 padded "the mask" -n 20 --beams 3 --json
+runs 0 padded "the mask" -n 5 --temp 2 --seed 1 --logprobs
+
 # ---- the context -----------------------------------------------------------
 train llama --preset llama-tiny --set num_hidden_layers=1 --set hidden_size=16 \
     --set num_attention_heads=2 --set num_key_value_heads=2 \
