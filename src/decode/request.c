@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "mask/mask.h"
 #include "mask/plan.h"
 #include "model/handle.h"
 
@@ -29,6 +30,10 @@ static bauta_status ids_check(const char *name, const uint32_t *ids,
     if (count && !ids)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s is NULL, of %zu tokens",
                        name, count);
+    if (count > BT_AXIS_MAX)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s has %zu tokens, and %zu are the most", name, count,
+                       BT_AXIS_MAX);
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= vocab)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -92,6 +97,7 @@ static bauta_status stops_check(const bauta_generate_options *o,
     if (o->stop_count && !o->stops)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.stops is NULL, of %zu",
                        o->stop_count);
+    BT_NEED_COUNT("options.stops", o->stop_count, sizeof(*o->stops), err);
     for (size_t i = 0; i < o->stop_count; i++)
         if (!o->stops[i] || !*o->stops[i])
             return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.stops[%zu] is %s",
@@ -107,6 +113,7 @@ static bauta_status words_check(const bauta_generate_options *o, size_t vocab,
     if (o->word_count && !o->words)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.words is NULL, of %zu",
                        o->word_count);
+    BT_NEED_COUNT("options.words", o->word_count, sizeof(*o->words), err);
     for (size_t i = 0; i < o->word_count && !status; i++) {
         const bauta_word *word = &o->words[i];
         snprintf(name, sizeof(name), "options.words[%zu].tokens", i);
@@ -195,6 +202,10 @@ static bauta_status prompt_check(const bauta_request *request,
                        "begins with it");
     if (!encoder && !request->count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "request.tokens is empty");
+    if (has_table(model) && request->count > bauta_model_positions(model))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the prompt has %zu tokens, the model has %zu positions",
+                       request->count, bauta_model_positions(model));
     return ids_check("request.tokens", request->tokens, request->count,
                      bauta_model_vocabulary(model), err);
 }
