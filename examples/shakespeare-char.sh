@@ -19,9 +19,9 @@ run=${1:-shakespeare-char}
 [ $# = 0 ] || shift
 
 begin=$(date +%s)
-"$bauta" train --preset gpt2-tiny --tokenizer chars --valid-share 0.1 \
-    --eval-every 500 --save-every 50 --keep 6 --average 6 --out "$run" "$@" \
-    "$data/tinyshakespeare/input.txt"
+"$bauta" train --preset gpt2-tiny --context 64 --tokenizer chars \
+    --valid-share 0.1 --eval-every 500 --save-every 50 --keep 6 --average 6 \
+    --out "$run" "$@" "$data/tinyshakespeare/input.txt"
 end=$(date +%s)
 echo "wall time: $((end - begin)) s"
 text=$data/tinyshakespeare/input.txt
