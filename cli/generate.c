@@ -40,11 +40,12 @@ void line_print(const char *text, size_t length)
 
 static json_t *hypothesis_json(const bauta_hypothesis *h)
 {
-    return json_pack("{s:o, s:o, s:o, s:f, s:s, s:I}", "text",
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:I}", "text",
                      json_text(h->text ? h->text : "", h->length), "tokens",
                      json_ids(h->tokens, h->count), "logprobs",
-                     json_floats(h->logprobs, h->count), "score", h->score,
-                     "finish", bauta_finish_text(h->finish), "new_tokens",
+                     json_floats(h->logprobs, h->count), "score",
+                     json_number(h->score), "finish",
+                     bauta_finish_text(h->finish), "new_tokens",
                      (json_int_t)h->count);
 }
 

@@ -193,9 +193,9 @@ static void line_print(const char *text, size_t length)
 static json_t *translation_json(const bauta_hypothesis *h, const char *text,
                                 size_t length)
 {
-    return json_pack("{s:o, s:f, s:o, s:o, s:s}", "text",
-                     json_text(text, length), "score", h->score, "tokens",
-                     json_ids(h->tokens, h->count), "logprobs",
+    return json_pack("{s:o, s:o, s:o, s:o, s:s}", "text",
+                     json_text(text, length), "score", json_number(h->score),
+                     "tokens", json_ids(h->tokens, h->count), "logprobs",
                      json_floats(h->logprobs, h->count), "finish",
                      bauta_finish_text(h->finish));
 }
