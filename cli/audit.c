@@ -264,6 +264,8 @@ static int audit(const options *o)
         bauta_model_load(&model, o->folder, false, &err))
         failed = cli_fail(VERB, "%s", err.message);
     else
+        cli_warn(VERB, bauta_model_warnings(model));
+    if (!failed)
         failed = audit_run(o, context, model);
     bauta_model_free(model);
     bauta_context_free(context);

@@ -64,6 +64,15 @@ int cli_fail(const char *verb, const char *format, ...)
     return CLI_FAILED;
 }
 
+void cli_warn(const char *verb, const char *lines)
+{
+    while (*lines) {
+        int length = (int)strcspn(lines, "\n");
+        fprintf(stderr, "bauta %s: warning: %.*s\n", verb, length, lines);
+        lines += length + (lines[length] == '\n');
+    }
+}
+
 int cli_finish(const char *verb)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -30,6 +30,8 @@ int cli_usage(const char *verb, const char *format, ...)
 /* The sentence alone; returns CLI_FAILED. */
 int cli_fail(const char *verb, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Each line of a text as a warning on stderr. */
+void cli_warn(const char *verb, const char *lines);
 /* A result that cannot be written, as to a full disk, is a failure. */
 int cli_finish(const char *verb);
 

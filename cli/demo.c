@@ -52,7 +52,8 @@ static const sizes whole = {
                   "--clip 25 --pass-tokens 16384 --eval-every 100",
     .translator_steps = 1200,
     .speaker = "--preset gpt2-tiny --tokenizer chars --set n_layer=3 "
-               "--set n_embd=96 --batch-size 32 --learning-rate 5e-3 "
+               "--set n_embd=96 --context 64 --batch-size 32 "
+               "--learning-rate 5e-3 "
                "--eval-every 0",
     .speaker_steps = 1000,
     .sentences = 10,
@@ -70,7 +71,8 @@ static const sizes fast = {
                   "--eval-every 20",
     .translator_steps = 40,
     .speaker = "--preset gpt2-tiny --tokenizer chars --set n_layer=1 "
-               "--set n_embd=16 --set n_head=2 --batch-size 4 --warmup 5 "
+               "--set n_embd=16 --set n_head=2 --context 64 --batch-size 4 "
+               "--warmup 5 "
                "--eval-every 0",
     .speaker_steps = 20,
     .sentences = 3,

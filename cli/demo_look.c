@@ -85,8 +85,6 @@ static void labels_set(const scene *s, char texts[][LABEL],
 
 static int scene_draw(const scene *s, bauta_look_at at, const char *title)
 {
-    static const char *const counts[] = { "First", "Second", "Third",
-                                          "Fourth" };
     float weights[TOKENS_MAX * TOKENS_MAX];
     char row_texts[TOKENS_MAX][LABEL], column_texts[TOKENS_MAX][LABEL];
     const char *rows[TOKENS_MAX], *columns[TOKENS_MAX];
@@ -99,9 +97,8 @@ static int scene_draw(const scene *s, bauta_look_at at, const char *title)
     labels_set(s, row_texts, rows, cross ? s->target : s->read,
                s->target_count);
     labels_set(s, column_texts, columns, cross ? s->source : s->read, keys);
-    printf("\n%s.\n%s layer, mean of %zu heads, in percent:\n\n", title,
-           layer < 4 ? counts[layer] : "Last",
-           bauta_model_heads(s->t->model, at));
+    printf("\n%s.\nLayer %zu (the last), mean of %zu heads, in percent:\n\n",
+           title, layer, bauta_model_heads(s->t->model, at));
     picture p = { s->target_count, keys, rows, columns, weights };
     draw_picture(stdout, &p, draw_in_colours(stdout));
     return CLI_OK;

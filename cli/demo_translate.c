@@ -84,13 +84,14 @@ typedef struct tally {
     char *slips[WRONG_SHOWN]; /* the first that went wrong, as lines */
 } tally;
 
+/* The English, what the model wrote, and in brackets the reference. */
 static char *slip_line(const pair *p, const char *text)
 {
     size_t size = strlen(p->english) + strlen(text) + strlen(p->german) + 64;
     char *line = malloc(size);
     if (line)
-        snprintf(line, size, "  %-44s %s   (not: %s)", p->english, p->german,
-                 text);
+        snprintf(line, size, "  %-44s %s   (should be: %s)", p->english, text,
+                 p->german);
     return line;
 }
 

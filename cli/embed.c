@@ -125,24 +125,40 @@ static void *grown(void *at, size_t *room, size_t count, size_t size)
     return larger;
 }
 
-/* Run the batch: *last receives the states behind the last layer. An
- * encoder-decoder also wants a target, of which nothing is asked. */
+/* The batch as the model reads it. An encoder-decoder also wants a target, of
+ * which nothing is asked. */
+typedef struct read_batch {
+    bauta_batch texts, none;
+    const bauta_batch *source, *target;
+} read_batch;
+
+static void batch_make(read_batch *b, const embedder *e)
+{
+    static const uint32_t none[BATCH_TEXTS]; // a token each
+    bauta_model_kind kind = bauta_model_kind_of(e->model.model);
+    b->texts = b->none = (bauta_batch)BAUTA_BATCH_INIT;
+    b->texts.count = b->none.count = e->count;
+    b->texts.lengths = e->lengths;
+    b->texts.ids = e->ids;
+    b->none.stride = 1;
+    b->none.ids = none;
+    b->source = kind == BAUTA_DECODER_ONLY ? NULL : &b->texts;
+    b->target = kind == BAUTA_DECODER_ONLY      ? &b->texts
+                : kind == BAUTA_ENCODER_DECODER ? &b->none
+                                                : NULL;
+}
+
+/* Run the batch: *last receives the states of the last layer. */
 static bauta_status states_compute(embedder *e, const float **last,
                                    bauta_error *err)
 {
     const bauta_model *m = e->model.model;
     bool decoder = bauta_model_kind_of(m) == BAUTA_DECODER_ONLY;
-    bool both = bauta_model_kind_of(m) == BAUTA_ENCODER_DECODER;
     size_t layers =
         decoder ? bauta_model_decoder_layers(m) : bauta_model_encoder_layers(m);
-    bauta_batch batch = BAUTA_BATCH_INIT, target = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
-    static const uint32_t none[BATCH_TEXTS]; // a token each
-    batch.count = target.count = e->count;
-    batch.lengths = e->lengths;
-    batch.ids = e->ids;
-    target.stride = 1;
-    target.ids = none;
+    read_batch batch;
+    batch_make(&batch, e);
     float *states = grown(e->states, &e->state_room,
                           (layers + 1) * e->rows * e->width, sizeof(float));
     if (!states) {
@@ -156,11 +172,25 @@ static bauta_status states_compute(embedder *e, const float **last,
         outputs.decoder_states = e->states;
     else
         outputs.encoder_states = e->states;
-    return bauta_model_forward(e->model.context, m, decoder ? NULL : &batch,
-                               decoder ? &batch
-                               : both  ? &target
-                                       : NULL,
+    return bauta_model_forward(e->model.context, m, batch.source, batch.target,
                                &outputs, err);
+}
+
+/* A vector that is not finite is a failure, which names the layer. */
+static int vector_check(embedder *e, const float *vector)
+{
+    bauta_error err;
+    read_batch batch;
+    size_t d = 0;
+    while (d < e->width && isfinite(vector[d]))
+        d++;
+    if (d == e->width)
+        return CLI_OK;
+    batch_make(&batch, e);
+    if (bauta_model_check_finite(e->model.context, e->model.model, batch.source,
+                                 batch.target, &err))
+        return cli_fail(VERB, "%s", err.message);
+    return cli_fail(VERB, "a vector is too long to be normalized");
 }
 
 /* States (rows, width) to one vector. */
@@ -223,7 +253,9 @@ static int batch_run(embedder *e)
             failed = cli_fail(VERB, "out of memory");
         else {
             pool(e, states, e->lengths[i], vector);
-            failed = vector_show(e, i, vector);
+            failed = vector_check(e, vector);
+            if (!failed)
+                failed = vector_show(e, i, vector);
         }
         states += e->lengths[i] * e->width;
     }

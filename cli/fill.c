@@ -245,6 +245,22 @@ static int gaps_show(filler *f, const bauta_tokens *tokens, const char *text,
                                      json_text(text, length), "gaps", gaps));
 }
 
+/* Logits that are not finite are a failure, which names the layer. */
+static int logits_check(const filler *f, const bauta_batch *batch)
+{
+    bauta_error err;
+    size_t count = batch->lengths[0] * bauta_model_vocabulary(f->model.model);
+    for (size_t i = 0; i < count; i++)
+        if (isnan(f->logits[i]) || f->logits[i] == INFINITY) {
+            if (!bauta_model_check_finite(f->model.context, f->model.model,
+                                          batch, NULL, &err))
+                snprintf(err.message, sizeof(err.message),
+                         "the logits are not finite");
+            return cli_fail(VERB, "%s: %s", f->place, err.message);
+        }
+    return CLI_OK;
+}
+
 static int logits_compute(filler *f, const bauta_tokens *tokens)
 {
     bauta_batch batch = BAUTA_BATCH_INIT;
@@ -267,7 +283,7 @@ static int logits_compute(filler *f, const bauta_tokens *tokens)
     if (bauta_model_forward(f->model.context, f->model.model, &batch, NULL,
                             &outputs, &err))
         return cli_fail(VERB, "%s: %s", f->place, err.message);
-    return CLI_OK;
+    return logits_check(f, &batch);
 }
 
 static int text_fill(filler *f, const char *text, size_t length)

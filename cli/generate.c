@@ -40,11 +40,12 @@ void line_print(const char *text, size_t length)
 
 static json_t *hypothesis_json(const bauta_hypothesis *h)
 {
-    return json_pack("{s:o, s:o, s:o, s:f, s:s, s:I}", "text",
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:I}", "text",
                      json_text(h->text ? h->text : "", h->length), "tokens",
                      json_ids(h->tokens, h->count), "logprobs",
-                     json_floats(h->logprobs, h->count), "score", h->score,
-                     "finish", bauta_finish_text(h->finish), "new_tokens",
+                     json_floats(h->logprobs, h->count), "score",
+                     json_number(h->score), "finish",
+                     bauta_finish_text(h->finish), "new_tokens",
                      (json_int_t)h->count);
 }
 
@@ -84,6 +85,7 @@ typedef struct crowd {
     const speaker *s;
     texts in;
     bauta_generate_options how; /* of the prompt that is being asked */
+    size_t full;                /* texts that the model's context ended */
 } crowd;
 
 /* Each prompt draws by a seed of its own, so that equal ones differ. */
@@ -121,8 +123,10 @@ static int refusal_json(const task *t)
 
 static int tell(void *user, const task *t)
 {
-    const crowd *c = user;
+    crowd *c = user;
     bauta_generate_options how = how_of(c, t);
+    c->full +=
+        t->result && t->result->hypotheses[0].finish == BAUTA_FINISH_CONTEXT;
     if (c->s->s->json)
         return t->result ? result_json(&how, t->result, t->text, t->length,
                                        t->seconds)
@@ -155,6 +159,8 @@ static int prompts_run(const speaker *s)
                 "%.1f tokens/s\n",
                 sums.texts, sums.prompt, sums.tokens, sums.seconds,
                 (double)sums.tokens / fmax(sums.seconds, 1e-9));
+    if (!s->s->quiet && c.full)
+        context_say(s->how, s->model, BAUTA_FINISH_CONTEXT, 0);
     return failed;
 }
 

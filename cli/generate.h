@@ -21,7 +21,7 @@ typedef struct settings {
     bauta_generate_options wish; /* what was given of it, see `has` */
     struct {
         bool temperature, top_k, top_p, min_p, repeat, seed, max, min, beams,
-            penalty, early, no_repeat;
+            penalty, early, no_repeat, window;
     } has;
     loaded_wish model;
     int early;
@@ -49,6 +49,10 @@ int wordlist_make(wordlist *list, const settings *s, const loaded *l,
                   bauta_generate_options *how);
 void wordlist_release(wordlist *list);
 
+/* Where the model's context ended a text, or was left behind by it: a line of
+ * advice on stderr. `count` tokens are there, the prompt's among them. */
+void context_say(const bauta_generate_options *how, const loaded *l,
+                 bauta_finish finish, size_t count);
 /* One line on stderr. */
 void settings_say(const bauta_generate_options *how, const loaded *l);
 

@@ -45,6 +45,13 @@ static const char help_text[] =
     "  -n, --max-tokens N    new ones, at most (default 256); 0: as many as "
     "fit\n"
     "  --min-tokens N        no end before so many\n"
+    "  --sliding-window N    every layer sees the last N tokens only, so a "
+    "text "
+    "may\n"
+    "                        become longer than the model's context; for "
+    "models "
+    "with\n"
+    "                        rotary positions (Llama, Mistral, Qwen)\n"
     "  --stop TEXT           end before TEXT; may be given again\n"
     "  --bad-words TEXT      TEXT may not come; may be given again\n"
     "  --ignore-eos          a token that ends the text does not\n"
@@ -127,6 +134,8 @@ int settings_read(settings *s, int argc, char **argv)
           NULL },
         { "--min-tokens", OPTION_WHOLE, &w->min_tokens, &s->has.min, 0, 1e9,
           NULL },
+        { "--sliding-window", OPTION_WHOLE, &w->sliding_window, &s->has.window,
+          1, 1e9, NULL },
         { "--stop", OPTION_TEXTS, &s->stops, NULL, 0, 0, NULL },
         { "--bad-words", OPTION_TEXTS, &s->bad, NULL, 0, 0, NULL },
         { "--ignore-eos", OPTION_ON, &s->ignore_end, NULL, 0, 0, NULL },
@@ -227,6 +236,13 @@ int settings_apply(const settings *s, const loaded *l,
     draw_apply(s, how);
     search_apply(s, how);
     length_apply(s, how);
+    if (s->has.window)
+        how->sliding_window = s->wish.sliding_window;
+    if (how->sliding_window && !bauta_model_rotary(l->model))
+        return cli_fail(VERB,
+                        "--sliding-window needs a model with rotary positions; "
+                        "%s has a table of %zu positions, where its texts end",
+                        l->folder, bauta_model_positions(l->model));
     if (how->nbest > how->beams)
         return cli_usage(VERB,
                          "--nbest is %zu, and there are only %zu beams; "
@@ -248,6 +264,28 @@ static void whole_say(const char *name, size_t value, size_t nothing)
         fprintf(stderr, ", %s %zu", name, value);
 }
 
+void context_say(const bauta_generate_options *how, const loaded *l,
+                 bauta_finish finish, size_t count)
+{
+    size_t context = bauta_model_positions(l->model);
+    bool rotary = bauta_model_rotary(l->model);
+    if (finish == BAUTA_FINISH_CONTEXT)
+        fprintf(stderr,
+                "note: the text fills the model's context of %zu tokens and "
+                "ends there; %s\n",
+                context,
+                rotary ? "-n N lets it become longer, best with "
+                         "--sliding-window"
+                       : "a shorter prompt leaves more room, and a model that "
+                         "was trained with a longer context writes more");
+    else if (rotary && !how->sliding_window && count > context + 1)
+        fprintf(stderr,
+                "note: the text is longer than the %zu tokens that the model "
+                "was made for; --sliding-window %zu keeps what a token sees "
+                "within them\n",
+                context, context);
+}
+
 void settings_say(const bauta_generate_options *how, const loaded *l)
 {
     fprintf(stderr, "settings: %s", how->sample ? "drawn" : "the likeliest");
@@ -266,6 +304,7 @@ void settings_say(const bauta_generate_options *how, const loaded *l)
     whole_say("min-tokens", how->min_tokens, 0);
     whole_say("max-tokens", how->max_tokens, 0);
     whole_say("max-length", how->max_length, 0);
+    whole_say("sliding-window", how->sliding_window, 0);
     fprintf(stderr, "; %s, %d %s, %s\n",
             loaded_weights[bauta_model_weights(l->model)],
             bauta_context_threads(l->context),

@@ -102,6 +102,8 @@ static void figures_say(const bauta_result *r, const listener *l, double begun)
     fprintf(stderr, " (%s)\n",
             interrupted ? "interrupted"
                         : bauta_finish_text(r->hypotheses[0].finish));
+    context_say(l->s->how, l->s->model, r->hypotheses[0].finish,
+                r->prompt + made);
 }
 
 static int result_show(const listener *l, const bauta_result *r,

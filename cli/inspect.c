@@ -349,6 +349,7 @@ static int inspect(const options *o)
     bauta_model *model = NULL;
     if (bauta_model_load(&model, o->folder, false, &err))
         return cli_fail("inspect", "%s", err.message);
+    cli_warn("inspect", bauta_model_warnings(model));
     json_t *blueprint = blueprint_of(model);
     bauta_status status = !blueprint ? BAUTA_ERR_NOMEM
                           : o->json  ? json_print(model, blueprint, o, &err)

@@ -49,13 +49,16 @@ json_t *json_ids(const uint32_t *ids, size_t count)
     return list;
 }
 
+json_t *json_number(double number)
+{
+    return isfinite(number) ? json_real(number) : json_null();
+}
+
 json_t *json_floats(const float *numbers, size_t count)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < count; i++)
-        json_array_append_new(list, isfinite(numbers[i])
-                                        ? json_real((double)numbers[i])
-                                        : json_null());
+        json_array_append_new(list, json_number((double)numbers[i]));
     return list;
 }
 

@@ -16,6 +16,8 @@ json_t *json_text(const char *text, size_t length);
 json_t *json_ids(const uint32_t *ids, size_t count);
 /* As many digits as a float has; what is not finite becomes null. */
 json_t *json_floats(const float *numbers, size_t count);
+/* A number, or null where JSON has none for it. */
+json_t *json_number(double number);
 /* Print it on stdout and let go of it. Returns CLI_OK, or CLI_FAILED after a
  * sentence, which is what a NULL gets, too. */
 int json_line(const char *verb, json_t *object);

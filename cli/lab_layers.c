@@ -10,19 +10,19 @@ static void trial_draw(report *r, const stack *s, const trial *t,
     report_heading(r, title);
     for (size_t i = 0; i < s->layers; i++) {
         char name[48];
-        snprintf(name, sizeof(name), "behind layer %zu", i + 1);
+        snprintf(name, sizeof(name), "after layer %zu", i);
         report_mask(r, name, t->reach[i], s->causal);
     }
 }
 
-/* A row of a table; people count from 1. */
+/* A row of a table; layers and tokens count from 0, as everywhere. */
 static void trial_row(report *r, const trial *t, const stack *s,
                       const char *where)
 {
     char leak[64] = "-";
     if (t->leaks)
-        snprintf(leak, sizeof(leak), "layer %zu: %zu sees %zu",
-                 t->leak.layer + 1, t->leak.query + 1, t->leak.key + 1);
+        snprintf(leak, sizeof(leak), "layer %zu: %zu sees %zu", t->leak.layer,
+                 t->leak.query, t->leak.key);
     report_row(r, "%s\t%s\t%zu\t%zu\t%zu of %zu\t%s", where, leak, t->proved,
                t->found, t->knowing[s->layers], s->tokens,
                t->agree ? "yes" : "no");
@@ -49,13 +49,16 @@ static void missing_claim(report *r, const stack *s, const trial *t,
                          t->knowing[s->layers] == s->tokens,
                      "Without the mask in layer %zu everything leaks: %zu of "
                      "%zu pairs by the masks, %zu as it ran.",
-                     missing, t->proved, every, t->found);
-    report_claim(
-        r, t->agree, "What the masks say and what ran is the same (%s %zu).",
-        missing ? "without the mask in layer" : "mask missing:", missing);
+                     missing - 1, t->proved, every, t->found);
+    char where[32] = "in every layer";
+    if (missing)
+        snprintf(where, sizeof(where), "not in layer %zu", missing - 1);
+    report_claim(r, t->agree,
+                 "What the masks say and what ran is the same (mask %s).",
+                 where);
 }
 
-/* trials[0] has the mask in every layer, trials[n] in all but the n-th. */
+/* trials[0] has the mask in every layer, trials[n + 1] in all but layer n. */
 static int missing_try(report *r, stack *s, trial *trials)
 {
     int failed = CLI_OK;
@@ -68,7 +71,7 @@ static int missing_try(report *r, stack *s, trial *trials)
     for (size_t n = 0; n <= s->layers && !failed; n++) {
         char where[32] = "no layer";
         if (n)
-            snprintf(where, sizeof(where), "layer %zu", n);
+            snprintf(where, sizeof(where), "layer %zu", n - 1);
         lab_progress(s->l, "layers: the mask is missing in %s", where);
         failed = trial_run(&trials[n], s, n - 1, s->all);
         if (!failed) {
@@ -83,12 +86,12 @@ static void missing_plot(report *r, const stack *s, const trial *trials)
 {
     report_plot(r, &(plot_options){ .title = "Who knows the last token, as it "
                                              "ran",
-                                    .across = "behind layer",
+                                    .across = "layers passed",
                                     .upward = "tokens that changed with it" });
     for (size_t n = 0; n <= s->layers; n++) {
         char name[48] = "mask in every layer";
         if (n)
-            snprintf(name, sizeof(name), "not in layer %zu", n);
+            snprintf(name, sizeof(name), "not in layer %zu", n - 1);
         report_curve(r, name);
         for (size_t i = 0; i <= s->layers; i++)
             report_point(r, (double)i, (double)trials[n].knowing[i]);
@@ -124,20 +127,20 @@ static int hole_try(report *r, stack *s, trial *trials)
     if (bauta_mask_rows(&mask, s->tokens, s->tokens, hole_row, &h, &err))
         return lab_failed(&err);
     snprintf(text, sizeof(text), "One hole: token %zu also sees token %zu",
-             h.query + 1, h.key + 1);
+             h.query, h.key);
     report_table(r, text, "hole in" HEADINGS);
     for (size_t i = 0; i < s->layers && !failed; i++) {
         failed = trial_run(&trials[i], s, i, mask);
         if (failed)
             break;
-        snprintf(text, sizeof(text), "layer %zu", i + 1);
+        snprintf(text, sizeof(text), "layer %zu", i);
         trial_row(r, &trials[i], s, text);
         report_claim(r,
                      trials[i].leaks && trials[i].leak.layer == i &&
                          trials[i].proved > 0 && trials[i].agree,
                      "One pair too many in layer %zu leaks, and what the masks "
                      "say and what ran is the same.",
-                     i + 1);
+                     i);
         trials[i].masks[i] = NULL; // it goes, here
     }
     bauta_mask_free(mask);
@@ -153,7 +156,7 @@ static void layers_say(report *r, const stack *s, const trial *missing,
     for (size_t i = 0; i < s->layers; i++)
         if (holes[i].found > most) {
             most = holes[i].found;
-            where = i + 1;
+            where = i;
         }
     report_say(
         r,
@@ -178,14 +181,14 @@ static int layers_run(report *r, stack *s, trial *missing, trial *holes)
     snprintf(title, sizeof(title),
              "No mask in layer %zu: what each token reaches (the future stands "
              "out)",
-             middle + 1);
+             middle);
     trial_draw(r, s, &missing[middle + 1], title);
     missing_plot(r, s, missing);
     failed = hole_try(r, s, holes);
     if (failed)
         return failed;
     snprintf(title, sizeof(title),
-             "The hole in layer %zu: what each token reaches", middle);
+             "The hole in layer %zu: what each token reaches", middle - 1);
     trial_draw(r, s, &holes[middle - 1], title);
     layers_say(r, s, missing, holes);
     return CLI_OK;

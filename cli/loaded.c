@@ -44,6 +44,8 @@ int loaded_open(loaded *l, const char *verb, const char *folder,
     if (!status && kind_check(l, kind))
         return CLI_FAILED;
     if (!status)
+        cli_warn(verb, bauta_model_warnings(l->model));
+    if (!status)
         status = bauta_tokenizer_load(
             &l->tokenizer, wish->tokenizer ? wish->tokenizer : folder, &err);
     // Where texts are made token by token, float32 is laid out for it, too.

@@ -233,6 +233,7 @@ static int parts_load(look_scene *s, const look_options *o)
         bauta_model_load(&s->model, o->model, false, &err) ||
         bauta_tokenizer_load(&s->tokenizer, o->model, &err))
         return failed_with(&err);
+    cli_warn(VERB, bauta_model_warnings(s->model));
     s->kind = bauta_model_kind_of(s->model);
     return CLI_OK;
 }

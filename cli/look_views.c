@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "look.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,14 @@ static bauta_batch batch_of(const uint32_t *ids, size_t count)
     return batch;
 }
 
+static bool all_finite(const float *numbers, size_t count)
+{
+    size_t i = 0;
+    while (i < count && isfinite(numbers[i]))
+        i++;
+    return i == count;
+}
+
 static bauta_status weights_fill(look_views *v, const look_scene *s,
                                  bauta_look *looks, bauta_error *err)
 {
@@ -214,9 +223,14 @@ static bauta_status weights_fill(look_views *v, const look_scene *s,
         p->weights = at;
         at += p->rows * p->columns;
     }
-    return bauta_model_look(s->context, s->model, s->source ? &source : NULL,
-                            s->target ? &target : NULL, NULL, looks, v->count,
-                            err);
+    const bauta_batch *reads = s->source ? &source : NULL;
+    const bauta_batch *writes = s->target ? &target : NULL;
+    bauta_status status = bauta_model_look(s->context, s->model, reads, writes,
+                                           NULL, looks, v->count, err);
+    if (!status && !all_finite(v->weights, (size_t)(at - v->weights)))
+        status =
+            bauta_model_check_finite(s->context, s->model, reads, writes, err);
+    return status;
 }
 
 static int weights_make(look_views *v, const look_scene *s)

@@ -6,6 +6,7 @@
  * token but the first of a text is predicted once, and all but those of the
  * first window behind at least context - stride others. */
 #include "cli.h"
+#include "json.h"
 #include "loaded.h"
 #include "options.h"
 #include "unknown.h"
@@ -121,6 +122,16 @@ static bauta_status batch_run(meter *m, bauta_error *err)
     bauta_status status =
         bauta_model_loss(m->context, m->model, NULL, &batch, m->labels, NULL,
                          &loss, &counted, err);
+    if (!status && !isfinite(loss)) {
+        status =
+            bauta_model_check_finite(m->context, m->model, NULL, &batch, err);
+        if (!status) { // a label has the probability 0
+            status = BAUTA_ERR_NOT_FINITE;
+            snprintf(err->message, sizeof(err->message),
+                     "the loss is infinite: the model gives a token of the "
+                     "text the probability 0");
+        }
+    }
     m->sum += loss * (double)counted;
     m->predicted += counted;
     m->rows = m->count = 0;
@@ -195,6 +206,7 @@ static int meter_open(meter *m, const options *o)
     if (meter_load(m, o, &err))
         return cli_fail(VERB, "%s", err.message);
     unknown_corpus_say(VERB, "", m->corpus);
+    cli_warn(VERB, bauta_model_warnings(m->model));
     bauta_model_kind kind = bauta_model_kind_of(m->model);
     size_t positions = bauta_model_positions(m->model);
     if (kind != BAUTA_DECODER_ONLY)
@@ -252,10 +264,13 @@ static int result_print(const meter *m, const options *o)
         return cli_finish(VERB);
     }
     json_t *all = json_pack(
-        "{s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "perplexity", exp(loss), "loss",
-        loss, "bits_a_byte", bits, "predicted", (json_int_t)m->predicted,
-        "texts", (json_int_t)bauta_corpus_documents(m->corpus), "context",
+        "{s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "perplexity",
+        json_number(exp(loss)), "loss", json_number(loss), "bits_a_byte",
+        json_number(bits), "predicted", (json_int_t)m->predicted, "texts",
+        (json_int_t)bauta_corpus_documents(m->corpus), "context",
         (json_int_t)m->window, "stride", (json_int_t)m->stride);
+    if (!all)
+        return cli_fail(VERB, "out of memory");
     json_dumpf(all, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(all);

@@ -326,6 +326,7 @@ static int model_load(workshop *w, const char *folder)
     char path[4096];
     if (bauta_model_load(&w->model, folder, true, &err))
         return checkpoint_failed(w, folder, &err);
+    cli_warn("train", bauta_model_warnings(w->model));
     snprintf(path, sizeof(path), "%s/config.json", folder);
     json_t *config = json_load_file(path, 0, NULL);
     if (!config) { // the folder of a run stands for its best

@@ -169,8 +169,10 @@ static char *whole_text(const translator *r, const bauta_hypothesis *h,
     if (all) {
         if (r->prefix.count)
             memcpy(all, r->prefix.at, r->prefix.count * sizeof(*all));
-        if (said)
-            memcpy(all + r->prefix.count, h->tokens, said * sizeof(*all));
+        count = r->prefix.count;
+        for (size_t i = 0; i < said; i++) // a padded vocabulary has no piece
+            if (bauta_tokenizer_piece(r->model.tokenizer, h->tokens[i], NULL))
+                all[count++] = h->tokens[i];
         bauta_tokenizer_decode(r->model.tokenizer, all, count, NULL, &text,
                                length, &err);
     }
@@ -191,9 +193,9 @@ static void line_print(const char *text, size_t length)
 static json_t *translation_json(const bauta_hypothesis *h, const char *text,
                                 size_t length)
 {
-    return json_pack("{s:o, s:f, s:o, s:o, s:s}", "text",
-                     json_text(text, length), "score", h->score, "tokens",
-                     json_ids(h->tokens, h->count), "logprobs",
+    return json_pack("{s:o, s:o, s:o, s:o, s:s}", "text",
+                     json_text(text, length), "score", json_number(h->score),
+                     "tokens", json_ids(h->tokens, h->count), "logprobs",
                      json_floats(h->logprobs, h->count), "finish",
                      bauta_finish_text(h->finish));
 }

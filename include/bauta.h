@@ -69,7 +69,8 @@ BAUTA_API const char *bauta_version(void);
     X(ERR_ARGUMENT, 1, "argument out of range") \
     X(ERR_NOMEM, 2, "out of memory")            \
     X(ERR_IO, 3, "cannot read or write a file") \
-    X(ERR_UNSUPPORTED, 4, "not supported here")
+    X(ERR_UNSUPPORTED, 4, "not supported here") \
+    X(ERR_NOT_FINITE, 5, "a result is NaN or infinite")
 
 #define BAUTA_STATUS_ENUM(name, value, text) BAUTA_##name = value,
 typedef enum bauta_status { BAUTA_STATUS_MAP(BAUTA_STATUS_ENUM) } bauta_status;
@@ -476,12 +477,21 @@ BAUTA_API size_t bauta_model_decoder_layers(const bauta_model *model);
  * are refused; rotary positions have no end, and this is what the model was
  * made for. */
 BAUTA_API size_t bauta_model_positions(const bauta_model *model);
+/* Whether positions are rotary, so that a text may go on beyond them. */
+BAUTA_API bool bauta_model_rotary(const bauta_model *model);
 /* The window of a decoder layer's self-attention, see bauta_mask_window();
  * 0 = none. */
 BAUTA_API size_t bauta_model_window(const bauta_model *model, size_t layer);
 /* Everything that the config said, as a JSON object; works like snprintf. */
 BAUTA_API size_t bauta_model_describe(const bauta_model *model, char *text,
                                       size_t size);
+
+/* Warnings of loading, one sentence a line, without a newline after the last;
+ * "" where there are none. The text lives as long as the model. Nothing of a
+ * file is dropped in silence: tensors that are not used (BERT's pooler) are
+ * named here, and so is a stored head that differs from the token table
+ * although tie_word_embeddings is true, which is used, as transformers does. */
+BAUTA_API const char *bauta_model_warnings(const bauta_model *model);
 
 /* How many parameters there are, each a number; a matrix that two parts share
  * counts once. They lie in tensors, as many and by the names as in the file. */
@@ -550,8 +560,8 @@ typedef struct bauta_batch {
 BAUTA_API size_t bauta_batch_rows(const bauta_batch *batch);
 
 /* What to compute; NULL is left out. Hidden states: number 0 is the embedded
- * tokens, number l is behind layer l, the last one also behind the norm that
- * ends the stack. */
+ * tokens, number l + 1 is the output of layer l (layers count from 0), of the
+ * last one after the norm that ends the stack. */
 typedef struct bauta_outputs {
     size_t size;           /* set by BAUTA_OUTPUTS_INIT */
     float *logits;         /* (rows, vocabulary) */
@@ -571,6 +581,20 @@ typedef struct bauta_outputs {
 BAUTA_API bauta_status bauta_model_forward(
     bauta_context *context, const bauta_model *model, const bauta_batch *source,
     const bauta_batch *target, const bauta_outputs *outputs, bauta_error *err);
+
+/* Where do numbers stop being finite? NaN and infinity are no error of
+ * bauta_model_forward(), bauta_model_look() and bauta_model_loss(): a program
+ * that finds one in a result asks here. The model runs once more over the same
+ * batches, and every hidden state and all logits are looked at. BAUTA_OK: all
+ * are finite (a logit may be -infinity, which is a probability of 0).
+ * BAUTA_ERR_NOT_FINITE: the sentence names the first layer that gives NaN or
+ * infinity, counted from 0, with sequence and token, and the first tensor of
+ * the model that holds such a number, where one does. */
+BAUTA_API bauta_status bauta_model_check_finite(bauta_context *context,
+                                                const bauta_model *model,
+                                                const bauta_batch *source,
+                                                const bauta_batch *target,
+                                                bauta_error *err);
 
 /* A label that does not count. */
 #define BAUTA_IGNORE UINT32_MAX
@@ -1266,13 +1290,22 @@ typedef struct bauta_generate_options {
                                 but an end does not count. They must live as
                                 long as the request runs */
     size_t word_count;
+
+    size_t sliding_window; /* of a model with rotary positions: every layer sees
+                              the last so many tokens, the one that is read
+                              among them, as under bauta_mask_window(); so a
+                              text may become longer than the model's context
+                              (give max_tokens) in bounded memory. The same bits
+                              as a model whose config has this sliding_window;
+                              a layer whose own window is narrower keeps that.
+                              0: none */
 } bauta_generate_options;
 #define BAUTA_GENERATE_OPTIONS_INIT                                            \
     {                                                                          \
         sizeof(bauta_generate_options), 0, 0, 0, 0, 1.0f, 0, false, 1.0f, 0,   \
             1.0f, 0.0f, 0, 1, 1.0f, BAUTA_EARLY_NO, 0, false, BAUTA_NO_TOKEN,  \
             BAUTA_NO_TOKEN, BAUTA_NO_TOKEN, 0, { 0 }, 0, { 0 }, NULL, 0, NULL, \
-            0                                                                  \
+            0, 0                                                               \
     }
 
 /* What the model's generation_config.json says, and its config.json where that
@@ -1315,10 +1348,13 @@ typedef struct bauta_request {
 typedef enum bauta_finish {
     BAUTA_FINISH_END = 0,    /* a token of `ends` */
     BAUTA_FINISH_STOP = 1,   /* a text of `stops` */
-    BAUTA_FINISH_LENGTH = 2, /* a limit */
-    BAUTA_FINISH_HEARD = 3   /* `hear` said so */
+    BAUTA_FINISH_LENGTH = 2, /* max_tokens or max_length */
+    BAUTA_FINISH_HEARD = 3,  /* `hear` said so */
+    BAUTA_FINISH_CONTEXT = 4 /* the model's context is full: its positions
+                                end here, or neither max_tokens nor max_length
+                                was given. See sliding_window */
 } bauta_finish;
-/* "end", "stop", "length" or "heard"; never NULL. */
+/* "end", "stop", "length", "heard" or "context"; never NULL. */
 BAUTA_API const char *bauta_finish_text(bauta_finish finish);
 
 typedef struct bauta_hypothesis {
@@ -1330,7 +1366,9 @@ typedef struct bauta_hypothesis {
                                of the length penalty */
     bauta_finish finish;
     const char *text; /* as it follows the prompt, without the end and the stop;
-                         NULL without a tokenizer; NUL-terminated */
+                         NULL without a tokenizer; NUL-terminated. Ids beyond
+                         the tokenizer's, which models with a padded vocabulary
+                         may choose, add nothing to it */
     size_t length;
 } bauta_hypothesis;
 

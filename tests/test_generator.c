@@ -227,6 +227,45 @@ static void hearing_false_ends_the_text(void **state)
     speaker_release(&s);
 }
 
+/* ---- a padded vocabulary ------------------------------------------------- */
+
+/* Ids beyond the tokenizer's are chosen as transformers chooses them, and add
+ * nothing to the text. */
+static void ids_without_a_piece_add_no_text(void **state)
+{
+    (void)state;
+    static const uint32_t ids[] = { 1, 2, 3 };
+    static const char letters[] = "abcdefghijklmnopqrst";
+    bauta_error err;
+    speaker s = speaker_load(folder_of("llama"), false, 1);
+    MUST(bauta_tokenizer_characters(&s.tokenizer, letters, 20, &err), &err);
+    for (size_t beams = 1; beams <= 3; beams += 2) {
+        bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+        bauta_request r = plain(ids, 3, &o);
+        bauta_result *result;
+        char want[64] = "";
+        size_t length = 0, padded = 0;
+        o.max_tokens = 60;
+        o.beams = beams;
+        o.sample = beams == 1;
+        o.temperature = 3.0f;
+        MUST(bauta_generate(s.context, s.model, s.tokenizer, &r, &result, &err),
+             &err);
+        const bauta_hypothesis *h = &result->hypotheses[0];
+        assert_int_equal(h->count, 60);
+        for (size_t i = 0; i < h->count; i++) {
+            if (h->tokens[i] < 20)
+                want[length++] = letters[h->tokens[i]];
+            else
+                padded++;
+        }
+        assert_true(padded > 0);
+        assert_string_equal(h->text, want);
+        bauta_result_free(result);
+    }
+    speaker_release(&s);
+}
+
 /* ---- sentences --------------------------------------------------------- */
 
 typedef void spoil_fn(bauta_request *r, bauta_generate_options *o);
@@ -470,6 +509,7 @@ int main(void)
         cmocka_unit_test(requests_wait_until_they_fit),
         cmocka_unit_test(kept_texts_serve_others),
         cmocka_unit_test(hearing_false_ends_the_text),
+        cmocka_unit_test(ids_without_a_piece_add_no_text),
         cmocka_unit_test(bad_requests_get_a_sentence),
         cmocka_unit_test(encoder_decoders_ask_for_start_and_source),
         cmocka_unit_test(options_that_forbid_all_are_a_sentence),

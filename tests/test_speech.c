@@ -122,7 +122,9 @@ static void tokens_without_a_piece_are_passed_over(void **state)
     assert_int_equal(bt_speech_init(&speech, t, &none, &err), BAUTA_OK);
     assert_int_equal(bt_speech_follow(&speech, t, before, 3, &err), BAUTA_OK);
     assert_int_equal(bt_speech_push(&speech, 'c', &err), BAUTA_OK);
-    assert_string_equal(speech.text, "c");
+    assert_int_equal(bt_speech_push(&speech, 256, &err), BAUTA_OK);
+    assert_int_equal(bt_speech_push(&speech, 'd', &err), BAUTA_OK);
+    assert_string_equal(speech.text, "cd");
     bt_speech_release(&speech);
     bauta_tokenizer_free(t);
 }

@@ -14,7 +14,7 @@ static uint64_t seed;
 
 typedef struct lengths {
     bt_steps steps;
-    size_t rows[SEQUENCES], keys[SEQUENCES];
+    size_t rows[SEQUENCES], keys[SEQUENCES], windows[SEQUENCES];
 } lengths;
 
 static size_t draw(test_random *r, size_t least, size_t most)
@@ -29,14 +29,19 @@ static size_t draw(test_random *r, size_t least, size_t most)
 static void lengths_draw(lengths *l, test_random *r)
 {
     bt_steps *s = &l->steps;
-    *s = (bt_steps){ 1 + test_below(r, SEQUENCES), l->rows, l->keys,
-                     test_below(r, 4) > 0, 0 };
+    *s = (bt_steps){ .count = 1 + test_below(r, SEQUENCES),
+                     .rows = l->rows,
+                     .keys = l->keys,
+                     .causal = test_below(r, 4) > 0 };
     if (s->causal && test_below(r, 2))
         s->window = draw(r, 1, 200);
+    if (s->causal && test_below(r, 2))
+        s->windows = l->windows;
     bool single = test_below(r, 2);
     for (size_t d = 0; d < s->count; d++) {
         l->rows[d] = single ? 1 : draw(r, 1, 250);
         l->keys[d] = draw(r, s->causal ? l->rows[d] : 1, 400);
+        l->windows[d] = test_below(r, 3) ? draw(r, 1, 200) : 0;
     }
 }
 
@@ -45,10 +50,11 @@ static bauta_mask *mask_of(const bt_steps *s)
     bauta_mask *parts[SEQUENCES], *mask = NULL;
     for (size_t d = 0; d < s->count; d++) {
         size_t n = s->rows[d], m = s->keys[d];
+        size_t window = s->windows ? s->windows[d] : s->window;
         bauta_status status =
-            !s->causal  ? bauta_mask_all(&parts[d], n, m, NULL)
-            : s->window ? bauta_mask_window(&parts[d], n, m, s->window, NULL)
-                        : bauta_mask_causal(&parts[d], n, m, NULL);
+            !s->causal ? bauta_mask_all(&parts[d], n, m, NULL)
+            : window   ? bauta_mask_window(&parts[d], n, m, window, NULL)
+                       : bauta_mask_causal(&parts[d], n, m, NULL);
         assert_int_equal(status, 0);
     }
     assert_int_equal(bauta_mask_pack(&mask, s->count,
@@ -112,7 +118,7 @@ static void a_plan_without_memory_is_empty_and_serves_again(void **state)
 {
     (void)state;
     size_t rows = 1, keys = 100;
-    bt_steps steps = { 1, &rows, &keys, true, 0 };
+    bt_steps steps = { 1, &rows, &keys, true, 0, NULL };
     bt_step_plan step = { .plan = { .rows = 0 } };
     bauta_error err;
     faults_begin();

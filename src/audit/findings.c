@@ -3,54 +3,35 @@
 #include "audit/findings.h"
 
 #include "base/error.h"
+#include "base/string_writer.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 /* ---- words ------------------------------------------------------------- */
 
-/* Text that grows within its bounds; `length` counts all of it. */
-typedef struct line {
-    char *text;
-    size_t size, length;
-} line;
-
-static void __attribute__((format(printf, 2, 3)))
-say(line *l, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    bool room = l->text && l->length < l->size;
-    int more = vsnprintf(room ? l->text + l->length : NULL,
-                         room ? l->size - l->length : 0, format, args);
-    va_end(args);
-    l->length += more > 0 ? (size_t)more : 0;
-}
-
-static void place_say(line *l, const bauta_finding *f)
+static void place_say(bt_string_writer *l, const bauta_finding *f)
 {
     static const char *const names[] = { [BAUTA_LOOK_ENCODER] = "encoder",
                                          [BAUTA_LOOK_DECODER] = "decoder",
                                          [BAUTA_LOOK_CROSS] = "decoder" };
     if (f->layer == BAUTA_NOWHERE)
         return;
-    say(l, "%s layer %zu%s", names[f->at], f->layer,
-        f->at == BAUTA_LOOK_CROSS ? ", cross-attention" : "");
+    bt_put(l, "%s layer %zu%s", names[f->at], f->layer,
+           f->at == BAUTA_LOOK_CROSS ? ", cross-attention" : "");
     if (f->head != BAUTA_NOWHERE)
-        say(l, ", head %zu", f->head);
-    say(l, ": ");
+        bt_put(l, ", head %zu", f->head);
+    bt_put(l, ": ");
 }
 
-static void pair_say(line *l, const bauta_finding *f, const bt_fault *fault)
+static void pair_say(bt_string_writer *l, const bauta_finding *f,
+                     const bt_fault *fault)
 {
-    say(l, fault->blind ? " does not see " : " sees ");
-    say(l, "token %zu", f->key);
+    bt_put(l, fault->blind ? " does not see " : " sees ");
+    bt_put(l, "token %zu", f->key);
     if (fault->target != fault->key_target || f->key_sequence != f->sequence)
-        say(l, " of %s %zu", fault->key_target ? "sequence" : "source",
-            f->key_sequence);
-    say(l, fault->blind ? ", which it should" : ", which it must not");
+        bt_put(l, " of %s %zu", fault->key_target ? "sequence" : "source",
+               f->key_sequence);
+    bt_put(l, fault->blind ? ", which it should" : ", which it must not");
 }
 
 /* What is wrong with a row where no key is to blame. */
@@ -75,21 +56,23 @@ static const char *complaint(bauta_check check)
     }
 }
 
-static void fault_say(line *l, const bauta_finding *f, const bt_fault *fault)
+static void fault_say(bt_string_writer *l, const bauta_finding *f,
+                      const bt_fault *fault)
 {
     place_say(l, f);
     if (f->query == BAUTA_NOWHERE) {
-        say(l, "%s", fault->detail[0] ? fault->detail : "it is not as it must");
+        bt_put(l, "%s",
+               fault->detail[0] ? fault->detail : "it is not as it must");
         return;
     }
-    say(l, "token %zu of %s %zu", f->query,
-        fault->target ? "sequence" : "source", f->sequence);
+    bt_put(l, "token %zu of %s %zu", f->query,
+           fault->target ? "sequence" : "source", f->sequence);
     if (f->key == BAUTA_NOWHERE)
-        say(l, "%s", complaint(f->check));
+        bt_put(l, "%s", complaint(f->check));
     else
         pair_say(l, f, fault);
     if (fault->detail[0])
-        say(l, " (%s)", fault->detail);
+        bt_put(l, " (%s)", fault->detail);
 }
 
 void bt_finding_tell(bauta_finding *f, const bt_readings *read,
@@ -97,7 +80,7 @@ void bt_finding_tell(bauta_finding *f, const bt_readings *read,
 {
     const bt_reading *rows = fault->target ? &read->target : &read->source;
     const bt_reading *keys = fault->key_target ? &read->target : &read->source;
-    line l = { f->message, sizeof(f->message), 0 };
+    bt_string_writer l = { f->message, sizeof(f->message), 0 };
     f->at = fault->at;
     f->layer = fault->layer;
     f->head = fault->head;
@@ -113,8 +96,9 @@ void bt_finding_tell(bauta_finding *f, const bt_readings *read,
     if (f->verdict == BAUTA_FAULT)
         fault_say(&l, f, fault);
     else
-        say(&l, "%s",
-            f->verdict == BAUTA_SKIPPED ? why : bauta_check_text(f->check));
+        bt_put(&l, "%s",
+               f->verdict == BAUTA_SKIPPED ? why : bauta_check_text(f->check));
+    bt_put_end(&l);
 }
 
 /* ---- questions --------------------------------------------------------- */
@@ -139,23 +123,13 @@ const bauta_finding *bauta_audit_finding(const bauta_audit *audit, size_t index)
 
 /* ---- JSON -------------------------------------------------------------- */
 
-static void number_say(line *l, const char *name, size_t number)
+static void number_say(bt_string_writer *l, const char *name, size_t number)
 {
     if (number != BAUTA_NOWHERE)
-        say(l, ",\"%s\":%zu", name, number);
+        bt_put(l, ",\"%s\":%zu", name, number);
 }
 
-/* Messages are our own words and names that bt_quote() made fit, so quotes and
- * backslashes are all that must be written otherwise. */
-static void message_say(line *l, const char *message)
-{
-    say(l, ",\"message\":\"");
-    for (const char *c = message; *c; c++)
-        say(l, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-    say(l, "\"");
-}
-
-static void finding_json(line *l, const bauta_finding *f)
+static void finding_json(bt_string_writer *l, const bauta_finding *f)
 {
     static const char *const verdicts[] = { [BAUTA_PASSED] = "passed",
                                             [BAUTA_FAULT] = "fault",
@@ -163,33 +137,34 @@ static void finding_json(line *l, const bauta_finding *f)
     static const char *const ats[] = { [BAUTA_LOOK_ENCODER] = "encoder",
                                        [BAUTA_LOOK_DECODER] = "decoder",
                                        [BAUTA_LOOK_CROSS] = "cross" };
-    say(l,
-        "{\"check\":\"%s\",\"verdict\":\"%s\",\"compared\":%" PRIu64
-        ",\"seconds\":%.3f",
-        bauta_check_name(f->check), verdicts[f->verdict], f->compared,
-        f->seconds);
+    bt_put(l,
+           "{\"check\":\"%s\",\"verdict\":\"%s\",\"compared\":%" PRIu64
+           ",\"seconds\":",
+           bauta_check_name(f->check), verdicts[f->verdict], f->compared);
+    bt_put_fixed(l, f->seconds, 3);
     if (f->layer != BAUTA_NOWHERE)
-        say(l, ",\"attention\":\"%s\"", ats[f->at]);
+        bt_put(l, ",\"attention\":\"%s\"", ats[f->at]);
     number_say(l, "layer", f->layer);
     number_say(l, "head", f->head);
     number_say(l, "sequence", f->sequence);
     number_say(l, "query", f->query);
     number_say(l, "key_sequence", f->key_sequence);
     number_say(l, "key", f->key);
-    message_say(l, f->message);
-    say(l, "}");
+    bt_put_text(l, ",\"message\":");
+    bt_put_string(l, f->message);
+    bt_put(l, "}");
 }
 
 size_t bauta_audit_json(const bauta_audit *audit, char *text, size_t size)
 {
-    line l = { text, size, 0 };
-    say(&l, "{\"passed\":%s,\"findings\":[",
-        bauta_audit_passed(audit) ? "true" : "false");
+    bt_string_writer l = { text, text ? size : 0, 0 };
+    bt_put(&l, "{\"passed\":%s,\"findings\":[",
+           bauta_audit_passed(audit) ? "true" : "false");
     for (size_t i = 0; i < audit->count; i++) {
         if (i)
-            say(&l, ",");
+            bt_put(&l, ",");
         finding_json(&l, &audit->findings[i]);
     }
-    say(&l, "]}");
-    return l.length;
+    bt_put_text(&l, "]}");
+    return bt_put_end(&l);
 }

@@ -31,6 +31,15 @@ bt_quoted bt_quote(const char *text);
             return bt_fail(err, BAUTA_ERR_ARGUMENT, #pointer " is NULL"); \
     } while (0)
 
+/* Refuse a number of elements that no array can have, before any is read. */
+#define BT_NEED_COUNT(name, count, element, err)                          \
+    do {                                                                  \
+        if ((count) > PTRDIFF_MAX / (element))                            \
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,                       \
+                           "%s has %zu elements, more than memory holds", \
+                           name, (size_t)(count));                        \
+    } while (0)
+
 /* A struct of a caller is refused unless it was started from its INIT. */
 #define BT_NEED_SIZE(pointer, type, init, err)                                 \
     do {                                                                       \

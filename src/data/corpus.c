@@ -60,6 +60,8 @@ bauta_status bauta_corpus_add(bauta_corpus *corpus, const uint32_t *tokens,
     BT_NEED(corpus, err);
     if (count)
         BT_NEED(tokens, err);
+    if (source_count)
+        BT_NEED(source, err);
     if (corpus->documents && corpus->pairs != (source != NULL))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the corpus holds %s, and this is not one",

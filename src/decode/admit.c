@@ -58,6 +58,7 @@ void bt_generator_keep(bauta_generator *g, bt_request *r)
         .count = count,
         .source = r->source,
         .source_count = r->source_count,
+        .window = r->options.sliding_window,
         .cost = bt_stage_cost(g->stage, bt_sequence_tokens(sequence),
                               r->source_count),
         .used = g->steps,
@@ -107,7 +108,8 @@ static bool match_find(match *best, bauta_generator *g, const bt_request *r,
     bool found = false;
     for (size_t i = 0; i < g->kept_count; i++) {
         bt_kept *k = &g->kept[i];
-        if (!same_source(r, k->source, k->source_count))
+        if (k->window != r->options.sliding_window ||
+            !same_source(r, k->source, k->source_count))
             continue;
         size_t common = common_of(r, k->ids, k->count);
         match_better(best, &found, (match){ k->sequence, common, common, k });
@@ -115,7 +117,8 @@ static bool match_find(match *best, bauta_generator *g, const bt_request *r,
     for (size_t i = 0; i < before; i++) {
         const bt_request *o = g->running[i];
         const bt_sequence *sequence = o->sequences[0];
-        if (!same_source(r, o->source, o->source_count))
+        if (o->options.sliding_window != r->options.sliding_window ||
+            !same_source(r, o->source, o->source_count))
             continue;
         // Beams write behind the prompt what `ids` does not know.
         size_t common =
@@ -217,9 +220,13 @@ static bauta_status readers_run(bauta_generator *g, readers *all,
     if (all->sources[0])
         status = bt_stage_encode(g->stage, all->count, all->sources,
                                  all->lengths, all->memories, err);
-    for (size_t i = 0; i < all->count && !status; i++)
-        status = bt_sequence_create(&all->requests[i]->sequences[0], g->stage,
+    for (size_t i = 0; i < all->count && !status; i++) {
+        bt_request *r = all->requests[i];
+        status = bt_sequence_create(&r->sequences[0], g->stage,
                                     all->memories[i], err);
+        if (!status)
+            bt_sequence_slide(r->sequences[0], r->options.sliding_window);
+    }
     return status;
 }
 

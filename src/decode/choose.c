@@ -49,8 +49,8 @@ static void give_up(bt_request *r)
 {
     size_t at = r->prompt + r->made;
     if (r->chosen == BT_NOT_FINITE)
-        bt_fail(&r->failure, BAUTA_ERR_ARGUMENT,
-                "the logits behind token %zu are not finite", at);
+        bt_fail(&r->failure, BAUTA_ERR_NOT_FINITE,
+                "the logits after token %zu are not finite", at);
     else
         bt_fail(&r->failure, BAUTA_ERR_ARGUMENT,
                 "the options forbid every token behind token %zu", at);

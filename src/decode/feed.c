@@ -107,10 +107,12 @@ static void sequences_advance(const feeding *f)
     for (size_t i = 0; i < f->count; i++) {
         bt_book *book = &f->feeds[i].sequence->book;
         bt_book_advance(book, f->feeds[i].count);
-        size_t seen = bt_stage_window_begin(f->stage, book->tokens);
-        for (size_t l = 0; l < book->layers; l++)
-            if (bt_stage_windowed(f->stage, l))
+        for (size_t l = 0; l < book->layers; l++) {
+            size_t window = bt_sequence_window(f->feeds[i].sequence, l);
+            size_t seen = bt_window_begin(window, book->tokens);
+            if (window)
                 bt_book_forget(book, l, bt_size_min(seen, book->tokens));
+        }
     }
 }
 

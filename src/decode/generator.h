@@ -12,6 +12,7 @@ typedef struct bt_kept {
     size_t count;
     uint32_t *source; /* (source_count) */
     size_t source_count;
+    size_t window; /* sliding_window of its request */
     uint64_t cost;
     uint64_t used; /* when it was used last: a number of the step */
 } bt_kept;

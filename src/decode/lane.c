@@ -87,15 +87,18 @@ static bauta_status self_plans(feeding *f, bauta_error *err)
     const bt_blueprint *print = &f->stage->model->print;
     size_t *rows = bt_tape_take(f->tape, f->count, sizeof(*rows));
     size_t *keys = bt_tape_take(f->tape, f->count, sizeof(*keys));
+    size_t *windows = bt_tape_take(f->tape, f->count, sizeof(*windows));
     bauta_status status = bt_tape_status(f->tape, err);
     for (size_t i = 0; i < f->count && !status; i++) {
         rows[i] = f->feeds[i].count;
         keys[i] = f->feeds[i].sequence->book.tokens + rows[i];
+        windows[i] = f->feeds[i].sequence->window;
     }
-    bt_steps steps = { f->count, rows, keys, true, 0 };
+    bt_steps steps = { f->count, rows, keys, true, 0, windows };
     if (!status && (!print->window || print->window_from > 0))
         status = bt_step_plan_make(&lane->plan, &steps, err);
-    steps.window = print->window;
+    for (size_t i = 0; i < f->count && !status; i++)
+        windows[i] = bt_window_both(windows[i], print->window);
     if (!status && print->window)
         status = bt_step_plan_make(&lane->window, &steps, err);
     f->input.plan = &lane->plan.plan;
@@ -119,7 +122,7 @@ static bauta_status cross_plan(feeding *f, bauta_error *err)
         rows[documents - 1] += f->feeds[i].count;
         last = memory;
     }
-    bt_steps steps = { documents, rows, keys, false, 0 };
+    bt_steps steps = { documents, rows, keys, false, 0, NULL };
     if (!status)
         status = bt_step_plan_make(&f->lane->cross, &steps, err);
     f->input.cross = &f->lane->cross.plan;

@@ -108,7 +108,7 @@ static bauta_status sources_run(bt_stage *stage, size_t count,
     if (!parts ||
         !rows_take(tape, &input, parts, count, ids, lengths, memories))
         return bt_tape_status(tape, err);
-    bt_steps steps = { count, lengths, lengths, false, 0 };
+    bt_steps steps = { count, lengths, lengths, false, 0, NULL };
     status = bt_step_plan_make(&stage->whole.plan, &steps, err);
     if (status)
         return status;

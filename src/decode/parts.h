@@ -39,6 +39,7 @@ struct bt_sequence {
     bt_stage *stage;
     bt_memory *memory; /* or NULL */
     uint64_t call;     /* the last one that fed it */
+    size_t window;     /* of all layers, beside the model's own; 0: none */
     bt_book book;
 };
 
@@ -53,18 +54,26 @@ bauta_status bt_stage_ids(const bt_stage *stage, const char *what,
                           size_t number, const uint32_t *ids, size_t count,
                           bauta_error *err);
 
-/* Whether a layer of the decoder has a window. */
-static inline bool bt_stage_windowed(const bt_stage *stage, size_t layer)
+/* The narrower of two windows; 0 is none. */
+static inline size_t bt_window_both(size_t a, size_t b)
 {
-    const bt_blueprint *print = &stage->model->print;
-    return print->window && layer >= print->window_from;
+    return a && (a < b || !b) ? a : b;
 }
 
-/* The first key that the token behind `tokens` tokens sees in such a layer. */
-static inline size_t bt_stage_window_begin(const bt_stage *stage, size_t tokens)
+/* The window of a sequence in a layer: the model's, the sequence's own, or the
+ * narrower of both; 0: none. */
+static inline size_t bt_sequence_window(const bt_sequence *sequence,
+                                        size_t layer)
 {
-    size_t window = stage->model->print.window;
-    return tokens + 1 > window ? tokens + 1 - window : 0;
+    const bt_blueprint *print = &sequence->stage->model->print;
+    size_t model = layer >= print->window_from ? print->window : 0;
+    return bt_window_both(model, sequence->window);
+}
+
+/* The first key that the token after `tokens` tokens sees in such a layer. */
+static inline size_t bt_window_begin(size_t window, size_t tokens)
+{
+    return window && tokens + 1 > window ? tokens + 1 - window : 0;
 }
 
 /* One forward for some feeds, which were checked and have their pages, on a

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "mask/mask.h"
+#include "mask/plan.h"
 #include "model/handle.h"
 
 #include <math.h>
@@ -28,6 +30,10 @@ static bauta_status ids_check(const char *name, const uint32_t *ids,
     if (count && !ids)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s is NULL, of %zu tokens",
                        name, count);
+    if (count > BT_AXIS_MAX)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s has %zu tokens, and %zu are the most", name, count,
+                       BT_AXIS_MAX);
     for (size_t i = 0; i < count; i++)
         if (ids[i] >= vocab)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -91,6 +97,7 @@ static bauta_status stops_check(const bauta_generate_options *o,
     if (o->stop_count && !o->stops)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.stops is NULL, of %zu",
                        o->stop_count);
+    BT_NEED_COUNT("options.stops", o->stop_count, sizeof(*o->stops), err);
     for (size_t i = 0; i < o->stop_count; i++)
         if (!o->stops[i] || !*o->stops[i])
             return bt_fail(err, BAUTA_ERR_ARGUMENT, "stop %zu is %s", i + 1,
@@ -106,6 +113,7 @@ static bauta_status words_check(const bauta_generate_options *o, size_t vocab,
     if (o->word_count && !o->words)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.words is NULL, of %zu",
                        o->word_count);
+    BT_NEED_COUNT("options.words", o->word_count, sizeof(*o->words), err);
     for (size_t i = 0; i < o->word_count && !status; i++) {
         const bauta_word *word = &o->words[i];
         snprintf(name, sizeof(name), "word %zu that may not come", i + 1);
@@ -194,6 +202,10 @@ static bauta_status prompt_check(const bauta_request *request,
                        "begins with it");
     if (!encoder && !request->count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the prompt is empty");
+    if (has_table(model) && request->count > bauta_model_positions(model))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the prompt has %zu tokens, the model has %zu positions",
+                       request->count, bauta_model_positions(model));
     return ids_check("the prompt", request->tokens, request->count,
                      bauta_model_vocabulary(model), err);
 }
@@ -209,10 +221,13 @@ static bauta_status limit_find(bt_request *r, const bauta_model *model,
         limit = bt_size_add(r->prompt, o->max_tokens);
     if (o->max_length)
         limit = bt_size_min(limit, o->max_length);
+    r->by_context = limit == SIZE_MAX;
     if (limit == SIZE_MAX)
         limit = positions;
-    if (has_table(model))
-        limit = bt_size_min(limit, bt_size_add(positions, 1));
+    if (has_table(model) && limit > bt_size_add(positions, 1)) {
+        limit = bt_size_add(positions, 1);
+        r->by_context = true;
+    }
     if (limit <= r->prompt)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the prompt has %zu tokens, and %zu is the most that "
@@ -222,14 +237,38 @@ static bauta_status limit_find(bt_request *r, const bauta_model *model,
     return BAUTA_OK;
 }
 
+/* A table of positions ends, and no window lets a text go beyond it. */
+static bauta_status window_check(const bauta_generate_options *o,
+                                 const bauta_model *model, bauta_error *err)
+{
+    if (!o->sliding_window || !has_table(model))
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                   "a sliding window of %zu tokens needs rotary positions; "
+                   "this model has a table of %zu positions, where its texts "
+                   "end",
+                   o->sliding_window, bauta_model_positions(model));
+}
+
+/* Tokens whose keys and values are there at a time, at most. A sliding window
+ * gives pages back as soon as no token sees them; the prompt may be read in one
+ * piece, and the first and the last page are there in part. */
+static size_t tokens_held(const bt_request *r)
+{
+    size_t window = r->options.sliding_window, all = r->limit - 1;
+    size_t held = bt_size_add(bt_size_add(window, r->prompt), 2 * BT_BLOCK);
+    return window ? bt_size_min(held, all) : all;
+}
+
 /* Beams share the source and the prompt, but nothing promises that the last
  * page is shared, nor for how long the new ones are. */
 static bauta_status cost_check(bt_request *r, const bt_terms *terms,
                                bauta_error *err)
 {
     uint64_t bound = bt_stage_bound(terms->stage);
-    uint64_t more = bt_stage_cost(terms->stage, r->limit - 1, 0);
-    uint64_t first = bt_stage_cost(terms->stage, r->limit - 1, r->source_count);
+    size_t tokens = tokens_held(r);
+    uint64_t more = bt_stage_cost(terms->stage, tokens, 0);
+    uint64_t first = bt_stage_cost(terms->stage, tokens, r->source_count);
     if (__builtin_mul_overflow(more, r->options.beams - 1, &more) ||
         __builtin_add_overflow(first, more, &r->cost))
         r->cost = UINT64_MAX;
@@ -279,6 +318,8 @@ static bauta_status fill(bt_request *r, const bauta_request *request,
     if (!status && r->options.stop_count && !terms->tokenizer)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
                          "stops need a tokenizer, and there is none");
+    if (!status)
+        status = window_check(&r->options, model, err);
     if (!status)
         status = source_check(request, model, err);
     if (!status)
@@ -383,6 +424,6 @@ bool bt_request_ends(const bt_request *r, uint32_t token, size_t made,
             *finish = BAUTA_FINISH_END;
             return true;
         }
-    *finish = BAUTA_FINISH_LENGTH;
+    *finish = r->by_context ? BAUTA_FINISH_CONTEXT : BAUTA_FINISH_LENGTH;
     return r->prompt + made >= r->limit;
 }

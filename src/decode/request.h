@@ -19,6 +19,7 @@ typedef struct bt_request {
     uint32_t *source; /* (source_count) */
     size_t prompt;    /* tokens that are read before the first new one */
     size_t limit;     /* tokens that there may be in the end */
+    bool by_context;  /* the limit is the model's, not the caller's */
     uint64_t cost;    /* bytes of pages that it needs at most */
 
     /* how far it is */
@@ -45,6 +46,7 @@ typedef struct bt_request {
     bool ended, flushed;
     bauta_finish finish;
     bauta_error failure; /* of this text alone; its status says whether */
+    bool explained;      /* its logits are not finite, and it says where */
 } bt_request;
 
 /* What a request must fit. */
@@ -91,6 +93,10 @@ void bt_request_choose(bt_request *request, const bt_desk *desk,
 bauta_status bt_request_apply(bt_request *request,
                               const bauta_tokenizer *tokenizer,
                               bauta_error *err);
+
+/* Of one whose logits were not finite: its failure names the layer. */
+bauta_status bt_request_explain(bt_request *request, bauta_context *context,
+                                const bauta_model *model, bauta_error *err);
 
 /* The result of one that has ended. */
 bauta_status bt_request_result(bauta_result **out, bt_request *request,

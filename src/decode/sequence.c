@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/plant.h"
 
+#include <assert.h>
+
 static bauta_status memory_check(const bt_stage *stage, const bt_memory *memory,
                                  bauta_error *err)
 {
@@ -57,7 +59,15 @@ bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *sequence,
         bt_book_release(&pages);
     else
         (*out)->book = pages;
+    if (!status)
+        (*out)->window = sequence->window;
     return status;
+}
+
+void bt_sequence_slide(bt_sequence *sequence, size_t window)
+{
+    assert(sequence->book.tokens == 0);
+    sequence->window = window;
 }
 
 void bt_sequence_free(bt_sequence *sequence)
@@ -77,13 +87,14 @@ size_t bt_sequence_tokens(const bt_sequence *sequence)
 /* Whether all keys are there that the token behind `tokens` tokens sees. */
 static bool window_there(const bt_sequence *sequence, size_t tokens)
 {
-    const bt_stage *stage = sequence->stage;
-    size_t layers = sequence->book.layers;
-    size_t begin = bt_stage_window_begin(stage, tokens);
-    // Windows are the same in all layers that have one, the last among them.
-    if (!bt_stage_windowed(stage, layers - 1) || begin >= tokens)
-        return true;
-    return bt_book_page(&sequence->book, layers - 1, begin / BT_BLOCK);
+    for (size_t l = 0; l < sequence->book.layers; l++) {
+        size_t window = bt_sequence_window(sequence, l);
+        size_t begin = bt_window_begin(window, tokens);
+        if (window && begin < tokens &&
+            !bt_book_page(&sequence->book, l, begin / BT_BLOCK))
+            return false;
+    }
+    return true;
 }
 
 bool bt_sequence_truncate(bt_sequence *sequence, size_t tokens)

@@ -3,11 +3,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/string_writer.h"
 #include "decode/settings.h"
 #include "model/handle.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 bauta_status bauta_generate_options_load(bauta_generate_options *options,
@@ -33,61 +32,36 @@ bauta_status bauta_generate_options_load(bauta_generate_options *options,
 
 /* ---- as JSON ----------------------------------------------------------- */
 
-/* snprintf's way: what fits is written, everything is counted. */
-typedef struct writer {
-    char *text;
-    size_t size, length;
-} writer;
-
-static void put_bytes(writer *w, const char *bytes, size_t length)
+static void put_key(bt_string_writer *w, const char *key)
 {
-    if (w->length < w->size) // the last byte is the NUL's
-        memcpy(w->text + w->length, bytes,
-               bt_size_min(length, w->size - 1 - w->length));
-    w->length += length;
+    bt_put(w, "%s\"%s\": ", w->length > 1 ? ", " : "", key);
 }
 
-__attribute__((format(printf, 2, 3))) static void put(writer *w,
-                                                      const char *format, ...)
-{
-    char piece[96];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(piece, sizeof(piece), format, args);
-    va_end(args);
-    put_bytes(w, piece, strlen(piece));
-}
-
-static void put_key(writer *w, const char *key)
-{
-    put(w, "%s\"%s\": ", w->length > 1 ? ", " : "", key);
-}
-
-static void put_size(writer *w, const char *key, size_t value)
+static void put_size(bt_string_writer *w, const char *key, size_t value)
 {
     put_key(w, key);
-    put(w, "%zu", value);
+    bt_put_integer(w, value);
 }
 
-static void put_float(writer *w, const char *key, float value)
+static void put_float(bt_string_writer *w, const char *key, float value)
 {
     put_key(w, key);
-    put(w, "%.9g", (double)value);
+    bt_put_real(w, (double)value, 9);
 }
 
-static void put_bool(writer *w, const char *key, bool value)
+static void put_bool(bt_string_writer *w, const char *key, bool value)
 {
     put_key(w, key);
-    put(w, value ? "true" : "false");
+    bt_put_text(w, value ? "true" : "false");
 }
 
-static void put_token(writer *w, const char *key, uint32_t token)
+static void put_token(bt_string_writer *w, const char *key, uint32_t token)
 {
     if (token != BAUTA_NO_TOKEN)
         put_size(w, key, token);
 }
 
-static void put_ends(writer *w, const bauta_generate_options *o)
+static void put_ends(bt_string_writer *w, const bauta_generate_options *o)
 {
     if (o->end_count == 1)
         put_token(w, "eos_token_id", o->ends[0]);
@@ -95,72 +69,58 @@ static void put_ends(writer *w, const bauta_generate_options *o)
         return;
     put_key(w, "eos_token_id");
     for (size_t i = 0; i < o->end_count && i < BAUTA_ENDS_MAX; i++)
-        put(w, "%s%u", i ? ", " : "[", (unsigned)o->ends[i]);
-    put(w, "]");
+        bt_put(w, "%s%u", i ? ", " : "[", (unsigned)o->ends[i]);
+    bt_put_text(w, "]");
 }
 
-static void put_banned(writer *w, const bauta_generate_options *o)
+static void put_banned(bt_string_writer *w, const bauta_generate_options *o)
 {
     if (!o->banned_count)
         return;
     put_key(w, "suppress_tokens");
     for (size_t i = 0; i < o->banned_count && i < BAUTA_BANNED_MAX; i++)
-        put(w, "%s%u", i ? ", " : "[", (unsigned)o->banned[i]);
-    put(w, "]");
+        bt_put(w, "%s%u", i ? ", " : "[", (unsigned)o->banned[i]);
+    bt_put_text(w, "]");
 }
 
-static void put_words(writer *w, const bauta_generate_options *o)
+static void put_words(bt_string_writer *w, const bauta_generate_options *o)
 {
     if (!o->word_count || !o->words)
         return;
     put_key(w, "bad_words_ids");
     for (size_t i = 0; i < o->word_count; i++) {
-        put(w, i ? ", " : "[");
+        bt_put_text(w, i ? ", " : "[");
         for (size_t j = 0; j < o->words[i].count; j++)
-            put(w, "%s%u", j ? ", " : "[", (unsigned)o->words[i].tokens[j]);
-        put(w, "]");
+            bt_put(w, "%s%u", j ? ", " : "[", (unsigned)o->words[i].tokens[j]);
+        bt_put_text(w, "]");
     }
-    put(w, "]");
+    bt_put_text(w, "]");
 }
 
-static void put_text(writer *w, const char *text)
-{
-    put(w, "\"");
-    for (const char *c = text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            put(w, "\\%c", *c);
-        else if ((unsigned char)*c < 0x20)
-            put(w, "\\u%04x", (unsigned)(unsigned char)*c);
-        else
-            put_bytes(w, c, 1);
-    }
-    put(w, "\"");
-}
-
-static void put_stops(writer *w, const bauta_generate_options *o)
+static void put_stops(bt_string_writer *w, const bauta_generate_options *o)
 {
     if (!o->stop_count || !o->stops)
         return;
     put_key(w, "stop_strings");
     for (size_t i = 0; i < o->stop_count; i++) {
-        put(w, i ? ", " : "[");
-        put_text(w, o->stops[i] ? o->stops[i] : "");
+        bt_put_text(w, i ? ", " : "[");
+        bt_put_string(w, o->stops[i] ? o->stops[i] : "");
     }
-    put(w, "]");
+    bt_put_text(w, "]");
 }
 
-static void put_search(writer *w, const bauta_generate_options *o)
+static void put_search(bt_string_writer *w, const bauta_generate_options *o)
 {
     static const char *const early[] = { "false", "true", "\"never\"" };
     put_size(w, "num_beams", o->beams);
     put_float(w, "length_penalty", o->length_penalty);
     put_key(w, "early_stopping");
-    put(w, "%s", early[(size_t)o->early < BT_LEN(early) ? o->early : 0]);
+    bt_put_text(w, early[(size_t)o->early < BT_LEN(early) ? o->early : 0]);
     put_size(w, "num_return_sequences", bt_size_max(o->nbest, 1));
     put_bool(w, "renormalize_logits", o->renormalize);
 }
 
-static void put_sampling(writer *w, const bauta_generate_options *o)
+static void put_sampling(bt_string_writer *w, const bauta_generate_options *o)
 {
     put_bool(w, "do_sample", o->sample);
     put_float(w, "temperature", o->temperature);
@@ -168,7 +128,7 @@ static void put_sampling(writer *w, const bauta_generate_options *o)
     put_float(w, "top_p", o->top_p);
     put_float(w, "min_p", o->min_p);
     put_key(w, "seed");
-    put(w, "%llu", (unsigned long long)o->seed);
+    bt_put_integer(w, o->seed);
 }
 
 size_t bauta_generate_options_json(const bauta_generate_options *options,
@@ -176,12 +136,14 @@ size_t bauta_generate_options_json(const bauta_generate_options *options,
 {
     const bauta_generate_options none = BAUTA_GENERATE_OPTIONS_INIT;
     const bauta_generate_options *o = options ? options : &none;
-    writer w = { text, text ? size : 0, 0 };
-    put(&w, "{");
+    bt_string_writer w = { text, text ? size : 0, 0 };
+    bt_put_text(&w, "{");
     if (o->max_tokens)
         put_size(&w, "max_new_tokens", o->max_tokens);
     if (o->max_length)
         put_size(&w, "max_length", o->max_length);
+    if (o->sliding_window)
+        put_size(&w, "sliding_window", o->sliding_window);
     put_size(&w, "min_new_tokens", o->min_tokens);
     put_size(&w, "min_length", o->min_length);
     put_float(&w, "repetition_penalty", o->repetition_penalty);
@@ -195,8 +157,6 @@ size_t bauta_generate_options_json(const bauta_generate_options *options,
     put_banned(&w, o);
     put_words(&w, o);
     put_stops(&w, o);
-    put(&w, "}");
-    if (w.size)
-        text[bt_size_min(w.length, w.size - 1)] = '\0';
-    return w.length;
+    bt_put_text(&w, "}");
+    return bt_put_end(&w);
 }

@@ -8,10 +8,10 @@
  * else is fed in the same call and in however many pieces a prompt comes.
  *
  * Pages of 64 tokens hold keys and values; sequences that were forked share
- * them until one writes. Layers with a window give pages back that no later
- * token can see. What a decoder sees of a source is made once, and shared by
- * all sequences that translate it. All pages come from one pool, which is
- * bounded.
+ * them until one writes. Where there is a window, of a layer or of a sequence,
+ * pages are given back that no later token can see. What a decoder sees of a
+ * source is made once, and shared by all sequences that translate it. All pages
+ * come from one pool, which is bounded.
  *
  * A stage, its sequences and its memories serve one call at a time. */
 #ifndef BT_STAGE_H
@@ -61,6 +61,11 @@ bauta_status bt_sequence_create(bt_sequence **out, bt_stage *stage,
 bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *sequence,
                               bauta_error *err);
 void bt_sequence_free(bt_sequence *sequence);
+
+/* Give an empty sequence a window in every layer: a token sees itself and the
+ * `window` - 1 before it, as bauta_mask_window() has it, and fewer where a
+ * layer's own window is narrower. 0: none. Forks have it, too. */
+void bt_sequence_slide(bt_sequence *sequence, size_t window);
 
 size_t bt_sequence_tokens(const bt_sequence *sequence);
 /* Forget all but the first `tokens` tokens; where there are not more, nothing

@@ -146,13 +146,16 @@ static bauta_status finish(bauta_generator *g, bt_request *r, bauta_error *err)
 {
     bauta_result *result = NULL;
     bauta_status status = results_reserve(&g->results, err);
+    if (!status && r->failure.status == BAUTA_ERR_NOT_FINITE && !r->explained)
+        status = bt_request_explain(r, g->context, g->model, err);
     if (!status && r->speech.decoder && !r->flushed)
         status = bt_speech_finish(&r->speech, err);
     if (status)
         return status;
     r->flushed = true;
     // The rest of the last character may complete a stop.
-    if (r->speech.stopped && r->finish == BAUTA_FINISH_LENGTH)
+    if (r->speech.stopped &&
+        (r->finish == BAUTA_FINISH_LENGTH || r->finish == BAUTA_FINISH_CONTEXT))
         r->finish = BAUTA_FINISH_STOP;
     status = bt_request_result(&result, r, g->tokenizer, err);
     if (status)

@@ -44,7 +44,7 @@ size_t bt_stops_hold(const bt_stops *stops, const char *text, size_t length)
 bauta_status bt_speech_init(bt_speech *speech, const bauta_tokenizer *tokenizer,
                             const bt_stops *stops, bauta_error *err)
 {
-    *speech = (bt_speech){ .stops = *stops };
+    *speech = (bt_speech){ .tokenizer = tokenizer, .stops = *stops };
     return bauta_decoder_create(&speech->decoder, tokenizer, NULL, err);
 }
 
@@ -96,6 +96,8 @@ static bauta_status take_piece(bt_speech *s, bauta_error *err)
 bauta_status bt_speech_push(bt_speech *s, uint32_t token, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
+    if (!s->piece && !bauta_tokenizer_piece(s->tokenizer, token, NULL))
+        return BAUTA_OK;
     if (!s->piece)
         status = bauta_decoder_push(s->decoder, token, &s->piece,
                                     &s->piece_length, err);

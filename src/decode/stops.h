@@ -21,6 +21,7 @@ size_t bt_stops_find(const bt_stops *stops, const char *text, size_t length,
 size_t bt_stops_hold(const bt_stops *stops, const char *text, size_t length);
 
 typedef struct bt_speech {
+    const bauta_tokenizer *tokenizer;
     bauta_decoder *decoder;
     bt_stops stops;
     char *text; /* NUL-terminated where there is any */
@@ -42,7 +43,9 @@ bauta_status bt_speech_follow(bt_speech *speech,
                               const uint32_t *before, size_t count,
                               bauta_error *err);
 
-/* A token more. After a failure the same call tries again. */
+/* A token more. One that the tokenizer has no piece for adds nothing: models
+ * may have larger vocabularies than their tokenizers. After a failure the same
+ * call tries again. */
 bauta_status bt_speech_push(bt_speech *speech, uint32_t token,
                             bauta_error *err);
 /* No more of them: all that is left of the text becomes certain. */

@@ -179,6 +179,16 @@ static size_t sum(size_t count, const size_t *lengths)
     return total;
 }
 
+/* Before the lengths of so many are read. */
+static bauta_status documents_check(size_t documents, bauta_error *err)
+{
+    if (documents <= BT_AXIS_MAX)
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "a mask of %zu documents, and %zu are the most", documents,
+                   BT_AXIS_MAX);
+}
+
 bauta_status bauta_mask_documents(bauta_mask **out, size_t documents,
                                   const size_t *query_lengths,
                                   const size_t *key_lengths, bauta_error *err)
@@ -189,6 +199,9 @@ bauta_status bauta_mask_documents(bauta_mask **out, size_t documents,
     if (documents && !query_lengths)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "query_lengths is NULL for %zu documents", documents);
+    status = documents_check(documents, err);
+    if (status)
+        return status;
     if (!key_lengths)
         key_lengths = query_lengths;
 
@@ -226,6 +239,9 @@ bauta_status bauta_mask_pack(bauta_mask **out, size_t documents,
     if (documents && !masks)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "masks is NULL for %zu documents", documents);
+    status = documents_check(documents, err);
+    if (status)
+        return status;
     size_t queries = 0, keys = 0, spans = 0, key = 0;
     for (size_t d = 0; d < documents; d++) {
         if (!masks[d])

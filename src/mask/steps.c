@@ -19,8 +19,9 @@ static bauta_span row_span(const bt_steps *s, size_t d, size_t r)
     size_t hi = s->keys[d];
     if (s->causal)
         hi -= s->rows[d] - 1 - r;
-    bool cut = s->causal && s->window && hi > s->window;
-    return (bauta_span){ cut ? hi - s->window : 0, hi };
+    size_t window = s->windows ? s->windows[d] : s->window;
+    bool cut = s->causal && window && hi > window;
+    return (bauta_span){ cut ? hi - window : 0, hi };
 }
 
 /* A run, counted; written once there is memory for it. */

@@ -22,7 +22,9 @@ typedef struct bt_steps {
     const size_t *rows; /* (count) the last so many; at least 1 */
     const size_t *keys; /* (count) causal: at least as many as rows */
     bool causal;
-    size_t window; /* of a causal one; 0: none */
+    size_t window;         /* of a causal one; 0: none */
+    const size_t *windows; /* (count) of each sequence in place of `window`;
+                              NULL: all have that */
 } bt_steps;
 
 /* A plan with its memory, which grows to what the largest step needed. */

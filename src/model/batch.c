@@ -20,6 +20,8 @@ size_t bauta_batch_rows(const bauta_batch *batch)
     size_t rows = 0;
     if (batch->stride)
         return bt_size_mul(batch->count, batch->stride);
+    if (batch->count > BT_AXIS_MAX) // more than a batch may have; none is read
+        return SIZE_MAX;
     for (size_t s = 0; batch->lengths && s < batch->count; s++)
         rows = bt_size_add(rows, batch->lengths[s]);
     return rows;
@@ -35,6 +37,10 @@ static bauta_status lengths_check(const bauta_batch *batch, const char *name,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s: lengths is NULL for %zu packed sequences", name,
                        batch->count);
+    if (batch->count > BT_AXIS_MAX)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s: has %zu sequences, and %zu are the most", name,
+                       batch->count, BT_AXIS_MAX);
     for (size_t s = 0; s < batch->count; s++) {
         size_t length = length_of(batch, s);
         if (batch->prefixes && batch->prefixes[s] > length)

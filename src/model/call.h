@@ -25,6 +25,9 @@ bauta_status bt_outputs_check(const bt_call *call, const bauta_outputs *outputs,
                               bauta_error *err);
 /* The tape is rewound; batches are packed into it, and plans fetched. */
 bauta_status bt_call_prepare(bt_call *call, bool recording, bauta_error *err);
+/* Run the stacks: the hidden states of the last, or NULL when the tape has
+ * failed. */
+bt_tensor *bt_call_stacks(bt_call *call);
 /* Run, and write the outputs. */
 bauta_status bt_call_run(bt_call *call, const bauta_outputs *outputs,
                          bauta_error *err);

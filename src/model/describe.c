@@ -1,82 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* describe.c - a blueprint as JSON. */
-#include "base/size.h"
+#include "base/string_writer.h"
 #include "model/handle.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-/* snprintf's way: what fits is written, everything is counted. */
+/* An object that is being written. */
 typedef struct writer {
-    char *text;
-    size_t size, length;
+    bt_string_writer out;
     bool first; /* no member of this object has been written */
 } writer;
 
-__attribute__((format(printf, 2, 3))) static void put(writer *w,
-                                                      const char *format, ...)
-{
-    char piece[192];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(piece, sizeof(piece), format, args);
-    va_end(args);
-    size_t length = strlen(piece);
-    if (w->length < w->size) // the last byte is the NUL's
-        memcpy(w->text + w->length, piece,
-               bt_size_min(length, w->size - 1 - w->length));
-    w->length += length;
-}
-
 static void put_key(writer *w, const char *key)
 {
-    put(w, "%s\"%s\":", w->first ? "" : ",", key);
+    bt_put(&w->out, "%s\"%s\":", w->first ? "" : ",", key);
     w->first = false;
 }
 
 static void put_size(writer *w, const char *key, size_t value)
 {
     put_key(w, key);
-    put(w, "%zu", value);
+    bt_put_integer(&w->out, value);
 }
 
 /* Nine digits give every float32 back, seventeen every double. */
 static void put_float(writer *w, const char *key, float value)
 {
     put_key(w, key);
-    put(w, "%.9g", (double)value);
+    bt_put_real(&w->out, (double)value, 9);
 }
 
 static void put_double(writer *w, const char *key, double value)
 {
     put_key(w, key);
-    put(w, "%.17g", value);
+    bt_put_real(&w->out, value, 17);
 }
 
 /* Of our own texts, which need no escapes. */
 static void put_text(writer *w, const char *key, const char *value)
 {
     put_key(w, key);
-    put(w, "\"%s\"", value);
+    bt_put(&w->out, "\"%s\"", value);
 }
 
 static void put_bool(writer *w, const char *key, bool value)
 {
     put_key(w, key);
-    put(w, "%s", value ? "true" : "false");
+    bt_put_text(&w->out, value ? "true" : "false");
 }
 
 static void enter(writer *w, const char *key)
 {
     put_key(w, key);
-    put(w, "{");
+    bt_put_text(&w->out, "{");
     w->first = true;
 }
 
 static void leave(writer *w)
 {
-    put(w, "}");
+    bt_put_text(&w->out, "}");
     w->first = false;
 }
 
@@ -167,8 +147,8 @@ static void put_rest(writer *w, const bt_blueprint *print)
 size_t bauta_model_describe(const bauta_model *model, char *text, size_t size)
 {
     const bt_blueprint *print = &model->folder->model->print;
-    writer w = { text, size, 0, true };
-    put(&w, "{");
+    writer w = { { text, size, 0 }, true };
+    bt_put_text(&w.out, "{");
     put_text(&w, "type", model->folder->family->model_type);
     put_text(&w, "kind", bauta_model_kind_text(bauta_model_kind_of(model)));
     put_size(&w, "parameters", model->folder->parameters);
@@ -180,8 +160,6 @@ size_t bauta_model_describe(const bauta_model *model, char *text, size_t size)
     put_norms(&w, print);
     put_positions(&w, print);
     put_rest(&w, print);
-    put(&w, "}");
-    if (size)
-        text[bt_size_min(w.length, size - 1)] = '\0';
-    return w.length;
+    bt_put_text(&w.out, "}");
+    return bt_put_end(&w.out);
 }

@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "formats/weights.h"
 #include "model/init.h"
+#include "model/surplus.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -114,9 +115,7 @@ typedef struct binding {
     bauta_error *err;
 } binding;
 
-/* A stored tensor by its name, or by the shorter one that files without a head
- * have: "h.0.ln_1.weight" for "transformer.h.0.ln_1.weight". */
-static const bt_stored *stored_find(const bt_folder *folder, const char *name)
+const bt_stored *bt_folder_stored(const bt_folder *folder, const char *name)
 {
     const bt_stored *stored = bt_weights_find(folder->weights, name);
     const char *dot = strchr(name, '.');
@@ -163,7 +162,7 @@ static bool shape_fits(const bt_stored *stored, const bt_tensor *tensor,
 static const bt_stored *stored_for(binding *b, const char *name,
                                    const bt_tensor *tensor, int rank)
 {
-    const bt_stored *stored = stored_find(b->folder, name);
+    const bt_stored *stored = bt_folder_stored(b->folder, name);
     char shape[96], wanted[48];
     if (!stored) {
         b->status = bt_fail(b->err, BAUTA_ERR_IO, "%s: tensor %s is missing",
@@ -214,7 +213,12 @@ static void count_name(void *user, const char *name, bt_tensor *tensor,
 static void grad_bind(const binding *b, bt_tensor *tensor)
 {
     const bt_model *model = b->folder->model;
-    bool fixed = model->print.head_bias_fixed && tensor == &model->head.bias;
+    bool fixed =
+        (model->print.head_bias_fixed && tensor == &model->head.bias) ||
+        (model->encoder.positions_stored &&
+         tensor == &model->encoder.positions) ||
+        (model->decoder.positions_stored &&
+         tensor == &model->decoder.positions);
     if (b->folder->grads && !fixed) {
         tensor->grad = b->folder->grads + b->floats;
         tensor->wants = true;
@@ -236,51 +240,6 @@ static void bind_name(void *user, const char *name, bt_tensor *tensor, int rank)
     b->floats += count;
 }
 
-/* Tensors that carry nothing: buffers of older files, copies of tied ones,
- * and heads of pretraining that are not run. */
-static bool superfluous(const char *name)
-{
-    static const char *const ends[] = {
-        ".attn.bias",
-        ".attn.masked_bias",
-        ".position_ids",
-        ".inv_freq",
-        "lm_head.weight",
-        "cls.predictions.decoder.weight",
-        "embed_tokens.weight",
-        "cls.predictions.decoder.bias",
-        "lm_head.decoder.weight",
-        "lm_head.decoder.bias",
-        "embed_positions.weight",
-        "pooler.dense.weight",
-        "pooler.dense.bias",
-        "cls.seq_relationship.weight",
-        "cls.seq_relationship.bias",
-    };
-    size_t length = strlen(name);
-    for (size_t i = 0; i < BT_LEN(ends); i++) {
-        size_t end = strlen(ends[i]);
-        if (length >= end && strcmp(name + length - end, ends[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Every stored tensor is a parameter, or known to carry nothing. */
-static bauta_status extras_check(const binding *b)
-{
-    const bt_weights *weights = b->folder->weights;
-    for (size_t i = 0; i < bt_weights_count(weights); i++) {
-        const char *name = bt_weights_at(weights, i)->name;
-        if (!b->bound[i] && !superfluous(name))
-            return bt_fail(b->err, BAUTA_ERR_UNSUPPORTED,
-                           "%s: tensor %s has no place in a model of type %s",
-                           b->path, bt_quote(name).text,
-                           b->folder->family->model_type);
-    }
-    return BAUTA_OK;
-}
-
 /* See that all fits, and how much memory it takes. */
 static bauta_status weights_count(binding *b)
 {
@@ -290,7 +249,7 @@ static bauta_status weights_count(binding *b)
                               bt_weights_count(b->folder->weights));
     bt_folder_names(b->folder, &(bt_names){ count_name, b });
     if (!b->status)
-        b->status = extras_check(b);
+        b->status = bt_surplus_check(b->folder, b->bound, b->path, b->err);
     bt_free(b->bound);
     return b->status;
 }
@@ -315,6 +274,7 @@ static bauta_status weights_bind(bt_folder *folder, const char *path,
                   .path = bt_path_tail(path),
                   .copies = load == BT_LOAD_TRAINED,
                   .err = err };
+    bt_surplus_adopt(folder, b.path);
     bauta_status status = weights_count(&b);
     if (status)
         return status;

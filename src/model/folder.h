@@ -22,6 +22,7 @@ typedef struct bt_folder {
     float *grads;                /* (floats) or NULL */
     struct bt_compact *compacts; /* of a compressed model, or NULL */
     void *panels;                /* what they point to */
+    char warnings[1024];         /* of loading, a line each */
 } bt_folder;
 
 /* Read config.json and the weights, each tensor by its name and shape: one
@@ -32,6 +33,11 @@ bauta_status bt_folder_load(bt_folder **out, const char *path, bt_load load,
 bauta_status bt_folder_create(bt_folder **out, const char *config, size_t size,
                               uint64_t seed, bauta_error *err);
 void bt_folder_free(bt_folder *folder);
+
+/* A stored tensor by its name, or by the shorter one that files without a head
+ * have: "h.0.ln_1.weight" for "transformer.h.0.ln_1.weight"; or NULL. */
+const struct bt_stored *bt_folder_stored(const bt_folder *folder,
+                                         const char *name);
 
 /* Visit every stored parameter: its name there, and where it is. */
 void bt_folder_names(bt_folder *folder, const bt_names *names);

@@ -216,10 +216,20 @@ size_t bauta_model_positions(const bauta_model *model)
     return print_of(model)->max_positions;
 }
 
+bool bauta_model_rotary(const bauta_model *model)
+{
+    return print_of(model)->positions == BT_POSITIONS_ROTARY;
+}
+
 size_t bauta_model_window(const bauta_model *model, size_t layer)
 {
     const bt_blueprint *print = print_of(model);
     return layer >= print->window_from ? print->window : 0;
+}
+
+const char *bauta_model_warnings(const bauta_model *model)
+{
+    return model->folder->warnings;
 }
 
 /* ---- tensors ----------------------------------------------------------- */

@@ -91,6 +91,7 @@ static bauta_status looks_check(const bt_call *call, const bauta_look *looks,
     if (count == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "no looks are given");
     BT_NEED(looks, err);
+    BT_NEED_COUNT("looks", count, sizeof(*looks), err);
     for (size_t i = 0; !status && i < count; i++)
         status = look_check(call, &looks[i], i, err);
     return status;

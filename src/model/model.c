@@ -69,7 +69,7 @@ static void layer_set(bt_layer *layer, const bt_blueprint *print,
 }
 
 /* The table of sinusoidal positions: sines of falling frequencies in the first
- * half of the columns, cosines in the second. No file stores it. */
+ * half of the columns, cosines in the second. Few files store it. */
 static bool sinusoids(bt_tensor *positions)
 {
     size_t half = (positions->columns + 1) / 2;
@@ -186,10 +186,10 @@ bauta_status bt_model_create(bt_model **out, const bt_blueprint *print,
     return bt_fail(err, BAUTA_ERR_NOMEM, "out of memory for a model");
 }
 
-static void stack_release(bt_stack *stack, bool owns_positions)
+static void stack_release(bt_stack *stack, bool sines)
 {
     bt_free(stack->layers);
-    if (owns_positions)
+    if (sines && !stack->positions_stored)
         bt_free(stack->positions.data);
 }
 

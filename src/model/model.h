@@ -30,6 +30,8 @@ typedef struct bt_stack {
     const bt_stack_print *print;
     bt_layer *layers; /* (print->layers) */
     bt_tensor positions, types;
+    bool positions_stored; /* sinusoidal ones that the file has: not ours to
+                              free, nor to train */
     bt_scaling embed_norm, last_norm;
 } bt_stack;
 

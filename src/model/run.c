@@ -170,8 +170,7 @@ bauta_status bt_call_prepare(bt_call *r, bool recording, bauta_error *err)
 
 /* ---- running ----------------------------------------------------------- */
 
-/* The hidden states behind the last stack; NULL when the tape has failed. */
-static bt_tensor *stacks_run(bt_call *r)
+bt_tensor *bt_call_stacks(bt_call *r)
 {
     bt_tensor *x = NULL;
     if (r->source)
@@ -234,7 +233,7 @@ bauta_status bt_call_run(bt_call *r, const bauta_outputs *outputs,
     size_t encoder = print->encoder.layers, decoder = print->decoder.layers;
     r->encoder.states = states_take(r->tape, outputs->encoder_states, encoder);
     r->decoder.states = states_take(r->tape, outputs->decoder_states, decoder);
-    bt_tensor *x = stacks_run(r);
+    bt_tensor *x = bt_call_stacks(r);
     if (outputs->logits)
         x = bt_transformer_top(r->tape, r->model, x);
     bauta_status status = bt_tape_status(r->tape, err);
@@ -339,7 +338,7 @@ static bauta_status loss_run(bt_call *r, const uint32_t *labels,
         noise_of(r, &r->encoder_rows, options, options->source_keys, 0);
     r->decoder.noise = noise_of(r, &r->decoder_rows, options,
                                 options->target_keys, UINT64_C(1) << 63);
-    bt_tensor *x = bt_transformer_top(r->tape, model, stacks_run(r));
+    bt_tensor *x = bt_transformer_top(r->tape, model, bt_call_stacks(r));
     *loss = bt_op_loss(r->tape, x, bt_transformer_head(model), false,
                        bt_transformer_head_bias(model), packed,
                        options->smoothing, options->weight);

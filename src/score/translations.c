@@ -3,6 +3,7 @@
 #include "score/score.h"
 
 #include "base/error.h"
+#include "base/size.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,12 @@ bauta_status bt_translations_check(const bauta_translations *texts,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "there are %zu sets of references, not 1 or more",
                        texts->sets);
+    if (bt_size_mul(texts->count, texts->sets) >
+        PTRDIFF_MAX / sizeof(*texts->references))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%zu sentences in %zu sets of references are more than "
+                       "memory holds",
+                       texts->count, texts->sets);
     BT_NEED(texts->hypotheses, err);
     BT_NEED(texts->references, err);
     for (size_t i = 0; i < texts->count; i++) {

@@ -326,6 +326,7 @@ static bauta_status texts_check(const char *const *texts, const size_t *lengths,
     if (count && (!texts || !lengths))
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s is NULL",
                        texts ? "lengths" : "texts");
+    BT_NEED_COUNT("texts", count, sizeof(*texts), err);
     for (size_t i = 0; i < count; i++)
         if (!texts[i] && lengths[i])
             return bt_fail(err, BAUTA_ERR_ARGUMENT, "texts[%zu] is NULL", i);

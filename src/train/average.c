@@ -101,6 +101,10 @@ bauta_status bauta_model_average(const char *out, const char *const *folders,
     BT_NEED(folders, err);
     if (count == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the mean of no models");
+    BT_NEED_COUNT("folders", count, sizeof(*folders), err);
+    for (size_t i = 0; i < count; i++)
+        if (!folders[i])
+            return bt_fail(err, BAUTA_ERR_ARGUMENT, "folders[%zu] is NULL", i);
     bauta_status status = BAUTA_OK;
     bauta_model **models = bt_alloc_zero(count, sizeof(*models));
     if (!models)

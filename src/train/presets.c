@@ -71,8 +71,8 @@
 
 static const bt_preset presets[] = {
     { "gpt2-tiny",
-      "nanoGPT's character model for a CPU: 4 layers, 128 wide, context 64",
-      GPT2("4", "4", "128", "64", "0.0"),
+      "nanoGPT's character model for a CPU: 4 layers, 128 wide, context 256",
+      GPT2("4", "4", "128", "256", "0.0"),
       { USUAL, .accumulate = 1, .pass = 8192, .schedule = BAUTA_SCHEDULE_COSINE,
         .epsilon = 1e-8, .sequences = 12, .tokens = 4096, .steps = 2000,
         .warmup = 100, .rate = 1e-3, .min_rate = 1e-4, .beta2 = 0.99,

@@ -482,6 +482,9 @@ bauta_status bauta_trainer_gradients(bauta_trainer *t, bauta_mode mode,
 {
     BT_NEED(t, err);
     BT_NEED(loss, err);
+    if ((unsigned)mode > BAUTA_MODE_SCHEDULED)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "there is no mode %d",
+                       (int)mode);
     if (t->options.objective == BAUTA_OBJECTIVE_MASKED &&
         mode != BAUTA_MODE_PARALLEL)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,

@@ -75,6 +75,18 @@ says stdout "It says:"
 says stdout "bauta translate d/translator"
 [ -e d/translator/best/model.safetensors ] || fail "there is no translator"
 [ -e d/speaker/last/model.safetensors ] || fail "there is no speaker"
+# What went wrong: the English, what the model wrote, and the reference, which
+# is what the grammar says.
+says stdout "Layer 0 (the last), mean of"
+grep '(should be: ' stdout >slips || fail "nothing went wrong"
+sed -n 's/^  \(.*[^ ]\)  *(should be: \(.*\))$/\2/p' slips >references
+[ "$(wc -l <references)" = "$(wc -l <slips)" ] || fail "no reference"
+while read -r reference; do
+    cut -f 2 d/valid.tsv d/held-out.tsv | grep -qxF -- "$reference" ||
+        fail "'$reference' is no reference"
+done <references
+grep -q "^  I love you  .*(should be: Ich liebe dich)$" slips ||
+    fail "I love you"
 runs 0 inspect d/translator
 
 # What was learned there keeps the promises; each audit is soon done.

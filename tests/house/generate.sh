@@ -202,6 +202,46 @@ says stderr "prompts: line 2: "
 runs 1 run --prompts prompts -n 10 --json
 says stdout '"error":"'
 
+# A vocabulary that is larger than the tokenizer's stops nothing.
+train padded --preset gpt2-tiny --set n_layer=1 --set n_embd=16 \
+    --set n_head=2 --set vocab_size=300 --context 32 --batch-size 2 \
+    --tokenizer chars --steps 1 text
+runs 0 padded "the mask" -n 20 --temp 2 --seed 1 --ignore-eos
+runs 0 padded "the mask" -n 20 --beams 3 --json
+runs 0 padded "the mask" -n 5 --temp 2 --seed 1 --logprobs
+
+# ---- the context -----------------------------------------------------------
+train llama --preset llama-tiny --set num_hidden_layers=1 --set hidden_size=16 \
+    --set num_attention_heads=2 --set num_key_value_heads=2 \
+    --set intermediate_size=16 --set max_position_embeddings=32 --context 32 \
+    --batch-size 4 --tokenizer chars --steps 2 text
+runs 0 run "the mask" -n 1000
+says stderr "(context)"
+says stderr "note: the text fills the model's context of 48 tokens and ends"
+[ "$(wc -c <stdout)" -eq 42 ] || fail "not as much as fits" # and a newline
+runs 0 run "the mask" -n 1000 --json
+says stdout '"finish":"context"'
+says stderr "note: the text fills the model's context of 48 tokens and ends"
+printf 'the mask\nthe\n' >prompts
+runs 0 run --prompts prompts -n 1000
+says stderr "note: the text fills"
+runs 0 run --prompts prompts -n 1000 --quiet
+[ ! -s stderr ] || fail "--quiet and a note"
+runs 0 run "the mask" -n 10
+says stderr "(length)"
+! grep -q note: stderr || fail "a note without need"
+fails "--sliding-window needs a model with rotary positions; run has a table \
+of 48 positions" run "the mask" --sliding-window 16 --quiet
+refused "--sliding-window" run --sliding-window 0
+runs 0 llama "the mask" -n 100 --ignore-eos
+says stderr "note: the text is longer than the 32 tokens that the model was"
+runs 0 llama "the mask" -n 100 --ignore-eos --sliding-window 32
+says stderr "sliding-window 32"
+says stderr "(length)"
+! grep -q note: stderr || fail "a note without need"
+runs 0 llama "the mask" -n 0 --ignore-eos
+says stderr "-n N lets it become longer, best with --sliding-window"
+
 if command -v python3 >/dev/null; then
     runs 0 run "the mask hides" -n 6 --json --temp 0.7 --seed 3
     python3 - stdout <<'END' || fail "bauta generate --json"
@@ -234,13 +274,13 @@ END
         sed 2s/.*// stdout >want
         # shellcheck disable=SC2086
         runs 1 spoilt --prompts prompts -n 10 --quiet $how
-        says stderr "prompts: line 2: the logits behind token 31 are not finite"
+        says stderr "prompts: line 2: the logits after token 31 are not finite"
         cmp -s stdout want || fail "a spoilt prompt changes others"
     done
     runs 1 spoilt --prompts prompts -n 10 --json
-    says stdout '"error":"the logits behind token 31 are not finite"'
+    says stdout '"error":"the logits after token 31 are not finite: '
     runs 1 spoilt "the face is behind the mask" -n 10
-    says stderr "the logits behind token 31 are not finite"
+    says stderr "the logits after token 31 are not finite"
     says stdout "the" # what was said before
     printf 'the \377mask' >in
     runs 0 run -n 2 --json

@@ -73,8 +73,8 @@ done
 runs 0 layers --fast --out new/folder/
 says stdout "Must every layer have the mask"
 says stdout "no layer"
-says stdout "layer 1: 1 sees 2"
-says stdout "#!!!!!!!!!       #!!!!!!!!!"
+says stdout "layer 0: 0 sees 1"
+says stdout "#!!!!!!!!!      #!!!!!!!!!"
 says stdout "The page is new/folder/index.html"
 ! grep -q "does not hold" stdout || fail "a claim does not hold"
 ! grep -q "$(printf '\033')" stdout stderr || fail "colours in a pipe"

@@ -41,6 +41,12 @@ lines)
         echo "these lines end in white space"
         failed=1
     fi
+    # JSON, SVG and the like are written by printf in the program, which is
+    # right as long as nobody takes the locale of the environment.
+    if files 'src/*.c' 'cli/*.c' | xargs grep -nE '(set|use)locale'; then
+        echo "a decimal comma could get into what is written"
+        failed=1
+    fi
     if files '*.c' '*.h' | xargs grep -nE '^.{81}'; then
         echo "these lines are longer than 80 characters"
         failed=1

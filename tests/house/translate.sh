@@ -161,10 +161,10 @@ data[at:at + width] = struct.pack("<f", float("nan")) * (width // 4)
 open(sys.argv[1], "wb").write(data)
 END
     runs 1 spoilt --quiet -n 8
-    says stderr "standard input: line 2: the logits behind token 1 are not fin"
+    says stderr "standard input: line 2: the logits after token 1 are not fin"
     cmp -s stdout want || fail "a spoilt line takes others along"
     runs 1 spoilt --quiet -n 8 --beams 3 --json
-    says stdout '"error":"the logits behind token 1 are not finite"'
+    says stdout '"error":"the logits after token 1 are not finite: '
     echo "a mask" >in
 fi
 

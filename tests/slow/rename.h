@@ -15,6 +15,7 @@
 #define bt_sequence_create slow_sequence_create
 #define bt_sequence_fork slow_sequence_fork
 #define bt_sequence_free slow_sequence_free
+#define bt_sequence_slide slow_sequence_slide
 #define bt_sequence_tokens slow_sequence_tokens
 #define bt_sequence_truncate slow_sequence_truncate
 

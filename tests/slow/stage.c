@@ -30,6 +30,7 @@ struct bt_sequence {
     bt_memory *memory;
     size_t count;
     uint32_t *ids;
+    size_t window; /* 0: none */
 };
 
 bauta_status bt_stage_create(bt_stage **out, bauta_context *context,
@@ -148,7 +149,16 @@ bauta_status bt_sequence_create(bt_sequence **out, bt_stage *stage,
 bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *s,
                               bauta_error *err)
 {
-    return sequence_make(out, s->stage, s->memory, s->ids, s->count, err);
+    bauta_status status =
+        sequence_make(out, s->stage, s->memory, s->ids, s->count, err);
+    if (!status)
+        (*out)->window = s->window;
+    return status;
+}
+
+void bt_sequence_slide(bt_sequence *s, size_t window)
+{
+    s->window = window;
 }
 
 void bt_sequence_free(bt_sequence *s)
@@ -191,9 +201,16 @@ static bauta_status read_all(const bt_sequence *s, const uint32_t *ids,
     source.lengths = &source_count;
     source.ids = s->memory ? s->memory->ids : NULL;
     outputs.logits = all;
+    bauta_mask *window = NULL;
     bauta_status status =
-        bauta_model_forward(s->stage->context, s->stage->model,
-                            s->memory ? &source : NULL, &target, &outputs, err);
+        s->window ? bauta_mask_window(&window, count, count, s->window, err)
+                  : BAUTA_OK;
+    target.mask = window;
+    if (!status)
+        status = bauta_model_forward(s->stage->context, s->stage->model,
+                                     s->memory ? &source : NULL, &target,
+                                     &outputs, err);
+    bauta_mask_free(window);
     if (!status)
         memcpy(logits, all + (count - 1) * vocab, vocab * sizeof(float));
     bt_free(all);

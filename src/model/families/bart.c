@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bart.c - BART and Marian: encoder and decoder with norms behind each part.
- * Marian has sinusoidal positions, which no file stores; BART has learned ones
- * from row 2 on, and norms behind the embeddings. */
+ * Marian has sinusoidal positions, which few files store; BART has learned ones
+ * from row 2 on, and norms after the embeddings. */
 #include "model/families/family.h"
 
 #include <math.h>
@@ -88,7 +88,7 @@ static void names_heads(const bt_names *n, bt_heads *heads, const char *stack,
 static void names_stack(const bt_names *n, bt_stack *stack, const char *name,
                         bool positions)
 {
-    if (positions)
+    if (positions || stack->positions_stored)
         bt_name_matrix(n, &stack->positions, "model.%s.embed_positions.weight",
                        name);
     bt_name_scaling(n, &stack->embed_norm, "model.%s.layernorm_embedding",

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* string_writer.c - see string_writer.h. */
+#include "base/string_writer.h"
+
+#include "base/size.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+void bt_put_bytes(bt_string_writer *w, const char *bytes, size_t length)
+{
+    if (w->length < w->size) // the last byte is the NUL's
+        memcpy(w->text + w->length, bytes,
+               bt_size_min(length, w->size - 1 - w->length));
+    w->length += length;
+}
+
+void bt_put_fill(bt_string_writer *w, char c, size_t times)
+{
+    if (w->length < w->size)
+        memset(w->text + w->length, c,
+               bt_size_min(times, w->size - 1 - w->length));
+    w->length += times;
+}
+
+void bt_put_text(bt_string_writer *w, const char *text)
+{
+    bt_put_bytes(w, text, strlen(text));
+}
+
+void bt_put(bt_string_writer *w, const char *format, ...)
+{
+    char piece[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(piece, sizeof(piece), format, args);
+    va_end(args);
+    bt_put_text(w, piece);
+}
+
+void bt_put_integer(bt_string_writer *w, uint64_t number)
+{
+    char digits[21];
+    size_t at = sizeof(digits);
+    digits[--at] = '\0';
+    do
+        digits[--at] = (char)('0' + number % 10);
+    while (number /= 10);
+    bt_put_text(w, digits + at);
+}
+
+/* Whatever stands between digits and is not of a number is the separator. */
+void bt_decimal_point(char *number)
+{
+    char *to = number;
+    bool inside = false;
+    for (const char *from = number; *from; from++) {
+        bool own = strchr("0123456789+-eE", *from);
+        if (own || !inside)
+            *to++ = own ? *from : '.';
+        inside = !own;
+    }
+    *to = '\0';
+}
+
+static void put_number(bt_string_writer *w, const char *format, int precision,
+                       double value)
+{
+    char number[400]; // "%f" of the largest double has 309 digits
+    if (!isfinite(value)) {
+        bt_put_text(w, "null");
+        return;
+    }
+    snprintf(number, sizeof(number), format, precision, value);
+    bt_decimal_point(number);
+    bt_put_text(w, number);
+}
+
+void bt_put_real(bt_string_writer *w, double value, int digits)
+{
+    put_number(w, "%.*g", digits, value);
+}
+
+void bt_put_fixed(bt_string_writer *w, double value, int decimals)
+{
+    put_number(w, "%.*f", decimals, value);
+}
+
+void bt_put_string(bt_string_writer *w, const char *text)
+{
+    bt_put_text(w, "\"");
+    for (const char *c = text; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            bt_put(w, "\\%c", *c);
+        else if ((unsigned char)*c < 0x20)
+            bt_put(w, "\\u%04x", (unsigned)(unsigned char)*c);
+        else
+            bt_put_bytes(w, c, 1);
+    }
+    bt_put_text(w, "\"");
+}
+
+size_t bt_put_end(bt_string_writer *w)
+{
+    if (w->size)
+        w->text[bt_size_min(w->length, w->size - 1)] = '\0';
+    return w->length;
+}

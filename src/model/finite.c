@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* finite.c - the first layer that gives a number which is not finite. */
+#include "base/error.h"
+#include "base/size.h"
+#include "base/string_writer.h"
+#include "model/call.h"
+#include "ops/linear.h"
+
+#include <math.h>
+
+/* The first number that is NaN or infinite, or `count`. */
+static size_t first_bad(const float *numbers, size_t count)
+{
+    size_t i = 0;
+    while (i < count && isfinite(numbers[i]))
+        i++;
+    return i;
+}
+
+/* Of logits -infinity is none. */
+static size_t first_bad_logit(const float *logits, size_t count)
+{
+    size_t i = 0;
+    while (i < count && (isfinite(logits[i]) || logits[i] == -INFINITY))
+        i++;
+    return i;
+}
+
+static const char *word_of(float number)
+{
+    return isnan(number) ? "NaN" : "infinity";
+}
+
+/* Which token of which sequence a packed row is. */
+static void put_row(bt_string_writer *w, const bt_rows *rows, size_t row)
+{
+    size_t sequence = 0;
+    while (row >= rows->axis.lengths[sequence])
+        row -= rows->axis.lengths[sequence++];
+    bt_put(w, " at token %zu of sequence %zu", row, sequence);
+}
+
+/* The first tensor that holds such a number; compressed ones are not looked
+ * into. */
+static void put_weights(bt_string_writer *w, const bauta_model *model)
+{
+    bool all = true;
+    for (size_t i = 0; i < model->count; i++) {
+        const bt_tensor *t = model->entries[i].tensor;
+        size_t count = t->rows * t->columns;
+        size_t at = t->data ? first_bad(t->data, count) : count;
+        all = all && t->data;
+        if (at == count)
+            continue;
+        bt_put(w, "; tensor %s holds %s", model->entries[i].name,
+               word_of(t->data[at]));
+        return;
+    }
+    if (all)
+        bt_put_text(w, "; all weights are finite, so numbers grew too large");
+}
+
+static bauta_status fail(const char *message, bauta_error *err)
+{
+    return bt_fail(err, BAUTA_ERR_NOT_FINITE, "%s", message);
+}
+
+/* The states of a stack: number 0 is the embeddings, number l layer l - 1. */
+static bauta_status stack_check(const bauta_model *model, const char *stack,
+                                bt_tensor *const *states, size_t layers,
+                                const bt_rows *rows, bauta_error *err)
+{
+    for (size_t l = 0; l <= layers; l++) {
+        const bt_tensor *x = states[l];
+        size_t count = x->rows * x->columns, at = first_bad(x->data, count);
+        if (at == count)
+            continue;
+        char message[sizeof(err->message)];
+        bt_string_writer w = { message, sizeof(message), 0 };
+        if (l)
+            bt_put(&w, "%s layer %zu gives ", stack, l - 1);
+        else
+            bt_put(&w, "the embeddings of the %s give ", stack);
+        bt_put_text(&w, word_of(x->data[at]));
+        put_row(&w, rows, at / x->columns);
+        put_weights(&w, model);
+        bt_put_end(&w);
+        return fail(message, err);
+    }
+    return BAUTA_OK;
+}
+
+/* Row by row, since logits of all rows may be much more than the states. */
+static bauta_status head_check(const bauta_model *model, bt_call *r,
+                               bt_tensor *x, bauta_error *err)
+{
+    const bt_rows *rows = r->target ? &r->decoder_rows : &r->encoder_rows;
+    const bt_tensor *bias = bt_transformer_head_bias(r->model);
+    bt_linear l = bt_linear_of(bt_transformer_head(r->model), false);
+    float *logits = bt_tape_take(r->tape, l.outputs, sizeof(*logits));
+    for (size_t i = 0; logits && i < rows->tokens; i++) {
+        if (!bt_linear_y(r->tape, &l, 1, x->data + i * l.inputs,
+                         bias ? bias->data : NULL, NULL, logits))
+            break;
+        size_t at = first_bad_logit(logits, l.outputs);
+        if (at == l.outputs)
+            continue;
+        char message[sizeof(err->message)];
+        bt_string_writer w = { message, sizeof(message), 0 };
+        bt_put(&w, "the head gives %s for id %zu", word_of(logits[at]), at);
+        put_row(&w, rows, i);
+        put_weights(&w, model);
+        bt_put_end(&w);
+        return fail(message, err);
+    }
+    return bt_tape_status(r->tape, err);
+}
+
+static bauta_status run(const bauta_model *model, bt_call *r, bauta_error *err)
+{
+    const bt_blueprint *print = &r->model->print;
+    size_t encoder = print->encoder.layers, decoder = print->decoder.layers;
+    r->encoder.states = bt_tape_take(r->tape, encoder + 1, sizeof(bt_tensor *));
+    r->decoder.states = bt_tape_take(r->tape, decoder + 1, sizeof(bt_tensor *));
+    bt_tensor *x = bt_call_stacks(r);
+    bt_tensor *top = bt_transformer_top(r->tape, r->model, x);
+    bauta_status status = bt_tape_status(r->tape, err);
+    if (!status && r->source)
+        status = stack_check(model, "encoder", r->encoder.states, encoder,
+                             &r->encoder_rows, err);
+    if (!status && r->target)
+        status = stack_check(model, "decoder", r->decoder.states, decoder,
+                             &r->decoder_rows, err);
+    return status ? status : head_check(model, r, top, err);
+}
+
+bauta_status bauta_model_check_finite(bauta_context *context,
+                                      const bauta_model *model,
+                                      const bauta_batch *source,
+                                      const bauta_batch *target,
+                                      bauta_error *err)
+{
+    bt_call r;
+    bauta_status status =
+        bt_call_check(&r, context, model, source, target, err);
+    if (!status)
+        status = bt_call_prepare(&r, false, err);
+    return status ? status : run(model, &r, err);
+}
