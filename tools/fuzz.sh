@@ -5,9 +5,10 @@
 #   tools/fuzz.sh BUILD MINUTES TARGET...
 #
 # A target starts from fuzz/corpus/TARGET and keeps new inputs in
-# BUILD/corpus/TARGET. Its output goes to BUILD/log/TARGET.log; an input that
-# breaks it stays as BUILD/TARGET-crash-*. The others run all the same. The
-# exit status is 1 if any target found something.
+# BUILD/corpus/TARGET. Its output goes to BUILD/log/TARGET.log, without what the
+# code under test prints; an input that breaks it stays as BUILD/TARGET-crash-*.
+# The targets after it run all the same. The exit status is 1 if any target
+# found something.
 set -eu
 
 build=$1
@@ -21,6 +22,7 @@ for target in "$@"; do
     found=
     "$build/fuzz/fuzz_$target" -max_total_time=$((minutes * 60)) \
         -timeout=60 -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1 \
+        -close_fd_mask=3 \
         -artifact_prefix="$build/$target-" "$build/corpus/$target" \
         "fuzz/corpus/$target" >"$log" 2>&1 || found=yes
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
