@@ -53,7 +53,7 @@ configure:
 		{ echo "cmake is missing; 'make deps' installs what is needed" >&2; exit 1; }
 	@$(CONFIGURE) >/dev/null
 
-# What is missing is installed, where the system has apt-get.
+# What is missing is installed, where the system has apt-get; see tools/deps.sh.
 deps:
 	@tools/deps.sh $(NEEDS)
 
