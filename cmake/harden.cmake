@@ -2,12 +2,14 @@
 # Flags that make a hole harder to use, each where the compiler and the linker
 # know it. Sets
 #
-#   bauta_hardened   what is in force, for tests/house/harden.sh:
-#                    stack-protector, stack-clash, cet, fortify, pie, relro,
-#                    now, noexecstack
+#   bauta_hardened        what is in force, for tests/house/harden.sh:
+#                         stack-protector, stack-clash, cet, fortify, pie,
+#                         relro, now, noexecstack, as-needed
+#   bauta_hardened_flags  of the compiler, for cmake/cuda.cmake
 #
 # None of them changes the bits of a result.
 set(bauta_hardened "")
+set(bauta_hardened_flags "")
 if(NOT BAUTA_HARDEN)
   return()
 endif()
@@ -21,6 +23,7 @@ macro(harden_compile name flag)
   check_c_compiler_flag(${flag} ${has})
   if(${has})
     add_compile_options(${flag})
+    list(APPEND bauta_hardened_flags ${flag})
     list(APPEND bauta_hardened ${name})
   endif()
 endmacro()

@@ -4,8 +4,7 @@
 #
 #   harden.sh LIBRARY ARCHIVE 'FLAG...' PROGRAM...
 #
-# FLAGs are those of bauta_hardened. Objects that came from another compiler
-# than C's (CUDA's, the assembly that belongs to it) are not looked into.
+# FLAGs are those of bauta_hardened.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -63,14 +62,13 @@ if has fortify && ! grep -qE ' __[a-z]*(printf|cpy|read)_chk' "$work/needs"; the
     wrong "$library: no checked calls of the C library"
 fi
 
-# Of each object of C: marked for control-flow enforcement, and no stack to
-# execute.
+# Of each object: marked for control-flow enforcement, and no stack to execute.
 readelf -nSW "$archive" >"$work/objects"
 if has cet; then
-    awk '/^File: / { if (name ~ /\.c\.o/ && !marked) print name
+    awk '/^File: / { if (name && !marked) print name
                      name = $2; marked = 0 }
          /x86 feature: IBT, SHSTK/ { marked = 1 }
-         END { if (name ~ /\.c\.o/ && !marked) print name }' \
+         END { if (name && !marked) print name }' \
         "$work/objects" >"$work/unmarked"
     [ ! -s "$work/unmarked" ] || {
         cat "$work/unmarked"
@@ -81,7 +79,7 @@ if grep -E '^File|note.GNU-stack.* [A-Z]*X' "$work/objects" |
     grep -B 1 'GNU-stack'; then
     wrong "a stack that can be executed is asked for"
 fi
-count=$(grep -c '^File: .*\.c\.o' "$work/objects")
+count=$(grep -c '^File: ' "$work/objects")
 [ "$count" -gt 100 ] || wrong "$archive: only $count objects"
 
 # What leaves no other trace: gcc writes its options into the debug sections.
