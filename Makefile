@@ -53,7 +53,7 @@ configure:
 		{ echo "cmake is missing; 'make deps' installs what is needed" >&2; exit 1; }
 	@$(CONFIGURE) >/dev/null
 
-# What is missing is installed, where the system has apt-get.
+# What is missing is installed, where the system has apt-get; see tools/deps.sh.
 deps:
 	@tools/deps.sh $(NEEDS)
 
@@ -72,18 +72,18 @@ check: tests
 soak: tests
 	@tools/soak.sh $(BUILD) $(MINUTES) $(JOBS)
 
-# One fuzz target for MINUTES, from its corpus. What it finds interesting goes to
-# a folder of its own; what breaks it stays beside that.
+# One fuzz target for MINUTES, or all of them one after another, from their
+# corpora.
 FUZZ = build-fuzz
-fuzz:
+FUZZ_TARGETS = $(patsubst fuzz/fuzz_%.c,%,$(sort $(wildcard fuzz/fuzz_*.c)))
+fuzz: TARGETS = $(TARGET)
+fuzz-all: TARGETS = $(FUZZ_TARGETS)
+fuzz fuzz-all:
 	@tools/deps.sh fuzz
 	@CC=clang cmake -S . -B $(FUZZ) -DBAUTA_FUZZ=ON >/dev/null
-	@cmake --build $(FUZZ) --parallel $(JOBS) --target fuzz_$(TARGET)
-	@mkdir -p $(FUZZ)/corpus/$(TARGET)
-	$(FUZZ)/fuzz/fuzz_$(TARGET) -max_total_time=$$(($(MINUTES) * 60)) \
-		-timeout=60 -rss_limit_mb=1024 -max_len=65536 -print_final_stats=1 \
-		-artifact_prefix=$(FUZZ)/ $(FUZZ)/corpus/$(TARGET) \
-		fuzz/corpus/$(TARGET)
+	@cmake --build $(FUZZ) --parallel $(JOBS) --target \
+		$(addprefix fuzz_,$(TARGETS))
+	@tools/fuzz.sh $(FUZZ) $(MINUTES) $(TARGETS)
 
 # The whole story in about two minutes; what it makes stays in build/demo.
 demo: deps
@@ -113,5 +113,5 @@ clean:
 help:
 	@cat tools/help.txt
 
-.PHONY: all configure deps tests test check soak fuzz demo bench install \
+.PHONY: all configure deps tests test check soak fuzz fuzz-all demo bench install \
 	man format clean help

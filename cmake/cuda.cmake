@@ -33,6 +33,9 @@ set(nvcc ${CUDAToolkit_NVCC_EXECUTABLE} -O3 -std=c++17
   -gencode arch=compute_90a,code=sm_90a
   -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics
   -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include)
+foreach(flag ${bauta_hardened_flags})
+  list(APPEND nvcc -Xcompiler=${flag})
+endforeach()
 set(made ${PROJECT_BINARY_DIR}/cuda)
 
 # It may be too old, or not get along with the compiler that it finds.

@@ -5,16 +5,9 @@
 #ifndef FUZZ_TOKENS_H
 #define FUZZ_TOKENS_H
 
-#include "bauta.h"
+#include "must.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-static inline void must(bool fine)
-{
-    if (!fine)
-        abort();
-}
 
 static inline void offsets_hold(const bauta_tokens *tokens, size_t size)
 {

@@ -10,6 +10,9 @@
 # ci       everything that the tests can make use of
 #
 # Nothing is printed, installed or asked of the network when all is there.
+# Root, or CI=true, installs what is missing at once. Otherwise you are asked
+# first; where there is no terminal to ask on, nothing is installed and the exit
+# status is 1.
 set -eu
 
 missing=
@@ -71,11 +74,23 @@ if ! command -v apt-get >/dev/null; then
 fi
 root=
 if [ "$(id -u)" -ne 0 ]; then
+    command="sudo apt-get install --no-install-recommends$missing"
     if ! command -v sudo >/dev/null; then
-        echo "Please run as root: apt-get install$missing" >&2
+        echo "Please run as root: ${command#sudo }" >&2
         exit 1
     fi
     root=sudo
+    if [ "${CI:-}" != true ]; then
+        echo "bauta needs packages that are missing here. To install them:" >&2
+        echo "    $command" >&2
+        [ -t 0 ] || exit 1
+        printf 'Run this now? [y/N] ' >&2
+        read -r answer || answer=
+        case $answer in
+        [Yy] | [Yy][Ee][Ss]) ;;
+        *) exit 1 ;;
+        esac
+    fi
 fi
 echo "Installing$missing"
 # shellcheck disable=SC2086 # the list is meant to be split

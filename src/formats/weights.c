@@ -156,9 +156,13 @@ typedef struct reader {
     bt_fail((r)->err, BAUTA_ERR_IO, "%s: " format, bt_path_tail((r)->path), \
             ##__VA_ARGS__)
 
-/* A file of the folder and nothing else: an index must not lead elsewhere. */
+/* A file of the folder and nothing else: an index must not lead elsewhere, nor
+ * write to the terminal of whoever reads that there is no such file. */
 static bool is_plain_name(const char *name)
 {
+    for (const char *c = name; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            return false;
     return *name && !strchr(name, '/') && strcmp(name, ".") &&
            strcmp(name, "..");
 }

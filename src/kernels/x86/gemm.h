@@ -262,32 +262,31 @@ typedef struct tile_job {
 
 static const float zeros[TILE_COLUMNS];
 
-INLINE void tile_end(vf s[TILE_ROWS][TILE_VECTORS], const int rows,
-                     const int vectors, const tile_job *job)
+INLINE void tile_end(vf s[TILE_ROWS][TILE_VECTORS], const size_t rows,
+                     const size_t vectors, const tile_job *job)
 {
     if (job->scale)
-        UNROLLED_FOR (int j = 0; j < vectors; j++) {
+        UNROLLED_FOR (size_t j = 0; j < vectors; j++) {
             vf y = vf_load(job->scale + j * VL);
-            UNROLLED_FOR (int i = 0; i < rows; i++)
+            UNROLLED_FOR (size_t i = 0; i < rows; i++)
                 s[i][j] = vf_mul(s[i][j], y);
         }
     if (job->bias)
-        UNROLLED_FOR (int j = 0; j < vectors; j++) {
+        UNROLLED_FOR (size_t j = 0; j < vectors; j++) {
             vf y = vf_load(job->bias + j * VL);
-            UNROLLED_FOR (int i = 0; i < rows; i++)
+            UNROLLED_FOR (size_t i = 0; i < rows; i++)
                 s[i][j] = vf_add(s[i][j], y);
         }
     if (job->residual)
-        UNROLLED_FOR (int i = 0; i < rows; i++)
-            UNROLLED_FOR (int j = 0; j < vectors; j++)
-                s[i][j] =
-                    vf_add(s[i][j], vf_load(job->residual +
-                                            (size_t)i * job->ldr + j * VL));
+        UNROLLED_FOR (size_t i = 0; i < rows; i++)
+            UNROLLED_FOR (size_t j = 0; j < vectors; j++)
+                s[i][j] = vf_add(
+                    s[i][j], vf_load(job->residual + i * job->ldr + j * VL));
 }
 
 /* Continue the chains of rows x vectors * VL elements of C; fill the panel of B
  * in passing if `fill` says so. */
-INLINE void tile(const int rows, const int vectors, const bool fill,
+INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
                  const tile_job *job)
 {
     vf s[TILE_ROWS][TILE_VECTORS], x[TILE_VECTORS];
@@ -295,22 +294,22 @@ INLINE void tile(const int rows, const int vectors, const bool fill,
     float *c = job->c, *panel = job->panel;
     const size_t b_step = job->b_step;
     const size_t a_row = job->a_row, a_step = job->a_step;
-    UNROLLED_FOR (int i = 0; i < rows; i++)
-        UNROLLED_FOR (int j = 0; j < vectors; j++)
-            s[i][j] = vf_load(start + (size_t)i * job->start_stride + j * VL);
+    UNROLLED_FOR (size_t i = 0; i < rows; i++)
+        UNROLLED_FOR (size_t j = 0; j < vectors; j++)
+            s[i][j] = vf_load(start + i * job->start_stride + j * VL);
     for (size_t p = 0; p < job->depth; p++) {
         if (p % AHEAD_STEPS == 0)
             ahead_step(job->next);
-        UNROLLED_FOR (int j = 0; j < vectors; j++) {
+        UNROLLED_FOR (size_t j = 0; j < vectors; j++) {
             x[j] = vf_load(b + j * VL);
             if (fill) {
                 prefetch(b + PACK_AHEAD * b_step + j * VL);
                 vf_store(panel + j * VL, x[j]);
             }
         }
-        UNROLLED_FOR (int i = 0; i < rows; i++) {
-            vf y = vf_set(a[(size_t)i * a_row]);
-            UNROLLED_FOR (int j = 0; j < vectors; j++)
+        UNROLLED_FOR (size_t i = 0; i < rows; i++) {
+            vf y = vf_set(a[i * a_row]);
+            UNROLLED_FOR (size_t j = 0; j < vectors; j++)
                 s[i][j] = vf_fma(y, x[j], s[i][j]);
         }
         a += a_step;
@@ -319,9 +318,9 @@ INLINE void tile(const int rows, const int vectors, const bool fill,
             panel += TILE_COLUMNS;
     }
     tile_end(s, rows, vectors, job);
-    UNROLLED_FOR (int i = 0; i < rows; i++)
-        UNROLLED_FOR (int j = 0; j < vectors; j++)
-            vf_store(c + (size_t)i * job->ldc + j * VL, s[i][j]);
+    UNROLLED_FOR (size_t i = 0; i < rows; i++)
+        UNROLLED_FOR (size_t j = 0; j < vectors; j++)
+            vf_store(c + i * job->ldc + j * VL, s[i][j]);
 }
 
 typedef void tile_fn(const tile_job *job);

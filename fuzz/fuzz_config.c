@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuzz_config.c - any bytes as the config.json of a model, of each family.
+ *
+ * A folder with this config and no weights is refused with a sentence. If the
+ * config is of a small model, one is made of it or refused, too; a model
+ * describes itself as JSON and reads some tokens. */
+#include "model/folder.h"
+#include "scratch.h"
+
+#include <jansson.h>
+
+static void folder_load(const uint8_t *bytes, size_t size)
+{
+    static const char none[] = "\2\0\0\0\0\0\0\0{}";
+    bauta_model *model;
+    bauta_error err = { 0 };
+    if (scratch_make())
+        scratch_put("model.safetensors", none, sizeof(none) - 1);
+    scratch_put("config.json", bytes, size);
+    bauta_status status = bauta_model_load(&model, scratch_name, false, &err);
+    must(!model);
+    must_refuse(status, &err);
+}
+
+static bool stack_small(const bt_stack_print *stack)
+{
+    return stack->layers <= 4 && stack->ffn <= 64 && stack->heads <= 8 &&
+           stack->kv_heads <= 8;
+}
+
+/* Whether it is a config of a model of which one can be made in no time. */
+static bool small(const char *text, size_t size)
+{
+    bt_config *config;
+    bt_blueprint print = { 0 };
+    if (bt_config_parse(&config, text, size, NULL))
+        return false;
+    const bt_family *family = bt_family_find(config);
+    if (family)
+        family->read(&print, config);
+    bool fits = family && !bt_config_status(config, NULL) &&
+                stack_small(&print.encoder) && stack_small(&print.decoder) &&
+                print.vocab <= 256 && print.width <= 64 &&
+                print.head_dim <= 64 && print.max_positions <= 256 &&
+                print.token_types <= 8 && print.position_offset <= 256;
+    bt_config_free(config);
+    return fits;
+}
+
+static void describe(const bauta_model *model)
+{
+    size_t length = bauta_model_describe(model, NULL, 0);
+    char *text = malloc(length + 1);
+    must(text && bauta_model_describe(model, text, length + 1) == length);
+    json_t *object = json_loadb(text, length, 0, NULL);
+    must(json_is_object(object));
+    json_decref(object);
+    free(text);
+}
+
+/* Three tokens, or none if the model knows fewer. */
+static void forward(const bauta_model *model)
+{
+    static bauta_context *context;
+    const bauta_options options = { .size = sizeof(options), .threads = 1 };
+    const uint32_t ids[] = { 1, 0, 2 };
+    const size_t length = 3;
+    bauta_batch batch = BAUTA_BATCH_INIT;
+    bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
+    bauta_error err = { 0 };
+    size_t vocabulary = bauta_model_vocabulary(model);
+    batch.count = 1;
+    batch.lengths = &length;
+    batch.ids = ids;
+    outputs.logits = malloc(3 * vocabulary * sizeof(float));
+    must(outputs.logits != NULL);
+    must(context || !bauta_context_create(&context, &options, NULL));
+    bool encoder = bauta_model_encoder_layers(model) > 0;
+    bool decoder = bauta_model_decoder_layers(model) > 0;
+    bauta_status status =
+        bauta_model_forward(context, model, encoder ? &batch : NULL,
+                            decoder ? &batch : NULL, &outputs, &err);
+    if (status)
+        must_refuse(status, &err);
+    free(outputs.logits);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    bauta_model *model;
+    bauta_error err = { 0 };
+    char *text = malloc(size + 1);
+    must(text != NULL);
+    memcpy(text, bytes, size);
+    text[size] = '\0';
+    folder_load(bytes, size);
+    if (small(text, strlen(text))) {
+        bauta_status status = bauta_model_create(&model, text, 1, &err);
+        if (status) {
+            must_refuse(status, &err);
+        } else {
+            describe(model);
+            forward(model);
+        }
+        bauta_model_free(model);
+    }
+    free(text);
+    return 0;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* must.h - what a fuzz target insists on. */
+#ifndef FUZZ_MUST_H
+#define FUZZ_MUST_H
+
+#include "bauta.h"
+
+#include <stdlib.h>
+
+static inline void must(bool fine)
+{
+    if (!fine)
+        abort();
+}
+
+/* A failure has a status and a sentence without control characters. */
+static inline void must_refuse(bauta_status status, const bauta_error *err)
+{
+    must(status && status == err->status && err->message[0]);
+    for (const char *c = err->message; *c; c++)
+        must((unsigned char)*c >= 0x20);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scratch.h - a folder in memory for the files of a fuzz target, where a reader
+ * takes a path. It is made when it is first asked for, and gone when the
+ * program ends well. */
+#ifndef FUZZ_SCRATCH_H
+#define FUZZ_SCRATCH_H
+
+#include "must.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char scratch_name[64];
+
+/* The path of a file in it; "" is the folder. Lives until the next call. */
+static inline const char *scratch_path(const char *name)
+{
+    static char path[128];
+    must(snprintf(path, sizeof(path), "%s/%s", scratch_name, name) <
+         (int)sizeof(path));
+    return path;
+}
+
+/* Remove what is in it, or in a folder inside. */
+static inline void scratch_clear(const char *inside)
+{
+    char name[96];
+    DIR *entries = opendir(scratch_path(inside));
+    for (struct dirent *e; entries && (e = readdir(entries));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        must(snprintf(name, sizeof(name), "%s%s%s", inside, *inside ? "/" : "",
+                      e->d_name) < (int)sizeof(name));
+        if (unlink(scratch_path(name))) {
+            scratch_clear(name);
+            rmdir(scratch_path(name));
+        }
+    }
+    if (entries)
+        closedir(entries);
+}
+
+static inline void scratch_remove(void)
+{
+    scratch_clear("");
+    rmdir(scratch_name);
+}
+
+/* Its path; false when it was made before. */
+static inline bool scratch_make(void)
+{
+    if (scratch_name[0])
+        return false;
+    snprintf(scratch_name, sizeof(scratch_name), "%s/bauta-fuzz-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    must(mkdtemp(scratch_name) != NULL);
+    must(atexit(scratch_remove) == 0);
+    return true;
+}
+
+static inline void scratch_put(const char *name, const void *bytes, size_t size)
+{
+    FILE *file = fopen(scratch_path(name), "wb");
+    must(file && fwrite(bytes, 1, size, file) == size && !fclose(file));
+}
+
+#endif
