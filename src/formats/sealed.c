@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "formats/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,22 +55,6 @@ bauta_status bt_sealed_text(char **out, json_t *object, const char *path,
     return status;
 }
 
-static bauta_status parse(json_t **out, const char *text, size_t size,
-                          const char *path, bauta_error *err)
-{
-    json_error_t why;
-    *out = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
-    if (!*out && json_error_code(&why) == json_error_out_of_memory)
-        return fail_nomem(err);
-    if (!*out)
-        return bt_fail(err, BAUTA_ERR_IO, "%s: line %d of the JSON text: %s",
-                       bt_path_tail(path), why.line, bt_quote(why.text).text);
-    if (!json_is_object(*out))
-        return bt_fail(err, BAUTA_ERR_IO, "%s: is not a JSON object",
-                       bt_path_tail(path));
-    return BAUTA_OK;
-}
-
 static bauta_status seal_check(json_t *object, const char *path,
                                bauta_error *err)
 {
@@ -93,7 +78,7 @@ static bauta_status seal_check(json_t *object, const char *path,
 bauta_status bt_sealed_parse(json_t **out, const char *text, size_t size,
                              const char *path, bauta_error *err)
 {
-    bauta_status status = parse(out, text, size, path, err);
+    bauta_status status = bt_json_object(out, text, size, 0, path, err);
     if (!status)
         status = seal_check(*out, path, err);
     if (status) {

@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "formats/json.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,17 +24,10 @@ struct bt_config {
 
 static bauta_status root_parse(bt_config *config, bauta_error *err)
 {
-    json_error_t where;
-    const char *path = bt_path_tail(config->path);
-    config->root =
-        json_loadb(config->text, config->size, JSON_REJECT_DUPLICATES, &where);
-    if (!config->root)
-        return bt_fail(err, BAUTA_ERR_IO, "%s: line %d: %s", path, where.line,
-                       bt_quote(where.text).text);
-    if (!json_is_object(config->root))
-        return bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object", path);
+    bauta_status status = bt_json_object(&config->root, config->text,
+                                         config->size, 0, config->path, err);
     config->at = config->root;
-    return BAUTA_OK;
+    return status;
 }
 
 bauta_status bt_config_load(bt_config **out, const char *folder,
@@ -272,7 +265,9 @@ static char *dump(const json_t *root)
     for (size_t digits = 15; digits < 17; digits++) {
         char *text =
             json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
-        json_t *again = text ? json_loads(text, 0, NULL) : NULL;
+        json_t *again = NULL;
+        if (text)
+            (void)bt_json_object(&again, text, strlen(text), 0, "", NULL);
         bool same = again && json_equal(root, again);
         json_decref(again);
         if (same)

@@ -63,20 +63,19 @@ static int document_add_object(json_t *document, const json_t *tokens)
     return 0;
 }
 
-static json_int_t document_id(const json_t *document, const char *piece)
+static json_int_t document_id(const bt_document *document, const char *piece)
 {
-    const json_t *vocab =
-        json_object_get(json_object_get(document, "model"), "vocab");
-    const json_t *id = piece ? json_object_get(vocab, piece) : NULL;
-    return json_is_integer(id) ? json_integer_value(id) : -1;
+    uint32_t id =
+        piece ? bt_vocab_find(document->vocab, piece, strlen(piece)) : BT_NO_ID;
+    return id == BT_NO_ID ? -1 : (json_int_t)id;
 }
 
-static int document_add_names(json_t *document, const bt_settings *f)
+static int document_add_names(const bt_document *document, const bt_settings *f)
 {
     for (unsigned i = 0; i < BAUTA_TOKEN_NAMES; i++) {
         const char *piece = bt_settings_name(f, (bauta_token_name)i);
         json_int_t id = document_id(document, piece);
-        if (id >= 0 && document_add(document, piece, id, true,
+        if (id >= 0 && document_add(document->root, piece, id, true,
                                     i == BAUTA_TOKEN_MASK && f->class->pair,
                                     false, false, false))
             return -1;
@@ -85,7 +84,7 @@ static int document_add_names(json_t *document, const bt_settings *f)
 }
 
 /* [CLS] and [SEP], where the class has them. */
-static int document_around(json_t *document, const bt_settings *f)
+static int document_around(const bt_document *document, const bt_settings *f)
 {
     const char *cls = bt_settings_name(f, BAUTA_TOKEN_CLS);
     const char *sep = bt_settings_name(f, BAUTA_TOKEN_SEP);
@@ -94,30 +93,26 @@ static int document_around(json_t *document, const bt_settings *f)
     if (!(f->class->cls || f->class->pair) || cls_id < 0 || sep_id < 0)
         return 0;
     return json_object_set_new(
-        document, "post_processor",
+        document->root, "post_processor",
         json_pack("{s:s,s:[sI],s:[sI]}", "type",
                   f->class->pair ? "RobertaProcessing" : "BertProcessing",
                   "sep", sep, sep_id, "cls", cls, cls_id));
 }
 
-bauta_status bt_complete_document(bauta_tokenizer **out, json_t *document,
-                                  const bt_settings *f, const char *name,
-                                  bauta_error *err)
+bauta_status bt_complete_document(bauta_tokenizer **out, bt_document *document,
+                                  const bt_settings *f, bauta_error *err)
 {
-    json_t *added = NULL;
+    json_t *added = NULL, *root = document->root;
     bauta_status status =
         bt_settings_json(&added, f->path, "added_tokens.json", err);
     if (!status &&
         (document_add_decoder(
-             document, json_object_get(f->config, "added_tokens_decoder")) ||
-         document_add_names(document, f) ||
-         document_add_object(document, added) || document_around(document, f)))
+             root, json_object_get(f->config, "added_tokens_decoder")) ||
+         document_add_names(document, f) || document_add_object(root, added) ||
+         document_around(document, f)))
         status = bt_fail_memory(err, "added tokens", 0);
     json_decref(added);
-    if (!status)
-        status = bt_document_tokenizer(out, document, name, err);
-    json_decref(document);
-    return status;
+    return status ? status : bt_document_tokenizer(out, document, err);
 }
 
 /* ---- SentencePiece ----------------------------------------------------- */

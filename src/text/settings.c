@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "text/document.h"
 
 #include <string.h>
 
@@ -76,10 +75,11 @@ bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
     size_t size;
     *out = NULL;
     bauta_status status = bt_settings_file(&text, &size, path, name, err);
-    if (!status && text && !strcmp(name, "tokenizer_config.json"))
-        status = bt_document_read_real(out, text, size, name, err);
-    else if (!status && text)
-        status = bt_document_read(out, text, size, name, err);
+    // transformers writes a model_max_length of 10^30 for "any".
+    unsigned reals = strcmp(name, "tokenizer_config.json") ? 0 : BT_JSON_REALS;
+    if (!status && text)
+        status =
+            bt_json_object(out, text, size, BT_JSON_NUL | reals, name, err);
     bt_free(text);
     return status;
 }

@@ -7,9 +7,7 @@
 #ifndef BT_SETTINGS_H
 #define BT_SETTINGS_H
 
-#include "text/tokenizer.h"
-
-#include <jansson.h>
+#include "text/document.h"
 
 /* How the classes of tokenizers differ. */
 typedef struct bt_class {
@@ -53,10 +51,10 @@ bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
 
 /* ---- completing what the older formats lack ------------------------------ */
 
-/* A tokenizer from a document of bt_document_gpt2() or bt_document_bert(), with
- * the folder's added tokens and template. Takes the document. */
-bauta_status bt_complete_document(bauta_tokenizer **out, json_t *document,
-                                  const bt_settings *settings, const char *name,
+/* A tokenizer from a document of bt_document_init_gpt2() or _bert(), with the
+ * folder's added tokens and template. */
+bauta_status bt_complete_document(bauta_tokenizer **out, bt_document *document,
+                                  const bt_settings *settings,
                                   bauta_error *err);
 /* The same for a SentencePiece model that was loaded. */
 bauta_status bt_complete_sentencepiece(bauta_tokenizer *tokenizer,

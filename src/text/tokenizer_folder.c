@@ -50,15 +50,16 @@ static bauta_status load_gpt2(bauta_tokenizer **out, const bt_settings *f,
                               const contents *c, const char *const *names,
                               bauta_error *err)
 {
-    json_t *document;
+    bt_document document;
     bt_settings assumed = *f;
     bauta_status status =
-        bt_document_gpt2(&document, c->bytes[0], c->size[0], c->bytes[1],
-                         c->size[1], names[0], names[1], err);
+        bt_document_init_gpt2(&document, c->bytes[0], c->size[0], c->bytes[1],
+                              c->size[1], names[0], names[1], err);
     if (f->class == &bt_no_class)
         assumed.class = bt_class_of("gpt2");
     if (!status)
-        status = bt_complete_document(out, document, &assumed, names[0], err);
+        status = bt_complete_document(out, &document, &assumed, err);
+    bt_document_release(&document);
     return status;
 }
 
@@ -66,15 +67,16 @@ static bauta_status load_bert(bauta_tokenizer **out, const bt_settings *f,
                               const contents *c, const char *const *names,
                               bauta_error *err)
 {
-    json_t *document;
+    bt_document document;
     bt_settings assumed = *f;
-    bauta_status status = bt_document_bert(
+    bauta_status status = bt_document_init_bert(
         &document, c->bytes[0], c->size[0],
         bt_settings_flag(f, "do_lower_case", true), names[0], err);
     if (f->class == &bt_no_class)
         assumed.class = bt_class_of("bert");
     if (!status)
-        status = bt_complete_document(out, document, &assumed, names[0], err);
+        status = bt_complete_document(out, &document, &assumed, err);
+    bt_document_release(&document);
     return status;
 }
 

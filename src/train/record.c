@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "formats/json.h"
 #include "train/checkpoint.h"
 
 #include <inttypes.h>
@@ -120,7 +121,8 @@ static bauta_status config_digest(uint64_t *digest, const bauta_model *model,
         bt_config_saved(&text, model->folder->config, "", err);
     if (status)
         return status;
-    json_t *config = json_loads(text, 0, NULL);
+    json_t *config;
+    (void)bt_json_object(&config, text, strlen(text), 0, "config.json", NULL);
     (void)json_object_del(config, "architectures");
     char *plain = config ? json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS |
                                                   JSON_REAL_PRECISION(17))
