@@ -688,7 +688,7 @@ static void what_cannot_be_is_refused(void **state)
     fails(&o, "ab",
           "pieces is 256; the special tokens and the alphabet are 257");
     o.pieces = 0;
-    fails(&o, "ab", "pieces is 0; it must be 1 to 4194304");
+    fails(&o, "ab", "pieces is 0; it must be 1 to 2097152");
     o = options_of(BAUTA_VOCABULARY_WORDPIECE, 7);
     fails(&o, "abc", "pieces is 7; the special tokens and the alphabet are 10");
     o = options_of(BAUTA_VOCABULARY_UNIGRAM, 7);

@@ -251,7 +251,7 @@ static bauta_status wordpiece_read(const bt_reading *r, bauta_error *err)
         spec.longest = (size_t)json_integer_value(longest);
     if (!spec.prefix)
         spec.prefix = "";
-    return bt_wordpiece_create(&r->tokenizer->model, &spec, err);
+    return bt_wordpiece_create(&r->tokenizer->model, &spec, r->path, err);
 }
 
 static bauta_status wordlevel_read(const bt_reading *r, bauta_error *err)

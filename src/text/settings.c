@@ -54,7 +54,7 @@ const bt_class *bt_class_of(const char *model_type)
 }
 
 bauta_status bt_settings_file(char **out, size_t *size, const char *path,
-                              const char *name, bauta_error *err)
+                              const char *name, size_t limit, bauta_error *err)
 {
     *out = NULL;
     *size = 0;
@@ -63,7 +63,7 @@ bauta_status bt_settings_file(char **out, size_t *size, const char *path,
         return bt_fail_memory(err, "a path", strlen(path));
     bauta_status status = BAUTA_OK;
     if (bt_file_exists(joined))
-        status = bt_file_read(out, size, joined, BT_TOKENIZER_FILE_MAX, err);
+        status = bt_file_read(out, size, joined, limit, err);
     bt_free(joined);
     return status;
 }
@@ -74,7 +74,8 @@ bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
     char *text;
     size_t size;
     *out = NULL;
-    bauta_status status = bt_settings_file(&text, &size, path, name, err);
+    bauta_status status = bt_settings_file(&text, &size, path, name,
+                                           BT_TOKENIZER_CONFIG_MAX, err);
     // transformers writes a model_max_length of 10^30 for "any".
     unsigned reals = strcmp(name, "tokenizer_config.json") ? 0 : BT_JSON_REALS;
     if (!status && text)

@@ -42,10 +42,11 @@ bool bt_settings_flag(const bt_settings *settings, const char *key,
 /* The tokenizer's names become those of the folder. */
 void bt_settings_names(bauta_tokenizer *tokenizer, const bt_settings *settings);
 
-/* A file of a folder, with a NUL behind it, for bt_free(); NULL, without a
- * failure, where there is none. And the same, as JSON. */
+/* A file of a folder, with a NUL at its end, for bt_free(); NULL, without a
+ * failure, where there is none. More than `limit` bytes are refused. And the
+ * same, as JSON. */
 bauta_status bt_settings_file(char **out, size_t *size, const char *path,
-                              const char *name, bauta_error *err);
+                              const char *name, size_t limit, bauta_error *err);
 bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
                               bauta_error *err);
 

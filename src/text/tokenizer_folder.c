@@ -162,8 +162,8 @@ static bauta_status extras_keep(bauta_tokenizer *t, const char *path,
     for (size_t i = 0; i < BT_LEN(extras); i++) {
         char *bytes;
         size_t size;
-        bauta_status status =
-            bt_settings_file(&bytes, &size, path, extras[i], err);
+        bauta_status status = bt_settings_file(&bytes, &size, path, extras[i],
+                                               BT_TOKENIZER_CONFIG_MAX, err);
         if (status)
             return status;
         if (bytes)
@@ -180,7 +180,7 @@ static bauta_status folder_load(bauta_tokenizer **out, const bt_settings *f,
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; !status && i < FORMAT_FILES && from->files[i]; i++)
         status = bt_settings_file(&c.bytes[i], &c.size[i], f->path,
-                                  from->files[i], err);
+                                  from->files[i], BT_TOKENIZER_FILE_MAX, err);
     if (!status)
         status = from->load(&made, f, &c, from->files, err);
     if (!status) {
