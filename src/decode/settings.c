@@ -35,10 +35,10 @@ static void refuse(asked *a, const char *key, const json_t *value,
 {
     if (a->status)
         return;
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = bt_json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
     a->status = bt_fail(a->err, BAUTA_ERR_UNSUPPORTED, "%s: %s is %s, %s",
                         a->file, key, bt_quote(text ? text : "?").text, why);
-    free(text);
+    bt_free(text);
 }
 
 static void get_size(asked *a, const char *key, size_t *to)

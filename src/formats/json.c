@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 
 #include <string.h>
 
@@ -126,4 +127,17 @@ bauta_status bt_json_object(json_t **out, const char *text, size_t size,
         *out = NULL;
     }
     return status;
+}
+
+char *bt_json_text(const json_t *value, size_t flags)
+{
+    size_t size = value ? json_dumpb(value, NULL, 0, flags) : 0;
+    char *text = size ? bt_alloc(size + 1) : NULL;
+    if (text && json_dumpb(value, text, size, flags) != size) {
+        bt_free(text);
+        return NULL;
+    }
+    if (text)
+        text[size] = '\0';
+    return text;
 }

@@ -69,6 +69,10 @@ bauta_status bt_json_end(bt_json *json, bauta_error *err);
 bauta_status bt_json_object(json_t **out, const char *text, size_t size,
                             unsigned flags, const char *path, bauta_error *err);
 
+/* A value as a text, for bt_free(); NULL when there is no memory. `flags` are
+ * json_dumps()'s, which leaves out keys when memory runs out (2.14). */
+char *bt_json_text(const json_t *value, size_t flags);
+
 /* "FILE: byte 12 of the JSON text: ...", or its line. */
 bauta_status bt_json_fail(const bt_json *json, size_t at, const char *what,
                           bauta_error *err);

@@ -17,12 +17,12 @@ static const char seal_key[] = "seal";
 /* Sixteen digits, or none when there is no memory. */
 static bool seal_of(char seal[17], const json_t *object)
 {
-    char *text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS |
-                                        JSON_REAL_PRECISION(17));
+    char *text = bt_json_text(object, JSON_COMPACT | JSON_SORT_KEYS |
+                                          JSON_REAL_PRECISION(17));
     if (!text)
         return false;
     snprintf(seal, 17, "%016" PRIx64, bt_digest_bytes(1, text, strlen(text)));
-    free(text);
+    bt_free(text);
     return true;
 }
 
@@ -40,7 +40,7 @@ bauta_status bt_sealed_text(char **out, json_t *object, const char *path,
     if (!seal_of(seal, object) ||
         json_object_set_new(object, seal_key, json_string(seal)))
         return fail_nomem(err);
-    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    char *text = bt_json_text(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     size_t size = text ? strlen(text) : 0;
     bauta_status status = BAUTA_OK;
     if (text && size >= BT_SEALED_MAX)
@@ -51,7 +51,7 @@ bauta_status bt_sealed_text(char **out, json_t *object, const char *path,
         status = fail_nomem(err);
     else
         snprintf(*out, size + 2, "%s\n", text);
-    free(text);
+    bt_free(text);
     return status;
 }
 

@@ -216,12 +216,12 @@ const char *bt_config_list_text(bt_config *config, const char *key, size_t i)
 
 void bt_config_refuse(bt_config *config, const char *key, const char *why)
 {
-    char *value = json_dumps(json_object_get(config->at, key),
-                             JSON_ENCODE_ANY | JSON_COMPACT);
+    char *value = bt_json_text(json_object_get(config->at, key),
+                               JSON_ENCODE_ANY | JSON_COMPACT);
     char what[160];
     snprintf(what, sizeof(what), "is %s, %s",
              bt_quote(value ? value : "not given").text, why);
-    free(value);
+    bt_free(value);
     complain(config, key, what);
 }
 
@@ -264,17 +264,19 @@ static char *dump(const json_t *root)
 {
     for (size_t digits = 15; digits < 17; digits++) {
         char *text =
-            json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
+            bt_json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
         json_t *again = NULL;
         if (text)
             (void)bt_json_object(&again, text, strlen(text), 0, "", NULL);
-        bool same = again && json_equal(root, again);
+        bool same = again && json_equal(root, again), memory = !again;
         json_decref(again);
         if (same)
             return text;
-        free(text);
+        bt_free(text);
+        if (memory)
+            return NULL;
     }
-    return json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    return bt_json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
 }
 
 static char *copy_of(const char *text, size_t size)
@@ -292,13 +294,11 @@ bauta_status bt_config_saved(char **out, const bt_config *config,
 {
     bool failed = false;
     json_t *root = json_deep_copy(config->root);
-    char *text = NULL;
     *out = NULL;
     if (root && !changes_make(root, architecture, &failed))
         *out = copy_of(config->text, config->size);
-    else if (root && !failed && (text = dump(root)))
-        *out = copy_of(text, strlen(text));
-    free(text);
+    else if (root && !failed)
+        *out = dump(root);
     json_decref(root);
     return *out ? BAUTA_OK : bt_fail_memory(err, "a config", config->size);
 }

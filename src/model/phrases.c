@@ -23,10 +23,10 @@ static void refuse(const lists *l, const char *key, const json_t *value,
 {
     if (l->wrong->status)
         return;
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = bt_json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
     bt_fail(l->wrong, BAUTA_ERR_UNSUPPORTED, "%s: %s is %s, %s", l->file, key,
             bt_quote(text ? text : "?").text, why);
-    free(text);
+    bt_free(text);
 }
 
 /* ---- what is right ----------------------------------------------------- */

@@ -10,7 +10,6 @@
 #include "text/document.h"
 #include "text/unicode.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static bauta_status no_memory(bauta_error *err)
@@ -18,19 +17,16 @@ static bauta_status no_memory(bauta_error *err)
     return bt_fail_memory(err, "a vocabulary", 0);
 }
 
-/* A document as a text, for bt_free(). */
+/* A document as a text that ends with a line's end, for bt_free(). */
 static bauta_status document_text(char **out, size_t *size,
                                   const json_t *document, bauta_error *err)
 {
-    char *dumped = document ? json_dumps(document, JSON_INDENT(1)) : NULL;
-    *size = dumped ? strlen(dumped) + 1 : 0;
-    *out = dumped ? bt_alloc(*size) : NULL;
-    if (*out) {
-        memcpy(*out, dumped, *size - 1);
-        (*out)[*size - 1] = '\n';
-    }
-    free(dumped);
-    return *out ? BAUTA_OK : no_memory(err);
+    *out = bt_json_text(document, JSON_INDENT(1));
+    *size = *out ? strlen(*out) + 1 : 0;
+    if (!*out)
+        return no_memory(err);
+    (*out)[*size - 1] = '\n'; // in the place of NUL: its size is known
+    return BAUTA_OK;
 }
 
 /* The text of a document goes with the tokenizer, for saving. */

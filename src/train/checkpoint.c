@@ -246,13 +246,8 @@ bauta_status bauta_trainer_resume(bauta_trainer *trainer, const char *folder,
 
 static bauta_status text_copy(char **out, const json_t *value, bauta_error *err)
 {
-    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    size_t size = text ? strlen(text) + 1 : 0;
-    *out = text ? bt_alloc(size) : NULL;
-    if (*out)
-        memcpy(*out, text, size);
-    free(text);
-    return *out ? BAUTA_OK : bt_fail_memory(err, "notes", size);
+    *out = bt_json_text(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    return *out ? BAUTA_OK : bt_fail_memory(err, "notes", 0);
 }
 
 bauta_status bauta_checkpoint_notes(char **notes, const char *folder,

@@ -124,14 +124,13 @@ static bauta_status config_digest(uint64_t *digest, const bauta_model *model,
     json_t *config;
     (void)bt_json_object(&config, text, strlen(text), 0, "config.json", NULL);
     (void)json_object_del(config, "architectures");
-    char *plain = config ? json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS |
-                                                  JSON_REAL_PRECISION(17))
-                         : NULL;
+    char *plain = bt_json_text(config, JSON_COMPACT | JSON_SORT_KEYS |
+                                           JSON_REAL_PRECISION(17));
     if (plain)
         *digest = bt_digest_bytes(1, plain, strlen(plain));
     else
         status = fail_nomem(err);
-    free(plain);
+    bt_free(plain);
     json_decref(config);
     bt_free(text);
     return status;
@@ -220,9 +219,9 @@ bauta_status bt_record_make(json_t **out, const bauta_trainer *t,
 /* A value as a sentence shows it. */
 static bt_quoted shown(const json_t *value)
 {
-    char *text = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    char *text = bt_json_text(value, JSON_ENCODE_ANY);
     bt_quoted quoted = bt_quote(text ? text : "nothing");
-    free(text);
+    bt_free(text);
     return quoted;
 }
 
