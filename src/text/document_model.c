@@ -182,6 +182,20 @@ static bauta_status merges_read(merges *m, bauta_error *err)
     return d->merges_lines ? merges_lined(m, err) : merges_listed(m, err);
 }
 
+/* What a model puts before or behind its symbols, NULL where it is not given.
+ * It is copied for every symbol of a text. */
+static bauta_status affix_read(const char **out, const bt_reading *r,
+                               const char *key, bauta_error *err)
+{
+    enum { AFFIX_MAX = 64 };
+    bauta_status status = bt_part_string(out, r->model, key, r->path, err);
+    if (!status && *out && strlen(*out) > AFFIX_MAX)
+        status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                         "%s: \"%s\" has %zu bytes; at most %d are supported",
+                         bt_path_tail(r->path), key, strlen(*out), AFFIX_MAX);
+    return status;
+}
+
 static bauta_status bpe_flags(bt_bpe_spec *spec, const bt_reading *r,
                               bauta_error *err)
 {
@@ -193,10 +207,9 @@ static bauta_status bpe_flags(bt_bpe_spec *spec, const bt_reading *r,
                                   r->path, err)) ||
            (status = bt_part_flag(&spec->whole_first, m, "ignore_merges",
                                   r->path, err)) ||
-           (status = bt_part_string(
-                &spec->prefix, m, "continuing_subword_prefix", r->path, err)) ||
-           (status = bt_part_string(&spec->suffix, m, "end_of_word_suffix",
-                                    r->path, err)) ||
+           (status = affix_read(&spec->prefix, r, "continuing_subword_prefix",
+                                err)) ||
+           (status = affix_read(&spec->suffix, r, "end_of_word_suffix", err)) ||
            (status = unknown_token(&spec->unknown, r, err)));
     return status;
 }
@@ -235,8 +248,7 @@ static bauta_status wordpiece_read(const bt_reading *r, bauta_error *err)
     if (!status)
         status = unknown_token(&spec.unknown, r, err);
     if (!status)
-        status = bt_part_string(&spec.prefix, r->model,
-                                "continuing_subword_prefix", r->path, err);
+        status = affix_read(&spec.prefix, r, "continuing_subword_prefix", err);
     if (status)
         return status;
     if (spec.unknown == BT_NO_ID)
