@@ -112,6 +112,8 @@ SPOIL(over_stride, c->target.stride = 4)
 SPOIL(stride_too_long, c->target.stride = 97; c->target.lengths = NULL)
 SPOIL(too_many_rows, c->target.stride = (size_t)1 << 31; c->target.count = 1)
 SPOIL(rows_overflow, c->target.stride = SIZE_MAX; c->target.count = 2)
+SPOIL(count_huge, c->target.stride = 1; c->target.count = (size_t)1 << 63;
+      c->target.lengths = NULL)
 SPOIL(lengths_overflow, c->lengths[1][0] = SIZE_MAX)
 SPOIL(types_unknown, c->target.types = c->types)
 SPOIL(type, c->source.types = c->types; c->types[4] = 2)
@@ -199,6 +201,9 @@ static const struct {
       "target: has more than 2147483647 rows in 1 sequences" },
     { GPT2, call_forward, spoil_rows_overflow,
       "target: has more than 2147483647 rows in 2 sequences" },
+    { GPT2, call_forward, spoil_count_huge,
+      "target: has more than 2147483647 rows in 9223372036854775808 "
+      "sequences" },
     { LLAMA, call_forward, spoil_lengths_overflow,
       "target: has more than 2147483647 rows in 3 sequences" },
     { GPT2, call_forward, spoil_types_unknown,

@@ -68,8 +68,8 @@ static void what_is_there_already_is_refused_by_name(void **state)
     assert_int_equal(bt_vocab_add(vocab, "cat", 3, BT_VOCAB_MAX, &err),
                      BAUTA_ERR_IO);
     assert_string_equal(err.message,
-                        "piece \"cat\" has the id 4194304; the limit is "
-                        "4194303");
+                        "piece \"cat\" has the id 2097152; the limit is "
+                        "2097151");
     assert_int_equal(bt_vocab_size(vocab), 2);
     add(vocab, "cat", 3, BT_VOCAB_MAX - 1);
     assert_int_equal(bt_vocab_size(vocab), BT_VOCAB_MAX);
@@ -175,7 +175,7 @@ static void the_longest_piece_is_found(void **state)
             if (bt_vocab_find(vocab, text, size) == UINT32_MAX)
                 add(vocab, text, size, id);
         }
-        if (bt_trie_vocab(&trie, vocab, NULL, &err))
+        if (bt_trie_vocab(&trie, vocab, NULL, SIZE_MAX, "t", &err))
             fail_msg("%s", err.message);
         for (int k = 0; k < 100; k++) {
             uint32_t want_id = 0, id = 0;
@@ -201,7 +201,8 @@ static void hidden_pieces_are_not_in_the_trie(void **state)
     bt_vocab *vocab = vocab_create();
     add(vocab, "ab", 2, 0);
     add(vocab, "a", 1, 1);
-    if (bt_trie_vocab(&trie, vocab, (const unsigned char *)"\1\0", &err))
+    if (bt_trie_vocab(&trie, vocab, (const unsigned char *)"\1\0", SIZE_MAX,
+                      "t", &err))
         fail_msg("%s", err.message);
     assert_int_equal(bt_trie_longest(&trie, "abc", 3, &id), 1);
     assert_int_equal(id, 1);
@@ -224,7 +225,8 @@ static void a_trie_without_memory_is_empty(void **state)
     for (size_t k = 0;; k++) {
         size_t live = faults_live();
         faults_arm(k);
-        bauta_status status = bt_trie_vocab(&trie, vocab, NULL, &err);
+        bauta_status status =
+            bt_trie_vocab(&trie, vocab, NULL, SIZE_MAX, "t", &err);
         if (!faults_disarm())
             break;
         assert_int_equal(status, BAUTA_ERR_NOMEM);

@@ -689,7 +689,7 @@ static void what_cannot_be_is_refused(void **state)
           "a vocabulary of 256 pieces is too small: the special tokens and the "
           "alphabet are 257");
     o.pieces = 0;
-    fails(&o, "ab", "a vocabulary of 0 pieces; it must have 1 to 4194304");
+    fails(&o, "ab", "a vocabulary of 0 pieces; it must have 1 to 2097152");
     o = options_of(BAUTA_VOCABULARY_WORDPIECE, 7);
     fails(&o, "abc",
           "a vocabulary of 7 pieces is too small: the special tokens and the "

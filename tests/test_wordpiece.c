@@ -7,7 +7,7 @@ static bt_subword *wordpiece_create(const bt_wordpiece_spec *spec)
 {
     bt_subword *model;
     bauta_error err;
-    if (bt_wordpiece_create(&model, spec, &err))
+    if (bt_wordpiece_create(&model, spec, "t", &err))
         fail_msg("%s", err.message);
     return model;
 }
@@ -176,7 +176,7 @@ static void memory_that_runs_out_leaks_nothing(void **state)
     for (size_t k = 0;; k++) {
         size_t live = faults_live();
         faults_arm(k);
-        bauta_status status = bt_wordpiece_create(&model, &spec, &err);
+        bauta_status status = bt_wordpiece_create(&model, &spec, "t", &err);
         if (!faults_disarm())
             break;
         assert_int_equal(status, BAUTA_ERR_NOMEM);

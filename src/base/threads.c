@@ -1,20 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* threads.c - tasks handed out by one shared counter. */
+/* threads.c - tasks handed out by one shared counter.
+ *
+ * OpenMP ends the process when it cannot start a thread. So before a thread
+ * asks for a larger team than it ever had, as many threads as that needs are
+ * started here and end again; where fewer can be started, fewer are used. */
 #include "base/threads.h"
 
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
+/* ---- How many threads can be started ------------------------------------- */
+
+enum { PROBE_MAX = 1024 };
+
+/* Wait until all others are there. */
+static void *probe_run(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+/* How many of `wanted` threads can be alive at once. */
+static int probe(int wanted)
+{
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t threads[PROBE_MAX];
+    int started = 0;
+    pthread_mutex_lock(&gate);
+    while (started < wanted && started < PROBE_MAX &&
+           !pthread_create(&threads[started], NULL, probe_run, &gate))
+        started++;
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&gate);
+    return started;
+}
+
+/* The team that the calling thread can have, of at most `wanted`. OpenMP keeps
+ * a team for each thread that asks for one. One that was too large once is not
+ * tried again. */
+static int team_size(int wanted)
+{
+    static _Thread_local int most = 1;
+    static _Thread_local bool refused;
+    if (wanted <= most || refused)
+        return wanted < most ? wanted : most;
+    int started = probe(wanted - 1) + 1;
+    most = started > most ? started : most;
+    refused = started < wanted;
+    return most;
+}
+
+/* ---- Tasks ----------------------------------------------------------------
+ */
+
 void bt_parallel(int threads, size_t count, bt_task_fn *run, void *job)
 {
-    if (threads <= 1 || count <= 1) {
+    if (threads > 1 && (size_t)threads > count)
+        threads = (int)count;
+    if (threads > 1)
+        threads = team_size(threads);
+    if (threads <= 1) {
         for (size_t task = 0; task < count; task++)
             run(job, task, 0);
         return;
     }
-    if ((size_t)threads > count)
-        threads = (int)count;
     atomic_size_t next = 0;
 #pragma omp parallel num_threads(threads)
     {

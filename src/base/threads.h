@@ -15,7 +15,8 @@ typedef void bt_task_fn(void *job, size_t task, int thread);
 
 /* Run tasks 0 to count - 1. They start in this order, each on the first
  * thread that is free; a task may therefore wait for an earlier one. Returns
- * when all are done. */
+ * when all are done. Fewer threads are used where the system does not start as
+ * many. */
 void bt_parallel(int threads, size_t count, bt_task_fn *run, void *job);
 
 /* Cores that this process may use. */

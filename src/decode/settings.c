@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "formats/json.h"
 #include "model/handle.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,10 +35,10 @@ static void refuse(asked *a, const char *key, const json_t *value,
 {
     if (a->status)
         return;
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = bt_json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
     a->status = bt_fail(a->err, BAUTA_ERR_UNSUPPORTED, "%s: %s is %s, %s",
                         a->file, key, bt_quote(text ? text : "?").text, why);
-    free(text);
+    bt_free(text);
 }
 
 static void get_size(asked *a, const char *key, size_t *to)
@@ -283,19 +283,6 @@ static void fill_family(bauta_generate_options *o, const json_t *config,
     }
 }
 
-static bauta_status parse(json_t **out, const char *text, size_t size,
-                          const char *name, bauta_error *err)
-{
-    json_error_t where;
-    *out = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
-    if (!*out)
-        return bt_fail(err, BAUTA_ERR_IO, "%s: line %d: %s", name, where.line,
-                       bt_quote(where.text).text);
-    if (!json_is_object(*out))
-        return bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object", name);
-    return BAUTA_OK;
-}
-
 /* Tokens that begin and end a text, where the first file does not say. */
 static void get_missing(asked *a, const asked *first, bauta_generate_options *o,
                         size_t vocab)
@@ -328,10 +315,10 @@ bauta_status bt_settings_parse(bauta_generate_options *options,
     *options = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
     options->top_k = 50; // what transformers takes where nothing is said
     bauta_status status =
-        parse(&model, config, config_size, "config.json", err);
+        bt_json_object(&model, config, config_size, 0, "config.json", err);
     if (!status && generation)
-        status = parse(&own, generation, generation_size,
-                       "generation_config.json", err);
+        status = bt_json_object(&own, generation, generation_size, 0,
+                                "generation_config.json", err);
     asked second = { model, "config.json", err, status };
     asked first = { own, "generation_config.json", err, status };
     if (!status && own) {

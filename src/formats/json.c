@@ -1,27 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - the walk: braces, colons and commas here, the rest by jansson. */
+/* json.c - the walk over objects and lists; values are json_value.c's. */
 #include "formats/json.h"
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/size.h"
+#include "base/memory.h"
 
 #include <string.h>
 
 bt_json bt_json_over(const char *path, const char *text, size_t size)
 {
-    return (bt_json){ .path = path, .text = text, .size = size };
+    return (bt_json){
+        .path = path, .text = text, .size = size, .longest = BT_JSON_MEMBER_MAX
+    };
 }
 
-static bauta_status fail_at(const bt_json *json, size_t at, const char *what,
-                            bauta_error *err)
+bauta_status bt_json_fail(const bt_json *json, size_t at, const char *what,
+                          bauta_error *err)
 {
-    return bt_fail(err, BAUTA_ERR_IO, "%s: byte %zu of the JSON text: %s",
-                   bt_path_tail(json->path), at, bt_quote(what).text);
+    bool lines = json->flags & BT_JSON_LINES;
+    size_t place = at;
+    if (lines) {
+        place = 1;
+        for (size_t i = 0; i < at; i++)
+            place += json->text[i] == '\n';
+    }
+    return bt_fail(err, BAUTA_ERR_IO, "%s: %s %zu of the JSON text: %s",
+                   bt_path_tail(json->path), lines ? "line" : "byte", place,
+                   bt_quote(what).text);
 }
 
-/* The next character that is not white space, left in place; 0 at the end. */
-static char peek(bt_json *json)
+char bt_json_next(bt_json *json)
 {
     while (json->at < json->size && json->text[json->at] &&
            strchr(" \t\n\r", json->text[json->at]))
@@ -32,8 +41,8 @@ static char peek(bt_json *json)
 static bauta_status expect(bt_json *json, char c, const char *what,
                            bauta_error *err)
 {
-    if (peek(json) != c)
-        return fail_at(json, json->at, what, err);
+    if (bt_json_next(json) != c)
+        return bt_json_fail(json, json->at, what, err);
     json->at++;
     return BAUTA_OK;
 }
@@ -45,44 +54,44 @@ bauta_status bt_json_enter(bt_json *json, bauta_error *err)
     return status;
 }
 
-bauta_status bt_json_value(bt_json *json, json_t **value, bauta_error *err)
+bauta_status bt_json_enter_list(bt_json *json, bauta_error *err)
 {
-    size_t left = json->size - json->at;
-    size_t given = bt_size_min(left, BT_JSON_MEMBER_MAX);
-    json_error_t error;
-    *value = json_loadb(json->text + json->at, given,
-                        JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK |
-                            JSON_DECODE_ANY,
-                        &error);
-    json->first = false;
-    size_t read = error.position > 0 ? (size_t)error.position : 0;
-    if (*value) {
-        json->at += read;
-        return BAUTA_OK;
-    }
-    if (json_error_code(&error) == json_error_out_of_memory || !*error.text)
-        return bt_fail_memory(err, "a JSON value", given);
-    // The cut may fall into a character, which jansson then does not finish.
-    if (given < left && read + 8 >= given)
-        return fail_at(json, json->at, "a value is too long", err);
-    return fail_at(json, json->at + read, error.text, err);
+    bauta_status status = expect(json, '[', "a list is expected", err);
+    json->first = true;
+    return status;
+}
+
+/* Whether there is one more member, before which there may be a comma. */
+static bauta_status more(bt_json *json, char end, const char *what, bool *is,
+                         bauta_error *err)
+{
+    *is = bt_json_next(json) != end;
+    bauta_status status = BAUTA_OK;
+    if (!*is)
+        json->at++;
+    else if (!json->first)
+        status = expect(json, ',', what, err);
+    json->first = false; // or, at the end, of what is around it
+    return status;
+}
+
+bauta_status bt_json_more(bt_json *json, bool *is, bauta_error *err)
+{
+    return more(json, ']', "']' or ',' is expected", is, err);
 }
 
 bauta_status bt_json_key(bt_json *json, json_t **key, bauta_error *err)
 {
+    bool is;
     *key = NULL;
-    bauta_status status = BAUTA_OK;
-    if (peek(json) == '}') {
-        json->at++;
-        json->first = false; // of the object around it
-        return BAUTA_OK;
-    }
-    if (!json->first)
-        status = expect(json, ',', "'}' or ',' is expected", err);
-    if (!status && peek(json) != '"')
-        status = fail_at(json, json->at, "a key is expected", err);
-    if (!status)
-        status = bt_json_value(json, key, err);
+    bauta_status status = more(json, '}', "'}' or ',' is expected", &is, err);
+    if (status || !is)
+        return status;
+    if (bt_json_next(json) != '"')
+        return bt_json_fail(json, json->at, "a key is expected", err);
+    status = bt_json_value(json, key, err);
+    if (!status && strlen(json_string_value(*key)) != json_string_length(*key))
+        status = bt_json_fail(json, json->at, "a key holds NUL", err);
     if (!status)
         status = expect(json, ':', "':' is expected", err);
     if (status) {
@@ -94,8 +103,41 @@ bauta_status bt_json_key(bt_json *json, json_t **key, bauta_error *err)
 
 bauta_status bt_json_end(bt_json *json, bauta_error *err)
 {
-    peek(json);
+    bt_json_next(json);
     if (json->at < json->size)
-        return fail_at(json, json->at, "something follows the object", err);
+        return bt_json_fail(json, json->at, "something follows the object",
+                            err);
     return BAUTA_OK;
+}
+
+bauta_status bt_json_object(json_t **out, const char *text, size_t size,
+                            unsigned flags, const char *path, bauta_error *err)
+{
+    bt_json json = bt_json_over(path, text, size);
+    json.flags = flags | BT_JSON_LINES;
+    json.longest = SIZE_MAX;
+    bauta_status status = bt_json_value(&json, out, err);
+    if (!status && !json_is_object(*out))
+        status = bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object",
+                         bt_path_tail(path));
+    if (!status)
+        status = bt_json_end(&json, err);
+    if (status) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+char *bt_json_text(const json_t *value, size_t flags)
+{
+    size_t size = value ? json_dumpb(value, NULL, 0, flags) : 0;
+    char *text = size ? bt_alloc(size + 1) : NULL;
+    if (text && json_dumpb(value, text, size, flags) != size) {
+        bt_free(text);
+        return NULL;
+    }
+    if (text)
+        text[size] = '\0';
+    return text;
 }

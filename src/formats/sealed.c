@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "formats/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,12 +17,12 @@ static const char seal_key[] = "seal";
 /* Sixteen digits, or none when there is no memory. */
 static bool seal_of(char seal[17], const json_t *object)
 {
-    char *text = json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS |
-                                        JSON_REAL_PRECISION(17));
+    char *text = bt_json_text(object, JSON_COMPACT | JSON_SORT_KEYS |
+                                          JSON_REAL_PRECISION(17));
     if (!text)
         return false;
     snprintf(seal, 17, "%016" PRIx64, bt_digest_bytes(1, text, strlen(text)));
-    free(text);
+    bt_free(text);
     return true;
 }
 
@@ -39,7 +40,7 @@ bauta_status bt_sealed_text(char **out, json_t *object, const char *path,
     if (!seal_of(seal, object) ||
         json_object_set_new(object, seal_key, json_string(seal)))
         return fail_nomem(err);
-    char *text = json_dumps(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    char *text = bt_json_text(object, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     size_t size = text ? strlen(text) : 0;
     bauta_status status = BAUTA_OK;
     if (text && size >= BT_SEALED_MAX)
@@ -50,24 +51,8 @@ bauta_status bt_sealed_text(char **out, json_t *object, const char *path,
         status = fail_nomem(err);
     else
         snprintf(*out, size + 2, "%s\n", text);
-    free(text);
+    bt_free(text);
     return status;
-}
-
-static bauta_status parse(json_t **out, const char *text, size_t size,
-                          const char *path, bauta_error *err)
-{
-    json_error_t why;
-    *out = json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
-    if (!*out && json_error_code(&why) == json_error_out_of_memory)
-        return fail_nomem(err);
-    if (!*out)
-        return bt_fail(err, BAUTA_ERR_IO, "%s: line %d of the JSON text: %s",
-                       bt_path_tail(path), why.line, bt_quote(why.text).text);
-    if (!json_is_object(*out))
-        return bt_fail(err, BAUTA_ERR_IO, "%s: is not a JSON object",
-                       bt_path_tail(path));
-    return BAUTA_OK;
 }
 
 static bauta_status seal_check(json_t *object, const char *path,
@@ -93,7 +78,7 @@ static bauta_status seal_check(json_t *object, const char *path,
 bauta_status bt_sealed_parse(json_t **out, const char *text, size_t size,
                              const char *path, bauta_error *err)
 {
-    bauta_status status = parse(out, text, size, path, err);
+    bauta_status status = bt_json_object(out, text, size, 0, path, err);
     if (!status)
         status = seal_check(*out, path, err);
     if (status) {

@@ -19,7 +19,7 @@
 #include "bauta.h"
 
 enum {
-    BT_PIECES_MAX = 1 << 22,
+    BT_PIECES_MAX = 1 << 21,
     BT_PIECE_BYTES_MAX = 7999 /* SentencePiece's own limit */
 };
 

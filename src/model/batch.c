@@ -37,10 +37,12 @@ static bauta_status lengths_check(const bauta_batch *batch, const char *name,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s: lengths is NULL for %zu packed sequences", name,
                        batch->count);
-    if (batch->count > BT_AXIS_MAX)
+    // Before anything is done for each sequence or row.
+    bool many = batch->count > BT_AXIS_MAX;
+    if (many || bauta_batch_rows(batch) > BT_AXIS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s: has %zu sequences, and %zu are the most", name,
-                       batch->count, BT_AXIS_MAX);
+                       "%s: has more than %zu rows in %zu sequences", name,
+                       BT_AXIS_MAX, batch->count);
     for (size_t s = 0; s < batch->count; s++) {
         size_t length = length_of(batch, s);
         if (batch->prefixes && batch->prefixes[s] > length)
@@ -59,10 +61,6 @@ static bauta_status lengths_check(const bauta_batch *batch, const char *name,
                            "positions",
                            name, s, length, print->max_positions);
     }
-    if (bauta_batch_rows(batch) > BT_AXIS_MAX)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s: has more than %zu rows in %zu sequences", name,
-                       BT_AXIS_MAX, batch->count);
     return BAUTA_OK;
 }
 

@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "formats/foreign.h"
+#include "formats/json.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,17 +25,10 @@ struct bt_config {
 
 static bauta_status root_parse(bt_config *config, bauta_error *err)
 {
-    json_error_t where;
-    const char *path = bt_path_tail(config->path);
-    config->root =
-        json_loadb(config->text, config->size, JSON_REJECT_DUPLICATES, &where);
-    if (!config->root)
-        return bt_fail(err, BAUTA_ERR_IO, "%s: line %d: %s", path, where.line,
-                       bt_quote(where.text).text);
-    if (!json_is_object(config->root))
-        return bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object", path);
+    bauta_status status = bt_json_object(&config->root, config->text,
+                                         config->size, 0, config->path, err);
     config->at = config->root;
-    return BAUTA_OK;
+    return status;
 }
 
 bauta_status bt_config_load(bt_config **out, const char *folder,
@@ -226,12 +219,12 @@ const char *bt_config_list_text(bt_config *config, const char *key, size_t i)
 
 void bt_config_refuse(bt_config *config, const char *key, const char *why)
 {
-    char *value = json_dumps(json_object_get(config->at, key),
-                             JSON_ENCODE_ANY | JSON_COMPACT);
+    char *value = bt_json_text(json_object_get(config->at, key),
+                               JSON_ENCODE_ANY | JSON_COMPACT);
     char what[160];
     snprintf(what, sizeof(what), "is %s, %s",
              bt_quote(value ? value : "not given").text, why);
-    free(value);
+    bt_free(value);
     complain(config, key, what);
 }
 
@@ -274,15 +267,19 @@ static char *dump(const json_t *root)
 {
     for (size_t digits = 15; digits < 17; digits++) {
         char *text =
-            json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
-        json_t *again = text ? json_loads(text, 0, NULL) : NULL;
-        bool same = again && json_equal(root, again);
+            bt_json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
+        json_t *again = NULL;
+        if (text)
+            (void)bt_json_object(&again, text, strlen(text), 0, "", NULL);
+        bool same = again && json_equal(root, again), memory = !again;
         json_decref(again);
         if (same)
             return text;
-        free(text);
+        bt_free(text);
+        if (memory)
+            return NULL;
     }
-    return json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    return bt_json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
 }
 
 static char *copy_of(const char *text, size_t size)
@@ -300,13 +297,11 @@ bauta_status bt_config_saved(char **out, const bt_config *config,
 {
     bool failed = false;
     json_t *root = json_deep_copy(config->root);
-    char *text = NULL;
     *out = NULL;
     if (root && !changes_make(root, architecture, &failed))
         *out = copy_of(config->text, config->size);
-    else if (root && !failed && (text = dump(root)))
-        *out = copy_of(text, strlen(text));
-    free(text);
+    else if (root && !failed)
+        *out = dump(root);
     json_decref(root);
     return *out ? BAUTA_OK : bt_fail_memory(err, "a config", config->size);
 }

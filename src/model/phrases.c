@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "formats/json.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,10 +23,10 @@ static void refuse(const lists *l, const char *key, const json_t *value,
 {
     if (l->wrong->status)
         return;
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = bt_json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
     bt_fail(l->wrong, BAUTA_ERR_UNSUPPORTED, "%s: %s is %s, %s", l->file, key,
             bt_quote(text ? text : "?").text, why);
-    free(text);
+    bt_free(text);
 }
 
 /* ---- what is right ----------------------------------------------------- */
@@ -145,9 +145,13 @@ bauta_status bt_phrases_read(bt_phrases **out, const char *generation,
 {
     bauta_error wrong = { 0 };
     bt_arena arena = { 0 };
-    json_t *root = json_loadb(generation ? generation : config,
-                              generation ? generation_size : config_size,
-                              JSON_REJECT_DUPLICATES, NULL);
+    json_t *root = NULL;
+    bauta_status status = bt_json_object(
+        &root, generation ? generation : config,
+        generation ? generation_size : config_size, 0, "", &wrong);
+    if (status == BAUTA_ERR_NOMEM)
+        return bt_fail(err, status, "%s", wrong.message);
+    wrong = (bauta_error){ 0 }; // who wants the file is told what is wrong
     lists l = { generation ? "generation_config.json" : "config.json",
                 get(root, "stop_strings"), get(root, "bad_words_ids"), vocab,
                 &wrong };

@@ -6,10 +6,10 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "formats/json.h"
 #include "formats/run.h"
 #include "model/handle.h"
 
-#include <stdlib.h>
 
 uint64_t bt_weights_digest(const bauta_model *model)
 {
@@ -34,16 +34,16 @@ bauta_status bt_config_digest(uint64_t *digest, const bauta_model *model,
         bt_config_saved(&text, model->folder->config, "", err);
     if (status)
         return status;
-    json_t *config = json_loads(text, 0, NULL);
+    json_t *config;
+    (void)bt_json_object(&config, text, strlen(text), 0, "config.json", NULL);
     (void)json_object_del(config, "architectures");
-    char *plain = config ? json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS |
-                                                  JSON_REAL_PRECISION(17))
-                         : NULL;
+    char *plain = bt_json_text(config, JSON_COMPACT | JSON_SORT_KEYS |
+                                           JSON_REAL_PRECISION(17));
     if (plain)
         *digest = bt_digest_bytes(1, plain, strlen(plain));
     else
         status = bt_fail_memory(err, "a model's config", strlen(text));
-    free(plain);
+    bt_free(plain);
     json_decref(config);
     bt_free(text);
     return status;

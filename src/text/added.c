@@ -286,6 +286,11 @@ static bauta_status take_places(finder *f)
     return status ? status : split_add(f, f->done, f->hi, BT_NO_TOKEN);
 }
 
+bool bt_added_some(const bt_added *added, bool normalized)
+{
+    return added && added->tries[normalized].count > 0;
+}
+
 bauta_status bt_added_split(const bt_added *added, bool normalized,
                             bool literal, const char *text, size_t lo,
                             size_t hi, bt_splits *out, bauta_error *err)

@@ -31,6 +31,9 @@ bauta_status bt_added_create(bt_added **out, const bt_added_token *tokens,
                              const char *path, bauta_error *err);
 void bt_added_free(bt_added *added);
 
+/* Whether there are tokens that are found in text of this kind. */
+bool bt_added_some(const bt_added *added, bool normalized);
+
 /* Find tokens in bytes [lo, hi) of a well-formed text: appends splits that
  * cover the range, tokens and what lies between them. With `literal` special
  * tokens are text (but nothing else is found inside them). NULL finds none. */

@@ -15,24 +15,32 @@ static const char *content_of(const json_t *token)
     return json_string_value(json_object_get(token, "content"));
 }
 
-/* Add a token to a document, unless it is there. */
-static int document_add(json_t *document, const char *content, json_int_t id,
-                        bool special, bool lstrip, bool rstrip,
-                        bool single_word, bool normalized)
+/* The document's list of added tokens, and which they are. */
+typedef struct additions {
+    json_t *list;
+    bt_vocab *seen;
+} additions;
+
+/* Add a token, unless it is there. */
+static int token_add(additions *a, const char *content, json_int_t id,
+                     bool special, bool lstrip, bool rstrip, bool single_word,
+                     bool normalized)
 {
-    json_t *list = json_object_get(document, "added_tokens"), *entry;
-    size_t i;
-    json_array_foreach(list, i,
-                       entry) if (!strcmp(content_of(entry), content)) return 0;
+    size_t size = strlen(content);
+    if (bt_vocab_find(a->seen, content, size) != BT_NO_ID)
+        return 0;
+    if (bt_vocab_add(a->seen, content, size, (uint32_t)bt_vocab_size(a->seen),
+                     NULL))
+        return -1;
     return json_array_append_new(
-        list,
+        a->list,
         json_pack("{s:I,s:s,s:b,s:b,s:b,s:b,s:b}", "id", id, "content", content,
                   "special", special, "lstrip", lstrip, "rstrip", rstrip,
                   "single_word", single_word, "normalized", normalized));
 }
 
 /* added_tokens_decoder: {"50256": {"content": "<|endoftext|>", ...}, ...} */
-static int document_add_decoder(json_t *document, const json_t *tokens)
+static int decoder_add(additions *a, const json_t *tokens)
 {
     const char *key;
     json_t *t;
@@ -40,52 +48,52 @@ static int document_add_decoder(json_t *document, const json_t *tokens)
     {
         const char *content = content_of(t);
         if (content &&
-            document_add(document, content, (json_int_t)strtoll(key, NULL, 10),
-                         json_is_true(json_object_get(t, "special")),
-                         json_is_true(json_object_get(t, "lstrip")),
-                         json_is_true(json_object_get(t, "rstrip")),
-                         json_is_true(json_object_get(t, "single_word")),
-                         json_is_true(json_object_get(t, "normalized"))))
+            token_add(a, content, (json_int_t)strtoll(key, NULL, 10),
+                      json_is_true(json_object_get(t, "special")),
+                      json_is_true(json_object_get(t, "lstrip")),
+                      json_is_true(json_object_get(t, "rstrip")),
+                      json_is_true(json_object_get(t, "single_word")),
+                      json_is_true(json_object_get(t, "normalized"))))
             return -1;
     }
     return 0;
 }
 
 /* added_tokens.json: {"<|endoftext|>": 50256, ...} */
-static int document_add_object(json_t *document, const json_t *tokens)
+static int object_add(additions *a, const json_t *tokens)
 {
     const char *content;
     json_t *id;
-    json_object_foreach(
-        (json_t *)tokens, content,
-        id) if (document_add(document, content, json_integer_value(id), false,
-                             false, false, false, true)) return -1;
+    json_object_foreach((json_t *)tokens, content,
+                        id) if (token_add(a, content, json_integer_value(id),
+                                          false, false, false, false,
+                                          true)) return -1;
     return 0;
 }
 
-static json_int_t document_id(const json_t *document, const char *piece)
+static json_int_t document_id(const bt_document *document, const char *piece)
 {
-    const json_t *vocab =
-        json_object_get(json_object_get(document, "model"), "vocab");
-    const json_t *id = piece ? json_object_get(vocab, piece) : NULL;
-    return json_is_integer(id) ? json_integer_value(id) : -1;
+    uint32_t id =
+        piece ? bt_vocab_find(document->vocab, piece, strlen(piece)) : BT_NO_ID;
+    return id == BT_NO_ID ? -1 : (json_int_t)id;
 }
 
-static int document_add_names(json_t *document, const bt_settings *f)
+static int names_find(additions *a, const bt_document *document,
+                      const bt_settings *f)
 {
     for (unsigned i = 0; i < BAUTA_TOKEN_NAMES; i++) {
         const char *piece = bt_settings_name(f, (bauta_token_name)i);
         json_int_t id = document_id(document, piece);
-        if (id >= 0 && document_add(document, piece, id, true,
-                                    i == BAUTA_TOKEN_MASK && f->class->pair,
-                                    false, false, false))
+        if (id >= 0 && token_add(a, piece, id, true,
+                                 i == BAUTA_TOKEN_MASK && f->class->pair, false,
+                                 false, false))
             return -1;
     }
     return 0;
 }
 
 /* [CLS] and [SEP], where the class has them. */
-static int document_around(json_t *document, const bt_settings *f)
+static int document_around(const bt_document *document, const bt_settings *f)
 {
     const char *cls = bt_settings_name(f, BAUTA_TOKEN_CLS);
     const char *sep = bt_settings_name(f, BAUTA_TOKEN_SEP);
@@ -94,30 +102,28 @@ static int document_around(json_t *document, const bt_settings *f)
     if (!(f->class->cls || f->class->pair) || cls_id < 0 || sep_id < 0)
         return 0;
     return json_object_set_new(
-        document, "post_processor",
+        document->root, "post_processor",
         json_pack("{s:s,s:[sI],s:[sI]}", "type",
                   f->class->pair ? "RobertaProcessing" : "BertProcessing",
                   "sep", sep, sep_id, "cls", cls, cls_id));
 }
 
-bauta_status bt_complete_document(bauta_tokenizer **out, json_t *document,
-                                  const bt_settings *f, const char *name,
-                                  bauta_error *err)
+bauta_status bt_complete_document(bauta_tokenizer **out, bt_document *document,
+                                  const bt_settings *f, bauta_error *err)
 {
-    json_t *added = NULL;
-    bauta_status status =
-        bt_settings_json(&added, f->path, "added_tokens.json", err);
-    if (!status &&
-        (document_add_decoder(
-             document, json_object_get(f->config, "added_tokens_decoder")) ||
-         document_add_names(document, f) ||
-         document_add_object(document, added) || document_around(document, f)))
-        status = bt_fail_memory(err, "added tokens", 0);
-    json_decref(added);
+    json_t *file = NULL;
+    additions a = { json_object_get(document->root, "added_tokens"), NULL };
+    bauta_status status = bt_vocab_create(&a.seen, err);
     if (!status)
-        status = bt_document_tokenizer(out, document, name, err);
-    json_decref(document);
-    return status;
+        status = bt_settings_json(&file, f->path, "added_tokens.json", err);
+    if (!status &&
+        (decoder_add(&a, json_object_get(f->config, "added_tokens_decoder")) ||
+         names_find(&a, document, f) || object_add(&a, file) ||
+         document_around(document, f)))
+        status = bt_fail_memory(err, "added tokens", 0);
+    json_decref(file);
+    bt_vocab_free(a.seen);
+    return status ? status : bt_document_tokenizer(out, document, err);
 }
 
 /* ---- SentencePiece ----------------------------------------------------- */

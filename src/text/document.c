@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* document.c - a tokenizer.json, read.
+/* document.c - a tokenizer from a document.
  *
  * Its parts are read where they are at home (normalizer.c and so on); here are
- * the added tokens, and the order in which it all comes together. "truncation"
- * and "padding" are a matter of batches and not looked at. */
+ * the added tokens, and the order in which it all comes together. */
 #include "text/document.h"
 #include "text/document_parts.h"
 
@@ -13,38 +12,6 @@
 #include "base/size.h"
 
 #include <string.h>
-
-static bauta_status document_parse(json_t **out, const char *text, size_t size,
-                                   size_t flags, const char *path,
-                                   bauta_error *err)
-{
-    json_error_t why;
-    *out = json_loadb(text, size,
-                      JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | flags, &why);
-    if (!*out && json_error_code(&why) == json_error_out_of_memory)
-        return bt_fail_memory(err, "a JSON document", size);
-    if (!*out)
-        return bt_fail(err, BAUTA_ERR_IO, "%s: line %d of the JSON text: %s",
-                       bt_path_tail(path), why.line, bt_quote(why.text).text);
-    if (json_is_object(*out))
-        return BAUTA_OK;
-    json_decref(*out);
-    *out = NULL;
-    return bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object",
-                   bt_path_tail(path));
-}
-
-bauta_status bt_document_read(json_t **out, const char *text, size_t size,
-                              const char *path, bauta_error *err)
-{
-    return document_parse(out, text, size, 0, path, err);
-}
-
-bauta_status bt_document_read_real(json_t **out, const char *text, size_t size,
-                                   const char *path, bauta_error *err)
-{
-    return document_parse(out, text, size, JSON_DECODE_INT_AS_REAL, path, err);
-}
 
 /* ---- added tokens ------------------------------------------------------ */
 
@@ -193,13 +160,16 @@ static void names_guess(bauta_tokenizer *t)
     }
 }
 
-static bauta_status document_fill(bauta_tokenizer *t, const json_t *document,
-                                  const char *path, bauta_error *err)
+static bauta_status document_fill(bauta_tokenizer *t, bt_document *d,
+                                  bauta_error *err)
 {
-    bt_reading r = { t, json_object_get(document, "model"), path };
+    const json_t *document = d->root;
+    const char *path = d->path;
+    bt_reading r = { t, json_object_get(document, "model"), path, d };
     bauta_status status;
-    (void)((status = bt_vocab_create(&t->vocab, err)) ||
-           (status = bt_normalizer_parse(&t->normalizer,
+    t->vocab = d->vocab;
+    d->vocab = NULL;
+    (void)((status = bt_normalizer_parse(&t->normalizer,
                                          bt_part_given(document, "normalizer"),
                                          path, err)) ||
            (status = bt_pretokenizer_parse(
@@ -223,15 +193,14 @@ static bauta_status document_fill(bauta_tokenizer *t, const json_t *document,
     return status;
 }
 
-bauta_status bt_document_tokenizer(bauta_tokenizer **out,
-                                   const json_t *document, const char *path,
+bauta_status bt_document_tokenizer(bauta_tokenizer **out, bt_document *document,
                                    bauta_error *err)
 {
     bauta_tokenizer *made;
     *out = NULL;
     bauta_status status = bt_tokenizer_create(&made, err);
     if (!status)
-        status = document_fill(made, document, path, err);
+        status = document_fill(made, document, err);
     if (status) {
         bauta_tokenizer_free(made);
         return status;
@@ -244,12 +213,11 @@ bauta_status bt_tokenizer_parse_json(bauta_tokenizer **out, const char *text,
                                      size_t size, const char *path,
                                      bauta_error *err)
 {
-    json_t *document;
+    bt_document document;
     *out = NULL;
-    bauta_status status = bt_document_read(&document, text, size, path, err);
-    if (status)
-        return status;
-    status = bt_document_tokenizer(out, document, path, err);
-    json_decref(document);
+    bauta_status status = bt_document_init(&document, text, size, path, err);
+    if (!status)
+        status = bt_document_tokenizer(out, &document, err);
+    bt_document_release(&document);
     return status;
 }

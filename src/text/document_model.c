@@ -4,58 +4,13 @@
  * training, and encoding is deterministic. */
 #include "text/document_parts.h"
 
+#include "base/array.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
 
 #include <string.h>
-
-/* ---- the vocabulary ---------------------------------------------------- */
-
-static bauta_status vocab_object(bt_vocab *vocab, const json_t *object,
-                                 const char *path, bauta_error *err)
-{
-    const char *piece;
-    json_t *value;
-    json_object_foreach((json_t *)object, piece, value)
-    {
-        uint32_t id = 0;
-        bauta_status status = bt_part_id(&id, value, piece, path, err);
-        if (!status)
-            status = bt_part_piece(vocab, piece, strlen(piece), id, path, err);
-        if (status)
-            return status;
-    }
-    return BAUTA_OK;
-}
-
-/* [["piece", score], ...]: ids count from 0. */
-static bauta_status vocab_scored(bt_vocab *vocab, double *scores,
-                                 const json_t *list, const char *path,
-                                 bauta_error *err)
-{
-    size_t i;
-    json_t *entry;
-    json_array_foreach(list, i, entry)
-    {
-        const json_t *piece = json_array_get(entry, 0);
-        const json_t *score = json_array_get(entry, 1);
-        if (json_array_size(entry) != 2 || !json_is_string(piece) ||
-            !json_is_number(score) || i >= BT_VOCAB_MAX)
-            return bt_fail(err, BAUTA_ERR_IO,
-                           "%s: entry %zu of the vocabulary is not a piece and "
-                           "its score",
-                           bt_path_tail(path), i);
-        bauta_status status =
-            bt_part_piece(vocab, json_string_value(piece),
-                          json_string_length(piece), (uint32_t)i, path, err);
-        if (status)
-            return status;
-        scores[i] = json_number_value(score);
-    }
-    return BAUTA_OK;
-}
 
 /* ---- models ------------------------------------------------------------ */
 
@@ -74,33 +29,45 @@ static bauta_status unknown_token(uint32_t *out, const bt_reading *r,
     return status;
 }
 
-/* One merge: ["a", "b"], or in older files "a b". */
-static bool merge_parts(const json_t *value, const char *part[2],
-                        size_t size[2])
+/* The two pieces of a merge. */
+typedef struct two {
+    const char *part[2];
+    size_t size[2];
+} two;
+
+/* "a b", as older files have it. */
+static bool parts_of_text(two *parts, const char *text, size_t size)
 {
-    const char *text = json_string_value(value);
-    const char *space = text ? strchr(text, ' ') : NULL;
-    if (space && !strchr(space + 1, ' ')) {
-        part[0] = text;
-        size[0] = (size_t)(space - text);
-        part[1] = space + 1;
-        size[1] = json_string_length(value) - size[0] - 1;
-        return true;
-    }
+    const char *space = memchr(text, ' ', size);
+    if (!space || memchr(space + 1, ' ', size - (size_t)(space + 1 - text)))
+        return false;
+    *parts =
+        (two){ { text, space + 1 },
+               { (size_t)(space - text), size - (size_t)(space + 1 - text) } };
+    return true;
+}
+
+/* That, or ["a", "b"]. */
+static bool parts_of_json(two *parts, const json_t *value)
+{
+    if (json_is_string(value))
+        return parts_of_text(parts, json_string_value(value),
+                             json_string_length(value));
     for (size_t i = 0; i < 2; i++) {
-        const json_t *string_i = json_array_get(value, i);
-        part[i] = json_string_value(string_i);
-        size[i] = json_string_length(string_i);
+        const json_t *part = json_array_get(value, i);
+        parts->part[i] = json_string_value(part);
+        parts->size[i] = json_string_length(part);
     }
-    return json_array_size(value) == 2 && part[0] && part[1];
+    return json_array_size(value) == 2 && parts->part[0] && parts->part[1];
 }
 
 /* What a merge makes: the two, one behind the other, without the prefix of the
  * second. */
-static uint32_t merge_result(const bt_vocab *vocab, const char *part[2],
-                             const size_t size[2], size_t prefix)
+static uint32_t merge_result(const bt_vocab *vocab, const two *parts,
+                             size_t prefix)
 {
     char small[256];
+    const size_t *size = parts->size;
     size_t cut = prefix <= size[1] ? prefix : 0, rest = size[1] - cut;
     char *whole = small;
     if (size[0] + rest > sizeof(small)) {
@@ -108,57 +75,124 @@ static uint32_t merge_result(const bt_vocab *vocab, const char *part[2],
         if (!whole)
             return BT_NO_ID - 1;
     }
-    memcpy(whole, part[0], size[0]);
-    memcpy(whole + size[0], part[1] + cut, rest);
+    memcpy(whole, parts->part[0], size[0]);
+    memcpy(whole + size[0], parts->part[1] + cut, rest);
     uint32_t id = bt_vocab_find(vocab, whole, size[0] + rest);
     if (whole != small)
         bt_free(whole);
     return id;
 }
 
-static bauta_status merge_read(bt_merge *merge, const bt_reading *r,
-                               const json_t *value, size_t rank, size_t prefix,
-                               bauta_error *err)
+/* The merges as they come. */
+typedef struct merges {
+    const bt_reading *reading;
+    bt_merge *list;
+    size_t count, room;
+    size_t prefix; /* bytes that a merge leaves out of its second piece */
+} merges;
+
+static bauta_status merge_unknown(const merges *m, const two *parts,
+                                  bauta_error *err)
 {
-    const char *part[2];
-    size_t size[2];
-    const bt_vocab *vocab = r->tokenizer->vocab;
-    if (!merge_parts(value, part, size))
-        return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: merge %zu is not a pair of pieces",
-                       bt_path_tail(r->path), rank);
-    *merge = (bt_merge){ .left = bt_vocab_find(vocab, part[0], size[0]),
-                         .right = bt_vocab_find(vocab, part[1], size[1]),
-                         .merged = merge_result(vocab, part, size, prefix),
-                         .rank = (uint32_t)rank };
-    if (merge->merged == BT_NO_ID - 1)
-        return bt_fail_memory(err, "a merge", bt_size_add(size[0], size[1]));
-    if (merge->left == BT_NO_ID || merge->right == BT_NO_ID ||
-        merge->merged == BT_NO_ID)
-        return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: merge %zu, \"%s\" and \"%s\": the vocabulary lacks "
-                       "one of them or what they make",
-                       bt_path_tail(r->path), rank, bt_quote(part[0]).text,
-                       bt_quote(part[1]).text);
+    char shown[2][2 * sizeof(bt_quoted)] = { "", "" }; // so that cutting shows
+    for (size_t i = 0; i < 2; i++)
+        memcpy(shown[i], parts->part[i],
+               bt_size_min(parts->size[i], sizeof(shown[i]) - 1));
+    return bt_fail(err, BAUTA_ERR_IO,
+                   "%s: merge %zu, \"%s\" and \"%s\": the vocabulary lacks "
+                   "one of them or what they make",
+                   bt_path_tail(m->reading->path), m->count,
+                   bt_quote(shown[0]).text, bt_quote(shown[1]).text);
+}
+
+static bauta_status merge_add(merges *m, const two *parts, bauta_error *err)
+{
+    const bt_vocab *vocab = m->reading->tokenizer->vocab;
+    bt_merge merge = { .left =
+                           bt_vocab_find(vocab, parts->part[0], parts->size[0]),
+                       .right =
+                           bt_vocab_find(vocab, parts->part[1], parts->size[1]),
+                       .merged = merge_result(vocab, parts, m->prefix),
+                       .rank = (uint32_t)m->count };
+    if (merge.merged == BT_NO_ID - 1)
+        return bt_fail_memory(err, "a merge",
+                              bt_size_add(parts->size[0], parts->size[1]));
+    if (merge.left == BT_NO_ID || merge.right == BT_NO_ID ||
+        merge.merged == BT_NO_ID)
+        return merge_unknown(m, parts, err);
+    if (m->count == BT_MERGES_MAX)
+        return bt_fail(err, BAUTA_ERR_IO, "%s: there are more than %d merges",
+                       bt_path_tail(m->reading->path), BT_MERGES_MAX);
+    if (BT_ROOM(m->list, m->room, m->count, 1))
+        return bt_fail_memory(err, "merges", m->count * sizeof(merge));
+    m->list[m->count++] = merge;
     return BAUTA_OK;
 }
 
-static bauta_status merges_read(bt_merge **out, size_t *count,
-                                const bt_reading *r, const char *prefix,
-                                bauta_error *err)
+static bauta_status merge_wrong(const merges *m, bauta_error *err)
 {
-    const json_t *list = bt_part_given(r->model, "merges");
-    size_t skip = prefix ? strlen(prefix) : 0;
-    if (!json_is_array(list))
-        return bt_part_wrong(r->path, "merges", "is not a list", err);
-    *count = json_array_size(list);
-    *out = bt_alloc(bt_size_mul(*count, sizeof(**out)));
-    if (!*out)
-        return bt_fail_memory(err, "merges", *count * sizeof(**out));
+    return bt_fail(err, BAUTA_ERR_IO, "%s: merge %zu is not a pair of pieces",
+                   bt_path_tail(m->reading->path), m->count);
+}
+
+static bauta_status merges_listed(merges *m, bauta_error *err)
+{
+    const bt_document *d = m->reading->document;
+    bt_json json = bt_json_over(d->path, d->merges, d->merges_size);
+    json.flags = BT_JSON_NUL;
+    json.longest = SIZE_MAX; // pieces may be long
+    bauta_status status = bt_json_enter_list(&json, err);
+    for (bool more = true; !status && more;) {
+        json_t *value = NULL;
+        two parts;
+        status = bt_json_more(&json, &more, err);
+        if (!status && more)
+            status = bt_json_value(&json, &value, err);
+        if (!status && more)
+            status = parts_of_json(&parts, value) ? merge_add(m, &parts, err)
+                                                  : merge_wrong(m, err);
+        json_decref(value);
+    }
+    return status;
+}
+
+/* merges.txt begins with a line "#version: ...". */
+static bauta_status merges_lined(merges *m, bauta_error *err)
+{
+    const bt_document *d = m->reading->document;
+    const char *at = d->merges, *line;
     bauta_status status = BAUTA_OK;
-    for (size_t i = 0; !status && i < *count; i++)
-        status =
-            merge_read(&(*out)[i], r, json_array_get(list, i), i, skip, err);
+    size_t length;
+    while (!status &&
+           bt_part_line(&line, &length, &at, d->merges + d->merges_size)) {
+        two parts;
+        if (length == 0 || (length >= 9 && !memcmp(line, "#version:", 9)))
+            continue;
+        status = parts_of_text(&parts, line, length) ? merge_add(m, &parts, err)
+                                                     : merge_wrong(m, err);
+    }
+    return status;
+}
+
+static bauta_status merges_read(merges *m, bauta_error *err)
+{
+    const bt_document *d = m->reading->document;
+    if (!d->merges)
+        return bt_part_wrong(m->reading->path, "merges", "is not a list", err);
+    return d->merges_lines ? merges_lined(m, err) : merges_listed(m, err);
+}
+
+/* What a model puts before or behind its symbols, NULL where it is not given.
+ * It is copied for every symbol of a text. */
+static bauta_status affix_read(const char **out, const bt_reading *r,
+                               const char *key, bauta_error *err)
+{
+    enum { AFFIX_MAX = 64 };
+    bauta_status status = bt_part_string(out, r->model, key, r->path, err);
+    if (!status && *out && strlen(*out) > AFFIX_MAX)
+        status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                         "%s: \"%s\" has %zu bytes; at most %d are supported",
+                         bt_path_tail(r->path), key, strlen(*out), AFFIX_MAX);
     return status;
 }
 
@@ -173,36 +207,36 @@ static bauta_status bpe_flags(bt_bpe_spec *spec, const bt_reading *r,
                                   r->path, err)) ||
            (status = bt_part_flag(&spec->whole_first, m, "ignore_merges",
                                   r->path, err)) ||
-           (status = bt_part_string(
-                &spec->prefix, m, "continuing_subword_prefix", r->path, err)) ||
-           (status = bt_part_string(&spec->suffix, m, "end_of_word_suffix",
-                                    r->path, err)) ||
+           (status = affix_read(&spec->prefix, r, "continuing_subword_prefix",
+                                err)) ||
+           (status = affix_read(&spec->suffix, r, "end_of_word_suffix", err)) ||
            (status = unknown_token(&spec->unknown, r, err)));
     return status;
 }
 
 static bauta_status vocab_given(const bt_reading *r, bauta_error *err)
 {
-    const json_t *vocab = bt_part_given(r->model, "vocab");
-    if (!json_is_object(vocab))
-        return bt_part_wrong(r->path, "vocab", "is not an object", err);
-    return vocab_object(r->tokenizer->vocab, vocab, r->path, err);
+    if (json_is_object(bt_part_given(r->model, "vocab")))
+        return BAUTA_OK;
+    return bt_part_wrong(r->path, "vocab", "is not an object", err);
 }
 
 static bauta_status bpe_read(const bt_reading *r, bauta_error *err)
 {
-    bt_merge *merges = NULL;
+    merges m = { .reading = r };
     bt_bpe_spec spec = { .vocab = r->tokenizer->vocab,
                          .bytelevel = r->tokenizer->bytelevel };
     bauta_status status = vocab_given(r, err);
     if (!status)
         status = bpe_flags(&spec, r, err);
+    m.prefix = spec.prefix ? strlen(spec.prefix) : 0;
     if (!status)
-        status = merges_read(&merges, &spec.merge_count, r, spec.prefix, err);
-    spec.merges = merges;
+        status = merges_read(&m, err);
+    spec.merges = m.list;
+    spec.merge_count = m.count;
     if (!status)
         status = bt_bpe_create(&r->tokenizer->model, &spec, r->path, err);
-    bt_free(merges);
+    bt_free(m.list);
     return status;
 }
 
@@ -214,8 +248,7 @@ static bauta_status wordpiece_read(const bt_reading *r, bauta_error *err)
     if (!status)
         status = unknown_token(&spec.unknown, r, err);
     if (!status)
-        status = bt_part_string(&spec.prefix, r->model,
-                                "continuing_subword_prefix", r->path, err);
+        status = affix_read(&spec.prefix, r, "continuing_subword_prefix", err);
     if (status)
         return status;
     if (spec.unknown == BT_NO_ID)
@@ -230,7 +263,7 @@ static bauta_status wordpiece_read(const bt_reading *r, bauta_error *err)
         spec.longest = (size_t)json_integer_value(longest);
     if (!spec.prefix)
         spec.prefix = "";
-    return bt_wordpiece_create(&r->tokenizer->model, &spec, err);
+    return bt_wordpiece_create(&r->tokenizer->model, &spec, r->path, err);
 }
 
 static bauta_status wordlevel_read(const bt_reading *r, bauta_error *err)
@@ -245,44 +278,26 @@ static bauta_status wordlevel_read(const bt_reading *r, bauta_error *err)
     return status;
 }
 
-static bauta_status unigram_spec(bt_unigram_spec *spec, double *scores,
-                                 const json_t *list, const bt_reading *r,
-                                 bauta_error *err)
-{
-    const json_t *unknown = bt_part_given(r->model, "unk_id");
-    bauta_status status =
-        vocab_scored(r->tokenizer->vocab, scores, list, r->path, err);
-    *spec = (bt_unigram_spec){ .vocab = r->tokenizer->vocab,
-                               .scores = scores,
-                               .unknown = BT_NO_ID };
-    if (!status)
-        status = bt_part_flag(&spec->byte_fallback, r->model, "byte_fallback",
-                              r->path, err);
-    if (!status && unknown) {
-        status = bt_part_id(&spec->unknown, unknown, "unk_id", r->path, err);
-        if (!status && spec->unknown >= json_array_size(list))
-            status = bt_part_wrong(r->path, "unk_id",
-                                   "is beyond the vocabulary", err);
-    }
-    r->tokenizer->names[BAUTA_TOKEN_UNK] = spec->unknown;
-    return status;
-}
-
 static bauta_status unigram_read(const bt_reading *r, bauta_error *err)
 {
-    const json_t *list = bt_part_given(r->model, "vocab");
-    size_t count = json_array_size(list);
-    bt_unigram_spec spec;
-    if (!json_is_array(list) || count == 0)
+    const json_t *unknown = bt_part_given(r->model, "unk_id");
+    bt_unigram_spec spec = { .vocab = r->tokenizer->vocab,
+                             .scores = r->document->scores,
+                             .unknown = BT_NO_ID };
+    size_t count = bt_vocab_size(spec.vocab);
+    if (!json_is_array(bt_part_given(r->model, "vocab")) || count == 0)
         return bt_part_wrong(r->path, "vocab", "is not a list of pieces", err);
-    double *scores = bt_alloc(bt_size_mul(count, sizeof(*scores)));
-    if (!scores)
-        return bt_fail_memory(err, "scores", count * sizeof(*scores));
-    bauta_status status = unigram_spec(&spec, scores, list, r, err);
-    if (!status)
-        status = bt_unigram_create(&r->tokenizer->model, &spec, r->path, err);
-    bt_free(scores);
-    return status;
+    bauta_status status = bt_part_flag(&spec.byte_fallback, r->model,
+                                       "byte_fallback", r->path, err);
+    if (!status && unknown)
+        status = bt_part_id(&spec.unknown, unknown, "unk_id", r->path, err);
+    if (!status && unknown && spec.unknown >= count)
+        status =
+            bt_part_wrong(r->path, "unk_id", "is beyond the vocabulary", err);
+    r->tokenizer->names[BAUTA_TOKEN_UNK] = spec.unknown;
+    if (status)
+        return status;
+    return bt_unigram_create(&r->tokenizer->model, &spec, r->path, err);
 }
 
 /* Files of old do not say of which type the model is. */

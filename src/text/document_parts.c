@@ -7,6 +7,20 @@
 
 #include <string.h>
 
+bool bt_part_line(const char **line, size_t *length, const char **at,
+                  const char *end)
+{
+    if (*at == end)
+        return false;
+    const char *stop = memchr(*at, '\n', (size_t)(end - *at));
+    *line = *at;
+    *at = stop ? stop + 1 : end;
+    *length = (size_t)((stop ? stop : end) - *line);
+    if (*length && (*line)[*length - 1] == '\r')
+        (*length)--;
+    return true;
+}
+
 json_t *bt_part_given(const json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);

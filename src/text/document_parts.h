@@ -3,20 +3,22 @@
 #ifndef BT_DOCUMENT_PARTS_H
 #define BT_DOCUMENT_PARTS_H
 
-#include "text/tokenizer.h"
-
-#include <jansson.h>
+#include "text/document.h"
 
 /* A tokenizer being read. */
 typedef struct bt_reading {
     bauta_tokenizer *tokenizer;
     const json_t *model; /* the value of "model" */
     const char *path;
+    const bt_document *document;
 } bt_reading;
 
 /* Fill in vocabulary and model; the pre-tokenizer is there already. */
 bauta_status bt_reading_model(const bt_reading *reading, bauta_error *err);
 
+/* The next line of a text, without its end; false past the last one. */
+bool bt_part_line(const char **line, size_t *length, const char **at,
+                  const char *end);
 /* A value that is there and is not null. */
 json_t *bt_part_given(const json_t *object, const char *key);
 /* "FILE: "key" is not ..." */

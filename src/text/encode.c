@@ -101,10 +101,8 @@ static bauta_status prepare(const bauta_tokenizer *t, bt_splits *splits,
         splits->list[i].first = splits->list[i].lo == 0;
     if (!status)
         status = normalize(t->normalizer, splits, err);
-    if (!status)
+    if (!status && bt_added_some(t->added, true))
         status = normalized_tokens(t->added, literal, splits, err);
-    if (!status)
-        status = bt_pretokenizer_run(t->pretokenizer, splits, err);
     return status;
 }
 
@@ -121,12 +119,22 @@ typedef struct encoding {
     size_t room;
 } encoding;
 
-static void encoding_release(encoding *e)
+/* All but the tokens goes. */
+static void encoding_trim(encoding *e)
 {
     bt_splits_release(&e->splits);
-    bt_subword_work_release(&e->work);
+    bt_free(e->work.scratch);
     bt_free(e->bytes);
     bt_free(e->origins);
+    e->work.scratch = e->bytes = NULL;
+    e->origins = NULL;
+    e->work.scratch_size = e->room = 0;
+}
+
+static void encoding_release(encoding *e)
+{
+    encoding_trim(e);
+    bt_subword_work_release(&e->work);
 }
 
 static bauta_status bytes_reserve(encoding *e, size_t size, bauta_error *err)
@@ -240,18 +248,31 @@ static bauta_status split_encode(encoding *e, bt_split s, bauta_error *err)
     return BAUTA_OK;
 }
 
+static bauta_status splits_encode(void *user, const bt_split *list,
+                                  size_t count, bauta_error *err)
+{
+    encoding *e = user;
+    bauta_status status = BAUTA_OK;
+    for (size_t i = 0; !status && i < count; i++)
+        status = split_encode(e, list[i], err);
+    return status;
+}
+
 /* The tokens of a text, with nothing around them and offsets into it. */
 static bauta_status encode(encoding *e, const bauta_tokenizer *tokenizer,
                            const char *text, size_t length, bool literal,
                            bauta_error *err)
 {
+    const bt_splits_taker taker = { splits_encode, e };
     *e = (encoding){ .tokenizer = tokenizer, .original = text };
     bauta_status status = bt_text_init(&e->splits.text, text, length, 0, err);
     e->repaired = e->splits.text.own != NULL;
     if (!status)
         status = prepare(tokenizer, &e->splits, literal, err);
-    for (size_t i = 0; !status && i < e->splits.count; i++)
-        status = split_encode(e, e->splits.list[i], err);
+    if (!status)
+        status = bt_pretokenizer_give(tokenizer->pretokenizer, &e->splits,
+                                      &taker, err);
+    encoding_trim(e);
     return status;
 }
 

@@ -12,7 +12,7 @@
 
 /* How deep a Sequence may stand within others, and how many steps they may
  * have together: far more than any tokenizer has. */
-enum { BT_SEQUENCE_DEPTH = 8, BT_STEPS_MAX = 256 };
+enum { BT_SEQUENCE_DEPTH = 8, BT_STEPS_MAX = 32 };
 
 /* The value of "type", or NULL. */
 const char *bt_field_type(const json_t *json);

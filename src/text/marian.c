@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "formats/json.h"
+#include "text/document.h"
 #include "text/sentencepiece_parts.h"
 
 #include <string.h>
@@ -101,47 +101,13 @@ static bauta_status marian_create(bauta_tokenizer *t, bt_subword *cut,
 
 /* ---- vocab.json ---------------------------------------------------------- */
 
-static bauta_status entry_add(bt_vocab *vocab, const json_t *key,
-                              const json_t *value, const char *path,
-                              bauta_error *err)
-{
-    const char *piece = json_string_value(key);
-    json_int_t id = json_integer_value(value);
-    bauta_error why = { BAUTA_OK, "" };
-    if (!json_is_integer(value) || id < 0 || id >= BT_VOCAB_MAX)
-        return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: the id of \"%s\" is not a number from 0 to %d",
-                       bt_path_tail(path), bt_quote(piece).text,
-                       BT_VOCAB_MAX - 1);
-    bauta_status status =
-        bt_vocab_add(vocab, piece, json_string_length(key), (uint32_t)id, &why);
-    if (status == BAUTA_ERR_NOMEM)
-        return bt_fail(err, status, "%s", why.message);
-    if (status)
-        return bt_fail(err, status, "%s: %.180s", bt_path_tail(path),
-                       why.message);
-    return BAUTA_OK;
-}
-
 static bauta_status vocab_read(bt_vocab **out, const char *text, size_t size,
                                const char *path, bauta_error *err)
 {
     bt_json json = bt_json_over(path, text, size);
-    json_t *key = NULL, *value = NULL;
     bauta_status status = bt_vocab_create(out, err);
     if (!status)
-        status = bt_json_enter(&json, err);
-    while (!status) {
-        status = bt_json_key(&json, &key, err);
-        if (status || !key)
-            break;
-        status = bt_json_value(&json, &value, err);
-        if (!status) {
-            status = entry_add(*out, key, value, path, err);
-            json_decref(value);
-        }
-        json_decref(key);
-    }
+        status = bt_document_vocab(*out, &json, err);
     return status ? status : bt_json_end(&json, err);
 }
 

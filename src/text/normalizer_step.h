@@ -34,7 +34,7 @@ struct bt_step {
  * again and again come to an end. */
 static inline size_t bt_step_most(size_t size)
 {
-    return bt_size_add(bt_size_mul(size, 64), 64 << 10);
+    return bt_size_add(bt_size_mul(size, 16), 64 << 10);
 }
 bauta_status bt_step_fail_long(size_t size, bauta_error *err);
 

@@ -3,7 +3,17 @@
  *
  * A match first runs on the little stack that PCRE2's machine code has by
  * itself. A text that needs more gets a larger one, which the matcher keeps;
- * one that needs still more goes to the interpreter, which uses the heap. */
+ * one that needs still more goes to the interpreter, which uses the heap.
+ *
+ * Time is linear in the text, whatever the pattern is, and the same text fails
+ * everywhere or nowhere. PCRE2 counts the steps of a match from each place
+ * where it may begin and gives up at a limit, but it does not say how many
+ * there were, and it does not count the characters that a repetition or a
+ * look-ahead runs over. So a match is looked for at few places at a time, with
+ * a low limit of steps, in a text that is cut off not far behind: what comes to
+ * the cut is "partial". Where that is not enough, one place after the other is
+ * tried with four times as many steps or characters, which are paid for, and
+ * what may be paid is bounded by the text that the matcher has seen. */
 #define _GNU_SOURCE // memmem
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/pattern.h"
@@ -11,6 +21,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/size.h"
 #include "text/pattern_syntax.h"
 #include "text/unicode.h"
 
@@ -19,7 +30,13 @@
 
 enum {
     PATTERN_MAX = 64 << 10, /* bytes of a pattern */
-    MATCH_LIMIT = 50 << 20, /* steps of one match */
+    STARTS = 256,           /* places where a match may begin, at a time */
+    STEPS_FIRST = 128,      /* of a match from a place, and the bytes that it */
+    WINDOW_FIRST = 512,     /* may look at, before they are paid for */
+    STEPS_FREE = 16 << 20,  /* that are paid by all matches, */
+    STEPS_A_BYTE = 64,      /* and this many more for each byte of text */
+    BYTES_A_STEP = 4,
+    DEPTH_LIMIT = 50 << 20,
     HEAP_LIMIT = 256 << 10, /* KiB for the interpreter */
     STACK_LEAST = 64 << 10, /* of machine code, in bytes */
     STACK_MOST = 64 << 20,
@@ -31,14 +48,16 @@ struct bt_pattern {
     pcre2_code *code; /* NULL: the literal is looked for */
     char *literal;
     size_t literal_size;
+    bt_quoted quoted;       /* as the file has it, for sentences */
     bool creating, starved; /* memory ran out while it was created */
 };
 
 struct bt_matcher {
     const bt_pattern *pattern;
     pcre2_match_data *data;
-    pcre2_match_context *context; /* with `stack`; NULL: the pattern's */
-    pcre2_jit_stack *stack;
+    pcre2_match_context *context;
+    pcre2_jit_stack *stack; /* of the context, or NULL */
+    size_t spent, earned;   /* steps */
 };
 
 /* ---- Patterns ------------------------------------------------------------ */
@@ -100,13 +119,15 @@ static bauta_status compile(bt_pattern *pattern, const char *text, size_t size,
     pcre2_set_bsr(context, PCRE2_BSR_UNICODE);
     pcre2_set_max_pattern_length(context, PATTERN_MAX);
     pattern->code = pcre2_compile((PCRE2_SPTR)text, size,
-                                  PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE,
+                                  PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE |
+                                      PCRE2_USE_OFFSET_LIMIT,
                                   &code, &at, context);
     pcre2_compile_context_free(context);
     if (!pattern->code)
         return fail_compile(pattern, code, text, size, at, path, err);
     // Where no machine code can be made, the interpreter serves.
-    (void)pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE);
+    (void)pcre2_jit_compile(pattern->code,
+                            PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     return pattern->starved ? bt_fail_memory(err, "a pattern", size) : BAUTA_OK;
 }
 
@@ -118,8 +139,8 @@ static bauta_status contexts_create(bt_pattern *pattern, bauta_error *err)
         pattern->limits = pcre2_match_context_create(pattern->general);
     if (!pattern->limits)
         return bt_fail_memory(err, "a pattern", sizeof(*pattern));
-    pcre2_set_match_limit(pattern->limits, MATCH_LIMIT);
-    pcre2_set_depth_limit(pattern->limits, MATCH_LIMIT);
+    pcre2_set_match_limit(pattern->limits, STEPS_FIRST);
+    pcre2_set_depth_limit(pattern->limits, DEPTH_LIMIT);
     pcre2_set_heap_limit(pattern->limits, HEAP_LIMIT);
     return BAUTA_OK;
 }
@@ -155,6 +176,7 @@ bauta_status bt_pattern_create(bt_pattern **out, const char *text, size_t size,
     if (!pattern)
         return bt_fail_memory(err, "a pattern", sizeof(*pattern));
     pattern->creating = true;
+    pattern->quoted = bt_pattern_quote(text, size);
     bauta_status status = pattern_fill(pattern, text, size, path, err);
     pattern->creating = false;
     if (status)
@@ -193,8 +215,9 @@ bauta_status bt_matcher_create(bt_matcher **out, const bt_pattern *pattern,
     matcher->pattern = pattern;
     if (pattern->code) {
         matcher->data = pcre2_match_data_create(1, pattern->general);
-        if (!matcher->data) {
-            bt_free(matcher);
+        matcher->context = pcre2_match_context_copy(pattern->limits);
+        if (!matcher->data || !matcher->context) {
+            bt_matcher_free(matcher);
             return bt_fail_memory(err, "a match", sizeof(*matcher));
         }
     }
@@ -212,38 +235,132 @@ void bt_matcher_free(bt_matcher *matcher)
     bt_free(matcher);
 }
 
-static int run(bt_matcher *m, const char *text, size_t size, size_t at,
-               uint32_t options)
+/* Where a match is looked for. */
+typedef struct area {
+    const char *text;
+    size_t size;   /* of the text */
+    size_t at;     /* the first place */
+    size_t window; /* bytes from there that are looked at */
+    bool anchored; /* it is the only place */
+} area;
+
+static int run(bt_matcher *m, const area *a, uint32_t options)
 {
-    pcre2_match_context *context = m->context ? m->context : m->pattern->limits;
-    return pcre2_match(m->pattern->code, (PCRE2_SPTR)text, size, at,
-                       options | PCRE2_NO_UTF_CHECK, m->data, context);
+    size_t end = a->at + bt_size_min(a->window, a->size - a->at);
+    // A character is not cut: its other bytes belong to the window.
+    while (end < a->size && ((unsigned char)a->text[end] & 0xC0) == 0x80)
+        end++;
+    options |= PCRE2_NO_UTF_CHECK;
+    options |= end < a->size ? PCRE2_PARTIAL_HARD : 0u;
+    pcre2_set_offset_limit(m->context, a->anchored ? a->at : a->at + STARTS);
+    return pcre2_match(m->pattern->code, (PCRE2_SPTR)a->text, end, a->at,
+                       options, m->data, m->context);
 }
 
 /* False where there is no memory for it, or it is there already. */
 static bool stack_create(bt_matcher *m)
 {
-    if (m->context)
+    if (m->stack)
         return false;
-    m->context = pcre2_match_context_copy(m->pattern->limits);
-    if (m->context)
-        m->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST,
-                                          m->pattern->general);
-    if (!m->stack)
-        return false;
-    pcre2_jit_stack_assign(m->context, NULL, m->stack);
-    return true;
+    m->stack =
+        pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, m->pattern->general);
+    if (m->stack)
+        pcre2_jit_stack_assign(m->context, NULL, m->stack);
+    return m->stack != NULL;
 }
 
-static bauta_status fail_match(int code, size_t size, bauta_error *err)
+/* With the stack that it needs. */
+static int run_stacked(bt_matcher *m, const area *a)
+{
+    int code = run(m, a, 0);
+    if (code == PCRE2_ERROR_JIT_STACKLIMIT && stack_create(m))
+        code = run(m, a, 0);
+    if (code == PCRE2_ERROR_JIT_STACKLIMIT)
+        code = run(m, a, PCRE2_NO_JIT);
+    return code;
+}
+
+static bool unfinished(int code)
+{
+    return code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_PARTIAL;
+}
+
+/* A match at one place, with as many steps and bytes as it needs, if the text
+ * allows them. */
+static int run_paid(bt_matcher *m, area a)
+{
+    size_t most = bt_size_add(STEPS_FREE + m->earned,
+                              bt_size_mul(a.size - a.at, STEPS_A_BYTE));
+    uint32_t limit = STEPS_FIRST;
+    int code = run_stacked(m, &a);
+    while (unfinished(code)) {
+        if (code == PCRE2_ERROR_PARTIAL)
+            a.window *= 4;
+        else
+            pcre2_set_match_limit(m->context, limit *= 4);
+        m->spent += limit + a.window / BYTES_A_STEP;
+        if (m->spent > most || limit >= UINT32_MAX / 4) {
+            code = PCRE2_ERROR_MATCHLIMIT;
+            break;
+        }
+        code = run_stacked(m, &a);
+    }
+    pcre2_set_match_limit(m->context, STEPS_FIRST);
+    return code;
+}
+
+static size_t char_next(const area *a, size_t at)
+{
+    return at + (at < a->size ? bt_utf8_length((unsigned char)a->text[at]) : 1);
+}
+
+/* One place after the other, up to `last`. Leaves the one that comes next. */
+static int run_places(bt_matcher *m, area *a, size_t last)
+{
+    int code = PCRE2_ERROR_NOMATCH;
+    a->anchored = true;
+    while (code == PCRE2_ERROR_NOMATCH && a->at <= last) {
+        code = run_paid(m, *a);
+        a->at = char_next(a, a->at);
+    }
+    a->anchored = false;
+    return code;
+}
+
+/* The first match from `at` on. */
+static int run_all(bt_matcher *m, const char *text, size_t size, size_t at)
+{
+    area a = { text, size, at, STARTS + WINDOW_FIRST, false };
+    int code = PCRE2_ERROR_NOMATCH;
+    while (code == PCRE2_ERROR_NOMATCH && a.at <= size) {
+        size_t last = bt_size_min(a.at + STARTS, size);
+        code = run_stacked(m, &a);
+        if (unfinished(code))
+            code = run_places(m, &a, last);
+        else if (code == PCRE2_ERROR_NOMATCH)
+            for (a.at = last + 1;
+                 a.at < size && ((unsigned char)text[a.at] & 0xC0) == 0x80;)
+                a.at++;
+    }
+    return code;
+}
+
+static bauta_status fail_match(const bt_matcher *m, int code, size_t size,
+                               bauta_error *err)
 {
     char message[120] = "";
     if (code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAPLIMIT)
         return bt_fail_memory(err, "a match", size);
+    if (code == PCRE2_ERROR_MATCHLIMIT)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the pattern \"%s\" takes too many steps to match a "
+                       "text of %zu bytes",
+                       m->pattern->quoted.text, size);
     pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof(message));
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                   "a pattern cannot be matched with a text of %zu bytes: %s",
-                   size, message);
+                   "the pattern \"%s\" cannot be matched with a text of %zu "
+                   "bytes: %s",
+                   m->pattern->quoted.text, size, message);
 }
 
 static void find_literal(const bt_pattern *pattern, const char *text,
@@ -264,19 +381,17 @@ bauta_status bt_matcher_find(bt_matcher *m, const char *text, size_t size,
         find_literal(m->pattern, text, size, at, lo, hi);
         return BAUTA_OK;
     }
-    int code = run(m, text, size, at, 0);
-    if (code == PCRE2_ERROR_JIT_STACKLIMIT && stack_create(m))
-        code = run(m, text, size, at, 0);
-    if (code == PCRE2_ERROR_JIT_STACKLIMIT)
-        code = run(m, text, size, at, PCRE2_NO_JIT);
-    if (code == PCRE2_ERROR_NOMATCH)
-        return BAUTA_OK;
-    if (code < 0)
-        return fail_match(code, size, err);
-    const size_t *found = pcre2_get_ovector_pointer(m->data);
-    *lo = found[0];
-    // With \K in a look-ahead a match could end before it begins.
-    *hi = found[1] > found[0] ? found[1] : found[0];
+    int code = run_all(m, text, size, at);
+    if (code < 0 && code != PCRE2_ERROR_NOMATCH)
+        return fail_match(m, code, size, err);
+    if (code != PCRE2_ERROR_NOMATCH) {
+        const size_t *found = pcre2_get_ovector_pointer(m->data);
+        *lo = found[0];
+        // With \K in a look-ahead a match could end before it begins.
+        *hi = found[1] > found[0] ? found[1] : found[0];
+    }
+    // What lies behind the match was looked at and will not be again.
+    m->earned += (bt_size_min(*hi, size) - at + 1) * STEPS_A_BYTE;
     return BAUTA_OK;
 }
 

@@ -3,9 +3,9 @@
  *
  * Patterns come from tokenizer.json, where they are written for other engines
  * (Oniguruma, and Rust's regex). They are translated so that \s, \w, \d and \b
- * mean what Unicode says there. The time a match may take is bounded; beyond
- * that it fails with a sentence. A pattern is immutable and may be shared;
- * what a match needs lives in a bt_matcher. */
+ * mean what Unicode says there. The steps that matching may take are bounded by
+ * the length of the text; beyond that it fails with a sentence. A pattern is
+ * immutable and may be shared; what a match needs lives in a bt_matcher. */
 #ifndef BT_PATTERN_H
 #define BT_PATTERN_H
 

@@ -89,6 +89,8 @@ static bauta_status cut_all(pass *p, bt_splits *splits)
         status = bt_matcher_create(&p->matcher, p->step->pattern, p->err);
     for (size_t i = 0; !status && i < splits->count; i++)
         status = cut_split(p, &splits->list[i]);
+    if (!status)
+        status = bt_splits_give(&p->out, p->err);
     bt_matcher_free(p->matcher);
     if (status)
         bt_free(p->out.list);
@@ -101,33 +103,63 @@ static bauta_status cut_all(pass *p, bt_splits *splits)
     return BAUTA_OK;
 }
 
-static bauta_status step_run(const bt_cut_step *step, bt_splits *splits,
-                             bool bytes, bauta_error *err)
+/* Whether a step makes new splits: some only change the text, or nothing. */
+static bool step_cuts(const bt_cut_step *step)
 {
-    if (step->kind == BT_CUT_BYTES)
-        return BAUTA_OK;
-    if (step->kind == BT_CUT_METASPACE || step->kind == BT_CUT_PREFIX) {
-        bauta_status status = bt_metaspace(step, splits, err);
-        if (status || step->keep || step->kind == BT_CUT_PREFIX)
-            return status;
-    }
+    return step->kind != BT_CUT_BYTES && step->kind != BT_CUT_PREFIX &&
+           !(step->kind == BT_CUT_METASPACE && step->keep);
+}
+
+static bauta_status step_run(const bt_cut_step *step, bt_splits *splits,
+                             bool bytes, const bt_splits_taker *taker,
+                             bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    if (step->kind == BT_CUT_METASPACE || step->kind == BT_CUT_PREFIX)
+        status = bt_metaspace(step, splits, err);
+    if (status || !step_cuts(step))
+        return status;
     pass p = {
         .step = step, .text = &splits->text, .bytes = bytes, .err = err
     };
+    p.out.taker = taker;
     return cut_all(&p, splits);
+}
+
+/* The step behind which nothing changes any more, or `count`. */
+static size_t last_step(const bt_pretokenizer *pretokenizer, size_t count)
+{
+    for (size_t i = count; i > 0; i--) {
+        const bt_cut_step *step = &pretokenizer->steps[i - 1];
+        if (step->kind != BT_CUT_BYTES)
+            return step_cuts(step) ? i - 1 : count;
+    }
+    return count;
+}
+
+bauta_status bt_pretokenizer_give(const bt_pretokenizer *pretokenizer,
+                                  bt_splits *splits,
+                                  const bt_splits_taker *taker,
+                                  bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    bool bytes = false;
+    size_t count = pretokenizer ? pretokenizer->count : 0;
+    size_t last = count ? last_step(pretokenizer, count) : 0;
+    for (size_t i = 0; !status && i < count; i++) {
+        status = step_run(&pretokenizer->steps[i], splits, bytes,
+                          i == last ? taker : NULL, err);
+        bytes |= pretokenizer->steps[i].kind == BT_CUT_BYTES;
+    }
+    if (!status && taker && last == count)
+        status = taker->take(taker->user, splits->list, splits->count, err);
+    return status;
 }
 
 bauta_status bt_pretokenizer_run(const bt_pretokenizer *pretokenizer,
                                  bt_splits *splits, bauta_error *err)
 {
-    bauta_status status = BAUTA_OK;
-    bool bytes = false;
-    size_t count = pretokenizer ? pretokenizer->count : 0;
-    for (size_t i = 0; !status && i < count; i++) {
-        status = step_run(&pretokenizer->steps[i], splits, bytes, err);
-        bytes |= pretokenizer->steps[i].kind == BT_CUT_BYTES;
-    }
-    return status;
+    return bt_pretokenizer_give(pretokenizer, splits, NULL, err);
 }
 
 bool bt_pretokenizer_bytelevel(const bt_pretokenizer *pretokenizer)

@@ -26,5 +26,11 @@ bool bt_pretokenizer_bytelevel(const bt_pretokenizer *pretokenizer);
 /* Cut all splits that are not tokens; NULL leaves them as they are. */
 bauta_status bt_pretokenizer_run(const bt_pretokenizer *pretokenizer,
                                  bt_splits *splits, bauta_error *err);
+/* The same, and the last step's splits go to `taker` as they are made; what is
+ * left in the list then says nothing. */
+bauta_status bt_pretokenizer_give(const bt_pretokenizer *pretokenizer,
+                                  bt_splits *splits,
+                                  const bt_splits_taker *taker,
+                                  bauta_error *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "text/sentencepiece_bpe.h"
 #include "text/sentencepiece_parts.h"
+#include "text/trie.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #include "formats/sentencepiece.h"
 #include "text/subword.h"
 
-enum { BT_PIECE_MERGES_MAX = 1 << 23 };
+enum { BT_PIECE_MERGES_MAX = 1 << 22 };
 
 bauta_status bt_sentencepiece_bpe(bt_subword **out,
                                   const bt_sentencepiece *model,

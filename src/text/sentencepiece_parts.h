@@ -8,9 +8,6 @@
 #include "formats/sentencepiece.h"
 #include "text/tokenizer.h"
 
-/* Bytes of a piece that is looked for at every byte of a text. */
-enum { BT_PIECE_FOUND_MAX = 512 };
-
 /* Whether there is nothing in it that we cannot do. */
 bauta_status bt_sentencepiece_check(const bt_sentencepiece *model,
                                     const char *path, bauta_error *err);

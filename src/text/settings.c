@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "text/document.h"
 
 #include <string.h>
 
@@ -55,7 +54,7 @@ const bt_class *bt_class_of(const char *model_type)
 }
 
 bauta_status bt_settings_file(char **out, size_t *size, const char *path,
-                              const char *name, bauta_error *err)
+                              const char *name, size_t limit, bauta_error *err)
 {
     *out = NULL;
     *size = 0;
@@ -64,7 +63,7 @@ bauta_status bt_settings_file(char **out, size_t *size, const char *path,
         return bt_fail_memory(err, "a path", strlen(path));
     bauta_status status = BAUTA_OK;
     if (bt_file_exists(joined))
-        status = bt_file_read(out, size, joined, BT_TOKENIZER_FILE_MAX, err);
+        status = bt_file_read(out, size, joined, limit, err);
     bt_free(joined);
     return status;
 }
@@ -75,13 +74,15 @@ bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
     char *text;
     size_t size;
     *out = NULL;
-    bauta_status status = bt_settings_file(&text, &size, path, name, err);
+    bauta_status status = bt_settings_file(&text, &size, path, name,
+                                           BT_TOKENIZER_CONFIG_MAX, err);
     char *joined = text ? bt_path_join(path, name) : NULL;
     const char *shown = joined ? bt_path_tail(joined) : name;
-    if (!status && text && !strcmp(name, "tokenizer_config.json"))
-        status = bt_document_read_real(out, text, size, shown, err);
-    else if (!status && text)
-        status = bt_document_read(out, text, size, shown, err);
+    // transformers writes a model_max_length of 10^30 for "any".
+    unsigned reals = strcmp(name, "tokenizer_config.json") ? 0 : BT_JSON_REALS;
+    if (!status && text)
+        status =
+            bt_json_object(out, text, size, BT_JSON_NUL | reals, shown, err);
     bt_free(joined);
     bt_free(text);
     return status;

@@ -7,9 +7,7 @@
 #ifndef BT_SETTINGS_H
 #define BT_SETTINGS_H
 
-#include "text/tokenizer.h"
-
-#include <jansson.h>
+#include "text/document.h"
 
 /* How the classes of tokenizers differ. */
 typedef struct bt_class {
@@ -44,19 +42,20 @@ bool bt_settings_flag(const bt_settings *settings, const char *key,
 /* The tokenizer's names become those of the folder. */
 void bt_settings_names(bauta_tokenizer *tokenizer, const bt_settings *settings);
 
-/* A file of a folder, with a NUL behind it, for bt_free(); NULL, without a
- * failure, where there is none. And the same, as JSON. */
+/* A file of a folder, with a NUL at its end, for bt_free(); NULL, without a
+ * failure, where there is none. More than `limit` bytes are refused. And the
+ * same, as JSON. */
 bauta_status bt_settings_file(char **out, size_t *size, const char *path,
-                              const char *name, bauta_error *err);
+                              const char *name, size_t limit, bauta_error *err);
 bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
                               bauta_error *err);
 
 /* ---- completing what the older formats lack ------------------------------ */
 
-/* A tokenizer from a document of bt_document_gpt2() or bt_document_bert(), with
- * the folder's added tokens and template. Takes the document. */
-bauta_status bt_complete_document(bauta_tokenizer **out, json_t *document,
-                                  const bt_settings *settings, const char *name,
+/* A tokenizer from a document of bt_document_init_gpt2() or _bert(), with the
+ * folder's added tokens and template. */
+bauta_status bt_complete_document(bauta_tokenizer **out, bt_document *document,
+                                  const bt_settings *settings,
                                   bauta_error *err);
 /* The same for a SentencePiece model that was loaded. */
 bauta_status bt_complete_sentencepiece(bauta_tokenizer *tokenizer,

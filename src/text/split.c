@@ -14,10 +14,26 @@ void bt_splits_release(bt_splits *splits)
     splits->count = splits->room = 0;
 }
 
+enum { GIVEN = 1024 }; /* splits at a time */
+
+bauta_status bt_splits_give(bt_splits *splits, bauta_error *err)
+{
+    size_t count = splits->count;
+    if (!splits->taker)
+        return BAUTA_OK;
+    splits->count = 0;
+    return splits->taker->take(splits->taker->user, splits->list, count, err);
+}
+
 bauta_status bt_splits_add(bt_splits *splits, bt_split split, bauta_error *err)
 {
     if (split.lo >= split.hi)
         return BAUTA_OK;
+    if (splits->taker && splits->count == GIVEN) {
+        bauta_status status = bt_splits_give(splits, err);
+        if (status)
+            return status;
+    }
     if (BT_ROOM(splits->list, splits->room, splits->count, 1))
         return bt_fail_memory(err, "the parts of a text",
                               splits->count * sizeof(*splits->list));

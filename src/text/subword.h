@@ -3,8 +3,10 @@
  *
  * Four kinds, one way to call them. A model is immutable; what a call needs
  * beside it lives in a bt_subword_work that the caller keeps from call to
- * call. Encoding takes time proportional to the length of the split (times its
- * logarithm at most), whatever it holds. */
+ * call. Encoding takes time proportional to the length of the split, whatever
+ * it holds: times its logarithm at most for BPE, and times the longest piece
+ * for WordPiece and Unigram, whose pieces have at most BT_PIECE_FOUND_MAX
+ * bytes. */
 #ifndef BT_SUBWORD_H
 #define BT_SUBWORD_H
 
@@ -105,7 +107,7 @@ typedef struct bt_wordpiece_spec {
 
 bauta_status bt_wordpiece_create(bt_subword **out,
                                  const bt_wordpiece_spec *spec,
-                                 bauta_error *err);
+                                 const char *path, bauta_error *err);
 
 /* ---- Unigram ---------------------------------------------------------------
  */

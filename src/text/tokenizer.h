@@ -24,7 +24,11 @@ typedef struct bt_tokenizer_file {
     size_t size;
 } bt_tokenizer_file;
 
-enum { BT_TOKENIZER_FILES = 8, BT_TOKENIZER_FILE_MAX = 256 << 20 };
+enum {
+    BT_TOKENIZER_FILES = 8,
+    BT_TOKENIZER_FILE_MAX = 128 << 20, /* with a vocabulary or merges */
+    BT_TOKENIZER_CONFIG_MAX = 16 << 20 /* other files beside them */
+};
 
 struct bauta_tokenizer {
     bt_vocab *vocab; /* with the added tokens */

@@ -51,15 +51,16 @@ static bauta_status load_gpt2(bauta_tokenizer **out, const bt_settings *f,
                               const contents *c, const char *const *names,
                               bauta_error *err)
 {
-    json_t *document;
+    bt_document document;
     bt_settings assumed = *f;
     bauta_status status =
-        bt_document_gpt2(&document, c->bytes[0], c->size[0], c->bytes[1],
-                         c->size[1], names[0], names[1], err);
+        bt_document_init_gpt2(&document, c->bytes[0], c->size[0], c->bytes[1],
+                              c->size[1], names[0], names[1], err);
     if (f->class == &bt_no_class)
         assumed.class = bt_class_of("gpt2");
     if (!status)
-        status = bt_complete_document(out, document, &assumed, names[0], err);
+        status = bt_complete_document(out, &document, &assumed, err);
+    bt_document_release(&document);
     return status;
 }
 
@@ -67,15 +68,16 @@ static bauta_status load_bert(bauta_tokenizer **out, const bt_settings *f,
                               const contents *c, const char *const *names,
                               bauta_error *err)
 {
-    json_t *document;
+    bt_document document;
     bt_settings assumed = *f;
-    bauta_status status = bt_document_bert(
+    bauta_status status = bt_document_init_bert(
         &document, c->bytes[0], c->size[0],
         bt_settings_flag(f, "do_lower_case", true), names[0], err);
     if (f->class == &bt_no_class)
         assumed.class = bt_class_of("bert");
     if (!status)
-        status = bt_complete_document(out, document, &assumed, names[0], err);
+        status = bt_complete_document(out, &document, &assumed, err);
+    bt_document_release(&document);
     return status;
 }
 
@@ -161,8 +163,8 @@ static bauta_status extras_keep(bauta_tokenizer *t, const char *path,
     for (size_t i = 0; i < BT_LEN(extras); i++) {
         char *bytes;
         size_t size;
-        bauta_status status =
-            bt_settings_file(&bytes, &size, path, extras[i], err);
+        bauta_status status = bt_settings_file(&bytes, &size, path, extras[i],
+                                               BT_TOKENIZER_CONFIG_MAX, err);
         if (status)
             return status;
         if (bytes)
@@ -193,7 +195,7 @@ static bauta_status folder_load(bauta_tokenizer **out, const bt_settings *f,
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; !status && i < FORMAT_FILES && from->files[i]; i++)
         status = bt_settings_file(&c.bytes[i], &c.size[i], f->path,
-                                  from->files[i], err);
+                                  from->files[i], BT_TOKENIZER_FILE_MAX, err);
     if (!status)
         status = files_explain(from->load(&made, f, &c, from->files, err),
                                f->path, from, err);

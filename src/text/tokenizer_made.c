@@ -11,7 +11,6 @@
 #include "text/document.h"
 #include "text/unicode.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static bauta_status no_memory(bauta_error *err)
@@ -19,20 +18,28 @@ static bauta_status no_memory(bauta_error *err)
     return bt_fail_memory(err, "a vocabulary", 0);
 }
 
+/* A document as a text that ends with a line's end, for bt_free(). */
+static bauta_status document_text(char **out, size_t *size,
+                                  const json_t *document, bauta_error *err)
+{
+    *out = bt_json_text(document, JSON_INDENT(1));
+    *size = *out ? strlen(*out) + 1 : 0;
+    if (!*out)
+        return no_memory(err);
+    (*out)[*size - 1] = '\n'; // in the place of NUL: its size is known
+    return BAUTA_OK;
+}
+
 /* The text of a document goes with the tokenizer, for saving. */
 static bauta_status document_keep(bauta_tokenizer *tokenizer, const char *name,
                                   const json_t *document, bauta_error *err)
 {
-    char *dumped = document ? json_dumps(document, JSON_INDENT(1)) : NULL;
-    size_t size = dumped ? strlen(dumped) : 0;
-    char *bytes = dumped ? bt_alloc(size + 1) : NULL;
-    if (bytes) {
-        memcpy(bytes, dumped, size);
-        bytes[size] = '\n';
-        bt_tokenizer_keep(tokenizer, name, bytes, size + 1);
-    }
-    free(dumped);
-    return bytes ? BAUTA_OK : no_memory(err);
+    char *text;
+    size_t size;
+    bauta_status status = document_text(&text, &size, document, err);
+    if (!status)
+        bt_tokenizer_keep(tokenizer, name, text, size);
+    return status;
 }
 
 /* Without it, transformers would go by the model beside the tokenizer.json:
@@ -63,19 +70,24 @@ bauta_status bt_tokenizer_keep_config(bauta_tokenizer *tokenizer,
     return status;
 }
 
-/* Takes the document, which may be NULL for want of memory. */
+/* Takes the document, which may be NULL for want of memory. It is written and
+ * read as any tokenizer.json. */
 static bauta_status make(bauta_tokenizer **out, json_t *document,
                          bauta_error *err)
 {
-    if (!document)
-        return no_memory(err);
-    bauta_status status =
-        bt_document_tokenizer(out, document, "tokenizer.json", err);
-    if (!status)
-        status = document_keep(*out, "tokenizer.json", document, err);
-    if (!status)
-        status = bt_tokenizer_keep_config(*out, err);
+    static const char name[] = "tokenizer.json";
+    char *text;
+    size_t size;
+    bauta_status status = document_text(&text, &size, document, err);
     json_decref(document);
+    if (!status)
+        status = bt_tokenizer_parse_json(out, text, size, name, err);
+    if (status) {
+        bt_free(text);
+        return status;
+    }
+    bt_tokenizer_keep(*out, name, text, size);
+    status = bt_tokenizer_keep_config(*out, err);
     if (status) {
         bauta_tokenizer_free(*out);
         *out = NULL;

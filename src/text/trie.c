@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 
 #include <string.h>
@@ -130,18 +131,29 @@ bauta_status bt_trie_init(bt_trie *trie, bt_trie_key *keys, size_t count,
 }
 
 bauta_status bt_trie_vocab(bt_trie *trie, const bt_vocab *vocab,
-                           const unsigned char *hidden, bauta_error *err)
+                           const unsigned char *hidden, size_t longest,
+                           const char *path, bauta_error *err)
 {
     size_t all = bt_vocab_size(vocab), count = 0, size = 0;
     bt_trie_key *keys = bt_alloc(all * sizeof(*keys));
+    bauta_status status = BAUTA_OK;
+    memset(trie, 0, sizeof(*trie));
     if (!keys)
         return bt_fail_memory(err, "a trie", all * sizeof(*keys));
-    for (uint32_t id = 0; id < all; id++) {
+    for (uint32_t id = 0; id < all && !status; id++) {
         const char *piece = bt_vocab_piece(vocab, id, &size);
-        if (piece && size > 0 && !(hidden && hidden[id]))
-            keys[count++] = (bt_trie_key){ piece, (uint32_t)size, id };
+        if (!piece || size == 0 || size > longest || (hidden && hidden[id]))
+            continue;
+        if (size > BT_PIECE_FOUND_MAX)
+            status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                             "%s: piece %u has %zu bytes; at most %d are "
+                             "supported",
+                             bt_path_tail(path), (unsigned)id, size,
+                             BT_PIECE_FOUND_MAX);
+        keys[count++] = (bt_trie_key){ piece, (uint32_t)size, id };
     }
-    bauta_status status = bt_trie_init(trie, keys, count, err);
+    if (!status)
+        status = bt_trie_init(trie, keys, count, err);
     bt_free(keys);
     return status;
 }

@@ -11,7 +11,9 @@
 
 #include <string.h>
 
-enum { BT_TRIE_NONE = UINT32_MAX };
+/* Bytes of a piece that is looked for at every place of a text: what a walk
+ * along the trie costs there. */
+enum { BT_TRIE_NONE = UINT32_MAX, BT_PIECE_FOUND_MAX = 512 };
 
 typedef struct bt_trie_key {
     const char *bytes;
@@ -36,10 +38,12 @@ typedef struct bt_trie {
  * the bytes of all keys. */
 bauta_status bt_trie_init(bt_trie *trie, bt_trie_key *keys, size_t count,
                           bauta_error *err);
-/* All pieces of a vocabulary with their ids, but for empty ones and those that
- * `hidden` (by id, or NULL) leaves out. */
+/* All pieces of a vocabulary with their ids, but for empty ones, those that
+ * `hidden` (by id, or NULL) leaves out, and those of more than `longest` bytes.
+ * One of more than BT_PIECE_FOUND_MAX is refused. */
 bauta_status bt_trie_vocab(bt_trie *trie, const bt_vocab *vocab,
-                           const unsigned char *hidden, bauta_error *err);
+                           const unsigned char *hidden, size_t longest,
+                           const char *path, bauta_error *err);
 void bt_trie_release(bt_trie *trie);
 
 /* From a node along one byte; 0 when no key goes there. Eight children are

@@ -293,7 +293,8 @@ static bauta_status unigram_fill(unigram *u, const bt_unigram_spec *spec,
     fallback_fill(u);
     bauta_status status = hidden_create(&hidden, spec, err);
     if (!status)
-        status = bt_trie_vocab(&u->trie, spec->vocab, hidden, err);
+        status =
+            bt_trie_vocab(&u->trie, spec->vocab, hidden, SIZE_MAX, path, err);
     bt_free(hidden);
     return status;
 }

@@ -111,9 +111,10 @@ static bauta_status reserve(bt_vocab *vocab, size_t size, uint32_t id,
                             bauta_error *err)
 {
     size_t more = id < vocab->count ? 0 : id + 1 - vocab->count;
-    if (size >= NONE - 1 - vocab->used)
+    if (size > BT_VOCAB_BYTES_MAX + vocab->filled - vocab->used)
         return bt_fail(err, BAUTA_ERR_IO,
-                       "the vocabulary has more than 4 GiB of pieces");
+                       "the pieces of the vocabulary have more than %d bytes",
+                       BT_VOCAB_BYTES_MAX);
     if (BT_ROOM(vocab->bytes, vocab->bytes_room, vocab->used, size + 1))
         return bt_fail_memory(err, "pieces", vocab->used + size + 1);
     if (BT_ROOM(vocab->entries, vocab->entries_room, vocab->count, more))

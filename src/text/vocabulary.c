@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "formats/json.h"
 #include "text/unicode.h"
 
 #include <string.h>
@@ -242,7 +243,10 @@ static bauta_status specials_create(bt_added **out,
 
 static json_t *json_of(const char *text)
 {
-    return json_loads(text, JSON_DECODE_ANY, NULL);
+    bt_json json = bt_json_over("", text, strlen(text));
+    json_t *value;
+    (void)bt_json_value(&json, &value, NULL);
+    return value;
 }
 
 static bauta_status

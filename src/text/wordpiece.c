@@ -114,7 +114,7 @@ static void prefix_find(wordpiece *w, const char *prefix)
 
 bauta_status bt_wordpiece_create(bt_subword **out,
                                  const bt_wordpiece_spec *spec,
-                                 bauta_error *err)
+                                 const char *path, bauta_error *err)
 {
     wordpiece *w = bt_alloc_zero(1, sizeof(*w));
     *out = NULL;
@@ -123,7 +123,11 @@ bauta_status bt_wordpiece_create(bt_subword **out,
     w->base = (bt_subword){ wordpiece_encode, wordpiece_free };
     w->unknown = spec->unknown;
     w->longest = spec->longest;
-    bauta_status status = bt_trie_vocab(&w->trie, spec->vocab, NULL, err);
+    // A piece that is longer than any word that is cut is never found.
+    size_t longest = bt_size_add(bt_size_mul(spec->longest, 4),
+                                 spec->prefix ? strlen(spec->prefix) : 0);
+    bauta_status status =
+        bt_trie_vocab(&w->trie, spec->vocab, NULL, longest, path, err);
     if (status) {
         bt_free(w);
         return status;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "formats/json.h"
 #include "formats/run.h"
 #include "formats/sealed.h"
 #include "text/tokenizer.h"
@@ -28,17 +29,17 @@ static bauta_status fail_name(bauta_error *err)
 static bauta_status notes_parse(json_t **out, const char *notes,
                                 bauta_error *err)
 {
-    json_error_t why = { 0 };
-    *out = notes ? json_loads(notes, JSON_REJECT_DUPLICATES, &why) : NULL;
-    if (!notes || json_is_object(*out))
-        return BAUTA_OK;
-    json_decref(*out);
-    bool memory = !*out && json_error_code(&why) == json_error_out_of_memory;
+    bauta_error why;
     *out = NULL;
-    if (memory)
-        return bt_fail_memory(err, "notes", strlen(notes));
-    return bt_fail(err, BAUTA_ERR_ARGUMENT, "the notes are no JSON object: %s",
-                   bt_quote(*why.text ? why.text : notes).text);
+    if (!notes)
+        return BAUTA_OK;
+    bauta_status status =
+        bt_json_object(out, notes, strlen(notes), 0, "the notes", &why);
+    if (status == BAUTA_ERR_NOMEM)
+        return bt_fail(err, status, "%s", why.message);
+    return status ? bt_fail(err, BAUTA_ERR_ARGUMENT,
+                            "the notes are no JSON object: %.180s", why.message)
+                  : BAUTA_OK;
 }
 
 static bauta_status tokenizer_write(const bt_directory *to,
@@ -238,13 +239,8 @@ bauta_status bauta_trainer_resume(bauta_trainer *trainer, const char *folder,
 
 static bauta_status text_copy(char **out, const json_t *value, bauta_error *err)
 {
-    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    size_t size = text ? strlen(text) + 1 : 0;
-    *out = text ? bt_alloc(size) : NULL;
-    if (*out)
-        memcpy(*out, text, size);
-    free(text);
-    return *out ? BAUTA_OK : bt_fail_memory(err, "notes", size);
+    *out = bt_json_text(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    return *out ? BAUTA_OK : bt_fail_memory(err, "notes", 0);
 }
 
 bauta_status bauta_checkpoint_notes(char **notes, const char *folder,

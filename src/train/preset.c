@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/guess.h"
 #include "base/memory.h"
+#include "formats/json.h"
 #include "model/handle.h"
 
-#include <jansson.h>
 #include <string.h>
 
 const char *bauta_preset_name(size_t index, const char **summary)
@@ -131,15 +131,17 @@ static bauta_status vocabulary_check(const json_t *config, size_t least,
 static bauta_status overrides_apply(json_t *config, const char *preset,
                                     const char *text, bauta_error *err)
 {
-    json_error_t where;
-    json_t *overrides = json_loads(text, JSON_REJECT_DUPLICATES, &where);
-    bauta_status status = BAUTA_OK;
-    if (!json_is_object(overrides))
+    bauta_error why;
+    json_t *overrides;
+    bauta_status status = bt_json_object(&overrides, text, strlen(text), 0,
+                                         "the new values", &why);
+    if (status == BAUTA_ERR_NOMEM)
+        return fail_json(err);
+    if (status)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
                          "what replaces parts of the config is not a JSON "
-                         "object: %s",
-                         overrides ? "it is another value"
-                                   : bt_quote(where.text).text);
+                         "object: %.150s",
+                         why.message);
     for (void *at = status ? NULL : json_object_iter(overrides); at && !status;
          at = json_object_iter_next(overrides, at)) {
         const char *key = json_object_iter_key(at);
@@ -191,10 +193,11 @@ bauta_status bauta_preset(char **config, bauta_train_options *options,
     if (!preset)
         return BAUTA_ERR_ARGUMENT;
     size_t vocabulary = 0;
-    json_t *made = json_loads(preset->config, 0, NULL);
-    bauta_status status =
-        made ? tokenizer_apply(made, tokenizer, &vocabulary, err)
-             : fail_json(err);
+    json_t *made;
+    bauta_status status = bt_json_object(
+        &made, preset->config, strlen(preset->config), 0, preset->name, err);
+    if (!status)
+        status = tokenizer_apply(made, tokenizer, &vocabulary, err);
     if (!status && overrides)
         status = overrides_apply(made, name, overrides, err);
     if (!status)

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "formats/json.h"
 #include "text/tokenizer.h"
 #include "train/checkpoint.h"
 
@@ -199,9 +200,9 @@ bauta_status bt_record_make(json_t **out, const bauta_trainer *t,
 /* A value as a sentence shows it. */
 static bt_quoted shown(const json_t *value)
 {
-    char *text = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    char *text = bt_json_text(value, JSON_ENCODE_ANY);
     bt_quoted quoted = bt_quote(text ? text : "nothing");
-    free(text);
+    bt_free(text);
     return quoted;
 }
 

@@ -2,7 +2,9 @@
 /* sheet.c - a sheet of pictures as PNG, SVG or PDF, drawn by cairo.
  *
  * cairo takes its memory from malloc(), not from the allocator of the library;
- * when there is none it says so, and so does this. */
+ * when there is none it says so, and so does this. But fontconfig crashes, and
+ * cairo may wait for ever, so before they are called there must be memory for
+ * all that they need. */
 #include "base/error.h"
 #include "base/file.h"
 #include "draw/cairo/canvas.h"
@@ -11,8 +13,22 @@
 
 #include <cairo-pdf.h>
 #include <cairo-svg.h>
+#include <stdlib.h>
 
 static const uint64_t shapes_most = 40000;
+
+/* Fonts, and a picture of 2000 by 2000 points in colour and as a file. */
+enum { DRAWING_BYTES = 96 << 20 };
+
+/* Whether malloc() would give so much now. */
+static bauta_status memory_check(bauta_error *err)
+{
+    void *volatile memory = malloc(DRAWING_BYTES); // not to be left out
+    bool there = memory != NULL;
+    free(memory);
+    return there ? BAUTA_OK
+                 : bt_fail_memory(err, "a sheet of pictures", DRAWING_BYTES);
+}
 
 /* ---- Writing ------------------------------------------------------------- */
 
@@ -132,7 +148,9 @@ bauta_status bt_sheet_save(const bt_sheet *sheet, const char *path,
 {
     bt_layout layout;
     bt_draft *draft = NULL;
-    bauta_status status = bt_layout_init(&layout, sheet, err);
+    bauta_status status = memory_check(err);
+    if (!status)
+        status = bt_layout_init(&layout, sheet, err);
     if (!status)
         status = bt_draft_create(&draft, path, err);
     if (!status) {
