@@ -31,6 +31,12 @@ bauta_status bt_added_create(bt_added **out, const bt_added_token *tokens,
                              const char *path, bauta_error *err);
 void bt_added_free(bt_added *added);
 
+/* Whether there are none. */
+bool bt_added_empty(const bt_added *added);
+/* Whether what is found on one side of white space, first of a run, does not
+ * depend on the other side; see boundary.h. */
+bool bt_added_local(const bt_added *added);
+
 /* Find tokens in bytes [lo, hi) of a well-formed text: appends splits that
  * cover the range, tokens and what lies between them. With `literal` special
  * tokens are text (but nothing else is found inside them). NULL finds none. */
