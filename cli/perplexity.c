@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define VERB "score"
 #define WEIGHTS "--weights"
@@ -39,7 +38,9 @@ static int help(void)
         "texts:\n"
         "e to the mean loss of a token. The texts are read in windows of "
         "the context;\n"
-        "each token but the first is predicted once.\n"
+        "each token but the first is predicted once. FILEs are plain or "
+        "gzip; '-' is\n"
+        "standard input.\n"
         "\n"
         "options\n"
         "  --context N      tokens of a window (default: the model's)\n"
@@ -128,7 +129,7 @@ static int options_read(options *o, int argc, char **argv)
     for (int i = 1, used; i < argc; i += used) {
         used = 1;
         int usage = CLI_OK;
-        if (argv[i][0] == '-')
+        if (argv[i][0] == '-' && argv[i][1])
             usage = option_read(o, argv + i, &used);
         else if (!o->model)
             o->model = argv[i];
@@ -279,20 +280,10 @@ static void meter_close(meter *m)
     bauta_context_free(m->context);
 }
 
-static double bytes_of(const options *o)
-{
-    double bytes = 0.0;
-    struct stat info;
-    for (size_t i = 0; i < o->count; i++)
-        if (stat(o->files[i], &info) == 0)
-            bytes += (double)info.st_size;
-    return bytes;
-}
-
 static int result_print(const meter *m, const options *o)
 {
     double loss = m->sum / (double)m->predicted;
-    double bits = m->sum / log(2.0) / bytes_of(o);
+    double bits = m->sum / log(2.0) / (double)bauta_corpus_bytes(m->corpus);
     if (!o->json) {
         printf("perplexity %.4f  (loss %.4f, %.4f bits a byte)\n"
                "%llu tokens of %zu texts, in windows of %zu that begin %zu "

@@ -144,7 +144,7 @@ int given_read(given *g, int argc, char **argv)
         return cli_fail(VERB, "out of memory");
     for (int i = 1, used; i < argc; i += used) {
         used = 1;
-        if (ended || argv[i][0] != '-') {
+        if (ended || argv[i][0] != '-' || !argv[i][1]) {
             g->files[g->file_count++] = argv[i];
         } else if (strcmp(argv[i], "--") == 0) {
             ended = true;

@@ -77,7 +77,7 @@ says stderr 'did you mean "gpt2-tiny"?'
 runs 1 train --preset gpt2-tiny --set n_layers=2 --tokenizer chars --out r text
 says stderr 'did you mean "n_layer"?'
 runs 1 train --preset gpt2-tiny --tokenizer chars --out r nowhere
-says stderr "nowhere: No such file"
+says stderr "nowhere: cannot open it: No such file"
 runs 1 train --preset bert-tiny --tokenizer chars --out r text
 says stderr "needs a tokenizer with a mask token"
 printf 'good\nb\377d\n' >bad
