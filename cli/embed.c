@@ -366,7 +366,8 @@ static int embed(embedder *e)
     int failed = CLI_OK;
     while (!failed && (texts_ready(&e->in) || !(failed = batch_run(e))) &&
            texts_next(&e->in, &text, &length))
-        failed = text_add(e, text, length);
+        failed = e->in.wrong[0] ? cli_fail(VERB, "%s", e->in.wrong)
+                                : text_add(e, text, length);
     // What came before a text that failed is worth printing.
     if (batch_run(e) || e->in.failed)
         failed = CLI_FAILED;
@@ -381,7 +382,7 @@ static int embed(embedder *e)
 int embed_main(int argc, char **argv)
 {
     settings s = { .normalize = true };
-    embedder e = { .s = &s, .in = { .file = -1 } };
+    embedder e = { .s = &s, .in = { .file = NULL } };
     int failed = settings_read(&s, argc, argv);
     if (!failed && s.help) {
         words_release(&s.rest);

@@ -338,7 +338,8 @@ static int fill(filler *f)
     int failed = CLI_OK;
     while (texts_next(&f->in, &text, &length)) {
         texts_place(&f->in, f->in.number, f->place, sizeof(f->place));
-        if (text_fill(f, text, length))
+        if (f->in.wrong[0] ? cli_fail(VERB, "%s", f->in.wrong)
+                           : text_fill(f, text, length))
             failed = CLI_FAILED;
         if (cli_finish(VERB))
             return CLI_FAILED;
@@ -349,7 +350,7 @@ static int fill(filler *f)
 int fill_main(int argc, char **argv)
 {
     settings s = { .top = 5 };
-    filler f = { .s = &s, .in = { .file = -1 } };
+    filler f = { .s = &s, .in = { .file = NULL } };
     int failed = settings_read(&s, argc, argv);
     if (!failed && s.help) {
         words_release(&s.rest);

@@ -4,7 +4,6 @@
 
 #include "cli.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +37,7 @@ size_t utf8_character(const unsigned char *at, size_t left)
     return forms[f].length;
 }
 
-/* How many bytes from the start are well formed. */
-static size_t well_formed(const char *text, size_t size)
+size_t utf8_prefix(const char *text, size_t size)
 {
     size_t at = 0, length;
     for (; at < size; at += length) {
@@ -50,90 +48,70 @@ static size_t well_formed(const char *text, size_t size)
     return at;
 }
 
+int text_check(const char *verb, const char *what, const char *text)
+{
+    size_t good = utf8_prefix(text, strlen(text));
+    if (!text[good])
+        return CLI_OK;
+    return cli_fail(verb, "%s is not UTF-8 (byte %zu of it)", what, good + 1);
+}
+
 /* ---- Files --------------------------------------------------------------- */
 
-/* All that is in a file; NULL with errno set when it cannot be read. */
-static char *file_read(FILE *file, size_t *size)
+int lines_open(lines *l, const char *verb, const char *path)
 {
-    size_t room = 1 << 16, got;
-    char *text = malloc(room);
-    *size = 0;
-    while (text) {
-        got = fread(text + *size, 1, room - *size, file);
-        *size += got;
-        if (*size < room)
-            break;
-        char *larger = realloc(text, room *= 2);
-        if (!larger)
-            free(text);
-        text = larger;
-    }
-    if (text && ferror(file)) {
-        free(text);
-        return NULL;
-    }
-    if (!text)
-        errno = ENOMEM;
-    return text;
-}
-
-/* Where the lines begin; what is behind the last newline is a line, too. */
-static bool lines_split(lines *l, size_t size)
-{
-    char *end = l->text + size;
-    for (char *at = l->text; at < end; l->count++) {
-        char *stop = memchr(at, '\n', (size_t)(end - at));
-        at = stop ? stop + 1 : end;
-    }
-    l->at = calloc(l->count + 1, sizeof(*l->at));
-    l->lengths = calloc(l->count + 1, sizeof(*l->lengths));
-    if (!l->at || !l->lengths)
-        return false;
-    char *at = l->text;
-    for (size_t i = 0; i < l->count; i++) {
-        char *stop = memchr(at, '\n', (size_t)(end - at));
-        l->at[i] = at;
-        l->lengths[i] = (size_t)((stop ? stop : end) - at);
-        at = stop ? stop + 1 : end;
-    }
-    return true;
-}
-
-static int lines_check(const lines *l, const char *verb)
-{
-    for (size_t i = 0; i < l->count; i++) {
-        size_t good = well_formed(l->at[i], l->lengths[i]);
-        if (good < l->lengths[i])
-            return cli_fail(verb, "%s: line %zu: byte %zu of it is not UTF-8",
-                            l->name, i + 1, good + 1);
-    }
+    bauta_error err;
+    *l = (lines){ .verb = verb,
+                  .name = strcmp(path, "-") == 0 ? "standard input" : path };
+    if (bauta_text_file_open(&l->file, path, &err))
+        return cli_fail(verb, "%s", err.message);
     return CLI_OK;
 }
 
-int lines_read(lines *out, const char *verb, const char *path)
+void lines_close(lines *l)
 {
-    FILE *file = path ? fopen(path, "rb") : stdin;
-    size_t size = 0;
-    *out = (lines){ .name = path ? path : "stdin" };
-    if (!file)
-        return cli_fail(verb, "%s: cannot open it: %s", path, strerror(errno));
-    out->text = file_read(file, &size);
-    int why = errno;
-    if (path)
-        fclose(file);
-    if (!out->text)
-        return cli_fail(verb, "%s: cannot read it: %s", out->name,
-                        strerror(why));
-    if (!lines_split(out, size))
-        return cli_fail(verb, "%s: out of memory for %zu lines", out->name,
-                        out->count);
-    return lines_check(out, verb);
-}
-
-void lines_release(lines *l)
-{
-    free(l->at);
-    free(l->lengths);
+    bauta_text_file_free(l->file);
     free(l->text);
     *l = (lines){ 0 };
+}
+
+/* A line joins the others; what moves is pointed to again. */
+static int line_add(lines *l, const char *line, size_t length)
+{
+    size_t used = l->count ? (size_t)(l->at[l->count - 1] - l->text) +
+                                 l->lengths[l->count - 1]
+                           : 0;
+    if (used + length > l->room) {
+        size_t room = 2 * (used + length);
+        char *text = malloc(room);
+        if (!text)
+            return cli_fail(l->verb, "%s: out of memory", l->name);
+        if (used)
+            memcpy(text, l->text, used);
+        for (size_t i = 0; i < l->count; i++)
+            l->at[i] = text + (l->at[i] - l->text);
+        free(l->text);
+        l->text = text;
+        l->room = room;
+    }
+    if (length)
+        memcpy(l->text + used, line, length);
+    l->at[l->count] = l->room ? l->text + used : "";
+    l->lengths[l->count++] = length;
+    return CLI_OK;
+}
+
+int lines_next(lines *l)
+{
+    bauta_error err;
+    const char *line = "";
+    size_t length;
+    int failed = CLI_OK;
+    for (l->count = 0; !failed && line && l->count < LINES_MOST;) {
+        if (bauta_text_file_line(l->file, &line, &length, &err))
+            failed = cli_fail(l->verb, "%s", err.message);
+        else if (line)
+            failed = line_add(l, line, length);
+    }
+    return failed;
 }

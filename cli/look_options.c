@@ -26,7 +26,7 @@ int look_help(void)
         "translates TEXT\n"
         "and shows what it looked at; with --source, TEXT is the translation "
         "that it\n"
-        "reads instead.\n"
+        "reads instead. A TEXT of '-' is standard input.\n"
         "\n"
         "the model\n"
         "  -m, --model D  MODEL, as an option\n"

@@ -6,6 +6,7 @@
  * token i. */
 #include "cli.h"
 #include "look.h"
+#include "texts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,15 +27,15 @@ static int out_of_memory(void)
 /* ---- tokens ------------------------------------------------------------ */
 
 /* The tokens of a text as the model reads it. */
-static int text_read(const look_scene *s, const char *text, bool target,
-                     uint32_t **out, size_t *count)
+static int text_encode(const look_scene *s, const char *text, size_t length,
+                       bool target, uint32_t **out, size_t *count)
 {
     bauta_error err;
     bauta_tokens tokens;
     bauta_encode_options options = BAUTA_ENCODE_OPTIONS_INIT;
     options.target = target;
-    if (bauta_tokenizer_encode(s->tokenizer, text, strlen(text), &options,
-                               &tokens, &err))
+    if (bauta_tokenizer_encode(s->tokenizer, text, length, &options, &tokens,
+                               &err))
         return failed_with(&err);
     *out = calloc(tokens.count + 1, sizeof(**out));
     *count = tokens.count;
@@ -44,6 +45,23 @@ static int text_read(const look_scene *s, const char *text, bool target,
     if (!*out)
         return out_of_memory();
     return *count ? CLI_OK : cli_fail(VERB, "the text has no tokens");
+}
+
+/* A word of the command line, or for "-" standard input, less a line break at
+ * its end. */
+static int text_read(const look_scene *s, const char *word, bool target,
+                     uint32_t **out, size_t *count)
+{
+    texts in;
+    const char *text;
+    size_t length;
+    int failed = texts_open(&in, VERB, &word, 1, NULL);
+    if (!failed && texts_all(&in, &text, &length)) {
+        if (in.name && length && text[length - 1] == '\n')
+            length--;
+        failed = text_encode(s, text, length, target, out, count);
+    }
+    return texts_close(&in) ? CLI_FAILED : failed;
 }
 
 /* What a model of translation reads ends with the token that ends a text; not

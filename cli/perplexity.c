@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const char *typed = "perplexity"; /* or "score" */
 #define VERB typed
@@ -46,7 +45,9 @@ static int help(void)
         "texts:\n"
         "e to the mean loss of a token. The texts are read in windows of "
         "the context;\n"
-        "each token but the first is predicted once.\n"
+        "each token but the first is predicted once. FILEs are plain or "
+        "gzip; '-' is\n"
+        "standard input.\n"
         "\n"
         "options\n"
         "  -m, --model DIR  MODEL, as an option\n"
@@ -241,20 +242,10 @@ static void meter_close(meter *m)
     bauta_context_free(m->context);
 }
 
-static double bytes_of(const options *o)
-{
-    double bytes = 0.0;
-    struct stat info;
-    for (size_t i = 0; i < o->count; i++)
-        if (stat(o->files[i], &info) == 0)
-            bytes += (double)info.st_size;
-    return bytes;
-}
-
 static int result_print(const meter *m, const options *o)
 {
     double loss = m->sum / (double)m->predicted;
-    double bits = m->sum / log(2.0) / bytes_of(o);
+    double bits = m->sum / log(2.0) / (double)bauta_corpus_bytes(m->corpus);
     if (!o->json) {
         printf("perplexity %.4f  (loss %.4f, %.4f bits a byte)\n"
                "%llu tokens of %zu texts, in windows of %zu that begin %zu "

@@ -116,28 +116,41 @@ typedef struct input {
     lines hypotheses;
     lines *references; /* (sets) */
     size_t sets;
-    const char **texts; /* (sets, count) */
+    const char **texts; /* (sets, LINES_MOST) */
     size_t *lengths;
-    bauta_translations all;
+    bauta_translations all; /* the lines that are held now */
 } input;
 
-static void input_release(input *in)
+static void input_close(input *in)
 {
-    lines_release(&in->hypotheses);
+    lines_close(&in->hypotheses);
     for (size_t s = 0; in->references && s < in->sets; s++)
-        lines_release(&in->references[s]);
+        lines_close(&in->references[s]);
     free(in->references);
     free(in->texts);
     free(in->lengths);
 }
 
-static int input_join(input *in)
+static int input_open(input *in, const options *o)
+{
+    size_t room = o->references.count * LINES_MOST;
+    in->sets = o->references.count;
+    in->references = calloc(o->references.count, sizeof(*in->references));
+    in->texts = calloc(room, sizeof(*in->texts));
+    in->lengths = calloc(room, sizeof(*in->lengths));
+    if (!in->references || !in->texts || !in->lengths)
+        return cli_fail("score", "out of memory");
+    int status = lines_open(&in->hypotheses, "score",
+                            o->hypotheses ? o->hypotheses : "-");
+    for (size_t s = 0; s < o->references.count && !status; s++)
+        status = lines_open(&in->references[s], "score", o->references.at[s]);
+    return status;
+}
+
+/* The lines of all files that are held. */
+static void input_join(input *in)
 {
     size_t count = in->hypotheses.count;
-    in->texts = calloc(in->sets * count, sizeof(*in->texts));
-    in->lengths = calloc(in->sets * count, sizeof(*in->lengths));
-    if (!in->texts || !in->lengths)
-        return cli_fail("score", "out of memory for %zu lines", count);
     for (size_t s = 0; s < in->sets; s++) {
         memcpy(in->texts + s * count, in->references[s].at,
                count * sizeof(*in->texts));
@@ -151,29 +164,46 @@ static int input_join(input *in)
     in->all.sets = in->sets;
     in->all.references = in->texts;
     in->all.reference_lengths = in->lengths;
-    return CLI_OK;
 }
 
-static int input_read(input *in, const options *o)
+/* Read on to the end, for the sentence. */
+static int lines_count(lines *l, size_t *count)
 {
-    const lines *hyp = &in->hypotheses;
-    in->sets = o->references.count;
-    in->references = calloc(o->references.count, sizeof(*in->references));
-    if (!in->references)
-        return cli_fail("score", "out of memory");
-    int status = lines_read(&in->hypotheses, "score", o->hypotheses);
-    for (size_t s = 0; s < o->references.count && !status; s++)
-        status = lines_read(&in->references[s], "score", o->references.at[s]);
+    int status = CLI_OK;
+    while (!status && l->count)
+        status = lines_next(l);
+    *count = bauta_text_file_lines(l->file);
+    return status;
+}
+
+static int lengths_differ(input *in, lines *reference)
+{
+    lines *hyp = &in->hypotheses;
+    size_t count, other;
+    int status = lines_count(hyp, &count);
+    if (!status)
+        status = lines_count(reference, &other);
     if (status)
         return status;
-    if (hyp->count == 0)
+    return cli_fail("score", "%s has %zu lines, %s has %zu", hyp->name, count,
+                    reference->name, other);
+}
+
+/* The next lines of all files; none at the end. */
+static int input_next(input *in)
+{
+    lines *hyp = &in->hypotheses;
+    int status = lines_next(hyp);
+    for (size_t s = 0; s < in->sets && !status; s++)
+        status = lines_next(&in->references[s]);
+    if (!status && !bauta_text_file_lines(hyp->file))
         return cli_fail("score", "%s: there are no lines in it", hyp->name);
-    for (size_t s = 0; s < o->references.count; s++)
+    for (size_t s = 0; s < in->sets && !status; s++)
         if (in->references[s].count != hyp->count)
-            return cli_fail("score", "%s has %zu lines, %s has %zu", hyp->name,
-                            hyp->count, in->references[s].name,
-                            in->references[s].count);
-    return input_join(in);
+            status = lengths_differ(in, &in->references[s]);
+    if (!status)
+        input_join(in);
+    return status;
 }
 
 /* ---- the scores -------------------------------------------------------- */
@@ -181,45 +211,78 @@ static int input_read(input *in, const options *o)
 typedef struct result {
     bauta_bleu_score bleu;
     bauta_chrf_score chrf[2];   /* chrF2 and chrF2++ */
-    double *sentences[COLUMNS]; /* (count), of metrics that were asked for */
-    size_t count;
+    double *sentences[COLUMNS]; /* (room), of --sentence */
+    size_t count, room;
 } result;
 
 static bauta_status score_bleu(result *r, const input *in, const options *o,
-                               bauta_error *err)
+                               double *sentences, bauta_error *err)
 {
     bauta_bleu_options how = BAUTA_BLEU_OPTIONS_INIT;
     how.tokenizer = o->tokenizer;
     how.smoothing = o->smoothing;
     how.lowercase = o->lowercase;
     how.effective = o->sentence;
-    return bauta_bleu(&in->all, &how, &r->bleu, r->sentences[0], err);
+    how.add = true;
+    return bauta_bleu(&in->all, &how, &r->bleu, sentences, err);
 }
 
 static bauta_status score_chrf(result *r, const input *in, const options *o,
-                               int which, bauta_error *err)
+                               int which, double *sentences, bauta_error *err)
 {
     bauta_chrf_options how = BAUTA_CHRF_OPTIONS_INIT;
     how.words = which ? 2 : 0;
     how.lowercase = o->lowercase;
-    return bauta_chrf(&in->all, &how, &r->chrf[which], r->sentences[1 + which],
-                      err);
+    how.add = true;
+    return bauta_chrf(&in->all, &how, &r->chrf[which], sentences, err);
 }
 
-static bauta_status score_all(result *r, const input *in, const options *o,
-                              bauta_error *err)
+/* Room for the scores of the lines that are held. */
+static int sentences_reserve(result *r, const options *o, size_t more)
 {
-    bauta_status status = BAUTA_OK;
-    for (int c = 0; c < COLUMNS && !status; c++) {
+    if (!o->sentence || r->count + more <= r->room)
+        return CLI_OK;
+    r->room = 2 * (r->count + more);
+    for (int c = 0; c < COLUMNS; c++) {
         if (!(o->metrics & 1 << c))
             continue;
-        r->sentences[c] = calloc(in->all.count, sizeof(double));
-        if (!r->sentences[c])
-            return BAUTA_ERR_NOMEM;
-        status = c == 0 ? score_bleu(r, in, o, err)
-                        : score_chrf(r, in, o, c - 1, err);
+        double *larger = realloc(r->sentences[c], r->room * sizeof(*larger));
+        if (!larger)
+            return cli_fail("score", "out of memory");
+        r->sentences[c] = larger;
     }
-    r->count = in->all.count;
+    return CLI_OK;
+}
+
+/* The lines that are held join the others. */
+static int score_add(result *r, const input *in, const options *o)
+{
+    bauta_error err;
+    bauta_status status = BAUTA_OK;
+    if (sentences_reserve(r, o, in->all.count))
+        return CLI_FAILED;
+    for (int c = 0; c < COLUMNS && !status; c++) {
+        double *to = r->sentences[c] ? r->sentences[c] + r->count : NULL;
+        if (o->metrics & 1 << c)
+            status = c == 0 ? score_bleu(r, in, o, to, &err)
+                            : score_chrf(r, in, o, c - 1, to, &err);
+    }
+    r->count += in->all.count;
+    return status ? cli_fail("score", "%s", err.message) : CLI_OK;
+}
+
+static int score_all(result *r, const options *o)
+{
+    input in = { .sets = 0 };
+    int status = input_open(&in, o);
+    if (!status)
+        status = input_next(&in);
+    while (!status && in.all.count) {
+        status = score_add(r, &in, o);
+        if (!status)
+            status = input_next(&in);
+    }
+    input_close(&in);
     return status;
 }
 
@@ -306,7 +369,7 @@ static int json_print(const result *r, const options *o)
 {
     json_t *all = json_pack("{s:I}", "lines", (json_int_t)r->count);
     for (int c = 0; c < COLUMNS; c++) {
-        if (!r->sentences[c])
+        if (!(o->metrics & 1 << c))
             continue;
         json_t *one = c == 0 ? bleu_json(&r->bleu) : chrf_json(&r->chrf[c - 1]);
         if (o->sentence)
@@ -327,20 +390,15 @@ static int json_print(const result *r, const options *o)
 
 static int score(const options *o)
 {
-    bauta_error err = { .message = "out of memory" };
-    input in = { .sets = 0 };
     result r = { .bleu = BAUTA_BLEU_SCORE_INIT,
                  .chrf = { BAUTA_CHRF_SCORE_INIT, BAUTA_CHRF_SCORE_INIT } };
-    int status = input_read(&in, o);
-    if (!status && score_all(&r, &in, o, &err))
-        status = cli_fail("score", "%s", err.message);
+    int status = score_all(&r, o);
     if (!status && o->json)
         status = json_print(&r, o);
     else if (!status)
         text_print(&r, o);
     for (int c = 0; c < COLUMNS; c++)
         free(r.sentences[c]);
-    input_release(&in);
     return status ? status : cli_finish("score");
 }
 

@@ -49,6 +49,10 @@ static void task_refuse(stream *s, task *t, const char *why)
     char place[256];
     t->done = true;
     snprintf(t->refused, sizeof(t->refused), "%s", why);
+    if (s->in->wrong[0]) { // which says where
+        s->failed = cli_fail(s->model->verb, "%s", why);
+        return;
+    }
     texts_place(s->in, t->number, place, sizeof(place));
     s->failed = cli_fail(s->model->verb, "%s: %s", place, why);
 }
@@ -83,7 +87,11 @@ static int task_add(stream *s, const char *text, size_t length)
         return cli_fail(s->model->verb, "out of memory");
     memcpy(t->text, text, length);
     t->text[length] = '\0';
-    return task_ask(s, t);
+    if (!s->in->wrong[0])
+        return task_ask(s, t);
+    task_refuse(s, t, s->in->wrong);
+    s->in->wrong[0] = '\0';
+    return CLI_OK;
 }
 
 /* Fill the window with what can be had; wait only where there is nothing else

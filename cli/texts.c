@@ -3,143 +3,125 @@
 #include "texts.h"
 
 #include "cli.h"
+#include "lines.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-enum { CHUNK = 1 << 16 };
 
 int texts_open(texts *t, const char *verb, const char *const *given,
                size_t given_count, const char *file)
 {
-    bool standard = !file || strcmp(file, "-") == 0;
-    *t = (texts){ .verb = verb,
-                  .given = given,
-                  .given_count = given_count,
-                  .file = STDIN_FILENO };
-    if (given_count)
+    bauta_error err;
+    *t = (texts){ .verb = verb, .given = given, .given_count = given_count };
+    if (given_count == 1 && strcmp(given[0], "-") == 0)
+        t->given_count = 0;
+    if (t->given_count)
         return CLI_OK;
-    t->name = standard ? "standard input" : file;
-    if (!standard)
-        t->file = open(file, O_RDONLY | O_CLOEXEC);
-    if (t->file >= 0)
-        return CLI_OK;
-    return cli_fail(verb, "%s: cannot open it: %s", file, strerror(errno));
+    file = file ? file : "-";
+    t->name = strcmp(file, "-") == 0 ? "standard input" : file;
+    if (bauta_text_file_open(&t->file, file, &err))
+        return cli_fail(verb, "%s", err.message);
+    return CLI_OK;
 }
 
 int texts_close(texts *t)
 {
-    free(t->buffer);
-    if (t->file > STDIN_FILENO)
-        close(t->file);
+    bauta_text_file_free(t->file);
+    free(t->all);
     return t->failed ? CLI_FAILED : CLI_OK;
 }
 
-static void failed(texts *t, const char *why)
+static bool failed(texts *t, const char *why)
 {
-    cli_fail(t->verb, "%s: cannot read it: %s", t->name, why);
-    t->failed = t->ended = true;
+    cli_fail(t->verb, "%s", why);
+    t->failed = true;
+    return false;
 }
 
-/* Room for a chunk and a NUL behind what is there. */
-static bool room_make(texts *t)
+/* A bad text: others may be good. */
+static bool spoilt(const char **text, size_t *length)
 {
-    if (t->begin) {
-        memmove(t->buffer, t->buffer + t->begin, t->end - t->begin);
-        t->end -= t->begin;
-        t->begin = 0;
-    }
-    if (t->room - t->end > CHUNK)
-        return true;
-    size_t room = 2 * t->room + 2 * CHUNK;
-    char *larger = realloc(t->buffer, room);
-    if (!larger) {
-        failed(t, "out of memory");
-        return false;
-    }
-    t->buffer = larger;
-    t->room = room;
+    *text = "";
+    *length = 0;
     return true;
 }
 
-static void more_read(texts *t)
+/* The next word of the command line. */
+static bool word_next(texts *t, const char **text, size_t *length)
 {
-    if (!room_make(t))
-        return;
-    ssize_t got;
-    do
-        got = read(t->file, t->buffer + t->end, CHUNK);
-    while (got < 0 && errno == EINTR);
-    if (got < 0)
-        failed(t, strerror(errno));
-    else if (got == 0)
-        t->ended = true;
-    else
-        t->end += (size_t)got;
-}
-
-/* Where the line ends that begins the buffer, or NULL. */
-static char *newline(const texts *t, size_t from)
-{
-    return t->end > from ? memchr(t->buffer + from, '\n', t->end - from) : NULL;
-}
-
-bool texts_ready(texts *t)
-{
-    struct pollfd input = { .fd = t->file, .events = POLLIN };
-    if (!t->name || t->ended || newline(t, t->begin))
+    if (t->number == t->given_count)
+        return false;
+    *text = t->given[t->number++];
+    *length = strlen(*text);
+    size_t good = utf8_prefix(*text, *length);
+    if (good == *length)
         return true;
-    // What is there may be less than a line; then it is waited for, which is
-    // rare and no loss.
-    return poll(&input, 1, 0) != 0;
+    snprintf(t->wrong, sizeof(t->wrong),
+             "text %zu is not UTF-8 (byte %zu of it)", t->number, good + 1);
+    return spoilt(text, length);
+}
+
+bool texts_ready(const texts *t)
+{
+    return !t->name || t->failed || bauta_text_file_ready(t->file);
 }
 
 bool texts_next(texts *t, const char **text, size_t *length)
 {
-    size_t seen = 0; // bytes of the buffer without a newline
-    char *stop;
-    if (!t->name) {
-        if (t->number == t->given_count)
-            return false;
-        *text = t->given[t->number++];
-        *length = strlen(*text);
-        return true;
-    }
-    while (!(stop = newline(t, t->begin + seen)) && !t->ended) {
-        seen = t->end - t->begin;
-        more_read(t);
-    }
-    if (t->failed || t->begin == t->end)
+    bauta_error err;
+    t->wrong[0] = '\0';
+    if (!t->name)
+        return word_next(t, text, length);
+    if (t->failed)
         return false;
-    if (!stop)
-        stop = t->buffer + t->end; // the last line lacks its newline
-    *stop = '\0';
-    *text = t->buffer + t->begin;
-    *length = (size_t)(stop - *text);
-    t->begin += *length + (t->begin + *length < t->end);
-    t->number++;
+    size_t before = bauta_text_file_lines(t->file);
+    bauta_status status = bauta_text_file_line(t->file, text, length, &err);
+    bool read = bauta_text_file_lines(t->file) > before;
+    if (status && !read)
+        return failed(t, err.message);
+    t->number += read;
+    if (!status)
+        return *text != NULL;
+    snprintf(t->wrong, sizeof(t->wrong), "%s", err.message);
+    return spoilt(text, length);
+}
+
+/* One more part of a text that is wanted whole. */
+static bool part_add(texts *t, const char *part, size_t length)
+{
+    if (length >= t->room - t->size) {
+        size_t room = 2 * (t->size + length) + 1;
+        char *larger = realloc(t->all, room);
+        if (!larger)
+            return failed(t, "out of memory");
+        t->all = larger;
+        t->room = room;
+    }
+    memcpy(t->all + t->size, part, length);
+    t->size += length;
+    t->all[t->size] = '\0';
     return true;
 }
 
 bool texts_all(texts *t, const char **text, size_t *length)
 {
+    bauta_error err;
+    const char *part = "";
+    size_t size = 0;
     if (!t->name)
-        return texts_next(t, text, length);
-    while (!t->ended)
-        more_read(t);
-    if (t->failed || !t->buffer)
-        return false;
-    *text = t->buffer + t->begin;
-    *length = t->end - t->begin;
-    t->buffer[t->end] = '\0';
-    t->begin = t->end;
+        return word_next(t, text, length) &&
+               (!t->wrong[0] || failed(t, t->wrong));
+    while (part && !t->failed) {
+        if (!part_add(t, part, size))
+            return false;
+        if (bauta_text_file_part(t->file, &part, &size, &err))
+            return failed(t, err.message);
+    }
+    *text = t->all;
+    *length = t->size;
     t->number++;
-    return true;
+    return !t->failed;
 }
 
 const char *texts_place(const texts *t, size_t number, char *place, size_t size)

@@ -6,27 +6,33 @@
 
 #include "options.h"
 
+#include <bauta.h>
+
 typedef struct texts {
     const char *verb, *name; /* NULL: the command line */
     const char *const *given;
     size_t given_count;
     size_t number; /* of the text that was read last, from 1 */
-    int file;
-    char *buffer;            /* what was read and not yet handed out */
-    size_t begin, end, room; /* of it */
-    bool ended, failed;
+    bauta_text_file *file;
+    char *all; /* of texts_all() */
+    size_t size, room;
+    bool failed;
+    char wrong[320]; /* why the text that was read last is none, or "" */
 } texts;
 
-/* `given` and what it points to must live as long; without any the file is
- * read, or standard input for a file of NULL or "-". Close in any case. */
+/* `given` and what it points to must live as long; without any, or where "-"
+ * is the only one, the file is read, or standard input for a file of NULL or
+ * "-". What a text may be is said in bauta.h, section 12; texts of the command
+ * line must be UTF-8, too. Close in any case. */
 int texts_open(texts *t, const char *verb, const char *const *given,
                size_t given_count, const char *file);
 /* Whether texts_next() would answer at once. */
-bool texts_ready(texts *t);
+bool texts_ready(const texts *t);
 /* The next one, without its newline; it lives until the next call. False at
- * the end, and after a failure. */
+ * the end, and after a failure. A bad line, or word, is empty, and t->wrong is
+ * the sentence about it, for the caller to report. */
 bool texts_next(texts *t, const char **text, size_t *length);
-/* All that is left, as one text. */
+/* The file as one text, or the next word. */
 bool texts_all(texts *t, const char **text, size_t *length);
 /* CLI_FAILED where reading failed, which was then told. */
 int texts_close(texts *t);

@@ -3,6 +3,8 @@
 #include "tokenize.h"
 
 #include "cli.h"
+#include "lines.h"
+#include "texts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -101,6 +103,12 @@ static int options_read(options *o, int argc, char **argv)
         return usage;
     o->tokenizer = o->rest.count > 0 ? o->rest.at[0] : NULL;
     o->text = o->rest.count > 1 ? o->rest.at[1] : NULL;
+    if (o->text && strcmp(o->text, "-") == 0 && !o->second) {
+        usage = words_add(verb, &o->files, o->text); // standard input
+        o->text = NULL;
+        if (usage)
+            return usage;
+    }
     if (!o->extent)
         o->extent = o->form == FORM_COUNT ? EXTENT_WHOLE : EXTENT_LINES;
     return options_check(o);
@@ -108,11 +116,13 @@ static int options_read(options *o, int argc, char **argv)
 
 /* ---- one text ---------------------------------------------------------- */
 
+enum { ALL = -1 }; /* lines: the whole file is a text */
+
 typedef struct job {
     const options *o;
     const bauta_tokenizer *tokenizer;
     tally count; /* of the file that is being read */
-    size_t line; /* of it, or 0 */
+    size_t line; /* of it, or ALL */
     uint32_t *ids;
     size_t id_room;
     bauta_error err;
@@ -123,7 +133,7 @@ static int job_fail(const job *j, const char *sentence)
 {
     if (!j->count.name)
         return cli_fail(verb, "%s", sentence);
-    if (!j->line)
+    if (j->line == (size_t)ALL)
         return cli_fail(verb, "%s: %s", j->count.name, sentence);
     return cli_fail(verb, "%s: line %zu: %s", j->count.name, j->line, sentence);
 }
@@ -215,59 +225,22 @@ static int text_run(job *j, const char *text, size_t length)
 
 /* ---- files ------------------------------------------------------------- */
 
-static int lines_run(job *j, FILE *file)
-{
-    char *line = NULL;
-    size_t room = 0;
-    int failed = CLI_OK;
-    for (ssize_t n; !failed && (n = getline(&line, &room, file)) >= 0;) {
-        if (n && line[n - 1] == '\n')
-            line[--n] = '\0';
-        j->line++;
-        failed = text_run(j, line, (size_t)n);
-    }
-    free(line);
-    return failed;
-}
-
-static int whole_run(job *j, FILE *file)
-{
-    char *text = NULL;
-    size_t size = 0, room = 0, n = 1;
-    int failed = CLI_OK;
-    while (n && !failed) {
-        if (size + 1 >= room) {
-            char *grown = realloc(text, room = 2 * room + 65536);
-            failed = grown ? CLI_OK : job_fail(j, "out of memory");
-            text = grown ? grown : text;
-        }
-        n = failed ? 0 : fread(text + size, 1, room - size - 1, file);
-        size += n;
-    }
-    if (!failed && !ferror(file)) {
-        text[size] = '\0';
-        failed = text_run(j, text, size);
-    }
-    free(text);
-    return failed;
-}
-
 static int file_run(job *j, const char *name)
 {
-    bool standard = strcmp(name, "-") == 0;
-    FILE *file = standard ? stdin : fopen(name, "rb");
-    if (!file)
-        return cli_fail(verb, "%s: %s", name, strerror(errno));
-    j->count = (tally){ .name = standard ? "standard input" : name };
+    texts in;
+    const char *text;
+    size_t length;
+    int failed = texts_open(&in, verb, NULL, 0, name);
+    bool whole = j->o->extent == EXTENT_WHOLE;
+    j->count = (tally){ .name = in.name };
     j->line = 0;
-    errno = 0;
-    int failed =
-        j->o->extent == EXTENT_WHOLE ? whole_run(j, file) : lines_run(j, file);
-    if (!failed && ferror(file))
-        failed = job_fail(j, strerror(errno));
-    if (!standard)
-        fclose(file);
-    return failed;
+    while (!failed && j->line != (size_t)ALL &&
+           (whole ? texts_all : texts_next)(&in, &text, &length)) {
+        j->line = whole ? (size_t)ALL : in.number;
+        failed = in.wrong[0] ? cli_fail(verb, "%s", in.wrong)
+                             : text_run(j, text, length);
+    }
+    return texts_close(&in) ? CLI_FAILED : failed;
 }
 
 static int files_run(job *j)
@@ -291,6 +264,12 @@ static int files_run(job *j)
     return failed;
 }
 
+static int given_run(job *j)
+{
+    int failed = text_check(verb, "the text", j->o->text);
+    return failed ? failed : text_run(j, j->o->text, strlen(j->o->text));
+}
+
 /* ---- the verb ---------------------------------------------------------- */
 
 static int tokenize(const options *o)
@@ -300,8 +279,11 @@ static int tokenize(const options *o)
     if (bauta_tokenizer_load(&tokenizer, o->tokenizer, &j.err))
         return cli_fail(verb, "%s", j.err.message);
     j.tokenizer = tokenizer;
-    int failed =
-        o->text ? text_run(&j, o->text, strlen(o->text)) : files_run(&j);
+    int failed = CLI_OK;
+    if (o->second)
+        failed = text_check(verb, "--pair", o->second);
+    if (!failed)
+        failed = o->text ? given_run(&j) : files_run(&j);
     if (!failed && o->text && o->form == FORM_COUNT)
         tally_print(&j.count, o);
     free(j.ids);

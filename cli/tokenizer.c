@@ -17,13 +17,14 @@
 
 #define VERB "tokenizer train"
 
-/* Beside the kinds that are learned, two that need no learning. */
-enum { KIND_BYTES = 100, KIND_CHARS };
+/* Beside the kinds that are learned, one that needs no texts. */
+enum { KIND_BYTES = 100 };
 
 static const char *const kind_names[] = { "bpe",   "wordpiece", "unigram",
                                           "bytes", "chars",     NULL };
 static const int kinds[] = { BAUTA_VOCABULARY_BPE, BAUTA_VOCABULARY_WORDPIECE,
-                             BAUTA_VOCABULARY_UNIGRAM, KIND_BYTES, KIND_CHARS };
+                             BAUTA_VOCABULARY_UNIGRAM, KIND_BYTES,
+                             BAUTA_VOCABULARY_CHARACTERS };
 
 typedef struct options {
     int kind; /* index into kinds */
@@ -41,11 +42,11 @@ static int help(void)
     printf(
         "usage: bauta tokenizer train --out DIR [options] FILE...\n"
         "\n"
-        "Learn a vocabulary from the texts in FILEs ('-' is standard input) "
-        "and\n"
-        "write it to DIR/tokenizer.json, which Hugging Face's libraries read, "
-        "too.\n"
-        "The same texts give the same file.\n"
+        "Learn a vocabulary from the texts in FILEs (plain or gzip, '-' is "
+        "standard\n"
+        "input) and write it to DIR/tokenizer.json, which Hugging Face's "
+        "libraries read,\n"
+        "too. The same texts give the same file.\n"
         "\n"
         "options\n"
         "  --kind KIND      bpe        pairs of bytes, as GPT-2 (default)\n"
@@ -68,7 +69,7 @@ static int help(void)
         "  bauta tokenizer train --out tok stories.txt\n"
         "  bauta tokenizer train --kind unigram --pieces 16000 --lines \\\n"
         "      --out tok train.en train.de\n"
-        "  zcat corpus.gz | bauta tokenizer train --out tok -\n");
+        "  bauta tokenizer train --out tok corpus.gz\n");
     return cli_finish(VERB);
 }
 
@@ -76,7 +77,7 @@ static int help(void)
 static int options_check(const options *o)
 {
     int kind = kinds[o->kind];
-    bool learns = kind < KIND_BYTES;
+    bool learns = kind < BAUTA_VOCABULARY_CHARACTERS;
     const char *name = kind_names[o->kind];
     if (!o->out)
         return cli_usage(VERB, "--out is missing: where shall it go?");
@@ -116,112 +117,6 @@ static int options_read(options *o, int argc, char **argv)
     return usage || o->help ? usage : options_check(o);
 }
 
-/* ---- texts ------------------------------------------------------------- */
-
-typedef struct corpus {
-    char *bytes; /* all files, one behind the other */
-    size_t size, room;
-    const char **texts;
-    size_t *lengths;
-    size_t count, texts_room;
-} corpus;
-
-static void corpus_release(corpus *c)
-{
-    free(c->bytes);
-    free(c->texts);
-    free(c->lengths);
-}
-
-static bool corpus_grow(corpus *c)
-{
-    size_t room = c->room ? 2 * c->room : 1 << 20;
-    char *bytes = realloc(c->bytes, room);
-    if (!bytes)
-        return false;
-    c->bytes = bytes;
-    c->room = room;
-    return true;
-}
-
-static int no_memory(void)
-{
-    return cli_fail(VERB, "out of memory");
-}
-
-static int stream_read(corpus *c, FILE *file, const char *name)
-{
-    for (size_t got = 1; got;) {
-        if (c->size == c->room && !corpus_grow(c))
-            return no_memory();
-        got = fread(c->bytes + c->size, 1, c->room - c->size, file);
-        c->size += got;
-    }
-    return ferror(file) ? cli_fail(VERB, "%s: %s", name, strerror(errno))
-                        : CLI_OK;
-}
-
-static int file_read(corpus *c, const char *name)
-{
-    if (strcmp(name, "-") == 0)
-        return stream_read(c, stdin, "standard input");
-    FILE *file = fopen(name, "rb");
-    if (!file)
-        return cli_fail(VERB, "%s: %s", name, strerror(errno));
-    int failed = stream_read(c, file, name);
-    fclose(file);
-    return failed;
-}
-
-/* A text by where it begins: the bytes may still move. */
-static int text_add(corpus *c, size_t begin, size_t length)
-{
-    if (c->count == c->texts_room) {
-        size_t room = c->texts_room ? 2 * c->texts_room : 1024;
-        void *texts = realloc(c->texts, room * sizeof(*c->texts));
-        if (texts)
-            c->texts = texts;
-        size_t *lengths = realloc(c->lengths, room * sizeof(*c->lengths));
-        if (lengths)
-            c->lengths = lengths;
-        if (!texts || !lengths)
-            return no_memory();
-        c->texts_room = room;
-    }
-    c->texts[c->count] = c->bytes + begin;
-    c->lengths[c->count++] = length;
-    return CLI_OK;
-}
-
-/* The file that is bytes [begin, end): a text, or one with each line. */
-static int texts_add(corpus *c, size_t begin, size_t end, bool lines)
-{
-    int failed = CLI_OK;
-    if (!lines)
-        return text_add(c, begin, end - begin);
-    while (!failed && begin < end) {
-        const char *stop = memchr(c->bytes + begin, '\n', end - begin);
-        size_t next = stop ? (size_t)(stop - c->bytes) + 1 : end;
-        failed = text_add(c, begin, next - begin);
-        begin = next;
-    }
-    return failed;
-}
-
-static int corpus_read(corpus *c, const options *o)
-{
-    size_t *ends = malloc((o->files.count + 1) * sizeof(*ends));
-    int failed = ends ? CLI_OK : no_memory();
-    for (size_t i = 0; !failed && i < o->files.count; i++) {
-        failed = file_read(c, o->files.at[i]);
-        ends[i] = c->size;
-    }
-    for (size_t i = 0; !failed && i < o->files.count; i++)
-        failed = texts_add(c, i ? ends[i - 1] : 0, ends[i], o->lines);
-    free(ends);
-    return failed;
-}
-
 /* ---- progress ---------------------------------------------------------- */
 
 /* On a terminal a line that is rewritten; elsewhere a line at every tenth. */
@@ -253,11 +148,20 @@ static void progress_end(const progress *p)
 
 /* ---- training ---------------------------------------------------------- */
 
-static bauta_status learn(bauta_tokenizer **out, const options *o,
-                          const corpus *c, bauta_error *err)
+/* What was read. */
+typedef struct amount {
+    size_t texts;
+    uint64_t bytes;
+} amount;
+
+static bauta_status learn(bauta_tokenizer **out, const options *o, amount *read,
+                          bauta_error *err)
 {
     progress p = { .terminal = isatty(STDERR_FILENO) };
     bauta_vocabulary_options v = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_corpus_options how = BAUTA_CORPUS_OPTIONS_INIT;
+    bauta_vocabulary *vocabulary = NULL;
+    how.lines = o->lines;
     v.kind = (bauta_vocabulary_kind)kinds[o->kind];
     v.pieces = o->pieces;
     v.least = o->least;
@@ -266,24 +170,25 @@ static bauta_status learn(bauta_tokenizer **out, const options *o,
     v.special_count = o->specials.count;
     v.progress = progress_say;
     v.user = &p;
-    bauta_status status =
-        bauta_tokenizer_train(out, &v, c->texts, c->lengths, c->count, err);
+    bauta_status status = bauta_vocabulary_create(&vocabulary, &v, err);
+    if (!status)
+        status = bauta_vocabulary_add_files(vocabulary, o->files.at,
+                                            o->files.count, &how, err);
+    if (!status) {
+        read->texts = bauta_vocabulary_texts(vocabulary);
+        read->bytes = bauta_vocabulary_bytes(vocabulary);
+        status = bauta_vocabulary_train(vocabulary, out, err);
+    }
+    bauta_vocabulary_free(vocabulary);
     progress_end(&p);
     return status;
 }
 
-static bauta_status make(bauta_tokenizer **out, const options *o,
-                         const corpus *c, bauta_error *err)
+static bauta_status make(bauta_tokenizer **out, const options *o, amount *read,
+                         bauta_error *err)
 {
-    switch (kinds[o->kind]) {
-    case KIND_BYTES:
-        return bauta_tokenizer_bytes(out, err);
-    case KIND_CHARS:
-        return bauta_tokenizer_characters(out, c->bytes ? c->bytes : "",
-                                          c->size, err);
-    default:
-        return learn(out, o, c, err);
-    }
+    return kinds[o->kind] == KIND_BYTES ? bauta_tokenizer_bytes(out, err)
+                                        : learn(out, o, read, err);
 }
 
 /* Make the folder, if it is not there; *made says whether. */
@@ -333,28 +238,30 @@ static int save(const bauta_tokenizer *tokenizer, const char *path)
 
 /* ---- the summary ------------------------------------------------------- */
 
-static void json_print(const options *o, const corpus *c, size_t pieces,
+static void json_print(const options *o, const amount *read, size_t pieces,
                        double seconds)
 {
     // The name of a folder may be any bytes; JSON is UTF-8.
     json_t *folder = json_string(o->out);
-    json_t *all = json_pack(
-        "{s:o, s:s, s:I, s:I, s:I, s:I, s:f}", "folder",
-        folder ? folder : json_null(), "kind", kind_names[o->kind], "pieces",
-        (json_int_t)pieces, "files", (json_int_t)o->files.count, "texts",
-        (json_int_t)c->count, "bytes", (json_int_t)c->size, "seconds", seconds);
+    json_t *all =
+        json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:f}", "folder",
+                  folder ? folder : json_null(), "kind", kind_names[o->kind],
+                  "pieces", (json_int_t)pieces, "files",
+                  (json_int_t)o->files.count, "texts", (json_int_t)read->texts,
+                  "bytes", (json_int_t)read->bytes, "seconds", seconds);
     json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(4));
     putchar('\n');
     json_decref(all);
 }
 
-static void text_print(const options *o, const corpus *c, size_t pieces,
+static void text_print(const options *o, const amount *read, size_t pieces,
                        double seconds)
 {
     printf("%s/tokenizer.json: %s, %zu pieces", o->out, kind_names[o->kind],
            pieces);
     if (o->files.count)
-        printf(", from %zu bytes in %.2f s", c->size, seconds);
+        printf(", from %llu bytes in %.2f s", (unsigned long long)read->bytes,
+               seconds);
     putchar('\n');
 }
 
@@ -369,22 +276,19 @@ static int train(const options *o)
 {
     bauta_error err;
     bauta_tokenizer *tokenizer = NULL;
-    corpus c = { .bytes = NULL };
+    amount read = { 0 };
     double begin = now();
     int failed = folder_check(o->out);
-    if (!failed)
-        failed = corpus_read(&c, o);
-    if (!failed && make(&tokenizer, o, &c, &err))
+    if (!failed && make(&tokenizer, o, &read, &err))
         failed = cli_fail(VERB, "%s", err.message);
     if (!failed)
         failed = save(tokenizer, o->out);
     if (!failed) {
         size_t pieces = bauta_tokenizer_size(tokenizer);
-        (o->json ? json_print : text_print)(o, &c, pieces, now() - begin);
+        (o->json ? json_print : text_print)(o, &read, pieces, now() - begin);
         failed = cli_finish(VERB);
     }
     bauta_tokenizer_free(tokenizer);
-    corpus_release(&c);
     return failed;
 }
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int train_failed(const bauta_error *err)
 {
@@ -18,105 +19,72 @@ static int no_memory(void)
     return cli_fail(VERB, "out of memory");
 }
 
-/* ---- texts for a tokenizer --------------------------------------------- */
+/* ---- standard input ------------------------------------------------------ */
 
-/* All files one behind the other; lines are texts where documents are lines,
- * else each file is one. */
-typedef struct texts {
-    char *bytes;
-    size_t size, room;
-    const char **at;
-    size_t *lengths;
-    size_t count;
-} texts;
-
-static void texts_release(texts *t)
+static bool is_standard(const char *path)
 {
-    free(t->bytes);
-    free(t->at);
-    free(t->lengths);
+    return path && strcmp(path, "-") == 0;
 }
 
-static int file_read(texts *t, const char *path)
+/* How many of the files are standard input. */
+static size_t standard_count(const settings *s)
 {
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return cli_fail(VERB, "%s: %s", path, strerror(errno));
-    for (size_t got = 1; got;) {
-        if (t->size == t->room) {
-            size_t room = t->room ? 2 * t->room : 1 << 20;
-            char *more = realloc(t->bytes, room);
-            if (!more) {
-                fclose(file);
-                return no_memory();
-            }
-            t->bytes = more;
-            t->room = room;
-        }
-        got = fread(t->bytes + t->size, 1, t->room - t->size, file);
-        t->size += got;
-    }
-    int failed =
-        ferror(file) ? cli_fail(VERB, "%s: %s", path, strerror(errno)) : CLI_OK;
-    fclose(file);
-    return failed;
+    const char *const single[] = { s->source,       s->target,
+                                   s->pairs,        s->valid_source,
+                                   s->valid_target, s->valid_pairs };
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
+        count += is_standard(single[i]);
+    for (size_t i = 0; i < s->files.count; i++)
+        count += is_standard(s->files.at[i]);
+    for (size_t i = 0; i < s->valid.count; i++)
+        count += is_standard(s->valid.at[i]);
+    return count;
 }
 
-/* Cut [begin, end) at newlines; how many texts that makes. Only counts while
- * there is no room for them. */
-static void lines_cut(texts *t, size_t begin, size_t end)
+static int copy_failed(void)
 {
-    while (begin < end) {
-        const char *stop = memchr(t->bytes + begin, '\n', end - begin);
-        size_t next = stop ? (size_t)(stop - t->bytes) + 1 : end;
-        if (t->at) {
-            t->at[t->count] = t->bytes + begin;
-            t->lengths[t->count] = next - begin;
-        }
-        t->count++;
-        begin = next;
-    }
+    return cli_fail(VERB, "standard input: cannot keep it to read it twice: %s",
+                    strerror(errno));
 }
 
-static int texts_cut(texts *t, bool lines, const size_t *ends, size_t files)
+/* All of standard input into a file, which takes its place. */
+static int standard_copy(int file)
 {
-    size_t count = files;
-    if (lines) {
-        lines_cut(t, 0, t->size);
-        count = t->count;
+    static char buffer[1 << 16];
+    ssize_t got;
+    while ((got = read(STDIN_FILENO, buffer, sizeof(buffer))) != 0) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return copy_failed();
+        for (ssize_t done = 0, n; done < got; done += n)
+            if ((n = write(file, buffer + done, (size_t)(got - done))) < 0)
+                return copy_failed();
     }
-    t->count = 0;
-    t->at = calloc(count + 1, sizeof(*t->at));
-    t->lengths = calloc(count + 1, sizeof(*t->lengths));
-    if (!t->at || !t->lengths)
-        return no_memory();
-    for (size_t i = 0, begin = 0; !lines && i < files; begin = ends[i++]) {
-        t->at[t->count] = t->bytes + begin;
-        t->lengths[t->count++] = ends[i] - begin;
-    }
-    if (lines)
-        lines_cut(t, 0, t->size);
+    if (lseek(file, 0, SEEK_SET) < 0 || dup2(file, STDIN_FILENO) < 0)
+        return copy_failed();
     return CLI_OK;
 }
 
-static int texts_read(texts *t, const settings *s)
+/* Standard input that can be read again from *begin on: a pipe is copied to a
+ * temporary file without a name, where the library has its own. */
+static int standard_keep(off_t *begin)
 {
-    const char *two[] = { s->source ? s->source : s->pairs, s->target };
-    bool pairs = two[0] != NULL;
-    const char **paths = pairs ? two : s->files.at;
-    size_t files = pairs ? 1u + (s->target != NULL) : s->files.count;
-    size_t *ends = calloc(files + 1, sizeof(*ends));
-    int failed = ends ? CLI_OK : no_memory();
-    for (size_t i = 0; !failed && i < files; i++) {
-        failed = file_read(t, paths[i]);
-        ends[i] = t->size;
-    }
-    for (size_t i = 0; !failed && s->pairs && i < t->size; i++)
-        if (t->bytes[i] == '\t')
-            t->bytes[i] = '\n'; // two columns are two texts
-    if (!failed)
-        failed = texts_cut(t, pairs || s->lines, ends, files);
-    free(ends);
+    const char *folder = getenv("TMPDIR");
+    char path[4096];
+    *begin = lseek(STDIN_FILENO, 0, SEEK_CUR);
+    if (*begin >= 0)
+        return CLI_OK;
+    *begin = 0;
+    snprintf(path, sizeof(path), "%s/bauta-XXXXXX",
+             folder && *folder ? folder : "/var/tmp");
+    int file = mkstemp(path);
+    if (file < 0)
+        return copy_failed();
+    unlink(path);
+    int failed = standard_copy(file);
+    close(file);
     return failed;
 }
 
@@ -129,6 +97,7 @@ static const struct {
     { "bpe", BAUTA_VOCABULARY_BPE },
     { "wordpiece", BAUTA_VOCABULARY_WORDPIECE },
     { "unigram", BAUTA_VOCABULARY_UNIGRAM },
+    { "chars", BAUTA_VOCABULARY_CHARACTERS },
 };
 enum { LEARNED = sizeof(learned) / sizeof(learned[0]) };
 
@@ -153,45 +122,66 @@ bool tokenizer_is_made(const char *word)
            learned_find(word, &size) != LEARNED;
 }
 
-static int learn(bauta_tokenizer **out, int kind, const char *size,
-                 const texts *t)
+/* The texts to train on are those to learn from. */
+static bauta_status texts_add(bauta_vocabulary *v, const settings *s,
+                              bauta_error *err)
 {
-    bauta_vocabulary_options v = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_corpus_options how = BAUTA_CORPUS_OPTIONS_INIT;
+    const char *source = s->source ? s->source : s->pairs;
+    how.lines = s->lines;
+    how.skip_bad = s->skip_bad;
+    if (source)
+        return bauta_vocabulary_add_pairs(v, source, s->target, &how, err);
+    return bauta_vocabulary_add_files(v, s->files.at, s->files.count, &how,
+                                      err);
+}
+
+static int learn(bauta_tokenizer **out, const bauta_vocabulary_options *how,
+                 const settings *s)
+{
     bauta_error err;
-    char *end;
-    v.kind = learned[kind].kind;
-    v.pieces = strtoul(size, &end, 10);
-    if (*size < '0' || *size > '9' || *end || v.pieces > 10000000)
-        return cli_usage(VERB, "--tokenizer %s needs a size, as in '%s:8000'",
-                         learned[kind].name, learned[kind].name);
-    fprintf(stderr, "learning a vocabulary of %zu pieces from %zu bytes\n",
-            v.pieces, t->size);
-    if (bauta_tokenizer_train(out, &v, t->at, t->lengths, t->count, &err))
+    bauta_vocabulary *v = NULL;
+    off_t begin = 0;
+    bool standard = standard_count(s) > 0;
+    int failed = standard ? standard_keep(&begin) : CLI_OK;
+    if (failed)
+        return failed;
+    bauta_status status = bauta_vocabulary_create(&v, how, &err);
+    if (!status)
+        status = texts_add(v, s, &err);
+    if (!status && how->kind != BAUTA_VOCABULARY_CHARACTERS)
+        fprintf(stderr, "learning a vocabulary of %zu pieces from %llu bytes\n",
+                how->pieces, (unsigned long long)bauta_vocabulary_bytes(v));
+    if (!status)
+        status = bauta_vocabulary_train(v, out, &err);
+    bauta_vocabulary_free(v);
+    if (status)
         return train_failed(&err);
-    return CLI_OK;
+    return standard && lseek(STDIN_FILENO, begin, SEEK_SET) < 0 ? copy_failed()
+                                                                : CLI_OK;
 }
 
 static int tokenizer_make(bauta_tokenizer **out, const settings *s)
 {
+    bauta_vocabulary_options v = BAUTA_VOCABULARY_OPTIONS_INIT;
     const char *size = "";
+    char *end = NULL;
     bauta_error err;
-    int kind = learned_find(s->tokenizer, &size), failed;
-    texts t = { 0 };
+    int kind = learned_find(s->tokenizer, &size);
     if (strcmp(s->tokenizer, "bytes") == 0)
         return bauta_tokenizer_bytes(out, &err) ? train_failed(&err) : CLI_OK;
-    bool chars = strcmp(s->tokenizer, "chars") == 0;
-    if (kind == LEARNED && !chars)
+    if (kind == LEARNED)
         return bauta_tokenizer_load(out, s->tokenizer, &err)
                    ? train_failed(&err)
                    : CLI_OK;
-    failed = texts_read(&t, s);
-    if (!failed && !chars)
-        failed = learn(out, kind, size, &t);
-    else if (!failed && bauta_tokenizer_characters(out, t.bytes ? t.bytes : "",
-                                                   t.size, &err))
-        failed = train_failed(&err);
-    texts_release(&t);
-    return failed;
+    v.kind = learned[kind].kind;
+    if (v.kind == BAUTA_VOCABULARY_CHARACTERS)
+        return learn(out, &v, s);
+    v.pieces = strtoul(size, &end, 10);
+    if (*size < '0' || *size > '9' || *end || v.pieces > 10000000)
+        return cli_usage(VERB, "--tokenizer %s needs a size, as in '%s:8000'",
+                         learned[kind].name, learned[kind].name);
+    return learn(out, &v, s);
 }
 
 /* Of a checkpoint's files: a mismatch is the same in every checkpoint, what
@@ -394,6 +384,8 @@ int workshop_open(workshop *w, settings *s, const given *g,
     *w = (workshop){ .start = BAUTA_NO_TOKEN, .began = now() };
     options.threads = (int)s->threads;
     options.isa = s->isa;
+    if (standard_count(s) > 1)
+        return cli_usage(VERB, "standard input can be one of the files only");
     int failed = bauta_context_create(&w->context, &options, &err)
                      ? train_failed(&err)
                      : CLI_OK;

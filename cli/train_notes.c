@@ -15,7 +15,7 @@
  * are missed when the run is resumed. */
 static json_t *path_json(const char *path)
 {
-    char *whole = realpath(path, NULL);
+    char *whole = strcmp(path, "-") == 0 ? NULL : realpath(path, NULL);
     json_t *json = json_string(whole ? whole : path);
     free(whole);
     return json ? json : json_null();

@@ -2,6 +2,7 @@
 /* translate.c - bauta translate: line in, line out. */
 #include "cli.h"
 #include "json.h"
+#include "lines.h"
 #include "stream.h"
 
 #include <errno.h>
@@ -283,6 +284,8 @@ static int translator_open(translator *r)
     if (!failed)
         failed = options_make(r);
     if (!failed && s->prefix)
+        failed = text_check(VERB, "--prefix", s->prefix);
+    if (!failed && s->prefix)
         failed = ids_read(&r->prefix, &r->model, "--prefix", s->prefix,
                           strlen(s->prefix), IDS_BARE);
     if (!failed && s->out && !freopen(s->out, "wb", stdout))
@@ -307,7 +310,7 @@ static int translate(translator *r)
 int translate_main(int argc, char **argv)
 {
     settings s = { .limits = { .sequences = 128 } };
-    translator r = { .s = &s, .in = { .file = -1 } };
+    translator r = { .s = &s, .in = { .file = NULL } };
     int failed = settings_read(&s, argc, argv);
     if (!failed && s.help) {
         words_release(&s.rest);

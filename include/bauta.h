@@ -804,7 +804,9 @@ BAUTA_API bauta_status bauta_decoder_finish(bauta_decoder *decoder,
 typedef enum bauta_vocabulary_kind {
     BAUTA_VOCABULARY_BPE,       /* pairs of bytes, as GPT-2 */
     BAUTA_VOCABULARY_WORDPIECE, /* pieces of words, as BERT */
-    BAUTA_VOCABULARY_UNIGRAM    /* likeliest pieces, as SentencePiece */
+    BAUTA_VOCABULARY_UNIGRAM,   /* likeliest pieces, as SentencePiece */
+    BAUTA_VOCABULARY_CHARACTERS /* as bauta_tokenizer_characters(); all other
+                                   options are unused */
 } bauta_vocabulary_kind;
 
 typedef struct bauta_vocabulary_options {
@@ -838,6 +840,35 @@ BAUTA_API bauta_status bauta_tokenizer_train(
     bauta_tokenizer **out, const bauta_vocabulary_options *options,
     const char *const *texts, const size_t *lengths, size_t count,
     bauta_error *err);
+
+/* The same from texts that come one after the other. Only the words of the
+ * texts are kept, each once, so memory grows with the number of distinct words.
+ * The options' arrays must outlive the vocabulary. */
+typedef struct bauta_vocabulary bauta_vocabulary;
+BAUTA_API bauta_status bauta_vocabulary_create(
+    bauta_vocabulary **out, const bauta_vocabulary_options *options,
+    bauta_error *err);
+BAUTA_API void bauta_vocabulary_free(bauta_vocabulary *vocabulary);
+BAUTA_API bauta_status bauta_vocabulary_add(bauta_vocabulary *vocabulary,
+                                            const char *text, size_t length,
+                                            bauta_error *err);
+/* Text files, and pairs of them, as section 12 has them: with options.lines
+ * each line is a text, else each file; of pairs, each line of either side. They
+ * may be larger than memory. `options` may be NULL. */
+struct bauta_corpus_options;
+BAUTA_API bauta_status bauta_vocabulary_add_files(
+    bauta_vocabulary *vocabulary, const char *const *files, size_t count,
+    const struct bauta_corpus_options *options, bauta_error *err);
+BAUTA_API bauta_status bauta_vocabulary_add_pairs(
+    bauta_vocabulary *vocabulary, const char *source, const char *target,
+    const struct bauta_corpus_options *options, bauta_error *err);
+/* How much was added. */
+BAUTA_API uint64_t bauta_vocabulary_bytes(const bauta_vocabulary *vocabulary);
+BAUTA_API size_t bauta_vocabulary_texts(const bauta_vocabulary *vocabulary);
+/* Learn; the vocabulary stays as it is. */
+BAUTA_API bauta_status
+bauta_vocabulary_train(const bauta_vocabulary *vocabulary,
+                       bauta_tokenizer **out, bauta_error *err);
 
 /* ---- 11. Scores -------------------------------------------------------- */
 
@@ -890,11 +921,14 @@ typedef struct bauta_bleu_options {
     bool lowercase;         /* compare in lower case */
     bool effective;         /* leave out orders for which the text is too short,
                                as one does for a single sentence */
+    bool add;               /* *score holds the counts of other sentences, to
+                               which those of these are added: for texts that
+                               are scored in parts */
 } bauta_bleu_options;
 #define BAUTA_BLEU_OPTIONS_INIT                                               \
     {                                                                         \
         sizeof(bauta_bleu_options), BAUTA_TOKENIZE_13A, BAUTA_SMOOTH_EXP, -1, \
-            4, false, false                                                   \
+            4, false, false, false                                            \
     }
 
 typedef struct bauta_bleu_score {
@@ -933,10 +967,11 @@ typedef struct bauta_chrf_options {
     bool whitespace;   /* white space counts as characters */
     bool epsilon;      /* smooth as chrF++.py, instead of leaving out orders for
                           which a text is too short */
+    bool add;          /* as in bauta_bleu_options */
 } bauta_chrf_options;
-#define BAUTA_CHRF_OPTIONS_INIT                                  \
-    {                                                            \
-        sizeof(bauta_chrf_options), 6, 0, 2, false, false, false \
+#define BAUTA_CHRF_OPTIONS_INIT                                         \
+    {                                                                   \
+        sizeof(bauta_chrf_options), 6, 0, 2, false, false, false, false \
     }
 
 /* The counts of n-grams are of characters and then of words: [n - 1], and
@@ -964,10 +999,52 @@ BAUTA_API bauta_status bauta_chrf(const bauta_translations *texts,
                                   bauta_error *err);
 /* ---- 12. Corpora ------------------------------------------------------- */
 
+/* Text files. Everything that reads text from a file, here and in the program,
+ * follows one rule:
+ *
+ *   - Text is UTF-8. Bytes that are not, and NUL, are an error that names file,
+ *     line and byte.
+ *   - A line ends with LF or CR LF; the last one may lack it.
+ *   - A file that is compressed with gzip is decompressed while it is read; it
+ *     is known by its first bytes. (Without zlib it is refused.) Other
+ *     compressed files and UTF-16 are refused by name.
+ *   - "-" is standard input; "./-" is a file of that name. Pipes are read as
+ *     files are.
+ *   - Files are read piece by piece and may be larger than memory. A line that
+ *     has to be held as a whole has at most 64 MiB.
+ *
+ * Line by line, or in parts: use one of the two. */
+typedef struct bauta_text_file bauta_text_file;
+BAUTA_API bauta_status bauta_text_file_open(bauta_text_file **out,
+                                            const char *path, bauta_error *err);
+BAUTA_API void bauta_text_file_free(bauta_text_file *file);
+/* The next line without its end, NUL-terminated; *text is NULL after the last
+ * one. It lives until the next call. After an error about a line the next call
+ * goes on with the line after it. *length may be NULL. */
+BAUTA_API bauta_status bauta_text_file_line(bauta_text_file *file,
+                                            const char **text, size_t *length,
+                                            bauta_error *err);
+/* The next part of the text, of any size, which is cut between characters and
+ * not NUL-terminated; *part is NULL at the end. It lives until the next call.
+ */
+BAUTA_API bauta_status bauta_text_file_part(bauta_text_file *file,
+                                            const char **part, size_t *length,
+                                            bauta_error *err);
+/* How many lines were read: the number of the last one, counted from 1. */
+BAUTA_API size_t bauta_text_file_lines(const bauta_text_file *file);
+/* Whether a line can be read without waiting for a pipe or a terminal. */
+BAUTA_API bool bauta_text_file_ready(const bauta_text_file *file);
+
 /* A corpus is a list of documents, each a sequence of tokens, or of pairs of
- * them: source and target. Files are read once and checked: text must be
- * UTF-8, pairs must have as many lines on both sides, and no line of a pair may
- * be empty. */
+ * them: source and target. Files are text files as above; pairs must have as
+ * many lines on both sides, and no line of a pair may be empty.
+ *
+ * A corpus may be larger than memory. Files are encoded 256 KiB at a time, and
+ * a larger document is cut where that does not change its tokens; a tokenizer
+ * whose model has to see all of a document (SentencePiece's, Llama 2's, and
+ * those with a pattern of their own) takes at most 64 MiB of one. Tokens are
+ * kept in memory up to a limit, and beyond it in a temporary file without a
+ * name in the folder that TMPDIR names, or in /var/tmp. */
 typedef struct bauta_corpus bauta_corpus;
 
 typedef struct bauta_corpus_options {
@@ -976,10 +1053,12 @@ typedef struct bauta_corpus_options {
                       file is one */
     bool skip_bad; /* leave out what is not right, and count it, instead of
                       failing with a sentence that names file and line */
+    size_t memory; /* bytes of tokens that are kept in memory, and as much for
+                      each list of documents or sequences; 0: 32 MiB */
 } bauta_corpus_options;
-#define BAUTA_CORPUS_OPTIONS_INIT                  \
-    {                                              \
-        sizeof(bauta_corpus_options), false, false \
+#define BAUTA_CORPUS_OPTIONS_INIT                     \
+    {                                                 \
+        sizeof(bauta_corpus_options), false, false, 0 \
     }
 
 /* Files of text. A document is what the tokenizer makes of it, with what it
@@ -1010,6 +1089,8 @@ BAUTA_API bool bauta_corpus_pairs(const bauta_corpus *corpus);
 BAUTA_API size_t bauta_corpus_documents(const bauta_corpus *corpus);
 /* Tokens of all documents, those of sources not among them. */
 BAUTA_API uint64_t bauta_corpus_tokens(const bauta_corpus *corpus);
+/* Bytes of the files that it was loaded from, decompressed. */
+BAUTA_API uint64_t bauta_corpus_bytes(const bauta_corpus *corpus);
 /* How many lines or files were left out. */
 BAUTA_API size_t bauta_corpus_skipped(const bauta_corpus *corpus);
 /* How many characters of its files the tokenizer did not know, and where the

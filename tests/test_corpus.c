@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_corpus.c - files of text and of pairs as documents of tokens. */
+#include "base/memory.h"
+#include "data/epoch.h"
 #include "faults.h"
 #include "training.h"
 
@@ -218,6 +220,227 @@ static void a_file_that_is_not_there_is_named(void **state)
     assert_int_equal(bauta_corpus_load(&corpus, tokenizer, &path, 1, &o, &err),
                      BAUTA_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "BAUTA_CORPUS_OPTIONS_INIT"));
+}
+
+static void files_that_are_null_are_refused(void **state)
+{
+    (void)state;
+    char path[512];
+    bauta_corpus *corpus;
+    bauta_error err;
+    snprintf(path, sizeof(path), "%s", scratch_file(&files, "text", "a", 1));
+    const char *const list[] = { path, NULL };
+    assert_int_equal(bauta_corpus_load(&corpus, tokenizer, list, 2, NULL, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "files[1] is NULL"));
+    assert_null(corpus);
+}
+
+/* ---- more than memory ---------------------------------------------------- */
+
+/* Words and line breaks, of 640 KiB: more than is encoded at once. */
+enum { LARGE = 640 << 10 };
+
+static char *large_text(bool one_line)
+{
+    static const char *const bits[] = { "a",  "b",  "cd", " ",    " ",
+                                        "  ", "\n", "e.", "\r\n", "\n\n" };
+    char *text = malloc(LARGE + 4);
+    test_random r = test_random_from(3);
+    size_t size = 0;
+    assert_non_null(text);
+    while (size < LARGE)
+        size += (size_t)sprintf(text + size, "%s",
+                                bits[test_below(&r, one_line ? 6 : 10)]);
+    text[LARGE] = '\0';
+    return text;
+}
+
+/* What the tokenizer makes of a text at once, and its end. */
+static void document_is(const bauta_corpus *corpus, size_t index,
+                        const bauta_tokenizer *t, const char *text, size_t size)
+{
+    bauta_tokens want;
+    size_t count;
+    const uint32_t *got =
+        bauta_corpus_document(corpus, index, &count, NULL, NULL);
+    uint32_t end = bauta_tokenizer_token(t, BAUTA_TOKEN_EOS);
+    assert_int_equal(bauta_tokenizer_encode(t, text, size, NULL, &want, NULL),
+                     BAUTA_OK);
+    bool ended = end != BAUTA_NO_TOKEN;
+    assert_int_equal(count, want.count + ended);
+    assert_memory_equal(got, want.ids, want.count * sizeof(*got));
+    if (ended)
+        assert_int_equal(got[count - 1], end);
+    bauta_tokens_release(&want);
+}
+
+static bauta_tokenizer *learned(bauta_vocabulary_kind kind, const char *text)
+{
+    bauta_vocabulary_options o = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_tokenizer *made = NULL;
+    bauta_error err;
+    size_t size = 100000;
+    o.kind = kind;
+    o.pieces = 300;
+    must(bauta_tokenizer_train(&made, &o, &text, &size, 1, &err), &err);
+    return made;
+}
+
+/* A document that is encoded in parts, and kept in a file, has the tokens that
+ * it has as a whole. */
+static void a_large_document_has_the_same_tokens(void **state)
+{
+    (void)state;
+    for (int one_line = 0; one_line < 2; one_line++) {
+        char *text = large_text(one_line);
+        const char *path = scratch_file(&files, "large", text, LARGE);
+        for (int kind = 0; kind <= BAUTA_VOCABULARY_CHARACTERS; kind++) {
+            bauta_tokenizer *t = learned((bauta_vocabulary_kind)kind, text);
+            bauta_corpus_options o = options(false, kind % 2);
+            bauta_corpus *in_memory, *in_file;
+            bauta_error err;
+            o.memory = (size_t)1 << 40;
+            must(bauta_corpus_load(&in_memory, t, &path, 1, &o, &err), &err);
+            o.memory = 1;
+            must(bauta_corpus_load(&in_file, t, &path, 1, &o, &err), &err);
+            document_is(in_memory, 0, t, text, LARGE);
+            document_is(in_file, 0, t, text, LARGE);
+            assert_true(in_file->text.token_store.mapped);
+            assert_false(in_memory->text.token_store.mapped);
+            assert_int_equal(bauta_corpus_bytes(in_file), LARGE);
+            assert_true(bt_corpus_digest(in_file) ==
+                        bt_corpus_digest(in_memory));
+            bauta_corpus_free(in_memory);
+            bauta_corpus_free(in_file);
+            bauta_tokenizer_free(t);
+        }
+        remove(path);
+        free(text);
+    }
+}
+
+/* A split, and the batches of an epoch, are the same out of a file. */
+static void a_corpus_in_a_file_is_the_same_corpus(void **state)
+{
+    (void)state;
+    char *text = large_text(false);
+    const char *path = scratch_file(&files, "large", text, LARGE / 2);
+    bt_cutting how = { .context = 4, .tokens = 64 };
+    bauta_corpus *corpus[2], *rest[2];
+    bt_epoch epoch[2];
+    bauta_error err;
+    for (int i = 0; i < 2; i++) {
+        bauta_corpus_options o = options(true, false);
+        o.memory = i ? 1 : 0;
+        must(bauta_corpus_load(&corpus[i], tokenizer, &path, 1, &o, &err),
+             &err);
+        must(bauta_corpus_split(corpus[i], 0.3, &rest[i], &err), &err);
+        must(bt_epoch_init(&epoch[i], corpus[i], &how, 7, 1, &err), &err);
+    }
+    assert_true(epoch[1].list_store.mapped && !epoch[0].list_store.mapped);
+    assert_true(bt_corpus_digest(corpus[0]) == bt_corpus_digest(corpus[1]));
+    assert_true(bt_corpus_digest(rest[0]) == bt_corpus_digest(rest[1]));
+    assert_true(bt_corpus_digest(rest[0]) != bt_corpus_digest(corpus[0]));
+    assert_true(epoch[0].count > 1000 && epoch[0].count == epoch[1].count);
+    assert_memory_equal(epoch[0].list, epoch[1].list,
+                        epoch[0].count * sizeof(*epoch[0].list));
+    for (int i = 0; i < 2; i++) {
+        bt_epoch_release(&epoch[i]);
+        bauta_corpus_free(corpus[i]);
+        bauta_corpus_free(rest[i]);
+    }
+    remove(path);
+    free(text);
+}
+
+/* Memory that the library has at one time. */
+static struct {
+    size_t now, most;
+} counted;
+
+static void *count_alloc(void *user, size_t align, size_t size)
+{
+    (void)user;
+    size_t *memory =
+        aligned_alloc(align, (size + 2 * align - 1) / align * align);
+    if (!memory)
+        return NULL;
+    counted.now += size;
+    counted.most = counted.now > counted.most ? counted.now : counted.most;
+    *memory = size;
+    return (char *)memory + align;
+}
+
+static void count_free(void *user, void *memory)
+{
+    (void)user;
+    char *block = (char *)memory - BT_ALIGN;
+    counted.now -= *(size_t *)(void *)block;
+    free(block);
+}
+
+/* Whether a document is one long line or many, and whether documents are
+ * lines, memory does not grow with the file. */
+static void memory_does_not_grow_with_the_file(void **state)
+{
+    (void)state;
+    static const bauta_allocator allocator = { count_alloc, count_free, NULL };
+    size_t most[2][3];
+    for (size_t times = 1; times <= 4; times += 3)
+        for (int kind = 0; kind < 3; kind++) {
+            char *text = large_text(kind == 1);
+            const char *path = scratch_path(&files, "large");
+            FILE *out = fopen(path, "wb");
+            for (size_t i = 0; i < times; i++)
+                fwrite(text, 1, LARGE, out);
+            fclose(out);
+            bauta_allocator_set(&allocator);
+            bauta_tokenizer *t = learned(BAUTA_VOCABULARY_BPE, text);
+            bauta_corpus_options o = options(kind == 2, false);
+            bauta_corpus *corpus;
+            bauta_error err;
+            o.memory = 64 << 10;
+            counted.most = counted.now;
+            must(bauta_corpus_load(&corpus, t, &path, 1, &o, &err), &err);
+            most[times > 1][kind] = counted.most;
+            bauta_corpus_free(corpus);
+            bauta_tokenizer_free(t);
+            assert_int_equal(counted.now, 0);
+            bauta_allocator_set(NULL);
+            remove(path);
+            free(text);
+        }
+    for (int kind = 0; kind < 3; kind++) {
+        printf("%zu KiB for 640 KiB, %zu KiB for 2.5 MiB\n",
+               most[0][kind] >> 10, most[1][kind] >> 10);
+        assert_true(most[1][kind] < most[0][kind] + (64 << 10));
+        assert_true(most[1][kind] < (size_t)32 << 20);
+    }
+}
+
+static void a_folder_that_is_missing_is_named(void **state)
+{
+    (void)state;
+    const char *before = getenv("TMPDIR");
+    char *kept = before ? strdup(before) : NULL;
+    char *text = large_text(false);
+    const char *path = scratch_file(&files, "large", text, LARGE / 2);
+    bauta_corpus_options o = options(false, false);
+    bauta_corpus *corpus;
+    bauta_error err;
+    o.memory = 1;
+    setenv("TMPDIR", "/nowhere", 1);
+    assert_int_equal(bauta_corpus_load(&corpus, tokenizer, &path, 1, &o, &err),
+                     BAUTA_ERR_IO);
+    assert_non_null(strstr(err.message, "/nowhere: cannot make a temporary"));
+    if (kept)
+        setenv("TMPDIR", kept, 1);
+    else
+        unsetenv("TMPDIR");
+    free(kept);
+    free(text);
+    remove(path);
 }
 
 /* ---- pairs --------------------------------------------------------------- */
@@ -471,6 +694,11 @@ int main(void)
         cmocka_unit_test(a_bad_line_is_named),
         cmocka_unit_test(bad_lines_are_left_out_and_counted),
         cmocka_unit_test(a_file_that_is_not_there_is_named),
+        cmocka_unit_test(files_that_are_null_are_refused),
+        cmocka_unit_test(a_large_document_has_the_same_tokens),
+        cmocka_unit_test(a_corpus_in_a_file_is_the_same_corpus),
+        cmocka_unit_test(memory_does_not_grow_with_the_file),
+        cmocka_unit_test(a_folder_that_is_missing_is_named),
         cmocka_unit_test(lines_of_two_files_are_pairs),
         cmocka_unit_test(pairs_that_do_not_fit_are_named),
         cmocka_unit_test(bad_pairs_are_left_out_and_counted),

@@ -247,49 +247,55 @@ static const struct {
     const char *signature;
 } bleus[] = {
 #define SIZE sizeof(bauta_bleu_options)
-    { { SIZE, BAUTA_TOKENIZE_13A, BAUTA_SMOOTH_EXP, -1, 4, false, false },
+    { { SIZE, BAUTA_TOKENIZE_13A, BAUTA_SMOOTH_EXP, -1, 4, false, false,
+        false },
       32.7133055688988,
       0.8890097654027757,
       { 12, 8, 4, 1 },
       { 17, 14, 11, 8 },
       "nrefs:var|case:mixed|eff:no|tok:13a|smooth:exp" },
-    { { SIZE, BAUTA_TOKENIZE_13A, BAUTA_SMOOTH_EXP, -1, 4, true, false },
+    { { SIZE, BAUTA_TOKENIZE_13A, BAUTA_SMOOTH_EXP, -1, 4, true, false, false },
       51.199090109109044,
       0.8890097654027757,
       { 16, 12, 6, 2 },
       { 17, 14, 11, 8 },
       "nrefs:var|case:lc|eff:no|tok:13a|smooth:exp" },
-    { { SIZE, BAUTA_TOKENIZE_INTL, BAUTA_SMOOTH_EXP, -1, 4, true, true },
+    { { SIZE, BAUTA_TOKENIZE_INTL, BAUTA_SMOOTH_EXP, -1, 4, true, true, false },
       84.52261090570597,
       0.951229424500714,
       { 20, 17, 12, 8 },
       { 20, 17, 14, 11 },
       "nrefs:var|case:lc|eff:yes|tok:intl|smooth:exp" },
-    { { SIZE, BAUTA_TOKENIZE_CHAR, BAUTA_SMOOTH_EXP, -1, 4, true, false },
+    { { SIZE, BAUTA_TOKENIZE_CHAR, BAUTA_SMOOTH_EXP, -1, 4, true, false,
+        false },
       98.59887563642262,
       1.0,
       { 40, 38, 35, 31 },
       { 41, 38, 35, 32 },
       "nrefs:var|case:lc|eff:no|tok:char|smooth:exp" },
-    { { SIZE, BAUTA_TOKENIZE_NONE, BAUTA_SMOOTH_EXP, -1, 4, false, false },
+    { { SIZE, BAUTA_TOKENIZE_NONE, BAUTA_SMOOTH_EXP, -1, 4, false, false,
+        false },
       28.214660417855164,
       0.8751733190429475,
       { 10, 7, 3, 0 },
       { 15, 12, 9, 6 },
       "nrefs:var|case:mixed|eff:no|tok:none|smooth:exp" },
-    { { SIZE, BAUTA_TOKENIZE_13A, BAUTA_SMOOTH_FLOOR, 0.25, 6, false, false },
+    { { SIZE, BAUTA_TOKENIZE_13A, BAUTA_SMOOTH_FLOOR, 0.25, 6, false, false,
+        false },
       16.93284475540742,
       0.8890097654027757,
       { 12, 8, 4, 1, 0, 0 },
       { 17, 14, 11, 8, 6, 4 },
       "nrefs:var|case:mixed|eff:no|tok:13a|smooth:floor[0.25]" },
-    { { SIZE, BAUTA_TOKENIZE_13A, BAUTA_SMOOTH_ADD_K, 2.5, 6, false, false },
+    { { SIZE, BAUTA_TOKENIZE_13A, BAUTA_SMOOTH_ADD_K, 2.5, 6, false, false,
+        false },
       39.885388155642985,
       0.8890097654027757,
       { 12, 8, 4, 1, 0, 0 },
       { 17, 14, 11, 8, 6, 4 },
       "nrefs:var|case:mixed|eff:no|tok:13a|smooth:add-k[2.50]" },
-    { { SIZE, BAUTA_TOKENIZE_NONE, BAUTA_SMOOTH_NONE, -1, 7, false, false },
+    { { SIZE, BAUTA_TOKENIZE_NONE, BAUTA_SMOOTH_NONE, -1, 7, false, false,
+        false },
       0.0,
       0.8751733190429475,
       { 10, 7, 3, 0, 0, 0, 0 },
@@ -322,27 +328,27 @@ static const struct {
     const char *name, *signature;
 } chrfs[] = {
 #define SIZE sizeof(bauta_chrf_options)
-    { { SIZE, 6, 0, 2, false, false, false },
+    { { SIZE, 6, 0, 2, false, false, false, false },
       46.570855452227335,
       "chrF2",
       "nrefs:var|case:mixed|eff:yes|nc:6|nw:0|space:no" },
-    { { SIZE, 6, 2, 2, false, false, false },
+    { { SIZE, 6, 2, 2, false, false, false, false },
       47.14215535937099,
       "chrF2++",
       "nrefs:var|case:mixed|eff:yes|nc:6|nw:2|space:no" },
-    { { SIZE, 6, 2, 2, true, false, false },
+    { { SIZE, 6, 2, 2, true, false, false, false },
       81.11705717239414,
       "chrF2++",
       "nrefs:var|case:lc|eff:yes|nc:6|nw:2|space:no" },
-    { { SIZE, 6, 0, 3, false, true, false },
+    { { SIZE, 6, 0, 3, false, true, false, false },
       48.711188469256655,
       "chrF3",
       "nrefs:var|case:mixed|eff:yes|nc:6|nw:0|space:yes" },
-    { { SIZE, 9, 1, 2, false, false, true },
+    { { SIZE, 9, 1, 2, false, false, true, false },
       36.801659385957485,
       "chrF2+",
       "nrefs:var|case:mixed|eff:no|nc:9|nw:1|space:no" },
-    { { SIZE, 0, 2, 1, false, false, false },
+    { { SIZE, 0, 2, 1, false, false, false, false },
       50.557053744109396,
       "chrF1++",
       "nrefs:var|case:mixed|eff:yes|nc:0|nw:2|space:no" },
@@ -627,6 +633,34 @@ static void a_long_sentence_takes_no_long_time(void **state)
     free(text);
 }
 
+/* Scored in parts, sentences give the score of all together. */
+static void parts_add_up(void **state)
+{
+    (void)state;
+    const char *hyp[] = { "a b c d e", "the cat sat on a mat", "", "x y z" };
+    const char *ref[] = { "a b x d e", "the cat sat on the mat", "q", "x y" };
+    bauta_bleu_options bleu = BAUTA_BLEU_OPTIONS_INIT;
+    bauta_chrf_options chrf = BAUTA_CHRF_OPTIONS_INIT;
+    bauta_bleu_score whole = BAUTA_BLEU_SCORE_INIT, sum = BAUTA_BLEU_SCORE_INIT;
+    bauta_chrf_score both = BAUTA_CHRF_SCORE_INIT, part = BAUTA_CHRF_SCORE_INIT;
+    bauta_translations texts = BAUTA_TRANSLATIONS_INIT;
+    texts.count = 4;
+    texts.hypotheses = hyp;
+    texts.references = ref;
+    assert_int_equal(bauta_bleu(&texts, &bleu, &whole, NULL, NULL), 0);
+    assert_int_equal(bauta_chrf(&texts, &chrf, &both, NULL, NULL), 0);
+    bleu.add = chrf.add = true;
+    for (size_t i = 0; i < 4; i += texts.count) {
+        texts.count = i == 1 ? 2 : 1;
+        texts.hypotheses = hyp + i;
+        texts.references = ref + i;
+        assert_int_equal(bauta_bleu(&texts, &bleu, &sum, NULL, NULL), 0);
+        assert_int_equal(bauta_chrf(&texts, &chrf, &part, NULL, NULL), 0);
+    }
+    assert_memory_equal(&sum, &whole, sizeof(sum));
+    assert_memory_equal(&part, &both, sizeof(part));
+}
+
 int main(void)
 {
     test_random random = test_random_from(test_seed());
@@ -634,6 +668,7 @@ int main(void)
         cmocka_unit_test(a_corpus_scores_as_with_sacrebleu),
         cmocka_unit_test(sentences_score_as_with_sacrebleu),
         cmocka_unit_test(each_smoothing_is_sacrebleus),
+        cmocka_unit_test(parts_add_up),
         cmocka_unit_test(every_option_of_bleu_counts),
         cmocka_unit_test(every_option_of_chrf_counts),
         cmocka_unit_test(a_sentence_too_short_scores_by_its_effective_order),

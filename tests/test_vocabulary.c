@@ -820,7 +820,7 @@ static void slices_do_not_change_the_words(void **state)
     OK(bt_pretokenizer_parse(&p, json, "test", err));
     OK(bt_added_create(&none, NULL, 0, NULL, "test", err));
     OK(bt_words_create(&got, err));
-    OK(bt_words_read(got, text, size, none, NULL, p, err));
+    OK(bt_words_read(got, text, size, false, none, NULL, p, err));
     OK(bt_text_init(&all.text, text, size, 0, err));
     OK(bt_splits_add(&all, (bt_split){ 0, (uint32_t)size, BT_NO_TOKEN, true },
                      err));
@@ -965,6 +965,94 @@ static void memory_that_runs_out_leaves_nothing_behind(void **state)
     }
 }
 
+/* ---- files ------------------------------------------------------------- */
+
+/* The tokenizer.json of a tokenizer, which goes. */
+static char *json_of(bauta_tokenizer *t, size_t *size)
+{
+    scratch s = scratch_create();
+    char *text = NULL;
+    OK(bauta_tokenizer_save(t, s.folder, err));
+    OK(bt_file_read(&text, size, scratch_path(&s, "tokenizer.json"), 1 << 26,
+                    err));
+    bauta_tokenizer_free(t);
+    scratch_free(&s);
+    return text;
+}
+
+static void same_tokenizers(bauta_tokenizer *a, bauta_tokenizer *b)
+{
+    size_t size, other;
+    char *one = json_of(a, &size), *two = json_of(b, &other);
+    assert_int_equal(size, other);
+    assert_memory_equal(one, two, size);
+    bt_free(one);
+    bt_free(two);
+}
+
+/* From files, in parts, the same is learned as from texts at once. */
+static void files_give_what_their_texts_give(void **state)
+{
+    (void)state;
+    enum { SIZE = 700000 };
+    static char text[SIZE + 16];
+    static const char *const bits[] = { "ab", "abc", "xy",   " ", "\n",
+                                        "\t", "  x", "\r\n", "d." };
+    test_random r = test_random_from(seed);
+    size_t size = 0;
+    while (size < SIZE)
+        size += (size_t)sprintf(text + size, "%s", bits[test_below(&r, 9)]);
+    scratch s = scratch_create();
+    const char *path = scratch_file(&s, "text", text, size);
+    for (int kind = 0; kind <= BAUTA_VOCABULARY_CHARACTERS; kind++) {
+        bauta_vocabulary_options o =
+            options_of((bauta_vocabulary_kind)kind, 300);
+        bauta_corpus_options how = BAUTA_CORPUS_OPTIONS_INIT;
+        bauta_vocabulary *v = NULL;
+        bauta_tokenizer *got = NULL;
+        how.skip_bad = kind % 2;
+        OK(bauta_vocabulary_create(&v, &o, err));
+        OK(bauta_vocabulary_add_files(v, &path, 1, &how, err));
+        OK(bauta_vocabulary_train(v, &got, err));
+        assert_int_equal(bauta_vocabulary_bytes(v), size);
+        assert_int_equal(bauta_vocabulary_texts(v), 1);
+        same_tokenizers(got, train_bytes(&o, text, size));
+        bauta_vocabulary_free(v);
+    }
+    scratch_free(&s);
+}
+
+static void lines_and_columns_are_texts(void **state)
+{
+    (void)state;
+    static const char *const want[] = { "ab ab\n", "ab\n", "cd cd\n", "cd" };
+    static const size_t lengths[] = { 6, 3, 6, 2 };
+    scratch s = scratch_create();
+    char path[512];
+    snprintf(path, sizeof(path), "%s",
+             scratch_file(&s, "text", "ab ab\nab\ncd cd\ncd", 17));
+    const char *columns = scratch_file(&s, "two", "ab ab\tab\ncd cd\tcd", 17);
+    const char *files[] = { path, NULL };
+    bauta_corpus_options how = BAUTA_CORPUS_OPTIONS_INIT;
+    bauta_vocabulary_options o = options_of(BAUTA_VOCABULARY_BPE, 300);
+    how.lines = true;
+    for (int pairs = 0; pairs < 2; pairs++) {
+        bauta_vocabulary *v = NULL;
+        bauta_tokenizer *got = NULL, *all = NULL;
+        OK(bauta_vocabulary_create(&v, &o, err));
+        OK(pairs ? bauta_vocabulary_add_pairs(v, columns, NULL, &how, err)
+                 : bauta_vocabulary_add_files(v, files, 1, &how, err));
+        assert_int_equal(bauta_vocabulary_texts(v), 4);
+        OK(bauta_vocabulary_train(v, &got, err));
+        OK(bauta_tokenizer_train(&all, &o, want, lengths, 4, err));
+        same_tokenizers(got, all);
+        assert_int_equal(bauta_vocabulary_add_files(v, files, 2, &how, NULL),
+                         BAUTA_ERR_ARGUMENT);
+        bauta_vocabulary_free(v);
+    }
+    scratch_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -991,6 +1079,8 @@ int main(void)
         cmocka_unit_test(a_trained_tokenizer_is_saved_and_loaded),
         cmocka_unit_test(progress_rises_to_the_end),
         cmocka_unit_test(memory_that_runs_out_leaves_nothing_behind),
+        cmocka_unit_test(files_give_what_their_texts_give),
+        cmocka_unit_test(lines_and_columns_are_texts),
     };
     seed = test_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);

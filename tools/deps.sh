@@ -42,6 +42,7 @@ need libjansson-dev pkg-config --exists jansson
 need libpcre2-dev pkg-config --exists libpcre2-8
 need libutf8proc-dev pkg-config --exists libutf8proc
 need libcairo2-dev pkg-config --exists cairo
+need zlib1g-dev pkg-config --exists zlib
 for extra in "$@"; do
     case $extra in
     clang | thread | fuzz | ci)

@@ -2,24 +2,34 @@
 /* corpus.c - documents as tokens: made, asked, split. */
 #include "data/corpus.h"
 
-#include "base/array.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/size.h"
 
 #include <string.h>
+
+static bauta_status grow(bt_store *store, size_t count, size_t size,
+                         size_t memory, bauta_error *err)
+{
+    return bt_store_reserve(store, bt_size_mul(count, size), memory, "a corpus",
+                            err);
+}
 
 bauta_status bauta_corpus_create(bauta_corpus **out, bauta_error *err)
 {
     BT_NEED(out, err);
     *out = bt_alloc_zero(1, sizeof(**out));
-    return *out ? BAUTA_OK : bt_fail_memory(err, "a corpus", sizeof(**out));
+    if (!*out)
+        return bt_fail_memory(err, "a corpus", sizeof(**out));
+    (*out)->memory = BT_STORE_MEMORY;
+    return BAUTA_OK;
 }
 
 static void side_release(bt_side *side)
 {
-    bt_free(side->tokens);
-    bt_free(side->starts);
+    bt_store_release(&side->token_store);
+    bt_store_release(&side->start_store);
 }
 
 void bauta_corpus_free(bauta_corpus *corpus)
@@ -31,26 +41,63 @@ void bauta_corpus_free(bauta_corpus *corpus)
     bt_free(corpus);
 }
 
-/* Room for one more document of so many tokens. */
-static bauta_status side_reserve(bt_side *side, size_t documents, size_t count,
+/* Room for so many tokens, and for one more document. */
+static bauta_status side_reserve(bt_side *side, size_t count, size_t memory,
                                  bauta_error *err)
 {
-    if (BT_ROOM(side->tokens, side->room, side->count, count) ||
-        BT_ROOM(side->starts, side->starts_room, documents ? documents + 1 : 0,
-                2))
-        return bt_fail_memory(err, "a corpus", count * sizeof(uint32_t));
-    return BAUTA_OK;
+    bauta_status status =
+        grow(&side->token_store, count, sizeof(*side->tokens), memory, err);
+    if (!status)
+        status =
+            grow(&side->start_store, 2, sizeof(*side->starts), memory, err);
+    side->tokens = side->token_store.bytes;
+    side->starts = side->start_store.bytes;
+    return status;
 }
 
-static void side_add(bt_side *side, size_t documents, const uint32_t *tokens,
-                     size_t count)
+static void side_put(bt_side *side, const uint32_t *tokens, size_t count)
 {
     if (count)
         memcpy(side->tokens + side->count, tokens, count * sizeof(*tokens));
+    side->count += count;
+    side->token_store.size = side->count * sizeof(*tokens);
+}
+
+/* A document ends where the tokens do. */
+static void side_end(bt_side *side, size_t documents)
+{
     if (documents == 0)
         side->starts[0] = 0;
-    side->count += count;
     side->starts[documents + 1] = side->count;
+    side->start_store.size = (documents + 2) * sizeof(*side->starts);
+}
+
+/* Only the first documents remain. */
+static void side_keep(bt_side *side, size_t documents)
+{
+    side->count = side->starts[documents];
+    side->token_store.size = side->count * sizeof(*side->tokens);
+    side->start_store.size = (documents + 1) * sizeof(*side->starts);
+}
+
+bauta_status bt_corpus_put(bauta_corpus *corpus, const uint32_t *tokens,
+                           size_t count, bauta_error *err)
+{
+    bauta_status status =
+        side_reserve(&corpus->text, count, corpus->memory, err);
+    if (!status)
+        side_put(&corpus->text, tokens, count);
+    return status;
+}
+
+bauta_status bt_corpus_end(bauta_corpus *corpus, bauta_error *err)
+{
+    bauta_status status = side_reserve(&corpus->text, 0, corpus->memory, err);
+    if (status)
+        return status;
+    side_end(&corpus->text, corpus->documents++);
+    atomic_store(&corpus->digest, 0);
+    return BAUTA_OK;
 }
 
 bauta_status bauta_corpus_add(bauta_corpus *corpus, const uint32_t *tokens,
@@ -67,18 +114,19 @@ bauta_status bauta_corpus_add(bauta_corpus *corpus, const uint32_t *tokens,
                        "the corpus holds %s, and this is not one",
                        corpus->pairs ? "pairs" : "texts");
     bauta_status status =
-        side_reserve(&corpus->text, corpus->documents, count, err);
+        side_reserve(&corpus->text, count, corpus->memory, err);
     if (!status && source)
         status =
-            side_reserve(&corpus->source, corpus->documents, source_count, err);
+            side_reserve(&corpus->source, source_count, corpus->memory, err);
     if (status)
         return status;
     corpus->pairs = source != NULL;
-    side_add(&corpus->text, corpus->documents, tokens, count);
-    if (source)
-        side_add(&corpus->source, corpus->documents, source, source_count);
-    corpus->documents++;
-    return BAUTA_OK;
+    side_put(&corpus->text, tokens, count);
+    if (source) {
+        side_put(&corpus->source, source, source_count);
+        side_end(&corpus->source, corpus->documents);
+    }
+    return bt_corpus_end(corpus, err);
 }
 
 /* ---- questions --------------------------------------------------------- */
@@ -137,22 +185,50 @@ const uint32_t *bauta_corpus_document(const bauta_corpus *corpus, size_t index,
     return side_document(&corpus->text, index, count);
 }
 
+uint64_t bauta_corpus_bytes(const bauta_corpus *corpus)
+{
+    return corpus->bytes;
+}
+
+void bt_side_unload(const bt_side *side)
+{
+    bt_store_unload(&side->token_store);
+    bt_store_unload(&side->start_store);
+}
+
+void bt_corpus_unload(const bauta_corpus *corpus)
+{
+    bt_side_unload(&corpus->text);
+    bt_side_unload(&corpus->source);
+}
+
 static uint64_t side_digest(uint64_t hash, const bt_side *side,
                             size_t documents)
 {
-    for (size_t i = 0; i < side->count; i++)
+    for (size_t i = 0; i < side->count; i++) {
+        if (i % BT_SIDE_BLOCK == 0)
+            bt_side_unload(side);
         hash = bt_digest_mix(hash, side->tokens[i]);
+    }
     for (size_t i = 0; i <= documents && side->starts; i++)
         hash = bt_digest_mix(hash, side->starts[i]);
+    bt_side_unload(side);
     return hash;
 }
 
+/* Every checkpoint asks for it, and a large corpus is not read for each. */
 uint64_t bt_corpus_digest(const bauta_corpus *corpus)
 {
-    uint64_t hash = side_digest(bt_digest_mix(1, corpus->documents),
-                                &corpus->text, corpus->documents);
-    return corpus->pairs ? side_digest(hash, &corpus->source, corpus->documents)
-                         : hash;
+    bauta_corpus *known = (bauta_corpus *)(uintptr_t)corpus;
+    uint64_t hash = atomic_load(&known->digest);
+    if (hash)
+        return hash;
+    hash = side_digest(bt_digest_mix(1, corpus->documents), &corpus->text,
+                       corpus->documents);
+    if (corpus->pairs)
+        hash = side_digest(hash, &corpus->source, corpus->documents);
+    atomic_store(&known->digest, hash);
+    return hash;
 }
 
 /* ---- splitting --------------------------------------------------------- */
@@ -171,7 +247,8 @@ static bauta_status split_text(bauta_corpus *corpus, double share,
                                            text->count - keep, NULL, 0, err);
     if (status)
         return status;
-    text->count = text->starts[1] = keep;
+    text->starts[1] = keep;
+    side_keep(text, 1);
     return BAUTA_OK;
 }
 
@@ -195,9 +272,9 @@ static bauta_status split_documents(bauta_corpus *corpus, double share,
     if (status)
         return status;
     corpus->documents = keep;
-    corpus->text.count = corpus->text.starts[keep];
+    side_keep(&corpus->text, keep);
     if (corpus->pairs)
-        corpus->source.count = corpus->source.starts[keep];
+        side_keep(&corpus->source, keep);
     return BAUTA_OK;
 }
 
@@ -212,10 +289,13 @@ bauta_status bauta_corpus_split(bauta_corpus *corpus, double share,
                        "a share of %g is not between 0 and 1", share);
     bauta_corpus *made;
     bauta_status status = bauta_corpus_create(&made, err);
-    if (!status)
-        status = corpus->documents == 1 && !corpus->pairs
-                     ? split_text(corpus, share, made, err)
-                     : split_documents(corpus, share, made, err);
+    if (status)
+        return status;
+    made->memory = corpus->memory;
+    atomic_store(&corpus->digest, 0);
+    status = corpus->documents == 1 && !corpus->pairs
+                 ? split_text(corpus, share, made, err)
+                 : split_documents(corpus, share, made, err);
     if (status)
         bauta_corpus_free(made);
     else

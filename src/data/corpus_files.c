@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus_files.c - files of text, checked line by line and made into tokens. */
+/* corpus_files.c - files of text made into tokens.
+ *
+ * Texts are read and encoded in parts: a document that is larger than one is
+ * cut where that changes no token (see text/boundary.h). */
+#include "base/array.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "data/corpus.h"
-#include "text/unicode.h"
+#include "text/boundary.h"
+#include "text/text_file.h"
 
 #include <string.h>
+
+enum { PART = 256 << 10 }; /* bytes that are encoded at once, about */
 
 /* A text as tokens, with its end. */
 typedef struct buffer {
@@ -19,70 +25,28 @@ typedef struct reader {
     bauta_corpus *corpus;
     const bauta_tokenizer *tokenizer;
     bauta_corpus_options options;
+    bt_boundary boundary;
     buffer text, source; /* reused */
+    /* The document that is being read: what of it was not yet encoded. */
+    char *held;
+    size_t held_size, held_room;
+    size_t searched;  /* bytes of it without a place to cut */
+    bool begun;       /* a part of it was encoded */
+    uint32_t last;    /* the last token of that */
+    const char *name; /* of the file, and the line that `held` begins in */
+    size_t line;
 } reader;
-
-typedef struct line {
-    const char *text;
-    size_t size;
-    size_t number; /* from 1 */
-} line;
-
-/* ---- lines ------------------------------------------------------------- */
-
-/* A file, walked line by line. */
-typedef struct lines {
-    const char *path;
-    bt_file_map map;
-    size_t at, number;
-} lines;
-
-static bauta_status lines_init(lines *l, const char *path, bauta_error *err)
-{
-    *l = (lines){ .path = path };
-    return bt_file_map_init(&l->map, path, err);
-}
-
-static bool line_next(lines *l, line *out)
-{
-    const char *text = (const char *)l->map.bytes;
-    if (l->at == l->map.size)
-        return false;
-    const char *from = text + l->at;
-    const char *end = memchr(from, '\n', l->map.size - l->at);
-    size_t size = end ? (size_t)(end - from) : l->map.size - l->at;
-    l->at += size + (end != NULL);
-    if (size && from[size - 1] == '\r')
-        size--;
-    *out = (line){ from, size, ++l->number };
-    return true;
-}
-
-/* What is wrong with a line, or NULL. */
-static const char *line_wrong(const line *l)
-{
-    if (bt_utf8_valid(l->text, l->size) != l->size)
-        return "is not UTF-8";
-    return memchr(l->text, '\0', l->size) ? "holds NUL" : NULL;
-}
-
-static bauta_status fail_line(const lines *l, size_t number, const char *what,
-                              bauta_error *err)
-{
-    return bt_fail(err, BAUTA_ERR_IO, "%s: line %zu %s", bt_path_tail(l->path),
-                   number, what);
-}
 
 /* ---- documents --------------------------------------------------------- */
 
-/* Whether a text must be ended by hand, and with which token. */
-static uint32_t ending(const bauta_tokenizer *t, const bauta_tokens *tokens)
+/* Whether a text must be ended by hand, and with which token; `last` is its
+ * last one, or BAUTA_NO_TOKEN. */
+static uint32_t ending(const bauta_tokenizer *t, uint32_t last)
 {
     uint32_t eos = bauta_tokenizer_token(t, BAUTA_TOKEN_EOS);
     uint32_t sep = bauta_tokenizer_token(t, BAUTA_TOKEN_SEP);
-    uint32_t last =
-        tokens->count ? tokens->ids[tokens->count - 1] : BAUTA_NO_TOKEN;
-    return tokens->count && (last == eos || last == sep) ? BAUTA_NO_TOKEN : eos;
+    bool ended = last != BAUTA_NO_TOKEN && (last == eos || last == sep);
+    return ended ? BAUTA_NO_TOKEN : eos;
 }
 
 static bauta_status buffer_reserve(buffer *b, size_t count, bauta_error *err)
@@ -100,9 +64,17 @@ static bauta_status buffer_reserve(buffer *b, size_t count, bauta_error *err)
 typedef struct passage {
     const char *text;
     size_t size;
-    const char *path;
-    size_t line; /* from 1 */
+    const char *name; /* of the file */
+    size_t line;      /* from 1 */
 } passage;
+
+static size_t newlines(const char *text, size_t size)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < size; i++)
+        count += text[i] == '\n';
+    return count;
+}
 
 /* Note the characters that the tokenizer did not know. */
 static void unknown_note(bt_corpus_unknown *u, const bauta_tokenizer *tokenizer,
@@ -113,10 +85,8 @@ static void unknown_note(bt_corpus_unknown *u, const bauta_tokenizer *tokenizer,
     if (found.count && u->count == 0) {
         memcpy(u->first, p->text + found.start,
                bt_size_min(found.end - found.start, sizeof(u->first) - 1));
-        strncpy(u->file, bt_path_tail(p->path), sizeof(u->file) - 1);
-        u->line = p->line;
-        for (size_t i = 0; i < found.start; i++)
-            u->line += p->text[i] == '\n';
+        strncpy(u->file, p->name, sizeof(u->file) - 1);
+        u->line = p->line + newlines(p->text, found.start);
     }
     u->count += found.count;
 }
@@ -133,7 +103,9 @@ static bauta_status buffer_encode(buffer *b, reader *r, const passage *p,
     if (!status)
         status = buffer_reserve(b, tokens.count + 1, err);
     if (!status) {
-        uint32_t end = ending(tokenizer, &tokens);
+        uint32_t end =
+            ending(tokenizer, tokens.count ? tokens.ids[tokens.count - 1]
+                                           : BAUTA_NO_TOKEN);
         b->count = tokens.count;
         if (b->count)
             memcpy(b->ids, tokens.ids, b->count * sizeof(*b->ids));
@@ -145,76 +117,197 @@ static bauta_status buffer_encode(buffer *b, reader *r, const passage *p,
     return status;
 }
 
-static bauta_status text_add(reader *r, const passage *p, bauta_error *err)
-{
-    bauta_status status = buffer_encode(&r->text, r, p, false, err);
-    if (!status)
-        status = bauta_corpus_add(r->corpus, r->text.ids, r->text.count, NULL,
-                                  0, err);
-    return status;
-}
+/* ---- a document in parts ----------------------------------------------- */
 
-static bauta_status add_lines(reader *r, lines *l, bauta_error *err)
+/* Tokens that the template puts before the text, or after it. */
+static bauta_status around_put(reader *r, bool after, bauta_error *err)
 {
+    const bt_template *t = &r->tokenizer->single;
     bauta_status status = BAUTA_OK;
-    for (line at; !status && line_next(l, &at);) {
-        const char *wrong = line_wrong(&at);
-        if (wrong && r->options.skip_bad)
-            r->corpus->skipped++;
-        else if (wrong)
-            status = fail_line(l, at.number, wrong, err);
-        else if (at.size)
-            status = text_add(
-                r, &(passage){ at.text, at.size, l->path, at.number }, err);
-    }
-    return status;
-}
-
-/* The whole file as one document; with skip_bad, without its bad lines. */
-static bauta_status add_whole(reader *r, lines *l, bauta_error *err)
-{
-    bauta_status status = BAUTA_OK;
-    char *good = NULL;
-    size_t size = 0, begin = 0;
-    if (r->options.skip_bad) {
-        good = bt_alloc(l->map.size);
-        if (!good)
-            return bt_fail_memory(err, "a text", l->map.size);
-    }
-    for (line at; !status && line_next(l, &at); begin = l->at) {
-        const char *wrong = line_wrong(&at);
-        if (wrong && !good)
-            status = fail_line(l, at.number, wrong, err);
-        else if (wrong)
-            r->corpus->skipped++;
-        if (good && !wrong) {
-            memcpy(good + size, l->map.bytes + begin, l->at - begin);
-            size += l->at - begin;
+    bool seen = false;
+    for (size_t i = 0; !status && i < t->count; i++) {
+        uint32_t id = t->items[i].id;
+        if (id != BT_TEMPLATE_A && seen == after) {
+            status = bt_corpus_put(r->corpus, &id, 1, err);
+            r->last = id;
         }
+        seen |= id == BT_TEMPLATE_A;
     }
-    passage whole = { good, size, l->path, 1 };
-    if (!good) {
-        whole.text = l->map.size ? (const char *)l->map.bytes : "";
-        whole.size = l->map.size;
-    }
-    if (!status)
-        status = text_add(r, &whole, err);
-    bt_free(good);
     return status;
+}
+
+/* The first `size` bytes that are held become tokens. */
+static bauta_status part_encode(reader *r, size_t size, bauta_error *err)
+{
+    bauta_encode_options how = BAUTA_ENCODE_OPTIONS_INIT;
+    bauta_tokens tokens = { 0 };
+    how.bare = true;
+    bauta_status status = r->begun ? BAUTA_OK : around_put(r, false, err);
+    if (!status)
+        status = bauta_tokenizer_encode(r->tokenizer, r->held, size, &how,
+                                        &tokens, err);
+    if (!status)
+        status = bt_corpus_put(r->corpus, tokens.ids, tokens.count, err);
+    if (tokens.count)
+        r->last = tokens.ids[tokens.count - 1];
+    if (!status)
+        unknown_note(&r->corpus->unknown, r->tokenizer, &tokens,
+                     &(passage){ r->held, size, r->name, r->line });
+    bauta_tokens_release(&tokens);
+    r->line += newlines(r->held, size);
+    r->begun = true;
+    r->held_size -= size;
+    r->searched = 0;
+    memmove(r->held, r->held + size, r->held_size);
+    return status;
+}
+
+/* Encode as much as can be cut off. */
+static bauta_status parts_encode(reader *r, const bauta_text_file *file,
+                                 bauta_error *err)
+{
+    size_t cut =
+        bt_boundary_last(r->boundary, r->held, r->searched, r->held_size);
+    if (cut)
+        return part_encode(r, cut, err);
+    r->searched = r->held_size - 2; // the last place may depend on the next
+    if (r->held_size <= BT_TEXT_LONGEST)
+        return BAUTA_OK;
+    return bt_text_file_fail(
+        file, bauta_text_file_lines(file) + 1,
+        "ends 64 MiB in which this tokenizer can find no place to cut the "
+        "document; make documents of its lines",
+        err);
+}
+
+static bauta_status document_put(reader *r, const bauta_text_file *file,
+                                 const char *text, size_t size,
+                                 bauta_error *err)
+{
+    if (size == 0)
+        return BAUTA_OK;
+    if (BT_ROOM(r->held, r->held_room, r->held_size, size))
+        return bt_fail_memory(err, "a document", size);
+    memcpy(r->held + r->held_size, text, size);
+    r->held_size += size;
+    if (r->held_size < PART || r->held_size - r->searched < PART / 2)
+        return BAUTA_OK;
+    return parts_encode(r, file, err);
+}
+
+/* The same tokens as those of buffer_encode(). */
+static bauta_status document_end(reader *r, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    if (!r->begun) {
+        passage whole = { r->held ? r->held : "", r->held_size, r->name,
+                          r->line };
+        status = buffer_encode(&r->text, r, &whole, false, err);
+        if (!status)
+            status = bt_corpus_put(r->corpus, r->text.ids, r->text.count, err);
+    } else {
+        status = part_encode(r, r->held_size, err);
+        if (!status)
+            status = around_put(r, true, err);
+        uint32_t end = ending(r->tokenizer, r->last);
+        if (!status && end != BAUTA_NO_TOKEN)
+            status = bt_corpus_put(r->corpus, &end, 1, err);
+    }
+    r->held_size = r->searched = 0;
+    r->begun = false;
+    return status ? status : bt_corpus_end(r->corpus, err);
+}
+
+/* ---- texts ------------------------------------------------------------- */
+
+/* A line ends, and with it a document, unless it is empty. */
+static bauta_status line_end(reader *r, bauta_error *err)
+{
+    if (r->held_size && r->held[r->held_size - 1] == '\r')
+        r->held_size--;
+    bauta_status status =
+        r->held_size || r->begun ? document_end(r, err) : BAUTA_OK;
+    r->line++;
+    return status;
+}
+
+/* Part of a file, line by line. */
+static bauta_status part_add_lines(reader *r, const bauta_text_file *file,
+                                   const char *part, size_t size,
+                                   bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (size_t at = 0; !status && at < size;) {
+        const char *stop = memchr(part + at, '\n', size - at);
+        size_t end = stop ? (size_t)(stop - part) : size;
+        status = document_put(r, file, part + at, end - at, err);
+        if (!status && stop)
+            status = line_end(r, err);
+        at = end + (stop != NULL);
+    }
+    return status;
+}
+
+/* Bad bytes are an error. */
+static bauta_status add_parts(reader *r, bauta_text_file *file,
+                              bauta_error *err)
+{
+    bauta_status status;
+    const char *part;
+    size_t size;
+    while (!(status = bauta_text_file_part(file, &part, &size, err)) && part) {
+        status = r->options.lines ? part_add_lines(r, file, part, size, err)
+                                  : document_put(r, file, part, size, err);
+        if (status)
+            break;
+    }
+    if (status)
+        return status;
+    return r->options.lines ? line_end(r, err) : document_end(r, err);
+}
+
+/* Bad lines are left out. */
+static bauta_status add_good(reader *r, bauta_text_file *file, bauta_error *err)
+{
+    bauta_status status;
+    bt_line line;
+    while (!(status = bt_text_file_next(file, &line, err)) && line.text) {
+        if (line.wrong) {
+            r->corpus->skipped++;
+            r->line++;
+            continue;
+        }
+        status = document_put(r, file, line.text,
+                              r->options.lines ? line.size : line.whole, err);
+        if (!status && r->options.lines)
+            status = line_end(r, err);
+        if (status)
+            break;
+    }
+    return status || r->options.lines ? status : document_end(r, err);
 }
 
 static bauta_status file_add(reader *r, const char *path, bauta_error *err)
 {
-    lines l;
-    bauta_status status = lines_init(&l, path, err);
+    bauta_text_file *file = NULL;
+    bauta_status status = bauta_text_file_open(&file, path, err);
     if (status)
         return status;
-    status = r->options.lines ? add_lines(r, &l, err) : add_whole(r, &l, err);
-    bt_file_map_release(&l.map);
+    r->name = bt_text_file_name(file);
+    r->line = 1;
+    status =
+        r->options.skip_bad ? add_good(r, file, err) : add_parts(r, file, err);
+    r->corpus->bytes += bt_text_file_bytes(file);
+    bauta_text_file_free(file);
     return status;
 }
 
 /* ---- pairs ------------------------------------------------------------- */
+
+/* A line of each file; or both from one, which has two columns. */
+typedef struct pair {
+    bt_line source, target;
+} pair;
 
 static bauta_status pair_add(reader *r, const passage *source,
                              const passage *target, bauta_error *err)
@@ -228,76 +321,99 @@ static bauta_status pair_add(reader *r, const passage *source,
     return status;
 }
 
-static const char *pair_wrong(const line *source, const line *target)
-{
-    const char *wrong = line_wrong(source);
-    if (!wrong)
-        wrong = line_wrong(target);
-    if (!wrong && (source->size == 0 || target->size == 0))
-        wrong = "is empty";
-    return wrong;
-}
-
 /* One pair, or a failure that names the line of the side that is wrong. */
-static bauta_status pair_take(reader *r, const lines *sources,
-                              const line *source, const lines *targets,
-                              const line *target, bauta_error *err)
+static bauta_status pair_take(reader *r, const bauta_text_file *sources,
+                              const bauta_text_file *targets, const pair *p,
+                              bauta_error *err)
 {
-    const char *wrong = pair_wrong(source, target);
+    const bt_line *wrong = p->source.wrong   ? &p->source
+                           : p->target.wrong ? &p->target
+                           : !p->source.size ? &p->source
+                           : !p->target.size ? &p->target
+                                             : NULL;
     if (!wrong)
-        return pair_add(r,
-                        &(passage){ source->text, source->size, sources->path,
-                                    source->number },
-                        &(passage){ target->text, target->size, targets->path,
-                                    target->number },
-                        err);
+        return pair_add(
+            r,
+            &(passage){ p->source.text, p->source.size,
+                        bt_text_file_name(sources), p->source.number },
+            &(passage){ p->target.text, p->target.size,
+                        bt_text_file_name(targets), p->target.number },
+            err);
     if (r->options.skip_bad) {
         r->corpus->skipped++;
         return BAUTA_OK;
     }
-    bool first = line_wrong(source) || source->size == 0;
-    return fail_line(first ? sources : targets, source->number, wrong, err);
+    const bauta_text_file *file = wrong == &p->source ? sources : targets;
+    return wrong->wrong
+               ? bt_text_file_bad(file, wrong, err)
+               : bt_text_file_fail(file, wrong->number, "is empty", err);
 }
 
-static bauta_status add_two(reader *r, lines *sources, lines *targets,
-                            bauta_error *err)
+/* Read both to their ends, for the sentence. */
+static bauta_status fail_lengths(bauta_text_file *sources,
+                                 bauta_text_file *targets, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    line source, target;
+    bt_line line = { .text = "" };
+    while (!status && line.text)
+        status = bt_text_file_next(sources, &line, err);
+    line.text = "";
+    while (!status && line.text)
+        status = bt_text_file_next(targets, &line, err);
+    if (status)
+        return status;
+    return bt_fail(err, BAUTA_ERR_IO, "%s has %zu lines, %s has %zu",
+                   bt_text_file_name(sources), bauta_text_file_lines(sources),
+                   bt_text_file_name(targets), bauta_text_file_lines(targets));
+}
+
+static bauta_status add_two(reader *r, bauta_text_file *sources,
+                            bauta_text_file *targets, bauta_error *err)
+{
+    pair p;
     for (;;) {
-        bool more = line_next(sources, &source);
-        bool too = line_next(targets, &target);
-        if (!more && !too)
+        bauta_status status = bt_text_file_next(sources, &p.source, err);
+        if (!status)
+            status = bt_text_file_next(targets, &p.target, err);
+        if (!status && !p.source.text && !p.target.text)
             return BAUTA_OK;
-        if (more != too)
-            break;
-        status = pair_take(r, sources, &source, targets, &target, err);
+        if (!status && (!p.source.text || !p.target.text))
+            return fail_lengths(sources, targets, err);
+        if (!status)
+            status = pair_take(r, sources, targets, &p, err);
         if (status)
             return status;
     }
-    while (line_next(sources, &source) || line_next(targets, &target))
-        ;
-    return bt_fail(err, BAUTA_ERR_IO, "%s has %zu lines, %s has %zu",
-                   bt_path_tail(sources->path), sources->number,
-                   bt_path_tail(targets->path), targets->number);
 }
 
-static bauta_status add_columns(reader *r, lines *l, bauta_error *err)
+/* Two columns as two lines; false when there are not two. */
+static bool columns_split(pair *p, const bt_line *line)
 {
-    bauta_status status = BAUTA_OK;
-    for (line at; !status && line_next(l, &at);) {
-        const char *tab = memchr(at.text, '\t', at.size);
-        size_t first = tab ? (size_t)(tab - at.text) : 0;
-        line source = { at.text, first, at.number };
-        line target = { at.text + first + 1, tab ? at.size - first - 1 : 0,
-                        at.number };
-        bool two = tab && !memchr(target.text, '\t', target.size);
-        if (two)
-            status = pair_take(r, l, &source, l, &target, err);
+    const char *tab = memchr(line->text, '\t', line->size);
+    size_t first = tab ? (size_t)(tab - line->text) : 0;
+    p->source = p->target = *line;
+    p->source.size = first;
+    p->target.text += first + 1;
+    p->target.size -= tab ? first + 1 : 0;
+    return tab && !memchr(p->target.text, '\t', p->target.size);
+}
+
+static bauta_status add_columns(reader *r, bauta_text_file *file,
+                                bauta_error *err)
+{
+    bauta_status status;
+    bt_line line;
+    while (!(status = bt_text_file_next(file, &line, err)) && line.text) {
+        pair p;
+        if (columns_split(&p, &line))
+            status = pair_take(r, file, file, &p, err);
         else if (r->options.skip_bad)
             r->corpus->skipped++;
         else
-            status = fail_line(l, at.number, "has not two columns", err);
+            status = bt_text_file_fail(file, line.number, "has not two columns",
+                                       err);
+        if (status)
+            break;
     }
     return status;
 }
@@ -305,17 +421,17 @@ static bauta_status add_columns(reader *r, lines *l, bauta_error *err)
 static bauta_status pairs_add(reader *r, const char *source, const char *target,
                               bauta_error *err)
 {
-    lines from, to = { 0 };
-    bauta_status status = lines_init(&from, source, err);
-    if (status)
-        return status;
-    if (target)
-        status = lines_init(&to, target, err);
+    bauta_text_file *from = NULL, *to = NULL;
+    bauta_status status = bauta_text_file_open(&from, source, err);
+    if (!status && target)
+        status = bauta_text_file_open(&to, target, err);
     if (!status)
-        status =
-            target ? add_two(r, &from, &to, err) : add_columns(r, &from, err);
-    bt_file_map_release(&from.map);
-    bt_file_map_release(&to.map);
+        status = target ? add_two(r, from, to, err) : add_columns(r, from, err);
+    if (!status)
+        r->corpus->bytes +=
+            bt_text_file_bytes(from) + (to ? bt_text_file_bytes(to) : 0);
+    bauta_text_file_free(from);
+    bauta_text_file_free(to);
     return status;
 }
 
@@ -332,7 +448,12 @@ static bauta_status reader_init(reader *r, const bauta_tokenizer *tokenizer,
                      err);
         r->options = *options;
     }
-    return bauta_corpus_create(&r->corpus, err);
+    r->boundary = bt_boundary_of(tokenizer);
+    r->last = BAUTA_NO_TOKEN;
+    bauta_status status = bauta_corpus_create(&r->corpus, err);
+    if (!status && r->options.memory)
+        r->corpus->memory = r->options.memory;
+    return status;
 }
 
 static bauta_status reader_finish(reader *r, bauta_corpus **out,
@@ -340,6 +461,9 @@ static bauta_status reader_finish(reader *r, bauta_corpus **out,
 {
     bt_free(r->text.ids);
     bt_free(r->source.ids);
+    bt_free(r->held);
+    if (r->corpus)
+        bt_corpus_unload(r->corpus);
     if (status)
         bauta_corpus_free(r->corpus);
     else
@@ -358,6 +482,9 @@ bauta_status bauta_corpus_load(bauta_corpus **out,
     *out = NULL;
     BT_NEED(tokenizer, err);
     BT_NEED(files, err);
+    for (size_t i = 0; i < count; i++)
+        if (!files[i])
+            return bt_fail(err, BAUTA_ERR_ARGUMENT, "files[%zu] is NULL", i);
     bauta_status status = reader_init(&r, tokenizer, options, err);
     for (size_t i = 0; !status && i < count; i++)
         status = file_add(&r, files[i], err);

@@ -6,9 +6,7 @@
  * place, or at a border, every time. */
 #include "data/epoch.h"
 
-#include "base/array.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/size.h"
 #include "data/random.h"
 
@@ -18,17 +16,26 @@ typedef struct cutter {
     const bt_cutting *how;
     uint64_t seed;
     size_t number;
-    size_t list_room, batches_room;
 } cutter;
+
+/* Room for one more. */
+static bauta_status grow(const cutter *c, bt_store *store, size_t size,
+                         bauta_error *err)
+{
+    return bt_store_reserve(store, size, c->corpus->memory,
+                            "the sequences of an epoch", err);
+}
 
 static bauta_status sequence_add(cutter *c, size_t document, size_t first,
                                  size_t count, bauta_error *err)
 {
     bt_epoch *e = c->epoch;
-    if (BT_ROOM(e->list, c->list_room, e->count, 1))
-        return bt_fail_memory(err, "the sequences of an epoch",
-                              e->count * sizeof(*e->list));
+    bauta_status status = grow(c, &e->list_store, sizeof(*e->list), err);
+    if (status)
+        return status;
+    e->list = e->list_store.bytes;
     e->list[e->count++] = (bt_sequence){ document, first, count };
+    e->list_store.size = e->count * sizeof(*e->list);
     return BAUTA_OK;
 }
 
@@ -121,10 +128,12 @@ static void thin(const cutter *c)
 static bauta_status border_add(cutter *c, size_t at, bauta_error *err)
 {
     bt_epoch *e = c->epoch;
-    size_t used = e->batch_count;
-    if (BT_ROOM(e->batches, c->batches_room, used, 1))
-        return bt_fail_memory(err, "the batches of an epoch", 0);
+    bauta_status status = grow(c, &e->batch_store, sizeof(*e->batches), err);
+    if (status)
+        return status;
+    e->batches = e->batch_store.bytes;
     e->batches[e->batch_count++] = at;
+    e->batch_store.size = e->batch_count * sizeof(*e->batches);
     return BAUTA_OK;
 }
 
@@ -156,7 +165,7 @@ bauta_status bt_epoch_init(bt_epoch *epoch, const bauta_corpus *corpus,
                            const bt_cutting *how, uint64_t seed, size_t number,
                            bauta_error *err)
 {
-    cutter c = { epoch, corpus, how, seed, number, 0, 0 };
+    cutter c = { epoch, corpus, how, seed, number };
     bauta_status status = BAUTA_OK;
     *epoch = (bt_epoch){ 0 };
     for (size_t i = 0; !status && i < corpus->documents; i++)
@@ -168,6 +177,8 @@ bauta_status bt_epoch_init(bt_epoch *epoch, const bauta_corpus *corpus,
         thin(&c);
     if (!status)
         status = gather(&c, err);
+    bt_corpus_unload(corpus);
+    bt_store_unload(&epoch->list_store);
     if (status)
         bt_epoch_release(epoch);
     return status;
@@ -175,7 +186,7 @@ bauta_status bt_epoch_init(bt_epoch *epoch, const bauta_corpus *corpus,
 
 void bt_epoch_release(bt_epoch *epoch)
 {
-    bt_free(epoch->list);
-    bt_free(epoch->batches);
+    bt_store_release(&epoch->list_store);
+    bt_store_release(&epoch->batch_store);
     *epoch = (bt_epoch){ 0 };
 }

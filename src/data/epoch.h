@@ -33,6 +33,7 @@ typedef struct bt_epoch {
     size_t *batches; /* (batch_count + 1) where each begins in the list */
     size_t batch_count;
     size_t skipped; /* documents: pairs that are too long, and empty ones */
+    bt_store list_store, batch_store; /* where both are */
 } bt_epoch;
 
 bauta_status bt_epoch_init(bt_epoch *epoch, const bauta_corpus *corpus,

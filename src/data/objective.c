@@ -211,5 +211,6 @@ bauta_status bt_filling_set(bt_filling *f, const bt_objective *objective,
             source_fill(f, corpus, i, sequences[i].document);
         sequence_fill(f, objective, i, &p);
     }
+    bt_corpus_unload(corpus);
     return BAUTA_OK;
 }

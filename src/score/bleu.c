@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { SMOOTHING_MAX = 1000000 };
 
@@ -179,6 +180,16 @@ static void counts_add(counts *sum, const counts *c)
     sum->reference_length += c->reference_length;
 }
 
+/* What *score holds of other sentences. */
+static counts counts_of(const bauta_bleu_score *score)
+{
+    counts c = { .length = score->hypothesis_length,
+                 .reference_length = score->reference_length };
+    memcpy(c.matches, score->matches, sizeof(c.matches));
+    memcpy(c.totals, score->totals, sizeof(c.totals));
+    return c;
+}
+
 /* ---- The score ----------------------------------------------------------- */
 
 static double brevity(const counts *c)
@@ -265,6 +276,8 @@ bauta_status bauta_bleu(const bauta_translations *texts,
     bauta_status status = options_check(&o, err);
     if (!status)
         status = bt_translations_check(texts, err);
+    if (!status && o.add)
+        sum = counts_of(score);
     for (size_t i = 0; !status && i < texts->count; i++) {
         double precisions[BAUTA_NGRAM_MAX];
         counts c;

@@ -177,6 +177,16 @@ static void counts_add(counts *sum, const counts *c, size_t orders)
     }
 }
 
+/* What *score holds of other sentences. */
+static counts counts_of(const bauta_chrf_score *score)
+{
+    counts c;
+    memcpy(c.matches, score->matches, sizeof(c.matches));
+    memcpy(c.hypothesis, score->hypothesis_totals, sizeof(c.hypothesis));
+    memcpy(c.reference, score->reference_totals, sizeof(c.reference));
+    return c;
+}
+
 /* ---- The score ----------------------------------------------------------- */
 
 static double f_score(double precision, double recall, double factor)
@@ -280,6 +290,8 @@ bauta_status bauta_chrf(const bauta_translations *texts,
     bauta_status status = options_check(&o, err);
     if (!status)
         status = bt_translations_check(texts, err);
+    if (!status && o.add)
+        sum = counts_of(score);
     for (size_t i = 0; !status && i < texts->count; i++) {
         counts c = { 0 };
         double alone = 0;

@@ -189,6 +189,37 @@ void bt_added_free(bt_added *added)
     bt_free(added);
 }
 
+bool bt_added_empty(const bt_added *added)
+{
+    return !added || added->count == 0;
+}
+
+static bool is_white(unsigned char byte)
+{
+    return byte == ' ' || (byte >= '\t' && byte <= '\r');
+}
+
+/* Whether a token has white space behind something else. A node's parent is
+ * the byte behind it. */
+static bool crosses_white(const trie *t)
+{
+    for (size_t i = 1; i < t->count; i++)
+        for (uint32_t child = t->nodes[i].child; child;
+             child = t->nodes[child].sibling)
+            if (is_white(t->nodes[i].byte) && !is_white(t->nodes[child].byte))
+                return true;
+    return false;
+}
+
+bool bt_added_local(const bt_added *added)
+{
+    for (size_t i = 0; added && i < added->count; i++)
+        if (added->tokens[i].rstrip || added->tokens[i].single_word)
+            return false;
+    return !added || (!crosses_white(&added->tries[0]) &&
+                      !crosses_white(&added->tries[1]));
+}
+
 /* ---- Finding ------------------------------------------------------------- */
 
 typedef struct place {

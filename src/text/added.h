@@ -33,6 +33,11 @@ void bt_added_free(bt_added *added);
 
 /* Whether there are tokens that are found in text of this kind. */
 bool bt_added_some(const bt_added *added, bool normalized);
+/* Whether there are none. */
+bool bt_added_empty(const bt_added *added);
+/* Whether what is found on one side of white space, first of a run, does not
+ * depend on the other side; see boundary.h. */
+bool bt_added_local(const bt_added *added);
 
 /* Find tokens in bytes [lo, hi) of a well-formed text: appends splits that
  * cover the range, tokens and what lies between them. With `literal` special

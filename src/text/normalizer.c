@@ -14,6 +14,7 @@
 struct bt_normalizer {
     bt_step *steps;
     size_t count, room;
+    bool strips, global; /* one of them does, or is not BT_LOCAL */
 };
 
 typedef struct parser {
@@ -25,19 +26,20 @@ typedef struct parser {
 static const struct {
     const char *type;
     bt_step_parse_fn *parse;
+    bt_locality locality;
 } kinds[] = {
-    { "NFC", bt_step_nfc },
-    { "NFD", bt_step_nfd },
-    { "NFKC", bt_step_nfkc },
-    { "NFKD", bt_step_nfkd },
-    { "Lowercase", bt_step_lowercase },
-    { "Strip", bt_step_strip },
-    { "StripAccents", bt_step_strip_accents },
-    { "Nmt", bt_step_nmt },
-    { "BertNormalizer", bt_step_bert },
-    { "Replace", bt_step_replace },
-    { "Prepend", bt_step_prepend },
-    { "Precompiled", bt_step_precompiled },
+    { "NFC", bt_step_nfc, BT_LOCAL },
+    { "NFD", bt_step_nfd, BT_LOCAL },
+    { "NFKC", bt_step_nfkc, BT_LOCAL },
+    { "NFKD", bt_step_nfkd, BT_LOCAL },
+    { "Lowercase", bt_step_lowercase, BT_LOCAL },
+    { "Strip", bt_step_strip, BT_LOCAL_STRIP },
+    { "StripAccents", bt_step_strip_accents, BT_LOCAL },
+    { "Nmt", bt_step_nmt, BT_LOCAL },
+    { "BertNormalizer", bt_step_bert, BT_LOCAL },
+    { "Replace", bt_step_replace, BT_LOCAL_NOT },
+    { "Prepend", bt_step_prepend, BT_LOCAL_NOT },
+    { "Precompiled", bt_step_precompiled, BT_LOCAL_NOT },
 };
 
 static bauta_status normalizer_create(bt_normalizer **out, bauta_error *err)
@@ -100,6 +102,16 @@ static bauta_status sequence_parse(parser *p, const json_t *json,
     return status;
 }
 
+/* Runs of spaces become one: that is known of this pattern alone. */
+static bool collapses(const json_t *json)
+{
+    const char *regex = json_string_value(
+        json_object_get(json_object_get(json, "pattern"), "Regex"));
+    const char *content = json_string_value(json_object_get(json, "content"));
+    return regex && content && strcmp(regex, " {2,}") == 0 &&
+           strcmp(content, " ") == 0;
+}
+
 static bauta_status step_parse(parser *p, const json_t *json, unsigned depth)
 {
     const char *type = bt_field_type(json);
@@ -109,8 +121,12 @@ static bauta_status step_parse(parser *p, const json_t *json, unsigned depth)
     if (strcmp(type, "Sequence") == 0)
         return sequence_parse(p, json, depth);
     for (size_t i = 0; i < BT_LEN(kinds); i++)
-        if (strcmp(type, kinds[i].type) == 0)
+        if (strcmp(type, kinds[i].type) == 0) {
+            p->out->strips |= kinds[i].locality == BT_LOCAL_STRIP;
+            p->out->global |=
+                kinds[i].locality == BT_LOCAL_NOT && !collapses(json);
             return step_add(p, kinds[i].parse, json);
+        }
     return bt_fail(p->err, BAUTA_ERR_IO, "%s: the normalizer \"%s\" is unknown",
                    bt_path_tail(p->path), bt_quote(type).text);
 }
@@ -144,11 +160,21 @@ bauta_status bt_normalizer_sentencepiece(bt_normalizer **out,
         status = bt_step_sentencepiece(step, spec, path, err);
     if (!status) {
         (*out)->count = 1;
+        (*out)->global = true;
         return BAUTA_OK;
     }
     bt_normalizer_free(*out);
     *out = NULL;
     return status;
+}
+
+bt_locality bt_normalizer_locality(const bt_normalizer *normalizer)
+{
+    if (!normalizer)
+        return BT_LOCAL;
+    return normalizer->global   ? BT_LOCAL_NOT
+           : normalizer->strips ? BT_LOCAL_STRIP
+                                : BT_LOCAL;
 }
 
 bauta_status bt_step_fail_long(size_t size, bauta_error *err)

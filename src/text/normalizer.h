@@ -34,6 +34,15 @@ bauta_status bt_normalizer_sentencepiece(bt_normalizer **out,
                                          const char *path, bauta_error *err);
 void bt_normalizer_free(bt_normalizer *normalizer);
 
+/* What is known of a text that is cut in two before white space that follows
+ * ASCII: whether both parts become what the whole would. */
+typedef enum bt_locality {
+    BT_LOCAL_NOT, /* nothing */
+    BT_LOCAL,     /* they do: every step maps characters, or is a normal form */
+    BT_LOCAL_STRIP /* they do, but for white space at their ends, which goes */
+} bt_locality;
+bt_locality bt_normalizer_locality(const bt_normalizer *normalizer);
+
 /* Rewrite the text; NULL leaves it as it is. */
 bauta_status bt_normalizer_run(const bt_normalizer *normalizer, bt_text *text,
                                bauta_error *err);

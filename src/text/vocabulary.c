@@ -28,9 +28,8 @@ typedef struct reader {
  * each byte meanwhile does not grow with the text. */
 enum { SLICE = 256 << 10 };
 
-/* Whether no word can reach from before `at` to behind it, and what is before
- * has no say in how the rest is cut: a space begins here, and none ends. */
-static bool cuts(const char *text, size_t lo, size_t at)
+/* A space begins here, and none ends. */
+bool bt_words_cuts(const char *text, size_t lo, size_t at)
 {
     size_t begin = at - 1, length;
     if (text[at] != ' ' && text[at] != '\n')
@@ -44,7 +43,7 @@ static bool cuts(const char *text, size_t lo, size_t at)
 static size_t slice_end(const char *text, size_t lo, size_t hi)
 {
     for (size_t at = bt_size_add(lo, SLICE); at < hi; at++)
-        if (cuts(text, lo, at))
+        if (bt_words_cuts(text, lo, at))
             return at;
     return hi;
 }
@@ -94,11 +93,12 @@ static bauta_status slice_count(reader *r, const bt_text *text, size_t lo,
     } else {
         splits.text.bytes = text->bytes + lo;
         splits.text.size = hi - lo;
-        splits.text.shift = (uint32_t)lo;
+        splits.text.shift = text->shift + (uint32_t)lo;
     }
     if (!status)
         status = bt_normalizer_run(r->normalizer, &splits.text, err);
-    bt_split all = { 0, (uint32_t)splits.text.size, BT_NO_TOKEN, lo == 0 };
+    bt_split all = { 0, (uint32_t)splits.text.size, BT_NO_TOKEN,
+                     lo == 0 && text->shift == 0 };
     if (!status)
         status = bt_splits_add(&splits, all, err);
     if (!status)
@@ -121,7 +121,7 @@ static bauta_status between_count(reader *r, const bt_text *text, bt_split s,
 }
 
 bauta_status bt_words_read(bt_words *words, const char *text, size_t size,
-                           const bt_added *specials,
+                           bool continues, const bt_added *specials,
                            const bt_normalizer *normalizer,
                            const bt_pretokenizer *pretokenizer,
                            bauta_error *err)
@@ -131,7 +131,7 @@ bauta_status bt_words_read(bt_words *words, const char *text, size_t size,
                  .pretokenizer = pretokenizer,
                  .original = text };
     bt_splits parts = { .list = NULL };
-    bauta_status status = bt_text_init(&parts.text, text, size, 0, err);
+    bauta_status status = bt_text_init(&parts.text, text, size, continues, err);
     r.repaired =
         parts.text.origins != NULL && bt_pretokenizer_bytelevel(pretokenizer);
     if (!status)
@@ -192,6 +192,8 @@ static bauta_status options_check(const bauta_vocabulary_options *options,
                        "options.size is %zu, not %zu: start from "
                        "BAUTA_VOCABULARY_OPTIONS_INIT",
                        options->size, sizeof(*options));
+    if (options->kind == BAUTA_VOCABULARY_CHARACTERS)
+        return BAUTA_OK;
     if ((unsigned)options->kind > BAUTA_VOCABULARY_UNIGRAM)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "there is no kind %d of vocabulary", (int)options->kind);
@@ -270,22 +272,6 @@ steps_init(steps *s, const bauta_vocabulary_options *options, bauta_error *err)
     return status;
 }
 
-static bauta_status words_count(bt_words **out,
-                                const bauta_vocabulary_options *options,
-                                const char *const *texts, const size_t *lengths,
-                                size_t count, bauta_error *err)
-{
-    steps s = { .specials = NULL };
-    bauta_status status = steps_init(&s, options, err);
-    if (!status)
-        status = bt_words_create(out, err);
-    for (size_t i = 0; !status && i < count; i++)
-        status = bt_words_read(*out, texts[i], lengths[i], s.specials,
-                               s.normalizer, s.pretokenizer, err);
-    steps_release(&s);
-    return status;
-}
-
 static bauta_status learn(bt_learned *out, const bt_words *words,
                           const bauta_vocabulary_options *options,
                           bauta_error *err)
@@ -324,6 +310,138 @@ static bauta_status load(bauta_tokenizer **out, const bt_learned *learned,
     return status;
 }
 
+/* ---- texts, one after the other ------------------------------------------ */
+
+struct bauta_vocabulary {
+    bauta_vocabulary_options options;
+    steps steps;
+    bt_words *words;
+    uint64_t *codes; /* CHARACTERS: a bit for each code point that was seen */
+    size_t texts;
+    uint64_t bytes;
+};
+
+enum { CODES = 0x110000 };
+
+static bauta_status vocabulary_init(bauta_vocabulary *v, bauta_error *err)
+{
+    bauta_status status = options_check(&v->options, err);
+    if (!status && v->options.kind == BAUTA_VOCABULARY_CHARACTERS) {
+        v->codes = bt_alloc_zero(CODES / 64, sizeof(*v->codes));
+        return v->codes ? BAUTA_OK
+                        : bt_fail_memory(err, "a vocabulary", CODES / 8);
+    }
+    if (!status)
+        status = steps_init(&v->steps, &v->options, err);
+    return status ? status : bt_words_create(&v->words, err);
+}
+
+bauta_status bauta_vocabulary_create(bauta_vocabulary **out,
+                                     const bauta_vocabulary_options *options,
+                                     bauta_error *err)
+{
+    static const bauta_vocabulary_options usual = BAUTA_VOCABULARY_OPTIONS_INIT;
+    BT_NEED(out, err);
+    *out = NULL;
+    bauta_vocabulary *made = bt_alloc_zero(1, sizeof(*made));
+    if (!made)
+        return bt_fail_memory(err, "a vocabulary", sizeof(*made));
+    made->options = options ? *options : usual;
+    bauta_status status = vocabulary_init(made, err);
+    if (status)
+        bauta_vocabulary_free(made);
+    else
+        *out = made;
+    return status;
+}
+
+void bauta_vocabulary_free(bauta_vocabulary *v)
+{
+    if (!v)
+        return;
+    steps_release(&v->steps);
+    bt_words_free(v->words);
+    bt_free(v->codes);
+    bt_free(v);
+}
+
+static void codes_collect(uint64_t *codes, const char *text, size_t size)
+{
+    for (size_t at = 0, length; at < size; at += length) {
+        uint32_t code = bt_utf8_get(text + at, size - at, &length);
+        codes[code / 64] |= UINT64_C(1) << code % 64;
+    }
+}
+
+bauta_status bt_vocabulary_put(bauta_vocabulary *v, const char *text,
+                               size_t size, bool continues, bauta_error *err)
+{
+    v->texts += !continues;
+    v->bytes += size;
+    if (v->codes) {
+        codes_collect(v->codes, text, size);
+        return BAUTA_OK;
+    }
+    return bt_words_read(v->words, text, size, continues, v->steps.specials,
+                         v->steps.normalizer, v->steps.pretokenizer, err);
+}
+
+bool bt_vocabulary_local(const bauta_vocabulary *v)
+{
+    return v->codes || bt_added_local(v->steps.specials);
+}
+
+bauta_status bauta_vocabulary_add(bauta_vocabulary *v, const char *text,
+                                  size_t length, bauta_error *err)
+{
+    BT_NEED(v, err);
+    if (length)
+        BT_NEED(text, err);
+    return bt_vocabulary_put(v, text ? text : "", length, false, err);
+}
+
+uint64_t bauta_vocabulary_bytes(const bauta_vocabulary *v)
+{
+    return v->bytes;
+}
+
+size_t bauta_vocabulary_texts(const bauta_vocabulary *v)
+{
+    return v->texts;
+}
+
+/* A text of all characters that were seen stands for all texts. */
+static bauta_status characters_make(bauta_tokenizer **out,
+                                    const uint64_t *codes, bauta_error *err)
+{
+    size_t size = 0;
+    char *text = bt_alloc((size_t)CODES * 4);
+    if (!text)
+        return bt_fail_memory(err, "a vocabulary", (size_t)CODES * 4);
+    for (uint32_t code = 0; code < CODES; code++)
+        if (codes[code / 64] >> code % 64 & 1)
+            size += bt_utf8_put(text + size, code);
+    bauta_status status = bauta_tokenizer_characters(out, text, size, err);
+    bt_free(text);
+    return status;
+}
+
+bauta_status bauta_vocabulary_train(const bauta_vocabulary *v,
+                                    bauta_tokenizer **out, bauta_error *err)
+{
+    bt_learned learned = { .vocab = NULL };
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(v, err);
+    if (v->codes)
+        return characters_make(out, v->codes, err);
+    bauta_status status = learn(&learned, v->words, &v->options, err);
+    if (!status)
+        status = load(out, &learned, &v->options, err);
+    bt_learned_release(&learned);
+    return status;
+}
+
 static bauta_status texts_check(const char *const *texts, const size_t *lengths,
                                 size_t count, bauta_error *err)
 {
@@ -343,23 +461,16 @@ bauta_status bauta_tokenizer_train(bauta_tokenizer **out,
                                    const size_t *lengths, size_t count,
                                    bauta_error *err)
 {
-    static const bauta_vocabulary_options usual = BAUTA_VOCABULARY_OPTIONS_INIT;
-    bt_learned learned = { .vocab = NULL };
-    bt_words *words = NULL;
+    bauta_vocabulary *v = NULL;
     BT_NEED(out, err);
     *out = NULL;
-    if (!options)
-        options = &usual;
     bauta_status status = texts_check(texts, lengths, count, err);
     if (!status)
-        status = options_check(options, err);
+        status = bauta_vocabulary_create(&v, options, err);
+    for (size_t i = 0; !status && i < count; i++)
+        status = bauta_vocabulary_add(v, texts[i], lengths[i], err);
     if (!status)
-        status = words_count(&words, options, texts, lengths, count, err);
-    if (!status)
-        status = learn(&learned, words, options, err);
-    bt_words_free(words);
-    if (!status)
-        status = load(out, &learned, options, err);
-    bt_learned_release(&learned);
+        status = bauta_vocabulary_train(v, out, err);
+    bauta_vocabulary_free(v);
     return status;
 }

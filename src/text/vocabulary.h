@@ -24,12 +24,26 @@ void bt_words_free(bt_words *words);
 bauta_status bt_words_add(bt_words *words, const char *bytes, size_t size,
                           uint64_t count, bauta_error *err);
 const bt_word *bt_words_list(const bt_words *words, size_t *count);
-/* Normalise and cut a text, at special tokens too, and count its words. */
+/* Normalise and cut a text, at special tokens too, and count its words. One
+ * that `continues` is the rest of a text, well formed, that was cut where
+ * bt_words_cuts(). */
 bauta_status bt_words_read(bt_words *words, const char *text, size_t size,
-                           const bt_added *specials,
+                           bool continues, const bt_added *specials,
                            const bt_normalizer *normalizer,
                            const bt_pretokenizer *pretokenizer,
                            bauta_error *err);
+
+/* Whether no word reaches from before `at` > lo to behind it, and what is
+ * before has no say in how the rest is cut, by the steps that are learned. */
+bool bt_words_cuts(const char *text, size_t lo, size_t at);
+
+/* bauta_vocabulary_add(), or with `continues` more of the text before, which
+ * was cut where bt_words_cuts(). */
+bauta_status bt_vocabulary_put(bauta_vocabulary *vocabulary, const char *text,
+                               size_t size, bool continues, bauta_error *err);
+/* Whether texts may be cut there: not where a special token has white space in
+ * it. */
+bool bt_vocabulary_local(const bauta_vocabulary *vocabulary);
 
 /* What was learned: pieces by id, scores (Unigram) or merges (BPE). */
 typedef struct bt_learned {

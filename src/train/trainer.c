@@ -115,12 +115,16 @@ static bauta_status numbers_check(const bauta_train_options *o,
 static bauta_status tokens_check(const bt_side *side, size_t vocabulary,
                                  bauta_error *err)
 {
-    for (size_t i = 0; i < side->count; i++)
+    for (size_t i = 0; i < side->count; i++) {
         if (side->tokens[i] >= vocabulary)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "the corpus holds token %u, and the model's "
                            "vocabulary ends before %zu",
                            (unsigned)side->tokens[i], vocabulary);
+        if (i % BT_SIDE_BLOCK == 0)
+            bt_side_unload(side);
+    }
+    bt_side_unload(side);
     return BAUTA_OK;
 }
 

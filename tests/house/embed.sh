@@ -92,7 +92,7 @@ runs 0 bert --similarity # of nothing
 runs 0 bert --npy none.npy
 
 if command -v python3 >/dev/null; then
-    printf 'the mask\n\nthe \377face' >in
+    printf 'the mask\n\nthe face' >in
     runs 0 bert
     cp stdout vectors
     runs 0 bert --npy few.npy

@@ -70,7 +70,7 @@ runs 0 bert "[MASK][MASK]" --top 1000
 runs 0 bert "[MASK]" --weights bfloat16
 runs 0 bert "[MASK]" --weights int8
 runs 0 bert -- "--top [MASK]"
-printf 'the [MASK]\nno gap\na \377[MASK]' >in
+printf 'the [MASK]\nno gap\na [MASK]' >in
 runs 1 bert --json
 says stderr "standard input: line 2: there is no gap"
 [ "$(wc -l <stdout)" -eq 2 ] || fail "a bad line takes others along"

@@ -135,7 +135,7 @@ says err "--pair needs a first text"
 runs 1 tokenize "$work/nowhere" a
 says err "nowhere"
 runs 1 tokenize "$tokenizer" --file "$work/nowhere"
-says err "nowhere: No such file"
+says err "nowhere: cannot open it: No such file"
 runs 1 tokenize "$tokenizer" --decode "1 x"
 says err "'x' is no id"
 runs 1 tokenize "$tokenizer" --decode 99999

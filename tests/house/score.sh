@@ -79,11 +79,11 @@ runs 1 --ref "$ref" "$work/empty"
 says err "empty: there are no lines in it"
 printf 'one\n' >"$work/in"
 runs 1 --ref "$ref"
-says err "stdin has 1 lines, $ref has 2"
+says err "standard input has 1 lines, $ref has 2"
 runs 1 --ref "$ref" "$work/bad"
-says err "bad: line 2: byte 2 of it is not UTF-8"
+says err "bad: line 2 is not UTF-8 (byte 2 of it)"
 runs 1 --ref "$work/bad" "$hyp"
-says err "bad: line 2: byte 2 of it is not UTF-8"
+says err "bad: line 2 is not UTF-8 (byte 2 of it)"
 
 # The scores.
 cp "$hyp" "$work/in"
@@ -97,6 +97,23 @@ for input in "$hyp" -; do
     says out "chrF2++|"
     says out " = 58.67"
 done
+# More lines than are held at a time: the same ones again and again.
+for file in hyp ref; do
+    i=0
+    while [ $((i += 1)) -le 300 ]; do
+        awk 1 "$work/$file" # the last line may lack its end
+    done >"$work/$file-600"
+done
+runs 0 --ref "$work/ref-600" "$work/hyp-600"
+lines 3
+says out " = 42.73"
+says out " = 56.55"
+says out " = 58.67"
+runs 0 --ref "$work/ref-600" "$work/hyp-600" --sentence
+lines 600
+head -n 599 "$work/hyp-600" >"$work/hyp-599"
+runs 1 --ref "$work/ref-600" "$work/hyp-599"
+says err "hyp-599 has 599 lines, $work/ref-600 has 600"
 runs 0 --ref "$ref" --metric bleu --lowercase --tokenize intl --smooth floor
 lines 1
 says out "case:lc|eff:no|tok:intl|smooth:floor[0.10]|"

@@ -64,7 +64,7 @@ refused "--special does not go with --kind chars" --kind chars --special x \
     --out t "$work/a"
 refused "--kind bytes takes no file" --kind bytes --out t "$work/a"
 runs 1 tokenizer train --out "$work/t" "$work/nowhere"
-says stderr "nowhere: No such file"
+says stderr "nowhere: cannot open it: No such file"
 runs 1 tokenizer train --out "$work/a" "$work/a"
 says stderr "is not a folder"
 runs 1 tokenizer train --out "$work/no/where" "$work/a"

@@ -79,7 +79,7 @@ refused "--preset needs a value: gpt2-tiny, " text --preset
 runs 1 train --preset gpt2-tiny --set n_layers=2 --tokenizer chars --out r text
 says stderr 'did you mean "n_layer"?'
 runs 1 train --preset gpt2-tiny --tokenizer chars --out r nowhere
-says stderr "nowhere: No such file"
+says stderr "nowhere: cannot open it: No such file"
 runs 1 train --preset bert-tiny --tokenizer chars --out r text
 says stderr "needs a tokenizer with a mask token"
 printf 'good\nb\377d\n' >bad

@@ -106,9 +106,12 @@ grep -q '^eine' stdout || fail "the prefix is not the beginning"
 runs 0 run "a mask" -n 1 --quiet
 runs 0 run "a mask" --length-penalty 2 --early-stopping yes --beams 2 --quiet
 runs 0 run "ÄÖÜ a mask" --no-repeat-ngram 2 --quiet
-printf 'a \377mask\n' >in
-runs 0 run --quiet
-runs 0 run --json --quiet
+printf 'a mask\na \377mask\na mask\n' >in
+runs 1 run --quiet
+says stderr "standard input: line 2 is not UTF-8 (byte 3 of it)"
+[ "$(wc -l <stdout)" -eq 3 ] || fail "a bad line takes others along"
+runs 1 run --json --quiet
+says stdout '"error":"standard input: line 2 is not UTF-8'
 : >in
 if command -v python3 >/dev/null; then
     runs 0 run "a mask" "" --json --beams 2 --nbest 2

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store.c - heap first, then a mapped file; see store.h. */
+#include "base/store.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/size.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { ROOM_LEAST = 4096, DIRTY = 16 << 20 };
+
+static const char *folder(void)
+{
+    const char *name = getenv("TMPDIR");
+    return name && *name ? name : "/var/tmp";
+}
+
+static bauta_status fail_file(const char *what, int code, bauta_error *err)
+{
+    return bt_fail(err, BAUTA_ERR_IO,
+                   "%s: cannot make a temporary file for %s: %s; TMPDIR may "
+                   "name another folder",
+                   bt_path_tail(folder()), what, strerror(code));
+}
+
+/* ---- the heap ------------------------------------------------------------ */
+
+static bauta_status heap_grow(bt_store *s, size_t room, const char *what,
+                              bauta_error *err)
+{
+    void *bytes = bt_alloc(room);
+    if (!bytes)
+        return bt_fail_memory(err, what, room);
+    if (s->size)
+        memcpy(bytes, s->bytes, s->size);
+    bt_free(s->bytes);
+    s->bytes = bytes;
+    s->room = room;
+    return BAUTA_OK;
+}
+
+/* ---- a file -------------------------------------------------------------- */
+
+/* A file that nobody else can open; gone when it is closed. */
+static bauta_status file_open(int *file, const char *what, bauta_error *err)
+{
+    char *path = bt_path_join(folder(), "bauta-XXXXXX");
+    if (!path)
+        return bt_fail_memory(err, what, strlen(folder()));
+    *file = mkstemp(path);
+    int code = errno;
+    if (*file >= 0) {
+        unlink(path);
+        fcntl(*file, F_SETFD, FD_CLOEXEC);
+    }
+    bt_free(path);
+    return *file < 0 ? fail_file(what, code, err) : BAUTA_OK;
+}
+
+/* The first `room` bytes of a file, mapped; there are `have` already. */
+static bauta_status file_map(void **bytes, int file, size_t have, size_t room,
+                             const char *what, bauta_error *err)
+{
+    int code;
+    if (room > PTRDIFF_MAX)
+        return fail_file(what, EFBIG, err);
+    do
+        code = posix_fallocate(file, (off_t)have, (off_t)(room - have));
+    while (code == EINTR);
+    if (code)
+        return fail_file(what, code, err);
+    *bytes = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    return *bytes == MAP_FAILED ? fail_file(what, errno, err) : BAUTA_OK;
+}
+
+static bauta_status file_grow(bt_store *s, size_t room, const char *what,
+                              bauta_error *err)
+{
+    void *bytes = NULL;
+    bauta_status status = file_map(&bytes, s->file, s->room, room, what, err);
+    if (status)
+        return status;
+    munmap(s->bytes, s->room);
+    s->bytes = bytes;
+    s->room = room;
+    bt_store_unload(s);
+    return BAUTA_OK;
+}
+
+/* From the heap to a file. */
+static bauta_status spill(bt_store *s, size_t room, const char *what,
+                          bauta_error *err)
+{
+    void *bytes = NULL;
+    int file = -1;
+    bauta_status status = file_open(&file, what, err);
+    if (!status)
+        status = file_map(&bytes, file, 0, room, what, err);
+    if (status) {
+        if (file >= 0)
+            close(file);
+        return status;
+    }
+    if (s->size)
+        memcpy(bytes, s->bytes, s->size);
+    bt_free(s->bytes);
+    *s = (bt_store){ bytes, s->size, room, s->size, file, true };
+    return BAUTA_OK;
+}
+
+/* ---- both ---------------------------------------------------------------- */
+
+bauta_status bt_store_reserve(bt_store *s, size_t more, size_t limit,
+                              const char *what, bauta_error *err)
+{
+    size_t need = bt_size_add(s->size, more);
+    if (s->mapped && s->size - s->unloaded > DIRTY) {
+        bt_store_unload(s);
+        s->unloaded = s->size;
+    }
+    if (need <= s->room)
+        return BAUTA_OK;
+    size_t room = bt_size_max(need, bt_size_add(s->room, s->room / 2));
+    room = bt_size_max(room, ROOM_LEAST);
+    if (s->mapped)
+        return file_grow(s, room, what, err);
+    if (need > limit)
+        return spill(s, room, what, err);
+    return heap_grow(s, bt_size_min(room, limit), what, err);
+}
+
+void bt_store_unload(const bt_store *s)
+{
+    if (s->mapped)
+        madvise(s->bytes, s->room, MADV_DONTNEED);
+}
+
+void bt_store_release(bt_store *s)
+{
+    if (s->mapped) {
+        munmap(s->bytes, s->room);
+        close(s->file);
+    } else {
+        bt_free(s->bytes);
+    }
+    *s = (bt_store){ 0 };
+}
