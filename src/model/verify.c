@@ -10,7 +10,6 @@
 #include "formats/run.h"
 #include "model/handle.h"
 
-
 uint64_t bt_weights_digest(const bauta_model *model)
 {
     uint64_t digest = 1;

@@ -162,7 +162,7 @@ says stderr "64"
 # Files.
 refused "--out: a.gif: the name does not end in .png" $gpt the --out a.gif
 runs 1 $gpt the --out no/where.html
-says stderr "no/where.html: cannot create a file"
+says stderr "no/where.html: cannot open the folder it is in"
 for file in a.png a.svg a.pdf; do
     got=0
     "$bauta" look $gpt "the mask" --all --out $file >stdout 2>stderr || got=$?
