@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_steps.c - the plan of a step is the plan of its mask. */
+/* test_steps.c - the mask of a batch shows what it should, and the plan of a
+ * step is the plan of that mask. */
 #include "mask/steps.h"
 
 #include "base/error.h"
 #include "faults.h"
+#include "mask/shelf.h"
 #include "testing.h"
 
 #include <string.h>
@@ -13,8 +15,10 @@ enum { SEQUENCES = 6 };
 static uint64_t seed;
 
 typedef struct lengths {
-    bt_steps steps;
-    size_t rows[SEQUENCES], keys[SEQUENCES], windows[SEQUENCES];
+    bt_batch_mask mask;
+    size_t rows[SEQUENCES], keys[SEQUENCES];
+    size_t prefixes[SEQUENCES], windows[SEQUENCES];
+    size_t sequence; /* that oracle_row() is asked about */
 } lengths;
 
 static size_t draw(test_random *r, size_t least, size_t most)
@@ -28,41 +32,85 @@ static size_t draw(test_random *r, size_t least, size_t most)
 
 static void lengths_draw(lengths *l, test_random *r)
 {
-    bt_steps *s = &l->steps;
-    *s = (bt_steps){ .count = 1 + test_below(r, SEQUENCES),
-                     .rows = l->rows,
-                     .keys = l->keys,
-                     .causal = test_below(r, 4) > 0 };
-    if (s->causal && test_below(r, 2))
-        s->window = draw(r, 1, 200);
-    if (s->causal && test_below(r, 2))
-        s->windows = l->windows;
+    bt_batch_mask *m = &l->mask;
+    size_t count = 1 + test_below(r, SEQUENCES);
+    *m = (bt_batch_mask){ .queries = { count, l->rows, 0 },
+                          .keys = { count, l->keys, 0 },
+                          .causal = test_below(r, 4) > 0 };
+    if (m->causal && test_below(r, 2))
+        m->window = draw(r, 1, 200);
+    if (m->causal && test_below(r, 2))
+        m->windows = l->windows;
+    if (m->causal && test_below(r, 4) == 0)
+        m->prefixes = l->prefixes;
     bool single = test_below(r, 2);
-    for (size_t d = 0; d < s->count; d++) {
+    for (size_t d = 0; d < count; d++) {
         l->rows[d] = single ? 1 : draw(r, 1, 250);
-        l->keys[d] = draw(r, s->causal ? l->rows[d] : 1, 400);
+        l->keys[d] = draw(r, m->causal ? l->rows[d] : 1, 400);
         l->windows[d] = test_below(r, 3) ? draw(r, 1, 200) : 0;
+        l->prefixes[d] = test_below(r, l->keys[d] + 1);
     }
 }
 
-static bauta_mask *mask_of(const bt_steps *s)
+/* Whether a query sees a key, by the words of bauta.h. */
+static bool oracle(const lengths *l, size_t d, size_t row, size_t key)
+{
+    const bt_batch_mask *m = &l->mask;
+    size_t position = l->keys[d] - l->rows[d] + row;
+    size_t own = m->windows ? m->windows[d] : 0;
+    if (!m->causal)
+        return true;
+    if (m->prefixes && position < m->prefixes[d] && key < m->prefixes[d])
+        return true;
+    return key <= position && (!m->window || position - key < m->window) &&
+           (!own || position - key < own);
+}
+
+static size_t oracle_row(void *user, size_t row, bauta_span *spans,
+                         size_t capacity)
+{
+    const lengths *l = user;
+    size_t count = 0, keys = l->keys[l->sequence];
+    for (size_t lo = 0, hi; lo < keys; lo = hi + 1) {
+        for (hi = lo; hi < keys && oracle(l, l->sequence, row, hi);)
+            hi++;
+        if (lo < hi && count++ < capacity)
+            spans[count - 1] = (bauta_span){ lo, hi };
+    }
+    return count;
+}
+
+static bauta_mask *mask_of(lengths *l)
 {
     bauta_mask *parts[SEQUENCES], *mask = NULL;
-    for (size_t d = 0; d < s->count; d++) {
-        size_t n = s->rows[d], m = s->keys[d];
-        size_t window = s->windows ? s->windows[d] : s->window;
-        bauta_status status =
-            !s->causal ? bauta_mask_all(&parts[d], n, m, NULL)
-            : window   ? bauta_mask_window(&parts[d], n, m, window, NULL)
-                       : bauta_mask_causal(&parts[d], n, m, NULL);
-        assert_int_equal(status, 0);
+    size_t count = l->mask.queries.count;
+    for (size_t d = 0; d < count; d++) {
+        l->sequence = d;
+        assert_int_equal(bauta_mask_rows(&parts[d], l->rows[d], l->keys[d],
+                                         oracle_row, l, NULL),
+                         0);
     }
-    assert_int_equal(bauta_mask_pack(&mask, s->count,
-                                     (const bauta_mask *const *)parts, NULL),
-                     0);
-    for (size_t d = 0; d < s->count; d++)
+    assert_int_equal(
+        bauta_mask_pack(&mask, count, (const bauta_mask *const *)parts, NULL),
+        0);
+    for (size_t d = 0; d < count; d++)
         bauta_mask_free(parts[d]);
     return mask;
+}
+
+static void same_mask(const bauta_mask *want, const bt_batch_mask *how)
+{
+    bauta_mask *got = NULL;
+    assert_int_equal(bt_batch_mask_create(&got, how, NULL), 0);
+    assert_int_equal(want->queries, got->queries);
+    assert_int_equal(want->keys, got->keys);
+    assert_int_equal(want->pairs, got->pairs);
+    size_t n = want->queries, bytes = n * sizeof(size_t);
+    assert_memory_equal(want->start, got->start, bytes + sizeof(size_t));
+    assert_memory_equal(want->origin, got->origin, bytes);
+    assert_memory_equal(want->spans, got->spans,
+                        want->start[n] * sizeof(bauta_span));
+    bauta_mask_free(got);
 }
 
 static void same_parts(const bauta_plan *want, const bauta_plan *got)
@@ -99,14 +147,15 @@ static void the_plan_of_a_step_is_that_of_its_mask(void **state)
     (void)state;
     test_random r = test_random_from(seed);
     bt_step_plan step = { .plan = { .rows = 0 } };
-    for (size_t round = 0; round < 3000; round++) {
+    for (size_t round = 0; round < 1500; round++) {
         lengths l;
         bauta_plan *want = NULL;
         lengths_draw(&l, &r);
-        bauta_mask *mask = mask_of(&l.steps);
+        bauta_mask *mask = mask_of(&l);
+        same_mask(mask, &l.mask);
         size_t rows = bauta_mask_queries(mask);
         assert_int_equal(bauta_plan_create(&want, mask, 0, rows, NULL), 0);
-        assert_int_equal(bt_step_plan_make(&step, &l.steps, NULL), 0);
+        assert_int_equal(bt_step_plan_make(&step, &l.mask, NULL), 0);
         same_plan(want, &step.plan);
         bauta_plan_free(want);
         bauta_mask_free(mask);
@@ -118,19 +167,21 @@ static void a_plan_without_memory_is_empty_and_serves_again(void **state)
 {
     (void)state;
     size_t rows = 1, keys = 100;
-    bt_steps steps = { 1, &rows, &keys, true, 0, NULL };
+    bt_batch_mask mask = { .queries = { 1, &rows, 0 },
+                           .keys = { 1, &keys, 0 },
+                           .causal = true };
     bt_step_plan step = { .plan = { .rows = 0 } };
     bauta_error err;
     faults_begin();
     faults_arm(0);
-    assert_int_equal(bt_step_plan_make(&step, &steps, &err), BAUTA_ERR_NOMEM);
+    assert_int_equal(bt_step_plan_make(&step, &mask, &err), BAUTA_ERR_NOMEM);
     assert_true(faults_disarm());
     assert_non_null(strstr(err.message, "plan of a step"));
     assert_int_equal(step.plan.tile_count, 0);
-    assert_int_equal(bt_step_plan_make(&step, &steps, &err), 0);
+    assert_int_equal(bt_step_plan_make(&step, &mask, &err), 0);
     faults_arm(0); // a step of the same size takes nothing
     keys = 101;
-    assert_int_equal(bt_step_plan_make(&step, &steps, &err), 0);
+    assert_int_equal(bt_step_plan_make(&step, &mask, &err), 0);
     assert_false(faults_disarm());
     assert_int_equal(step.plan.pairs, 101);
     bt_step_plan_release(&step);

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "mask/mask.h"
-#include "mask/shelf.h"
+#include "model/layer_mask.h"
 
 #include <string.h>
 
@@ -146,7 +146,7 @@ static bt_axis axis_of(const bt_reading *r)
 
 /* The mask that the library makes for an attention. */
 static bauta_status mask_made(const survey *s, bauta_mask **out,
-                              bauta_look_at at, size_t window, bauta_error *err)
+                              bauta_look_at at, size_t layer, bauta_error *err)
 {
     const bt_readings *read = &s->a->read;
     const bt_reading *r =
@@ -154,19 +154,16 @@ static bauta_status mask_made(const survey *s, bauta_mask **out,
     bool cross = at == BAUTA_LOOK_CROSS;
     const bt_grid *grid = cross ? &read->cross : &r->mask;
     bauta_mask *extra = NULL;
-    bt_batch_mask how = { .queries = axis_of(r),
-                          .keys = axis_of(cross ? &read->source : r),
-                          .causal = at == BAUTA_LOOK_DECODER };
-    if (how.causal) {
-        how.window = window;
-        how.prefixes = r->prefixes;
-    }
+    bt_batch_mask batch = { .queries = axis_of(r),
+                            .keys = axis_of(cross ? &read->source : r),
+                            .prefixes = r->prefixes };
     bauta_status status = BAUTA_OK;
     if (grid->bits)
         status = bt_grid_mask(&extra, grid, 1, err);
-    how.extra = extra;
+    batch.extra = extra;
+    bt_batch_mask mask = bt_layer_mask(s->print, at, layer, &batch);
     if (!status)
-        status = bt_batch_mask_create(out, &how, err);
+        status = bt_batch_mask_create(out, &mask, err);
     bauta_mask_free(extra);
     return status;
 }
@@ -181,9 +178,8 @@ static bauta_status stack_survey(survey *s, bool target, bauta_error *err)
     bauta_mask *reach = NULL;
     bauta_status status = bauta_mask_window(&reach, rows, rows, 1, err);
     for (size_t l = 0; !status && l < layers; l++) {
-        bool narrow = target && l >= s->law.window_from;
         bauta_mask *mask = NULL;
-        status = mask_made(s, &mask, at, narrow ? print->window : 0, err);
+        status = mask_made(s, &mask, at, l, err);
         if (status)
             break;
         compare(s, mask, bt_law_sees(&s->law, target, l), at, l);

@@ -108,10 +108,9 @@ static void sequences_advance(const feeding *f)
         bt_book *book = &f->feeds[i].sequence->book;
         bt_book_advance(book, f->feeds[i].count);
         for (size_t l = 0; l < book->layers; l++) {
-            size_t window = bt_sequence_window(f->feeds[i].sequence, l);
-            size_t seen = bt_window_begin(window, book->tokens);
-            if (window)
-                bt_book_forget(book, l, bt_size_min(seen, book->tokens));
+            size_t seen =
+                bt_sequence_first_key(f->feeds[i].sequence, l, book->tokens);
+            bt_book_forget(book, l, bt_size_min(seen, book->tokens));
         }
     }
 }

@@ -21,9 +21,8 @@ typedef struct feeding {
 void bt_lane_release(bt_lane *lane)
 {
     bt_tape_free(lane->tape);
-    bt_step_plan_release(&lane->plan);
-    bt_step_plan_release(&lane->window);
-    bt_step_plan_release(&lane->cross);
+    for (size_t i = 0; i < BT_PLACES; i++)
+        bt_step_plan_release(&lane->plans[i]);
 }
 
 /* ---- inputs ------------------------------------------------------------ */
@@ -81,29 +80,41 @@ static bool sources_take(feeding *f)
 
 /* ---- plans ------------------------------------------------------------- */
 
+bauta_status bt_lane_plans(bt_lane *lane, bt_input *input,
+                           const bt_blueprint *print, bauta_look_at at,
+                           const bt_batch_mask *batch, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (size_t l = 0; l < bt_layer_count(print, at) && !status; l++) {
+        bt_place place = bt_layer_place(print, at, l);
+        const bauta_plan **plan = bt_input_plan(input, place);
+        if (*plan)
+            continue;
+        bt_batch_mask mask = bt_layer_mask(print, at, l, batch);
+        status = bt_step_plan_make(&lane->plans[place], &mask, err);
+        *plan = &lane->plans[place].plan;
+    }
+    return status;
+}
+
 static bauta_status self_plans(feeding *f, bauta_error *err)
 {
-    bt_lane *lane = f->lane;
-    const bt_blueprint *print = &f->stage->model->print;
     size_t *rows = bt_tape_take(f->tape, f->count, sizeof(*rows));
     size_t *keys = bt_tape_take(f->tape, f->count, sizeof(*keys));
     size_t *windows = bt_tape_take(f->tape, f->count, sizeof(*windows));
     bauta_status status = bt_tape_status(f->tape, err);
-    for (size_t i = 0; i < f->count && !status; i++) {
+    if (status)
+        return status;
+    for (size_t i = 0; i < f->count; i++) {
         rows[i] = f->feeds[i].count;
         keys[i] = f->feeds[i].sequence->book.tokens + rows[i];
         windows[i] = f->feeds[i].sequence->window;
     }
-    bt_steps steps = { f->count, rows, keys, true, 0, windows };
-    if (!status && (!print->window || print->window_from > 0))
-        status = bt_step_plan_make(&lane->plan, &steps, err);
-    for (size_t i = 0; i < f->count && !status; i++)
-        windows[i] = bt_window_both(windows[i], print->window);
-    if (!status && print->window)
-        status = bt_step_plan_make(&lane->window, &steps, err);
-    f->input.plan = &lane->plan.plan;
-    f->input.window = &lane->window.plan;
-    return status;
+    bt_batch_mask batch = { .queries = { f->count, rows, 0 },
+                            .keys = { f->count, keys, 0 },
+                            .windows = windows };
+    return bt_lane_plans(f->lane, &f->input, &f->stage->model->print,
+                         BAUTA_LOOK_DECODER, &batch, err);
 }
 
 static bauta_status cross_plan(feeding *f, bauta_error *err)
@@ -122,10 +133,11 @@ static bauta_status cross_plan(feeding *f, bauta_error *err)
         rows[documents - 1] += f->feeds[i].count;
         last = memory;
     }
-    bt_steps steps = { documents, rows, keys, false, 0, NULL };
+    bt_batch_mask batch = { .queries = { documents, rows, 0 },
+                            .keys = { documents, keys, 0 } };
     if (!status)
-        status = bt_step_plan_make(&f->lane->cross, &steps, err);
-    f->input.cross = &f->lane->cross.plan;
+        status = bt_lane_plans(f->lane, &f->input, &f->stage->model->print,
+                               BAUTA_LOOK_CROSS, &batch, err);
     return status;
 }
 

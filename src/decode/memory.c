@@ -108,11 +108,12 @@ static bauta_status sources_run(bt_stage *stage, size_t count,
     if (!parts ||
         !rows_take(tape, &input, parts, count, ids, lengths, memories))
         return bt_tape_status(tape, err);
-    bt_steps steps = { count, lengths, lengths, false, 0, NULL };
-    status = bt_step_plan_make(&stage->whole.plan, &steps, err);
+    bt_axis axis = { count, lengths, 0 };
+    status = bt_lane_plans(
+        &stage->whole, &input, &stage->model->print, BAUTA_LOOK_ENCODER,
+        &(bt_batch_mask){ .queries = axis, .keys = axis }, err);
     if (status)
         return status;
-    input.plan = &stage->whole.plan.plan;
     bt_tensor *states = bt_transformer_encode(tape, stage->model, &input);
     bt_transformer_remember(tape, stage->model, states,
                             &(bt_past){ count, parts });

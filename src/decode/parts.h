@@ -9,7 +9,7 @@
 
 /* What a forward needs beside its tape. */
 typedef struct bt_lane {
-    bt_step_plan plan, window, cross;
+    bt_step_plan plans[BT_PLACES];
     /* Of a lane that is one thread's: its tape, its share of a call, and what
      * came of it. */
     bt_tape *tape;
@@ -54,28 +54,16 @@ bauta_status bt_stage_ids(const bt_stage *stage, const char *what,
                           size_t number, const uint32_t *ids, size_t count,
                           bauta_error *err);
 
-/* The narrower of two windows; 0 is none. */
-static inline size_t bt_window_both(size_t a, size_t b)
-{
-    return a && (a < b || !b) ? a : b;
-}
+/* The first key that the token after `tokens` tokens of a sequence sees in a
+ * layer. */
+size_t bt_sequence_first_key(const bt_sequence *sequence, size_t layer,
+                             size_t tokens);
 
-/* The window of a sequence in a layer: the model's, the sequence's own, or the
- * narrower of both; 0: none. */
-static inline size_t bt_sequence_window(const bt_sequence *sequence,
-                                        size_t layer)
-{
-    const bt_blueprint *print = &sequence->stage->model->print;
-    size_t model = layer >= print->window_from ? print->window : 0;
-    return bt_window_both(model, sequence->window);
-}
-
-/* The first key that the token after `tokens` tokens sees in such a layer. */
-static inline size_t bt_window_begin(size_t window, size_t tokens)
-{
-    return window && tokens + 1 > window ? tokens + 1 - window : 0;
-}
-
+/* Make the plans of an attention for the last rows of a batch, one for all
+ * layers that see the same keys, and give them to the input. */
+bauta_status bt_lane_plans(bt_lane *lane, bt_input *input,
+                           const bt_blueprint *print, bauta_look_at at,
+                           const bt_batch_mask *batch, bauta_error *err);
 /* One forward for some feeds, which were checked and have their pages, on a
  * rewound tape. */
 bauta_status bt_lane_feed(bt_lane *lane, bt_tape *tape, const bt_stage *stage,

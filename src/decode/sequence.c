@@ -84,13 +84,25 @@ size_t bt_sequence_tokens(const bt_sequence *sequence)
     return sequence->book.tokens;
 }
 
+size_t bt_sequence_first_key(const bt_sequence *sequence, size_t layer,
+                             size_t tokens)
+{
+    const size_t rows = 1, keys = tokens + 1;
+    const bt_batch_mask batch = { .queries = { 1, &rows, 0 },
+                                  .keys = { 1, &keys, 0 },
+                                  .windows = &sequence->window };
+    bt_batch_mask mask = bt_layer_mask(&sequence->stage->model->print,
+                                       BAUTA_LOOK_DECODER, layer, &batch);
+    bt_row_rule rule = bt_row_rule_of(&mask, 0);
+    return bt_row_span(&rule, 0).lo;
+}
+
 /* Whether all keys are there that the token behind `tokens` tokens sees. */
 static bool window_there(const bt_sequence *sequence, size_t tokens)
 {
     for (size_t l = 0; l < sequence->book.layers; l++) {
-        size_t window = bt_sequence_window(sequence, l);
-        size_t begin = bt_window_begin(window, tokens);
-        if (window && begin < tokens &&
+        size_t begin = bt_sequence_first_key(sequence, l, tokens);
+        if (begin < tokens &&
             !bt_book_page(&sequence->book, l, begin / BT_BLOCK))
             return false;
     }

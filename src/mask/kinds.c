@@ -22,18 +22,18 @@ static bauta_span causal_rule(size_t past, size_t keys, size_t width)
 {
     (void)keys;
     (void)width;
-    return (bauta_span){ 0, past };
+    return bt_causal_span(past, 0, 0);
 }
 
 static bauta_span window_rule(size_t past, size_t keys, size_t width)
 {
     (void)keys;
-    return (bauta_span){ past > width ? past - width : 0, past };
+    return bt_causal_span(past, width, 0);
 }
 
 static bauta_span prefix_rule(size_t past, size_t keys, size_t width)
 {
-    return (bauta_span){ 0, bt_size_max(past, bt_size_min(width, keys)) };
+    return bt_causal_span(past, 0, bt_size_min(width, keys));
 }
 
 static bauta_span sinks_rule(size_t past, size_t keys, size_t width)

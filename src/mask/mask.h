@@ -34,4 +34,15 @@ static inline size_t bt_mask_past(size_t queries, size_t keys, size_t row)
     return past > queries ? past - queries : 0;
 }
 
+/* The keys that a causal query sees which has `past` keys at its position or
+ * before it: the last `window` of those (0: all of them), or, where it is one
+ * of the first `prefix` positions, all of these. */
+static inline bauta_span bt_causal_span(size_t past, size_t window,
+                                        size_t prefix)
+{
+    if (past <= prefix)
+        return (bauta_span){ 0, prefix };
+    return (bauta_span){ window && past > window ? past - window : 0, past };
+}
+
 #endif

@@ -6,18 +6,19 @@
 #include "base/memory.h"
 #include "base/plant.h"
 #include "base/size.h"
-#include "mask/mask.h"
+#include "mask/builder.h"
 
 #include <string.h>
 
-/* ---- the extra mask ---------------------------------------------------- */
+/* ---- the mask ---------------------------------------------------------- */
 
-/* A walk over the sequences, as bauta_mask_rows() asks for row after row. */
-typedef struct narrowing {
-    const bt_batch_mask *mask;
-    size_t sequence;
-    size_t query, key; /* where the sequence begins on the packed axes */
-} narrowing;
+static size_t axis_total(const bt_axis *axis)
+{
+    size_t total = 0;
+    for (size_t s = 0; s < axis->count; s++)
+        total = bt_size_add(total, axis->lengths[s]);
+    return total;
+}
 
 /* Where a sequence begins on its caller's axis. */
 static size_t axis_start(const bt_axis *axis, size_t sequence, size_t packed)
@@ -25,140 +26,78 @@ static size_t axis_start(const bt_axis *axis, size_t sequence, size_t packed)
     return axis->stride ? sequence * axis->stride : packed;
 }
 
-static void sequence_find(narrowing *n, size_t row)
+/* Add a row that sees `span` of the extra mask's row, both on the caller's
+ * axis; its sequence begins at key `start` there and at `key` when packed. */
+static bauta_status narrowed_add(bt_builder *builder, bauta_span span,
+                                 bt_spans extra, size_t start, size_t key,
+                                 bauta_error *err)
 {
-    const bt_batch_mask *m = n->mask;
-    while (row - n->query >= m->queries.lengths[n->sequence]) {
-        n->query += m->queries.lengths[n->sequence];
-        n->key += m->keys.lengths[n->sequence];
-        n->sequence++;
-    }
-}
-
-/* The spans of a row as far as they lie within its own sequence, moved to
- * where that is when packed. */
-static size_t narrow_row(void *user, size_t row, bauta_span *spans,
-                         size_t capacity)
-{
-    narrowing *n = user;
-    const bt_batch_mask *m = n->mask;
-    size_t count = 0, given;
-    sequence_find(n, row);
-    size_t from = axis_start(&m->queries, n->sequence, n->query);
-    size_t lo = axis_start(&m->keys, n->sequence, n->key);
-    size_t hi = lo + m->keys.lengths[n->sequence];
-    const bauta_span *all =
-        bauta_mask_row(m->extra, from + row - n->query, &given);
-    for (size_t i = 0; i < given; i++) {
-        bauta_span s = { bt_size_max(all[i].lo, lo),
-                         bt_size_min(all[i].hi, hi) };
-        if (s.lo >= s.hi)
-            continue;
-        if (count < capacity)
-            spans[count] =
-                (bauta_span){ s.lo - lo + n->key, s.hi - lo + n->key };
-        count++;
-    }
-    return count;
-}
-
-/* ---- the mask ---------------------------------------------------------- */
-
-/* *to AND other, in *to; `other` is released. */
-static bauta_status join(bauta_mask **to, bauta_mask *other, bauta_error *err)
-{
-    bauta_mask *both = NULL;
-    bauta_status status = bauta_mask_and(&both, *to, other, err);
-    bauta_mask_free(other);
+    bauta_status status = bt_builder_reserve(builder, extra.count + 1, err);
     if (status)
         return status;
-    bauta_mask_free(*to);
-    *to = both;
+    bauta_span *to = bt_builder_next(builder);
+    size_t count =
+        bt_spans_and(to, extra, (bt_spans){ &span, span.lo < span.hi });
+    for (size_t i = 0; i < count; i++)
+        to[i] = (bauta_span){ to[i].lo - start + key, to[i].hi - start + key };
+    bt_builder_row(builder, count, key);
     return BAUTA_OK;
 }
 
-/* A row of the prefix sees all of it, another nothing; packed. */
-static size_t prefix_row(void *user, size_t row, bauta_span *spans,
-                         size_t capacity)
+/* Add the rows of a sequence, which begins at `query` and `key` when packed. */
+static bauta_status sequence_add(bt_builder *builder, const bt_batch_mask *mask,
+                                 size_t sequence, size_t query, size_t key,
+                                 bauta_error *err)
 {
-    narrowing *n = user;
-    sequence_find(n, row);
-    size_t prefix = n->mask->prefixes[n->sequence];
-    if (row - n->query >= prefix)
-        return 0;
-    if (capacity)
-        spans[0] = (bauta_span){ n->key, n->key + prefix };
-    return 1;
-}
-
-/* *to OR the prefixes. */
-static bauta_status prefixes_join(bauta_mask **to, const bt_batch_mask *mask,
-                                  bauta_error *err)
-{
-    narrowing n = { .mask = mask };
-    bauta_mask *more = NULL, *both = NULL;
-    bauta_status status = bauta_mask_rows(&more, (*to)->queries, (*to)->keys,
-                                          prefix_row, &n, err);
-    if (!status)
-        status = bauta_mask_or(&both, *to, more, err);
-    bauta_mask_free(more);
-    if (status)
-        return status;
-    bauta_mask_free(*to);
-    *to = both;
-    return BAUTA_OK;
-}
-
-/* What a causal attention sees of everything that lies before it. */
-static bauta_status causal_create(bauta_mask **out, size_t n,
-                                  const bt_batch_mask *mask, bauta_error *err)
-{
-    bauta_status status = mask->window
-                              ? bauta_mask_window(out, n, n, mask->window, err)
-                              : bauta_mask_causal(out, n, n, err);
-    if (!status && mask->prefixes)
-        status = prefixes_join(out, mask, err);
+    size_t from = axis_start(&mask->queries, sequence, query);
+    size_t start = axis_start(&mask->keys, sequence, key);
+    bt_row_rule rule = bt_row_rule_of(mask, sequence);
+    bauta_status status = BAUTA_OK;
+    for (size_t r = 0; r < rule.rows && !status; r++) {
+        bauta_span span = bt_row_span(&rule, r);
+        if (mask->extra)
+            status = narrowed_add(
+                builder, (bauta_span){ start + span.lo, start + span.hi },
+                bt_mask_spans(mask->extra, from + r), start, key, err);
+        else
+            bt_builder_row_span(
+                builder, (bauta_span){ key + span.lo, key + span.hi }, key);
+    }
     return status;
 }
 
 bauta_status bt_batch_mask_create(bauta_mask **out, const bt_batch_mask *mask,
                                   bauta_error *err)
 {
-    bauta_mask *own = NULL, *more = NULL;
+    size_t queries = axis_total(&mask->queries), query = 0, key = 0;
+    bt_builder builder;
     *out = NULL;
-    bauta_status status =
-        bauta_mask_documents(&own, mask->queries.count, mask->queries.lengths,
-                             mask->keys.lengths, err);
-    if (!status && mask->causal) {
-        status = causal_create(&more, own->queries, mask, err);
-        if (!status)
-            status = join(&own, more, err);
-        else
-            bauta_mask_free(more);
+    bauta_status status = bt_builder_begin(
+        &builder, queries, axis_total(&mask->keys), queries, err);
+    for (size_t s = 0; s < mask->queries.count && !status; s++) {
+        status = sequence_add(&builder, mask, s, query, key, err);
+        query += mask->queries.lengths[s];
+        key += mask->keys.lengths[s];
     }
-    if (!status && mask->extra) {
-        narrowing n = { .mask = mask };
-        status = bauta_mask_rows(&more, own->queries, own->keys, narrow_row, &n,
-                                 err);
-        if (!status)
-            status = join(&own, more, err);
-    }
-    if (status)
-        bauta_mask_free(own);
-    else
-        *out = own;
+    status = bt_builder_end(&builder, out, status);
     BT_PLANTED_MASK(out);
     return status;
 }
 
 /* ---- the shelf --------------------------------------------------------- */
 
+/* Whether a mask follows from the rule and the lengths alone. */
+static bool plain(const bt_batch_mask *mask)
+{
+    return !mask->extra && !mask->prefixes && !mask->windows;
+}
+
 static bool kept(const bt_shelf *shelf, bt_place place,
                  const bt_batch_mask *mask)
 {
     size_t count = mask->queries.count, bytes = count * sizeof(size_t);
     const size_t *lengths = shelf->places[place].lengths;
-    return shelf->places[place].kept && !mask->extra && !mask->prefixes &&
+    return shelf->places[place].kept && plain(mask) &&
            shelf->places[place].causal == mask->causal &&
            shelf->places[place].window == mask->window &&
            shelf->places[place].count == count &&
@@ -189,7 +128,7 @@ static bauta_status note(bt_shelf *shelf, bt_place place,
     shelf->places[place].count = count;
     shelf->places[place].causal = mask->causal;
     shelf->places[place].window = mask->window;
-    shelf->places[place].kept = !mask->extra && !mask->prefixes;
+    shelf->places[place].kept = plain(mask);
     return BAUTA_OK;
 }
 

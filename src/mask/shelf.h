@@ -8,25 +8,7 @@
 #ifndef BT_SHELF_H
 #define BT_SHELF_H
 
-#include "bauta.h"
-
-/* Sequences on an axis of tokens: one behind the other, or each at a multiple
- * of the stride. */
-typedef struct bt_axis {
-    size_t count;
-    const size_t *lengths; /* (count) */
-    size_t stride;         /* 0: one behind the other */
-} bt_axis;
-
-/* The mask of one attention. Its own rows and keys are always packed; the axes
- * say how those of `extra` lie. */
-typedef struct bt_batch_mask {
-    bt_axis queries, keys;
-    bool causal;             /* queries and keys are the same */
-    size_t window;           /* of a causal one; 0: none */
-    const size_t *prefixes;  /* (count) of a causal one, or NULL: none */
-    const bauta_mask *extra; /* hides more, or NULL */
-} bt_batch_mask;
+#include "mask/row_spans.h"
 
 bauta_status bt_batch_mask_create(bauta_mask **out, const bt_batch_mask *mask,
                                   bauta_error *err);
@@ -50,8 +32,8 @@ typedef struct bt_shelf {
     } places[BT_PLACES];
 } bt_shelf;
 
-/* The plan of a mask, which stays on the shelf. One with an extra mask or
- * prefixes is made anew each time. */
+/* The plan of a mask, which stays on the shelf. One with an extra mask,
+ * prefixes or windows of sequences is made anew each time. */
 bauta_status bt_shelf_get(bt_shelf *shelf, const bauta_plan **out,
                           bt_place place, const bt_batch_mask *mask,
                           bauta_error *err);

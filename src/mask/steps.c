@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* steps.c - a plan from lengths.
+/* steps.c - a plan from the spans of rows.
  *
  * Rows of a tile see spans whose ends never decrease from row to row, and
  * neighbours overlap or touch. So what some row touches is one range of blocks,
@@ -11,18 +11,8 @@
 #include "base/size.h"
 #include "mask/bits.h"
 
+#include <assert.h>
 #include <string.h>
-
-/* The keys that row r of a sequence sees, counted from its first key. */
-static bauta_span row_span(const bt_steps *s, size_t d, size_t r)
-{
-    size_t hi = s->keys[d];
-    if (s->causal)
-        hi -= s->rows[d] - 1 - r;
-    size_t window = s->windows ? s->windows[d] : s->window;
-    bool cut = s->causal && window && hi > window;
-    return (bauta_span){ cut ? hi - window : 0, hi };
-}
 
 /* A run, counted; written once there is memory for it. */
 static void add_run(bauta_plan *plan, bt_tile *tile, size_t first, size_t end,
@@ -40,12 +30,12 @@ static void add_run(bauta_plan *plan, bt_tile *tile, size_t first, size_t end,
     tile->visits += end - first;
 }
 
-/* The runs of a tile, whose first row is row r of sequence d. */
-static void add_runs(bauta_plan *plan, const bt_steps *s, bt_tile *tile,
-                     size_t d, size_t r)
+/* The runs of a tile, whose first row is row r of its sequence. */
+static void add_runs(bauta_plan *plan, const bt_row_rule *rule, bt_tile *tile,
+                     size_t r)
 {
-    bauta_span first = row_span(s, d, r);
-    bauta_span last = row_span(s, d, r + tile->rows - 1);
+    bauta_span first = bt_row_span(rule, r);
+    bauta_span last = bt_row_span(rule, r + tile->rows - 1);
     size_t lo = first.lo / BT_BLOCK;
     size_t hi = bt_size_round(last.hi, BT_BLOCK) / BT_BLOCK;
     size_t full_lo = bt_size_round(last.lo, BT_BLOCK) / BT_BLOCK;
@@ -59,36 +49,35 @@ static void add_runs(bauta_plan *plan, const bt_steps *s, bt_tile *tile,
 }
 
 static void fill_words(const bauta_plan *plan, const bt_run *run,
-                       const bt_steps *s, const bt_tile *tile, size_t d,
-                       size_t r)
+                       const bt_row_rule *rule, const bt_tile *tile, size_t r)
 {
     size_t lo = run->first * BT_BLOCK, hi = lo + run->count * BT_BLOCK;
     for (size_t i = 0; i < tile->rows && run->words != BT_FULL; i++) {
-        bauta_span span = row_span(s, d, r + i);
+        bauta_span span = bt_row_span(rule, r + i);
         span.lo = bt_size_max(span.lo, lo) - lo;
         span.hi = bt_size_max(bt_size_min(span.hi, hi), lo) - lo;
         bt_bits_set(plan->words + run->words + i, tile->rows, span.lo, span.hi);
     }
 }
 
-static void add_tile(bauta_plan *plan, const bt_steps *s, size_t d, size_t r)
+static void add_tile(bauta_plan *plan, const bt_row_rule *rule, size_t r)
 {
-    size_t rows = bt_size_min(BT_TILE_ROWS, s->rows[d] - r);
+    size_t rows = bt_size_min(BT_TILE_ROWS, rule->rows - r);
     bt_tile tile = { .row = plan->rows + r, .rows = rows };
-    if (s->keys[d]) {
+    if (rule->keys) {
         tile.grid = plan->block_count;
-        add_runs(plan, s, &tile, d, r);
+        add_runs(plan, rule, &tile, r);
     } else {
         tile.run = plan->run_count;
     }
     if (plan->tiles) {
         plan->tiles[plan->tile_count] = tile;
         for (size_t i = tile.run; i < plan->run_count; i++)
-            fill_words(plan, &plan->runs[i], s, &tile, d, r);
+            fill_words(plan, &plan->runs[i], rule, &tile, r);
     }
     plan->tile_count++;
-    for (size_t i = 0; i < rows; i++) {
-        bauta_span span = row_span(s, d, r + i);
+    for (size_t i = 0; i < rows && !plan->tiles; i++) {
+        bauta_span span = bt_row_span(rule, r + i);
         plan->pairs += span.hi - span.lo;
     }
 }
@@ -105,24 +94,24 @@ static void add_grid(bauta_plan *plan, size_t keys)
     }
 }
 
-/* Count everything; write it once there is memory. */
-static void walk(bauta_plan *plan, const bt_steps *s)
+/* Count everything, pairs the first time; write it once there is memory. */
+static void walk(bauta_plan *plan, const bt_batch_mask *mask)
 {
     plan->rows = plan->keys = plan->key_end = 0;
     plan->tile_count = plan->run_count = plan->block_count = 0;
     plan->word_count = 0;
-    plan->pairs = 0;
     plan->one_origin = true;
-    for (size_t d = 0; d < s->count; d++) {
-        for (size_t r = 0; r < s->rows[d]; r += BT_TILE_ROWS)
-            add_tile(plan, s, d, r);
-        add_grid(plan, s->keys[d]);
-        if (s->keys[d]) {
+    for (size_t d = 0; d < mask->queries.count; d++) {
+        bt_row_rule rule = bt_row_rule_of(mask, d);
+        for (size_t r = 0; r < rule.rows; r += BT_TILE_ROWS)
+            add_tile(plan, &rule, r);
+        add_grid(plan, rule.keys);
+        if (rule.keys) {
             plan->one_origin = plan->keys == 0;
-            plan->key_end = plan->keys + s->keys[d];
+            plan->key_end = plan->keys + rule.keys;
         }
-        plan->rows += s->rows[d];
-        plan->keys += s->keys[d];
+        plan->rows += rule.rows;
+        plan->keys += rule.keys;
     }
 }
 
@@ -135,13 +124,14 @@ static void take(bauta_plan *plan, bt_arena *arena)
     plan->words = bt_arena_take(arena, plan->word_count, sizeof(*plan->words));
 }
 
-bauta_status bt_step_plan_make(bt_step_plan *out, const bt_steps *steps,
+bauta_status bt_step_plan_make(bt_step_plan *out, const bt_batch_mask *mask,
                                bauta_error *err)
 {
     bauta_plan *plan = &out->plan;
     bt_arena measure = { NULL, 0, 0 };
+    assert(!mask->extra); // a row is one span
     *plan = (bauta_plan){ 0 };
-    walk(plan, steps);
+    walk(plan, mask);
     take(plan, &measure);
     if (bt_arena_reserve(&out->memory, measure.used)) {
         *plan = (bauta_plan){ 0 };
@@ -149,7 +139,7 @@ bauta_status bt_step_plan_make(bt_step_plan *out, const bt_steps *steps,
     }
     take(plan, &out->memory);
     memset(plan->words, 0, plan->word_count * sizeof(*plan->words));
-    walk(plan, steps);
+    walk(plan, mask);
     return BAUTA_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "formats/run.h"
+#include "model/layer_mask.h"
 
 #include <string.h>
 
@@ -223,8 +224,7 @@ bool bauta_model_rotary(const bauta_model *model)
 
 size_t bauta_model_window(const bauta_model *model, size_t layer)
 {
-    const bt_blueprint *print = print_of(model);
-    return layer >= print->window_from ? print->window : 0;
+    return bt_layer_window(print_of(model), layer);
 }
 
 const char *bauta_model_warnings(const bauta_model *model)

@@ -249,15 +249,12 @@ static void keep_all(bt_call *call)
     }
 }
 
-static const bauta_plan *plan_of(const bt_call *call, const bauta_look *look)
+static const bauta_plan *plan_of(bt_call *call, const bauta_look *look)
 {
-    const bt_blueprint *print = &call->model->print;
-    if (look->at == BAUTA_LOOK_ENCODER)
-        return call->encoder.plan;
-    if (look->at == BAUTA_LOOK_CROSS)
-        return call->decoder.cross;
-    bool window = print->window && look->layer >= print->window_from;
-    return window ? call->decoder.window : call->decoder.plan;
+    bt_input *input =
+        look->at == BAUTA_LOOK_ENCODER ? &call->encoder : &call->decoder;
+    bt_place place = bt_layer_place(&call->model->print, look->at, look->layer);
+    return *bt_input_plan(input, place);
 }
 
 static bt_kept kept_of(const bt_call *call, const bauta_look *look)

@@ -100,46 +100,40 @@ static bt_input input_of(const bt_rows *rows)
                        .types = rows->types };
 }
 
-static bauta_status encoder_prepare(bt_call *r, bauta_error *err)
-{
-    const bt_rows *rows = &r->encoder_rows;
-    bt_batch_mask mask = { .queries = rows->axis,
-                           .keys = rows->axis,
-                           .extra = rows->mask };
-    r->encoder = input_of(rows);
-    return bt_shelf_get(&r->context->shelf, &r->encoder.plan, BT_PLACE_ENCODER,
-                        &mask, err);
-}
-
-/* Layers without a window come first, and there may be none of them. */
-static bauta_status decoder_prepare(bt_call *r, bauta_error *err)
+/* The plans of an attention, one for all layers that see the same keys. */
+static bauta_status plans_get(bt_call *r, bt_input *input, bauta_look_at at,
+                              const bt_batch_mask *batch, bauta_error *err)
 {
     const bt_blueprint *print = &r->model->print;
-    const bt_rows *rows = &r->decoder_rows;
     bauta_status status = BAUTA_OK;
-    bt_batch_mask mask = { .queries = rows->axis,
-                           .keys = rows->axis,
-                           .causal = true,
-                           .prefixes = rows->prefixes,
-                           .extra = rows->mask };
-    r->decoder = input_of(rows);
-    if (!print->window || print->window_from > 0)
-        status = bt_shelf_get(&r->context->shelf, &r->decoder.plan,
-                              BT_PLACE_DECODER, &mask, err);
-    mask.window = print->window;
-    if (!status && print->window)
-        status = bt_shelf_get(&r->context->shelf, &r->decoder.window,
-                              BT_PLACE_WINDOW, &mask, err);
+    for (size_t l = 0; l < bt_layer_count(print, at) && !status; l++) {
+        bt_place place = bt_layer_place(print, at, l);
+        const bauta_plan **plan = bt_input_plan(input, place);
+        if (*plan)
+            continue;
+        bt_batch_mask mask = bt_layer_mask(print, at, l, batch);
+        status = bt_shelf_get(&r->context->shelf, plan, place, &mask, err);
+    }
     return status;
+}
+
+static bauta_status self_prepare(bt_call *r, bt_input *input, bauta_look_at at,
+                                 const bt_rows *rows, bauta_error *err)
+{
+    bt_batch_mask batch = { .queries = rows->axis,
+                            .keys = rows->axis,
+                            .prefixes = rows->prefixes,
+                            .extra = rows->mask };
+    *input = input_of(rows);
+    return plans_get(r, input, at, &batch, err);
 }
 
 static bauta_status cross_prepare(bt_call *r, bauta_error *err)
 {
-    bt_batch_mask mask = { .queries = r->decoder_rows.axis,
-                           .keys = r->encoder_rows.axis,
-                           .extra = r->decoder_rows.cross };
-    return bt_shelf_get(&r->context->shelf, &r->decoder.cross, BT_PLACE_CROSS,
-                        &mask, err);
+    bt_batch_mask batch = { .queries = r->decoder_rows.axis,
+                            .keys = r->encoder_rows.axis,
+                            .extra = r->decoder_rows.cross };
+    return plans_get(r, &r->decoder, BAUTA_LOOK_CROSS, &batch, err);
 }
 
 /* The tape, packed batches and plans. */
@@ -160,9 +154,11 @@ bauta_status bt_call_prepare(bt_call *r, bool recording, bauta_error *err)
         bt_rows_take(&r->decoder_rows, r->tape, r->target);
     status = bt_tape_status(r->tape, err);
     if (!status && r->source)
-        status = encoder_prepare(r, err);
+        status = self_prepare(r, &r->encoder, BAUTA_LOOK_ENCODER,
+                              &r->encoder_rows, err);
     if (!status && r->target)
-        status = decoder_prepare(r, err);
+        status = self_prepare(r, &r->decoder, BAUTA_LOOK_DECODER,
+                              &r->decoder_rows, err);
     if (!status && r->source && r->target)
         status = cross_prepare(r, err);
     return status;

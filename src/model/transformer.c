@@ -70,7 +70,9 @@ static bt_tensor *place(walk *w, bt_tensor *x, bt_scaling *scaling,
 
 static const bauta_plan *self_plan(const walk *w)
 {
-    bool window = w->print->window && w->layer >= w->print->window_from;
+    bool encoder = w->stack == &w->model->encoder;
+    bauta_look_at at = encoder ? BAUTA_LOOK_ENCODER : BAUTA_LOOK_DECODER;
+    bool window = bt_layer_place(w->print, at, w->layer) == BT_PLACE_WINDOW;
     return BT_PLANTED_PLAN(window ? w->input->window : w->input->plan,
                            w->input->past ? "step" : "self", w->layer,
                            w->input->noise.rate > 0);

@@ -7,6 +7,7 @@
 #ifndef BT_TRANSFORMER_H
 #define BT_TRANSFORMER_H
 
+#include "model/layer_mask.h"
 #include "model/model.h"
 #include "ops/past.h"
 
@@ -40,6 +41,14 @@ typedef struct bt_input {
     bt_tensor **states; /* (layers + 1) receives the hidden states, or NULL */
     bt_kept *kept, *kept_cross; /* (layers) or NULL; not over caches */
 } bt_input;
+
+/* Where an input has the plan of the layers of a place. */
+static inline const bauta_plan **bt_input_plan(bt_input *input, bt_place place)
+{
+    if (place == BT_PLACE_WINDOW)
+        return &input->window;
+    return place == BT_PLACE_CROSS ? &input->cross : &input->plan;
+}
 
 /* The hidden states behind the encoder. */
 bt_tensor *bt_transformer_encode(bt_tape *tape, bt_model *model,

@@ -47,6 +47,15 @@ lines)
         echo "a decimal comma could get into what is written"
         failed=1
     fi
+    # Which layers have a window is decided in one place. Others may read the
+    # config and show it, and the audit's expectations are independent.
+    if files 'src/*.c' 'src/*.h' |
+        grep -vE '^src/model/(layer_mask\.c|blueprint\.h|describe\.c)$' |
+        grep -vE '^src/(model/families/|audit/law\.)' |
+        xargs grep -nE 'window_from|print(\.|->)window'; then
+        echo "these lines must call bt_layer_window() or bt_layer_mask()"
+        failed=1
+    fi
     if files '*.c' '*.h' | xargs grep -nE '^.{81}'; then
         echo "these lines are longer than 80 characters"
         failed=1

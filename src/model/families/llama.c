@@ -3,6 +3,7 @@
  * feed-forward, grouped heads. Mistral adds a window, Qwen2 biases of q, k and
  * v, Qwen3 a norm of each head's queries and keys. */
 #include "model/families/family.h"
+#include "model/layer_mask.h"
 
 #include <string.h>
 
@@ -81,7 +82,7 @@ static void read_mistral(bt_blueprint *print, bt_config *config)
 static void check_layer_types(const bt_blueprint *print, bt_config *config)
 {
     for (size_t l = 0; l < bt_config_list(config, "layer_types"); l++) {
-        bool window = print->window && l >= print->window_from;
+        bool window = bt_layer_window(print, l) > 0;
         if (strcmp(bt_config_list_text(config, "layer_types", l),
                    window ? "sliding_attention" : "full_attention") == 0)
             continue;
