@@ -33,6 +33,12 @@ typedef struct backward_params {
     const step_rows *known;   /* KEYS: (heads, places / STEP) */
     uint32_t *ticket;
     unsigned char *redo;
+    /* In five products: see backward_fused.h. */
+    const int32_t *ranks;
+    int *added;    /* (heads, steps, 2) tiles that have added to the halves of
+                      a step's dQ */
+    float *dq_sum; /* (heads, steps, STEP * D) */
+    int *bad;      /* (heads of the kept side) some result is not finite */
     uint16_t *to[2];
     size_t to_token[2], to_head[2];
     int steps;                   /* over queries, of one head */
@@ -53,9 +59,22 @@ typedef struct delta_params {
     const bt_sweep_step *steps;
     float *delta;     /* (rows, heads) */
     step_rows *known; /* (heads, steps) */
+    int *bad;         /* set to 0 */
     size_t out_token, out_head;
-    int heads, head_dim;
+    int heads, head_dim, bad_count;
 } delta_params;
+
+/* From the sums of dQ to dQ. */
+typedef struct finish_params {
+    const float *dq_sum;
+    const bt_sweep_step *places, *gaps; /* (steps), and rows in none of them */
+    int *added, *bad;
+    uint32_t *ticket;
+    uint16_t *dq;
+    size_t token, head; /* strides of dq */
+    int heads, group, steps, places_count, head_dim;
+    float scale;
+} finish_params;
 
 extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width,
                                        size_t steps, cudaStream_t stream);
@@ -73,19 +92,17 @@ typedef struct work {
     int item; /* -1: no more */
     int row, rows, head;
     int sweep, steps;
+    int sweeps, visit;
 } work;
 
 /* What a kernel makes: KEYS, and false is dQ. Wide heads have registers for one
  * sum, so for them dK and dV have a kernel each. */
 enum { MAKES_DQ = 0, MAKES_BOTH = 1, MAKES_DK = 2, MAKES_DV = 3 };
 
-/* How the kept tiles lie. dQ with heads of 128 has registers for them (held):
- * they are read once, and then their memory is free for those of the next item.
- * Elsewhere there are two buffers, and gradients leave through the one whose
- * item is done. Wide heads have memory for one. */
+/* How the kept tiles lie: in two buffers, and gradients leave through the one
+ * whose item is done. Wide heads have memory for one. */
 template <int D, int KEYS> struct keeping {
-    static constexpr bool held = D == 128 && !KEYS;
-    static constexpr int buffers = held || D > 128 ? 1 : 2;
+    static constexpr int buffers = D > 128 ? 1 : 2;
     static constexpr int tensors = KEYS == MAKES_DV ? 1 : 2;
     /* The halves of a step have a ring each, and the second one a stage less:
      * nobody needs it while the sum runs. */
@@ -96,10 +113,8 @@ template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
     typedef keeping<D, KEYS> of;
     uint16_t kept[of::buffers][of::tensors][GROUPS][GROUP_ROWS * D];
     uint16_t swept[STAGES][of::split ? 1 : 2][STEP * D];
-    /* held: gradients leave through it. split: the second halves. */
-    uint16_t more[of::held    ? GROUPS
-                  : of::split ? STAGES - 1
-                              : 1][of::held || of::split ? STEP * D : 8];
+    /* split: the second halves. */
+    uint16_t more[of::split ? STAGES - 1 : 1][of::split ? STEP * D : 8];
     step_rows rows[STAGES];
     int flags[STAGES]; /* see bt_sweep */
     int bits[STAGES];

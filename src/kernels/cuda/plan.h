@@ -16,6 +16,13 @@ static inline size_t bt_cuda_width(size_t head_dim)
     return fits ? (head_dim + 63) / 64 * 64 : 0;
 }
 
+/* Whether the backward pass makes all gradients in one kernel, in five products
+ * (backward_fused.h); else dQ has one of its own. */
+static inline bool bt_cuda_fused(size_t width)
+{
+    return width == 128;
+}
+
 /* Bytes of the redo notes of one item: one for each warp that computes. */
 enum { BT_REDO_BYTES = 16 };
 
@@ -50,6 +57,13 @@ struct bt_cuda_plan {
     bt_sweep_step *steps; /* (step_count) */
     float *delta;         /* (rows, heads) */
     float *known;         /* (heads, step_count, 2, BT_STEP) lse and delta */
+    /* In five products: see backward_fused.h. */
+    size_t gap_count;
+    bt_sweep_step *gaps; /* (gap_count) */
+    int32_t *ranks;
+    int *added;    /* (heads, step_count, 2) */
+    int *bad;      /* (kv_heads) */
+    float *dq_sum; /* (heads, step_count, BT_STEP * width) */
 };
 
 #ifdef __cplusplus
