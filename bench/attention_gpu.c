@@ -6,8 +6,8 @@
  * 16,384 tokens and 2,048 columns (16 heads of 128, 32 of 64) in every case,
  * forward and backward. Useful work only: 4 * head_dim * visible pairs * heads
  * operations forward and 10 backward (five products, though our kernels make
- * seven, and eight for heads over 128), so what a mask hides and a kernel
- * computes all the same counts as lost time. Each figure is the median of
+ * seven for heads of 64 and eight for heads over 128), so what a mask hides and
+ * a kernel computes all the same counts as lost time. Each figure is the median of
  * single passes between two events, after warm-up; the inputs (200 MB) do not
  * fit the L2. attention_gpu.py times other libraries on the same cases. */
 #include "base/error.h"

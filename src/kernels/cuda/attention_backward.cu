@@ -8,13 +8,14 @@
  *     dV = P^T dO      dK = scale dS^T Q      dQ = scale dS K
  *
  * The sums over queries (dK, dV) and those over keys (dQ) run across each
- * other: a kernel that makes both must add one of them up in memory, in an
- * order that it has to enforce. Here each has a kernel of its own, which makes
- * P and dS anew. That is seven products instead of five; but every sum stays in
- * registers and has one order, nothing is exchanged, and no kernel waits for
- * another block.
+ * other. Heads of 128 have one kernel for all (backward_fused.h): it makes five
+ * products, and adds dQ up in memory, in an order that it enforces. For other
+ * heads each side has a kernel of its own, which makes P and dS anew: seven
+ * products, but every sum stays in registers, nothing is exchanged, and no
+ * kernel waits for another block. (Which of the two a head size has is fixed,
+ * since their bits differ.)
  *
- * The two are the same program. It keeps a tile of rows of one side and sweeps
+ * Those two are the same program. It keeps a tile of rows of one side and sweeps
  * over the other side in steps of 64 rows (see sweep.h):
  *
  *                        keeps     sweeps over   sums
