@@ -8,14 +8,15 @@
  *     dV = P^T dO      dK = scale dS^T Q      dQ = scale dS K
  *
  * The sums over queries (dK, dV) and those over keys (dQ) run across each
- * other. Heads of 128 have one kernel for all (backward_fused.h): it makes five
- * products, and adds dQ up in memory, in an order that it enforces. For other
- * heads each side has a kernel of its own, which makes P and dS anew: seven
- * products, but every sum stays in registers, nothing is exchanged, and no
- * kernel waits for another block. (Which of the two a head size has is fixed,
- * since their bits differ.)
+ * other: a kernel that makes both must add one of them up in memory, in an
+ * order that it has to enforce. Here each has a kernel of its own, which makes
+ * P and dS anew. That is seven products instead of five; but every sum stays in
+ * registers and has one order, nothing is exchanged, and no kernel waits for
+ * another block. (backward_fused.h does make both, in five. It is faster where
+ * sequences are long and dense, slower elsewhere, and has bits of its own; so
+ * it is not in use unless bt_cuda_plan_fuse() asks for it.)
  *
- * Those two are the same program. It keeps a tile of rows of one side and sweeps
+ * The two are the same program. It keeps a tile of rows of one side and sweeps
  * over the other side in steps of 64 rows (see sweep.h):
  *
  *                        keeps     sweeps over   sums
@@ -288,9 +289,12 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
         width > 128
             ? bt_launch_backward_wide(&delta, (int)width, steps, &p, blocks,
                                       &p_kv, blocks_kv, (cudaStream_t)stream)
-        : width == 128
+        : plan->fused
             ? launch_one<128, 3>(&delta, steps, &p_kv, blocks_kv, &finish,
                                  finish_blocks, (cudaStream_t)stream)
+        : width == 128
+            ? launch_two<128, 2, 4, 2, 3>(&delta, steps, &p, blocks, &p_kv,
+                                         blocks_kv, (cudaStream_t)stream)
             : launch_two<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
                                          blocks_kv, (cudaStream_t)stream);
     if (result)

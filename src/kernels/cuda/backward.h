@@ -99,10 +99,13 @@ typedef struct work {
  * sum, so for them dK and dV have a kernel each. */
 enum { MAKES_DQ = 0, MAKES_BOTH = 1, MAKES_DK = 2, MAKES_DV = 3 };
 
-/* How the kept tiles lie: in two buffers, and gradients leave through the one
- * whose item is done. Wide heads have memory for one. */
+/* How the kept tiles lie. dQ with heads of 128 has registers for them (held):
+ * they are read once, and then their memory is free for those of the next item.
+ * Elsewhere there are two buffers, and gradients leave through the one whose
+ * item is done. Wide heads have memory for one. */
 template <int D, int KEYS> struct keeping {
-    static constexpr int buffers = D > 128 ? 1 : 2;
+    static constexpr bool held = D == 128 && !KEYS;
+    static constexpr int buffers = held || D > 128 ? 1 : 2;
     static constexpr int tensors = KEYS == MAKES_DV ? 1 : 2;
     /* The halves of a step have a ring each, and the second one a stage less:
      * nobody needs it while the sum runs. */
@@ -113,8 +116,10 @@ template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
     typedef keeping<D, KEYS> of;
     uint16_t kept[of::buffers][of::tensors][GROUPS][GROUP_ROWS * D];
     uint16_t swept[STAGES][of::split ? 1 : 2][STEP * D];
-    /* split: the second halves. */
-    uint16_t more[of::split ? STAGES - 1 : 1][of::split ? STEP * D : 8];
+    /* held: gradients leave through it. split: the second halves. */
+    uint16_t more[of::held    ? GROUPS
+                  : of::split ? STAGES - 1
+                              : 1][of::held || of::split ? STEP * D : 8];
     step_rows rows[STAGES];
     int flags[STAGES]; /* see bt_sweep */
     int bits[STAGES];

@@ -16,9 +16,11 @@ typedef struct pace {
 
 /* What a thread of a group has in registers. */
 template <int D, int KEYS, int EXACT> struct desk {
-    // What there are registers for. late: not for both weights and dS while
-    // their products run; so y is issued when the sum of dS is done. tight: nor
-    // for weights in float32 beside those in bf16, of which dS is made then.
+    // What there are registers for. held: the kept tiles, which are then read
+    // from memory once. late: not for both weights and dS while their products
+    // run; so y is issued when the sum of dS is done. tight: nor for weights in
+    // float32 beside those in bf16, of which dS is made then.
+    static const bool held = keeping<D, KEYS>::held;
     static const bool both = KEYS == MAKES_BOTH, late = both;
     static const bool tight = both && D == 64;
     static const bool turns = both && !EXACT;             /* see turn_take */
@@ -31,8 +33,10 @@ template <int D, int KEYS, int EXACT> struct desk {
     float scale;
     ring items, kept; /* the item, and the buffer of its kept tiles */
     bool entered;     /* the sums are still those of the item before */
+    bool keeps;       /* held: the tiles' memory is not given back yet */
     int storing;      /* buffer through which gradients leave; -1: none */
     pace steps;
+    uint32_t f[2][held ? D / 4 : 4];
     float lse[2], delta[2], lse_next[2], delta_next[2];
     uint64_t word[2];
     bool partial;
@@ -40,6 +44,21 @@ template <int D, int KEYS, int EXACT> struct desk {
     uint32_t w_p[both ? STEP / 4 : 1], w_ds[STEP / 4];
     float sum[D / 2], sum_p[both ? D / 2 : 1];
 };
+
+/* Groups that make two sums take turns at issuing a step's products, so that
+ * one exponentiates while another one multiplies. Those of dQ fall into step by
+ * themselves. */
+template <int GROUPS, bool TURNS> BT_DEVICE void turn_take(int group)
+{
+    if (TURNS)
+        named_sync(BARRIER_TURN + group, 2 * GROUP);
+}
+
+template <int GROUPS, bool TURNS> BT_DEVICE void turn_pass(int group)
+{
+    if (TURNS)
+        named_arrive(BARRIER_TURN + (group + 1) % GROUPS, 2 * GROUP);
+}
 
 template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE void clean_next(backward_shared<D, GROUPS, STAGES, KEYS> *s, pace *at)
@@ -137,12 +156,35 @@ BT_DEVICE void take_rows(desk<D, KEYS, EXACT> *b)
     }
 }
 
-/* Give the buffer back through which gradients left. */
+/* held: the kept tiles into registers. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void take_tiles(desk<D, KEYS, EXACT> *b,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    if (b->held) {
+        hold_tile<D>(b->f[0], s->kept[b->kept.at][0][b->group]);
+        hold_tile<D>(b->f[1], s->kept[b->kept.at][b->second][b->group]);
+        b->keeps = true;
+    }
+}
+
+/* held: give their memory back. Not before products that read the fragments
+ * have begun: that these were asked for does not mean that they are there. */
+template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+BT_DEVICE void give_tiles(desk<D, KEYS, EXACT> *b,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    if (b->held && b->keeps)
+        done_with(&s->kept_empty[b->kept.at][b->group]);
+    b->keeps = false;
+}
+
+/* Not held: the same for the buffer through which gradients left. */
 template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
 BT_DEVICE void give_buffer(desk<D, KEYS, EXACT> *b,
                            backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    if (b->storing < 0)
+    if (b->held || b->storing < 0)
         return;
     if (threadIdx.x % 32 == 0)
         store_read();

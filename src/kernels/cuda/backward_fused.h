@@ -28,7 +28,7 @@
 #ifndef BT_CUDA_BACKWARD_FUSED_H
 #define BT_CUDA_BACKWARD_FUSED_H
 
-#include "kernels/cuda/backward_step.h"
+#include "kernels/cuda/backward_desk.h"
 
 enum { FUSED_GROUPS = 2, FUSED_WARPS = 4 * FUSED_GROUPS };
 enum { BARRIER_ALL = 8 }; /* both groups */
@@ -526,13 +526,13 @@ BT_DEVICE int next_products(fused_state<D> *b, const backward_params *p,
     product_wait<LATE>(); // the sums
     product_hold<D / 2>(b->dk);
     product_hold<D / 2>(b->dv);
-    issue_pairs<D>(b->x, s->keys[b->group], s->swept[next][0]);
+    issue_pairs<D, false>(b->x, NULL, s->keys[b->group], s->swept[next][0]);
     done_with(&s->swept_empty[at]);
     if (LATE) {
         product_wait<1>(); // dQ
         take_dq(b, s, before);
     }
-    issue_pairs<D>(b->y, s->values[b->group], s->swept[next][1]);
+    issue_pairs<D, false>(b->y, NULL, s->values[b->group], s->swept[next][1]);
     turn_pass<FUSED_GROUPS, true>(b->group);
     product_wait<1>(); // x
     product_hold<STEP / 2>(b->x);
@@ -598,9 +598,9 @@ BT_DEVICE int first_products(fused_state<D> *b, const backward_params *p,
     barrier_wait(&s->keys_full, b->kept_parity);
     if (EXACT)
         fused_clean_keys(b, s);
-    issue_pairs<D>(b->x, s->keys[b->group], s->swept[at][0]);
+    issue_pairs<D, false>(b->x, NULL, s->keys[b->group], s->swept[at][0]);
     barrier_wait(&s->values_full, b->kept_parity);
-    issue_pairs<D>(b->y, s->values[b->group], s->swept[at][1]);
+    issue_pairs<D, false>(b->y, NULL, s->values[b->group], s->swept[at][1]);
     product_wait<1>(); // x
     product_hold<STEP / 2>(b->x);
     b->kept_parity ^= 1;

@@ -13,14 +13,21 @@ BT_DEVICE void finish_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
                            backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
     int slot = b->items.at ^ (int)b->entered, first = b->group * GROUP_ROWS;
-    int buffer = b->kept.at ^ (int)b->entered;
+    int buffer = b->held ? 0 : b->kept.at ^ (int)b->entered;
     const work *w = &s->item[slot];
-    uint16_t *out = s->kept[buffer][0][b->group];
+    uint16_t *out = b->held ? s->more[b->held ? b->group : 0]
+                            : s->kept[buffer][0][b->group];
     bool good = true;
-    give_buffer(b, s);
-    b->storing = buffer;
-    // All four warps must have read what is written over.
-    named_sync(BARRIER_GROUP + b->group, GROUP);
+    if (b->held) {
+        if (threadIdx.x % 32 == 0)
+            store_read(); // what was here before has left
+        __syncwarp();
+    } else {
+        give_buffer(b, s);
+        b->storing = buffer;
+        // All four warps must have read what is written over.
+        named_sync(BARRIER_GROUP + b->group, GROUP);
+    }
     if (b->both)
         good &= store_sum<D>(p, 1, s->kept[buffer][b->second][b->group], w,
                              first, b->sum_p, 1.0f);
@@ -90,19 +97,23 @@ BT_DEVICE int sweep_steps(desk<D, KEYS, EXACT> *b, const backward_params *p,
         load_words(b, p, s, at);
         turn_take<GROUPS, kind::turns>(b->group);
         issue_sum<D>(b->sum, b->w_ds, s->swept[before][0]);
+        if (over)
+            take_tiles(b, s);
         if (kind::tight) {
             product_wait<1>(); // w_p may lie where x will
             product_hold<D / 2>(b->sum_p);
         }
-        issue_pairs<D>(b->x, s->kept[b->kept.at][0][b->group], s->swept[at][0]);
+        issue_pairs<D, kind::held>(
+            b->x, b->f[0], s->kept[b->kept.at][0][b->group], s->swept[at][0]);
         if (kind::late) {
             product_wait<1>(); // all but x
             product_hold<D / 2>(b->sum);
             product_hold<kind::both ? D / 2 : 0>(b->sum_p);
             done_with(&s->swept_empty[before]);
         }
-        issue_pairs<D>(b->y, s->kept[b->kept.at][b->second][b->group],
-                       second_half(s, at, at));
+        issue_pairs<D, kind::held>(b->y, b->f[1],
+                                   s->kept[b->kept.at][b->second][b->group],
+                                   second_half(s, at, at));
         product_wait<1>(); // all but y
         turn_pass<GROUPS, kind::turns>(b->group);
         product_hold<STEP / 2>(b->x);
@@ -112,6 +123,7 @@ BT_DEVICE int sweep_steps(desk<D, KEYS, EXACT> *b, const backward_params *p,
             done_with(&s->swept_empty[before]);
         }
         if (over) {
+            give_tiles(b, s);
             finish_item(b, p, s);
             take_rows(b);
         }
@@ -128,12 +140,15 @@ BT_DEVICE void sweep_item(desk<D, KEYS, EXACT> *b, const backward_params *p,
     while (at >= 0) {
         load_words(b, p, s, at);
         turn_take<GROUPS, kind::turns>(b->group);
-        issue_pairs<D>(b->x, s->kept[b->kept.at][0][b->group], s->swept[at][0]);
-        issue_pairs<D>(b->y, s->kept[b->kept.at][b->second][b->group],
-                       second_half(s, at, at));
+        issue_pairs<D, kind::held>(
+            b->x, b->f[0], s->kept[b->kept.at][0][b->group], s->swept[at][0]);
+        issue_pairs<D, kind::held>(b->y, b->f[1],
+                                   s->kept[b->kept.at][b->second][b->group],
+                                   second_half(s, at, at));
         product_wait<1>(); // all but y
         turn_pass<GROUPS, kind::turns>(b->group);
         product_hold<STEP / 2>(b->x);
+        give_tiles(b, s);
         int before = sweep_steps<D, GROUPS, STAGES, KEYS, EXACT>(b, p, s, at);
         issue_sum<D>(b->sum, b->w_ds, s->swept[before][0]);
         bool over = b->entered || b->steps.flags & LAST;
@@ -175,6 +190,7 @@ BT_DEVICE void compute_items(const backward_params *p,
     bool more = begin_item(&b, p, s);
     while (more) {
         take_rows(&b);
+        take_tiles(&b, s);
         int at = skip_steps<D, GROUPS, STAGES, KEYS, EXACT>(s, &b.steps,
                                                             b.group, false);
         if (kind::weights)
@@ -183,6 +199,7 @@ BT_DEVICE void compute_items(const backward_params *p,
             sweep_wide<D, GROUPS, STAGES, KEYS, EXACT>(&b, p, s, at);
         else
             sweep_item<D, GROUPS, STAGES, KEYS, EXACT>(&b, p, s, at);
+        give_tiles(&b, s);
         if (kind::enters && !b.entered)
             enter_item(&b, p, s);
         bool entered = b.entered;

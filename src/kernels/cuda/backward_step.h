@@ -8,24 +8,22 @@
 
 #include <math.h>
 
-/* Groups that make two sums take turns at issuing a step's products, so that
- * one exponentiates while another one multiplies. Those of dQ fall into step by
- * themselves. */
-template <int GROUPS, bool TURNS> BT_DEVICE void turn_take(int group)
+/* A group's kept tile in registers, as the products take it. */
+template <int D> BT_DEVICE void hold_tile(uint32_t *f, const uint16_t *tile)
 {
-    if (TURNS)
-        named_sync(BARRIER_TURN + group, 2 * GROUP);
-}
-
-template <int GROUPS, bool TURNS> BT_DEVICE void turn_pass(int group)
-{
-    if (TURNS)
-        named_arrive(BARRIER_TURN + (group + 1) % GROUPS, 2 * GROUP);
+    int row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 16;
+    int half = threadIdx.x / 16 % 2;
+#pragma unroll
+    for (int i = 0; i < D / 16; i++) {
+        int chunk = i * 2 + half;
+        load_fragment(f + i * 4, tile + (chunk / 8 * GROUP_ROWS + row) * PANEL +
+                                     (chunk % 8 ^ row % 8) * 8);
+    }
 }
 
 /* x (64 kept rows, 64 swept rows) = kept swept^T, issued. */
-template <int D>
-BT_DEVICE void issue_pairs(float *x, const uint16_t *kept,
+template <int D, bool HELD>
+BT_DEVICE void issue_pairs(float *x, const uint32_t *f, const uint16_t *kept,
                            const uint16_t *swept)
 {
     uint64_t a = tile_descriptor(kept, 16), b = tile_descriptor(swept, 16);
@@ -34,7 +32,10 @@ BT_DEVICE void issue_pairs(float *x, const uint16_t *kept,
     for (int i = 0; i < D / 16; i++) {
         // 16 columns are 32 bytes; four such steps are a panel.
         uint64_t step = i / 4 * (STEP * PANEL * 2 >> 4) + i % 4 * 2;
-        product_ss_64(x, a + step, b + step, i > 0);
+        if (HELD)
+            product_rs_64(x, f + i * 4, b + step, i > 0);
+        else
+            product_ss_64(x, a + step, b + step, i > 0);
     }
     product_commit();
 }

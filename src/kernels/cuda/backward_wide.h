@@ -27,7 +27,7 @@ BT_DEVICE void sweep_weights(desk<D, KEYS, EXACT> *b, const backward_params *p,
     while (at >= 0) {
         const uint16_t *kept = s->kept[b->kept.at][0][b->group];
         load_words(b, p, s, at);
-        issue_pairs<D>(b->x, kept, s->swept[at][0]);
+        issue_pairs<D, false>(b->x, b->f[0], kept, s->swept[at][0]);
         product_wait<0>();
         make_weights(b, s, at);
         pack_pairs(b->w_ds, b->x);
@@ -35,7 +35,7 @@ BT_DEVICE void sweep_weights(desk<D, KEYS, EXACT> *b, const backward_params *p,
         at = next_step<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps, b->group);
         while (at >= 0) {
             load_words(b, p, s, at);
-            issue_pairs<D>(b->x, kept, s->swept[at][0]);
+            issue_pairs<D, false>(b->x, b->f[0], kept, s->swept[at][0]);
             issue_sum<D>(b->sum, b->w_ds, s->swept[before][1]);
             product_wait<1>(); // all but the sum
             make_weights(b, s, at);
@@ -64,8 +64,9 @@ BT_DEVICE void issue_second(desk<D, KEYS, EXACT> *b,
 {
     ring half = b->steps.half;
     barrier_wait(&s->second_full[half.at], half.parity);
-    issue_pairs<D>(b->y, s->kept[b->kept.at][b->second][b->group],
-                   second_half(s, at, half.at));
+    issue_pairs<D, false>(b->y, b->f[1],
+                          s->kept[b->kept.at][b->second][b->group],
+                          second_half(s, at, half.at));
 }
 
 /* split: y is there and becomes dS; its half of the step is given back. */
@@ -90,7 +91,7 @@ BT_DEVICE void sweep_wide(desk<D, KEYS, EXACT> *b, const backward_params *p,
     while (at >= 0) {
         const uint16_t *kept = s->kept[b->kept.at][0][b->group];
         load_words(b, p, s, at);
-        issue_pairs<D>(b->x, kept, s->swept[at][0]);
+        issue_pairs<D, false>(b->x, b->f[0], kept, s->swept[at][0]);
         issue_second(b, s, at);
         product_wait<1>(); // all but y
         make_weights(b, s, at);
@@ -101,7 +102,7 @@ BT_DEVICE void sweep_wide(desk<D, KEYS, EXACT> *b, const backward_params *p,
         at = next_step<D, GROUPS, STAGES, KEYS, EXACT>(s, &b->steps, b->group);
         while (at >= 0) {
             load_words(b, p, s, at);
-            issue_pairs<D>(b->x, kept, s->swept[at][0]);
+            issue_pairs<D, false>(b->x, b->f[0], kept, s->swept[at][0]);
             issue_second(b, s, at);
             issue_sum<D>(b->sum, b->w_ds, s->swept[before][0]);
             product_wait<2>(); // x

@@ -207,7 +207,7 @@ static bauta_status upload_sweeps(bt_cuda_plan *plan, const bt_sweep_list *keys,
     size_t steps = bt_size_mul(queries->step_count, plan->heads);
     size_t known = bt_size_mul(steps, BT_STEP * 2);
     size_t width = bt_cuda_width(plan->head_dim);
-    size_t sum = bt_cuda_fused(width) ? width * BT_STEP : 0;
+    size_t sum = plan->fused ? width * BT_STEP : 0;
     plan->step_count = queries->step_count;
     plan->gap_count = queries->gap_count;
     side_pieces(pieces, &plan->over_keys, keys, plan->heads);
@@ -253,6 +253,13 @@ static int fused_band(const bt_cuda_plan *plan, const bt_sweep_list *queries)
     return (int)bt_size_min(bt_size_max(fits, need), plan->kv_heads);
 }
 
+bool bt_cuda_plan_fuse(bt_cuda_plan *plan)
+{
+    plan->fused =
+        !plan->backward_memory && bt_cuda_width(plan->head_dim) == 128;
+    return plan->fused;
+}
+
 bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
                                        const bauta_plan *source,
                                        bauta_error *err)
@@ -262,8 +269,7 @@ bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
     if (plan->backward_memory)
         return BAUTA_OK;
     bauta_status status = BAUTA_OK;
-    bool fused = bt_cuda_fused(bt_cuda_width(plan->head_dim));
-    if (!fused)
+    if (!plan->fused)
         status =
             bt_sweep_keys(&keys, source, backward_tile(plan->head_dim), err);
     if (!status)
@@ -274,7 +280,7 @@ bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
     plan->over_keys.band = plan->band;
     plan->over_queries.band = band_of(bt_size_mul(plan->rows, group),
                                       plan->head_dim, 1, plan->kv_heads);
-    if (fused)
+    if (plan->fused)
         plan->over_queries.band = fused_band(plan, &queries);
     bt_sweep_release(&keys);
     bt_sweep_release(&queries);

@@ -16,13 +16,6 @@ static inline size_t bt_cuda_width(size_t head_dim)
     return fits ? (head_dim + 63) / 64 * 64 : 0;
 }
 
-/* Whether the backward pass makes all gradients in one kernel, in five products
- * (backward_fused.h); else dQ has one of its own. */
-static inline bool bt_cuda_fused(size_t width)
-{
-    return width == 128;
-}
-
 /* Bytes of the redo notes of one item: one for each warp that computes. */
 enum { BT_REDO_BYTES = 16 };
 
@@ -58,6 +51,7 @@ struct bt_cuda_plan {
     float *delta;         /* (rows, heads) */
     float *known;         /* (heads, step_count, 2, BT_STEP) lse and delta */
     /* In five products: see backward_fused.h. */
+    bool fused;
     size_t gap_count;
     bt_sweep_step *gaps; /* (gap_count) */
     int32_t *ranks;
