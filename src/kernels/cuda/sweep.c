@@ -425,7 +425,7 @@ static int32_t pane_flags(const pane *p, size_t g, size_t keys, size_t rows)
     }
     if (!any)
         return 0;
-    // Rows behind the step's last one and keys behind the tile's last one are
+    // Rows after the step's last one and keys after the tile's last one are
     // hidden: they would be summed.
     bool full = rows == BT_STEP && keys >= 64 && all == UINT64_MAX;
     return 1 << g | (full ? 0 : 1 << (BT_STEP_PARTIAL + g));
