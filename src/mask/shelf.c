@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/plant.h"
 #include "base/size.h"
 #include "mask/mask.h"
 
@@ -147,7 +146,6 @@ bauta_status bt_batch_mask_create(bauta_mask **out, const bt_batch_mask *mask,
         bauta_mask_free(own);
     else
         *out = own;
-    BT_PLANTED_MASK(out);
     return status;
 }
 

@@ -47,6 +47,12 @@ lines)
         echo "a decimal comma could get into what is written"
         failed=1
     fi
+    # Bugs for tests are put in by the linker, see tests/fault_injection.h.
+    if files 'src/*' 'include/*' 'cli/*' |
+        xargs grep -niE 'plant|fault_inject|__(wrap|real)_'; then
+        echo "bugs that a test turns on belong in tests/fault_injection.c"
+        failed=1
+    fi
     if files '*.c' '*.h' | xargs grep -nE '^.{81}'; then
         echo "these lines are longer than 80 characters"
         failed=1
