@@ -7,9 +7,11 @@
  * forward and backward. Useful work only: 4 * head_dim * visible pairs * heads
  * operations forward and 10 backward (five products, though our kernels make
  * seven, and eight for heads over 128), so what a mask hides and a kernel
- * computes all the same counts as lost time. Each figure is the median of
- * single passes between two events, after warm-up; the inputs (200 MB) do not
- * fit the L2. attention_gpu.py times other libraries on the same cases. */
+ * computes all the same counts as lost time. "five" is the backward pass by the
+ * kernel that makes all gradients at once, see bt_cuda_plan_fuse(). Each figure
+ * is the median of single passes between two events, after warm-up; the inputs
+ * (200 MB) do not fit the L2. attention_gpu.py times other libraries on the
+ * same cases. */
 #include "base/error.h"
 #include "base/philox.h"
 #include "kernels/cuda/cuda.h"
@@ -246,6 +248,12 @@ static void bench(const struct bench_case *c, bool json, uint16_t *const *x,
     measure(&s, "forward", forward, 2.0, json);
     need(bt_cuda_plan_add_backward(s.plan, plan, &err), err.message);
     measure(&s, "backward", backward, 5.0, json);
+    bt_cuda_plan_free(s.plan);
+    need(bt_cuda_plan_create(&s.plan, plan, &shape, &err), err.message);
+    if (bt_cuda_plan_fuse(s.plan)) {
+        need(bt_cuda_plan_add_backward(s.plan, plan, &err), err.message);
+        measure(&s, "five", backward, 5.0, json);
+    }
     bt_cuda_plan_free(s.plan);
     bauta_plan_free(plan);
     bauta_mask_free(mask);

@@ -95,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     const char *text = (const char *)bytes;
     tokenizers_make();
     for (size_t i = 0; i < DOCUMENTS; i++)
-        text_holds(tokenizers[i], text ? text : "", size);
+        text_holds(tokenizers[i], text ? text : "", size, false);
     bytes_hold(tokenizers[DOCUMENTS], text ? text : "", size);
     return 0;
 }

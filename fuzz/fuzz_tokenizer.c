@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         return 0;
     }
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        text_holds(tokenizer, texts[i], strlen(texts[i]));
+        text_holds(tokenizer, texts[i], strlen(texts[i]), false);
     bauta_tokenizer_free(tokenizer);
     return 0;
 }

@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         return 0;
     }
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        text_holds(tokenizer, texts[i], strlen(texts[i]));
+        text_holds(tokenizer, texts[i], strlen(texts[i]), true);
     save_and_load(tokenizer);
     bauta_tokenizer_free(tokenizer);
     return 0;

@@ -39,19 +39,23 @@ static inline char *decoding_holds(const bauta_tokenizer *tokenizer,
     return whole;
 }
 
-/* Encode and decode; a text may be refused, but not half taken. */
+/* Encode and decode; a text may be refused, but not half taken. `target`: the
+ * vocabulary of targets, which is the one that is decoded; where sources have
+ * another one, pieces are theirs. */
 static inline void text_holds(const bauta_tokenizer *tokenizer,
-                              const char *text, size_t size)
+                              const char *text, size_t size, bool target)
 {
+    bauta_encode_options how = BAUTA_ENCODE_OPTIONS_INIT;
     bauta_tokens tokens;
     bauta_error err;
     size_t length;
-    if (bauta_tokenizer_encode(tokenizer, text, size, NULL, &tokens, &err)) {
+    how.target = target;
+    if (bauta_tokenizer_encode(tokenizer, text, size, &how, &tokens, &err)) {
         must(err.message[0] && !tokens.count && !tokens.ids);
         return;
     }
     offsets_hold(&tokens, size);
-    for (size_t i = 0; i < tokens.count; i++)
+    for (size_t i = 0; !target && i < tokens.count; i++)
         must(bauta_tokenizer_piece(tokenizer, tokens.ids[i], NULL) != NULL);
     bauta_text_free(decoding_holds(tokenizer, &tokens, &length));
     bauta_tokens_release(&tokens);

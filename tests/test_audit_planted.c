@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_audit_planted.c - bugs that people have met, planted one by one.
+/* test_audit_planted.c - bugs that people have met, turned on one by one.
  *
  * Each is real somewhere else: masks that are dropped with dropout, windows
  * that are off by one in decoding, positions that do not follow documents,
  * beams that write into each other's cache. The audit must find every one of
  * them, by the check that is meant for it, and name the layer. */
-#include "plants.h"
+#include "fault_injection.h"
 #include "tiny.h"
 
 enum { SEQUENCES = 3, ANY = -1 };
 
-/* What is planted, where it grows, and who has to find it. */
+/* A fault of fault_injection.c, the model it is in, and the check that must
+ * find it. */
 typedef struct bug {
     const char *name, *family;
     int layer; /* or ANY: it is everywhere, and the first one is named */
@@ -184,7 +185,7 @@ static bool bug_found(const bug *b, const bauta_audit *audit)
 
 static void every_planted_bug_is_found_where_it_is(void **state)
 {
-    const char *only = getenv("BAUTA_PLANT");
+    const char *only = getenv("BAUTA_INJECT");
     size_t missed = 0;
     (void)state;
     for (size_t i = 0; i < BT_LEN(bugs); i++) {
@@ -193,14 +194,12 @@ static void every_planted_bug_is_found_where_it_is(void **state)
             continue;
         scratch s = scratch_create();
         bauta_model *model = model_of(&s, b->family);
-        plant.layer = b->layer == ANY ? 0 : (size_t)b->layer;
-        plant.name = b->name;
+        fault_inject(b->name, b->layer == ANY ? 0 : (size_t)b->layer);
         bauta_audit *audit = audit_of(b, model);
-        plant.name = NULL;
+        fault_inject(NULL, 0);
         missed += !bug_found(b, audit);
         bauta_audit_free(audit);
         bauta_model_free(model);
-        garden_clear();
         scratch_free(&s);
     }
     assert_int_equal(missed, 0);
@@ -224,7 +223,7 @@ static bool seen_before(size_t index)
     return false;
 }
 
-/* The same models and batches, and nothing planted: nothing is found. */
+/* The same models and batches without a fault: nothing is found. */
 static void where_nothing_is_planted_nothing_is_found(void **state)
 {
     (void)state;

@@ -51,6 +51,47 @@ static void unfold(const bt_sweep_list *list, const bt_sweep_tile *tile,
     assert_int_equal(steps, tile->steps);
 }
 
+/* The tiles of keys that visit a step have the ranks 0, 1, 2, ... in the order
+ * of their keys, and each comes behind those with lower ranks. */
+static void check_ranks(const bt_sweep_list *list)
+{
+    int32_t *next = calloc(list->step_count + 1, sizeof(int32_t));
+    int32_t *key = calloc(list->step_count + 1, sizeof(int32_t));
+    size_t visits = 0;
+    for (size_t t = 0; t < list->tile_count; t++) {
+        const bt_sweep_tile *tile = &list->tiles[t];
+        int32_t visit = tile->visit;
+        for (int32_t s = tile->sweep; s < tile->sweep + tile->sweeps; s++)
+            for (int32_t k = 0; k < list->sweeps[s].count; k++, visits++) {
+                int32_t step = list->sweeps[s].place / BT_STEP + k;
+                assert_int_equal(list->ranks[visit++], next[step]);
+                assert_true(next[step]++ == 0 || key[step] < tile->row);
+                key[step] = tile->row;
+            }
+        assert_int_equal(visit - tile->visit, tile->steps);
+    }
+    assert_int_equal(visits, list->visit_count);
+    free(next);
+    free(key);
+}
+
+/* Every query is in one step or in one gap. */
+static void check_gaps(const bt_sweep_list *list, size_t rows)
+{
+    unsigned char *seen = calloc(rows + 1, 1);
+    size_t total = 0;
+    for (size_t i = 0; i < list->step_count + list->gap_count; i++) {
+        const bt_sweep_step *step = i < list->step_count
+                                        ? &list->places[i]
+                                        : &list->gaps[i - list->step_count];
+        assert_in_range(step->rows, 1, BT_STEP);
+        for (int32_t r = 0; r < step->rows; r++, total++)
+            assert_int_equal(seen[step->row + r]++, 0);
+    }
+    assert_int_equal(total, rows);
+    free(seen);
+}
+
 static void check_list(const bauta_mask *mask, size_t first, size_t rows,
                        const bt_sweep_list *list, side of)
 {
@@ -59,7 +100,7 @@ static void check_list(const bauta_mask *mask, size_t first, size_t rows,
     for (size_t t = 0; t < list->tile_count; t++) {
         const bt_sweep_tile *tile = &list->tiles[t];
         if (t > 0)
-            assert_true(list->tiles[t - 1].steps >= tile->steps);
+            assert_true(list->tiles[t - 1].order >= tile->order);
         empty += tile->steps == 0;
         for (size_t i = 0; i < (size_t)tile->rows; i++, total++)
             unfold(list, tile, i, of, seen, keys);
@@ -87,6 +128,8 @@ static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
         bt_sweep_release(&list);
     }
     assert_int_equal(bt_sweep_queries(&list, plan, key_tile, NULL), 0);
+    check_ranks(&list);
+    check_gaps(&list, rows);
     check_list(mask, first, rows, &list, KEYS);
     bt_sweep_release(&list);
     bauta_plan_free(plan);

@@ -109,6 +109,8 @@ bauta_status bauta_corpus_add(bauta_corpus *corpus, const uint32_t *tokens,
         BT_NEED(tokens, err);
     if (source_count)
         BT_NEED(source, err);
+    BT_NEED_COUNT("tokens", count, sizeof(*tokens), err);
+    BT_NEED_COUNT("source", source_count, sizeof(*source), err);
     if (corpus->documents && corpus->pairs != (source != NULL))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the corpus holds %s, and this is not one",

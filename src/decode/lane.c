@@ -2,7 +2,6 @@
 /* lane.c - one forward for the new tokens of some sequences. */
 #include "decode/parts.h"
 
-#include "base/plant.h"
 #include "ops/linear.h"
 
 #include <string.h>
@@ -42,14 +41,9 @@ static bool rows_take(feeding *f)
     for (size_t i = 0; i < f->count; i++) {
         const bt_feed *feed = &f->feeds[i];
         bt_book *book = &feed->sequence->book;
-        size_t first = book->tokens;
-        if (BT_PLANTED("positions-restart") && feed->count > 1)
-            first = 0;
-        if (BT_PLANTED("position-off-in-steps") && first)
-            first--;
         memcpy(ids + row, feed->ids, feed->count * sizeof(*ids));
         for (size_t t = 0; t < feed->count; t++)
-            positions[row + t] = (uint32_t)(first + t);
+            positions[row + t] = (uint32_t)(book->tokens + t);
         parts[i] = (bt_part){ book, row, feed->count };
         row += feed->count;
     }

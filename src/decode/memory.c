@@ -3,7 +3,6 @@
 #include "decode/parts.h"
 
 #include "base/error.h"
-#include "base/plant.h"
 #include "base/size.h"
 #include "mask/mask.h"
 
@@ -83,10 +82,7 @@ static bool rows_take(bt_tape *tape, bt_input *input, bt_part *parts,
     if (!positions)
         return false;
     for (size_t i = 0; i < count; i++) {
-        bool other =
-            BT_PLANTED("source-of-another") && lengths[0] >= lengths[i];
-        memcpy(all + parts[i].row, ids[other ? 0 : i],
-               lengths[i] * sizeof(*all));
+        memcpy(all + parts[i].row, ids[i], lengths[i] * sizeof(*all));
         for (size_t t = 0; t < lengths[i]; t++)
             positions[parts[i].row + t] = (uint32_t)t;
     }

@@ -3,7 +3,6 @@
 #include "decode/parts.h"
 
 #include "base/error.h"
-#include "base/plant.h"
 
 #include <assert.h>
 
@@ -115,7 +114,6 @@ bool bt_sequence_truncate(bt_sequence *sequence, size_t tokens)
         return true;
     if (!window_there(sequence, tokens))
         return false;
-    if (!BT_PLANTED("truncate-forgotten"))
-        bt_book_truncate(&sequence->book, tokens);
+    bt_book_truncate(&sequence->book, tokens);
     return true;
 }

@@ -81,7 +81,7 @@ static size_t escape_unicode(const char *at, size_t left, uint32_t *code)
     return 10;
 }
 
-/* The character of an escape, from behind the backslash: its length, or 0. */
+/* The character of an escape, from after the backslash: its length, or 0. */
 static size_t escape_read(const char *at, size_t left, uint32_t *code)
 {
     static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";

@@ -6,14 +6,13 @@
  * sum; they may not change the order of any chain. */
 #include "kernels/attention.h"
 
-#include "base/plant.h"
 #include "kernels/exp2.h"
 
 enum { BLOCK = 64 };
 
 static int visible(const uint64_t *words, size_t row, size_t j)
 {
-    return !words || (words[row] >> j & 1) || BT_PLANTED("large-negative");
+    return !words || (words[row] >> j & 1);
 }
 
 void bt_transpose_f32_c(float *to, const float *from, size_t stride,
@@ -43,9 +42,6 @@ static float forward_row(const bt_attention_step *s, size_t row)
         if (!visible(s->words, row, j))
             continue;
         p[j] = dot(s->q + row * s->head_pad, s->kt, s->head_dim, j);
-        if (BT_PLANTED("large-negative") && s->words &&
-            !(s->words[row] >> j & 1))
-            p[j] = -1e4f;
         if (p[j] > max)
             max = p[j];
     }

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/plant.h"
 #include "base/size.h"
 #include "mask/builder.h"
 
@@ -79,9 +78,7 @@ bauta_status bt_batch_mask_create(bauta_mask **out, const bt_batch_mask *mask,
         query += mask->queries.lengths[s];
         key += mask->keys.lengths[s];
     }
-    status = bt_builder_end(&builder, out, status);
-    BT_PLANTED_MASK(out);
-    return status;
+    return bt_builder_end(&builder, out, status);
 }
 
 /* ---- the shelf --------------------------------------------------------- */

@@ -3,7 +3,6 @@
 #include "model/batch.h"
 
 #include "base/error.h"
-#include "base/plant.h"
 #include "base/size.h"
 #include "mask/mask.h"
 #include "model/handle.h"
@@ -176,8 +175,6 @@ static void positions_set(const bt_rows *rows)
     for (size_t s = 0; s < rows->axis.count; s++)
         for (size_t t = 0; t < rows->axis.lengths[s]; t++)
             rows->positions[at++] = (uint32_t)t;
-    for (size_t i = 0; BT_PLANTED("positions-run-on") && i < at; i++)
-        rows->positions[i] = (uint32_t)i;
 }
 
 void bt_rows_take(bt_rows *rows, bt_tape *tape, const bauta_batch *batch)
@@ -191,8 +188,6 @@ void bt_rows_take(bt_rows *rows, bt_tape *tape, const bauta_batch *batch)
         return;
     for (size_t s = 0; s < batch->count; s++) {
         lengths[s] = length_of(batch, s);
-        if (BT_PLANTED("padding-read") && lengths[s] < batch->stride)
-            lengths[s]++;
         rows->tokens += lengths[s];
     }
     rows->ids = bt_rows_pack(rows, tape, batch->ids);

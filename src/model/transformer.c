@@ -2,8 +2,6 @@
 /* transformer.c - layers, top to bottom. */
 #include "model/transformer.h"
 
-#include "base/plant.h"
-
 /* What every part of a stack needs. */
 typedef struct walk {
     bt_tape *tape;
@@ -73,9 +71,7 @@ static const bauta_plan *self_plan(const walk *w)
     bool encoder = w->stack == &w->model->encoder;
     bauta_look_at at = encoder ? BAUTA_LOOK_ENCODER : BAUTA_LOOK_DECODER;
     bool window = bt_layer_place(w->print, at, w->layer) == BT_PLACE_WINDOW;
-    return BT_PLANTED_PLAN(window ? w->input->window : w->input->plan,
-                           w->input->past ? "step" : "self", w->layer,
-                           w->input->noise.rate > 0);
+    return window ? w->input->window : w->input->plan;
 }
 
 static bt_tensor *attend_past(walk *w, bt_tensor *q, const bauta_plan *plan,
@@ -118,12 +114,11 @@ static bt_tensor *cross_attention(walk *w, bt_tensor *x, bt_heads *heads)
     bt_tensor *q = dense(w, x, &heads->q);
     if (w->input->sources)
         return attend_past(w, q, w->input->cross, w->input->sources);
-    const bauta_plan *plan =
-        BT_PLANTED_PLAN(w->input->cross, "cross", w->layer, false);
     bt_tensor *k = dense(w, w->memory, &heads->k);
     bt_tensor *v = dense(w, w->memory, &heads->v);
     keep(w, w->input->kept_cross, q, k);
-    return bt_op_attention(w->tape, q, k, v, plan, s->heads, s->kv_heads, 0);
+    return bt_op_attention(w->tape, q, k, v, w->input->cross, s->heads,
+                           s->kv_heads, 0);
 }
 
 bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *memory,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention.c - masked attention on the tape. */
 #include "base/error.h"
-#include "base/plant.h"
 #include "ops/ops.h"
 
 typedef struct saved {
@@ -57,9 +56,8 @@ static void attention_backward(bt_tape *tape, void *memory)
     if (!dq || !dk || !dv)
         return; // the tape has failed
     bauta_status status = bauta_attention_backward(
-        bt_tape_context(tape), BT_PLANTED_PLAN(s->plan, "back", 0, false),
-        &s->shape, s->q->data, s->k->data, s->v->data, s->out->data, s->lse,
-        s->out->grad, dq, dk, dv, &err);
+        bt_tape_context(tape), s->plan, &s->shape, s->q->data, s->k->data,
+        s->v->data, s->out->data, s->lse, s->out->grad, dq, dk, dv, &err);
     if (status) {
         bt_tape_fail(tape, status, "attention: %s", err.message);
         return;

@@ -4,7 +4,6 @@
 
 #include "base/array.h"
 #include "base/error.h"
-#include "base/plant.h"
 #include "base/size.h"
 #include "ops/attention.h"
 
@@ -187,7 +186,7 @@ static void page_copy(const bt_shape *s, float *to, const float *from,
 static bauta_status page_own(bt_book *book, bt_page **at, bauta_error *err)
 {
     bt_page *old = *at;
-    if (old && (old->references == 1 || BT_PLANTED("forks-share-writes")))
+    if (old && old->references == 1)
         return BAUTA_OK;
     bt_page *page = page_take(book->pool, err);
     if (!page)
@@ -222,7 +221,7 @@ void bt_book_settle(bt_book *book)
         if (!page || !page->from)
             continue;
         page_copy(&book->pool->shape, page->data, page->from->data,
-                  book->tokens % BT_BLOCK - BT_PLANTED("copy-one-short"));
+                  book->tokens % BT_BLOCK);
         page->from = NULL;
     }
 }

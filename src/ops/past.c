@@ -7,7 +7,6 @@
 #include "ops/past.h"
 
 #include "base/error.h"
-#include "base/plant.h"
 #include "ops/attention.h"
 
 /* Multiply-adds, or floats to write, that are not worth a thread. */
@@ -65,11 +64,9 @@ static void write_task(void *job, size_t task, int thread)
     const writing *w = job;
     const bt_shape *s = &w->shape;
     const bt_part *part = &w->past->parts[task / s->kv_heads];
-    size_t head = task % s->kv_heads, to = head;
+    size_t head = task % s->kv_heads;
     write_ahead(w, task);
-    if (BT_PLANTED_AT("heads-swapped-in-steps", w->layer))
-        to = s->kv_heads - 1 - head;
-    bt_book_write(part->book, w->layer, w->kernels, s, to, part->book->tokens,
+    bt_book_write(part->book, w->layer, w->kernels, s, head, part->book->tokens,
                   part->rows, w->k + part->row * s->k.token + head * s->k.head,
                   w->v + part->row * s->v.token + head * s->v.head);
 }

@@ -200,7 +200,7 @@ static bool is_white(unsigned char byte)
 }
 
 /* Whether a token has white space behind something else. A node's parent is
- * the byte behind it. */
+ * the byte after it. */
 static bool crosses_white(const trie *t)
 {
     for (size_t i = 1; i < t->count; i++)

@@ -182,7 +182,7 @@ static bauta_status merges_read(merges *m, bauta_error *err)
     return d->merges_lines ? merges_lined(m, err) : merges_listed(m, err);
 }
 
-/* What a model puts before or behind its symbols, NULL where it is not given.
+/* What a model puts before or after its symbols, NULL where it is not given.
  * It is copied for every symbol of a text. */
 static bauta_status affix_read(const char **out, const bt_reading *r,
                                const char *key, bauta_error *err)

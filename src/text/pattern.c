@@ -390,7 +390,7 @@ bauta_status bt_matcher_find(bt_matcher *m, const char *text, size_t size,
         // With \K in a look-ahead a match could end before it begins.
         *hi = found[1] > found[0] ? found[1] : found[0];
     }
-    // What lies behind the match was looked at and will not be again.
+    // What follows the match was looked at and will not be again.
     m->earned += (bt_size_min(*hi, size) - at + 1) * STEPS_A_BYTE;
     return BAUTA_OK;
 }

@@ -33,7 +33,7 @@ bauta_status bt_words_read(bt_words *words, const char *text, size_t size,
                            const bt_pretokenizer *pretokenizer,
                            bauta_error *err);
 
-/* Whether no word reaches from before `at` > lo to behind it, and what is
+/* Whether no word reaches from before `at` > lo to after it, and what is
  * before has no say in how the rest is cut, by the steps that are learned. */
 bool bt_words_cuts(const char *text, size_t lo, size_t at);
 

@@ -16,6 +16,8 @@
 
 /* ---- running ----------------------------------------------------------- */
 
+static bool fused; /* in five products, where there is such a kernel */
+
 /* A problem's tensors are its own; dout is beside it. */
 typedef struct backward {
     problem p;
@@ -103,6 +105,8 @@ static gradients run_rows(const backward *b, size_t first, size_t rows,
 
     need(bt_plan_create(&plan, p->mask, first, rows, tile_rows, &err), &err);
     need(bt_cuda_plan_create(&device_plan, plan, a, &err), &err);
+    if (fused)
+        bt_cuda_plan_fuse(device_plan);
     need(bt_cuda_plan_add_backward(device_plan, plan, &err), &err);
     bauta_plan_free(plan);
     uint16_t *q = place(p->q + first * a->q_token, q_bytes);
@@ -678,6 +682,9 @@ int main(int argc, char **argv)
     if (race_head) {
         for (size_t x = 0; x < BT_LEN(kinds); x++)
             check_kind(&kinds[x], race_head, true);
+        fused = race_head == 128;
+        for (size_t x = 0; fused && x < BT_LEN(kinds); x++)
+            check_kind(&kinds[x], race_head, true);
         return check_end();
     }
     for (size_t d = 64; d <= 256; d += 64)
@@ -686,5 +693,8 @@ int main(int argc, char **argv)
         if (!quick || part[i] == 96)
             check_head(part[i], true);
     check_refusals();
+    fused = true;
+    for (size_t d = 96; d <= 128; d += 32)
+        check_head(d, quick);
     return check_end();
 }

@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # audit.sh - bauta audit, and the audit before a training run: what they say of
-# models, of bugs that are planted, and of command lines.
+# models, of bugs that are turned on, and of command lines.
 #
-#   audit.sh BAUTA PLANTED FOLDERS
+#   audit.sh BAUTA WITH_BUGS FOLDERS
 #
-# PLANTED is the program with bugs, see planted.c, or 'none' where it is not
+# WITH_BUGS is the program with bugs, see with_bugs.c, or 'none' where it is not
 # built; FOLDERS is what folders.c wrote.
 set -eu
 bauta=$1
-planted=$2
+with_bugs=$2
 folders=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -80,9 +80,9 @@ runs 0 "$bauta" "$@" --no-audit --out "$work/b" "$work/text"
 if grep -q audit "$work/err"; then
     fail "an audit that was not asked for"
 fi
-[ "$planted" != none ] || exit 0
+[ "$with_bugs" != none ] || exit 0
 for leak in dropout-drops-mask future-key backward-sees-future; do
-    runs 1 env BAUTA_PLANT=$leak "$planted" "$@" --out "$work/c-$leak" \
+    runs 1 env BAUTA_INJECT=$leak "$with_bugs" "$@" --out "$work/c-$leak" \
         "$work/text"
     says err "which it must not"
     says err "nothing was trained"
@@ -90,12 +90,12 @@ for leak in dropout-drops-mask future-key backward-sees-future; do
 done
 
 # A bug is told with its place, in words and in JSON, and the status is 1.
-runs 1 env BAUTA_PLANT=future-key BAUTA_PLANT_LAYER=1 \
-    "$planted" audit "$folders/gpt2" --tokens 24 --threads 1
+runs 1 env BAUTA_INJECT=future-key BAUTA_INJECT_LAYER=1 \
+    "$with_bugs" audit "$folders/gpt2" --tokens 24 --threads 1
 says out "tokens     FAULT  decoder layer 1, head 0: token 0 of sequence 0 sees token 1, which it must not"
 says out "checks found a fault"
-runs 1 env BAUTA_PLANT=window-short-in-steps BAUTA_PLANT_LAYER=2 \
-    "$planted" audit "$folders/mistral" --tokens 24 --threads 1 --json
+runs 1 env BAUTA_INJECT=window-short-in-steps BAUTA_INJECT_LAYER=2 \
+    "$with_bugs" audit "$folders/mistral" --tokens 24 --threads 1 --json
 says out '"passed": false'
 if command -v python3 >/dev/null; then
     python3 - "$work/out" <<'END' || fail "the JSON of a fault"

@@ -47,6 +47,12 @@ lines)
         echo "a decimal comma could get into what is written"
         failed=1
     fi
+    # Bugs for tests are put in by the linker, see tests/fault_injection.h.
+    if files 'src/*' 'include/*' 'cli/*' |
+        xargs grep -niE 'plant|fault_inject|__(wrap|real)_'; then
+        echo "bugs that a test turns on belong in tests/fault_injection.c"
+        failed=1
+    fi
     # Which layers have a window is decided in one place. Others may read the
     # config and show it, and the audit's expectations are independent.
     if files 'src/*.c' 'src/*.h' |

@@ -12,7 +12,9 @@
  * order that it has to enforce. Here each has a kernel of its own, which makes
  * P and dS anew. That is seven products instead of five; but every sum stays in
  * registers and has one order, nothing is exchanged, and no kernel waits for
- * another block.
+ * another block. (backward_fused.h does make both, in five. It is faster where
+ * sequences are long and dense, slower elsewhere, and has bits of its own; so
+ * it is not in use unless bt_cuda_plan_fuse() asks for it.)
  *
  * The two are the same program. It keeps a tile of rows of one side and sweeps
  * over the other side in steps of 64 rows (see sweep.h):
@@ -48,14 +50,75 @@
  * result is not finite, and a second kernel (EXACT), launched behind, does
  * those again. It replaces what is not finite in a step by 0, and makes the
  * weights of that row NaN for those who see it. */
+#include "kernels/cuda/backward_fused.h"
 #include "kernels/cuda/backward_kernel.h"
 
 /* ---- launching --------------------------------------------------------- */
 
-/* The five kernels of a backward pass; a side without rows has none. */
+/* A kernel that is brought up while the one before still runs. */
+template <typename PARAMS>
+static cudaError_t launch_early(void (*kernel)(PARAMS), const PARAMS *params,
+                                unsigned blocks, unsigned threads, int bytes,
+                                cudaStream_t stream)
+{
+    cudaError_t status = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (status)
+        return status;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = (size_t)bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, kernel, *params);
+}
+
+template <int D, int STAGES, int EXACT>
+static cudaError_t launch_fused(const backward_params *p, int blocks,
+                                const finish_params *f, int finish_blocks,
+                                cudaStream_t stream)
+{
+    const int bytes = sizeof(fused_shared<D, STAGES>);
+    static_assert(bytes <= 227 * 1024, "shared memory of a block");
+    cudaError_t status = cudaSuccess;
+    if (blocks)
+        status = launch_early(attention_backward_fused<D, STAGES, EXACT>, p,
+                              (unsigned)blocks, GROUP * (FUSED_GROUPS + 1),
+                              bytes, stream);
+    if (!status && finish_blocks)
+        status = launch_early(attention_finish_dq<D, EXACT>, f,
+                              (unsigned)finish_blocks, 256, 0, stream);
+    return status;
+}
+
+/* All gradients in one kernel. */
+template <int D, int STAGES>
+static cudaError_t launch_one(const delta_params *delta, size_t steps,
+                              const backward_params *p, int blocks,
+                              const finish_params *f, int finish_blocks,
+                              cudaStream_t stream)
+{
+    cudaError_t status = cudaSuccess;
+    if (steps)
+        status = bt_launch_delta(delta, D, steps, stream);
+    if (!status)
+        status =
+            launch_fused<D, STAGES, 0>(p, blocks, f, finish_blocks, stream);
+    if (!status)
+        status =
+            launch_fused<D, STAGES, 1>(p, blocks, f, finish_blocks, stream);
+    return status;
+}
+
+/* A kernel for dQ and one for dK and dV; a side without rows has none. */
 template <int D, int QUERY_GROUPS, int QUERY_STAGES, int KEY_GROUPS,
           int KEY_STAGES>
-static cudaError_t launch_all(const delta_params *delta, size_t steps,
+static cudaError_t launch_two(const delta_params *delta, size_t steps,
                               const backward_params *dq, int dq_blocks,
                               const backward_params *dkv, int dkv_blocks,
                               cudaStream_t stream)
@@ -195,20 +258,44 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     p.share = p_kv.inner = group;
     p.scale = p_kv.scale = scale;
     p.head_dim = p_kv.head_dim = (int)d;
+    p_kv.ranks = plan->ranks;
+    p_kv.added = plan->added;
+    p_kv.dq_sum = plan->dq_sum;
+    p_kv.bad = plan->bad;
     delta_params delta = { out,         dout,        lse,
                            plan->steps, plan->delta, (step_rows *)plan->known,
-                           out_token,   out_head,    (int)heads,
-                           (int)d };
+                           plan->bad,   out_token,   out_head,
+                           (int)heads,  (int)d,      (int)kv_heads };
+    finish_params finish = { plan->dq_sum,
+                             plan->steps,
+                             plan->gaps,
+                             plan->added,
+                             plan->bad,
+                             plan->over_queries.ticket,
+                             dq,
+                             q_token,
+                             q_head,
+                             (int)heads,
+                             group,
+                             (int)plan->step_count,
+                             (int)(plan->step_count + plan->gap_count),
+                             (int)d,
+                             scale };
     int blocks = blocks_of(&p, plan), blocks_kv = blocks_of(&p_kv, plan);
     size_t steps = plan->step_count, width = bt_cuda_width(d);
+    int finish_blocks =
+        min(finish.places_count * finish.heads, plan->multiprocessors * 8);
     cudaError_t result =
-        width > 128 ? bt_launch_backward_wide(&delta, (int)width, steps, &p,
-                                              blocks, &p_kv, blocks_kv,
-                                              (cudaStream_t)stream)
+        width > 128
+            ? bt_launch_backward_wide(&delta, (int)width, steps, &p, blocks,
+                                      &p_kv, blocks_kv, (cudaStream_t)stream)
+        : plan->fused
+            ? launch_one<128, 3>(&delta, steps, &p_kv, blocks_kv, &finish,
+                                 finish_blocks, (cudaStream_t)stream)
         : width == 128
-            ? launch_all<128, 2, 4, 2, 3>(&delta, steps, &p, blocks, &p_kv,
-                                          blocks_kv, (cudaStream_t)stream)
-            : launch_all<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
+            ? launch_two<128, 2, 4, 2, 3>(&delta, steps, &p, blocks, &p_kv,
+                                         blocks_kv, (cudaStream_t)stream)
+            : launch_two<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
                                          blocks_kv, (cudaStream_t)stream);
     if (result)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,

@@ -32,6 +32,9 @@ template <int D> __global__ void attention_delta(delta_params p)
     uint4 a[turns], b[turns];
 
     grid_release();
+    if (blockIdx.x == 0)
+        for (int i = threadIdx.x; i < p.bad_count; i += blockDim.x)
+            p.bad[i] = 0;
 #pragma unroll
     for (int i = 0; i < turns; i++) {
         size_t row =
@@ -62,8 +65,8 @@ template <int D> __global__ void attention_delta(delta_params p)
     }
 }
 
-extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width, size_t steps,
-                            cudaStream_t stream)
+extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width,
+                                       size_t steps, cudaStream_t stream)
 {
     unsigned grid = (unsigned)(steps * (size_t)params->heads);
     if (width > 128) // lanes of a row are a power of two

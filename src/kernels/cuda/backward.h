@@ -33,6 +33,12 @@ typedef struct backward_params {
     const step_rows *known;   /* KEYS: (heads, places / STEP) */
     uint32_t *ticket;
     unsigned char *redo;
+    /* In five products: see backward_fused.h. */
+    const int32_t *ranks;
+    int *added;    /* (heads, steps, 2) tiles that have added to the halves of
+                      a step's dQ */
+    float *dq_sum; /* (heads, steps, STEP * D) */
+    int *bad;      /* (heads of the kept side) some result is not finite */
     uint16_t *to[2];
     size_t to_token[2], to_head[2];
     int steps;                   /* over queries, of one head */
@@ -53,9 +59,22 @@ typedef struct delta_params {
     const bt_sweep_step *steps;
     float *delta;     /* (rows, heads) */
     step_rows *known; /* (heads, steps) */
+    int *bad;         /* set to 0 */
     size_t out_token, out_head;
-    int heads, head_dim;
+    int heads, head_dim, bad_count;
 } delta_params;
+
+/* From the sums of dQ to dQ. */
+typedef struct finish_params {
+    const float *dq_sum;
+    const bt_sweep_step *places, *gaps; /* (steps), and rows in none of them */
+    int *added, *bad;
+    uint32_t *ticket;
+    uint16_t *dq;
+    size_t token, head; /* strides of dq */
+    int heads, group, steps, places_count, head_dim;
+    float scale;
+} finish_params;
 
 extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width,
                                        size_t steps, cudaStream_t stream);
@@ -73,6 +92,7 @@ typedef struct work {
     int item; /* -1: no more */
     int row, rows, head;
     int sweep, steps;
+    int sweeps, visit;
 } work;
 
 /* What a kernel makes: KEYS, and false is dQ. Wide heads have registers for one

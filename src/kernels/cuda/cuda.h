@@ -45,6 +45,13 @@ bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
                                        const bauta_plan *source,
                                        bauta_error *err);
 
+/* Before bt_cuda_plan_add_backward: let the backward pass make all gradients in
+ * one kernel, in five products instead of seven. Heads of 65 to 128 columns
+ * have it; false: this plan has not. Faster where sequences are long and dense,
+ * slower elsewhere, and the bits are not those of the other kernels; so nothing
+ * but checks and benches asks for it. */
+bool bt_cuda_plan_fuse(bt_cuda_plan *plan);
+
 /* bauta_attention_forward in bfloat16, on `stream` (a cudaStream_t; NULL is
  * the default one). All pointers are the device's; q, k, v and out must be
  * aligned to 16 bytes and their strides multiples of 8 elements. lse may be

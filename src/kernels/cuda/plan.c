@@ -202,10 +202,14 @@ static bauta_status upload_sweeps(bt_cuda_plan *plan, const bt_sweep_list *keys,
                                   const bt_sweep_list *queries,
                                   bauta_error *err)
 {
-    piece pieces[2 * SIDE_PIECES + 3], *more = pieces + 2 * SIDE_PIECES;
+    piece pieces[2 * SIDE_PIECES + 8], *more = pieces + 2 * SIDE_PIECES;
     size_t rows = bt_size_mul(plan->rows, plan->heads);
-    size_t known = bt_size_mul(queries->step_count * BT_STEP * 2, plan->heads);
+    size_t steps = bt_size_mul(queries->step_count, plan->heads);
+    size_t known = bt_size_mul(steps, BT_STEP * 2);
+    size_t width = bt_cuda_width(plan->head_dim);
+    size_t sum = plan->fused ? width * BT_STEP : 0;
     plan->step_count = queries->step_count;
+    plan->gap_count = queries->gap_count;
     side_pieces(pieces, &plan->over_keys, keys, plan->heads);
     side_pieces(pieces + SIDE_PIECES, &plan->over_queries, queries,
                 plan->kv_heads);
@@ -213,6 +217,14 @@ static bauta_status upload_sweeps(bt_cuda_plan *plan, const bt_sweep_list *keys,
                        sizeof(bt_sweep_step));
     more[1] = piece_of(&plan->delta, NULL, rows, sizeof(float));
     more[2] = piece_of(&plan->known, NULL, known, sizeof(float));
+    more[3] = piece_of(&plan->gaps, queries->gaps, queries->gap_count,
+                       sizeof(bt_sweep_step));
+    more[4] = piece_of(&plan->ranks, queries->ranks, queries->visit_count,
+                       sizeof(int32_t));
+    more[5] = piece_of(&plan->added, NULL, steps, 2 * sizeof(int));
+    more[6] = piece_of(&plan->bad, NULL, plan->kv_heads, sizeof(int));
+    more[7] =
+        piece_of(&plan->dq_sum, NULL, bt_size_mul(steps, sum), sizeof(float));
     return upload(&plan->backward_memory, pieces, BT_LEN(pieces), err);
 }
 
@@ -223,6 +235,31 @@ static size_t backward_tile(size_t head_dim)
     return width == 64 ? 192 : width == 256 ? 64 : 128;
 }
 
+/* In five products a step's dQ is added up in memory, too: with Q and dO twice
+ * the bytes. But the tiles of a document that run at once follow each other at
+ * a distance of about 1.5 steps, and fewer heads at once mean more of its
+ * tiles: the last one should not wait for more than 2 % of its steps. */
+static int fused_band(const bt_cuda_plan *plan, const bt_sweep_list *queries)
+{
+    size_t group = plan->heads / plan->kv_heads;
+    size_t blocks = (size_t)plan->multiprocessors;
+    size_t fits = (size_t)band_of(bt_size_mul(plan->rows, 2 * group),
+                                  plan->head_dim, 1, plan->kv_heads);
+    double steps = (double)queries->visit_count * (double)plan->heads *
+                   (double)queries->chain_count;
+    double near = 75.0 * (double)(blocks * blocks) / (steps + 1.0);
+    size_t need =
+        near < (double)plan->kv_heads ? (size_t)ceil(near) : plan->kv_heads;
+    return (int)bt_size_min(bt_size_max(fits, need), plan->kv_heads);
+}
+
+bool bt_cuda_plan_fuse(bt_cuda_plan *plan)
+{
+    plan->fused =
+        !plan->backward_memory && bt_cuda_width(plan->head_dim) == 128;
+    return plan->fused;
+}
+
 bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
                                        const bauta_plan *source,
                                        bauta_error *err)
@@ -231,8 +268,10 @@ bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
     size_t group = plan->heads / plan->kv_heads;
     if (plan->backward_memory)
         return BAUTA_OK;
-    bauta_status status =
-        bt_sweep_keys(&keys, source, backward_tile(plan->head_dim), err);
+    bauta_status status = BAUTA_OK;
+    if (!plan->fused)
+        status =
+            bt_sweep_keys(&keys, source, backward_tile(plan->head_dim), err);
     if (!status)
         status = bt_sweep_queries(&queries, source,
                                   backward_tile(plan->head_dim), err);
@@ -241,6 +280,8 @@ bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
     plan->over_keys.band = plan->band;
     plan->over_queries.band = band_of(bt_size_mul(plan->rows, group),
                                       plan->head_dim, 1, plan->kv_heads);
+    if (plan->fused)
+        plan->over_queries.band = fused_band(plan, &queries);
     bt_sweep_release(&keys);
     bt_sweep_release(&queries);
     if (status) {

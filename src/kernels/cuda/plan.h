@@ -50,6 +50,14 @@ struct bt_cuda_plan {
     bt_sweep_step *steps; /* (step_count) */
     float *delta;         /* (rows, heads) */
     float *known;         /* (heads, step_count, 2, BT_STEP) lse and delta */
+    /* In five products: see backward_fused.h. */
+    bool fused;
+    size_t gap_count;
+    bt_sweep_step *gaps; /* (gap_count) */
+    int32_t *ranks;
+    int *added;    /* (heads, step_count, 2) */
+    int *bad;      /* (kv_heads) */
+    float *dq_sum; /* (heads, step_count, BT_STEP * width) */
 };
 
 #ifdef __cplusplus

@@ -36,8 +36,8 @@ static bool append(bt_sweep *last, size_t *count, bt_sweep step)
 static int tile_order(const void *a, const void *b)
 {
     const bt_sweep_tile *x = a, *y = b;
-    if (x->steps != y->steps)
-        return x->steps > y->steps ? -1 : 1;
+    if (x->order != y->order)
+        return x->order > y->order ? -1 : 1;
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
@@ -72,6 +72,8 @@ void bt_sweep_release(bt_sweep_list *list)
     bt_free(list->sweeps);
     bt_free(list->bits);
     bt_free(list->places);
+    bt_free(list->ranks);
+    bt_free(list->gaps);
     *list = (bt_sweep_list){ 0 };
 }
 
@@ -145,9 +147,13 @@ static void walk_blocks(bt_sweep_list *list, const bauta_plan *plan)
                     add_blocks(list, plan, &of, &plan->runs[tile->run + r]);
             if (list->tiles)
                 list->tiles[list->tile_count] =
-                    (bt_sweep_tile){ (int32_t)(tile->row + at),
-                                     (int32_t)of.rows, (int32_t)sweep,
-                                     (int32_t)steps };
+                    (bt_sweep_tile){ .row = (int32_t)(tile->row + at),
+                                     .rows = (int32_t)of.rows,
+                                     .sweep = (int32_t)sweep,
+                                     .sweeps =
+                                         (int32_t)(list->sweep_count - sweep),
+                                     .steps = (int32_t)steps,
+                                     .order = (int32_t)steps };
             list->tile_count++;
         }
     }
@@ -235,6 +241,38 @@ static void walk_rows(bt_sweep_list *list, const bauta_plan *plan)
         cut_rows(list, plan, t);
 }
 
+/* Rows that are in no step; without an array, only counted. */
+static void walk_gaps(bt_sweep_list *list, const bauta_plan *plan)
+{
+    size_t row = 0;
+    list->gap_count = 0;
+    for (size_t s = 0; s <= list->step_count; s++) {
+        const bt_sweep_step *step = &list->places[s];
+        bool last = s == list->step_count;
+        size_t end = last ? plan->rows : (size_t)step->row;
+        for (; row < end; row += BT_STEP) {
+            if (list->gaps)
+                list->gaps[list->gap_count] =
+                    (bt_sweep_step){ (int32_t)row,
+                                     (int32_t)bt_size_min(BT_STEP, end - row) };
+            list->gap_count++;
+        }
+        row = last ? end : end + (size_t)step->rows;
+    }
+}
+
+static bauta_status make_gaps(bt_sweep_list *list, const bauta_plan *plan,
+                              bauta_error *err)
+{
+    walk_gaps(list, plan);
+    list->gaps = bt_alloc_zero(list->gap_count, sizeof(bt_sweep_step));
+    if (!list->gaps)
+        return bt_fail_memory(err, "the rows of a plan that see nothing",
+                              list->gap_count);
+    walk_gaps(list, plan);
+    return BAUTA_OK;
+}
+
 /* ---- over queries: the tiles of keys ----------------------------------- */
 
 /* Cut keys [from, to) into tiles; without an array, only count. */
@@ -242,10 +280,10 @@ static void cut_keys(bt_sweep_list *list, size_t from, size_t to)
 {
     for (size_t key = from; key < to; key += list->tile_rows) {
         if (list->tiles)
-            list->tiles[list->tile_count] = (bt_sweep_tile){
-                (int32_t)key, (int32_t)bt_size_min(list->tile_rows, to - key),
-                0, 0
-            };
+            list->tiles[list->tile_count] =
+                (bt_sweep_tile){ .row = (int32_t)key,
+                                 .rows = (int32_t)bt_size_min(list->tile_rows,
+                                                              to - key) };
         list->tile_count++;
     }
 }
@@ -287,7 +325,7 @@ typedef struct column {
     bt_sweep last;
     size_t sweep, sweeps; /* its slice of list->sweeps */
     size_t bits, partial; /* and of list->bits */
-    size_t steps;
+    size_t visit, steps;  /* and of list->ranks */
 } column;
 
 typedef struct turner {
@@ -387,9 +425,9 @@ static int32_t pane_flags(const pane *p, size_t g, size_t keys, size_t rows)
     }
     if (!any)
         return 0;
-    // Keys behind the tile's last one do not count: nobody stores them. Rows
-    // behind the step's last one do: they would be summed.
-    bool full = rows == BT_STEP && (all & low_bits(keys)) == low_bits(keys);
+    // Rows after the step's last one and keys after the tile's last one are
+    // hidden: they would be summed.
+    bool full = rows == BT_STEP && keys >= 64 && all == UINT64_MAX;
     return 1 << g | (full ? 0 : 1 << (BT_STEP_PARTIAL + g));
 }
 
@@ -405,7 +443,8 @@ static void turn(uint64_t *to, const pane *p, size_t groups)
         }
 }
 
-static void add_pane(turner *x, size_t t, size_t s)
+/* Returns whether the tile visits the step; `rank` others did before. */
+static bool add_pane(turner *x, size_t t, size_t s, size_t rank)
 {
     bt_sweep_list *list = x->list;
     const bt_sweep_step *step = &list->places[s];
@@ -426,10 +465,13 @@ static void add_pane(turner *x, size_t t, size_t s)
         if (partial && list->bits)
             turn(list->bits + (c->bits + c->partial) * list->tile_rows, p,
                  groups);
+        if (list->ranks)
+            list->ranks[c->visit + c->steps] = (int32_t)rank;
         c->partial += partial;
         c->steps++;
     }
     memset(p, 0, sizeof(*p));
+    return flags;
 }
 
 static void walk_steps(turner *x)
@@ -439,9 +481,10 @@ static void walk_steps(turner *x)
         x->low = SIZE_MAX;
         x->high = 0;
         see_step(x, &x->list->places[s], &t);
+        size_t rank = 0;
         for (size_t k = x->low; k < x->high; k++)
             if (x->panes[k].used)
-                add_pane(x, k, s);
+                rank += add_pane(x, k, s, rank);
     }
 }
 
@@ -451,13 +494,57 @@ static void place_columns(turner *x)
     bt_sweep_list *list = x->list;
     for (size_t t = 0; t < list->tile_count; t++) {
         column *c = &x->columns[t];
-        list->tiles[t].sweep = (int32_t)list->sweep_count;
-        list->tiles[t].steps = (int32_t)c->steps;
+        bt_sweep_tile *tile = &list->tiles[t];
+        tile->sweep = (int32_t)list->sweep_count;
+        tile->sweeps = (int32_t)c->sweeps;
+        tile->steps = (int32_t)c->steps;
+        tile->visit = (int32_t)list->visit_count;
         size_t sweep = list->sweep_count, bits = list->bits_count;
         list->sweep_count += c->sweeps;
         list->bits_count += c->partial;
-        *c = (column){ .sweep = sweep, .bits = bits };
+        list->visit_count += c->steps;
+        *c = (column){ .sweep = sweep,
+                       .bits = bits,
+                       .visit = (size_t)tile->visit };
     }
+}
+
+/* Longest first would be best for the balance; but a tile waits for those that
+ * add to its steps before it, and must not be begun before them. So it counts
+ * as no longer than any of these. Tiles lie in the order of their keys yet.
+ * `shortest` (step_count) is scratch memory. */
+static void order_tiles(bt_sweep_list *list, int32_t *shortest)
+{
+    for (size_t s = 0; s < list->step_count; s++)
+        shortest[s] = INT32_MAX;
+    for (size_t t = 0; t < list->tile_count; t++) {
+        bt_sweep_tile *tile = &list->tiles[t];
+        const bt_sweep *first = list->sweeps + tile->sweep;
+        const bt_sweep *end = first + tile->sweeps;
+        int32_t before = INT32_MAX;
+        for (const bt_sweep *w = first; w < end; w++)
+            for (int32_t k = 0; k < w->count; k++)
+                if (shortest[w->place / BT_STEP + k] < before)
+                    before = shortest[w->place / BT_STEP + k];
+        list->chain_count += tile->steps && before == INT32_MAX;
+        tile->order = before < tile->steps ? before : tile->steps;
+        for (const bt_sweep *w = first; w < end; w++)
+            for (int32_t k = 0; k < w->count; k++)
+                shortest[w->place / BT_STEP + k] = tile->order;
+    }
+}
+
+static bauta_status make_ranks(bt_sweep_list *list, bauta_error *err)
+{
+    if (list->visit_count > INT32_MAX)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%zu visits of steps: the GPU kernels count in 32 bits",
+                       list->visit_count);
+    list->ranks = bt_alloc_zero(list->visit_count, sizeof(int32_t));
+    if (!list->ranks)
+        return bt_fail_memory(err, "the visits of a plan",
+                              bt_size_mul(list->visit_count, sizeof(int32_t)));
+    return BAUTA_OK;
 }
 
 static bauta_status make_sweeps(bt_sweep_list *list, const bauta_plan *plan,
@@ -465,9 +552,10 @@ static bauta_status make_sweeps(bt_sweep_list *list, const bauta_plan *plan,
 {
     turner x = { .list = list, .plan = plan };
     bauta_status status;
+    int32_t *shortest = bt_alloc_zero(list->step_count, sizeof(int32_t));
     x.panes = bt_alloc_zero(list->tile_count, sizeof(pane));
     x.columns = bt_alloc_zero(list->tile_count, sizeof(column));
-    if (!x.panes || !x.columns) {
+    if (!x.panes || !x.columns || !shortest) {
         status = bt_fail_memory(err, "the sweeps of a plan",
                                 bt_size_mul(list->tile_count, sizeof(pane)));
         goto done;
@@ -475,11 +563,15 @@ static bauta_status make_sweeps(bt_sweep_list *list, const bauta_plan *plan,
     walk_steps(&x);
     place_columns(&x);
     status = make_room(list, err);
+    if (!status)
+        status = make_ranks(list, err);
     if (status)
         goto done;
     walk_steps(&x);
+    order_tiles(list, shortest);
     sort_tiles(list);
 done:
+    bt_free(shortest);
     bt_free(x.panes);
     bt_free(x.columns);
     return status;
@@ -506,8 +598,10 @@ bauta_status bt_sweep_queries(bt_sweep_list *list, const bauta_plan *plan,
     if (!status) {
         walk_rows(list, plan);
         walk_grids(list, plan);
-        status = make_sweeps(list, plan, err);
+        status = make_gaps(list, plan, err);
     }
+    if (!status)
+        status = make_sweeps(list, plan, err);
     if (status)
         bt_sweep_release(list);
     return status;

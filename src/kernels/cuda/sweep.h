@@ -12,7 +12,11 @@
  * Steps do not depend on tiles. Keys are cut from the origin, as the plan's
  * blocks are; queries from the first row of an origin that sees something. So
  * what is summed over steps has bits that are a matter of the document alone,
- * however the plan is cut and whatever lies before the document. */
+ * however the plan is cut and whatever lies before the document.
+ *
+ * Tiles of keys also add to the gradients of the queries of each step that they
+ * visit, in the order of the keys. A visit's rank says how many tiles add to
+ * the step before; and a tile comes behind all those that it waits for. */
 #ifndef BT_CUDA_SWEEP_H
 #define BT_CUDA_SWEEP_H
 
@@ -26,8 +30,11 @@ enum { BT_STEP_PARTIAL = 8 };
 
 typedef struct bt_sweep_tile {
     int32_t row, rows;
-    int32_t sweep; /* first of its sweeps */
-    int32_t steps; /* that its sweeps have together; 0: sees nothing */
+    int32_t sweep, sweeps; /* its slice of the sweeps */
+    int32_t steps;         /* that its sweeps have together; 0: sees nothing */
+    int32_t visit; /* index of its first step's rank; over queries only */
+    int32_t
+        order; /* the most steps come first, except to keep ranks in order */
 } bt_sweep_tile;
 
 /* `count` steps one behind the other with the same flags. */
@@ -48,10 +55,15 @@ typedef struct bt_sweep_list {
     size_t tile_rows;
     size_t tile_count, sweep_count, bits_count, step_count;
     size_t empty_count;    /* tiles that see nothing: the last ones */
-    bt_sweep_tile *tiles;  /* (tile_count) longest first */
+    bt_sweep_tile *tiles;  /* (tile_count) by order, then row */
     bt_sweep *sweeps;      /* (sweep_count) by tile, then row */
     uint64_t *bits;        /* (bits_count, tile_rows) */
     bt_sweep_step *places; /* (step_count) steps over queries; else NULL */
+    size_t gap_count;
+    bt_sweep_step *gaps; /* (gap_count) queries that are in no step */
+    size_t chain_count;  /* tiles that wait for none: documents, mostly */
+    size_t visit_count;
+    int32_t *ranks; /* (visit_count) by tile, then step; else NULL */
 } bt_sweep_list;
 
 /* Tiles of queries that sweep over keys: those of the plan, in pieces where

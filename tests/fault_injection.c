@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fault_injection.c - wrappers of the library's functions that misbehave.
+ *
+ * WRAP(f) is what other object files call as f; REAL(f) is the library's f.
+ * Calls within an object file are not redirected, so a fault sits where one
+ * part of the library calls another. */
+#include "fault_injection.h"
+
+#include "base/error.h"
+#include "decode/stage.h"
+#include "mask/mask.h"
+#include "mask/plan.h"
+#include "mask/shelf.h"
+#include "model/batch.h"
+#include "model/transformer.h"
+#include "ops/gemm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WRAP(name) __wrap_##name
+#define REAL(name) __real_##name
+#define DECLARE(name) __typeof__(name) WRAP(name), REAL(name)
+
+static struct {
+    const char *name; /* NULL: none */
+    size_t layer;
+} fault;
+
+void fault_inject(const char *name, size_t layer)
+{
+    fault.name = name;
+    fault.layer = layer;
+}
+
+static bool fault_is(const char *name)
+{
+    return fault.name && strcmp(fault.name, name) == 0;
+}
+
+/* What a fault cannot do without. */
+static void need(bool there)
+{
+    if (!there)
+        abort();
+}
+
+/* ---- which keys a plan shows ------------------------------------------- */
+
+/* What one row sees. Keys are counted from the first key of the row's grid. */
+typedef struct row_view {
+    size_t row;      /* the row's own key, in self-attention */
+    size_t in_piece; /* counted from the first row that is new */
+    size_t keys;     /* of the grid */
+    const bool *was; /* (keys) what the row sees without the fault */
+    size_t lo, hi;   /* first key of them, and last + 1; 0, 0: none */
+} row_view;
+
+/* Whether the row sees the key with the fault. */
+typedef bool rule_fn(const row_view *v, size_t key);
+
+static bool next_key(const row_view *v, size_t key)
+{
+    return v->was[key] || (v->hi && key == v->hi);
+}
+static bool to_itself(const row_view *v, size_t key)
+{
+    return key <= v->row;
+}
+static bool everything(const row_view *v, size_t key)
+{
+    (void)v;
+    (void)key;
+    return true;
+}
+static bool inverted(const row_view *v, size_t key)
+{
+    return !v->was[key];
+}
+static bool but_the_first(const row_view *v, size_t key)
+{
+    return v->was[key] && (key != v->lo || v->hi == v->lo + 1);
+}
+static bool one_more(const row_view *v, size_t key)
+{
+    // Not of the page before, which may have been given back.
+    return v->was[key] || (v->lo % BT_BLOCK && key == v->lo - 1);
+}
+static bool top_left(const row_view *v, size_t key)
+{
+    return key <= v->in_piece;
+}
+static bool but_the_last(const row_view *v, size_t key)
+{
+    return v->was[key] && key + 1 < v->keys;
+}
+
+typedef enum place {
+    SELF,    /* self-attention of a whole batch */
+    STEP,    /* self-attention over a cache */
+    CROSS,   /* cross-attention of a whole batch */
+    BACKWARD /* the backward pass of SELF and CROSS */
+} place;
+
+static const struct {
+    const char *name;
+    place place;
+    rule_fn *rule;
+    bool every_layer;
+    bool dropout_only;
+} plan_faults[] = {
+    { "future-key", SELF, next_key, false, false },
+    { "dropout-drops-mask", SELF, everything, true, true },
+    { "batch-mask-ignored", SELF, to_itself, false, false },
+    { "mask-inverted", SELF, inverted, false, false },
+    { "window-dropped", SELF, to_itself, false, false },
+    { "window-short-in-steps", STEP, but_the_first, false, false },
+    { "window-long-in-steps", STEP, one_more, false, false },
+    { "top-left-in-steps", STEP, top_left, true, false },
+    { "pieces-see-ahead", STEP, everything, true, false },
+    { "cross-mask-ignored", CROSS, everything, false, false },
+    { "cross-misses-last", CROSS, but_the_last, false, false },
+    { "backward-sees-future", BACKWARD, next_key, true, false },
+};
+
+/* The rule for the plan of an attention, or NULL: the plan stays as it is. */
+static rule_fn *rule_for(place where, size_t layer, bool dropout)
+{
+    for (size_t i = 0; i < BT_LEN(plan_faults); i++)
+        if (fault_is(plan_faults[i].name) && plan_faults[i].place == where &&
+            (plan_faults[i].every_layer || layer == fault.layer) &&
+            (dropout || !plan_faults[i].dropout_only))
+            return plan_faults[i].rule;
+    return NULL;
+}
+
+/* ---- a plan under a rule -----------------------------------------------
+ *
+ * The plan is made again with a word for every block and row. Blocks and tiles
+ * stay, so that nothing differs but the pairs. */
+
+enum { BLOCKS_MAX = 16 }; /* of a grid: as many as an audit's tokens need */
+
+static size_t grid_blocks(const bauta_plan *p, size_t grid)
+{
+    size_t count = 1;
+    while (grid + count < p->block_count &&
+           p->blocks[grid + count].key ==
+               p->blocks[grid + count - 1].key + BT_BLOCK)
+        count++;
+    return count;
+}
+
+static size_t grid_keys(const bauta_plan *p, size_t grid, size_t blocks)
+{
+    const bt_key_block *last = &p->blocks[grid + blocks - 1];
+    return last->key + last->keys - p->blocks[grid].key;
+}
+
+/* What row r of a tile sees without the fault. */
+static void row_read(const bauta_plan *p, const bt_tile *t, size_t r, bool *was)
+{
+    for (size_t i = t->run; i < t->run + t->runs; i++)
+        for (size_t k = 0; k < p->runs[i].count; k++) {
+            uint64_t word = UINT64_MAX;
+            if (p->runs[i].words != BT_FULL)
+                word = p->words[p->runs[i].words + k * t->rows + r];
+            for (size_t j = 0; j < BT_BLOCK; j++)
+                if (word >> j & 1)
+                    was[(p->runs[i].first + k) * BT_BLOCK + j] = true;
+        }
+}
+
+/* The first row of the plan that has the tile's grid. */
+static size_t first_row(const bauta_plan *p, const bt_tile *t)
+{
+    for (size_t i = 0; i < p->tile_count; i++)
+        if (p->tiles[i].runs && p->tiles[i].grid == t->grid)
+            return p->tiles[i].row;
+    return t->row;
+}
+
+static void row_write(const bauta_plan *from, const bt_tile *t, size_t r,
+                      size_t blocks, rule_fn *rule, uint64_t *words)
+{
+    bool was[BLOCKS_MAX * BT_BLOCK] = { false };
+    need(blocks <= BLOCKS_MAX);
+    row_read(from, t, r, was);
+    row_view v = { .row = t->row + r - from->blocks[t->grid].key,
+                   .in_piece = t->row + r - first_row(from, t),
+                   .keys = grid_keys(from, t->grid, blocks),
+                   .was = was };
+    for (size_t j = 0; j < v.keys; j++)
+        if (was[j]) {
+            v.lo = v.hi ? v.lo : j;
+            v.hi = j + 1;
+        }
+    for (size_t j = 0; j < v.keys; j++)
+        if (rule(&v, j))
+            words[j / BT_BLOCK * t->rows + r] |= UINT64_C(1) << j % BT_BLOCK;
+}
+
+/* Blocks before the first that a tile visits may be pages that were given back;
+ * they stay unvisited. */
+static void tile_write(const bauta_plan *from, bauta_plan *to, size_t index,
+                       rule_fn *rule)
+{
+    bt_tile *t = &to->tiles[index];
+    const bt_tile old = *t;
+    t->run = to->run_count;
+    if (!old.runs)
+        return;
+    size_t blocks = grid_blocks(from, old.grid);
+    size_t first = from->visits ? 0 : from->runs[old.run].first;
+    to->runs[to->run_count++] =
+        (bt_run){ first, blocks - first, to->word_count + first * t->rows };
+    t->runs = 1;
+    t->visits = blocks - first;
+    for (size_t r = 0; r < t->rows; r++)
+        row_write(from, &old, r, blocks, rule, to->words + to->word_count);
+    to->word_count += blocks * t->rows;
+}
+
+/* The same seen from the keys. */
+static void visits_write(bauta_plan *p)
+{
+    p->visit_count = 0;
+    for (size_t b = 0; b < p->block_count; b++) {
+        p->blocks[b].visit = p->visit_count;
+        for (size_t i = 0; i < p->tile_count; i++) {
+            const bt_tile *t = &p->tiles[i];
+            if (!t->runs || b < t->grid || b - t->grid >= t->visits)
+                continue;
+            p->visits[p->visit_count++] =
+                (bt_visit){ i, 1,
+                            p->runs[t->run].words + (b - t->grid) * t->rows };
+        }
+        p->blocks[b].visits = p->visit_count - p->blocks[b].visit;
+    }
+}
+
+/* Room for the arrays of the plan that `from` becomes. */
+static void arrays_take(bauta_plan *to, const bauta_plan *from, bt_arena *arena)
+{
+    size_t tiles = from->tile_count, blocks = from->block_count;
+    *to = *from;
+    to->tiles = bt_arena_take(arena, tiles, sizeof(*to->tiles));
+    to->runs = bt_arena_take(arena, tiles, sizeof(*to->runs));
+    to->blocks = bt_arena_take(arena, blocks, sizeof(*to->blocks));
+    to->visits = bt_arena_take(arena, tiles * blocks, sizeof(*to->visits));
+    to->words = bt_arena_take(arena, from->rows * blocks, sizeof(*to->words));
+}
+
+static size_t plan_bytes(const bauta_plan *from)
+{
+    bauta_plan to;
+    bt_arena measure = { NULL, 0, 0 };
+    bt_arena_take(&measure, 1, sizeof(to));
+    arrays_take(&to, from, &measure);
+    return measure.used;
+}
+
+/* The plan under a rule, in plan_bytes() bytes of memory. */
+static bauta_plan *plan_write(void *memory, const bauta_plan *from,
+                              rule_fn *rule)
+{
+    bt_arena arena = { memory, plan_bytes(from), 0 };
+    memset(memory, 0, arena.capacity);
+    bauta_plan *to = bt_arena_take(&arena, 1, sizeof(*to));
+    arrays_take(to, from, &arena);
+    memcpy(to->tiles, from->tiles, from->tile_count * sizeof(*to->tiles));
+    if (from->block_count)
+        memcpy(to->blocks, from->blocks,
+               from->block_count * sizeof(*to->blocks));
+    to->run_count = to->word_count = 0;
+    for (size_t i = 0; i < to->tile_count; i++)
+        tile_write(from, to, i, rule);
+    visits_write(to);
+    return to;
+}
+
+/* The same in the memory of a tape; the plan as it is where rule is NULL. */
+static const bauta_plan *plan_under(rule_fn *rule, const bauta_plan *plan,
+                                    bt_tape *tape)
+{
+    if (!rule || !plan)
+        return plan;
+    void *memory = bt_tape_take(tape, plan_bytes(plan), 1);
+    return memory ? plan_write(memory, plan, rule) : plan;
+}
+
+/* ---- stacks and their attentions --------------------------------------- */
+
+/* The stack that this thread runs. A decoder that reads an encoder's states has
+ * self- and cross-attention in turns. */
+static _Thread_local struct {
+    const bt_input *input; /* NULL: none */
+    bool in_turns;
+    size_t attentions; /* that were run, of a whole batch */
+} stack;
+
+/* Positions of tokens that a decoder reads over a cache. */
+static const uint32_t *positions_in_steps(bt_tape *tape, const bt_input *input)
+{
+    bool restart = fault_is("positions-restart");
+    bool off = fault_is("position-off-in-steps");
+    if (!input->past || !(restart || off))
+        return input->positions;
+    uint32_t *positions = bt_tape_take(tape, input->tokens, sizeof(uint32_t));
+    for (size_t i = 0; positions && i < input->past->count; i++) {
+        const bt_part *part = &input->past->parts[i];
+        size_t first = part->book->tokens;
+        if (restart && part->rows > 1)
+            first = 0;
+        if (off && first)
+            first--;
+        for (size_t t = 0; t < part->rows; t++)
+            positions[part->row + t] = (uint32_t)(first + t);
+    }
+    return positions;
+}
+
+DECLARE(bt_transformer_encode);
+bt_tensor *WRAP(bt_transformer_encode)(bt_tape *tape, bt_model *model,
+                                       const bt_input *input)
+{
+    stack.input = input;
+    stack.in_turns = false;
+    stack.attentions = 0;
+    bt_tensor *x = REAL(bt_transformer_encode)(tape, model, input);
+    stack.input = NULL;
+    return x;
+}
+
+DECLARE(bt_transformer_decode);
+bt_tensor *WRAP(bt_transformer_decode)(bt_tape *tape, bt_model *model,
+                                       const bt_input *input, bt_tensor *memory)
+{
+    bt_input wrong = *input;
+    wrong.positions = positions_in_steps(tape, input);
+    if (!wrong.positions)
+        return NULL; // the tape has failed
+    stack.input = &wrong;
+    stack.in_turns = memory != NULL;
+    stack.attentions = 0;
+    bt_tensor *x = REAL(bt_transformer_decode)(tape, model, &wrong, memory);
+    stack.input = NULL;
+    return x;
+}
+
+DECLARE(bt_op_attention);
+bt_tensor *WRAP(bt_op_attention)(bt_tape *tape, bt_tensor *q, bt_tensor *k,
+                                 bt_tensor *v, const bauta_plan *plan,
+                                 size_t heads, size_t kv_heads, float scale)
+{
+    size_t index = stack.attentions++;
+    size_t layer = stack.in_turns ? index / 2 : index;
+    place where = stack.in_turns && index % 2 ? CROSS : SELF;
+    need(stack.input);
+    plan = plan_under(rule_for(where, layer, stack.input->noise.rate > 0), plan,
+                      tape);
+    return REAL(bt_op_attention)(tape, q, k, v, plan, heads, kv_heads, scale);
+}
+
+DECLARE(bt_op_attention_past);
+bt_tensor *WRAP(bt_op_attention_past)(bt_tape *tape, bt_tensor *q,
+                                      const bt_past *past, size_t layer,
+                                      const bauta_plan *plan, size_t heads,
+                                      size_t kv_heads, size_t value_dim,
+                                      float scale)
+{
+    need(stack.input);
+    if (past == stack.input->past)
+        plan = plan_under(rule_for(STEP, layer, false), plan, tape);
+    return REAL(bt_op_attention_past)(tape, q, past, layer, plan, heads,
+                                      kv_heads, value_dim, scale);
+}
+
+/* ---- attention --------------------------------------------------------- */
+
+DECLARE(bauta_attention_backward);
+bauta_status
+WRAP(bauta_attention_backward)(bauta_context *context, const bauta_plan *plan,
+                               const bauta_attention *shape, const float *q,
+                               const float *k, const float *v, const float *out,
+                               const float *lse, const float *dout, float *dq,
+                               float *dk, float *dv, bauta_error *err)
+{
+    rule_fn *rule = rule_for(BACKWARD, 0, false);
+    void *memory = NULL;
+    if (rule) {
+        memory = malloc(plan_bytes(plan));
+        need(memory);
+        plan = plan_write(memory, plan, rule);
+    }
+    bauta_status status = REAL(bauta_attention_backward)(
+        context, plan, shape, q, k, v, out, lse, dout, dq, dk, dv, err);
+    free(memory);
+    return status;
+}
+
+/* A row that sees nothing has a sum of weights of 0; divide by it. */
+static void empty_rows_divide(const bauta_plan *plan, const bt_shape *s,
+                              const float *lse, float *out)
+{
+    for (size_t row = 0; row < plan->rows; row++)
+        for (size_t head = 0; head < s->heads; head++) {
+            float *to = out + row * s->out.token + head * s->out.head;
+            if (lse[row * s->heads + head] != -INFINITY)
+                continue;
+            for (size_t e = 0; e < s->value_dim; e++)
+                to[e] = NAN;
+        }
+}
+
+DECLARE(bauta_attention_forward);
+bauta_status WRAP(bauta_attention_forward)(bauta_context *context,
+                                           const bauta_plan *plan,
+                                           const bauta_attention *shape,
+                                           const float *q, const float *k,
+                                           const float *v, float *out,
+                                           float *lse, bauta_error *err)
+{
+    bt_shape s;
+    bauta_status status = REAL(bauta_attention_forward)(context, plan, shape, q,
+                                                        k, v, out, lse, err);
+    if (!status && lse && fault_is("empty-row-is-nan")) {
+        need(bt_shape_resolve(&s, shape, NULL) == BAUTA_OK);
+        empty_rows_divide(plan, &s, lse, out);
+    }
+    return status;
+}
+
+/* Hidden keys take part in the softmax with a score of -10000. */
+static void hidden_keys_add(const bt_attention_step *s, size_t row)
+{
+    const float score = -1e4f;
+    float *o = s->o + row * s->value_pad, *l = s->l + row * BT_LANES;
+    float max = s->m[row] > score ? s->m[row] : score;
+    float rescale = exp2f(s->m[row] - max), weight = exp2f(score - max);
+    s->m[row] = max;
+    for (size_t t = 0; t < BT_LANES; t++)
+        l[t] *= rescale;
+    for (size_t e = 0; e < s->value_pad; e++)
+        o[e] *= rescale;
+    for (size_t j = 0; j < BT_BLOCK; j++) {
+        if (s->words[row] >> j & 1)
+            continue;
+        l[j % BT_LANES] += weight;
+        for (size_t e = 0; e < s->value_pad; e++)
+            o[e] += weight * s->v[bt_panel_start(e) + e % BT_PANEL +
+                                  j * bt_panel_width(s->value_pad, e)];
+    }
+}
+
+static void attention_large_negative(const bt_attention_step *s)
+{
+    bt_attention_forward_f32_c(s);
+    for (size_t row = 0; s->words && row < s->rows; row++)
+        if (~s->words[row])
+            hidden_keys_add(s, row);
+}
+
+/* The table of the reference with another attention. */
+DECLARE(bt_kernels_get);
+const bt_kernels *WRAP(bt_kernels_get)(const char *isa)
+{
+    static bt_kernels faulty;
+    const bt_kernels *kernels = REAL(bt_kernels_get)(isa);
+    if (!fault_is("large-negative") || !kernels ||
+        kernels->attention_forward != bt_attention_forward_f32_c)
+        return kernels;
+    faulty = *kernels;
+    faulty.attention_forward = attention_large_negative;
+    return &faulty;
+}
+
+/* ---- masks and batches ------------------------------------------------- */
+
+/* What a fault makes of the mask of an attention; NULL: no other. */
+static bauta_mask *other_mask(const bauta_mask *mask)
+{
+    bauta_mask *other = NULL;
+    size_t queries = mask->queries, keys = mask->keys;
+    if (fault_is("documents-open"))
+        need(!bauta_mask_causal(&other, queries, keys, NULL));
+    else if (fault_is("padding-seen-across"))
+        need(!bauta_mask_all(&other, queries, keys, NULL));
+    return other;
+}
+
+DECLARE(bt_batch_mask_create);
+bauta_status WRAP(bt_batch_mask_create)(bauta_mask **out,
+                                        const bt_batch_mask *mask,
+                                        bauta_error *err)
+{
+    bauta_status status = REAL(bt_batch_mask_create)(out, mask, err);
+    bauta_mask *other = status ? NULL : other_mask(*out);
+    if (other) {
+        bauta_mask_free(*out);
+        *out = other;
+    }
+    return status;
+}
+
+/* The plans of a batch; shelf.c calls bt_batch_mask_create itself. */
+DECLARE(bauta_plan_create);
+bauta_status WRAP(bauta_plan_create)(bauta_plan **out, const bauta_mask *mask,
+                                     size_t first, size_t rows,
+                                     bauta_error *err)
+{
+    bauta_mask *other = other_mask(mask);
+    bauta_status status =
+        REAL(bauta_plan_create)(out, other ? other : mask, first, rows, err);
+    bauta_mask_free(other);
+    return status;
+}
+
+/* A token of padding, where there is some, belongs to the sequence. */
+static size_t *lengths_with_padding(const bauta_batch *batch)
+{
+    size_t *lengths = calloc(batch->count + 1, sizeof(*lengths));
+    need(lengths);
+    for (size_t i = 0; i < batch->count; i++)
+        lengths[i] = batch->lengths[i] + (batch->lengths[i] < batch->stride);
+    return lengths;
+}
+
+DECLARE(bt_rows_take);
+void WRAP(bt_rows_take)(bt_rows *rows, bt_tape *tape, const bauta_batch *batch)
+{
+    bauta_batch wrong = *batch;
+    size_t *lengths = NULL;
+    if (fault_is("padding-read") && batch->lengths)
+        wrong.lengths = lengths = lengths_with_padding(batch);
+    REAL(bt_rows_take)(rows, tape, &wrong);
+    free(lengths);
+    if (!fault_is("positions-run-on") || !rows->positions)
+        return;
+    for (size_t i = 0; i < rows->tokens; i++)
+        rows->positions[i] = (uint32_t)i;
+}
+
+DECLARE(bt_stage_encode);
+bauta_status WRAP(bt_stage_encode)(bt_stage *stage, size_t count,
+                                   const uint32_t *const *ids,
+                                   const size_t *lengths, bt_memory **out,
+                                   bauta_error *err)
+{
+    bool first = fault_is("source-of-another");
+    const uint32_t **wrong = calloc(count + 1, sizeof(*wrong));
+    need(wrong);
+    for (size_t i = 0; i < count; i++)
+        wrong[i] = ids[first && lengths[0] >= lengths[i] ? 0 : i];
+    bauta_status status =
+        REAL(bt_stage_encode)(stage, count, wrong, lengths, out, err);
+    free(wrong);
+    return status;
+}
+
+/* ---- caches ------------------------------------------------------------ */
+
+DECLARE(bt_book_write);
+void WRAP(bt_book_write)(const bt_book *book, size_t layer,
+                         const bt_kernels *kernels, const bt_shape *shape,
+                         size_t kv_head, size_t at, size_t rows, const float *k,
+                         const float *v)
+{
+    if (fault_is("heads-swapped-in-steps") && layer == fault.layer)
+        kv_head = shape->kv_heads - 1 - kv_head;
+    REAL(bt_book_write)(book, layer, kernels, shape, kv_head, at, rows, k, v);
+}
+
+/* Pages that others hold look as if they were the book's alone. */
+DECLARE(bt_book_take);
+bauta_status WRAP(bt_book_take)(bt_book *book, size_t tokens, bauta_error *err)
+{
+    size_t references[64] = { 0 };
+    size_t first = book->tokens / BT_BLOCK * book->layers;
+    size_t count = book->blocks * book->layers - first;
+    if (!fault_is("forks-share-writes") || count == 0)
+        return REAL(bt_book_take)(book, tokens, err);
+    need(count <= BT_LEN(references));
+    bt_page **pages = book->pages + first;
+    for (size_t i = 0; i < count; i++)
+        if (pages[i]) {
+            references[i] = pages[i]->references;
+            pages[i]->references = 1;
+        }
+    bauta_status status = REAL(bt_book_take)(book, tokens, err);
+    pages = book->pages + first;
+    for (size_t i = 0; i < count; i++)
+        if (references[i])
+            pages[i]->references = references[i];
+    return status;
+}
+
+/* The last token of a page is not copied with the others. */
+DECLARE(bt_book_settle);
+void WRAP(bt_book_settle)(bt_book *book)
+{
+    bool one_short = fault_is("copy-one-short") && book->tokens % BT_BLOCK;
+    book->tokens -= one_short;
+    REAL(bt_book_settle)(book);
+    book->tokens += one_short;
+}
+
+DECLARE(bt_book_truncate);
+void WRAP(bt_book_truncate)(bt_book *book, size_t tokens)
+{
+    if (!fault_is("truncate-forgotten") || tokens >= book->tokens)
+        REAL(bt_book_truncate)(book, tokens);
+}
+
+/* ---- products ---------------------------------------------------------- */
+
+DECLARE(bt_gemm_several_f32);
+bauta_status WRAP(bt_gemm_several_f32)(const bt_kernels *kernels, int threads,
+                                       const bt_gemm *gemms, size_t count,
+                                       bt_arena *workspace, bauta_error *err)
+{
+    bauta_status status = REAL(bt_gemm_several_f32)(kernels, threads, gemms,
+                                                    count, workspace, err);
+    if (status)
+        return status;
+    if ((fault_is("sums-by-threads") && threads > 1) ||
+        (fault_is("sums-by-batch") && gemms->m > 40) ||
+        (fault_is("sums-by-isa") && kernels->gemm_tiles))
+        gemms->c[0] = nextafterf(gemms->c[0], INFINITY);
+    return status;
+}
