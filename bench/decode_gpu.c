@@ -3,12 +3,14 @@
  *
  *     decode_gpu [--json] [case ...]
  *
- * One query a sequence over a cache in pages of 64 keys, which lie in random
- * order. Only what the masks show counts: visible keys and values in bytes, so
- * what is read beside them counts as lost time. Each case has several sets of
- * sequences, in memory that together does not fit the L2, and a graph of
- * launches, one for each set; a figure is the median of the graph's replays,
- * for one launch. decode_gpu.py times other libraries in the same way. */
+ * One query a sequence, or some, over a cache in pages of 64 keys, which lie in
+ * random order. Only what the masks show counts: visible keys and values in
+ * bytes, so what is read beside them counts as lost time; with many queries a
+ * sequence (prefill in pieces) the operations of the two products count. Each
+ * case has several sets of sequences, in memory that together does not fit the
+ * L2, and a graph of launches, one for each set; a figure is the median of the
+ * graph's replays, for one launch. decode_gpu.py times other libraries in the
+ * same way. */
 #include "base/error.h"
 #include "base/philox.h"
 #include "kernels/cuda/cuda.h"
@@ -37,20 +39,26 @@ static const struct bench_case {
     kind kind;
     size_t sequences, keys, shortest; /* lengths go from shortest to keys */
     size_t heads, kv_heads, head_dim;
+    size_t queries; /* of a sequence */
 } cases[] = {
-    { "32x8k_32:8_d128", EVERYTHING, 32, 8192, 8192, 32, 8, 128 },
-    { "1x32k_32:8_d128", EVERYTHING, 1, 32768, 32768, 32, 8, 128 },
-    { "1x8k_32:8_d128", EVERYTHING, 1, 8192, 8192, 32, 8, 128 },
-    { "1x4k_32:8_d128", EVERYTHING, 1, 4096, 4096, 32, 8, 128 },
-    { "1x1k_32:8_d128", EVERYTHING, 1, 1024, 1024, 32, 8, 128 },
-    { "8x8k_32:8_d128", EVERYTHING, 8, 8192, 8192, 32, 8, 128 },
-    { "32x1k_32:8_d128", EVERYTHING, 32, 1024, 1024, 32, 8, 128 },
-    { "128x2k_32:8_d128", EVERYTHING, 128, 2048, 2048, 32, 8, 128 },
-    { "ragged64x16k_32:8_d128", EVERYTHING, 64, 16384, 100, 32, 8, 128 },
-    { "32x8k_32:32_d128", EVERYTHING, 32, 8192, 8192, 32, 32, 128 },
-    { "32x8k_64:4_d128", EVERYTHING, 32, 8192, 8192, 64, 4, 128 },
-    { "32x8k_32:8_d64", EVERYTHING, 32, 8192, 8192, 32, 8, 64 },
-    { "32x32k_sinks_window1024", SINKS_WINDOW, 32, 32768, 32768, 32, 8, 128 },
+    { "32x8k_32:8_d128", EVERYTHING, 32, 8192, 8192, 32, 8, 128, 1 },
+    { "1x32k_32:8_d128", EVERYTHING, 1, 32768, 32768, 32, 8, 128, 1 },
+    { "1x8k_32:8_d128", EVERYTHING, 1, 8192, 8192, 32, 8, 128, 1 },
+    { "1x4k_32:8_d128", EVERYTHING, 1, 4096, 4096, 32, 8, 128, 1 },
+    { "1x1k_32:8_d128", EVERYTHING, 1, 1024, 1024, 32, 8, 128, 1 },
+    { "8x8k_32:8_d128", EVERYTHING, 8, 8192, 8192, 32, 8, 128, 1 },
+    { "32x1k_32:8_d128", EVERYTHING, 32, 1024, 1024, 32, 8, 128, 1 },
+    { "128x2k_32:8_d128", EVERYTHING, 128, 2048, 2048, 32, 8, 128, 1 },
+    { "ragged64x16k_32:8_d128", EVERYTHING, 64, 16384, 100, 32, 8, 128, 1 },
+    { "32x8k_32:32_d128", EVERYTHING, 32, 8192, 8192, 32, 32, 128, 1 },
+    { "32x8k_64:4_d128", EVERYTHING, 32, 8192, 8192, 64, 4, 128, 1 },
+    { "32x8k_32:8_d64", EVERYTHING, 32, 8192, 8192, 32, 8, 64, 1 },
+    { "32x32k_sinks_window1024", SINKS_WINDOW, 32, 32768, 32768, 32, 8, 128,
+      1 },
+    { "32x8k_4queries_32:8_d128", EVERYTHING, 32, 8192, 8192, 32, 8, 128, 4 },
+    { "32x8k_32:4_d256", EVERYTHING, 32, 8192, 8192, 32, 4, 256, 1 },
+    { "32x8k_64:1_d128", EVERYTHING, 32, 8192, 8192, 64, 1, 128, 1 },
+    { "8x8k_512queries_32:8_d128", EVERYTHING, 8, 8192, 8192, 32, 8, 128, 512 },
 };
 
 static bauta_mask *mask_of(const struct bench_case *c, size_t keys)
@@ -58,7 +66,7 @@ static bauta_mask *mask_of(const struct bench_case *c, size_t keys)
     bauta_error err = { 0 };
     bauta_mask *sinks = NULL, *window = NULL, *mask = NULL;
     if (c->kind == EVERYTHING) {
-        need(bauta_mask_causal(&mask, 1, keys, &err), err.message);
+        need(bauta_mask_causal(&mask, c->queries, keys, &err), err.message);
         return mask;
     }
     need(bauta_mask_sinks(&sinks, 1, keys, 4, &err), err.message);
@@ -129,6 +137,7 @@ typedef struct setup {
     bt_cuda_pages pages;
     size_t sets;
     uint64_t bytes; /* visible, of one set */
+    uint64_t pairs; /* of queries and keys, times heads */
     bt_cuda_decode *decode[SETS];
     uint16_t *q, *out;
     float *lse;
@@ -149,12 +158,16 @@ static void setup_steps(setup *s)
     bauta_mask *masks[SEQUENCES];
     for (size_t set = 0; set < s->sets; set++) {
         bt_decode_sequence sequences[SEQUENCES];
-        s->bytes = 0;
+        s->bytes = s->pairs = 0;
         for (size_t i = 0; i < c->sequences; i++, next += most) {
             masks[i] = mask_of(c, length_of(c, i));
-            sequences[i] = (bt_decode_sequence){ masks[i], 0, 1, next };
-            s->bytes += bauta_mask_pairs(masks[i]) * c->kv_heads * c->head_dim *
-                        2 * sizeof(uint16_t);
+            sequences[i] =
+                (bt_decode_sequence){ masks[i], 0, c->queries, next };
+            // Of several queries the last one sees everything.
+            size_t seen = c->queries > 1 ? bauta_mask_keys(masks[i])
+                                         : bauta_mask_pairs(masks[i]);
+            s->bytes += seen * c->kv_heads * c->head_dim * 2 * sizeof(uint16_t);
+            s->pairs += bauta_mask_pairs(masks[i]) * c->heads;
         }
         need(bt_cuda_decode_create(&s->decode[set], &s->shape, PAGE, &err),
              err.message);
@@ -184,10 +197,10 @@ static void setup_init(setup *s, const struct bench_case *c)
     s->pages.pages = s->sets * pages;
     s->pages.k = random_tensor(s->pages.pages * page);
     s->pages.v = random_tensor(s->pages.pages * page);
-    s->q = random_tensor(c->sequences * c->heads * c->head_dim);
-    s->out = random_tensor(c->sequences * c->heads * c->head_dim);
-    need(cudaMalloc((void **)&s->lse, c->sequences * c->heads * sizeof(float)),
-         "cudaMalloc");
+    size_t rows = c->sequences * c->queries * c->heads;
+    s->q = random_tensor(rows * c->head_dim);
+    s->out = random_tensor(rows * c->head_dim);
+    need(cudaMalloc((void **)&s->lse, rows * sizeof(float)), "cudaMalloc");
     setup_steps(s);
 }
 
@@ -233,13 +246,15 @@ static void report(const setup *s, const float *ms, bool json)
     for (int i = 0; i < 3; i++)
         us[i] = (double)ms[which[i]] * 1e3 / (double)s->sets;
     double rate = (double)s->bytes / us[0] * 1e-6;
+    double work = 4.0 * (double)s->c->head_dim * (double)s->pairs;
     if (json)
         printf("{\"system\":\"bauta\",\"case\":\"%s\",\"tb_s\":%.3f,"
-               "\"us\":%.2f,\"us_min\":%.2f,\"us_max\":%.2f}\n",
-               s->c->name, rate, us[0], us[1], us[2]);
+               "\"tflops\":%.1f,\"us\":%.2f,\"us_min\":%.2f,"
+               "\"us_max\":%.2f}\n",
+               s->c->name, rate, work / us[0] * 1e-6, us[0], us[1], us[2]);
     else
-        printf("%-26s %7.3f TB/s %9.2f us (%.2f to %.2f)\n", s->c->name, rate,
-               us[0], us[1], us[2]);
+        printf("%-26s %7.3f TB/s %6.1f TFLOP/s %9.2f us (%.2f to %.2f)\n",
+               s->c->name, rate, work / us[0] * 1e-6, us[0], us[1], us[2]);
     fflush(stdout);
 }
 

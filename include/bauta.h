@@ -1840,8 +1840,10 @@ typedef struct bauta_gpu_sequence {
  * model that share a mask, one behind the other on one stream. The bits of a
  * row depend on its query, on the keys and values that it sees and on where
  * they lie in the sequence: not on pages, on other rows or sequences, or on the
- * GPU's size. In bfloat16 there are heads of 64 and 128, up to 16 to a key
- * head. */
+ * GPU's size. They are the bits that bauta_gpu_attention_forward() gives the
+ * row over the same keys, in float32 and in bfloat16, so a prompt may be taken
+ * at once, in pieces or token by token. In bfloat16 heads have any multiple of
+ * 8 columns up to 256. */
 typedef struct bauta_gpu_decode bauta_gpu_decode;
 
 BAUTA_API bauta_status bauta_gpu_decode_create(bauta_gpu_decode **out,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_decode_list.c - what the GPU's decoding is told is what the masks say,
- * and how the work is cut shows nowhere. Needs no GPU. */
+ * chunk by chunk. Needs no GPU. */
 #include "kernels/cuda/decode_list.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { SEQUENCES = 3, KV_HEADS = 2 };
+enum { SEQUENCES = 3, CHUNK = 2048 };
 
 typedef struct batch {
     bauta_mask *mask[SEQUENCES];
@@ -36,7 +36,7 @@ static bauta_mask *random_mask(test_random *r, size_t n, size_t m)
 static void batch_init(batch *b, test_random *r)
 {
     *b = (batch){ .page_keys = (size_t)64 << test_below(r, 3),
-                  .group = 1 + test_below(r, 16) };
+                  .group = 1 + test_below(r, 40) };
     for (size_t s = 0; s < SEQUENCES; s++) {
         size_t n = 1 + test_below(r, 20), m = 1 + test_below(r, 9000);
         size_t first = test_below(r, n);
@@ -93,13 +93,16 @@ static void check_list(const batch *b, const bt_decode_list *list)
     size_t row = 0;
     unsigned char *seen = calloc(b->rows * stride, 1);
     assert_non_null(seen);
+    assert_int_equal(list->chunk_tiles, CHUNK / 64);
     for (size_t i = 0; i < list->item_count; i++)
-        for (size_t t = 0; t < BT_STRETCH_TILES; t++)
-            if (list->items[i].tiles[t].block >= 0) {
-                assert_true(t < (size_t)BT_QUAD << list->items[i].level);
-                check_tile(b, list, &list->items[i], list->items[i].tiles[t],
-                           seen, stride);
-            }
+        for (size_t t = 0; t < CHUNK / 64; t++) {
+            bt_decode_tile tile = list->tiles[i * (CHUNK / 64) + t];
+            if (tile.block < 0)
+                continue;
+            size_t s, key = key_of(b, tile.block, &s);
+            assert_int_equal(key / 64 % (CHUNK / 64), t);
+            check_tile(b, list, &list->items[i], tile, seen, stride);
+        }
     for (size_t s = 0; s < SEQUENCES; s++)
         for (size_t i = 0; i < b->sequence[s].rows; i++, row++)
             for (size_t j = 0; j < bauta_mask_keys(b->mask[s]); j++)
@@ -110,72 +113,42 @@ static void check_list(const batch *b, const bt_decode_list *list)
     free(seen);
 }
 
-/* ---- the tree, as numbers ---------------------------------------------- */
-
-/* A sum whose value tells how it was made; 0 is nothing. */
-static uint64_t plus(uint64_t a, uint64_t b)
+/* The slots of a unit follow each other in the order of the chunks, and a unit
+ * whose rows see nothing has one item, too. */
+static void check_units(const batch *b, const bt_decode_list *list)
 {
-    return !a ? b : !b ? a : (a * 0x9e3779b97f4a7c15 ^ b) * 0xff51afd7ed558ccd;
-}
-
-static uint64_t climb(uint64_t x, uint64_t *left, size_t first, size_t level,
-                      size_t top)
-{
-    for (; level < top; level++) {
-        if (!(first >> level & 1)) {
-            left[level] = x;
-            return 0;
-        }
-        x = plus(left[level], x);
-    }
-    return x;
-}
-
-static uint64_t item_sum(const bt_decode_item *item)
-{
-    uint64_t left[BT_LEVELS] = { 0 }, x = 0;
-    for (size_t i = 0; i < (size_t)1 << item->level; i++) {
-        uint64_t quad = 0;
-        for (size_t t = 0; t < BT_QUAD; t++) {
-            int32_t block = item->tiles[i * BT_QUAD + t].block;
-            quad = plus(quad, block < 0 ? 0 : (uint64_t)block + 1);
-        }
-        x = climb(quad, left, i, 0, (size_t)item->level);
-    }
-    return x;
-}
-
-/* The sum of each unit as the kernel makes it, into sums[first row]. */
-static void unit_sums(const bt_decode_list *list, uint64_t *sums)
-{
-    uint64_t *slots = calloc(list->slot_count + 1, sizeof(*slots));
-    assert_non_null(slots);
+    bt_decode_item **by_slot = calloc(list->item_count, sizeof(*by_slot));
+    size_t units = 0;
+    assert_non_null(by_slot);
     for (size_t i = 0; i < list->item_count; i++) {
-        const bt_decode_item *item = &list->items[i];
-        if (item->slot < 0)
-            sums[item->row] = item_sum(item);
-        else
-            slots[item->slot] = item_sum(item);
+        bt_decode_item *item = &list->items[i];
+        assert_true((size_t)item->slot < list->item_count);
+        assert_null(by_slot[item->slot]);
+        by_slot[item->slot] = item;
+        assert_true(i == 0 || list->items[i - 1].tiles >= item->tiles);
     }
-    for (size_t i = 0; i < list->item_count; i++) {
-        const bt_decode_item *item = &list->items[i];
-        uint64_t left[BT_LEVELS] = { 0 }, total = 0;
-        size_t parts = 0;
-        for (size_t e = 0; item->slot >= 0 && e < (size_t)item->entries; e++) {
-            bt_decode_entry entry = list->entries[(size_t)item->entry + e];
-            size_t first = (size_t)entry.first, level = (size_t)entry.level;
-            uint64_t x = climb(entry.slot < 0 ? 0 : slots[entry.slot], left,
-                               first, level, BT_LEVELS);
-            parts += entry.slot >= 0;
-            if (first + ((size_t)1 << level) == BT_STRETCH)
-                total = plus(total, x);
+    for (size_t i = 0; i < list->item_count; units++) {
+        size_t parts = (size_t)by_slot[i]->parts, last = 0;
+        assert_true(parts > 0);
+        for (size_t j = 0; j < parts; j++) {
+            const bt_decode_item *item = by_slot[i + j];
+            const bt_decode_tile *tile =
+                list->tiles + (size_t)(item - list->items) * (CHUNK / 64);
+            size_t s, t = 0;
+            assert_int_equal(item->first, i);
+            assert_int_equal(item->unit, units);
+            assert_int_equal(item->parts, parts);
+            while (item->tiles && tile[t].block < 0)
+                t++;
+            size_t chunk =
+                item->tiles ? key_of(b, tile[t].block, &s) / CHUNK + 1 : 1;
+            assert_true(chunk > last);
+            last = chunk;
         }
-        if (item->slot >= 0) {
-            assert_int_equal(parts, item->parts);
-            sums[item->row] = total;
-        }
+        i += parts;
     }
-    free(slots);
+    assert_int_equal(units, list->unit_count);
+    free(by_slot);
 }
 
 static void list_reads_what_the_masks_show(void **state)
@@ -187,40 +160,17 @@ static void list_reads_what_the_masks_show(void **state)
         bt_decode_list list;
         batch_init(&b, &r);
         assert_int_equal(bt_decode_list_init(&list, b.sequence, SEQUENCES,
-                                             b.group, KV_HEADS, b.page_keys,
-                                             1 + test_below(&r, 300), NULL),
+                                             SIZE_MAX, b.group, b.page_keys,
+                                             CHUNK, NULL),
                          0);
         check_list(&b, &list);
+        check_units(&b, &list);
         bt_decode_list_release(&list);
         batch_release(&b);
     }
 }
 
-static void how_work_is_cut_changes_no_sum(void **state)
-{
-    test_random r = test_random_from(test_seed());
-    (void)state;
-    for (int i = 0; i < 20; i++) {
-        uint64_t sums[2][SEQUENCES * 20] = { { 0 } };
-        batch b;
-        batch_init(&b, &r);
-        for (size_t x = 0; x < 4; x++) {
-            static const size_t workers[] = { 1, 7, 40, 1000 };
-            bt_decode_list list;
-            assert_int_equal(bt_decode_list_init(&list, b.sequence, SEQUENCES,
-                                                 b.group, KV_HEADS, b.page_keys,
-                                                 workers[x], NULL),
-                             0);
-            unit_sums(&list, sums[x > 0]);
-            if (x > 0)
-                assert_memory_equal(sums[0], sums[1], sizeof(sums[0]));
-            bt_decode_list_release(&list);
-        }
-        batch_release(&b);
-    }
-}
-
-static void long_sequences_are_whole_stretches(void **state)
+static void long_sequences_are_whole_chunks(void **state)
 {
     bauta_mask *mask = NULL;
     uint32_t pages[512];
@@ -231,23 +181,16 @@ static void long_sequences_are_whole_stretches(void **state)
         pages[i] = i;
     assert_int_equal(bauta_mask_causal(&mask, 1, 32768, NULL), 0);
     one.mask = mask;
-    assert_int_equal(bt_decode_list_init(&list, &one, 1, 4, 8, 64, 132, NULL),
-                     0);
-    assert_int_equal(list.item_count, 16); // 128 with the heads
-    assert_int_equal(list.tiles, 512);
+    assert_int_equal(
+        bt_decode_list_init(&list, &one, 1, SIZE_MAX, 4, 64, CHUNK, NULL), 0);
+    assert_int_equal(list.item_count, 16);
+    assert_int_equal(list.tile_count, 512);
     assert_int_equal(list.bits_count, 0);
     bt_decode_list_release(&list);
-    // For nine workers, waves of stretches, and then of less and less.
-    assert_int_equal(bt_decode_list_init(&list, &one, 1, 4, 8, 64, 9, NULL), 0);
-    assert_int_equal(list.item_count, 15 + 1 + 1 + 2);
-    assert_int_equal(list.items[14].level, 3);
-    assert_int_equal(list.items[15].level, 2);
-    assert_int_equal(list.items[18].level, 0);
-    bt_decode_list_release(&list);
-    // And for very many: quads.
-    assert_int_equal(bt_decode_list_init(&list, &one, 1, 4, 8, 64, 9999, NULL),
-                     0);
-    assert_int_equal(list.item_count, 128);
+    assert_int_equal(
+        bt_decode_list_init(&list, &one, 1, SIZE_MAX, 64, 64, 4096, NULL), 0);
+    assert_int_equal(list.item_count, 8);
+    assert_int_equal(list.unit_rows, 1);
     bt_decode_list_release(&list);
     bauta_mask_free(mask);
 }
@@ -267,8 +210,10 @@ static void a_sink_and_a_window_read_three_tiles(void **state)
     pages[155] = 9;
     pages[156] = 3;
     bt_decode_sequence one = { mask, 0, 1, pages };
-    assert_int_equal(bt_decode_list_init(&list, &one, 1, 1, 1, 64, 1, NULL), 0);
-    assert_int_equal(list.tiles, 3);
+    assert_int_equal(
+        bt_decode_list_init(&list, &one, 1, SIZE_MAX, 1, 64, CHUNK, NULL), 0);
+    assert_int_equal(list.tile_count, 3);
+    assert_int_equal(list.item_count, 2);
     assert_int_equal(list.bits_count, 3);
     assert_int_equal(list.pages, 10);
     assert_true(list.bits[0] == 0xf);
@@ -286,20 +231,20 @@ static void what_the_kernel_cannot_do_is_refused(void **state)
     size_t lengths[2] = { 1, 99 };
     bauta_mask *mask = NULL;
     (void)state;
-    assert_int_equal(bt_decode_list_init(&list, NULL, 0, 17, 1, 64, 1, &err),
-                     BAUTA_ERR_UNSUPPORTED);
-    assert_non_null(strstr(err.message, "17"));
-    assert_int_equal(bt_decode_list_init(&list, NULL, 0, 1, 1, 96, 1, &err),
-                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(
+        bt_decode_list_init(&list, NULL, 0, SIZE_MAX, 1, 96, CHUNK, &err),
+        BAUTA_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "96"));
     assert_int_equal(bauta_mask_documents(&mask, 2, lengths, NULL, NULL), 0);
     bt_decode_sequence one = { mask, 99, 2, pages };
-    assert_int_equal(bt_decode_list_init(&list, &one, 1, 1, 1, 64, 1, &err),
-                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(
+        bt_decode_list_init(&list, &one, 1, SIZE_MAX, 1, 64, CHUNK, &err),
+        BAUTA_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "101"));
     one.rows = 1;
-    assert_int_equal(bt_decode_list_init(&list, &one, 1, 1, 1, 64, 1, &err),
-                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(
+        bt_decode_list_init(&list, &one, 1, SIZE_MAX, 1, 64, CHUNK, &err),
+        BAUTA_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "origin"));
     bauta_mask_free(mask);
 }
@@ -318,7 +263,7 @@ static void without_memory_there_is_no_list(void **state)
         size_t live = faults_live();
         faults_arm(k);
         bauta_status status =
-            bt_decode_list_init(&list, &one, 1, 2, 1, 64, 4, &err);
+            bt_decode_list_init(&list, &one, 1, SIZE_MAX, 2, 64, CHUNK, &err);
         if (!faults_disarm())
             break;
         assert_int_equal(status, BAUTA_ERR_NOMEM);
@@ -333,8 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(list_reads_what_the_masks_show),
-        cmocka_unit_test(how_work_is_cut_changes_no_sum),
-        cmocka_unit_test(long_sequences_are_whole_stretches),
+        cmocka_unit_test(long_sequences_are_whole_chunks),
         cmocka_unit_test(a_sink_and_a_window_read_three_tiles),
         cmocka_unit_test(what_the_kernel_cannot_do_is_refused),
         cmocka_unit_test(without_memory_there_is_no_list),

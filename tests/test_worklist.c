@@ -24,6 +24,13 @@ static bauta_mask *random_mask(test_random *r, size_t n, size_t m)
     return mask;
 }
 
+static bauta_status list_of(bt_worklist *list, const bauta_plan *plan,
+                            size_t tile_rows, bauta_error *err)
+{
+    const size_t row = 0;
+    return bt_worklist_init(list, &plan, &row, 1, tile_rows, 2048, err);
+}
+
 static bauta_mask *causal_documents(test_random *r, size_t n)
 {
     size_t lengths[8], left = n;
@@ -73,7 +80,7 @@ static void check_list(const bauta_mask *mask, size_t first, size_t rows,
     bt_worklist list;
     assert_int_equal(bt_plan_create(&plan, mask, first, rows, tile_rows, NULL),
                      0);
-    assert_int_equal(bt_worklist_init(&list, plan, tile_rows, NULL), 0);
+    assert_int_equal(list_of(&list, plan, tile_rows, NULL), 0);
     unsigned char *seen = malloc(keys + 1);
     for (size_t t = 0; t < list.tile_count; t++) {
         const bt_work_tile *tile = &list.tiles[t];
@@ -121,7 +128,7 @@ static void causal_list_has_one_partial_pair_a_tile(void **state)
     (void)state;
     assert_int_equal(bauta_mask_causal(&mask, 1024, 1024, NULL), 0);
     assert_int_equal(bt_plan_create(&plan, mask, 0, 1024, 128, NULL), 0);
-    assert_int_equal(bt_worklist_init(&list, plan, 128, NULL), 0);
+    assert_int_equal(list_of(&list, plan, 128, NULL), 0);
     assert_int_equal(list.tile_count, 8);
     assert_int_equal(list.bits_count, 8);
     assert_int_equal(list.run_count, 15); // the first tile has no full run
@@ -140,8 +147,7 @@ static void larger_tiles_than_the_kernels_are_refused(void **state)
     (void)state;
     assert_int_equal(bauta_mask_all(&mask, 200, 10, NULL), 0);
     assert_int_equal(bt_plan_create(&plan, mask, 0, 200, 150, NULL), 0);
-    assert_int_equal(bt_worklist_init(&list, plan, 128, &err),
-                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(list_of(&list, plan, 128, &err), BAUTA_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "150"));
     bauta_plan_free(plan);
     bauta_mask_free(mask);

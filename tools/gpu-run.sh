@@ -10,8 +10,15 @@ cd "$(dirname "$0")/.."
 build=${BUILD:-build}/gpu
 cuda=${CUDA_HOME:-/usr/local/cuda}
 
-c() {
+# One source, C or CUDA; FLAGS are for the kernels.
+compile() {
     case $1 in
+    *.cu)
+        # shellcheck disable=SC2086 # several flags, or none
+        "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude $FLAGS \
+            -gencode arch=compute_90a,code=sm_90a -c "$1" -o "$2"
+        return
+        ;;
     *_avx2.c) isa="-mavx2 -mfma" ;;
     *_avx512.c) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma" ;;
     *) isa= ;;
@@ -21,40 +28,46 @@ c() {
         -isystem "$cuda/include" -c "$1" -o "$2"
 }
 
-# make FOLDER FLAGS PROGRAM...: FLAGS for the kernels.
+if [ "${1:-}" = --compile ]; then
+    compile "$2" "$3"
+    exit
+fi
+
+# make FOLDER FLAGS PROGRAM...: everything at once, kernels first, for they
+# take longest.
 make() {
     to=$1
     flags=$2
     shift 2
     mkdir -p "$to"
-    for source in src/base/*.c src/mask/*.c src/kernels/*.c src/ops/*.c \
-        src/kernels/x86/*.c src/kernels/cuda/*.c; do
-        c "$source" "$to/part_$(echo "$source" | tr / _).o"
-    done
-    for source in src/kernels/cuda/*.cu; do
-        # shellcheck disable=SC2086 # several flags, or none
-        "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude $flags \
-            -gencode arch=compute_90a,code=sm_90a \
-            -c "$source" -o "$to/part_$(basename "$source").o"
-    done
+    {
+        for source in src/kernels/cuda/*.cu src/base/*.c src/mask/*.c \
+            src/kernels/*.c src/ops/*.c src/kernels/x86/*.c \
+            src/kernels/cuda/*.c; do
+            echo "$source $to/part_$(echo "$source" | tr / _).o"
+        done
+        for program in "$@"; do
+            echo "$program.c $to/$(basename "$program").o"
+        done
+    } | FLAGS="$flags" xargs -P "$(nproc)" -n 2 tools/gpu-run.sh --compile
     for program in "$@"; do
-        c "$program.c" "$to/main.o"
-        "$cuda/bin/nvcc" -o "$to/$(basename "$program")" "$to/main.o" \
-            "$to"/part_*.o -Xcompiler -fopenmp -lm
-    done
+        echo "$to/$(basename "$program")"
+    done | xargs -P "$(nproc)" -I '{}' sh -c \
+        "$cuda/bin/nvcc -o {} {}.o $to/part_*.o -Xcompiler -fopenmp -lm"
 }
 
 [ "${RUN:-0}" = 1 ] ||
     make "$build" "" tests/cuda/check_cuda tests/cuda/check_cuda_backward \
         tests/cuda/check_cuda_decode tests/cuda/check_cuda_f32 \
-        tests/cuda/check_device tests/cuda/dump_cuda bench/attention_gpu bench/decode_gpu
+        tests/cuda/check_cuda_same tests/cuda/check_device \
+        tests/cuda/dump_cuda bench/attention_gpu bench/decode_gpu
 
 # Bad accesses, and races in shared memory. The tool does not see that one lane
 # speaks for its warp, so the latter are looked for in a build in which every
 # lane does.
 watch() {
     for program in check_cuda check_cuda_backward check_cuda_decode \
-        check_cuda_f32; do
+        check_cuda_f32 check_cuda_same; do
         compute-sanitizer --error-exitcode 1 "$build/$program" --quick
     done
     # It is refused memory, and means it.
@@ -79,6 +92,7 @@ for what in "$@"; do
         "$build/check_cuda_backward"
         "$build/check_cuda_decode"
         "$build/check_cuda_f32"
+        "$build/check_cuda_same"
         "$build/check_device"
         ;;
     watch)

@@ -7,16 +7,17 @@
  * multiprocessor, with nearly all of its shared memory as one ring of tiles,
  * and takes items (decode_list.h) until there are none:
  *
- *   one warp loads      tile by tile, items without a gap between them, as far
- *                       ahead as the ring reaches;
- *   four warps compute  each one tile of 64 keys of a quad, for all rows of the
- *                       unit, without a word to the others: scores, weights and
- *                       sums of values by products of 16 rows. Then all four
- *                       sum the quad, each thread four columns of some rows,
- *                       and climb the tree of the stretch. What an item came to
- *                       is the output, or goes to the GPU's memory;
- *   four warps gather   they tell that it is there, and where it was the last
- *                       item of a unit they add up the unit's.
+ *   one warp loads       tile by tile, items without a gap between them, as far
+ *                        ahead as the ring reaches: of each 512 keys (a block)
+ *                        first the keys, then the values;
+ *   eight warps compute  the scores of 64 keys each, for all rows of the unit,
+ *                        by products of 16 rows; then, when they all know the
+ *                        maxima, their weights; then, when all weights are in
+ *                        shared memory, an eighth of the columns of the output
+ *                        each. What a chunk came to is the output, or goes to
+ *                        the GPU's memory;
+ *   four warps gather    they tell that it is there, and where it was the last
+ *                        item of a unit they merge the unit's chunks.
  *
  * Whatever is asked for waits behind the tiles that are under way, and these
  * are few: more of them would not come faster, only later. What is read beside
@@ -24,125 +25,129 @@
  * item while the one before it is loaded, its queries while its tiles are; and
  * those who compute wait for no answer at all.
  *
- * Bits. Every sum has its place in a tree that the row's keys alone define; see
- * decode_list.h. In the tree, what sees nothing is an exact no-op: its base is
- * -infinity, so its sums, which are 0, are added times 0.
+ * Bits. They are those of the forward pass over the same keys: the same chunks,
+ * the same tiles and the same order in each sum (softmax.h), on the tensor
+ * cores by other instructions that round in the same way.
  *
  * Nothing hidden is touched: scores of hidden keys become -infinity whatever
- * they were, and hidden values become 0 in the registers in which they go to
- * the tensor cores. Where the queries of a unit see different keys of a tile
- * its values are multiplied once for each query. */
+ * they were, and where a value of a tile is not finite the tile is multiplied
+ * once for each query, without what that one does not see. */
 extern "C" {
 #include "base/error.h"
 }
 #include "kernels/cuda/decode_gather.h"
-#include "kernels/cuda/decode_tile.h"
 
 #include <cuda_runtime.h>
 
 /* ---- computing --------------------------------------------------------- */
 
-/* A quad: each warp its tile, then all of them its sum. Returns how many tiles
- * it took. */
-template <int D, int ROWS, int STAGES, int ITERS>
-BT_DEVICE int
-compute_quad(const decode_params *p, decode_shared<D, ROWS, STAGES> *s,
-             ring place, uint32_t *parity, const bt_decode_item *item, int quad,
-             const uint16_t *q, const int *query, part *x)
+/* One item: block by block of keys. Returns how many tiles it took. */
+template <int D, int HALVES>
+BT_DEVICE uint32_t compute_item(const decode_params *p, decode_shared<D> *s,
+                                const decode_work *work, const uint16_t *q,
+                                place *at, uint32_t number)
 {
-    int warp = threadIdx.x / 32;
-    const bt_decode_tile *tiles = item->tiles + quad * BT_QUAD;
-    uint32_t seen = 0;
-#pragma unroll
-    for (int j = 0; j < BT_QUAD; j++)
-        seen |= tiles[j].block >= 0 ? 1u << j : 0;
-#pragma unroll
-    for (int i = 0; i < ITERS; i++)
-        x[i] = nothing();
-    if (seen == 0)
-        return 0;
+    const int units = WARPS / kind<D>::sharing;
+    uint32_t begin = number, taint = 0;
+    float x[TILE / 8][4], o[kind<D>::columns][4];
+    float base[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
 
-    if (seen >> warp & 1)
-        compute_tile<D, ROWS>(
-            p, s, ring_ahead(place, __popc(seen & ((1u << warp) - 1)), STAGES),
-            *parity, item, tiles[warp].bits, q, query);
-    named_sync(BARRIER_QUAD, READERS);
+    at->columns = kind<D>::columns / p->parts;
+    at->column = (work->part * WARPS + at->warp) * at->columns;
 #pragma unroll
-    for (int i = 0; i < ITERS; i++)
-        if (row_of<D>(i) < item->rows * p->group)
-            x[i] = sum_quad(s, seen, row_of<D>(i));
-    done_with(&s->result_empty);
-    *parity ^= 1;
-    return __popc(seen);
+    for (int r = 0; r < HALVES; r++)
+        at->query[r] = min((at->g + r * 8) / work->heads, work->item.rows - 1);
+#pragma unroll
+    for (int n = 0; n < kind<D>::columns; n++)
+        o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0.0f;
+#pragma unroll 1
+    for (int i = 0; i < BT_CHUNK / BLOCK; i++) {
+        key_block b = { work->tiles + i * WARPS, 0, number };
+        b.seen = __ballot_sync(~0u, at->lane < WARPS &&
+                                        b.tiles[at->lane % WARPS].block >= 0);
+        if (b.seen == 0)
+            continue;
+        score_block<D, HALVES>(p, s, work, q, at, b, x);
+        named_sync(BARRIER_COMPUTE, COMPUTERS);
+        bool moves = soften_block<D, HALVES>(p, s, at, x, base);
+        moves = named_any(BARRIER_COMPUTE, COMPUTERS, moves);
+        if (moves)
+            follow_block<D, HALVES>(p, s, at, x, base, sum);
+        else
+#pragma unroll
+            for (int r = 0; r < HALVES; r++)
+#pragma unroll
+                for (int u = 0; u < units; u++)
+                    sum[r] =
+                        __fadd_rn(sum[r], total_of(s, u, at->g + r * 8, at->t));
+        value_block<D, HALVES>(p, s, work, at, b, moves, o, &taint);
+        number += 2 * __popc(b.seen);
+    }
+    finish<D, HALVES>(p, work, at, o, taint, base, sum);
+    return number - begin;
 }
 
-template <int D, int ROWS, int STAGES>
-BT_DEVICE void compute_items(const decode_params *p,
-                             decode_shared<D, ROWS, STAGES> *s)
+template <int D, int HALVES>
+BT_DEVICE void compute_items(const decode_params *p, decode_shared<D> *s)
 {
-    const int iters = ROWS * (D / 4) > READERS ? ROWS * (D / 4) / READERS : 1;
-    int g = threadIdx.x % 32 / 4;
-    int query[2] = { g / p->group, (g + 8) / p->group };
-    ring at = {}, place = {};
-    uint32_t parity = 0;
+    int lane = threadIdx.x % 32;
+    // Through a shuffle, so that the compiler sees that a warp agrees on it.
+    int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
+    place at = { warp, lane, lane / 4, lane % 4, { 0, 0 }, 0, 0 };
+    uint32_t tiles = 0;
 
     grid_wait();
-    for (;; at = ring_ahead(at, 1, ITEMS)) {
-        const decode_work *work = &s->work[at.at];
-        part x[iters], left[BT_LEVELS][iters];
-        barrier_wait(&s->work_full[at.at], at.parity);
-        if (work->item.rows < 0)
+    for (uint32_t number = 0;; number++) {
+        ring here = ring_place(number, kind<D>::items);
+        const decode_work *work = &s->work[here.at];
+        barrier_wait(&s->work_full[here.at], here.parity);
+        bool end = work->item.rows < 0;
+        if (!end)
+            tiles += compute_item<D, HALVES>(p, s, work, s->q[here.at][0], &at,
+                                             tiles);
+        done_with(&s->work_done[here.at]);
+        if (end)
             break;
-#pragma unroll 1
-        for (int i = 0; i < 1 << work->item.level; i++) {
-            int count = compute_quad<D, ROWS, STAGES, iters>(
-                p, s, place, &parity, &work->item, i, s->q[at.at][0], query, x);
-            place = ring_ahead(place, count, STAGES);
-            climb<iters>(x, left, i, 0, work->item.level);
-        }
-        finish<D, iters>(p, work, x);
-        done_with(&s->work_done[at.at]);
     }
-    done_with(&s->work_done[at.at]);
 }
 
-template <int D, int ROWS, int STAGES>
+template <int D, int HALVES>
 __global__ void __launch_bounds__(THREADS, 1)
     attention_decode(const __grid_constant__ decode_params p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
-    decode_shared<D, ROWS, STAGES> *s =
-        (decode_shared<D, ROWS, STAGES> *)memory;
+    decode_shared<D> *s = (decode_shared<D> *)memory;
 
     if (threadIdx.x == 0) {
-        for (int i = 0; i < ITEMS; i++) {
+        for (int i = 0; i < kind<D>::items; i++) {
             barrier_init(&s->work_full[i], 1);
             barrier_init(&s->work_done[i], WARPS);
-            barrier_init(&s->work_empty[i], WARPS);
+            barrier_init(&s->work_empty[i], GATHERERS / 32);
         }
-        for (int i = 0; i < STAGES; i++) {
-            barrier_init(&s->k_full[i], 1);
-            barrier_init(&s->k_empty[i], 1);
-            barrier_init(&s->v_full[i], 1);
-            barrier_init(&s->v_empty[i], 1);
+        for (int i = 0; i < kind<D>::stages; i++) {
+            barrier_init(&s->full[i], 1);
+            barrier_init(&s->empty[i], WARPS);
         }
-        barrier_init(&s->result_empty, WARPS);
         barrier_init_done();
         tensor_map_prefetch(&p.k);
         tensor_map_prefetch(&p.v);
     }
+    // Columns that a head lacks stay 0.
+    for (int i = threadIdx.x; i < (int)sizeof(s->q) / 4; i += THREADS)
+        ((uint32_t *)s->q)[i] = 0;
+    fence_async();
     __syncthreads();
     grid_release();
-    if (threadIdx.x < READERS) {
-        registers_raise<240>();
-        compute_items<D, ROWS, STAGES>(&p, s);
-    } else if (threadIdx.x < 2 * READERS) {
-        registers_lower<120>();
-        gather_items<D, ROWS, STAGES>(&p, s);
+    if (threadIdx.x < COMPUTERS) {
+        registers_raise<168>();
+        compute_items<D, HALVES>(&p, s);
+    } else if (threadIdx.x < COMPUTERS + GATHERERS) {
+        registers_lower<104>();
+        gather_items<D>(&p, s);
     } else {
         registers_lower<56>();
-        if (threadIdx.x < 2 * READERS + 32)
-            load_items<D, ROWS, STAGES>(&p, s);
+        if (threadIdx.x < COMPUTERS + GATHERERS + 32)
+            load_items<D>(&p, s);
     }
 }
 
@@ -187,13 +192,17 @@ static bauta_status encode(CUtensorMap *map, const bt_cuda_decode *decode,
     return BAUTA_OK;
 }
 
-template <int D, int ROWS, int STAGES>
-static cudaError_t launch(const decode_params *params, int blocks,
+template <int D, int HALVES>
+static cudaError_t launch(decode_params *params, int blocks, bool idle,
                           cudaStream_t stream)
 {
-    const int bytes = sizeof(decode_shared<D, ROWS, STAGES>);
+    const int bytes = sizeof(decode_shared<D>), tile = TILE * D * 2;
+    static_assert(bytes <= 227 * 1024, "shared memory of a block");
+    // Where some multiprocessors have nothing to do the others may ask for all
+    // that they have room for.
+    params->flying = idle ? kind<D>::stages : FLYING / tile;
     cudaError_t status = cudaFuncSetAttribute(
-        attention_decode<D, ROWS, STAGES>,
+        attention_decode<D, HALVES>,
         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (status)
         return status;
@@ -208,20 +217,15 @@ static cudaError_t launch(const decode_params *params, int blocks,
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, attention_decode<D, ROWS, STAGES>,
-                              *params);
+    return cudaLaunchKernelEx(&config, attention_decode<D, HALVES>, *params);
 }
 
-static cudaError_t launch_for(const decode_params *p, size_t head_dim,
-                              int blocks, cudaStream_t stream)
+template <int D>
+static cudaError_t launch_for(decode_params *p, int blocks, bool idle,
+                              cudaStream_t stream)
 {
-    int rows = p->unit_rows * p->group;
-    if (head_dim == 128)
-        return rows <= 4   ? launch<128, 4, 6>(p, blocks, stream)
-               : rows <= 8 ? launch<128, 8, 6>(p, blocks, stream)
-                           : launch<128, 16, 5>(p, blocks, stream);
-    return rows <= 8 ? launch<64, 8, 13>(p, blocks, stream)
-                     : launch<64, 16, 12>(p, blocks, stream);
+    return p->unit_rows * p->share <= 8 ? launch<D, 1>(p, blocks, idle, stream)
+                                        : launch<D, 2>(p, blocks, idle, stream);
 }
 
 static bauta_status check_call(const bt_cuda_decode *decode,
@@ -282,7 +286,8 @@ bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
         status = check_strides("q", q, p.q_token, p.q_head, err);
     if (!status)
         status = check_strides("out", out, p.out_token, p.out_head, err);
-    if (status || decode->item_count == 0)
+    bool many = decode->prefill.tile_count + decode->prefill.empty_count > 0;
+    if (status || (decode->item_count == 0 && !many))
         return status;
     // Rows that see nothing need no page, and the engine no empty tensor.
     if (decode->pages) {
@@ -292,8 +297,18 @@ bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
         if (status)
             return status;
     }
+    for (size_t keys = TILE; keys < decode->page_keys; keys *= 2)
+        p.page_shift++;
+    if (many) {
+        bt_cuda_paged paged = { p.k, p.v, decode->table, decode->start,
+                                p.page_shift };
+        status = bt_attention_paged_bf16_cuda(&decode->prefill, shape, q,
+                                              &paged, out, lse, stream, err);
+    }
+    if (status || decode->item_count == 0)
+        return status;
     p.items = decode->items;
-    p.entries = decode->entries;
+    p.tiles = decode->tiles;
     p.bits = decode->bits;
     p.ticket = decode->ticket;
     p.arrivals = decode->arrivals;
@@ -302,18 +317,37 @@ bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
     p.q = q;
     p.out = out;
     p.lse = lse;
-    p.count = decode->item_count;
     p.lines = decode->list_lines;
     p.heads = (int)decode->heads;
     p.kv_heads = (int)kv_heads;
     p.group = (int)(decode->heads / kv_heads);
+    p.shares = (int)bt_decode_shares((size_t)p.group);
+    p.share = (p.group + p.shares - 1) / p.shares;
+    p.parts = decode->parts;
+    p.columns = p.kv_heads * p.shares * p.parts;
+    p.count = decode->item_count * p.columns;
     p.unit_rows = (int)decode->unit_rows;
-    for (size_t keys = TILE; keys < decode->page_keys; keys *= 2)
-        p.page_shift++;
+    p.head_dim = (int)d;
     p.scale = scale * 1.44269504088896341f;
 
     int blocks = min(p.count, decode->device.multiprocessors);
-    cudaError_t result = launch_for(&p, d, blocks, (cudaStream_t)stream);
+    bool idle = blocks < decode->device.multiprocessors;
+    cudaStream_t queue = (cudaStream_t)stream;
+    cudaError_t result = cudaErrorInvalidValue;
+    switch (bt_cuda_width(d)) {
+    case 64:
+        result = launch_for<64>(&p, blocks, idle, queue);
+        break;
+    case 128:
+        result = launch_for<128>(&p, blocks, idle, queue);
+        break;
+    case 192:
+        result = launch_for<192>(&p, blocks, idle, queue);
+        break;
+    case 256:
+        result = launch_for<256>(&p, blocks, idle, queue);
+        break;
+    }
     if (result)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "cannot launch the decoding kernel: %s",

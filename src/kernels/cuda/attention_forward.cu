@@ -63,11 +63,13 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
     float x[PAIR / 2];    // scores of a pair, then its weights
     uint32_t w[PAIR / 4]; // weights as bf16, until the values are added
     float o[D / 2];
+    float4 early[kind<D>::early + 1]; // of the chunks before
     float base[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
     float total[2] = { 0.0f, 0.0f }, keep[2] = { 1.0f, 1.0f };
-    bool rough = false; // a row of this warp may have leapt
-    int pass = 0;       // EXACT: of the item at q
-    int storing = -1;   // stage of the item before, while its output leaves
+    bool rested = false; // this item had a chunk before
+    bool rough = false;  // a row of this warp may have leapt
+    int pass = 0;        // EXACT: of the item at q
+    int storing = -1;    // stage of the item before, while its output leaves
 
     int left = next_item(s, q);
     if (left == 0)
@@ -87,12 +89,16 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
     product_wait<0>();
     product_hold<PAIR / 2>(x);
     int halves = look<D, EXACT>(s, k.at, group, row, pass, x);
+    uint32_t note = 0;
     if (!EXACT || pass == 0) {
-        seek_base<PAIR>(x, base, keep, p->scale);
+        seek<PAIR, EXACT>(x, base, keep, p->scale);
         soften<PAIR>(x, base, keep, sum, total, p->scale);
+        note = survey(base, total);
+        if (note & GROWN)
+            grow_base<PAIR>(x, base, keep, sum, total);
     }
-    uint32_t note = survey(base, total);
     ring_next(&k, stages);
+    rough = note & ROUGH;
     pack_weights<PAIR>(w, x);
     if (--left > 0)
         barrier_wait(&s->k_full[k.at], k.parity);
@@ -130,13 +136,10 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
         product_wait<1>();
         product_hold<PAIR / 2>(x);
 
-        float base_done[2] = { base[0], base[1] };
-        float sum_done[2] = { sum[0], sum[1] };
-        if (last) {
-            base[0] = base[1] = -INFINITY;
-            sum[0] = sum[1] = 0.0f;
-        }
         halves = look<D, EXACT>(s, k.at, group, row, pass, x);
+        bool begins = last || halves & BEGINS; // a chunk, of this item or not
+        if (begins)
+            end_chunk<D>(p, s, base, sum, rested, early);
         ring_next(&k, stages);
         left--;
 
@@ -145,12 +148,12 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
         // would rather do it behind. So the next keys are waited for here, at
         // a parity that only the finished weights can tell.
         uint32_t done = 0;
-        bool seek = EXACT || last || note & FRESH;
+        bool sought = EXACT || begins || note & FRESH;
         keep[0] = keep[1] = 1.0f;
         note = 0;
         if (!EXACT || pass == 0) {
-            if (seek)
-                seek_base<PAIR>(x, base, keep, p->scale);
+            if (sought)
+                seek<PAIR, EXACT>(x, base, keep, p->scale);
             done = soften<PAIR>(x, base, keep, sum, total, p->scale);
             note = survey(base, total);
         }
@@ -162,15 +165,20 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
         product_hold<D / 2>(o);
         done_with(&s->v_empty[v.at]);
         ring_next(&v, stages);
-        if (last) {
-            finish<D, EXACT>(p, s, stage, o, base_done, sum_done, rough);
-            storing = stage;
-            rough = false;
+        if (begins) {
+            if (last) {
+                finish<D, EXACT>(p, s, stage, o, early, rested, rough);
+                storing = stage;
+                rough = false;
+            } else {
+                rest_chunk<D>(p, s, o, early, rested);
+            }
+            rested = !last;
 #pragma unroll
             for (int i = 0; i < D / 2; i++)
                 o[i] = 0.0f;
-        } else if (seek || note & GROWN) {
-            rescale<D>(o, keep);
+        } else if (EXACT || note & GROWN) {
+            rescale<D>(o, keep, false);
         }
         rough |= note & ROUGH;
         pack_weights<PAIR>(w, x);
@@ -181,12 +189,13 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
     if (EXACT)
         clean_values<D>(s->v[v.at], pass);
     issue_values<D>(o, w, s->v[v.at], halves);
+    end_chunk<D>(p, s, base, sum, rested, early);
     product_wait<0>();
     product_hold<D / 2>(o);
     // finish() writes where the queries are, so all four warps must have read
     // them. In the loop a turn lies between, or the cleaning.
     named_sync(BARRIER_GROUP + group, GROUP);
-    finish<D, EXACT>(p, s, stage, o, base, sum, rough);
+    finish<D, EXACT>(p, s, stage, o, early, rested, rough);
     if (threadIdx.x % 32 == 0)
         store_read();
 }
@@ -203,6 +212,7 @@ BT_DEVICE void compute_wide(const forward_params *p, forward_shared<D> *s)
         group * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     ring q = {}, k = {}, v = {};
     float x[keys / 2], o[D / 2];
+    float4 early[kind<D>::early + 1]; // of the chunks before
     uint32_t w[keys / 4];
 
     for (int left; (left = next_item(s, q)) > 0; ring_next(&q, 1)) {
@@ -221,12 +231,15 @@ BT_DEVICE void compute_wide(const forward_params *p, forward_shared<D> *s)
         product_hold<keys / 2>(x);
         look<D, EXACT>(s, k.at, group, row, pass, x);
         ring_next(&k, stages);
+        uint32_t note = 0;
         if (!EXACT || pass == 0) {
-            seek_base<keys>(x, base, keep, p->scale);
+            seek<keys, EXACT>(x, base, keep, p->scale);
             soften<keys>(x, base, keep, sum, total, p->scale);
+            note = survey(base, total);
+            if (note & GROWN)
+                grow_base<keys>(x, base, keep, sum, total);
         }
-        uint32_t note = survey(base, total);
-        bool rough = false;
+        bool rested = false, rough = note & ROUGH;
         pack_weights<keys>(w, x);
         if (--left > 0)
             barrier_wait(&s->k_full[k.at], k.parity);
@@ -238,17 +251,19 @@ BT_DEVICE void compute_wide(const forward_params *p, forward_shared<D> *s)
             issue_values<D>(o, w, s->v[v.at], BOTH);
             product_wait<1>();
             product_hold<keys / 2>(x);
-            look<D, EXACT>(s, k.at, group, row, pass, x);
+            bool begins = look<D, EXACT>(s, k.at, group, row, pass, x) & BEGINS;
+            if (begins)
+                end_chunk<D>(p, s, base, sum, rested, early);
             ring_next(&k, stages);
 
             // As in compute_items: the weights before the wait for the values.
             uint32_t done = 0;
-            bool seek = EXACT || note & FRESH;
+            bool sought = EXACT || begins || note & FRESH;
             keep[0] = keep[1] = 1.0f;
             note = 0;
             if (!EXACT || pass == 0) {
-                if (seek)
-                    seek_base<keys>(x, base, keep, p->scale);
+                if (sought)
+                    seek<keys, EXACT>(x, base, keep, p->scale);
                 done = soften<keys>(x, base, keep, sum, total, p->scale);
                 note = survey(base, total);
             }
@@ -260,8 +275,13 @@ BT_DEVICE void compute_wide(const forward_params *p, forward_shared<D> *s)
             product_hold<D / 2>(o);
             done_with(&s->v_empty[v.at]);
             ring_next(&v, stages);
-            if (seek || note & GROWN)
-                rescale<D>(o, keep);
+            if (begins)
+                rest_chunk<D>(p, s, o, early, rested);
+            rested |= begins;
+            // (With zeros of their own, where a chunk begins, the compiler
+            // serializes all products.)
+            if (begins || EXACT || note & GROWN)
+                rescale<D>(o, keep, begins);
             rough |= note & ROUGH;
             pack_weights<keys>(w, x);
         }
@@ -273,16 +293,17 @@ BT_DEVICE void compute_wide(const forward_params *p, forward_shared<D> *s)
         issue_values<D>(o, w, s->v[v.at], BOTH);
         product_wait<0>();
         product_hold<D / 2>(o);
+        end_chunk<D>(p, s, base, sum, rested, early);
         done_with(&s->v_empty[v.at]);
         ring_next(&v, stages);
         // finish() writes where the queries are, so all must have read them.
         named_sync(BARRIER_GROUP + group, GROUP);
-        finish<D, EXACT>(p, s, q.at, o, base, sum, rough);
+        finish<D, EXACT>(p, s, q.at, o, early, rested, rough);
         done_storing(&s->q_empty[q.at]);
     }
 }
 
-template <int D, int EXACT>
+template <int D, int EXACT, int PAGED>
 __global__ void __launch_bounds__(GROUP *(kind<D>::groups + 1), 1)
     attention_forward(const __grid_constant__ forward_params p)
 {
@@ -314,7 +335,7 @@ __global__ void __launch_bounds__(GROUP *(kind<D>::groups + 1), 1)
     if (threadIdx.x < GROUP) {
         registers_lower<kind<D>::groups == 2 ? 40 : 32>();
         if (threadIdx.x < 32)
-            load_items<D, EXACT>(&p, s);
+            load_items<D, EXACT, PAGED>(&p, s);
         else if (!EXACT)
             store_empty<D>(&p);
     } else {
@@ -328,7 +349,7 @@ __global__ void __launch_bounds__(GROUP *(kind<D>::groups + 1), 1)
 
 /* ---- launching --------------------------------------------------------- */
 
-template <int D, int EXACT>
+template <int D, int EXACT, int PAGED>
 static cudaError_t launch(const forward_params *params, int blocks,
                           cudaStream_t stream)
 {
@@ -337,7 +358,7 @@ static cudaError_t launch(const forward_params *params, int blocks,
     const int bytes = sizeof(forward_shared<D>);
     static_assert(bytes <= 227 * 1024, "shared memory of a block");
     cudaError_t status = cudaFuncSetAttribute(
-        attention_forward<D, EXACT>,
+        attention_forward<D, EXACT, PAGED>,
         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (status)
         return status;
@@ -352,17 +373,88 @@ static cudaError_t launch(const forward_params *params, int blocks,
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = EXACT ? 1 : 0;
-    return cudaLaunchKernelEx(&config, attention_forward<D, EXACT>, *params);
+    return cudaLaunchKernelEx(&config, attention_forward<D, EXACT, PAGED>,
+                              *params);
+}
+
+template <int D, int PAGED>
+static cudaError_t launch_pair(const forward_params *params, int blocks,
+                               cudaStream_t stream)
+{
+    cudaError_t status = launch<D, 0, PAGED>(params, blocks, stream);
+    if (!status)
+        status = launch<D, 1, PAGED>(params, blocks, stream);
+    return status;
 }
 
 template <int D>
 static cudaError_t launch_both(const forward_params *params, int blocks,
                                cudaStream_t stream)
 {
-    cudaError_t status = launch<D, 0>(params, blocks, stream);
+    return params->table ? launch_pair<D, 1>(params, blocks, stream)
+                         : launch_pair<D, 0>(params, blocks, stream);
+}
+
+/* With k, v and what pages need already in p. */
+static bauta_status launch_all(forward_params *p, bt_cuda_plan *plan,
+                               const bauta_attention *shape, const uint16_t *q,
+                               uint16_t *out, float *lse, float scale,
+                               void *stream, bauta_error *err)
+{
+    size_t d = plan->head_dim;
+    p->out_head = or_dense(shape->out_head, d);
+    p->out_token = or_dense(shape->out_token, plan->heads * d);
+    bauta_status status =
+        encode(&p->q, plan, "q", q, plan->rows, plan->heads,
+               or_dense(shape->q_token, plan->heads * d),
+               or_dense(shape->q_head, d), bt_cuda_tile_rows(d), err);
     if (!status)
-        status = launch<D, 1>(params, blocks, stream);
-    return status;
+        status = encode(&p->o, plan, "out", out, plan->rows, plan->heads,
+                        p->out_token, p->out_head, 16, err);
+    if (status)
+        return status;
+    if (plan->keys == 0) // nothing is read, but the kernel knows of them
+        p->k = p->v = p->q;
+    p->tiles = plan->tiles;
+    p->runs = plan->runs;
+    p->bits = plan->bits;
+    p->ticket = plan->ticket;
+    p->redo = plan->redo;
+    p->rest = (float4 *)plan->rest;
+    p->out = out;
+    p->lse = lse;
+    p->tile_count = plan->tile_count;
+    p->empty_count = plan->empty_count;
+    p->heads = (int)plan->heads;
+    p->heads_per_kv = (int)(plan->heads / plan->kv_heads);
+    p->band = plan->band;
+    p->items = plan->tile_count * (int)plan->heads;
+    p->head_dim = (int)d;
+    p->scale = scale * 1.44269504088896341f;
+
+    int blocks =
+        min(p->items + p->empty_count * p->heads, plan->multiprocessors);
+    cudaStream_t queue = (cudaStream_t)stream;
+    cudaError_t result = cudaErrorInvalidValue;
+    switch (bt_cuda_width(d)) {
+    case 64:
+        result = launch_both<64>(p, blocks, queue);
+        break;
+    case 128:
+        result = launch_both<128>(p, blocks, queue);
+        break;
+    case 192:
+        result = launch_both<192>(p, blocks, queue);
+        break;
+    case 256:
+        result = launch_both<256>(p, blocks, queue);
+        break;
+    }
+    if (result)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "cannot launch the attention kernel: %s",
+                       cudaGetErrorString(result));
+    return BAUTA_OK;
 }
 
 extern "C" bauta_status
@@ -371,78 +463,43 @@ bt_attention_forward_bf16_cuda(bt_cuda_plan *plan, const bauta_attention *shape,
                                const uint16_t *v, uint16_t *out, float *lse,
                                void *stream, bauta_error *err)
 {
-    size_t d = plan->head_dim, rows = bt_cuda_tile_rows(d);
-    size_t kv_heads = plan->kv_heads, keys = bt_cuda_width(d) > 128 ? 64 : PAIR;
+    size_t d = plan->head_dim, kv_heads = plan->kv_heads;
+    size_t keys = bt_cuda_width(d) > 128 ? 64 : PAIR;
     float scale;
-    forward_params p;
+    forward_params p = {};
     bauta_status status = bt_cuda_plan_fits(plan, shape, &scale, err);
-    if (status)
-        return status;
-    if (plan->tile_count + plan->empty_count == 0)
-        return BAUTA_OK;
-
-    p.out_head = or_dense(shape->out_head, d);
-    p.out_token = or_dense(shape->out_token, plan->heads * d);
-    status = encode(&p.q, plan, "q", q, plan->rows, plan->heads,
-                    or_dense(shape->q_token, plan->heads * d),
-                    or_dense(shape->q_head, d), rows, err);
-    if (status)
-        return status;
-    status = encode(&p.o, plan, "out", out, plan->rows, plan->heads,
-                    p.out_token, p.out_head, 16, err);
-    if (status)
+    if (status || plan->tile_count + plan->empty_count == 0)
         return status;
     // A mask without keys has nothing to read, and the engine no empty tensor.
     if (plan->keys) {
         status = encode(&p.k, plan, "k", k, plan->keys, kv_heads,
                         or_dense(shape->k_token, kv_heads * d),
                         or_dense(shape->k_head, d), keys, err);
+        if (!status)
+            status = encode(&p.v, plan, "v", v, plan->keys, kv_heads,
+                            or_dense(shape->v_token, kv_heads * d),
+                            or_dense(shape->v_head, d), keys, err);
         if (status)
             return status;
-        status = encode(&p.v, plan, "v", v, plan->keys, kv_heads,
-                        or_dense(shape->v_token, kv_heads * d),
-                        or_dense(shape->v_head, d), keys, err);
-        if (status)
-            return status;
-    } else {
-        p.k = p.v = p.q;
     }
-    p.tiles = plan->tiles;
-    p.runs = plan->runs;
-    p.bits = plan->bits;
-    p.ticket = plan->ticket;
-    p.redo = plan->redo;
-    p.out = out;
-    p.lse = lse;
-    p.tile_count = plan->tile_count;
-    p.empty_count = plan->empty_count;
-    p.heads = (int)plan->heads;
-    p.heads_per_kv = (int)(plan->heads / kv_heads);
-    p.band = plan->band;
-    p.items = plan->tile_count * (int)plan->heads;
-    p.head_dim = (int)d;
-    p.scale = scale * 1.44269504088896341f;
+    return launch_all(&p, plan, shape, q, out, lse, scale, stream, err);
+}
 
-    int blocks = min(p.items + p.empty_count * p.heads, plan->multiprocessors);
-    cudaStream_t queue = (cudaStream_t)stream;
-    cudaError_t result = cudaErrorInvalidValue;
-    switch (bt_cuda_width(d)) {
-    case 64:
-        result = launch_both<64>(&p, blocks, queue);
-        break;
-    case 128:
-        result = launch_both<128>(&p, blocks, queue);
-        break;
-    case 192:
-        result = launch_both<192>(&p, blocks, queue);
-        break;
-    case 256:
-        result = launch_both<256>(&p, blocks, queue);
-        break;
-    }
-    if (result)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "cannot launch the attention kernel: %s",
-                       cudaGetErrorString(result));
-    return BAUTA_OK;
+extern "C" bauta_status
+bt_attention_paged_bf16_cuda(bt_cuda_plan *plan, const bauta_attention *shape,
+                             const uint16_t *q, const bt_cuda_paged *pages,
+                             uint16_t *out, float *lse, void *stream,
+                             bauta_error *err)
+{
+    float scale;
+    forward_params p = {};
+    bauta_status status = bt_cuda_plan_fits(plan, shape, &scale, err);
+    if (status)
+        return status;
+    p.k = pages->k;
+    p.v = pages->v;
+    p.table = pages->table;
+    p.start = pages->start;
+    p.page_shift = pages->page_shift;
+    return launch_all(&p, plan, shape, q, out, lse, scale, stream, err);
 }

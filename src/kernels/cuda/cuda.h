@@ -5,8 +5,10 @@
  * memory, laid out as bauta_attention says; sums are float32. What the CPU
  * kernels promise of masks holds here too: a hidden key or value changes no
  * bit, an empty row gives 0 and -infinity, and a row's bits depend neither on
- * the tile it falls into nor on what lies beside its document. They are not
- * the CPU's bits: the tensor cores sum in an order of their own. Weights are
+ * the tile it falls into nor on what lies beside its document, and are the same
+ * in the forward pass and in decoding (softmax.h says in which order the sums
+ * are made). They are not the CPU's bits: the tensor cores sum in an order of
+ * their own. Weights are
  * not normalised before they are summed, so values must stay below 2^90 in
  * magnitude, or an output may overflow.
  *
@@ -107,11 +109,11 @@ typedef bauta_gpu_sequence bt_decode_sequence;
  *
  * A row's bits depend on its query, the keys and values that it sees and where
  * they lie in the sequence: not on the pages, on the other rows or sequences of
- * the step or on the GPU's size. */
+ * the step or on the GPU's size. They are those of the forward pass over the
+ * same keys. */
 typedef struct bt_cuda_decode bt_cuda_decode;
 
-/* For the current device and the heads of `shape`: head_dim 64 or 128, up to
- * 16 heads to a key head. */
+/* For the current device and the heads of `shape`. */
 bauta_status bt_cuda_decode_create(bt_cuda_decode **out,
                                    const bauta_attention *shape,
                                    size_t page_keys, bauta_error *err);

@@ -1,273 +1,160 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_gather.h - from tiles to outputs: how the four warps of
- * attention_decode.cu that compute sum a quad and climb the tree, and how those
- * that gather add up the items of a unit. */
+/* decode_gather.h - the end of an item of attention_decode.cu, and how the
+ * warps that gather merge the items of a unit. */
 #ifndef BT_CUDA_DECODE_GATHER_H
 #define BT_CUDA_DECODE_GATHER_H
 
-#include "kernels/cuda/decode_loading.h"
-
-#include <math.h>
-
-/* ---- the tree ---------------------------------------------------------- */
-
-/* A thread's four columns of a row, as far as it is summed. */
-typedef struct part {
-    float base, sum;
-    float4 o;
-} part;
-
-BT_DEVICE part nothing(void)
-{
-    return part{ -INFINITY, 0.0f, make_float4(0.0f, 0.0f, 0.0f, 0.0f) };
-}
-
-/* a + b * scale, rounded once. */
-BT_DEVICE float4 add_scaled(float4 a, float4 b, float scale)
-{
-    return make_float4(__fmaf_rn(b.x, scale, a.x), __fmaf_rn(b.y, scale, a.y),
-                       __fmaf_rn(b.z, scale, a.z), __fmaf_rn(b.w, scale, a.w));
-}
-
-/* Where nothing is seen any finite base will do. */
-BT_DEVICE float finite_base(float base)
-{
-    return base == -INFINITY ? 0.0f : base;
-}
-
-/* a, and b behind it. */
-BT_DEVICE part plus(part a, part b)
-{
-    part both = nothing();
-    both.base = fmaxf(a.base, b.base);
-    float from = finite_base(both.base);
-    float keep = exp2_fast(a.base - from), take = exp2_fast(b.base - from);
-    both.sum = __fmaf_rn(b.sum, take, __fmul_rn(a.sum, keep));
-    both.o = add_scaled(add_scaled(both.o, a.o, keep), b.o, take);
-    return both;
-}
-
-/* x is a node of a stretch's tree: quads [first, first + 2^level). Right
- * children are added to their left siblings, up to the level `top`; a left one
- * waits in `left`. */
-template <int ITERS>
-BT_DEVICE void climb(part *x, part (*left)[ITERS], int first, int level,
-                     int top)
-{
-    bool on = true;
-#pragma unroll
-    for (int l = 0; l < BT_LEVELS; l++)
-        if (on && l >= level && l < top) {
-            on = first >> l & 1;
-#pragma unroll
-            for (int i = 0; i < ITERS; i++)
-                if (on)
-                    x[i] = plus(left[l][i], x[i]);
-                else
-                    left[l][i] = x[i];
-        }
-}
-
-/* Which row of the unit, and which four columns, a thread sums: of those that
- * compute as of those that gather. */
-template <int D> BT_DEVICE int row_of(int iteration)
-{
-    return iteration * (READERS / (D / 4)) + threadIdx.x % READERS / (D / 4);
-}
-
-template <int D> BT_DEVICE int column_of(void)
-{
-    return threadIdx.x % (D / 4) * 4;
-}
-
-/* The tiles of a quad that are `seen`. */
-template <int D, int ROWS, int STAGES>
-BT_DEVICE part sum_quad(const decode_shared<D, ROWS, STAGES> *s, uint32_t seen,
-                        int row)
-{
-    const tile_result<D, ROWS> *tile = s->result;
-    int column = column_of<D>() ^ bank_shift(row);
-    part quad = nothing();
-#pragma unroll
-    for (int j = 0; j < BT_QUAD; j++)
-        if (seen >> j & 1)
-            quad.base = fmaxf(quad.base, tile[j].base[row]);
-    float from = finite_base(quad.base);
-#pragma unroll
-    for (int j = 0; j < BT_QUAD; j++)
-        if (seen >> j & 1) {
-            float scale = exp2_fast(tile[j].base[row] - from);
-            float4 o = *(const float4 *)&tile[j].o[row][column];
-            quad.sum = __fmaf_rn(tile[j].sum[row], scale, quad.sum);
-            quad.o = add_scaled(quad.o, o, scale);
-        }
-    return quad;
-}
-
-/* ---- results ----------------------------------------------------------- */
-
-BT_DEVICE void store_output(const decode_params *p, const decode_work *work,
-                            int row, int column, part x)
-{
-    int query = row / p->group;
-    size_t token = work->item.row + query;
-    size_t head = work->head * p->group + row - query * p->group;
-    // A sum that is NaN is one of something.
-    bool empty = x.base == -INFINITY && x.sum == 0.0f;
-    float share = empty ? 0.0f : __frcp_rn(x.sum);
-    uint2 four;
-    // The fma turns -0 into 0, so that no sign tells what a hidden value's was.
-    four.x = pack_bf16(fmaf(x.o.x, share, 0.0f), fmaf(x.o.y, share, 0.0f));
-    four.y = pack_bf16(fmaf(x.o.z, share, 0.0f), fmaf(x.o.w, share, 0.0f));
-    *(uint2 *)(p->out + token * p->out_token + head * p->out_head + column) =
-        four;
-    if (p->lse && column == 0)
-        p->lse[token * p->heads + head] =
-            empty ? -INFINITY
-                  : (x.base + __log2f(x.sum)) * 0.693147180559945309f;
-}
+#include "kernels/cuda/decode_tile.h"
 
 /* The row of a slot in `partial`. */
-BT_DEVICE size_t partial_row(const decode_params *p, int slot, int head,
+BT_DEVICE size_t partial_row(const decode_params *p, int slot, int column,
                              int row)
 {
-    return ((size_t)slot * p->kv_heads + head) * (p->unit_rows * p->group) +
-           row;
+    size_t at = (size_t)slot * p->columns + column;
+    return at * (p->unit_rows * p->share) + row;
 }
 
-/* The end of an item: its result is stored. */
-template <int D, int ITERS>
-BT_DEVICE void finish(const decode_params *p, const decode_work *work,
-                      const part *x)
+/* The output's row of a row of the unit, and its place in lse. */
+BT_DEVICE size_t output_row(const decode_params *p, const decode_work *work,
+                            int row, size_t *lse)
 {
-    int slot = work->item.slot, column = column_of<D>();
+    int query = row / work->heads;
+    size_t token = work->item.row + query;
+    size_t head = work->head + row - query * work->heads;
+    *lse = token * p->heads + head;
+    return token * p->out_token + head * p->out_head;
+}
+
+/* What a chunk came to is the output, or waits for the others of its unit. */
+template <int D, int HALVES>
+BT_DEVICE void finish(const decode_params *p, const decode_work *work,
+                      const place *at, float (*o)[4], uint32_t taint,
+                      const float *base, const float *sum)
+{
+    const int columns = kind<D>::columns;
+    bool only = work->item.parts == 1;
+    if (taint)
 #pragma unroll
-    for (int i = 0; i < ITERS; i++) {
-        int row = row_of<D>(i);
-        if (row >= work->item.rows * p->group)
+        for (int i = 0; i < 4 * columns; i++) {
+            o[i / 4][i % 4] += taint >> i & 1 ? INFINITY : 0.0f;
+            o[i / 4][i % 4] -= taint >> (i + 16) & 1 ? INFINITY : 0.0f;
+        }
+#pragma unroll
+    for (int r = 0; r < HALVES; r++) {
+        int row = at->g + r * 8, first = at->column * 8 + at->t * 2;
+        float all = row_sum(sum[r]), share = share_of(base[r], all);
+        if (row >= work->item.rows * work->heads)
             continue;
-        if (slot < 0) {
-            store_output(p, work, row, column, x[i]);
-        } else {
-            size_t at = partial_row(p, slot, work->head, row);
-            *(float4 *)(p->partial + at * D + column) = x[i].o;
-            if (column == 0)
-                p->partial_base[at] = make_float2(x[i].base, x[i].sum);
+        size_t lse, to = output_row(p, work, row, &lse);
+        size_t part = partial_row(p, work->item.slot, work->column, row);
+#pragma unroll
+        for (int n = 0; n < columns; n++) {
+            if (n >= at->columns)
+                break;
+            float2 two = make_float2(o[n][2 * r], o[n][2 * r + 1]);
+            if (!only)
+                *(float2 *)(p->partial + part * D + first + n * 8) = two;
+            else if (first + n * 8 < p->head_dim)
+                *(uint32_t *)(p->out + to + first + n * 8) =
+                    output_of(two.x, two.y, share);
+        }
+        if (at->warp == 0 && at->t == 0) {
+            if (!only)
+                p->partial_base[part] = make_float2(base[r], all);
+            else if (p->lse && work->part == 0)
+                p->lse[lse] = lse_of(base[r], all);
         }
     }
 }
 
 /* ---- gathering --------------------------------------------------------- */
 
-/* The unit's entries from `first` on, as many as are looked at together. */
-template <int D, int ROWS, int STAGES>
-BT_DEVICE void load_entries(const decode_params *p,
-                            decode_shared<D, ROWS, STAGES> *s,
-                            const bt_decode_item *item, int first)
+/* merge_add, with what is not finite set aside: the weight of its chunk may be
+ * 0, and 0 times infinity is NaN. */
+BT_DEVICE float merge_apart(float total, float chunk, merge m, float *apart)
 {
-    int thread = threadIdx.x % READERS;
-    if (thread < ENTRIES && first + thread < item->entries)
-        s->entries[thread] = p->entries[item->entry + first + thread];
+    bool finite = fabsf(chunk) < INFINITY;
+    *apart += finite ? 0.0f : chunk;
+    return merge_add(total, finite ? chunk : 0.0f, m);
 }
 
-/* climb() to the top of a stretch for one part, in a loop: this code runs
- * seldom, and long code is long in coming. Returns whether x is a stretch. */
-BT_DEVICE bool climb_stretch(part *x, part *left, bt_decode_entry entry)
+/* The chunks of a unit, merged in order, for one row and four columns. */
+template <int D>
+BT_DEVICE void merge_unit(const decode_params *p, const decode_work *work,
+                          int row, int column)
 {
-    int level = entry.level;
+    const int ahead = 8; // slots that are under way together
+    int parts = work->item.parts;
+    float base = -INFINITY, sum = 0.0f;
+    float4 o = make_float4(0.0f, 0.0f, 0.0f, 0.0f), apart = o;
+    size_t lse, to = output_row(p, work, row, &lse) + column;
 #pragma unroll 1
-    for (; level < BT_LEVELS && entry.first >> level & 1; level++)
-        *x = plus(level == 0 ? left[0] : level == 1 ? left[1] : left[2], *x);
+    for (int i = 0; i < parts; i += ahead) {
+        float2 known[ahead];
+        float4 four[ahead];
+        // No condition: each load would wait for the one before.
 #pragma unroll
-    for (int l = 0; l < BT_LEVELS; l++)
-        if (l == level)
-            left[l] = *x;
-    return level == BT_LEVELS;
-}
-
-/* All of a unit's tree above its items, for one row and four columns. The loads
- * ask for no condition, which would have each one wait for the one before: for
- * what is not wanted they read what is there. */
-template <int D, int ROWS, int STAGES>
-BT_DEVICE part sum_unit(const decode_params *p,
-                        decode_shared<D, ROWS, STAGES> *s,
-                        const decode_work *work, int row)
-{
-    const int ahead = 8; // entries that are under way together
-    part total = nothing(), left[BT_LEVELS];
-    int entries = work->item.entries;
-#pragma unroll 1
-    for (int e = 0; e < entries; e += ahead) {
-        part x[ahead];
-        if (e % ENTRIES == 0 && entries > ENTRIES) {
-            named_sync(BARRIER_GATHER, READERS);
-            load_entries(p, s, &work->item, e);
-            named_sync(BARRIER_GATHER, READERS);
+        for (int j = 0; j < ahead; j++) {
+            size_t from = partial_row(
+                p, work->item.first + min(i + j, parts - 1), work->column, row);
+            known[j] = __ldcg(&p->partial_base[from]);
+            four[j] = __ldcg((const float4 *)(p->partial + from * D + column));
         }
 #pragma unroll
-        for (int i = 0; i < ahead; i++) {
-            int at = min(e + i, entries - 1) % ENTRIES;
-            size_t from =
-                partial_row(p, max(s->entries[at].slot, 0), work->head, row);
-            float2 base = __ldcg(&p->partial_base[from]);
-            x[i].o = __ldcg(
-                (const float4 *)(p->partial + from * D + column_of<D>()));
-            x[i].base = base.x;
-            x[i].sum = base.y;
-        }
-#pragma unroll
-        for (int i = 0; i < ahead; i++)
-            if (e + i < entries) {
-                bt_decode_entry entry = s->entries[(e + i) % ENTRIES];
-                if (entry.slot < 0)
-                    x[i] = nothing();
-                if (climb_stretch(&x[i], left, entry))
-                    total = plus(total, x[i]);
+        for (int j = 0; j < ahead; j++)
+            if (i + j < parts) {
+                merge m = merge_of(&base, known[j].x);
+                sum = merge_add(sum, known[j].y, m);
+                o.x = merge_apart(o.x, four[j].x, m, &apart.x);
+                o.y = merge_apart(o.y, four[j].y, m, &apart.y);
+                o.z = merge_apart(o.z, four[j].z, m, &apart.z);
+                o.w = merge_apart(o.w, four[j].w, m, &apart.w);
             }
     }
-    return total;
+    float share = share_of(base, sum);
+    if (column < p->head_dim)
+        *(uint2 *)(p->out + to) =
+            make_uint2(output_of(o.x + apart.x, o.y + apart.y, share),
+                       output_of(o.z + apart.z, o.w + apart.w, share));
+    if (p->lse && column == 0)
+        p->lse[lse] = lse_of(base, sum);
 }
 
-/* Whether it was the last item of its unit. Also brings its entries. */
-template <int D, int ROWS, int STAGES>
-BT_DEVICE bool was_last(const decode_params *p,
-                        decode_shared<D, ROWS, STAGES> *s,
+/* Whether it was the last item of its unit. */
+template <int D>
+BT_DEVICE bool was_last(const decode_params *p, decode_shared<D> *s,
                         const decode_work *work)
 {
-    const bt_decode_item *item = &work->item;
-    named_sync(BARRIER_GATHER, READERS); // all have seen the entries before
-    load_entries(p, s, item, 0);
-    if (threadIdx.x % READERS == 0) {
+    if (threadIdx.x % GATHERERS == 0) {
         // Counts round and round, and so is ready for the next launch.
-        uint32_t last = item->parts - 1;
-        s->last =
-            count_round(p->arrivals + item->unit * p->kv_heads + work->head,
-                        last) == last;
+        uint32_t last = work->item.parts - 1;
+        uint32_t *counter =
+            p->arrivals + (size_t)work->item.unit * p->columns + work->column;
+        s->last = count_round(counter, last) == last;
     }
-    named_sync(BARRIER_GATHER, READERS);
-    return s->last;
+    named_sync(BARRIER_GATHER, GATHERERS);
+    bool last = s->last;
+    named_sync(BARRIER_GATHER, GATHERERS);
+    return last;
 }
 
-template <int D, int ROWS, int STAGES>
-BT_DEVICE void gather_items(const decode_params *p,
-                            decode_shared<D, ROWS, STAGES> *s)
+template <int D>
+BT_DEVICE void gather_items(const decode_params *p, decode_shared<D> *s)
 {
-    ring at = {};
     grid_wait();
-    for (;; at = ring_ahead(at, 1, ITEMS)) {
+    for (uint32_t number = 0;; number++) {
+        ring at = ring_place(number, kind<D>::items);
         const decode_work *work = &s->work[at.at];
         barrier_wait(&s->work_done[at.at], at.parity);
-        int rows = work->item.rows * p->group;
-        if (rows < 0)
+        int width = D / 4 / p->parts; // of a row, in pieces of four columns
+        int pieces = work->item.rows * work->heads * width;
+        if (work->item.rows < 0)
             return;
-        if (work->item.slot >= 0 && was_last(p, s, work))
+        if (work->item.parts > 1 && was_last(p, s, work))
 #pragma unroll 1
-            for (int i = 0; row_of<D>(i) - row_of<D>(0) < rows; i++) {
-                int row = row_of<D>(i);
-                part all = sum_unit(p, s, work, min(row, rows - 1));
-                if (row < rows)
-                    store_output(p, work, row, column_of<D>(), all);
-            }
+            for (int i = threadIdx.x % GATHERERS; i < pieces; i += GATHERERS)
+                merge_unit<D>(p, work, i / width,
+                              (work->part * width + i % width) * 4);
         done_with(&s->work_empty[at.at]);
     }
 }

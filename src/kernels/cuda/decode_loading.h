@@ -7,25 +7,42 @@
 extern "C" {
 #include "kernels/cuda/decode.h"
 }
+#include "kernels/cuda/chunk.h"
 #include "kernels/cuda/warp.h"
 
 enum {
-    TILE = 64,       /* keys */
-    WARPS = BT_QUAD, /* that compute */
-    READERS = WARPS * 32,
-    THREADS = 3 * READERS, /* with those that gather, and the loader */
-    ITEMS = 4,             /* that are known ahead */
-    ENTRIES = 64,          /* that are looked at together */
-    PANEL = 64,            /* columns of a swizzled panel */
-    FLYING = 3,            /* tiles under way, of heads of 128 */
-    BARRIER_QUAD = 1,
+    TILE = 64,            /* keys */
+    WARPS = 8,            /* that compute, and tiles of a block of keys */
+    BLOCK = WARPS * TILE, /* keys */
+    COMPUTERS = WARPS * 32,
+    GATHERERS = 128,
+    THREADS = COMPUTERS + GATHERERS + 128, /* with the loader */
+    ROWS = BT_DECODE_ROWS,
+    PANEL = 64,         /* columns of a swizzled panel */
+    FLYING = 144 << 10, /* bytes under way, where all blocks are busy */
+    BARRIER_COMPUTE = 1,
     BARRIER_GATHER = 2
+};
+
+/* By the width of the heads. */
+template <int D> struct kind {
+    static constexpr bool wide = D > 128;
+    static constexpr int items = wide ? 2 : 3; /* that are known ahead */
+    static constexpr int stages = D == 64    ? 24
+                                  : D == 128 ? 12
+                                  : D == 192 ? 8
+                                             : 5;   /* tiles of K or V */
+    static constexpr bool watched = stages < WARPS; /* see decode_tile.h */
+    /* Keys come in blocks, blocks in the tiles of the softmax: one for each
+       warp, or for each two of them. */
+    static constexpr int sharing = wide ? 1 : 2;  /* warps of a softmax tile */
+    static constexpr int columns = D / 8 / WARPS; /* times 8, of a warp */
 };
 
 typedef struct decode_params {
     CUtensorMap k, v;
     const bt_decode_item *items;
-    const bt_decode_entry *entries;
+    const bt_decode_tile *tiles;
     const uint64_t *bits;
     uint32_t *ticket, *arrivals;
     float *partial;
@@ -34,42 +51,38 @@ typedef struct decode_params {
     uint16_t *out;
     float *lse;
     size_t q_token, q_head, out_token, out_head;
-    int count; /* items times key heads */
-    int lines; /* of 128 bytes, of the list: items, entries and bits */
+    int count;   /* items times columns */
+    int columns; /* of work: key heads times shares times parts */
+    int lines;   /* of 128 bytes, of the list: items, tiles and bits */
     int heads, kv_heads, group, unit_rows;
-    int page_shift; /* a page is 2^page_shift tiles */
-    float scale;    /* times log2(e): scores become base-2 logarithms */
+    int shares, share; /* units of a key head, and the query heads of one */
+    int parts;         /* of a unit's output, of which each is done apart */
+    int head_dim;      /* columns that are real; the others read as zero */
+    int flying;        /* tiles under way, at most */
+    int page_shift;    /* a page is 2^page_shift tiles */
+    float scale;       /* times log2(e): scores become base-2 logarithms */
 } decode_params;
 
 /* What the loader tells the others about the item that it loads. */
 typedef struct decode_work {
     bt_decode_item item; /* rows < 0: no more */
-    int head;            /* key head */
+    int column;          /* of work */
+    int part;            /* of the output */
+    int head, heads;     /* query heads of the unit */
+    bt_decode_tile tiles[BT_CHUNK_TILES];
 } decode_work;
 
-/* What a tile came to. In row r, column c is at c ^ bank_shift(r). */
-template <int D, int ROWS> struct tile_result {
-    float o[ROWS][D];
-    float base[ROWS], sum[ROWS];
-};
-
-/* So that the rows of a warp's store lie in different banks. */
-BT_DEVICE int bank_shift(int row)
-{
-    return row % 4 * 8;
-}
-
-template <int D, int ROWS, int STAGES> struct decode_shared {
-    uint16_t k[STAGES][TILE * D];
-    uint16_t v[STAGES][TILE * D];
-    tile_result<D, ROWS> result[BT_QUAD];
-    uint16_t q[ITEMS][ROWS][D + 8]; /* + 8: rows in different banks */
-    decode_work work[ITEMS];
-    uint64_t work_full[ITEMS], work_done[ITEMS], work_empty[ITEMS];
-    uint64_t k_full[STAGES], k_empty[STAGES];
-    uint64_t v_full[STAGES], v_empty[STAGES];
-    uint64_t result_empty;
-    bt_decode_entry entries[ENTRIES];
+template <int D> struct decode_shared {
+    typedef kind<D> of;
+    uint16_t tile[of::stages][TILE * D]; /* of keys or of values */
+    uint16_t q[of::items][ROWS][D + 8];  /* + 8: rows in different banks */
+    uint16_t weights[ROWS][BLOCK + 8];   /* of a block of keys */
+    float4 sum[WARPS][ROWS];             /* of a warp's weights, by thread */
+    float2 top[WARPS][ROWS]; /* of a warp's scores: of the head, and of all */
+    float keep[WARPS][ROWS]; /* by softmax tile, where a base moved */
+    decode_work work[of::items];
+    uint64_t work_full[of::items], work_done[of::items], work_empty[of::items];
+    uint64_t full[of::stages], empty[of::stages];
     int last; /* whether this block finished the last item of a unit */
 };
 
@@ -79,14 +92,9 @@ typedef struct ring {
     uint32_t parity;
 } ring;
 
-BT_DEVICE ring ring_ahead(ring r, int steps, int count)
+BT_DEVICE ring ring_place(uint32_t number, int count)
 {
-    r.at += steps;
-    if (r.at >= count) {
-        r.at -= count;
-        r.parity ^= 1;
-    }
-    return r;
+    return ring{ (int)(number % count), number / count & 1 };
 }
 
 /* One warp is done with a buffer. */
@@ -97,90 +105,126 @@ BT_DEVICE void done_with(uint64_t *empty)
         barrier_arrive(empty);
 }
 
+/* ---- loading ------------------------------------------------------------ */
+
 /* The loader's place in the ring of tiles. */
 typedef struct loader {
-    ring place;
+    ring next;
     ring oldest; /* of the tiles that are under way */
     int flying;  /* how many those are, at most */
     uint64_t policy;
 } loader;
 
-template <int D, int ROWS, int STAGES>
-BT_DEVICE void load_tile(const decode_params *p,
-                         decode_shared<D, ROWS, STAGES> *s, loader *l, int head,
-                         int block)
+BT_DEVICE void ring_next(ring *r, int count)
 {
-    const int most = FLYING * 128 / D; // tiles under way
-    int page = block >> p->page_shift;
-    int key = (block - (page << p->page_shift)) * TILE, at = l->place.at;
+    if (++r->at == count) {
+        r->at = 0;
+        r->parity ^= 1;
+    }
+}
 
-    if (l->flying == most) {
-        barrier_wait(&s->v_full[l->oldest.at], l->oldest.parity);
-        l->oldest = ring_ahead(l->oldest, 1, STAGES);
+/* `panels` panels of a tile, from `panel` on. */
+template <int D>
+BT_DEVICE void load_tile(const decode_params *p, decode_shared<D> *s, loader *l,
+                         const CUtensorMap *map, int head, int block, int panel,
+                         int panels)
+{
+    const int stages = kind<D>::stages;
+    int page = block >> p->page_shift, at = l->next.at;
+    int key = (block - (page << p->page_shift)) * TILE;
+
+    if (l->flying == p->flying) {
+        barrier_wait(&s->full[l->oldest.at], l->oldest.parity);
+        ring_next(&l->oldest, stages);
         l->flying--;
     }
-    barrier_wait(&s->k_empty[at], l->place.parity ^ 1);
-    barrier_arrive_expect(&s->k_full[at], sizeof(s->k[0]));
-#pragma unroll
-    for (int panel = 0; panel < D / PANEL; panel++)
-        copy_page(s->k[at] + panel * TILE * PANEL, &p->k, panel * PANEL, key,
-                  head, page, &s->k_full[at], l->policy);
-    barrier_wait(&s->v_empty[at], l->place.parity ^ 1);
-    barrier_arrive_expect(&s->v_full[at], sizeof(s->v[0]));
-#pragma unroll
-    for (int panel = 0; panel < D / PANEL; panel++)
-        copy_page(s->v[at] + panel * TILE * PANEL, &p->v, panel * PANEL, key,
-                  head, page, &s->v_full[at], l->policy);
-    l->place = ring_ahead(l->place, 1, STAGES);
+    barrier_wait(&s->empty[at], l->next.parity ^ 1);
+    barrier_arrive_expect(&s->full[at], panels * TILE * PANEL * 2);
+    for (; panels > 0; panel++, panels--)
+        copy_page(s->tile[at] + panel * TILE * PANEL, map, panel * PANEL, key,
+                  head, page, &s->full[at], l->policy);
+    ring_next(&l->next, stages);
     l->flying++;
 }
 
-/* An item as the loader knows it: its first words lane by lane, and its tiles.
- */
+/* The tiles of a block of keys that are `seen`: their keys, then their values.
+ * One lane runs this. */
+template <int D>
+BT_DEVICE void load_block(const decode_params *p, decode_shared<D> *s,
+                          loader *l, const bt_decode_tile *tiles, uint32_t seen,
+                          int column)
+{
+    int head = column / (p->shares * p->parts), panels = D / PANEL / p->parts;
+    int panel = column % p->parts * panels; // of the values
+#pragma unroll 1
+    for (uint32_t todo = seen; todo; todo &= todo - 1)
+        load_tile(p, s, l, &p->k, head, tiles[__ffs((int)todo) - 1].block, 0,
+                  D / PANEL);
+#pragma unroll 1
+    for (uint32_t todo = seen; todo; todo &= todo - 1)
+        load_tile(p, s, l, &p->v, head, tiles[__ffs((int)todo) - 1].block,
+                  panel, panels);
+}
+
+/* An item as the loader knows it: its words lane by lane, and its tiles, of
+ * each 32 one. */
 typedef struct record {
-    int index; /* the item and the head; from `count` on: there is none */
+    int index; /* the item and the column; from `count` on: there is none */
     int word;
-    bt_decode_tile tile;
+    bt_decode_tile tile[2];
 } record;
 
-BT_DEVICE record fetch(const decode_params *p, int index)
+template <int D> BT_DEVICE record fetch(const decode_params *p, int index)
 {
-    const int words = offsetof(bt_decode_item, tiles) / sizeof(int);
+    const int words = sizeof(bt_decode_item) / sizeof(int);
+    const int tiles = BT_CHUNK / TILE;
     int lane = threadIdx.x % 32;
-    record r = { index, -1, { -1, -1 } };
+    record r = { index, -1, { { -1, -1 }, { -1, -1 } } };
     if (index < p->count) {
-        const bt_decode_item *item = p->items + index / p->kv_heads;
-        r.word = lane < words ? ((const int *)item)[lane] : 0;
-        r.tile = item->tiles[lane];
+        int at = index / p->columns;
+        r.word = lane < words ? ((const int *)(p->items + at))[lane] : 0;
+#pragma unroll
+        for (int i = 0; i < tiles / 32; i++)
+            r.tile[i] = p->tiles[(size_t)at * tiles + i * 32 + lane];
     }
     return r;
 }
 
 /* Hand an item to the others, with its queries; one whose words are -1 is the
- * end. Query head h of query i is row i * group + h of the unit. */
-template <int D, int ROWS, int STAGES>
-BT_DEVICE void tell(const decode_params *p, decode_shared<D, ROWS, STAGES> *s,
-                    ring work, record r, int head)
+ * end. Query head h of query i is row i * heads + h of the unit. */
+template <int D>
+BT_DEVICE void tell(const decode_params *p, decode_shared<D> *s,
+                    uint32_t number, record r)
 {
-    const int words = offsetof(bt_decode_item, tiles) / sizeof(int);
-    int lane = threadIdx.x % 32, query = lane / p->group, at = work.at;
+    const int words = sizeof(bt_decode_item) / sizeof(int);
+    int column = r.index % p->columns, unit = column / p->parts;
+    int share = unit % p->shares, head = unit / p->shares * p->group;
+    int heads = min(p->share, p->group - share * p->share);
+    int lane = threadIdx.x % 32;
     int first = __shfl_sync(~0u, r.word, 0);
-    int rows = max(__shfl_sync(~0u, r.word, 1), 0) * p->group;
+    int rows = max(__shfl_sync(~0u, r.word, 1), 0) * heads;
+    ring to = ring_place(number, kind<D>::items);
+    decode_work *work = &s->work[to.at];
 
-    barrier_wait(&s->work_empty[at], work.parity ^ 1);
+    barrier_wait(&s->work_empty[to.at], to.parity ^ 1);
     if (lane < words)
-        ((int *)&s->work[at].item)[lane] = r.word;
-    s->work[at].item.tiles[lane] = r.tile;
-    s->work[at].head = head;
+        ((int *)&work->item)[lane] = r.word;
+#pragma unroll
+    for (int i = 0; i < BT_CHUNK / TILE / 32; i++)
+        work->tiles[i * 32 + lane] = r.tile[i];
+    work->column = column;
+    work->part = column % p->parts;
+    work->head = head + share * p->share;
+    work->heads = heads;
     __syncwarp();
     if (lane == 0)
-        barrier_arrive_expect(&s->work_full[at], rows * D * 2);
+        barrier_arrive_expect(&s->work_full[to.at], rows * p->head_dim * 2);
     __syncwarp();
     if (lane < rows)
-        copy_bytes(s->q[at][lane],
-                   p->q + (first + query) * p->q_token +
-                       (head * p->group + lane - query * p->group) * p->q_head,
-                   D * 2, &s->work_full[at]);
+        copy_bytes(s->q[to.at][lane],
+                   p->q + (first + lane / heads) * p->q_token +
+                       (work->head + lane % heads) * p->q_head,
+                   p->head_dim * 2, &s->work_full[to.at]);
 }
 
 /* The block's share of the list comes into the L2. */
@@ -191,53 +235,51 @@ BT_DEVICE void prefetch_list(const decode_params *p)
         prefetch((const char *)p->items + (size_t)i * 128);
 }
 
-/* Have the tiles of an item loaded. The next item is drawn as late as its
- * arrival can still be hidden, for the sake of the balance, and is returned. */
-template <int D, int ROWS, int STAGES>
-BT_DEVICE record load_item(const decode_params *p,
-                           decode_shared<D, ROWS, STAGES> *s, loader *l,
-                           bt_decode_tile tile, int head)
+/* Have the tiles of an item loaded, block by block. The next item is drawn as
+ * late as its arrival can still be hidden, for the sake of the balance, and is
+ * returned. */
+template <int D>
+BT_DEVICE record load_item(const decode_params *p, decode_shared<D> *s,
+                           loader *l, const decode_work *work, const record *r)
 {
-    const int ahead = 1024 / D; // tiles: 256 KB
-    int lane = threadIdx.x % 32;
-    uint32_t todo = __ballot_sync(~0u, tile.block >= 0), drawn = 0;
-    int left = __popc(todo), draw = min(left, ahead), ask = max(draw - 3, 1);
+    const int blocks = BT_CHUNK / BLOCK;
+    int lane = threadIdx.x % 32, column = r->index % p->columns;
+    uint32_t seen[2], drawn = 0;
     record next = {};
-    for (; left > 0; left--, todo &= todo - 1) {
-        int block = __shfl_sync(~0u, tile.block, __ffs((int)todo) - 1);
-        if (lane == 0 && left == draw)
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        seen[i] = __ballot_sync(~0u, r->tile[i].block >= 0);
+#pragma unroll 1
+    for (int b = 0; b < blocks; b++) {
+        // Two blocks before the end it is drawn, then fetched.
+        if (b == blocks - 2 && lane == 0)
             drawn = atomicAdd(p->ticket, 1);
-        if (left == ask)
-            next = fetch(p, gridDim.x + __shfl_sync(~0u, drawn, 0));
+        if (b == blocks - 1)
+            next = fetch<D>(p, gridDim.x + __shfl_sync(~0u, drawn, 0));
+        uint32_t mine = (b < 4 ? seen[0] : seen[1]) >> b % 4 * 8 & 0xff;
         if (lane == 0)
-            load_tile(p, s, l, head, block);
-    }
-    if (draw == 0) { // a unit that sees nothing
-        drawn = lane == 0 ? atomicAdd(p->ticket, 1) : 0;
-        next = fetch(p, gridDim.x + __shfl_sync(~0u, drawn, 0));
+            load_block(p, s, l, work->tiles + b * WARPS, mine, column);
     }
     return next;
 }
 
 /* One warp runs this, one lane of it loads. */
-template <int D, int ROWS, int STAGES>
-BT_DEVICE void load_items(const decode_params *p,
-                          decode_shared<D, ROWS, STAGES> *s)
+template <int D>
+BT_DEVICE void load_items(const decode_params *p, decode_shared<D> *s)
 {
     loader l = { {}, {}, 0, policy_once() };
-    ring work = {};
+    uint32_t number = 0;
 
     // The first item is the block's own; each next one is drawn.
-    record r = fetch(p, blockIdx.x);
+    record r = fetch<D>(p, blockIdx.x);
     prefetch_list(p);
     grid_wait(); // the list was there before, the rest is from now on
     while (r.index < p->count) {
-        int head = r.index % p->kv_heads;
-        tell(p, s, work, r, head);
-        work = ring_ahead(work, 1, ITEMS);
-        r = load_item(p, s, &l, r.tile, head);
+        const decode_work *work = &s->work[number % kind<D>::items];
+        tell(p, s, number++, r);
+        r = load_item(p, s, &l, work, &r);
     }
-    tell(p, s, work, r, 0);
+    tell(p, s, number, r);
     // The last block to be done makes the ticket ready for the next launch.
     if (threadIdx.x % 32 == 0) {
         uint32_t last = gridDim.x - 1;

@@ -1,25 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_tile.h - what one warp of attention_decode.cu makes of one tile: the
- * scores, weights and sums of values of 64 keys. */
+/* decode_tile.h - what the warps of attention_decode.cu make of a block of 512
+ * keys. Every sum has the order that softmax.h says, so all is as in the
+ * forward pass:
+ *
+ *   scores   of 64 keys for each warp: a whole tile of the softmax, or of two
+ *            tiles of keys (a pair) the first or the second 16 of each 32, so
+ *            that the sums of weights by thread are those of the pair's first
+ *            or last two parts
+ *   values   of all keys, in order, for each warp an eighth of the columns */
 #ifndef BT_CUDA_DECODE_TILE_H
 #define BT_CUDA_DECODE_TILE_H
 
 #include "kernels/cuda/decode_loading.h"
+#include "kernels/cuda/softmax.h"
 
 #include <math.h>
 
-/* x (16 rows, 64 keys) = q k^T. Of q, `rows` rows are there, D + 8 apart; what
- * the others come to is of no interest. */
-template <int D>
+/* Where the unit's rows of this thread are: row g, and with HALVES 2 row g + 8;
+ * their queries. */
+typedef struct place {
+    int warp, lane, g, t;
+    int query[2];
+    int column, columns; /* of the output, times 8: this warp's */
+} place;
+
+/* A block of a chunk: which of its tiles are seen, and the number of the first
+ * one among all tiles of the loader. */
+typedef struct key_block {
+    const bt_decode_tile *tiles;
+    uint32_t seen, number;
+} key_block;
+
+/* The number of a tile of keys; the values come after all of them. */
+BT_DEVICE uint32_t key_number(key_block b, int tile)
+{
+    return b.number + __popc(b.seen & ((1u << tile) - 1));
+}
+
+/* ---- scores ------------------------------------------------------------- */
+
+/* x (16 rows, 16 * GROUPS keys) = q k^T, of each `apart` keys 16. Of q, `rows`
+ * rows are there, D + 8 apart; the others are the last one again. */
+template <int D, int GROUPS>
 BT_DEVICE void multiply_keys(float (*x)[4], const uint16_t *q, int rows,
-                             const uint16_t *k)
+                             const uint16_t *k, int apart)
 {
     int lane = threadIdx.x % 32;
     uint32_t row = shared_address(k) + (lane / 16 * 8 + lane % 8) * (PANEL * 2);
     uint32_t query = shared_address(q) +
                      min(lane % 16, rows - 1) * (D + 8) * 2 + lane / 16 * 16;
 #pragma unroll
-    for (int j = 0; j < TILE / 8; j++)
+    for (int j = 0; j < 2 * GROUPS; j++)
         x[j][0] = x[j][1] = x[j][2] = x[j][3] = 0.0f;
 #pragma unroll
     for (int i = 0; i < D / 16; i++) {
@@ -27,13 +58,280 @@ BT_DEVICE void multiply_keys(float (*x)[4], const uint16_t *q, int rows,
         uint32_t at = row + i / 4 * (TILE * PANEL * 2) + chunk * 16, a[4];
         load_matrices(a, query + i * 32);
 #pragma unroll
-        for (int j = 0; j < TILE / 16; j++) {
+        for (int j = 0; j < GROUPS; j++) {
             uint32_t b[4];
-            load_matrices(b, at + j * (16 * PANEL * 2));
+            load_matrices(b, at + j * apart * (PANEL * 2));
             product(x[2 * j], a, b);
             product(x[2 * j + 1], a, b + 2);
         }
     }
+}
+
+/* Scores of hidden keys become -infinity, whatever they were. */
+template <int GROUPS>
+BT_DEVICE void hide(float (*x)[4], uint64_t word, int r, int t, int apart)
+{
+#pragma unroll
+    for (int j = 0; j < 2 * GROUPS; j++) {
+        uint32_t two = (uint32_t)(word >> (j / 2 * apart + j % 2 * 8 + 2 * t));
+        x[j][2 * r] = two & 1 ? x[j][2 * r] : -INFINITY;
+        x[j][2 * r + 1] = two & 2 ? x[j][2 * r + 1] : -INFINITY;
+    }
+}
+
+/* A zero that depends on all scores, and so on the fragments that they are made
+ * of: the compiler would let the last products slip behind an arrival, and with
+ * them the wait for what ldmatrix still reads. It cannot know that a grid has
+ * one layer. */
+template <int COUNT> BT_DEVICE uint32_t nothing_behind(const float (*x)[4])
+{
+    uint32_t any = 0;
+#pragma unroll
+    for (int j = 0; j < COUNT; j++)
+        any |= __float_as_uint(x[j][0]);
+    return any & (gridDim.z - 1);
+}
+
+/* The scores of one tile, as far as they are this warp's: from key `from` on of
+ * each `apart` keys 16. */
+template <int D, int HALVES, int GROUPS>
+BT_DEVICE void score_tile(const decode_params *p, decode_shared<D> *s,
+                          const decode_work *work, const uint16_t *q,
+                          const place *at, key_block b, int tile, int from,
+                          int apart, float (*x)[4])
+{
+    if (!(b.seen >> tile & 1)) {
+#pragma unroll
+        for (int j = 0; j < 2 * GROUPS; j++)
+            x[j][0] = x[j][1] = x[j][2] = x[j][3] = -INFINITY;
+        return;
+    }
+    ring place = ring_place(key_number(b, tile), kind<D>::stages);
+    int bits = b.tiles[tile].bits;
+    uint64_t word[2] = { 0, 0 };
+#pragma unroll
+    for (int r = 0; r < HALVES; r++)
+        if (bits >= 0)
+            word[r] = p->bits[(size_t)bits * p->unit_rows + at->query[r]];
+    barrier_wait(&s->full[place.at], place.parity);
+    multiply_keys<D, GROUPS>(x, q, work->item.rows * work->heads,
+                             s->tile[place.at] + from * PANEL, apart);
+    uint64_t *empty = &s->empty[place.at] + nothing_behind<2 * GROUPS>(x);
+    __syncwarp();
+    if (at->lane == 0)
+        barrier_arrive_many(empty,
+                            kind<D>::watched ? 1 : WARPS / kind<D>::sharing);
+    if (bits >= 0)
+#pragma unroll
+        for (int r = 0; r < HALVES; r++)
+            hide<GROUPS>(x, word[r] >> from, r, at->t, apart);
+}
+
+/* Tiles of other warps, where the ring is shorter than a block: then buffers
+ * are used again inside it, and a warp that did not see each use come and go
+ * would take one for another. */
+template <int D>
+BT_DEVICE void watch_tiles(decode_shared<D> *s, key_block b, int from, int to)
+{
+#pragma unroll 1
+    for (int tile = from; tile < to; tile++)
+        if (b.seen >> tile & 1) {
+            ring full = ring_place(key_number(b, tile), kind<D>::stages);
+            barrier_wait(&s->full[full.at], full.parity);
+            done_with(&s->empty[full.at]);
+        }
+}
+
+template <int D, int HALVES>
+BT_DEVICE void score_block(const decode_params *p, decode_shared<D> *s,
+                           const decode_work *work, const uint16_t *q,
+                           const place *at, key_block b, float (*x)[4])
+{
+    if constexpr (kind<D>::watched) {
+        watch_tiles<D>(s, b, 0, at->warp);
+        score_tile<D, HALVES, 4>(p, s, work, q, at, b, at->warp, 0, 16, x);
+        watch_tiles<D>(s, b, at->warp + 1, WARPS);
+    } else if constexpr (kind<D>::wide) {
+        score_tile<D, HALVES, 4>(p, s, work, q, at, b, at->warp, 0, 16, x);
+    } else {
+        int tile = at->warp & ~1, from = at->warp % 2 * 16;
+        score_tile<D, HALVES, 2>(p, s, work, q, at, b, tile, from, 32, x);
+        score_tile<D, HALVES, 2>(p, s, work, q, at, b, tile + 1, from, 32,
+                                 x + 4);
+    }
+    // Their maxima: of the first 32 keys of the softmax's tile, and of all.
+    const int head_groups = kind<D>::wide ? 4 : 2;
+#pragma unroll
+    for (int r = 0; r < HALVES; r++) {
+        float head = -INFINITY, top = -INFINITY;
+#pragma unroll
+        for (int j = 0; j < TILE / 8; j++) {
+            top = fmaxf(top, fmaxf(x[j][2 * r], x[j][2 * r + 1]));
+            head = j < head_groups ? top : head;
+        }
+        head = fmaxf(head, __shfl_xor_sync(~0u, head, 1));
+        head = fmaxf(head, __shfl_xor_sync(~0u, head, 2));
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+        if (at->t == 0)
+            s->top[at->warp][at->g + r * 8] = make_float2(
+                __fmul_rn(head, p->scale), __fmul_rn(top, p->scale));
+    }
+}
+
+/* ---- weights ------------------------------------------------------------ */
+
+/* The maxima of a tile of the softmax. */
+template <int D>
+BT_DEVICE float2 top_of(const decode_shared<D> *s, int unit, int row)
+{
+    const int sharing = kind<D>::sharing;
+    float2 top = s->top[unit * sharing][row];
+    if (sharing == 2) {
+        float2 other = s->top[unit * sharing + 1][row];
+        top.x = fmaxf(top.x, other.x);
+        top.y = fmaxf(top.y, other.y);
+    }
+    return top;
+}
+
+/* A thread's share of the weights of a tile of the softmax. */
+template <int D>
+BT_DEVICE float total_of(const decode_shared<D> *s, int unit, int row, int t)
+{
+    const int sharing = kind<D>::sharing;
+    float sum = ((const float *)&s->sum[unit * sharing][row])[t];
+    if (sharing == 2)
+        sum = __fadd_rn(sum,
+                        ((const float *)&s->sum[unit * sharing + 1][row])[t]);
+    return sum;
+}
+
+/* Weights of row r from the warp's scores, times `down`, and their sum as this
+ * thread has it, without. */
+template <int D>
+BT_DEVICE float soften_row(const float (*x)[4], float (*y)[2], int r,
+                           float base, float scale)
+{
+    const int parts = kind<D>::wide ? 4 : 2;
+    float from = base == -INFINITY ? 0.0f : base, part[parts];
+#pragma unroll
+    for (int j = 0; j < TILE / 8; j++) {
+        y[j][0] = exp2_fast(__fmaf_rn(x[j][2 * r], scale, -from));
+        y[j][1] = exp2_fast(__fmaf_rn(x[j][2 * r + 1], scale, -from));
+        float two = __fadd_rn(y[j][0], y[j][1]);
+        part[j % parts] = j < parts ? two : __fadd_rn(part[j % parts], two);
+    }
+    float sum = __fadd_rn(part[0], part[1]);
+    return parts == 2
+               ? sum
+               : __fadd_rn(sum, __fadd_rn(part[parts - 2], part[parts - 1]));
+}
+
+template <int D>
+BT_DEVICE void store_weights(decode_shared<D> *s, const place *at,
+                             const float (*y)[2], int r)
+{
+#pragma unroll
+    for (int j = 0; j < TILE / 8; j++) {
+        int key = kind<D>::wide
+                      ? at->warp * TILE + j * 8
+                      : (at->warp & ~1) * TILE + j / 4 * TILE + j % 4 / 2 * 32 +
+                            at->warp % 2 * 16 + j % 2 * 8;
+        *(uint32_t *)&s->weights[at->g + r * 8][key + 2 * at->t] =
+            pack_bf16(y[j][0], y[j][1]);
+    }
+}
+
+/* The weights of a block if no base has to move, as nearly always. Returns
+ * whether one may have to: then what was written here is of no use. */
+template <int D, int HALVES>
+BT_DEVICE bool soften_block(const decode_params *p, decode_shared<D> *s,
+                            const place *at, const float (*x)[4], float *base)
+{
+    const int units = WARPS / kind<D>::sharing;
+    bool moves = false;
+#pragma unroll
+    for (int r = 0; r < HALVES; r++) {
+        int row = at->g + r * 8;
+        float most = -INFINITY, y[TILE / 8][2];
+#pragma unroll
+        for (int u = 0; u < units; u++) {
+            float2 top = top_of(s, u, row);
+            if (base[r] == -INFINITY)
+                base[r] = top.x == -INFINITY ? top.y : top.x;
+            most = fmaxf(most, top.y);
+        }
+        float sum = soften_row<D>(x, y, r, base[r], p->scale);
+        ((float *)&s->sum[at->warp][row])[at->t] = sum;
+        store_weights<D>(s, at, y, r);
+        moves |= most > base[r] + LEAP || sum > 0x1p9f;
+    }
+    return moves;
+}
+
+/* The same where one does: tile by tile of the softmax, in order. */
+template <int D, int HALVES>
+BT_DEVICE void follow_block(const decode_params *p, decode_shared<D> *s,
+                            const place *at, const float (*x)[4], float *base,
+                            float *sum)
+{
+    const int units = WARPS / kind<D>::sharing;
+#pragma unroll 1
+    for (int u = 0; u < units; u++) {
+        bool mine = at->warp / kind<D>::sharing == u;
+        float keep[2], y[HALVES][TILE / 8][2];
+#pragma unroll
+        for (int r = 0; r < HALVES; r++) {
+            int row = at->g + r * 8;
+            float2 top = top_of(s, u, row);
+            keep[r] = follow_base(&base[r], top.x, top.y);
+            float part = soften_row<D>(x, y[r], r, base[r], p->scale);
+            if (mine)
+                ((float *)&s->sum[at->warp][row])[at->t] = part;
+        }
+        named_sync(BARRIER_COMPUTE, COMPUTERS);
+#pragma unroll
+        for (int r = 0; r < HALVES; r++) {
+            int row = at->g + r * 8;
+            float total = total_of(s, u, row, at->t);
+            int e = growth_of(row_sum(total));
+            float down = power_down(e);
+            sum[r] = __fmul_rn(__fmaf_rn(sum[r], keep[r], total), down);
+            base[r] += (float)e;
+            if (mine) {
+#pragma unroll
+                for (int j = 0; j < TILE / 8; j++) {
+                    y[r][j][0] = __fmul_rn(y[r][j][0], down);
+                    y[r][j][1] = __fmul_rn(y[r][j][1], down);
+                }
+                store_weights<D>(s, at, y[r], r);
+                s->keep[u][row] = __fmul_rn(keep[r], down);
+            }
+        }
+    }
+    named_sync(BARRIER_COMPUTE, COMPUTERS);
+}
+
+/* ---- values ------------------------------------------------------------- */
+
+/* Values of 32 keys and one of a warp's groups of 8 columns, as two products
+ * take them. */
+template <int D>
+BT_DEVICE void load_values(uint32_t *b, const uint16_t *v, int half, int column)
+{
+    int key = half * 32 + threadIdx.x % 32;
+    load_transposed(b, shared_address(v) + column / 8 * (TILE * PANEL * 2) +
+                           key * (PANEL * 2) + (column % 8 ^ key % 8) * 16);
+}
+
+/* Weights of 16 keys as a product takes them. */
+template <int D>
+BT_DEVICE void load_weights(uint32_t *a, const decode_shared<D> *s, int key)
+{
+    int lane = threadIdx.x % 32;
+    load_matrices(a,
+                  shared_address(&s->weights[lane % 16][key]) + lane / 16 * 16);
 }
 
 /* Two bits as a mask for two bf16. */
@@ -42,160 +340,158 @@ BT_DEVICE uint32_t spread(uint64_t bits)
     return (bits & 1 ? 0xffffu : 0) | (bits & 2 ? 0xffff0000u : 0);
 }
 
-/* o (16 rows, D) = w v; with SOME, of the values in `word`. */
-template <int D, int SOME>
-BT_DEVICE void multiply_values(float (*o)[4], const uint32_t *w,
-                               const uint16_t *v, uint64_t word)
+/* Of two bf16: those that are finite (pass 0); or 1 for those that are NaN or
+ * infinity of this sign (1: plus, 2: minus). */
+BT_DEVICE uint32_t sift(uint32_t two, int pass)
 {
-    int lane = threadIdx.x % 32, t = lane % 4;
-    uint32_t row =
-        shared_address(v) + (lane / 8 % 2 * 8 + lane % 8) * (PANEL * 2);
+    uint32_t kept = 0;
 #pragma unroll
-    for (int j = 0; j < D / 8; j++)
-        o[j][0] = o[j][1] = o[j][2] = o[j][3] = 0.0f;
-#pragma unroll
-    for (int i = 0; i < TILE / 16; i++) {
-        uint32_t low = spread(word >> (16 * i + 2 * t));
-        uint32_t high = spread(word >> (16 * i + 8 + 2 * t));
-#pragma unroll
-        for (int j = 0; j < D / 16; j++) {
-            int chunk = (j % 4 * 2 + lane / 16) ^ lane % 8;
-            uint32_t b[4];
-            load_transposed(b, row + i * (16 * PANEL * 2) +
-                                   j / 4 * (TILE * PANEL * 2) + chunk * 16);
-            if (SOME) {
-                b[0] &= low;
-                b[1] &= high;
-                b[2] &= low;
-                b[3] &= high;
-            }
-            product(o[2 * j], w + 4 * i, b);
-            product(o[2 * j + 1], w + 4 * i, b + 2);
-        }
+    for (int i = 0; i < 2; i++) {
+        uint32_t value = two >> (16 * i) & 0xffff;
+        bool finite = (value & 0x7f80) != 0x7f80;
+        bool nan = !finite && (value & 0x7f) != 0;
+        bool hit = nan || value == (pass == 1 ? 0x7f80 : 0xff80);
+        uint32_t one = pass == 0 ? (finite ? value : 0) : (hit ? 0x3f80 : 0);
+        kept |= one << (16 * i);
     }
+    return kept;
 }
 
-/* Scores of hidden keys become -infinity, whatever they were. R: the second of
- * the thread's rows. */
-template <int R> BT_DEVICE void hide(float (*x)[4], uint64_t word, int t)
+/* o += w v for a tile in which a value is NaN or infinite: for each query of
+ * the finite values that it sees. Returns which outputs see others, whatever
+ * their weights: bit 4 n + i, if o[n][i] sees NaN or infinity, and 16 bits
+ * further, if it sees NaN or -infinity. */
+template <int D, int HALVES>
+static __device__ __noinline__ uint32_t sift_values(
+    const decode_params *p, const decode_shared<D> *s, const decode_work *work,
+    const place *at, const uint16_t *v, int tile, int bits, float (*o)[4])
 {
-#pragma unroll
-    for (int j = 0; j < TILE / 8; j++) {
-        uint32_t two = (uint32_t)(word >> (8 * j + 2 * t));
-        x[j][2 * R] = two & 1 ? x[j][2 * R] : -INFINITY;
-        x[j][2 * R + 1] = two & 2 ? x[j][2 * R + 1] : -INFINITY;
-    }
-}
-
-/* Scores become weights, 2^(score - base), base being the largest. */
-template <int R>
-BT_DEVICE void soften(float (*x)[4], float scale, float *base, float *sum)
-{
-    float top = -INFINITY, all = 0.0f;
-#pragma unroll
-    for (int j = 0; j < TILE / 8; j++)
-        top = fmaxf(top, fmaxf(x[j][2 * R], x[j][2 * R + 1]));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-    *base = top * scale;
-    // A row that sees nothing: weights 2^(-inf - 0) = 0.
-    float from = *base == -INFINITY ? 0.0f : *base;
-#pragma unroll
-    for (int j = 0; j < TILE / 8; j++) {
-        float *two = &x[j][2 * R];
-        two[0] = exp2_fast(fmaf(two[0], scale, -from));
-        two[1] = exp2_fast(fmaf(two[1], scale, -from));
-        all = __fadd_rn(all, __fadd_rn(two[0], two[1]));
-    }
-    all = __fadd_rn(all, __shfl_xor_sync(~0u, all, 1));
-    *sum = __fadd_rn(all, __shfl_xor_sync(~0u, all, 2));
-}
-
-/* The thread's two rows of a tile's sums; `only`: that query's, or -1. */
-template <int D, int ROWS>
-BT_DEVICE void leave_sums(tile_result<D, ROWS> *to, const float (*o)[4],
-                          const int *query, int only, int rows)
-{
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int r = 0; r < (ROWS > 8 ? 2 : 1); r++) {
-        if (only >= 0 ? query[r] != only : query[r] >= rows)
-            continue;
-#pragma unroll
-        for (int j = 0; j < D / 8; j++)
-            *(float2 *)&to->o[g + r * 8][(j * 8 ^ bank_shift(g)) + t * 2] =
-                make_float2(o[j][2 * r], o[j][2 * r + 1]);
-    }
-}
-
-/* A zero that depends on all scores, and so on the fragments that they are made
- * of: the compiler would let the last products slip behind an arrival, and with
- * them the wait for what ldmatrix still reads. It cannot know that a grid has
- * one layer. */
-BT_DEVICE uint32_t nothing_behind(const float (*x)[4])
-{
-    uint32_t any = 0;
-#pragma unroll
-    for (int j = 0; j < TILE / 8; j++)
-        any |= __float_as_uint(x[j][0]);
-    return any & (gridDim.z - 1);
-}
-
-/* One warp, one tile. `parity`: of the quads so far, whose results were read.
- */
-template <int D, int ROWS, int STAGES>
-BT_DEVICE void compute_tile(const decode_params *p,
-                            decode_shared<D, ROWS, STAGES> *s, ring place,
-                            uint32_t parity, const bt_decode_item *item,
-                            int bits, const uint16_t *q, const int *query)
-{
-    const int halves = ROWS > 8 ? 2 : 1;
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    tile_result<D, ROWS> *result = &s->result[threadIdx.x / 32];
-    const uint64_t *words = p->bits + (size_t)bits * p->unit_rows;
-    uint64_t word[2] = { 0, 0 };
-    float x[TILE / 8][4], o[D / 8][4], base[2], sum[2];
-    uint32_t w[TILE / 4];
-
-#pragma unroll
-    for (int r = 0; r < halves; r++)
-        if (bits >= 0 && query[r] < item->rows)
-            word[r] = words[query[r]];
-    barrier_wait(&s->k_full[place.at], place.parity);
-    multiply_keys<D>(x, q, item->rows * p->group, s->k[place.at]);
-    done_with(&s->k_empty[place.at] + nothing_behind(x));
-    if (bits >= 0) {
-        hide<0>(x, word[0], t);
-        if (halves == 2)
-            hide<1>(x, word[1], t);
-    }
-    soften<0>(x, p->scale, &base[0], &sum[0]);
-    if (halves == 2)
-        soften<1>(x, p->scale, &base[1], &sum[1]);
-#pragma unroll
-    for (int i = 0; i < TILE / 8; i++) {
-        w[2 * i] = pack_bf16(x[i][0], x[i][1]);
-        w[2 * i + 1] = halves == 2 ? pack_bf16(x[i][2], x[i][3]) : 0;
-    }
-    barrier_wait(&s->result_empty, parity ^ 1);
-#pragma unroll
-    for (int r = 0; r < halves; r++)
-        if (t == 0 && g + r * 8 < ROWS) {
-            result->base[g + r * 8] = base[r];
-            result->sum[g + r * 8] = sum[r];
-        }
-    barrier_wait(&s->v_full[place.at], place.parity);
-    if (bits < 0) {
-        multiply_values<D, 0>(o, w, s->v[place.at], 0);
-        leave_sums<D, ROWS>(result, o, query, -1, item->rows);
-    } else {
+    const int columns = kind<D>::columns;
+    uint32_t taint = 0;
 #pragma unroll 1
-        for (int i = 0; i < item->rows; i++) {
-            multiply_values<D, 1>(o, w, s->v[place.at], words[i]);
-            leave_sums<D, ROWS>(result, o, query, i, item->rows);
+    for (int query = 0; query < work->item.rows; query++) {
+        uint64_t word =
+            bits < 0 ? ~0ull : p->bits[(size_t)bits * p->unit_rows + query];
+#pragma unroll
+        for (int n = 0; n < columns; n++)
+#pragma unroll 1
+            for (int pass = 0; n < at->columns && pass < 3; pass++) {
+                float d[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+                if (pass == 0)
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        d[i] = o[n][i];
+#pragma unroll
+                for (int i = 0; i < TILE / 16; i++) {
+                    uint32_t a[4], b[4];
+                    load_weights(a, s, tile * TILE + i * 16);
+                    load_values<D>(b, v, i / 2, at->column + n);
+                    uint32_t low = spread(word >> (16 * i + 2 * at->t));
+                    uint32_t high = spread(word >> (16 * i + 8 + 2 * at->t));
+                    b[0] = sift(b[i % 2 * 2], pass) & low;
+                    b[1] = sift(b[i % 2 * 2 + 1], pass) & high;
+                    if (pass)
+                        a[0] = a[1] = a[2] = a[3] = 0x3f803f80;
+                    product(d, a, b);
+                }
+#pragma unroll
+                for (int i = 0; i < 2 * HALVES; i++)
+                    if (at->query[i / 2] == query) {
+                        if (pass == 0)
+                            o[n][i] = d[i];
+                        else if (d[i] != 0.0f)
+                            taint |= 1u << (4 * n + i + 16 * (pass - 1));
+                    }
+            }
+    }
+    return taint;
+}
+
+/* o (16 rows, the warp's columns) += w v, for one tile, which is at `full` in
+ * the ring. All fragments are asked for before the first product. */
+template <int D, int HALVES>
+BT_DEVICE void value_tile(const decode_params *p, decode_shared<D> *s,
+                          const decode_work *work, const place *at,
+                          const bt_decode_tile *tiles, int tile, ring full,
+                          float (*o)[4], uint32_t *taint)
+{
+    const int columns = kind<D>::columns;
+    const uint16_t *v = s->tile[full.at];
+    uint32_t a[4][4], two[2][columns][4], check[2] = { 0, 0 };
+    float before[columns][4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        load_weights(a[i], s, tile * TILE + i * 16);
+    barrier_wait(&s->full[full.at], full.parity);
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int n = 0; n < columns; n++)
+            if (n < at->columns)
+                load_values<D>(two[h][n], v, h, at->column + n);
+#pragma unroll
+    for (int n = 0; n < columns; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            before[n][i] = o[n][i];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int n = 0; n < columns; n++)
+            if (n < at->columns) {
+                product(o[n], a[i], two[i / 2][n] + i % 2 * 2);
+                check[0] = check_finite(check[0], two[i / 2][n][i % 2 * 2]);
+                check[1] = check_finite(check[1], two[i / 2][n][i % 2 * 2 + 1]);
+            }
+    // All values are in registers when this is known.
+    if (__any_sync(~0u, (check[0] | check[1]) & 0x7fff7fff)) {
+        place here = *at;
+        float again[columns][4];
+#pragma unroll
+        for (int n = 0; n < columns; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                again[n][i] = before[n][i];
+        *taint |= sift_values<D, HALVES>(p, s, work, &here, v, tile,
+                                         tiles[tile].bits, again);
+#pragma unroll
+        for (int n = 0; n < columns; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                o[n][i] = again[n][i];
+    }
+    done_with(&s->empty[full.at]);
+}
+
+/* All tiles of a block, in order. `moved`: rows are to be multiplied by keep
+ * before each tile of the softmax. */
+template <int D, int HALVES>
+BT_DEVICE void value_block(const decode_params *p, decode_shared<D> *s,
+                           const decode_work *work, const place *at,
+                           key_block b, bool moved, float (*o)[4],
+                           uint32_t *taint)
+{
+    ring full = ring_place(b.number + __popc(b.seen), kind<D>::stages);
+#pragma unroll 1
+    for (int tile = 0; tile < WARPS; tile++) {
+        if (moved && tile % kind<D>::sharing == 0)
+#pragma unroll
+            for (int r = 0; r < HALVES; r++) {
+                float keep = s->keep[tile / kind<D>::sharing][at->g + r * 8];
+#pragma unroll
+                for (int n = 0; n < kind<D>::columns; n++) {
+                    o[n][2 * r] = __fmul_rn(o[n][2 * r], keep);
+                    o[n][2 * r + 1] = __fmul_rn(o[n][2 * r + 1], keep);
+                }
+            }
+        if (!(b.seen >> tile & 1))
+            continue;
+        value_tile<D, HALVES>(p, s, work, at, b.tiles, tile, full, o, taint);
+        if (++full.at == kind<D>::stages) {
+            full.at = 0;
+            full.parity ^= 1;
         }
     }
-    done_with(&s->v_empty[place.at]);
 }
 
 #endif

@@ -21,6 +21,14 @@ typedef struct bt_cuda_device {
     bt_tensor_map_encode_fn *tensor_map_encode;
 } bt_cuda_device;
 
+/* The columns that the kernels compute for a head of this size: 64, 128, 192 or
+ * 256; 0 when there is no kernel for it. */
+static inline size_t bt_cuda_width(size_t head_dim)
+{
+    bool fits = head_dim > 0 && head_dim <= 256 && head_dim % 8 == 0;
+    return fits ? (head_dim + 63) / 64 * 64 : 0;
+}
+
 /* Fails where the current device is none that the kernels run on. */
 bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err);
 

@@ -4,6 +4,7 @@
 #ifndef BT_CUDA_FORWARD_H
 #define BT_CUDA_FORWARD_H
 
+#include "kernels/cuda/chunk.h"
 #include "kernels/cuda/tiles.h"
 
 #include <math.h>
@@ -22,6 +23,9 @@ template <int D> struct kind {
     static constexpr int queries = wide ? 1 : 2;  /* tiles of them */
     static constexpr int keys = wide ? 64 : PAIR; /* in a tile of K or V */
     static constexpr int stages = D == 64 ? 4 : D == 192 ? 3 : 2;
+    /* Of a thread's D / 8 times four floats, see forward_end.h. */
+    static constexpr int near = D == 64 ? 4 : 5;
+    static constexpr int early = D == 128 ? 11 : D == 192 ? 8 : 0;
 };
 
 typedef struct forward_params {
@@ -31,13 +35,16 @@ typedef struct forward_params {
     const uint64_t *bits;
     uint32_t *ticket;
     unsigned char *redo;
+    float4 *rest;
+    const int32_t *table, *start; /* PAGED: see bt_cuda_paged */
     uint16_t *out;
     float *lse;
     size_t out_token, out_head;
     int tile_count, empty_count; /* tiles that see something, and nothing */
     int heads, heads_per_kv, band, items;
     int head_dim; /* columns that are real; the others read as zero */
-    float scale;  /* times log2(e): scores become base-2 logarithms */
+    int page_shift;
+    float scale; /* times log2(e): scores become base-2 logarithms */
 } forward_params;
 
 /* What the loader tells the others about the item whose queries it loads. */
@@ -48,30 +55,75 @@ typedef struct work {
     int pass;  /* EXACT only */
 } work;
 
+/* And about a tile of keys. */
+typedef struct tile_note {
+    int halves; /* see bt_work_run; wide: which one. -1: full */
+    int begins; /* a chunk, and not the first one of its item */
+} tile_note;
+
 template <int D> struct forward_shared {
     typedef kind<D> of;
     uint16_t q[of::queries][of::rows * D]; /* later the output, on its way */
     uint16_t k[of::stages][of::keys * D];
     uint16_t v[of::stages][of::keys * D];
     uint4 bits[of::stages][of::rows]; /* of a pair, 128 a row */
-    int halves[of::stages]; /* see bt_work_run; wide: which one. -1: full */
+    /* By thread: base and sum of its rows in the chunk that has just ended, and
+       in the chunks that rest, see forward_end.h. */
+    float4 done[of::groups * GROUP], rest[of::groups * GROUP];
+    float4 near[of::near * of::groups * GROUP];
+    tile_note note[of::stages];
     work item[of::queries];
     uint64_t q_full[of::queries], q_empty[of::queries];
     uint64_t k_full[of::stages], k_empty[of::stages];
     uint64_t v_full[of::stages], v_empty[of::stages];
 };
 
-/* Halves of a pair: bit 0 the first 64 keys, bit 1 the others. */
-enum { FIRST = 1, SECOND = 2, BOTH = 3 };
+/* Halves of a pair: bit 0 the first 64 keys, bit 1 the others. And whether a
+ * chunk begins there. */
+enum { FIRST = 1, SECOND = 2, BOTH = 3, BEGINS = 4 };
 
 /* The loader's place. V stays one tile behind K, across items too: what is
  * needed first is asked for first. */
 typedef struct loader {
     ring q, k, v;
-    int value_key, value_head; /* of the V that is due; key -1: none */
+    int value_key, value_head;   /* of the V that is due; key -1: none */
+    int value_seen, value_pages; /* its halves, and its pages */
+    int pages;                   /* of the item: where they are in the table */
+    int chunk;                   /* of the keys before; -1: a new item */
 } loader;
 
-template <int D>
+/* The halves of a run's pairs that some row of the tile sees. */
+BT_DEVICE int halves_seen(int halves)
+{
+    return halves < 0 ? BOTH : (halves | halves >> 2 | halves >> 4) & BOTH;
+}
+
+/* A tile of keys or of values. In pages, a half of it that nobody sees may have
+ * no page, and is the other half again. */
+template <int D, int PAGED>
+BT_DEVICE void load_side(const forward_params *p, uint16_t *to,
+                         const CUtensorMap *map, int head, int key, int pages,
+                         int seen, uint64_t *full)
+{
+    const int keys = kind<D>::keys;
+    if constexpr (!PAGED) {
+        load_tile<D, keys>(to, map, head, key, full);
+    } else {
+#pragma unroll
+        for (int h = 0; h < keys / 64; h++) {
+            int half = keys == 64 || seen >> h & 1 ? h : h ^ 1;
+            int block = key / 64 + half;
+            int page = __ldg(p->table + pages + (block >> p->page_shift));
+            int first = (block & ((1 << p->page_shift) - 1)) * 64;
+#pragma unroll
+            for (int panel = 0; panel < D / PANEL; panel++)
+                copy_page(to + (panel * keys + h * 64) * PANEL, map,
+                          panel * PANEL, first, head, page, full);
+        }
+    }
+}
+
+template <int D, int PAGED>
 BT_DEVICE void load_values(const forward_params *p, forward_shared<D> *s,
                            loader *l)
 {
@@ -80,20 +132,23 @@ BT_DEVICE void load_values(const forward_params *p, forward_shared<D> *s,
     uint64_t *full = &s->v_full[l->v.at];
     barrier_wait(&s->v_empty[l->v.at], l->v.parity ^ 1);
     barrier_arrive_expect(full, sizeof(s->v[0]));
-    load_tile<D, kind<D>::keys>(s->v[l->v.at], &p->v, l->value_head,
-                                l->value_key, full);
+    load_side<D, PAGED>(p, s->v[l->v.at], &p->v, l->value_head, l->value_key,
+                        l->value_pages, l->value_seen, full);
     ring_next(&l->v, kind<D>::stages);
     l->value_key = -1;
 }
 
 /* The next keys, and the values before them. */
-template <int D>
+template <int D, int PAGED>
 BT_DEVICE void load_keys(const forward_params *p, forward_shared<D> *s,
-                         loader *l, int head, int key, int bits, int halves)
+                         loader *l, int head, int origin, int key, int bits,
+                         int halves)
 {
     uint64_t *full = &s->k_full[l->k.at];
+    int chunk = (key - origin) / BT_CHUNK;
     barrier_wait(&s->k_empty[l->k.at], l->k.parity ^ 1);
-    s->halves[l->k.at] = halves;
+    s->note[l->k.at] = tile_note{ halves, l->chunk >= 0 && l->chunk != chunk };
+    l->chunk = chunk;
     if (bits >= 0) {
         barrier_arrive_expect(full, sizeof(s->k[0]) + sizeof(s->bits[0]));
         copy_bytes(s->bits[l->k.at], p->bits + (size_t)bits * kind<D>::rows * 2,
@@ -101,11 +156,14 @@ BT_DEVICE void load_keys(const forward_params *p, forward_shared<D> *s,
     } else {
         barrier_arrive_expect(full, sizeof(s->k[0]));
     }
-    load_tile<D, kind<D>::keys>(s->k[l->k.at], &p->k, head, key, full);
+    load_side<D, PAGED>(p, s->k[l->k.at], &p->k, head, key, l->pages,
+                        halves_seen(halves), full);
     ring_next(&l->k, kind<D>::stages);
-    load_values(p, s, l);
+    load_values<D, PAGED>(p, s, l);
     l->value_key = key;
     l->value_head = head;
+    l->value_seen = halves_seen(halves);
+    l->value_pages = l->pages;
 }
 
 /* An item as the loader reads it. */
@@ -124,12 +182,6 @@ BT_DEVICE job job_of(const forward_params *p, int item)
     j.head = band * p->band + rest % width;
     j.tile = p->tiles[rest / width];
     return j;
-}
-
-/* The halves of a run's pairs that some row of the tile sees. */
-BT_DEVICE int halves_seen(int halves)
-{
-    return halves < 0 ? BOTH : (halves | halves >> 2) & BOTH;
 }
 
 /* How many tiles of keys an item has. */
@@ -165,19 +217,21 @@ BT_DEVICE void load_queries(const forward_params *p, forward_shared<D> *s,
 
 /* One pair, by halves where heads are wide. With them the queries come behind
  * the first keys: they wait for the item before, and so for its last values. */
-template <int D>
+template <int D, int PAGED>
 BT_DEVICE void load_pair(const forward_params *p, forward_shared<D> *s,
                          loader *l, const job *j, const bt_work_run *run,
                          int pass, bool *first)
 {
     int kv_head = j->head / p->heads_per_kv;
     if (!kind<D>::wide)
-        load_keys(p, s, l, kv_head, run->key, run->bits, run->halves);
+        load_keys<D, PAGED>(p, s, l, kv_head, j->tile.key, run->key, run->bits,
+                            run->halves);
     for (int h = 0; h < (kind<D>::wide ? 2 : 0); h++) {
         if (!(halves_seen(run->halves) >> h & 1))
             continue;
-        load_keys(p, s, l, kv_head, run->key + h * kind<D>::keys, run->bits,
-                  run->halves < 0 ? -1 : h);
+        load_keys<D, PAGED>(p, s, l, kv_head, j->tile.key,
+                            run->key + h * kind<D>::keys, run->bits,
+                            run->halves < 0 ? -1 : h);
         if (*first)
             load_queries(p, s, l, j, pass);
         *first = false;
@@ -185,7 +239,7 @@ BT_DEVICE void load_pair(const forward_params *p, forward_shared<D> *s,
 }
 
 /* Draws the next item from the ticket, when given, shortly before the end. */
-template <int D>
+template <int D, int PAGED>
 BT_DEVICE uint32_t load_item(const forward_params *p, forward_shared<D> *s,
                              loader *l, const job *j, int pass,
                              uint32_t *ticket)
@@ -195,12 +249,14 @@ BT_DEVICE uint32_t load_item(const forward_params *p, forward_shared<D> *s,
     bt_work_tile tile = j->tile;
     bt_work_run run = p->runs[tile.run];
 
+    l->chunk = -1;
+    l->pages = PAGED ? p->start[tile.plan] : 0;
     if (!kind<D>::wide)
         load_queries(p, s, l, j, pass);
     for (int left = tile.pairs, next = tile.run + 1; left > 0; left--) {
         if (ticket && left == 1)
             drawn = atomicAdd(ticket, 1);
-        load_pair(p, s, l, j, &run, pass, &first);
+        load_pair<D, PAGED>(p, s, l, j, &run, pass, &first);
         run.key += PAIR;
         run.bits += run.bits >= 0;
         if (--run.count == 0 && left > 1)
@@ -210,10 +266,10 @@ BT_DEVICE uint32_t load_item(const forward_params *p, forward_shared<D> *s,
 }
 
 /* One warp runs this, one lane of it loads. */
-template <int D, int EXACT>
+template <int D, int EXACT, int PAGED>
 BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
 {
-    loader l = { {}, {}, {}, -1, 0 };
+    loader l = { {}, {}, {}, -1, 0, 0, 0, 0, -1 };
     int lane = threadIdx.x % 32, grid = gridDim.x;
 
     if (EXACT) {
@@ -228,7 +284,7 @@ BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
             for (; lane == 0 && todo; todo &= todo - 1) {
                 job j = job_of(p, base + (__ffs((int)todo) - 1) * grid);
                 for (int pass = 0; pass < 3; pass++)
-                    load_item(p, s, &l, &j, pass, NULL);
+                    load_item<D, PAGED>(p, s, &l, &j, pass, NULL);
             }
             __syncwarp();
         }
@@ -240,11 +296,11 @@ BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
         int item = blockIdx.x;
         while (item < p->items) {
             job j = job_of(p, item);
-            item = grid + (int)load_item(p, s, &l, &j, 0, p->ticket);
+            item = grid + (int)load_item<D, PAGED>(p, s, &l, &j, 0, p->ticket);
         }
     }
     if (lane == 0) {
-        load_values(p, s, &l);
+        load_values<D, PAGED>(p, s, &l);
         barrier_wait(&s->q_empty[l.q.at], l.q.parity ^ 1);
         s->item[l.q.at].item = -1;
         barrier_arrive(&s->q_full[l.q.at]);

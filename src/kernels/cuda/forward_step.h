@@ -58,9 +58,9 @@ BT_DEVICE void issue_values(float *o, const uint32_t *w, const uint16_t *tile,
 {
     const int steps = kind<D>::keys / 16;
     uint64_t v = tile_descriptor(tile, kind<D>::keys * PANEL * 2);
-    if (D == 128 && halves == FIRST)
+    if (D == 128 && (halves & BOTH) == FIRST)
         issue_value_steps<D, 0, steps / 2>(o, w, v);
-    else if (D == 128 && halves == SECOND)
+    else if (D == 128 && (halves & BOTH) == SECOND)
         issue_value_steps<D, steps / 2, steps>(o, w, v);
     else
         issue_value_steps<D, 0, steps>(o, w, v);
@@ -121,12 +121,13 @@ template <int D> BT_DEVICE int next_item(forward_shared<D> *s, ring q)
 }
 
 /* Hide what is hidden of a tile's scores, and give its buffer back. Returns
- * which halves the group sees. */
+ * which halves the group sees, and BEGINS. */
 template <int D, int EXACT>
 BT_DEVICE int look(forward_shared<D> *s, int stage, int group, int row,
                    int pass, float *x)
 {
-    int halves = s->halves[stage];
+    int halves = s->note[stage].halves;
+    int begins = s->note[stage].begins && !(EXACT && pass) ? BEGINS : 0;
     if (EXACT && pass)
 #pragma unroll
         for (int i = 0; i < kind<D>::keys / 2; i++)
@@ -141,11 +142,13 @@ BT_DEVICE int look(forward_shared<D> *s, int stage, int group, int row,
     }
     if (EXACT && pass)
         count_visible<kind<D>::keys>(x);
-    if (D != 128)
-        return BOTH;
+    if (D == 128)
+        begins |= halves >> 2 * group & BOTH;
+    else
+        begins |= BOTH;
     // A reduction, not a vote or a shuffle: its answer is in a uniform
     // register, so the branches on it are uniform.
-    return (int)__reduce_or_sync(~0u, halves >> 2 * group & BOTH);
+    return (int)__reduce_or_sync(~0u, begins);
 }
 
 #endif

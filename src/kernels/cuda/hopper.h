@@ -49,6 +49,15 @@ BT_DEVICE void barrier_arrive(uint64_t *barrier)
                  : "memory");
 }
 
+/* As so many threads. */
+BT_DEVICE void barrier_arrive_many(uint64_t *barrier, uint32_t arrivals)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     shared_address(barrier)),
+                 "r"(arrivals)
+                 : "memory");
+}
+
 BT_DEVICE void barrier_arrive_expect(uint64_t *barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
@@ -79,6 +88,22 @@ BT_DEVICE void named_sync(int id, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+/* And whether one of them says so. */
+BT_DEVICE bool named_any(int id, int threads, bool mine)
+{
+    uint32_t any;
+    asm volatile("{\n"
+                 ".reg .pred p, q;\n"
+                 "setp.ne.u32 p, %3, 0;\n"
+                 "barrier.cta.red.or.pred q, %1, %2, p;\n"
+                 "selp.u32 %0, 1, 0, q;\n"
+                 "}\n"
+                 : "=r"(any)
+                 : "r"(id), "r"(threads), "r"((uint32_t)mine)
+                 : "memory");
+    return any;
+}
+
 BT_DEVICE void named_arrive(int id, int threads)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -99,6 +124,18 @@ BT_DEVICE void copy_box(void *to, const CUtensorMap *map, int column, int head,
                  ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
                  "[%5];" ::"r"(shared_address(to)),
                  "l"(map), "r"(column), "r"(head), "r"(token),
+                 "r"(shared_address(barrier))
+                 : "memory");
+}
+
+/* Fetch the box of a (page, head, key, column) tensor that begins there. */
+BT_DEVICE void copy_page(void *to, const CUtensorMap *map, int column, int key,
+                         int head, int page, uint64_t *barrier)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile"
+                 ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
+                 "[%6];" ::"r"(shared_address(to)),
+                 "l"(map), "r"(column), "r"(key), "r"(head), "r"(page),
                  "r"(shared_address(barrier))
                  : "memory");
 }

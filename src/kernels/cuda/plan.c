@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "kernels/cuda/chunk.h"
 #include "mask/plan.h"
 
 #include <cuda_runtime_api.h>
@@ -25,7 +26,7 @@ size_t bt_cuda_tile_rows(size_t head_dim)
 /* Items are ordered by band, then tile (longest first), then head of the band.
  * A band is as many heads as have keys and values that stay in the L2 while
  * the tiles of the band read them again and again. */
-static int band_of(size_t tokens, size_t head_dim, size_t group, size_t heads)
+int bt_cuda_band(size_t tokens, size_t head_dim, size_t group, size_t heads)
 {
     size_t bytes = bt_size_mul(tokens, head_dim * 2 * 2);
     size_t band = bt_size_max(BAND_BYTES / bt_size_max(bytes, 1), 1) * group;
@@ -105,12 +106,20 @@ static bauta_status upload(void **block, const piece *pieces, size_t count,
     return BAUTA_OK;
 }
 
+size_t bt_cuda_rest_bytes(size_t head_dim)
+{
+    return bt_cuda_tile_rows(head_dim) * bt_cuda_width(head_dim) *
+           sizeof(float);
+}
+
 static bauta_status upload_list(bt_cuda_plan *plan, const bt_worklist *list,
                                 bauta_error *err)
 {
     size_t bits = bt_size_mul(list->bits_count, list->tile_rows * 2);
     size_t items = bt_size_mul((size_t)plan->tile_count, plan->heads);
+    size_t rests = list->chunked ? (size_t)plan->multiprocessors : 0;
     const piece pieces[] = {
+        piece_of(&plan->rest, NULL, rests, bt_cuda_rest_bytes(plan->head_dim)),
         piece_of(&plan->ticket, NULL, 1, sizeof(uint32_t)),
         piece_of(&plan->redo, NULL, items, BT_REDO_BYTES),
         piece_of(&plan->tiles, list->tiles, list->tile_count,
@@ -133,8 +142,10 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out, const bauta_plan *source,
     bauta_status status = check_shape(source, shape, kv_heads, err);
     if (status)
         return status;
-    status = bt_worklist_init(&list, source, bt_cuda_tile_rows(shape->head_dim),
-                              err);
+    const size_t row = 0;
+    status =
+        bt_worklist_init(&list, &source, &row, 1,
+                         bt_cuda_tile_rows(shape->head_dim), BT_CHUNK, err);
     if (status)
         return status;
     plan = bt_alloc_zero(1, sizeof(*plan));
@@ -149,8 +160,8 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out, const bauta_plan *source,
     plan->head_dim = shape->head_dim;
     plan->tile_count = (int)(list.tile_count - list.empty_count);
     plan->empty_count = (int)list.empty_count;
-    plan->band =
-        band_of(list.keys, plan->head_dim, plan->heads / kv_heads, plan->heads);
+    plan->band = bt_cuda_band(list.keys, plan->head_dim, plan->heads / kv_heads,
+                              plan->heads);
     status = bt_cuda_device_init(&device, err);
     if (status)
         goto done;
@@ -243,8 +254,8 @@ static int fused_band(const bt_cuda_plan *plan, const bt_sweep_list *queries)
 {
     size_t group = plan->heads / plan->kv_heads;
     size_t blocks = (size_t)plan->multiprocessors;
-    size_t fits = (size_t)band_of(bt_size_mul(plan->rows, 2 * group),
-                                  plan->head_dim, 1, plan->kv_heads);
+    size_t fits = (size_t)bt_cuda_band(bt_size_mul(plan->rows, 2 * group),
+                                       plan->head_dim, 1, plan->kv_heads);
     double steps = (double)queries->visit_count * (double)plan->heads *
                    (double)queries->chain_count;
     double near = 75.0 * (double)(blocks * blocks) / (steps + 1.0);
@@ -278,8 +289,8 @@ bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
     if (!status)
         status = upload_sweeps(plan, &keys, &queries, err);
     plan->over_keys.band = plan->band;
-    plan->over_queries.band = band_of(bt_size_mul(plan->rows, group),
-                                      plan->head_dim, 1, plan->kv_heads);
+    plan->over_queries.band = bt_cuda_band(bt_size_mul(plan->rows, group),
+                                           plan->head_dim, 1, plan->kv_heads);
     if (plan->fused)
         plan->over_queries.band = fused_band(plan, &queries);
     bt_sweep_release(&keys);

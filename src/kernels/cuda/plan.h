@@ -8,14 +8,6 @@
 #include "kernels/cuda/sweep.h"
 #include "kernels/cuda/worklist.h"
 
-/* The columns that the kernels compute for a head of this size: 64, 128, 192 or
- * 256; 0 when there is no kernel for it. */
-static inline size_t bt_cuda_width(size_t head_dim)
-{
-    bool fits = head_dim > 0 && head_dim <= 256 && head_dim % 8 == 0;
-    return fits ? (head_dim + 63) / 64 * 64 : 0;
-}
-
 /* Bytes of the redo notes of one item: one for each warp that computes. */
 enum { BT_REDO_BYTES = 16 };
 
@@ -42,6 +34,8 @@ struct bt_cuda_plan {
     uint64_t *bits;
     uint32_t *ticket;    /* items handed out so far */
     unsigned char *redo; /* (tile_count * heads, BT_REDO_BYTES) */
+    void *rest; /* (multiprocessors) what the chunks of the tile that is worked
+                   on came to so far, see forward_end.h */
     bt_tensor_map_encode_fn *tensor_map_encode;
     /* For the backward pass, if it was asked for: a block of its own. */
     void *backward_memory;
@@ -60,12 +54,39 @@ struct bt_cuda_plan {
     float *dq_sum; /* (heads, step_count, BT_STEP * width) */
 };
 
+/* Keys and values in pages, as the copy engine sees them: boxes of 64 keys of
+ * one head and page and 64 columns. Block b of 64 keys of the plan's part i
+ * (bt_work_tile.plan) is in page table[start[i] + (b >> page_shift)]. */
+typedef struct bt_cuda_paged {
+    CUtensorMap k, v;
+    const int32_t *table, *start;
+    int page_shift;
+} bt_cuda_paged;
+
 #ifdef __cplusplus
-extern "C"
+extern "C" {
 #endif
-    /* Whether a shape is what the plan was made for, and its scale. */
-    bauta_status
-    bt_cuda_plan_fits(const bt_cuda_plan *plan, const bauta_attention *shape,
-                      float *scale, bauta_error *err);
+
+/* Whether a shape is what the plan was made for, and its scale. */
+bauta_status bt_cuda_plan_fits(const bt_cuda_plan *plan,
+                               const bauta_attention *shape, float *scale,
+                               bauta_error *err);
+
+/* How many heads are worked on together; and bytes of `rest` for each
+ * multiprocessor. */
+int bt_cuda_band(size_t tokens, size_t head_dim, size_t group, size_t heads);
+size_t bt_cuda_rest_bytes(size_t head_dim);
+
+/* bt_attention_forward_bf16_cuda over pages. */
+bauta_status bt_attention_paged_bf16_cuda(bt_cuda_plan *plan,
+                                          const bauta_attention *shape,
+                                          const uint16_t *q,
+                                          const bt_cuda_paged *pages,
+                                          uint16_t *out, float *lse,
+                                          void *stream, bauta_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

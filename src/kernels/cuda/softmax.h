@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* softmax.h - the online softmax of attention_forward.cu, on a thread's share
- * of two rows: of each 8 of KEYS keys, two.
+/* softmax.h - the online softmax of the attention kernels: one order of
+ * arithmetic for the forward pass and for decoding.
  *
- * Weights are 2^(score - base) in base-2 logarithms, and any base will do that
- * is not far off: weights are float32 and bf16, whose precision is the same
- * from 2^-126 to 2^127. So a row's base is the maximum of the first tile it
- * sees something of, and after that no maximum is sought, which would take as
- * long as half the exponentials. The sum of a tile's weights tells when the
- * base must grow: by its exponent, which is exact, once it is over 4096. Only
- * when a tile's maximum is beyond the base by more than LEAP does the row start
- * from that maximum; that is too late to be seen by a sum, so where a sum is
- * suspicious the tile is noted and the EXACT kernel, which seeks all maxima,
- * does it again. A row decides all this by its own scores. */
+ * Chunks. A row's keys, counted from its origin, are cut into chunks of
+ * BT_CHUNK keys. Each chunk has its own base, sum of weights and output, which
+ * start from nothing, and the chunks are merged in order. Inside a chunk keys
+ * come in tiles (128, or 64 for heads over 128), also counted from the origin.
+ *
+ * Base. Weights are 2^(score - base) in base-2 logarithms, and any base will do
+ * that is not far off: weights are float32 and bf16, whose precision is the
+ * same from 2^-126 to 2^127. So the base of a chunk is a maximum over the head
+ * of the first tile that the row sees something of: over its first HEAD keys,
+ * or over all of it where the row sees none of these. After that no maximum is
+ * sought, which would take as long as half the exponentials. The sum of a
+ * tile's weights tells when the base must grow: by its exponent, which is
+ * exact, once it is over 4096. Only when a tile's maximum is beyond the base by
+ * more than LEAP does the row go on from that maximum. That is too late to be
+ * seen by a sum, so where a sum is suspicious the forward pass notes the tile
+ * and the EXACT kernel, which seeks all maxima, does it again; decoding seeks
+ * them always. A row decides all this by its own scores.
+ *
+ * A thread has a share of two rows: of each 8 of KEYS keys, two. */
 #ifndef BT_CUDA_SOFTMAX_H
 #define BT_CUDA_SOFTMAX_H
 
@@ -19,7 +28,10 @@
 
 #include <math.h>
 
+enum { HEAD = 32 }; /* keys of a tile that a base is sought in */
+
 #define LEAP 100.0f
+#define LIFT 16.0f
 
 /* What the rows of a warp have to say after a tile. */
 enum {
@@ -45,27 +57,73 @@ BT_DEVICE void hide_row(float *x, const uint32_t *word, int r, int t)
     }
 }
 
-/* Seek the maximum of a tile: what was summed before is multiplied by keep. */
-template <int KEYS>
-BT_DEVICE void seek_base(const float *x, float *base, float *keep, float scale)
+/* The maximum of a row's first KEYS scores, in base-2 logarithms. */
+template <int KEYS> BT_DEVICE float top_of(const float *x, int r, float scale)
 {
+    float top[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        top[i] = fmaxf(x[i * 4 + r * 2], x[i * 4 + r * 2 + 1]);
+#pragma unroll
+    for (int i = 4; i < KEYS / 8; i++)
+        top[i % 4] =
+            fmaxf(top[i % 4], fmaxf(x[i * 4 + r * 2], x[i * 4 + r * 2 + 1]));
+    float all = fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
+    all = fmaxf(all, __shfl_xor_sync(~0u, all, 1));
+    all = fmaxf(all, __shfl_xor_sync(~0u, all, 2));
+    return __fmul_rn(all, scale);
+}
+
+/* Rows that have seen nothing in their chunk yet seek a base. */
+template <int KEYS>
+BT_DEVICE void seek_base(const float *x, float *base, float scale)
+{
+    bool lost = false;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float top[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            top[i] = fmaxf(x[i * 4 + r * 2], x[i * 4 + r * 2 + 1]);
-#pragma unroll
-        for (int i = 4; i < KEYS / 8; i++)
-            top[i % 4] = fmaxf(top[i % 4],
-                               fmaxf(x[i * 4 + r * 2], x[i * 4 + r * 2 + 1]));
-        float all = fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
-        all = fmaxf(all, __shfl_xor_sync(~0u, all, 1));
-        all = fmaxf(all, __shfl_xor_sync(~0u, all, 2)) * scale;
-        bool leap = all > base[r] + LEAP; // so it is from -infinity
-        keep[r] = leap ? exp2_fast(base[r] - all) : 1.0f;
-        base[r] = leap ? all : base[r];
+        float head = top_of<HEAD>(x, r, scale);
+        base[r] = base[r] == -INFINITY ? head : base[r];
+        lost |= base[r] == -INFINITY;
     }
+    if (__reduce_or_sync(~0u, lost))
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float top = top_of<KEYS>(x, r, scale);
+            base[r] = base[r] == -INFINITY ? top : base[r];
+        }
+}
+
+/* What a row does about the maximum of its next tile (`head`: of the first HEAD
+ * keys): it takes its first base, or leaps. What was summed before is to be
+ * multiplied by the result. */
+BT_DEVICE float follow_base(float *base, float head, float top)
+{
+    if (*base == -INFINITY)
+        *base = head == -INFINITY ? top : head;
+    if (!(top > *base + LEAP))
+        return 1.0f;
+    float keep = exp2_fast(*base - top);
+    *base = top;
+    return keep;
+}
+
+/* The same with all maxima; what was summed before is multiplied by keep. */
+template <int KEYS>
+BT_DEVICE void seek_exact(const float *x, float *base, float *keep, float scale)
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+        keep[r] = follow_base(&base[r], top_of<HEAD>(x, r, scale),
+                              top_of<KEYS>(x, r, scale));
+}
+
+template <int KEYS, int EXACT>
+BT_DEVICE void seek(const float *x, float *base, float *keep, float scale)
+{
+    if (EXACT)
+        seek_exact<KEYS>(x, base, keep, scale);
+    else
+        seek_base<KEYS>(x, base, scale);
 }
 
 /* Scores x become weights, and sum, the thread's own share, grows by total,
@@ -109,6 +167,25 @@ BT_DEVICE uint32_t survey(const float *base, const float *total)
     return __reduce_or_sync(~0u, note);
 }
 
+/* By how much the base of a row grows whose weights in a tile sum to `all`; and
+ * 2^-e. */
+BT_DEVICE int growth_of(float all)
+{
+    return all > 0x1p12f ? (int)(__float_as_uint(all) >> 23) - 127 : 0;
+}
+
+BT_DEVICE float power_down(int e)
+{
+    return __uint_as_float((uint32_t)(127 - e) << 23);
+}
+
+/* The four threads of a row, each with its share of a sum. */
+BT_DEVICE float row_sum(float share)
+{
+    share = __fadd_rn(share, __shfl_xor_sync(~0u, share, 1));
+    return __fadd_rn(share, __shfl_xor_sync(~0u, share, 2));
+}
+
 /* The base of a row grows by the exponent of its weights' sum. */
 template <int KEYS>
 BT_DEVICE void grow_base(float *x, float *base, float *keep, float *sum,
@@ -116,11 +193,8 @@ BT_DEVICE void grow_base(float *x, float *base, float *keep, float *sum,
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float all = total[r];
-        all += __shfl_xor_sync(~0u, all, 1);
-        all += __shfl_xor_sync(~0u, all, 2);
-        int e = all > 0x1p12f ? (int)(__float_as_uint(all) >> 23) - 127 : 0;
-        float down = __uint_as_float((uint32_t)(127 - e) << 23); // 2^-e
+        int e = growth_of(row_sum(total[r]));
+        float down = power_down(e);
 #pragma unroll
         for (int i = 0; i < KEYS / 8; i++) {
             x[i * 4 + r * 2] *= down;
@@ -132,11 +206,12 @@ BT_DEVICE void grow_base(float *x, float *base, float *keep, float *sum,
     }
 }
 
-template <int D> BT_DEVICE void rescale(float *o, const float *keep)
+/* `again`: they start again from 0. */
+template <int D> BT_DEVICE void rescale(float *o, const float *keep, bool again)
 {
 #pragma unroll
     for (int i = 0; i < D / 2; i++)
-        o[i] *= keep[i / 2 % 2];
+        o[i] = again ? 0.0f : o[i] * keep[i / 2 % 2];
 }
 
 template <int KEYS> BT_DEVICE void pack_weights(uint32_t *w, const float *x)
@@ -152,6 +227,58 @@ template <int KEYS> BT_DEVICE void count_visible(float *x)
 #pragma unroll
     for (int i = 0; i < KEYS / 2; i++)
         x[i] = x[i] == -INFINITY ? 0.0f : 1.0f;
+}
+
+/* ---- chunks ------------------------------------------------------------- */
+
+/* How a row's next chunk joins what the chunks before came to: as
+ * total * keep + chunk * take. One of the two is always 1. */
+typedef struct merge {
+    float keep, take;
+} merge;
+
+/* The base stays, unless the chunk's is far beyond. A chunk of which the row
+ * sees nothing has the base -infinity and is taken times 0. */
+BT_DEVICE merge merge_of(float *base, float chunk)
+{
+    merge m = { 1.0f, 1.0f };
+    if (*base == -INFINITY) {
+        *base = chunk;
+    } else if (chunk > *base + LIFT) {
+        m.keep = exp2_fast(*base - chunk);
+        *base = chunk;
+    } else {
+        m.take = exp2_fast(chunk - *base);
+    }
+    return m;
+}
+
+BT_DEVICE float merge_add(float total, float chunk, merge m)
+{
+    return __fmaf_rn(chunk, m.take, __fmul_rn(total, m.keep));
+}
+
+/* What a row's output is multiplied by, and its logarithm. A sum that is NaN is
+ * one of something. */
+BT_DEVICE float share_of(float base, float sum)
+{
+    bool empty = base == -INFINITY && sum == 0.0f;
+    return empty ? 0.0f : __fdividef(1.0f, sum);
+}
+
+BT_DEVICE float lse_of(float base, float sum)
+{
+    bool empty = base == -INFINITY && sum == 0.0f;
+    return empty ? -INFINITY
+                 : __fmul_rn(__fadd_rn(base, __log2f(sum)),
+                             0.693147180559945309f);
+}
+
+/* Two columns of an output. The fma turns -0 into 0, so that no sign tells what
+ * a hidden value's was. */
+BT_DEVICE uint32_t output_of(float a, float b, float share)
+{
+    return pack_bf16(__fmaf_rn(a, share, 0.0f), __fmaf_rn(b, share, 0.0f));
 }
 
 #endif

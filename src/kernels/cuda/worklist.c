@@ -79,9 +79,10 @@ static void add_pair(bt_worklist *list, size_t run, const bauta_plan *plan,
 }
 
 static void add_tile(bt_worklist *list, const bauta_plan *plan,
-                     const bt_tile *tile)
+                     const bt_tile *tile, size_t row, size_t which,
+                     size_t chunk)
 {
-    size_t run = list->run_count, pairs = 0;
+    size_t run = list->run_count, pairs = 0, last_chunk = SIZE_MAX;
     key_pair pair = { SIZE_MAX, { HIDDEN, HIDDEN } };
     bt_work_run last = { 0 };
 
@@ -95,6 +96,8 @@ static void add_tile(bt_worklist *list, const bauta_plan *plan,
                 pair.index = block / 2;
                 pair.half[0] = pair.half[1] = HIDDEN;
                 pairs++;
+                list->chunked |= last_chunk < pair.index * BT_PAIR / chunk;
+                last_chunk = pair.index * BT_PAIR / chunk;
             }
             pair.half[block % 2] =
                 words == BT_FULL ? BT_FULL : words + k * tile->rows;
@@ -103,35 +106,29 @@ static void add_tile(bt_worklist *list, const bauta_plan *plan,
         add_pair(list, run, plan, tile, &pair, &last);
     if (list->tiles)
         list->tiles[list->tile_count] =
-            (bt_work_tile){ (int32_t)tile->row, (int32_t)tile->rows,
-                            (int32_t)run, (int32_t)pairs };
+            (bt_work_tile){ (int32_t)(row + tile->row),
+                            (int32_t)tile->rows,
+                            (int32_t)run,
+                            (int32_t)pairs,
+                            pairs ? (int32_t)plan->blocks[tile->grid].key : 0,
+                            (int32_t)which };
     list->tile_count++;
     list->empty_count += pairs == 0;
 }
 
-static void walk(bt_worklist *list, const bauta_plan *plan)
+static void walk(bt_worklist *list, const bauta_plan *const *plans,
+                 const size_t *rows, size_t count, size_t chunk)
 {
     list->tile_count = list->run_count = 0;
     list->bits_count = list->empty_count = 0;
-    for (size_t t = 0; t < plan->tile_count; t++)
-        add_tile(list, plan, &plan->tiles[t]);
+    for (size_t i = 0; i < count; i++)
+        for (size_t t = 0; t < plans[i]->tile_count; t++)
+            add_tile(list, plans[i], &plans[i]->tiles[t], rows[i], i, chunk);
 }
 
-/* Longest first; equal ones by row, so neighbours share keys in the cache. */
-static int tile_order(const void *a, const void *b)
+static bauta_status check_plan(const bauta_plan *plan, size_t tile_rows,
+                               bauta_error *err)
 {
-    const bt_work_tile *x = a, *y = b;
-    if (x->pairs != y->pairs)
-        return x->pairs > y->pairs ? -1 : 1;
-    return x->row < y->row ? -1 : x->row > y->row;
-}
-
-bauta_status bt_worklist_init(bt_worklist *list, const bauta_plan *plan,
-                              size_t tile_rows, bauta_error *err)
-{
-    *list = (bt_worklist){ .rows = plan->rows,
-                           .keys = plan->keys,
-                           .tile_rows = tile_rows };
     for (size_t t = 0; t < plan->tile_count; t++)
         if (plan->tiles[t].rows > tile_rows)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -144,8 +141,32 @@ bauta_status bt_worklist_init(bt_worklist *list, const bauta_plan *plan,
                        "%zu queries over %zu keys: the GPU kernels count in "
                        "32 bits",
                        plan->rows, plan->keys);
+    return BAUTA_OK;
+}
 
-    walk(list, plan);
+/* Longest first; equal ones by row, so neighbours share keys in the cache. */
+static int tile_order(const void *a, const void *b)
+{
+    const bt_work_tile *x = a, *y = b;
+    if (x->pairs != y->pairs)
+        return x->pairs > y->pairs ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+bauta_status bt_worklist_init(bt_worklist *list, const bauta_plan *const *plans,
+                              const size_t *rows, size_t count,
+                              size_t tile_rows, size_t chunk, bauta_error *err)
+{
+    *list = (bt_worklist){ .tile_rows = tile_rows };
+    for (size_t i = 0; i < count; i++) {
+        bauta_status status = check_plan(plans[i], tile_rows, err);
+        if (status)
+            return status;
+        list->rows = bt_size_max(list->rows, rows[i] + plans[i]->rows);
+        list->keys = bt_size_max(list->keys, plans[i]->keys);
+    }
+
+    walk(list, plans, rows, count, chunk);
     if (list->run_count > INT32_MAX || list->bits_count > INT32_MAX)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%zu runs and %zu partial blocks: the GPU kernels count "
@@ -160,7 +181,7 @@ bauta_status bt_worklist_init(bt_worklist *list, const bauta_plan *plan,
         return bt_fail_memory(err, "the work list of a plan",
                               bt_size_mul(bits, sizeof(uint64_t)));
     }
-    walk(list, plan);
+    walk(list, plans, rows, count, chunk);
     qsort(list->tiles, list->tile_count, sizeof(bt_work_tile), tile_order);
     return BAUTA_OK;
 }

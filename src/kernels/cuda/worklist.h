@@ -20,6 +20,8 @@ typedef struct bt_work_tile {
     int32_t row, rows; /* of the plan */
     int32_t run;       /* first of its runs */
     int32_t pairs;     /* that its runs have together; 0: sees nothing */
+    int32_t key;       /* its rows' origin: chunks are counted from there */
+    int32_t plan;      /* which one of several */
 } bt_work_tile;
 
 /* `count` pairs one behind the other, the first one beginning at `key`. */
@@ -34,14 +36,18 @@ typedef struct bt_worklist {
     size_t rows, keys, tile_rows;
     size_t tile_count, run_count, bits_count;
     size_t empty_count;  /* tiles that see nothing: the last ones */
+    bool chunked;        /* a tile sees something of several chunks */
     bt_work_tile *tiles; /* (tile_count) */
     bt_work_run *runs;   /* (run_count) by tile, then key */
     uint64_t *bits;      /* (bits_count, tile_rows, 2) */
 } bt_worklist;
 
-/* Fails when a tile of the plan has more than `tile_rows` rows. */
-bauta_status bt_worklist_init(bt_worklist *list, const bauta_plan *plan,
-                              size_t tile_rows, bauta_error *err);
+/* The list of several plans, whose first rows are `rows` of the whole. For
+ * chunks of `chunk` keys, see chunk.h. Fails when a tile of a plan has more
+ * than `tile_rows` rows. */
+bauta_status bt_worklist_init(bt_worklist *list, const bauta_plan *const *plans,
+                              const size_t *rows, size_t count,
+                              size_t tile_rows, size_t chunk, bauta_error *err);
 void bt_worklist_release(bt_worklist *list);
 
 #endif
