@@ -50,7 +50,7 @@ static void missing_claim(report *r, const stack *s, const trial *t,
                      "Without the mask in layer %zu everything leaks: %zu of "
                      "%zu pairs by the masks, %zu as it ran.",
                      missing - 1, t->proved, every, t->found);
-    char where[32] = "in every layer";
+    char where[48] = "in every layer";
     if (missing)
         snprintf(where, sizeof(where), "not in layer %zu", missing - 1);
     report_claim(r, t->agree,

@@ -49,7 +49,10 @@ static int team_size(int wanted)
     static _Thread_local bool refused;
     if (wanted <= most || refused)
         return wanted < most ? wanted : most;
-    int started = probe(wanted - 1) + 1;
+    // OpenMP needs memory of its own: to begin, which this makes it do, and for
+    // each thread, for which one thread more than the team needs is tried.
+    (void)omp_get_max_threads();
+    int started = probe(wanted);
     most = started > most ? started : most;
     refused = started < wanted;
     return most;
