@@ -10,12 +10,12 @@ cd "$(dirname "$0")/.."
 build=${BUILD:-build}/gpu
 cuda=${CUDA_HOME:-/usr/local/cuda}
 
-# One source, C or CUDA; FLAGS are for the kernels.
+# One source, C or CUDA; KERNEL_FLAGS are for the kernels.
 compile() {
     case $1 in
     *.cu)
         # shellcheck disable=SC2086 # several flags, or none
-        "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude $FLAGS \
+        "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude $KERNEL_FLAGS \
             -gencode arch=compute_90a,code=sm_90a -c "$1" -o "$2"
         return
         ;;
@@ -49,7 +49,7 @@ make() {
         for program in "$@"; do
             echo "$program.c $to/$(basename "$program").o"
         done
-    } | FLAGS="$flags" xargs -P "$(nproc)" -n 2 tools/gpu-run.sh --compile
+    } | KERNEL_FLAGS="$flags" xargs -P "$(nproc)" -n 2 tools/gpu-run.sh --compile
     for program in "$@"; do
         echo "$to/$(basename "$program")"
     done | xargs -P "$(nproc)" -I '{}' sh -c \
