@@ -13,7 +13,7 @@
 
 /* ---- How many threads can be started ------------------------------------- */
 
-enum { PROBE_MAX = 1024 };
+enum { PROBE_MAX = 1024, STACK_MORE = 1 << 20 };
 
 /* Wait until all others are there. */
 static void *probe_run(void *gate)
@@ -28,12 +28,21 @@ static int probe(int wanted)
 {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
     pthread_t threads[PROBE_MAX];
+    pthread_attr_t like;
+    size_t stack = 0;
     int started = 0;
+    // The C library keeps the stacks for the next threads. OpenMP's may be a
+    // little larger than usual, and must fit into them.
+    if (pthread_attr_init(&like))
+        return 0;
+    (void)pthread_attr_getstacksize(&like, &stack);
+    (void)pthread_attr_setstacksize(&like, stack + STACK_MORE);
     pthread_mutex_lock(&gate);
     while (started < wanted && started < PROBE_MAX &&
-           !pthread_create(&threads[started], NULL, probe_run, &gate))
+           !pthread_create(&threads[started], &like, probe_run, &gate))
         started++;
     pthread_mutex_unlock(&gate);
+    pthread_attr_destroy(&like);
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     pthread_mutex_destroy(&gate);
