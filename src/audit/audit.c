@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* audit.c - one check after another, and what came of them. */
+/* audit.c - run the checks of an audit. */
 #include "audit/audit.h"
 
 #include "audit/findings.h"
@@ -22,20 +22,20 @@ static const struct {
     BAUTA_CHECK_MAP(ROW)
 };
 
-static bt_trial *const trials[BAUTA_CHECKS] = {
-    [BAUTA_CHECK_REACH] = bt_try_reach,
-    [BAUTA_CHECK_SIGHT] = bt_try_sight,
-    [BAUTA_CHECK_TOKENS] = bt_try_tokens,
-    [BAUTA_CHECK_POISON] = bt_try_poison,
-    [BAUTA_CHECK_EMPTY] = bt_try_empty,
-    [BAUTA_CHECK_GRADIENTS] = bt_try_gradients,
-    [BAUTA_CHECK_COMPANY] = bt_try_company,
-    [BAUTA_CHECK_PADDING] = bt_try_padding,
-    [BAUTA_CHECK_STEPS] = bt_try_steps,
-    [BAUTA_CHECK_PIECES] = bt_try_pieces,
-    [BAUTA_CHECK_FORKS] = bt_try_forks,
-    [BAUTA_CHECK_THREADS] = bt_try_threads,
-    [BAUTA_CHECK_ISA] = bt_try_isa,
+static bt_check_fn *const check_functions[BAUTA_CHECKS] = {
+    [BAUTA_CHECK_REACH] = bt_check_reachability,
+    [BAUTA_CHECK_SIGHT] = bt_check_layer_visibility,
+    [BAUTA_CHECK_TOKENS] = bt_check_token_change,
+    [BAUTA_CHECK_POISON] = bt_check_nan_poison,
+    [BAUTA_CHECK_EMPTY] = bt_check_fully_masked,
+    [BAUTA_CHECK_GRADIENTS] = bt_check_gradients,
+    [BAUTA_CHECK_COMPANY] = bt_check_batch_invariance,
+    [BAUTA_CHECK_PADDING] = bt_check_padding,
+    [BAUTA_CHECK_STEPS] = bt_check_decode_steps,
+    [BAUTA_CHECK_PIECES] = bt_check_chunked_prefill,
+    [BAUTA_CHECK_FORKS] = bt_check_forks,
+    [BAUTA_CHECK_THREADS] = bt_check_threads,
+    [BAUTA_CHECK_ISA] = bt_check_isa,
 };
 
 const char *bauta_check_name(bauta_check check)
@@ -58,26 +58,26 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static bauta_status check_run(bt_auditing *a, bauta_check check,
+static bauta_status check_run(bt_audit_state *a, bauta_check check,
                               bauta_finding *finding, bauta_error *err)
 {
-    bt_double d;
+    bt_model_clone clone;
     bt_fault fault = BT_FAULT_INIT;
     bauta_error why = { .message = "" };
     double began = now();
     a->compared = 0;
-    bauta_status status = bt_double_init(&d, a->model, &why);
+    bauta_status status = bt_model_clone_init(&clone, a->model, &why);
     if (!status) {
-        status = trials[check](a, &d, &fault, &why);
-        bt_double_release(&d);
+        status = check_functions[check](a, &clone, &fault, &why);
+        bt_model_clone_release(&clone);
     }
-    if (status == BAUTA_ERR_ARGUMENT) { // where the model ran before
+    if (status == BAUTA_ERR_ARGUMENT) { // though the model ran before
         fault = (bt_fault)BT_FAULT_INIT;
         fault.found = true;
         snprintf(fault.detail, sizeof(fault.detail), "%.95s", why.message);
         status = BAUTA_OK;
     } else if (!status && fault.found)
-        status = bt_fault_place(a, trials[check], &fault, &why);
+        status = bt_fault_locate(a, check_functions[check], &fault, &why);
     if (status && status != BAUTA_ERR_UNSUPPORTED)
         return bt_fail(err, status, "%s: %s", bauta_check_name(check),
                        why.message);
@@ -88,46 +88,45 @@ static bauta_status check_run(bt_auditing *a, bauta_check check,
                                                          : BAUTA_PASSED,
                                 .compared = a->compared,
                                 .seconds = now() - began };
-    bt_finding_tell(finding, &a->read, &fault, why.message);
+    bt_finding_write(finding, &a->inputs, &fault, why.message);
     return BAUTA_OK;
 }
 
-/* ---- all of them ------------------------------------------------------- */
+/* ---- all checks -------------------------------------------------------- */
 
-/* As many as take some seconds: each is read again once for every layer, half
- * of them on average, and learned from in three manners. */
-static size_t probes_chosen(const bt_auditing *a)
+/* As many probes as take a few seconds. Each is run about 12 times, gradients
+ * included, and once more per layer, with half of the layers on average. */
+static size_t probes_chosen(const bt_audit_state *a)
 {
     const bt_model *m = a->model->folder->model;
-    double numbers = (double)a->model->folder->parameters -
-                     (double)m->tokens.rows * (double)m->tokens.columns;
-    double rows = (double)(a->read.source.rows + a->read.target.rows);
+    double parameters = (double)a->model->folder->parameters -
+                        (double)m->tokens.rows * (double)m->tokens.columns;
+    double rows = (double)(a->inputs.source.rows + a->inputs.target.rows);
     double layers = (double)(m->print.encoder.layers + m->print.decoder.layers);
-    double each = 2.0 * (numbers + 1.0) * rows * (12.0 + layers / 2.0);
+    double each = 2.0 * (parameters + 1.0) * rows * (12.0 + layers / 2.0);
     double count = 3e11 / each;
     return count > PROBES_MAX   ? PROBES_MAX
            : count < PROBES_MIN ? PROBES_MIN
                                 : (size_t)count;
 }
 
-/* Where NaN is everywhere, it proves nothing. (What a mask leaves empty must
- * not be NaN, but that is for a check to find.) */
-static bauta_status numbers_check(const bauta_batch *source,
-                                  const bauta_batch *target,
-                                  const float *logits, size_t count,
-                                  bauta_error *err)
+/* With NaN in the unchanged logits every comparison would be meaningless. If
+ * the caller has a mask, NaN in a fully masked row is left to a check. */
+static bauta_status nan_check(const bauta_batch *source,
+                              const bauta_batch *target, const float *logits,
+                              size_t count, bauta_error *err)
 {
     if ((source && source->mask) || (target && (target->mask || target->cross)))
         return BAUTA_OK;
     for (size_t i = 0; i < count; i++)
         if (isnan(logits[i]))
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "the model gives NaN for the batch as it is, so "
-                           "nothing can be found out about it");
+                           "the model gives NaN for the unchanged batch, so it "
+                           "cannot be audited");
     return BAUTA_OK;
 }
 
-/* Whether the batches fit is what a pass over them says. */
+/* A forward pass tells whether the batches fit the model. */
 static bauta_status batches_check(bauta_context *context,
                                   const bauta_model *model,
                                   const bauta_batch *source,
@@ -152,7 +151,7 @@ static bauta_status batches_check(bauta_context *context,
     bauta_status status =
         bauta_model_forward(context, model, source, target, &outputs, err);
     if (!status)
-        status = numbers_check(
+        status = nan_check(
             source, target, outputs.logits,
             bauta_batch_rows(top) * bauta_model_vocabulary(model), err);
     bt_free(outputs.logits);
@@ -160,28 +159,28 @@ static bauta_status batches_check(bauta_context *context,
 }
 
 static bauta_status
-auditing_init(bt_auditing *a, bauta_context *context, const bauta_model *model,
-              const bauta_batch *source, const bauta_batch *target,
-              const bauta_audit_options *options, bauta_error *err)
+state_init(bt_audit_state *a, bauta_context *context, const bauta_model *model,
+           const bauta_batch *source, const bauta_batch *target,
+           const bauta_audit_options *options, bauta_error *err)
 {
     bauta_status status = batches_check(context, model, source, target, err);
-    *a = (bt_auditing){ .context = context,
-                        .model = model,
-                        .seed = options->seed };
+    *a = (bt_audit_state){ .context = context,
+                           .model = model,
+                           .seed = options->seed };
     if (!status)
-        status = bt_readings_init(&a->read, source, target, err);
+        status = bt_probe_inputs_init(&a->inputs, source, target, err);
     if (status)
         return status;
     a->probes = options->probes ? options->probes : probes_chosen(a);
-    a->row = bt_alloc_zero(bt_size_mul(2, bauta_model_width(model)),
-                           sizeof(*a->row));
-    if (a->row)
+    a->scratch = bt_alloc_zero(bt_size_mul(2, bauta_model_width(model)),
+                               sizeof(*a->scratch));
+    if (a->scratch)
         return BAUTA_OK;
-    bt_readings_release(&a->read);
+    bt_probe_inputs_release(&a->inputs);
     return bt_fail_memory(err, "two rows", bauta_model_width(model));
 }
 
-static bauta_status checks_run(bauta_audit *audit, bt_auditing *a,
+static bauta_status checks_run(bauta_audit *audit, bt_audit_state *a,
                                uint32_t wanted, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
@@ -201,7 +200,7 @@ bauta_status bauta_audit_create(bauta_audit **out, bauta_context *context,
 {
     const uint32_t all = (UINT32_C(1) << BAUTA_CHECKS) - 1;
     bauta_audit_options chosen = BAUTA_AUDIT_OPTIONS_INIT;
-    bt_auditing a;
+    bt_audit_state a;
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED_CPU(context, err);
@@ -216,7 +215,7 @@ bauta_status bauta_audit_create(bauta_audit **out, bauta_context *context,
                        "checks is 0x%x, and there are %d checks",
                        (unsigned)chosen.checks, (int)BAUTA_CHECKS);
     bauta_status status =
-        auditing_init(&a, context, model, source, target, &chosen, err);
+        state_init(&a, context, model, source, target, &chosen, err);
     if (status)
         return status;
     bauta_audit *audit = bt_alloc_zero(1, sizeof(*audit));
@@ -225,8 +224,8 @@ bauta_status bauta_audit_create(bauta_audit **out, bauta_context *context,
             checks_run(audit, &a, chosen.checks ? chosen.checks : all, err);
     else
         status = bt_fail_memory(err, "an audit", sizeof(*audit));
-    bt_readings_release(&a.read);
-    bt_free(a.row);
+    bt_probe_inputs_release(&a.inputs);
+    bt_free(a.scratch);
     if (status)
         bauta_audit_free(audit);
     else

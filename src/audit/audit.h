@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* audit.h - an audit, inside.
+/* audit.h - the state of an audit, its checks and the faults they find.
  *
- * A trial runs one check on a double, which may have been cut short or had
- * heads taken out; so the same trial first tells that there is a fault and then
- * where it comes from (place.c). */
+ * A check runs on a clone of the model, which may have fewer layers or ablated
+ * heads. So the check that finds a fault also serves to locate it
+ * (fault_location.c). */
 #ifndef BT_AUDIT_H
 #define BT_AUDIT_H
 
-#include "audit/double.h"
-#include "audit/law.h"
+#include "audit/model_clone.h"
+#include "audit/oracle.h"
 
-typedef struct bt_auditing {
+typedef struct bt_audit_state {
     bauta_context *context;
     const bauta_model *model;
-    bt_readings read;
-    size_t probes; /* at most, of each side */
+    bt_probe_inputs inputs;
+    size_t probes; /* positions to perturb, at most, in each stack */
     uint64_t seed;
-    uint64_t compared; /* by the check that runs */
-    float *row;        /* (2, width) scratch */
-} bt_auditing;
+    uint64_t compared; /* rows compared by the current check */
+    float *scratch;    /* (2, width) */
+} bt_audit_state;
 
-/* A fault, in rows of the readings. */
+/* A fault, in rows of the probe inputs. BAUTA_NOWHERE: not known. */
 typedef struct bt_fault {
     bool found;
-    bool target;      /* the stack and side of `row`: the decoder's? */
-    size_t level;     /* hidden states behind so many layers; BAUTA_NOWHERE */
-    size_t row;       /* or BAUTA_NOWHERE */
+    bool target;      /* `row` is in the decoder, else in the encoder */
+    size_t level;     /* number of layers applied to the hidden state */
+    size_t row;       /* the query */
     bool key_target;  /* the side of `key` */
-    size_t key;       /* or BAUTA_NOWHERE */
-    bool blind;       /* it should see the key, and does not */
-    char detail[96];  /* more of it, or "" */
-    bauta_look_at at; /* and of the place, once it is known: */
+    size_t key;       /* the input that leaks, or is missing */
+    bool should_see;  /* the query should see the key, and does not */
+    char detail[96];  /* appended to the message, or "" */
+    bauta_look_at at; /* set by bt_fault_locate(), with layer and head */
     size_t layer, head;
 } bt_fault;
 #define BT_FAULT_INIT                                                       \
@@ -39,61 +39,73 @@ typedef struct bt_fault {
         .layer = BAUTA_NOWHERE, .head = BAUTA_NOWHERE                       \
     }
 
-/* Runs a check. BAUTA_ERR_UNSUPPORTED: there is nothing to try, and *err says
- * why. Otherwise what is not BAUTA_OK is an error of the audit. */
-typedef bauta_status bt_trial(bt_auditing *a, bt_double *d, bt_fault *fault,
-                              bauta_error *err);
+/* A fault in a row, with no key yet. */
+static inline bt_fault bt_fault_at(bool target, size_t level, size_t row)
+{
+    bt_fault fault = BT_FAULT_INIT;
+    fault.found = true;
+    fault.target = target;
+    fault.level = level;
+    fault.row = row;
+    return fault;
+}
 
-bt_trial bt_try_reach, bt_try_sight, bt_try_tokens, bt_try_poison, bt_try_empty,
-    bt_try_gradients, bt_try_company, bt_try_padding, bt_try_steps,
-    bt_try_pieces, bt_try_forks, bt_try_threads, bt_try_isa;
+/* Run a check. Returns BAUTA_ERR_UNSUPPORTED if the check does not apply to
+ * this model or batch, with the reason in *err. Any other status but BAUTA_OK
+ * means that the audit itself failed. */
+typedef bauta_status bt_check_fn(bt_audit_state *a, bt_model_clone *clone,
+                                 bt_fault *fault, bauta_error *err);
 
-/* Keep the earlier of two faults: the encoder's, of the lower layer, the
- * smaller row and key. */
-void bt_fault_keep(bt_fault *fault, const bt_fault *other);
+bt_check_fn bt_check_reachability, bt_check_layer_visibility,
+    bt_check_token_change, bt_check_nan_poison, bt_check_fully_masked,
+    bt_check_gradients, bt_check_batch_invariance, bt_check_padding,
+    bt_check_decode_steps, bt_check_chunked_prefill, bt_check_forks,
+    bt_check_threads, bt_check_isa;
 
-/* Find layer, attention and head of a fault that `trial` has found. */
-bauta_status bt_fault_place(bt_auditing *a, bt_trial *trial, bt_fault *fault,
-                            bauta_error *err);
+/* Keep the first of two faults: encoder before decoder, then the lower level,
+ * the smaller row and the smaller key. */
+void bt_fault_keep_first(bt_fault *fault, const bt_fault *other);
 
-/* The inputs to be changed, spread over a side: number n of count. */
-size_t bt_probe_count(const bt_auditing *a, const bt_reading *r);
-size_t bt_probe_row(const bt_auditing *a, const bt_reading *r, size_t n);
+/* Find attention, layer and head of a fault that `check` has found. */
+bauta_status bt_fault_locate(bt_audit_state *a, bt_check_fn *check,
+                             bt_fault *fault, bauta_error *err);
 
-/* A token of another embedding. */
-uint32_t bt_other_token(const bt_auditing *a, uint32_t id, size_t salt);
+/* Give the clone an embedding table with one row per input, source first, and
+ * a last row of NaN. bt_probe_inputs_number_rows() makes the ids for it. */
+bauta_status bt_per_row_embedding(bt_model_clone *clone,
+                                  const bt_probe_inputs *inputs,
+                                  bauta_error *err);
 
-/* A table for a double with a row for each input, those of the source first,
- * and one behind them that is NaN. */
-bauta_status bt_poison_table(bt_double *d, const bt_readings *read,
-                             bauta_error *err);
-
-/* Hidden states of both stacks, and logits where they are asked for, of a
- * batch. */
-typedef struct bt_states {
+/* The hidden states of both stacks for a batch, and the logits if asked. */
+typedef struct bt_hidden_states {
     size_t width, vocabulary;
-    size_t rows[2], levels[2]; /* of encoder and decoder; 0 levels: none */
+    size_t rows[2], levels[2]; /* encoder, decoder; levels: layers + 1 or 0 */
     float *data[2];            /* (levels, rows, width) */
-    float *logits;             /* (rows of the top, vocabulary), or NULL */
-} bt_states;
+    float *logits;             /* (output rows, vocabulary), or NULL */
+} bt_hidden_states;
 
-bauta_status bt_states_init(bt_states *s, const bt_double *d,
-                            const bauta_batch *source,
-                            const bauta_batch *target, bool logits,
-                            bauta_error *err);
-void bt_states_release(bt_states *s);
-/* As large as the batches; then run as often as one likes. */
-bauta_status bt_states_run(bt_states *s, bauta_context *context,
-                           const bt_double *d, const bauta_batch *source,
-                           const bauta_batch *target, bauta_error *err);
+/* Allocate for batches of this size; then run any number of times. */
+bauta_status bt_hidden_states_init(bt_hidden_states *s,
+                                   const bt_model_clone *clone,
+                                   const bauta_batch *source,
+                                   const bauta_batch *target, bool logits,
+                                   bauta_error *err);
+void bt_hidden_states_release(bt_hidden_states *s);
+bauta_status bt_hidden_states_run(bt_hidden_states *s, bauta_context *context,
+                                  const bt_model_clone *clone,
+                                  const bauta_batch *source,
+                                  const bauta_batch *target, bauta_error *err);
 
-/* Run readings as they are, from the first word to the last. */
-bauta_status bt_states_of(bt_states *s, bauta_context *context,
-                          const bt_double *d, const bt_readings *read,
-                          bool logits, bauta_error *err);
+/* Both of the above for unchanged probe inputs. */
+bauta_status bt_hidden_states_compute(bt_hidden_states *s,
+                                      bauta_context *context,
+                                      const bt_model_clone *clone,
+                                      const bt_probe_inputs *inputs,
+                                      bool logits, bauta_error *err);
 
-static inline const float *bt_states_row(const bt_states *s, bool target,
-                                         size_t level, size_t row)
+static inline const float *bt_hidden_state(const bt_hidden_states *s,
+                                           bool target, size_t level,
+                                           size_t row)
 {
     return s->data[target] + (level * s->rows[target] + row) * s->width;
 }

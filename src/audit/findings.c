@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* findings.c - faults in words and in JSON. */
+/* findings.c - the results of an audit as text and as JSON. */
 #include "audit/findings.h"
 
 #include "base/error.h"
@@ -7,9 +7,9 @@
 
 #include <inttypes.h>
 
-/* ---- words ------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------- */
 
-static void place_say(bt_string_writer *l, const bauta_finding *f)
+static void location_write(bt_string_writer *l, const bauta_finding *f)
 {
     static const char *const names[] = { [BAUTA_LOOK_ENCODER] = "encoder",
                                          [BAUTA_LOOK_DECODER] = "decoder",
@@ -23,46 +23,46 @@ static void place_say(bt_string_writer *l, const bauta_finding *f)
     bt_put(l, ": ");
 }
 
-static void pair_say(bt_string_writer *l, const bauta_finding *f,
-                     const bt_fault *fault)
+static void pair_write(bt_string_writer *l, const bauta_finding *f,
+                       const bt_fault *fault)
 {
-    bt_put(l, fault->blind ? " does not see " : " sees ");
+    bt_put(l, fault->should_see ? " does not see " : " sees ");
     bt_put(l, "token %zu", f->key);
     if (fault->target != fault->key_target || f->key_sequence != f->sequence)
         bt_put(l, " of %s %zu", fault->key_target ? "sequence" : "source",
                f->key_sequence);
-    bt_put(l, fault->blind ? ", which it should" : ", which it must not");
+    bt_put(l, fault->should_see ? ", which it should" : ", which it must not");
 }
 
-/* What is wrong with a row where no key is to blame. */
+/* What is wrong with a row if no key is known. */
 static const char *complaint(bauta_check check)
 {
     switch (check) {
     case BAUTA_CHECK_EMPTY:
-        return " sees nothing, and gets something from attention";
+        return " sees no key, but attention changes it";
     case BAUTA_CHECK_COMPANY:
-        return " is not as it is alone";
+        return " differs from the same sequence alone";
     case BAUTA_CHECK_PADDING:
-        return " is not as without padding";
+        return " differs from the batch without padding";
     case BAUTA_CHECK_STEPS:
-        return " is not, step by step, as in the parallel pass";
+        return " decoded token by token differs from the parallel pass";
     case BAUTA_CHECK_PIECES:
-        return " is not, read in pieces, as in the parallel pass";
+        return " decoded in chunks differs from the parallel pass";
     case BAUTA_CHECK_FORKS:
-        return " is not, in a sequence that was forked or cut back, as in the "
+        return " of a forked or truncated sequence differs from the "
                "parallel pass";
     default:
-        return " has other bits";
+        return " has different bits";
     }
 }
 
-static void fault_say(bt_string_writer *l, const bauta_finding *f,
-                      const bt_fault *fault)
+static void fault_write(bt_string_writer *l, const bauta_finding *f,
+                        const bt_fault *fault)
 {
-    place_say(l, f);
+    location_write(l, f);
     if (f->query == BAUTA_NOWHERE) {
         bt_put(l, "%s",
-               fault->detail[0] ? fault->detail : "it is not as it must");
+               fault->detail[0] ? fault->detail : "the results differ");
         return;
     }
     bt_put(l, "token %zu of %s %zu", f->query,
@@ -70,16 +70,17 @@ static void fault_say(bt_string_writer *l, const bauta_finding *f,
     if (f->key == BAUTA_NOWHERE)
         bt_put(l, "%s", complaint(f->check));
     else
-        pair_say(l, f, fault);
+        pair_write(l, f, fault);
     if (fault->detail[0])
         bt_put(l, " (%s)", fault->detail);
 }
 
-void bt_finding_tell(bauta_finding *f, const bt_readings *read,
-                     const bt_fault *fault, const char *why)
+void bt_finding_write(bauta_finding *f, const bt_probe_inputs *inputs,
+                      const bt_fault *fault, const char *why)
 {
-    const bt_reading *rows = fault->target ? &read->target : &read->source;
-    const bt_reading *keys = fault->key_target ? &read->target : &read->source;
+    const bt_probe_input *rows = bt_probe_inputs_side(inputs, fault->target);
+    const bt_probe_input *keys =
+        bt_probe_inputs_side(inputs, fault->key_target);
     bt_string_writer l = { f->message, sizeof(f->message), 0 };
     f->at = fault->at;
     f->layer = fault->layer;
@@ -87,21 +88,21 @@ void bt_finding_tell(bauta_finding *f, const bt_readings *read,
     f->sequence = f->query = f->key_sequence = f->key = BAUTA_NOWHERE;
     if (fault->found && fault->row != BAUTA_NOWHERE) {
         f->sequence = rows->sequence[fault->row];
-        f->query = bt_reading_position(rows, fault->row);
+        f->query = bt_probe_input_position(rows, fault->row);
     }
     if (fault->found && fault->key != BAUTA_NOWHERE) {
         f->key_sequence = keys->sequence[fault->key];
-        f->key = bt_reading_position(keys, fault->key);
+        f->key = bt_probe_input_position(keys, fault->key);
     }
     if (f->verdict == BAUTA_FAULT)
-        fault_say(&l, f, fault);
+        fault_write(&l, f, fault);
     else
         bt_put(&l, "%s",
                f->verdict == BAUTA_SKIPPED ? why : bauta_check_text(f->check));
     bt_put_end(&l);
 }
 
-/* ---- questions --------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------- */
 
 bool bauta_audit_passed(const bauta_audit *audit)
 {
@@ -123,7 +124,7 @@ const bauta_finding *bauta_audit_finding(const bauta_audit *audit, size_t index)
 
 /* ---- JSON -------------------------------------------------------------- */
 
-static void number_say(bt_string_writer *l, const char *name, size_t number)
+static void member_write(bt_string_writer *l, const char *name, size_t number)
 {
     if (number != BAUTA_NOWHERE)
         bt_put(l, ",\"%s\":%zu", name, number);
@@ -144,12 +145,12 @@ static void finding_json(bt_string_writer *l, const bauta_finding *f)
     bt_put_fixed(l, f->seconds, 3);
     if (f->layer != BAUTA_NOWHERE)
         bt_put(l, ",\"attention\":\"%s\"", ats[f->at]);
-    number_say(l, "layer", f->layer);
-    number_say(l, "head", f->head);
-    number_say(l, "sequence", f->sequence);
-    number_say(l, "query", f->query);
-    number_say(l, "key_sequence", f->key_sequence);
-    number_say(l, "key", f->key);
+    member_write(l, "layer", f->layer);
+    member_write(l, "head", f->head);
+    member_write(l, "sequence", f->sequence);
+    member_write(l, "query", f->query);
+    member_write(l, "key_sequence", f->key_sequence);
+    member_write(l, "key", f->key);
     bt_put_text(l, ",\"message\":");
     bt_put_string(l, f->message);
     bt_put(l, "}");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* findings.h - what came of an audit, told. */
+/* findings.h - the results of an audit. */
 #ifndef BT_FINDINGS_H
 #define BT_FINDINGS_H
 
@@ -10,8 +10,9 @@ struct bauta_audit {
     bauta_finding findings[BAUTA_CHECKS];
 };
 
-/* Fill in place and message of a finding: of a fault, or why it was skipped. */
-void bt_finding_tell(bauta_finding *finding, const bt_readings *read,
-                     const bt_fault *fault, const char *why);
+/* Fill in location and message of a finding: the fault, or in `why` the reason
+ * why the check was skipped. */
+void bt_finding_write(bauta_finding *finding, const bt_probe_inputs *inputs,
+                      const bt_fault *fault, const char *why);
 
 #endif

@@ -57,7 +57,7 @@ lines)
     # config and show it, and the audit's expectations are independent.
     if files 'src/*.c' 'src/*.h' |
         grep -vE '^src/model/(layer_mask\.c|blueprint\.h|describe\.c)$' |
-        grep -vE '^src/(model/families/|audit/law\.)' |
+        grep -vE '^src/(model/families/|audit/oracle\.)' |
         xargs grep -nE 'window_from|print(\.|->)window'; then
         echo "these lines must call bt_layer_window() or bt_layer_mask()"
         failed=1

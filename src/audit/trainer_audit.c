@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer.c - the beginning of a trainer's next batch, audited. */
+/* trainer_audit.c - audit the beginning of a trainer's next batch. */
 #include "train/trainer.h"
 
 #include "base/error.h"
@@ -7,19 +7,22 @@
 
 enum { SEQUENCES = 3, TOKENS = 16, SHORTER = 4, PROBES = 4 };
 
-/* The first sequences of the batch, or as much of them as will do. */
-static bauta_status filling_take(bt_filling *f, const bauta_trainer *t,
-                                 bauta_error *err)
+/* The first tokens of the first sequences of the batch, each sequence shorter
+ * than the one before. */
+static bauta_status batch_begin(bt_filling *batch, const bauta_trainer *t,
+                                bauta_error *err)
 {
-    bt_sequence some[SEQUENCES];
+    bt_sequence sequences[SEQUENCES];
     size_t first = t->epoch.batches[t->batch];
     size_t count = t->epoch.batches[t->batch + 1] - first;
     count = bt_size_min(count, SEQUENCES);
     for (size_t s = 0; s < count; s++) {
-        some[s] = t->epoch.list[first + s];
-        some[s].count = bt_size_min(some[s].count, TOKENS - SHORTER * s);
+        sequences[s] = t->epoch.list[first + s];
+        sequences[s].count =
+            bt_size_min(sequences[s].count, TOKENS - SHORTER * s);
     }
-    return bt_filling_set(f, &t->objective, t->corpus, some, count, err);
+    return bt_filling_set(batch, &t->objective, t->corpus, sequences, count,
+                          err);
 }
 
 bauta_status bauta_audit_trainer(bauta_audit **out, bauta_trainer *trainer,
@@ -27,7 +30,7 @@ bauta_status bauta_audit_trainer(bauta_audit **out, bauta_trainer *trainer,
                                  bauta_error *err)
 {
     bauta_audit_options chosen = BAUTA_AUDIT_OPTIONS_INIT;
-    bt_filling filling = { 0 };
+    bt_filling batch = { 0 };
     bt_pass pass;
     BT_NEED(out, err);
     *out = NULL;
@@ -44,13 +47,13 @@ bauta_status bauta_audit_trainer(bauta_audit **out, bauta_trainer *trainer,
         chosen.probes = PROBES;
     bauta_status status = bt_trainer_next(trainer, err);
     if (!status)
-        status = filling_take(&filling, trainer, err);
+        status = batch_begin(&batch, trainer, err);
     if (!status) {
-        bt_pass_set(&pass, trainer, &filling);
+        bt_pass_set(&pass, trainer, &batch);
         status = bauta_audit_create(out, trainer->context, trainer->model,
                                     pass.read_source, pass.read_target, &chosen,
                                     err);
     }
-    bt_filling_release(&filling);
+    bt_filling_release(&batch);
     return status;
 }

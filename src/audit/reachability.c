@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reach.c - the masks themselves: those that the library makes for a batch, and
- * what gets through layers of them, from spans alone. */
+/* reachability.c - the masks that the library makes for a batch, and what
+ * reaches what through several layers of them. Spans only; no forward pass. */
 #include "audit/audit.h"
 
 #include "base/error.h"
@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-/* ---- any masks --------------------------------------------------------- */
+/* ---- leaks of given masks
+ * --------------------------------------------------------- */
 
 static bauta_status masks_check(const bauta_mask *const *masks, size_t layers,
                                 const bauta_mask *allowed, bauta_error *err)
@@ -50,9 +51,10 @@ static bool first_leak(const bauta_mask *mask, const bauta_mask *allowed,
     return false;
 }
 
-/* *reach = what `mask` and the residual make of it. */
-static bauta_status climb(bauta_mask **reach, const bauta_mask *mask,
-                          bauta_error *err)
+/* *reach = (mask or identity) composed with *reach: one more layer, with its
+ * residual connection. */
+static bauta_status add_layer(bauta_mask **reach, const bauta_mask *mask,
+                              bauta_error *err)
 {
     bauta_mask *own = NULL, *both = NULL, *next = NULL;
     bauta_status status =
@@ -86,7 +88,7 @@ bauta_status bauta_audit_masks(const bauta_mask *const *masks, size_t layers,
     status = bauta_mask_window(&reach, allowed->queries, allowed->keys, 1, err);
     for (size_t l = 0; !status && !*leaks && l < layers; l++) {
         first.layer = l;
-        status = climb(&reach, masks[l], err);
+        status = add_layer(&reach, masks[l], err);
         if (!status)
             *leaks = first_leak(reach, allowed, &first);
     }
@@ -96,17 +98,17 @@ bauta_status bauta_audit_masks(const bauta_mask *const *masks, size_t layers,
     return status;
 }
 
-/* ---- the masks of a model ---------------------------------------------- */
+/* ---- masks of a model -------------------------------------------------- */
 
-typedef struct survey {
-    bt_auditing *a;
+typedef struct mask_check {
+    bt_audit_state *a;
     const bt_blueprint *print;
-    bt_law law;
+    bt_oracle oracle;
     bt_fault *fault;
-} survey;
+} mask_check;
 
-static void fault_note(const survey *s, bauta_look_at at, size_t layer,
-                       size_t row, size_t key, bool blind)
+static void fault_record(const mask_check *s, bauta_look_at at, size_t layer,
+                         size_t row, size_t key, bool should_see)
 {
     if (s->fault->found)
         return;
@@ -117,21 +119,21 @@ static void fault_note(const survey *s, bauta_look_at at, size_t layer,
     s->fault->key_target = at == BAUTA_LOOK_DECODER;
     s->fault->row = row;
     s->fault->key = key;
-    s->fault->blind = blind;
+    s->fault->should_see = should_see;
 }
 
-/* Pair by pair, for a mask is a few spans and a row of a grid a few words. */
-static void compare(const survey *s, const bauta_mask *mask,
-                    const bt_grid *grid, bauta_look_at at, size_t layer)
+/* Compare a mask with the expected matrix, pair by pair. */
+static void compare(const mask_check *s, const bauta_mask *mask,
+                    const bt_bit_matrix *matrix, bauta_look_at at, size_t layer)
 {
     for (size_t i = 0; i < mask->queries; i++) {
         bt_spans row = bt_mask_spans(mask, i);
         for (size_t j = 0, k = 0; j < mask->keys; j++) {
             while (k < row.count && row.at[k].hi <= j)
                 k++;
-            bool is = k < row.count && row.at[k].lo <= j;
-            if (is != bt_grid_get(grid, i, j)) {
-                fault_note(s, at, layer, i, j, !is);
+            bool visible = k < row.count && row.at[k].lo <= j;
+            if (visible != bt_bit_matrix_get(matrix, i, j)) {
+                fault_record(s, at, layer, i, j, !visible);
                 return;
             }
         }
@@ -139,27 +141,28 @@ static void compare(const survey *s, const bauta_mask *mask,
     s->a->compared += (uint64_t)mask->queries * mask->keys;
 }
 
-static bt_axis axis_of(const bt_reading *r)
+static bt_axis axis_of(const bt_probe_input *r)
 {
     return (bt_axis){ .count = r->count, .lengths = r->lengths };
 }
 
-/* The mask that the library makes for an attention. */
-static bauta_status mask_made(const survey *s, bauta_mask **out,
-                              bauta_look_at at, size_t layer, bauta_error *err)
+/* Build the mask of an attention as the forward pass does. */
+static bauta_status mask_create(const mask_check *s, bauta_mask **out,
+                                bauta_look_at at, size_t layer,
+                                bauta_error *err)
 {
-    const bt_readings *read = &s->a->read;
-    const bt_reading *r =
-        at == BAUTA_LOOK_ENCODER ? &read->source : &read->target;
+    const bt_probe_inputs *inputs = &s->a->inputs;
+    const bt_probe_input *r =
+        at == BAUTA_LOOK_ENCODER ? &inputs->source : &inputs->target;
     bool cross = at == BAUTA_LOOK_CROSS;
-    const bt_grid *grid = cross ? &read->cross : &r->mask;
+    const bt_bit_matrix *matrix = cross ? &inputs->cross : &r->mask;
     bauta_mask *extra = NULL;
     bt_batch_mask batch = { .queries = axis_of(r),
-                            .keys = axis_of(cross ? &read->source : r),
+                            .keys = axis_of(cross ? &inputs->source : r),
                             .prefixes = r->prefixes };
     bauta_status status = BAUTA_OK;
-    if (grid->bits)
-        status = bt_grid_mask(&extra, grid, 1, err);
+    if (matrix->bits)
+        status = bt_bit_matrix_to_mask(&extra, matrix, 1, err);
     batch.extra = extra;
     bt_batch_mask mask = bt_layer_mask(s->print, at, layer, &batch);
     if (!status)
@@ -168,26 +171,27 @@ static bauta_status mask_made(const survey *s, bauta_mask **out,
     return status;
 }
 
-/* A stack of self-attention: each mask, then what gets through all of them. */
-static bauta_status stack_survey(survey *s, bool target, bauta_error *err)
+/* The self-attention of a stack: each layer's mask, then the composition of all
+ * layers so far. */
+static bauta_status stack_check(mask_check *s, bool target, bauta_error *err)
 {
     const bt_blueprint *print = s->print;
     size_t layers = target ? print->decoder.layers : print->encoder.layers;
-    size_t rows = target ? s->a->read.target.rows : s->a->read.source.rows;
+    size_t rows = target ? s->a->inputs.target.rows : s->a->inputs.source.rows;
     bauta_look_at at = target ? BAUTA_LOOK_DECODER : BAUTA_LOOK_ENCODER;
     bauta_mask *reach = NULL;
     bauta_status status = bauta_mask_window(&reach, rows, rows, 1, err);
     for (size_t l = 0; !status && l < layers; l++) {
         bauta_mask *mask = NULL;
-        status = mask_made(s, &mask, at, l, err);
+        status = mask_create(s, &mask, at, l, err);
         if (status)
             break;
-        compare(s, mask, bt_law_sees(&s->law, target, l), at, l);
-        status = climb(&reach, mask, err);
+        compare(s, mask, bt_oracle_mask(&s->oracle, target, l), at, l);
+        status = add_layer(&reach, mask, err);
         if (!status)
             compare(s, reach,
-                    target ? &s->law.in_decoder[l + 1]
-                           : &s->law.in_encoder[l + 1],
+                    target ? &s->oracle.decoder_reach[l + 1]
+                           : &s->oracle.encoder_reach[l + 1],
                     at, l);
         bauta_mask_free(mask);
     }
@@ -195,29 +199,29 @@ static bauta_status stack_survey(survey *s, bool target, bauta_error *err)
     return status;
 }
 
-static bauta_status across_survey(survey *s, bauta_error *err)
+static bauta_status cross_check(mask_check *s, bauta_error *err)
 {
     bauta_mask *mask = NULL;
-    bauta_status status = mask_made(s, &mask, BAUTA_LOOK_CROSS, 0, err);
+    bauta_status status = mask_create(s, &mask, BAUTA_LOOK_CROSS, 0, err);
     if (!status)
-        compare(s, mask, &s->law.across, BAUTA_LOOK_CROSS, 0);
+        compare(s, mask, &s->oracle.cross, BAUTA_LOOK_CROSS, 0);
     bauta_mask_free(mask);
     return status;
 }
 
-bauta_status bt_try_reach(bt_auditing *a, bt_double *d, bt_fault *fault,
-                          bauta_error *err)
+bauta_status bt_check_reachability(bt_audit_state *a, bt_model_clone *clone,
+                                   bt_fault *fault, bauta_error *err)
 {
-    survey s = { .a = a, .print = &d->model.print, .fault = fault };
-    bauta_status status = bt_law_init(&s.law, s.print, &a->read, err);
+    mask_check s = { .a = a, .print = &clone->model.print, .fault = fault };
+    bauta_status status = bt_oracle_init(&s.oracle, s.print, &a->inputs, err);
     if (status)
         return status;
-    if (a->read.source.count)
-        status = stack_survey(&s, false, err);
-    if (!status && a->read.target.count)
-        status = stack_survey(&s, true, err);
-    if (!status && a->read.source.count && a->read.target.count)
-        status = across_survey(&s, err);
-    bt_law_release(&s.law);
+    if (a->inputs.source.count)
+        status = stack_check(&s, false, err);
+    if (!status && a->inputs.target.count)
+        status = stack_check(&s, true, err);
+    if (!status && a->inputs.source.count && a->inputs.target.count)
+        status = cross_check(&s, err);
+    bt_oracle_release(&s.oracle);
     return status;
 }

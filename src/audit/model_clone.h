@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model_clone.h - a shallow copy of a model, parts of which can be replaced.
+ *
+ * A clone shares the model's weights and runs through the same calls. Checks
+ * put NaN into its embeddings, remove layers or ablate heads; the model itself
+ * is only read. */
+#ifndef BT_MODEL_CLONE_H
+#define BT_MODEL_CLONE_H
+
+#include "model/handle.h"
+
+enum { BT_MODEL_CLONE_OWNED = 16 };
+
+typedef struct bt_model_clone {
+    bauta_model handle; /* for calls of the library */
+    bt_folder folder;
+    bt_model model;
+    const bt_model *original;
+    bt_layer *layers[2];               /* encoder, decoder */
+    void *owned[BT_MODEL_CLONE_OWNED]; /* replaced tensors */
+    size_t owned_count;
+    float *zeros; /* (zero_count) shared by ablated layers, in `owned` */
+    size_t zero_count;
+} bt_model_clone;
+
+/* A clone points into itself and must not be moved. */
+bauta_status bt_model_clone_init(bt_model_clone *clone,
+                                 const bauta_model *model, bauta_error *err);
+void bt_model_clone_release(bt_model_clone *clone);
+
+/* Compressed weights cannot be trained. */
+static inline bool bt_model_clone_trainable(const bt_model_clone *clone)
+{
+    return !clone->folder.compacts;
+}
+
+/* Copy a token's embedding, of any storage type, to `to`. */
+void bt_embedding_read(const bt_model *model, uint32_t id, float *to);
+
+/* Keep only the first layers of each stack. */
+void bt_model_clone_set_depth(bt_model_clone *clone, size_t encoder,
+                              size_t decoder);
+
+/* Replace the token embedding by a table of `rows` rows of 0. The output head
+ * is untied first and stays as it was. With `trainable` the table gets a
+ * gradient, and it is the only parameter that does. */
+bauta_status bt_model_clone_replace_embedding(bt_model_clone *clone,
+                                              size_t rows, bool trainable,
+                                              bauta_error *err);
+static inline float *bt_model_clone_embedding(const bt_model_clone *clone,
+                                              size_t row)
+{
+    return clone->model.tokens.data + row * clone->model.tokens.stride;
+}
+/* Write the model's embedding of a token to a row of the new table. */
+void bt_model_clone_copy_embedding(bt_model_clone *clone, size_t row,
+                                   uint32_t id);
+/* Fill a row of the new table with NaN. */
+void bt_model_clone_poison_embedding(bt_model_clone *clone, size_t row);
+
+/* Replace the output head by one of two tokens whose weights are NaN. */
+bauta_status bt_model_clone_poison_output_head(bt_model_clone *clone,
+                                               bauta_error *err);
+
+/* Ablate all heads of an attention but head `keep`; SIZE_MAX: all of them. */
+bauta_status bt_model_clone_ablate_heads(bt_model_clone *clone,
+                                         bauta_look_at at, size_t layer,
+                                         size_t keep, bauta_error *err);
+/* Make an attention weigh all visible keys equally, with value and output
+ * projections that let every key show in the result, whatever the model has
+ * learned. */
+bauta_status bt_model_clone_uniform_attention(bt_model_clone *clone,
+                                              bauta_look_at at, size_t layer,
+                                              bauta_error *err);
+
+/* Give every parameter a gradient of its own, all in one array of `*count`
+ * zeros, which the clone owns. */
+bauta_status bt_model_clone_enable_gradients(bt_model_clone *clone,
+                                             float **gradients, size_t *count,
+                                             bauta_error *err);
+
+#endif
