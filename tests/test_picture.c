@@ -289,7 +289,7 @@ static void a_sheet_that_is_too_long_is_refused(void **state)
     o.across = 1;
     if (can_draw(&s, p))
         refused(scratch_path(&s, "a.png"), p, COUNT, &o,
-                "1000 pictures, 1 beside each other");
+                "1000 pictures, 1 side by side");
     bauta_mask_free(mask);
     scratch_free(&s);
 }

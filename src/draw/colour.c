@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* colour.c - scales of even lightness, through CIE L*a*b* under D65. */
+/* colour.c - colour maps of even lightness, computed in CIE L*a*b* (D65). */
 #include "draw/colour.h"
 
 #include <math.h>
@@ -7,18 +7,18 @@
 #define PI 3.14159265358979323846
 
 typedef struct linear {
-    double r, g, b; /* light, from 0 to 1 within what a screen can show */
+    double r, g, b; /* linear light, 0 to 1 inside the sRGB gamut */
 } linear;
 
-/* The inverse of CIE's cube root with its straight piece near black. */
+/* The inverse of the CIE L*a*b* function f, which is linear near black. */
 static double lab_inverse(double t)
 {
     const double bend = 6.0 / 29.0;
     return t > bend ? t * t * t : 3.0 * bend * bend * (t - 4.0 / 29.0);
 }
 
-/* Lightness, chroma and hue (degrees) as light of the sRGB primaries. */
-static linear light_of(double lightness, double chroma, double hue)
+/* Lightness, chroma and hue (degrees) to linear sRGB. */
+static linear linear_srgb(double lightness, double chroma, double hue)
 {
     double a = chroma * cos(hue * PI / 180.0);
     double b = chroma * sin(hue * PI / 180.0);
@@ -31,14 +31,14 @@ static linear light_of(double lightness, double chroma, double hue)
                      0.0557 * x - 0.2040 * y + 1.0570 * z };
 }
 
-static bool can_be_shown(linear c)
+static bool in_gamut(linear c)
 {
     return c.r >= 0.0 && c.g >= 0.0 && c.b >= 0.0 && c.r <= 1.0 && c.g <= 1.0 &&
            c.b <= 1.0;
 }
 
 /* The transfer curve of sRGB. */
-static uint8_t byte_of(double light)
+static uint8_t srgb_byte(double light)
 {
     double v = light <= 0.0031308 ? 12.92 * light
                                   : 1.055 * pow(light, 1.0 / 2.4) - 0.055;
@@ -46,34 +46,33 @@ static uint8_t byte_of(double light)
     return (uint8_t)(v * 255.0 + 0.5);
 }
 
-/* Of that lightness and hue, with as much of the chroma as can be shown. */
-static bt_colour colour_of(double lightness, double chroma, double hue)
+/* The colour with the largest chroma up to `chroma` that is in the gamut. */
+static bt_colour lch_colour(double lightness, double chroma, double hue)
 {
-    linear c = light_of(lightness, chroma, hue);
-    while (!can_be_shown(c) && chroma > 0.0) {
+    linear c = linear_srgb(lightness, chroma, hue);
+    while (!in_gamut(c) && chroma > 0.0) {
         chroma = chroma > 1.0 ? chroma - 1.0 : 0.0;
-        c = light_of(lightness, chroma, hue);
+        c = linear_srgb(lightness, chroma, hue);
     }
-    return (bt_colour){ byte_of(c.r), byte_of(c.g), byte_of(c.b) };
+    return (bt_colour){ srgb_byte(c.r), srgb_byte(c.g), srgb_byte(c.b) };
 }
 
-/* From pale yellow through green to deep violet on paper; the other way on a
- * dark screen. */
+/* From pale yellow through green to deep violet; reversed for dark screens. */
 static bt_colour weight_colour(double t, bool dark)
 {
     double chroma = 6.0 + 56.0 * (t < 0.4 ? t / 0.4 : 1.0);
-    return dark ? colour_of(14.0 + 80.0 * t, chroma, 300.0 - 200.0 * t)
-                : colour_of(98.0 - 82.0 * t, chroma, 95.0 + 205.0 * t);
+    return dark ? lch_colour(14.0 + 80.0 * t, chroma, 300.0 - 200.0 * t)
+                : lch_colour(98.0 - 82.0 * t, chroma, 95.0 + 205.0 * t);
 }
 
 void bt_palette_init(bt_palette *palette, bool dark)
 {
     for (size_t i = 0; i < BT_COLOURS; i++)
         palette->weight[i] = weight_colour((double)i / (BT_COLOURS - 1), dark);
-    palette->hidden = colour_of(dark ? 26.0 : 90.0, 2.0, 270.0);
-    palette->hatch = colour_of(dark ? 42.0 : 74.0, 3.0, 270.0);
+    palette->hidden = lch_colour(dark ? 26.0 : 90.0, 2.0, 270.0);
+    palette->hatch = lch_colour(dark ? 42.0 : 74.0, 3.0, 270.0);
     palette->seen = palette->weight[dark ? 150 : 110];
-    palette->border = colour_of(dark ? 68.0 : 50.0, 70.0, 45.0);
+    palette->border = lch_colour(dark ? 68.0 : 50.0, 70.0, 45.0);
 }
 
 size_t bt_colour_index(float weight)

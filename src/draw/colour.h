@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* colour.h - the colours of weights.
+/* colour.h - the colour map of attention weights.
  *
- * A scale of BT_COLOURS steps whose lightness, as CIE's L* measures it, runs
- * evenly from one end to the other, so that equal steps look equally large, in
- * print without colour, too. What is hidden is grey and hatched; no weight is.
- * The light scale is for paper, the dark one for dark screens. */
+ * BT_COLOURS steps of even lightness (CIE L*), so that equal steps look equally
+ * large, also in greyscale print. Hidden pairs are grey and hatched, which no
+ * weight is. The light map is for paper, the dark one for dark screens. */
 #ifndef BT_COLOUR_H
 #define BT_COLOUR_H
 
@@ -21,15 +20,14 @@ typedef struct bt_colour {
 typedef struct bt_palette {
     bt_colour weight[BT_COLOURS]; /* by the square root of the weight */
     bt_colour hidden, hatch;
-    bt_colour seen; /* a visible pair of a mask alone */
+    bt_colour seen; /* a visible pair of a mask without weights */
     bt_colour border;
 } bt_palette;
 
 void bt_palette_init(bt_palette *palette, bool dark);
 
-/* Which of the colours a weight from 0 to 1 has. Attention spreads over many
- * keys, so most weights are small; the square root gives them more of the
- * scale, and the legend says so. */
+/* The colour of a weight from 0 to 1. Most attention weights are small, so the
+ * map is over their square root; the legend shows it. */
 size_t bt_colour_index(float weight);
 
 #endif

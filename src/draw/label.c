@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* label.c - blanks that can be seen; see label.h. */
+/* label.c - labels with visible white space. */
 #include "draw/label.h"
 
 #include "text/unicode.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint32_t shown(uint32_t code)
+static uint32_t visible(uint32_t code)
 {
     switch (code) {
     case ' ':
@@ -27,20 +27,20 @@ static uint32_t shown(uint32_t code)
     }
 }
 
-/* At most `most` characters of a text, each as `one` shows it. */
+/* At most `most` characters of a text, each mapped by `map`. */
 static void copy(char out[BT_LABEL_MAX], const char *text, size_t most,
-                 uint32_t (*one)(uint32_t))
+                 uint32_t (*map)(uint32_t))
 {
     size_t used = 0, count = 0, left = strlen(text), length;
     for (; left > 0; text += length, left -= length, count++) {
         uint32_t code = bt_utf8_get(text, left, &length);
         bool last = left == length;
-        // There must be room for this one, and for the ellipsis and the NUL.
+        // Room for this character, the ellipsis and the NUL.
         if ((!last && count + 1 >= most) || used + 8 > BT_LABEL_MAX) {
             used += bt_utf8_put(out + used, 0x2026);
             break;
         }
-        used += bt_utf8_put(out + used, one(code));
+        used += bt_utf8_put(out + used, map(code));
     }
     out[used] = '\0';
 }
@@ -51,15 +51,15 @@ void bt_label(char out[BT_LABEL_MAX], const char *text, size_t number,
     if (!text)
         snprintf(out, BT_LABEL_MAX, "%zu", number);
     else
-        copy(out, *text ? text : "\u2205", most, shown);
+        copy(out, *text ? text : "\u2205", most, visible);
 }
 
-static uint32_t shown_plain(uint32_t code)
+static uint32_t visible_in_title(uint32_t code)
 {
-    return code == ' ' || code == '\n' || code == '\t' ? ' ' : shown(code);
+    return code == ' ' || code == '\n' || code == '\t' ? ' ' : visible(code);
 }
 
 void bt_title(char out[BT_LABEL_MAX], const char *text, size_t most)
 {
-    copy(out, text, most, shown_plain);
+    copy(out, text, most, visible_in_title);
 }

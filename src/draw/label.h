@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* label.h - texts beside rows and columns, made fit to be seen. */
+/* label.h - labels of rows and columns, with visible white space. */
 #ifndef BT_LABEL_H
 #define BT_LABEL_H
 
@@ -7,13 +7,13 @@
 
 enum { BT_LABEL_MAX = 256 }; /* bytes, NUL included */
 
-/* Write the label that stands for `text`: blanks, newlines and tabs become
- * characters that can be seen, other control characters and what is not UTF-8
- * become U+FFFD; behind `most` characters it is cut, with an ellipsis. An empty
- * text becomes the sign of the empty set. NULL is the number. */
+/* Write the label of a token. Spaces, newlines and tabs become visible
+ * characters; other control characters and invalid UTF-8 become U+FFFD. After
+ * `most` characters it is cut, with an ellipsis. An empty text becomes the sign
+ * of the empty set; NULL becomes the number. */
 void bt_label(char out[BT_LABEL_MAX], const char *text, size_t number,
               size_t most);
-/* The same of a title, whose blanks stay blanks; empty stays empty. */
+/* The same for a title: spaces stay spaces, and empty stays empty. */
 void bt_title(char out[BT_LABEL_MAX], const char *text, size_t most);
 
 #endif

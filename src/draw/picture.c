@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* picture.c - pictures of attention and masks: what may be drawn, and by whom;
- * see picture.h. */
+/* picture.c - check pictures of attention and masks, and save them in the
+ * format that the file name asks for. */
 #include "draw/picture.h"
 
 #include "base/error.h"
@@ -15,7 +15,7 @@
 
 enum { SIDE_MAX = 16384, COUNT_MAX = 4096 };
 
-const char *bt_look_text(bauta_look_at at)
+const char *bt_attention_name(bauta_look_at at)
 {
     switch (at) {
     case BAUTA_LOOK_ENCODER:
@@ -48,7 +48,7 @@ static bauta_status check_sizes(const bauta_picture *p, size_t index,
                        "%zu queries and %zu keys",
                        index, p->rows, p->columns, p->mask->queries,
                        p->mask->keys);
-    if (!bt_look_text(p->at))
+    if (!bt_attention_name(p->at))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "picture %zu is of %d, which is no attention", index,
                        (int)p->at);
@@ -67,8 +67,7 @@ static bauta_status check_labels(const char *const *labels, size_t count,
     return BAUTA_OK;
 }
 
-/* Sums of rounded exponentials may come out a little above 1. NaN is in no
- * range. */
+/* Rounding may give a little more than 1. NaN fails both comparisons. */
 static bool is_weight(float w)
 {
     return w >= 0.0f && w <= 1.001f;
@@ -99,7 +98,7 @@ static bauta_status check_row(const bt_picture *p, size_t row, size_t index,
 
 /* ---- One picture --------------------------------------------------------- */
 
-/* The spans of what is not 0; for bauta_mask_rows(). */
+/* The spans of nonzero weights; for bauta_mask_rows(). */
 static size_t weights_row(void *user, size_t query, bauta_span *spans,
                           size_t capacity)
 {
@@ -123,9 +122,10 @@ static void title_set(bt_picture *p)
     if (p->title)
         return;
     if (p->of->weights)
-        snprintf(p->words, sizeof(p->words), "%s, layer %zu, head %zu",
-                 bt_look_text(p->of->at), p->of->layer, p->of->head);
-    p->title = p->words;
+        snprintf(p->default_title, sizeof(p->default_title),
+                 "%s, layer %zu, head %zu", bt_attention_name(p->of->at),
+                 p->of->layer, p->of->head);
+    p->title = p->default_title;
 }
 
 static bauta_status picture_init(bt_picture *p, const bauta_picture *of,
@@ -140,9 +140,9 @@ static bauta_status picture_init(bt_picture *p, const bauta_picture *of,
         status =
             check_labels(of->column_labels, of->columns, index, "column", err);
     if (!status && !of->mask) {
-        status = bauta_mask_rows(&p->own, of->rows, of->columns, weights_row,
-                                 (void *)(uintptr_t)of, err);
-        p->mask = p->own;
+        status = bauta_mask_rows(&p->own_mask, of->rows, of->columns,
+                                 weights_row, (void *)(uintptr_t)of, err);
+        p->mask = p->own_mask;
     }
     for (size_t i = 0; !status && of->weights && i < of->rows; i++)
         status = check_row(p, i, index, err);
@@ -151,17 +151,18 @@ static bauta_status picture_init(bt_picture *p, const bauta_picture *of,
     return status;
 }
 
-/* ---- All of them --------------------------------------------------------- */
+/* ---- All pictures -------------------------------------------------------- */
 
-static bauta_status format_of(bt_format *format, const char *path,
-                              bauta_error *err)
+static bauta_status format_from_path(bt_picture_format *format,
+                                     const char *path, bauta_error *err)
 {
-    static const char *const endings[] = { ".png", ".svg", ".pdf", ".html" };
+    static const char *const extensions[] = { ".png", ".svg", ".pdf", ".html" };
     size_t length = strlen(path);
-    for (size_t i = 0; i < BT_LEN(endings); i++) {
-        size_t end = strlen(endings[i]);
-        if (length > end && strcasecmp(path + length - end, endings[i]) == 0) {
-            *format = (bt_format)i;
+    for (size_t i = 0; i < BT_LEN(extensions); i++) {
+        size_t end = strlen(extensions[i]);
+        if (length > end &&
+            strcasecmp(path + length - end, extensions[i]) == 0) {
+            *format = (bt_picture_format)i;
             return BAUTA_OK;
         }
     }
@@ -171,8 +172,9 @@ static bauta_status format_of(bt_format *format, const char *path,
                    bt_path_tail(path));
 }
 
-/* As many beside each other as the first layer has, or a square. */
-static size_t across_of(const bauta_picture *pictures, size_t count)
+/* One row per layer if all pictures of the first layer fit in one, else a
+ * square. */
+static size_t default_across(const bauta_picture *pictures, size_t count)
 {
     size_t heads = 0, side = 1;
     while (heads < count && pictures[heads].at == pictures[0].at &&
@@ -185,34 +187,34 @@ static size_t across_of(const bauta_picture *pictures, size_t count)
     return side;
 }
 
-static bauta_status sheet_init(bt_sheet *sheet, const bauta_picture *pictures,
-                               size_t count,
-                               const bauta_picture_options *options,
-                               bauta_error *err)
+static bauta_status figure_init(bt_figure *figure,
+                                const bauta_picture *pictures, size_t count,
+                                const bauta_picture_options *options,
+                                bauta_error *err)
 {
-    *sheet = (bt_sheet){ "", 0, 0, NULL };
+    *figure = (bt_figure){ "", 0, 0, NULL };
     if (options && options->title)
-        sheet->title = options->title;
-    sheet->pictures = bt_alloc_zero(count, sizeof(*sheet->pictures));
-    if (!sheet->pictures)
+        figure->title = options->title;
+    figure->pictures = bt_alloc_zero(count, sizeof(*figure->pictures));
+    if (!figure->pictures)
         return bt_fail_memory(err, "pictures", count * sizeof(bt_picture));
     bauta_status status = BAUTA_OK;
-    while (!status && sheet->count < count) {
-        size_t i = sheet->count++;
-        status = picture_init(&sheet->pictures[i], &pictures[i], i, err);
+    while (!status && figure->count < count) {
+        size_t i = figure->count++;
+        status = picture_init(&figure->pictures[i], &pictures[i], i, err);
     }
     if (!status)
-        sheet->across = options && options->across
-                            ? bt_size_min(options->across, count)
-                            : across_of(pictures, count);
+        figure->across = options && options->across
+                             ? bt_size_min(options->across, count)
+                             : default_across(pictures, count);
     return status;
 }
 
-static void sheet_release(bt_sheet *sheet)
+static void figure_release(bt_figure *figure)
 {
-    for (size_t i = 0; i < sheet->count; i++)
-        bauta_mask_free(sheet->pictures[i].own);
-    bt_free(sheet->pictures);
+    for (size_t i = 0; i < figure->count; i++)
+        bauta_mask_free(figure->pictures[i].own_mask);
+    bt_free(figure->pictures);
 }
 
 bauta_status bauta_picture_save(const char *path, const bauta_picture *pictures,
@@ -220,8 +222,8 @@ bauta_status bauta_picture_save(const char *path, const bauta_picture *pictures,
                                 const bauta_picture_options *options,
                                 bauta_error *err)
 {
-    bt_sheet sheet;
-    bt_format format = BT_HTML;
+    bt_figure figure;
+    bt_picture_format format = BT_HTML;
     BT_NEED(path, err);
     BT_NEED(pictures, err);
     if (options)
@@ -231,13 +233,13 @@ bauta_status bauta_picture_save(const char *path, const bauta_picture *pictures,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%zu pictures: at least 1 and at most %d are drawn",
                        count, COUNT_MAX);
-    bauta_status status = format_of(&format, path, err);
+    bauta_status status = format_from_path(&format, path, err);
     if (status)
         return status;
-    status = sheet_init(&sheet, pictures, count, options, err);
+    status = figure_init(&figure, pictures, count, options, err);
     if (!status)
-        status = format == BT_HTML ? bt_page_save(&sheet, path, err)
-                                   : bt_sheet_save(&sheet, path, format, err);
-    sheet_release(&sheet);
+        status = format == BT_HTML ? bt_html_page_save(&figure, path, err)
+                                   : bt_figure_save(&figure, path, format, err);
+    figure_release(&figure);
     return status;
 }

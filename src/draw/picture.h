@@ -1,35 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* picture.h - pictures that were checked, and who draws them.
+/* picture.h - checked pictures, and the functions that draw them.
  *
- * picture.c checks what a caller gave and chooses who draws: page.c writes a
- * page of HTML; cairo/ draws sheets, or none/ says that it cannot. */
+ * picture.c checks the caller's pictures. html_page.c writes an HTML page;
+ * cairo/ draws a figure as PNG, SVG or PDF, and none/ is its substitute in a
+ * build without cairo. */
 #ifndef BT_PICTURE_H
 #define BT_PICTURE_H
 
 #include "bauta.h"
 
 typedef struct bt_picture {
-    const bauta_picture *of;
-    const bauta_mask *mask; /* never NULL */
-    bauta_mask *own;        /* the same, where it was made from the weights */
-    const char *title;      /* never NULL */
-    char words[64];         /* where there was no title */
+    const bauta_picture *of; /* the caller's */
+    const bauta_mask *mask;  /* never NULL */
+    bauta_mask *own_mask;    /* the same, if made from the weights */
+    const char *title;       /* never NULL */
+    char default_title[64];
 } bt_picture;
 
-typedef struct bt_sheet {
-    const char *title; /* never NULL */
-    size_t count, across;
+typedef struct bt_figure {
+    const char *title;    /* never NULL */
+    size_t count, across; /* across: pictures in a row */
     bt_picture *pictures; /* (count) */
-} bt_sheet;
+} bt_figure;
 
-typedef enum bt_format { BT_PNG, BT_SVG, BT_PDF, BT_HTML } bt_format;
+typedef enum bt_picture_format {
+    BT_PNG,
+    BT_SVG,
+    BT_PDF,
+    BT_HTML
+} bt_picture_format;
 
-bauta_status bt_page_save(const bt_sheet *sheet, const char *path,
-                          bauta_error *err);
-bauta_status bt_sheet_save(const bt_sheet *sheet, const char *path,
-                           bt_format format, bauta_error *err);
+bauta_status bt_html_page_save(const bt_figure *figure, const char *path,
+                               bauta_error *err);
+bauta_status bt_figure_save(const bt_figure *figure, const char *path,
+                            bt_picture_format format, bauta_error *err);
 
 /* "encoder", "decoder" or "cross". */
-const char *bt_look_text(bauta_look_at at);
+const char *bt_attention_name(bauta_look_at at);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raster.c - squares to dots, and many squares to one dot; see raster.h. */
+/* raster.c - cells to pixels, several cells to a pixel if there are many. */
 #include "draw/raster.h"
 
 #include "base/error.h"
@@ -7,15 +7,15 @@
 #include "base/size.h"
 #include "mask/mask.h"
 
-/* The squares of one axis that dot `at` of `dots` covers; at least one. */
-static bauta_span covered(size_t at, size_t dots, size_t squares)
+/* The cells of one axis that pixel `at` of `pixels` covers; at least one. */
+static bauta_span covered(size_t at, size_t pixels, size_t cells)
 {
-    size_t lo = at * squares / dots, hi = (at + 1) * squares / dots;
+    size_t lo = at * cells / pixels, hi = (at + 1) * cells / pixels;
     return (bauta_span){ lo, bt_size_max(hi, lo + 1) };
 }
 
-/* Into best[x] goes the largest weight of row `row` that dot x covers, where
- * that is larger than what is there. What is hidden is not looked at. */
+/* Raise best[x] to the largest weight of row `row` that pixel x covers. Hidden
+ * pairs are skipped. */
 static void row_add(float *best, size_t width, const bt_picture *p, size_t row)
 {
     bt_spans seen = bt_mask_spans(p->mask, row);
@@ -36,7 +36,7 @@ static void row_add(float *best, size_t width, const bt_picture *p, size_t row)
     }
 }
 
-static uint32_t dot_of(bt_colour c)
+static uint32_t pixel_of(bt_colour c)
 {
     return 0xff000000u | (uint32_t)c.r << 16 | (uint32_t)c.g << 8 | c.b;
 }
@@ -45,18 +45,19 @@ static void line_draw(uint32_t *line, const float *best, size_t width, size_t y,
                       size_t gap, const bt_picture *p,
                       const bt_palette *palette)
 {
-    uint32_t hidden = dot_of(palette->hidden), hatch = dot_of(palette->hatch);
+    uint32_t hidden = pixel_of(palette->hidden),
+             hatch = pixel_of(palette->hatch);
     for (size_t x = 0; x < width; x++) {
         if (best[x] < 0.0f)
             line[x] = (x + y) % gap <= gap / 6 ? hatch : hidden;
         else if (!p->of->weights)
-            line[x] = dot_of(palette->seen);
+            line[x] = pixel_of(palette->seen);
         else
-            line[x] = dot_of(palette->weight[bt_colour_index(best[x])]);
+            line[x] = pixel_of(palette->weight[bt_colour_index(best[x])]);
     }
 }
 
-bauta_status bt_raster_draw(uint32_t *dots, size_t stride, size_t width,
+bauta_status bt_raster_draw(uint32_t *pixels, size_t stride, size_t width,
                             size_t height, size_t gap, const bt_picture *p,
                             const bt_palette *palette, bauta_error *err)
 {
@@ -74,7 +75,7 @@ bauta_status bt_raster_draw(uint32_t *dots, size_t stride, size_t width,
                 row_add(best, width, p, i);
             before = rows;
         }
-        line_draw(dots + y * stride, best, width, y, gap, p, palette);
+        line_draw(pixels + y * stride, best, width, y, gap, p, palette);
     }
     bt_free(best);
     return BAUTA_OK;

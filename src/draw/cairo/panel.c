@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* panel.c - one picture of a sheet: squares, border, labels.
+/* panel.c - one picture of a figure: cells, border, labels.
  *
- * Few squares are drawn as shapes, which stay sharp however near one looks. Of
- * many there would be megabytes, so they are drawn as an image of dots. */
+ * A small number of cells is drawn as vector shapes, which stay sharp at any
+ * zoom. Many would take megabytes, so they are drawn as an image. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -14,9 +14,7 @@
 #include <math.h>
 #include <stdio.h>
 
-static const bt_colour ink = { 0x1b, 0x1b, 0x1f };
-
-/* ---- Squares ------------------------------------------------------------- */
+/* ---- Cells --------------------------------------------------------------- */
 
 static void row_shapes(const bt_canvas *c, const bt_picture *p, size_t row,
                        double x, double y)
@@ -26,7 +24,7 @@ static void row_shapes(const bt_canvas *c, const bt_picture *p, size_t row,
     for (size_t k = 0; k < seen.count; k++) {
         double from = x + cell * (double)seen.at[k].lo;
         double width = cell * (double)(seen.at[k].hi - seen.at[k].lo);
-        // One piece beneath all squares, so that no hatching shines through
+        // One rectangle below all cells of the span, so that no hatching shows
         // where two of them meet.
         bt_colour_set(c->cr,
                       p->of->weights ? c->palette.weight[0] : c->palette.seen);
@@ -45,8 +43,8 @@ static void row_shapes(const bt_canvas *c, const bt_picture *p, size_t row,
     }
 }
 
-static void squares_as_shapes(const bt_canvas *c, const bt_picture *p, double x,
-                              double y)
+static void cells_as_shapes(const bt_canvas *c, const bt_picture *p, double x,
+                            double y)
 {
     double cell = c->layout.cell;
     bt_hatch_draw(c, x, y, cell * (double)p->of->columns,
@@ -57,18 +55,18 @@ static void squares_as_shapes(const bt_canvas *c, const bt_picture *p, double x,
     cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_DEFAULT);
 }
 
-/* Dots for a side: a whole number to a square, or many squares to one. */
-static size_t dots_for(const bt_canvas *c, size_t squares)
+/* Pixels of a side: a whole number per cell, or several cells to a pixel. */
+static size_t pixels_for(const bt_canvas *c, size_t cells)
 {
-    double dots = ceil(c->layout.cell * c->layout.scale * (double)squares);
-    return dots < 1.0 ? 1 : (size_t)dots;
+    double pixels = ceil(c->layout.cell * c->layout.scale * (double)cells);
+    return pixels < 1.0 ? 1 : (size_t)pixels;
 }
 
-static bauta_status squares_as_dots(const bt_canvas *c, const bt_picture *p,
-                                    double x, double y, bauta_error *err)
+static bauta_status cells_as_image(const bt_canvas *c, const bt_picture *p,
+                                   double x, double y, bauta_error *err)
 {
-    size_t width = dots_for(c, p->of->columns),
-           height = dots_for(c, p->of->rows);
+    size_t width = pixels_for(c, p->of->columns),
+           height = pixels_for(c, p->of->rows);
     cairo_surface_t *image =
         cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)width, (int)height);
     bauta_status status = BAUTA_OK;
@@ -93,7 +91,7 @@ static bauta_status squares_as_dots(const bt_canvas *c, const bt_picture *p,
     return status;
 }
 
-/* Of a mask alone one could not count the squares without lines. */
+/* Grid lines make the cells of a mask without weights countable. */
 static void grid_draw(const bt_canvas *c, const bt_picture *p, double x,
                       double y)
 {
@@ -125,7 +123,8 @@ static size_t spans_most(const bauta_mask *mask)
     return most;
 }
 
-/* Lines along the upper edge of a row, over keys that one of two rows sees. */
+/* Lines along the upper edge of a row, for keys that only one of two adjacent
+ * rows sees. */
 static void edge_draw(const bt_canvas *c, bt_spans keys, double x, double y)
 {
     for (size_t k = 0; k < keys.count; k++) {
@@ -145,7 +144,7 @@ static void sides_draw(const bt_canvas *c, bt_spans keys, double x, double y)
 }
 
 static void border_lines(const bt_canvas *c, const bauta_mask *mask,
-                         bauta_span *room, double x, double y)
+                         bauta_span *space, double x, double y)
 {
     bt_spans before = { NULL, 0 };
     for (size_t i = 0; i <= mask->queries; i++) {
@@ -153,10 +152,10 @@ static void border_lines(const bt_canvas *c, const bauta_mask *mask,
         if (i < mask->queries)
             row = bt_mask_spans(mask, i);
         double at = y + c->layout.cell * (double)i;
-        edge_draw(c, (bt_spans){ room, bt_spans_without(room, row, before) }, x,
-                  at);
-        edge_draw(c, (bt_spans){ room, bt_spans_without(room, before, row) }, x,
-                  at);
+        edge_draw(c, (bt_spans){ space, bt_spans_without(space, row, before) },
+                  x, at);
+        edge_draw(c, (bt_spans){ space, bt_spans_without(space, before, row) },
+                  x, at);
         sides_draw(c, row, x, at);
         before = row;
     }
@@ -166,25 +165,25 @@ static bauta_status border_draw(const bt_canvas *c, const bt_picture *p,
                                 double x, double y, bauta_error *err)
 {
     const bauta_mask *mask = p->mask;
-    // Of dust there is nothing but border.
+    // Many tiny spans would be all border.
     if (c->layout.cell < 3.0 && mask->start[mask->queries] > 4 * mask->queries)
         return BAUTA_OK;
     size_t bytes = bt_size_mul(2 * spans_most(mask) + 1, sizeof(bauta_span));
-    bauta_span *room = bt_alloc(bytes);
-    if (!room)
+    bauta_span *space = bt_alloc(bytes);
+    if (!space)
         return bt_fail_memory(err, "the border of a mask", bytes);
-    border_lines(c, mask, room, x, y);
+    border_lines(c, mask, space, x, y);
     bt_colour_set(c->cr, c->palette.border);
     cairo_set_line_width(c->cr, c->layout.cell >= 8.0 ? 1.4 : 0.7);
     cairo_set_line_cap(c->cr, CAIRO_LINE_CAP_SQUARE);
     cairo_stroke(c->cr);
-    bt_free(room);
+    bt_free(space);
     return BAUTA_OK;
 }
 
 /* ---- Labels -------------------------------------------------------------- */
 
-/* Every so many rows a number, where there is no room for labels. */
+/* Without labels, number every 1st, 2nd, 5th, 10th... row. */
 static size_t tick_step(double cell)
 {
     size_t step = 1;
@@ -220,7 +219,7 @@ static void labels_draw(const bt_canvas *c, const bt_picture *p, double x,
     size_t step = c->layout.labels  ? 1
                   : c->layout.ticks ? tick_step(c->layout.cell)
                                     : SIZE_MAX;
-    bt_colour_set(c->cr, ink);
+    bt_colour_set(c->cr, bt_ink);
     if (step == SIZE_MAX)
         return;
     for (size_t i = 0; i < p->of->rows; i += step)
@@ -229,21 +228,22 @@ static void labels_draw(const bt_canvas *c, const bt_picture *p, double x,
         label_draw(c, p->of->column_labels, j, x, y, true);
 }
 
-/* A title that was given is cut where it is too long; one of our own has
- * shorter forms. */
+/* Fit the title into the panel. A default title has shorter forms; the caller's
+ * is cut. */
 static void heading_fit(const bt_canvas *c, const bt_picture *p,
                         char text[BT_LABEL_MAX])
 {
-    double room = c->layout.panel_width - 6.0;
-    bool own = !p->of->title && p->of->weights;
+    double space = c->layout.panel_width - 6.0;
+    bool by_default = !p->of->title && p->of->weights;
     bt_title(text, p->title, BT_TITLE_CHARACTERS);
-    if (own && bt_text_width(c->cr, text, 9.0) > room)
+    if (by_default && bt_text_width(c->cr, text, 9.0) > space)
         snprintf(text, BT_LABEL_MAX, "layer %zu, head %zu", p->of->layer,
                  p->of->head);
-    if (own && bt_text_width(c->cr, text, 9.0) > room)
+    if (by_default && bt_text_width(c->cr, text, 9.0) > space)
         snprintf(text, BT_LABEL_MAX, "%zu, %zu", p->of->layer, p->of->head);
     for (size_t most = BT_TITLE_CHARACTERS;
-         !own && most > 4 && bt_text_width(c->cr, text, 9.0) > room; most--)
+         !by_default && most > 4 && bt_text_width(c->cr, text, 9.0) > space;
+         most--)
         bt_title(text, p->title, most);
 }
 
@@ -252,7 +252,7 @@ static void heading_draw(const bt_canvas *c, const bt_picture *p, double x,
 {
     char text[BT_LABEL_MAX];
     heading_fit(c, p, text);
-    bt_colour_set(c->cr, ink);
+    bt_colour_set(c->cr, bt_ink);
     bt_text_draw(c->cr, text, 9.0, x, y + 11.0, false);
 }
 
@@ -264,9 +264,9 @@ bauta_status bt_panel_draw(const bt_canvas *c, const bt_picture *p, double x,
     bauta_status status = BAUTA_OK;
     heading_draw(c, p, x, y);
     if (c->shapes)
-        squares_as_shapes(c, p, left, top);
+        cells_as_shapes(c, p, left, top);
     else
-        status = squares_as_dots(c, p, left, top, err);
+        status = cells_as_image(c, p, left, top, err);
     if (!status) {
         grid_draw(c, p, left, top);
         status = border_draw(c, p, left, top, err);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* legend.c - what the colours mean, and what all parts draw with. */
+/* canvas.c - text, hatching and the legend. */
 #include "draw/cairo/canvas.h"
 
 #include <math.h>
 #include <stdio.h>
 
-static const bt_colour ink = { 0x1b, 0x1b, 0x1f };
+const bt_colour bt_ink = { 0x1b, 0x1b, 0x1f };
 
 void bt_colour_set(cairo_t *cr, bt_colour colour)
 {
@@ -70,7 +70,7 @@ static void scale_draw(const bt_canvas *c, double x, double y)
         cairo_fill(c->cr);
     }
     cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_DEFAULT);
-    bt_colour_set(c->cr, ink);
+    bt_colour_set(c->cr, bt_ink);
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
         double at = x + BAR * sqrt(marks[i]);
         snprintf(text, sizeof(text), "%.0f%s", 100.0 * marks[i],
@@ -81,10 +81,10 @@ static void scale_draw(const bt_canvas *c, double x, double y)
     }
 }
 
-static double word_draw(const bt_canvas *c, const char *text, double x,
-                        double y)
+static double legend_text(const bt_canvas *c, const char *text, double x,
+                          double y)
 {
-    bt_colour_set(c->cr, ink);
+    bt_colour_set(c->cr, bt_ink);
     bt_text_draw(c->cr, text, 8.0, x, y + 8.0, false);
     return x + bt_text_width(c->cr, text, 8.0) + 14.0;
 }
@@ -98,14 +98,14 @@ void bt_legend_draw(const bt_canvas *c, bool weights, double x, double y)
         bt_colour_set(c->cr, c->palette.seen);
         cairo_rectangle(c->cr, x, y, BOX, 10.0);
         cairo_fill(c->cr);
-        x = word_draw(c, "visible", x + BOX + 5.0, y);
+        x = legend_text(c, "visible", x + BOX + 5.0, y);
     }
     bt_hatch_draw(c, x, y, BOX, 10.0);
-    x = word_draw(c, "hidden", x + BOX + 5.0, y);
+    x = legend_text(c, "hidden", x + BOX + 5.0, y);
     bt_colour_set(c->cr, c->palette.border);
     cairo_set_line_width(c->cr, 1.4);
     cairo_rectangle(c->cr, x, y + 0.7, BOX, 8.6);
     cairo_stroke(c->cr);
-    x = word_draw(c, "the mask", x + BOX + 5.0, y);
-    word_draw(c, "rows: queries, columns: keys", x, y);
+    x = legend_text(c, "the mask", x + BOX + 5.0, y);
+    legend_text(c, "rows: queries, columns: keys", x, y);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sheet.c - a sheet of pictures as PNG, SVG or PDF, drawn by cairo.
+/* figure.c - a figure of one or more pictures as PNG, SVG or PDF, with cairo.
  *
- * cairo takes its memory from malloc(), not from the allocator of the library;
- * when there is none it says so, and so does this. But fontconfig crashes, and
- * cairo may wait for ever, so before they are called there must be memory for
- * all that they need. */
+ * cairo uses malloc(), not the library's allocator, and reports when it fails.
+ * But without memory fontconfig crashes and cairo may hang, so memory_check()
+ * first makes sure that there is enough for all that they need. */
 #include "base/error.h"
 #include "base/file.h"
 #include "draw/cairo/canvas.h"
@@ -17,22 +16,22 @@
 
 static const uint64_t shapes_most = 40000;
 
-/* Fonts, and a picture of 2000 by 2000 points in colour and as a file. */
+/* Fonts, and a picture of 2000 by 2000 pixels in memory and as a file. */
 enum { DRAWING_BYTES = 96 << 20 };
 
-/* Whether malloc() would give so much now. */
+/* Whether malloc() can provide that much now. */
 static bauta_status memory_check(bauta_error *err)
 {
-    void *volatile memory = malloc(DRAWING_BYTES); // not to be left out
+    void *volatile memory =
+        malloc(DRAWING_BYTES); // keeps the compiler from removing it
     bool there = memory != NULL;
     free(memory);
-    return there ? BAUTA_OK
-                 : bt_fail_memory(err, "a sheet of pictures", DRAWING_BYTES);
+    return there ? BAUTA_OK : bt_fail_memory(err, "a figure", DRAWING_BYTES);
 }
 
 /* ---- Writing ------------------------------------------------------------- */
 
-/* Where cairo writes; it cannot carry a sentence itself. */
+/* The output stream of cairo, with the error that cairo cannot report. */
 typedef struct sink {
     bt_draft *draft;
     bauta_status status;
@@ -48,20 +47,20 @@ static cairo_status_t sink_write(void *user, const unsigned char *bytes,
     return s->status ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
 }
 
-static bauta_status drawn(sink *s, cairo_status_t status)
+static bauta_status status_from_cairo(sink *s, cairo_status_t status)
 {
     if (s->status || status == CAIRO_STATUS_SUCCESS)
         return s->status;
     if (status == CAIRO_STATUS_NO_MEMORY)
-        return bt_fail_memory(s->err, "a sheet of pictures", 0);
-    return bt_fail(s->err, BAUTA_ERR_IO, "cairo cannot draw the sheet: %s",
+        return bt_fail_memory(s->err, "a figure", 0);
+    return bt_fail(s->err, BAUTA_ERR_IO, "cairo cannot draw the figure: %s",
                    cairo_status_to_string(status));
 }
 
 /* ---- Drawing ------------------------------------------------------------- */
 
-static bauta_status sheet_draw(const bt_canvas *c, const bt_sheet *sheet,
-                               bauta_error *err)
+static bauta_status figure_draw(const bt_canvas *c, const bt_figure *figure,
+                                bauta_error *err)
 {
     const bt_layout *l = &c->layout;
     char text[BT_LABEL_MAX];
@@ -70,12 +69,12 @@ static bauta_status sheet_draw(const bt_canvas *c, const bt_sheet *sheet,
     cairo_set_source_rgb(c->cr, 1.0, 1.0, 1.0);
     cairo_paint(c->cr);
     cairo_set_source_rgb(c->cr, 0.1, 0.1, 0.12);
-    bt_title(text, sheet->title, BT_TITLE_CHARACTERS);
+    bt_title(text, figure->title, BT_TITLE_CHARACTERS);
     bt_text_draw(c->cr, text, 13.0, 18.0, 24.0, false);
-    for (size_t i = 0; i < sheet->count && !status; i++) {
-        size_t column = i % sheet->across, row = i / sheet->across;
-        weights |= sheet->pictures[i].of->weights != NULL;
-        status = bt_panel_draw(c, &sheet->pictures[i],
+    for (size_t i = 0; i < figure->count && !status; i++) {
+        size_t column = i % figure->across, row = i / figure->across;
+        weights |= figure->pictures[i].of->weights != NULL;
+        status = bt_panel_draw(c, &figure->pictures[i],
                                18.0 + (double)column * l->panel_width,
                                l->top + (double)row * l->panel_height, err);
     }
@@ -84,9 +83,9 @@ static bauta_status sheet_draw(const bt_canvas *c, const bt_sheet *sheet,
     return status;
 }
 
-static cairo_surface_t *surface_create(const bt_sheet *sheet,
-                                       const bt_layout *l, bt_format format,
-                                       sink *to)
+static cairo_surface_t *surface_create(const bt_figure *figure,
+                                       const bt_layout *l,
+                                       bt_picture_format format, sink *to)
 {
     char title[BT_LABEL_MAX];
     cairo_surface_t *surface;
@@ -97,10 +96,10 @@ static cairo_surface_t *surface_create(const bt_sheet *sheet,
     case BT_PDF:
         surface = cairo_pdf_surface_create_for_stream(sink_write, to, l->width,
                                                       l->height);
-        bt_title(title, sheet->title, BT_TITLE_CHARACTERS);
+        bt_title(title, figure->title, BT_TITLE_CHARACTERS);
         cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_TITLE,
                                        title);
-        // Not when it was made: the same pictures are the same file.
+        // A constant date: the same pictures give the same file.
         cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_CREATE_DATE,
                                        "2000-01-01T00:00:00Z");
         return surface;
@@ -111,51 +110,52 @@ static cairo_surface_t *surface_create(const bt_sheet *sheet,
     }
 }
 
-static bool few_squares(const bt_sheet *sheet)
+static bool few_cells(const bt_figure *figure)
 {
     uint64_t pairs = 0;
-    for (size_t i = 0; i < sheet->count; i++)
-        pairs += sheet->pictures[i].mask->pairs;
+    for (size_t i = 0; i < figure->count; i++)
+        pairs += figure->pictures[i].mask->pairs;
     return pairs <= shapes_most;
 }
 
-static bauta_status sheet_write(sink *to, const bt_sheet *sheet,
-                                const bt_layout *layout, bt_format format)
+static bauta_status figure_write(sink *to, const bt_figure *figure,
+                                 const bt_layout *layout,
+                                 bt_picture_format format)
 {
     bt_canvas c = { .layout = *layout };
-    cairo_surface_t *surface = surface_create(sheet, layout, format, to);
+    cairo_surface_t *surface = surface_create(figure, layout, format, to);
     c.cr = cairo_create(surface);
-    c.shapes = format != BT_PNG && few_squares(sheet);
+    c.shapes = format != BT_PNG && few_cells(figure);
     bt_palette_init(&c.palette, false);
     if (format == BT_PNG)
         cairo_scale(c.cr, layout->scale, layout->scale);
-    bauta_status status = sheet_draw(&c, sheet, to->err);
+    bauta_status status = figure_draw(&c, figure, to->err);
     if (!status)
-        status = drawn(to, cairo_status(c.cr));
+        status = status_from_cairo(to, cairo_status(c.cr));
     cairo_destroy(c.cr);
     if (!status && format == BT_PNG)
-        status = drawn(
+        status = status_from_cairo(
             to, cairo_surface_write_to_png_stream(surface, sink_write, to));
     cairo_surface_finish(surface);
     if (!status)
-        status = drawn(to, cairo_surface_status(surface));
+        status = status_from_cairo(to, cairo_surface_status(surface));
     cairo_surface_destroy(surface);
     return status;
 }
 
-bauta_status bt_sheet_save(const bt_sheet *sheet, const char *path,
-                           bt_format format, bauta_error *err)
+bauta_status bt_figure_save(const bt_figure *figure, const char *path,
+                            bt_picture_format format, bauta_error *err)
 {
     bt_layout layout;
     bt_draft *draft = NULL;
     bauta_status status = memory_check(err);
     if (!status)
-        status = bt_layout_init(&layout, sheet, err);
+        status = bt_layout_init(&layout, figure, err);
     if (!status)
         status = bt_draft_create(&draft, path, err);
     if (!status) {
         sink to = { draft, BAUTA_OK, err };
-        status = sheet_write(&to, sheet, &layout, format);
+        status = figure_write(&to, figure, &layout, format);
     }
     if (!status)
         status = bt_draft_commit(draft, err);
