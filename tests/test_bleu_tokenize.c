@@ -29,7 +29,7 @@ static void tokenized(char text[TEXT_MAX], const char *line,
                       bauta_bleu_tokenizer tokenizer)
 {
     bt_codes codes = { 0 }, spare = { 0 };
-    bt_word word = { 0, 0 };
+    bt_word_range word = { 0, 0 };
     size_t size = 0;
     assert_int_equal(bt_codes_read(&codes, line, strlen(line), false, NULL), 0);
     assert_int_equal(bt_bleu_tokenize(tokenizer, &codes, &spare, NULL), 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bleu.c - BLEU: how many n-grams are right, and whether there are enough.
+/* bleu.c - BLEU: n-gram precision with a brevity penalty.
  *
  * Papineni et al., "BLEU: a method for automatic evaluation of machine
  * translation", ACL 2002; smoothing after Chen and Cherry, "A systematic
- * comparison of smoothing techniques for sentence-level BLEU", WMT 2014. What
- * these leave open is decided as sacrebleu decides it. */
+ * comparison of smoothing techniques for sentence-level BLEU", WMT 2014. Where
+ * these leave a choice, sacrebleu's is taken. */
 #include "score/score.h"
 
 #include "base/error.h"
@@ -23,7 +23,7 @@ static const char *const tokenizer_names[] = {
 };
 static const struct {
     const char *name;
-    double value; /* negative: it has none */
+    double value; /* default; negative: the method has no value */
 } smoothings[] = {
     [BAUTA_SMOOTH_EXP] = { "exp", -1 },
     [BAUTA_SMOOTH_FLOOR] = { "floor", 0.1 },
@@ -31,35 +31,27 @@ static const struct {
     [BAUTA_SMOOTH_NONE] = { "none", -1 },
 };
 
-/* What the score is computed from, of one sentence or of many. */
-typedef struct counts {
-    uint64_t matches[BAUTA_NGRAM_MAX], totals[BAUTA_NGRAM_MAX];
-    uint64_t length, reference_length;
-} counts;
-
-typedef struct workspace {
+/* One computation: its arguments and scratch memory. */
+typedef struct bleu_run {
+    const bauta_translations *texts;
+    bauta_bleu_options options;
     bt_codes line, spare;
-    bt_score_words words;
-    bt_grams grams;
-} workspace;
+    bt_word_ids words;
+    bt_ngrams ngrams;
+} bleu_run;
 
-static void workspace_release(workspace *w)
+static void run_release(bleu_run *r)
 {
-    bt_codes_release(&w->line);
-    bt_codes_release(&w->spare);
-    bt_score_words_release(&w->words);
-    bt_grams_release(&w->grams);
+    bt_codes_release(&r->line);
+    bt_codes_release(&r->spare);
+    bt_word_ids_release(&r->words);
+    bt_ngrams_release(&r->ngrams);
 }
 
 /* ---- The options --------------------------------------------------------- */
 
 static bauta_status options_check(const bauta_bleu_options *o, bauta_error *err)
 {
-    if (o->size != sizeof(*o))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "options.size is %zu, not %zu: start from "
-                       "BAUTA_BLEU_OPTIONS_INIT",
-                       o->size, sizeof(*o));
     if ((size_t)o->tokenizer >= BT_LEN(tokenizer_names))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "there is no tokenizer %d of BLEU", (int)o->tokenizer);
@@ -90,7 +82,7 @@ static void signature_write(char *text, size_t size,
     char nrefs[24], value[32] = "";
     bt_translations_nrefs(nrefs, texts);
     if (smoothings[o->smoothing].value >= 0) {
-        // Not by %.2f, which would write a comma where people do.
+        // Not by %.2f, which writes a comma in some locales.
         int hundredths = (int)lrint(100 * smoothing_value(o));
         snprintf(value, sizeof(value), "[%d.%02d]", hundredths / 100,
                  hundredths % 100);
@@ -104,95 +96,48 @@ static void signature_write(char *text, size_t size,
 
 /* ---- Counting ------------------------------------------------------------ */
 
-/* The words of the sentence that w->line holds join the others. */
-static bauta_status words_read(workspace *w, const bauta_bleu_options *o,
-                               bauta_error *err)
+/* Add the words of r->line as a sequence. */
+static bauta_status line_add(void *user, bauta_error *err)
 {
-    bt_word word = { 0, 0 };
+    bleu_run *r = user;
+    bt_word_range word = { 0, 0 };
     bauta_status status =
-        bt_bleu_tokenize(o->tokenizer, &w->line, &w->spare, err);
-    while (!status && bt_codes_word(&w->line, &word))
-        status = bt_score_words_add(&w->words, w->line.at + word.start,
-                                    word.length, err);
-    return status ? status : bt_score_words_end(&w->words, err);
+        bt_bleu_tokenize(r->options.tokenizer, &r->line, &r->spare, err);
+    while (!status && bt_codes_word(&r->line, &word))
+        status = bt_word_ids_add(&r->words, r->line.at + word.start,
+                                 word.length, err);
+    return status ? status : bt_word_ids_end_sequence(&r->words, err);
 }
 
-static bauta_status sentence_read(workspace *w, const bauta_translations *texts,
-                                  size_t i, const bauta_bleu_options *o,
-                                  bauta_error *err)
+/* The length of the reference that is closest in length to the hypothesis; the
+ * shorter one of two. */
+static size_t closest_length(const bt_ngrams *ngrams)
 {
-    bt_score_words_clear(&w->words);
-    bauta_status status =
-        bt_hypothesis_read(&w->line, texts, i, o->lowercase, err);
-    if (!status)
-        status = words_read(w, o, err);
-    for (size_t set = 0; set < texts->sets && !status; set++) {
-        bool there;
-        status = bt_reference_read(&w->line, &there, texts, set, i,
-                                   o->lowercase, err);
-        if (!status && there)
-            status = words_read(w, o, err);
-    }
-    return status ? status : bt_score_words_grams(&w->words, &w->grams, err);
-}
-
-/* The length of the reference that is nearest to the sentence in length, the
- * shorter of two. */
-static size_t nearest_length(const bt_grams *grams)
-{
-    size_t length = bt_grams_length(grams, 0);
-    size_t nearest = bt_grams_length(grams, 1);
-    for (size_t k = 2; k < grams->sequences; k++) {
-        size_t other = bt_grams_length(grams, k);
+    size_t length = bt_ngrams_length(ngrams, 0);
+    size_t closest = bt_ngrams_length(ngrams, 1);
+    for (size_t k = 2; k < ngrams->sequences; k++) {
+        size_t other = bt_ngrams_length(ngrams, k);
         size_t off = other > length ? other - length : length - other;
-        size_t least = nearest > length ? nearest - length : length - nearest;
-        if (off < least || (off == least && other < nearest))
-            nearest = other;
+        size_t least = closest > length ? closest - length : length - closest;
+        if (off < least || (off == least && other < closest))
+            closest = other;
     }
-    return nearest;
+    return closest;
 }
 
-static bauta_status sentence_count(counts *c, workspace *w,
-                                   const bauta_translations *texts, size_t i,
-                                   const bauta_bleu_options *o,
-                                   bauta_error *err)
+/* The counts of an earlier call, to be added to. */
+static bt_ngram_counts counts_of(const bauta_bleu_score *score)
 {
-    bauta_status status = sentence_read(w, texts, i, o, err);
-    if (status)
-        return status;
-    *c = (counts){ .length = bt_grams_length(&w->grams, 0),
-                   .reference_length = nearest_length(&w->grams) };
-    for (size_t n = 0; n < o->order; n++) {
-        bt_grams_next(&w->grams);
-        c->matches[n] = w->grams.shared[0];
-        c->totals[n] = bt_grams_total(&w->grams, 0);
-    }
-    return BAUTA_OK;
-}
-
-static void counts_add(counts *sum, const counts *c)
-{
-    for (size_t n = 0; n < BAUTA_NGRAM_MAX; n++) {
-        sum->matches[n] += c->matches[n];
-        sum->totals[n] += c->totals[n];
-    }
-    sum->length += c->length;
-    sum->reference_length += c->reference_length;
-}
-
-/* What *score holds of other sentences. */
-static counts counts_of(const bauta_bleu_score *score)
-{
-    counts c = { .length = score->hypothesis_length,
-                 .reference_length = score->reference_length };
-    memcpy(c.matches, score->matches, sizeof(c.matches));
-    memcpy(c.totals, score->totals, sizeof(c.totals));
+    bt_ngram_counts c = { .length = score->hypothesis_length,
+                          .reference_length = score->reference_length };
+    memcpy(c.matches, score->matches, sizeof(score->matches));
+    memcpy(c.hypothesis, score->totals, sizeof(score->totals));
     return c;
 }
 
 /* ---- The score ----------------------------------------------------------- */
 
-static double brevity(const counts *c)
+static double brevity_penalty(const bt_ngram_counts *c)
 {
     if (c->length >= c->reference_length)
         return 1;
@@ -200,8 +145,9 @@ static double brevity(const counts *c)
                      : 0;
 }
 
-/* Precisions in percent; returns of how many the score is the mean. */
-static size_t precisions_compute(double *precisions, const counts *c,
+/* Precisions in percent; returns the number of orders that the score averages.
+ */
+static size_t precisions_compute(double *precisions, const bt_ngram_counts *c,
                                  const bauta_bleu_options *o)
 {
     double halves = 1, value = smoothing_value(o);
@@ -209,7 +155,7 @@ static size_t precisions_compute(double *precisions, const counts *c,
     for (size_t n = 0; n < o->order; n++) {
         double more = o->smoothing == BAUTA_SMOOTH_ADD_K && n > 0 ? value : 0;
         double right = (double)c->matches[n] + more;
-        double total = (double)c->totals[n] + more;
+        double total = (double)c->hypothesis[n] + more;
         if (total == 0)
             break;
         if (o->effective)
@@ -224,8 +170,8 @@ static size_t precisions_compute(double *precisions, const counts *c,
     return effective;
 }
 
-/* The geometric mean of the precisions, for sentences that are long enough. */
-static double score_compute(double *precisions, const counts *c,
+/* The geometric mean of the precisions, times the brevity penalty. */
+static double score_compute(double *precisions, const bt_ngram_counts *c,
                             const bauta_bleu_options *o)
 {
     uint64_t any = 0;
@@ -242,10 +188,34 @@ static double score_compute(double *precisions, const counts *c,
             return 0;
         logs += log(precisions[n]);
     }
-    return brevity(c) * exp(logs / (double)orders);
+    return brevity_penalty(c) * exp(logs / (double)orders);
 }
 
-static void score_write(bauta_bleu_score *score, const counts *c,
+static bauta_status sentence_count(void *user, size_t i, bt_ngram_counts *c,
+                                   double *score, bauta_error *err)
+{
+    bleu_run *r = user;
+    double precisions[BAUTA_NGRAM_MAX];
+    bt_word_ids_clear(&r->words);
+    bauta_status status = bt_translation_read(
+        &r->line, r->texts, i, r->options.lowercase, line_add, r, err);
+    if (!status)
+        status = bt_word_ids_ngrams(&r->words, &r->ngrams, err);
+    if (status)
+        return status;
+    c->length = bt_ngrams_length(&r->ngrams, 0);
+    c->reference_length = closest_length(&r->ngrams);
+    for (size_t n = 0; n < r->options.order; n++) {
+        bt_ngrams_next_order(&r->ngrams);
+        c->matches[n] = r->ngrams.shared[0];
+        c->hypothesis[n] = bt_ngrams_total(&r->ngrams, 0);
+    }
+    if (score)
+        *score = score_compute(precisions, c, &r->options);
+    return BAUTA_OK;
+}
+
+static void score_write(bauta_bleu_score *score, const bt_ngram_counts *c,
                         const bauta_translations *texts,
                         const bauta_bleu_options *o)
 {
@@ -253,9 +223,9 @@ static void score_write(bauta_bleu_score *score, const counts *c,
     score->score = score_compute(score->precisions, c, o);
     for (size_t n = 0; n < o->order; n++) {
         score->matches[n] = c->matches[n];
-        score->totals[n] = c->totals[n];
+        score->totals[n] = c->hypothesis[n];
     }
-    score->brevity = brevity(c);
+    score->brevity = brevity_penalty(c);
     score->hypothesis_length = c->length;
     score->reference_length = c->reference_length;
     signature_write(score->signature, sizeof(score->signature), texts, o);
@@ -266,30 +236,23 @@ bauta_status bauta_bleu(const bauta_translations *texts,
                         bauta_bleu_score *score, double *sentences,
                         bauta_error *err)
 {
-    bauta_bleu_options o = BAUTA_BLEU_OPTIONS_INIT;
-    workspace w = { 0 };
-    counts sum = { 0 };
+    bleu_run r = { .texts = texts, .options = BAUTA_BLEU_OPTIONS_INIT };
+    bt_ngram_counts sum = { .length = 0 };
     BT_NEED(score, err);
     BT_NEED_SIZE(score, bauta_bleu_score, "BAUTA_BLEU_SCORE_INIT", err);
-    if (options)
-        o = *options;
-    bauta_status status = options_check(&o, err);
-    if (!status)
-        status = bt_translations_check(texts, err);
-    if (!status && o.add)
-        sum = counts_of(score);
-    for (size_t i = 0; !status && i < texts->count; i++) {
-        double precisions[BAUTA_NGRAM_MAX];
-        counts c;
-        status = sentence_count(&c, &w, texts, i, &o, err);
-        if (status)
-            break;
-        counts_add(&sum, &c);
-        if (sentences)
-            sentences[i] = score_compute(precisions, &c, &o);
+    if (options) {
+        BT_NEED_SIZE(options, bauta_bleu_options, "BAUTA_BLEU_OPTIONS_INIT",
+                     err);
+        r.options = *options;
     }
+    bauta_status status = options_check(&r.options, err);
+    if (r.options.add)
+        sum = counts_of(score);
     if (!status)
-        score_write(score, &sum, texts, &o);
-    workspace_release(&w);
+        status = bt_translations_count(&sum, sentences, texts, sentence_count,
+                                       &r, err);
+    if (!status)
+        score_write(score, &sum, texts, &r.options);
+    run_release(&r);
     return status;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bleu_tokenize.c - the tokenizers of BLEU: where a line gets its spaces.
+/* bleu_tokenize.c - the tokenizers of BLEU, which insert spaces into a line.
  *
- * mteval-v13a and mteval-v14 are lists of replacements, each done from left to
- * right over what the one before it left; a character that one replacement has
- * taken in is not looked at again by the same. */
+ * mteval-v13a and mteval-v14 are lists of regular expression replacements. Each
+ * runs from left to right over the result of the one before; characters that it
+ * has matched are not matched again by the same one. */
 #include "score/score.h"
 
 #include "base/error.h"
@@ -12,14 +12,14 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* ---- Kinds of characters ------------------------------------------------- */
+/* ---- Character classes --------------------------------------------------- */
 
 static bool is_digit(uint32_t c)
 {
     return c >= '0' && c <= '9';
 }
 
-static bool no_digit(uint32_t c)
+static bool not_digit(uint32_t c)
 {
     return !is_digit(c);
 }
@@ -34,7 +34,7 @@ static bool is_dash(uint32_t c)
     return c == '-';
 }
 
-/* ASCII's punctuation without ' , - and . */
+/* ASCII punctuation except ' , - and . */
 static bool is_ascii_symbol(uint32_t c)
 {
     return (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') || c == '/' ||
@@ -42,7 +42,7 @@ static bool is_ascii_symbol(uint32_t c)
            (c >= '{' && c <= '~');
 }
 
-static bool no_number(uint32_t c)
+static bool not_number(uint32_t c)
 {
     return !bt_is_number(c);
 }
@@ -55,8 +55,8 @@ static bool is_symbol(uint32_t c)
 
 /* ---- Replacements -------------------------------------------------------- */
 
-/* A character of the kind `first` that one of the kind `second` follows: one of
- * the two gets spaces around it. With `second` NULL it needs no follower. */
+/* A character of class `first` followed by one of class `second`: one of the
+ * two gets spaces around it. With `second` NULL any character may follow. */
 typedef struct step {
     bool (*first)(uint32_t);
     bool (*second)(uint32_t);
@@ -65,13 +65,13 @@ typedef struct step {
 
 static const step steps_13a[] = {
     { is_ascii_symbol, NULL, true },
-    { no_digit, is_stop, false },
-    { is_stop, no_digit, true },
+    { not_digit, is_stop, false },
+    { is_stop, not_digit, true },
     { is_digit, is_dash, false },
 };
 static const step steps_intl[] = {
-    { no_number, bt_is_punctuation, false },
-    { bt_is_punctuation, no_number, true },
+    { not_number, bt_is_punctuation, false },
+    { bt_is_punctuation, not_number, true },
     { is_symbol, NULL, true },
 };
 
@@ -83,8 +83,8 @@ static size_t spaced(uint32_t *to, uint32_t code)
     return 3;
 }
 
-/* Write what the step makes of the characters at `from`, of which there are
- * `left`; *taken is how many it has taken in. */
+/* Apply the step at `from`, where `left` characters remain. Returns how many
+ * were written; *taken is how many were matched. */
 static size_t step_one(uint32_t *to, const step *s, const uint32_t *from,
                        size_t left, size_t *taken)
 {
@@ -126,7 +126,7 @@ static bool begins(const uint32_t *codes, size_t left, const char *text)
     return true;
 }
 
-/* Every `from` becomes `to`, which is not longer. */
+/* Replace every `from` by `to`, which must not be longer. */
 static void replace(bt_codes *line, const char *from, const char *to)
 {
     size_t count = 0, length = strlen(from);
@@ -144,8 +144,8 @@ static void replace(bt_codes *line, const char *from, const char *to)
 
 /* ---- Tokenizers ---------------------------------------------------------- */
 
-/* What 13a does before it looks at characters; the line ends up between two
- * spaces. */
+/* The first part of 13a: entities and line breaks. The line gets a space at
+ * each end. */
 static bauta_status prepare_13a(bt_codes *line, bauta_error *err)
 {
     static const char *const pairs[][2] = {
@@ -165,7 +165,7 @@ static bauta_status prepare_13a(bt_codes *line, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* A space behind every character. */
+/* A space after every character. */
 static bauta_status tokenize_char(bt_codes *line, bauta_error *err)
 {
     bauta_status status = bt_codes_reserve(line, 2 * line->count, err);
@@ -185,7 +185,7 @@ bauta_status bt_bleu_tokenize(bauta_bleu_tokenizer tokenizer, bt_codes *line,
     const step *steps = NULL;
     size_t count = 0;
     bauta_status status = BAUTA_OK;
-    while (line->count && bt_is_separator(line->at[line->count - 1]))
+    while (line->count && bt_is_python_space(line->at[line->count - 1]))
         line->count--;
     if (tokenizer == BAUTA_TOKENIZE_CHAR)
         return tokenize_char(line, err);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chrf.c - chrF: n-grams of characters, and for chrF++ of words, weighed by
- * precision and recall.
+/* chrf.c - chrF: F-score of character n-grams, and for chrF++ of word n-grams.
  *
  * Popovic, "chrF: character n-gram F-score for automatic MT evaluation", WMT
- * 2015, and "chrF++: words helping character n-grams", WMT 2017. What these
- * leave open is decided as sacrebleu decides it. */
+ * 2015, and "chrF++: words helping character n-grams", WMT 2017. Where these
+ * leave a choice, sacrebleu's is taken. */
 #include "score/score.h"
 
 #include "base/array.h"
@@ -14,40 +13,32 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ORDERS_MAX = 2 * BAUTA_NGRAM_MAX, BETA_MAX = 1000 };
+enum { BETA_MAX = 1000 };
 
-/* N-grams of each order. */
-typedef struct counts {
-    uint64_t matches[ORDERS_MAX];
-    uint64_t hypothesis[ORDERS_MAX], reference[ORDERS_MAX];
-} counts;
-
-typedef struct workspace {
+/* One computation: its arguments and scratch memory. */
+typedef struct chrf_run {
+    const bauta_translations *texts;
+    bauta_chrf_options options;
     bt_codes line;
-    bt_score_words words;
-    bt_grams characters, word_grams;
-    counts *counts; /* (references) */
+    bt_word_ids words;
+    bt_ngrams characters, word_ngrams;
+    bt_ngram_counts *counts; /* (references) */
     size_t room;
-} workspace;
+} chrf_run;
 
-static void workspace_release(workspace *w)
+static void run_release(chrf_run *r)
 {
-    bt_codes_release(&w->line);
-    bt_score_words_release(&w->words);
-    bt_grams_release(&w->characters);
-    bt_grams_release(&w->word_grams);
-    bt_free(w->counts);
+    bt_codes_release(&r->line);
+    bt_word_ids_release(&r->words);
+    bt_ngrams_release(&r->characters);
+    bt_ngrams_release(&r->word_ngrams);
+    bt_free(r->counts);
 }
 
 /* ---- The options --------------------------------------------------------- */
 
 static bauta_status options_check(const bauta_chrf_options *o, bauta_error *err)
 {
-    if (o->size != sizeof(*o))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "options.size is %zu, not %zu: start from "
-                       "BAUTA_CHRF_OPTIONS_INIT",
-                       o->size, sizeof(*o));
     if (o->characters > BAUTA_NGRAM_MAX || o->words > BAUTA_NGRAM_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "n-grams of %zu characters and %zu words, not of up to "
@@ -86,8 +77,9 @@ static bool is_punctuation(uint32_t c)
            strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", (int)c);
 }
 
-/* A word, from which a mark at its end is split, or else one at its start. */
-static bauta_status word_add(bt_score_words *words, const uint32_t *codes,
+/* Add a word. Punctuation at its end, or else at its start, becomes a word of
+ * its own. */
+static bauta_status word_add(bt_word_ids *words, const uint32_t *codes,
                              size_t length, bauta_error *err)
 {
     size_t first = length;
@@ -95,92 +87,73 @@ static bauta_status word_add(bt_score_words *words, const uint32_t *codes,
         first = length - 1;
     else if (length > 1 && is_punctuation(codes[0]))
         first = 1;
-    bauta_status status = bt_score_words_add(words, codes, first, err);
+    bauta_status status = bt_word_ids_add(words, codes, first, err);
     if (!status && first < length)
-        status = bt_score_words_add(words, codes + first, length - first, err);
+        status = bt_word_ids_add(words, codes + first, length - first, err);
     return status;
 }
 
-static void separators_remove(bt_codes *line)
+static void spaces_remove(bt_codes *line)
 {
     size_t count = 0;
     for (size_t i = 0; i < line->count; i++)
-        if (!bt_is_separator(line->at[i]))
+        if (!bt_is_python_space(line->at[i]))
             line->at[count++] = line->at[i];
     line->count = count;
 }
 
-/* The text that w->line holds joins as a sequence of words, where they count,
- * and one of characters. */
-static bauta_status line_add(workspace *w, const bauta_chrf_options *o,
-                             bauta_error *err)
+/* Add r->line as a sequence of words, if words count, and one of characters. */
+static bauta_status line_add(void *user, bauta_error *err)
 {
-    bt_word word = { 0, 0 };
+    chrf_run *r = user;
+    bt_word_range word = { 0, 0 };
     bauta_status status = BAUTA_OK;
-    while (!status && o->words && bt_codes_word(&w->line, &word))
-        status = word_add(&w->words, w->line.at + word.start, word.length, err);
+    while (!status && r->options.words && bt_codes_word(&r->line, &word))
+        status = word_add(&r->words, r->line.at + word.start, word.length, err);
     if (!status)
-        status = bt_score_words_end(&w->words, err);
+        status = bt_word_ids_end_sequence(&r->words, err);
     if (status)
         return status;
-    if (!o->whitespace)
-        separators_remove(&w->line);
-    return bt_grams_add(&w->characters, w->line.at, w->line.count, err);
+    if (!r->options.whitespace)
+        spaces_remove(&r->line);
+    return bt_ngrams_add(&r->characters, r->line.at, r->line.count, err);
 }
 
-static bauta_status sentence_read(workspace *w, const bauta_translations *texts,
-                                  size_t i, const bauta_chrf_options *o,
-                                  bauta_error *err)
+static bauta_status sentence_read(chrf_run *r, size_t i, bauta_error *err)
 {
-    bt_score_words_clear(&w->words);
-    bt_grams_clear(&w->characters);
-    bauta_status status =
-        bt_hypothesis_read(&w->line, texts, i, o->lowercase, err);
+    bt_word_ids_clear(&r->words);
+    bt_ngrams_clear(&r->characters);
+    bauta_status status = bt_translation_read(
+        &r->line, r->texts, i, r->options.lowercase, line_add, r, err);
     if (!status)
-        status = line_add(w, o, err);
-    for (size_t set = 0; set < texts->sets && !status; set++) {
-        bool there;
-        status = bt_reference_read(&w->line, &there, texts, set, i,
-                                   o->lowercase, err);
-        if (!status && there)
-            status = line_add(w, o, err);
-    }
-    if (!status)
-        status = bt_grams_begin(&w->characters, err);
+        status = bt_ngrams_begin(&r->characters, err);
     return status ? status
-                  : bt_score_words_grams(&w->words, &w->word_grams, err);
+                  : bt_word_ids_ngrams(&r->words, &r->word_ngrams, err);
 }
 
 /* ---- Counting ------------------------------------------------------------ */
 
-/* The n-grams of orders 1 to `orders`, of every reference, into places `at` and
- * behind it. Where a reference has none, the sentence's do not count. */
-static void grams_count(counts *c, bt_grams *grams, size_t at, size_t orders)
+/* Count n-grams of orders 1 to `orders` for every reference, from index `at`
+ * on. If a reference has none of an order, the hypothesis counts none either.
+ */
+static void ngrams_count(bt_ngram_counts *c, bt_ngrams *ngrams, size_t at,
+                         size_t orders)
 {
     for (size_t end = at + orders; at < end; at++) {
-        bt_grams_next(grams);
-        for (size_t k = 1; k < grams->sequences; k++) {
-            size_t total = bt_grams_total(grams, k);
-            c[k - 1].matches[at] = grams->shared[k];
+        bt_ngrams_next_order(ngrams);
+        for (size_t k = 1; k < ngrams->sequences; k++) {
+            size_t total = bt_ngrams_total(ngrams, k);
+            c[k - 1].matches[at] = ngrams->shared[k];
             c[k - 1].reference[at] = total;
-            c[k - 1].hypothesis[at] = total ? bt_grams_total(grams, 0) : 0;
+            c[k - 1].hypothesis[at] = total ? bt_ngrams_total(ngrams, 0) : 0;
         }
     }
 }
 
-static void counts_add(counts *sum, const counts *c, size_t orders)
+/* The counts of an earlier call, to be added to. */
+static bt_ngram_counts counts_of(const bauta_chrf_score *score)
 {
-    for (size_t n = 0; n < orders; n++) {
-        sum->matches[n] += c->matches[n];
-        sum->hypothesis[n] += c->hypothesis[n];
-        sum->reference[n] += c->reference[n];
-    }
-}
-
-/* What *score holds of other sentences. */
-static counts counts_of(const bauta_chrf_score *score)
-{
-    counts c;
+    bt_ngram_counts c = { .length = 0 };
     memcpy(c.matches, score->matches, sizeof(c.matches));
     memcpy(c.hypothesis, score->hypothesis_totals, sizeof(c.hypothesis));
     memcpy(c.reference, score->reference_totals, sizeof(c.reference));
@@ -194,8 +167,9 @@ static double f_score(double precision, double recall, double factor)
     return (1 + factor) * precision * recall / (factor * precision + recall);
 }
 
-/* The mean of the F-scores of all orders, as chrF++.py has it. */
-static double score_epsilon(const counts *c, const bauta_chrf_options *o)
+/* The mean of the F-scores of all orders, as in chrF++.py. */
+static double score_epsilon(const bt_ngram_counts *c,
+                            const bauta_chrf_options *o)
 {
     const double epsilon = 1e-16;
     double factor = (double)(o->beta * o->beta), sum = 0;
@@ -213,9 +187,10 @@ static double score_epsilon(const counts *c, const bauta_chrf_options *o)
     return 100 * sum / (double)orders;
 }
 
-/* The F-score of the mean precision and recall of those orders that both texts
- * have. */
-static double score_compute(const counts *c, const bauta_chrf_options *o)
+/* The F-score of the mean precision and the mean recall over the orders that
+ * both texts have. */
+static double score_compute(const bt_ngram_counts *c,
+                            const bauta_chrf_options *o)
 {
     double precision = 0, recall = 0;
     size_t effective = 0;
@@ -235,34 +210,36 @@ static double score_compute(const counts *c, const bauta_chrf_options *o)
                          (double)(o->beta * o->beta));
 }
 
-/* The counts of a sentence with the reference that scores highest, and the
- * score. */
-static bauta_status sentence_count(counts *best, double *score, workspace *w,
-                                   const bauta_translations *texts, size_t i,
-                                   const bauta_chrf_options *o,
-                                   bauta_error *err)
+/* Count with the reference that gives the highest score. */
+static bauta_status sentence_count(void *user, size_t i, bt_ngram_counts *best,
+                                   double *score, bauta_error *err)
 {
-    bauta_status status = sentence_read(w, texts, i, o, err);
+    chrf_run *r = user;
+    const bauta_chrf_options *o = &r->options;
+    bauta_status status = sentence_read(r, i, err);
     if (status)
         return status;
-    size_t references = w->characters.sequences - 1;
-    if (BT_ROOM(w->counts, w->room, 0, references))
+    size_t references = r->characters.sequences - 1;
+    if (BT_ROOM(r->counts, r->room, 0, references))
         return bt_fail_memory(err, "counts of n-grams",
-                              references * sizeof(counts));
-    grams_count(w->counts, &w->characters, 0, o->characters);
-    grams_count(w->counts, &w->word_grams, o->characters, o->words);
-    *score = -1;
+                              references * sizeof(*r->counts));
+    memset(r->counts, 0, references * sizeof(*r->counts));
+    ngrams_count(r->counts, &r->characters, 0, o->characters);
+    ngrams_count(r->counts, &r->word_ngrams, o->characters, o->words);
+    double highest = -1;
     for (size_t k = 0; k < references; k++) {
-        double other = score_compute(&w->counts[k], o);
-        if (other > *score) {
-            *score = other;
-            *best = w->counts[k];
+        double other = score_compute(&r->counts[k], o);
+        if (other > highest) {
+            highest = other;
+            *best = r->counts[k];
         }
     }
+    if (score)
+        *score = highest;
     return BAUTA_OK;
 }
 
-static void score_write(bauta_chrf_score *score, const counts *c,
+static void score_write(bauta_chrf_score *score, const bt_ngram_counts *c,
                         const bauta_translations *texts,
                         const bauta_chrf_options *o)
 {
@@ -280,30 +257,23 @@ bauta_status bauta_chrf(const bauta_translations *texts,
                         bauta_chrf_score *score, double *sentences,
                         bauta_error *err)
 {
-    bauta_chrf_options o = BAUTA_CHRF_OPTIONS_INIT;
-    workspace w = { 0 };
-    counts sum = { 0 };
+    chrf_run r = { .texts = texts, .options = BAUTA_CHRF_OPTIONS_INIT };
+    bt_ngram_counts sum = { .length = 0 };
     BT_NEED(score, err);
     BT_NEED_SIZE(score, bauta_chrf_score, "BAUTA_CHRF_SCORE_INIT", err);
-    if (options)
-        o = *options;
-    bauta_status status = options_check(&o, err);
-    if (!status)
-        status = bt_translations_check(texts, err);
-    if (!status && o.add)
-        sum = counts_of(score);
-    for (size_t i = 0; !status && i < texts->count; i++) {
-        counts c = { 0 };
-        double alone = 0;
-        status = sentence_count(&c, &alone, &w, texts, i, &o, err);
-        if (status)
-            break;
-        counts_add(&sum, &c, o.characters + o.words);
-        if (sentences)
-            sentences[i] = alone;
+    if (options) {
+        BT_NEED_SIZE(options, bauta_chrf_options, "BAUTA_CHRF_OPTIONS_INIT",
+                     err);
+        r.options = *options;
     }
+    bauta_status status = options_check(&r.options, err);
+    if (r.options.add)
+        sum = counts_of(score);
     if (!status)
-        score_write(score, &sum, texts, &o);
-    workspace_release(&w);
+        status = bt_translations_count(&sum, sentences, texts, sentence_count,
+                                       &r, err);
+    if (!status)
+        score_write(score, &sum, texts, &r.options);
+    run_release(&r);
     return status;
 }

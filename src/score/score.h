@@ -1,142 +1,155 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* score.h - what BLEU and chrF are made of.
+/* score.h - the parts of BLEU and chrF.
  *
- *     text -> characters -> words -> symbols -> n-grams -> counts -> score
+ *     text -> code points -> words -> word ids -> n-grams -> counts -> score
  *
- * Both scores ask how many n-grams a sentence shares with its references. The
- * n-grams are sorted, and equal ones then lie together: n log n on any input,
- * where a hash table could be made to collide. */
+ * Both scores count the n-grams that a hypothesis shares with its references.
+ * N-grams are sorted, so that equal ones are adjacent: n log n for any input,
+ * while a hash table could be made to collide. */
 #ifndef BT_SCORE_H
 #define BT_SCORE_H
 
 #include "bauta.h"
 
-/* ---- Characters ---------------------------------------------------------- */
+/* ---- Code points --------------------------------------------------------- */
 
 typedef struct bt_codes {
-    uint32_t *at; /* code points */
+    uint32_t *at;
     size_t count, room;
 } bt_codes;
 
-/* The characters of a text, in lower case when asked: Unicode's full mapping,
- * with the sigma that ends a word. */
+/* Decode UTF-8, optionally to lower case: Unicode's full mapping, including the
+ * final sigma. */
 bauta_status bt_codes_read(bt_codes *codes, const char *text, size_t length,
                            bool lowercase, bauta_error *err);
-/* Make the array large enough for `count` characters, and keep what is in it.
- */
+/* Grow the array to at least `count` code points. */
 bauta_status bt_codes_reserve(bt_codes *codes, size_t count, bauta_error *err);
 void bt_codes_release(bt_codes *codes);
 
-/* What Python's str.split() splits at: Unicode's white space, and the four
+/* White space as Python's str.split() has it: Unicode's, and the four
  * separators of ASCII. */
-bool bt_is_separator(uint32_t code);
+bool bt_is_python_space(uint32_t code);
 
-typedef struct bt_word {
-    size_t start, length; /* in the characters */
-} bt_word;
+typedef struct bt_word_range {
+    size_t start, length; /* in code points */
+} bt_word_range;
 
-/* The next of the words that separators part; the first one for a zeroed word.
- * False when there is none. */
-bool bt_codes_word(const bt_codes *codes, bt_word *word);
+/* Find the next word between white space; start from a zeroed range. False if
+ * there is none. */
+bool bt_codes_word(const bt_codes *codes, bt_word_range *word);
 
-/* Put the spaces into a line where BLEU's tokenizer has them. `spare` is room
- * to work in. */
+/* Insert spaces into a line as a tokenizer of BLEU does. `spare` is scratch. */
 bauta_status bt_bleu_tokenize(bauta_bleu_tokenizer tokenizer, bt_codes *line,
                               bt_codes *spare, bauta_error *err);
 
 /* ---- Sorting ------------------------------------------------------------- */
 
-typedef struct bt_keyed {
+typedef struct bt_sort_item {
     uint64_t key;
-    uint32_t at;    /* what has the key: a place, a word */
-    uint32_t owner; /* the sequence that it is in */
-} bt_keyed;
+    uint32_t at;    /* index of the n-gram or word */
+    uint32_t owner; /* the sequence that it belongs to */
+} bt_sort_item;
 
 typedef struct bt_sorter {
-    bt_keyed *items, *spare; /* (room) */
+    bt_sort_item *items, *spare; /* (room) */
     size_t count, room;
 } bt_sorter;
 
 bauta_status bt_sorter_reserve(bt_sorter *sorter, size_t count,
                                bauta_error *err);
-/* By key; items with the same key stay in their order. */
-void bt_sorter_run(bt_sorter *sorter);
-/* Where the items end that have the same key as item `lo`. */
-size_t bt_sorter_run_end(const bt_sorter *sorter, size_t lo);
+/* Stable sort by key. */
+void bt_sorter_sort(bt_sorter *sorter);
+/* The end of the run of items with the same key as item `lo`. */
+size_t bt_sorter_equal_end(const bt_sorter *sorter, size_t lo);
 void bt_sorter_release(bt_sorter *sorter);
 
 /* ---- Words --------------------------------------------------------------- */
 
-typedef struct bt_grams bt_grams;
+typedef struct bt_ngrams bt_ngrams;
 
-/* The words of a sentence and of its references, one behind the other. */
-typedef struct bt_score_words {
+/* The words of a hypothesis and its references, one sequence after another.
+ * Equal words get equal ids. */
+typedef struct bt_word_ids {
     bt_codes codes;
-    bt_word *list;
+    bt_word_range *list;
     size_t count, room;
     size_t *ends; /* (sequences) */
     size_t sequences, ends_room;
-    uint32_t *numbers; /* (count) equal ones for equal words */
-    size_t numbers_room;
+    uint32_t *ids; /* (count) */
+    size_t ids_room;
     bt_sorter sorter;
-} bt_score_words;
+} bt_word_ids;
 
-void bt_score_words_clear(bt_score_words *words);
-/* A word, which is not empty, joins. */
-bauta_status bt_score_words_add(bt_score_words *words, const uint32_t *codes,
-                                size_t length, bauta_error *err);
-/* The sentence, or the reference, ends here. */
-bauta_status bt_score_words_end(bt_score_words *words, bauta_error *err);
-/* Their sequences, with numbers for words, become those of `grams`. */
-bauta_status bt_score_words_grams(bt_score_words *words, bt_grams *grams,
-                                  bauta_error *err);
-void bt_score_words_release(bt_score_words *words);
+void bt_word_ids_clear(bt_word_ids *words);
+/* Add a word, which must not be empty. */
+bauta_status bt_word_ids_add(bt_word_ids *words, const uint32_t *codes,
+                             size_t length, bauta_error *err);
+/* End the hypothesis, or the current reference. */
+bauta_status bt_word_ids_end_sequence(bt_word_ids *words, bauta_error *err);
+/* Make the sequences of ids the sequences of `ngrams`. */
+bauta_status bt_word_ids_ngrams(bt_word_ids *words, bt_ngrams *ngrams,
+                                bauta_error *err);
+void bt_word_ids_release(bt_word_ids *words);
 
 /* ---- N-grams ------------------------------------------------------------- */
 
-/* The first sequence is the sentence, the others are its references. */
-struct bt_grams {
-    uint32_t *symbols; /* (count) of all sequences, one behind the other */
+/* The first sequence is the hypothesis, the others are its references. */
+struct bt_ngrams {
+    uint32_t *symbols; /* (count) all sequences concatenated */
     size_t count, symbols_room;
     size_t *ends; /* (sequences) */
     size_t sequences, ends_room;
-    uint32_t *ranks; /* (count) of the n-gram that begins here */
+    uint32_t *ranks; /* (count) equal for equal n-grams that begin here */
     size_t ranks_room;
     bt_sorter sorter;
-    size_t order;     /* n, after as many bt_grams_next() */
-    uint64_t *shared; /* (sequences) n-grams that the sentence shares with each
-                         reference; [0]: with the references together, each
-                         n-gram with the one that has most of it */
+    size_t order;     /* n; 0 after bt_ngrams_begin() */
+    uint64_t *shared; /* (sequences) clipped matches with each reference; [0]:
+                         with the reference that has most of each n-gram */
     size_t shared_room;
 };
 
-void bt_grams_clear(bt_grams *grams);
-/* A sequence of symbols joins. */
-bauta_status bt_grams_add(bt_grams *grams, const uint32_t *symbols,
-                          size_t count, bauta_error *err);
-/* All have joined. */
-bauta_status bt_grams_begin(bt_grams *grams, bauta_error *err);
-/* On to n-grams of the next order, beginning with 1. */
-void bt_grams_next(bt_grams *grams);
-size_t bt_grams_length(const bt_grams *grams, size_t sequence);
-/* How many n-grams of this order a sequence has. */
-size_t bt_grams_total(const bt_grams *grams, size_t sequence);
-void bt_grams_release(bt_grams *grams);
+void bt_ngrams_clear(bt_ngrams *ngrams);
+/* Add a sequence. */
+bauta_status bt_ngrams_add(bt_ngrams *ngrams, const uint32_t *symbols,
+                           size_t count, bauta_error *err);
+/* All sequences have been added. */
+bauta_status bt_ngrams_begin(bt_ngrams *ngrams, bauta_error *err);
+/* Count n-grams of the next order; the first call is for order 1. */
+void bt_ngrams_next_order(bt_ngrams *ngrams);
+size_t bt_ngrams_length(const bt_ngrams *ngrams, size_t sequence);
+/* The number of n-grams of this order in a sequence. */
+size_t bt_ngrams_total(const bt_ngrams *ngrams, size_t sequence);
+void bt_ngrams_release(bt_ngrams *ngrams);
 
 /* ---- Translations -------------------------------------------------------- */
 
-bauta_status bt_translations_check(const bauta_translations *texts,
+/* Decode hypothesis i into `line` and call add(); then each of its references.
+ */
+typedef bauta_status bt_line_fn(void *user, bauta_error *err);
+bauta_status bt_translation_read(bt_codes *line,
+                                 const bauta_translations *texts, size_t i,
+                                 bool lowercase, bt_line_fn *add, void *user,
+                                 bauta_error *err);
+
+/* N-grams by order, and for BLEU the lengths in words. */
+typedef struct bt_ngram_counts {
+    uint64_t matches[2 * BAUTA_NGRAM_MAX];
+    uint64_t hypothesis[2 * BAUTA_NGRAM_MAX];
+    uint64_t reference[2 * BAUTA_NGRAM_MAX];
+    uint64_t length, reference_length;
+} bt_ngram_counts;
+
+/* Check the texts, count each sentence and add its counts to *sum. The score of
+ * sentence i alone goes to scores[i]; scores, and so `score`, may be NULL. */
+typedef bauta_status bt_sentence_fn(void *user, size_t i,
+                                    bt_ngram_counts *counts, double *score,
+                                    bauta_error *err);
+bauta_status bt_translations_count(bt_ngram_counts *sum, double *scores,
+                                   const bauta_translations *texts,
+                                   bt_sentence_fn *count, void *user,
                                    bauta_error *err);
-/* The characters of hypothesis i. */
-bauta_status bt_hypothesis_read(bt_codes *codes,
-                                const bauta_translations *texts, size_t i,
-                                bool lowercase, bauta_error *err);
-/* And of its reference in a set; *there tells whether that has one. */
-bauta_status bt_reference_read(bt_codes *codes, bool *there,
-                               const bauta_translations *texts, size_t set,
-                               size_t i, bool lowercase, bauta_error *err);
-/* How many references a sentence has, for a signature: "2"; "var" where that
- * differs. */
+/* The number of references per sentence for a signature: "2", or "var" if it
+ * varies. */
 void bt_translations_nrefs(char text[24], const bauta_translations *texts);
 
 #endif

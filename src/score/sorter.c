@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sorter.c - a merge sort, from the bottom up: stable, n log n on any input. */
+/* sorter.c - a bottom-up merge sort: stable, n log n for any input. */
 #include "score/score.h"
 
 #include "base/error.h"
@@ -34,9 +34,9 @@ void bt_sorter_release(bt_sorter *sorter)
     *sorter = (bt_sorter){ 0 };
 }
 
-/* Two sorted neighbours, [lo, middle) and [middle, hi), become one. */
-static void merge(bt_keyed *to, const bt_keyed *from, size_t lo, size_t middle,
-                  size_t hi)
+/* Merge the sorted ranges [lo, middle) and [middle, hi). */
+static void merge(bt_sort_item *to, const bt_sort_item *from, size_t lo,
+                  size_t middle, size_t hi)
 {
     size_t a = lo, b = middle;
     for (size_t i = lo; i < hi; i++)
@@ -45,7 +45,7 @@ static void merge(bt_keyed *to, const bt_keyed *from, size_t lo, size_t middle,
                     : from[b++];
 }
 
-void bt_sorter_run(bt_sorter *sorter)
+void bt_sorter_sort(bt_sorter *sorter)
 {
     size_t count = sorter->count;
     for (size_t width = 1; width < count; width *= 2) {
@@ -53,13 +53,13 @@ void bt_sorter_run(bt_sorter *sorter)
             merge(sorter->spare, sorter->items, lo,
                   bt_size_min(lo + width, count),
                   bt_size_min(lo + 2 * width, count));
-        bt_keyed *sorted = sorter->spare;
+        bt_sort_item *sorted = sorter->spare;
         sorter->spare = sorter->items;
         sorter->items = sorted;
     }
 }
 
-size_t bt_sorter_run_end(const bt_sorter *sorter, size_t lo)
+size_t bt_sorter_equal_end(const bt_sorter *sorter, size_t lo)
 {
     size_t hi = lo + 1;
     while (hi < sorter->count && sorter->items[hi].key == sorter->items[lo].key)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* words.c - words become numbers, the same word the same number. */
+/* word_ids.c - equal words get equal ids. */
 #include "score/score.h"
 
 #include "base/array.h"
@@ -9,37 +9,37 @@
 
 #include <string.h>
 
-void bt_score_words_clear(bt_score_words *words)
+void bt_word_ids_clear(bt_word_ids *words)
 {
     words->codes.count = 0;
     words->count = 0;
     words->sequences = 0;
 }
 
-void bt_score_words_release(bt_score_words *words)
+void bt_word_ids_release(bt_word_ids *words)
 {
     bt_codes_release(&words->codes);
     bt_sorter_release(&words->sorter);
     bt_free(words->list);
     bt_free(words->ends);
-    bt_free(words->numbers);
-    *words = (bt_score_words){ 0 };
+    bt_free(words->ids);
+    *words = (bt_word_ids){ 0 };
 }
 
-bauta_status bt_score_words_add(bt_score_words *words, const uint32_t *codes,
-                                size_t length, bauta_error *err)
+bauta_status bt_word_ids_add(bt_word_ids *words, const uint32_t *codes,
+                             size_t length, bauta_error *err)
 {
     bt_codes *all = &words->codes;
     if (BT_ROOM(words->list, words->room, words->count, 1) ||
         BT_ROOM(all->at, all->room, all->count, length))
-        return bt_fail_memory(err, "a word", sizeof(bt_word) + length);
+        return bt_fail_memory(err, "a word", sizeof(bt_word_range) + length);
     memcpy(all->at + all->count, codes, length * sizeof(*codes));
-    words->list[words->count++] = (bt_word){ all->count, length };
+    words->list[words->count++] = (bt_word_range){ all->count, length };
     all->count += length;
     return BAUTA_OK;
 }
 
-bauta_status bt_score_words_end(bt_score_words *words, bauta_error *err)
+bauta_status bt_word_ids_end_sequence(bt_word_ids *words, bauta_error *err)
 {
     if (BT_ROOM(words->ends, words->ends_room, words->sequences, 1))
         return bt_fail_memory(err, "a sentence", sizeof(*words->ends));
@@ -47,16 +47,17 @@ bauta_status bt_score_words_end(bt_score_words *words, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* Give a number from *next on to each different key of the words being sorted,
- * and keep those words that have more than `length` characters. */
-static void number_runs(bt_score_words *words, size_t length, uint32_t *next)
+/* Give an id, from *next on, to each different key of the sorted words. Then
+ * keep only the words of more than `length` characters. */
+static void assign_ids_to_runs(bt_word_ids *words, size_t length,
+                               uint32_t *next)
 {
     bt_sorter *s = &words->sorter;
     size_t kept = 0;
     for (size_t lo = 0, hi; lo < s->count; lo = hi, ++*next) {
-        hi = bt_sorter_run_end(s, lo);
+        hi = bt_sorter_equal_end(s, lo);
         for (size_t i = lo; i < hi; i++)
-            words->numbers[s->items[i].at] = *next;
+            words->ids[s->items[i].at] = *next;
     }
     for (size_t i = 0; i < s->count; i++)
         if (words->list[s->items[i].at].length > length)
@@ -64,57 +65,57 @@ static void number_runs(bt_score_words *words, size_t length, uint32_t *next)
     s->count = kept;
 }
 
-static bauta_status numbers_reserve(bt_score_words *words, bauta_error *err)
+static bauta_status ids_reserve(bt_word_ids *words, bauta_error *err)
 {
     if (words->codes.count >= UINT32_MAX)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "a sentence and its references have %zu characters, "
                        "more than %u",
                        words->codes.count, (unsigned)UINT32_MAX - 1);
-    if (BT_ROOM(words->numbers, words->numbers_room, 0, words->count))
+    if (BT_ROOM(words->ids, words->ids_room, 0, words->count))
         return bt_fail_memory(err, "the words of a sentence",
                               bt_size_mul(words->count, sizeof(uint32_t)));
     return bt_sorter_reserve(&words->sorter, words->count, err);
 }
 
-/* The number of a word's first characters, and the next one: that pair is a new
- * number, until the word ends. Numbers are never used twice, so a word and a
- * longer one that begins with it differ. */
-static bauta_status words_number(bt_score_words *words, bauta_error *err)
+/* Character by character, the pair (id of the prefix, next character) becomes
+ * the id of the longer prefix, until the word ends. An id is used only once, so
+ * a word differs from a longer one that begins with it. */
+static bauta_status assign_ids(bt_word_ids *words, bauta_error *err)
 {
     bt_sorter *s = &words->sorter;
     uint32_t next = 1;
-    bauta_status status = numbers_reserve(words, err);
+    bauta_status status = ids_reserve(words, err);
     if (status)
         return status;
     for (size_t i = 0; i < words->count; i++) {
-        words->numbers[i] = 0;
-        s->items[s->count++] = (bt_keyed){ .at = (uint32_t)i };
+        words->ids[i] = 0;
+        s->items[s->count++] = (bt_sort_item){ .at = (uint32_t)i };
     }
     for (size_t length = 0; s->count; length++) {
         for (size_t i = 0; i < s->count; i++) {
             uint32_t at = s->items[i].at;
             uint32_t code = words->codes.at[words->list[at].start + length];
-            s->items[i].key = (uint64_t)words->numbers[at] << 32 | code;
+            s->items[i].key = (uint64_t)words->ids[at] << 32 | code;
         }
-        bt_sorter_run(s);
-        number_runs(words, length + 1, &next);
+        bt_sorter_sort(s);
+        assign_ids_to_runs(words, length + 1, &next);
     }
     return BAUTA_OK;
 }
 
-bauta_status bt_score_words_grams(bt_score_words *words, bt_grams *grams,
-                                  bauta_error *err)
+bauta_status bt_word_ids_ngrams(bt_word_ids *words, bt_ngrams *ngrams,
+                                bauta_error *err)
 {
     size_t start = 0;
-    bauta_status status = words_number(words, err);
-    bt_grams_clear(grams);
+    bauta_status status = assign_ids(words, err);
+    bt_ngrams_clear(ngrams);
     for (size_t k = 0; k < words->sequences && !status; k++) {
         size_t count = words->ends[k] - start;
-        // Where there are no words there is no array either.
-        status = bt_grams_add(grams, count ? words->numbers + start : NULL,
-                              count, err);
+        // Without words there is no array.
+        status = bt_ngrams_add(ngrams, count ? words->ids + start : NULL, count,
+                               err);
         start = words->ends[k];
     }
-    return status ? status : bt_grams_begin(grams, err);
+    return status ? status : bt_ngrams_begin(ngrams, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codes.c - text as characters, and its lower case. */
+/* codepoints.c - text as code points, and its lower case. */
 #include "score/score.h"
 
 #include "base/array.h"
@@ -10,7 +10,7 @@
 
 #include <utf8proc.h>
 
-/* The mark is no character. */
+/* SIGMA_MARKED is outside Unicode. */
 enum { SIGMA = 0x3A3, SIGMA_FINAL = 0x3C2, SIGMA_MARKED = 0x110000 };
 
 bauta_status bt_codes_reserve(bt_codes *codes, size_t count, bauta_error *err)
@@ -29,26 +29,26 @@ void bt_codes_release(bt_codes *codes)
     *codes = (bt_codes){ 0 };
 }
 
-bool bt_is_separator(uint32_t code)
+bool bt_is_python_space(uint32_t code)
 {
     return bt_is_space(code) || (code >= 0x1C && code <= 0x1F);
 }
 
-bool bt_codes_word(const bt_codes *codes, bt_word *word)
+bool bt_codes_word(const bt_codes *codes, bt_word_range *word)
 {
     size_t start = word->start + word->length;
-    while (start < codes->count && bt_is_separator(codes->at[start]))
+    while (start < codes->count && bt_is_python_space(codes->at[start]))
         start++;
     size_t end = start;
-    while (end < codes->count && !bt_is_separator(codes->at[end]))
+    while (end < codes->count && !bt_is_python_space(codes->at[end]))
         end++;
-    *word = (bt_word){ start, end - start };
+    *word = (bt_word_range){ start, end - start };
     return end > start;
 }
 
 /* ---- Lower case ---------------------------------------------------------- */
 
-/* Unicode's Case_Ignorable: what a word may hold without ending there. */
+/* Unicode's Case_Ignorable: characters that do not end a word. */
 static bool case_ignorable(uint32_t code)
 {
     switch (code) { // Word_Break is MidLetter, MidNumLet or Single_Quote
@@ -79,7 +79,7 @@ static bool case_ignorable(uint32_t code)
            c == UTF8PROC_CATEGORY_SK;
 }
 
-/* Unicode's Cased, of what is not Case_Ignorable. */
+/* Unicode's Cased, for characters that are not Case_Ignorable. */
 static bool cased(uint32_t code)
 {
     static const uint32_t others[][2] = {
@@ -95,15 +95,15 @@ static bool cased(uint32_t code)
            c == UTF8PROC_CATEGORY_LT;
 }
 
-/* Whether a word goes on, one character further. */
+/* Whether a character is inside a word, given the one before it. */
 static bool in_word(bool before, uint32_t code)
 {
     return case_ignorable(code) ? before : cased(code);
 }
 
-/* A capital sigma that ends a word, as no other letter does, has a small form
- * of its own. Those with a word before them are marked, and those of them with
- * more of it behind are not any more. */
+/* A capital sigma at the end of a word becomes a final sigma. The first pass
+ * marks those with a letter before them, the second, from the end, unmarks
+ * those with a letter after them. */
 static void sigmas_mark(bt_codes *codes)
 {
     bool word = false;
@@ -138,8 +138,8 @@ static bool has_sigma(const bt_codes *codes)
     return false;
 }
 
-/* Some characters become several: first all are counted, then they are written
- * from the end, where they do not overwrite what is still to be read. */
+/* One character may become several: count first, then write from the end, so
+ * that nothing is overwritten before it is read. */
 static bauta_status codes_lower(bt_codes *codes, bauta_error *err)
 {
     uint32_t small[3];
@@ -158,7 +158,7 @@ static bauta_status codes_lower(bt_codes *codes, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* ---- Reading ------------------------------------------------------------- */
+/* ---- Decoding ------------------------------------------------------------ */
 
 bauta_status bt_codes_read(bt_codes *codes, const char *text, size_t length,
                            bool lowercase, bauta_error *err)
