@@ -21,11 +21,11 @@ typedef enum bt_act {
 typedef void bt_act_fn(bt_act act, float *to, const float *x, const float *by,
                        size_t count, bool add);
 /* The same with v = act'(x[j]) * dy[j], times by[j]. */
-typedef void bt_act_slope_fn(bt_act act, float *to, const float *x,
-                             const float *dy, const float *by, size_t count,
-                             bool add);
+typedef void bt_act_backward_fn(bt_act act, float *to, const float *x,
+                                const float *dy, const float *by, size_t count,
+                                bool add);
 
 bt_act_fn bt_act_f32_c;
-bt_act_slope_fn bt_act_slope_f32_c;
+bt_act_backward_fn bt_act_backward_f32_c;
 
 #endif

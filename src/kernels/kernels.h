@@ -25,12 +25,12 @@
     X(row_max)            \
     X(row_exp_sum)        \
     X(act)                \
-    X(act_slope)          \
+    X(act_backward)       \
     X(add)                \
     X(dropout)            \
     X(norm)               \
-    X(norm_back)          \
-    X(norm_gain)          \
+    X(norm_backward)      \
+    X(norm_backward_gain) \
     X(rotary)             \
     X(scale)              \
     X(row_sum)            \

@@ -46,12 +46,14 @@ typedef struct bt_norm {
 /* y, mean and scale of rows first to first + count - 1. */
 typedef void bt_norm_fn(const bt_norm *norm, size_t first, size_t count);
 /* dx of such rows, given mean and scale. */
-typedef void bt_norm_back_fn(const bt_norm *norm, size_t first, size_t count);
+typedef void bt_norm_backward_fn(const bt_norm *norm, size_t first,
+                                 size_t count);
 /* dgain and dbias of columns first to first + count - 1, over all rows. */
-typedef void bt_norm_gain_fn(const bt_norm *norm, size_t first, size_t count);
+typedef void bt_norm_backward_gain_fn(const bt_norm *norm, size_t first,
+                                      size_t count);
 
 bt_norm_fn bt_norm_f32_c;
-bt_norm_back_fn bt_norm_back_f32_c;
-bt_norm_gain_fn bt_norm_gain_f32_c;
+bt_norm_backward_fn bt_norm_backward_f32_c;
+bt_norm_backward_gain_fn bt_norm_backward_gain_f32_c;
 
 #endif

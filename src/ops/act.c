@@ -26,8 +26,8 @@ static void backward_x(void *job, size_t first, size_t count)
 {
     const activation *a = job;
     const float *up = a->up ? a->up->data + first : NULL;
-    a->kernels->act_slope(a->act, a->to + first, a->x->data + first,
-                          a->y->grad + first, up, count, a->add);
+    a->kernels->act_backward(a->act, a->to + first, a->x->data + first,
+                             a->y->grad + first, up, count, a->add);
 }
 
 static void backward_up(void *job, size_t first, size_t count)

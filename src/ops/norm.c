@@ -20,13 +20,13 @@ static void forward(void *job, size_t first, size_t count)
 static void backward_rows(void *job, size_t first, size_t count)
 {
     const record *r = job;
-    r->kernels->norm_back(&r->norm, first, count);
+    r->kernels->norm_backward(&r->norm, first, count);
 }
 
 static void backward_columns(void *job, size_t first, size_t count)
 {
     const record *r = job;
-    r->kernels->norm_gain(&r->norm, first, count);
+    r->kernels->norm_backward_gain(&r->norm, first, count);
 }
 
 static void norm_backward(bt_tape *tape, void *saved)

@@ -16,12 +16,13 @@
 #include "kernels/attention.h"
 
 #include "kernels/x86/simd.h"
+#include "kernels/x86/transpose.h"
 
 #include <stdbool.h>
 
 /* The register tile: TILE_ROWS x TILE_VECS accumulators beside TILE_VECS loaded
  * vectors and one broadcast, of 32 registers or 16. */
-enum { BLOCK = 64, BLOCK_VECS = BLOCK / VL, TILE_ROWS = 6, TILE_VECS = VL / 4 };
+enum { BLOCK_VECS = BLOCK / VL, TILE_ROWS = 6, TILE_VECS = VL / 4 };
 
 /* Run CALL(R, V) with R and V as constants. R rows, 1 to 6; V vectors, 1 to
  * TILE_VECS. */
