@@ -504,7 +504,7 @@ bauta_status WRAP(bt_batch_mask_create)(bauta_mask **out,
     return status;
 }
 
-/* The plans of a batch; shelf.c calls bt_batch_mask_create itself. */
+/* The plans of masks that a caller made itself. */
 DECLARE(bauta_plan_create);
 bauta_status WRAP(bauta_plan_create)(bauta_plan **out, const bauta_mask *mask,
                                      size_t first, size_t rows,
