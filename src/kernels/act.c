@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* act.c - the reference and, included by the files of an instruction set with
- * another KERNEL, its twins.
+/* act.c - the reference kernels. x86/pointwise_*.c include this file with
+ * another KERNEL to compile the twins.
  *
- * Values of some hundred elements are computed into a local array and go from
- * there to their places: so each function of phi.h stands in one plain loop,
- * and what the arguments may overlap does not matter to it. */
+ * Values are computed into a local array of a few hundred elements and then
+ * stored: so each function of phi.h is called in one plain loop, which
+ * vectorizes although the arguments may overlap. */
 #include "kernels/act.h"
 
 #include "kernels/phi.h"
@@ -15,7 +15,7 @@
 
 enum { ACT_CHUNK = 256 };
 
-#define EACH(function)                 \
+#define APPLY(function)                \
     for (size_t j = 0; j < count; j++) \
         to[j] = function(x[j]);        \
     break
@@ -25,13 +25,13 @@ static void act_values(bt_act act, float *restrict to, const float *restrict x,
 {
     switch (act) {
     case BT_ACT_RELU:
-        EACH(bt_relu);
+        APPLY(bt_relu);
     case BT_ACT_GELU_ERF:
-        EACH(bt_gelu_erf);
+        APPLY(bt_gelu_erf);
     case BT_ACT_GELU_TANH:
-        EACH(bt_gelu_tanh);
+        APPLY(bt_gelu_tanh);
     case BT_ACT_SILU:
-        EACH(bt_silu);
+        APPLY(bt_silu);
     }
 }
 
@@ -40,13 +40,13 @@ static void act_derivatives(bt_act act, float *restrict to,
 {
     switch (act) {
     case BT_ACT_RELU:
-        EACH(bt_relu_slope);
+        APPLY(bt_relu_slope);
     case BT_ACT_GELU_ERF:
-        EACH(bt_gelu_erf_slope);
+        APPLY(bt_gelu_erf_slope);
     case BT_ACT_GELU_TANH:
-        EACH(bt_gelu_tanh_slope);
+        APPLY(bt_gelu_tanh_slope);
     case BT_ACT_SILU:
-        EACH(bt_silu_slope);
+        APPLY(bt_silu_slope);
     }
 }
 

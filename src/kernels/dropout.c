@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dropout.c - the reference and, included by the files of an instruction set
- * with another KERNEL, its twins. */
+/* dropout.c - the reference kernels. x86/pointwise_*.c include this file with
+ * another KERNEL to compile the twins. */
 #include "kernels/dropout.h"
 
 #ifndef KERNEL
@@ -20,8 +20,8 @@ enum { WAYS = 16, DROPOUT_CHUNK = 4 * WAYS };
         c3 = (uint32_t)a;                        \
     } while (0)
 
-/* bt_philox() of sixteen counters that follow each other: word w of counter i
- * is at w * 16 + i. The rounds are written out, which leaves one plain loop. */
+/* bt_philox() of sixteen consecutive counters: word w of counter i is at
+ * w * 16 + i. The rounds are unrolled by hand, which leaves one plain loop. */
 static void philox_words(uint32_t *restrict words, const bt_dropout *dropout,
                          uint64_t token, uint32_t counter)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm.c - the matrix product as it is defined: one chain an element. */
+/* gemm.c - the reference of the matrix product: one chain per element. */
 #include "kernels/gemm.h"
 
 #include <math.h>

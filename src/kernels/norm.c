@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* norm.c - the reference and, included by the files of an instruction set with
- * another KERNEL, its twins. */
+/* norm.c - the reference kernels. x86/pointwise_*.c include this file with
+ * another KERNEL to compile the twins. */
 #include "kernels/norm.h"
 
 #include "kernels/lanes.h"
@@ -115,7 +115,7 @@ typedef struct lane_sums {
     float sum[BT_LANES][COLUMNS];
 } lane_sums;
 
-/* The tree of bt_lanes_sum(), for each column; then to its place. */
+/* Reduce each column by the tree of bt_lanes_sum() and store it. */
 static void lane_sums_store(lane_sums *l, float *to, size_t count, bool add)
 {
     for (size_t width = BT_LANES / 2; width; width /= 2)
