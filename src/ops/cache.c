@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "mask/mask.h"
 #include "ops/attention.h"
+#include "ops/context.h"
 
 struct bauta_cache {
     size_t capacity;
@@ -209,6 +210,7 @@ bauta_status bauta_attention_cached(bauta_context *context,
                                   s.value_dim, err);
     if (status)
         return status;
-    return bt_attention_pages(context, plan, &s, q, cache->book.pages, out, lse,
-                              err);
+    bt_cpu cpu = bt_context_resources(context);
+    return bt_attention_paged_cpu(&cpu, plan, &s, q, cache->book.pages, out,
+                                  lse, err);
 }

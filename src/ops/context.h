@@ -8,6 +8,7 @@
 #include "kernels/cuda/gpu.h"
 #include "kernels/kernels.h"
 #include "mask/shelf.h"
+#include "ops/cpu.h"
 
 struct bauta_context {
     int threads;
@@ -24,6 +25,11 @@ struct bauta_context {
 /* Whether a context is there and computes on the CPU, which all calls need but
  * those for GPUs; a sentence where it is not so. */
 bauta_status bt_context_cpu(const bauta_context *context, bauta_error *err);
+
+static inline bt_cpu bt_context_resources(bauta_context *context)
+{
+    return (bt_cpu){ context->kernels, context->threads, &context->workspace };
+}
 
 #define BT_NEED_CPU(context, err)                               \
     do {                                                        \

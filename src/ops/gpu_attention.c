@@ -165,24 +165,6 @@ bauta_status bauta_gpu_attention_forward(bauta_context *context,
     return status;
 }
 
-/* Gradients lie like the inputs, which here may not repeat. */
-static bauta_status
-gradients_apart(const bt_shape *s, const bauta_gpu_plan *plan, bauta_error *err)
-{
-    bauta_status status =
-        bt_strides_apart(&s->q, "q", plan->rows, s->heads, s->head_dim, err);
-    if (!status)
-        status = bt_strides_apart(&s->k, "k", plan->keys, s->kv_heads,
-                                  s->head_dim, err);
-    if (!status)
-        status = bt_strides_apart(&s->v, "v", plan->keys, s->kv_heads,
-                                  s->value_dim, err);
-    if (!status && !plan->backward)
-        status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                         "the plan was made for the forward pass alone");
-    return status;
-}
-
 bauta_status
 bauta_gpu_attention_backward(bauta_context *context, bauta_gpu_plan *plan,
                              const bauta_attention *shape, const void *q,
@@ -205,7 +187,10 @@ bauta_gpu_attention_backward(bauta_context *context, bauta_gpu_plan *plan,
     BT_NEED(dv, err);
     bauta_status status = call_check(&s, context, plan, shape, err);
     if (!status)
-        status = gradients_apart(&s, plan, err);
+        status = bt_gradients_apart(&s, plan->rows, plan->keys, err);
+    if (!status && !plan->backward)
+        status = bt_fail(err, BAUTA_ERR_ARGUMENT,
+                         "the plan was made for the forward pass alone");
     if (!status)
         status = context->gpu->enter(context->device, &before, err);
     if (status)

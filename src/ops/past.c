@@ -7,34 +7,11 @@
 #include "ops/past.h"
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "ops/attention.h"
 
-/* Multiply-adds, or floats to write, that are not worth a thread. */
-enum { SMALL_ATTENTION = 1 << 17, SMALL_WRITE = 1 << 12 };
-
-bauta_status bt_attention_pages(bauta_context *context, const bauta_plan *plan,
-                                const bt_shape *shape, const float *q,
-                                bt_page *const *pages, float *out, float *lse,
-                                bauta_error *err)
-{
-    bt_forward f = { .plan = plan,
-                     .shape = *shape,
-                     .kernels = context->kernels,
-                     .q = q,
-                     .packed = { .pages = pages },
-                     .out = out,
-                     .lse = lse };
-    uint64_t work = plan->pairs * shape->heads;
-    bool small = work * (shape->head_dim + shape->value_dim) < SMALL_ATTENTION;
-    int threads = small ? 1 : context->threads;
-    bt_arena measure = { NULL, 0, 0 };
-    bt_forward_prepare(&f, &measure, threads);
-    if (bt_arena_reserve(&context->workspace, measure.used))
-        return bt_fail_memory(err, "the workspace of attention", measure.used);
-    bt_forward_prepare(&f, &context->workspace, threads);
-    bt_forward_run(&f, threads);
-    return BAUTA_OK;
-}
+/* Floats to write below which more threads do not pay. */
+enum { SMALL_WRITE = 1 << 12 };
 
 /* ---- writing ----------------------------------------------------------- */
 
@@ -146,9 +123,10 @@ bt_tensor *bt_op_attention_past(bt_tape *tape, bt_tensor *q,
     if (!out)
         return NULL;
     bauta_status status = bt_shape_resolve(&s, &shape, &err);
+    bt_cpu cpu = bt_tape_cpu(tape);
     if (!status)
-        status = bt_attention_pages(bt_tape_context(tape), plan, &s, q->data,
-                                    pages, out->data, NULL, &err);
+        status = bt_attention_paged_cpu(&cpu, plan, &s, q->data, pages,
+                                        out->data, NULL, &err);
     if (status)
         return bt_tape_fail(tape, status, "attention: %s", err.message);
     return out;

@@ -78,6 +78,20 @@ bauta_status bt_strides_apart(const bt_strides *strides, const char *name,
                    dim);
 }
 
+bauta_status bt_gradients_apart(const bt_shape *s, size_t rows, size_t keys,
+                                bauta_error *err)
+{
+    bauta_status status =
+        bt_strides_apart(&s->q, "q", rows, s->heads, s->head_dim, err);
+    if (!status)
+        status =
+            bt_strides_apart(&s->k, "k", keys, s->kv_heads, s->head_dim, err);
+    if (!status)
+        status =
+            bt_strides_apart(&s->v, "v", keys, s->kv_heads, s->value_dim, err);
+    return status;
+}
+
 bauta_status bt_shape_resolve(bt_shape *shape, const bauta_attention *from,
                               bauta_error *err)
 {

@@ -28,5 +28,8 @@ bauta_status bt_shape_resolve(bt_shape *shape, const bauta_attention *from,
 bauta_status bt_strides_apart(const bt_strides *strides, const char *name,
                               size_t tokens, size_t heads, size_t dim,
                               bauta_error *err);
+/* The same for q, k and v, whose strides their gradients have. */
+bauta_status bt_gradients_apart(const bt_shape *shape, size_t rows, size_t keys,
+                                bauta_error *err);
 
 #endif

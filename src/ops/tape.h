@@ -17,9 +17,8 @@
 #ifndef BT_TAPE_H
 #define BT_TAPE_H
 
-#include "base/memory.h"
 #include "bauta.h"
-#include "kernels/kernels.h"
+#include "ops/cpu.h"
 
 /* A matrix, rows `stride` apart. What ops make is dense; a parameter may be a
  * part of a larger one. Parameters have the same form; their gradient lies
@@ -81,9 +80,8 @@ void bt_tape_record(bt_tape *tape, bt_backward_fn *backward, void *saved);
  * over what is not initialised. */
 float *bt_tape_grad(bt_tape *tape, bt_tensor *tensor, bool *add);
 
-/* Threads, kernels and scratch for the length of one op, as attention takes
- * them; and the scratch alone, as products do. */
-bauta_context *bt_tape_context(bt_tape *tape);
+/* Kernels, threads and workspace for one op, and the workspace alone. */
+bt_cpu bt_tape_cpu(bt_tape *tape);
 bt_arena *bt_tape_workspace(bt_tape *tape);
 
 #endif
