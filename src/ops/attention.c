@@ -3,6 +3,7 @@
 #include "ops/attention.h"
 
 #include "base/error.h"
+#include "ops/accumulate.h"
 #include "ops/ops.h"
 
 typedef struct saved {
@@ -25,8 +26,8 @@ static bauta_status shape_of(bt_shape *out, const bt_tensor *q,
     return bt_shape_resolve(out, &shape, err);
 }
 
-/* A gradient buffer that is this op's alone, since attention overwrites: the
- * tensor's own when it is the first to come. */
+/* Where the backward pass, which overwrites, can put a gradient: the tensor's
+ * own buffer if this is the first gradient, else a buffer to be added to it. */
 static float *grad_target(bt_tape *tape, bt_tensor *tensor, float **own)
 {
     bool add;
@@ -38,12 +39,11 @@ static float *grad_target(bt_tape *tape, bt_tensor *tensor, float **own)
     return *own;
 }
 
-static void grad_join(bt_tensor *tensor, const float *own)
+static void grad_add(bt_tape *tape, bt_tensor *tensor, const float *own)
 {
-    if (!own || !tensor->wants)
-        return;
-    for (size_t i = 0; i < tensor->rows * tensor->columns; i++)
-        tensor->grad[i] += own[i];
+    if (own && tensor->wants)
+        bt_accumulate(bt_tape_threads(tape), tensor->grad, tensor->columns, own,
+                      tensor->rows, tensor->columns, true);
 }
 
 static void attention_backward(bt_tape *tape, void *memory)
@@ -66,9 +66,9 @@ static void attention_backward(bt_tape *tape, void *memory)
         bt_tape_fail(tape, status, "attention: %s", err.message);
         return;
     }
-    grad_join(s->q, own[0]);
-    grad_join(s->k, own[1]);
-    grad_join(s->v, own[2]);
+    grad_add(tape, s->q, own[0]);
+    grad_add(tape, s->k, own[1]);
+    grad_add(tape, s->v, own[2]);
 }
 
 static bool shapes_fit(bt_tape *tape, const bt_tensor *q, const bt_tensor *k,

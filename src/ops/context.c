@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context.c - what a caller chooses once. */
+/* context.c - creates and frees contexts. */
 #include "ops/context.h"
 
 #include "base/error.h"
@@ -29,8 +29,8 @@ static bauta_status unknown_isa(const char *isa, bauta_error *err)
                    isa, list);
 }
 
-/* A program that was compiled with an older header has a shorter struct; what
- * that lacks is as in BAUTA_OPTIONS_INIT. */
+/* A program compiled with an older header has a shorter struct; the fields that
+ * it lacks keep the values of BAUTA_OPTIONS_INIT. */
 static bauta_status options_take(bauta_options *to, const bauta_options *from,
                                  bauta_error *err)
 {
@@ -46,7 +46,7 @@ static bauta_status options_take(bauta_options *to, const bauta_options *from,
     return BAUTA_OK;
 }
 
-/* The number in "cuda:7", -1 of "cuda"; false: it is neither. */
+/* The number in "cuda:7", or -1 for "cuda"; false if it is neither. */
 static bool cuda_number(const char *device, int *number)
 {
     enum { DIGITS = 4 };

@@ -26,16 +26,16 @@ bt_gpu_home bt_gpu_home_of(const bauta_context *context)
     return (bt_gpu_home){ context->gpu, context->device };
 }
 
-bauta_status bt_gpu_at_home(const bt_gpu_home *home,
+bauta_status bt_gpu_at_home(const bt_gpu_home *owner,
                             const bauta_context *context, const char *what,
                             bauta_error *err)
 {
-    if (home->device == context->device)
+    if (owner->device == context->device)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
                    "the %s was made for \"cuda:%d\", and the context has the "
                    "device \"%s\"",
-                   what, home->device, context->device_name);
+                   what, owner->device, context->device_name);
 }
 
 bauta_status bt_gpu_type_check(bauta_gpu_type type, bauta_error *err)
@@ -60,7 +60,7 @@ bauta_status bt_gpu_shape_match(const bt_shape *of, const bt_shape *shape,
                    shape->value_dim);
 }
 
-/* ---- memory ------------------------------------------------------------ */
+/* ---- Memory ------------------------------------------------------------ */
 
 bauta_status bauta_gpu_alloc(bauta_context *context, void **out, size_t bytes,
                              bauta_error *err)

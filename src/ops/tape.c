@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tape.c - memory and records of a step.
+/* tape.c - the memory and the records of a step.
  *
- * Memory is a list of blocks. Pieces are cut from the current one; when it is
- * full the next one of the list is taken if the piece fits there, else a new
- * one is put in. Rewinding goes back to the first. Tensors and records are
- * pieces like any other. */
+ * Memory is a list of blocks. Allocations are cut from the current block. When
+ * it is full, the next one in the list is used if the allocation fits, else a
+ * new one is inserted. Rewinding returns to the first block. Tensors and
+ * records are allocated the same way. */
 #include "ops/tape.h"
 
 #include "base/error.h"
@@ -22,7 +22,7 @@ typedef struct block {
 } block;
 
 typedef struct record {
-    struct record *before;
+    struct record *previous;
     bt_backward_fn *backward;
     void *saved;
 } record;
@@ -81,7 +81,7 @@ bauta_status bt_tape_status(const bt_tape *tape, bauta_error *err)
 
 bauta_status bt_tape_backward(bt_tape *tape, bauta_error *err)
 {
-    for (record *r = tape->last; r && !tape->failure.status; r = r->before)
+    for (record *r = tape->last; r && !tape->failure.status; r = r->previous)
         r->backward(tape, r->saved);
     return bt_tape_status(tape, err);
 }
@@ -132,7 +132,7 @@ void *bt_tape_fail(bt_tape *tape, bauta_status status, const char *format, ...)
     return NULL;
 }
 
-/* Put a new block in behind the current one. */
+/* Insert a new block after the current one. */
 static block *block_add(bt_tape *tape, size_t bytes)
 {
     block *b = bt_alloc_zero(1, sizeof(*b));
