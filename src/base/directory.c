@@ -49,7 +49,7 @@ static bauta_status target_check(const bt_directory *d, bauta_error *err)
         return BAUTA_OK;
     if (!entries && (errno == ELOOP || errno == ENOTDIR))
         return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: exists and is no folder; choose another name or "
+                       "%s: exists and is not a folder; choose another name or "
                        "remove it",
                        bt_path_tail(d->path));
     if (!entries)

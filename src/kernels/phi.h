@@ -47,7 +47,7 @@
 #define BT_PHI_DENSITY 0x1.988454p-2f
 
 /* x limited to [low, high]; NaN stays. */
-static inline float bt_cut(float x, float low, float high)
+static inline float bt_clamp(float x, float low, float high)
 {
     x = x < low ? low : x;
     return x > high ? high : x;
@@ -96,7 +96,7 @@ static inline float bt_gelu_erf(float x)
  * (measured: 5.1). */
 static inline float bt_gelu_erf_slope(float x)
 {
-    float c = bt_cut(x, -BT_PHI_END, BT_PHI_END);
+    float c = bt_clamp(x, -BT_PHI_END, BT_PHI_END);
     float bell = bt_bell(c);
     return fmaf(c * bell, BT_PHI_DENSITY, bt_phi(c, bell));
 }
@@ -133,7 +133,7 @@ static inline float bt_silu(float x)
  * (measured: 6.0). */
 static inline float bt_silu_slope(float x)
 {
-    float c = bt_cut(x, -BT_SILU_END, BT_SILU_END), q;
+    float c = bt_clamp(x, -BT_SILU_END, BT_SILU_END), q;
     float s = bt_sigmoid_both(c, &q);
     return fmaf(c * s, q, s);
 }
@@ -160,7 +160,7 @@ static inline float bt_gelu_tanh_slope(float x)
 {
     const float k0 = (float)BT_GELU_TANH_K0, k1 = (float)BT_GELU_TANH_K1;
     const float k3 = (float)(3 * BT_GELU_TANH_K1);
-    float c = bt_cut(x, -BT_GELU_TANH_END, BT_GELU_TANH_END), q;
+    float c = bt_clamp(x, -BT_GELU_TANH_END, BT_GELU_TANH_END), q;
     float s = bt_sigmoid_both(c * fmaf(k1, c * c, k0), &q);
     return fmaf(c * fmaf(k3, c * c, k0), s * q, s);
 }

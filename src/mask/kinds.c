@@ -187,7 +187,7 @@ static bauta_status documents_check(size_t documents, bauta_error *err)
     if (documents <= BT_AXIS_MAX)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                   "a mask of %zu documents, and %zu are the most", documents,
+                   "a mask of %zu documents: the maximum is %zu", documents,
                    BT_AXIS_MAX);
 }
 
@@ -331,14 +331,14 @@ static bauta_status read_row(bt_builder *builder, bauta_mask_row_fn *row,
         return status;
     if (*count > keys)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "row %zu: the callback gave %zu spans over %zu keys",
+                       "row %zu: the callback returned %zu spans over %zu keys",
                        builder->row, *count, keys);
     room = *count;
     status = call_row(builder, row, user, room, count, err);
     if (!status && *count != room)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "row %zu: the callback gave %zu spans at first and %zu "
-                       "when asked again",
+                       "row %zu: the callback returned %zu spans at first and "
+                       "%zu when called again",
                        builder->row, room, *count);
     return status;
 }
@@ -356,9 +356,9 @@ static bauta_status check_row(bauta_span *spans, size_t *count, size_t row,
         if (span.lo >= span.hi)
             wrong = "is empty";
         else if (span.hi > keys)
-            wrong = "ends behind the last key";
+            wrong = "ends after the last key";
         else if (span.lo < end)
-            wrong = "begins before the span ahead of it ends";
+            wrong = "begins before the previous span ends";
         if (wrong)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "row %zu: span %zu, [%zu, %zu) of %zu keys, %s", row,

@@ -422,12 +422,12 @@ static bauta_status check(const bauta_mask *mask, size_t first, size_t rows,
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the mask to plan is NULL");
     if (first > mask->queries || rows > mask->queries - first)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a plan of %zu rows from row %zu on leaves a mask of "
+                       "a plan of %zu rows from row %zu on exceeds a mask of "
                        "%zu queries",
                        rows, first, mask->queries);
     if (tile_rows < 1 || tile_rows > BT_TILE_ROWS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "tiles of %zu rows: from 1 to %d are possible",
+                       "tiles of %zu rows: from 1 to %d are supported",
                        tile_rows, BT_TILE_ROWS_MAX);
     return BAUTA_OK;
 }

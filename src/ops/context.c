@@ -24,7 +24,7 @@ static bauta_status unknown_isa(const char *isa, bauta_error *err)
                  names[i]);
     }
     return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                   "instruction set \"%s\" is not one that this machine runs "
+                   "instruction set \"%s\" is not supported on this machine "
                    "(%s)",
                    isa, list);
 }
@@ -123,8 +123,8 @@ bauta_status bt_context_cpu(const bauta_context *context, bauta_error *err)
     BT_NEED(context, err);
     if (context->gpu)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "the context has the device \"%s\", which serves the "
-                       "bauta_gpu_ calls alone; this one runs on the CPU",
+                       "the context has the device \"%s\", which only the "
+                       "bauta_gpu_ calls support; this call runs on the CPU",
                        context->device_name);
     return BAUTA_OK;
 }

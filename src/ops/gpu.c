@@ -14,8 +14,8 @@ bauta_status bt_context_gpu(const bauta_context *context, bauta_error *err)
     if (context->gpu)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                   "the context computes on the CPU, and this call needs one "
-                   "with the device \"cuda\"%s",
+                   "the context is for the CPU, and this call needs one for "
+                   "the device \"cuda\"%s",
                    bt_gpu_table() ? ""
                                   : ", for which this library was built "
                                     "without CUDA");

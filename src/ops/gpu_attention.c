@@ -190,7 +190,7 @@ bauta_gpu_attention_backward(bauta_context *context, bauta_gpu_plan *plan,
         status = bt_gradients_apart(&s, plan->rows, plan->keys, err);
     if (!status && !plan->backward)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                         "the plan was made for the forward pass alone");
+                         "the plan was created for the forward pass only");
     if (!status)
         status = context->gpu->enter(context->device, &before, err);
     if (status)
