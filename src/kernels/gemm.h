@@ -12,9 +12,7 @@
  * followed by the epilogue steps that are requested:
  *
  *     s = s * scale[j]
- *     s = s + bias[j]
- *     s = act(s)
- *     C[i][j] = s + residual[i][j]
+ *     C[i][j] = s + bias[j]
  *
  * So an element depends only on one row of op(A) and one column of op(B).
  * Tiles, cache blocks, packing, threads and the number of rows computed
@@ -24,7 +22,6 @@
 #ifndef BT_GEMM_H
 #define BT_GEMM_H
 
-#include "kernels/act.h"
 #include "kernels/compact.h"
 
 #include <stdbool.h>
@@ -43,12 +40,8 @@ typedef struct bt_gemm {
      * scales are theirs. b, ldb and trans_b are then unused and `add` is false.
      * NULL: none. */
     const bt_compact *compact;
-    bool add;              /* start from what C holds, not from 0 */
-    const float *bias;     /* (n), or NULL */
-    const float *residual; /* (m, n), or NULL; rows ldr apart */
-    size_t ldr;
-    bool activate; /* apply `act`, as kernels/act.h defines it */
-    bt_act act;
+    bool add;          /* start from what C holds, not from 0 */
+    const float *bias; /* (n), or NULL */
 } bt_gemm;
 
 /* Columns first to first + count - 1 of C, with their epilogue, directly from

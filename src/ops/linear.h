@@ -5,7 +5,7 @@
  * W is (outputs, inputs), or (inputs, outputs) if `transposed`. For a W that is
  * not transposed:
  *
- *     y     = x W^T + bias + residual     (rows, outputs)
+ *     y     = x W^T + bias                (rows, outputs)
  *     dx    = dy W                        (rows, inputs)
  *     dW    = dy^T x                      like W
  *     dbias = the sum of the rows of dy   (1, outputs)
@@ -38,7 +38,7 @@ bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
 
 /* All return false, with a failed tape, when there is no memory. */
 bool bt_linear_y(bt_tape *tape, const bt_linear *l, size_t rows, const float *x,
-                 const float *bias, const float *residual, float *y);
+                 const float *bias, float *y);
 bool bt_linear_dx(bt_tape *tape, const bt_linear *l, size_t rows,
                   const float *dy, float *dx, bool add);
 bool bt_linear_dw(bt_tape *tape, const bt_linear *l, size_t rows,

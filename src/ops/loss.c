@@ -133,7 +133,7 @@ static bool run_chunk(bt_tape *tape, chunk *c)
     const loss *op = c->op;
     const float *x = gather(c);
     if (!bt_linear_y(tape, &op->l, c->count, x,
-                     op->bias ? op->bias->data : NULL, NULL, op->logits))
+                     op->bias ? op->bias->data : NULL, op->logits))
         return false;
     bt_parallel(bt_tape_threads(tape), c->count, run_task, c);
     return !c->gradient || run_gradients(tape, c, x);

@@ -18,10 +18,9 @@
 
 /* y = x W^T + bias with W (outputs, inputs), as in torch.nn.Linear; or, with
  * `transposed`, y = x W + bias with W (inputs, outputs), as in GPT-2's Conv1D.
- * bias is (1, outputs) or NULL. residual, of the shape of y or NULL, is added
- * last. */
+ * bias is (1, outputs) or NULL. */
 bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w,
-                        bool transposed, bt_tensor *bias, bt_tensor *residual);
+                        bool transposed, bt_tensor *bias);
 
 /* Several layers of one x, each computed as by bt_op_linear() without a
  * residual. If nothing is recorded and there are few rows, they run in one

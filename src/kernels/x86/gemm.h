@@ -68,17 +68,13 @@ static void epilogue_row(const bt_gemm *g, size_t row, size_t column,
         scale_row(c, g->compact->scales + column, columns);
     if (g->bias)
         add_row(c, g->bias + column, columns);
-    if (g->activate)
-        TWIN(bt_act_f32)(g->act, c, c, NULL, columns, false);
-    if (g->residual)
-        add_row(c, g->residual + row * g->ldr + column, columns);
 }
 
 /* Run the epilogue on a block of C whose chains are complete. */
 static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
                      size_t columns)
 {
-    if (!scaled(g) && !g->bias && !g->residual && !g->activate)
+    if (!scaled(g) && !g->bias)
         return;
     for (size_t i = row; i < row + rows; i++)
         epilogue_row(g, i, column, columns);
@@ -256,8 +252,7 @@ typedef struct tile_job {
     float *c;
     size_t start_stride, ldc;
     /* The epilogue, as far as it can run in registers; each may be NULL. */
-    const float *scale, *bias, *residual;
-    size_t ldr;
+    const float *scale, *bias;
     b_prefetch *next;
 } tile_job;
 
@@ -278,11 +273,6 @@ INLINE void tile_epilogue(vf s[TILE_ROWS][TILE_VECTORS], const size_t rows,
             UNROLLED_FOR (size_t i = 0; i < rows; i++)
                 s[i][j] = vf_add(s[i][j], y);
         }
-    if (job->residual)
-        UNROLLED_FOR (size_t i = 0; i < rows; i++)
-            UNROLLED_FOR (size_t j = 0; j < vectors; j++)
-                s[i][j] = vf_add(
-                    s[i][j], vf_load(job->residual + i * job->ldr + j * VL));
 }
 
 /* Continue the chains of rows x vectors * VL elements of C. With `fill`, also
@@ -434,13 +424,6 @@ static b_panel panel_of(const bt_gemm *g, const bt_gemm_block *block, bool fill)
     return (b_panel){ block->b, TILE_COLUMNS };
 }
 
-/* Whether the tiles of a block run the epilogue: not if there is an activation
- * or a vector extends beyond C. */
-static bool epilogue_in_tiles(const bt_gemm *g, const bt_gemm_block *block)
-{
-    return !g->activate && block->columns % VL == 0;
-}
-
 static void tiles_add_epilogue(tile_job *job, const bt_gemm *g,
                                const bt_gemm_block *block)
 {
@@ -448,9 +431,6 @@ static void tiles_add_epilogue(tile_job *job, const bt_gemm *g,
         job->scale = g->compact->scales + block->column;
     if (g->bias)
         job->bias = g->bias + block->column;
-    if (g->residual)
-        job->residual = g->residual + block->row * g->ldr + block->column;
-    job->ldr = g->ldr;
 }
 
 static void multiply(const bt_gemm *g, const bt_gemm_block *block)
@@ -475,7 +455,8 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         .next = &next,
     };
     bool last = block->from + block->depth == g->k;
-    bool ended = last && epilogue_in_tiles(g, block);
+    // Not if a vector extends beyond C: scale and bias end there.
+    bool ended = last && columns % VL == 0;
     if (ended)
         tiles_add_epilogue(&job, g, block);
     for (size_t row = block->row; row < end; row += TILE_ROWS) {
@@ -488,8 +469,6 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         run_tile(&job, rows, columns);
         if (last && !ended)
             epilogue(g, row, rows, block->column, columns);
-        if (job.residual)
-            job.residual += TILE_ROWS * g->ldr;
         job.a += block->a_tile;
         job.b = b.at;
         job.b_step = b.step;
