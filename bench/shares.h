@@ -57,15 +57,17 @@ SHARES_WRAP(attention, attention_backward, (const bt_attention_grad *grad),
             (grad))
 SHARES_WRAP(norm, norm, (const bt_norm *norm, size_t first, size_t count),
             (norm, first, count))
-SHARES_WRAP(norm, norm_back, (const bt_norm *norm, size_t first, size_t count),
+SHARES_WRAP(norm, norm_backward,
+            (const bt_norm *norm, size_t first, size_t count),
             (norm, first, count))
-SHARES_WRAP(norm, norm_gain, (const bt_norm *norm, size_t first, size_t count),
+SHARES_WRAP(norm, norm_backward_gain,
+            (const bt_norm *norm, size_t first, size_t count),
             (norm, first, count))
 SHARES_WRAP(act, act,
             (bt_act act, float *to, const float *x, const float *by,
              size_t count, bool add),
             (act, to, x, by, count, add))
-SHARES_WRAP(act, act_slope,
+SHARES_WRAP(act, act_backward,
             (bt_act act, float *to, const float *x, const float *dy,
              const float *by, size_t count, bool add),
             (act, to, x, dy, by, count, add))
@@ -126,10 +128,10 @@ static inline const bt_kernels *shares_of(const bt_kernels *kernels)
     table.attention_forward = wrap_attention_forward;
     table.attention_backward = wrap_attention_backward;
     table.norm = wrap_norm;
-    table.norm_back = wrap_norm_back;
-    table.norm_gain = wrap_norm_gain;
+    table.norm_backward = wrap_norm_backward;
+    table.norm_backward_gain = wrap_norm_backward_gain;
     table.act = wrap_act;
-    table.act_slope = wrap_act_slope;
+    table.act_backward = wrap_act_backward;
     table.row_affine = wrap_row_affine;
     table.row_exp_sum = wrap_row_exp_sum;
     table.add = wrap_add;

@@ -13,6 +13,7 @@
 #include "mask/shelf.h"
 #include "model/batch.h"
 #include "model/transformer.h"
+#include "ops/attention.h"
 #include "ops/gemm.h"
 
 #include <math.h>
@@ -379,13 +380,12 @@ bt_tensor *WRAP(bt_op_attention_past)(bt_tape *tape, bt_tensor *q,
 
 /* ---- attention --------------------------------------------------------- */
 
-DECLARE(bauta_attention_backward);
-bauta_status
-WRAP(bauta_attention_backward)(bauta_context *context, const bauta_plan *plan,
-                               const bauta_attention *shape, const float *q,
-                               const float *k, const float *v, const float *out,
-                               const float *lse, const float *dout, float *dq,
-                               float *dk, float *dv, bauta_error *err)
+DECLARE(bt_attention_backward_cpu);
+bauta_status WRAP(bt_attention_backward_cpu)(
+    const bt_cpu *cpu, const bauta_plan *plan, const bt_shape *shape,
+    const float *q, const float *k, const float *v, const float *out,
+    const float *lse, const float *dout, float *dq, float *dk, float *dv,
+    bauta_error *err)
 {
     rule_fn *rule = rule_for(BACKWARD, 0, false);
     void *memory = NULL;
@@ -394,8 +394,8 @@ WRAP(bauta_attention_backward)(bauta_context *context, const bauta_plan *plan,
         need(memory);
         plan = plan_write(memory, plan, rule);
     }
-    bauta_status status = REAL(bauta_attention_backward)(
-        context, plan, shape, q, k, v, out, lse, dout, dq, dk, dv, err);
+    bauta_status status = REAL(bt_attention_backward_cpu)(
+        cpu, plan, shape, q, k, v, out, lse, dout, dq, dk, dv, err);
     free(memory);
     return status;
 }
@@ -414,21 +414,18 @@ static void empty_rows_divide(const bauta_plan *plan, const bt_shape *s,
         }
 }
 
-DECLARE(bauta_attention_forward);
-bauta_status WRAP(bauta_attention_forward)(bauta_context *context,
-                                           const bauta_plan *plan,
-                                           const bauta_attention *shape,
-                                           const float *q, const float *k,
-                                           const float *v, float *out,
-                                           float *lse, bauta_error *err)
+DECLARE(bt_attention_forward_cpu);
+bauta_status WRAP(bt_attention_forward_cpu)(const bt_cpu *cpu,
+                                            const bauta_plan *plan,
+                                            const bt_shape *shape,
+                                            const float *q, const float *k,
+                                            const float *v, float *out,
+                                            float *lse, bauta_error *err)
 {
-    bt_shape s;
-    bauta_status status = REAL(bauta_attention_forward)(context, plan, shape, q,
-                                                        k, v, out, lse, err);
-    if (!status && lse && fault_is("empty-row-is-nan")) {
-        need(bt_shape_resolve(&s, shape, NULL) == BAUTA_OK);
-        empty_rows_divide(plan, &s, lse, out);
-    }
+    bauta_status status = REAL(bt_attention_forward_cpu)(cpu, plan, shape, q, k,
+                                                         v, out, lse, err);
+    if (!status && lse && fault_is("empty-row-is-nan"))
+        empty_rows_divide(plan, shape, lse, out);
     return status;
 }
 
@@ -504,7 +501,7 @@ bauta_status WRAP(bt_batch_mask_create)(bauta_mask **out,
     return status;
 }
 
-/* The plans of a batch; shelf.c calls bt_batch_mask_create itself. */
+/* The plans of masks that a caller made itself. */
 DECLARE(bauta_plan_create);
 bauta_status WRAP(bauta_plan_create)(bauta_plan **out, const bauta_mask *mask,
                                      size_t first, size_t rows,

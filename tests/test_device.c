@@ -484,7 +484,7 @@ static void a_context_of_the_cpu_is_refused_by_the_calls_for_gpus(void **state)
     void *memory = s.x;
     (void)state;
     s.context = cpu;
-#define CPU(call) REFUSED(call, BAUTA_ERR_UNSUPPORTED, "computes on the CPU")
+#define CPU(call) REFUSED(call, BAUTA_ERR_UNSUPPORTED, "context is for the CPU")
     CPU(bauta_gpu_alloc(cpu, &memory, 4, &err));
     assert_null(memory);
     CPU(bauta_gpu_put(cpu, s.x, s.x, 4, &err));
@@ -572,7 +572,7 @@ static void arguments_that_make_no_sense_are_sentences(void **state)
     assert_null(plan);
     bauta_mask_free(wide);
     WRONG(forward(&s, NULL), "plan is NULL");
-    WRONG(backward(&s, s.plan[0]), "forward pass alone");
+    WRONG(backward(&s, s.plan[0]), "forward pass only");
     WRONG(decode(&s), "bauta_gpu_decode_step");
     none.mask = s.mask;
     WRONG(bauta_gpu_decode_step(s.context, s.decode, &none, 1, &err),

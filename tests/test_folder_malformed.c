@@ -349,7 +349,7 @@ static void config_texts_are_refused(void **state)
     assert_non_null(large);
     memset(large, ' ', size);
     tiny_file(path, "config.json", large, size);
-    assert_refused(path, "has 3145728 bytes, of which at most");
+    assert_refused(path, "has 3145728 bytes; the limit is");
     memset(large, '[', 1 << 20);
     tiny_file(path, "config.json", large, 1 << 20); // deeper than any stack
     assert_refused(path, "config.json: line 1");

@@ -566,7 +566,7 @@ static void a_callback_that_lies_is_found_out(void **state)
     lie l = { 2, 2, { { 1, 5 }, { 4, 7 } }, 0 };
     bauta_mask_rows(&out, 2, 20, lying_row, &l, &err);
     assert_string_equal(err.message, "row 1: span 1, [4, 7) of 20 keys, begins "
-                                     "before the span ahead of it ends");
+                                     "before the previous span ends");
 }
 
 /* A call that must fail, with a sentence and nothing handed out. */

@@ -179,7 +179,7 @@ static bt_tensor *norm(nano *n, bt_tensor *x, bt_scaling *s)
 
 static bt_tensor *dense(nano *n, bt_tensor *x, bt_dense *d)
 {
-    return bt_op_linear(n->tape, x, &d->w, true, &d->bias, NULL);
+    return bt_op_linear(n->tape, x, &d->w, true, &d->bias);
 }
 
 /* Where the value of key t is the unit vector t, what comes out of attention

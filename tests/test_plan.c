@@ -424,7 +424,7 @@ static void a_plan_that_cannot_be_is_a_sentence(void **state)
                      BAUTA_ERR_ARGUMENT);
     assert_int_equal(bauta_plan_create(&plan, mask, 9, 5, &err),
                      BAUTA_ERR_ARGUMENT);
-    assert_string_equal(err.message, "a plan of 5 rows from row 9 on leaves a "
+    assert_string_equal(err.message, "a plan of 5 rows from row 9 on exceeds a "
                                      "mask of 10 queries");
     bauta_mask_free(mask);
 }

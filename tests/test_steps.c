@@ -176,7 +176,7 @@ static void a_plan_without_memory_is_empty_and_serves_again(void **state)
     faults_arm(0);
     assert_int_equal(bt_step_plan_make(&step, &mask, &err), BAUTA_ERR_NOMEM);
     assert_true(faults_disarm());
-    assert_non_null(strstr(err.message, "plan of a step"));
+    assert_non_null(strstr(err.message, "plan of a decoding step"));
     assert_int_equal(step.plan.tile_count, 0);
     assert_int_equal(bt_step_plan_make(&step, &mask, &err), 0);
     faults_arm(0); // a step of the same size takes nothing

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* array.h - arrays that grow.
+/* array.h - growable arrays.
  *
  *     uint32_t *ids = NULL;
- *     size_t count = 0, room = 0;
- *     if (BT_ROOM(ids, room, count, 1))     // for one more
+ *     size_t count = 0, capacity = 0;
+ *     if (BT_ROOM(ids, capacity, count, 1)) // for one more
  *         return bt_fail_memory(err, "tokens", sizeof(*ids));
  *     ids[count++] = id;
  *     bt_free(ids); */
@@ -12,17 +12,17 @@
 
 #include <stddef.h>
 
-/* Make room for `more` elements of `size` bytes behind the `count` that *array
- * (NULL, or from here) holds; *room is how many it has room for. Grows by
- * half, so that n additions cost O(n). Returns 0, or -1 when there is no
- * memory, and the array is then as it was. Use BT_ROOM. */
-int bt_array_grow(void **array, size_t *room, size_t count, size_t more,
+/* Grow *array, which is NULL or came from here and holds `count` elements of
+ * `size` bytes, to a capacity of at least count + more. The capacity grows by
+ * half, so n appends cost O(n). Returns 0, or -1 when there is no memory; the
+ * array is then unchanged. Call it through BT_ROOM. */
+int bt_array_grow(void **array, size_t *capacity, size_t count, size_t more,
                   size_t size);
 
-#define BT_ROOM(array, room, count, more)                             \
-    ((room) - (count) >= (size_t)(more)                               \
-         ? 0                                                          \
-         : bt_array_grow((void **)&(array), &(room), (count), (more), \
+#define BT_ROOM(array, capacity, count, more)                             \
+    ((capacity) - (count) >= (size_t)(more)                               \
+         ? 0                                                              \
+         : bt_array_grow((void **)&(array), &(capacity), (count), (more), \
                          sizeof(*(array))))
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest.h - 64 bits that tell data apart, to find damage and mistakes.
+/* digest.h - a 64-bit digest that detects damaged or mixed-up data.
  *
  * Each step is a bijection of the state for a given value, and of the value
- * for a given state: a change of one value always changes the digest. It is no
- * defence against somebody who means to deceive. */
+ * for a given state, so changing one value always changes the digest. It is
+ * not cryptographic. */
 #ifndef BT_DIGEST_H
 #define BT_DIGEST_H
 
@@ -17,7 +17,7 @@ static inline uint64_t bt_digest_mix(uint64_t digest, uint64_t value)
     return digest ^ digest >> 29;
 }
 
-/* Of bytes and how many they are. */
+/* Mix in `size` bytes, and the size itself. */
 static inline uint64_t bt_digest_bytes(uint64_t digest, const void *bytes,
                                        size_t size)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* directory.c - folders over POSIX; see directory.h. */
+/* directory.c - atomic directories over POSIX; see directory.h. */
 #include "base/directory.h"
 
 #include "base/error.h"
@@ -16,18 +16,11 @@
 #include <unistd.h>
 
 struct bt_directory {
-    char *path;         /* where it is to be, without slashes at its end */
-    const char *name;   /* the last part of the path */
-    char temporary[64]; /* "" while no folder of this name is ours */
+    char *path;         /* the target, without trailing slashes */
+    const char *name;   /* last component of the path */
+    char temporary[64]; /* name of the temporary directory; "" when none */
     int parent, fd;     /* -1 when closed */
 };
-
-static bauta_status fail_errno(bauta_error *err, const char *path,
-                               const char *what)
-{
-    return bt_fail(err, BAUTA_ERR_IO, "%s: cannot %s: %s", bt_path_tail(path),
-                   what, strerror(errno));
-}
 
 static bool is_entry(const char *name)
 {
@@ -47,8 +40,8 @@ DIR *bt_folder_list(int folder, const char *name)
     return entries;
 }
 
-/* Nothing there, or an empty folder. */
-static bauta_status vacant_check(const bt_directory *d, bauta_error *err)
+/* Fail unless the target does not exist or is an empty directory. */
+static bauta_status target_check(const bt_directory *d, bauta_error *err)
 {
     bool full = false;
     DIR *entries = bt_folder_list(d->parent, d->name);
@@ -56,11 +49,11 @@ static bauta_status vacant_check(const bt_directory *d, bauta_error *err)
         return BAUTA_OK;
     if (!entries && (errno == ELOOP || errno == ENOTDIR))
         return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: exists and is no folder; choose another name or "
+                       "%s: exists and is not a folder; choose another name or "
                        "remove it",
                        bt_path_tail(d->path));
     if (!entries)
-        return fail_errno(err, d->path, "write a folder there");
+        return bt_fail_errno(err, d->path, "write a folder there");
     for (struct dirent *e; !full && (e = readdir(entries));)
         full = is_entry(e->d_name);
     closedir(entries);
@@ -72,26 +65,16 @@ static bauta_status vacant_check(const bt_directory *d, bauta_error *err)
     return BAUTA_OK;
 }
 
-static char *text_copy(const char *text, size_t length)
-{
-    char *copy = bt_alloc(length + 1);
-    if (!copy)
-        return NULL;
-    memcpy(copy, text, length);
-    copy[length] = '\0';
-    return copy;
-}
-
 char *bt_path_plain(const char *path)
 {
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/')
         length--;
-    return text_copy(path, length);
+    return bt_path_copy(path, length);
 }
 
-/* A folder that did not exist before: another attempt is only needed where a
- * process of the same number died. */
+/* Create a directory that did not exist. A retry is needed only when a process
+ * with the same id died and left one behind. */
 static bauta_status temporary_create(bt_directory *d, bauta_error *err)
 {
     static atomic_uint count;
@@ -106,11 +89,11 @@ static bauta_status temporary_create(bt_directory *d, bauta_error *err)
             break;
     }
     if (made)
-        return fail_errno(err, d->path, "create a folder beside it");
+        return bt_fail_errno(err, d->path, "create a folder beside it");
     memcpy(d->temporary, name, sizeof(name));
     d->fd = openat(d->parent, name,
                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return d->fd < 0 ? fail_errno(err, d->path, "open a folder beside it")
+    return d->fd < 0 ? bt_fail_errno(err, d->path, "open a folder beside it")
                      : BAUTA_OK;
 }
 
@@ -129,7 +112,7 @@ bauta_status bt_directory_create(bt_directory **out, const char *path,
         d->path ? bt_parent_open(&d->parent, &d->name, d->path, err)
                 : bt_fail_memory(err, "the name of a folder", strlen(path) + 1);
     if (!status)
-        status = vacant_check(d, err);
+        status = target_check(d, err);
     if (!status)
         status = temporary_create(d, err);
     if (status)
@@ -155,13 +138,13 @@ bauta_status bt_directory_write(const bt_directory *directory, const char *name,
                                 const void *bytes, size_t size,
                                 bauta_error *err)
 {
-    bt_draft *draft;
-    bauta_status status = bt_directory_draft(directory, &draft, name, err);
+    bt_draft *file;
+    bauta_status status = bt_directory_draft(directory, &file, name, err);
     if (!status)
-        status = bt_draft_write(draft, bytes, size, err);
+        status = bt_draft_write(file, bytes, size, err);
     if (!status)
-        status = bt_draft_commit(draft, err);
-    bt_draft_free(draft);
+        status = bt_draft_commit(file, err);
+    bt_draft_free(file);
     return status;
 }
 
@@ -169,17 +152,17 @@ bauta_status bt_directory_commit(bt_directory *directory, bauta_error *err)
 {
     bt_directory *d = directory;
     if (bt_folder_sync(d->fd) != 0)
-        return fail_errno(err, d->path, "write it");
-    // A link or a file of this name is no folder, and stays.
+        return bt_fail_errno(err, d->path, "write it");
+    // rename() does not replace a file or a link with a directory.
     if (renameat(d->parent, d->temporary, d->parent, d->name) != 0)
-        return fail_errno(err, d->path, "put the new folder there");
+        return bt_fail_errno(err, d->path, "put the new folder there");
     d->temporary[0] = '\0';
     if (bt_folder_sync(d->parent) != 0)
-        return fail_errno(err, d->path, "make its name durable");
+        return bt_fail_errno(err, d->path, "make its name durable");
     return BAUTA_OK;
 }
 
-/* A draft has files only. */
+/* It holds files only. */
 static void temporary_remove(const bt_directory *d)
 {
     DIR *entries = d->fd < 0 ? NULL : bt_folder_list(d->fd, ".");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* directory.h - a folder that appears as a whole or not at all.
+/* directory.h - directories that are written atomically.
  *
- * Files are written into a folder of another name beside the place where it
- * is to be. Committing makes it durable and moves it there in one step. One
- * that is freed without having been committed leaves no trace.
+ * Files go into a temporary directory beside the target path. Committing syncs
+ * it and renames it to the target in one step. Freeing without a commit removes
+ * it.
  *
- * Both folders are held open, and everything is named relative to them: no
- * link is followed, whoever else may write there. */
+ * Both directories are held open and every name is relative to them, so no
+ * symbolic link is followed even if others can write there. */
 #ifndef BT_DIRECTORY_H
 #define BT_DIRECTORY_H
 
@@ -16,25 +16,26 @@
 
 typedef struct bt_directory bt_directory;
 
-/* What is at `path` must be nothing, or an empty folder. */
+/* `path` must not exist or be an empty directory. */
 bauta_status bt_directory_create(bt_directory **out, const char *path,
                                  bauta_error *err);
-/* A draft of a file in it. */
+/* Start a file in it. */
 bauta_status bt_directory_draft(const bt_directory *directory, bt_draft **out,
                                 const char *name, bauta_error *err);
-/* A file in it, from bytes that are at hand. */
+/* Write a whole file in it. */
 bauta_status bt_directory_write(const bt_directory *directory, const char *name,
                                 const void *bytes, size_t size,
                                 bauta_error *err);
 bauta_status bt_directory_commit(bt_directory *directory, bauta_error *err);
 void bt_directory_free(bt_directory *directory);
 
-/* The name of a folder that is being written: the process and a count. */
+/* Format of a temporary directory's name: process id and counter. */
 #define BT_DIRECTORY_DRAFT ".bauta-%ld-%u.folder"
 
-/* A copy of a path without slashes at its end, for bt_free(). */
+/* A copy of a path without trailing slashes; release it with bt_free(). */
 char *bt_path_plain(const char *path);
-/* The entries of a folder that is itself no link; NULL and errno. */
+/* Open a directory for readdir(). NULL with errno set on failure, also when the
+ * name is a symbolic link. */
 DIR *bt_folder_list(int folder, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* error.c - statuses and the sentences that go with them. */
+/* error.c - statuses and error messages. */
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -53,7 +53,7 @@ bt_quoted bt_quote(const char *text)
     if (length >= sizeof(out.text)) {
         kept = sizeof(out.text) - sizeof(more);
         while (kept > 0 && ((unsigned char)text[kept] & 0xC0) == 0x80)
-            kept--; // a continuation byte of UTF-8: its character is cut
+            kept--; // a UTF-8 continuation byte: do not split the character
     }
     for (size_t i = 0; i < kept; i++) {
         unsigned char c = (unsigned char)text[i];

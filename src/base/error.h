@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* error.h - one line that writes the sentence and returns the status. */
+/* error.h - error messages, and argument checks that return one. */
 #ifndef BT_ERROR_H
 #define BT_ERROR_H
 
@@ -7,16 +7,16 @@
 
 #define BT_LEN(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Fill *err, when given, with status and the formatted sentence; return the
+/* Fill *err, if given, with the status and the formatted message. Returns the
  * status, so that `return bt_fail(...)` does both. */
 bauta_status bt_fail(bauta_error *err, bauta_status status, const char *format,
                      ...) __attribute__((format(printf, 3, 4)));
 
-/* The sentence for memory that ran out: what it was for, and how much. */
+/* The same for a failed allocation of `bytes` for `what`. */
 bauta_status bt_fail_memory(bauta_error *err, const char *what, size_t bytes);
 
-/* Text that somebody else wrote, made fit for a sentence: cut where it is long
- * (never inside a character), control characters replaced. Use it in place:
+/* Untrusted text made safe for a message: truncated at a character boundary,
+ * control characters replaced by '?'. Use it in place:
  *
  *     bt_fail(err, status, "tensor \"%s\" ...", bt_quote(name).text) */
 typedef struct bt_quoted {
@@ -24,14 +24,14 @@ typedef struct bt_quoted {
 } bt_quoted;
 bt_quoted bt_quote(const char *text);
 
-/* Leave the function with a sentence when a pointer argument is NULL. */
+/* Return an error when a pointer argument is NULL. */
 #define BT_NEED(pointer, err)                                             \
     do {                                                                  \
         if (!(pointer))                                                   \
             return bt_fail(err, BAUTA_ERR_ARGUMENT, #pointer " is NULL"); \
     } while (0)
 
-/* Refuse a number of elements that no array can have, before any is read. */
+/* Return an error when an array of `count` elements cannot exist. */
 #define BT_NEED_COUNT(name, count, element, err)                          \
     do {                                                                  \
         if ((count) > PTRDIFF_MAX / (element))                            \
@@ -40,7 +40,7 @@ bt_quoted bt_quote(const char *text);
                            name, (size_t)(count));                        \
     } while (0)
 
-/* A struct of a caller is refused unless it was started from its INIT. */
+/* Return an error when a caller's struct was not initialised from its INIT. */
 #define BT_NEED_SIZE(pointer, type, init, err)                                 \
     do {                                                                       \
         if ((pointer)->size != sizeof(type))                                   \

@@ -15,9 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the path cannot do, and what the system says about it. */
-static bauta_status fail_errno(bauta_error *err, const char *path,
-                               const char *what)
+bauta_status bt_fail_errno(bauta_error *err, const char *path, const char *what)
 {
     return bt_fail(err, BAUTA_ERR_IO, "%s: cannot %s: %s", bt_path_tail(path),
                    what, strerror(errno));
@@ -30,20 +28,18 @@ const char *bt_path_tail(const char *path)
     if (length > SHOWN)
         path += length - SHOWN;
     while (((unsigned char)*path & 0xC0) == 0x80)
-        path++; // not from within a character of UTF-8
+        path++; // do not start inside a UTF-8 character
     return path;
 }
 
-/* The first `length` bytes of `a`, then `b`. */
-static char *text_join(const char *a, size_t length, const char *b)
+char *bt_path_copy(const char *path, size_t length)
 {
-    size_t more = strlen(b) + 1;
-    char *text = bt_alloc(bt_size_add(length, more));
-    if (!text)
+    char *copy = bt_alloc(bt_size_add(length, 1));
+    if (!copy)
         return NULL;
-    memcpy(text, a, length);
-    memcpy(text + length, b, more);
-    return text;
+    memcpy(copy, path, length);
+    copy[length] = '\0';
+    return copy;
 }
 
 char *bt_path_join(const char *folder, const char *name)
@@ -56,21 +52,22 @@ char *bt_path_join(const char *folder, const char *name)
     return path;
 }
 
-/* ---- Folders ------------------------------------------------------------- */
+/* ---- Directories
+ * ------------------------------------------------------------- */
 
 bauta_status bt_parent_open(int *parent, const char **name, const char *path,
                             bauta_error *err)
 {
     const char *slash = strrchr(path, '/');
     size_t length = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
-    char *folder = slash ? text_join(path, length, "") : text_join(".", 1, "");
+    char *folder = slash ? bt_path_copy(path, length) : bt_path_copy(".", 1);
     *name = slash ? slash + 1 : path;
     *parent = -1;
     if (!folder)
         return bt_fail_memory(err, "the name of a folder", length + 1);
     *parent = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bt_free(folder);
-    return *parent < 0 ? fail_errno(err, path, "open the folder it is in")
+    return *parent < 0 ? bt_fail_errno(err, path, "open the folder it is in")
                        : BAUTA_OK;
 }
 
@@ -87,19 +84,19 @@ bool bt_file_exists(const char *path)
     return stat(path, &info) == 0;
 }
 
-/* Open a regular file and say how large it is; *fd is -1 on failure. */
+/* Open a regular file and get its size; *fd is -1 on failure. */
 static bauta_status open_regular(int *fd, size_t *size, const char *path,
                                  bauta_error *err)
 {
     struct stat info;
     bauta_status status = BAUTA_OK;
-    // Without O_NONBLOCK opening a pipe waits for its writer. It means nothing
-    // to regular files.
+    // Without O_NONBLOCK, opening a pipe waits for a writer. It has no effect
+    // on regular files.
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0)
-        return fail_errno(err, path, "open it");
+        return bt_fail_errno(err, path, "open it");
     if (fstat(*fd, &info) != 0)
-        status = fail_errno(err, path, "look at it");
+        status = bt_fail_errno(err, path, "look at it");
     else if (!S_ISREG(info.st_mode))
         status = bt_fail(err, BAUTA_ERR_IO, "%s: is %s, not a regular file",
                          bt_path_tail(path),
@@ -116,7 +113,7 @@ static bauta_status open_regular(int *fd, size_t *size, const char *path,
     return status;
 }
 
-/* Exactly `size` bytes; a file that has become shorter is an error. */
+/* Read exactly `size` bytes; a file that became shorter is an error. */
 static bauta_status read_all(int fd, char *to, size_t size, const char *path,
                              bauta_error *err)
 {
@@ -125,7 +122,7 @@ static bauta_status read_all(int fd, char *to, size_t size, const char *path,
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)
-            return fail_errno(err, path, "read it");
+            return bt_fail_errno(err, path, "read it");
         if (count == 0)
             return bt_fail(err, BAUTA_ERR_IO,
                            "%s: became shorter while it was read",
@@ -148,9 +145,9 @@ bauta_status bt_file_read(char **out, size_t *size, const char *path,
     if (status)
         return status;
     if (length > limit) {
-        status = bt_fail(err, BAUTA_ERR_IO,
-                         "%s: has %zu bytes, of which at most %zu are read",
-                         bt_path_tail(path), length, limit);
+        status =
+            bt_fail(err, BAUTA_ERR_IO, "%s: has %zu bytes; the limit is %zu",
+                    bt_path_tail(path), length, limit);
         goto done;
     }
     text = bt_alloc(length + 1);
@@ -180,10 +177,10 @@ bauta_status bt_file_map_init(bt_file_map *map, const char *path,
     bauta_status status = open_regular(&fd, &size, path, err);
     if (status)
         return status;
-    if (size > 0) { // an empty mapping does not exist
+    if (size > 0) { // mmap() refuses an empty mapping
         void *bytes = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (bytes == MAP_FAILED)
-            status = fail_errno(err, path, "map it");
+            status = bt_fail_errno(err, path, "map it");
         else
             *map = (bt_file_map){ bytes, size };
     }
@@ -198,63 +195,64 @@ void bt_file_map_release(bt_file_map *map)
     *map = (bt_file_map){ NULL, 0 };
 }
 
-/* ---- Drafts -------------------------------------------------------------- */
+/* ---- Atomic files
+ * -------------------------------------------------------------- */
 
 struct bt_draft {
-    char *path;         /* of the file that it is to be */
-    const char *name;   /* the last part of the path */
-    char temporary[64]; /* "" while no file of this name is ours */
+    char *path;         /* of the target */
+    const char *name;   /* last component of the path */
+    char temporary[64]; /* name of the temporary file; "" when none */
     int folder, fd;     /* -1 when closed */
 };
 
-/* A file that did not exist before, nor a link of this name. Names differ by
- * process and by count, so a second attempt is only needed where a process of
- * the same number died. */
-static bauta_status temporary_open(bt_draft *draft, bauta_error *err)
+/* Create a file that did not exist, not even as a link. The name holds the
+ * process id and a counter, so a retry is needed only when a process with the
+ * same id died and left a file behind. */
+static bauta_status temporary_open(bt_draft *file, bauta_error *err)
 {
     static atomic_uint count;
     enum { ATTEMPTS = 1000 };
-    char name[sizeof(draft->temporary)];
+    char name[sizeof(file->temporary)];
     for (int i = 0; i < ATTEMPTS; i++) {
         snprintf(name, sizeof(name), ".bauta-%ld-%u.tmp", (long)getpid(),
                  atomic_fetch_add(&count, 1));
-        // Not mkstemp, whose files only their owner may read.
-        draft->fd =
-            openat(draft->folder, name,
+        // Not mkstemp(), whose files are readable by their owner only.
+        file->fd =
+            openat(file->folder, name,
                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (draft->fd >= 0) {
-            memcpy(draft->temporary, name, sizeof(name));
+        if (file->fd >= 0) {
+            memcpy(file->temporary, name, sizeof(name));
             return BAUTA_OK;
         }
         if (errno != EEXIST)
             break;
     }
-    return fail_errno(err, draft->path, "create a file beside it");
+    return bt_fail_errno(err, file->path, "create a file beside it");
 }
 
-/* The draft owns the folder's descriptor from here on. */
+/* Takes ownership of the directory's descriptor. */
 static bauta_status draft_make(bt_draft **out, int folder, const char *path,
                                bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    bt_draft *draft = bt_alloc_zero(1, sizeof(*draft));
-    if (!draft) {
+    bt_draft *file = bt_alloc_zero(1, sizeof(*file));
+    if (!file) {
         close(folder);
-        return bt_fail_memory(err, "a file to write", sizeof(*draft));
+        return bt_fail_memory(err, "a file to write", sizeof(*file));
     }
-    *draft = (bt_draft){ .folder = folder, .fd = -1 };
-    draft->path = text_join(path, strlen(path), "");
-    if (draft->path) {
-        const char *slash = strrchr(draft->path, '/');
-        draft->name = slash ? slash + 1 : draft->path;
-        status = temporary_open(draft, err);
+    *file = (bt_draft){ .folder = folder, .fd = -1 };
+    file->path = bt_path_copy(path, strlen(path));
+    if (file->path) {
+        const char *slash = strrchr(file->path, '/');
+        file->name = slash ? slash + 1 : file->path;
+        status = temporary_open(file, err);
     } else {
         status = bt_fail_memory(err, "the name of a file", strlen(path) + 1);
     }
     if (status)
-        bt_draft_free(draft);
+        bt_draft_free(file);
     else
-        *out = draft;
+        *out = file;
     return status;
 }
 
@@ -272,65 +270,65 @@ bauta_status bt_draft_create_at(bt_draft **out, int folder, const char *path,
 {
     *out = NULL;
     int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return own < 0 ? fail_errno(err, path, "create a file there")
+    return own < 0 ? bt_fail_errno(err, path, "create a file there")
                    : draft_make(out, own, path, err);
 }
 
-bauta_status bt_draft_write(bt_draft *draft, const void *bytes, size_t size,
+bauta_status bt_draft_write(bt_draft *file, const void *bytes, size_t size,
                             bauta_error *err)
 {
     const char *from = bytes;
     while (size > 0) {
-        ssize_t count = write(draft->fd, from, size);
+        ssize_t count = write(file->fd, from, size);
         if (count < 0 && errno == EINTR)
             continue;
         if (count < 0)
-            return fail_errno(err, draft->path, "write it");
+            return bt_fail_errno(err, file->path, "write it");
         from += count;
         size -= (size_t)count;
     }
     return BAUTA_OK;
 }
 
-bauta_status bt_draft_commit(bt_draft *draft, bauta_error *err)
+bauta_status bt_draft_commit(bt_draft *file, bauta_error *err)
 {
-    int fd = draft->fd;
+    int fd = file->fd;
     if (fsync(fd) != 0)
-        return fail_errno(err, draft->path, "write it");
-    draft->fd = -1; // whatever close says, the descriptor is gone
+        return bt_fail_errno(err, file->path, "write it");
+    file->fd = -1; // close() releases it even when it fails
     if (close(fd) != 0)
-        return fail_errno(err, draft->path, "write it");
-    if (renameat(draft->folder, draft->temporary, draft->folder, draft->name))
-        return fail_errno(err, draft->path, "replace it");
-    draft->temporary[0] = '\0';
-    if (bt_folder_sync(draft->folder) != 0)
-        return fail_errno(err, draft->path, "make its new name durable");
+        return bt_fail_errno(err, file->path, "write it");
+    if (renameat(file->folder, file->temporary, file->folder, file->name))
+        return bt_fail_errno(err, file->path, "replace it");
+    file->temporary[0] = '\0';
+    if (bt_folder_sync(file->folder) != 0)
+        return bt_fail_errno(err, file->path, "make its new name durable");
     return BAUTA_OK;
 }
 
-void bt_draft_free(bt_draft *draft)
+void bt_draft_free(bt_draft *file)
 {
-    if (!draft)
+    if (!file)
         return;
-    if (draft->fd >= 0)
-        close(draft->fd);
-    if (draft->temporary[0])
-        (void)unlinkat(draft->folder, draft->temporary, 0);
-    if (draft->folder >= 0)
-        close(draft->folder);
-    bt_free(draft->path);
-    bt_free(draft);
+    if (file->fd >= 0)
+        close(file->fd);
+    if (file->temporary[0])
+        (void)unlinkat(file->folder, file->temporary, 0);
+    if (file->folder >= 0)
+        close(file->folder);
+    bt_free(file->path);
+    bt_free(file);
 }
 
 bauta_status bt_file_write(const char *path, const void *bytes, size_t size,
                            bauta_error *err)
 {
-    bt_draft *draft;
-    bauta_status status = bt_draft_create(&draft, path, err);
+    bt_draft *file;
+    bauta_status status = bt_draft_create(&file, path, err);
     if (!status)
-        status = bt_draft_write(draft, bytes, size, err);
+        status = bt_draft_write(file, bytes, size, err);
     if (!status)
-        status = bt_draft_commit(draft, err);
-    bt_draft_free(draft);
+        status = bt_draft_commit(file, err);
+    bt_draft_free(file);
     return status;
 }

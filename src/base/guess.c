@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guess.c - the nearest of the known words; see guess.h. */
+/* guess.c - the closest known word; see guess.h. */
 #include "base/guess.h"
 
 #include "base/size.h"
@@ -8,8 +8,8 @@
 
 enum { WORD_MAX = 48 };
 
-/* Levenshtein's distance: letters to insert, remove or exchange. */
-static size_t distance(const char *a, const char *b)
+/* Levenshtein distance: insertions, deletions and substitutions. */
+static size_t edit_distance(const char *a, const char *b)
 {
     size_t row[WORD_MAX + 1];
     size_t n = strlen(b);
@@ -34,13 +34,13 @@ bt_guess bt_guess_of(const char *word)
     return (bt_guess){ word, NULL, length > WORD_MAX ? 0 : length / 3 + 2 };
 }
 
-void bt_guess_try(bt_guess *guess, const char *known)
+void bt_guess_try(bt_guess *suggestion, const char *known)
 {
-    if (guess->off == 0 || strlen(known) > WORD_MAX)
+    if (suggestion->distance == 0 || strlen(known) > WORD_MAX)
         return;
-    size_t off = distance(guess->word, known);
-    if (off < guess->off) {
-        guess->off = off;
-        guess->best = known;
+    size_t distance = edit_distance(suggestion->word, known);
+    if (distance < suggestion->distance) {
+        suggestion->distance = distance;
+        suggestion->best = known;
     }
 }

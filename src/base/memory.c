@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - the heap behind a replaceable allocator, and the arena. */
+/* memory.c - a replaceable allocator, and arenas. */
 #include "base/memory.h"
 
 #include "base/size.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Large blocks ask for huge pages: a workspace is walked with strides that
- * would otherwise miss the translation cache at every row. */
+/* Large blocks request huge pages: workspaces are read with strides that would
+ * otherwise miss the TLB on every row. */
 enum { HUGE_PAGE = 2 << 20 };
 
 static void *libc_alloc(void *user, size_t align, size_t size)
@@ -20,11 +20,11 @@ static void *libc_alloc(void *user, size_t align, size_t size)
     bool huge = size >= 2 * (size_t)HUGE_PAGE;
     if (huge)
         align = HUGE_PAGE;
-    size_t rounded = bt_size_round(size, align); // aligned_alloc asks for it
+    size_t rounded = bt_size_round(size, align); // aligned_alloc requires it
     void *memory = rounded == SIZE_MAX ? NULL : aligned_alloc(align, rounded);
 #if defined(MADV_HUGEPAGE)
     if (memory && huge)
-        (void)madvise(memory, rounded, MADV_HUGEPAGE); // a hint, no more
+        (void)madvise(memory, rounded, MADV_HUGEPAGE); // only a hint
 #endif
     return memory;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* size.h - size arithmetic that cannot wrap around unnoticed.
+/* size.h - saturating size arithmetic.
  *
- * Saturating: once a product or sum does not fit, it is SIZE_MAX and stays
- * there, and an allocation of SIZE_MAX bytes fails cleanly. So a chain of
- * these needs no check of its own. */
+ * A sum or product that overflows is SIZE_MAX and stays there, and allocating
+ * SIZE_MAX bytes fails cleanly. A chain of these calls needs no other check. */
 #ifndef BT_SIZE_H
 #define BT_SIZE_H
 

@@ -12,7 +12,7 @@
 
 void bt_put_bytes(bt_string_writer *w, const char *bytes, size_t length)
 {
-    if (w->length < w->size) // the last byte is the NUL's
+    if (w->length < w->size) // the last byte is for the NUL
         memcpy(w->text + w->length, bytes,
                bt_size_min(length, w->size - 1 - w->length));
     w->length += length;
@@ -52,16 +52,16 @@ void bt_put_integer(bt_string_writer *w, uint64_t number)
     bt_put_text(w, digits + at);
 }
 
-/* Whatever stands between digits and is not of a number is the separator. */
+/* Any bytes that cannot be part of a number are the separator. */
 void bt_decimal_point(char *number)
 {
     char *to = number;
-    bool inside = false;
+    bool in_separator = false;
     for (const char *from = number; *from; from++) {
         bool own = strchr("0123456789+-eE", *from);
-        if (own || !inside)
+        if (own || !in_separator)
             *to++ = own ? *from : '.';
-        inside = !own;
+        in_separator = !own;
     }
     *to = '\0';
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* threads.c - tasks handed out by one shared counter.
+/* threads.c - tasks handed out by a shared counter.
  *
  * OpenMP ends the process when it cannot start a thread. So before a thread
- * asks for a larger team than it ever had, as many threads as that needs are
- * started here and end again; where fewer can be started, fewer are used. */
+ * requests a larger team than before, that many threads are started and joined
+ * here as a test. If fewer can be started, fewer are used. */
 #include "base/threads.h"
 
 #include <omp.h>
@@ -15,7 +15,7 @@
 
 enum { PROBE_MAX = 1024, STACK_MORE = 1 << 20 };
 
-/* Wait until all others are there. */
+/* Wait until all others have started. */
 static void *probe_run(void *gate)
 {
     pthread_mutex_lock(gate);
@@ -23,43 +23,43 @@ static void *probe_run(void *gate)
     return NULL;
 }
 
-/* How many of `wanted` threads can be alive at once. */
+/* How many of `wanted` threads can exist at the same time. */
 static int probe(int wanted)
 {
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
     pthread_t threads[PROBE_MAX];
-    pthread_attr_t like;
+    pthread_attr_t attributes;
     size_t stack = 0;
     int started = 0;
-    // The C library keeps the stacks for the next threads. OpenMP's may be a
-    // little larger than usual, and must fit into them.
-    if (pthread_attr_init(&like))
+    // The C library caches the stacks for the next threads. OpenMP's may be a
+    // little larger than the default and must fit into them.
+    if (pthread_attr_init(&attributes))
         return 0;
-    (void)pthread_attr_getstacksize(&like, &stack);
-    (void)pthread_attr_setstacksize(&like, stack + STACK_MORE);
+    (void)pthread_attr_getstacksize(&attributes, &stack);
+    (void)pthread_attr_setstacksize(&attributes, stack + STACK_MORE);
     pthread_mutex_lock(&gate);
     while (started < wanted && started < PROBE_MAX &&
-           !pthread_create(&threads[started], &like, probe_run, &gate))
+           !pthread_create(&threads[started], &attributes, probe_run, &gate))
         started++;
     pthread_mutex_unlock(&gate);
-    pthread_attr_destroy(&like);
+    pthread_attr_destroy(&attributes);
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     pthread_mutex_destroy(&gate);
     return started;
 }
 
-/* The team that the calling thread can have, of at most `wanted`. OpenMP keeps
- * a team for each thread that asks for one. One that was too large once is not
- * tried again. */
+/* The team size that the calling thread can have, at most `wanted`. OpenMP
+ * keeps a team for each thread that starts one. After a failure no larger team
+ * is tried again. */
 static int team_size(int wanted)
 {
     static _Thread_local int most = 1;
     static _Thread_local bool refused;
     if (wanted <= most || refused)
         return wanted < most ? wanted : most;
-    // OpenMP needs memory of its own: to begin, which this makes it do, and for
-    // each thread, for which one thread more than the team needs is tried.
+    // OpenMP allocates memory of its own: at start, which this call triggers,
+    // and per thread, for which one thread more than needed is tested.
     (void)omp_get_max_threads();
     int started = probe(wanted);
     most = started > most ? started : most;
@@ -67,8 +67,7 @@ static int team_size(int wanted)
     return most;
 }
 
-/* ---- Tasks ----------------------------------------------------------------
- */
+/* ---- Tasks --------------------------------------------------------------- */
 
 void bt_parallel(int threads, size_t count, bt_task_fn *run, void *job)
 {
@@ -84,8 +83,8 @@ void bt_parallel(int threads, size_t count, bt_task_fn *run, void *job)
     atomic_size_t next = 0;
 #pragma omp parallel num_threads(threads)
     {
-        // Relaxed: the counter hands out numbers and orders nothing else, so
-        // that the thread sanitizer sees races between tasks.
+        // Relaxed: the counter orders nothing else, so the thread sanitizer
+        // sees races between tasks.
         size_t task;
         while ((task = atomic_fetch_add_explicit(&next, 1,
                                                  memory_order_relaxed)) < count)
@@ -108,8 +107,9 @@ void bt_progress_step(bt_progress *progress)
     atomic_fetch_add_explicit(&progress->done, 1, memory_order_release);
 }
 
-/* Most waits are short, but the thread waited for may have lost its core. */
-static void wait_a_little(unsigned *spins)
+/* Spin first, since most waits are short; then yield, since the other thread
+ * may have lost its core. */
+static void spin_or_yield(unsigned *spins)
 {
     if (++*spins > 1000)
         sched_yield();
@@ -119,22 +119,22 @@ void bt_progress_wait(const bt_progress *progress, unsigned done)
 {
     unsigned spins = 0;
     while (atomic_load_explicit(&progress->done, memory_order_acquire) < done)
-        wait_a_little(&spins);
+        spin_or_yield(&spins);
 }
 
-/* The state is 2 * round + 1 while it is being made and one more when it is
- * there; anything less is from an earlier round. */
+/* The state is 2 * round + 1 while the result is computed and 2 * round + 2
+ * when it is ready; anything less is from an earlier round. */
 bool bt_once_begin(bt_once *once, unsigned round)
 {
-    unsigned making = 2 * round + 1, spins = 0;
+    unsigned busy = 2 * round + 1, spins = 0;
     unsigned state = atomic_load_explicit(&once->state, memory_order_acquire);
-    while (state < making)
-        if (atomic_compare_exchange_weak_explicit(&once->state, &state, making,
+    while (state < busy)
+        if (atomic_compare_exchange_weak_explicit(&once->state, &state, busy,
                                                   memory_order_acquire,
                                                   memory_order_acquire))
             return true;
-    while (state == making) {
-        wait_a_little(&spins);
+    while (state == busy) {
+        spin_or_yield(&spins);
         state = atomic_load_explicit(&once->state, memory_order_acquire);
     }
     return false;

@@ -196,7 +196,7 @@ static void logits_write(const feeding *f, const bt_tensor *x)
             continue;
         size_t count = logits_together(f, i, &behind);
         if (!bt_linear_y(f->tape, &l, count, x->data + row * l.inputs,
-                         bias ? bias->data : NULL, NULL, f->feeds[i].logits))
+                         bias ? bias->data : NULL, f->feeds[i].logits))
             return;
         row += count;
     }

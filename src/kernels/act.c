@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* act.c - the reference and, included by the files of an instruction set with
- * another KERNEL, its twins.
+/* act.c - the reference kernels. x86/pointwise_*.c include this file with
+ * another KERNEL to compile the twins.
  *
- * Values of some hundred elements are computed into a local array and go from
- * there to their places: so each function of phi.h stands in one plain loop,
- * and what the arguments may overlap does not matter to it. */
+ * Values are computed into a local array of a few hundred elements and then
+ * stored: so each function of phi.h is called in one plain loop, which
+ * vectorizes although the arguments may overlap. */
 #include "kernels/act.h"
 
 #include "kernels/phi.h"
@@ -13,51 +13,52 @@
 #define KERNEL(name) name##_c
 #endif
 
-enum { PIECE = 256 };
+enum { ACT_CHUNK = 256 };
 
-#define EACH(function)                 \
+#define APPLY(function)                \
     for (size_t j = 0; j < count; j++) \
         to[j] = function(x[j]);        \
     break
 
-static void values(bt_act act, float *restrict to, const float *restrict x,
-                   size_t count)
+static void act_values(bt_act act, float *restrict to, const float *restrict x,
+                       size_t count)
 {
     switch (act) {
     case BT_ACT_RELU:
-        EACH(bt_relu);
+        APPLY(bt_relu);
     case BT_ACT_GELU_ERF:
-        EACH(bt_gelu_erf);
+        APPLY(bt_gelu_erf);
     case BT_ACT_GELU_TANH:
-        EACH(bt_gelu_tanh);
+        APPLY(bt_gelu_tanh);
     case BT_ACT_SILU:
-        EACH(bt_silu);
+        APPLY(bt_silu);
     }
 }
 
-static void slopes(bt_act act, float *restrict to, const float *restrict x,
-                   size_t count)
+static void act_derivatives(bt_act act, float *restrict to,
+                            const float *restrict x, size_t count)
 {
     switch (act) {
     case BT_ACT_RELU:
-        EACH(bt_relu_slope);
+        APPLY(bt_relu_slope);
     case BT_ACT_GELU_ERF:
-        EACH(bt_gelu_erf_slope);
+        APPLY(bt_gelu_erf_slope);
     case BT_ACT_GELU_TANH:
-        EACH(bt_gelu_tanh_slope);
+        APPLY(bt_gelu_tanh_slope);
     case BT_ACT_SILU:
-        EACH(bt_silu_slope);
+        APPLY(bt_silu_slope);
     }
 }
 
-static void times(float *restrict v, const float *restrict by, size_t count)
+static void multiply_by(float *restrict v, const float *restrict by,
+                        size_t count)
 {
     for (size_t j = 0; j < count; j++)
         v[j] *= by[j];
 }
 
-static void put(float *restrict to, const float *restrict v, size_t count,
-                bool add)
+static void store(float *restrict to, const float *restrict v, size_t count,
+                  bool add)
 {
     if (add)
         for (size_t j = 0; j < count; j++)
@@ -70,27 +71,27 @@ static void put(float *restrict to, const float *restrict v, size_t count,
 void KERNEL(bt_act_f32)(bt_act act, float *to, const float *x, const float *by,
                         size_t count, bool add)
 {
-    float v[PIECE];
+    float v[ACT_CHUNK];
     for (size_t j = 0, n; j < count; j += n) {
-        n = count - j < PIECE ? count - j : PIECE;
-        values(act, v, x + j, n);
+        n = count - j < ACT_CHUNK ? count - j : ACT_CHUNK;
+        act_values(act, v, x + j, n);
         if (by)
-            times(v, by + j, n);
-        put(to + j, v, n, add);
+            multiply_by(v, by + j, n);
+        store(to + j, v, n, add);
     }
 }
 
-void KERNEL(bt_act_slope_f32)(bt_act act, float *to, const float *x,
-                              const float *dy, const float *by, size_t count,
-                              bool add)
+void KERNEL(bt_act_backward_f32)(bt_act act, float *to, const float *x,
+                                 const float *dy, const float *by, size_t count,
+                                 bool add)
 {
-    float v[PIECE];
+    float v[ACT_CHUNK];
     for (size_t j = 0, n; j < count; j += n) {
-        n = count - j < PIECE ? count - j : PIECE;
-        slopes(act, v, x + j, n);
-        times(v, dy + j, n);
+        n = count - j < ACT_CHUNK ? count - j : ACT_CHUNK;
+        act_derivatives(act, v, x + j, n);
+        multiply_by(v, dy + j, n);
         if (by)
-            times(v, by + j, n);
-        put(to + j, v, n, add);
+            multiply_by(v, by + j, n);
+        store(to + j, v, n, add);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* adamw.c - the reference and, included by the files of an instruction set
- * with another KERNEL, its twins. */
+/* adamw.c - the reference kernels. x86/pointwise_*.c include this file with
+ * another KERNEL to compile the twins. */
 #include "kernels/adamw.h"
 
 #include "kernels/lanes.h"
@@ -11,9 +11,9 @@
 #define KERNEL(name) name##_c
 #endif
 
-/* m moved towards g, from the end that it stays closer to, so that beta1 = 0
- * gives g itself. */
-static inline float moved(const bt_adamw *a, float m, float g)
+/* Linear interpolation from m to g, computed from the nearer end as torch.lerp
+ * does, so that beta1 = 0 gives g exactly. */
+static inline float lerp_moment(const bt_adamw *a, float m, float g)
 {
     return a->weight1 < 0.5f ? fmaf(a->weight1, g - m, m)
                              : fmaf(-a->beta1, g - m, g);
@@ -23,10 +23,10 @@ void KERNEL(bt_adamw_f32)(const bt_adamw *a, float *restrict p,
                           float *restrict m, float *restrict v,
                           const float *restrict gradient, size_t count)
 {
-    const bt_adamw c = *a; // which no store to an array can change
+    const bt_adamw c = *a; // a copy that the stores cannot alias
     for (size_t j = 0; j < count; j++) {
         float g = gradient[j] * c.scale;
-        m[j] = moved(&c, m[j], g);
+        m[j] = lerp_moment(&c, m[j], g);
         v[j] = fmaf(c.weight2 * g, g, v[j] * c.beta2);
         float size = sqrtf(v[j]) / c.root + c.epsilon;
         p[j] = p[j] * c.keep - c.step * m[j] / size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* add.c - the reference and, included by the files of an instruction set with
- * another KERNEL, its twins. */
+/* add.c - the reference kernels. x86/pointwise_*.c include this file with
+ * another KERNEL to compile the twins. */
 #include "kernels/add.h"
 
 #include <math.h>

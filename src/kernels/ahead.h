@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ahead.h - rows that will be wanted soon, fetched while a kernel computes.
+/* ahead.h - software prefetch of the next task's rows while a kernel computes.
  *
- * Heads lie side by side in memory, so the rows of one head are far apart and
- * the hardware does not foresee them. A kernel that is handed such a list asks
- * for a few rows between its strips: too few to fill the miss buffers, enough
- * that the next task finds its rows in the cache. No result depends on it. */
+ * Heads are interleaved in memory, so the rows of one head are far apart and
+ * the hardware prefetcher misses them. A kernel with such a list prefetches a
+ * few rows between its strips: few enough not to fill the miss buffers, and
+ * enough that the next task finds its rows in the cache. No result depends on
+ * it. */
 #ifndef BT_AHEAD_H
 #define BT_AHEAD_H
 
@@ -17,39 +18,39 @@ typedef struct bt_ahead {
         const float *rows;
         size_t stride, count, columns;
     } part[BT_AHEAD_PARTS];
-    size_t parts, total; /* total: rows of all parts */
+    size_t parts, total; /* ranges, and rows in all of them */
     size_t part_at, row_at;
-    size_t pace; /* rows for each bt_ahead_some() */
+    size_t pace; /* rows per bt_ahead_some() */
 } bt_ahead;
 
-/* Add rows to the list; what does not fit is left to chance. */
-static inline void bt_ahead_add(bt_ahead *ahead, const float *rows,
+/* Add a range of rows; ignored when the list is full. */
+static inline void bt_ahead_add(bt_ahead *list, const float *rows,
                                 size_t stride, size_t count, size_t columns)
 {
-    if (ahead->parts == BT_AHEAD_PARTS)
+    if (list->parts == BT_AHEAD_PARTS)
         return;
-    ahead->part[ahead->parts].rows = rows;
-    ahead->part[ahead->parts].stride = stride;
-    ahead->part[ahead->parts].count = count;
-    ahead->part[ahead->parts].columns = columns;
-    ahead->parts++;
-    ahead->total += count;
+    list->part[list->parts].rows = rows;
+    list->part[list->parts].stride = stride;
+    list->part[list->parts].count = count;
+    list->part[list->parts].columns = columns;
+    list->parts++;
+    list->total += count;
 }
 
-/* Fetch the next few rows. */
-static inline void bt_ahead_some(bt_ahead *ahead)
+/* Prefetch the next `pace` rows. */
+static inline void bt_ahead_some(bt_ahead *list)
 {
-    if (!ahead)
+    if (!list)
         return;
-    for (size_t i = 0; i < ahead->pace && ahead->part_at < ahead->parts; i++) {
-        size_t part = ahead->part_at;
+    for (size_t i = 0; i < list->pace && list->part_at < list->parts; i++) {
+        size_t part = list->part_at;
         const float *row =
-            ahead->part[part].rows + ahead->row_at * ahead->part[part].stride;
-        for (size_t c = 0; c < ahead->part[part].columns; c += BT_AHEAD_LINE)
+            list->part[part].rows + list->row_at * list->part[part].stride;
+        for (size_t c = 0; c < list->part[part].columns; c += BT_AHEAD_LINE)
             __builtin_prefetch(row + c, 0, 2);
-        if (++ahead->row_at == ahead->part[part].count) {
-            ahead->part_at++;
-            ahead->row_at = 0;
+        if (++list->row_at == list->part[part].count) {
+            list->part_at++;
+            list->row_at = 0;
         }
     }
 }

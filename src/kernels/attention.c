@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention.c - the plain C reference of the attention steps.
+/* attention.c - the reference of the attention steps, in plain C.
  *
- * It defines the bits: the order of operations in attention.h, spelled out one
- * row at a time. Twins may take many rows at once and reorder what is not a
- * sum; they may not change the order of any chain. */
+ * It defines the bits: the order of operations in attention.h, one row at a
+ * time. Twins may process many rows at once and reorder anything that is not a
+ * sum, but may not change the order of any chain. */
 #include "kernels/attention.h"
 
 #include "kernels/exp2.h"
@@ -23,7 +23,7 @@ void bt_transpose_f32_c(float *to, const float *from, size_t stride,
             to[c * BLOCK + j] = j < keys ? from[j * stride + c] : 0.0f;
 }
 
-/* The chain over the columns of a row and of a transposed block. */
+/* The dot product of a row and column j of a transposed block, as one chain. */
 static float dot(const float *row, const float *block, size_t columns, size_t j)
 {
     float sum = 0.0f;
@@ -33,7 +33,7 @@ static float dot(const float *row, const float *block, size_t columns, size_t j)
 }
 
 /* Scores, then probabilities p of one row, and its new m and l. Returns the
- * factor that rescales what came before. */
+ * factor that rescales the earlier blocks. */
 static float forward_row(const bt_attention_step *s, size_t row)
 {
     float *p = s->p + row * BLOCK, *l = s->l + row * BT_LANES;

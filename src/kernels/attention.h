@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention.h - one step of masked attention: some queries, one key block.
  *
- * A step takes `rows` queries of one head (or of the heads that share a key
- * head) and a block of 64 keys, and carries the state of the rows from block
- * to block. The caller walks the plan; a kernel sees only full rows (words is
- * NULL) or a word for each row, whose bit j says that the row sees key j. What
- * a row does not see enters no sum: it is skipped, not multiplied by zero.
+ * A step takes `rows` queries of one head (or of several heads that share a key
+ * head) and a block of 64 keys, and updates the running state of the rows, as
+ * in FlashAttention. The caller iterates over the plan. A kernel gets full rows
+ * (words is NULL) or a word per row, in which bit j means that the row sees key
+ * j. A hidden key enters no sum: it is skipped, not multiplied by zero.
  *
- * Keys that do not exist (the last block of a sequence may be short) are
- * hidden by the words like all others.
+ * Keys that do not exist (the last block of a sequence may be short) are hidden
+ * by the words like all others.
  *
- * Pads: head_pad and value_pad are the dimensions rounded up to 16. Padded
- * columns hold zeros and nobody reads what comes of them.
+ * Padding: head_pad and value_pad are the dimensions rounded up to 16. Padded
+ * columns hold zeros, and their results are not used.
  *
- * Values lie in panels of 64 columns, the last one narrower, so that a kernel
- * that takes 64 columns at a time reads them front to back:
+ * Values are stored in panels of 64 columns, the last one narrower, so that a
+ * kernel that takes 64 columns at a time reads them sequentially:
  *
  *     panel 0 (64 keys, 64 columns), panel 1 (64 keys, 64 columns), ...
  *
- * Units: queries are scaled by scale * log2(e) beforehand, so scores are base-2
+ * Units: queries are scaled by scale * log2(e) in advance, so scores are base-2
  * logarithms and the exponential is bt_exp2(). */
 #ifndef BT_ATTENTION_H
 #define BT_ATTENTION_H
@@ -31,7 +31,7 @@
 
 enum { BT_PANEL = 64 }; /* columns; also the keys of a block */
 
-/* Where the panel of a column begins, counted in floats, and its width. */
+/* Offset in floats of the panel that holds a column, and the panel's width. */
 static inline size_t bt_panel_start(size_t column)
 {
     return column / BT_PANEL * BT_PANEL * BT_PANEL;
@@ -43,8 +43,8 @@ static inline size_t bt_panel_width(size_t value_pad, size_t column)
     return rest < BT_PANEL ? rest : BT_PANEL;
 }
 
-/* to (columns, 64) = from (keys, columns)^T, rows `stride` apart; columns of
- * keys that do not exist are zero. keys <= 64. */
+/* to (columns, 64) = from (keys, columns)^T, rows `stride` apart. Columns of
+ * keys that do not exist become zero. keys <= 64. */
 typedef void bt_transpose_fn(float *to, const float *from, size_t stride,
                              size_t keys, size_t columns);
 bt_transpose_fn bt_transpose_f32_c;
@@ -52,9 +52,9 @@ bt_transpose_fn bt_transpose_f32_c;
 /* The forward step. For each row, in this order:
  *
  *   s[j] = chain over d of fma(q[d], kt[d][j], .) from 0, for visible j
- *   n    = max(m, s[j] ...)          NaN is passed over
+ *   n    = max(m, s[j] ...)          NaN is ignored
  *   base = n, or 0 where n is -infinity
- *   a    = exp2(m - base)            rescales what came before; often 1
+ *   a    = exp2(m - base)            rescales the earlier blocks; often 1
  *   p[j] = exp2(s[j] - base)
  *   l[t] = l[t] * a, then + p[t], + p[t + 16], + p[t + 32], + p[t + 48]
  *   o[e] = o[e] * a, then chain over visible j of fma(p[j], v[j][e], .)
@@ -64,19 +64,19 @@ typedef struct bt_attention_step {
     const float *q;        /* (rows, head_pad) scaled */
     const float *kt;       /* (head_dim, 64) */
     const float *v;        /* 64 values in panels of columns, as above */
-    const float *next;     /* keys of the block that comes next, or NULL */
+    const float *next;     /* keys of the next block, or NULL */
     const uint64_t *words; /* (rows) or NULL: every row sees all 64 */
     float *m;              /* (rows) starts at -infinity */
     float *l;              /* (rows, 16) starts at 0 */
     float *o;              /* (rows, value_pad) starts at 0 */
     float *p;              /* (rows, 64) scratch */
-    bt_ahead *ahead;       /* rows to fetch meanwhile, or NULL */
+    bt_ahead *ahead;       /* rows to prefetch meanwhile, or NULL */
 } bt_attention_step;
 typedef void bt_attention_forward_fn(const bt_attention_step *step);
 bt_attention_forward_fn bt_attention_forward_f32_c;
 
-/* The backward step: adds what a block and some rows give to the gradients of
- * both. For each row, then each visible j:
+/* The backward step: adds the contribution of a block and some rows to the
+ * gradients of both. For each row, then each visible j:
  *
  *   s[j]  as in the forward step        p[j]  = exp2(s[j] - lse)
  *   dp[j] = chain over e of fma(dout[e], vt[e][j], .) from 0
@@ -85,8 +85,8 @@ bt_attention_forward_fn bt_attention_forward_f32_c;
  *   dk[j][d] = chain over seeing rows  of fma(ds[j], q[d], .)
  *   dv[j][e] = chain over seeing rows  of fma(p[j], dout[e], .)
  *
- * each continued from what is there. The caller multiplies dq by the scale and
- * dk by ln 2 in the end, for k is not scaled and q is. */
+ * each starting from the value in memory. The caller finally multiplies dq by
+ * the scale and dk by ln 2, since q is scaled and k is not. */
 typedef struct bt_attention_grad {
     size_t rows, head_dim, head_pad, value_dim, value_pad;
     const float *q;        /* (rows, head_pad) scaled */
@@ -101,7 +101,7 @@ typedef struct bt_attention_grad {
     float *dk;             /* (64, head_pad) */
     float *dv;             /* (64, value_pad) */
     float *p, *ds;         /* (rows, 64) scratch each */
-    bt_ahead *ahead;       /* rows to fetch meanwhile, or NULL */
+    bt_ahead *ahead;       /* rows to prefetch meanwhile, or NULL */
 } bt_attention_grad;
 typedef void bt_attention_backward_fn(const bt_attention_grad *grad);
 bt_attention_backward_fn bt_attention_backward_f32_c;

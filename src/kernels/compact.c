@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compact.c - weights into panels, and a row of them back. */
+/* compact.c - packs weights into panels, and unpacks a row. */
 #include "kernels/compact.h"
 
 #include "base/size.h"
 
 #include <math.h>
 
-/* Inputs that are gathered from memory at once: a cache line of floats. */
+/* Inputs that are gathered at once: a cache line of floats. */
 enum { BLOCK = 16 };
 
 size_t bt_compact_panels(size_t outputs)
@@ -20,7 +20,7 @@ size_t bt_compact_bytes(bt_compact_type type, size_t outputs, size_t inputs)
     return bt_size_mul(bt_compact_panels(outputs), panel);
 }
 
-/* ---- one weight -------------------------------------------------------- */
+/* ---- One weight -------------------------------------------------------- */
 
 /* Rounded to nearest, ties to even. NaN keeps its upper bits and stays NaN. */
 static uint16_t bf16_round(float x)
@@ -32,9 +32,9 @@ static uint16_t bf16_round(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Adding 1.5 * 2^23 leaves no place for a fraction, so the sum is rounded to
- * an integer, ties to even. A scale that has lost bits below the smallest
- * normal number can make quotients beyond 127. */
+/* Adding 1.5 * 2^23 leaves no fraction bits, so the sum is rounded to an
+ * integer, ties to even. A subnormal scale has lost bits and can give quotients
+ * beyond 127. */
 static int8_t int8_round(float x, float scale)
 {
     const float magic = 0x1.8p23f;
@@ -43,21 +43,21 @@ static int8_t int8_round(float x, float scale)
     return (int8_t)((q + magic) - magic);
 }
 
-/* ---- a panel ----------------------------------------------------------- */
+/* ---- A panel ----------------------------------------------------------- */
 
-/* Some inputs of a panel of a float32 matrix, (count, BT_ABREAST) with zeros
- * for outputs that do not exist. */
+/* The outputs of a panel in a float32 matrix. */
 typedef struct source {
     const float *w;
-    size_t stride, first, outputs; /* of the panel, those that exist */
-    bool turned;
+    size_t stride, first, outputs; /* outputs: without padding */
+    bool transposed;
 } source;
 
+/* Some inputs of a panel, (count, BT_ABREAST), with zeros as padding. */
 static void gather(float to[BLOCK * BT_ABREAST], const source *s, size_t input,
                    size_t count)
 {
     memset(to, 0, sizeof(float) * BLOCK * BT_ABREAST);
-    if (s->turned) {
+    if (s->transposed) {
         for (size_t p = 0; p < count; p++)
             memcpy(to + p * BT_ABREAST,
                    s->w + (input + p) * s->stride + s->first,
@@ -71,9 +71,8 @@ static void gather(float to[BLOCK * BT_ABREAST], const source *s, size_t input,
     }
 }
 
-/* The scale of each output; false where a weight is not finite. Magnitudes are
- * compared as integers, whose order is theirs, with infinity and NaN at the
- * end. */
+/* The scale of each output; false if a weight is not finite. Magnitudes are
+ * compared as integers, which order the same way, infinity and NaN last. */
 static bool scales_find(float scales[BT_ABREAST], const source *s,
                         size_t inputs)
 {
@@ -98,14 +97,14 @@ static bool scales_find(float scales[BT_ABREAST], const source *s,
     return true;
 }
 
-static void put_bf16(uint16_t *to, const float *block, size_t count)
+static void store_bf16(uint16_t *to, const float *block, size_t count)
 {
     for (size_t i = 0; i < count * BT_ABREAST; i++)
         to[i] = bf16_round(block[i]);
 }
 
-static void put_int8(int8_t *to, const float *block, const float *scales,
-                     size_t count)
+static void store_int8(int8_t *to, const float *block, const float *scales,
+                       size_t count)
 {
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < BT_ABREAST; j++)
@@ -113,27 +112,27 @@ static void put_int8(int8_t *to, const float *block, const float *scales,
                 int8_round(block[i * BT_ABREAST + j], scales[j]);
 }
 
-static void put(const bt_compact *c, size_t at, const float *block,
-                const float *scales, size_t count)
+static void store(const bt_compact *c, size_t at, const float *block,
+                  const float *scales, size_t count)
 {
     if (c->type == BT_COMPACT_F32)
         memcpy((float *)c->panels + at, block,
                count * BT_ABREAST * sizeof(float));
     else if (c->type == BT_COMPACT_BF16)
-        put_bf16((uint16_t *)c->panels + at, block, count);
+        store_bf16((uint16_t *)c->panels + at, block, count);
     else
-        put_int8((int8_t *)c->panels + at, block, scales, count);
+        store_int8((int8_t *)c->panels + at, block, scales, count);
 }
 
-bool bt_compact_pack(const bt_compact *compact, size_t panel, const float *w,
-                     size_t stride, bool turned)
+bool bt_compact_pack(const bt_compact *packed, size_t panel, const float *w,
+                     size_t stride, bool transposed)
 {
     float block[BLOCK * BT_ABREAST], *scales = NULL;
-    size_t first = panel * BT_ABREAST, inputs = compact->inputs;
+    size_t first = panel * BT_ABREAST, inputs = packed->inputs;
     source s = { w, stride, first,
-                 bt_size_min(BT_ABREAST, compact->outputs - first), turned };
-    if (compact->scales) {
-        scales = compact->scales + first;
+                 bt_size_min(BT_ABREAST, packed->outputs - first), transposed };
+    if (packed->scales) {
+        scales = packed->scales + first;
         if (!scales_find(scales, &s, inputs))
             return false;
     }
@@ -141,15 +140,15 @@ bool bt_compact_pack(const bt_compact *compact, size_t panel, const float *w,
         size_t count = bt_size_min(BLOCK, inputs - p);
         size_t at = (panel * inputs + p) * BT_ABREAST;
         gather(block, &s, p, count);
-        put(compact, at, block, scales, count);
+        store(packed, at, block, scales, count);
     }
     return true;
 }
 
-void bt_compact_row(float *to, const bt_compact *compact, size_t output,
+void bt_compact_row(float *to, const bt_compact *packed, size_t output,
                     float scale)
 {
-    float own = compact->scales ? compact->scales[output] : 1.0f;
-    for (size_t p = 0; p < compact->inputs; p++)
-        to[p] = bt_compact_at(compact, output, p) * own * scale;
+    float own = packed->scales ? packed->scales[output] : 1.0f;
+    for (size_t p = 0; p < packed->inputs; p++)
+        to[p] = bt_compact_at(packed, output, p) * own * scale;
 }

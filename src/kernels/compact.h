@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compact.h - a weight matrix laid out so that a product reads it as one stream
- * and without packing, in as many bytes as float32 has or in fewer.
+/* compact.h - weight matrices packed in advance, in float32, bfloat16 or int8.
  *
- * Outputs lie in panels of BT_ABREAST side by side, and a panel runs along the
- * inputs:
+ * A product reads packed weights sequentially and needs no packing of its own.
+ * Outputs are grouped into panels of BT_ABREAST, and a panel is stored input by
+ * input:
  *
  *     panel 0    [ input 0: outputs 0 ... 47 ][ input 1: 0 ... 47 ] ...
  *     panel 1    [ input 0: outputs 48 ... 95 ] ...
  *
  * So a vector of lanes is a vector of outputs, each of which is one chain over
- * the inputs, as kernels/gemm.h defines the product. The last panel has its
- * full width too; what lies there beyond the outputs enters nothing.
+ * the inputs, as gemm.h defines the product. The last panel is padded to its
+ * full width; the padding is not used.
  *
- * An element stands for a number that float32 holds exactly, and the chain is
- * that of this number:
+ * An element represents a number that float32 holds exactly, and the chain is
+ * computed with that number:
  *
  *     float32     the weight itself
  *     bfloat16    the weight rounded to nearest, ties to even
- *     int8        q = weight / scale, rounded so, from -127 to 127;
+ *     int8        q = weight / scale, rounded the same way, from -127 to 127;
  *                 scale = max |weight| / 127 over the inputs of the output
  *
- * The scale of int8 multiplies the finished chain, before bias and all else.
- * All types are thus float32 arithmetic to the last bit, and bfloat16 gives the
- * very bits of a float32 model whose weights were rounded. */
+ * The int8 scale multiplies the finished chain, before the bias. All types thus
+ * use float32 arithmetic, and bfloat16 gives exactly the bits of a float32
+ * model whose weights were rounded. */
 #ifndef BT_COMPACT_H
 #define BT_COMPACT_H
 
@@ -31,8 +31,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* As many as the widest register tile has columns, see kernels/x86/gemm.h, and
- * whole tiles of the others. */
+/* The columns of the widest register tile (x86/gemm.h), and a multiple of the
+ * others. */
 enum { BT_ABREAST = 48 };
 
 typedef enum bt_compact_type {
@@ -48,19 +48,19 @@ typedef struct bt_compact {
     float *scales; /* (outputs rounded up to BT_ABREAST) of int8, else NULL */
 } bt_compact;
 
-/* Panels of a matrix, and bytes of all of them. */
+/* Number of panels of a matrix, and their size in bytes. */
 size_t bt_compact_panels(size_t outputs);
 size_t bt_compact_bytes(bt_compact_type type, size_t outputs, size_t inputs);
 
-/* Fill one panel, and its scales, from a float32 matrix (outputs, inputs) or,
- * if `turned`, (inputs, outputs) with rows `stride` apart. Outputs that do not
- * exist become 0. False where int8 meets a weight that is not finite; what the
- * panel holds is then of no use. */
-bool bt_compact_pack(const bt_compact *compact, size_t panel, const float *w,
-                     size_t stride, bool turned);
+/* Fill one panel and its scales from a float32 matrix (outputs, inputs) or, if
+ * `transposed`, (inputs, outputs), with rows `stride` apart. Padding becomes 0.
+ * False if the type is int8 and a weight is not finite; the panel is then
+ * undefined. */
+bool bt_compact_pack(const bt_compact *packed, size_t panel, const float *w,
+                     size_t stride, bool transposed);
 
-/* The weights of one output, times `scale`: a row of an embedding's table. */
-void bt_compact_row(float *to, const bt_compact *compact, size_t output,
+/* The weights of one output times `scale`: a row of an embedding table. */
+void bt_compact_row(float *to, const bt_compact *packed, size_t output,
                     float scale);
 
 static inline size_t bt_compact_size(bt_compact_type type)
@@ -78,7 +78,7 @@ static inline float bt_bf16_widen(uint16_t half)
     return x;
 }
 
-/* The number that an element stands for, without its scale. */
+/* The number that an element represents, without its scale. */
 static inline float bt_compact_at(const bt_compact *c, size_t output,
                                   size_t input)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dropout.h - elements kept or dropped by a counter-based random number.
+/* dropout.h - dropout from a counter-based random number generator.
  *
- * Which elements of a row are kept is a function of the seed, the site and the
- * row's token alone. Sixteen counters serve 64 columns: column c has word
- * c % 64 / 16 of
+ * Which elements of a row are kept depends only on the seed, the site and the
+ * row's token. Sixteen counters serve 64 columns: column c uses word c % 64 /
+ * 16 of
  *
  *     bt_philox(counter = { c / 64 * 16 + c % 16, site, token low, high },
  *               key     = { seed low, high })
  *
- * and is kept when that word is not less than `below`. So words of a kind lie
- * together, as a vector wants them. A dropped element becomes 0 whatever it
- * was. */
+ * and is kept if that word is not less than `below`. So equal words of
+ * consecutive counters serve consecutive columns, which vectorizes. A dropped
+ * element becomes 0, even if it was NaN. */
 #ifndef BT_DROPOUT_H
 #define BT_DROPOUT_H
 
@@ -22,8 +22,8 @@ typedef struct bt_dropout {
     size_t columns;
     uint64_t seed;
     uint32_t site;
-    uint32_t below;         /* share of dropped elements, times 2^32 */
-    float scale;            /* of kept ones */
+    uint32_t below;         /* dropout rate times 2^32 */
+    float scale;            /* of kept elements */
     const uint64_t *tokens; /* (rows) */
     const float *x;         /* (rows, columns) */
     float *y;               /* (rows, columns); does not overlap x */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exp2.h - the exponential that every kernel shares, bit for bit.
+/* exp2.h - the exponential function of all kernels, with defined bits.
  *
  * 2^x = 2^n * 2^f with n the nearest integer and f in [-1/2, 1/2]; 2^f is a
- * polynomial of degree 5 that is exactly 1 at 0. Only operations that round
- * alike in scalar and in vector code are used, so the twins write the same
- * steps with wider types.
+ * polynomial of degree 5 that is exactly 1 at 0. Only operations that round the
+ * same way in scalar and in vector code are used, so the twins do the same
+ * steps on vectors.
  *
  * Adding BT_EXP2_MAGIC rounds x to an integer in the lowest bits of the sum,
  * already biased like an exponent: shifted left by 23, the sum becomes 2^n.
@@ -31,7 +31,7 @@
 #define BT_LOG2E 1.4426950408889634
 #define BT_LN2 0.6931471805599453
 
-/* The polynomial at f, times the power of two that is in the bits of t. */
+/* The polynomial at f, times the power of two in the bits of t. */
 static inline float bt_exp2_parts(float f, float t)
 {
     float p = fmaf(BT_EXP2_C5, f, BT_EXP2_C4);
@@ -55,12 +55,12 @@ static inline float bt_exp2(float x)
     return x < BT_EXP2_MIN ? 0.0f : y;
 }
 
-/* e^x. x = n ln 2 + r with |r| <= ln(2) / 2; ln 2 is split in two, the first
- * part short enough that n times it is exact, so that r keeps its accuracy for
- * large x as well. Error: r is within 1.1 u of ln(2) / 2, its product with
- * log2(e) within 1.5 u of 1/2, and a change of f changes 2^f by less than as
- * much; so 2 u beside the 3.1 u of bt_exp2. Below e^-86.6 the result is 0,
- * above e^88.02 it is 2^127; NaN stays NaN. */
+/* e^x. x = n ln 2 + r with |r| <= ln(2) / 2. ln 2 is split in two parts, the
+ * first short enough that n times it is exact, so r stays accurate for large x
+ * (Cody and Waite). Error: r is within 1.1 u of ln(2) / 2, its product with
+ * log2(e) within 1.5 u of 1/2, and an error of f changes 2^f by less than the
+ * same amount; so 2 u in addition to the 3.1 u of bt_exp2. Below e^-86.6 the
+ * result is 0, above e^88.02 it is 2^127; NaN stays NaN. */
 #define BT_LN2_HIGH 0x1.62ep-1f
 #define BT_LN2_LOW 0x1.0bfbe8p-15f
 
@@ -74,10 +74,10 @@ static inline float bt_exp(float x)
     return y > BT_EXP2_MAX ? 0x1p127f : e;
 }
 
-/* log2 of a positive normal number, in plain double operations so that its
- * bits do not depend on a C library. 2 atanh(z) with z = (r - 1) / (r + 1) and
- * r in [1/sqrt(2), sqrt(2)]: |z| < 0.172, and what the seven terms leave out is
- * below 2^-40, far less than the float that it ends in can hold. */
+/* log2 of a positive normal number, in plain double operations so that its bits
+ * do not depend on a C library. 2 atanh(z) with z = (r - 1) / (r + 1) and r in
+ * [1/sqrt(2), sqrt(2)]: |z| < 0.172, and the truncation error after seven terms
+ * is below 2^-40, far below the precision of the float that it ends in. */
 static inline double bt_log2(double x)
 {
     uint64_t bits;

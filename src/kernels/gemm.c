@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm.c - the matrix product as it is defined: one chain an element. */
+/* gemm.c - the reference of the matrix product: one chain per element. */
 #include "kernels/gemm.h"
 
 #include <math.h>
@@ -21,16 +21,12 @@ static float chain(const bt_gemm *g, size_t i, size_t j)
     return s;
 }
 
-static float epilogue(const bt_gemm *g, size_t i, size_t j, float s)
+static float epilogue(const bt_gemm *g, size_t j, float s)
 {
     if (g->compact && g->compact->scales)
         s *= g->compact->scales[j];
     if (g->bias)
         s += g->bias[j];
-    if (g->activate)
-        bt_act_f32_c(g->act, &s, &s, NULL, 1, false);
-    if (g->residual)
-        s += g->residual[i * g->ldr + j];
     return s;
 }
 
@@ -38,5 +34,5 @@ void bt_gemm_columns_f32_c(const bt_gemm *g, size_t first, size_t count)
 {
     for (size_t i = 0; i < g->m; i++)
         for (size_t j = first; j < first + count; j++)
-            g->c[i * g->ldc + j] = epilogue(g, i, j, chain(g, i, j));
+            g->c[i * g->ldc + j] = epilogue(g, j, chain(g, i, j));
 }

@@ -9,29 +9,26 @@
  *     s = C0[i][j], or 0
  *     s = fma(op(A)[i][p], op(B)[p][j], s)      p = 0, 1, ... k - 1
  *
- * and then, each step where it is asked for,
+ * followed by the epilogue steps that are requested:
  *
  *     s = s * scale[j]
- *     s = s + bias[j]
- *     s = act(s)
- *     C[i][j] = s + residual[i][j]
+ *     C[i][j] = s + bias[j]
  *
- * So an element depends on one row of op(A) and one column of op(B), and on
- * nothing else: tiles, cache blocks, packing, threads and the number of rows
- * that are computed together are free choices that change no bit. A twin may
- * cut the chain anywhere and carry s through memory, which is exact; it must
- * neither split the sum nor append terms, even of zeros. */
+ * So an element depends only on one row of op(A) and one column of op(B).
+ * Tiles, cache blocks, packing, threads and the number of rows computed
+ * together change no bit. A twin may interrupt the chain anywhere and carry s
+ * through memory, which is exact; it must neither split the sum nor append
+ * terms, even zeros. */
 #ifndef BT_GEMM_H
 #define BT_GEMM_H
 
-#include "kernels/act.h"
 #include "kernels/compact.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One product. C overlaps no other operand; the others may overlap. Where m, n
- * or k is 0 the pointers of what is then empty are not used. */
+/* One product. C overlaps no other operand; the others may overlap. If m, n or
+ * k is 0, the pointers of empty operands are not used. */
 typedef struct bt_gemm {
     size_t m, n, k;
     const float *a; /* (m, k), or (k, m) if trans_a; rows lda apart */
@@ -39,60 +36,54 @@ typedef struct bt_gemm {
     float *c;       /* (m, n); rows ldc apart */
     size_t lda, ldb, ldc;
     bool trans_a, trans_b;
-    /* Weights in fewer bytes: op(B)[p][j] is their input p of output j, and the
-     * scales are theirs. b, ldb and trans_b are then of no use, and `add` is
-     * false. NULL: none. */
+    /* B as packed weights: op(B)[p][j] is their input p of output j, and the
+     * scales are theirs. b, ldb and trans_b are then unused and `add` is false.
+     * NULL: none. */
     const bt_compact *compact;
-    bool add;              /* start from what C holds, not from 0 */
-    const float *bias;     /* (n), or NULL */
-    const float *residual; /* (m, n), or NULL; rows ldr apart */
-    size_t ldr;
-    bool activate; /* apply `act`, as kernels/act.h defines it */
-    bt_act act;
+    bool add;          /* start from what C holds, not from 0 */
+    const float *bias; /* (n), or NULL */
 } bt_gemm;
 
-/* Columns first to first + count - 1 of C, complete with their epilogue,
- * straight from the operands. The reference defines the bits; the twins are
- * made for few rows, where reading B once is all the cost. */
+/* Columns first to first + count - 1 of C, with their epilogue, directly from
+ * the operands. The reference defines the bits; the twins are tuned for few
+ * rows, where the cost is reading B once. */
 typedef void bt_gemm_columns_fn(const bt_gemm *gemm, size_t first,
                                 size_t count);
 bt_gemm_columns_fn bt_gemm_columns_f32_c;
 
 /* The blocked product, for many rows: one panel of columns of op(B) at a time,
- * packed k-major so that register tiles read it as one stream, meets all rows
- * of a block. op(A) is read where it lies if it is not transposed; otherwise
- * its rows run across memory, and it is packed into panels of `rows` rows,
- * k-major too:
+ * packed k-major so that register tiles read it sequentially, is multiplied
+ * with all rows of a block. op(A) is read in place unless it is transposed;
+ * then it is packed into panels of `rows` rows, also k-major:
  *
  *     B panel  (depth, columns)   op(B)[from + p][column + j]
  *     A panel  (depth, rows)      op(A)[row + r][from + p]
  *
- * Panels have their full width at the borders of C too; what lies there beyond
- * the border enters no element. */
+ * Panels have their full width at the borders of C too; elements beyond the
+ * border are not used. */
 typedef struct bt_gemm_block {
     size_t row, rows;       /* of C */
     size_t column, columns; /* of C; at most one B panel */
-    size_t from, depth;     /* the stretch of k */
-    /* op(A)[row + r][from + p] lies at a[r * a_row + p * a_step] for the rows
-     * of the first tile, and a_tile floats further on for each tile below. */
+    size_t from, depth;     /* the range of k */
+    /* op(A)[row + r][from + p] is at a[r * a_row + p * a_step] for the rows of
+     * the first tile, and a_tile floats further for each next tile. */
     const float *a;
     size_t a_row, a_step, a_tile;
-    float *b; /* room for the B panel, aligned to BT_ALIGN */
-    /* What will be packed next, if known, so that it can come nearer in the
-     * meantime; depth 0: nothing. */
+    float *b; /* memory for the B panel, aligned to BT_ALIGN */
+    /* The panel that will be packed next, to prefetch it; depth 0: unknown. */
     size_t next_column, next_from, next_depth;
 } bt_gemm_block;
 
 typedef struct bt_gemm_tiles {
     size_t rows, columns; /* of a register tile, and so of the panels */
-    size_t pack_rows;     /* rows that pack_a takes at once: some panels */
-    size_t depth;         /* best length of a stretch of k, at most */
+    size_t pack_rows;     /* rows that pack_a packs at once: some panels */
+    size_t depth;         /* maximum depth of a panel */
     /* Pack rows row to row + pack_rows - 1, as many as exist, into panels that
-     * lie `stride` floats apart. For a transposed A. */
+     * are `stride` floats apart. For a transposed A. */
     void (*pack_a)(float *to, size_t stride, const bt_gemm *gemm, size_t row,
                    size_t from, size_t depth);
-    /* Pack a panel of B, and continue the chains of a block of C over a
-     * stretch of k with it. The last stretch also runs the epilogue. */
+    /* Pack a panel of B and continue the chains of a block of C over its range
+     * of k. The last range also runs the epilogue. */
     void (*multiply)(const bt_gemm *gemm, const bt_gemm_block *block);
 } bt_gemm_tiles;
 

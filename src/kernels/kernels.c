@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - which kernels run on this machine. */
+/* kernels.c - selects the kernels that this machine can run. */
 #include "kernels/kernels.h"
 
 #include "kernels/x86/x86.h"

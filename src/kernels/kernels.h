@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernels.h - the table of kernels.
  *
- * Every slot starts at the plain C reference, which defines the bits, and is
- * overwritten by the best twin that the machine can run. A kernel allocates
- * nothing, starts no thread and knows nothing of masks beyond the words that
- * it is handed. */
+ * There is one table per instruction set. The plain C reference defines the
+ * bits. A kernel allocates nothing, starts no thread and knows of masks only
+ * the words that it is given. */
 #ifndef BT_KERNELS_H
 #define BT_KERNELS_H
 
@@ -18,19 +17,19 @@
 #include "kernels/rotary.h"
 #include "kernels/softmax.h"
 
-/* Every kernel, one line each; an op's name is the same everywhere:
- * bt_<name>_fn, bt_<name>_f32_<isa>, and the slot <name>. */
+/* Every kernel, one line each. The name is the same everywhere: bt_<name>_fn,
+ * bt_<name>_f32_<isa>, and the slot <name>. */
 #define BT_KERNEL_MAP(X)  \
     X(exp)                \
     X(row_max)            \
     X(row_exp_sum)        \
     X(act)                \
-    X(act_slope)          \
+    X(act_backward)       \
     X(add)                \
     X(dropout)            \
     X(norm)               \
-    X(norm_back)          \
-    X(norm_gain)          \
+    X(norm_backward)      \
+    X(norm_backward_gain) \
     X(rotary)             \
     X(scale)              \
     X(row_sum)            \
@@ -49,11 +48,12 @@ typedef struct bt_kernels {
     const bt_gemm_tiles *gemm_tiles; /* NULL in the reference */
 } bt_kernels;
 
-/* The table of an instruction set by name, or the best one for NULL. NULL when
+/* The table of an instruction set by name, or the best one for NULL. NULL if
  * the name is unknown or this machine cannot run it. */
 const bt_kernels *bt_kernels_get(const char *isa);
 
-/* Names of all tables that this machine can run, the reference first. */
+/* Names of all tables that this machine can run, the reference first. Returns
+ * their number; at most `capacity` names are written. */
 size_t bt_kernels_names(const char *names[], size_t capacity);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lanes.h - sums in sixteen lanes, as every reduction keeps them. */
+/* lanes.h - the reduction of sums that are kept in sixteen lanes. */
 #ifndef BT_LANES_H
 #define BT_LANES_H
 
@@ -7,7 +7,7 @@
 
 enum { BT_LANES = 16 };
 
-/* The sum of the lanes, always by the same tree. */
+/* The sum of the lanes, always by the same binary tree. */
 static inline float bt_lanes_sum(const float lanes[BT_LANES])
 {
     float sum[BT_LANES / 2];

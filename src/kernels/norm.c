@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* norm.c - the reference and, included by the files of an instruction set with
- * another KERNEL, its twins. */
+/* norm.c - the reference kernels. x86/pointwise_*.c include this file with
+ * another KERNEL to compile the twins. */
 #include "kernels/norm.h"
 
 #include "kernels/lanes.h"
@@ -86,7 +86,8 @@ static void row_sums(const bt_norm *norm, size_t row, float *g_sum,
     *gh_sum = bt_lanes_sum(gh_lanes);
 }
 
-void KERNEL(bt_norm_back_f32)(const bt_norm *norm, size_t first, size_t count)
+void KERNEL(bt_norm_backward_f32)(const bt_norm *norm, size_t first,
+                                  size_t count)
 {
     size_t width = norm->width;
     const float *restrict gain = norm->gain;
@@ -110,12 +111,12 @@ void KERNEL(bt_norm_back_f32)(const bt_norm *norm, size_t first, size_t count)
 /* Sums over rows, of some columns at a time. */
 enum { COLUMNS = 128 };
 
-typedef struct lanes {
+typedef struct lane_sums {
     float sum[BT_LANES][COLUMNS];
-} lanes;
+} lane_sums;
 
-/* The tree of bt_lanes_sum(), for each column; then to its place. */
-static void lanes_end(lanes *l, float *to, size_t count, bool add)
+/* Reduce each column by the tree of bt_lanes_sum() and store it. */
+static void lane_sums_store(lane_sums *l, float *to, size_t count, bool add)
 {
     for (size_t width = BT_LANES / 2; width; width /= 2)
         for (size_t t = 0; t < width; t++)
@@ -126,8 +127,8 @@ static void lanes_end(lanes *l, float *to, size_t count, bool add)
 }
 
 /* The sums of dy h (or, with `plain`, of dy) of at most COLUMNS columns. */
-static void columns_sum(const bt_norm *norm, bool plain, lanes *l, size_t first,
-                        size_t count)
+static void columns_sum(const bt_norm *norm, bool plain, lane_sums *l,
+                        size_t first, size_t count)
 {
     memset(l, 0, sizeof(*l));
     for (size_t i = 0; i < norm->rows; i++) {
@@ -144,18 +145,19 @@ static void columns_sum(const bt_norm *norm, bool plain, lanes *l, size_t first,
     }
 }
 
-void KERNEL(bt_norm_gain_f32)(const bt_norm *norm, size_t first, size_t count)
+void KERNEL(bt_norm_backward_gain_f32)(const bt_norm *norm, size_t first,
+                                       size_t count)
 {
-    lanes l;
+    lane_sums l;
     for (size_t c = first, end = first + count, n; c < end; c += n) {
         n = end - c < COLUMNS ? end - c : COLUMNS;
         if (norm->dgain) {
             columns_sum(norm, false, &l, c, n);
-            lanes_end(&l, norm->dgain + c, n, norm->add_dgain);
+            lane_sums_store(&l, norm->dgain + c, n, norm->add_dgain);
         }
         if (norm->dbias) {
             columns_sum(norm, true, &l, c, n);
-            lanes_end(&l, norm->dbias + c, n, norm->add_dbias);
+            lane_sums_store(&l, norm->dbias + c, n, norm->add_dbias);
         }
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* norm.h - layer norm and RMS norm of rows, and the way back.
+/* norm.h - layer norm and RMS norm of rows, forward and backward.
  *
  *     layer   m = mean of x             v = mean of (x - m)^2
  *     RMS     m = 0                     v = mean of x^2
@@ -7,16 +7,16 @@
  *     h = (x - m) s,  s = 1 / sqrt(v + epsilon)
  *     y = h gain + bias
  *
- * Both passes over a row sum in sixteen lanes, element j in lane j % 16, that
- * bt_lanes_sum() adds up; squares are fused into their lane. With g = dy gain
- * and the means taken over the row,
+ * Sums over a row are kept in sixteen lanes, element j in lane j % 16, and
+ * reduced by bt_lanes_sum(); squares are fused into their lane. With g = dy
+ * gain and means taken over the row,
  *
  *     dx    = s (g - mean of g - h (mean of g h)),  RMS: without mean of g
  *     dgain = sum over rows of dy h
  *     dbias = sum over rows of dy
  *
- * Sums over rows are in sixteen lanes as well, row i in lane i % 16, for each
- * column by itself. One C source serves every instruction set. */
+ * Sums over rows use sixteen lanes as well, row i in lane i % 16, separately
+ * for each column. One C source serves every instruction set. */
 #ifndef BT_NORM_H
 #define BT_NORM_H
 
@@ -36,7 +36,7 @@ typedef struct bt_norm {
     float *mean;       /* (rows): m */
     float *scale;      /* (rows): s */
     float *y;          /* (rows, width) */
-    const float *dy;   /* (rows, width); the rest is for the way back */
+    const float *dy;   /* (rows, width); from here on for the backward pass */
     float *dx;         /* (rows, width) */
     float *dgain;      /* (width), or NULL */
     float *dbias;      /* (width), or NULL */
@@ -46,12 +46,14 @@ typedef struct bt_norm {
 /* y, mean and scale of rows first to first + count - 1. */
 typedef void bt_norm_fn(const bt_norm *norm, size_t first, size_t count);
 /* dx of such rows, given mean and scale. */
-typedef void bt_norm_back_fn(const bt_norm *norm, size_t first, size_t count);
+typedef void bt_norm_backward_fn(const bt_norm *norm, size_t first,
+                                 size_t count);
 /* dgain and dbias of columns first to first + count - 1, over all rows. */
-typedef void bt_norm_gain_fn(const bt_norm *norm, size_t first, size_t count);
+typedef void bt_norm_backward_gain_fn(const bt_norm *norm, size_t first,
+                                      size_t count);
 
 bt_norm_fn bt_norm_f32_c;
-bt_norm_back_fn bt_norm_back_f32_c;
-bt_norm_gain_fn bt_norm_gain_f32_c;
+bt_norm_backward_fn bt_norm_backward_f32_c;
+bt_norm_backward_gain_fn bt_norm_backward_gain_f32_c;
 
 #endif

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* phi.h - the functions inside activations, one element at a time: the normal
- * distribution, the logistic function, and the slopes of what is made of them.
+/* phi.h - activation functions of one element and their derivatives: ReLU, GELU
+ * and SiLU, from the normal distribution and the logistic function.
  *
- * Like exp2.h, only operations that round alike in scalar and in vector code.
- * Every function keeps NaN; arguments are cut where nothing changes any more,
- * so that infinity times zero does not arise. Errors are in u = 2^-24; "tried"
- * is the largest one over all floats, against double precision.
+ * As in exp2.h, only operations that round the same way in scalar and in vector
+ * code are used. Every function keeps NaN. Arguments are clamped where the
+ * result no longer changes, so that infinity times zero does not occur. Errors
+ * are in u = 2^-24; "measured" is the largest error over all floats, against
+ * double precision.
  *
  * Phi(-a) = e^(-a^2 / 2) R(a), a >= 0, with R = 1/2 erfcx(a / sqrt(2)), which
- * falls slowly from 1/2. On [0, 14] R is a ratio of polynomials of degrees 4
- * and 5 with positive coefficients, so that nothing cancels; it is exactly 1/2
- * at 0. tools/fit_phi.py made it: the least relative error by exchange, then
- * both polynomials times that factor at which rounding the coefficients to
- * float costs least. It is within 0.15 u of R. The fused steps of its value add
- * at most 4 u and 5 u, the division 1 u.
+ * decreases slowly from 1/2. On [0, 14] R is a ratio of polynomials of degrees
+ * 4 and 5 with positive coefficients, so there is no cancellation; it is
+ * exactly 1/2 at 0. tools/fit_phi.py computes it: the minimax relative error by
+ * exchange (Remez), then a common factor for both polynomials that minimizes
+ * the cost of rounding the coefficients to float. It is within 0.15 u of R. The
+ * fused steps of its evaluation add at most 4 u and 5 u, the division 1 u.
  *
- * The square of a is taken exactly in two parts, s + r; the second enters as
- * e^(-s / 2) (1 - r / 2), which costs 1 u beside the 5.1 u of bt_exp; the
- * product with R another. So the tail Phi(-a) is within 17.3 u (tried: 8.6) and
- * Phi(a) = 1 - Phi(-a) within 18.3 u (tried: 3.9). Beyond a = 13.16, where the
- * tail is less than the smallest normal float, it is 0. */
+ * The square of a is exact in two parts, s + r; the second enters as
+ * e^(-s / 2) (1 - r / 2), which costs 1 u in addition to the 5.1 u of bt_exp;
+ * the product with R another. So the tail Phi(-a) is within 17.3 u (measured:
+ * 8.6) and Phi(a) = 1 - Phi(-a) within 18.3 u (measured: 3.9). Beyond a
+ * = 13.16, where the tail is below the smallest normal float, it is 0. */
 #ifndef BT_PHI_H
 #define BT_PHI_H
 
@@ -45,8 +46,8 @@
 /* 1 / sqrt(2 pi) */
 #define BT_PHI_DENSITY 0x1.988454p-2f
 
-/* x, but not below `low` and not above `high`; NaN stays. */
-static inline float bt_cut(float x, float low, float high)
+/* x limited to [low, high]; NaN stays. */
+static inline float bt_clamp(float x, float low, float high)
 {
     x = x < low ? low : x;
     return x > high ? high : x;
@@ -82,7 +83,7 @@ static inline float bt_phi(float x, float bell)
     return x < 0 ? tail : 1.0f - tail;
 }
 
-/* x Phi(x): x far above zero, -0 far below. 1 u more (tried: 9.1). */
+/* GELU, x Phi(x): x far above zero, -0 far below. 1 u more (measured: 9.1). */
 static inline float bt_gelu_erf(float x)
 {
     float low = x < -BT_PHI_END ? -BT_PHI_END : x;
@@ -90,18 +91,19 @@ static inline float bt_gelu_erf(float x)
     return low * bt_phi(c, bt_bell(c));
 }
 
-/* Its slope, Phi(x) + x phi(x). The two terms have opposite signs below zero
+/* Its derivative, Phi(x) + x phi(x). The terms have opposite signs below zero
  * and cancel at -0.75, so the error is relative to Phi(x) + |x| phi(x): 19.3 u
- * (tried: 5.1). */
+ * (measured: 5.1). */
 static inline float bt_gelu_erf_slope(float x)
 {
-    float c = bt_cut(x, -BT_PHI_END, BT_PHI_END);
+    float c = bt_clamp(x, -BT_PHI_END, BT_PHI_END);
     float bell = bt_bell(c);
     return fmaf(c * bell, BT_PHI_DENSITY, bt_phi(c, bell));
 }
 
-/* 1 / (1 + e^-x) by e^-|x|, which neither overflows nor cancels: 5.1 u of the
- * exponential, 1 u each of sum and division (tried: 4.6). 0 below -86.6. */
+/* 1 / (1 + e^-x) by e^-|x|, without overflow or cancellation: 5.1 u from the
+ * exponential, 1 u each from sum and division (measured: 4.6). 0 below -86.6.
+ */
 static inline float bt_sigmoid(float x)
 {
     float e = bt_exp(-fabsf(x));
@@ -118,7 +120,7 @@ static inline float bt_sigmoid_both(float x, float *complement)
     return negative ? other : half;
 }
 
-/* x sigmoid(x): 8.1 u (tried: 5.1). */
+/* SiLU, x sigmoid(x): 8.1 u (measured: 5.1). */
 #define BT_SILU_END 90.0f /* here sigmoid(-x) is 0 */
 
 static inline float bt_silu(float x)
@@ -127,17 +129,19 @@ static inline float bt_silu(float x)
     return low * bt_sigmoid(low);
 }
 
-/* s + x s (1 - s), relative to s + |x| s (1 - s): 19.2 u (tried: 6.0). */
+/* Its derivative, s + x s (1 - s), relative to s + |x| s (1 - s): 19.2 u
+ * (measured: 6.0). */
 static inline float bt_silu_slope(float x)
 {
-    float c = bt_cut(x, -BT_SILU_END, BT_SILU_END), q;
+    float c = bt_clamp(x, -BT_SILU_END, BT_SILU_END), q;
     float s = bt_sigmoid_both(c, &q);
     return fmaf(c * s, q, s);
 }
 
-/* x (1 + tanh(y)) / 2 = x s, s = sigmoid(w), w = 2 y = x (K0 + K1 x^2). w is
- * within 4 u, and a relative error of w enters with the factor |w| (1 - s): so
- * the error is relative to |x| s (1 + |w| (1 - s)), 12.1 u (tried: 3.3). */
+/* GELU by tanh, x (1 + tanh(y)) / 2 = x s, s = sigmoid(w), w = 2 y =
+ * x (K0 + K1 x^2). w is within 4 u, and a relative error of w enters with the
+ * factor |w| (1 - s): so the error is relative to |x| s (1 + |w| (1 - s)), 12.1
+ * u (measured: 3.3). */
 #define BT_GELU_TANH_END 10.0f               /* here sigmoid(-w) is 0 */
 #define BT_GELU_TANH_K0 0x1.9884533d43651p+0 /* 2 sqrt(2 / pi) */
 #define BT_GELU_TANH_K1 (0.044715 * BT_GELU_TANH_K0)
@@ -150,13 +154,13 @@ static inline float bt_gelu_tanh(float x)
     return low * bt_sigmoid(c * fmaf(k1, c * c, k0));
 }
 
-/* s + x w' s (1 - s), w' = K0 + 3 K1 x^2; relative to the sum of both sizes
- * and with the same factor, 24 u (tried: 3.3). */
+/* Its derivative, s + x w' s (1 - s), w' = K0 + 3 K1 x^2; relative to the sum
+ * of both magnitudes and with the same factor, 24 u (measured: 3.3). */
 static inline float bt_gelu_tanh_slope(float x)
 {
     const float k0 = (float)BT_GELU_TANH_K0, k1 = (float)BT_GELU_TANH_K1;
     const float k3 = (float)(3 * BT_GELU_TANH_K1);
-    float c = bt_cut(x, -BT_GELU_TANH_END, BT_GELU_TANH_END), q;
+    float c = bt_clamp(x, -BT_GELU_TANH_END, BT_GELU_TANH_END), q;
     float s = bt_sigmoid_both(c * fmaf(k1, c * c, k0), &q);
     return fmaf(c * fmaf(k3, c * c, k0), s * q, s);
 }

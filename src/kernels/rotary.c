@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rotary.c - the reference and, included by the files of an instruction set
- * with another KERNEL, its twins. */
+/* rotary.c - the reference kernels. x86/pointwise_*.c include this file with
+ * another KERNEL to compile the twins. */
 #include "kernels/rotary.h"
 
 #include <math.h>
@@ -10,10 +10,10 @@
 #define KERNEL(name) name##_c
 #endif
 
-enum { PIECE = 64 }; /* columns at a time */
+enum { ROTARY_CHUNK = 64 }; /* columns at a time */
 
-/* pi / 2 in two parts: after n of the first, fused, are taken off, n of the
- * second correct what is left. */
+/* pi / 2 in two parts: n times the first is subtracted with a fused step, then
+ * n times the second corrects the remainder. */
 #define HALF_PI_HIGH 0x1.921fb54442d18p+0
 #define HALF_PI_LOW 0x1.1a62633145c07p-54
 #define TWO_OVER_PI 0x1.45f306dc9c883p-1
@@ -27,11 +27,11 @@ static double with_sign(double x, uint64_t sign)
     return x;
 }
 
-/* angle = n pi / 2 + r, |r| <= pi / 4. The Taylor series of r leave out less
- * than r^15 / 15! and r^16 / 16!, 2^-45. Adding 1.5 * 2^52 rounds to an integer
- * whose lowest bits say which quadrant it is: sine and cosine change places in
- * the odd ones. */
-static void turn_of(double angle, float *cosine, float *sine)
+/* angle = n pi / 2 + r, |r| <= pi / 4. The Taylor series in r have a truncation
+ * error below r^15 / 15! and r^16 / 16!, 2^-45. Adding 1.5 * 2^52 rounds to an
+ * integer whose lowest bits are the quadrant: sine and cosine swap in the odd
+ * ones. */
+static void cos_sin(double angle, float *cosine, float *sine)
 {
     double t = angle * TWO_OVER_PI + 0x1.8p52, n = t - 0x1.8p52;
     double r = fma(-n, HALF_PI_LOW, fma(-n, HALF_PI_HIGH, angle)), z = r * r;
@@ -57,18 +57,18 @@ static void turn_of(double angle, float *cosine, float *sine)
     *cosine = (float)with_sign(high, (quadrant + 1) >> 1 & 1);
 }
 
-static void turns_of(float *restrict cosine, float *restrict sine,
-                     double position, const float *restrict frequencies,
-                     size_t count)
+static void cos_sin_of_position(float *restrict cosine, float *restrict sine,
+                                double position,
+                                const float *restrict frequencies, size_t count)
 {
     for (size_t c = 0; c < count; c++)
-        turn_of(position * (double)frequencies[c], &cosine[c], &sine[c]);
+        cos_sin(position * (double)frequencies[c], &cosine[c], &sine[c]);
 }
 
-/* The pairs of some columns of one head. */
-static void turn(float *restrict y, const float *restrict x, size_t half,
-                 const float *restrict cosine, const float *restrict sine,
-                 size_t count, bool add)
+/* Rotate the pairs of some columns of one head. */
+static void rotate(float *restrict y, const float *restrict x, size_t half,
+                   const float *restrict cosine, const float *restrict sine,
+                   size_t count, bool add)
 {
     float *restrict y2 = y + half;
     const float *restrict x2 = x + half;
@@ -82,19 +82,20 @@ static void turn(float *restrict y, const float *restrict x, size_t half,
 
 void KERNEL(bt_rotary_f32)(const bt_rotary *rotary, size_t first, size_t count)
 {
-    float cosine[PIECE], sine[PIECE];
+    float cosine[ROTARY_CHUNK], sine[ROTARY_CHUNK];
     size_t half = rotary->dim / 2, columns = rotary->heads * rotary->dim;
     for (size_t i = first; i < first + count; i++) {
         double position = (double)rotary->positions[i];
         if (rotary->back)
             position = -position;
         for (size_t c = 0, n; c < half; c += n) {
-            n = half - c < PIECE ? half - c : PIECE;
-            turns_of(cosine, sine, position, rotary->frequencies + c, n);
+            n = half - c < ROTARY_CHUNK ? half - c : ROTARY_CHUNK;
+            cos_sin_of_position(cosine, sine, position, rotary->frequencies + c,
+                                n);
             for (size_t h = 0; h < rotary->heads; h++) {
                 size_t at = i * columns + h * rotary->dim + c;
-                turn(rotary->y + at, rotary->x + at, half, cosine, sine, n,
-                     rotary->add);
+                rotate(rotary->y + at, rotary->x + at, half, cosine, sine, n,
+                       rotary->add);
             }
         }
     }

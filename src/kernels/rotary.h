@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rotary.h - pairs of columns turned by an angle that grows with the position.
+/* rotary.h - rotary position embeddings (RoPE), half-split layout.
  *
- * In each head of a row the pair (a, b) in columns c and c + dim / 2 is turned
+ * In each head of a row the pair (a, b) in columns c and c + dim / 2 is rotated
  * by the angle position * frequencies[c]:
  *
  *     a cos - b sin,  b cos + a sin
  *
- * each one product and one fused step. The angle is a product of doubles,
- * exact for positions below 2^29. Its cosine and sine are computed in double,
- * within 2^-44, by polynomials of our own so that no bit depends on a C
- * library, and rounded to float. That is cheap beside the turning of all heads,
- * so nothing is stored for the way back. */
+ * each with one product and one fused multiply-add. The angle is a product of
+ * doubles, exact for positions below 2^29. Its cosine and sine are computed in
+ * double, within 2^-44, by polynomials, so that no bit depends on a C library,
+ * and rounded to float. That is cheap compared to rotating all heads, so
+ * nothing is saved for the backward pass. */
 #ifndef BT_ROTARY_H
 #define BT_ROTARY_H
 
@@ -24,7 +24,7 @@ typedef struct bt_rotary {
     const float *frequencies;  /* (dim / 2) */
     const float *x;            /* (rows, heads * dim) */
     float *y;                  /* (rows, heads * dim); overlaps nothing */
-    bool back;                 /* turn by the negative angle */
+    bool back;                 /* rotate by the negative angle */
     bool add;                  /* to what y holds */
 } bt_rotary;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* softmax.c - the reference and, included by the files of an instruction set
- * with another KERNEL, its twins. */
+/* softmax.c - the reference kernels. x86/pointwise_*.c include this file with
+ * another KERNEL to compile the twins. */
 #include "kernels/softmax.h"
 
 #include "kernels/exp2.h"
@@ -18,15 +18,15 @@ void KERNEL(bt_exp_f32)(float *to, const float *x, size_t count)
 
 float KERNEL(bt_row_max_f32)(const float *x, size_t count)
 {
-    enum { MANY = 64 }; // gcc makes single steps of a loop over sixteen
-    float lanes[MANY], max = -INFINITY;
+    enum { WIDE = 64 }; // gcc does not vectorize the loop with sixteen
+    float lanes[WIDE], max = -INFINITY;
     size_t j = 0;
-    for (size_t t = 0; t < MANY; t++)
+    for (size_t t = 0; t < WIDE; t++)
         lanes[t] = -INFINITY;
-    for (; j + MANY <= count; j += MANY)
-        for (size_t t = 0; t < MANY; t++)
+    for (; j + WIDE <= count; j += WIDE)
+        for (size_t t = 0; t < WIDE; t++)
             lanes[t] = x[j + t] > lanes[t] ? x[j + t] : lanes[t];
-    for (size_t t = 0; t < MANY; t++)
+    for (size_t t = 0; t < WIDE; t++)
         max = lanes[t] > max ? lanes[t] : max;
     for (; j < count; j++)
         max = x[j] > max ? x[j] : max;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* softmax.h - the exponential of an array, and the pieces of a row's softmax.
+/* softmax.h - the exponential of an array, and the parts of a row's softmax.
  *
- * One C source serves every instruction set: without fast-math a compiler may
- * widen these loops but not change their bits. Sums are kept in sixteen lanes,
- * element j in lane j % 16, and reduced by the tree of lanes.h. */
+ * One C source serves every instruction set: without fast-math a compiler can
+ * vectorize these loops but not change their bits. Sums are kept in sixteen
+ * lanes, element j in lane j % 16, and reduced by the tree of lanes.h. */
 #ifndef BT_SOFTMAX_H
 #define BT_SOFTMAX_H
 
@@ -11,7 +11,7 @@
 
 /* to[j] = bt_exp(x[j]); `to` may be x. */
 typedef void bt_exp_fn(float *to, const float *x, size_t count);
-/* The largest x[j], NaN passed over; -infinity for an empty row. */
+/* The largest x[j], ignoring NaN; -infinity for an empty row. */
 typedef float bt_row_max_fn(const float *x, size_t count);
 /* to[j] = bt_exp(x[j] - base), and their sum; `to` may be x. */
 typedef float bt_row_exp_sum_fn(float *to, const float *x, size_t count,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* algebra.c - AND, OR and NOT, row by row: linear in the spans. */
+/* algebra.c - AND, OR and NOT, row by row, in time linear in the spans. */
 #include "base/error.h"
 #include "base/size.h"
 #include "mask/builder.h"
@@ -18,8 +18,8 @@ static bauta_status check_operands(const bauta_mask *a, const bauta_mask *b,
     return BAUTA_OK;
 }
 
-/* Row by row the spans that `spans` makes of two rows, and the origin that
- * `origin` makes of two origins. */
+/* Combine two masks row by row: their spans by `spans`, their origins by
+ * `origin`. */
 static bauta_status combine(bauta_mask **out, const bauta_mask *a,
                             const bauta_mask *b, bt_spans_fn *spans,
                             size_t (*origin)(size_t, size_t), const char *verb,
@@ -31,7 +31,7 @@ static bauta_status combine(bauta_mask **out, const bauta_mask *a,
     if (status)
         return status;
 
-    // An expectation only: most often both have as many spans as the result.
+    // An estimate: usually the result has as many spans as the larger operand.
     size_t expected = bt_size_max(a->start[a->queries], b->start[b->queries]);
     bt_builder builder;
     status = bt_builder_begin(&builder, a->queries, a->keys, expected, err);
@@ -68,7 +68,7 @@ bauta_status bauta_mask_not(bauta_mask **out, const bauta_mask *a,
 
     bauta_span keys = { 0, a->keys };
     bt_spans all = { &keys, a->keys > 0 };
-    size_t most = a->start[a->queries] + a->queries; // a row gains one at most
+    size_t most = a->start[a->queries] + a->queries; // at most one more per row
     bt_builder builder;
     status = bt_builder_begin(&builder, a->queries, a->keys, most, err);
     for (size_t i = 0; i < a->queries && !status; i++)

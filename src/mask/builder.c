@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* builder.c - masks, row after row. */
+/* builder.c - masks, row by row. */
 #include "mask/builder.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* builder.h - how every mask is made: row after row, from the first.
+/* builder.h - builds a mask row by row, from the first row to the last.
  *
  *     bt_builder builder;
  *     bauta_status status =
@@ -11,38 +11,37 @@
  *     }
  *     return bt_builder_end(&builder, out, status);
  *
- * A row is written where it will stay. */
+ * A row is written in place, without a copy. */
 #ifndef BT_BUILDER_H
 #define BT_BUILDER_H
 
 #include "mask/mask.h"
 
 typedef struct bt_builder {
-    bauta_mask *mask; /* its rows below `row` are done */
+    bauta_mask *mask; /* its rows before `row` are complete */
     size_t row;
     size_t used, capacity; /* spans */
 } bt_builder;
 
-/* *out = NULL; fails when there is no *out. Every constructor starts here. */
+/* *out = NULL, or an error if out is NULL. Every constructor calls it first. */
 bauta_status bt_mask_clear(bauta_mask **out, bauta_error *err);
 
-/* Start a mask with room for `spans` spans. The sizes are checked before
- * anything is allocated. */
+/* Start a mask with room for `spans` spans. Sizes are checked before anything
+ * is allocated. */
 bauta_status bt_builder_begin(bt_builder *builder, size_t queries, size_t keys,
                               size_t spans, bauta_error *err);
-/* Make room for `spans` more; each doubling copies what is there, so that a
- * span is copied less than twice on average. */
+/* Make room for `spans` more. The capacity doubles, so a span is copied less
+ * than twice on average. */
 bauta_status bt_builder_reserve(bt_builder *builder, size_t spans,
                                 bauta_error *err);
-/* Where the spans of the next row go. */
+/* Where to write the spans of the next row. */
 bauta_span *bt_builder_next(const bt_builder *builder);
-/* The next row is done: the canonical list of `count` spans that was written
- * there. */
+/* Complete the next row: a canonical list of `count` spans written there. */
 void bt_builder_row(bt_builder *builder, size_t count, size_t origin);
-/* The next row is one span, or nothing where it is empty; there is room. */
+/* Complete the next row with one span, or none if it is empty. There must be
+ * room. */
 void bt_builder_row_span(bt_builder *builder, bauta_span span, size_t origin);
-/* Hand the mask out, or release it where `status` is a failure; returns
- * `status`. */
+/* Hand out the mask, or free it if `status` is an error. Returns `status`. */
 bauta_status bt_builder_end(bt_builder *builder, bauta_mask **out,
                             bauta_status status);
 

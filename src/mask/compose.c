@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compose.c - what is visible through several layers.
+/* compose.c - visibility through several layers: composition and its powers.
  *
- * Row i of a composition is the union of those rows of `lower` that row i of
- * `upper` sees. A causal row sees half of them on average, so taking them one
- * by one is quadratic. Instead the unions of 2, 4, 8, ... neighbouring rows
- * are made once, each level from the one below, and a span of rows is then at
- * most two rows of each level:
+ * Row i of a composition is the union of the rows of `lower` that row i of
+ * `upper` sees. A causal row sees half of them on average, so uniting them one
+ * by one is quadratic. Instead the unions of 2, 4, 8, ... neighbouring rows are
+ * computed once, each level from the one below, as in a segment tree. A span of
+ * rows is then at most two rows of each level:
  *
  *     level 2  |       0       |       1       |
  *     level 1  |   0   |   1   |   2   |   3   |     rows [1, 7) are
  *     level 0  | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |     rows 1 and 6 of level 0
  *                    ^~~~~~~~~~~~~~~~~~~~~~~         and 1 and 2 of level 1
  *
- * A level has at most as many spans as the one below, so for S spans and n
- * rows the pyramid takes O(S log n) memory and time, and usually much less:
- * the unions of neighbours are few long spans. A row that sees q spans meets
- * O(q log n) lists, which are united pairwise.
+ * A level has at most as many spans as the one below. For S spans and n rows
+ * the tree takes O(S log n) memory and time, and usually much less, since the
+ * unions of neighbours are few long spans. A row that sees q spans unites O(q
+ * log n) lists, pairwise.
  *
- * That is for masks as people use them. In a mask of many short spans, such as
- * a stride, each list is long and a row meets many. Where a level would be
- * smaller as a matrix of bits than as spans it is made one, and its rows are
- * united by words: at worst keys / 64 operations for each of them. */
+ * In a mask of many short spans, such as a stride, the lists are long and
+ * numerous. A level that would be smaller as a bit matrix than as spans is
+ * stored as one, and its rows are united word by word: at most keys / 64
+ * operations each. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -29,23 +29,24 @@
 
 #include <string.h>
 
-enum { LEVELS = 33, PILE = 65 }; // more than a mask, and a count, can need
+enum { LEVELS = 33, LISTS = 65 }; // more than any mask needs
 
-/* ---- The pyramid --------------------------------------------------------- */
+/* ---- The tree of unions
+ * --------------------------------------------------------- */
 
-typedef struct tier {
+typedef struct union_level {
     const bauta_mask *mask;
-    bauta_mask *owned; /* the same; NULL at level 0, the caller's mask */
-    uint64_t *bits;    /* (rows, words) the same, or NULL */
-} tier;
+    bauta_mask *owned; /* the same; NULL at level 0, which is the caller's */
+    uint64_t *bits;    /* (rows, words) the same as bits, or NULL */
+} union_level;
 
-typedef struct pyramid {
-    tier level[LEVELS];
+typedef struct union_tree {
+    union_level level[LEVELS];
     size_t levels;
     size_t words; /* in a row of bits */
-} pyramid;
+} union_tree;
 
-/* Unite the rows of a mask two by two. */
+/* The union of each pair of rows. */
 static bauta_status halve(bauta_mask **out, const bauta_mask *mask,
                           bauta_error *err)
 {
@@ -65,8 +66,9 @@ static bauta_status halve(bauta_mask **out, const bauta_mask *mask,
     return bt_builder_end(&builder, out, status);
 }
 
-/* Add the bits where they take less memory than the spans. */
-static bauta_status tier_add_bits(tier *t, size_t words, bauta_error *err)
+/* Add the bits if they take less memory than the spans. */
+static bauta_status level_add_bits(union_level *t, size_t words,
+                                   bauta_error *err)
 {
     const bauta_mask *mask = t->mask;
     size_t count = mask->queries * words;
@@ -85,27 +87,27 @@ static bauta_status tier_add_bits(tier *t, size_t words, bauta_error *err)
     return BAUTA_OK;
 }
 
-static bauta_status pyramid_init(pyramid *p, const bauta_mask *base,
-                                 bauta_error *err)
+static bauta_status union_tree_init(union_tree *p, const bauta_mask *base,
+                                    bauta_error *err)
 {
-    *p = (pyramid){ .levels = 1, .words = (base->keys + 63) / 64 };
-    tier *top = &p->level[0];
+    *p = (union_tree){ .levels = 1, .words = (base->keys + 63) / 64 };
+    union_level *top = &p->level[0];
     top->mask = base;
-    bauta_status status = tier_add_bits(top, p->words, err);
+    bauta_status status = level_add_bits(top, p->words, err);
     while (!status && top->mask->queries > 1) {
-        tier *next = &p->level[p->levels];
+        union_level *next = &p->level[p->levels];
         status = halve(&next->owned, top->mask, err);
         if (status)
             break;
         next->mask = next->owned;
         p->levels++;
         top = next;
-        status = tier_add_bits(top, p->words, err);
+        status = level_add_bits(top, p->words, err);
     }
     return status;
 }
 
-static void pyramid_release(pyramid *p)
+static void union_tree_release(union_tree *p)
 {
     for (size_t l = 0; l < p->levels; l++) {
         bt_free(p->level[l].bits);
@@ -113,19 +115,20 @@ static void pyramid_release(pyramid *p)
     }
 }
 
-/* ---- The pile ------------------------------------------------------------ */
+/* ---- Pending lists
+ * ------------------------------------------------------------ */
 
-/* Lists that wait to be united, one on top of the other. As in a binary
- * counter the t-th push unites as often as t is divisible by two, so that
- * lists meet lists of about their size. */
-typedef struct pile {
+/* A stack of lists that are still to be united. As in a binary counter, push t
+ * unites as often as t is divisible by two, so lists are united with lists of
+ * similar size. */
+typedef struct list_stack {
     bauta_span *spans;
     size_t used, capacity;
-    size_t start[PILE]; /* where each list begins */
+    size_t start[LISTS]; /* where each list begins */
     size_t depth, pushed;
-} pile;
+} list_stack;
 
-static void pile_unite_top(pile *p)
+static void stack_unite_top(list_stack *p)
 {
     size_t a = p->start[p->depth - 2], b = p->start[p->depth - 1];
     bt_spans below = { p->spans + a, b - a };
@@ -136,9 +139,9 @@ static void pile_unite_top(pile *p)
     p->depth--;
 }
 
-/* Room for `count` more spans, and again as much above all of them, where
- * pile_unite_top() writes. */
-static bauta_status pile_reserve(pile *p, size_t count, bauta_error *err)
+/* Room for `count` more spans, and as much again at the end, where
+ * stack_unite_top() writes. */
+static bauta_status stack_reserve(list_stack *p, size_t count, bauta_error *err)
 {
     size_t need = bt_size_mul(2, bt_size_add(p->used, count));
     if (p->spans && need <= p->capacity)
@@ -156,52 +159,52 @@ static bauta_status pile_reserve(pile *p, size_t count, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* What lies behind the lists, `count` spans, is the next list. */
-static void pile_add(pile *p, size_t count)
+/* The `count` spans after the last list become the next list. */
+static void stack_add(list_stack *p, size_t count)
 {
     p->start[p->depth++] = p->used;
     p->used += count;
     for (size_t t = ++p->pushed; t % 2 == 0; t /= 2)
-        pile_unite_top(p);
+        stack_unite_top(p);
 }
 
-static bauta_status pile_push(pile *p, bt_spans list, bauta_error *err)
+static bauta_status stack_push(list_stack *p, bt_spans list, bauta_error *err)
 {
-    bauta_status status = pile_reserve(p, list.count, err);
+    bauta_status status = stack_reserve(p, list.count, err);
     if (status)
         return status;
     if (list.count)
         memcpy(p->spans + p->used, list.at, list.count * sizeof(*list.at));
-    pile_add(p, list.count);
+    stack_add(p, list.count);
     return BAUTA_OK;
 }
 
-/* Push the list of a row of bits, which are then cleared. */
-static bauta_status pile_push_bits(pile *p, uint64_t *bits, size_t words,
-                                   bauta_error *err)
+/* Push a row of bits as a list, and clear the bits. */
+static bauta_status stack_push_bits(list_stack *p, uint64_t *bits, size_t words,
+                                    bauta_error *err)
 {
-    bauta_status status = pile_reserve(p, words * 64 / 2, err);
+    bauta_status status = stack_reserve(p, words * 64 / 2, err);
     if (status)
         return status;
-    pile_add(p, bt_bits_spans(p->spans + p->used, bits, words));
+    stack_add(p, bt_bits_spans(p->spans + p->used, bits, words));
     memset(bits, 0, words * sizeof(*bits));
     return BAUTA_OK;
 }
 
-/* Whether the list on top is every key already. */
-static bool pile_is_all(const pile *p, size_t keys)
+/* Whether the top list already holds every key. */
+static bool stack_is_all(const list_stack *p, size_t keys)
 {
     if (!p->depth || p->used - p->start[p->depth - 1] != 1)
         return false;
     return p->spans[p->used - 1].hi - p->spans[p->used - 1].lo == keys;
 }
 
-/* The union of all lists; the pile is then empty, and the answer stays until
- * the next push. */
-static bt_spans pile_take(pile *p)
+/* The union of all lists, valid until the next push. The stack is then empty.
+ */
+static bt_spans stack_pop_union(list_stack *p)
 {
     while (p->depth > 1)
-        pile_unite_top(p);
+        stack_unite_top(p);
     bt_spans all = { p->spans, p->used };
     p->used = p->depth = p->pushed = 0;
     return all;
@@ -209,19 +212,19 @@ static bt_spans pile_take(pile *p)
 
 /* ---- Composition --------------------------------------------------------- */
 
-/* The union that becomes a row. */
+/* The union that becomes a row of the result. */
 typedef struct row_union {
-    pile lists;
-    uint64_t *bits; /* (words) from the levels that are bits */
+    list_stack lists;
+    uint64_t *bits; /* (words) from the levels stored as bits */
     bool any_bits;
 } row_union;
 
-static bauta_status add_row(row_union *u, const pyramid *from, size_t level,
+static bauta_status add_row(row_union *u, const union_tree *from, size_t level,
                             size_t row, bauta_error *err)
 {
-    const tier *t = &from->level[level];
+    const union_level *t = &from->level[level];
     if (!t->bits)
-        return pile_push(&u->lists, bt_mask_spans(t->mask, row), err);
+        return stack_push(&u->lists, bt_mask_spans(t->mask, row), err);
     const uint64_t *bits = t->bits + row * from->words;
     for (size_t w = 0; w < from->words; w++)
         u->bits[w] |= bits[w];
@@ -229,10 +232,10 @@ static bauta_status add_row(row_union *u, const pyramid *from, size_t level,
     return BAUTA_OK;
 }
 
-/* Add the rows [rows.lo, rows.hi) of level 0, from the levels that have them
- * together. */
-static bauta_status add_rows(row_union *u, const pyramid *from, bauta_span rows,
-                             bauta_error *err)
+/* Add the rows [rows.lo, rows.hi) of level 0, from the highest levels that
+ * cover them. */
+static bauta_status add_rows(row_union *u, const union_tree *from,
+                             bauta_span rows, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     size_t lo = rows.lo, hi = rows.hi;
@@ -248,20 +251,20 @@ static bauta_status add_rows(row_union *u, const pyramid *from, bauta_span rows,
 }
 
 static bauta_status compose_row(bt_builder *builder, bt_spans upper,
-                                const pyramid *lower, row_union *u,
+                                const union_tree *lower, row_union *u,
                                 bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     size_t keys = builder->mask->keys;
     for (size_t k = 0; k < upper.count && !status; k++) {
-        if (pile_is_all(&u->lists, keys))
+        if (stack_is_all(&u->lists, keys))
             break;
         status = add_rows(u, lower, upper.at[k], err);
     }
     if (!status && u->any_bits)
-        status = pile_push_bits(&u->lists, u->bits, lower->words, err);
+        status = stack_push_bits(&u->lists, u->bits, lower->words, err);
     u->any_bits = false;
-    bt_spans row = pile_take(&u->lists);
+    bt_spans row = stack_pop_union(&u->lists);
     if (!status)
         status = bt_builder_reserve(builder, row.count, err);
     if (status)
@@ -273,7 +276,7 @@ static bauta_status compose_row(bt_builder *builder, bt_spans upper,
 }
 
 static bauta_status compose(bauta_mask **out, const bauta_mask *upper,
-                            const pyramid *lower, bauta_error *err)
+                            const union_tree *lower, bauta_error *err)
 {
     size_t rows = upper->queries, keys = lower->level[0].mask->keys;
     row_union u = { .bits = bt_alloc_zero(lower->words, sizeof(*u.bits)) };
@@ -303,10 +306,75 @@ bauta_status bauta_mask_compose(bauta_mask **out, const bauta_mask *upper,
                        "compose: the upper mask has %zu keys, the lower one "
                        "%zu queries",
                        upper->keys, lower->queries);
-    pyramid levels;
-    status = pyramid_init(&levels, lower, err);
+    union_tree levels;
+    status = union_tree_init(&levels, lower, err);
     if (!status)
         status = compose(out, upper, &levels, err);
-    pyramid_release(&levels);
+    union_tree_release(&levels);
+    return status;
+}
+
+/* ---- Reach --------------------------------------------------------------- */
+
+static bool same_pairs(const bauta_mask *a, const bauta_mask *b)
+{
+    size_t spans = a->start[a->queries];
+    return a->pairs == b->pairs && spans == b->start[b->queries] &&
+           !memcmp(a->start, b->start, a->queries * sizeof(*a->start)) &&
+           !memcmp(a->spans, b->spans, spans * sizeof(*a->spans));
+}
+
+/* *mask = *mask composed with lower; *changed: whether it differs. */
+static bauta_status advance(bauta_mask **mask, const bauta_mask *lower,
+                            bool *changed, bauta_error *err)
+{
+    bauta_mask *next;
+    bauta_status status = bauta_mask_compose(&next, *mask, lower, err);
+    if (status)
+        return status;
+    *changed = !same_pairs(*mask, next);
+    bauta_mask_free(*mask);
+    *mask = next;
+    return BAUTA_OK;
+}
+
+/* The power of (mask OR identity), by repeated squaring. With the identity the
+ * powers only grow. Once squaring changes nothing, the fixed point is reached
+ * and one more factor stands for all remaining ones. That happens after at most
+ * log2(queries) + 1 squarings, whatever the number of layers. */
+bauta_status bauta_mask_reach(bauta_mask **out, const bauta_mask *mask,
+                              size_t layers, bauta_error *err)
+{
+    bauta_status status = bt_mask_clear(out, err);
+    if (status)
+        return status;
+    if (!mask)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "reach: the mask is NULL");
+    if (mask->queries != mask->keys)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "reach: the mask has %zu queries and %zu keys, and is "
+                       "not square",
+                       mask->queries, mask->keys);
+
+    bauta_mask *reach = NULL, *power = NULL;
+    bool changed = true;
+    status = bauta_mask_window(&reach, mask->queries, mask->keys, 1, err);
+    if (!status)
+        status = bauta_mask_or(&power, mask, reach, err);
+    while (layers && !status) {
+        bool ignored;
+        if (layers % 2)
+            status = advance(&reach, power, &ignored, err);
+        layers /= 2;
+        if (layers && !status)
+            status = advance(&power, power, &changed, err);
+        if (!changed && layers > 1)
+            layers = 1;
+    }
+    bauta_mask_free(power);
+    if (status)
+        bauta_mask_free(reach);
+    else
+        *out = reach;
     return status;
 }

@@ -1,45 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kinds.c - the kinds of masks: one constructor each. */
+/* kinds.c - one constructor for each kind of mask. */
 #include "base/error.h"
 #include "base/size.h"
 #include "mask/builder.h"
 
 #include <string.h>
 
-/* ---- One span a row, from the row's position ---------------------------- */
+/* ---- One span per row, from the row's position ----------------------------
+ */
 
-/* The span of a row with `past` keys at its position or before it. */
-typedef bauta_span span_rule(size_t past, size_t keys, size_t width);
+/* The span of a row, given its causal end. */
+typedef bauta_span span_rule(size_t end, size_t keys, size_t width);
 
-static bauta_span all_rule(size_t past, size_t keys, size_t width)
+static bauta_span all_rule(size_t end, size_t keys, size_t width)
 {
-    (void)past;
+    (void)end;
     (void)width;
     return (bauta_span){ 0, keys };
 }
 
-static bauta_span causal_rule(size_t past, size_t keys, size_t width)
+static bauta_span causal_rule(size_t end, size_t keys, size_t width)
 {
     (void)keys;
     (void)width;
-    return bt_causal_span(past, 0, 0);
+    return bt_causal_span(end, 0, 0);
 }
 
-static bauta_span window_rule(size_t past, size_t keys, size_t width)
+static bauta_span window_rule(size_t end, size_t keys, size_t width)
 {
     (void)keys;
-    return bt_causal_span(past, width, 0);
+    return bt_causal_span(end, width, 0);
 }
 
-static bauta_span prefix_rule(size_t past, size_t keys, size_t width)
+static bauta_span prefix_rule(size_t end, size_t keys, size_t width)
 {
-    return bt_causal_span(past, 0, bt_size_min(width, keys));
+    return bt_causal_span(end, 0, bt_size_min(width, keys));
 }
 
-static bauta_span sinks_rule(size_t past, size_t keys, size_t width)
+static bauta_span sinks_rule(size_t end, size_t keys, size_t width)
 {
     (void)keys;
-    return (bauta_span){ 0, bt_size_min(past, width) };
+    return (bauta_span){ 0, bt_size_min(end, width) };
 }
 
 static bauta_status by_rule(bauta_mask **out, size_t queries, size_t keys,
@@ -51,8 +52,8 @@ static bauta_status by_rule(bauta_mask **out, size_t queries, size_t keys,
     bt_builder builder;
     status = bt_builder_begin(&builder, queries, keys, queries, err);
     for (size_t i = 0; i < queries && !status; i++) {
-        size_t past = bt_mask_past(queries, keys, i);
-        bt_builder_row_span(&builder, rule(past, keys, width), 0);
+        size_t end = bt_mask_past(queries, keys, i);
+        bt_builder_row_span(&builder, rule(end, keys, width), 0);
     }
     return bt_builder_end(&builder, out, status);
 }
@@ -94,7 +95,8 @@ bauta_status bauta_mask_sinks(bauta_mask **out, size_t queries, size_t keys,
     return by_rule(out, queries, keys, sinks_rule, sinks, err);
 }
 
-/* ---- Sequences side by side --------------------------------------------- */
+/* ---- Several sequences on one axis
+ * --------------------------------------------- */
 
 static void add_rows(bt_builder *builder, size_t rows, bauta_span span,
                      size_t origin)
@@ -119,7 +121,7 @@ static bauta_status check_batch(size_t batch, size_t query_time,
                                 size_t key_time, const size_t *query_lengths,
                                 const size_t *key_lengths, bauta_error *err)
 {
-    // The sizes first: they bound how far the lengths are read.
+    // Check the sizes first: they bound how many lengths are read.
     size_t time = bt_size_max(1, bt_size_max(query_time, key_time));
     if (bt_size_mul(batch, time) > BT_AXIS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -170,7 +172,7 @@ bauta_status bauta_mask_lengths(bauta_mask **out, size_t batch,
     return bt_builder_end(&builder, out, status);
 }
 
-/* The sum of the lengths; SIZE_MAX when it does not fit. */
+/* The sum of the lengths; SIZE_MAX on overflow. */
 static size_t sum(size_t count, const size_t *lengths)
 {
     size_t total = 0;
@@ -179,13 +181,13 @@ static size_t sum(size_t count, const size_t *lengths)
     return total;
 }
 
-/* Before the lengths of so many are read. */
+/* Called before the lengths are read. */
 static bauta_status documents_check(size_t documents, bauta_error *err)
 {
     if (documents <= BT_AXIS_MAX)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                   "a mask of %zu documents, and %zu are the most", documents,
+                   "a mask of %zu documents: the maximum is %zu", documents,
                    BT_AXIS_MAX);
 }
 
@@ -217,7 +219,7 @@ bauta_status bauta_mask_documents(bauta_mask **out, size_t documents,
     return bt_builder_end(&builder, out, status);
 }
 
-/* Append the rows of a mask whose key 0 is key `key` of the pack. */
+/* Append the rows of a mask whose key 0 is key `key` of the whole. */
 static void add_document(bt_builder *builder, const bauta_mask *mask,
                          size_t key)
 {
@@ -261,7 +263,8 @@ bauta_status bauta_mask_pack(bauta_mask **out, size_t documents,
     return bt_builder_end(&builder, out, status);
 }
 
-/* ---- Anything ------------------------------------------------------------ */
+/* ---- Arbitrary masks
+ * ------------------------------------------------------------ */
 
 static size_t dense_row(bauta_span *to, const unsigned char *visible,
                         size_t keys)
@@ -292,7 +295,7 @@ bauta_status bauta_mask_dense(bauta_mask **out, size_t queries, size_t keys,
     bt_builder builder;
     status = bt_builder_begin(&builder, queries, keys, queries, err);
     for (size_t i = 0; i < queries && !status; i++) {
-        // No row has more: visible and hidden keys in turn.
+        // The maximum: visible and hidden keys alternate.
         status = bt_builder_reserve(&builder, (keys + 1) / 2, err);
         if (status)
             break;
@@ -303,43 +306,45 @@ bauta_status bauta_mask_dense(bauta_mask **out, size_t queries, size_t keys,
     return bt_builder_end(&builder, out, status);
 }
 
-/* Call the callback with room for `room` spans where the next row goes. */
-static bauta_status ask(bt_builder *builder, bauta_mask_row_fn *row, void *user,
-                        size_t room, size_t *count, bauta_error *err)
+/* Let the callback write up to `room` spans of the next row. */
+static bauta_status call_row(bt_builder *builder, bauta_mask_row_fn *row,
+                             void *user, size_t room, size_t *count,
+                             bauta_error *err)
 {
     bauta_status status = bt_builder_reserve(builder, room, err);
     if (status)
         return status;
-    // A span that is counted but not written is then an empty one.
+    // A span that is counted but not written is then found to be empty.
     memset(bt_builder_next(builder), 0, room * sizeof(bauta_span));
     *count = row(user, builder->row, bt_builder_next(builder), room);
     return BAUTA_OK;
 }
 
-/* Ask for a row, twice if need be; its spans are not yet checked. */
-static bauta_status ask_row(bt_builder *builder, bauta_mask_row_fn *row,
-                            void *user, size_t *count, bauta_error *err)
+/* Get a row from the callback, in two calls if it has many spans. The spans are
+ * not checked yet. */
+static bauta_status read_row(bt_builder *builder, bauta_mask_row_fn *row,
+                             void *user, size_t *count, bauta_error *err)
 {
     size_t keys = builder->mask->keys, room = bt_size_min(8, keys);
-    bauta_status status = ask(builder, row, user, room, count, err);
+    bauta_status status = call_row(builder, row, user, room, count, err);
     if (status || *count <= room)
         return status;
     if (*count > keys)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "row %zu: the callback gave %zu spans over %zu keys",
+                       "row %zu: the callback returned %zu spans over %zu keys",
                        builder->row, *count, keys);
     room = *count;
-    status = ask(builder, row, user, room, count, err);
+    status = call_row(builder, row, user, room, count, err);
     if (!status && *count != room)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "row %zu: the callback gave %zu spans at first and %zu "
-                       "when asked again",
+                       "row %zu: the callback returned %zu spans at first and "
+                       "%zu when called again",
                        builder->row, room, *count);
     return status;
 }
 
-/* Check the `count` spans of a row, as a callback wrote them, and bring them
- * into canonical form in place: the list never grows. */
+/* Check the `count` spans that a callback wrote and make them canonical in
+ * place; the list never grows. */
 static bauta_status check_row(bauta_span *spans, size_t *count, size_t row,
                               size_t keys, bauta_error *err)
 {
@@ -351,9 +356,9 @@ static bauta_status check_row(bauta_span *spans, size_t *count, size_t row,
         if (span.lo >= span.hi)
             wrong = "is empty";
         else if (span.hi > keys)
-            wrong = "ends behind the last key";
+            wrong = "ends after the last key";
         else if (span.lo < end)
-            wrong = "begins before the span ahead of it ends";
+            wrong = "begins before the previous span ends";
         if (wrong)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "row %zu: span %zu, [%zu, %zu) of %zu keys, %s", row,
@@ -378,7 +383,7 @@ bauta_status bauta_mask_rows(bauta_mask **out, size_t queries, size_t keys,
     status = bt_builder_begin(&builder, queries, keys, queries, err);
     for (size_t i = 0; i < queries && !status; i++) {
         size_t count = 0;
-        status = ask_row(&builder, row, user, &count, err);
+        status = read_row(&builder, row, user, &count, err);
         if (!status)
             status = check_row(bt_builder_next(&builder), &count, i, keys, err);
         if (!status)

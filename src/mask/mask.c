@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mask.c - what a mask is, and the questions one can ask it.
+/* mask.c - what a mask is, and queries on it.
  *
  * A mask says which keys each query may see. Drawn with a line for each query
  * and a column for each key, '#' where the query sees the key:
@@ -12,34 +12,33 @@
  *     ####.         ..##.         ####.         #.##.         #####
  *     #####         ...##         #####         #..##         #####
  *
- * Spans. In each of these a row is a few runs of '#', and in every mask that
- * people use the runs are few and long. So a row is stored as the list of its
- * runs, the spans [lo, hi), and a mask is the lists of its rows, one behind
- * the other:
+ * Spans. In each of these a row is a few runs of '#', and in masks used in
+ * practice the runs are few and long. So a row is stored as a list of its runs,
+ * the spans [lo, hi), and a mask is the concatenation of these lists:
  *
  *     row 3 above   #.##.            spans  ... [0,1) [2,4) [0,1) [3,5)
  *     row 4 above   #..##            start  ... ^3          ^4          ^end
  *
- * That is exact for any boolean matrix, being its run-length code; it takes
- * memory in proportion to what the mask says and not to queries x keys; and
- * union, intersection and complement are walks along sorted lists (spans.c).
- * The lists are canonical: equal masks have equal bytes.
+ * This run-length code is exact for any boolean matrix. Its memory is
+ * proportional to the number of spans, not to queries x keys. Union,
+ * intersection and complement are merges of sorted lists (spans.c). The lists
+ * are canonical: equal masks have equal bytes.
  *
- * Positions. Query i of n over m keys stands at position i + m - n: the last
- * query meets the last key. A step of decoding, one query over all the keys so
- * far, is then simply the last row of the square mask, and a chunk of four new
- * tokens its last four rows:
+ * Positions. Query i of n over m keys is at position i + m - n: the last query
+ * aligns with the last key. A decoding step, one query over all keys so far, is
+ * then the last row of the square mask, and a chunk of four new tokens its last
+ * four rows:
  *
  *     causal, 2 over 5     ####.        causal, 5 over 2     ..
  *                          #####                             ..
  *                                                            ..
- *     Rows that stand before every key                       #.
- *     have no past and see nothing:                          ##
+ *     Rows before every key see nothing:                     #.
+ *                                                            ##
  *
- * A batch is a mask. Sequences of any lengths lie one behind the other on one
- * axis of tokens, and the mask keeps them apart. No batch dimension exists and
- * no padding is needed; that a sequence computes the same alone and in company
- * is a property of the mask, and whoever asks the mask cannot forget it:
+ * A batch is a mask. Sequences of any lengths are packed back to back on one
+ * token axis, and the mask keeps them apart. There is no batch dimension and no
+ * padding, and a sequence gives the same results alone and in any batch,
+ * because the mask alone decides what it sees:
  *
  *     documents 3, 2       the same, causal      padded to 3, 3: lengths 3, 2
  *
@@ -50,15 +49,15 @@
  *     ...##                ...##                 ...##.
  *                                                ......
  *
- * Origin. Arithmetic in blocks of 64 keys depends on where the blocks begin.
- * So that a document's bits do not depend on what lies before it, each row has
- * an origin, the key from which its blocks are counted: the first key of its
+ * Origin. Arithmetic in blocks of 64 keys depends on where the blocks begin. So
+ * that a document's bits do not depend on what precedes it, each row has an
+ * origin, the key from which its blocks are counted: the first key of its
  * document, or 0. In the drawings above the last rows have origin 3. A row
- * never sees a key before its origin. AND keeps the later of two origins and
- * OR the earlier, for which this stays true; NOT sees everything and goes back
- * to 0. Origins never decrease from row to row: in the masks that set them
- * they do not, and the later and the earlier of two such columns are such
- * columns again. So the rows of one origin lie together. */
+ * never sees a key before its origin. AND takes the larger of two origins and
+ * OR the smaller, which preserves this; NOT resets the origin to 0. Origins
+ * never decrease from row to row: constructors make them so, and the row-wise
+ * maximum and minimum of two non-decreasing columns are non-decreasing. So the
+ * rows of one origin are contiguous. */
 #include "mask/mask.h"
 
 #include "base/memory.h"
@@ -84,9 +83,9 @@ size_t bauta_mask_keys(const bauta_mask *mask)
     return mask->keys;
 }
 
-/* Index of the first span of a row that ends behind `key`; the count when
- * there is none. O(log count). */
-static size_t span_ending_behind(bt_spans row, size_t key)
+/* Index of the first span of a row that ends after `key`, or the count if there
+ * is none. O(log count). */
+static size_t span_ending_after(bt_spans row, size_t key)
 {
     size_t lo = 0, hi = row.count;
     while (lo < hi) {
@@ -102,7 +101,7 @@ static size_t span_ending_behind(bt_spans row, size_t key)
 bool bauta_mask_visible(const bauta_mask *mask, size_t query, size_t key)
 {
     bt_spans row = bt_mask_spans(mask, query);
-    size_t at = span_ending_behind(row, key);
+    size_t at = span_ending_after(row, key);
     return at < row.count && row.at[at].lo <= key;
 }
 
@@ -127,15 +126,15 @@ uint64_t bauta_mask_pairs(const bauta_mask *mask)
 bool bauta_mask_is_causal(const bauta_mask *mask, size_t *query, size_t *key)
 {
     for (size_t i = 0; i < mask->queries; i++) {
-        size_t past = bt_mask_past(mask->queries, mask->keys, i);
+        size_t end = bt_mask_past(mask->queries, mask->keys, i);
         bt_spans row = bt_mask_spans(mask, i);
-        size_t at = span_ending_behind(row, past);
+        size_t at = span_ending_after(row, end);
         if (at == row.count)
             continue;
         if (query)
             *query = i;
         if (key)
-            *key = bt_size_max(row.at[at].lo, past);
+            *key = bt_size_max(row.at[at].lo, end);
         return false;
     }
     return true;

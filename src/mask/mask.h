@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mask.h - a mask as it is stored: the spans of all rows, one behind the
- * other. The essay is in mask.c. */
+/* mask.h - the stored form of a mask: the spans of all rows, concatenated.
+ * mask.c explains it. */
 #ifndef BT_MASK_H
 #define BT_MASK_H
 
 #include "bauta.h"
 #include "mask/spans.h"
 
-/* Most queries, and most keys, that a mask may have. No position, no sum of
- * two positions and no product of the two sizes then leaves its type. */
+/* Maximum number of queries and of keys. Positions, sums of two positions and
+ * the product of the two sizes then fit their types. */
 #define BT_AXIS_MAX ((size_t)INT32_MAX)
 
 struct bauta_mask {
     size_t queries, keys;
     size_t *start;     /* (queries + 1) row i owns spans start[i]..start[i+1] */
-    size_t *origin;    /* (queries) never decreasing, and no span before it */
+    size_t *origin;    /* (queries) non-decreasing; no span begins before it */
     bauta_span *spans; /* (start[queries]) sorted and disjoint in each row;
                           none empty, no two of a row touching */
     uint64_t pairs;
@@ -26,23 +26,23 @@ static inline bt_spans bt_mask_spans(const bauta_mask *mask, size_t row)
     return (bt_spans){ mask->spans + start, mask->start[row + 1] - start };
 }
 
-/* How many keys are at the position of a row or before it: the row's own
- * position and one, or 0 for a row that stands before every key. */
+/* The end of a causal row: how many keys are at the row's position or before
+ * it, which is its position + 1, or 0 for a row before every key. */
 static inline size_t bt_mask_past(size_t queries, size_t keys, size_t row)
 {
-    size_t past = row + 1 + keys;
-    return past > queries ? past - queries : 0;
+    size_t end = row + 1 + keys;
+    return end > queries ? end - queries : 0;
 }
 
-/* The keys that a causal query sees which has `past` keys at its position or
- * before it: the last `window` of those (0: all of them), or, where it is one
- * of the first `prefix` positions, all of these. */
-static inline bauta_span bt_causal_span(size_t past, size_t window,
+/* The keys that a causal row sees, given its end: the last `window` keys before
+ * the end (0: all of them), or, for one of the first `prefix` positions, the
+ * whole prefix. */
+static inline bauta_span bt_causal_span(size_t end, size_t window,
                                         size_t prefix)
 {
-    if (past <= prefix)
+    if (end <= prefix)
         return (bauta_span){ 0, prefix };
-    return (bauta_span){ window && past > window ? past - window : 0, past };
+    return (bauta_span){ window && end > window ? end - window : 0, end };
 }
 
 #endif

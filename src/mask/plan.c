@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - from spans of keys to runs of blocks.
+/* plan.c - compiles spans of keys to runs of blocks.
  *
- * Four passes, each of which first counts and then, the memory being there,
- * does the same again and writes:
+ * Four passes. Each first counts, then allocates, then repeats and writes:
  *
- *   tiles    rows are taken while their origin is the same
- *   grids    the origins that occur, and how far each is seen
+ *   tiles    consecutive rows of the same origin
+ *   grids    the origins that occur, and the last key seen from each
  *   runs     for each tile the blocks that some row touches, and among them
  *            those that every row covers
- *   visits   the runs, turned round
+ *   visits   the runs, transposed
  *
- * Blocks are never walked one by one where they are full: a row's spans become
- * spans of blocks, and a tile's rows are united and intersected as lists. With
- * S spans, P partial blocks counted once for each tile that has them, and V
- * visits, time and memory are O(rows + S + P x tile_rows + V). A causal plan
- * has at most 3 partial blocks a tile, whatever the number of keys:
+ * Full blocks are never visited one by one: a row's spans become spans of
+ * blocks, and the rows of a tile are united and intersected as lists. With S
+ * spans, P partial blocks counted once per tile, and V visits, time and memory
+ * are O(rows + S + P x tile_rows + V). A causal plan has at most 3 partial
+ * blocks per tile, whatever the number of keys:
  *
  *     keys   0       64      128     192     256
  *     row    #       |       |       |       |      touched  [0, 2)
@@ -30,29 +29,30 @@
 #include "mask/bits.h"
 #include "mask/mask.h"
 
-/* The blocks that are counted from one origin. */
+/* The blocks of one origin. */
 typedef struct grid {
     size_t origin;
-    size_t end;   /* behind the last key that is seen from it */
-    size_t block; /* its first one in plan->blocks */
+    size_t end;   /* one past the last key that is seen from it */
+    size_t block; /* its first block in plan->blocks */
 } grid;
 
-/* What is needed while a plan is made, and not afterwards. */
+/* State needed only while a plan is compiled. */
 typedef struct planner {
     const bauta_mask *mask;
     bauta_plan *plan;
     size_t first;      /* row of the mask that is row 0 of the plan */
     size_t tile_rows;  /* at most */
-    size_t tile_spans; /* most spans of the rows of one tile */
-    grid *grids;       /* (grid_count), room for one a tile */
+    size_t tile_spans; /* most spans in the rows of one tile */
+    grid *grids;       /* (grid_count), with room for one per tile */
     size_t grid_count;
     bauta_span *list[4]; /* (2 * tile_spans) lists of blocks */
-    size_t *opened;      /* (blocks) first of the tiles in a row that see it
-                            all */
+    size_t *opened;      /* (blocks) first of the consecutive tiles that see the
+                            whole block */
 } planner;
 
-/* Zeroed memory, or NULL and the sentence. */
-static void *take(size_t count, size_t size, const char *what, bauta_error *err)
+/* Zeroed memory, or NULL and an error message. */
+static void *alloc(size_t count, size_t size, const char *what,
+                   bauta_error *err)
 {
     void *memory = bt_alloc_zero(count, size);
     if (!memory)
@@ -67,17 +67,17 @@ static bt_spans row_spans(const planner *p, size_t row)
 
 /* ---- Tiles --------------------------------------------------------------- */
 
-typedef struct cut {
+typedef struct tile_cut {
     size_t rows, spans;
     size_t origin, end; /* of the rows that see something */
     uint64_t pairs;
-} cut;
+} tile_cut;
 
-/* The tile that begins at `row`. Rows that see nothing fit in anywhere. */
-static cut cut_tile(const planner *p, size_t row)
+/* The tile that begins at `row`. Rows that see nothing fit into any tile. */
+static tile_cut cut_tile(const planner *p, size_t row)
 {
     size_t most = bt_size_min(p->tile_rows, p->plan->rows - row);
-    cut c = { 0, 0, 0, 0, 0 };
+    tile_cut c = { 0, 0, 0, 0, 0 };
     for (; c.rows < most; c.rows++) {
         bt_spans spans = row_spans(p, row + c.rows);
         if (!spans.count)
@@ -98,7 +98,7 @@ static void count_tiles(planner *p)
 {
     bauta_plan *plan = p->plan;
     for (size_t row = 0; row < plan->rows;) {
-        cut c = cut_tile(p, row);
+        tile_cut c = cut_tile(p, row);
         p->tile_spans = bt_size_max(p->tile_spans, c.spans);
         plan->key_end = bt_size_max(plan->key_end, c.end);
         plan->pairs += c.pairs;
@@ -107,8 +107,8 @@ static void count_tiles(planner *p)
     }
 }
 
-/* The grid of an origin: the last one, or a new one. Origins never decrease
- * from row to row, so an origin that was left does not come back. */
+/* The grid of an origin: the last one or a new one. Origins never decrease, so
+ * an earlier origin does not recur. */
 static size_t grid_of(planner *p, size_t origin)
 {
     if (!p->grid_count || p->grids[p->grid_count - 1].origin != origin)
@@ -116,13 +116,13 @@ static size_t grid_of(planner *p, size_t origin)
     return p->grid_count - 1;
 }
 
-/* Tiles with their rows, and in `grid` the number of the grid for now. */
+/* Fill in the tiles' rows; `grid` holds the index of the grid for now. */
 static void fill_tiles(planner *p)
 {
     bauta_plan *plan = p->plan;
     size_t row = 0;
     for (size_t t = 0; t < plan->tile_count; t++) {
-        cut c = cut_tile(p, row);
+        tile_cut c = cut_tile(p, row);
         plan->tiles[t] = (bt_tile){ .row = row, .rows = c.rows };
         row += c.rows;
         if (!c.spans)
@@ -137,11 +137,11 @@ static bauta_status make_tiles(planner *p, bauta_error *err)
 {
     bauta_plan *plan = p->plan;
     count_tiles(p);
-    plan->tiles = take(plan->tile_count, sizeof(*plan->tiles),
-                       "the tiles of a plan", err);
+    plan->tiles = alloc(plan->tile_count, sizeof(*plan->tiles),
+                        "the tiles of a plan", err);
     if (!plan->tiles)
         return BAUTA_ERR_NOMEM;
-    p->grids = take(plan->tile_count, sizeof(*p->grids), "grids", err);
+    p->grids = alloc(plan->tile_count, sizeof(*p->grids), "grids", err);
     if (!p->grids)
         return BAUTA_ERR_NOMEM;
     fill_tiles(p);
@@ -169,13 +169,13 @@ static bauta_status make_grids(planner *p, bauta_error *err)
     }
     plan->one_origin =
         p->grid_count == 0 || (p->grid_count == 1 && p->grids[0].origin == 0);
-    plan->blocks = take(plan->block_count, sizeof(*plan->blocks),
-                        "the key blocks of a plan", err);
+    plan->blocks = alloc(plan->block_count, sizeof(*plan->blocks),
+                         "the key blocks of a plan", err);
     if (!plan->blocks)
         return BAUTA_ERR_NOMEM;
     for (size_t g = 0; g < p->grid_count; g++)
         fill_grid(plan, &p->grids[g]);
-    // A tile that sees nothing gets grid 0, which begins at block 0.
+    // A tile that sees nothing has grid 0, which begins at block 0.
     for (size_t t = 0; t < plan->tile_count && p->grid_count; t++)
         plan->tiles[t].grid = p->grids[plan->tiles[t].grid].block;
     return BAUTA_OK;
@@ -183,13 +183,13 @@ static bauta_status make_grids(planner *p, bauta_error *err)
 
 /* ---- Runs ---------------------------------------------------------------- */
 
-/* Key from which the blocks of a tile are counted. */
+/* The key from which the blocks of a tile are counted. */
 static size_t tile_origin(const bauta_plan *plan, const bt_tile *tile)
 {
     return plan->block_count ? plan->blocks[tile->grid].key : 0;
 }
 
-/* Blocks of which a row sees something. */
+/* Blocks of which a row sees at least one key. */
 static size_t touched(bauta_span *to, bt_spans row, size_t origin)
 {
     size_t count = 0;
@@ -211,11 +211,10 @@ static size_t covered(bauta_span *to, bt_spans row, size_t origin)
     return count;
 }
 
-/* Combine the rows of a tile, each as a list of blocks, from one to the next.
- * The answer is in one of the two lists at `at` and `next`. An accumulated
- * list has no more spans than the rows so far; where it has more than the row
- * that meets it, the difference is in partial blocks, for each of which the
- * tile has a word a row anyway. */
+/* Combine the rows of a tile, each as a list of blocks. The result is in one of
+ * the two lists `at` and `next`. It has no more spans than the rows so far. If
+ * it has more than the next row, the difference is in partial blocks, for which
+ * the tile has a word per row anyway, so the cost stays bounded. */
 static bt_spans fold(const planner *p, const bt_tile *tile,
                      size_t blocks(bauta_span *, bt_spans, size_t),
                      bt_spans_fn *combine, bauta_span *at, bauta_span *next)
@@ -249,7 +248,7 @@ static void add_run(bauta_plan *plan, bt_tile *tile, size_t first, size_t end,
     tile->visits += count;
 }
 
-/* What is touched, cut up by what is full, which lies inside. */
+/* Split the touched blocks by the full ones among them. */
 static void add_runs(bauta_plan *plan, bt_tile *tile, bt_spans seen,
                      bt_spans full)
 {
@@ -266,7 +265,7 @@ static void add_runs(bauta_plan *plan, bt_tile *tile, bt_spans seen,
 }
 
 /* Count the runs and words; write the runs once there is memory for them. */
-static void walk_runs(planner *p)
+static void scan_runs(planner *p)
 {
     bauta_plan *plan = p->plan;
     plan->run_count = plan->word_count = 0;
@@ -274,8 +273,7 @@ static void walk_runs(planner *p)
         bt_tile *tile = &plan->tiles[t];
         tile->run = plan->run_count;
         tile->runs = tile->visits = 0;
-        // A fold leaves its answer in one of its two lists; the other one is
-        // free for the next.
+        // fold() leaves its result in one of its two lists; the other is free.
         bt_spans seen =
             fold(p, tile, touched, bt_spans_or, p->list[0], p->list[1]);
         bauta_span *other = seen.at == p->list[0] ? p->list[1] : p->list[0];
@@ -308,21 +306,21 @@ static bauta_status make_runs(planner *p, bauta_error *err)
 {
     bauta_plan *plan = p->plan;
     for (size_t i = 0; i < BT_LEN(p->list); i++) {
-        p->list[i] = take(bt_size_mul(2, p->tile_spans), sizeof(bauta_span),
-                          "lists of blocks", err);
+        p->list[i] = alloc(bt_size_mul(2, p->tile_spans), sizeof(bauta_span),
+                           "lists of blocks", err);
         if (!p->list[i])
             return BAUTA_ERR_NOMEM;
     }
-    walk_runs(p);
+    scan_runs(p);
     plan->runs =
-        take(plan->run_count, sizeof(*plan->runs), "the runs of a plan", err);
+        alloc(plan->run_count, sizeof(*plan->runs), "the runs of a plan", err);
     if (!plan->runs)
         return BAUTA_ERR_NOMEM;
-    plan->words = take(plan->word_count, sizeof(*plan->words),
-                       "the words of a plan", err);
+    plan->words = alloc(plan->word_count, sizeof(*plan->words),
+                        "the words of a plan", err);
     if (!plan->words)
         return BAUTA_ERR_NOMEM;
-    walk_runs(p);
+    scan_runs(p);
     for (size_t t = 0; t < plan->tile_count; t++)
         for (size_t r = 0; r < plan->tiles[t].rows; r++)
             fill_words(plan, &plan->tiles[t], r,
@@ -332,8 +330,8 @@ static bauta_status make_runs(planner *p, bauta_error *err)
 
 /* ---- Visits -------------------------------------------------------------- */
 
-/* Count a visit; write it once there is memory. Visits of a block come in the
- * order of the tiles. */
+/* Count a visit; write it once there is memory. The visits of a block come in
+ * tile order. */
 static void add_visit(bauta_plan *plan, size_t block, bt_visit visit)
 {
     bt_key_block *b = &plan->blocks[block];
@@ -342,7 +340,7 @@ static void add_visit(bauta_plan *plan, size_t block, bt_visit visit)
     b->visits++;
 }
 
-/* The full blocks of a tile, counted in plan->blocks. */
+/* The full blocks of a tile, as indices into plan->blocks. */
 static size_t full_blocks(bauta_span *to, const bauta_plan *plan, size_t t)
 {
     size_t count = 0;
@@ -367,10 +365,10 @@ static void add_partial_visits(bauta_plan *plan, size_t t)
     }
 }
 
-/* From tile to tile only the differences count: a block that was full and is
- * no longer ends a run of tiles, and one that becomes full opens one. Behind
- * the last tile every run ends. */
-static void walk_visits(planner *p)
+/* Only the differences from tile to tile matter: a block that is no longer full
+ * ends a run of tiles, and one that becomes full opens one. After the last tile
+ * every run ends. */
+static void scan_visits(planner *p)
 {
     bauta_plan *plan = p->plan;
     bt_spans before = { p->list[0], 0 };
@@ -398,24 +396,24 @@ static void walk_visits(planner *p)
 static bauta_status make_visits(planner *p, bauta_error *err)
 {
     bauta_plan *plan = p->plan;
-    p->opened = take(plan->block_count, sizeof(*p->opened), "open tiles", err);
+    p->opened = alloc(plan->block_count, sizeof(*p->opened), "open tiles", err);
     if (!p->opened)
         return BAUTA_ERR_NOMEM;
-    walk_visits(p);
+    scan_visits(p);
     for (size_t b = 0; b < plan->block_count; b++) {
         plan->blocks[b].visit = plan->visit_count;
         plan->visit_count += plan->blocks[b].visits;
         plan->blocks[b].visits = 0;
     }
-    plan->visits = take(plan->visit_count, sizeof(*plan->visits),
-                        "the visits of a plan", err);
+    plan->visits = alloc(plan->visit_count, sizeof(*plan->visits),
+                         "the visits of a plan", err);
     if (!plan->visits)
         return BAUTA_ERR_NOMEM;
-    walk_visits(p);
+    scan_visits(p);
     return BAUTA_OK;
 }
 
-/* ---- The whole ----------------------------------------------------------- */
+/* ---- The plan ----------------------------------------------------------- */
 
 static bauta_status check(const bauta_mask *mask, size_t first, size_t rows,
                           size_t tile_rows, bauta_error *err)
@@ -424,12 +422,12 @@ static bauta_status check(const bauta_mask *mask, size_t first, size_t rows,
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the mask to plan is NULL");
     if (first > mask->queries || rows > mask->queries - first)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a plan of %zu rows from row %zu on leaves a mask of "
+                       "a plan of %zu rows from row %zu on exceeds a mask of "
                        "%zu queries",
                        rows, first, mask->queries);
     if (tile_rows < 1 || tile_rows > BT_TILE_ROWS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "tiles of %zu rows: from 1 to %d are possible",
+                       "tiles of %zu rows: from 1 to %d are supported",
                        tile_rows, BT_TILE_ROWS_MAX);
     return BAUTA_OK;
 }
@@ -466,7 +464,7 @@ bauta_status bt_plan_create(bauta_plan **out, const bauta_mask *mask,
     if (status)
         return status;
 
-    bauta_plan *plan = take(1, sizeof(*plan), "a plan", err);
+    bauta_plan *plan = alloc(1, sizeof(*plan), "a plan", err);
     if (!plan)
         return BAUTA_ERR_NOMEM;
     plan->rows = rows;

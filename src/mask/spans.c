@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spans.c - two sorted lists, walked side by side. */
+/* spans.c - merges of two sorted lists. */
 #include "mask/spans.h"
 
 #include "base/size.h"
@@ -40,7 +40,7 @@ size_t bt_spans_without(bauta_span *out, bt_spans a, bt_spans b)
             count = bt_spans_append(out, count, lo, b.at[j].lo);
             lo = b.at[j].hi;
             if (lo > hi)
-                break; // it may reach into the next span of a
+                break; // b[j] may also cover part of the next span of a
         }
         count = bt_spans_append(out, count, lo, hi);
     }

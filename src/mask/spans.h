@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spans.h - lists of spans, and what can be done with two of them.
+/* spans.h - lists of spans and set operations on them.
  *
  * A list is canonical when its spans are sorted, none is empty and no two
- * touch. Every set of numbers then has exactly one list, so equal sets have
- * equal bytes. All functions take canonical lists and give canonical lists, in
- * time linear in their lengths. */
+ * touch. A set then has exactly one list, so equal sets have equal bytes. All
+ * functions take and return canonical lists, in time linear in their lengths.
+ */
 #ifndef BT_SPANS_H
 #define BT_SPANS_H
 
@@ -16,8 +16,8 @@ typedef struct bt_spans {
 } bt_spans;
 
 /* Append [lo, hi) to a list of `count` spans and return the new count. It must
- * not begin before the last one does; where it touches or overlaps that one
- * they become one, and an empty span leaves no trace. */
+ * not begin before the last span. A span that touches or overlaps the last one
+ * is merged into it; an empty one is ignored. */
 static inline size_t bt_spans_append(bauta_span *list, size_t count, size_t lo,
                                      size_t hi)
 {
@@ -32,9 +32,9 @@ static inline size_t bt_spans_append(bauta_span *list, size_t count, size_t lo,
     return count + 1;
 }
 
-/* Write to `out`, which has room for a.count + b.count spans and overlaps
- * neither list, the union, the intersection or what of a is not in b; return
- * how many spans that is. */
+/* Write the union, the intersection or the difference a \ b to `out` and return
+ * the number of spans. `out` has room for a.count + b.count spans and overlaps
+ * neither list. */
 typedef size_t bt_spans_fn(bauta_span *out, bt_spans a, bt_spans b);
 bt_spans_fn bt_spans_or, bt_spans_and, bt_spans_without;
 

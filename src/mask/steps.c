@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* steps.c - a plan from the spans of rows.
+/* steps.c - a plan from one span per row; see steps.h.
  *
- * Rows of a tile see spans whose ends never decrease from row to row, and
- * neighbours overlap or touch. So what some row touches is one range of blocks,
- * from the first of the first row to the last of the last row; and what all
- * cover lies between the beginning of the last row and the end of the first. */
+ * From row to row neither end of the span decreases, and consecutive spans
+ * overlap or touch. So the blocks that some row of a tile touches are one
+ * range, from the first block of the first row to the last block of the last
+ * row; and the blocks that all rows cover lie between the start of the last
+ * row's span and the end of the first row's. */
 #include "mask/steps.h"
 
 #include "base/error.h"
@@ -14,7 +15,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* A run, counted; written once there is memory for it. */
+/* Count a run; write it once there is memory. */
 static void add_run(bauta_plan *plan, bt_tile *tile, size_t first, size_t end,
                     bool full)
 {
@@ -30,7 +31,7 @@ static void add_run(bauta_plan *plan, bt_tile *tile, size_t first, size_t end,
     tile->visits += end - first;
 }
 
-/* The runs of a tile, whose first row is row r of its sequence. */
+/* The runs of a tile that begins at row r of its sequence. */
 static void add_runs(bauta_plan *plan, const bt_row_rule *rule, bt_tile *tile,
                      size_t r)
 {
@@ -94,8 +95,8 @@ static void add_grid(bauta_plan *plan, size_t keys)
     }
 }
 
-/* Count everything, pairs the first time; write it once there is memory. */
-static void walk(bauta_plan *plan, const bt_batch_mask *mask)
+/* First pass: count everything. Second pass, with memory: write it. */
+static void build(bauta_plan *plan, const bt_batch_mask *mask)
 {
     plan->rows = plan->keys = plan->key_end = 0;
     plan->tile_count = plan->run_count = plan->block_count = 0;
@@ -115,7 +116,7 @@ static void walk(bauta_plan *plan, const bt_batch_mask *mask)
     }
 }
 
-static void take(bauta_plan *plan, bt_arena *arena)
+static void arrays_alloc(bauta_plan *plan, bt_arena *arena)
 {
     plan->tiles = bt_arena_take(arena, plan->tile_count, sizeof(*plan->tiles));
     plan->runs = bt_arena_take(arena, plan->run_count, sizeof(*plan->runs));
@@ -129,17 +130,17 @@ bauta_status bt_step_plan_make(bt_step_plan *out, const bt_batch_mask *mask,
 {
     bauta_plan *plan = &out->plan;
     bt_arena measure = { NULL, 0, 0 };
-    assert(!mask->extra); // a row is one span
+    assert(!mask->extra); // each row is one span
     *plan = (bauta_plan){ 0 };
-    walk(plan, mask);
-    take(plan, &measure);
+    build(plan, mask);
+    arrays_alloc(plan, &measure);
     if (bt_arena_reserve(&out->memory, measure.used)) {
         *plan = (bauta_plan){ 0 };
-        return bt_fail_memory(err, "the plan of a step", measure.used);
+        return bt_fail_memory(err, "the plan of a decoding step", measure.used);
     }
-    take(plan, &out->memory);
+    arrays_alloc(plan, &out->memory);
     memset(plan->words, 0, plan->word_count * sizeof(*plan->words));
-    walk(plan, mask);
+    build(plan, mask);
     return BAUTA_OK;
 }
 

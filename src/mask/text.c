@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c - a mask as a picture of characters and as JSON. */
+/* text.c - a mask as a drawing of characters and as JSON. */
 #include "base/string_writer.h"
 #include "mask/mask.h"
 
@@ -35,7 +35,7 @@ static void put_row(bt_string_writer *w, bt_spans row)
 
 static void put_origins(bt_string_writer *w, const bauta_mask *mask)
 {
-    size_t first = 0; // the first that is not 0
+    size_t first = 0; // first nonzero origin
     while (first < mask->queries && mask->origin[first] == 0)
         first++;
     if (first == mask->queries)

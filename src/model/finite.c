@@ -100,7 +100,7 @@ static bauta_status head_check(const bauta_model *model, bt_call *r,
     float *logits = bt_tape_take(r->tape, l.outputs, sizeof(*logits));
     for (size_t i = 0; logits && i < rows->tokens; i++) {
         if (!bt_linear_y(r->tape, &l, 1, x->data + i * l.inputs,
-                         bias ? bias->data : NULL, NULL, logits))
+                         bias ? bias->data : NULL, logits))
             break;
         size_t at = first_bad_logit(logits, l.outputs);
         if (at == l.outputs)

@@ -191,13 +191,13 @@ static void logits_write(bt_call *r, bt_tensor *x, float *to)
     bt_linear l = bt_linear_of(bt_transformer_head(r->model), false);
     const float *b = bias ? bias->data : NULL;
     if (!axis->stride) {
-        bt_linear_y(r->tape, &l, rows->tokens, x->data, b, NULL, to);
+        bt_linear_y(r->tape, &l, rows->tokens, x->data, b, to);
         return;
     }
     size_t at = 0;
     for (size_t s = 0; s < axis->count; s++) {
         if (!bt_linear_y(r->tape, &l, axis->lengths[s], x->data + at * l.inputs,
-                         b, NULL, to + s * axis->stride * l.outputs))
+                         b, to + s * axis->stride * l.outputs))
             return;
         at += axis->lengths[s];
     }

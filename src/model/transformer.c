@@ -27,8 +27,8 @@ static bt_tensor *norm(walk *w, bt_tensor *x, bt_scaling *scaling)
 
 static bt_tensor *dense(walk *w, bt_tensor *x, bt_dense *d)
 {
-    return bt_op_linear(w->tape, x, &d->w, w->print->turned, optional(&d->bias),
-                        NULL);
+    return bt_op_linear(w->tape, x, &d->w, w->print->turned,
+                        optional(&d->bias));
 }
 
 /* Layers of the same x, together. */
@@ -281,5 +281,5 @@ bt_tensor *bt_transformer_logits(bt_tape *tape, bt_model *model, bt_tensor *x)
 {
     return bt_op_linear(tape, bt_transformer_top(tape, model, x),
                         bt_transformer_head(model), false,
-                        bt_transformer_head_bias(model), NULL);
+                        bt_transformer_head_bias(model));
 }

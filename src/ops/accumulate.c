@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accumulate.c - gradients that are copied, added or summed over rows. Memory
- * bounds all of it, so the loops are the plain ones. */
+/* accumulate.c - gradient accumulation. It is limited by memory bandwidth, so
+ * the loops are plain. */
 #include "ops/accumulate.h"
 
 #include "base/size.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    STRETCH = 1 << 14, /* elements in a task, about */
-    STRIPE = 128       /* columns in a task, whose sums stay in the L1 cache */
+    TASK_ELEMENTS = 1 << 14, /* elements in a task, roughly */
+    STRIPE = 128 /* columns in a task; their sums stay in the L1 cache */
 };
 
 typedef struct accumulation {
@@ -34,7 +34,7 @@ static void add_row(float *restrict to, const float *restrict from,
         to[i] += from[i];
 }
 
-static void run_stretch(void *job, size_t task, int thread)
+static void run_rows(void *job, size_t task, int thread)
 {
     (void)thread;
     const accumulation *a = job;
@@ -50,7 +50,7 @@ static void run_stretch(void *job, size_t task, int thread)
     }
 }
 
-static void run_stripe(void *job, size_t task, int thread)
+static void run_columns(void *job, size_t task, int thread)
 {
     (void)thread;
     const accumulation *a = job;
@@ -62,25 +62,24 @@ static void run_stripe(void *job, size_t task, int thread)
         add_row(a->to + first, a->from + row * a->columns + first, count);
 }
 
-/* What one task does is not worth waking another thread. */
+/* One thread if there is only one task's worth of work. */
 static int threads_for(const accumulation *a, int threads)
 {
-    return bt_size_mul(a->rows, a->columns) <= STRETCH ? 1 : threads;
+    return bt_size_mul(a->rows, a->columns) <= TASK_ELEMENTS ? 1 : threads;
 }
 
 void bt_accumulate(int threads, float *to, size_t stride, const float *from,
                    size_t rows, size_t columns, bool add)
 {
-    size_t height = bt_size_max(STRETCH / bt_size_max(columns, 1), 1);
+    size_t height = bt_size_max(TASK_ELEMENTS / bt_size_max(columns, 1), 1);
     accumulation a = { to, stride, from, rows, columns, height, add };
-    bt_parallel(threads_for(&a, threads), ceil_div(rows, height), run_stretch,
-                &a);
+    bt_parallel(threads_for(&a, threads), ceil_div(rows, height), run_rows, &a);
 }
 
 void bt_accumulate_rows(int threads, float *to, const float *from, size_t rows,
                         size_t columns, bool add)
 {
     accumulation a = { to, columns, from, rows, columns, 0, add };
-    bt_parallel(threads_for(&a, threads), ceil_div(columns, STRIPE), run_stripe,
-                &a);
+    bt_parallel(threads_for(&a, threads), ceil_div(columns, STRIPE),
+                run_columns, &a);
 }

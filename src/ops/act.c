@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* act.c - an activation of every element, gated or not.
+/* act.c - element-wise activations, gated or not.
  *
- * Nothing is saved but the inputs: on the way back the activation is computed
- * again, which costs less than reading it from memory would. */
+ * Only the inputs are saved: the backward pass recomputes the activation, which
+ * costs less than reading it from memory. */
 #include "ops/ops.h"
 #include "ops/ranges.h"
 
 typedef struct activation {
     const bt_kernels *kernels;
     bt_act act;
-    bt_tensor *x, *up, *y; /* up is NULL when nothing is gated */
-    float *to;             /* gradient of x or up, on the way back */
+    bt_tensor *x, *up, *y; /* up is NULL if not gated */
+    float *to;             /* gradient of x or up, in the backward pass */
     bool add;
 } activation;
 
@@ -26,8 +26,8 @@ static void backward_x(void *job, size_t first, size_t count)
 {
     const activation *a = job;
     const float *up = a->up ? a->up->data + first : NULL;
-    a->kernels->act_slope(a->act, a->to + first, a->x->data + first,
-                          a->y->grad + first, up, count, a->add);
+    a->kernels->act_backward(a->act, a->to + first, a->x->data + first,
+                             a->y->grad + first, up, count, a->add);
 }
 
 static void backward_up(void *job, size_t first, size_t count)
@@ -39,7 +39,8 @@ static void backward_up(void *job, size_t first, size_t count)
 
 static void run(const bt_tape *tape, bt_range_fn *range, activation *a)
 {
-    bt_ranges(tape, a->y->rows * a->y->columns, bt_ranges_rows(1), range, a);
+    bt_ranges(bt_tape_threads(tape), a->y->rows * a->y->columns,
+              bt_ranges_rows(1), range, a);
 }
 
 static void act_backward(bt_tape *tape, void *saved)
@@ -50,7 +51,7 @@ static void act_backward(bt_tape *tape, void *saved)
     a->to = bt_tape_grad(tape, a->x, &a->add);
     if (a->to)
         run(tape, backward_x, a);
-    // Only now: gate and up may be the same tensor.
+    // One after the other: gate and up may be the same tensor.
     a->to = a->up ? bt_tape_grad(tape, a->up, &a->add) : NULL;
     if (a->to)
         run(tape, backward_up, a);

@@ -6,7 +6,7 @@
 typedef struct sum {
     const bt_kernels *kernels;
     bt_tensor *a, *b, *y;
-    float *to; /* gradient of a or b, on the way back */
+    float *to; /* gradient of a or b, in the backward pass */
     bool add;
 } sum;
 
@@ -31,8 +31,8 @@ static void add_backward(bt_tape *tape, void *saved)
     for (int i = 0; i < 2 && s->y->grad; i++) {
         s->to = bt_tape_grad(tape, inputs[i], &s->add);
         if (s->to)
-            bt_ranges(tape, s->y->rows * s->y->columns, bt_ranges_rows(1),
-                      backward, s);
+            bt_ranges(bt_tape_threads(tape), s->y->rows * s->y->columns,
+                      bt_ranges_rows(1), backward, s);
     }
 }
 
@@ -50,7 +50,8 @@ bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b)
     if (!s)
         return NULL;
     *s = (sum){ .kernels = bt_tape_kernels(tape), .a = a, .b = b, .y = y };
-    bt_ranges(tape, a->rows * a->columns, bt_ranges_rows(1), forward, s);
+    bt_ranges(bt_tape_threads(tape), a->rows * a->columns, bt_ranges_rows(1),
+              forward, s);
     if (y->wants)
         bt_tape_record(tape, add_backward, s);
     return y;

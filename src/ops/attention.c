@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention.c - masked attention on the tape. */
+#include "ops/attention.h"
+
 #include "base/error.h"
+#include "ops/accumulate.h"
 #include "ops/ops.h"
 
 typedef struct saved {
-    bauta_attention shape;
+    bt_shape shape;
     const bauta_plan *plan;
     bt_tensor *q, *k, *v, *out;
     float *lse;
 } saved;
 
-static bauta_attention shape_of(const bt_tensor *q, size_t value_dim,
-                                size_t heads, size_t kv_heads, float scale)
+static bauta_status shape_of(bt_shape *out, const bt_tensor *q,
+                             size_t value_dim, size_t heads, size_t kv_heads,
+                             float scale, bauta_error *err)
 {
     bauta_attention shape = BAUTA_ATTENTION_INIT;
     shape.heads = heads;
@@ -19,11 +23,11 @@ static bauta_attention shape_of(const bt_tensor *q, size_t value_dim,
     shape.head_dim = q->columns / heads;
     shape.value_dim = value_dim;
     shape.scale = scale;
-    return shape;
+    return bt_shape_resolve(out, &shape, err);
 }
 
-/* A gradient buffer that is this op's alone, since attention overwrites: the
- * tensor's own when it is the first to come. */
+/* Where the backward pass, which overwrites, can put a gradient: the tensor's
+ * own buffer if this is the first gradient, else a buffer to be added to it. */
 static float *grad_target(bt_tape *tape, bt_tensor *tensor, float **own)
 {
     bool add;
@@ -35,12 +39,11 @@ static float *grad_target(bt_tape *tape, bt_tensor *tensor, float **own)
     return *own;
 }
 
-static void grad_join(bt_tensor *tensor, const float *own)
+static void grad_add(bt_tape *tape, bt_tensor *tensor, const float *own)
 {
-    if (!own || !tensor->wants)
-        return;
-    for (size_t i = 0; i < tensor->rows * tensor->columns; i++)
-        tensor->grad[i] += own[i];
+    if (own && tensor->wants)
+        bt_accumulate(bt_tape_threads(tape), tensor->grad, tensor->columns, own,
+                      tensor->rows, tensor->columns, true);
 }
 
 static void attention_backward(bt_tape *tape, void *memory)
@@ -55,16 +58,17 @@ static void attention_backward(bt_tape *tape, void *memory)
     float *dv = grad_target(tape, s->v, &own[2]);
     if (!dq || !dk || !dv)
         return; // the tape has failed
-    bauta_status status = bauta_attention_backward(
-        bt_tape_context(tape), s->plan, &s->shape, s->q->data, s->k->data,
-        s->v->data, s->out->data, s->lse, s->out->grad, dq, dk, dv, &err);
+    bt_cpu cpu = bt_tape_cpu(tape);
+    bauta_status status = bt_attention_backward_cpu(
+        &cpu, s->plan, &s->shape, s->q->data, s->k->data, s->v->data,
+        s->out->data, s->lse, s->out->grad, dq, dk, dv, &err);
     if (status) {
         bt_tape_fail(tape, status, "attention: %s", err.message);
         return;
     }
-    grad_join(s->q, own[0]);
-    grad_join(s->k, own[1]);
-    grad_join(s->v, own[2]);
+    grad_add(tape, s->q, own[0]);
+    grad_add(tape, s->k, own[1]);
+    grad_add(tape, s->v, own[2]);
 }
 
 static bool shapes_fit(bt_tape *tape, const bt_tensor *q, const bt_tensor *k,
@@ -98,16 +102,15 @@ bt_tensor *bt_op_attention(bt_tape *tape, bt_tensor *q, bt_tensor *k,
                                     q->wants || k->wants || v->wants);
     if (!s || !lse || !out)
         return NULL;
-    *s = (saved){ .shape = shape_of(q, value_dim, heads, kv_heads, scale),
-                  .plan = plan,
-                  .q = q,
-                  .k = k,
-                  .v = v,
-                  .out = out,
-                  .lse = lse };
+    *s =
+        (saved){ .plan = plan, .q = q, .k = k, .v = v, .out = out, .lse = lse };
+    bt_cpu cpu = bt_tape_cpu(tape);
     bauta_status status =
-        bauta_attention_forward(bt_tape_context(tape), plan, &s->shape, q->data,
-                                k->data, v->data, out->data, lse, &err);
+        shape_of(&s->shape, q, value_dim, heads, kv_heads, scale, &err);
+    if (!status)
+        status =
+            bt_attention_forward_cpu(&cpu, plan, &s->shape, q->data, k->data,
+                                     v->data, out->data, lse, &err);
     if (status)
         return bt_tape_fail(tape, status, "attention: %s", err.message);
     bt_tape_record(tape, attention_backward, s);

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention.h - what the forward pass, the backward pass and the cache share.
- */
+/* attention.h - masked attention on the CPU: the computations behind the public
+ * calls, and what they share. */
 #ifndef BT_OPS_ATTENTION_H
 #define BT_OPS_ATTENTION_H
 
 #include "base/size.h"
-#include "base/threads.h"
 #include "kernels/lanes.h"
 #include "mask/plan.h"
-#include "ops/context.h"
+#include "ops/cpu.h"
 #include "ops/pages.h"
 #include "ops/shape.h"
 
-/* Keys and values of all key heads, packed in blocks of 64 as the kernels read
- * them: in pages, one for each block of the plan; or, pages being NULL, kt
- * (kv_heads, blocks, head_dim, 64) and v (kv_heads, blocks, 64 * value_pad),
+/* Keys and values of all key heads in blocks of 64, as the kernels read them:
+ * in pages, one for each block of the plan; or, if pages is NULL, in
+ * kt (kv_heads, blocks, head_dim, 64) and v (kv_heads, blocks, 64 * value_pad),
  * the values in panels of columns. */
 typedef struct bt_packed {
-    bt_page *const *pages; /* only those of blocks that are visited are read */
+    bt_page *const *pages; /* only those of visited blocks are read */
     float *kt, *v;
-    size_t blocks; /* that fit: the distance from head to head */
+    size_t blocks; /* per head */
 } bt_packed;
 
 static inline float *bt_packed_keys(const bt_packed *p, const bt_shape *s,
@@ -38,7 +37,7 @@ static inline float *bt_packed_values(const bt_packed *p, const bt_shape *s,
     return p->v + (kv_head * p->blocks + block) * BT_BLOCK * s->value_pad;
 }
 
-/* Rows are far apart, so the hardware does not foresee the next one. */
+/* Rows are far apart, so the hardware prefetcher misses the next one. */
 static inline void bt_rows_prefetch(const float *from, size_t stride,
                                     size_t rows, size_t columns)
 {
@@ -47,16 +46,16 @@ static inline void bt_rows_prefetch(const float *from, size_t stride,
             __builtin_prefetch(from + r * stride + c);
 }
 
-/* to (rows, pad) = from (rows, columns) * factor, rows `stride` apart; the pad
+/* to (rows, pad) = from (rows, columns) * factor, rows `stride` apart; padding
  * is zero. A factor of 1 changes no bit. */
 static inline void bt_rows_copy(float *to, size_t pad, const float *from,
                                 size_t stride, size_t rows, size_t columns,
                                 float factor)
 {
-    enum { AHEAD = 12 };
+    enum { DISTANCE = 12 };
     for (size_t r = 0; r < rows; r++) {
-        if (r + AHEAD < rows)
-            bt_rows_prefetch(from + (r + AHEAD) * stride, 0, 1, columns);
+        if (r + DISTANCE < rows)
+            bt_rows_prefetch(from + (r + DISTANCE) * stride, 0, 1, columns);
         for (size_t c = 0; c < columns; c++)
             to[r * pad + c] = from[r * stride + c] * factor;
         for (size_t c = columns; c < pad; c++)
@@ -64,38 +63,25 @@ static inline void bt_rows_copy(float *to, size_t pad, const float *from,
     }
 }
 
-/* The forward pass. Keys and values are either in pages, packed already
- * (`source` is NULL), or plain; then tasks pack what they need when they first
- * need it, into `slots` key heads' worth of blocks. lse may be NULL. */
-typedef struct bt_source {
-    const float *k, *v;
-    size_t slots;
-    bt_once *blocks;       /* (slots, blocks) */
-    bt_progress *finished; /* (kv_heads) tasks that have ended */
-} bt_source;
+/* Masked attention. lse may be NULL. Strides of what is written must not
+ * overlap (shape.h). Fails only when there is no memory for the workspace. */
+bauta_status bt_attention_forward_cpu(const bt_cpu *cpu, const bauta_plan *plan,
+                                      const bt_shape *shape, const float *q,
+                                      const float *k, const float *v,
+                                      float *out, float *lse, bauta_error *err);
+bauta_status bt_attention_backward_cpu(const bt_cpu *cpu,
+                                       const bauta_plan *plan,
+                                       const bt_shape *shape, const float *q,
+                                       const float *k, const float *v,
+                                       const float *out, const float *lse,
+                                       const float *dout, float *dq, float *dk,
+                                       float *dv, bauta_error *err);
 
-typedef struct bt_forward {
-    const bauta_plan *plan;
-    bt_shape shape;
-    const bt_kernels *kernels;
-    const float *q;
-    bt_source *source;
-    bt_packed packed;
-    float *out, *lse;
-    int threads;
-    size_t together; /* heads of a group that share one step */
-    struct bt_forward_scratch *scratch; /* (threads) */
-} bt_forward;
-
-/* Take the scratch of all threads from the arena, which may be measuring. */
-void bt_forward_prepare(bt_forward *forward, bt_arena *arena, int threads);
-void bt_forward_run(bt_forward *forward, int threads);
-
-/* Attention over pages, which lie as the blocks of the plan do; all that the
- * plan visits are there. */
-bauta_status bt_attention_pages(bauta_context *context, const bauta_plan *plan,
-                                const bt_shape *shape, const float *q,
-                                bt_page *const *pages, float *out, float *lse,
-                                bauta_error *err);
+/* Attention over pages, one for each block of the plan, in the same order.
+ * Pages of blocks that are not visited may be NULL. */
+bauta_status bt_attention_paged_cpu(const bt_cpu *cpu, const bauta_plan *plan,
+                                    const bt_shape *shape, const float *q,
+                                    bt_page *const *pages, float *out,
+                                    float *lse, bauta_error *err);
 
 #endif

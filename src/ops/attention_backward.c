@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_backward.c - gradients of masked attention, over the transposed
- * plan.
+/* attention_backward.c - gradients of masked attention over the transposed
+ * plan, on threads.
  *
- * A task is one block of 64 keys of one key head. It owns the block's dK and
- * dV and walks the tiles that visit the block, heads first, then tiles in
- * order; each step also adds to the dQ of its tile. A row's dQ is one chain
- * over the keys in order, so a tile must be given its blocks in order: every
- * tile counts the blocks it has had, and a task waits until its turn has come.
- * Tasks start in the order of blocks, so the task waited for always runs.
+ * A task is one block of 64 keys of one key head. It owns the block's dK and dV
+ * and visits the tiles that see the block, head by head, in tile order. Each
+ * step also adds to the dQ of its tile. A row's dQ is one chain over the keys
+ * in order, so a tile must get its blocks in order: every tile counts the
+ * blocks that were added, and a task waits for its turn. Tasks start in block
+ * order, so the task waited for is always running.
  *
  *     thread 0   block 0:  tile 0  tile 1  tile 2  tile 3 ...
  *     thread 1   block 1:   wait   tile 0  tile 1  tile 2 ...
  *
- * The first to have a turn packs the tile's rows and the last writes their dQ.
- * Five products, no atomic addition, and the same bits for any threads. */
+ * The first turn of a tile packs its rows and the last writes their dQ. Five
+ * products, no atomic additions, and the same bits for any number of threads.
+ */
 #include "base/error.h"
 #include "base/threads.h"
 #include "kernels/exp2.h"
@@ -35,13 +36,13 @@ typedef struct backward {
     const bt_kernels *kernels;
     const float *q, *k, *v, *out, *lse, *dout;
     float *dq, *dk, *dv;
-    bool overlap;   /* two grids share keys: then key heads are the tasks */
-    size_t abreast; /* key heads whose blocks take turns */
+    bool overlap; /* two grids share keys: then a task is a whole key head */
+    size_t head_group; /* key heads whose blocks are interleaved */
     int threads;
 
     /* Packed, (heads, rows, ...): */
     float *rows_q, *rows_dout, *rows_dq, *rows_lse, *rows_delta;
-    bt_progress *turn; /* (heads, tiles) blocks that a tile has had */
+    bt_progress *turn; /* (heads, tiles) blocks added to the tile so far */
     backward_scratch *scratch;
 } backward;
 
@@ -77,7 +78,7 @@ static void backward_prepare(backward *b, bt_arena *arena, int threads)
     }
 }
 
-/* Whether two grids share a key that both see. */
+/* Whether a key is in two grids. */
 static bool grids_overlap(const bauta_plan *plan)
 {
     size_t end = 0;
@@ -90,7 +91,7 @@ static bool grids_overlap(const bauta_plan *plan)
     return false;
 }
 
-/* ---- rows -------------------------------------------------------------- */
+/* ---- Rows -------------------------------------------------------------- */
 
 /* dout . out of one row, in sixteen lanes. */
 static float row_delta(const float *dout, const float *out, size_t columns)
@@ -105,7 +106,7 @@ static float row_delta(const float *dout, const float *out, size_t columns)
     return bt_lanes_sum(lanes);
 }
 
-/* Pack the rows of one tile of one head and empty their dQ. */
+/* Pack the rows of one tile of one head and zero their dQ. */
 static void rows_begin(backward *b, size_t head, const bt_tile *tile)
 {
     const bt_shape *s = &b->shape;
@@ -143,7 +144,7 @@ static void rows_end(const backward *b, size_t head, const bt_tile *tile)
             to[r * s->q.token + d] = from[r * s->head_pad + d] * s->scale;
 }
 
-/* Zero dQ for a tile that sees nothing and gets no turn. */
+/* Zero dQ for a tile that sees nothing and so has no turn. */
 static void rows_zero(const backward *b, const bt_tile *tile)
 {
     const bt_shape *s = &b->shape;
@@ -153,7 +154,7 @@ static void rows_zero(const backward *b, const bt_tile *tile)
                    s->head_dim * sizeof(float));
 }
 
-/* ---- blocks ------------------------------------------------------------ */
+/* ---- Blocks ------------------------------------------------------------ */
 
 /* How many blocks the tile visits before this one. */
 static unsigned block_rank(const bauta_plan *plan, const bt_tile *tile,
@@ -169,7 +170,7 @@ static unsigned block_rank(const bauta_plan *plan, const bt_tile *tile,
     return (unsigned)rank;
 }
 
-/* One step: this block, one tile of one head, when its turn has come. */
+/* One step: this block and one tile of one head, after waiting for its turn. */
 static void tile_step(backward *b, bt_attention_grad *grad, size_t head,
                       size_t index, size_t block)
 {
@@ -193,7 +194,7 @@ static void tile_step(backward *b, bt_attention_grad *grad, size_t head,
     bt_progress_set(turn, rank + 1);
 }
 
-/* Pack a block and empty its gradients. */
+/* Pack a block and zero its gradients. */
 static void block_begin(const backward *b, size_t kv_head,
                         const bt_key_block *block, const backward_scratch *x)
 {
@@ -210,12 +211,12 @@ static void block_begin(const backward *b, size_t kv_head,
     memset(x->dv, 0, BT_BLOCK * s->value_pad * sizeof(float));
 }
 
-/* to = what is there, where grids overlap, or 0, plus from * factor. */
+/* to = from * factor, added to `to` if grids overlap. */
 static void key_end(float *to, const float *from, size_t columns, float factor,
-                    bool more)
+                    bool add)
 {
     for (size_t c = 0; c < columns; c++)
-        to[c] = (more ? to[c] : 0.0f) + from[c] * factor;
+        to[c] = (add ? to[c] : 0.0f) + from[c] * factor;
 }
 
 /* Write a block's gradients. */
@@ -233,9 +234,9 @@ static void block_end(const backward *b, size_t kv_head,
     }
 }
 
-/* The steps of a block, heads first, then tiles. */
-static void block_walk(backward *b, size_t kv_head, size_t index,
-                       bt_attention_grad *grad)
+/* The steps of a block, head by head, in tile order. */
+static void block_steps(backward *b, size_t kv_head, size_t index,
+                        bt_attention_grad *grad)
 {
     const bauta_plan *plan = b->plan;
     const bt_key_block *block = &plan->blocks[index];
@@ -252,7 +253,7 @@ static void block_walk(backward *b, size_t kv_head, size_t index,
 }
 
 static void block_run(backward *b, size_t kv_head, size_t index,
-                      bt_ahead *ahead, int thread)
+                      bt_ahead *prefetch, int thread)
 {
     const bt_shape *s = &b->shape;
     const bt_key_block *block = &b->plan->blocks[index];
@@ -270,30 +271,30 @@ static void block_run(backward *b, size_t kv_head, size_t index,
                                .dv = x->dv,
                                .p = x->p,
                                .ds = x->ds,
-                               .ahead = ahead };
+                               .ahead = prefetch };
     block_begin(b, kv_head, block, x);
-    block_walk(b, kv_head, index, &grad);
+    block_steps(b, kv_head, index, &grad);
     block_end(b, kv_head, block, x);
 }
 
-/* Rows of a tile that has its first turn with this block. */
-static void tile_foresee(const backward *b, size_t head, const bt_tile *tile,
-                         size_t index, bt_ahead *ahead)
+/* Prefetch the rows of a tile whose first turn is with this block. */
+static void tile_prefetch(const backward *b, size_t head, const bt_tile *tile,
+                          size_t index, bt_ahead *prefetch)
 {
     const bt_shape *s = &b->shape;
     size_t o = tile->row * s->out.token + head * s->out.head;
     if (block_rank(b->plan, tile, index) != 0)
         return;
-    bt_ahead_add(ahead, b->q + tile->row * s->q.token + head * s->q.head,
+    bt_ahead_add(prefetch, b->q + tile->row * s->q.token + head * s->q.head,
                  s->q.token, tile->rows, s->head_dim);
-    bt_ahead_add(ahead, b->dout + o, s->out.token, tile->rows, s->value_dim);
-    bt_ahead_add(ahead, b->out + o, s->out.token, tile->rows, s->value_dim);
+    bt_ahead_add(prefetch, b->dout + o, s->out.token, tile->rows, s->value_dim);
+    bt_ahead_add(prefetch, b->out + o, s->out.token, tile->rows, s->value_dim);
 }
 
-/* What a block will want: its keys and values, and the rows of its last tile,
- * which is the new one when a window or a document moves on. */
-static void block_foresee(const backward *b, size_t kv_head, size_t index,
-                          bt_ahead *ahead)
+/* Prefetch for a block: its keys and values, and the rows of its last tile,
+ * which is the new one when a window or a document advances. */
+static void block_prefetch(const backward *b, size_t kv_head, size_t index,
+                           bt_ahead *prefetch)
 {
     const bt_shape *s = &b->shape;
     const bt_key_block *block = &b->plan->blocks[index];
@@ -302,15 +303,16 @@ static void block_foresee(const backward *b, size_t kv_head, size_t index,
     size_t k = block->key * s->k.token + kv_head * s->k.head;
     size_t v = block->key * s->v.token + kv_head * s->v.head;
     const bt_visit *last = &b->plan->visits[block->visit + block->visits - 1];
-    bt_ahead_add(ahead, b->k + k, s->k.token, block->keys, s->head_dim);
-    bt_ahead_add(ahead, b->v + v, s->v.token, block->keys, s->value_dim);
-    bt_ahead_add(ahead, b->dk + k, s->k.token, block->keys, s->head_dim);
-    bt_ahead_add(ahead, b->dv + v, s->v.token, block->keys, s->value_dim);
-    tile_foresee(b, kv_head * s->group,
-                 &b->plan->tiles[last->first + last->count - 1], index, ahead);
+    bt_ahead_add(prefetch, b->k + k, s->k.token, block->keys, s->head_dim);
+    bt_ahead_add(prefetch, b->v + v, s->v.token, block->keys, s->value_dim);
+    bt_ahead_add(prefetch, b->dk + k, s->k.token, block->keys, s->head_dim);
+    bt_ahead_add(prefetch, b->dv + v, s->v.token, block->keys, s->value_dim);
+    tile_prefetch(b, kv_head * s->group,
+                  &b->plan->tiles[last->first + last->count - 1], index,
+                  prefetch);
 }
 
-/* Strips that a block's steps have: how often a kernel asks for rows. */
+/* The number of strips in a block's steps: how often a kernel prefetches. */
 static size_t block_strips(const bauta_plan *plan, size_t index)
 {
     const bt_key_block *block = &plan->blocks[index];
@@ -320,15 +322,15 @@ static size_t block_strips(const bauta_plan *plan, size_t index)
     return rows / 6 + 1;
 }
 
-/* The key head and the block of a task. Heads are taken a few at a time, and
- * of these the first blocks of all, then the second, so that the task to wait
- * for was mostly handed out long ago. */
-static void task_place(const backward *b, size_t task, size_t *kv_head,
+/* The key head and the block of a task. Within a group of heads the first
+ * blocks of all heads come first, then the second blocks, so that the task to
+ * wait for usually started long ago. */
+static void task_block(const backward *b, size_t task, size_t *kv_head,
                        size_t *block)
 {
     size_t blocks = b->plan->block_count;
-    size_t first = task / (blocks * b->abreast) * b->abreast;
-    size_t heads = bt_size_min(b->abreast, b->shape.kv_heads - first);
+    size_t first = task / (blocks * b->head_group) * b->head_group;
+    size_t heads = bt_size_min(b->head_group, b->shape.kv_heads - first);
     size_t within = task - first * blocks;
     *kv_head = first + within % heads;
     *block = within / heads;
@@ -339,22 +341,22 @@ static void block_task(void *job, size_t task, int thread)
     backward *b = job;
     size_t kv_head, block;
     size_t next = task + (size_t)b->threads;
-    bt_ahead ahead = { .parts = 0 };
+    bt_ahead prefetch = { .parts = 0 };
     if (b->overlap) {
         for (block = 0; block < b->plan->block_count; block++)
             block_run(b, task, block, NULL, thread);
         return;
     }
     if (next < b->plan->block_count * b->shape.kv_heads) {
-        task_place(b, next, &kv_head, &block);
-        block_foresee(b, kv_head, block, &ahead);
+        task_block(b, next, &kv_head, &block);
+        block_prefetch(b, kv_head, block, &prefetch);
     }
-    task_place(b, task, &kv_head, &block);
-    ahead.pace = ahead.total / (3 * block_strips(b->plan, block)) + 1;
-    block_run(b, kv_head, block, &ahead, thread);
+    task_block(b, task, &kv_head, &block);
+    prefetch.pace = prefetch.total / (3 * block_strips(b->plan, block)) + 1;
+    block_run(b, kv_head, block, &prefetch, thread);
 }
 
-/* ---- the pass ---------------------------------------------------------- */
+/* ---- The pass ---------------------------------------------------------- */
 
 /* Zero gradients for keys [from, end). */
 static void keys_zero(const backward *b, size_t from, size_t end)
@@ -373,7 +375,7 @@ static void keys_zero(const backward *b, size_t from, size_t end)
  * when blocks will add to what they find. */
 static void keys_begin(const backward *b)
 {
-    size_t done = 0; // keys before this one are written or zero
+    size_t done = 0; // keys before this one are covered
     for (size_t i = 0; i < b->plan->block_count && !b->overlap; i++) {
         const bt_key_block *block = &b->plan->blocks[i];
         if (!block->visits)
@@ -384,41 +386,17 @@ static void keys_begin(const backward *b)
     keys_zero(b, done, b->plan->keys);
 }
 
-/* Gradients lie like the inputs, which here may not repeat. */
-static bauta_status gradients_apart(const bt_shape *s, const bauta_plan *plan,
-                                    bauta_error *err)
+bauta_status bt_attention_backward_cpu(const bt_cpu *cpu,
+                                       const bauta_plan *plan,
+                                       const bt_shape *shape, const float *q,
+                                       const float *k, const float *v,
+                                       const float *out, const float *lse,
+                                       const float *dout, float *dq, float *dk,
+                                       float *dv, bauta_error *err)
 {
-    bauta_status status =
-        bt_strides_apart(&s->q, "q", plan->rows, s->heads, s->head_dim, err);
-    if (!status)
-        status = bt_strides_apart(&s->k, "k", plan->keys, s->kv_heads,
-                                  s->head_dim, err);
-    if (!status)
-        status = bt_strides_apart(&s->v, "v", plan->keys, s->kv_heads,
-                                  s->value_dim, err);
-    return status;
-}
-
-bauta_status
-bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
-                         const bauta_attention *shape, const float *q,
-                         const float *k, const float *v, const float *out,
-                         const float *lse, const float *dout, float *dq,
-                         float *dk, float *dv, bauta_error *err)
-{
-    BT_NEED_CPU(context, err);
-    BT_NEED(plan, err);
-    BT_NEED(q, err);
-    BT_NEED(k, err);
-    BT_NEED(v, err);
-    BT_NEED(out, err);
-    BT_NEED(lse, err);
-    BT_NEED(dout, err);
-    BT_NEED(dq, err);
-    BT_NEED(dk, err);
-    BT_NEED(dv, err);
     backward b = { .plan = plan,
-                   .kernels = context->kernels,
+                   .shape = *shape,
+                   .kernels = cpu->kernels,
                    .q = q,
                    .k = k,
                    .v = v,
@@ -429,25 +407,20 @@ bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
                    .dk = dk,
                    .dv = dv,
                    .overlap = grids_overlap(plan),
-                   .abreast = 2 * (size_t)context->threads,
-                   .threads = context->threads };
-    bauta_status status = bt_shape_resolve(&b.shape, shape, err);
-    if (!status)
-        status = gradients_apart(&b.shape, plan, err);
-    if (status)
-        return status;
+                   .head_group = 2 * (size_t)cpu->threads,
+                   .threads = cpu->threads };
     bt_arena measure = { NULL, 0, 0 };
-    backward_prepare(&b, &measure, context->threads);
-    if (bt_arena_reserve(&context->workspace, measure.used))
+    backward_prepare(&b, &measure, cpu->threads);
+    if (bt_arena_reserve(cpu->workspace, measure.used))
         return bt_fail_memory(err, "the workspace of attention_backward",
                               measure.used);
-    backward_prepare(&b, &context->workspace, context->threads);
+    backward_prepare(&b, cpu->workspace, cpu->threads);
     memset(b.turn, 0, b.shape.heads * plan->tile_count * sizeof(*b.turn));
     keys_begin(&b);
     for (size_t t = 0; t < plan->tile_count; t++)
         if (!plan->tiles[t].visits)
             rows_zero(&b, &plan->tiles[t]);
-    bt_parallel(context->threads,
+    bt_parallel(cpu->threads,
                 b.shape.kv_heads * (b.overlap ? 1 : plan->block_count),
                 block_task, &b);
     return BAUTA_OK;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_forward.c - masked attention over a plan.
+/* attention_forward.c - masked attention over a plan, on threads.
  *
- * A task is one tile of one head; it walks the tile's runs of blocks and
+ * A task is one tile of one head. It visits the tile's runs of blocks and
  * carries the rows' state from step to step. Tasks write disjoint rows, so
- * threads change no bit. Where a tile has few rows (one, in decoding), the
- * heads that share a key head become rows of the same step, so that keys and
- * values are read from memory once.
+ * threads change no bit. If a tile has few rows (one, in decoding), the heads
+ * that share a key head become rows of the same step, so that keys and values
+ * are read once.
  *
- * Plain keys and values are packed block by block, by the first task that
- * needs the block; all tiles of the head then share it, while it is still in
- * the cache. Blocks of a few key heads are held at a time: heads take turns
- * in slots, and a head waits until the one before it in its slot has ended.
- * That one was handed out earlier, so it always ends. */
+ * Plain keys and values are packed block by block, by the first task that needs
+ * the block. All tiles of the head then share it while it is in the cache. Only
+ * a few key heads are packed at a time: heads share slots, and a head waits
+ * until the previous head in its slot has finished. That one started earlier,
+ * so it always finishes. */
 #include "ops/attention.h"
 
 #include "base/error.h"
@@ -21,12 +21,37 @@
 #include <math.h>
 #include <string.h>
 
-/* Memory of one thread for the rows of a step, called lines because several
- * heads may share it: line h * tile.rows + r. */
-typedef struct bt_forward_scratch {
+/* Multiply-adds below which more threads do not pay. */
+enum { SMALL_ATTENTION = 1 << 17 };
+
+/* Plain keys and values. Tasks pack a block when they first need it, into one
+ * of `slots` key heads' worth of blocks. */
+typedef struct kv_source {
+    const float *k, *v;
+    size_t slots;
+    bt_once *blocks;       /* (slots, blocks) */
+    bt_progress *finished; /* (kv_heads) finished tasks */
+} kv_source;
+
+/* Memory of one thread for the rows of a step. Several heads may share a step;
+ * its rows are then called lines: line h * tile.rows + r. */
+typedef struct forward_scratch {
     float *q, *m, *l, *o, *p;
     uint64_t *words;
 } forward_scratch;
+
+typedef struct forward {
+    const bauta_plan *plan;
+    bt_shape shape;
+    const bt_kernels *kernels;
+    const float *q;
+    kv_source *source; /* NULL: keys and values are in pages */
+    bt_packed packed;
+    float *out, *lse; /* lse may be NULL */
+    int threads;
+    size_t heads_per_step;    /* heads of a group that share a step */
+    forward_scratch *scratch; /* (threads) */
+} forward;
 
 static size_t tile_rows_max(const bauta_plan *plan)
 {
@@ -36,8 +61,8 @@ static size_t tile_rows_max(const bauta_plan *plan)
     return max;
 }
 
-/* The most heads of a group that together fill no more than a tile. */
-static size_t heads_together(const bt_shape *shape, size_t rows)
+/* The most heads of a group whose rows together fit into a tile. */
+static size_t heads_per_step_of(const bt_shape *shape, size_t rows)
 {
     size_t heads = shape->group;
     while (heads > 1 && (shape->group % heads || heads * rows > BT_TILE_ROWS))
@@ -45,12 +70,14 @@ static size_t heads_together(const bt_shape *shape, size_t rows)
     return heads;
 }
 
-void bt_forward_prepare(bt_forward *f, bt_arena *arena, int threads)
+/* Take the scratch memory of all threads from the arena, which may be
+ * measuring. */
+static void forward_prepare(forward *f, bt_arena *arena, int threads)
 {
     const bt_shape *s = &f->shape;
     size_t rows = tile_rows_max(f->plan);
-    f->together = heads_together(s, rows);
-    size_t lines = rows * f->together;
+    f->heads_per_step = heads_per_step_of(s, rows);
+    size_t lines = rows * f->heads_per_step;
     f->scratch = bt_arena_take(arena, (size_t)threads, sizeof(forward_scratch));
     for (int i = 0; i < threads; i++) {
         forward_scratch scratch = {
@@ -66,14 +93,14 @@ void bt_forward_prepare(bt_forward *f, bt_arena *arena, int threads)
     }
 }
 
-/* Queries of the lines, scaled; their state empty. */
-static void lines_begin(const bt_forward *f, const bt_tile *tile, size_t head,
+/* Copy and scale the queries; reset the state. */
+static void lines_begin(const forward *f, const bt_tile *tile, size_t head,
                         const forward_scratch *x)
 {
     const bt_shape *s = &f->shape;
-    size_t lines = tile->rows * f->together;
+    size_t lines = tile->rows * f->heads_per_step;
     float factor = (float)((double)s->scale * BT_LOG2E);
-    for (size_t h = 0; h < f->together; h++)
+    for (size_t h = 0; h < f->heads_per_step; h++)
         bt_rows_copy(x->q + h * tile->rows * s->head_pad, s->head_pad,
                      f->q + tile->row * s->q.token + (head + h) * s->q.head,
                      s->q.token, tile->rows, s->head_dim, factor);
@@ -84,7 +111,7 @@ static void lines_begin(const bt_forward *f, const bt_tile *tile, size_t head,
 }
 
 /* Output and log-sum-exp of one line. */
-static void line_end(const bt_forward *f, size_t row, size_t head,
+static void line_end(const forward *f, size_t row, size_t head,
                      const forward_scratch *x, size_t line)
 {
     const bt_shape *s = &f->shape;
@@ -105,25 +132,25 @@ static void line_end(const bt_forward *f, size_t row, size_t head,
         *lse = (float)(((double)x->m[line] + bt_log2((double)l)) * BT_LN2);
 }
 
-/* The words of a block for all lines: those of the tile, for each head. */
-static const uint64_t *lines_words(const bt_forward *f, const bt_tile *tile,
+/* The words of a block for all lines: those of the tile, repeated per head. */
+static const uint64_t *lines_words(const forward *f, const bt_tile *tile,
                                    const uint64_t *words,
                                    const forward_scratch *x)
 {
-    if (f->together == 1)
+    if (f->heads_per_step == 1)
         return words;
-    for (size_t h = 0; h < f->together; h++)
+    for (size_t h = 0; h < f->heads_per_step; h++)
         memcpy(x->words + h * tile->rows, words, tile->rows * sizeof(*words));
     return x->words;
 }
 
-/* The slot where the blocks of a key head are. */
-static size_t slot_of(const bt_forward *f, size_t kv_head)
+/* The slot of a key head. */
+static size_t slot_of(const forward *f, size_t kv_head)
 {
     return f->source ? kv_head % f->source->slots : kv_head;
 }
 
-static void block_pack(const bt_forward *f, size_t kv_head, size_t index)
+static void block_pack(const forward *f, size_t kv_head, size_t index)
 {
     const bt_shape *s = &f->shape;
     const bt_key_block *block = &f->plan->blocks[index];
@@ -142,7 +169,7 @@ static void block_pack(const bt_forward *f, size_t kv_head, size_t index)
                      bt_size_min(BT_PANEL, s->value_dim - e), 1.0f);
 }
 
-static bt_once *block_once(const bt_forward *f, size_t kv_head, size_t index,
+static bt_once *block_once(const forward *f, size_t kv_head, size_t index,
                            unsigned *round)
 {
     *round = (unsigned)(kv_head / f->source->slots);
@@ -150,16 +177,16 @@ static bt_once *block_once(const bt_forward *f, size_t kv_head, size_t index,
                 ->blocks[slot_of(f, kv_head) * f->plan->block_count + index];
 }
 
-/* Whether the block of a key head is packed or about to be. */
-static bool block_ready(const bt_forward *f, size_t kv_head, size_t index)
+/* Whether the block of a key head is packed or being packed. */
+static bool block_started(const forward *f, size_t kv_head, size_t index)
 {
     unsigned round;
     bt_once *once = block_once(f, kv_head, index, &round);
     return bt_once_begun(once, round);
 }
 
-/* Return when the block of a key head is packed. */
-static void block_need(const bt_forward *f, size_t kv_head, size_t index)
+/* Pack the block of a key head, or wait until another task has. */
+static void block_wait(const forward *f, size_t kv_head, size_t index)
 {
     unsigned round;
     if (!f->source)
@@ -171,85 +198,86 @@ static void block_need(const bt_forward *f, size_t kv_head, size_t index)
     }
 }
 
-static size_t task_count(const bt_forward *f)
+static size_t task_count(const forward *f)
 {
-    return f->plan->tile_count * f->shape.heads / f->together;
+    return f->plan->tile_count * f->shape.heads / f->heads_per_step;
 }
 
-/* Which heads and which tile a task has. As many key heads as there are threads
- * go abreast, so that each thread tends to have keys of its own in its cache
- * and no two want the same block packed at once; of these the last tiles first,
- * since under a causal mask they are the longest. */
-static const bt_tile *task_tile(const bt_forward *f, size_t task, size_t *head)
+/* The heads and the tile of a task. As many key heads as there are threads are
+ * processed at a time, so that each thread tends to have its own keys in its
+ * cache and no two need the same block packed at once. The last tiles come
+ * first, since under a causal mask they are the longest. */
+static const bt_tile *task_tile(const forward *f, size_t task, size_t *head)
 {
     size_t tiles = f->plan->tile_count;
-    size_t steps = f->shape.group / f->together; // of heads, for a key head
-    size_t abreast = bt_size_min((size_t)f->threads, f->shape.kv_heads);
-    size_t band = task / (tiles * steps * abreast) * abreast;
-    size_t wide = bt_size_min(abreast, f->shape.kv_heads - band);
-    size_t within = task - band * tiles * steps;
-    size_t kv_head = band + within % wide;
-    size_t step = within / wide; // of the tiles of its heads
-    *head = kv_head * f->shape.group + step / tiles * f->together;
+    size_t steps = f->shape.group / f->heads_per_step; // per key head and tile
+    size_t group = bt_size_min((size_t)f->threads, f->shape.kv_heads);
+    size_t first = task / (tiles * steps * group) * group; // key head
+    size_t width = bt_size_min(group, f->shape.kv_heads - first);
+    size_t within = task - first * tiles * steps;
+    size_t kv_head = first + within % width;
+    size_t step = within / width; // of the tiles of its heads
+    *head = kv_head * f->shape.group + step / tiles * f->heads_per_step;
     return &f->plan->tiles[tiles - 1 - step % tiles];
 }
 
-/* The first block of pages that a task will read. */
-static void pages_foresee(const bt_forward *f, const bt_tile *tile,
-                          size_t kv_head, bt_ahead *ahead)
+/* Prefetch the first page that a task will read. */
+static void pages_prefetch(const forward *f, const bt_tile *tile,
+                           size_t kv_head, bt_ahead *prefetch)
 {
     const bt_shape *s = &f->shape;
     if (!tile->runs)
         return;
     size_t index = tile->grid + f->plan->runs[tile->run].first;
     size_t keys = f->plan->blocks[index].keys;
-    bt_ahead_add(ahead, bt_packed_keys(&f->packed, s, kv_head, index), BT_BLOCK,
-                 s->head_dim, keys);
-    bt_ahead_add(ahead, bt_packed_values(&f->packed, s, kv_head, index),
+    bt_ahead_add(prefetch, bt_packed_keys(&f->packed, s, kv_head, index),
+                 BT_BLOCK, s->head_dim, keys);
+    bt_ahead_add(prefetch, bt_packed_values(&f->packed, s, kv_head, index),
                  bt_panel_width(s->value_pad, 0), keys,
                  bt_panel_width(s->value_pad, 0));
 }
 
-/* What the task will want whose turn comes when this thread is free again: its
- * queries, its outputs, and keys and values that are not packed yet. */
-static void task_foresee(const bt_forward *f, size_t task, bt_ahead *ahead)
+/* Prefetch for the task that this thread will likely run next: its queries, its
+ * outputs, and keys and values that are not packed yet. */
+static void task_prefetch(const forward *f, size_t task, bt_ahead *prefetch)
 {
     const bt_shape *s = &f->shape;
     size_t head;
     const bt_tile *tile = task_tile(f, task, &head);
     size_t kv_head = head / s->group;
-    for (size_t h = head; h < head + f->together; h++) {
-        bt_ahead_add(ahead, f->q + tile->row * s->q.token + h * s->q.head,
+    for (size_t h = head; h < head + f->heads_per_step; h++) {
+        bt_ahead_add(prefetch, f->q + tile->row * s->q.token + h * s->q.head,
                      s->q.token, tile->rows, s->head_dim);
-        bt_ahead_add(ahead, f->out + tile->row * s->out.token + h * s->out.head,
+        bt_ahead_add(prefetch,
+                     f->out + tile->row * s->out.token + h * s->out.head,
                      s->out.token, tile->rows, s->value_dim);
     }
     if (!f->source) {
-        pages_foresee(f, tile, kv_head, ahead);
+        pages_prefetch(f, tile, kv_head, prefetch);
         return;
     }
     for (size_t i = tile->run; i < tile->run + tile->runs; i++)
         for (size_t k = 0; k < f->plan->runs[i].count; k++) {
             size_t index = tile->grid + f->plan->runs[i].first + k;
             const bt_key_block *block = &f->plan->blocks[index];
-            if (ahead->parts == BT_AHEAD_PARTS)
+            if (prefetch->parts == BT_AHEAD_PARTS)
                 return;
-            if (block_ready(f, kv_head, index))
+            if (block_started(f, kv_head, index))
                 continue;
-            bt_ahead_add(ahead,
+            bt_ahead_add(prefetch,
                          f->source->k + block->key * s->k.token +
                              kv_head * s->k.head,
                          s->k.token, block->keys, s->head_dim);
-            bt_ahead_add(ahead,
+            bt_ahead_add(prefetch,
                          f->source->v + block->key * s->v.token +
                              kv_head * s->v.head,
                          s->v.token, block->keys, s->value_dim);
         }
 }
 
-/* The keys of the block that a tile visits behind block k of run i, or NULL. */
-static const float *keys_behind(const bt_forward *f, const bt_tile *tile,
-                                size_t slot, size_t i, size_t k)
+/* The keys of the block that a tile visits after block k of run i, or NULL. */
+static const float *next_keys(const forward *f, const bt_tile *tile,
+                              size_t slot, size_t i, size_t k)
 {
     const bt_run *run = &f->plan->runs[i];
     size_t block = run->first + k + 1;
@@ -261,11 +289,11 @@ static const float *keys_behind(const bt_forward *f, const bt_tile *tile,
     return bt_packed_keys(&f->packed, &f->shape, slot, tile->grid + block);
 }
 
-static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
-                      const forward_scratch *x, bt_ahead *ahead)
+static void tile_run(const forward *f, const bt_tile *tile, size_t kv_head,
+                     const forward_scratch *x, bt_ahead *prefetch)
 {
     const bt_shape *s = &f->shape;
-    bt_attention_step step = { .rows = tile->rows * f->together,
+    bt_attention_step step = { .rows = tile->rows * f->heads_per_step,
                                .head_dim = s->head_dim,
                                .head_pad = s->head_pad,
                                .value_pad = s->value_pad,
@@ -274,7 +302,7 @@ static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
                                .l = x->l,
                                .o = x->o,
                                .p = x->p,
-                               .ahead = ahead };
+                               .ahead = prefetch };
     size_t slot = slot_of(f, kv_head);
     for (size_t i = tile->run; i < tile->run + tile->runs; i++) {
         const bt_run *run = &f->plan->runs[i];
@@ -283,10 +311,10 @@ static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
             words = f->plan->words + run->words;
         for (size_t k = 0; k < run->count; k++) {
             size_t block = tile->grid + run->first + k;
-            block_need(f, kv_head, block);
+            block_wait(f, kv_head, block);
             step.kt = bt_packed_keys(&f->packed, s, slot, block);
             step.v = bt_packed_values(&f->packed, s, slot, block);
-            step.next = keys_behind(f, tile, slot, i, k);
+            step.next = next_keys(f, tile, slot, i, k);
             if (words)
                 step.words = lines_words(f, tile, words + k * tile->rows, x);
             f->kernels->attention_forward(&step);
@@ -295,52 +323,52 @@ static void tile_walk(const bt_forward *f, const bt_tile *tile, size_t kv_head,
     }
 }
 
-/* Wait for the slot of a key head. */
-static void head_begin(const bt_forward *f, size_t kv_head)
+/* Wait until the slot of a key head is free. */
+static void slot_wait(const forward *f, size_t kv_head)
 {
     if (!f->source || kv_head < f->source->slots)
         return;
-    size_t tasks = f->plan->tile_count * (f->shape.group / f->together);
+    size_t tasks = f->plan->tile_count * (f->shape.group / f->heads_per_step);
     bt_progress_wait(&f->source->finished[kv_head - f->source->slots],
                      (unsigned)tasks);
 }
 
 static void forward_task(void *job, size_t task, int thread)
 {
-    const bt_forward *f = job;
+    const forward *f = job;
     size_t head, next = task + (size_t)f->threads;
     const bt_tile *tile = task_tile(f, task, &head);
     const forward_scratch *x = &f->scratch[thread];
     size_t kv_head = head / f->shape.group;
-    bt_ahead ahead = { .parts = 0 };
+    bt_ahead prefetch = { .parts = 0 };
     if (next < task_count(f))
-        task_foresee(f, next, &ahead);
-    // Each step asks twice for every strip of six rows.
-    size_t asks = tile->visits * (tile->rows * f->together / 3 + 1) + 1;
-    ahead.pace = ahead.total / asks + 1;
-    head_begin(f, kv_head);
+        task_prefetch(f, next, &prefetch);
+    // Each step prefetches twice for every strip of six rows.
+    size_t calls = tile->visits * (tile->rows * f->heads_per_step / 3 + 1) + 1;
+    prefetch.pace = prefetch.total / calls + 1;
+    slot_wait(f, kv_head);
     lines_begin(f, tile, head, x);
-    tile_walk(f, tile, kv_head, x, &ahead);
-    for (size_t h = 0; h < f->together; h++)
+    tile_run(f, tile, kv_head, x, &prefetch);
+    for (size_t h = 0; h < f->heads_per_step; h++)
         for (size_t r = 0; r < tile->rows; r++)
             line_end(f, tile->row + r, head + h, x, h * tile->rows + r);
     if (f->source)
         bt_progress_step(&f->source->finished[kv_head]);
 }
 
-void bt_forward_run(bt_forward *f, int threads)
+static void forward_run(forward *f, int threads)
 {
     f->threads = threads;
     bt_parallel(threads, task_count(f), forward_task, f);
 }
 
-/* ---- plain keys and values --------------------------------------------- */
+/* ---- Plain keys and values --------------------------------------------- */
 
-/* Take the packed blocks and what guards them. */
-static void source_prepare(bt_forward *f, bt_arena *arena)
+/* Take the memory of the packed blocks and their states. */
+static void source_prepare(forward *f, bt_arena *arena)
 {
     const bt_shape *s = &f->shape;
-    bt_source *source = f->source;
+    kv_source *source = f->source;
     size_t blocks = bt_size_mul(f->plan->block_count, source->slots);
     size_t keys = bt_size_mul(blocks, BT_BLOCK);
     f->packed.blocks = f->plan->block_count;
@@ -356,41 +384,56 @@ static void source_prepare(bt_forward *f, bt_arena *arena)
     memset(source->finished, 0, s->kv_heads * sizeof(bt_progress));
 }
 
-bauta_status bauta_attention_forward(bauta_context *context,
-                                     const bauta_plan *plan,
-                                     const bauta_attention *shape,
-                                     const float *q, const float *k,
-                                     const float *v, float *out, float *lse,
-                                     bauta_error *err)
+bauta_status bt_attention_forward_cpu(const bt_cpu *cpu, const bauta_plan *plan,
+                                      const bt_shape *shape, const float *q,
+                                      const float *k, const float *v,
+                                      float *out, float *lse, bauta_error *err)
 {
-    BT_NEED_CPU(context, err);
-    BT_NEED(plan, err);
-    BT_NEED(q, err);
-    BT_NEED(k, err);
-    BT_NEED(v, err);
-    BT_NEED(out, err);
-    bt_source source = { .k = k, .v = v };
-    bt_forward f = { .plan = plan,
-                     .kernels = context->kernels,
-                     .q = q,
-                     .source = &source,
-                     .out = out,
-                     .lse = lse };
-    bauta_status status = bt_shape_resolve(&f.shape, shape, err);
-    if (!status)
-        status = bt_strides_apart(&f.shape.out, "out", plan->rows,
-                                  f.shape.heads, f.shape.value_dim, err);
-    if (status)
-        return status;
-    source.slots = bt_size_min(f.shape.kv_heads, 2 * (size_t)context->threads);
+    kv_source source = { .k = k,
+                         .v = v,
+                         .slots = bt_size_min(shape->kv_heads,
+                                              2 * (size_t)cpu->threads) };
+    forward f = { .plan = plan,
+                  .shape = *shape,
+                  .kernels = cpu->kernels,
+                  .q = q,
+                  .source = &source,
+                  .out = out,
+                  .lse = lse };
     bt_arena measure = { NULL, 0, 0 };
     source_prepare(&f, &measure);
-    bt_forward_prepare(&f, &measure, context->threads);
-    if (bt_arena_reserve(&context->workspace, measure.used))
+    forward_prepare(&f, &measure, cpu->threads);
+    if (bt_arena_reserve(cpu->workspace, measure.used))
         return bt_fail_memory(err, "the workspace of attention_forward",
                               measure.used);
-    source_prepare(&f, &context->workspace);
-    bt_forward_prepare(&f, &context->workspace, context->threads);
-    bt_forward_run(&f, context->threads);
+    source_prepare(&f, cpu->workspace);
+    forward_prepare(&f, cpu->workspace, cpu->threads);
+    forward_run(&f, cpu->threads);
+    return BAUTA_OK;
+}
+
+/* ---- Keys and values in pages ------------------------------------------ */
+
+bauta_status bt_attention_paged_cpu(const bt_cpu *cpu, const bauta_plan *plan,
+                                    const bt_shape *shape, const float *q,
+                                    bt_page *const *pages, float *out,
+                                    float *lse, bauta_error *err)
+{
+    forward f = { .plan = plan,
+                  .shape = *shape,
+                  .kernels = cpu->kernels,
+                  .q = q,
+                  .packed = { .pages = pages },
+                  .out = out,
+                  .lse = lse };
+    uint64_t work = plan->pairs * shape->heads;
+    bool small = work * (shape->head_dim + shape->value_dim) < SMALL_ATTENTION;
+    int threads = small ? 1 : cpu->threads;
+    bt_arena measure = { NULL, 0, 0 };
+    forward_prepare(&f, &measure, threads);
+    if (bt_arena_reserve(cpu->workspace, measure.used))
+        return bt_fail_memory(err, "the workspace of attention", measure.used);
+    forward_prepare(&f, cpu->workspace, threads);
+    forward_run(&f, threads);
     return BAUTA_OK;
 }

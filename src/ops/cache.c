@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache.c - the keys and values of one sequence, packed as they arrive.
+/* cache.c - the public KV cache of one sequence, and attention over it.
  *
- * A cache is a book of one layer. The layout of a page is the one that the
- * kernels read, so a prefill over the cache packs nothing, and a step of
- * decoding streams each block once, front to back. */
+ * A cache is a block table of one layer. Pages have the layout that the kernels
+ * read, so a prefill over the cache packs nothing, and a decoding step reads
+ * each block once, sequentially. */
 #include "base/error.h"
 #include "mask/mask.h"
 #include "ops/attention.h"
+#include "ops/context.h"
 
 struct bauta_cache {
     size_t capacity;
-    bt_book book;
+    bt_book table;
 };
 
-/* An empty one; it becomes an owner of the pool. */
+/* An empty cache, with a reference to the pool. */
 static bauta_status cache_new(bauta_cache **out, bt_pool *pool, size_t capacity,
                               bauta_error *err)
 {
@@ -21,7 +22,7 @@ static bauta_status cache_new(bauta_cache **out, bt_pool *pool, size_t capacity,
     if (!cache)
         return bt_fail_memory(err, "a cache", sizeof(*cache));
     cache->capacity = capacity;
-    bt_book_init(&cache->book, bt_pool_share(pool), 1);
+    bt_book_init(&cache->table, bt_pool_share(pool), 1);
     *out = cache;
     return BAUTA_OK;
 }
@@ -51,8 +52,8 @@ void bauta_cache_free(bauta_cache *cache)
 {
     if (!cache)
         return;
-    bt_book_release(&cache->book);
-    bt_pool_drop(cache->book.pool);
+    bt_book_release(&cache->table);
+    bt_pool_drop(cache->table.pool);
     bt_free(cache);
 }
 
@@ -63,21 +64,21 @@ bauta_status bauta_cache_fork(bauta_cache **out, const bauta_cache *cache,
     *out = NULL;
     BT_NEED(cache, err);
     bt_book pages;
-    bauta_status status = bt_book_fork(&pages, &cache->book, err);
+    bauta_status status = bt_book_fork(&pages, &cache->table, err);
     if (status)
         return status;
-    status = cache_new(out, cache->book.pool, cache->capacity, err);
+    status = cache_new(out, cache->table.pool, cache->capacity, err);
     if (status)
         bt_book_release(&pages);
     else
-        (*out)->book = pages;
+        (*out)->table = pages;
     return status;
 }
 
 static bauta_status shape_matches(const bauta_cache *cache, const bt_shape *s,
                                   bauta_error *err)
 {
-    const bt_shape *c = &cache->book.pool->shape;
+    const bt_shape *c = &cache->table.pool->shape;
     if (s->kv_heads == c->kv_heads && s->head_dim == c->head_dim &&
         s->value_dim == c->value_dim)
         return BAUTA_OK;
@@ -97,47 +98,47 @@ bauta_status bauta_cache_append(bauta_cache *cache,
     BT_NEED(k, err);
     BT_NEED(v, err);
     bt_shape s;
-    bt_book *book = &cache->book;
+    bt_book *table = &cache->table;
     bauta_status status = bt_shape_resolve(&s, shape, err);
     if (!status)
         status = shape_matches(cache, &s, err);
-    if (!status && tokens > cache->capacity - book->tokens)
+    if (!status && tokens > cache->capacity - table->tokens)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
                          "the cache has room for %zu tokens and holds %zu: %zu "
                          "more do not fit",
-                         cache->capacity, book->tokens, tokens);
+                         cache->capacity, table->tokens, tokens);
     if (!status && tokens)
-        status = bt_book_reserve(book, tokens, err);
+        status = bt_book_reserve(table, tokens, err);
     if (status)
         return status;
     for (size_t h = 0; h < s.kv_heads; h++)
-        bt_book_write(book, 0, bt_kernels_get(NULL), &s, h, book->tokens,
+        bt_book_write(table, 0, bt_kernels_get(NULL), &s, h, table->tokens,
                       tokens, k + h * s.k.head, v + h * s.v.head);
-    bt_book_advance(book, tokens);
+    bt_book_advance(table, tokens);
     return BAUTA_OK;
 }
 
 size_t bauta_cache_tokens(const bauta_cache *cache)
 {
-    return cache->book.tokens;
+    return cache->table.tokens;
 }
 
-/* The page of the last token that stays must be there, unless none stays. */
+/* The page of the last token that is kept must not have been freed. */
 bauta_status bauta_cache_truncate(bauta_cache *cache, size_t tokens,
                                   bauta_error *err)
 {
     BT_NEED(cache, err);
-    bt_book *book = &cache->book;
-    if (tokens > book->tokens)
+    bt_book *table = &cache->table;
+    if (tokens > table->tokens)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "cannot keep %zu tokens of a cache that holds %zu",
-                       tokens, book->tokens);
-    if (tokens && !bt_book_page(book, 0, (tokens - 1) / BT_BLOCK))
+                       tokens, table->tokens);
+    if (tokens && !bt_book_page(table, 0, (tokens - 1) / BT_BLOCK))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "cannot keep %zu tokens of a cache that has forgotten "
                        "token %zu",
                        tokens, tokens - 1);
-    bt_book_truncate(book, tokens);
+    bt_book_truncate(table, tokens);
     return BAUTA_OK;
 }
 
@@ -145,22 +146,22 @@ bauta_status bauta_cache_forget(bauta_cache *cache, size_t tokens,
                                 bauta_error *err)
 {
     BT_NEED(cache, err);
-    if (tokens > cache->book.tokens)
+    if (tokens > cache->table.tokens)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "cannot forget %zu tokens of a cache that holds %zu",
-                       tokens, cache->book.tokens);
-    bt_book_forget(&cache->book, 0, tokens);
+                       tokens, cache->table.tokens);
+    bt_book_forget(&cache->table, 0, tokens);
     return BAUTA_OK;
 }
 
-/* The first visited page that was given back, or none. */
-static bool page_missing(const bauta_plan *plan, const bt_book *book,
+/* Find the first visited page that was freed. */
+static bool page_missing(const bauta_plan *plan, const bt_book *table,
                          size_t *block)
 {
     for (size_t i = 0; i < plan->run_count; i++)
         for (size_t k = 0; k < plan->runs[i].count; k++) {
             *block = plan->runs[i].first + k;
-            if (!bt_book_page(book, 0, *block))
+            if (!bt_book_page(table, 0, *block))
                 return true;
         }
     return false;
@@ -170,16 +171,16 @@ static bauta_status plan_fits(const bauta_plan *plan, const bauta_cache *cache,
                               bauta_error *err)
 {
     size_t block;
-    const bt_book *book = &cache->book;
-    if (plan->key_end > book->tokens)
+    const bt_book *table = &cache->table;
+    if (plan->key_end > table->tokens)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the plan sees key %zu, the cache holds %zu tokens",
-                       plan->key_end - 1, book->tokens);
+                       plan->key_end - 1, table->tokens);
     if (!plan->one_origin)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the plan has rows whose origin is not 0, and a cache "
                        "holds one sequence");
-    if (page_missing(plan, book, &block))
+    if (page_missing(plan, table, &block))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the plan sees keys from %zu to %zu, which the cache "
                        "has forgotten",
@@ -209,6 +210,7 @@ bauta_status bauta_attention_cached(bauta_context *context,
                                   s.value_dim, err);
     if (status)
         return status;
-    return bt_attention_pages(context, plan, &s, q, cache->book.pages, out, lse,
-                              err);
+    bt_cpu cpu = bt_context_resources(context);
+    return bt_attention_paged_cpu(&cpu, plan, &s, q, cache->table.pages, out,
+                                  lse, err);
 }

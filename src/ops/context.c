@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context.c - what a caller chooses once. */
+/* context.c - creates and frees contexts. */
 #include "ops/context.h"
 
 #include "base/error.h"
@@ -24,13 +24,13 @@ static bauta_status unknown_isa(const char *isa, bauta_error *err)
                  names[i]);
     }
     return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                   "instruction set \"%s\" is not one that this machine runs "
+                   "instruction set \"%s\" is not supported on this machine "
                    "(%s)",
                    isa, list);
 }
 
-/* A program that was compiled with an older header has a shorter struct; what
- * that lacks is as in BAUTA_OPTIONS_INIT. */
+/* A program compiled with an older header has a shorter struct; the fields that
+ * it lacks keep the values of BAUTA_OPTIONS_INIT. */
 static bauta_status options_take(bauta_options *to, const bauta_options *from,
                                  bauta_error *err)
 {
@@ -46,7 +46,7 @@ static bauta_status options_take(bauta_options *to, const bauta_options *from,
     return BAUTA_OK;
 }
 
-/* The number in "cuda:7", -1 of "cuda"; false: it is neither. */
+/* The number in "cuda:7", or -1 for "cuda"; false if it is neither. */
 static bool cuda_number(const char *device, int *number)
 {
     enum { DIGITS = 4 };
@@ -123,8 +123,8 @@ bauta_status bt_context_cpu(const bauta_context *context, bauta_error *err)
     BT_NEED(context, err);
     if (context->gpu)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "the context has the device \"%s\", which serves the "
-                       "bauta_gpu_ calls alone; this one runs on the CPU",
+                       "the context has the device \"%s\", which only the "
+                       "bauta_gpu_ calls support; this call runs on the CPU",
                        context->device_name);
     return BAUTA_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context.h - threads, kernels and workspace of one caller. */
+/* context.h - the context of a caller: device, threads, kernels, workspace. */
 #ifndef BT_CONTEXT_H
 #define BT_CONTEXT_H
 
@@ -8,6 +8,7 @@
 #include "kernels/cuda/gpu.h"
 #include "kernels/kernels.h"
 #include "mask/shelf.h"
+#include "ops/cpu.h"
 
 struct bauta_context {
     int threads;
@@ -15,15 +16,20 @@ struct bauta_context {
     bt_arena workspace;
     struct bt_tape *tape; /* of models; NULL until one is run */
     bt_shelf shelf;       /* plans of the last batch */
-    const bt_gpu *gpu;    /* NULL: it computes on the CPU */
-    int device;           /* CUDA's number of the GPU */
-    void *stream;         /* on which its work is queued */
+    const bt_gpu *gpu;    /* NULL: the CPU is used */
+    int device;           /* CUDA device number */
+    void *stream;         /* CUDA stream for its work */
     char device_name[24]; /* "cpu" or "cuda:0" */
 };
 
-/* Whether a context is there and computes on the CPU, which all calls need but
- * those for GPUs; a sentence where it is not so. */
+/* An error if the context is NULL or has a GPU. All calls except those for GPUs
+ * check it. */
 bauta_status bt_context_cpu(const bauta_context *context, bauta_error *err);
+
+static inline bt_cpu bt_context_resources(bauta_context *context)
+{
+    return (bt_cpu){ context->kernels, context->threads, &context->workspace };
+}
 
 #define BT_NEED_CPU(context, err)                               \
     do {                                                        \

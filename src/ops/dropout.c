@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dropout.c - dropout. Nothing of the mask is stored: on the way back it is
- * drawn again. */
+/* dropout.c - dropout. The dropout mask is not stored: the backward pass draws
+ * the same numbers again. */
 #include "ops/ops.h"
 #include "ops/ranges.h"
 
@@ -26,7 +26,8 @@ static void dropout_backward(bt_tape *tape, void *saved)
     r->dropout.x = r->y->grad;
     r->dropout.y = bt_tape_grad(tape, r->x, &r->dropout.add);
     if (r->dropout.y)
-        bt_ranges(tape, r->x->rows, bt_ranges_rows(r->x->columns), drop, r);
+        bt_ranges(bt_tape_threads(tape), r->x->rows,
+                  bt_ranges_rows(r->x->columns), drop, r);
 }
 
 bt_tensor *bt_op_dropout(bt_tape *tape, bt_tensor *x, float rate, uint64_t seed,
@@ -58,7 +59,8 @@ bt_tensor *bt_op_dropout(bt_tape *tape, bt_tensor *x, float rate, uint64_t seed,
                                 .tokens = copy,
                                 .x = x->data,
                                 .y = y->data } };
-    bt_ranges(tape, x->rows, bt_ranges_rows(x->columns), drop, r);
+    bt_ranges(bt_tape_threads(tape), x->rows, bt_ranges_rows(x->columns), drop,
+              r);
     if (y->wants)
         bt_tape_record(tape, dropout_backward, r);
     return y;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embed.c - rows of a table.
+/* embed.c - embedding: rows of a table by id.
  *
- * On the way back rows of equal ids meet in one row of the table. Threads split
- * the columns, and each adds its part of all rows in their order; so no bit
- * depends on how many threads there are. */
+ * In the backward pass rows with equal ids are added to the same row of the
+ * table. Each thread takes some columns and adds all rows in order, so no bit
+ * depends on the number of threads. */
 #include "ops/ops.h"
 #include "ops/ranges.h"
 
@@ -12,19 +12,19 @@
 typedef struct record {
     const bt_kernels *kernels;
     bt_tensor *table, *y;
-    uint32_t *ids, frozen;
+    uint32_t *ids, padding_id;
     float scale;
-    float *to; /* the table's gradient, on the way back */
+    float *to; /* the table's gradient, in the backward pass */
 } record;
 
 static void forward(void *job, size_t first, size_t count)
 {
     const record *r = job;
-    const bt_compact *compact = r->table->compact;
+    const bt_compact *packed = r->table->compact;
     size_t columns = r->y->columns;
     for (size_t i = first; i < first + count; i++)
-        if (compact)
-            bt_compact_row(r->y->data + i * columns, compact, r->ids[i],
+        if (packed)
+            bt_compact_row(r->y->data + i * columns, packed, r->ids[i],
                            r->scale);
         else
             r->kernels->scale(r->y->data + i * columns,
@@ -37,7 +37,7 @@ static void backward(void *job, size_t first, size_t count)
     const record *r = job;
     size_t columns = r->y->columns;
     for (size_t i = 0; i < r->y->rows; i++)
-        if (r->ids[i] != r->frozen)
+        if (r->ids[i] != r->padding_id)
             r->kernels->scale(r->to + r->ids[i] * columns + first,
                               r->y->grad + i * columns + first, r->scale, count,
                               true);
@@ -55,11 +55,13 @@ static void embed_backward(bt_tape *tape, void *saved)
         return;
     if (!add)
         memset(r->to, 0, r->table->rows * columns * sizeof(float));
-    bt_ranges(tape, columns, bt_ranges_columns(tape, columns), backward, r);
+    int threads = bt_tape_threads(tape);
+    bt_ranges(threads, columns, bt_ranges_columns(threads, columns), backward,
+              r);
 }
 
 bt_tensor *bt_op_embed(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
-                       size_t rows, float scale, uint32_t frozen)
+                       size_t rows, float scale, uint32_t padding_id)
 {
     if (!table)
         return NULL;
@@ -80,9 +82,10 @@ bt_tensor *bt_op_embed(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
                    .table = table,
                    .y = y,
                    .ids = copy,
-                   .frozen = frozen,
+                   .padding_id = padding_id,
                    .scale = scale };
-    bt_ranges(tape, rows, bt_ranges_rows(table->columns), forward, r);
+    bt_ranges(bt_tape_threads(tape), rows, bt_ranges_rows(table->columns),
+              forward, r);
     if (y->wants)
         bt_tape_record(tape, embed_backward, r);
     return y;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm.c - a matrix product on threads: who packs what, and who computes it.
+/* gemm.c - matrix products on threads: packing and the division into tasks.
  *
- * Few rows go straight to the kernel, in stripes of columns. For many rows, a
+ * Few rows go directly to the kernel, in stripes of columns. For many rows, a
  * task takes one panel of columns of B, packs it for itself and multiplies it
  * with a block of A:
  *
@@ -10,10 +10,10 @@
  *      [      ]                [    k    ]      ->  a stripe of C
  *      [      ]                [    |    ]
  *
- * The panel lives in the L2 cache while the block of A, which stays in the L3
- * cache, streams past it. So B is read once for each block of A, and its packed
- * form never leaves the core. A is read in place, unless it is transposed: then
- * the first tasks pack it for all. */
+ * The panel stays in the L2 cache while the block of A streams from the L3
+ * cache. So B is read once for each block of A, and its packed form never
+ * leaves the core. A is read in place unless it is transposed; then the first
+ * tasks pack it for all. */
 #include "ops/gemm.h"
 
 #include "base/error.h"
@@ -21,13 +21,13 @@
 #include "base/threads.h"
 
 enum {
-    FEW_ROWS = 12,                   /* go straight to the kernel */
-    STRIPE_COLUMNS = 1024,           /* wanted in a stripe of theirs */
-    COMPACT_STRIPE = 2 * BT_ABREAST, /* columns of compact weights */
-    BLOCK_FLOATS = 1 << 20,          /* of A: 4 MiB of the L3 cache */
-    BLOCK_ROWS = 1024,               /* wanted in a block before depth is */
-    SMALL_PRODUCT = 1 << 17, /* multiply-adds that are not worth a thread */
-    PACKING_ROWS = 8         /* rows that cost what packing their B costs */
+    FEW_ROWS = 12,                  /* at most: direct to the kernel */
+    STRIPE_COLUMNS = 1024,          /* preferred width of a stripe */
+    PACKED_STRIPE = 2 * BT_ABREAST, /* the same for packed weights */
+    BLOCK_FLOATS = 1 << 20,         /* of A: 4 MiB of the L3 cache */
+    BLOCK_ROWS = 1024,              /* preferred in a block, before depth */
+    SMALL_PRODUCT = 1 << 17, /* multiply-adds below which threads do not pay */
+    PACKING_ROWS = 8         /* packing B costs as much as this many rows */
 };
 
 typedef struct product {
@@ -35,16 +35,16 @@ typedef struct product {
     const bt_kernels *kernels;
     int threads;
     size_t rows, depth;  /* of a block of A, at most */
-    size_t stretch;      /* of k, for which a B panel is packed */
-    size_t row, row_end; /* the block of A at hand */
+    size_t panel_depth;  /* range of k for which a B panel is packed */
+    size_t row, row_end; /* the current block of A */
     size_t from, from_end;
     size_t task_rows;   /* rows of C in a task */
     size_t row_tasks;   /* tasks that share a panel of columns */
-    size_t pack_tasks;  /* that come first */
+    size_t pack_tasks;  /* the first tasks, which pack A */
     bt_progress packed; /* how many of them are done */
     size_t stripe;      /* columns in a task of the direct product */
-    float *a;           /* (stretches, panels, stretch, tile rows) */
-    float *b;           /* (threads, stretch, tile columns) */
+    float *a;           /* (ranges of k, panels, panel_depth, tile rows) */
+    float *b;           /* (threads, panel_depth, tile columns) */
 } product;
 
 static size_t ceil_div(size_t a, size_t b)
@@ -54,7 +54,7 @@ static size_t ceil_div(size_t a, size_t b)
 
 /* ---- Few rows ---------------------------------------------------------- */
 
-/* Products that are computed in one go, their stripes one behind the other. */
+/* Products in one parallel loop, their stripes numbered consecutively. */
 typedef struct direct {
     const product *products;
     size_t ends[BT_GEMM_TOGETHER]; /* of their stripes */
@@ -73,10 +73,10 @@ static void run_stripe(void *job, size_t task, int thread)
                              bt_size_min(p->stripe, p->gemm->n - first));
 }
 
-/* Stripes are whole cache lines, and wide, because B is read the faster the
- * longer its pieces are; compact weights are read in order of memory, however
- * short the stripes are. Where there are columns enough there are several a
- * thread, so that a thread that loses its core does not hold up the others. */
+/* Stripes are whole cache lines, and wide, because long pieces of B are read
+ * faster; packed weights are read sequentially whatever the width. If there are
+ * enough columns each thread gets several stripes, so that a thread that loses
+ * its core does not delay the others. */
 static void cut_stripes(product *p)
 {
     size_t n = p->gemm->n, threads = (size_t)p->threads;
@@ -84,7 +84,7 @@ static void cut_stripes(product *p)
     size_t wanted =
         bt_size_max(ceil_div(share, 4), bt_size_min(share, STRIPE_COLUMNS));
     if (p->gemm->compact)
-        wanted = COMPACT_STRIPE;
+        wanted = PACKED_STRIPE;
     p->stripe = p->threads == 1    ? n
                 : p->gemm->compact ? wanted
                                    : bt_size_round(wanted, 64);
@@ -104,35 +104,35 @@ static void run_direct(product *products, size_t count)
 
 /* ---- Many rows --------------------------------------------------------- */
 
-/* Panels of A lie a cache line further apart than their size. Most depths are
- * multiples of large powers of two, and packing writes several panels at once,
- * which would otherwise fight for one set of the L1 cache. */
+/* Panels of A are padded by a cache line. Most depths are multiples of large
+ * powers of two, and packing writes several panels at once, which would
+ * otherwise compete for one set of the L1 cache. */
 static size_t panel_stride(const product *p, size_t depth)
 {
     return p->kernels->gemm_tiles->rows * depth + BT_ALIGN / sizeof(float);
 }
 
-/* Panels that the block has room for. */
+/* Maximum number of panels in a block. */
 static size_t panel_count(const product *p)
 {
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
     return bt_size_round(p->rows, tiles->pack_rows) / tiles->rows;
 }
 
-/* The block is packed stretch by stretch, and within a stretch panel by panel,
- * so that a task reads one stream from end to end. */
+/* The block is packed one range of k after the other, and within it panel by
+ * panel, so that a task reads it sequentially. */
 static float *panel_at(const product *p, size_t row, size_t from, size_t depth)
 {
-    size_t before = (from - p->from) / p->stretch * panel_count(p);
-    return p->a + before * panel_stride(p, p->stretch) +
+    size_t before = (from - p->from) / p->panel_depth * panel_count(p);
+    return p->a + before * panel_stride(p, p->panel_depth) +
            row / p->kernels->gemm_tiles->rows * panel_stride(p, depth);
 }
 
 static void pack_rows(product *p, size_t task)
 {
     size_t row = task * p->kernels->gemm_tiles->pack_rows;
-    for (size_t from = p->from; from < p->from_end; from += p->stretch) {
-        size_t depth = bt_size_min(p->stretch, p->from_end - from);
+    for (size_t from = p->from; from < p->from_end; from += p->panel_depth) {
+        size_t depth = bt_size_min(p->panel_depth, p->from_end - from);
         p->kernels->gemm_tiles->pack_a(panel_at(p, row, from, depth),
                                        panel_stride(p, depth), p->gemm,
                                        p->row + row, from, depth);
@@ -140,16 +140,16 @@ static void pack_rows(product *p, size_t task)
     bt_progress_step(&p->packed);
 }
 
-/* Floats of a thread's own panel of B, in whole cache lines. */
-static size_t panel_room(const product *p)
+/* Floats of a thread's panel of B, in whole cache lines. */
+static size_t panel_floats(const product *p)
 {
-    return bt_size_round(p->kernels->gemm_tiles->columns * p->stretch,
+    return bt_size_round(p->kernels->gemm_tiles->columns * p->panel_depth,
                          BT_ALIGN / sizeof(float));
 }
 
-/* The panel that this thread will likely pack after this one: the next stretch
- * of k, or the columns of the task that is as far away as there are threads. */
-static void look_ahead(const product *p, bt_gemm_block *block, size_t task)
+/* The panel that this thread will likely pack next, to prefetch it: the next
+ * range of k, or the columns of the task `threads` tasks further on. */
+static void next_panel(const product *p, bt_gemm_block *block, size_t task)
 {
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
     block->next_column = block->column;
@@ -161,11 +161,11 @@ static void look_ahead(const product *p, bt_gemm_block *block, size_t task)
     }
     block->next_depth =
         block->next_column < p->gemm->n
-            ? bt_size_min(p->stretch, p->from_end - block->next_from)
+            ? bt_size_min(p->panel_depth, p->from_end - block->next_from)
             : 0;
 }
 
-/* Where the block's rows of A are. */
+/* Locate the block's rows of A. */
 static void find_a(const product *p, bt_gemm_block *block)
 {
     const bt_gemm *g = p->gemm;
@@ -193,13 +193,13 @@ static void multiply_panel(const product *p, size_t task, int thread)
         .rows = bt_size_min(p->task_rows, p->row_end - p->row - row),
         .column = column,
         .columns = bt_size_min(tiles->columns, p->gemm->n - column),
-        .b = p->b + (size_t)thread * panel_room(p),
+        .b = p->b + (size_t)thread * panel_floats(p),
     };
-    for (size_t from = p->from; from < p->from_end; from += p->stretch) {
+    for (size_t from = p->from; from < p->from_end; from += p->panel_depth) {
         block.from = from;
-        block.depth = bt_size_min(p->stretch, p->from_end - from);
+        block.depth = bt_size_min(p->panel_depth, p->from_end - from);
         find_a(p, &block);
-        look_ahead(p, &block, task);
+        next_panel(p, &block, task);
         tiles->multiply(p->gemm, &block);
     }
 }
@@ -215,10 +215,10 @@ static void run_task(void *job, size_t task, int thread)
     }
 }
 
-/* Cut the block's rows into the number of tasks that should end first. A task
- * costs its rows and the packing of its panel; threads that do not share the
- * tasks evenly wait for the last, and half a task more on average, since cores
- * are never equally fast. */
+/* Divide the block's rows into the number of tasks that should finish earliest.
+ * A task costs its rows plus the packing of its panel. With an uneven division
+ * the threads wait for the last task, and for half a task more on average,
+ * since cores are never equally fast. */
 static void cut_rows(product *p)
 {
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
@@ -240,8 +240,8 @@ static void cut_rows(product *p)
     p->row_tasks = ceil_div(rows, p->task_rows);
 }
 
-/* Blocks of A: as much of k as lets them have BLOCK_ROWS rows, and then as many
- * rows as there is room for. The stretches of k are of one length. */
+/* Blocks of A: as much of k as leaves room for BLOCK_ROWS rows, then as many
+ * rows as fit. The ranges of k have equal length. */
 static void cut_blocks(product *p)
 {
     const bt_gemm *g = p->gemm;
@@ -249,7 +249,7 @@ static void cut_blocks(product *p)
     size_t depth = BLOCK_FLOATS / bt_size_min(g->m, BLOCK_ROWS);
     depth = bt_size_max(depth / tiles->depth, 1) * tiles->depth;
     p->depth = ceil_div(g->k, ceil_div(g->k, depth));
-    p->stretch = ceil_div(p->depth, ceil_div(p->depth, tiles->depth));
+    p->panel_depth = ceil_div(p->depth, ceil_div(p->depth, tiles->depth));
     size_t rows = BLOCK_FLOATS / p->depth / tiles->pack_rows * tiles->pack_rows;
     p->rows = bt_size_min(bt_size_max(rows, tiles->pack_rows),
                           bt_size_round(g->m, tiles->pack_rows));
@@ -257,11 +257,11 @@ static void cut_blocks(product *p)
 
 static void take_workspace(product *p, bt_arena *workspace)
 {
-    size_t stretches = ceil_div(p->depth, p->stretch);
+    size_t ranges = ceil_div(p->depth, p->panel_depth);
     if (p->gemm->trans_a)
-        p->a = bt_arena_take(workspace, stretches * panel_count(p),
-                             panel_stride(p, p->stretch) * sizeof(float));
-    p->b = bt_arena_take(workspace, (size_t)p->threads * panel_room(p),
+        p->a = bt_arena_take(workspace, ranges * panel_count(p),
+                             panel_stride(p, p->panel_depth) * sizeof(float));
+    p->b = bt_arena_take(workspace, (size_t)p->threads * panel_floats(p),
                          sizeof(float));
 }
 
@@ -337,15 +337,15 @@ bauta_status bt_gemm_several_f32(const bt_kernels *kernels, int threads,
     product all[BT_GEMM_TOGETHER];
     bauta_status status = BAUTA_OK;
     size_t work = 0;
-    bool together = count > 0 && count <= BT_GEMM_TOGETHER;
-    for (size_t i = 0; i < count && together; i++) {
+    bool grouped = count > 0 && count <= BT_GEMM_TOGETHER;
+    for (size_t i = 0; i < count && grouped; i++) {
         all[i] = (product){ .gemm = &gemms[i], .kernels = kernels };
         work = bt_size_add(work, work_of(&gemms[i]));
-        together = is_direct(kernels, &gemms[i]) && gemms[i].m && gemms[i].n;
+        grouped = is_direct(kernels, &gemms[i]) && gemms[i].m && gemms[i].n;
     }
-    for (size_t i = 0; i < count && !together && !status; i++)
+    for (size_t i = 0; i < count && !grouped && !status; i++)
         status = bt_gemm_f32(kernels, threads, &gemms[i], workspace, err);
-    if (!together)
+    if (!grouped)
         return status;
     for (size_t i = 0; i < count; i++)
         all[i].threads = work < SMALL_PRODUCT ? 1 : threads;

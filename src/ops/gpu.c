@@ -14,8 +14,8 @@ bauta_status bt_context_gpu(const bauta_context *context, bauta_error *err)
     if (context->gpu)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                   "the context computes on the CPU, and this call needs one "
-                   "with the device \"cuda\"%s",
+                   "the context is for the CPU, and this call needs one for "
+                   "the device \"cuda\"%s",
                    bt_gpu_table() ? ""
                                   : ", for which this library was built "
                                     "without CUDA");
@@ -26,16 +26,16 @@ bt_gpu_home bt_gpu_home_of(const bauta_context *context)
     return (bt_gpu_home){ context->gpu, context->device };
 }
 
-bauta_status bt_gpu_at_home(const bt_gpu_home *home,
+bauta_status bt_gpu_at_home(const bt_gpu_home *owner,
                             const bauta_context *context, const char *what,
                             bauta_error *err)
 {
-    if (home->device == context->device)
+    if (owner->device == context->device)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
                    "the %s was made for \"cuda:%d\", and the context has the "
                    "device \"%s\"",
-                   what, home->device, context->device_name);
+                   what, owner->device, context->device_name);
 }
 
 bauta_status bt_gpu_type_check(bauta_gpu_type type, bauta_error *err)
@@ -60,7 +60,7 @@ bauta_status bt_gpu_shape_match(const bt_shape *of, const bt_shape *shape,
                    shape->value_dim);
 }
 
-/* ---- memory ------------------------------------------------------------ */
+/* ---- Memory ------------------------------------------------------------ */
 
 bauta_status bauta_gpu_alloc(bauta_context *context, void **out, size_t bytes,
                              bauta_error *err)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_attention.c - plans for a GPU, and attention under them. */
+/* gpu_attention.c - the public calls for GPU plans and attention over them. */
 #include "base/size.h"
 #include "mask/mask.h"
 #include "mask/plan.h"
 #include "ops/gpu.h"
 
 struct bauta_gpu_plan {
-    bt_gpu_home home;
+    bt_gpu_home owner;
     bauta_gpu_type type;
     bool backward;
     size_t rows, keys;
@@ -15,15 +15,15 @@ struct bauta_gpu_plan {
     bt_cuda_rows *spans; /* float32 */
 };
 
-/* ---- making and freeing ------------------------------------------------ */
+/* ---- Plans ------------------------------------------------ */
 
 static bauta_status tiles_make(bauta_gpu_plan *plan, const bauta_mask *mask,
                                size_t first, const bauta_attention *shape,
                                bauta_error *err)
 {
-    const bt_gpu *gpu = plan->home.gpu;
+    const bt_gpu *gpu = plan->owner.gpu;
     bauta_plan *source = NULL;
-    // Where there is no kernel for the head, plan_create tells what there is.
+    // If there is no kernel for this head_dim, plan_create says which exist.
     size_t tile_rows = bt_size_max(gpu->tile_rows(shape->head_dim), 1);
     bauta_status status =
         bt_plan_create(&source, mask, first, plan->rows, tile_rows, err);
@@ -41,14 +41,14 @@ static bauta_status plan_make(bauta_gpu_plan *plan, const bauta_mask *mask,
 {
     int before;
     bauta_status status =
-        plan->home.gpu->enter(plan->home.device, &before, err);
+        plan->owner.gpu->enter(plan->owner.device, &before, err);
     if (status)
         return status;
     status = plan->type == BAUTA_GPU_FLOAT32
-                 ? plan->home.gpu->rows_create(&plan->spans, mask, first,
-                                               plan->rows, err)
+                 ? plan->owner.gpu->rows_create(&plan->spans, mask, first,
+                                                plan->rows, err)
                  : tiles_make(plan, mask, first, shape, err);
-    plan->home.gpu->leave(before);
+    plan->owner.gpu->leave(before);
     return status;
 }
 
@@ -91,7 +91,7 @@ bauta_status bauta_gpu_plan_create(bauta_gpu_plan **out, bauta_context *context,
     bauta_gpu_plan *plan = bt_alloc_zero(1, sizeof(*plan));
     if (!plan)
         return bt_fail_memory(err, "a plan for the GPU", sizeof(*plan));
-    plan->home = bt_gpu_home_of(context);
+    plan->owner = bt_gpu_home_of(context);
     plan->type = type;
     plan->backward = backward;
     plan->rows = rows;
@@ -111,15 +111,15 @@ void bauta_gpu_plan_free(bauta_gpu_plan *plan)
     int before;
     if (!plan)
         return;
-    if (!plan->home.gpu->enter(plan->home.device, &before, NULL)) {
-        plan->home.gpu->plan_free(plan->tiles);
-        plan->home.gpu->rows_free(plan->spans);
-        plan->home.gpu->leave(before);
+    if (!plan->owner.gpu->enter(plan->owner.device, &before, NULL)) {
+        plan->owner.gpu->plan_free(plan->tiles);
+        plan->owner.gpu->rows_free(plan->spans);
+        plan->owner.gpu->leave(before);
     }
     bt_free(plan);
 }
 
-/* ---- running ----------------------------------------------------------- */
+/* ---- Attention ----------------------------------------------------------- */
 
 static bauta_status call_check(bt_shape *s, const bauta_context *context,
                                const bauta_gpu_plan *plan,
@@ -127,7 +127,7 @@ static bauta_status call_check(bt_shape *s, const bauta_context *context,
 {
     bauta_status status = bt_shape_resolve(s, shape, err);
     if (!status)
-        status = bt_gpu_at_home(&plan->home, context, "plan", err);
+        status = bt_gpu_at_home(&plan->owner, context, "plan", err);
     if (!status)
         status = bt_gpu_shape_match(&plan->shape, s, "plan", err);
     return status;
@@ -165,24 +165,6 @@ bauta_status bauta_gpu_attention_forward(bauta_context *context,
     return status;
 }
 
-/* Gradients lie like the inputs, which here may not repeat. */
-static bauta_status
-gradients_apart(const bt_shape *s, const bauta_gpu_plan *plan, bauta_error *err)
-{
-    bauta_status status =
-        bt_strides_apart(&s->q, "q", plan->rows, s->heads, s->head_dim, err);
-    if (!status)
-        status = bt_strides_apart(&s->k, "k", plan->keys, s->kv_heads,
-                                  s->head_dim, err);
-    if (!status)
-        status = bt_strides_apart(&s->v, "v", plan->keys, s->kv_heads,
-                                  s->value_dim, err);
-    if (!status && !plan->backward)
-        status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                         "the plan was made for the forward pass alone");
-    return status;
-}
-
 bauta_status
 bauta_gpu_attention_backward(bauta_context *context, bauta_gpu_plan *plan,
                              const bauta_attention *shape, const void *q,
@@ -205,7 +187,10 @@ bauta_gpu_attention_backward(bauta_context *context, bauta_gpu_plan *plan,
     BT_NEED(dv, err);
     bauta_status status = call_check(&s, context, plan, shape, err);
     if (!status)
-        status = gradients_apart(&s, plan, err);
+        status = bt_gradients_apart(&s, plan->rows, plan->keys, err);
+    if (!status && !plan->backward)
+        status = bt_fail(err, BAUTA_ERR_ARGUMENT,
+                         "the plan was created for the forward pass only");
     if (!status)
         status = context->gpu->enter(context->device, &before, err);
     if (status)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_decode.c - steps of decoding on a GPU. */
+/* gpu_decode.c - the public calls for decoding on a GPU. */
 #include "base/size.h"
 #include "ops/gpu.h"
 
 struct bauta_gpu_decode {
-    bt_gpu_home home;
+    bt_gpu_home owner;
     bauta_gpu_type type;
     bt_shape shape; /* heads and dims */
     size_t page_keys;
-    bool ready;            /* there is a step */
-    size_t rows;           /* that it has */
+    bool ready;            /* a step was prepared */
+    size_t rows;           /* of the step */
     bt_cuda_decode *steps; /* bfloat16 */
     bt_cuda_rows *spans;   /* float32; of the step */
 };
@@ -37,13 +37,13 @@ bauta_status bauta_gpu_decode_create(bauta_gpu_decode **out,
     bauta_gpu_decode *decode = bt_alloc_zero(1, sizeof(*decode));
     if (!decode)
         return bt_fail_memory(err, "decoding on the GPU", sizeof(*decode));
-    decode->home = bt_gpu_home_of(context);
+    decode->owner = bt_gpu_home_of(context);
     decode->type = type;
     decode->shape = resolved;
     decode->page_keys = page_keys;
     status = context->gpu->enter(context->device, &before, err);
     if (!status) {
-        // An empty step says whether there are pages of this size.
+        // An empty step checks whether pages of this size are supported.
         status = type == BAUTA_GPU_FLOAT32
                      ? context->gpu->rows_of_step(&decode->spans, NULL, 0,
                                                   page_keys, err)
@@ -64,10 +64,10 @@ void bauta_gpu_decode_free(bauta_gpu_decode *decode)
     int before;
     if (!decode)
         return;
-    if (!decode->home.gpu->enter(decode->home.device, &before, NULL)) {
-        decode->home.gpu->decode_free(decode->steps);
-        decode->home.gpu->rows_free(decode->spans);
-        decode->home.gpu->leave(before);
+    if (!decode->owner.gpu->enter(decode->owner.device, &before, NULL)) {
+        decode->owner.gpu->decode_free(decode->steps);
+        decode->owner.gpu->rows_free(decode->spans);
+        decode->owner.gpu->leave(before);
     }
     bt_free(decode);
 }
@@ -107,7 +107,7 @@ bauta_status bauta_gpu_decode_step(bauta_context *context,
     BT_NEED(decode, err);
     decode->ready = false;
     bauta_status status =
-        bt_gpu_at_home(&decode->home, context, "decoding object", err);
+        bt_gpu_at_home(&decode->owner, context, "decoding object", err);
     if (!status)
         status = sequences_check(sequences, count, &rows, err);
     if (!status)
@@ -128,7 +128,7 @@ bauta_status bauta_gpu_decode_step(bauta_context *context,
     return status;
 }
 
-/* Pages as the kernels take them. */
+/* Check the pages and convert them to the kernels' struct. */
 static bauta_status pages_take(bt_cuda_pages *to, const bauta_gpu_pages *pages,
                                const bauta_gpu_decode *decode, bauta_error *err)
 {
@@ -168,7 +168,8 @@ bauta_status bauta_gpu_attention_decode(bauta_context *context,
     BT_NEED(out, err);
     bauta_status status = bt_shape_resolve(&s, shape, err);
     if (!status)
-        status = bt_gpu_at_home(&decode->home, context, "decoding object", err);
+        status =
+            bt_gpu_at_home(&decode->owner, context, "decoding object", err);
     if (!status)
         status = bt_gpu_shape_match(&decode->shape, &s, "decoding object", err);
     if (!status && !decode->ready)

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linear.c - y = x W^T + bias + residual, and where its gradient goes. */
+/* linear.c - y = x W^T + bias, and its gradients. */
 #include "ops/linear.h"
 
 #include "ops/accumulate.h"
 #include "ops/gemm.h"
 #include "ops/ops.h"
 
-/* ---- Pieces ------------------------------------------------------------ */
+/* ---- Parts ------------------------------------------------------------ */
 
-bt_linear bt_linear_of(const bt_tensor *w, bool turned)
+bt_linear bt_linear_of(const bt_tensor *w, bool transposed)
 {
-    return (bt_linear){ .inputs = turned ? w->rows : w->columns,
-                        .outputs = turned ? w->columns : w->rows,
+    return (bt_linear){ .inputs = transposed ? w->rows : w->columns,
+                        .outputs = transposed ? w->columns : w->rows,
                         .w = w->data,
                         .stride = w->stride,
-                        .turned = turned,
+                        .transposed = transposed,
                         .compact = w->compact };
 }
 
 bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
-                    const bt_tensor *w, bool turned, const bt_tensor *bias)
+                    const bt_tensor *w, bool transposed, const bt_tensor *bias)
 {
-    bt_linear l = bt_linear_of(w, turned);
+    bt_linear l = bt_linear_of(w, transposed);
     if (x->columns != l.inputs)
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
                      "%s: x has %zu columns, W takes %zu", op, x->columns,
@@ -49,7 +49,7 @@ static bool multiply(bt_tape *tape, const bt_gemm *gemms, size_t count)
 }
 
 static bt_gemm gemm_y(const bt_linear *l, size_t rows, const float *x,
-                      const float *bias, const float *residual, float *y)
+                      const float *bias, float *y)
 {
     return (bt_gemm){ .m = rows,
                       .n = l->outputs,
@@ -58,19 +58,17 @@ static bt_gemm gemm_y(const bt_linear *l, size_t rows, const float *x,
                       .lda = l->inputs,
                       .b = l->w,
                       .ldb = l->stride,
-                      .trans_b = !l->turned,
+                      .trans_b = !l->transposed,
                       .compact = l->compact,
                       .c = y,
                       .ldc = l->outputs,
-                      .bias = bias,
-                      .residual = residual,
-                      .ldr = l->outputs };
+                      .bias = bias };
 }
 
 bool bt_linear_y(bt_tape *tape, const bt_linear *l, size_t rows, const float *x,
-                 const float *bias, const float *residual, float *y)
+                 const float *bias, float *y)
 {
-    bt_gemm gemm = gemm_y(l, rows, x, bias, residual, y);
+    bt_gemm gemm = gemm_y(l, rows, x, bias, y);
     return multiply(tape, &gemm, 1);
 }
 
@@ -84,7 +82,7 @@ bool bt_linear_dx(bt_tape *tape, const bt_linear *l, size_t rows,
                      .lda = l->outputs,
                      .b = l->w,
                      .ldb = l->stride,
-                     .trans_b = l->turned,
+                     .trans_b = l->transposed,
                      .c = dx,
                      .ldc = l->inputs,
                      .add = add };
@@ -95,15 +93,15 @@ bool bt_linear_dw(bt_tape *tape, const bt_linear *l, size_t rows,
                   const float *x, const float *dy, float *dw, size_t dw_stride,
                   bool add)
 {
-    size_t down = l->turned ? l->inputs : l->outputs;
-    size_t across = l->turned ? l->outputs : l->inputs;
+    size_t down = l->transposed ? l->inputs : l->outputs;
+    size_t across = l->transposed ? l->outputs : l->inputs;
     bt_gemm gemm = { .m = down,
                      .n = across,
                      .k = rows,
-                     .a = l->turned ? x : dy,
+                     .a = l->transposed ? x : dy,
                      .lda = down,
                      .trans_a = true,
-                     .b = l->turned ? dy : x,
+                     .b = l->transposed ? dy : x,
                      .ldb = across,
                      .c = dw,
                      .ldc = dw_stride,
@@ -114,54 +112,29 @@ bool bt_linear_dw(bt_tape *tape, const bt_linear *l, size_t rows,
 /* ---- The op ------------------------------------------------------------ */
 
 typedef struct linear {
-    bt_tensor *x, *w, *bias, *residual, *y;
-    bool turned;
+    bt_tensor *x, *w, *bias, *y;
+    bool transposed;
 } linear;
 
-static bool fits(bt_tape *tape, const linear *op)
-{
-    bt_linear l = bt_linear_of(op->w, op->turned);
-    const bt_tensor *residual = op->residual;
-    if (!bt_linear_fits(tape, "linear", op->x, op->w, op->turned, op->bias))
-        return false;
-    if (residual &&
-        (residual->rows != op->x->rows || residual->columns != l.outputs ||
-         residual->stride != residual->columns))
-        bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
-                     "linear: the residual is (%zu, %zu) with rows %zu apart, "
-                     "the output a dense (%zu, %zu)",
-                     residual->rows, residual->columns, residual->stride,
-                     op->x->rows, l.outputs);
-    return bt_tape_status(tape, NULL) == BAUTA_OK;
-}
-
-static bool wanted(const bt_tensor *tensor)
-{
-    return tensor && tensor->wants;
-}
-
-/* The residual comes first, since it only needs a copy where nothing is there
- * yet; when it is x as well, the product then adds to it. A step that fails
- * for want of memory makes the ones behind it vain, but not wrong. */
+/* A step that fails for lack of memory makes the later ones useless, but not
+ * wrong. */
 static void backward(bt_tape *tape, void *saved)
 {
     const linear *op = saved;
     const float *dy = op->y->grad;
-    bt_linear l = bt_linear_of(op->w, op->turned);
+    bt_linear l = bt_linear_of(op->w, op->transposed);
     size_t rows = op->x->rows;
-    int threads = bt_tape_threads(tape);
     float *grad;
     bool add;
     if (!dy)
-        return; // nothing was made from y that anyone asked about
-    if (op->residual && (grad = bt_tape_grad(tape, op->residual, &add)))
-        bt_accumulate(threads, grad, l.outputs, dy, rows, l.outputs, add);
+        return; // no gradient flows into y
     if ((grad = bt_tape_grad(tape, op->x, &add)))
         bt_linear_dx(tape, &l, rows, dy, grad, add);
     if ((grad = bt_tape_grad(tape, op->w, &add)))
         bt_linear_dw(tape, &l, rows, op->x->data, dy, grad, op->w->stride, add);
     if (op->bias && (grad = bt_tape_grad(tape, op->bias, &add)))
-        bt_accumulate_rows(threads, grad, dy, rows, l.outputs, add);
+        bt_accumulate_rows(bt_tape_threads(tape), grad, dy, rows, l.outputs,
+                           add);
 }
 
 static void record(bt_tape *tape, const linear *op)
@@ -173,59 +146,60 @@ static void record(bt_tape *tape, const linear *op)
     bt_tape_record(tape, backward, saved);
 }
 
-bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool turned,
-                        bt_tensor *bias, bt_tensor *residual)
+bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w,
+                        bool transposed, bt_tensor *bias)
 {
-    linear op = { x, w, bias, residual, NULL, turned };
-    if (bt_tape_status(tape, NULL) || !fits(tape, &op))
+    linear op = { x, w, bias, NULL, transposed };
+    if (bt_tape_status(tape, NULL) ||
+        !bt_linear_fits(tape, "linear", x, w, transposed, bias))
         return NULL;
-    bt_linear l = bt_linear_of(w, turned);
+    bt_linear l = bt_linear_of(w, transposed);
     op.y = bt_tape_output(tape, x->rows, l.outputs,
-                          x->wants || w->wants || wanted(bias) ||
-                              wanted(residual));
-    if (!op.y ||
-        !bt_linear_y(tape, &l, x->rows, x->data, bias ? bias->data : NULL,
-                     residual ? residual->data : NULL, op.y->data))
+                          x->wants || w->wants || (bias && bias->wants));
+    if (!op.y || !bt_linear_y(tape, &l, x->rows, x->data,
+                              bias ? bias->data : NULL, op.y->data))
         return NULL;
     if (op.y->wants)
         record(tape, &op);
     return bt_tape_status(tape, NULL) ? NULL : op.y;
 }
 
-/* All together, without records. */
-static bool run_together(bt_tape *tape, size_t count, const linear *ops)
+/* One group of products, without records. */
+static bool run_grouped(bt_tape *tape, size_t count, const linear *ops)
 {
     bt_gemm gemms[BT_GEMM_TOGETHER];
     for (size_t i = 0; i < count; i++) {
         const linear *op = &ops[i];
-        bt_linear l = bt_linear_of(op->w, op->turned);
+        bt_linear l = bt_linear_of(op->w, op->transposed);
         gemms[i] = gemm_y(&l, op->x->rows, op->x->data,
-                          op->bias ? op->bias->data : NULL, NULL, op->y->data);
+                          op->bias ? op->bias->data : NULL, op->y->data);
     }
     return multiply(tape, gemms, count);
 }
 
 bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
-                   const bt_linear_op *layers, bool turned, bt_tensor **y)
+                   const bt_linear_op *layers, bool transposed, bt_tensor **y)
 {
     linear ops[BT_GEMM_TOGETHER];
     if (bt_tape_recording(tape) || count > BT_GEMM_TOGETHER) {
         for (size_t i = 0; i < count; i++)
-            y[i] = bt_op_linear(tape, x, layers[i].w, turned, layers[i].bias,
-                                NULL);
+            y[i] =
+                bt_op_linear(tape, x, layers[i].w, transposed, layers[i].bias);
         return bt_tape_status(tape, NULL) == BAUTA_OK;
     }
     for (size_t i = 0; i < count; i++) {
-        ops[i] = (linear){ x, layers[i].w, layers[i].bias, NULL, NULL, turned };
+        ops[i] = (linear){ x, layers[i].w, layers[i].bias, NULL, transposed };
         y[i] = NULL;
     }
     for (size_t i = 0; i < count; i++) {
-        if (bt_tape_status(tape, NULL) || !fits(tape, &ops[i]))
+        if (bt_tape_status(tape, NULL) ||
+            !bt_linear_fits(tape, "linear", x, layers[i].w, transposed,
+                            layers[i].bias))
             return false;
-        bt_linear l = bt_linear_of(layers[i].w, turned);
+        bt_linear l = bt_linear_of(layers[i].w, transposed);
         y[i] = ops[i].y = bt_tape_output(tape, x->rows, l.outputs, false);
         if (!y[i])
             return false;
     }
-    return run_together(tape, count, ops);
+    return run_grouped(tape, count, ops);
 }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linear.h - a linear layer on plain arrays, piece by piece, for the ops that
- * hold one: linear itself and the loss.
+/* linear.h - the parts of a linear layer on plain arrays, for the ops that
+ * contain one: linear and the loss.
  *
- * With W (outputs, inputs), or (inputs, outputs) if `turned`, and written here
- * as if it were not turned:
+ * W is (outputs, inputs), or (inputs, outputs) if `transposed`. For a W that is
+ * not transposed:
  *
- *     y     = x W^T + bias + residual     (rows, outputs)
+ *     y     = x W^T + bias                (rows, outputs)
  *     dx    = dy W                        (rows, inputs)
  *     dW    = dy^T x                      like W
  *     dbias = the sum of the rows of dy   (1, outputs)
  *
- * Every element is one chain in ascending order, of fused multiply-adds over
+ * Every element is one chain of fused multiply-adds in ascending order of
  * inputs, outputs or rows; dbias is a chain of additions over rows. With `add`
- * a chain starts from what is there, else from 0. So rows may come in any
- * number of parts, one behind the other, and threads split elements: neither
- * changes a bit. */
+ * a chain starts from the value in memory, else from 0. So neither processing
+ * the rows in several parts nor threads, which split the elements, change a
+ * bit. */
 #ifndef BT_LINEAR_H
 #define BT_LINEAR_H
 
@@ -22,23 +22,23 @@
 
 typedef struct bt_linear {
     size_t inputs, outputs;
-    const float *w; /* rows `stride` apart; all else here is dense */
+    const float *w; /* rows `stride` apart; everything else is dense */
     size_t stride;
-    bool turned;
-    const bt_compact *compact; /* stands for w where it is not NULL; then there
-                                  is no dx */
+    bool transposed;
+    const bt_compact *compact; /* used instead of w if not NULL; there is no dx
+                                  then */
 } bt_linear;
 
-bt_linear bt_linear_of(const bt_tensor *w, bool turned);
+bt_linear bt_linear_of(const bt_tensor *w, bool transposed);
 
-/* Whether x, which is dense, and bias (or NULL) are of the shapes that W takes;
- * if not, the tape fails with a sentence that begins with the op's name. */
+/* Whether x, which must be dense, and bias (or NULL) match the shape of W. If
+ * not, the tape fails with a message that begins with the op's name. */
 bool bt_linear_fits(bt_tape *tape, const char *op, const bt_tensor *x,
-                    const bt_tensor *w, bool turned, const bt_tensor *bias);
+                    const bt_tensor *w, bool transposed, const bt_tensor *bias);
 
-/* All return false, with a failed tape, when memory has run out. */
+/* All return false, with a failed tape, when there is no memory. */
 bool bt_linear_y(bt_tape *tape, const bt_linear *l, size_t rows, const float *x,
-                 const float *bias, const float *residual, float *y);
+                 const float *bias, float *y);
 bool bt_linear_dx(bt_tape *tape, const bt_linear *l, size_t rows,
                   const float *dy, float *dx, bool add);
 bool bt_linear_dw(bt_tape *tape, const bt_linear *l, size_t rows,

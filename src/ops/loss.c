@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loss.c - cross-entropy over a vocabulary, in chunks of rows.
  *
- * The rows that count are taken in order, some hundred at a time:
+ * Rows whose label is not ignored are processed in order, 256 at a time:
  *
  *     logits z = x W^T + bias                       (chunk, vocabulary)
- *     e[j]  = exp(z[j] - max z),  l = sum e         a row, softmax.h
+ *     e[j]  = exp(z[j] - max z),  l = sum e         per row, softmax.h
  *     lse   = max z + log(l)
  *     loss  = (1 - s) (lse - z[label]) + s (lse - mean z)
  *     dz[j] = fma(e[j], g / l, -g s / vocabulary)   over the logits
  *     dz[label] -= g (1 - s)                        g = weight / counted
  *     dx = dz W,   dW += dz^T x,   dbias += sum of dz
  *
- * The losses of the rows are added in double in the order of the rows; dW and
- * dbias are chains over the counted rows in their order, which the border of a
- * chunk does not interrupt. So neither chunks nor threads change a bit.
+ * The losses of the rows are added in double in row order. dW and dbias are
+ * chains over the counted rows in order, which continue across chunks. So
+ * neither chunks nor threads change a bit.
  *
- * When gradients flow. They are computed here, while the logits are at hand:
- * doing it in the backward pass would mean to compute all logits twice. But
- * they go into memory of the tape, and only bt_tape_backward() adds them to
- * what x, W and bias have. So a loss that is never walked back leaves the
- * parameters' gradients alone, several losses may stand on one tape in any
- * order, and parts of a batch add up. The price is one array of the size of W
- * and one addition of it, little beside a product with it. */
+ * Gradients are computed here, while the logits exist: the backward pass would
+ * have to compute all logits again. They are kept on the tape, and only
+ * bt_tape_backward() adds them to those of x, W and bias. So a loss without a
+ * backward pass leaves the parameters' gradients unchanged, several losses can
+ * be on one tape in any order, and micro-batches add up. The cost is one array
+ * of the size of W and one addition of it, little compared to a product with W.
+ */
 #include "ops/loss.h"
 
 #include "base/size.h"
@@ -31,21 +31,21 @@
 #include "ops/linear.h"
 
 enum {
-    CHUNK_ROWS = 256, /* half as many are a fifth slower, more hardly faster */
+    CHUNK_ROWS = 256, /* 128 is 20 % slower, more is hardly faster */
     SCATTER_ROWS = 16 /* in a task of the backward pass */
 };
 
 typedef struct loss {
     bt_tensor *x, *w, *bias;
     bt_linear l;
-    const uint32_t *labels;  /* the caller's: of use until the op returns */
-    double smoothing, share; /* share: of a row in the loss, g above */
+    const uint32_t *labels;  /* the caller's: valid until the op returns */
+    double smoothing, share; /* share: weight of a row in the loss, g above */
     size_t counted;
-    size_t *rows;  /* (counted): which */
-    double *each;  /* (counted): their losses */
+    size_t *rows;  /* (counted) their indices */
+    double *each;  /* (counted) their losses */
     float *logits; /* (chunk, outputs) */
-    float *inputs; /* (chunk, inputs): rows of x that do not lie together */
-    /* Gradients that wait for the backward pass, each NULL if not wanted. */
+    float *inputs; /* (chunk, inputs) copies of rows that are not contiguous */
+    /* Gradients for the backward pass, each NULL if not required. */
     float *dx; /* (counted, inputs) */
     float *dw; /* like W, but dense */
     float *dbias;
@@ -60,13 +60,13 @@ typedef struct chunk {
     bool gradient;
 } chunk;
 
-/* log(l), and NaN where a logit was NaN or the largest one infinite. */
+/* log(l); NaN if a logit was NaN or the largest one infinite. */
 static double logarithm(float l)
 {
     return isfinite(l) ? bt_log2((double)l) * BT_LN2 : (double)l;
 }
 
-/* The loss of a row of logits, over which its gradient is written. */
+/* The loss of a row of logits, which its gradient overwrites. */
 static double run_row(const chunk *c, float *z, uint32_t label)
 {
     const loss *op = c->op;
@@ -97,7 +97,7 @@ static void run_task(void *job, size_t task, int thread)
 
 /* ---- A chunk ------------------------------------------------------------- */
 
-/* The chunk's rows of x: where they are if they lie together, else a copy. */
+/* The chunk's rows of x: in place if they are contiguous, else a copy. */
 static const float *gather(const chunk *c)
 {
     const loss *op = c->op;
@@ -133,7 +133,7 @@ static bool run_chunk(bt_tape *tape, chunk *c)
     const loss *op = c->op;
     const float *x = gather(c);
     if (!bt_linear_y(tape, &op->l, c->count, x,
-                     op->bias ? op->bias->data : NULL, NULL, op->logits))
+                     op->bias ? op->bias->data : NULL, op->logits))
         return false;
     bt_parallel(bt_tape_threads(tape), c->count, run_task, c);
     return !c->gradient || run_gradients(tape, c, x);
@@ -141,9 +141,9 @@ static bool run_chunk(bt_tape *tape, chunk *c)
 
 /* ---- The op -------------------------------------------------------------- */
 
-static bool fits(bt_tape *tape, const loss *op, bool turned)
+static bool fits(bt_tape *tape, const loss *op, bool transposed)
 {
-    if (!bt_linear_fits(tape, "loss", op->x, op->w, turned, op->bias))
+    if (!bt_linear_fits(tape, "loss", op->x, op->w, transposed, op->bias))
         return false;
     if (!(op->smoothing >= 0.0 && op->smoothing <= 1.0))
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
@@ -164,7 +164,7 @@ static void find_counted(loss *op)
             op->rows[op->counted++] = row;
 }
 
-static float *take_like(bt_tape *tape, const bt_tensor *tensor)
+static float *alloc_grad(bt_tape *tape, const bt_tensor *tensor)
 {
     if (!tensor || !tensor->wants || !bt_tape_recording(tape))
         return NULL;
@@ -172,8 +172,8 @@ static float *take_like(bt_tape *tape, const bt_tensor *tensor)
                         sizeof(float));
 }
 
-/* All memory of the op except the list of rows; false when there is none. */
-static bool take_memory(bt_tape *tape, loss *op, size_t rows)
+/* All memory of the op except the list of rows; false if there is none. */
+static bool alloc_memory(bt_tape *tape, loss *op, size_t rows)
 {
     op->each = bt_tape_take(tape, op->counted, sizeof(double));
     op->logits =
@@ -183,9 +183,9 @@ static bool take_memory(bt_tape *tape, loss *op, size_t rows)
             bt_tape_take(tape, bt_size_mul(rows, op->l.inputs), sizeof(float));
     bt_tensor counted = *op->x;
     counted.rows = op->counted;
-    op->dx = take_like(tape, &counted);
-    op->dw = take_like(tape, op->w);
-    op->dbias = take_like(tape, op->bias);
+    op->dx = alloc_grad(tape, &counted);
+    op->dw = alloc_grad(tape, op->w);
+    op->dbias = alloc_grad(tape, op->bias);
     return bt_tape_status(tape, NULL) == BAUTA_OK;
 }
 
@@ -200,7 +200,7 @@ static void scatter_task(void *job, size_t task, int thread)
                       op->dx + i * width, 1, width, true);
 }
 
-/* Rows of x that do not count get nothing, or 0 if nothing was there. */
+/* Ignored rows of x get no gradient, or 0 if there was none yet. */
 static void backward(bt_tape *tape, void *saved)
 {
     loss *op = saved;
@@ -239,8 +239,9 @@ static double run(bt_tape *tape, const loss *op, size_t rows)
 }
 
 bt_loss bt_op_loss_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
-                           bool turned, bt_tensor *bias, const uint32_t *labels,
-                           float smoothing, double weight, size_t chunk_rows)
+                           bool transposed, bt_tensor *bias,
+                           const uint32_t *labels, float label_smoothing,
+                           double weight, size_t chunk_rows)
 {
     static const bt_loss none = { 0.0, 0 };
     if (bt_tape_status(tape, NULL))
@@ -248,19 +249,19 @@ bt_loss bt_op_loss_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
     loss op = { .x = x,
                 .w = w,
                 .bias = bias,
-                .l = bt_linear_of(w, turned),
+                .l = bt_linear_of(w, transposed),
                 .labels = labels,
-                .smoothing = (double)smoothing };
+                .smoothing = (double)label_smoothing };
     loss *saved = bt_tape_take(tape, 1, sizeof(*saved));
     op.rows = bt_tape_take(tape, x->rows, sizeof(*op.rows));
-    if (!saved || !op.rows || !fits(tape, &op, turned))
+    if (!saved || !op.rows || !fits(tape, &op, transposed))
         return none;
     find_counted(&op);
     if (op.counted == 0)
-        return none; // no record: no gradient flows, which is to say 0
+        return none; // no record: all gradients are 0
     op.share = weight / (double)op.counted;
     chunk_rows = bt_size_min(chunk_rows, op.counted);
-    if (!take_memory(tape, &op, chunk_rows))
+    if (!alloc_memory(tape, &op, chunk_rows))
         return none;
     double sum = run(tape, &op, chunk_rows);
     *saved = op;
@@ -270,10 +271,10 @@ bt_loss bt_op_loss_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
     return (bt_loss){ weight * (sum / (double)op.counted), op.counted };
 }
 
-bt_loss bt_op_loss(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool turned,
-                   bt_tensor *bias, const uint32_t *labels, float smoothing,
-                   double weight)
+bt_loss bt_op_loss(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool transposed,
+                   bt_tensor *bias, const uint32_t *labels,
+                   float label_smoothing, double weight)
 {
-    return bt_op_loss_chunked(tape, x, w, turned, bias, labels, smoothing,
-                              weight, CHUNK_ROWS);
+    return bt_op_loss_chunked(tape, x, w, transposed, bias, labels,
+                              label_smoothing, weight, CHUNK_ROWS);
 }

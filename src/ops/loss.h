@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loss.h - the loss with a choice of its chunks, which tests make. */
+/* loss.h - the loss with a given chunk size, for tests. */
 #ifndef BT_LOSS_H
 #define BT_LOSS_H
 
 #include "ops/ops.h"
 
 /* bt_op_loss() with the logits of at most `chunk` rows (1 or more) at a time.
- * No bit of the loss or of a gradient depends on it. */
+ * It changes no bit of the loss or of a gradient. */
 bt_loss bt_op_loss_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
-                           bool turned, bt_tensor *bias, const uint32_t *labels,
-                           float smoothing, double weight, size_t chunk);
+                           bool transposed, bt_tensor *bias,
+                           const uint32_t *labels, float label_smoothing,
+                           double weight, size_t chunk);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* norm.c - layer norm and RMS norm, of rows or of the heads of rows.
  *
- * To the kernels a head is a row of its own. Saved are two numbers a row. */
+ * The kernels treat each head as a row. Mean and scale of each row are saved
+ * for the backward pass. */
 #include "ops/ops.h"
 #include "ops/ranges.h"
 
@@ -20,33 +21,34 @@ static void forward(void *job, size_t first, size_t count)
 static void backward_rows(void *job, size_t first, size_t count)
 {
     const record *r = job;
-    r->kernels->norm_back(&r->norm, first, count);
+    r->kernels->norm_backward(&r->norm, first, count);
 }
 
 static void backward_columns(void *job, size_t first, size_t count)
 {
     const record *r = job;
-    r->kernels->norm_gain(&r->norm, first, count);
+    r->kernels->norm_backward_gain(&r->norm, first, count);
 }
 
 static void norm_backward(bt_tape *tape, void *saved)
 {
     record *r = saved;
     bt_norm *n = &r->norm;
+    int threads = bt_tape_threads(tape);
     if (!r->y->grad)
         return;
     n->dy = r->y->grad;
     n->dx = bt_tape_grad(tape, r->x, &n->add_dx);
     if (n->dx)
-        bt_ranges(tape, n->rows, bt_ranges_rows(n->width), backward_rows, r);
+        bt_ranges(threads, n->rows, bt_ranges_rows(n->width), backward_rows, r);
     n->dgain = bt_tape_grad(tape, r->gain, &n->add_dgain);
     n->dbias = r->bias ? bt_tape_grad(tape, r->bias, &n->add_dbias) : NULL;
     if (n->dgain || n->dbias)
-        bt_ranges(tape, n->width, bt_ranges_columns(tape, n->width),
+        bt_ranges(threads, n->width, bt_ranges_columns(threads, n->width),
                   backward_columns, r);
 }
 
-/* Whether the shapes fit; the tape has failed if not. */
+/* Whether the shapes fit; if not, the tape fails. */
 static bool fits(bt_tape *tape, const bt_tensor *x, const bt_tensor *gain,
                  const bt_tensor *bias, size_t heads)
 {
@@ -96,7 +98,8 @@ bt_tensor *bt_op_norm(bt_tape *tape, bt_tensor *x, bt_tensor *gain,
                              .mean = mean,
                              .scale = scale,
                              .y = y->data } };
-    bt_ranges(tape, rows, bt_ranges_rows(r->norm.width), forward, r);
+    bt_ranges(bt_tape_threads(tape), rows, bt_ranges_rows(r->norm.width),
+              forward, r);
     if (y->wants)
         bt_tape_record(tape, norm_backward, r);
     return y;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.c - pages are taken, shared, copied and given back. */
+/* pages.c - allocates, shares, copies and frees pages; see pages.h. */
 #include "ops/pages.h"
 
 #include "base/array.h"
@@ -11,13 +11,13 @@
 
 enum { SLAB_BYTES = 8 << 20 };
 
-/* Pages that were allocated together. */
+/* Pages allocated in one block. */
 typedef struct bt_slab {
     struct bt_slab *next;
     _Alignas(BT_ALIGN) unsigned char memory[];
 } bt_slab;
 
-/* ---- the pool ---------------------------------------------------------- */
+/* ---- The pool ---------------------------------------------------------- */
 
 bauta_status bt_pool_create(bt_pool **out, const bt_shape *shape,
                             uint64_t bound, bauta_error *err)
@@ -25,7 +25,7 @@ bauta_status bt_pool_create(bt_pool **out, const bt_shape *shape,
     *out = bt_alloc_zero(1, sizeof(**out));
     if (!*out)
         return bt_fail_memory(err, "a pool of pages", sizeof(**out));
-    // Heads are at most 2^16 and dimensions 2^8, so this fits.
+    // At most 2^16 heads of 2^8 columns, so this does not overflow.
     (*out)->shape = *shape;
     (*out)->bytes =
         sizeof(bt_page) + shape->kv_heads * bt_page_head(shape) * sizeof(float);
@@ -52,20 +52,20 @@ void bt_pool_drop(bt_pool *pool)
     bt_free(pool);
 }
 
-/* How many pages come next: as many as there are, so that a small pool stays
- * small and a large one lies in huge pages of memory. */
+/* How many pages to allocate next: as many as there are, so that a small pool
+ * stays small and a large one uses huge pages of memory. */
 static size_t slab_pages(const bt_pool *pool)
 {
     size_t count = bt_size_min(bt_size_max(pool->made, 1),
                                bt_size_max(SLAB_BYTES / pool->bytes, 1));
-    if (pool->bound) // of which there is something left
+    if (pool->bound) // not reached yet
         count =
             (size_t)bt_size_min(count, pool->bound / pool->bytes - pool->made);
     return count;
 }
 
-/* More idle pages. Zeros, because the kernels load whole blocks and hide what
- * is not there. */
+/* Add free pages. They are zeroed, because kernels load whole blocks and then
+ * mask the missing tokens. */
 static bauta_status slab_add(bt_pool *pool, bauta_error *err)
 {
     size_t count = slab_pages(pool);
@@ -84,8 +84,8 @@ static bauta_status slab_add(bt_pool *pool, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* NULL, with the sentence, when there is no memory or the bound is reached. */
-static bt_page *page_take(bt_pool *pool, bauta_error *err)
+/* NULL and an error if there is no memory or the limit is reached. */
+static bt_page *page_alloc(bt_pool *pool, bauta_error *err)
 {
     uint64_t bytes = (uint64_t)pool->bytes;
     if (pool->bound && pool->taken >= pool->bound / bytes) {
@@ -105,7 +105,7 @@ static bt_page *page_take(bt_pool *pool, bauta_error *err)
     return page;
 }
 
-static void page_drop(bt_pool *pool, bt_page *page)
+static void page_release(bt_pool *pool, bt_page *page)
 {
     if (!page || --page->references)
         return;
@@ -114,11 +114,12 @@ static void page_drop(bt_pool *pool, bt_page *page)
     pool->taken--;
 }
 
-/* ---- books ------------------------------------------------------------- */
+/* ---- Block tables
+ * ------------------------------------------------------------- */
 
-void bt_book_init(bt_book *book, bt_pool *pool, size_t layers)
+void bt_book_init(bt_book *table, bt_pool *pool, size_t layers)
 {
-    *book = (bt_book){ .pool = pool, .layers = layers };
+    *table = (bt_book){ .pool = pool, .layers = layers };
 }
 
 bauta_status bt_book_fork(bt_book *to, const bt_book *from, bauta_error *err)
@@ -126,7 +127,7 @@ bauta_status bt_book_fork(bt_book *to, const bt_book *from, bauta_error *err)
     size_t blocks = bt_page_count(from->tokens);
     size_t entries = blocks * from->layers;
     bt_book_init(to, from->pool, from->layers);
-    if (BT_ROOM(to->pages, to->room, 0, entries))
+    if (BT_ROOM(to->pages, to->capacity, 0, entries))
         return bt_fail_memory(err, "a table of pages",
                               bt_size_mul(entries, sizeof(*to->pages)));
     to->tokens = from->tokens;
@@ -139,21 +140,22 @@ bauta_status bt_book_fork(bt_book *to, const bt_book *from, bauta_error *err)
     return BAUTA_OK;
 }
 
-void bt_book_truncate(bt_book *book, size_t tokens)
+void bt_book_truncate(bt_book *table, size_t tokens)
 {
     size_t blocks = bt_page_count(tokens);
-    for (size_t i = blocks * book->layers; i < book->blocks * book->layers; i++)
-        page_drop(book->pool, book->pages[i]);
-    book->tokens = tokens;
-    book->blocks = blocks;
+    for (size_t i = blocks * table->layers; i < table->blocks * table->layers;
+         i++)
+        page_release(table->pool, table->pages[i]);
+    table->tokens = tokens;
+    table->blocks = blocks;
 }
 
-void bt_book_release(bt_book *book)
+void bt_book_release(bt_book *table)
 {
-    bt_book_truncate(book, 0);
-    bt_free(book->pages);
-    book->pages = NULL;
-    book->room = 0;
+    bt_book_truncate(table, 0);
+    bt_free(table->pages);
+    table->pages = NULL;
+    table->capacity = 0;
 }
 
 /* Whole cache lines of keys. */
@@ -164,7 +166,7 @@ static void lines_copy(float *to, const float *from, size_t keys)
         memcpy(to + j, from + j, LINE * sizeof(*to));
 }
 
-/* The first `tokens` tokens of a page; what stands behind them is not seen. */
+/* Copy the first `tokens` tokens of a page; the rest is hidden. */
 static void page_copy(const bt_shape *s, float *to, const float *from,
                       size_t tokens)
 {
@@ -181,92 +183,93 @@ static void page_copy(const bt_shape *s, float *to, const float *from,
     }
 }
 
-/* A page that is the book's alone, in place of none or of a shared one. Only
- * the last page is ever written to, so its tokens are those that count. */
-static bauta_status page_own(bt_book *book, bt_page **at, bauta_error *err)
+/* Make an entry a page of this table alone, replacing NULL or a shared page.
+ * The copy of a shared one is left to bt_book_settle(). */
+static bauta_status page_make_unique(bt_book *table, bt_page **at,
+                                     bauta_error *err)
 {
     bt_page *old = *at;
     if (old && old->references == 1)
         return BAUTA_OK;
-    bt_page *page = page_take(book->pool, err);
+    bt_page *page = page_alloc(table->pool, err);
     if (!page)
         return BAUTA_ERR_NOMEM;
-    if (old) { // which others hold, and so stays where it is
+    if (old) { // others hold it, so it stays valid
         page->from = old;
-        page_drop(book->pool, old);
+        page_release(table->pool, old);
     }
     *at = page;
     return BAUTA_OK;
 }
 
-static bauta_status blocks_add(bt_book *book, size_t blocks, bauta_error *err)
+static bauta_status blocks_add(bt_book *table, size_t blocks, bauta_error *err)
 {
-    size_t have = book->blocks * book->layers, want = blocks * book->layers;
+    size_t have = table->blocks * table->layers, want = blocks * table->layers;
     if (want <= have)
         return BAUTA_OK;
-    if (BT_ROOM(book->pages, book->room, have, want - have))
+    if (BT_ROOM(table->pages, table->capacity, have, want - have))
         return bt_fail_memory(err, "a table of pages",
-                              bt_size_mul(want, sizeof(*book->pages)));
-    memset(book->pages + have, 0, (want - have) * sizeof(*book->pages));
-    book->blocks = blocks;
+                              bt_size_mul(want, sizeof(*table->pages)));
+    memset(table->pages + have, 0, (want - have) * sizeof(*table->pages));
+    table->blocks = blocks;
     return BAUTA_OK;
 }
 
-void bt_book_settle(bt_book *book)
+void bt_book_settle(bt_book *table)
 {
-    size_t first = book->tokens / BT_BLOCK;
-    for (size_t i = first * book->layers; i < book->blocks * book->layers;
+    size_t first = table->tokens / BT_BLOCK;
+    for (size_t i = first * table->layers; i < table->blocks * table->layers;
          i++) {
-        bt_page *page = book->pages[i];
+        bt_page *page = table->pages[i];
         if (!page || !page->from)
             continue;
-        page_copy(&book->pool->shape, page->data, page->from->data,
-                  book->tokens % BT_BLOCK);
+        page_copy(&table->pool->shape, page->data, page->from->data,
+                  table->tokens % BT_BLOCK);
         page->from = NULL;
     }
 }
 
-bauta_status bt_book_reserve(bt_book *book, size_t tokens, bauta_error *err)
+bauta_status bt_book_reserve(bt_book *table, size_t tokens, bauta_error *err)
 {
-    bauta_status status = bt_book_take(book, tokens, err);
-    bt_book_settle(book);
+    bauta_status status = bt_book_take(table, tokens, err);
+    bt_book_settle(table);
     return status;
 }
 
-bauta_status bt_book_take(bt_book *book, size_t tokens, bauta_error *err)
+bauta_status bt_book_take(bt_book *table, size_t tokens, bauta_error *err)
 {
-    size_t first = book->tokens / BT_BLOCK;
-    size_t end = bt_page_count(book->tokens + tokens);
-    bauta_status status = blocks_add(book, end, err);
-    for (size_t i = first * book->layers; !status && i < end * book->layers;
+    size_t first = table->tokens / BT_BLOCK;
+    size_t end = bt_page_count(table->tokens + tokens);
+    bauta_status status = blocks_add(table, end, err);
+    for (size_t i = first * table->layers; !status && i < end * table->layers;
          i++)
-        status = page_own(book, &book->pages[i], err);
+        status = page_make_unique(table, &table->pages[i], err);
     if (status)
-        bt_book_truncate(book, book->tokens);
+        bt_book_truncate(table, table->tokens);
     return status;
 }
 
-void bt_book_advance(bt_book *book, size_t tokens)
+void bt_book_advance(bt_book *table, size_t tokens)
 {
-    book->tokens += tokens;
+    table->tokens += tokens;
 }
 
-/* Those before the first that is there have been given back already, so that
- * a step gives back the last few without a walk over the others. */
-void bt_book_forget(bt_book *book, size_t layer, size_t token)
+/* Pages before a NULL entry have been freed already, so a step frees only the
+ * last few. */
+void bt_book_forget(bt_book *table, size_t layer, size_t token)
 {
     for (size_t block = token / BT_BLOCK; block-- > 0;) {
-        bt_page **at = &book->pages[block * book->layers + layer];
+        bt_page **at = &table->pages[block * table->layers + layer];
         if (!*at)
             break;
-        page_drop(book->pool, *at);
+        page_release(table->pool, *at);
         *at = NULL;
     }
 }
 
-/* ---- writing ----------------------------------------------------------- */
+/* ---- Writing ----------------------------------------------------------- */
 
-/* Tokens j to j + rows - 1 of one block. */
+/* Write tokens j to j + rows - 1 of one block. */
 static void block_write(float *kt, const bt_kernels *kernels, const bt_shape *s,
                         size_t j, size_t rows, const float *k, const float *v)
 {
@@ -285,23 +288,24 @@ static void block_write(float *kt, const bt_kernels *kernels, const bt_shape *s,
     }
 }
 
-void bt_book_ask(const bt_book *book, size_t layer, const bt_shape *s,
+void bt_book_ask(const bt_book *table, size_t layer, const bt_shape *s,
                  size_t kv_head)
 {
-    size_t j = book->tokens % BT_BLOCK;
-    const bt_page *page = bt_book_page(book, layer, book->tokens / BT_BLOCK);
+    size_t j = table->tokens % BT_BLOCK;
+    const bt_page *page = bt_book_page(table, layer, table->tokens / BT_BLOCK);
     const float *kt = page->data + kv_head * bt_page_head(s) + j;
     for (size_t d = 0; d < s->head_dim; d++)
         __builtin_prefetch(kt + d * BT_BLOCK, 1);
 }
 
-void bt_book_write(const bt_book *book, size_t layer, const bt_kernels *kernels,
-                   const bt_shape *shape, size_t kv_head, size_t at,
-                   size_t rows, const float *k, const float *v)
+void bt_book_write(const bt_book *table, size_t layer,
+                   const bt_kernels *kernels, const bt_shape *shape,
+                   size_t kv_head, size_t at, size_t rows, const float *k,
+                   const float *v)
 {
     for (size_t done = 0, count; done < rows; done += count) {
         size_t j = (at + done) % BT_BLOCK;
-        bt_page *page = bt_book_page(book, layer, (at + done) / BT_BLOCK);
+        bt_page *page = bt_book_page(table, layer, (at + done) / BT_BLOCK);
         count = bt_size_min(BT_BLOCK - j, rows - done);
         block_write(page->data + kv_head * bt_page_head(shape), kernels, shape,
                     j, count, k + done * shape->k.token,

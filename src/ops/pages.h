@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.h - keys and values in pages, which sequences share.
+/* pages.h - the paged KV cache: pages of keys and values, and block tables.
  *
- * A page is a block of 64 tokens of one layer, laid out as the kernels read it:
- * for each key head its keys, transposed, and then its values in panels of
- * columns.
+ * A page holds a block of 64 tokens of one layer in the layout of the kernels:
+ * for each key head its keys, transposed, then its values in panels of columns.
  *
  *     head 0: kt (head_dim, 64), v (64 * value_pad);  head 1: ...
  *
- * A book is the table of a sequence's pages, a row a block and a column a
- * layer. Appending never moves a page. A fork copies the table and counts one
- * reference more to each page; whoever writes to a page that others have too
- * copies it first. Pages that are no longer seen are given back, and leave an
- * empty place in the table.
+ * A block table lists the pages of a sequence, with a row per block and a
+ * column per layer. Appending never moves a page. A fork copies the table and
+ * adds a reference to each page; a shared page is copied before it is written
+ * (copy on write). Pages that are no longer visible are freed and leave a NULL
+ * entry.
  *
- * Pages come from a pool, which keeps those that come back for the next who
- * asks, and may be bounded. What stands in a page behind the tokens is never
- * seen, be it zeros or what the page held before. */
+ * Pages come from a pool, which reuses freed pages and may have a limit. The
+ * part of a page after its tokens is always hidden, whatever it holds. */
 #ifndef BT_PAGES_H
 #define BT_PAGES_H
 
@@ -26,12 +24,12 @@
 
 typedef struct bt_page {
     size_t references;
-    struct bt_page *next;       /* of the idle ones */
-    const struct bt_page *from; /* whose tokens are still to be copied here */
+    struct bt_page *next;       /* in the free list */
+    const struct bt_page *from; /* pending copy on write; NULL: none */
     _Alignas(BT_ALIGN) float data[];
 } bt_page;
 
-/* Floats of one key head in a page: its keys and its values. */
+/* Floats of one key head in a page: keys and values. */
 static inline size_t bt_page_head(const bt_shape *shape)
 {
     return (shape->head_dim + shape->value_pad) * BT_BLOCK;
@@ -42,71 +40,73 @@ static inline size_t bt_page_count(size_t tokens)
     return tokens / BT_BLOCK + (tokens % BT_BLOCK != 0);
 }
 
-/* ---- the pool ---------------------------------------------------------- */
+/* ---- The pool ---------------------------------------------------------- */
 
 typedef struct bt_pool {
-    bt_shape shape; /* of which kv_heads, head_dim and value_dim count */
+    bt_shape shape; /* only kv_heads, head_dim and value_dim matter */
     size_t bytes;   /* of a page */
-    uint64_t bound; /* bytes of the pages that are taken; 0: none */
-    size_t taken;   /* pages */
-    size_t made;    /* pages, taken or idle */
-    size_t owners;  /* of the pool */
+    uint64_t bound; /* limit of the bytes of pages in use; 0: none */
+    size_t taken;   /* pages in use */
+    size_t made;    /* pages allocated, in use or free */
+    size_t owners;  /* reference count of the pool */
     bt_page *idle;
     struct bt_slab *slabs; /* the memory of all pages */
 } bt_pool;
 
-/* One owner has it then. */
+/* The reference count starts at 1. */
 bauta_status bt_pool_create(bt_pool **out, const bt_shape *shape,
                             uint64_t bound, bauta_error *err);
 bt_pool *bt_pool_share(bt_pool *pool);
-/* The last owner frees the pool; no page is taken then. */
+/* Frees the pool with the last reference; no page may be in use then. */
 void bt_pool_drop(bt_pool *pool);
 
-/* ---- books ------------------------------------------------------------- */
+/* ---- Block tables
+ * ------------------------------------------------------------- */
 
 typedef struct bt_book {
-    bt_pool *pool; /* which outlives the book */
+    bt_pool *pool; /* must outlive the table */
     size_t layers, tokens;
-    size_t blocks;   /* rows of the table: those of the tokens, and more while
-                        room is reserved */
+    size_t blocks;   /* rows of the table: those of the tokens, and reserved
+                        ones */
     bt_page **pages; /* (blocks, layers) */
-    size_t room;     /* entries that there is memory for */
+    size_t capacity; /* of pages */
 } bt_book;
 
-void bt_book_init(bt_book *book, bt_pool *pool, size_t layers);
-/* Another book of the same pages. */
+void bt_book_init(bt_book *table, bt_pool *pool, size_t layers);
+/* A second table of the same pages. */
 bauta_status bt_book_fork(bt_book *to, const bt_book *from, bauta_error *err);
-void bt_book_release(bt_book *book);
+void bt_book_release(bt_book *table);
 
-static inline bt_page *bt_book_page(const bt_book *book, size_t layer,
+static inline bt_page *bt_book_page(const bt_book *table, size_t layer,
                                     size_t block)
 {
-    return book->pages[block * book->layers + layer];
+    return table->pages[block * table->layers + layer];
 }
 
-/* Pages of its own for `tokens` more in every layer, which can then be written.
- * On failure the book is as it was. */
-bauta_status bt_book_reserve(bt_book *book, size_t tokens, bauta_error *err);
-/* The same in two halves: many books take their pages one after the other, and
- * then, whatever came of that and before anything is written or given back,
- * threads may copy what must be copied, each some of the books. */
-bauta_status bt_book_take(bt_book *book, size_t tokens, bauta_error *err);
-void bt_book_settle(bt_book *book);
-/* What was written behind the tokens belongs to them now. */
-void bt_book_advance(bt_book *book, size_t tokens);
-/* Keep the first `tokens` tokens, and no room behind them. */
-void bt_book_truncate(bt_book *book, size_t tokens);
-/* Give back the pages of a layer that lie wholly before a token. */
-void bt_book_forget(bt_book *book, size_t layer, size_t token);
+/* Reserve writable pages for `tokens` more tokens in every layer. On failure
+ * the table is unchanged. */
+bauta_status bt_book_reserve(bt_book *table, size_t tokens, bauta_error *err);
+/* The same in two parts: first allocate the pages of many tables, one after the
+ * other; then, even after a failure and before any page is written or freed, do
+ * the pending copies, which may run on several threads, a table each. */
+bauta_status bt_book_take(bt_book *table, size_t tokens, bauta_error *err);
+void bt_book_settle(bt_book *table);
+/* The tokens written after the last one are now part of the sequence. */
+void bt_book_advance(bt_book *table, size_t tokens);
+/* Keep the first `tokens` tokens and free reserved pages. */
+void bt_book_truncate(bt_book *table, size_t tokens);
+/* Free the pages of a layer that end before a token. */
+void bt_book_forget(bt_book *table, size_t layer, size_t token);
 
-/* Ask for the cache lines that the next token's key will be written to. */
-void bt_book_ask(const bt_book *book, size_t layer, const bt_shape *shape,
+/* Prefetch the cache lines that the next token's key will be written to. */
+void bt_book_ask(const bt_book *table, size_t layer, const bt_shape *shape,
                  size_t kv_head);
-/* Keys and values of `rows` tokens of one key head, to where `at` tokens lie
- * before them; read through the strides of the shape. Heads and tokens may be
- * written by different threads. */
-void bt_book_write(const bt_book *book, size_t layer, const bt_kernels *kernels,
-                   const bt_shape *shape, size_t kv_head, size_t at,
-                   size_t rows, const float *k, const float *v);
+/* Write keys and values of `rows` tokens of one key head from token `at` on; k
+ * and v have the strides of the shape. Heads and tokens may be written by
+ * different threads. */
+void bt_book_write(const bt_book *table, size_t layer,
+                   const bt_kernels *kernels, const bt_shape *shape,
+                   size_t kv_head, size_t at, size_t rows, const float *k,
+                   const float *v);
 
 #endif

@@ -1,133 +1,109 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* past.c - writing to books, and attention over them.
+/* past.c - KV cache writes and paged attention on the tape.
  *
- * The pages of all books are put into one table, in the order of the plan's
- * blocks; so one call serves all sequences, and its tasks are the tiles and
- * heads of all of them. */
+ * The pages of all sequences are listed in the order of the plan's blocks, so
+ * one call serves all sequences, and its tasks are the tiles and heads of all
+ * of them. */
 #include "ops/past.h"
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "ops/attention.h"
 
-/* Multiply-adds, or floats to write, that are not worth a thread. */
-enum { SMALL_ATTENTION = 1 << 17, SMALL_WRITE = 1 << 12 };
+/* Floats to write below which more threads do not pay. */
+enum { SMALL_WRITE = 1 << 12 };
 
-bauta_status bt_attention_pages(bauta_context *context, const bauta_plan *plan,
-                                const bt_shape *shape, const float *q,
-                                bt_page *const *pages, float *out, float *lse,
-                                bauta_error *err)
-{
-    bt_forward f = { .plan = plan,
-                     .shape = *shape,
-                     .kernels = context->kernels,
-                     .q = q,
-                     .packed = { .pages = pages },
-                     .out = out,
-                     .lse = lse };
-    uint64_t work = plan->pairs * shape->heads;
-    bool small = work * (shape->head_dim + shape->value_dim) < SMALL_ATTENTION;
-    int threads = small ? 1 : context->threads;
-    bt_arena measure = { NULL, 0, 0 };
-    bt_forward_prepare(&f, &measure, threads);
-    if (bt_arena_reserve(&context->workspace, measure.used))
-        return bt_fail_memory(err, "the workspace of attention", measure.used);
-    bt_forward_prepare(&f, &context->workspace, threads);
-    bt_forward_run(&f, threads);
-    return BAUTA_OK;
-}
+/* ---- Writing ----------------------------------------------------------- */
 
-/* ---- writing ----------------------------------------------------------- */
-
-typedef struct writing {
-    const bt_past *past;
+typedef struct kv_write {
+    const bt_past *batch;
     size_t layer;
     const bt_kernels *kernels;
     bt_shape shape;
     const float *k, *v;
-} writing;
+} kv_write;
 
-/* A token more has its key across as many cache lines as the head has
- * dimensions, and they are far away: ask for those of the task behind the
- * next. */
-static void write_ahead(const writing *w, size_t task)
+/* A single token's key is spread over as many cache lines as the head has
+ * dimensions. Prefetch those of the task after the next. */
+static void write_prefetch(const kv_write *w, size_t task)
 {
     size_t part = (task + 2) / w->shape.kv_heads;
-    if (part < w->past->count && w->past->parts[part].rows == 1)
-        bt_book_ask(w->past->parts[part].book, w->layer, &w->shape,
+    if (part < w->batch->count && w->batch->parts[part].rows == 1)
+        bt_book_ask(w->batch->parts[part].book, w->layer, &w->shape,
                     (task + 2) % w->shape.kv_heads);
 }
 
-/* One key head of one part. */
+/* One key head of one sequence. */
 static void write_task(void *job, size_t task, int thread)
 {
     (void)thread;
-    const writing *w = job;
+    const kv_write *w = job;
     const bt_shape *s = &w->shape;
-    const bt_part *part = &w->past->parts[task / s->kv_heads];
+    const bt_part *part = &w->batch->parts[task / s->kv_heads];
     size_t head = task % s->kv_heads;
-    write_ahead(w, task);
+    write_prefetch(w, task);
     bt_book_write(part->book, w->layer, w->kernels, s, head, part->book->tokens,
                   part->rows, w->k + part->row * s->k.token + head * s->k.head,
                   w->v + part->row * s->v.token + head * s->v.head);
 }
 
-bool bt_op_remember(bt_tape *tape, const bt_past *past, size_t layer,
+bool bt_op_remember(bt_tape *tape, const bt_past *batch, size_t layer,
                     const bt_tensor *k, const bt_tensor *v, size_t kv_heads)
 {
-    if (!k || !v || !past->count)
+    if (!k || !v || !batch->count)
         return !bt_tape_status(tape, NULL);
-    writing w = { .past = past,
-                  .layer = layer,
-                  .kernels = bt_tape_kernels(tape),
-                  .shape = past->parts[0].book->pool->shape,
-                  .k = k->data,
-                  .v = v->data };
+    kv_write w = { .batch = batch,
+                   .layer = layer,
+                   .kernels = bt_tape_kernels(tape),
+                   .shape = batch->parts[0].book->pool->shape,
+                   .k = k->data,
+                   .v = v->data };
     bt_shape *s = &w.shape;
     if (s->kv_heads != kv_heads || k->columns != kv_heads * s->head_dim ||
         v->columns != kv_heads * s->value_dim)
         return bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
-                            "remember: k has %zu columns and v %zu, the pages "
+                            "kv_write: k has %zu columns and v %zu, the pages "
                             "%zu heads of %zu and %zu",
                             k->columns, v->columns, s->kv_heads, s->head_dim,
                             s->value_dim);
     s->k = (bt_strides){ k->stride, s->head_dim };
     s->v = (bt_strides){ v->stride, s->value_dim };
     bool small = k->rows * (k->columns + v->columns) < SMALL_WRITE;
-    bt_parallel(small ? 1 : bt_tape_threads(tape), past->count * s->kv_heads,
+    bt_parallel(small ? 1 : bt_tape_threads(tape), batch->count * s->kv_heads,
                 write_task, &w);
     return true;
 }
 
-/* ---- attention --------------------------------------------------------- */
+/* ---- Attention --------------------------------------------------------- */
 
 static size_t part_blocks(const bt_part *part)
 {
     return bt_page_count(part->book->tokens + part->rows);
 }
 
-/* The pages of a layer of all books, one behind the other; NULL when the tape
- * has failed. A book of one layer has such a table already. */
-static bt_page *const *pages_gather(bt_tape *tape, const bt_past *past,
+/* The pages of a layer of all sequences, concatenated; NULL if the tape has
+ * failed. */
+static bt_page *const *pages_gather(bt_tape *tape, const bt_past *batch,
                                     size_t layer, const bauta_plan *plan)
 {
     size_t count = 0;
-    for (size_t i = 0; i < past->count; i++)
-        count += part_blocks(&past->parts[i]);
+    for (size_t i = 0; i < batch->count; i++)
+        count += part_blocks(&batch->parts[i]);
     if (count != plan->block_count)
         return bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
-                            "attention: the plan has %zu blocks, the books "
-                            "have %zu pages",
+                            "attention: the plan has %zu blocks, the block "
+                            "tables have %zu pages",
                             plan->block_count, count);
     bt_page **pages = bt_tape_take(tape, count, sizeof(*pages));
     bt_page **to = pages;
-    for (size_t i = 0; pages && i < past->count; i++)
-        for (size_t b = 0; b < part_blocks(&past->parts[i]); b++)
-            *to++ = bt_book_page(past->parts[i].book, layer, b);
+    for (size_t i = 0; pages && i < batch->count; i++)
+        for (size_t b = 0; b < part_blocks(&batch->parts[i]); b++)
+            *to++ = bt_book_page(batch->parts[i].book, layer, b);
     return pages;
 }
 
 bt_tensor *bt_op_attention_past(bt_tape *tape, bt_tensor *q,
-                                const bt_past *past, size_t layer,
+                                const bt_past *batch, size_t layer,
                                 const bauta_plan *plan, size_t heads,
                                 size_t kv_heads, size_t value_dim, float scale)
 {
@@ -141,14 +117,15 @@ bt_tensor *bt_op_attention_past(bt_tape *tape, bt_tensor *q,
     shape.head_dim = q->columns / heads;
     shape.value_dim = value_dim;
     shape.scale = scale;
-    bt_page *const *pages = pages_gather(tape, past, layer, plan);
+    bt_page *const *pages = pages_gather(tape, batch, layer, plan);
     bt_tensor *out = bt_tape_output(tape, q->rows, heads * value_dim, false);
     if (!out)
         return NULL;
     bauta_status status = bt_shape_resolve(&s, &shape, &err);
+    bt_cpu cpu = bt_tape_cpu(tape);
     if (!status)
-        status = bt_attention_pages(bt_tape_context(tape), plan, &s, q->data,
-                                    pages, out->data, NULL, &err);
+        status = bt_attention_paged_cpu(&cpu, plan, &s, q->data, pages,
+                                        out->data, NULL, &err);
     if (status)
         return bt_tape_fail(tape, status, "attention: %s", err.message);
     return out;

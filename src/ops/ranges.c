@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranges.c - ranges as tasks. */
+/* ranges.c - parallel loops over ranges. */
 #include "ops/ranges.h"
 
 #include "base/size.h"
@@ -21,12 +21,12 @@ static void run_range(void *job, size_t task, int thread)
     r->run(r->job, first, bt_size_min(r->each, r->count - first));
 }
 
-void bt_ranges(const bt_tape *tape, size_t count, size_t each, bt_range_fn *run,
+void bt_ranges(int threads, size_t count, size_t each, bt_range_fn *run,
                void *job)
 {
     ranges r = { count, each, run, job };
     size_t tasks = count / each + (count % each != 0);
-    bt_parallel(bt_tape_threads(tape), tasks, run_range, &r);
+    bt_parallel(threads, tasks, run_range, &r);
 }
 
 size_t bt_ranges_rows(size_t columns)
@@ -34,8 +34,8 @@ size_t bt_ranges_rows(size_t columns)
     return bt_size_max(TASK_ELEMENTS / bt_size_max(columns, 1), 1);
 }
 
-size_t bt_ranges_columns(const bt_tape *tape, size_t columns)
+size_t bt_ranges_columns(int threads, size_t columns)
 {
-    size_t threads = (size_t)bt_size_max((size_t)bt_tape_threads(tape), 1);
-    return bt_size_round(bt_size_max(columns / threads, 1), 16);
+    size_t share = columns / bt_size_max((size_t)threads, 1);
+    return bt_size_round(bt_size_max(share, 1), 16);
 }

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranges.h - an op's rows, columns or elements in ranges, on the threads of
- * its tape. */
+/* ranges.h - parallel loops over ranges of rows, columns or elements. */
 #ifndef BT_RANGES_H
 #define BT_RANGES_H
 
-#include "ops/tape.h"
+#include <stddef.h>
 
-/* Items first to first + count - 1; ranges write disjoint outputs. */
+/* Items first to first + count - 1. Ranges write disjoint outputs. */
 typedef void bt_range_fn(void *job, size_t first, size_t count);
 
-/* All of `count` items, in ranges of `each`. */
-void bt_ranges(const bt_tape *tape, size_t count, size_t each, bt_range_fn *run,
+/* Run all of `count` items in ranges of `each`. */
+void bt_ranges(int threads, size_t count, size_t each, bt_range_fn *run,
                void *job);
 
-/* How many rows of so many columns are worth a task. */
+/* How many rows of `columns` elements make a task worth starting. */
 size_t bt_ranges_rows(size_t columns);
 
-/* How many of so many columns a task takes when its work is all their rows:
- * enough for each thread to have some, in whole cache lines. */
-size_t bt_ranges_columns(const bt_tape *tape, size_t columns);
+/* How many of `columns` columns a task takes if it processes all rows of them:
+ * an equal share for each thread, in whole cache lines. */
+size_t bt_ranges_columns(int threads, size_t columns);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rotary.c - rotary positions. The way back is the turn by the negative angle,
- * from the same positions and frequencies. */
+/* rotary.c - rotary position embeddings. The backward pass rotates by the
+ * negative angle. */
 #include "ops/ops.h"
 #include "ops/ranges.h"
 
@@ -12,7 +12,7 @@ typedef struct record {
     bt_rotary rotary;
 } record;
 
-static void turn(void *job, size_t first, size_t count)
+static void rotate(void *job, size_t first, size_t count)
 {
     const record *r = job;
     r->kernels->rotary(&r->rotary, first, count);
@@ -27,7 +27,8 @@ static void rotary_backward(bt_tape *tape, void *saved)
     r->rotary.x = r->y->grad;
     r->rotary.y = bt_tape_grad(tape, r->x, &r->rotary.add);
     if (r->rotary.y)
-        bt_ranges(tape, r->x->rows, bt_ranges_rows(r->x->columns), turn, r);
+        bt_ranges(bt_tape_threads(tape), r->x->rows,
+                  bt_ranges_rows(r->x->columns), rotate, r);
 }
 
 bt_tensor *bt_op_rotary(bt_tape *tape, bt_tensor *x, size_t heads,
@@ -42,24 +43,25 @@ bt_tensor *bt_op_rotary(bt_tape *tape, bt_tensor *x, size_t heads,
     size_t half = x->columns / heads / 2;
     bt_tensor *y = bt_tape_output(tape, x->rows, x->columns, x->wants);
     record *r = bt_tape_take(tape, 1, sizeof(*r));
-    uint32_t *at = bt_tape_take(tape, x->rows, sizeof(*at));
-    float *speed = bt_tape_take(tape, half, sizeof(*speed));
-    if (!speed)
+    uint32_t *position = bt_tape_take(tape, x->rows, sizeof(*position));
+    float *frequency = bt_tape_take(tape, half, sizeof(*frequency));
+    if (!frequency)
         return NULL;
     if (x->rows)
-        memcpy(at, positions, x->rows * sizeof(*at));
+        memcpy(position, positions, x->rows * sizeof(*position));
     if (half)
-        memcpy(speed, frequencies, half * sizeof(*speed));
+        memcpy(frequency, frequencies, half * sizeof(*frequency));
     *r = (record){ .kernels = bt_tape_kernels(tape),
                    .x = x,
                    .y = y,
                    .rotary = { .heads = heads,
                                .dim = 2 * half,
-                               .positions = at,
-                               .frequencies = speed,
+                               .positions = position,
+                               .frequencies = frequency,
                                .x = x->data,
                                .y = y->data } };
-    bt_ranges(tape, x->rows, bt_ranges_rows(x->columns), turn, r);
+    bt_ranges(bt_tape_threads(tape), x->rows, bt_ranges_rows(x->columns),
+              rotate, r);
     if (y->wants)
         bt_tape_record(tape, rotary_backward, r);
     return y;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shape.c - the shape of an attention, checked. */
+/* shape.c - checks the shape of an attention; see shape.h. */
 #include "ops/shape.h"
 
 #include "base/error.h"
@@ -28,8 +28,8 @@ static bauta_status heads_check(const bt_shape *s, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* A stride steps over a head at least. One that no memory could hold is most
- * likely a negative number that was cast. */
+/* A stride steps over at least one head. One that exceeds memory is most likely
+ * a negative number that was cast. */
 static bauta_status stride_check(const char *name, const char *axis,
                                  size_t stride, size_t dim, bauta_error *err)
 {
@@ -44,8 +44,8 @@ static bauta_status stride_check(const char *name, const char *axis,
     return BAUTA_OK;
 }
 
-/* A zero stands for the dense layout (tokens, heads, dim). Inputs may repeat
- * on purpose; what is written goes through bt_strides_apart too. */
+/* 0 selects the dense layout (tokens, heads, dim). Inputs may overlap on
+ * purpose; outputs are also checked by bt_strides_apart(). */
 static bauta_status strides_fill(bt_strides *strides, const char *name,
                                  size_t token, size_t head, size_t heads,
                                  size_t dim, bauta_error *err)
@@ -58,8 +58,8 @@ static bauta_status strides_fill(bt_strides *strides, const char *name,
     return status;
 }
 
-/* Elements from the first to behind the last of `count` heads or tokens. */
-static size_t reach(size_t count, size_t stride, size_t dim)
+/* Elements spanned by `count` heads or tokens. */
+static size_t extent(size_t count, size_t stride, size_t dim)
 {
     return bt_size_add(bt_size_mul(count - 1, stride), dim);
 }
@@ -68,14 +68,28 @@ bauta_status bt_strides_apart(const bt_strides *strides, const char *name,
                               size_t tokens, size_t heads, size_t dim,
                               bauta_error *err)
 {
-    if (tokens == 0 || reach(heads, strides->head, dim) <= strides->token ||
-        reach(tokens, strides->token, dim) <= strides->head)
+    if (tokens == 0 || extent(heads, strides->head, dim) <= strides->token ||
+        extent(tokens, strides->token, dim) <= strides->head)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
                    "%s_token is %zu and %s_head is %zu: %zu tokens of %zu "
                    "heads of %zu would be written over each other",
                    name, strides->token, name, strides->head, tokens, heads,
                    dim);
+}
+
+bauta_status bt_gradients_apart(const bt_shape *s, size_t rows, size_t keys,
+                                bauta_error *err)
+{
+    bauta_status status =
+        bt_strides_apart(&s->q, "q", rows, s->heads, s->head_dim, err);
+    if (!status)
+        status =
+            bt_strides_apart(&s->k, "k", keys, s->kv_heads, s->head_dim, err);
+    if (!status)
+        status =
+            bt_strides_apart(&s->v, "v", keys, s->kv_heads, s->value_dim, err);
+    return status;
 }
 
 bauta_status bt_shape_resolve(bt_shape *shape, const bauta_attention *from,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shape.h - the shape of an attention with its defaults filled in. */
+/* shape.h - the shape of an attention, checked, with its defaults filled in. */
 #ifndef BT_SHAPE_H
 #define BT_SHAPE_H
 
@@ -11,7 +11,7 @@ typedef struct bt_strides {
 } bt_strides;
 
 typedef struct bt_shape {
-    size_t heads, kv_heads, group; /* group = heads that share a key head */
+    size_t heads, kv_heads, group; /* group: query heads per key head */
     size_t head_dim, head_pad, value_dim, value_pad;
     float scale;
     bt_strides q, k, v, out;
@@ -19,14 +19,18 @@ typedef struct bt_shape {
 
 enum { BT_DIM_MAX = 256 };
 
-/* Fill in defaults and pads; a sentence when a value is out of range. */
+/* Fill in defaults and padded sizes; an error if a value is out of range. */
 bauta_status bt_shape_resolve(bt_shape *shape, const bauta_attention *from,
                               bauta_error *err);
 
-/* What is written must not overlap: of token and head, the outer one steps over
- * all of the inner one. A sentence when it does not. */
+/* An error if elements of what is written overlap: the larger of the two
+ * strides must step over the whole extent of the smaller. */
 bauta_status bt_strides_apart(const bt_strides *strides, const char *name,
                               size_t tokens, size_t heads, size_t dim,
                               bauta_error *err);
+/* The same for the gradients of q, k and v, which have the strides of q, k and
+ * v. */
+bauta_status bt_gradients_apart(const bt_shape *shape, size_t rows, size_t keys,
+                                bauta_error *err);
 
 #endif

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tape.c - memory and records of a step.
+/* tape.c - the memory and the records of a step.
  *
- * Memory is a list of blocks. Pieces are cut from the current one; when it is
- * full the next one of the list is taken if the piece fits there, else a new
- * one is put in. Rewinding goes back to the first. Tensors and records are
- * pieces like any other. */
+ * Memory is a list of blocks. Allocations are cut from the current block. When
+ * it is full, the next one in the list is used if the allocation fits, else a
+ * new one is inserted. Rewinding returns to the first block. Tensors and
+ * records are allocated the same way. */
 #include "ops/tape.h"
 
 #include "base/error.h"
 #include "base/size.h"
-#include "ops/context.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,13 +22,15 @@ typedef struct block {
 } block;
 
 typedef struct record {
-    struct record *before;
+    struct record *previous;
     bt_backward_fn *backward;
     void *saved;
 } record;
 
 struct bt_tape {
-    bauta_context context;
+    const bt_kernels *kernels;
+    int threads;
+    bt_arena workspace;
     bool recording;
     bauta_error failure; /* status OK: none */
     block *blocks, *current;
@@ -42,8 +43,8 @@ bauta_status bt_tape_create(bt_tape **out, const bt_kernels *kernels,
     *out = bt_alloc_zero(1, sizeof(**out));
     if (!*out)
         return bt_fail_memory(err, "a tape", sizeof(**out));
-    (*out)->context.kernels = kernels;
-    (*out)->context.threads = threads;
+    (*out)->kernels = kernels;
+    (*out)->threads = threads;
     return BAUTA_OK;
 }
 
@@ -57,7 +58,7 @@ void bt_tape_free(bt_tape *tape)
         bt_free(b);
         b = next;
     }
-    bt_arena_release(&tape->context.workspace);
+    bt_arena_release(&tape->workspace);
     bt_free(tape);
 }
 
@@ -80,7 +81,7 @@ bauta_status bt_tape_status(const bt_tape *tape, bauta_error *err)
 
 bauta_status bt_tape_backward(bt_tape *tape, bauta_error *err)
 {
-    for (record *r = tape->last; r && !tape->failure.status; r = r->before)
+    for (record *r = tape->last; r && !tape->failure.status; r = r->previous)
         r->backward(tape, r->saved);
     return bt_tape_status(tape, err);
 }
@@ -92,7 +93,7 @@ bool bt_tape_recording(const bt_tape *tape)
 
 size_t bt_tape_bytes(const bt_tape *tape)
 {
-    size_t bytes = tape->context.workspace.capacity;
+    size_t bytes = tape->workspace.capacity;
     for (const block *b = tape->blocks; b; b = b->next)
         bytes += b->bytes;
     return bytes;
@@ -100,22 +101,22 @@ size_t bt_tape_bytes(const bt_tape *tape)
 
 const bt_kernels *bt_tape_kernels(const bt_tape *tape)
 {
-    return tape->context.kernels;
+    return tape->kernels;
 }
 
 int bt_tape_threads(const bt_tape *tape)
 {
-    return tape->context.threads;
+    return tape->threads;
 }
 
-bauta_context *bt_tape_context(bt_tape *tape)
+bt_cpu bt_tape_cpu(bt_tape *tape)
 {
-    return &tape->context;
+    return (bt_cpu){ tape->kernels, tape->threads, &tape->workspace };
 }
 
 bt_arena *bt_tape_workspace(bt_tape *tape)
 {
-    return &tape->context.workspace;
+    return &tape->workspace;
 }
 
 void *bt_tape_fail(bt_tape *tape, bauta_status status, const char *format, ...)
@@ -131,7 +132,7 @@ void *bt_tape_fail(bt_tape *tape, bauta_status status, const char *format, ...)
     return NULL;
 }
 
-/* Put a new block in behind the current one. */
+/* Insert a new block after the current one. */
 static block *block_add(bt_tape *tape, size_t bytes)
 {
     block *b = bt_alloc_zero(1, sizeof(*b));

@@ -33,9 +33,10 @@ static void act_case(check *c, size_t count, size_t odd, bool by, bool add)
         c->reference->act(act, want.data, x.data, factor, count, add);
         c->twin->act(act, got.data, x.data, factor, count, add);
         check_same(c, acts[i].name, &want, &got);
-        c->reference->act_slope(act, want.data, x.data, dy.data, factor, count,
-                                add);
-        c->twin->act_slope(act, got.data, x.data, dy.data, factor, count, add);
+        c->reference->act_backward(act, want.data, x.data, dy.data, factor,
+                                   count, add);
+        c->twin->act_backward(act, got.data, x.data, dy.data, factor, count,
+                              add);
         check_same(c, "slope", &want, &got);
         guarded_free(&want);
         want = check_copy(&x);
@@ -77,8 +78,8 @@ static void time_act(void *argument)
 static void time_slope(void *argument)
 {
     timed *t = argument;
-    t->kernels->act_slope(t->act, t->to.data, t->x.data, t->dy.data, NULL,
-                          t->x.count, false);
+    t->kernels->act_backward(t->act, t->to.data, t->x.data, t->dy.data, NULL,
+                             t->x.count, false);
 }
 
 static void act_bench(check *c)

@@ -68,9 +68,9 @@ static void norm_set(bt_norm *n, unsigned bits)
 static void run(const bt_kernels *kernels, const bt_norm *n, size_t cut)
 {
     kernels->norm(n, 0, n->rows);
-    kernels->norm_back(n, 0, n->rows);
-    kernels->norm_gain(n, 0, cut); // columns may be cut anywhere
-    kernels->norm_gain(n, cut, n->width - cut);
+    kernels->norm_backward(n, 0, n->rows);
+    kernels->norm_backward_gain(n, 0, cut); // columns may be cut anywhere
+    kernels->norm_backward_gain(n, cut, n->width - cut);
 }
 
 static void norm_case(check *c, size_t rows, size_t width, size_t odd,
@@ -119,13 +119,13 @@ static void time_forward(void *argument)
 static void time_back(void *argument)
 {
     timed *t = argument;
-    t->kernels->norm_back(&t->norm, 0, t->norm.rows);
+    t->kernels->norm_backward(&t->norm, 0, t->norm.rows);
 }
 
 static void time_gain(void *argument)
 {
     timed *t = argument;
-    t->kernels->norm_gain(&t->norm, 0, t->norm.width);
+    t->kernels->norm_backward_gain(&t->norm, 0, t->norm.width);
 }
 
 static void norm_bench(check *c)

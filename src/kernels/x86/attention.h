@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention.h - the attention steps for AVX2 and AVX-512: one body, included
- * by attention_avx2.c and attention_avx512.c.
+/* attention.h - the attention steps for AVX2 and AVX-512, one body for both;
+ * attention_avx2.c and attention_avx512.c include it.
  *
- * Everything is two products in register tiles of up to 6 rows x TILE_VECS
- * vectors, each accumulator one chain:
+ * Two kinds of products in register tiles of up to 6 rows x TILE_VECS vectors,
+ * each accumulator one chain:
  *
  *   dots   lanes are keys:    sum over d of row[d] * block[d][lanes]
  *          (scores; dP)
  *   sums   lanes are columns: sum over t of weight[t] * x[t][lanes]
  *          (output and dQ, t over the keys; dK and dV, t over the rows)
  *
- * A block of a partial run costs what its visible part costs: vectors of keys
- * that none of the six rows sees are not computed, and a hidden (row, key) is
- * left out of a chain by predicate. */
+ * A partial block costs about as much as its visible part: vectors of keys that
+ * none of the six rows sees are not computed, and a hidden (row, key) is left
+ * out of a chain by predication. */
 #include "kernels/attention.h"
 
 #include "kernels/x86/simd.h"
+#include "kernels/x86/transpose.h"
 
 #include <stdbool.h>
 
-/* The register tile: TILE_ROWS x TILE_VECS accumulators beside TILE_VECS loaded
+/* The register tile: TILE_ROWS x TILE_VECS accumulators, TILE_VECS loaded
  * vectors and one broadcast, of 32 registers or 16. */
-enum { BLOCK = 64, BLOCK_VECS = BLOCK / VL, TILE_ROWS = 6, TILE_VECS = VL / 4 };
+enum { BLOCK_VECS = BLOCK / VL, TILE_ROWS = 6, TILE_VECS = VL / 4 };
 
 /* Run CALL(R, V) with R and V as constants. R rows, 1 to 6; V vectors, 1 to
  * TILE_VECS. */
@@ -50,24 +51,24 @@ enum { BLOCK = 64, BLOCK_VECS = BLOCK / VL, TILE_ROWS = 6, TILE_VECS = VL / 4 };
         TILE_CASES(6, CALL)           \
     }
 
-/* Few rows make little of each key and value and wait for memory instead:
- * decoding. So while they go through a block's keys they ask for its values,
- * and while they go through its values, for the keys that come next. */
-INLINE void stream(const float *next, size_t R, size_t V)
+/* With few rows, in decoding, memory is the limit. So while a block's keys are
+ * read, its values are prefetched, and while its values are read, the next
+ * block's keys. */
+INLINE void prefetch_stream(const float *next, size_t R, size_t V)
 {
     enum { FEW = 4, LINE = 64 / sizeof(float) };
     for (size_t line = 0; R <= FEW && line < V * VL; line += LINE)
         prefetch(next + line);
 }
 
-/* ---- dots: lanes are keys ---------------------------------------------- */
+/* ---- Dots: lanes are keys ---------------------------------------------- */
 
 typedef struct dots {
     float *to;          /* (rows, 64) */
     const float *row;   /* (rows, pad) */
     const float *block; /* (columns, 64) */
     size_t pad, columns;
-    const float *next; /* what is read behind it, where that is known */
+    const float *next; /* read after the block, if known; or NULL */
 } dots;
 
 INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V)
@@ -82,7 +83,7 @@ INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V)
         vf y[TILE_VECS];
         UNROLLED_FOR (size_t v = 0; v < V; v++)
             y[v] = vf_load(b + c * BLOCK + v * VL);
-        stream(next + c * BLOCK, R, V);
+        prefetch_stream(next + c * BLOCK, R, V);
         UNROLLED_FOR (size_t r = 0; r < R; r++) {
             vf w = vf_set(x[r * a->pad + c]);
             UNROLLED_FOR (size_t v = 0; v < V; v++)
@@ -95,7 +96,7 @@ INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V)
             vf_store(to + r * BLOCK + v * VL, sum[r][v]);
 }
 
-/* The dots of a strip of rows with the vectors first to end - 1 of keys. */
+/* The dots of a strip of rows with key vectors first to end - 1. */
 static void dots_strip(const dots *a, size_t row, size_t rows, size_t first,
                        size_t end)
 {
@@ -107,17 +108,17 @@ static void dots_strip(const dots *a, size_t row, size_t rows, size_t first,
     }
 }
 
-/* ---- the mask of a strip ----------------------------------------------- */
+/* ---- The mask of a strip ----------------------------------------------- */
 
-/* Keys that some row of a strip sees lie in [lo, hi); those in [from, to)
- * are seen by every row. */
+/* Every key that some row of a strip sees is in [lo, hi). Every row sees all
+ * keys in [from, to). */
 typedef struct strip_mask {
     size_t lo, from, to, hi;
 } strip_mask;
 
 static const strip_mask strip_full = { 0, 0, BLOCK, BLOCK };
 
-static strip_mask strip_look(const uint64_t *words, size_t rows)
+static strip_mask strip_mask_of(const uint64_t *words, size_t rows)
 {
     uint64_t any = 0, all = ~(uint64_t)0;
     for (size_t r = 0; r < rows; r++) {
@@ -132,20 +133,20 @@ static strip_mask strip_look(const uint64_t *words, size_t rows)
     m.from = m.to = m.hi;
     if (all) {
         m.from = (size_t)__builtin_ctzll(all);
-        uint64_t behind = ~(all >> m.from); // 0 only when all is full
-        m.to = behind ? m.from + (size_t)__builtin_ctzll(behind) : BLOCK;
+        uint64_t hidden = ~(all >> m.from); // 0 only if all is full
+        m.to = hidden ? m.from + (size_t)__builtin_ctzll(hidden) : BLOCK;
     }
     return m;
 }
 
-/* The strip's dots, as far as the mask lets someone see them. */
-static void dots_seen(const dots *a, size_t row, size_t rows, strip_mask m)
+/* The strip's dots with the keys that some row sees. */
+static void dots_visible(const dots *a, size_t row, size_t rows, strip_mask m)
 {
     if (m.hi > m.lo)
         dots_strip(a, row, rows, m.lo / VL, (m.hi + VL - 1) / VL);
 }
 
-/* ---- sums: lanes are columns ------------------------------------------- */
+/* ---- Sums: lanes are columns ------------------------------------------- */
 
 /* to[r] = to[r] * scale[r] + sum over keys j of weight[r][j] * x[j]. */
 typedef struct sums {
@@ -156,7 +157,7 @@ typedef struct sums {
     const float *scale;    /* (rows) or NULL */
     const uint64_t *words; /* (rows) or NULL */
     size_t pad;
-    const float *next; /* what is read behind x, where that is known */
+    const float *next; /* read after x, if known; or NULL */
     bt_ahead *ahead;   /* or NULL */
 } sums;
 
@@ -181,7 +182,7 @@ INLINE void sums_store(float *to, size_t pad, vf sum[TILE_ROWS][TILE_VECS],
             vf_store(to + r * pad + v * VL, sum[r][v]);
 }
 
-/* Keys from to end - 1, all of them seen by all rows. */
+/* Keys from to end - 1, which all rows see. */
 INLINE void sums_plain(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
                        const float *x, size_t pad, size_t from, size_t end,
                        const float *next, size_t R, size_t V)
@@ -190,7 +191,7 @@ INLINE void sums_plain(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
         vf y[TILE_VECS];
         UNROLLED_FOR (size_t v = 0; v < V; v++)
             y[v] = vf_load(x + j * pad + v * VL);
-        stream(next + j * pad, R, V);
+        prefetch_stream(next + j * pad, R, V);
         UNROLLED_FOR (size_t r = 0; r < R; r++) {
             vf w = vf_set(weight[r * BLOCK + j]);
             UNROLLED_FOR (size_t v = 0; v < V; v++)
@@ -199,7 +200,7 @@ INLINE void sums_plain(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
     }
 }
 
-/* Keys from to end - 1, each seen by the rows whose words say so. */
+/* Keys from to end - 1, each seen by the rows whose bits are set. */
 INLINE void sums_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
                         const uint64_t *words, const float *x, size_t pad,
                         size_t from, size_t end, size_t R, size_t V)
@@ -262,7 +263,7 @@ static void sums_strip(const sums *a, const sums_panel *p, size_t row,
 #undef CALL
 }
 
-/* All rows, panel by panel of columns so that x stays in the nearest cache. */
+/* All rows, one panel of columns at a time so that x stays in the L1 cache. */
 static void sums_rows(const sums *a, size_t rows)
 {
     for (size_t column = 0; column < a->pad; column += TILE_VECS * VL) {
@@ -270,7 +271,7 @@ static void sums_rows(const sums *a, size_t rows)
         for (size_t row = 0; row < rows; row += TILE_ROWS) {
             size_t n = rows - row < TILE_ROWS ? rows - row : TILE_ROWS;
             strip_mask m =
-                a->words ? strip_look(a->words + row, n) : strip_full;
+                a->words ? strip_mask_of(a->words + row, n) : strip_full;
             if (m.hi > m.lo)
                 sums_strip(a, &p, row, n, m);
             bt_ahead_some(a->ahead);
@@ -278,26 +279,27 @@ static void sums_rows(const sums *a, size_t rows)
     }
 }
 
-/* ---- sums over rows: to[j] += sum over rows r of weight[r][j] * x[r] ---- */
+/* ---- Sums over rows: to[j] += sum over rows r of weight[r][j] * x[r] ---- */
 
-typedef struct turned {
+typedef struct transposed_sums {
     float *to;             /* (64, pad) */
     const float *weight;   /* (rows, 64) */
     const float *x;        /* (rows, pad) */
     const uint64_t *words; /* (rows) or NULL */
     size_t pad, rows;
-} turned;
+} transposed_sums;
 
-/* Which of R keys from `key` on row i sees, lowest bit first. */
-INLINE uint64_t turned_seen(const turned *a, size_t i, size_t key, size_t R)
+/* Which of the R keys from `key` on row i sees, lowest bit first. */
+INLINE uint64_t transposed_visible(const transposed_sums *a, size_t i,
+                                   size_t key, size_t R)
 {
     uint64_t whole = ((uint64_t)1 << R) - 1;
     return a->words ? a->words[i] >> key & whole : whole;
 }
 
-/* One row, seen by the keys whose bits are set. */
-INLINE void turned_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
-                          const float *x, uint64_t seen, size_t R, size_t V)
+/* One row, with the keys whose bits are set. */
+INLINE void transposed_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
+                              const float *x, uint64_t seen, size_t R, size_t V)
 {
     UNROLLED_FOR (size_t r = 0; r < R; r++) {
         vf w = vf_set(weight[r]);
@@ -307,8 +309,8 @@ INLINE void turned_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
     }
 }
 
-INLINE void turned_tile(const turned *a, size_t key, size_t column, size_t R,
-                        size_t V)
+INLINE void transposed_tile(const transposed_sums *a, size_t key, size_t column,
+                            size_t R, size_t V)
 {
     vf sum[TILE_ROWS][TILE_VECS];
     float *to = a->to + key * a->pad + column;
@@ -317,8 +319,8 @@ INLINE void turned_tile(const turned *a, size_t key, size_t column, size_t R,
     sums_load(sum, to, a->pad, NULL, R, V);
     for (size_t i = 0; i < a->rows; i++) {
         uint64_t seen = 0;
-        for (; i < a->rows; i++) { // rows that all the keys see
-            seen = turned_seen(a, i, key, R);
+        for (; i < a->rows; i++) { // rows that see all R keys
+            seen = transposed_visible(a, i, key, R);
             if (seen != whole)
                 break;
             vf y[TILE_VECS];
@@ -331,12 +333,13 @@ INLINE void turned_tile(const turned *a, size_t key, size_t column, size_t R,
             }
         }
         if (i < a->rows && seen)
-            turned_masked(sum, weight + i * BLOCK, x + i * a->pad, seen, R, V);
+            transposed_masked(sum, weight + i * BLOCK, x + i * a->pad, seen, R,
+                              V);
     }
     sums_store(to, a->pad, sum, R, V);
 }
 
-static void turned_keys(const turned *a)
+static void transposed_keys(const transposed_sums *a)
 {
     for (size_t column = 0; column < a->pad; column += TILE_VECS * VL) {
         size_t vecs = (a->pad - column) / VL;
@@ -344,22 +347,22 @@ static void turned_keys(const turned *a)
             vecs = TILE_VECS;
         for (size_t key = 0; key < BLOCK; key += TILE_ROWS) {
             size_t n = BLOCK - key < TILE_ROWS ? BLOCK - key : TILE_ROWS;
-#define CALL(R, V) turned_tile(a, key, column, R, V)
+#define CALL(R, V) transposed_tile(a, key, column, R, V)
             TILE_SWITCH(n, vecs, CALL)
 #undef CALL
         }
     }
 }
 
-/* ---- forward ----------------------------------------------------------- */
+/* ---- Forward ----------------------------------------------------------- */
 
 INLINE vm row_lanes(uint64_t word, size_t v, int masked)
 {
     return masked ? vm_bits(word >> v * VL) : vm_all();
 }
 
-/* The largest visible score of each of a strip's rows, lane by row. Vectors
- * `first` to `end` - 1 of the block hold what some row sees. */
+/* The largest visible score of each row of a strip, one lane per row. Only
+ * vectors `first` to `end` - 1 of the block hold visible keys. */
 INLINE vf strip_top(const float *p, const uint64_t *words, size_t rows,
                     size_t first, size_t end, int masked)
 {
@@ -372,14 +375,14 @@ INLINE vf strip_top(const float *p, const uint64_t *words, size_t rows,
             vf s = vf_load(p + r * BLOCK + v * VL);
             if (masked)
                 s = vf_select(row_lanes(words[r], v, masked), s, none);
-            max[r] = vf_max(s, max[r]); // passes over NaN
+            max[r] = vf_max(s, max[r]); // ignores NaN
         }
     return vf_max_of_six(max);
 }
 
 /* Scores to probabilities and the new sums of one row. */
-INLINE void soften_row(float *p, float *l, float base, float scale,
-                       uint64_t word, size_t first, size_t end, int masked)
+INLINE void softmax_row(float *p, float *l, float base, float scale,
+                        uint64_t word, size_t first, size_t end, int masked)
 {
     enum { VECS = BT_LANES / VL };
     vf lane[VECS];
@@ -395,10 +398,10 @@ INLINE void soften_row(float *p, float *l, float base, float scale,
         vf_store(l + t * VL, lane[t]);
 }
 
-/* The softmax of a strip: scores in p become probabilities. Writes how what
- * came before is rescaled and returns whether any of it changes. */
-INLINE int soften(const bt_attention_step *s, size_t row, size_t rows,
-                  float *scale, size_t first, size_t end, int masked)
+/* The online softmax of a strip: scores in p become probabilities. Writes the
+ * factors that rescale the earlier blocks; returns whether any is not 1. */
+INLINE int softmax_strip(const bt_attention_step *s, size_t row, size_t rows,
+                         float *scale, size_t first, size_t end, int masked)
 {
     const uint64_t *words = masked ? s->words + row : NULL;
     vm lanes = vm_bits(((uint64_t)1 << rows) - 1);
@@ -412,9 +415,9 @@ INLINE int soften(const bt_attention_step *s, size_t row, size_t rows,
     vf_store_where(lanes, s->m + row, top);
     vf_store_where(lanes, scale + row, a);
     for (size_t r = 0; r < rows; r++)
-        soften_row(s->p + (row + r) * BLOCK, s->l + (row + r) * BT_LANES,
-                   bases[r], scale[row + r], masked ? words[r] : 0, first, end,
-                   masked);
+        softmax_row(s->p + (row + r) * BLOCK, s->l + (row + r) * BT_LANES,
+                    bases[r], scale[row + r], masked ? words[r] : 0, first, end,
+                    masked);
     return vf_differ(lanes, a, vf_set(1.0f));
 }
 
@@ -422,7 +425,7 @@ INLINE int soften(const bt_attention_step *s, size_t row, size_t rows,
 static int forward_strip(const bt_attention_step *s, const dots *scores,
                          size_t row, size_t rows, float *scale)
 {
-    strip_mask m = s->words ? strip_look(s->words + row, rows) : strip_full;
+    strip_mask m = s->words ? strip_mask_of(s->words + row, rows) : strip_full;
     if (m.lo == m.hi) {
         for (size_t r = row; r < row + rows; r++)
             scale[r] = 1.0f;
@@ -431,14 +434,14 @@ static int forward_strip(const bt_attention_step *s, const dots *scores,
     size_t first = m.lo / VL, end = (m.hi + VL - 1) / VL;
     dots_strip(scores, row, rows, first, end);
     if (m.to - m.from < BLOCK)
-        return soften(s, row, rows, scale, first, end, 1);
-    // All of it is seen, as is often so for six rows of a partial block.
+        return softmax_strip(s, row, rows, scale, first, end, 1);
+    // Everything is visible, as is common for six rows of a partial block.
     return rows == TILE_ROWS
-               ? soften(s, row, TILE_ROWS, scale, 0, BLOCK_VECS, 0)
-               : soften(s, row, rows, scale, 0, BLOCK_VECS, 0);
+               ? softmax_strip(s, row, TILE_ROWS, scale, 0, BLOCK_VECS, 0)
+               : softmax_strip(s, row, rows, scale, 0, BLOCK_VECS, 0);
 }
 
-/* At most this many rows at once, so that their probabilities stay near. */
+/* At most this many rows at once, so that their probabilities stay cached. */
 enum { FORWARD_ROWS = 96 };
 
 static void forward_rows(const bt_attention_step *s)
@@ -480,11 +483,11 @@ void TWIN(bt_attention_forward_f32)(const bt_attention_step *step)
     }
 }
 
-/* ---- backward ---------------------------------------------------------- */
+/* ---- Backward ---------------------------------------------------------- */
 
-/* p holds scores and ds holds dP; turn them into p and ds, for one row. */
-INLINE void harden(float *p, float *ds, float lse, float delta, uint64_t word,
-                   int masked)
+/* For one row: p from the scores in p, and ds from the dP in ds. */
+INLINE void softmax_backward_row(float *p, float *ds, float lse, float delta,
+                                 uint64_t word, int masked)
 {
     UNROLLED_FOR (size_t v = 0; v < BLOCK_VECS; v++) {
         vf x = vf_sub(vf_load(p + v * VL), vf_set(lse));
@@ -496,8 +499,7 @@ INLINE void harden(float *p, float *ds, float lse, float delta, uint64_t word,
     }
 }
 
-/* One product after the other, so that each keeps its block in the nearest
- * cache. */
+/* One product after the other, so that each keeps its block in the L1 cache. */
 static void backward_weights(const bt_attention_grad *g)
 {
     dots scores = { g->p, g->q, g->kt, g->head_pad, g->head_dim, NULL };
@@ -507,32 +509,34 @@ static void backward_weights(const bt_attention_grad *g)
         for (size_t row = 0; row < g->rows; row += TILE_ROWS) {
             size_t n = g->rows - row < TILE_ROWS ? g->rows - row : TILE_ROWS;
             strip_mask m =
-                g->words ? strip_look(g->words + row, n) : strip_full;
-            dots_seen(both[i], row, n, m);
+                g->words ? strip_mask_of(g->words + row, n) : strip_full;
+            dots_visible(both[i], row, n, m);
             bt_ahead_some(g->ahead);
         }
     for (size_t row = 0; row < g->rows; row++) {
         float *p = g->p + row * BLOCK, *ds = g->ds + row * BLOCK;
         uint64_t word = g->words ? g->words[row] : ~(uint64_t)0;
         if (word == ~(uint64_t)0)
-            harden(p, ds, g->lse[row], g->delta[row], 0, 0);
+            softmax_backward_row(p, ds, g->lse[row], g->delta[row], 0, 0);
         else if (word)
-            harden(p, ds, g->lse[row], g->delta[row], word, 1);
+            softmax_backward_row(p, ds, g->lse[row], g->delta[row], word, 1);
     }
 }
 
 void TWIN(bt_attention_backward_f32)(const bt_attention_grad *g)
 {
     backward_weights(g);
-    turned dv = { g->dv, g->p, g->dout, g->words, g->value_pad, g->rows };
-    turned dk = { g->dk, g->ds, g->q, g->words, g->head_pad, g->rows };
+    transposed_sums dv = {
+        g->dv, g->p, g->dout, g->words, g->value_pad, g->rows
+    };
+    transposed_sums dk = { g->dk, g->ds, g->q, g->words, g->head_pad, g->rows };
     sums dq = { .to = g->dq,
                 .weight = g->ds,
                 .x = g->k,
                 .words = g->words,
                 .pad = g->head_pad,
                 .ahead = g->ahead };
-    turned_keys(&dv);
-    turned_keys(&dk);
+    transposed_keys(&dv);
+    transposed_keys(&dk);
     sums_rows(&dq, g->rows);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compact.h - products with compact weights for AVX2 and AVX-512, one body for
- * both.
+/* compact.h - products of few rows with packed weights, for AVX2 and AVX-512.
  *
- * Few rows meet a panel as it streams by, so that all of them share what was
- * read and widened. One row meets two panels at once where there are registers
- * for it: memory serves two streams faster than one. */
+ * Several rows share each panel that is read and widened. One row takes two
+ * panels at once if there are enough registers: memory delivers two streams
+ * faster than one. */
 #ifndef BT_COMPACT_X86_H
 #define BT_COMPACT_X86_H
 
@@ -15,15 +14,15 @@
 enum {
     LINE = 64, /* bytes of a cache line */
     PANEL_VECTORS = BT_ABREAST / VL,
-    PANEL_ROWS = VL == 16 ? 8 : 4, /* that meet a panel together */
+    PANEL_ROWS = VL == 16 ? 8 : 4, /* rows that share a panel */
     PANEL_PART = 3,          /* vectors of it, if there are several rows */
-    PAIR = VL == 16 ? 2 : 1, /* panels that one row meets together */
-    /* Bytes between asking for and reading. bfloat16 needs no asking: its lines
-     * come as fast as the machine's own prefetching can bring them. */
-    INT8_AHEAD = 4096
+    PAIR = VL == 16 ? 2 : 1, /* panels that one row takes together */
+    /* Prefetch distance. bfloat16 needs none: the hardware prefetcher keeps up.
+     */
+    INT8_PREFETCH_BYTES = 4096
 };
 
-/* op(A) as it lies in memory. */
+/* op(A) in memory. */
 typedef struct source {
     const float *at;
     size_t row, step; /* floats from row to row, and from k to k */
@@ -36,7 +35,7 @@ static source source_of(const bt_gemm *g, size_t row)
     return (source){ g->a + row * g->lda, g->lda, 1 };
 }
 
-/* ---- widening ---------------------------------------------------------- */
+/* ---- Widening ---------------------------------------------------------- */
 
 #if defined(__AVX512F__)
 
@@ -77,7 +76,7 @@ INLINE vf widen(const bt_compact_type type, const char *from, size_t at)
                                      : vf_from_int8((const int8_t *)from + at);
 }
 
-/* Where the elements of an output begin, from input `from` on. */
+/* The address of an output's element for input `from`. */
 INLINE const char *panel_at(const bt_compact *c, size_t output, size_t from)
 {
     size_t at = (output / BT_ABREAST * c->inputs + from) * BT_ABREAST +
@@ -85,7 +84,7 @@ INLINE const char *panel_at(const bt_compact *c, size_t output, size_t from)
     return (const char *)c->panels + at * bt_compact_size(c->type);
 }
 
-/* One vector of outputs along some inputs, as float32. */
+/* One vector of outputs over some inputs, as float32. */
 INLINE void widen_along(const bt_compact_type type, float *to, size_t step,
                         const char *panel, size_t depth)
 {
@@ -105,7 +104,7 @@ static void widen_columns(float *to, size_t step, const bt_compact *c,
         widen_along(BT_COMPACT_INT8, to, step, panel, depth);
 }
 
-/* ---- few rows ---------------------------------------------------------- */
+/* ---- Few rows ---------------------------------------------------------- */
 
 typedef struct panel_job {
     const char *panel; /* from the first vector on */
@@ -115,14 +114,14 @@ typedef struct panel_job {
     float *sums; /* (rows, BT_ABREAST) from the first vector on */
 } panel_job;
 
-INLINE void ask(const bt_compact_type type, const char *panel)
+INLINE void prefetch_panel(const bt_compact_type type, const char *panel)
 {
     if (type == BT_COMPACT_INT8)
-        prefetch(panel + INT8_AHEAD);
+        prefetch(panel + INT8_PREFETCH_BYTES);
 }
 
-/* The chains of some rows with one panel, or of one row with some panels:
- * `chains` of them, of so many vectors each. */
+/* The chains of several rows with one panel, or of one row with several panels:
+ * `chains` of them, of `vectors` vectors each. */
 INLINE void panel_chains(const bt_compact_type type, const size_t panels,
                          const size_t chains, const size_t vectors,
                          const panel_job *job)
@@ -138,7 +137,7 @@ INLINE void panel_chains(const bt_compact_type type, const size_t panels,
             s[i][v] = vf_set(0.0f);
     for (size_t p = 0; p < job->depth; p++) {
         UNROLLED_FOR (size_t i = 0; i < panels; i++)
-            ask(type, panel + i * next);
+            prefetch_panel(type, panel + i * next);
         UNROLLED_FOR (size_t v = 0; v < panels * vectors; v++) {
             size_t from = v / vectors;
             vf x = widen(type, panel + from * next, v % vectors * VL);
@@ -162,8 +161,7 @@ typedef void panel_fn(const panel_job *job);
         panel_chains(type, 1, rows, vectors, job);  \
     }
 
-/* Chains of one to PANEL_ROWS rows, <name>s[rows - 1]; and those of one row
- * with several panels. */
+/* Chains of one to PANEL_ROWS rows: <name>s[rows - 1]. */
 #if defined(__AVX512F__)
 #define PANEL_FNS(name, type)                   \
     PANEL_FN(name, type, 1, PANEL_VECTORS)      \
@@ -205,7 +203,7 @@ static void pair_product(const bt_gemm *g, size_t output)
                       .a = source_of(g, 0),
                       .sums = g->c + output };
     for (size_t j = 0; g->compact->scales && j < PAIR * BT_ABREAST; j += VL)
-        prefetch(g->compact->scales + output + j); // will be needed at the end
+        prefetch(g->compact->scales + output + j); // used at the end
     if (g->compact->type == BT_COMPACT_F32)
         panel_chains(BT_COMPACT_F32, PAIR, PAIR, PANEL_VECTORS, &job);
     else if (g->compact->type == BT_COMPACT_BF16)
@@ -214,9 +212,9 @@ static void pair_product(const bt_gemm *g, size_t output)
         panel_chains(BT_COMPACT_INT8, PAIR, PAIR, PANEL_VECTORS, &job);
 }
 
-/* The chains of `count` outputs from `output` on, all in one panel. They are
- * computed in whole vectors from the panel's first output, and those that were
- * asked for are written to C. */
+/* The chains of `count` outputs from `output` on, all in one panel. Whole
+ * vectors are computed from the panel's first output; the requested ones are
+ * written to C. */
 static void panel_product(const bt_gemm *g, size_t output, size_t count)
 {
     float sums[PANEL_ROWS * BT_ABREAST];

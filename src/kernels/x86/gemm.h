@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm.h - the matrix product for AVX2 and AVX-512, one body for both.
  *
- * Lanes run along the columns of C everywhere, so each lane is one element's
- * chain.
+ * Lanes are columns of C everywhere, so each lane holds the chain of one
+ * element.
  *
  * A register tile is VL/2 rows by 3 vectors: 24 accumulators of 32 registers
- * with AVX-512 (8 x 48), 12 of 16 with AVX2 (4 x 24). One step of k then takes
- * three loads and VL/2 broadcasts for 3 VL/2 fused multiply-adds, which leaves
- * the multipliers as the only limit even if B streams from the second-level
- * cache. */
+ * with AVX-512 (8 x 48), 12 of 16 with AVX2 (4 x 24). One step of k takes three
+ * loads and VL/2 broadcasts for 3 VL/2 fused multiply-adds, so the FMA units
+ * are the limit even if B streams from the L2 cache. */
 #ifndef BT_GEMM_X86_H
 #define BT_GEMM_X86_H
 
@@ -22,14 +21,14 @@ enum {
     TILE_ROWS = VL / 2,
     TILE_VECTORS = 3,
     TILE_COLUMNS = TILE_VECTORS * VL,
-    PACK_VECTORS = 64 / VL, /* of rows that pack_a takes at once */
-    PACK_AHEAD = 16,        /* rows of memory between asking for and reading */
+    PACK_VECTORS = 64 / VL, /* of rows that pack_a packs at once */
+    PREFETCH_ROWS = 16,     /* prefetch distance in rows of memory */
     DEPTH = 512,            /* a B panel of this depth stays in the L2 cache */
-    AHEAD_STEPS = 8,        /* of k, between two lines that are asked for */
-    DIRECT_ROWS = 16,       /* rows that share one reading of B */
-    DIRECT_LANES = 16,      /* columns that are read side by side */
+    PREFETCH_STEPS = 8,     /* steps of k between two prefetched lines */
+    DIRECT_ROWS = 16,       /* rows computed in one pass over B */
+    DIRECT_LANES = 16,      /* columns computed together */
     DIRECT_FLOATS = 4096,   /* of C, which stay in the L1 cache meanwhile */
-    FOLD_STEPS = 8          /* rows of B that are folded into C at once */
+    FOLD_STEPS = 8          /* rows of B that are added to C at once */
 };
 
 /* ---- Epilogue ---------------------------------------------------------- */
@@ -69,17 +68,13 @@ static void epilogue_row(const bt_gemm *g, size_t row, size_t column,
         scale_row(c, g->compact->scales + column, columns);
     if (g->bias)
         add_row(c, g->bias + column, columns);
-    if (g->activate)
-        TWIN(bt_act_f32)(g->act, c, c, NULL, columns, false);
-    if (g->residual)
-        add_row(c, g->residual + row * g->ldr + column, columns);
 }
 
-/* Finish a block of C whose chains are complete, while it is in the cache. */
+/* Run the epilogue on a block of C whose chains are complete. */
 static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
                      size_t columns)
 {
-    if (!scaled(g) && !g->bias && !g->residual && !g->activate)
+    if (!scaled(g) && !g->bias)
         return;
     for (size_t i = row; i < row + rows; i++)
         epilogue_row(g, i, column, columns);
@@ -87,15 +82,15 @@ static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
 
 /* ---- Packing ----------------------------------------------------------- */
 
-/* Where packed vectors go: `step` floats from one k to the next, `next` from
- * one vector of lanes to the next, `half` from a vector's lower to its upper
- * half. Panels of A are half a vector wide, those of B three. */
-typedef struct sink {
+/* Destination of packed vectors: `step` floats from one k to the next, `next`
+ * from one vector of lanes to the next, `half` from a vector's lower to its
+ * upper half. Panels of A are half a vector wide, those of B three vectors. */
+typedef struct pack_target {
     float *to;
     size_t step, next, half;
-} sink;
+} pack_target;
 
-INLINE void emit(sink out, size_t p, size_t v, vf x)
+INLINE void pack_store(pack_target out, size_t p, size_t v, vf x)
 {
     float *to = out.to + p * out.step + v * out.next;
     if (out.half == VL / 2)
@@ -105,37 +100,38 @@ INLINE void emit(sink out, size_t p, size_t v, vf x)
 }
 
 /* Up to `vectors` vectors of lanes that are contiguous in memory. */
-INLINE void pack_copied(sink out, const size_t vectors, const float *from,
-                        size_t stride, size_t lanes, size_t depth)
+INLINE void pack_copied(pack_target out, const size_t vectors,
+                        const float *from, size_t stride, size_t lanes,
+                        size_t depth)
 {
     if (lanes < vectors * VL) {
         for (size_t p = 0; p < depth; p++, from += stride)
             for (size_t v = 0; v * VL < lanes; v++)
-                emit(out, p, v, vf_load_lanes(from + v * VL, lanes - v * VL));
+                pack_store(out, p, v,
+                           vf_load_lanes(from + v * VL, lanes - v * VL));
         return;
     }
     for (size_t p = 0; p < depth; p++, from += stride)
         UNROLLED_FOR (size_t v = 0; v < vectors; v++) {
-            prefetch(from + PACK_AHEAD * stride + v * VL);
-            emit(out, p, v, vf_load(from + v * VL));
+            prefetch(from + PREFETCH_ROWS * stride + v * VL);
+            pack_store(out, p, v, vf_load(from + v * VL));
         }
 }
 
-/* The same for a corner of at most VL x 16 floats: what does not exist is zero.
- */
-static void load_corner(vf x[16], const float *from, size_t stride, size_t rows,
-                        size_t columns)
+/* vf_load_transposed() of fewer rows or columns; the others are zero. */
+static void load_partial(vf x[16], const float *from, size_t stride,
+                         size_t rows, size_t columns)
 {
-    float corner[VL * 16] = { 0 };
+    float block[VL * 16] = { 0 };
     for (size_t r = 0; r < VL && r < rows; r++)
         for (size_t p = 0; p < 16 && p < columns; p++)
-            corner[r * 16 + p] = from[r * stride + p];
-    vf_load_transposed(x, corner, 16);
+            block[r * 16 + p] = from[r * stride + p];
+    vf_load_transposed(x, block, 16);
 }
 
-/* One vector of lanes that are rows of memory, along which k runs. */
-INLINE void pack_rows_of(sink out, size_t v, const float *from, size_t stride,
-                         size_t lanes, size_t depth)
+/* One vector of lanes that are rows of memory, with k along the rows. */
+INLINE void pack_rows_of(pack_target out, size_t v, const float *from,
+                         size_t stride, size_t lanes, size_t depth)
 {
     vf x[16];
     size_t p = 0;
@@ -144,17 +140,18 @@ INLINE void pack_rows_of(sink out, size_t v, const float *from, size_t stride,
             prefetch(from + r * stride + p + 8 * LINE / sizeof(float));
         vf_load_transposed(x, from + p, stride);
         UNROLLED_FOR (size_t q = 0; q < 16; q++)
-            emit(out, p + q, v, x[q]);
+            pack_store(out, p + q, v, x[q]);
     }
     for (; p < depth; p += 16) {
-        load_corner(x, from + p, stride, lanes, depth - p);
+        load_partial(x, from + p, stride, lanes, depth - p);
         for (size_t q = 0; q < 16 && p + q < depth; q++)
-            emit(out, p + q, v, x[q]);
+            pack_store(out, p + q, v, x[q]);
     }
 }
 
-INLINE void pack_transposed(sink out, const size_t vectors, const float *from,
-                            size_t stride, size_t lanes, size_t depth)
+INLINE void pack_transposed(pack_target out, const size_t vectors,
+                            const float *from, size_t stride, size_t lanes,
+                            size_t depth)
 {
     for (size_t v = 0; v < vectors && v * VL < lanes; v++)
         pack_rows_of(out, v, from + v * VL * stride, stride, lanes - v * VL,
@@ -164,27 +161,27 @@ INLINE void pack_transposed(sink out, const size_t vectors, const float *from,
 static void pack_a(float *to, size_t stride, const bt_gemm *g, size_t row,
                    size_t from, size_t depth)
 {
-    sink out = { to, TILE_ROWS, 2 * stride, stride };
+    pack_target out = { to, TILE_ROWS, 2 * stride, stride };
     pack_copied(out, PACK_VECTORS, g->a + from * g->lda + row, g->lda,
                 g->m - row, depth);
 }
 
-/* Where a stretch of some columns of op(B) begins. */
+/* The address of op(B)[from][column]. */
 static const float *source_b(const bt_gemm *g, size_t column, size_t from)
 {
     return g->b +
            (g->trans_b ? column * g->ldb + from : from * g->ldb + column);
 }
 
-/* A panel of compact weights, widened. Vectors lie within one of their
+/* A panel of packed weights as float32. A vector never spans two of their
  * panels. */
-static void pack_compact(float *to, const bt_compact *compact, size_t column,
+static void pack_widened(float *to, const bt_compact *packed, size_t column,
                          size_t from, size_t depth)
 {
     for (size_t v = 0; v < TILE_VECTORS; v++) {
         size_t output = column + v * VL;
-        if (output < compact->outputs)
-            widen_columns(to + v * VL, TILE_COLUMNS, compact, output, from,
+        if (output < packed->outputs)
+            widen_columns(to + v * VL, TILE_COLUMNS, packed, output, from,
                           depth);
     }
 }
@@ -192,9 +189,9 @@ static void pack_compact(float *to, const bt_compact *compact, size_t column,
 static void pack_b(float *to, const bt_gemm *g, size_t column, size_t from,
                    size_t depth)
 {
-    sink out = { to, TILE_COLUMNS, VL, VL / 2 };
+    pack_target out = { to, TILE_COLUMNS, VL, VL / 2 };
     if (g->compact) {
-        pack_compact(to, g->compact, column, from, depth);
+        pack_widened(to, g->compact, column, from, depth);
         return;
     }
     const float *b = source_b(g, column, from);
@@ -204,33 +201,34 @@ static void pack_b(float *to, const bt_gemm *g, size_t column, size_t from,
         pack_copied(out, TILE_VECTORS, b, g->ldb, g->n - column, depth);
 }
 
-/* ---- Ahead of packing -------------------------------------------------- */
+/* ---- Prefetching the next panel
+ * -------------------------------------------------- */
 
-/* The cache lines that the next packing of B will read, asked for one by one
- * while tiles compute, so that packing finds them in the L2 cache. They are
- * walked down the rows of B's memory, line after line. */
-typedef struct foresee {
+/* The cache lines that the next packing of B will read. They are prefetched one
+ * by one while tiles compute, so that packing finds them in the L2 cache: down
+ * the rows of B's memory, then the next line of each row. */
+typedef struct b_prefetch {
     const char *line; /* the next one, in the first row */
     size_t row, rows, stride;
-    size_t lines; /* not yet begun, in each row */
-} foresee;
+    size_t lines; /* left in each row */
+} b_prefetch;
 
-static foresee ahead_of(const bt_gemm *g, const bt_gemm_block *block)
+static b_prefetch prefetch_begin(const bt_gemm *g, const bt_gemm_block *block)
 {
     if (block->next_depth == 0 || g->compact)
-        return (foresee){ .lines = 0 };
+        return (b_prefetch){ .lines = 0 };
     size_t columns = bt_size_min(TILE_COLUMNS, g->n - block->next_column);
     size_t depth = block->next_depth;
     const float *first = source_b(g, block->next_column, block->next_from);
     size_t skew = (uintptr_t)first % LINE;
     size_t bytes = (g->trans_b ? depth : columns) * sizeof(float);
-    return (foresee){ .line = (const char *)first - skew,
-                      .rows = g->trans_b ? columns : depth,
-                      .stride = g->ldb * sizeof(float),
-                      .lines = (skew + bytes + LINE - 1) / LINE };
+    return (b_prefetch){ .line = (const char *)first - skew,
+                         .rows = g->trans_b ? columns : depth,
+                         .stride = g->ldb * sizeof(float),
+                         .lines = (skew + bytes + LINE - 1) / LINE };
 }
 
-INLINE void ahead_step(foresee *next)
+INLINE void prefetch_next(b_prefetch *next)
 {
     if (next->lines == 0)
         return;
@@ -247,23 +245,21 @@ INLINE void ahead_step(foresee *next)
 typedef struct tile_job {
     size_t depth;
     const float *a; /* rows of A, as the block says */
-    const float *b; /* the panel, or columns of B that lie side by side */
-    float *panel;   /* to be filled from them; NULL: none */
+    const float *b; /* the panel, or B itself if its columns are contiguous */
+    float *panel;   /* to be filled from B in passing; NULL: none */
     size_t a_row, a_step, b_step;
     const float *start; /* where the chains begin: C, or zeros */
     float *c;
     size_t start_stride, ldc;
-    /* What ends the chains, each where it is not NULL, as far as it can be done
-     * before they leave the registers. */
-    const float *scale, *bias, *residual;
-    size_t ldr;
-    foresee *next;
+    /* The epilogue, as far as it can run in registers; each may be NULL. */
+    const float *scale, *bias;
+    b_prefetch *next;
 } tile_job;
 
 static const float zeros[TILE_COLUMNS];
 
-INLINE void tile_end(vf s[TILE_ROWS][TILE_VECTORS], const size_t rows,
-                     const size_t vectors, const tile_job *job)
+INLINE void tile_epilogue(vf s[TILE_ROWS][TILE_VECTORS], const size_t rows,
+                          const size_t vectors, const tile_job *job)
 {
     if (job->scale)
         UNROLLED_FOR (size_t j = 0; j < vectors; j++) {
@@ -277,15 +273,10 @@ INLINE void tile_end(vf s[TILE_ROWS][TILE_VECTORS], const size_t rows,
             UNROLLED_FOR (size_t i = 0; i < rows; i++)
                 s[i][j] = vf_add(s[i][j], y);
         }
-    if (job->residual)
-        UNROLLED_FOR (size_t i = 0; i < rows; i++)
-            UNROLLED_FOR (size_t j = 0; j < vectors; j++)
-                s[i][j] = vf_add(
-                    s[i][j], vf_load(job->residual + i * job->ldr + j * VL));
 }
 
-/* Continue the chains of rows x vectors * VL elements of C; fill the panel of B
- * in passing if `fill` says so. */
+/* Continue the chains of rows x vectors * VL elements of C. With `fill`, also
+ * copy B to the panel. */
 INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
                  const tile_job *job)
 {
@@ -298,12 +289,12 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
         UNROLLED_FOR (size_t j = 0; j < vectors; j++)
             s[i][j] = vf_load(start + i * job->start_stride + j * VL);
     for (size_t p = 0; p < job->depth; p++) {
-        if (p % AHEAD_STEPS == 0)
-            ahead_step(job->next);
+        if (p % PREFETCH_STEPS == 0)
+            prefetch_next(job->next);
         UNROLLED_FOR (size_t j = 0; j < vectors; j++) {
             x[j] = vf_load(b + j * VL);
             if (fill) {
-                prefetch(b + PACK_AHEAD * b_step + j * VL);
+                prefetch(b + PREFETCH_ROWS * b_step + j * VL);
                 vf_store(panel + j * VL, x[j]);
             }
         }
@@ -317,7 +308,7 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
         if (fill)
             panel += TILE_COLUMNS;
     }
-    tile_end(s, rows, vectors, job);
+    tile_epilogue(s, rows, vectors, job);
     UNROLLED_FOR (size_t i = 0; i < rows; i++)
         UNROLLED_FOR (size_t j = 0; j < vectors; j++)
             vf_store(c + i * job->ldc + j * VL, s[i][j]);
@@ -358,13 +349,13 @@ static tile_fn *const *const tiles[TILE_ROWS] = {
 #endif
 };
 
-/* A whole tile that packs B as it goes: its loads have time to spare. */
+/* A whole tile that packs B in passing: its load units have time to spare. */
 static void tile_fill(const tile_job *job)
 {
     tile(TILE_ROWS, TILE_VECTORS, true, job);
 }
 
-/* Ask for the rows of C that the next tile will continue. */
+/* Prefetch the rows of C of the next tile. */
 static void prefetch_rows(const float *c, size_t ldc, size_t rows,
                           size_t columns)
 {
@@ -383,7 +374,7 @@ static void copy_rows(float *to, size_t to_stride, const float *from,
                            columns - j);
 }
 
-/* A tile whose last vector reaches beyond C works on a copy. */
+/* A tile whose last vector extends beyond C works on a copy. */
 static void run_border_tile(tile_fn *run, tile_job job, size_t rows,
                             size_t columns)
 {
@@ -414,14 +405,14 @@ static void run_tile(const tile_job *job, size_t rows, size_t columns)
         run_border_tile(run, *job, rows, columns);
 }
 
-/* A panel as tiles read it, and the floats from one k to the next. */
+/* A panel of B, and the floats from one k to the next. */
 typedef struct b_panel {
     const float *at;
     size_t step;
 } b_panel;
 
 /* The block's panel of B: packed now, unless the first tile does it in passing
- * or the weights lie so already. */
+ * or the weights are packed as float32 already. */
 static b_panel panel_of(const bt_gemm *g, const bt_gemm_block *block, bool fill)
 {
     if (g->compact && g->compact->type == BT_COMPACT_F32)
@@ -433,23 +424,13 @@ static b_panel panel_of(const bt_gemm *g, const bt_gemm_block *block, bool fill)
     return (b_panel){ block->b, TILE_COLUMNS };
 }
 
-/* Whether the tiles of a block end its chains by themselves: they cannot where
- * there is an activation or a vector reaches beyond C. */
-static bool ends_in_tiles(const bt_gemm *g, const bt_gemm_block *block)
-{
-    return !g->activate && block->columns % VL == 0;
-}
-
-static void tiles_end(tile_job *job, const bt_gemm *g,
-                      const bt_gemm_block *block)
+static void tiles_add_epilogue(tile_job *job, const bt_gemm *g,
+                               const bt_gemm_block *block)
 {
     if (scaled(g))
         job->scale = g->compact->scales + block->column;
     if (g->bias)
         job->bias = g->bias + block->column;
-    if (g->residual)
-        job->residual = g->residual + block->row * g->ldr + block->column;
-    job->ldr = g->ldr;
 }
 
 static void multiply(const bt_gemm *g, const bt_gemm_block *block)
@@ -459,7 +440,7 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
     bool fill = !g->compact && !g->trans_b && block->rows >= TILE_ROWS &&
                 columns == TILE_COLUMNS;
     b_panel b = panel_of(g, block, fill);
-    foresee next = ahead_of(g, block);
+    b_prefetch next = prefetch_begin(g, block);
     tile_job job = {
         .depth = block->depth,
         .a = block->a,
@@ -474,9 +455,10 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         .next = &next,
     };
     bool last = block->from + block->depth == g->k;
-    bool ended = last && ends_in_tiles(g, block);
+    // Not if a vector extends beyond C: scale and bias end there.
+    bool ended = last && columns % VL == 0;
     if (ended)
-        tiles_end(&job, g, block);
+        tiles_add_epilogue(&job, g, block);
     for (size_t row = block->row; row < end; row += TILE_ROWS) {
         size_t rows = bt_size_min(TILE_ROWS, end - row);
         size_t below = bt_size_min(TILE_ROWS, end - row - rows);
@@ -487,21 +469,19 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         run_tile(&job, rows, columns);
         if (last && !ended)
             epilogue(g, row, rows, block->column, columns);
-        if (job.residual)
-            job.residual += TILE_ROWS * g->ldr;
         job.a += block->a_tile;
         job.b = b.at;
         job.b_step = b.step;
-        job.panel = NULL; // full by now
+        job.panel = NULL; // filled by now
     }
 }
 
 /* ---- Few rows ---------------------------------------------------------- */
 
-/* The sums of some rows and DIRECT_VECTORS vectors of columns. */
+/* The sums of up to DIRECT_ROWS rows and DIRECT_LANES columns. */
 typedef float sums[DIRECT_ROWS][DIRECT_LANES];
 
-/* Take sixteen steps of the chains of one vector of columns. */
+/* Sixteen steps of the chains of one vector of columns. */
 INLINE void take_steps(sums s, size_t v, size_t rows, source a, size_t p,
                        const vf x[16])
 {
@@ -514,15 +494,15 @@ INLINE void take_steps(sums s, size_t v, size_t rows, source a, size_t p,
     }
 }
 
-/* Ask for the same line of VL rows. */
+/* Prefetch the same line of VL rows. */
 INLINE void prefetch_lines(const float *from, size_t stride)
 {
     UNROLLED_FOR (size_t r = 0; r < VL; r++)
         prefetch(from + r * stride);
 }
 
-/* The steps [p, p + 16) of the chains of one vector of columns that are rows of
- * B's memory: its lines are read whole, however they collide in the cache. */
+/* Steps [p, p + 16) of the chains of one vector of columns that are rows of B's
+ * memory. Whole lines are read, so conflicts in the cache do not matter. */
 INLINE void chain_lines(sums s, const bt_gemm *g, size_t rows, source a,
                         size_t column, size_t v, size_t p, bool more)
 {
@@ -536,8 +516,8 @@ INLINE void chain_lines(sums s, const bt_gemm *g, size_t rows, source a,
     take_steps(s, v, rows, a, p, x);
 }
 
-/* The chains of DIRECT_LANES columns from step p on, or of those that exist,
- * one element at a time. */
+/* The chains of up to DIRECT_LANES columns from step p on, one element at a
+ * time. */
 static void chain_rest(sums s, const bt_gemm *g, size_t rows, source a,
                        size_t column, size_t columns, size_t p)
 {
@@ -550,7 +530,7 @@ static void chain_rest(sums s, const bt_gemm *g, size_t rows, source a,
 }
 
 /* Some columns of C that are rows of B's memory. Blocks of B are transposed in
- * registers, while the next columns are on their way (`more`: they exist). */
+ * registers while the next columns are prefetched (`more`: they exist). */
 static void columns_transposed(const bt_gemm *g, size_t row, size_t rows,
                                size_t column, size_t columns, bool more)
 {
@@ -573,13 +553,13 @@ typedef struct strip {
     const float *b;
     float *c;
     size_t ldb, ldc, columns;
-    source a; /* from which the rows of C and the step at hand are counted */
+    source a; /* at the strip's first row and the current step */
     bool add;
-    bool more; /* ask for the rows of B that come next */
+    bool more; /* prefetch the next rows of B */
 } strip;
 
-/* Fold `steps` rows of B into `rows` rows of C: the last columns, fewer than a
- * vector. */
+/* Add `steps` rows of B to `rows` rows of C, for the columns from j on, one
+ * element at a time. */
 static void fold_rest(const strip *s, size_t rows, size_t steps, size_t j)
 {
     for (size_t i = 0; i < rows; i++)
@@ -592,7 +572,7 @@ static void fold_rest(const strip *s, size_t rows, size_t steps, size_t j)
         }
 }
 
-/* Fold `steps` rows of B into `rows` rows of C. */
+/* Add `steps` rows of B, times elements of A, to `rows` rows of C. */
 INLINE void fold(const strip *s, const size_t rows, const size_t steps)
 {
     const size_t ldb = s->ldb, ldc = s->ldc, columns = s->columns;
@@ -609,7 +589,7 @@ INLINE void fold(const strip *s, const size_t rows, const size_t steps)
         UNROLLED_FOR (size_t i = 0; i < rows; i++)
             t[i] = add ? vf_load(c + i * ldc) : vf_set(0.0f);
         UNROLLED_FOR (size_t q = 0; q < steps; q++) {
-            if (more) { // twice: the queue drops what comes when it is full
+            if (more) { // twice: a full queue drops prefetches
                 prefetch(b + (q + 2 * steps) * ldb);
                 prefetch(b + (q + steps) * ldb);
             }
@@ -623,7 +603,7 @@ INLINE void fold(const strip *s, const size_t rows, const size_t steps)
     fold_rest(s, rows, steps, j);
 }
 
-/* Fold `steps` rows of B, FOLD_STEPS or fewer, into all rows of C. */
+/* The same for all rows of C and at most FOLD_STEPS rows of B. */
 static void fold_steps(strip s, size_t rows, size_t steps)
 {
     size_t take;
@@ -643,7 +623,7 @@ static void fold_steps(strip s, size_t rows, size_t steps)
         }
         s.a.at += take * s.a.row;
         s.c += take * s.ldc;
-        s.more = false; // the first rows have asked
+        s.more = false; // prefetched with the first rows
     }
 }
 
@@ -669,7 +649,7 @@ static void columns_copied(const bt_gemm *g, size_t column, size_t columns)
             s.c[i * s.ldc + j] = 0.0f;
 }
 
-/* How many columns are computed together. Long stretches of B's rows are read
+/* How many columns are computed together. Long pieces of B's rows are read
  * faster than short ones. */
 static size_t direct_columns(const bt_gemm *g)
 {
@@ -678,9 +658,8 @@ static size_t direct_columns(const bt_gemm *g)
     return bt_size_max(DIRECT_FLOATS / bt_size_max(g->m, 1) / VL, 16) * VL;
 }
 
-/* Compact weights: panel by panel, of which the first and the last may be cut
- * by a stripe. */
-static void columns_compact(const bt_gemm *g, size_t first, size_t count)
+/* Packed weights, panel by panel; the first and the last may be partial. */
+static void columns_packed(const bt_gemm *g, size_t first, size_t count)
 {
     size_t end = first + count;
     for (size_t j = first, n; j < end; j += n) {
@@ -699,7 +678,7 @@ static void columns(const bt_gemm *g, size_t first, size_t count)
 {
     size_t end = first + count, width = direct_columns(g);
     if (g->compact) {
-        columns_compact(g, first, count);
+        columns_packed(g, first, count);
         return;
     }
     for (size_t j = first; j < end; j += width) {

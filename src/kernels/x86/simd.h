@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* simd.h - one vocabulary for AVX2 and AVX-512, so that a twin is written once
- * and compiled for both.
+/* simd.h - one set of vector operations for AVX2 and AVX-512, so that a twin is
+ * written once and compiled for both.
  *
- * vf is a vector of VL floats, vm selects some of its lanes. */
+ * vf is a vector of VL floats, vm a mask of its lanes. */
 #ifndef BT_SIMD_H
 #define BT_SIMD_H
 
@@ -14,15 +14,15 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Ask for the line of an address, which need not exist, into the L2 cache. More
- * of them can be under way than of lines for the L1 cache. */
+/* Prefetch the cache line of an address, which need not be mapped, into L2.
+ * More L2 prefetches can be in flight than L1 prefetches. */
 INLINE void prefetch(const void *address)
 {
     _mm_prefetch((const char *)address, _MM_HINT_T1);
 }
 
-/* A loop whose length is a constant once it is inlined: accumulators stay in
- * registers only when nothing of the loop is left. */
+/* A loop of constant length after inlining. Accumulators stay in registers only
+ * if it is fully unrolled. */
 #if defined(__clang__)
 #define UNROLLED_FOR _Pragma("clang loop unroll(full)") for
 #else
@@ -157,10 +157,10 @@ INLINE vf vf_pairs(vf a, vf b, const int high)
                                  : _mm512_unpacklo_pd(x, y));
 }
 
-/* x[p] = column p of the VL x 16 floats at `from`, one lane a row. Each line is
- * read once and whole, since rows that lie some pages apart share one set of
- * the L1 cache and drive each other out. Then 4 x 4 are transposed inside the
- * 128-bit quarters, and last the quarters themselves. */
+/* x[p] = column p of the VL x 16 floats at `from`, one lane per row. Each cache
+ * line is read once, since rows that are some pages apart share a set of the L1
+ * cache and evict each other. Blocks of 4 x 4 are transposed inside the 128-bit
+ * quarters, then the quarters themselves. */
 INLINE void vf_load_transposed(vf x[16], const float *from, size_t stride)
 {
     UNROLLED_FOR (size_t r = 0; r < 16; r++)
@@ -307,9 +307,9 @@ INLINE vf vf_load_halves(const float *low, const float *high)
                                 _mm_loadu_ps(high), 1);
 }
 
-/* x[p] = column p of the VL x 16 floats at `from`, one lane a row. Loading puts
- * four rows beside the other four, so that shuffles inside the 128-bit halves
- * do the rest. */
+/* x[p] = column p of the VL x 16 floats at `from`, one lane per row. Each load
+ * combines row r and row r + 4, so that shuffles inside the 128-bit halves do
+ * the rest. */
 INLINE void vf_load_transposed(vf x[16], const float *from, size_t stride)
 {
     UNROLLED_FOR (size_t p = 0; p < 16; p += 4) {
@@ -330,9 +330,8 @@ INLINE void vf_load_transposed(vf x[16], const float *from, size_t stride)
 
 #endif
 
-/* Lane r is the largest lane of a[r], for six vectors without NaN. Rows are
- * merged as they are reduced: a tree over lanes that ends as a row of results.
- */
+/* Lane r is the largest lane of a[r], for six vectors without NaN. The vectors
+ * are merged while they are reduced. */
 INLINE vf vf_max_of_six(const vf a[6])
 {
     __m256 x[4];
@@ -363,8 +362,8 @@ INLINE vf vf_exp2_where(vm m, vf x)
     return vf_mul_from(m, x, BT_EXP2_MIN, p, vf_shift23(t));
 }
 
-/* As many lanes as exist, from 1 to any number above VL; memory behind them is
- * not touched, and they load as zero. */
+/* Load or store the first `lanes` lanes, at least 1. Memory beyond them is not
+ * accessed, and missing lanes load as zero. */
 INLINE vf vf_load_lanes(const float *from, size_t lanes)
 {
     return lanes >= VL ? vf_load(from) : vf_load_where(vm_first(lanes), from);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transpose.h - a key block turned so that lanes are keys, in squares of eight
- * by eight; included by transpose_avx2.c and transpose_avx512.c. */
-#include "kernels/attention.h"
+/* transpose.h - a key block transposed so that lanes are keys, in squares of
+ * 8 x 8. One body for AVX2 and AVX-512; x86/attention.h includes it. */
+#ifndef BT_TRANSPOSE_X86_H
+#define BT_TRANSPOSE_X86_H
 
+#include "kernels/attention.h"
 #include "kernels/x86/simd.h"
 
 enum { BLOCK = 64, SIDE = 8 };
@@ -46,3 +48,5 @@ void TWIN(bt_transpose_f32)(float *to, const float *from, size_t stride,
                 to[c * BLOCK + i] = i < keys ? from[i * stride + c] : 0.0f;
     }
 }
+
+#endif

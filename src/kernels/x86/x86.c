@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* x86.c - the twins that an x86 machine can run. */
+/* x86.c - selects the twins that an x86 machine can run. */
 #include "kernels/x86/x86.h"
 
 #if defined(__x86_64__)

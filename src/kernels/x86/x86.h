@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* x86.h - what of x86 the table of kernels sees. */
+/* x86.h - the x86 kernel tables. */
 #ifndef BT_X86_H
 #define BT_X86_H
 
