@@ -2,9 +2,9 @@
 /* test_bpe.c - byte-pair encoding against a textbook's, and SentencePiece's
  * kind of it against one that works on strings. */
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "subwords.h"
-#include "text/bytelevel.h"
-#include "text/unicode.h"
+#include "text/subword/bytelevel.h"
 
 #include <time.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_unigram.c - the likeliest pieces, against all ways to cut a text and
  * against a search that looks every piece up. */
+#include "base/utf8.h"
 #include "subwords.h"
-#include "text/unicode.h"
 
 #include <float.h>
 #include <math.h>

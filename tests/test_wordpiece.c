@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_wordpiece.c - longest piece first, and whole words. */
 #include "subwords.h"
-#include "text/unicode.h"
 
 static bt_subword *wordpiece_create(const bt_wordpiece_spec *spec)
 {

@@ -2,7 +2,7 @@
 /* label.c - blanks that can be seen; see label.h. */
 #include "draw/label.h"
 
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <stdio.h>
 #include <string.h>

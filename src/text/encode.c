@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/utf8.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 #include <string.h>
 

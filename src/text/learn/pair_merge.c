@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pair_merge.c - merging the most frequent pair, again and again.
+ *
+ * A piece comes about in one way only: between two places that are never
+ * joined, merging does the same wherever the same characters stand. So a pair
+ * that was merged never comes back, and all places of a pair are made in one
+ * go: at the beginning, or by the merge that made the younger of its two
+ * symbols. */
+#include "text/learn/pair_merge.h"
+
+#include "base/array.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "text/subword/bytelevel.h"
+
+#include <string.h>
+
+enum { NONE = UINT32_MAX, SLOTS_FIRST = 12, PROGRESS_STEP = 64 };
+
+/* Symbols are a chain in each word. */
+typedef struct symbol {
+    uint32_t id; /* NONE: it was merged into its left neighbour */
+    uint32_t left, right;
+    uint32_t word;
+} symbol;
+
+/* A pair that stands or stood somewhere. */
+typedef struct pair {
+    uint32_t left, right;
+    int64_t count;
+    uint32_t first, last; /* of its places, in rising order */
+} pair;
+
+typedef struct place {
+    uint32_t at; /* the left symbol */
+    uint32_t next;
+} place;
+
+/* A pair that waits for its turn. Its count may be of the past: it is looked
+ * at when the pair comes to the top. */
+typedef struct waiting {
+    int64_t count;
+    uint32_t pair;
+} waiting;
+
+typedef struct learner {
+    const bt_pairs_spec *spec;
+    bt_learned *learned;
+    size_t merge_room;
+
+    symbol *symbols;
+    int64_t *counts; /* (words) */
+
+    pair *pairs;
+    size_t pair_count, pair_room;
+    uint32_t *slots; /* 1 + pair */
+    unsigned bits;
+    size_t pair_fresh; /* pairs from here on do not wait yet */
+    place *places;
+    size_t place_count, place_room;
+    waiting *queue; /* a heap */
+    size_t queue_count, queue_room;
+
+    char *name; /* of the piece that is being made */
+    size_t name_room;
+    char *raw; /* bytes of all pieces, for `greatest` */
+    size_t raw_count, raw_room;
+    size_t *raw_ends; /* (pieces) */
+    size_t raw_ends_count, raw_ends_room;
+} learner;
+
+/* ---- symbols ----------------------------------------------------------- */
+
+bauta_status bt_symbols_add(bt_symbols *symbols, uint32_t id, bauta_error *err)
+{
+    if (symbols->count >= UINT32_MAX / 4)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the different words of the texts have more than %u "
+                       "characters",
+                       UINT32_MAX / 4);
+    if (BT_ROOM(symbols->ids, symbols->room, symbols->count, 1))
+        return bt_fail_memory(err, "symbols", symbols->count * sizeof(id));
+    symbols->ids[symbols->count++] = id;
+    return BAUTA_OK;
+}
+
+bauta_status bt_symbols_end(bt_symbols *symbols, bauta_error *err)
+{
+    if (BT_ROOM(symbols->ends, symbols->ends_room, symbols->word_count, 1))
+        return bt_fail_memory(err, "symbols",
+                              symbols->word_count * sizeof(uint32_t));
+    symbols->ends[symbols->word_count++] = (uint32_t)symbols->count;
+    return BAUTA_OK;
+}
+
+void bt_symbols_release(bt_symbols *symbols)
+{
+    bt_free(symbols->ids);
+    bt_free(symbols->ends);
+    *symbols = (bt_symbols){ .ids = NULL };
+}
+
+/* ---- the table of pairs ------------------------------------------------ */
+
+static size_t slot_first(const learner *l, uint32_t left, uint32_t right)
+{
+    uint64_t key = ((uint64_t)left << 32 | right) ^ (uintptr_t)l;
+    return (size_t)(bt_hash_mix(key ^ key >> 29, BT_HASH_ODD) * BT_HASH_ODD >>
+                    (64 - l->bits));
+}
+
+static uint32_t *slot_of(const learner *l, uint32_t left, uint32_t right)
+{
+    size_t mask = ((size_t)1 << l->bits) - 1;
+    for (size_t i = slot_first(l, left, right);; i = (i + 1) & mask) {
+        uint32_t *slot = l->slots + i;
+        if (!*slot)
+            return slot;
+        const pair *p = l->pairs + *slot - 1;
+        if (p->left == left && p->right == right)
+            return slot;
+    }
+}
+
+static int slots_grow(learner *l)
+{
+    unsigned bits = l->bits ? l->bits + 1 : SLOTS_FIRST;
+    uint32_t *slots = bt_alloc_zero((size_t)1 << bits, sizeof(*slots));
+    if (!slots)
+        return -1;
+    bt_free(l->slots);
+    l->slots = slots;
+    l->bits = bits;
+    for (size_t i = 0; i < l->pair_count; i++)
+        *slot_of(l, l->pairs[i].left, l->pairs[i].right) = (uint32_t)i + 1;
+    return 0;
+}
+
+/* The number of a pair, which is made when it is new. */
+static bauta_status pair_of(learner *l, uint32_t left, uint32_t right,
+                            uint32_t *number, bauta_error *err)
+{
+    uint32_t *slot = slot_of(l, left, right);
+    if (*slot) {
+        *number = *slot - 1;
+        return BAUTA_OK;
+    }
+    if (BT_ROOM(l->pairs, l->pair_room, l->pair_count, 1))
+        return bt_fail_memory(err, "pairs", l->pair_count * sizeof(pair));
+    *number = (uint32_t)l->pair_count;
+    l->pairs[l->pair_count++] = (pair){ left, right, 0, NONE, NONE };
+    *slot = *number + 1;
+    if (l->pair_count > (size_t)1 << (l->bits - 1) && slots_grow(l))
+        return bt_fail_memory(err, "pairs", sizeof(*slot) << (l->bits + 1));
+    return BAUTA_OK;
+}
+
+/* ---- places ------------------------------------------------------------ */
+
+static int64_t count_at(const learner *l, uint32_t at)
+{
+    return l->counts[l->symbols[at].word];
+}
+
+/* A pair has come to stand at `at`. */
+static bauta_status place_add(learner *l, uint32_t left, uint32_t right,
+                              uint32_t at, bauta_error *err)
+{
+    uint32_t number = NONE, made = (uint32_t)l->place_count;
+    bauta_status status = pair_of(l, left, right, &number, err);
+    if (status)
+        return status;
+    if (BT_ROOM(l->places, l->place_room, l->place_count, 1))
+        return bt_fail_memory(err, "places", l->place_count * sizeof(place));
+    pair *p = l->pairs + number;
+    l->places[l->place_count++] = (place){ at, NONE };
+    if (p->first == NONE)
+        p->first = made;
+    else
+        l->places[p->last].next = made;
+    p->last = made;
+    p->count += count_at(l, at);
+    return BAUTA_OK;
+}
+
+/* And here it does no longer stand. */
+static void place_lost(learner *l, uint32_t left, uint32_t right, uint32_t at)
+{
+    l->pairs[*slot_of(l, left, right) - 1].count -= count_at(l, at);
+}
+
+/* ---- the queue --------------------------------------------------------- */
+
+static const char *raw_of(const learner *l, uint32_t id, size_t *size)
+{
+    size_t begin = id ? l->raw_ends[id - 1] : 0;
+    *size = l->raw_ends[id] - begin;
+    return l->raw + begin;
+}
+
+static int raw_compare(const learner *l, uint32_t a, uint32_t b)
+{
+    size_t a_size, b_size;
+    const char *a_raw = raw_of(l, a, &a_size), *b_raw = raw_of(l, b, &b_size);
+    int order = memcmp(a_raw, b_raw, bt_size_min(a_size, b_size));
+    return order ? order : (a_size > b_size) - (a_size < b_size);
+}
+
+/* Of pairs that occur equally often, whether `a` goes before `b`. */
+static bool tie_before(const learner *l, const pair *a, const pair *b)
+{
+    if (l->spec->options->greatest) {
+        int order = raw_compare(l, a->left, b->left);
+        return (order ? order : raw_compare(l, a->right, b->right)) > 0;
+    }
+    return a->left != b->left ? a->left < b->left : a->right < b->right;
+}
+
+static bool waiting_before(const learner *l, const waiting *a, const waiting *b)
+{
+    if (a->count != b->count)
+        return a->count > b->count;
+    return tie_before(l, l->pairs + a->pair, l->pairs + b->pair);
+}
+
+/* Put `w` at the top or below, where it belongs. */
+static void queue_sink(learner *l, waiting w)
+{
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < l->queue_count; i = child) {
+        if (child + 1 < l->queue_count &&
+            waiting_before(l, l->queue + child + 1, l->queue + child))
+            child++;
+        if (!waiting_before(l, l->queue + child, &w))
+            break;
+        l->queue[i] = l->queue[child];
+    }
+    l->queue[i] = w;
+}
+
+static void queue_pop(learner *l)
+{
+    if (--l->queue_count)
+        queue_sink(l, l->queue[l->queue_count]);
+}
+
+static bauta_status queue_push(learner *l, waiting w, bauta_error *err)
+{
+    if (BT_ROOM(l->queue, l->queue_room, l->queue_count, 1))
+        return bt_fail_memory(err, "pairs", l->queue_count * sizeof(w));
+    size_t i = l->queue_count++;
+    for (; i && waiting_before(l, &w, l->queue + (i - 1) / 2); i = (i - 1) / 2)
+        l->queue[i] = l->queue[(i - 1) / 2];
+    l->queue[i] = w;
+    return BAUTA_OK;
+}
+
+/* The pairs that the last merge made begin to wait. */
+static bauta_status queue_fresh(learner *l, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (; !status && l->pair_fresh < l->pair_count; l->pair_fresh++) {
+        uint32_t p = (uint32_t)l->pair_fresh;
+        if (l->pairs[p].count > 0)
+            status = queue_push(l, (waiting){ l->pairs[p].count, p }, err);
+    }
+    return status;
+}
+
+/* The pair whose turn it is, or NONE when none occurs often enough. */
+static uint32_t queue_next(learner *l)
+{
+    size_t least = bt_size_max(l->spec->options->least, 1);
+    while (l->queue_count) {
+        waiting top = l->queue[0];
+        int64_t count = l->pairs[top.pair].count;
+        if (top.count != count) {
+            queue_sink(l, (waiting){ count, top.pair });
+            continue;
+        }
+        if (count < 1 || (uint64_t)count < least)
+            return NONE;
+        queue_pop(l);
+        return top.pair;
+    }
+    return NONE;
+}
+
+/* ---- a merge ----------------------------------------------------------- */
+
+/* Two neighbours become one. Left to right, since in "aaa" the first two do. */
+static bauta_status merge_at(learner *l, uint32_t at, const bt_merge *m,
+                             bauta_error *err)
+{
+    symbol *symbols = l->symbols, *here = symbols + at;
+    bauta_status status = BAUTA_OK;
+    if (here->id != m->left || here->right == NONE ||
+        symbols[here->right].id != m->right)
+        return BAUTA_OK; // it has changed since
+    uint32_t before = here->left, behind = symbols[here->right].right;
+    if (before != NONE) {
+        place_lost(l, symbols[before].id, m->left, at);
+        status = place_add(l, symbols[before].id, m->merged, before, err);
+    }
+    symbols[here->right].id = NONE;
+    here->id = m->merged;
+    here->right = behind;
+    if (behind != NONE && !status) {
+        symbols[behind].left = at;
+        place_lost(l, m->right, symbols[behind].id, at);
+        status = place_add(l, m->merged, symbols[behind].id, at, err);
+    }
+    return status;
+}
+
+static bauta_status merge_all(learner *l, uint32_t number, const bt_merge *m,
+                              bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    uint32_t i = l->pairs[number].first;
+    for (; !status && i != NONE; i = l->places[i].next)
+        status = merge_at(l, l->places[i].at, m, err);
+    return status ? status : queue_fresh(l, err);
+}
+
+/* ---- pieces ------------------------------------------------------------ */
+
+/* The bytes of a new piece, by which ties are decided. */
+static bauta_status raw_add(learner *l, const char *piece, size_t size,
+                            bauta_error *err)
+{
+    size_t decoded = size;
+    if (!l->spec->options->greatest)
+        return BAUTA_OK;
+    if (BT_ROOM(l->raw, l->raw_room, l->raw_count, size) ||
+        BT_ROOM(l->raw_ends, l->raw_ends_room, l->raw_ends_count, 1))
+        return bt_fail_memory(err, "pieces", l->raw_count + size);
+    char *to = l->raw + l->raw_count;
+    // A special token need not be of the alphabet, and never meets a tie.
+    if (!l->spec->bytelevel || !bt_bytelevel_decode(to, &decoded, piece, size))
+        memcpy(to, piece, decoded = size);
+    l->raw_count += decoded;
+    l->raw_ends[l->raw_ends_count++] = l->raw_count;
+    return BAUTA_OK;
+}
+
+static bauta_status raw_alphabet(learner *l, bauta_error *err)
+{
+    size_t count = bt_vocab_size(l->learned->vocab);
+    bauta_status status = BAUTA_OK;
+    for (uint32_t id = 0; !status && id < count; id++) {
+        size_t size;
+        const char *piece = bt_vocab_piece(l->learned->vocab, id, &size);
+        status = raw_add(l, piece, size, err);
+    }
+    return status;
+}
+
+/* The text of two pieces behind each other, in l->name. */
+static bauta_status name_join(learner *l, const pair *p, size_t *size,
+                              bauta_error *err)
+{
+    const bt_vocab *vocab = l->learned->vocab;
+    size_t a_size, b_size, prefix = strlen(l->spec->prefix);
+    const char *a = bt_vocab_piece(vocab, p->left, &a_size);
+    const char *b = bt_vocab_piece(vocab, p->right, &b_size);
+    if (prefix && b_size >= prefix && !memcmp(b, l->spec->prefix, prefix)) {
+        b += prefix;
+        b_size -= prefix;
+    }
+    *size = a_size + b_size;
+    if (BT_ROOM(l->name, l->name_room, 0, *size))
+        return bt_fail_memory(err, "a piece", *size);
+    memcpy(l->name, a, a_size);
+    memcpy(l->name + a_size, b, b_size);
+    return BAUTA_OK;
+}
+
+/* The piece that a pair becomes. It is there already when a special token is
+ * spelt like it. */
+static bauta_status piece_of(learner *l, const pair *p, uint32_t *id,
+                             bauta_error *err)
+{
+    bt_vocab *vocab = l->learned->vocab;
+    size_t size;
+    bauta_status status = name_join(l, p, &size, err);
+    if (status)
+        return status;
+    *id = bt_vocab_find(vocab, l->name, size);
+    if (*id != NONE)
+        return BAUTA_OK;
+    *id = (uint32_t)bt_vocab_size(vocab);
+    status = bt_vocab_add(vocab, l->name, size, *id, err);
+    return status ? status : raw_add(l, l->name, size, err);
+}
+
+static bauta_status merge_next(learner *l, uint32_t number, bauta_error *err)
+{
+    bt_learned *learned = l->learned;
+    const pair *p = l->pairs + number;
+    bt_merge m = { .left = p->left,
+                   .right = p->right,
+                   .rank = (uint32_t)learned->merge_count };
+    bauta_status status = piece_of(l, p, &m.merged, err);
+    if (status)
+        return status;
+    if (BT_ROOM(learned->merges, l->merge_room, learned->merge_count, 1))
+        return bt_fail_memory(err, "merges", learned->merge_count * sizeof(m));
+    learned->merges[learned->merge_count++] = m;
+    return merge_all(l, number, &m, err);
+}
+
+/* ---- from the beginning to the end ------------------------------------- */
+
+static bauta_status learner_init(learner *l, bt_learned *learned,
+                                 const bt_pairs_spec *spec, bauta_error *err)
+{
+    size_t words, count = spec->symbols->count;
+    const bt_counted_word *list = bt_words_list(spec->words, &words);
+    *l = (learner){ .spec = spec, .learned = learned };
+    l->symbols = bt_alloc(bt_size_mul(count, sizeof(symbol)));
+    l->counts = bt_alloc(bt_size_mul(words, sizeof(*l->counts)));
+    if (!l->symbols || !l->counts || slots_grow(l))
+        return bt_fail_memory(err, "symbols", count * sizeof(symbol));
+    for (uint32_t w = 0, at = 0; w < words; w++) {
+        uint32_t begin = at, end = spec->symbols->ends[w];
+        l->counts[w] = (int64_t)list[w].count;
+        for (; at < end; at++)
+            l->symbols[at] = (symbol){ .id = spec->symbols->ids[at],
+                                       .left = at > begin ? at - 1 : NONE,
+                                       .right = at + 1 < end ? at + 1 : NONE,
+                                       .word = w };
+    }
+    return raw_alphabet(l, err);
+}
+
+static void learner_release(learner *l)
+{
+    bt_free(l->symbols);
+    bt_free(l->counts);
+    bt_free(l->pairs);
+    bt_free(l->slots);
+    bt_free(l->places);
+    bt_free(l->queue);
+    bt_free(l->name);
+    bt_free(l->raw);
+    bt_free(l->raw_ends);
+}
+
+static bauta_status pairs_count(learner *l, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (uint32_t at = 0; !status && at < l->spec->symbols->count; at++)
+        if (l->symbols[at].right != NONE)
+            status =
+                place_add(l, l->symbols[at].id, l->symbols[at + 1].id, at, err);
+    return status ? status : queue_fresh(l, err);
+}
+
+static void progress(const bauta_vocabulary_options *options, size_t done)
+{
+    if (options->progress)
+        options->progress(options->user, done, options->pieces);
+}
+
+bauta_status bt_pairs_learn(bt_learned *learned, const bt_pairs_spec *spec,
+                            bauta_error *err)
+{
+    size_t pieces = spec->options->pieces;
+    learner l;
+    bauta_status status = learner_init(&l, learned, spec, err);
+    if (!status)
+        status = pairs_count(&l, err);
+    while (!status && bt_vocab_size(learned->vocab) < pieces) {
+        uint32_t number = queue_next(&l);
+        if (number == NONE)
+            break;
+        status = merge_next(&l, number, err);
+        if (learned->merge_count % PROGRESS_STEP == 0)
+            progress(spec->options, bt_vocab_size(learned->vocab));
+    }
+    if (!status)
+        progress(spec->options, pieces);
+    learner_release(&l);
+    return status;
+}

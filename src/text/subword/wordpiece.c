@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wordpiece.c - a word is cut from the left, each time at the longest piece
+ * that fits; where none fits the whole word is unknown.
+ *
+ * All pieces are in one trie. Those that continue a word begin with the
+ * prefix, so they are what hangs below the prefix's node. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "text/subword/subword_model.h"
+#include "text/subword/trie.h"
+
+#include <string.h>
+
+typedef struct wordpiece {
+    bt_subword base;
+    bt_trie trie;
+    uint32_t inside; /* the prefix's node */
+    bool continues;  /* there is such a node */
+    uint32_t unknown;
+    size_t longest;
+} wordpiece;
+
+/* Where a character begins, or the text ends. */
+static bool at_border(const char *text, size_t size, size_t at)
+{
+    return at == size || ((unsigned char)text[at] & 0xC0) != 0x80;
+}
+
+static bool too_long(const char *split, size_t size, size_t longest)
+{
+    size_t characters = 0;
+    if (size <= longest)
+        return false;
+    for (size_t i = 0; i < size; i++)
+        characters += at_border(split, size, i);
+    return characters > longest;
+}
+
+/* The longest piece at a place, from a node of the trie on: where it ends, or
+ * `at` when there is none. */
+static size_t piece_find(const wordpiece *w, uint32_t node, const char *split,
+                         size_t size, size_t at, uint32_t *id)
+{
+    size_t end = at;
+    for (size_t i = at; i < size; i++) {
+        node = bt_trie_step(&w->trie, node, (unsigned char)split[i]);
+        if (node == 0)
+            break;
+        uint32_t value = bt_trie_value(&w->trie, node);
+        if (value != BT_TRIE_NONE && at_border(split, size, i + 1)) {
+            end = i + 1;
+            *id = value;
+        }
+    }
+    return end;
+}
+
+/* False when some part of the word is no piece. */
+static bauta_status word_cut(const wordpiece *w, const char *split, size_t size,
+                             bt_subword_work *work, bool *whole,
+                             bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    *whole = true;
+    for (size_t at = 0, end; at < size && !status; at = end) {
+        uint32_t id = BT_NO_ID;
+        *whole = at == 0 || w->continues;
+        end = !*whole ? at
+                      : piece_find(w, at ? w->inside : 0, split, size, at, &id);
+        *whole = end > at;
+        if (!*whole)
+            break;
+        status = bt_subword_put(
+            work, (bt_token){ id, (uint32_t)at, (uint32_t)end }, err);
+    }
+    return status;
+}
+
+static bauta_status wordpiece_encode(const bt_subword *model, const char *split,
+                                     size_t size, bt_subword_work *work,
+                                     bauta_error *err)
+{
+    const wordpiece *w = (const wordpiece *)model;
+    size_t first = work->count;
+    bool whole = !too_long(split, size, w->longest);
+    if (whole) {
+        bauta_status status = word_cut(w, split, size, work, &whole, err);
+        if (status || whole)
+            return status;
+    }
+    if (w->unknown == BT_NO_ID)
+        return bt_fail_unknown(err, split, size);
+    work->count = first;
+    return bt_subword_put(work, (bt_token){ w->unknown, 0, (uint32_t)size },
+                          err);
+}
+
+static void wordpiece_free(bt_subword *model)
+{
+    wordpiece *w = (wordpiece *)model;
+    bt_trie_release(&w->trie);
+    bt_free(w);
+}
+
+static void prefix_find(wordpiece *w, const char *prefix)
+{
+    w->continues = true;
+    for (; prefix && *prefix && w->continues; prefix++) {
+        w->inside = bt_trie_step(&w->trie, w->inside, (unsigned char)*prefix);
+        w->continues = w->inside != 0;
+    }
+}
+
+bauta_status bt_wordpiece_create(bt_subword **out,
+                                 const bt_wordpiece_spec *spec,
+                                 const char *path, bauta_error *err)
+{
+    wordpiece *w = bt_alloc_zero(1, sizeof(*w));
+    *out = NULL;
+    if (!w)
+        return bt_fail_memory(err, "a tokenizer", sizeof(*w));
+    w->base = (bt_subword){ wordpiece_encode, wordpiece_free };
+    w->unknown = spec->unknown;
+    w->longest = spec->longest;
+    // A piece that is longer than any word that is cut is never found.
+    size_t longest = bt_size_add(bt_size_mul(spec->longest, 4),
+                                 spec->prefix ? strlen(spec->prefix) : 0);
+    bauta_status status =
+        bt_trie_vocab(&w->trie, spec->vocab, NULL, longest, path, err);
+    if (status) {
+        bt_free(w);
+        return status;
+    }
+    prefix_find(w, spec->prefix);
+    *out = &w->base;
+    return BAUTA_OK;
+}
