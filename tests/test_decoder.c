@@ -620,7 +620,7 @@ static const struct {
     { "{\"type\":\"WordPiece\",\"cleanup\":true}",
       "a string is missing: prefix" },
     { "{\"type\":\"WordPiece\",\"prefix\":\"\"}",
-      "a truth is missing: cleanup" },
+      "a boolean is missing: cleanup" },
     { "{\"type\":\"BPEDecoder\"}", "a string is missing: suffix" },
     { STRIP("", "0", "0"), "not a single character: content" },
     { STRIP(" ", "-1", "0"), "a count is missing: start" },

@@ -134,6 +134,14 @@ bt_origin bt_text_origin_before(const bt_text *text, size_t end)
     return bt_text_origin(text, bt_utf8_char_start(text->bytes, 0, end), end);
 }
 
+bool bt_aligned_text_is_repaired(const bt_text *text, size_t at)
+{
+    if (text->size - at < 3 || memcmp(text->bytes + at, "\xEF\xBF\xBD", 3) != 0)
+        return false;
+    bt_origin origin = bt_text_origin(text, at, at + 3);
+    return origin.to - origin.from == 1;
+}
+
 /* Append a copy in which each malformed byte is U+FFFD. The first `good` bytes
  * are known to be well formed. */
 static bauta_status append_repaired(bt_text *text, const bt_text *raw,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detokenizer.c - a text's way out, at once and token by token. */
+/* detokenizer.c - from ids to text, at once and token by token. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "text/tokenizer.h"
 
 #include <string.h>
 
-/* SentencePiece's surface of a token that stands for the unknown. */
+/* The default text of SentencePiece's unknown piece. */
 static const char unknown_surface[] = " \xE2\x81\x87 ";
 
 struct bauta_decoder {
@@ -26,19 +26,19 @@ bauta_status bauta_decoder_create(bauta_decoder **out,
     if (options)
         BT_NEED_SIZE(options, bauta_decode_options, "BAUTA_DECODE_OPTIONS_INIT",
                      err);
-    bauta_decoder *made = bt_alloc_zero(1, sizeof(*made));
-    if (!made)
-        return bt_fail_memory(err, "a decoder", sizeof(*made));
+    bauta_decoder *created = bt_alloc_zero(1, sizeof(*created));
+    if (!created)
+        return bt_fail_memory(err, "a decoder", sizeof(*created));
     bool target = tokenizer->target && !(options && options->source);
-    made->tokenizer = target ? tokenizer->target : tokenizer;
-    made->specials = options && options->specials;
+    created->tokenizer = target ? tokenizer->target : tokenizer;
+    created->specials = options && options->specials;
     bauta_status status =
-        bt_stream_create(&made->stream, made->tokenizer->decoding, err);
+        bt_stream_create(&created->stream, created->tokenizer->decoding, err);
     if (status) {
-        bauta_decoder_free(made);
+        bauta_decoder_free(created);
         return status;
     }
-    *out = made;
+    *out = created;
     return BAUTA_OK;
 }
 

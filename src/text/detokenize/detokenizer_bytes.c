@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detokenizer_bytes.c - the steps of a decoder whose tokens stand for bytes,
- * which need not be whole characters. */
+/* detokenizer_bytes.c - the steps for tokens that represent bytes, which need
+ * not be whole characters. */
 #include "base/array.h"
 #include "base/error.h"
 #include "base/utf8.h"
@@ -13,10 +13,9 @@ static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
 
 /* ---- ByteLevel ----------------------------------------------------------- */
 
-/* How many bytes, of `size` > 0, are the beginning of some character; at least
- * 1. Unicode calls them a maximal subpart, and all of them become one U+FFFD.
- */
-static size_t subpart(const char *bytes, size_t size)
+/* The length of the maximal subpart (Unicode) at the start of `size` > 0 bytes:
+ * the beginning of a character, or 1 byte. It becomes one U+FFFD. */
+static size_t maximal_subpart(const char *bytes, size_t size)
 {
     for (size_t n = size < 3 ? size : 3; n > 1; n--)
         if (bt_utf8_unfinished(bytes, n) == n)
@@ -24,8 +23,9 @@ static size_t subpart(const char *bytes, size_t size)
     return 1;
 }
 
-/* Hand on what is held, except for a character whose rest may yet come. */
-static bauta_status text_release(bt_stream *stream, size_t at, bool end)
+/* Emit the bytes that are held, except for an incomplete character at the end.
+ */
+static bauta_status emit_held(bt_stream *stream, size_t at, bool end)
 {
     bt_filter_state *state = stream->states + at;
     size_t from = 0, size = state->held_size;
@@ -40,21 +40,22 @@ static bauta_status text_release(bt_stream *stream, size_t at, bool end)
             (!end && bt_utf8_unfinished(bytes + valid, left) == left))
             break;
         status = bt_filter_next(stream, at, replacement, 3, false);
-        from += subpart(bytes + valid, left);
+        from += maximal_subpart(bytes + valid, left);
     }
     memmove(state->held, state->held + from, size - from);
     state->held_size = size - from;
     return status;
 }
 
-/* The token that is held, behind the `matched` bytes of half a character: from
- * the alphabet to bytes, unless there is another character in it. */
-static bauta_status token_decode(bt_stream *stream, size_t at)
+/* Decode the token that is held, after `matched` bytes of an incomplete
+ * character. A token with a character that is not in the alphabet is not
+ * changed. */
+static bauta_status decode_token(bt_stream *stream, size_t at)
 {
     bt_filter_state *state = stream->states + at;
     size_t size = state->held_size - state->matched, decoded;
     if (BT_ROOM(state->held, state->held_room, state->held_size, size))
-        return bt_fail_memory(stream->err, "text that waits", size);
+        return bt_fail_memory(stream->err, "text that is held back", size);
     char *token = state->held + state->matched;
     if (bt_bytelevel_decode(token + size, &decoded, token, size)) {
         memmove(token, token + size, decoded);
@@ -70,18 +71,17 @@ bauta_status bt_filter_bytelevel(bt_stream *stream, size_t at,
     bauta_status status = bt_filter_hold(stream, at, bytes, size);
     if (status || !end || state->held_size == state->matched)
         return status;
-    status = token_decode(stream, at);
+    status = decode_token(stream, at);
     if (!status)
-        status = text_release(stream, at, false);
+        status = emit_held(stream, at, false);
     state->matched = state->held_size;
     return status;
 }
 
 bauta_status bt_filter_bytelevel_finish(bt_stream *stream, size_t at)
 {
-    bauta_status status = stream->states[at].held_size
-                              ? text_release(stream, at, true)
-                              : BAUTA_OK;
+    bauta_status status =
+        stream->states[at].held_size ? emit_held(stream, at, true) : BAUTA_OK;
     return status ? status : bt_filter_next(stream, at, "", 0, true);
 }
 
@@ -98,8 +98,8 @@ static int digit(char c)
                                   : -1;
 }
 
-/* Whether that is a byte, or, if it is shorter, the beginning of one. The
- * library reads the number as Rust does, which takes a plus sign. */
+/* Whether this is a byte piece, or the start of one. As in Rust, the number may
+ * have a plus sign. */
 static bool byte_read(const char *piece, size_t size, unsigned *byte)
 {
     *byte = 0;
@@ -117,10 +117,10 @@ static bool byte_read(const char *piece, size_t size, unsigned *byte)
     return true;
 }
 
-/* Bytes that follow each other make characters, and together one token; one
- * that is no part of a character makes U+FFFD. Those held are the beginning of
- * a character; `later` says that such a token is open. */
-static bauta_status byte_put(bt_stream *stream, size_t at, char byte)
+/* Adjacent bytes become characters, and all of them one token; a byte that is
+ * not part of a character becomes U+FFFD. The bytes of an incomplete character
+ * are held; `later` says that such a token is open. */
+static bauta_status add_byte(bt_stream *stream, size_t at, char byte)
 {
     bt_filter_state *state = stream->states + at;
     bauta_status status = bt_filter_hold(stream, at, &byte, 1);
@@ -152,8 +152,8 @@ bauta_status bt_filter_bytes_finish(bt_stream *stream, size_t at)
     return status ? status : bt_filter_next(stream, at, "", 0, true);
 }
 
-/* A token that is none of these; its first `matched` bytes are in `piece`. */
-static bauta_status bytes_pass(bt_stream *stream, size_t at, const char *bytes,
+/* Any other token; its first `matched` bytes are in `piece`. */
+static bauta_status pass_token(bt_stream *stream, size_t at, const char *bytes,
                                size_t size, bool end)
 {
     bt_filter_state *state = stream->states + at;
@@ -177,11 +177,11 @@ bauta_status bt_filter_bytes(bt_stream *stream, size_t at, const char *bytes,
     unsigned byte;
     if (state->inside || all > BYTE_SIZE || all < size ||
         (end && all < BYTE_SIZE))
-        return bytes_pass(stream, at, bytes, size, end);
+        return pass_token(stream, at, bytes, size, end);
     if (size)
         memcpy(state->piece + state->matched, bytes, size);
     if (!byte_read(state->piece, all, &byte))
-        return bytes_pass(stream, at, bytes, size, end);
+        return pass_token(stream, at, bytes, size, end);
     state->matched = end ? 0 : all;
-    return end ? byte_put(stream, at, (char)byte) : BAUTA_OK;
+    return end ? add_byte(stream, at, (char)byte) : BAUTA_OK;
 }

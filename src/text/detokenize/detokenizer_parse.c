@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detokenizer_parse.c - what a decoder is to do, from the JSON that says it.
+/* detokenizer_parse.c - the steps of a detokenizer from JSON.
  *
- * Each of Hugging Face's decoders becomes a step or a few of them, and a
- * Sequence those of its parts. */
+ * Each decoder of Hugging Face's library becomes one or more steps. */
 #include "text/detokenize/detokenizer.h"
 
 #include "base/array.h"
@@ -15,19 +14,19 @@
 
 #include <string.h>
 
-/* STEPS_MAX bounds how deep a piece's text goes from step to step, GROWTH_MAX
- * how much longer it may become on the way. */
+/* STEPS_MAX bounds the recursion from step to step, GROWTH_MAX how much longer
+ * a text may become. */
 enum { STEPS_MAX = 256, GROWTH_MAX = 1024 };
 
 typedef struct parser {
     bt_decoding *decoding;
     const char *path;
     bauta_error *err;
-    double growth; /* how many times longer the text may be by now */
-    bool fused;    /* all that comes here is one token */
+    double growth; /* the factor by which the text may have grown */
+    bool fused;    /* the next step gets a single token */
 } parser;
 
-static bauta_status refuse(const parser *p, const char *what, const char *name)
+static bauta_status fail(const parser *p, const char *what, const char *name)
 {
     return bt_fail(p->err, BAUTA_ERR_IO, "%s: decoder: %s%s",
                    bt_path_tail(p->path), what, bt_quote(name).text);
@@ -43,12 +42,12 @@ static void step_release(bt_filter *step)
     bt_pattern_free(step->pattern);
 }
 
-/* One more step; it stays where it is until the next. */
+/* Append a step; the pointer is valid until the next call. */
 static bauta_status step_add(parser *p, bt_filter_kind kind, bt_filter **out)
 {
     bt_decoding *d = p->decoding;
     if (d->count == STEPS_MAX)
-        return refuse(p, "more than 256 steps", "");
+        return fail(p, "more than 256 steps", "");
     if (BT_ROOM(d->steps, d->room, d->count, 1))
         return bt_fail_memory(p->err, "a decoder", sizeof(*d->steps));
     *out = d->steps + d->count++;
@@ -56,12 +55,12 @@ static bauta_status step_add(parser *p, bt_filter_kind kind, bt_filter **out)
     return BAUTA_OK;
 }
 
-/* A copy with a NUL behind it. */
+/* A NUL-terminated copy. */
 static bauta_status string_copy(const parser *p, char **out, size_t *out_size,
                                 const char *string, size_t size)
 {
     if (size > BT_STEP_STRING_MAX)
-        return refuse(p, "a string is longer than 65535 bytes", "");
+        return fail(p, "a string is longer than 65535 bytes", "");
     *out = bt_alloc(size + 1);
     if (!*out)
         return bt_fail_memory(p->err, "a decoder", size + 1);
@@ -71,8 +70,8 @@ static bauta_status string_copy(const parser *p, char **out, size_t *out_size,
     return BAUTA_OK;
 }
 
-/* Knuth, Morris and Pratt's table. */
-static bauta_status borders_make(const parser *p, bt_filter *step)
+/* The failure table of Knuth, Morris and Pratt. */
+static bauta_status create_borders(const parser *p, bt_filter *step)
 {
     size_t n = step->needle_size, border = 0;
     step->borders = bt_alloc_zero(n + 1, sizeof(*step->borders));
@@ -91,11 +90,11 @@ static bauta_status grow(parser *p, double factor)
 {
     p->growth *= factor > 1 ? factor : 1;
     if (p->growth > GROWTH_MAX)
-        return refuse(p, "text could become more than 1024 times longer", "");
+        return fail(p, "text could become more than 1024 times longer", "");
     return BAUTA_OK;
 }
 
-/* A step that replaces `needle`; the empty string is a pattern of its own. */
+/* Append a step that replaces `needle`, which may be empty. */
 static bauta_status literal_add(parser *p, const char *needle, size_t size,
                                 const char *content, size_t content_size,
                                 bt_filter **out)
@@ -110,7 +109,7 @@ static bauta_status literal_add(parser *p, const char *needle, size_t size,
         status = string_copy(p, &step->content, &step->content_size, content,
                              content_size);
     if (!status)
-        status = borders_make(p, step);
+        status = create_borders(p, step);
     if (!status)
         status = grow(p, size ? (double)content_size / (double)size
                               : 1 + 2 * (double)content_size);
@@ -126,7 +125,7 @@ static bauta_status string_get(const parser *p, const json_t *json,
     bool there = json_is_string(value);
     *out = there ? json_string_value(value) : "";
     *size = there ? json_string_length(value) : 0;
-    return there ? BAUTA_OK : refuse(p, "a string is missing: ", key);
+    return there ? BAUTA_OK : fail(p, "a string is missing: ", key);
 }
 
 static bauta_status char_get(const parser *p, const json_t *json,
@@ -135,7 +134,7 @@ static bauta_status char_get(const parser *p, const json_t *json,
     bauta_status status = string_get(p, json, key, out, size);
     if (!status &&
         (!*size || *size != bt_utf8_length((unsigned char)(*out)[0])))
-        status = refuse(p, "not a single character: ", key);
+        status = fail(p, "not a single character: ", key);
     return status;
 }
 
@@ -145,7 +144,7 @@ static bauta_status bool_get(const parser *p, const json_t *json,
     const json_t *value = json_object_get(json, key);
     *out = json_is_true(value);
     return json_is_boolean(value) ? BAUTA_OK
-                                  : refuse(p, "a truth is missing: ", key);
+                                  : fail(p, "a boolean is missing: ", key);
 }
 
 static bauta_status count_get(const parser *p, const json_t *json,
@@ -154,10 +153,10 @@ static bauta_status count_get(const parser *p, const json_t *json,
     const json_t *value = json_object_get(json, key);
     bool there = json_is_integer(value) && json_integer_value(value) >= 0;
     *out = there ? (size_t)json_integer_value(value) : 0;
-    return there ? BAUTA_OK : refuse(p, "a count is missing: ", key);
+    return there ? BAUTA_OK : fail(p, "a count is missing: ", key);
 }
 
-/* ---- The library's decoders ---------------------------------------------- */
+/* ---- Decoders of tokenizer.json ------------------------------------------ */
 
 typedef bauta_status decoder_fn(parser *p, const json_t *json);
 
@@ -193,10 +192,10 @@ static bauta_status metaspace_parse(parser *p, const json_t *json)
     bt_filter *step;
     if (!name || (strcmp(name, "always") != 0 && strcmp(name, "never") != 0 &&
                   strcmp(name, "first") != 0))
-        return refuse(p, "no prepend_scheme of Metaspace: ", name ? name : "");
+        return fail(p, "no prepend_scheme of Metaspace: ", name ? name : "");
     bool never = strcmp(name, "never") == 0;
     if (json_is_false(json_object_get(json, "add_prefix_space")) && !never)
-        return refuse(p, "add_prefix_space of Metaspace contradicts ", name);
+        return fail(p, "add_prefix_space of Metaspace contradicts ", name);
     bauta_status status = char_get(p, json, "replacement", &text, &size);
     if (!status)
         status = literal_add(p, text, size, " ", 1, &step);
@@ -207,7 +206,7 @@ static bauta_status metaspace_parse(parser *p, const json_t *json)
 
 static bauta_status cleanup_add(parser *p)
 {
-    static const char *const tidy[][2] = {
+    static const char *const replacements[][2] = {
         { " .", "." },     { " ?", "?" },           { " !", "!" },
         { " ,", "," },     { " ' ", "'" },          { " n't", "n't" },
         { " 'm", "'m" },   { " do not", " don't" }, { " 's", "'s" },
@@ -215,9 +214,10 @@ static bauta_status cleanup_add(parser *p)
     };
     bauta_status status = BAUTA_OK;
     bt_filter *step;
-    for (size_t i = 0; i < BT_LEN(tidy) && !status; i++)
-        status = literal_add(p, tidy[i][0], strlen(tidy[i][0]), tidy[i][1],
-                             strlen(tidy[i][1]), &step);
+    for (size_t i = 0; i < BT_LEN(replacements) && !status; i++)
+        status =
+            literal_add(p, replacements[i][0], strlen(replacements[i][0]),
+                        replacements[i][1], strlen(replacements[i][1]), &step);
     return status;
 }
 
@@ -240,7 +240,7 @@ static bauta_status wordpiece_parse(parser *p, const json_t *json)
     return status;
 }
 
-/* The suffix becomes a space, but nothing in the last token. */
+/* The suffix becomes a space; in the last token it is removed. */
 static bauta_status bpe_parse(parser *p, const json_t *json)
 {
     const char *suffix;
@@ -312,7 +312,7 @@ static bauta_status replace_parse(parser *p, const json_t *json)
 static bauta_status ctc_parse(parser *p, const json_t *json)
 {
     (void)json;
-    return refuse(p, "CTC, which is for speech, is not supported", "");
+    return fail(p, "CTC, which is for speech, is not supported", "");
 }
 
 static bauta_status step_parse(void *user, const char *type, const json_t *json)
@@ -335,13 +335,12 @@ static bauta_status step_parse(void *user, const char *type, const json_t *json)
     for (size_t i = 0; i < BT_LEN(types); i++)
         if (strcmp(type, types[i].type) == 0)
             return types[i].parse(p, json);
-    return refuse(p, "an unknown type: ", type);
+    return fail(p, "an unknown type: ", type);
 }
 
-/* ---- What to do ---------------------------------------------------------- */
+/* ---- The chain ----------------------------------------------------------- */
 
-static bauta_status decoding_create(parser *p, const char *path,
-                                    bauta_error *err)
+static bauta_status chain_create(parser *p, const char *path, bauta_error *err)
 {
     *p = (parser){ .path = path, .err = err, .growth = 1 };
     p->decoding = bt_alloc_zero(1, sizeof(*p->decoding));
@@ -349,9 +348,8 @@ static bauta_status decoding_create(parser *p, const char *path,
                        : bt_fail_memory(err, "a decoder", sizeof(*p->decoding));
 }
 
-/* Hand out what was made, or take it back. */
-static bauta_status decoding_end(parser *p, bauta_status status,
-                                 bt_decoding **out)
+/* Return the chain, or free it after a failure. */
+static bauta_status chain_end(parser *p, bauta_status status, bt_decoding **out)
 {
     if (status)
         bt_decoding_free(p->decoding);
@@ -374,14 +372,14 @@ bauta_status bt_decoding_parse(bt_decoding **out, const json_t *json,
 {
     parser p;
     bt_filter *step;
-    bauta_status status = decoding_create(&p, path, err);
+    bauta_status status = chain_create(&p, path, err);
     if (!status && (!json || json_is_null(json)))
         status = step_add(&p, BT_STEP_JOIN, &step);
     else if (!status)
         status = bt_steps_parse(&(bt_step_reader){ "decoder", "decoders", path,
                                                    step_parse, &p, err },
                                 json);
-    return decoding_end(&p, status, out);
+    return chain_end(&p, status, out);
 }
 
 bauta_status bt_decoding_sentencepiece(bt_decoding **out, bool dummy_prefix,
@@ -390,7 +388,7 @@ bauta_status bt_decoding_sentencepiece(bt_decoding **out, bool dummy_prefix,
     static const char space[] = "\xE2\x96\x81"; /* U+2581 */
     parser p;
     bt_filter *step;
-    bauta_status status = decoding_create(&p, "SentencePiece", err);
+    bauta_status status = chain_create(&p, "SentencePiece", err);
     if (!status && (dummy_prefix || remove_extra)) {
         status = step_add(&p, BT_STEP_OPENING, &step);
         if (!status) {
@@ -399,10 +397,10 @@ bauta_status bt_decoding_sentencepiece(bt_decoding **out, bool dummy_prefix,
                 string_copy(&p, &step->needle, &step->needle_size, space, 3);
         }
     }
-    // Before the bytes: three of them that make U+2581 are no space.
+    // Before the bytes: three byte pieces that make U+2581 are not a space.
     if (!status)
         status = literal_add(&p, space, 3, " ", 1, &step);
     if (!status)
         status = step_add(&p, BT_STEP_BYTES, &step);
-    return decoding_end(&p, status, out);
+    return chain_end(&p, status, out);
 }

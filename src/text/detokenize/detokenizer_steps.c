@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detokenizer_steps.c - the steps of a decoder that cut, join and fuse tokens.
- */
+/* detokenizer_steps.c - the steps of a detokenizer that join, strip and replace
+ * tokens. */
 #include "base/error.h"
 #include "base/size.h"
 #include "base/utf8.h"
@@ -32,9 +32,9 @@ bauta_status bt_filter_fuse_finish(bt_stream *stream, size_t at)
     return bt_filter_next(stream, at, "", 0, true);
 }
 
-/* SentencePiece writes a space before the text as U+2581. Where it also takes
- * repeated ones away, those of pieces that hold nothing else go as well. It is
- * the first step, to which a piece comes in one chunk. */
+/* SentencePiece adds a space before the text as U+2581. If it also removes
+ * extra spaces, all leading pieces that are only U+2581 are removed too. This
+ * is the first step, which gets each piece in one chunk. */
 bauta_status bt_filter_opening(bt_stream *stream, size_t at, const char *bytes,
                                size_t size, bool end)
 {
@@ -52,8 +52,8 @@ bauta_status bt_filter_opening(bt_stream *stream, size_t at, const char *bytes,
 
 /* ---- Strip --------------------------------------------------------------- */
 
-/* How many of the step's characters there are at the front (or at the back) of
- * a chunk, up to `most`. */
+/* How many of the step's characters are at the start (or at the end) of a
+ * chunk, up to `most`. */
 static size_t run_length(const bt_filter *step, const char *bytes, size_t size,
                          bool back, size_t most)
 {
@@ -66,7 +66,7 @@ static size_t run_length(const bt_filter *step, const char *bytes, size_t size,
     return run;
 }
 
-/* Characters that waited at a token's end are no end. */
+/* Emit `count` characters that are not at the end of the token. */
 static bauta_status strip_release(bt_stream *stream, size_t at, size_t count)
 {
     const bt_filter *step = stream->decoding->steps + at;
@@ -78,7 +78,7 @@ static bauta_status strip_release(bt_stream *stream, size_t at, size_t count)
     return status;
 }
 
-/* The last `stop` characters wait while they may have to be cut. */
+/* Hold back the last `stop` characters, which may have to be removed. */
 static bauta_status strip_back(bt_stream *stream, size_t at, const char *bytes,
                                size_t size)
 {
@@ -118,9 +118,9 @@ bauta_status bt_filter_strip(bt_stream *stream, size_t at, const char *bytes,
     return bt_filter_next(stream, at, "", 0, true);
 }
 
-/* ---- Whole tokens -------------------------------------------------------- */
+/* ---- Regular expressions ------------------------------------------------- */
 
-/* Where the next match begins and ends; SIZE_MAX when there is none. */
+/* The next match; SIZE_MAX if there is none. */
 static bauta_status whole_find(bt_stream *stream, size_t at, const char *text,
                                size_t size, size_t from, size_t *lo, size_t *hi)
 {
@@ -128,11 +128,11 @@ static bauta_status whole_find(bt_stream *stream, size_t at, const char *text,
     if (state->matcher)
         return bt_matcher_find(state->matcher, text, size, from, lo, hi,
                                stream->err);
-    *lo = *hi = from; // the empty string is everywhere
+    *lo = *hi = from; // the empty string
     return BAUTA_OK;
 }
 
-/* An empty match counts, but not where the one before it ended. */
+/* An empty match at the end of the previous one is skipped. */
 static bauta_status whole_replace(bt_stream *stream, size_t at,
                                   const char *text, size_t size)
 {
@@ -170,7 +170,7 @@ bauta_status bt_filter_whole(bt_stream *stream, size_t at, const char *bytes,
         bytes = state->held;
         size = state->held_size;
     }
-    // A pattern reads well-formed text only.
+    // Regular expressions need well-formed text.
     if ((size || stream->decoding->steps[at].empty_too) &&
         bt_utf8_valid(bytes, size) == size)
         status = whole_replace(stream, at, bytes, size);
@@ -180,9 +180,9 @@ bauta_status bt_filter_whole(bt_stream *stream, size_t at, const char *bytes,
     return status;
 }
 
-/* ---- Last ---------------------------------------------------------------- */
+/* ---- Suffixes ------------------------------------------------------------ */
 
-/* Hand on what waited, with marks as `space`. */
+/* Emit the text that was held back; marks become `space` spaces. */
 static bauta_status last_release(bt_stream *stream, size_t at, size_t space)
 {
     bt_filter_state *state = stream->states + at;
@@ -204,8 +204,8 @@ static bauta_status last_release(bt_stream *stream, size_t at, size_t space)
     return status ? status : bt_filter_next(stream, at, "", 0, true);
 }
 
-/* From its first mark on a token waits, and so does its end: `later` says that
- * one is waiting. */
+/* Hold a token back from its first mark on, and its end; `later` says that a
+ * token is held. */
 bauta_status bt_filter_last(bt_stream *stream, size_t at, const char *bytes,
                             size_t size, bool end)
 {
@@ -234,22 +234,23 @@ bauta_status bt_filter_last_finish(bt_stream *stream, size_t at)
 
 /* ---- Literals ------------------------------------------------------------ */
 
-/* One chunk being searched. The candidate is the last `matched` bytes before
- * `at`; `carried` of them came in earlier chunks. */
+/* The search of Knuth, Morris and Pratt in one chunk: of a partial match only
+ * the length is kept, since its bytes are those of the needle. The candidate is
+ * the last `matched` bytes before `at`; `carried` of them are from earlier
+ * chunks. */
 typedef struct search {
     const char *bytes;
     size_t size, at, matched, carried;
 } search;
 
-/* Where in the chunk the candidate begins. */
+/* The start of the candidate in the chunk. */
 static size_t candidate(const search *s)
 {
     return s->at - (s->matched - s->carried);
 }
 
-/* Go on until the needle has been found, which returns true, or the chunk
- * ends. *freed receives how much of the needle's beginning was carried and is
- * no part of a match. */
+/* Search until the needle is found, which returns true, or the chunk ends.
+ * *freed is how many carried bytes of the needle turned out to be no match. */
 static bool search_run(search *s, const bt_filter *step, size_t *freed)
 {
     *freed = 0;
@@ -287,8 +288,8 @@ bauta_status bt_filter_literal(bt_stream *stream, size_t at, const char *bytes,
     bauta_status status = BAUTA_OK;
     for (bool found = true; found && !status;) {
         found = search_run(&s, step, &freed);
-        // What was carried is the needle's beginning, and so is what is freed
-        // of it. It lies before all of the chunk.
+        // Carried and freed bytes are the start of the needle; they come
+        // before the chunk.
         if (end && !found)
             freed += s.carried;
         status = bt_filter_next(stream, at, step->needle, freed, false);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* detokenizer_stream.c - one text being decoded: pieces go in at the first step
- * of the chain, text comes out behind the last. */
+/* detokenizer_stream.c - running the steps: pieces enter the first step, text
+ * leaves the last. */
 #include "base/array.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -10,7 +10,7 @@
 
 static const struct {
     bt_filter_feed_fn *feed;
-    bt_filter_finish_fn *finish; /* NULL: nothing is left to do */
+    bt_filter_finish_fn *finish; /* NULL: nothing to do */
 } kinds[BT_STEP_KINDS] = {
     [BT_STEP_JOIN] = { bt_filter_join, NULL },
     [BT_STEP_LITERAL] = { bt_filter_literal, NULL },
@@ -26,7 +26,8 @@ static const struct {
 
 /* ---- The chain ----------------------------------------------------------- */
 
-static bauta_status text_put(bt_stream *stream, const char *bytes, size_t size)
+static bauta_status append_text(bt_stream *stream, const char *bytes,
+                                size_t size)
 {
     if (BT_ROOM(stream->text, stream->room, stream->size, size + 1))
         return bt_fail_memory(stream->err, "decoded text", size);
@@ -41,7 +42,7 @@ static bauta_status feed(bt_stream *stream, size_t at, const char *bytes,
                          size_t size, bool end)
 {
     if (at == stream->decoding->count)
-        return text_put(stream, bytes, size);
+        return append_text(stream, bytes, size);
     return kinds[stream->decoding->steps[at].kind].feed(stream, at, bytes, size,
                                                         end);
 }
@@ -57,7 +58,7 @@ bauta_status bt_filter_hold(bt_stream *stream, size_t at, const char *bytes,
 {
     bt_filter_state *state = stream->states + at;
     if (BT_ROOM(state->held, state->held_room, state->held_size, size))
-        return bt_fail_memory(stream->err, "text that waits", size);
+        return bt_fail_memory(stream->err, "text that is held back", size);
     if (size)
         memcpy(state->held + state->held_size, bytes, size);
     state->held_size += size;
@@ -104,8 +105,8 @@ void bt_stream_free(bt_stream *stream)
     bt_free(stream);
 }
 
-/* What was taken goes, before there is more. */
-static void text_turn(bt_stream *stream)
+/* Drop the text that was taken. */
+static void drop_taken(bt_stream *stream)
 {
     if (stream->taken)
         stream->size = 0;
@@ -115,7 +116,7 @@ static void text_turn(bt_stream *stream)
 bauta_status bt_stream_push(bt_stream *stream, const char *piece, size_t size,
                             bauta_error *err)
 {
-    text_turn(stream);
+    drop_taken(stream);
     stream->err = err;
     return feed(stream, 0, piece, size, true);
 }
@@ -123,7 +124,7 @@ bauta_status bt_stream_push(bt_stream *stream, const char *piece, size_t size,
 bauta_status bt_stream_finish(bt_stream *stream, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    text_turn(stream);
+    drop_taken(stream);
     stream->err = err;
     for (size_t i = 0; i < stream->decoding->count && !status; i++) {
         bt_filter_finish_fn *finish =
@@ -136,7 +137,7 @@ bauta_status bt_stream_finish(bt_stream *stream, bauta_error *err)
 
 const char *bt_stream_take(bt_stream *stream, size_t *size)
 {
-    text_turn(stream);
+    drop_taken(stream);
     stream->taken = true;
     *size = stream->size;
     return stream->size ? stream->text : "";

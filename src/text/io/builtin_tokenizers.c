@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* builtin_tokenizers.c - tokenizers that need no file: bytes, and characters.
+/* builtin_tokenizers.c - tokenizers that need no file: bytes and characters.
  *
- * Both are a BPE without merges and so can be written as a tokenizer.json that
- * others read. Their special tokens have the last ids, so that those of the
- * bytes and characters do not depend on them. */
+ * Both are a BPE without merges and are stored as a tokenizer.json that other
+ * libraries read. Special tokens have the last ids, so that the ids of bytes
+ * and characters do not depend on them. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -18,32 +18,32 @@ static bauta_status no_memory(bauta_error *err)
     return bt_fail_memory(err, "a vocabulary", 0);
 }
 
-/* A document as a text that ends with a line's end, for bt_free(). */
-static bauta_status document_text(char **out, size_t *size,
-                                  const json_t *document, bauta_error *err)
+/* JSON text with a final line feed, for bt_free(). */
+static bauta_status json_text(char **out, size_t *size, const json_t *document,
+                              bauta_error *err)
 {
     *out = bt_json_text(document, JSON_INDENT(1));
     *size = *out ? strlen(*out) + 1 : 0;
     if (!*out)
         return no_memory(err);
-    (*out)[*size - 1] = '\n'; // in the place of NUL: its size is known
+    (*out)[*size - 1] = '\n'; // instead of the NUL
     return BAUTA_OK;
 }
 
-/* The text of a document goes with the tokenizer, for saving. */
-static bauta_status document_keep(bauta_tokenizer *tokenizer, const char *name,
-                                  const json_t *document, bauta_error *err)
+/* Store JSON in the tokenizer, for saving. */
+static bauta_status store_json(bauta_tokenizer *tokenizer, const char *name,
+                               const json_t *document, bauta_error *err)
 {
     char *text;
     size_t size;
-    bauta_status status = document_text(&text, &size, document, err);
+    bauta_status status = json_text(&text, &size, document, err);
     if (!status)
         bt_tokenizer_keep(tokenizer, name, text, size);
     return status;
 }
 
-/* Without it, transformers would go by the model beside the tokenizer.json:
- * for GPT-2's it would cut at blanks, for Marian's ask for SentencePiece. */
+/* Without this file transformers would derive the class from the model in the
+ * folder: GPT-2's splits at spaces, Marian's needs SentencePiece. */
 bauta_status bt_tokenizer_keep_config(bauta_tokenizer *tokenizer,
                                       bauta_error *err)
 {
@@ -65,20 +65,20 @@ bauta_status bt_tokenizer_keep_config(bauta_tokenizer *tokenizer,
     }
     bauta_status status =
         failed ? no_memory(err)
-               : document_keep(tokenizer, "tokenizer_config.json", config, err);
+               : store_json(tokenizer, "tokenizer_config.json", config, err);
     json_decref(config);
     return status;
 }
 
-/* Takes the document, which may be NULL for want of memory. It is written and
- * read as any tokenizer.json. */
-static bauta_status make(bauta_tokenizer **out, json_t *document,
-                         bauta_error *err)
+/* Takes the document, which is NULL if memory ran out. It is written and parsed
+ * as any tokenizer.json. */
+static bauta_status create(bauta_tokenizer **out, json_t *document,
+                           bauta_error *err)
 {
     static const char name[] = "tokenizer.json";
     char *text;
     size_t size;
-    bauta_status status = document_text(&text, &size, document, err);
+    bauta_status status = json_text(&text, &size, document, err);
     json_decref(document);
     if (!status)
         status = bt_tokenizer_parse_json(out, text, size, name, err);
@@ -95,7 +95,7 @@ static bauta_status make(bauta_tokenizer **out, json_t *document,
     return status;
 }
 
-/* Add a character under the next id. */
+/* Add a character with the next id. */
 static int character_add(json_t *vocab, uint32_t code)
 {
     char bytes[4];
@@ -107,8 +107,8 @@ static int character_add(json_t *vocab, uint32_t code)
 #define END "<|endoftext|>"
 #define UNKNOWN "<unk>"
 
-/* A special token under the next id, as an entry of "added_tokens"; NULL
- * without memory. */
+/* Add a special token with the next id; returns its entry of "added_tokens", or
+ * NULL if memory ran out. */
 static json_t *special_add(json_t *vocab, const char *content)
 {
     json_int_t id = (json_int_t)json_object_size(vocab);
@@ -128,7 +128,7 @@ bauta_status bauta_tokenizer_bytes(bauta_tokenizer **out, bauta_error *err)
         if (!vocab || character_add(vocab, bt_bytelevel_char((unsigned char)b)))
             return json_decref(vocab), no_memory(err);
     json_t *end = special_add(vocab, END);
-    return make(
+    return create(
         out,
         json_pack("{s:s,s:[o],s:{s:s,s:b,s:b},s:{s:s},s:{s:s,s:o,s:[]}}",
                   "version", "1.0", "added_tokens", end, "pre_tokenizer",
@@ -138,11 +138,11 @@ bauta_status bauta_tokenizer_bytes(bauta_tokenizer **out, bauta_error *err)
         err);
 }
 
-/* ---- characters -------------------------------------------------------- */
+/* ---- Characters ---------------------------------------------------------- */
 
 enum { CODES = 0x110000 };
 
-/* One bit a code point: those that the text has. */
+/* Set the bits of the code points of a text. */
 static void codes_collect(uint64_t *seen, const char *text, size_t length)
 {
     for (size_t at = 0, n; at < length; at += n) {
@@ -182,10 +182,10 @@ bauta_status bauta_tokenizer_characters(bauta_tokenizer **out, const char *text,
         return no_memory(err);
     json_t *unknown = special_add(vocab, UNKNOWN);
     json_t *end = special_add(vocab, END);
-    return make(out,
-                json_pack("{s:s,s:[o,o],s:{s:s},s:{s:s,s:s,s:o,s:[]}}",
-                          "version", "1.0", "added_tokens", unknown, end,
-                          "decoder", "type", "Fuse", "model", "type", "BPE",
-                          "unk_token", UNKNOWN, "vocab", vocab, "merges"),
-                err);
+    return create(out,
+                  json_pack("{s:s,s:[o,o],s:{s:s},s:{s:s,s:s,s:o,s:[]}}",
+                            "version", "1.0", "added_tokens", unknown, end,
+                            "decoder", "type", "Fuse", "model", "type", "BPE",
+                            "unk_token", UNKNOWN, "vocab", vocab, "merges"),
+                  err);
 }

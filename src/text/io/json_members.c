@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_members.c - values of a tokenizer.json; see document_parts.h. */
+/* json_members.c - see json_members.h. */
 #include "text/io/json_members.h"
 
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* legacy_formats.c - the formats before tokenizer.json: GPT-2's vocabulary and
- * merges, BERT's list of pieces. Both are brought into the shape of a
- * tokenizer.json and read as one. */
+/* legacy_formats.c - the formats before tokenizer.json: GPT-2's vocab.json and
+ * merges.txt, BERT's vocab.txt. Both are converted to the form of a
+ * tokenizer.json. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/utf8.h"
@@ -10,16 +10,16 @@
 
 #include <string.h>
 
-static bauta_status bad_line(const char *path, size_t number, const char *what,
-                             bauta_error *err)
+static bauta_status fail_line(const char *path, size_t number, const char *what,
+                              bauta_error *err)
 {
     return bt_fail(err, BAUTA_ERR_IO, "%s: line %zu %s", bt_path_tail(path),
                    number, what);
 }
 
-/* Takes the tree, which is NULL for want of memory. */
-static bauta_status document_begin(bt_document *d, const char *path,
-                                   json_t *root, bauta_error *err)
+/* Takes the tree, which is NULL if memory ran out. */
+static bauta_status document_init(bt_document *d, const char *path,
+                                  json_t *root, bauta_error *err)
 {
     *d = (bt_document){ .path = path, .root = root };
     if (!root)
@@ -27,7 +27,7 @@ static bauta_status document_begin(bt_document *d, const char *path,
     return bt_vocab_create(&d->vocab, err);
 }
 
-/* ---- GPT-2 ------------------------------------------------------------- */
+/* ---- GPT-2 --------------------------------------------------------------- */
 
 static bauta_status lines_check(const char *text, size_t size, const char *path,
                                 bauta_error *err)
@@ -37,7 +37,7 @@ static bauta_status lines_check(const char *text, size_t size, const char *path,
     while (bt_part_line(&line, &length, &at, text + size)) {
         number++;
         if (bt_utf8_valid(line, length) != length)
-            return bad_line(path, number, "is not UTF-8", err);
+            return fail_line(path, number, "is not UTF-8", err);
     }
     return BAUTA_OK;
 }
@@ -49,7 +49,7 @@ bauta_status bt_document_init_gpt2(bt_document *d, const char *vocab,
 {
     bt_json json = bt_json_over(vocab_path, vocab, vocab_size);
     json.flags = BT_JSON_LINES;
-    bauta_status status = document_begin(
+    bauta_status status = document_init(
         d, vocab_path,
         json_pack("{s:{s:s,s:b,s:b},s:{s:s,s:b,s:b,s:b},s:{s:s,s:{},s:[]},"
                   "s:[]}",
@@ -70,9 +70,9 @@ bauta_status bt_document_init_gpt2(bt_document *d, const char *vocab,
     return status;
 }
 
-/* ---- BERT -------------------------------------------------------------- */
+/* ---- BERT ---------------------------------------------------------------- */
 
-/* vocab.txt: a piece a line, ids counting from 0. */
+/* vocab.txt: one piece per line, ids from 0. */
 static bauta_status pieces_read(bt_vocab *vocab, const char *text, size_t size,
                                 const char *path, bauta_error *err)
 {
@@ -82,10 +82,10 @@ static bauta_status pieces_read(bt_vocab *vocab, const char *text, size_t size,
     bauta_status status = BAUTA_OK;
     while (!status && bt_part_line(&line, &length, &at, text + size)) {
         if (memchr(line, '\0', length) || bt_utf8_valid(line, length) != length)
-            return bad_line(path, id + 1, "is not UTF-8", err);
+            return fail_line(path, id + 1, "is not UTF-8", err);
         if (bt_vocab_find(vocab, line, length) != BT_NO_ID)
-            return bad_line(path, id + 1, "is a piece that was there before",
-                            err);
+            return fail_line(path, id + 1, "is a piece that was there before",
+                             err);
         status = bt_part_piece(vocab, line, length, id++, path, err);
     }
     return status;
@@ -95,7 +95,7 @@ bauta_status bt_document_init_bert(bt_document *d, const char *vocab,
                                    size_t size, bool lowercase,
                                    const char *path, bauta_error *err)
 {
-    bauta_status status = document_begin(
+    bauta_status status = document_init(
         d, path,
         json_pack("{s:{s:s,s:b,s:b,s:n,s:b},s:{s:s},s:{s:s,s:s,s:b},"
                   "s:{s:s,s:s,s:s,s:i,s:{}},s:[]}",

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* marian_tokenizer.c - the tokenizers of Marian's translation models.
  *
- * Each side has a SentencePiece model that cuts the text; what number a piece
- * has, vocab.json says. What the model does not know is looked up there too, as
- * it stands in the text. A language code (">>de<<") at the beginning of a text
- * is one token: the normalizer lets it pass, and as everything else it makes
- * begins with a space, it is found by how a text begins. */
+ * Each side has a SentencePiece model that splits the text into pieces, whose
+ * ids are in vocab.json. Text that the model does not know is looked up there
+ * as well. A language code (">>de<<") at the start of a text is one token: the
+ * normalizer does not change it, and since all other text starts with a space
+ * after normalization, the code is recognized by the start of the text. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -18,7 +18,7 @@
 
 typedef struct marian {
     bt_subword base;
-    bt_subword *cut;
+    bt_subword *pieces;
     const bt_vocab *vocab;
     uint32_t piece_unknown; /* of the SentencePiece model */
     uint32_t unknown;       /* of vocab.json */
@@ -26,7 +26,7 @@ typedef struct marian {
     uint32_t ids[]; /* by piece */
 } marian;
 
-/* The length of the code that a split begins with, or 0. */
+/* The length of the language code at the start of a split, or 0. */
 static size_t code_size(const char *split, size_t size)
 {
     if (size < 4 || memcmp(split, ">>", 2) != 0)
@@ -37,7 +37,7 @@ static size_t code_size(const char *split, size_t size)
     return 0;
 }
 
-static uint32_t vocab_look(const marian *model, const char *text, size_t size)
+static uint32_t find_id(const marian *model, const char *text, size_t size)
 {
     uint32_t id = bt_vocab_find(model->vocab, text, size);
     return id == BT_NO_ID ? model->unknown : id;
@@ -52,17 +52,17 @@ static bauta_status marian_encode(const bt_subword *base, const char *split,
     uint32_t code = model->codes ? (uint32_t)code_size(split, size) : 0;
     if (code > 0)
         status = bt_subword_put(
-            work, (bt_token){ vocab_look(model, split, code), 0, code }, err);
+            work, (bt_token){ find_id(model, split, code), 0, code }, err);
     size_t begin = work->count;
     if (!status && size > code)
-        status =
-            bt_subword_encode(model->cut, split + code, size - code, work, err);
+        status = bt_subword_encode(model->pieces, split + code, size - code,
+                                   work, err);
     for (size_t i = begin; i < work->count; i++) {
         bt_token *t = work->tokens + i;
         t->lo += code;
         t->hi += code;
         t->id = t->id == model->piece_unknown
-                    ? vocab_look(model, split + t->lo, t->hi - t->lo)
+                    ? find_id(model, split + t->lo, t->hi - t->lo)
                     : model->ids[t->id];
     }
     return status;
@@ -71,30 +71,30 @@ static bauta_status marian_encode(const bt_subword *base, const char *split,
 static void marian_free(bt_subword *base)
 {
     marian *model = (marian *)base;
-    bt_subword_free(model->cut);
+    bt_subword_free(model->pieces);
     bt_free(model);
 }
 
-/* Takes over `cut`, also when it fails. */
-static bauta_status marian_create(bauta_tokenizer *t, bt_subword *cut,
+/* Takes `pieces`, even on failure. */
+static bauta_status marian_create(bauta_tokenizer *t, bt_subword *pieces,
                                   const bt_sentencepiece *from,
                                   bauta_error *err)
 {
     size_t size = sizeof(marian) + from->count * sizeof(uint32_t);
     marian *model = bt_alloc_zero(1, size);
     if (!model) {
-        bt_subword_free(cut);
+        bt_subword_free(pieces);
         return bt_fail_memory(err, "the ids of pieces", size);
     }
     model->base = (bt_subword){ marian_encode, marian_free };
-    model->cut = cut;
+    model->pieces = pieces;
     model->vocab = t->vocab;
     model->piece_unknown = from->unknown;
     model->unknown = t->names[BAUTA_TOKEN_UNK];
     model->codes = from->dummy_prefix && !from->suffix;
     for (size_t i = 0; i < from->count; i++)
-        model->ids[i] = vocab_look(model, from->pieces[i].text.bytes,
-                                   from->pieces[i].text.size);
+        model->ids[i] = find_id(model, from->pieces[i].text.bytes,
+                                from->pieces[i].text.size);
     t->model = &model->base;
     return BAUTA_OK;
 }
@@ -121,7 +121,7 @@ static const struct {
                  { "<unk>", BAUTA_TOKEN_UNK, true },
                  { "<pad>", BAUTA_TOKEN_PAD, false } };
 
-/* The special tokens by name, marked, and found in texts. */
+/* Set the special tokens, which are added tokens too. */
 static bauta_status specials_fill(bauta_tokenizer *t, const char *path,
                                   bauta_error *err)
 {
@@ -147,11 +147,10 @@ static bauta_status specials_fill(bauta_tokenizer *t, const char *path,
     return status;
 }
 
-static bauta_status cutting_fill(bauta_tokenizer *t,
-                                 const bt_sentencepiece *from, const char *path,
-                                 bauta_error *err)
+static bauta_status model_fill(bauta_tokenizer *t, const bt_sentencepiece *from,
+                               const char *path, bauta_error *err)
 {
-    bt_subword *cut = NULL;
+    bt_subword *pieces = NULL;
     bauta_status status = bt_sentencepiece_check(from, path, err);
     if (!status)
         status = bt_sentencepiece_vocab(&t->pieces, from, path, err);
@@ -160,19 +159,19 @@ static bauta_status cutting_fill(bauta_tokenizer *t,
             &t->normalizer, from, t->pieces,
             from->dummy_prefix && !from->suffix, path, err);
     if (!status)
-        status = bt_sentencepiece_subword(&cut, from, t->pieces, path, err);
+        status = bt_sentencepiece_subword(&pieces, from, t->pieces, path, err);
     if (!status)
-        status = marian_create(t, cut, from, err);
+        status = marian_create(t, pieces, from, err);
     return status;
 }
 
 /* ---- Decoding ------------------------------------------------------------ */
 
-/* U+2581 becomes a space wherever it stands, and at the ends of the text there
- * are no spaces: what transformers does, as a decoder of a tokenizer.json. */
-static bauta_status decoding_fill(bauta_tokenizer *t,
-                                  const bt_sentencepiece *from,
-                                  const char *path, bauta_error *err)
+/* As in transformers: each U+2581 becomes a space, and spaces at the ends of
+ * the text are removed. Written as a decoder of a tokenizer.json. */
+static bauta_status detokenizer_fill(bauta_tokenizer *t,
+                                     const bt_sentencepiece *from,
+                                     const char *path, bauta_error *err)
 {
     const char *first = from->byte_fallback ? "ByteFallback" : "Fuse";
     json_t *json = json_pack(
@@ -187,7 +186,7 @@ static bauta_status decoding_fill(bauta_tokenizer *t,
     return status;
 }
 
-/* Control pieces of the model are no text, should vocab.json have them. */
+/* Control pieces of the model are special tokens if vocab.json has them. */
 static bauta_status controls_mark(bauta_tokenizer *t,
                                   const bt_sentencepiece *from,
                                   bauta_error *err)
@@ -204,7 +203,7 @@ static bauta_status controls_mark(bauta_tokenizer *t,
     return status;
 }
 
-/* ---- One side ------------------------------------------------------------ */
+/* ---- Source and target --------------------------------------------------- */
 
 typedef struct side {
     const char *model, *vocab;
@@ -224,11 +223,11 @@ static bauta_status side_fill(bauta_tokenizer *t, const side *s,
     if (!status)
         status = specials_fill(t, s->vocab_path, err);
     if (!status)
-        status = cutting_fill(t, &from, s->model_path, err);
+        status = model_fill(t, &from, s->model_path, err);
     if (!status)
         status = controls_mark(t, &from, err);
     if (!status)
-        status = decoding_fill(t, &from, s->model_path, err);
+        status = detokenizer_fill(t, &from, s->model_path, err);
     bt_sentencepiece_release(&from);
     if (!status)
         status = bt_template_around(&t->single, &t->pair, NULL, 0,
@@ -239,16 +238,16 @@ static bauta_status side_fill(bauta_tokenizer *t, const side *s,
 static bauta_status side_create(bauta_tokenizer **out, const side *s,
                                 bauta_error *err)
 {
-    bauta_tokenizer *made = NULL;
+    bauta_tokenizer *tokenizer = NULL;
     *out = NULL;
-    bauta_status status = bt_tokenizer_create(&made, err);
+    bauta_status status = bt_tokenizer_create(&tokenizer, err);
     if (!status)
-        status = side_fill(made, s, err);
+        status = side_fill(tokenizer, s, err);
     if (status) {
-        bauta_tokenizer_free(made);
+        bauta_tokenizer_free(tokenizer);
         return status;
     }
-    *out = made;
+    *out = tokenizer;
     return BAUTA_OK;
 }
 
@@ -267,15 +266,15 @@ bauta_status bt_tokenizer_parse_marian(bauta_tokenizer **out,
         "target.spm",
         separate ? "target_vocab.json" : path
     };
-    bauta_tokenizer *made = NULL;
+    bauta_tokenizer *tokenizer = NULL;
     *out = NULL;
-    bauta_status status = side_create(&made, &source, err);
+    bauta_status status = side_create(&tokenizer, &source, err);
     if (!status)
-        status = side_create(&made->target, &target, err);
+        status = side_create(&tokenizer->target, &target, err);
     if (status) {
-        bauta_tokenizer_free(made);
+        bauta_tokenizer_free(tokenizer);
         return status;
     }
-    *out = made;
+    *out = tokenizer;
     return BAUTA_OK;
 }

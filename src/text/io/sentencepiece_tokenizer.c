@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sentencepiece_tokenizer.c - a SentencePiece model as a tokenizer.
  *
- * No pre-tokenizer, nothing around the text, and no token is looked for in it:
- * user-defined pieces are the model's affair, and control pieces are found by
- * nobody. */
+ * It has no pre-tokenizer, no template and no added tokens: the model itself
+ * finds user-defined pieces, and control pieces are never found in a text. */
 #include "text/io/sentencepiece_tokenizer.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -14,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- The vocabulary ------------------------------------------------------ */
+/* ---- Vocabulary ---------------------------------------------------------- */
 
 bauta_status bt_sentencepiece_vocab(bt_vocab **out,
                                     const bt_sentencepiece *model,
@@ -34,13 +33,14 @@ bauta_status bt_sentencepiece_vocab(bt_vocab **out,
     return status;
 }
 
-/* The id of a piece that the model names, or that goes by its usual name; it
- * must be of the type. */
-static uint32_t named(const bauta_tokenizer *t, const bt_sentencepiece *model,
-                      bt_span_bytes name, const char *usual, bt_piece_type type)
+/* The id of a piece by the name in the model, or by the default name; it must
+ * have this type. */
+static uint32_t find_piece(const bauta_tokenizer *t,
+                           const bt_sentencepiece *model, bt_span_bytes name,
+                           const char *fallback, bt_piece_type type)
 {
     if (name.size == 0)
-        name = (bt_span_bytes){ usual, strlen(usual) };
+        name = (bt_span_bytes){ fallback, strlen(fallback) };
     uint32_t id = bt_vocab_find(t->vocab, name.bytes, name.size);
     return id != BT_NO_ID && model->pieces[id].type == type ? id : BT_NO_ID;
 }
@@ -49,11 +49,11 @@ static void names_fill(bauta_tokenizer *t, const bt_sentencepiece *model)
 {
     t->names[BAUTA_TOKEN_UNK] = model->unknown;
     t->names[BAUTA_TOKEN_BOS] =
-        named(t, model, model->bos_piece, "<s>", BT_PIECE_CONTROL);
+        find_piece(t, model, model->bos_piece, "<s>", BT_PIECE_CONTROL);
     t->names[BAUTA_TOKEN_EOS] =
-        named(t, model, model->eos_piece, "</s>", BT_PIECE_CONTROL);
+        find_piece(t, model, model->eos_piece, "</s>", BT_PIECE_CONTROL);
     t->names[BAUTA_TOKEN_PAD] =
-        named(t, model, model->pad_piece, "<pad>", BT_PIECE_CONTROL);
+        find_piece(t, model, model->pad_piece, "<pad>", BT_PIECE_CONTROL);
 }
 
 static bauta_status special_fill(bauta_tokenizer *t,
@@ -68,7 +68,7 @@ static bauta_status special_fill(bauta_tokenizer *t,
     return BAUTA_OK;
 }
 
-/* What unknown pieces decode to, where the model says so: up to a NUL. */
+/* The text of the unknown piece, if the model has one; it ends at a NUL. */
 static bauta_status surface_fill(bauta_tokenizer *t,
                                  const bt_sentencepiece *model,
                                  bauta_error *err)
@@ -79,12 +79,12 @@ static bauta_status surface_fill(bauta_tokenizer *t,
     size_t size = model->unk_surface.size;
     t->surface = bt_alloc_zero(size + 1, 1);
     if (!t->surface)
-        return bt_fail_memory(err, "the surface of the unknown", size + 1);
+        return bt_fail_memory(err, "unk_surface", size + 1);
     memcpy(t->surface, model->unk_surface.bytes, size);
     return BAUTA_OK;
 }
 
-/* ---- The normalizer ------------------------------------------------------ */
+/* ---- Normalizer ---------------------------------------------------------- */
 
 bauta_status bt_sentencepiece_normalizer(bt_normalizer **out,
                                          const bt_sentencepiece *model,
@@ -112,11 +112,12 @@ bauta_status bt_sentencepiece_normalizer(bt_normalizer **out,
     return status;
 }
 
-/* ---- The model ----------------------------------------------------------- */
+/* ---- Subword model ------------------------------------------------------- */
 
-static bauta_status unigram(bt_subword **out, const bt_sentencepiece *model,
-                            const bt_vocab *vocab, const char *path,
-                            bauta_error *err)
+static bauta_status unigram_create(bt_subword **out,
+                                   const bt_sentencepiece *model,
+                                   const bt_vocab *vocab, const char *path,
+                                   bauta_error *err)
 {
     double *scores = bt_alloc(model->count * sizeof(*scores));
     unsigned char *kinds = bt_alloc(model->count);
@@ -152,7 +153,7 @@ bauta_status bt_sentencepiece_subword(bt_subword **out,
 {
     switch (model->model) {
     case BT_PIECE_MODEL_UNIGRAM:
-        return unigram(out, model, vocab, path, err);
+        return unigram_create(out, model, vocab, path, err);
     case BT_PIECE_MODEL_BPE:
     case BT_PIECE_MODEL_CHAR:
         return bt_sentencepiece_bpe(out, model, path, err);
@@ -162,10 +163,10 @@ bauta_status bt_sentencepiece_subword(bt_subword **out,
     return bt_sentencepiece_words(out, model, vocab, err);
 }
 
-/* ---- All of it ----------------------------------------------------------- */
+/* ---- Tokenizer ----------------------------------------------------------- */
 
-/* What is looked for at every byte must be short, or a crafted model would
- * make a text take very long. Whole words are looked up once. */
+/* Pieces that are searched at every byte must be short, or a crafted model
+ * would make encoding very slow. Whole words are looked up once. */
 static bauta_status lengths_check(const bt_sentencepiece *model,
                                   const char *path, bauta_error *err)
 {
@@ -235,19 +236,19 @@ bauta_status bt_tokenizer_parse_sentencepiece(bauta_tokenizer **out,
                                               bauta_error *err)
 {
     bt_sentencepiece model;
-    bauta_tokenizer *made = NULL;
+    bauta_tokenizer *tokenizer = NULL;
     *out = NULL;
     bauta_status status =
         bt_sentencepiece_parse(&model, bytes, size, path, err);
     if (!status)
-        status = bt_tokenizer_create(&made, err);
+        status = bt_tokenizer_create(&tokenizer, err);
     if (!status)
-        status = fill(made, &model, path, err);
+        status = fill(tokenizer, &model, path, err);
     bt_sentencepiece_release(&model);
     if (status) {
-        bauta_tokenizer_free(made);
+        bauta_tokenizer_free(tokenizer);
         return status;
     }
-    *out = made;
+    *out = tokenizer;
     return BAUTA_OK;
 }

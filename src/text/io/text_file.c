@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text_file.c - reading texts, plain or compressed, line by line or in parts.
+/* text_file.c - reading text files, plain or compressed, line by line or in
+ * parts.
  *
- * The buffer holds text that was read and not yet handed out: at most a line,
- * and a chunk. */
+ * The buffer holds text that was read but not returned yet: at most a line and
+ * a chunk. */
 #include "text/io/text_file.h"
 
 #include "base/error.h"
@@ -23,19 +24,19 @@ enum { CHUNK = 64 << 10, CHARACTER = 4 /* bytes, at most */ };
 struct bauta_text_file {
     char *path;
     int file;
-    bool standard, known, ended; /* known: what the first bytes are */
+    bool standard, known, ended; /* known: the type was detected */
     bt_gzip *gzip;               /* NULL: plain */
-    unsigned char *packed;       /* (CHUNK) of gzip, as it was read */
+    unsigned char *packed;       /* (CHUNK) compressed bytes */
     const unsigned char *packed_at;
     size_t packed_size;
     char *buffer;
     size_t begin, end, room;
-    size_t lines;  /* line breaks handed out */
-    size_t column; /* bytes of the current line handed out, by parts */
+    size_t lines;  /* line breaks returned */
+    size_t column; /* bytes of the current line returned, by parts */
     uint64_t bytes;
 };
 
-/* ---- open and close ------------------------------------------------------ */
+/* ---- Opening and closing ------------------------------------------------- */
 
 const char *bt_text_file_name(const bauta_text_file *f)
 {
@@ -80,7 +81,7 @@ void bauta_text_file_free(bauta_text_file *f)
     bt_free(f);
 }
 
-/* ---- reading ------------------------------------------------------------- */
+/* ---- Reading ------------------------------------------------------------- */
 
 static bauta_status read_some(bauta_text_file *f, void *to, size_t room,
                               size_t *got, bauta_error *err)
@@ -96,7 +97,7 @@ static bauta_status read_some(bauta_text_file *f, void *to, size_t room,
     return BAUTA_OK;
 }
 
-/* Room for a chunk, and for a NUL after it. */
+/* Make room for a chunk and a NUL after it. */
 static bauta_status room_make(bauta_text_file *f, bauta_error *err)
 {
     if (f->begin && f->begin == f->end)
@@ -141,7 +142,7 @@ static bauta_status unpack_some(bauta_text_file *f, bauta_error *err)
     return status;
 }
 
-/* ---- what the file is ---------------------------------------------------- */
+/* ---- File types ---------------------------------------------------------- */
 
 static const struct {
     const char *bytes;
@@ -159,8 +160,8 @@ static const struct {
     { "\xFE\xFF", 2, "UTF-16", "iconv -f UTF-16 -t UTF-8 FILE" },
 };
 
-/* The kind that the bytes read so far begin with, or BT_LEN(others); *more when
- * they may still become one. */
+/* The type by the first bytes, or BT_LEN(others); *more if more bytes are
+ * needed. */
 static size_t kind_find(const bauta_text_file *f, bool *more)
 {
     size_t have = f->end - f->begin;
@@ -176,7 +177,7 @@ static size_t kind_find(const bauta_text_file *f, bool *more)
     return BT_LEN(others);
 }
 
-/* What was read so far is gzip. */
+/* The bytes read so far are gzip. */
 static bauta_status gzip_begin(bauta_text_file *f, bauta_error *err)
 {
     f->packed = bt_alloc(CHUNK);
@@ -189,8 +190,8 @@ static bauta_status gzip_begin(bauta_text_file *f, bauta_error *err)
     return bt_gzip_create(&f->gzip, bt_text_file_name(f), err);
 }
 
-/* Look at the first bytes, at most a chunk of them. */
-static bauta_status begin(bauta_text_file *f, bauta_error *err)
+/* Detect the type by the first bytes, at most a chunk of them. */
+static bauta_status detect_type(bauta_text_file *f, bauta_error *err)
 {
     bool more = true;
     size_t kind = BT_LEN(others), got = 1;
@@ -212,7 +213,7 @@ static bauta_status begin(bauta_text_file *f, bauta_error *err)
                    bt_text_file_name(f), others[kind].is, others[kind].advice);
 }
 
-/* More text into the buffer, unless the file has ended. */
+/* Read more text into the buffer, unless the file has ended. */
 static bauta_status fill(bauta_text_file *f, bauta_error *err)
 {
     size_t got = 0;
@@ -220,7 +221,7 @@ static bauta_status fill(bauta_text_file *f, bauta_error *err)
     if (status || f->ended)
         return status;
     if (!f->known)
-        return begin(f, err);
+        return detect_type(f, err);
     if (f->gzip)
         return unpack_some(f, err);
     status = read_some(f, f->buffer + f->end, CHUNK, &got, err);
@@ -229,10 +230,10 @@ static bauta_status fill(bauta_text_file *f, bauta_error *err)
     return status;
 }
 
-/* ---- bad bytes ----------------------------------------------------------- */
+/* ---- Invalid bytes ------------------------------------------------------- */
 
-/* How many bytes from the start may be in a text. */
-static size_t good_bytes(const char *text, size_t size, const char **wrong)
+/* How many bytes from the start are valid text. */
+static size_t valid_bytes(const char *text, size_t size, const char **wrong)
 {
     size_t good = bt_utf8_valid(text, size);
     const char *nul = memchr(text, '\0', good);
@@ -255,7 +256,7 @@ bauta_status bt_text_file_bad(const bauta_text_file *f, const bt_line *line,
                    line->wrong_at + 1);
 }
 
-/* ---- lines --------------------------------------------------------------- */
+/* ---- Lines --------------------------------------------------------------- */
 
 static char *line_break(const bauta_text_file *f, size_t seen)
 {
@@ -285,7 +286,7 @@ bauta_status bt_text_file_next(bauta_text_file *f, bt_line *line,
     line->whole = line->size + (stop != NULL);
     if (line->size && line->text[line->size - 1] == '\r')
         line->size--;
-    line->wrong_at = good_bytes(line->text, line->size, &line->wrong);
+    line->wrong_at = valid_bytes(line->text, line->size, &line->wrong);
     f->begin += line->whole;
     f->bytes += line->whole;
     f->lines++;
@@ -304,7 +305,7 @@ bauta_status bauta_text_file_line(bauta_text_file *f, const char **text,
         status = bt_text_file_bad(f, &line, err);
     if (status || !line.text)
         return status;
-    // In the place of the line break, or in the room that is kept for it.
+    // Replaces the line break, or uses the byte that is kept free for it.
     f->buffer[f->begin - line.whole + line.size] = '\0';
     *text = line.text;
     if (length)
@@ -322,8 +323,8 @@ bool bauta_text_file_ready(const bauta_text_file *f)
     struct pollfd input = { .fd = f->file, .events = POLLIN };
     if (f->ended || f->packed_size || line_break(f, 0))
         return true;
-    // What is there may be less than a line; reading then waits for the rest,
-    // which is rare and no loss.
+    // There may be less than a line; then reading waits for the rest, which is
+    // rare.
     return poll(&input, 1, 0) != 0;
 }
 
@@ -332,9 +333,9 @@ uint64_t bt_text_file_bytes(const bauta_text_file *f)
     return f->bytes;
 }
 
-/* ---- parts --------------------------------------------------------------- */
+/* ---- Parts --------------------------------------------------------------- */
 
-/* Count what is handed out. */
+/* Count the lines and bytes of a part that is returned. */
 static void part_count(bauta_text_file *f, const char *part, size_t size)
 {
     const char *at = part, *end = part + size, *stop;
@@ -357,13 +358,13 @@ bauta_status bauta_text_file_part(bauta_text_file *f, const char **part,
     *part = NULL;
     BT_NEED(f, err);
     BT_NEED(length, err);
-    // A character may be cut in two by the end of what was read.
+    // The bytes read so far may end inside a character.
     while (!status && f->end - f->begin < CHARACTER && !f->ended)
         status = fill(f, err);
     size_t size = f->end - f->begin;
     if (status || size == 0)
         return status;
-    *length = good_bytes(f->buffer + f->begin, size, &wrong);
+    *length = valid_bytes(f->buffer + f->begin, size, &wrong);
     if (*length == 0)
         return bt_text_file_bad(f,
                                 &(bt_line){ .number = f->lines + 1,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer_config.c - tokenizer_config.json and config.json; see settings.h.
- */
+/* tokenizer_config.c - tokenizer_config.json and config.json; see
+ * tokenizer_config.h. */
 #include "text/io/tokenizer_config.h"
 
 #include "base/error.h"
@@ -80,7 +80,7 @@ bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
                                            BT_TOKENIZER_CONFIG_MAX, err);
     char *joined = text ? bt_path_join(path, name) : NULL;
     const char *shown = joined ? bt_path_tail(joined) : name;
-    // transformers writes a model_max_length of 10^30 for "any".
+    // transformers writes a model_max_length of 10^30 for no limit.
     unsigned reals = strcmp(name, "tokenizer_config.json") ? 0 : BT_JSON_REALS;
     if (!status && text)
         status =
@@ -131,10 +131,10 @@ const char *bt_settings_name(const bt_settings *f, bauta_token_name name)
     return json_string_value(value);
 }
 
-bool bt_settings_flag(const bt_settings *f, const char *key, bool otherwise)
+bool bt_settings_flag(const bt_settings *f, const char *key, bool fallback)
 {
     const json_t *value = json_object_get(f->config, key);
-    return json_is_boolean(value) ? json_is_true(value) : otherwise;
+    return json_is_boolean(value) ? json_is_true(value) : fallback;
 }
 
 void bt_settings_names(bauta_tokenizer *t, const bt_settings *f)
@@ -155,13 +155,13 @@ static const char *content_of(const json_t *token)
     return json_string_value(json_object_get(token, "content"));
 }
 
-/* The document's list of added tokens, and which they are. */
+/* The list "added_tokens" and its contents. */
 typedef struct additions {
     json_t *list;
     bt_vocab *seen;
 } additions;
 
-/* Add a token, unless it is there. */
+/* Add a token unless it is in the list. */
 static int token_add(additions *a, const char *content, json_int_t id,
                      bool special, bool lstrip, bool rstrip, bool single_word,
                      bool normalized)
@@ -180,7 +180,7 @@ static int token_add(additions *a, const char *content, json_int_t id,
 }
 
 /* added_tokens_decoder: {"50256": {"content": "<|endoftext|>", ...}, ...} */
-static int decoder_add(additions *a, const json_t *tokens)
+static int tokens_decoder_add(additions *a, const json_t *tokens)
 {
     const char *key;
     json_t *t;
@@ -218,8 +218,8 @@ static json_int_t document_id(const bt_document *document, const char *piece)
     return id == BT_NO_ID ? -1 : (json_int_t)id;
 }
 
-static int names_find(additions *a, const bt_document *document,
-                      const bt_settings *f)
+static int named_tokens_add(additions *a, const bt_document *document,
+                            const bt_settings *f)
 {
     for (unsigned i = 0; i < BAUTA_TOKEN_NAMES; i++) {
         const char *piece = bt_settings_name(f, (bauta_token_name)i);
@@ -232,8 +232,8 @@ static int names_find(additions *a, const bt_document *document,
     return 0;
 }
 
-/* [CLS] and [SEP], where the class has them. */
-static int document_around(const bt_document *document, const bt_settings *f)
+/* Add the template with [CLS] and [SEP] if the class has one. */
+static int template_add(const bt_document *document, const bt_settings *f)
 {
     const char *cls = bt_settings_name(f, BAUTA_TOKEN_CLS);
     const char *sep = bt_settings_name(f, BAUTA_TOKEN_SEP);
@@ -257,9 +257,10 @@ bauta_status bt_complete_document(bauta_tokenizer **out, bt_document *document,
     if (!status)
         status = bt_settings_json(&file, f->path, "added_tokens.json", err);
     if (!status &&
-        (decoder_add(&a, json_object_get(f->config, "added_tokens_decoder")) ||
-         names_find(&a, document, f) || object_add(&a, file) ||
-         document_around(document, f)))
+        (tokens_decoder_add(
+             &a, json_object_get(f->config, "added_tokens_decoder")) ||
+         named_tokens_add(&a, document, f) || object_add(&a, file) ||
+         template_add(document, f)))
         status = bt_fail_memory(err, "added tokens", 0);
     json_decref(file);
     bt_vocab_free(a.seen);
@@ -268,7 +269,7 @@ bauta_status bt_complete_document(bauta_tokenizer **out, bt_document *document,
 
 /* ---- Completing a SentencePiece model ------------------------------------ */
 
-/* The tokens that the folder names are found in a text, and special. */
+/* Make the special tokens of the folder added tokens. */
 static bauta_status names_add(bauta_tokenizer *t, const bt_settings *f,
                               const char *path, bauta_error *err)
 {
@@ -299,7 +300,7 @@ bauta_status bt_complete_sentencepiece(bauta_tokenizer *t, const bt_settings *f,
     uint32_t first = t->names[cls ? BAUTA_TOKEN_CLS : BAUTA_TOKEN_BOS];
     uint32_t last = t->names[cls ? BAUTA_TOKEN_SEP : BAUTA_TOKEN_EOS];
     bool before = cls || bt_settings_flag(f, "add_bos_token", f->class->bos);
-    bool behind = cls || bt_settings_flag(f, "add_eos_token", f->class->eos);
+    bool after = cls || bt_settings_flag(f, "add_eos_token", f->class->eos);
     bauta_status status = names_add(t, f, path, err);
     if (status)
         return status;
@@ -307,5 +308,5 @@ bauta_status bt_complete_sentencepiece(bauta_tokenizer *t, const bt_settings *f,
     bt_template_release(&t->pair);
     return bt_template_around(&t->single, &t->pair, &first,
                               before && first != BT_NO_ID, &last,
-                              behind && last != BT_NO_ID, err);
+                              after && last != BT_NO_ID, err);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer_json.c - a tokenizer from a document.
- *
- * Its parts are read where they are at home (normalizer.c and so on); here are
- * the added tokens, and the order in which it all comes together. */
+/* tokenizer_json.c - building a tokenizer from a tokenizer.json: the added
+ * tokens, and the order of all parts. */
 #include "text/io/tokenizer_json.h"
 #include "text/io/json_members.h"
 
@@ -13,50 +11,50 @@
 
 #include <string.h>
 
-/* ---- added tokens ------------------------------------------------------ */
+/* ---- Added tokens -------------------------------------------------------- */
 
-/* A token that the vocabulary has keeps the id that it has there. */
-static bauta_status added_read(bt_added_token *token,
-                               const bt_tokenizer_build *r, const json_t *entry,
+/* A token that is in the vocabulary keeps its id there. */
+static bauta_status read_added(bt_added_token *token,
+                               const bt_tokenizer_build *b, const json_t *entry,
                                bauta_error *err)
 {
-    bt_vocab *vocab = r->tokenizer->vocab;
+    bt_vocab *vocab = b->tokenizer->vocab;
     const json_t *content = json_object_get(entry, "content");
     if (!json_is_string(content))
-        return bt_part_wrong(r->path, "content",
+        return bt_part_wrong(b->path, "content",
                              "of an added token is not a string", err);
     *token = (bt_added_token){ .content = json_string_value(content),
                                .size = json_string_length(content) };
     bauta_status status = bt_part_id(&token->id, json_object_get(entry, "id"),
-                                     token->content, r->path, err);
+                                     token->content, b->path, err);
     (void)(status ||
-           (status = bt_part_flag(&token->special, entry, "special", r->path,
+           (status = bt_part_flag(&token->special, entry, "special", b->path,
                                   err)) ||
            (status = bt_part_flag(&token->single_word, entry, "single_word",
-                                  r->path, err)) ||
+                                  b->path, err)) ||
            (status =
-                bt_part_flag(&token->lstrip, entry, "lstrip", r->path, err)) ||
+                bt_part_flag(&token->lstrip, entry, "lstrip", b->path, err)) ||
            (status =
-                bt_part_flag(&token->rstrip, entry, "rstrip", r->path, err)) ||
+                bt_part_flag(&token->rstrip, entry, "rstrip", b->path, err)) ||
            (status = bt_part_flag(&token->normalized, entry, "normalized",
-                                  r->path, err)));
+                                  b->path, err)));
     if (status)
         return status;
     uint32_t known = bt_vocab_find(vocab, token->content, token->size);
     if (known == BT_NO_ID)
         return bt_part_piece(vocab, token->content, token->size, token->id,
-                             r->path, err);
+                             b->path, err);
     token->id = known;
     return BAUTA_OK;
 }
 
-/* The model must not find in a split what was added beside it: where there is
- * such a token, the model keeps its vocabulary to itself and the tokenizer
- * goes on with a copy. */
-static bauta_status vocab_detach(const bt_tokenizer_build *r,
+/* The model must not find added tokens in a split. If one is not in its
+ * vocabulary, the model keeps the vocabulary and the tokenizer gets a copy to
+ * add to. */
+static bauta_status detach_vocab(const bt_tokenizer_build *b,
                                  const json_t *list, bauta_error *err)
 {
-    bauta_tokenizer *t = r->tokenizer;
+    bauta_tokenizer *t = b->tokenizer;
     size_t i, size, known = 0;
     json_t *entry;
     json_array_foreach(list, i, entry)
@@ -79,40 +77,41 @@ static bauta_status vocab_detach(const bt_tokenizer_build *r,
     return status;
 }
 
-static bauta_status added_list(const bt_tokenizer_build *r, const json_t *list,
-                               bt_added_token *tokens, bauta_error *err)
+static bauta_status read_added_list(const bt_tokenizer_build *b,
+                                    const json_t *list, bt_added_token *tokens,
+                                    bauta_error *err)
 {
-    bauta_tokenizer *t = r->tokenizer;
+    bauta_tokenizer *t = b->tokenizer;
     size_t count = json_array_size(list);
-    bauta_status status = vocab_detach(r, list, err);
+    bauta_status status = detach_vocab(b, list, err);
     for (size_t i = 0; !status && i < count; i++)
-        status = added_read(&tokens[i], r, json_array_get(list, i), err);
+        status = read_added(&tokens[i], b, json_array_get(list, i), err);
     for (size_t i = 0; !status && i < count; i++)
         if (tokens[i].special)
             status = bt_tokenizer_mark(t, tokens[i].id, err);
     if (!status)
         status = bt_added_create(&t->added, tokens, count, t->normalizer,
-                                 r->path, err);
+                                 b->path, err);
     return status;
 }
 
-static bauta_status added_tokens(const bt_tokenizer_build *r,
-                                 const json_t *list, bauta_error *err)
+static bauta_status read_added_tokens(const bt_tokenizer_build *b,
+                                      const json_t *list, bauta_error *err)
 {
     if (list && !json_is_array(list))
-        return bt_part_wrong(r->path, "added_tokens", "is not a list", err);
+        return bt_part_wrong(b->path, "added_tokens", "is not a list", err);
     size_t count = json_array_size(list);
     bt_added_token *tokens = bt_alloc(bt_size_mul(count, sizeof(*tokens)));
     if (!tokens)
         return bt_fail_memory(err, "added tokens", count * sizeof(*tokens));
-    bauta_status status = added_list(r, list, tokens, err);
+    bauta_status status = read_added_list(b, list, tokens, err);
     bt_free(tokens);
     return status;
 }
 
-/* ---- the document ------------------------------------------------------ */
+/* ---- Tokenizer ----------------------------------------------------------- */
 
-/* What is put around a text must be tokens; ids may have gaps. */
+/* The ids of a template must be tokens; the vocabulary may have gaps. */
 static bauta_status template_check(const bauta_tokenizer *t,
                                    const bt_template *template,
                                    const char *path, bauta_error *err)
@@ -123,15 +122,16 @@ static bauta_status template_check(const bauta_tokenizer *t,
         if (id != BT_TEMPLATE_A && id != BT_TEMPLATE_B &&
             !bt_vocab_piece(t->vocab, id, &size))
             return bt_fail(err, BAUTA_ERR_IO,
-                           "%s: the post-processor puts token %u around a "
-                           "text, and no token has this id",
+                           "%s: the post-processor adds token %u, and no "
+                           "token has this id",
                            bt_path_tail(path), (unsigned)id);
     }
     return BAUTA_OK;
 }
 
-/* What the usual names say of a token's part, until a folder says better. */
-static void names_guess(bauta_tokenizer *t)
+/* Special tokens by their usual names; tokenizer_config.json may override them.
+ */
+static void guess_special_tokens(bauta_tokenizer *t)
 {
     static const struct {
         bauta_token_name name;
@@ -166,7 +166,7 @@ static bauta_status document_fill(bauta_tokenizer *t, bt_document *d,
 {
     const json_t *document = d->root;
     const char *path = d->path;
-    bt_tokenizer_build r = { t, json_object_get(document, "model"), path, d };
+    bt_tokenizer_build b = { t, json_object_get(document, "model"), path, d };
     bauta_status status;
     t->vocab = d->vocab;
     d->vocab = NULL;
@@ -179,9 +179,9 @@ static bauta_status document_fill(bauta_tokenizer *t, bt_document *d,
     if (status)
         return status;
     t->bytelevel = bt_pretokenizer_bytelevel(t->pretokenizer);
-    (void)((status = bt_tokenizer_build_model(&r, err)) ||
-           (status = added_tokens(&r, bt_part_given(document, "added_tokens"),
-                                  err)) ||
+    (void)((status = bt_tokenizer_build_model(&b, err)) ||
+           (status = read_added_tokens(
+                &b, bt_part_given(document, "added_tokens"), err)) ||
            (status = bt_template_parse(
                 &t->single, &t->pair, bt_part_given(document, "post_processor"),
                 bt_vocab_size(t->vocab), path, err)) ||
@@ -190,23 +190,23 @@ static bauta_status document_fill(bauta_tokenizer *t, bt_document *d,
            (status = bt_decoding_parse(
                 &t->decoding, bt_part_given(document, "decoder"), path, err)));
     if (!status)
-        names_guess(t);
+        guess_special_tokens(t);
     return status;
 }
 
 bauta_status bt_document_tokenizer(bauta_tokenizer **out, bt_document *document,
                                    bauta_error *err)
 {
-    bauta_tokenizer *made;
+    bauta_tokenizer *tokenizer;
     *out = NULL;
-    bauta_status status = bt_tokenizer_create(&made, err);
+    bauta_status status = bt_tokenizer_create(&tokenizer, err);
     if (!status)
-        status = document_fill(made, document, err);
+        status = document_fill(tokenizer, document, err);
     if (status) {
-        bauta_tokenizer_free(made);
+        bauta_tokenizer_free(tokenizer);
         return status;
     }
-    *out = made;
+    *out = tokenizer;
     return BAUTA_OK;
 }
 

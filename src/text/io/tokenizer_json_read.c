@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer_json_read.c - a tokenizer.json, walked; see document.h.
+/* tokenizer_json_read.c - parsing a tokenizer.json; see tokenizer_json.h.
  *
- * The vocabulary is read member by member and the merges are only found, so
- * that neither is ever a tree. "truncation" and "padding" are a matter of
- * batches and skipped. */
+ * The vocabulary is read member by member and the merges are only located, so
+ * that neither becomes a tree. "truncation" and "padding" are skipped: they
+ * apply to batches. */
 #include "text/io/json_members.h"
 #include "text/io/tokenizer_json.h"
 
@@ -79,7 +79,8 @@ static bauta_status scored_read(bt_document *d, bt_json *json, bauta_error *err)
     return status;
 }
 
-static bauta_status merges_find(bt_document *d, bt_json *json, bauta_error *err)
+static bauta_status locate_merges(bt_document *d, bt_json *json,
+                                  bauta_error *err)
 {
     size_t begin = json->at;
     bauta_status status = bt_json_skip(json, err);
@@ -88,8 +89,8 @@ static bauta_status merges_find(bt_document *d, bt_json *json, bauta_error *err)
     return status;
 }
 
-/* A member of the model: what is large is read or found, and an empty value of
- * its type stands for it. */
+/* A member of the model. Vocabulary and merges are replaced by an empty value
+ * of their type. */
 static bauta_status model_member(bt_document *d, bt_json *json,
                                  const char *name, json_t **value,
                                  bauta_error *err)
@@ -101,7 +102,7 @@ static bauta_status model_member(bt_document *d, bt_json *json,
     else if (!strcmp(name, "vocab") && first == '[')
         status = scored_read(d, json, err);
     else if (!strcmp(name, "merges") && first == '[')
-        status = merges_find(d, json, err);
+        status = locate_merges(d, json, err);
     else
         return bt_json_value(json, value, err);
     if (!status && !(*value = first == '{' ? json_object() : json_array()))
@@ -112,7 +113,7 @@ static bauta_status model_member(bt_document *d, bt_json *json,
 typedef bauta_status member_fn(bt_document *d, bt_json *json, const char *name,
                                json_t **value, bauta_error *err);
 
-/* An object, each member by `read`. */
+/* Read an object, each member with `read`. */
 static bauta_status members_read(bt_document *d, bt_json *json, json_t **out,
                                  member_fn *read, bauta_error *err)
 {

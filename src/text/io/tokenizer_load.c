@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer_load.c - which files of a folder make the tokenizer. */
+/* tokenizer_load.c - loading a tokenizer: the formats, and which files of a
+ * folder they use. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -12,9 +13,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- one loader a format ----------------------------------------------- */
+/* ---- Formats ------------------------------------------------------------- */
 
-/* Files of a format, in the order in which its loader takes them. */
+/* Files of a format, in the order of its loader. */
 enum { FORMAT_FILES = 4 };
 
 typedef struct contents {
@@ -96,7 +97,7 @@ static bauta_status load_sentencepiece(bauta_tokenizer **out,
 
 typedef struct format {
     const char *files[FORMAT_FILES];
-    size_t needed; /* the first so many must be there */
+    size_t needed; /* how many of the files are required */
     bauta_status (*load)(bauta_tokenizer **out, const bt_settings *f,
                          const contents *c, const char *const *names,
                          bauta_error *err);
@@ -114,7 +115,7 @@ static const format formats[] = {
     { { "vocab.txt" }, 1, load_bert },
 };
 
-/* ---- the folder -------------------------------------------------------- */
+/* ---- Folders ------------------------------------------------------------- */
 
 static bauta_status folder_has(bool *has, const char *path, const char *name,
                                bauta_error *err)
@@ -127,7 +128,7 @@ static bauta_status folder_has(bool *has, const char *path, const char *name,
     return BAUTA_OK;
 }
 
-/* The first format whose files are there; *out is NULL when none is. */
+/* The first format whose files exist; *out is NULL if there is none. */
 static bauta_status folder_format(const format **out, const char *path,
                                   bauta_error *err)
 {
@@ -143,8 +144,8 @@ static bauta_status folder_format(const format **out, const char *path,
     return status;
 }
 
-/* The tokenizer keeps what it was made from. */
-static void contents_keep(bauta_tokenizer *t, contents *c, const format *from)
+/* Store the files in the tokenizer, for saving. */
+static void store_files(bauta_tokenizer *t, contents *c, const format *from)
 {
     for (size_t i = 0; i < FORMAT_FILES; i++) {
         if (c->bytes[i])
@@ -153,9 +154,9 @@ static void contents_keep(bauta_tokenizer *t, contents *c, const format *from)
     }
 }
 
-/* Files that only say more of the tokens. */
-static bauta_status extras_keep(bauta_tokenizer *t, const char *path,
-                                bauta_error *err)
+/* Store the files that only describe the tokens. */
+static bauta_status store_extras(bauta_tokenizer *t, const char *path,
+                                 bauta_error *err)
 {
     static const char *const extras[] = { "tokenizer_config.json",
                                           "special_tokens_map.json",
@@ -173,10 +174,10 @@ static bauta_status extras_keep(bauta_tokenizer *t, const char *path,
     return BAUTA_OK;
 }
 
-/* The files of a format failed: where one of them is recognised as something
- * else, that is why. */
-static bauta_status files_explain(bauta_status status, const char *folder,
-                                  const format *from, bauta_error *err)
+/* After a failure: if one of the files is recognized as another kind of file,
+ * say so. */
+static bauta_status explain_failure(bauta_status status, const char *folder,
+                                    const format *from, bauta_error *err)
 {
     for (size_t i = 0; status && i < FORMAT_FILES && from->files[i]; i++) {
         char *path = bt_path_join(folder, from->files[i]);
@@ -191,25 +192,26 @@ static bauta_status folder_load(bauta_tokenizer **out, const bt_settings *f,
                                 const format *from, bauta_error *err)
 {
     contents c = { 0 };
-    bauta_tokenizer *made = NULL;
+    bauta_tokenizer *tokenizer = NULL;
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; !status && i < FORMAT_FILES && from->files[i]; i++)
         status = bt_settings_file(&c.bytes[i], &c.size[i], f->path,
                                   from->files[i], BT_TOKENIZER_FILE_MAX, err);
     if (!status)
-        status = files_explain(from->load(&made, f, &c, from->files, err),
-                               f->path, from, err);
+        status =
+            explain_failure(from->load(&tokenizer, f, &c, from->files, err),
+                            f->path, from, err);
     if (!status) {
-        bt_settings_names(made, f);
-        contents_keep(made, &c, from);
-        status = extras_keep(made, f->path, err);
+        bt_settings_names(tokenizer, f);
+        store_files(tokenizer, &c, from);
+        status = store_extras(tokenizer, f->path, err);
     }
     for (size_t i = 0; i < FORMAT_FILES; i++)
         bt_free(c.bytes[i]);
     if (status)
-        bauta_tokenizer_free(made);
+        bauta_tokenizer_free(tokenizer);
     else
-        *out = made;
+        *out = tokenizer;
     return status;
 }
 
@@ -232,27 +234,27 @@ static bauta_status load_format(bauta_tokenizer **out, const char *path,
     return status;
 }
 
-/* The folder of a run stands for one of its checkpoints. */
+/* The folder of a run means one of its checkpoints. */
 static bauta_status load_folder(bauta_tokenizer **out, const char *path,
                                 bauta_error *err)
 {
     const format *from;
-    char *meant;
+    char *checkpoint;
     bauta_status status = folder_format(&from, path, err);
     if (status)
         return status;
     if (from)
         return load_format(out, path, from, err);
-    status = bt_run_resolve(&meant, path, err);
+    status = bt_run_resolve(&checkpoint, path, err);
     if (!status)
-        status = folder_format(&from, meant, err);
+        status = folder_format(&from, checkpoint, err);
     if (!status)
-        status = load_format(out, meant, from, err);
-    bt_free(meant);
+        status = load_format(out, checkpoint, from, err);
+    bt_free(checkpoint);
     return status;
 }
 
-/* ---- one file ---------------------------------------------------------- */
+/* ---- Files --------------------------------------------------------------- */
 
 static bool ends_with(const char *path, const char *ending)
 {
@@ -263,7 +265,7 @@ static bool ends_with(const char *path, const char *ending)
 static bauta_status load_file(bauta_tokenizer **out, const char *path,
                               bauta_error *err)
 {
-    static const bt_settings nowhere = { "", NULL, &bt_no_class };
+    static const bt_settings no_config = { "", NULL, &bt_no_class };
     contents c = { 0 };
     const format *from = ends_with(path, ".json")  ? &formats[0]
                          : ends_with(path, ".txt") ? &formats[6]
@@ -271,10 +273,10 @@ static bauta_status load_file(bauta_tokenizer **out, const char *path,
     bauta_status status =
         bt_file_read(&c.bytes[0], &c.size[0], path, BT_TOKENIZER_FILE_MAX, err);
     if (!status)
-        status = bt_foreign_explain(from->load(out, &nowhere, &c, &path, err),
+        status = bt_foreign_explain(from->load(out, &no_config, &c, &path, err),
                                     path, err);
     if (!status)
-        contents_keep(*out, &c, from);
+        store_files(*out, &c, from);
     bt_free(c.bytes[0]);
     return status;
 }

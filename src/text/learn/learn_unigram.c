@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* learn_unigram.c - a vocabulary of likeliest pieces (Kudo, "Subword
- * Regularization", 2018), as SentencePiece learns it.
+/* learn_unigram.c - training Unigram (Kudo, "Subword Regularization", 2018), as
+ * SentencePiece does it.
  *
- * It begins with far too many strings. In each round their probabilities are
- * fitted to the words by expectation and maximisation, and then a quarter of
- * them is given up: those whose text the others spell with the least loss.
- * Characters always stay, so that every text of the corpus can be written. */
+ * It starts with far too many substrings. In each round expectation
+ * maximization fits their probabilities to the words, and then a quarter of
+ * them is pruned: those whose removal loses the least likelihood. Single
+ * characters always stay, so that every text of the corpus can be encoded. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/merge_sort.h"
@@ -16,28 +16,29 @@
 #include <math.h>
 #include <string.h>
 
-enum { CANDIDATES_MAX = 1000000, FITS = 2 };
+enum { CANDIDATES_MAX = 1000000, EM_STEPS = 2 };
 
-static const double kept_share = 0.75; /* of the pieces, in a round */
-static const double spare_share = 1.1; /* of the wanted pieces: where rounds
-                                          end, before the best are taken */
+static const double kept_share = 0.75; /* of the pieces, per round */
+static const double spare_share =
+    1.1; /* of the wanted pieces: rounds end there,
+            then the best pieces are chosen */
 static const double least_expected = 0.5;
 
 typedef struct learner {
     const bauta_vocabulary_options *options;
     bt_lattice lattice;
     size_t characters; /* the first pieces */
-    size_t alive;      /* pieces that have not been given up */
-    size_t wanted;     /* pieces beside the special tokens */
+    size_t alive;      /* pieces that are not pruned */
+    size_t wanted;     /* pieces without the special tokens */
     double *counts;    /* (pieces) */
-    double *loss;      /* (pieces) of giving it up; see prune() */
+    double *loss;      /* (pieces) of pruning it; see loss_of() */
     uint32_t *order;   /* (2 x pieces) */
 } learner;
 
-/* ---- fitting ----------------------------------------------------------- */
+/* ---- Expectation maximization -------------------------------------------- */
 
-/* The derivative of log(gamma(x)), for x > 0: the recurrence up to 8, then
- * the asymptotic series, which is exact there to 1e-11. */
+/* The derivative of log(gamma(x)) for x > 0: the recurrence up to 8, then the
+ * asymptotic series, which is exact to 1e-11 there. */
 static double digamma(double x)
 {
     double sum = 0;
@@ -56,9 +57,9 @@ static void piece_drop(learner *l, size_t p)
     l->alive--;
 }
 
-/* Probabilities from counts, as the mean of their posterior under a sparse
- * Dirichlet prior: exp(digamma(x)) is about x - 1/2, which takes most from
- * the rare. */
+/* Probabilities from counts, as the mean of the posterior under a sparse
+ * Dirichlet prior: exp(digamma(x)) is about x - 1/2, which reduces rare pieces
+ * most. */
 static void maximise(learner *l)
 {
     double sum = 0;
@@ -82,17 +83,17 @@ static void maximise(learner *l)
     bt_lattice_compact(&l->lattice);
 }
 
-static void fit(learner *l)
+static void em_steps(learner *l)
 {
-    for (int i = 0; i < FITS; i++) {
+    for (int i = 0; i < EM_STEPS; i++) {
         memset(l->counts, 0, l->lattice.pieces * sizeof(double));
         bt_lattice_expect(&l->lattice, l->counts);
         maximise(l);
     }
 }
 
-/* At first a string is as likely as the text it covers is long. */
-static void begin(learner *l)
+/* The initial probability of a substring is the share of the text it covers. */
+static void init_probabilities(learner *l)
 {
     const bt_substrings *t = l->lattice.text;
     double sum = 0;
@@ -105,10 +106,10 @@ static void begin(learner *l)
     }
 }
 
-/* ---- giving up --------------------------------------------------------- */
+/* ---- Pruning ------------------------------------------------------------- */
 
-/* What the likelihood of the words loses, were a piece spelt with others. It
- * is INFINITY where it must stay and -INFINITY where nothing is lost. */
+/* The loss of likelihood if a piece is replaced by others: INFINITY if it must
+ * stay, -INFINITY if nothing is lost. */
 static double loss_of(learner *l, uint32_t p, double sum)
 {
     uint32_t others[BT_SUBSTRING_MAX];
@@ -118,10 +119,10 @@ static double loss_of(learner *l, uint32_t p, double sum)
         return INFINITY;
     if (used == 0 || score >= l->lattice.score[p])
         return -INFINITY;
-    double after = log(sum + used * (double)(count - 1)), spelt = 0;
+    double after = log(sum + used * (double)(count - 1)), others_score = 0;
     for (size_t i = 0; i < count; i++)
-        spelt += log(l->counts[others[i]] + used) - after;
-    return used * (log(used) - log(sum) - spelt);
+        others_score += log(l->counts[others[i]] + used) - after;
+    return used * (log(used) - log(sum) - others_score);
 }
 
 static bool loses_less(const void *user, uint32_t a, uint32_t b)
@@ -130,7 +131,8 @@ static bool loses_less(const void *user, uint32_t a, uint32_t b)
     return loss[a] < loss[b];
 }
 
-/* Pieces that are there, those first whose loss would be greatest. */
+/* The remaining pieces in l->order, the greatest loss first; returns how many.
+ */
 static size_t by_loss(learner *l)
 {
     size_t count = 0;
@@ -167,12 +169,12 @@ static void progress(const learner *l, size_t done, size_t all)
         l->options->progress(l->options->user, done, all);
 }
 
-static void rounds(learner *l)
+static void run_rounds(learner *l)
 {
     size_t enough = (size_t)(spare_share * (double)l->wanted), before = 0;
     size_t all = l->alive;
-    begin(l);
-    for (fit(l); l->alive > enough && l->alive != before; fit(l)) {
+    init_probabilities(l);
+    for (em_steps(l); l->alive > enough && l->alive != before; em_steps(l)) {
         before = l->alive;
         prune(l, enough);
         progress(l, all - l->alive, all);
@@ -180,7 +182,7 @@ static void rounds(learner *l)
     progress(l, all, all);
 }
 
-/* ---- the result -------------------------------------------------------- */
+/* ---- Result -------------------------------------------------------------- */
 
 static bool scores_less(const void *user, uint32_t a, uint32_t b)
 {
@@ -188,8 +190,8 @@ static bool scores_less(const void *user, uint32_t a, uint32_t b)
     return score[a] < score[b];
 }
 
-/* The characters and the best of the others, the likeliest first; of equally
- * likely ones the shorter, then the one whose characters come first. */
+/* The characters and the best other pieces, the most likely first; of equally
+ * likely ones the shorter, then the one that sorts first. */
 static size_t choose(learner *l)
 {
     size_t count = 0;
@@ -216,7 +218,7 @@ static size_t piece_text(char text[4 * BT_SUBSTRING_MAX],
     return size;
 }
 
-/* Behind the special tokens, whose scores are 0. */
+/* Add the pieces after the special tokens, whose scores are 0. */
 static bauta_status write(bt_learned *out, learner *l, bauta_error *err)
 {
     size_t count = choose(l), specials = bt_vocab_size(out->vocab);
@@ -229,7 +231,7 @@ static bauta_status write(bt_learned *out, learner *l, bauta_error *err)
         size_t size = piece_text(text, l->lattice.text, l->order[i]);
         size_t id = bt_vocab_size(out->vocab);
         if (bt_vocab_find(out->vocab, text, size) != BT_NO_ID)
-            continue; // a special token is spelt like it
+            continue; // a special token has the same text
         status = bt_vocab_add(out->vocab, text, size, (uint32_t)id, err);
         out->scores[id] = l->lattice.score[l->order[i]];
     }
@@ -272,7 +274,7 @@ static bauta_status learn(bt_learned *out, const bt_substrings *strings,
                        options->pieces, specials + strings->characters);
     bauta_status status = learner_init(&l, strings, err);
     if (!status) {
-        rounds(&l);
+        run_rounds(&l);
         status = write(out, &l, err);
     }
     learner_release(&l);

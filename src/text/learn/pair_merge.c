@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pair_merge.c - merging the most frequent pair, again and again.
+/* pair_merge.c - see pair_merge.h.
  *
- * A piece comes about in one way only: between two places that are never
- * joined, merging does the same wherever the same characters stand. So a pair
- * that was merged never comes back, and all places of a pair are made in one
- * go: at the beginning, or by the merge that made the younger of its two
- * symbols. */
+ * A piece arises in one way only: between two positions that are never joined,
+ * the same characters are merged the same way everywhere. So a pair that was
+ * merged never occurs again, and all occurrences of a pair arise at once: at
+ * the start, or by the merge that creates the younger of its two symbols. */
 #include "text/learn/pair_merge.h"
 
 #include "base/array.h"
@@ -19,31 +18,31 @@
 
 enum { NONE = UINT32_MAX, SLOTS_FIRST = 12, PROGRESS_STEP = 64 };
 
-/* Symbols are a chain in each word. */
+/* The symbols of a word are a linked list. */
 typedef struct symbol {
-    uint32_t id; /* NONE: it was merged into its left neighbour */
+    uint32_t id; /* NONE: merged into the symbol to the left */
     uint32_t left, right;
     uint32_t word;
 } symbol;
 
-/* A pair that stands or stood somewhere. */
+/* A pair that occurs or occurred. */
 typedef struct pair {
     uint32_t left, right;
     int64_t count;
-    uint32_t first, last; /* of its places, in rising order */
+    uint32_t first, last; /* of its occurrences, in ascending order */
 } pair;
 
-typedef struct place {
+typedef struct occurrence {
     uint32_t at; /* the left symbol */
     uint32_t next;
-} place;
+} occurrence;
 
-/* A pair that waits for its turn. Its count may be of the past: it is looked
- * at when the pair comes to the top. */
-typedef struct waiting {
+/* An entry of the queue. Its count may be outdated, which is checked when it
+ * comes to the top. */
+typedef struct candidate {
     int64_t count;
     uint32_t pair;
-} waiting;
+} candidate;
 
 typedef struct learner {
     const bt_pairs_spec *spec;
@@ -55,23 +54,23 @@ typedef struct learner {
 
     pair *pairs;
     size_t pair_count, pair_room;
-    uint32_t *slots; /* 1 + pair */
+    uint32_t *slots; /* a hash table: 1 + the index of a pair */
     unsigned bits;
-    size_t pair_fresh; /* pairs from here on do not wait yet */
-    place *places;
-    size_t place_count, place_room;
-    waiting *queue; /* a heap */
+    size_t pair_queued; /* pairs from here on are not in the queue yet */
+    occurrence *occurrences;
+    size_t occurrence_count, occurrence_room;
+    candidate *queue; /* a heap */
     size_t queue_count, queue_room;
 
-    char *name; /* of the piece that is being made */
+    char *name; /* scratch for the text of a piece */
     size_t name_room;
-    char *raw; /* bytes of all pieces, for `greatest` */
+    char *raw; /* the bytes of all pieces, to break ties by them */
     size_t raw_count, raw_room;
     size_t *raw_ends; /* (pieces) */
     size_t raw_ends_count, raw_ends_room;
 } learner;
 
-/* ---- symbols ----------------------------------------------------------- */
+/* ---- Symbols ------------------------------------------------------------- */
 
 bauta_status bt_symbols_add(bt_symbols *symbols, uint32_t id, bauta_error *err)
 {
@@ -102,7 +101,7 @@ void bt_symbols_release(bt_symbols *symbols)
     *symbols = (bt_symbols){ .ids = NULL };
 }
 
-/* ---- the table of pairs ------------------------------------------------ */
+/* ---- Pairs --------------------------------------------------------------- */
 
 static size_t slot_first(const learner *l, uint32_t left, uint32_t right)
 {
@@ -138,7 +137,7 @@ static int slots_grow(learner *l)
     return 0;
 }
 
-/* The number of a pair, which is made when it is new. */
+/* The index of a pair, which is added if it is new. */
 static bauta_status pair_of(learner *l, uint32_t left, uint32_t right,
                             uint32_t *number, bauta_error *err)
 {
@@ -157,41 +156,43 @@ static bauta_status pair_of(learner *l, uint32_t left, uint32_t right,
     return BAUTA_OK;
 }
 
-/* ---- places ------------------------------------------------------------ */
+/* ---- Occurrences --------------------------------------------------------- */
 
 static int64_t count_at(const learner *l, uint32_t at)
 {
     return l->counts[l->symbols[at].word];
 }
 
-/* A pair has come to stand at `at`. */
-static bauta_status place_add(learner *l, uint32_t left, uint32_t right,
-                              uint32_t at, bauta_error *err)
+/* A pair occurs at `at` now. */
+static bauta_status occurrence_add(learner *l, uint32_t left, uint32_t right,
+                                   uint32_t at, bauta_error *err)
 {
-    uint32_t number = NONE, made = (uint32_t)l->place_count;
+    uint32_t number = NONE, made = (uint32_t)l->occurrence_count;
     bauta_status status = pair_of(l, left, right, &number, err);
     if (status)
         return status;
-    if (BT_ROOM(l->places, l->place_room, l->place_count, 1))
-        return bt_fail_memory(err, "places", l->place_count * sizeof(place));
+    if (BT_ROOM(l->occurrences, l->occurrence_room, l->occurrence_count, 1))
+        return bt_fail_memory(err, "pairs",
+                              l->occurrence_count * sizeof(occurrence));
     pair *p = l->pairs + number;
-    l->places[l->place_count++] = (place){ at, NONE };
+    l->occurrences[l->occurrence_count++] = (occurrence){ at, NONE };
     if (p->first == NONE)
         p->first = made;
     else
-        l->places[p->last].next = made;
+        l->occurrences[p->last].next = made;
     p->last = made;
     p->count += count_at(l, at);
     return BAUTA_OK;
 }
 
-/* And here it does no longer stand. */
-static void place_lost(learner *l, uint32_t left, uint32_t right, uint32_t at)
+/* A pair does not occur at `at` any more. */
+static void occurrence_remove(learner *l, uint32_t left, uint32_t right,
+                              uint32_t at)
 {
     l->pairs[*slot_of(l, left, right) - 1].count -= count_at(l, at);
 }
 
-/* ---- the queue --------------------------------------------------------- */
+/* ---- Queue --------------------------------------------------------------- */
 
 static const char *raw_of(const learner *l, uint32_t id, size_t *size)
 {
@@ -208,7 +209,7 @@ static int raw_compare(const learner *l, uint32_t a, uint32_t b)
     return order ? order : (a_size > b_size) - (a_size < b_size);
 }
 
-/* Of pairs that occur equally often, whether `a` goes before `b`. */
+/* Whether `a` is merged before `b` if both have the same count. */
 static bool tie_before(const learner *l, const pair *a, const pair *b)
 {
     if (l->spec->options->greatest) {
@@ -218,22 +219,23 @@ static bool tie_before(const learner *l, const pair *a, const pair *b)
     return a->left != b->left ? a->left < b->left : a->right < b->right;
 }
 
-static bool waiting_before(const learner *l, const waiting *a, const waiting *b)
+static bool merged_before(const learner *l, const candidate *a,
+                          const candidate *b)
 {
     if (a->count != b->count)
         return a->count > b->count;
     return tie_before(l, l->pairs + a->pair, l->pairs + b->pair);
 }
 
-/* Put `w` at the top or below, where it belongs. */
-static void queue_sink(learner *l, waiting w)
+/* Replace the top by `w` and restore the heap. */
+static void queue_sink(learner *l, candidate w)
 {
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < l->queue_count; i = child) {
         if (child + 1 < l->queue_count &&
-            waiting_before(l, l->queue + child + 1, l->queue + child))
+            merged_before(l, l->queue + child + 1, l->queue + child))
             child++;
-        if (!waiting_before(l, l->queue + child, &w))
+        if (!merged_before(l, l->queue + child, &w))
             break;
         l->queue[i] = l->queue[child];
     }
@@ -246,38 +248,38 @@ static void queue_pop(learner *l)
         queue_sink(l, l->queue[l->queue_count]);
 }
 
-static bauta_status queue_push(learner *l, waiting w, bauta_error *err)
+static bauta_status queue_push(learner *l, candidate w, bauta_error *err)
 {
     if (BT_ROOM(l->queue, l->queue_room, l->queue_count, 1))
         return bt_fail_memory(err, "pairs", l->queue_count * sizeof(w));
     size_t i = l->queue_count++;
-    for (; i && waiting_before(l, &w, l->queue + (i - 1) / 2); i = (i - 1) / 2)
+    for (; i && merged_before(l, &w, l->queue + (i - 1) / 2); i = (i - 1) / 2)
         l->queue[i] = l->queue[(i - 1) / 2];
     l->queue[i] = w;
     return BAUTA_OK;
 }
 
-/* The pairs that the last merge made begin to wait. */
-static bauta_status queue_fresh(learner *l, bauta_error *err)
+/* Add the pairs that the last merge created. */
+static bauta_status queue_new_pairs(learner *l, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    for (; !status && l->pair_fresh < l->pair_count; l->pair_fresh++) {
-        uint32_t p = (uint32_t)l->pair_fresh;
+    for (; !status && l->pair_queued < l->pair_count; l->pair_queued++) {
+        uint32_t p = (uint32_t)l->pair_queued;
         if (l->pairs[p].count > 0)
-            status = queue_push(l, (waiting){ l->pairs[p].count, p }, err);
+            status = queue_push(l, (candidate){ l->pairs[p].count, p }, err);
     }
     return status;
 }
 
-/* The pair whose turn it is, or NONE when none occurs often enough. */
+/* The pair to merge next, or NONE if none is frequent enough. */
 static uint32_t queue_next(learner *l)
 {
     size_t least = bt_size_max(l->spec->options->least, 1);
     while (l->queue_count) {
-        waiting top = l->queue[0];
+        candidate top = l->queue[0];
         int64_t count = l->pairs[top.pair].count;
         if (top.count != count) {
-            queue_sink(l, (waiting){ count, top.pair });
+            queue_sink(l, (candidate){ count, top.pair });
             continue;
         }
         if (count < 1 || (uint64_t)count < least)
@@ -288,9 +290,10 @@ static uint32_t queue_next(learner *l)
     return NONE;
 }
 
-/* ---- a merge ----------------------------------------------------------- */
+/* ---- Merging ------------------------------------------------------------- */
 
-/* Two neighbours become one. Left to right, since in "aaa" the first two do. */
+/* Merge two adjacent symbols. Occurrences are merged from left to right: in
+ * "aaa" the first two. */
 static bauta_status merge_at(learner *l, uint32_t at, const bt_merge *m,
                              bauta_error *err)
 {
@@ -298,19 +301,19 @@ static bauta_status merge_at(learner *l, uint32_t at, const bt_merge *m,
     bauta_status status = BAUTA_OK;
     if (here->id != m->left || here->right == NONE ||
         symbols[here->right].id != m->right)
-        return BAUTA_OK; // it has changed since
-    uint32_t before = here->left, behind = symbols[here->right].right;
+        return BAUTA_OK; // an earlier merge changed it
+    uint32_t before = here->left, after = symbols[here->right].right;
     if (before != NONE) {
-        place_lost(l, symbols[before].id, m->left, at);
-        status = place_add(l, symbols[before].id, m->merged, before, err);
+        occurrence_remove(l, symbols[before].id, m->left, at);
+        status = occurrence_add(l, symbols[before].id, m->merged, before, err);
     }
     symbols[here->right].id = NONE;
     here->id = m->merged;
-    here->right = behind;
-    if (behind != NONE && !status) {
-        symbols[behind].left = at;
-        place_lost(l, m->right, symbols[behind].id, at);
-        status = place_add(l, m->merged, symbols[behind].id, at, err);
+    here->right = after;
+    if (after != NONE && !status) {
+        symbols[after].left = at;
+        occurrence_remove(l, m->right, symbols[after].id, at);
+        status = occurrence_add(l, m->merged, symbols[after].id, at, err);
     }
     return status;
 }
@@ -320,14 +323,14 @@ static bauta_status merge_all(learner *l, uint32_t number, const bt_merge *m,
 {
     bauta_status status = BAUTA_OK;
     uint32_t i = l->pairs[number].first;
-    for (; !status && i != NONE; i = l->places[i].next)
-        status = merge_at(l, l->places[i].at, m, err);
-    return status ? status : queue_fresh(l, err);
+    for (; !status && i != NONE; i = l->occurrences[i].next)
+        status = merge_at(l, l->occurrences[i].at, m, err);
+    return status ? status : queue_new_pairs(l, err);
 }
 
-/* ---- pieces ------------------------------------------------------------ */
+/* ---- Pieces -------------------------------------------------------------- */
 
-/* The bytes of a new piece, by which ties are decided. */
+/* Store the bytes of a new piece, which break ties. */
 static bauta_status raw_add(learner *l, const char *piece, size_t size,
                             bauta_error *err)
 {
@@ -338,7 +341,7 @@ static bauta_status raw_add(learner *l, const char *piece, size_t size,
         BT_ROOM(l->raw_ends, l->raw_ends_room, l->raw_ends_count, 1))
         return bt_fail_memory(err, "pieces", l->raw_count + size);
     char *to = l->raw + l->raw_count;
-    // A special token need not be of the alphabet, and never meets a tie.
+    // A special token may be outside the alphabet; it is never in a tie.
     if (!l->spec->bytelevel || !bt_bytelevel_decode(to, &decoded, piece, size))
         memcpy(to, piece, decoded = size);
     l->raw_count += decoded;
@@ -358,7 +361,7 @@ static bauta_status raw_alphabet(learner *l, bauta_error *err)
     return status;
 }
 
-/* The text of two pieces behind each other, in l->name. */
+/* Write the concatenation of two pieces to l->name. */
 static bauta_status name_join(learner *l, const pair *p, size_t *size,
                               bauta_error *err)
 {
@@ -378,8 +381,8 @@ static bauta_status name_join(learner *l, const pair *p, size_t *size,
     return BAUTA_OK;
 }
 
-/* The piece that a pair becomes. It is there already when a special token is
- * spelt like it. */
+/* The piece that a pair merges to. It exists already if a special token has the
+ * same text. */
 static bauta_status piece_of(learner *l, const pair *p, uint32_t *id,
                              bauta_error *err)
 {
@@ -412,7 +415,7 @@ static bauta_status merge_next(learner *l, uint32_t number, bauta_error *err)
     return merge_all(l, number, &m, err);
 }
 
-/* ---- from the beginning to the end ------------------------------------- */
+/* ---- Training ------------------------------------------------------------ */
 
 static bauta_status learner_init(learner *l, bt_learned *learned,
                                  const bt_pairs_spec *spec, bauta_error *err)
@@ -442,7 +445,7 @@ static void learner_release(learner *l)
     bt_free(l->counts);
     bt_free(l->pairs);
     bt_free(l->slots);
-    bt_free(l->places);
+    bt_free(l->occurrences);
     bt_free(l->queue);
     bt_free(l->name);
     bt_free(l->raw);
@@ -454,9 +457,9 @@ static bauta_status pairs_count(learner *l, bauta_error *err)
     bauta_status status = BAUTA_OK;
     for (uint32_t at = 0; !status && at < l->spec->symbols->count; at++)
         if (l->symbols[at].right != NONE)
-            status =
-                place_add(l, l->symbols[at].id, l->symbols[at + 1].id, at, err);
-    return status ? status : queue_fresh(l, err);
+            status = occurrence_add(l, l->symbols[at].id, l->symbols[at + 1].id,
+                                    at, err);
+    return status ? status : queue_new_pairs(l, err);
 }
 
 static void progress(const bauta_vocabulary_options *options, size_t done)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* substrings.c - sorted suffixes and the intervals in which they agree
+/* substrings.c - the suffix array and its intervals of common prefixes
  * (Abouelhoda, Kurtz, Ohlebusch, "Replacing suffix trees with enhanced suffix
  * arrays", 2004).
  *
  * No piece is longer than BT_SUBSTRING_MAX characters, so suffixes are compared
- * one character further than that and no more: sorting takes n log n steps
- * whatever the words look like. */
+ * up to one character more: sorting takes n log n steps whatever the words
+ * are. */
 #include "text/learn/substrings.h"
 
 #include "base/array.h"
@@ -24,13 +24,13 @@ typedef struct finder {
     bt_substrings *s;
     size_t code_room, segment_room, list_room;
     uint64_t *keys;       /* (codes) the first characters, packed */
-    unsigned char *spans; /* (codes) characters from here that may be in one
-                             piece, up to DEPTH */
-    double *sums;         /* (order + 1) counts of the suffixes before it */
+    unsigned char *spans; /* (codes) characters from here on that may be in
+                             one piece, up to DEPTH */
+    double *sums;         /* (suffixes + 1) prefix sums of the counts */
     double least;
 } finder;
 
-/* ---- the text ---------------------------------------------------------- */
+/* ---- Text ---------------------------------------------------------------- */
 
 static bauta_status code_add(finder *f, uint32_t code, bauta_error *err)
 {
@@ -46,7 +46,7 @@ static bauta_status code_add(finder *f, uint32_t code, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* The segment from `begin` to here, unless it is empty. */
+/* End the segment that starts at `begin`, unless it is empty. */
 static bauta_status segment_end(finder *f, size_t begin, uint64_t count,
                                 bauta_error *err)
 {
@@ -90,11 +90,11 @@ static bauta_status words_read(finder *f, const bt_words *words,
     return status;
 }
 
-/* ---- what may be in one piece ------------------------------------------ */
+/* ---- Which characters may share a piece ---------------------------------- */
 
 typedef enum kind { LETTER, NUMBER, OTHER, BLANK } kind;
 
-/* A mark is of the kind of what it stands on. */
+/* A mark has the kind of the character before it. */
 static kind kind_of(uint32_t code, kind before)
 {
     switch (utf8proc_category((utf8proc_int32_t)code)) {
@@ -117,7 +117,7 @@ static kind kind_of(uint32_t code, kind before)
     }
 }
 
-/* Letters, numbers and the rest do not mix; the blank before a word goes with
+/* Letters, numbers and others do not mix; the space before a word goes with
  * each of them. */
 static void spans_fill(finder *f)
 {
@@ -136,10 +136,10 @@ static void spans_fill(finder *f)
     }
 }
 
-/* ---- order ------------------------------------------------------------- */
+/* ---- Suffix array -------------------------------------------------------- */
 
-/* As many characters as fit into 64 bits, the first one on top, each by its
- * number among those that occur. Most comparisons end here. */
+/* Pack as many characters as fit into 64 bits, the first one highest, each as
+ * its rank among those that occur. Most comparisons need only these keys. */
 static bauta_status keys_fill(finder *f, bauta_error *err)
 {
     const bt_substrings *s = f->s;
@@ -166,7 +166,7 @@ static bauta_status keys_fill(finder *f, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* How many characters two suffixes have in common, up to DEPTH. */
+/* The length of the common prefix of two suffixes, up to DEPTH. */
 static uint32_t common(const uint32_t *codes, uint32_t a, uint32_t b)
 {
     uint32_t i = 0;
@@ -203,7 +203,7 @@ static bauta_status suffixes_sort(finder *f, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* sums[i] is how often the words of the first i suffixes occur. */
+/* sums[i] is the sum of the counts of the first i suffixes. */
 static bauta_status sums_fill(finder *f, bauta_error *err)
 {
     const bt_substrings *s = f->s;
@@ -220,7 +220,7 @@ static bauta_status sums_fill(finder *f, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* ---- candidates -------------------------------------------------------- */
+/* ---- Candidates ---------------------------------------------------------- */
 
 static bauta_status list_add(finder *f, uint32_t lo, uint32_t hi, uint32_t size,
                              bauta_error *err)
@@ -248,7 +248,7 @@ static bauta_status characters_list(finder *f, bauta_error *err)
     return status;
 }
 
-/* The suffixes from lo to hi - 1 begin with the same `size` characters. */
+/* The suffixes lo to hi - 1 have a common prefix of `size` characters. */
 static bauta_status string_found(finder *f, uint32_t lo, uint32_t hi,
                                  uint32_t size, bauta_error *err)
 {
@@ -263,9 +263,9 @@ typedef struct interval {
     uint32_t lo, depth;
 } interval;
 
-/* Intervals are nested like brackets. Each closes where the common beginning
- * of two neighbours is shorter than its own; they never are more than DEPTH
- * deep. A suffix is an interval, too, as its word may be a frequent one. */
+/* Intervals are nested, at most DEPTH deep. Each ends where the common prefix
+ * of two adjacent suffixes is shorter than its own. A single suffix is an
+ * interval too, as its word may be frequent. */
 static bauta_status strings_list(finder *f, bauta_error *err)
 {
     const bt_substrings *s = f->s;
@@ -292,7 +292,7 @@ static bauta_status strings_list(finder *f, bauta_error *err)
     return status;
 }
 
-/* ---- the best ---------------------------------------------------------- */
+/* ---- Selection ----------------------------------------------------------- */
 
 static bool covers_less(const void *user, uint32_t a, uint32_t b)
 {
@@ -300,8 +300,9 @@ static bool covers_less(const void *user, uint32_t a, uint32_t b)
     return list[a].count * list[a].size < list[b].count * list[b].size;
 }
 
-/* Behind the characters keep only the `most` that cover most text. */
-static bauta_status list_cut(bt_substrings *s, size_t most, bauta_error *err)
+/* Keep the characters and the `most` other candidates that cover most text. */
+static bauta_status list_truncate(bt_substrings *s, size_t most,
+                                  bauta_error *err)
 {
     size_t strings = s->count - s->characters;
     if (strings <= most)
@@ -353,7 +354,7 @@ bauta_status bt_substrings_init(bt_substrings *s, const bt_words *words,
     if (!status && s->code_count)
         status = find(&f, err);
     if (!status)
-        status = list_cut(s, most, err);
+        status = list_truncate(s, most, err);
     bt_free(f.keys);
     bt_free(f.spans);
     bt_free(f.sums);

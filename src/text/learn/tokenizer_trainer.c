@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer_trainer.c - from texts to a tokenizer: count words, learn, write,
- * load. */
+/* tokenizer_trainer.c - training a tokenizer: count words, learn pieces, write
+ * a tokenizer.json, load it. */
 #include "text/learn/tokenizer_trainer.h"
 
 #include "base/array.h"
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* ---- options ----------------------------------------------------------- */
+/* ---- Options ------------------------------------------------------------- */
 
 static bauta_status special_check(const char *token, size_t number,
                                   bauta_error *err)
@@ -27,7 +27,7 @@ static bauta_status special_check(const char *token, size_t number,
     return BAUTA_OK;
 }
 
-/* WordPiece and Unigram need a token for what they do not know. */
+/* WordPiece and Unigram need an unknown token. */
 static bauta_status specials_check(const bauta_vocabulary_options *options,
                                    bauta_error *err)
 {
@@ -75,9 +75,9 @@ static bauta_status options_check(const bauta_vocabulary_options *options,
     return specials_check(options, err);
 }
 
-/* ---- training ---------------------------------------------------------- */
+/* ---- Training ------------------------------------------------------------ */
 
-/* The steps before the model, as the finished tokenizer will have them. */
+/* The steps before the model, as in the finished tokenizer. */
 typedef struct steps {
     bt_added *specials;
     bt_normalizer *normalizer;
@@ -126,7 +126,7 @@ steps_init(steps *s, const bauta_vocabulary_options *options, bauta_error *err)
     json_t *pretokenizer = json_of(bt_learned_pretokenizer(options));
     bauta_status status = BAUTA_OK;
     if (!normalizer || !pretokenizer)
-        status = bt_fail_memory(err, "the tokenizer's steps", 0);
+        status = bt_fail_memory(err, "the steps of a tokenizer", 0);
     if (!status)
         status = bt_normalizer_parse(&s->normalizer, normalizer,
                                      "tokenizer.json", err);
@@ -154,7 +154,7 @@ static bauta_status learn(bt_learned *out, const bt_words *words,
     }
 }
 
-/* Write what was learned and read it as any tokenizer.json is read. */
+/* Write the result and load it as any tokenizer.json. */
 static bauta_status load(bauta_tokenizer **out, const bt_learned *learned,
                          const bauta_vocabulary_options *options,
                          bauta_error *err)
@@ -178,13 +178,13 @@ static bauta_status load(bauta_tokenizer **out, const bt_learned *learned,
     return status;
 }
 
-/* ---- texts, one after the other ------------------------------------------ */
+/* ---- Public functions ---------------------------------------------------- */
 
 struct bauta_vocabulary {
     bauta_vocabulary_options options;
     steps steps;
     bt_words *words;
-    uint64_t *codes; /* CHARACTERS: a bit for each code point that was seen */
+    uint64_t *codes; /* CHARACTERS: a bit for each code point of the texts */
     size_t texts;
     uint64_t bytes;
 };
@@ -208,18 +208,19 @@ bauta_status bauta_vocabulary_create(bauta_vocabulary **out,
                                      const bauta_vocabulary_options *options,
                                      bauta_error *err)
 {
-    static const bauta_vocabulary_options usual = BAUTA_VOCABULARY_OPTIONS_INIT;
+    static const bauta_vocabulary_options defaults =
+        BAUTA_VOCABULARY_OPTIONS_INIT;
     BT_NEED(out, err);
     *out = NULL;
-    bauta_vocabulary *made = bt_alloc_zero(1, sizeof(*made));
-    if (!made)
-        return bt_fail_memory(err, "a vocabulary", sizeof(*made));
-    made->options = options ? *options : usual;
-    bauta_status status = vocabulary_init(made, err);
+    bauta_vocabulary *trainer = bt_alloc_zero(1, sizeof(*trainer));
+    if (!trainer)
+        return bt_fail_memory(err, "a vocabulary", sizeof(*trainer));
+    trainer->options = options ? *options : defaults;
+    bauta_status status = vocabulary_init(trainer, err);
     if (status)
-        bauta_vocabulary_free(made);
+        bauta_vocabulary_free(trainer);
     else
-        *out = made;
+        *out = trainer;
     return status;
 }
 
@@ -278,9 +279,9 @@ size_t bauta_vocabulary_texts(const bauta_vocabulary *v)
     return v->texts;
 }
 
-/* A text of all characters that were seen stands for all texts. */
-static bauta_status characters_make(bauta_tokenizer **out,
-                                    const uint64_t *codes, bauta_error *err)
+/* A tokenizer of characters, from a text of all characters that occurred. */
+static bauta_status train_characters(bauta_tokenizer **out,
+                                     const uint64_t *codes, bauta_error *err)
 {
     size_t size = 0;
     char *text = bt_alloc((size_t)CODES * 4);
@@ -302,7 +303,7 @@ bauta_status bauta_vocabulary_train(const bauta_vocabulary *v,
     *out = NULL;
     BT_NEED(v, err);
     if (v->codes)
-        return characters_make(out, v->codes, err);
+        return train_characters(out, v->codes, err);
     bauta_status status = learn(&learned, v->words, &v->options, err);
     if (!status)
         status = load(out, &learned, &v->options, err);

@@ -22,7 +22,7 @@ const char *const *bt_learned_specials(const bauta_vocabulary_options *options,
     static const struct {
         const char *const *list;
         size_t count;
-    } usual[] = {
+    } defaults[] = {
         [BAUTA_VOCABULARY_BPE] = { bpe, BT_LEN(bpe) },
         [BAUTA_VOCABULARY_WORDPIECE] = { wordpiece, BT_LEN(wordpiece) },
         [BAUTA_VOCABULARY_UNIGRAM] = { unigram, BT_LEN(unigram) },
@@ -31,8 +31,8 @@ const char *const *bt_learned_specials(const bauta_vocabulary_options *options,
         *count = options->special_count;
         return options->specials;
     }
-    *count = usual[options->kind].count;
-    return usual[options->kind].list;
+    *count = defaults[options->kind].count;
+    return defaults[options->kind].list;
 }
 
 bauta_status bt_learned_init(bt_learned *learned,
@@ -45,7 +45,7 @@ bauta_status bt_learned_init(bt_learned *learned,
     bauta_status status = bt_vocab_create(&learned->vocab, err);
     for (size_t i = 0; !status && i < count; i++) {
         size_t size = strlen(specials[i]);
-        // Given twice, a token is still one.
+        // A token may be given twice.
         if (bt_vocab_find(learned->vocab, specials[i], size) == BT_NO_ID)
             status = bt_vocab_add(learned->vocab, specials[i], size,
                                   (uint32_t)bt_vocab_size(learned->vocab), err);
@@ -91,7 +91,7 @@ void bt_learned_release(bt_learned *learned)
     *learned = (bt_learned){ .vocab = NULL };
 }
 
-/* ---- the steps before the model ---------------------------------------- */
+/* ---- Normalizer, pre-tokenizer, decoder ---------------------------------- */
 
 const char *bt_learned_normalizer(const bauta_vocabulary_options *options)
 {
@@ -105,8 +105,7 @@ const char *bt_learned_normalizer(const bauta_vocabulary_options *options)
                        "\"handle_chinese_chars\": true, \"strip_accents\": "
                        "null, \"lowercase\": false}";
     case BAUTA_VOCABULARY_UNIGRAM:
-        // SentencePiece's: every kind of space is one blank, and none is at
-        // the ends.
+        // As in SentencePiece: white space is one space, none at the ends.
 #define UNIGRAM_NORMALIZER(lowercase)                                      \
     "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Nmt\"}, "     \
     "{\"type\": \"NFKC\"}, " lowercase "{\"type\": \"Strip\", "            \
@@ -148,12 +147,12 @@ static const char *decoder_of(const bauta_vocabulary_options *options)
     return all[options->kind];
 }
 
-/* ---- writing ----------------------------------------------------------- */
+/* ---- Writing ------------------------------------------------------------- */
 
 typedef struct writer {
     char *text;
     size_t size, room;
-    bool failed; /* memory ran out, and what was written since is lost */
+    bool failed; /* memory ran out */
 } writer;
 
 static void put(writer *w, const char *bytes, size_t size)
@@ -174,7 +173,7 @@ static void put_text(writer *w, const char *text)
 static void put_format(writer *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* For numbers: what is written is short. */
+/* For numbers: at most 127 bytes. */
 static void put_format(writer *w, const char *format, ...)
 {
     char text[128];
@@ -185,7 +184,7 @@ static void put_format(writer *w, const char *format, ...)
     put_text(w, text);
 }
 
-/* Well-formed UTF-8 as a string. */
+/* Well-formed UTF-8 as a JSON string. */
 static void put_string(writer *w, const char *text, size_t size)
 {
     size_t done = 0;
@@ -205,8 +204,7 @@ static void put_string(writer *w, const char *text, size_t size)
     put(w, "\"", 1);
 }
 
-/* A number from -1000 to 0 with 12 digits behind the point, whatever the
- * locale's point looks like. */
+/* A number from -1000 to 0 with 12 decimals, independent of the locale. */
 static void put_score(writer *w, double score)
 {
     const long long unit = 1000000000000;
@@ -215,7 +213,7 @@ static void put_score(writer *w, double score)
                parts % unit);
 }
 
-/* ---- parts of the file ------------------------------------------------- */
+/* ---- Parts of tokenizer.json --------------------------------------------- */
 
 static void put_piece(writer *w, const bt_vocab *vocab, uint32_t id)
 {
@@ -237,7 +235,7 @@ static void put_added(writer *w, const bt_learned *learned, size_t count)
     put_text(w, "\n  ],\n");
 }
 
-/* [CLS] text [SEP] other [SEP], when there are such tokens. */
+/* [CLS] A [SEP] B [SEP]. */
 static void put_template(writer *w, const bt_learned *learned)
 {
     uint32_t cls = bt_vocab_find(learned->vocab, "[CLS]", 5);
@@ -342,9 +340,10 @@ bauta_status bt_learned_json(char **out, size_t *size,
 {
     writer w = { .text = NULL };
     const bt_vocab *vocab = learned->vocab;
-    bool around = options->kind == BAUTA_VOCABULARY_WORDPIECE &&
-                  bt_vocab_find(vocab, "[CLS]", 5) < learned->special_count &&
-                  bt_vocab_find(vocab, "[SEP]", 5) < learned->special_count;
+    bool has_template =
+        options->kind == BAUTA_VOCABULARY_WORDPIECE &&
+        bt_vocab_find(vocab, "[CLS]", 5) < learned->special_count &&
+        bt_vocab_find(vocab, "[SEP]", 5) < learned->special_count;
     put_text(&w, "{\n");
     put_member(&w, "version", "\"1.0\"");
     put_member(&w, "truncation", "null");
@@ -352,7 +351,7 @@ bauta_status bt_learned_json(char **out, size_t *size,
     put_added(&w, learned, learned->special_count);
     put_member(&w, "normalizer", bt_learned_normalizer(options));
     put_member(&w, "pre_tokenizer", bt_learned_pretokenizer(options));
-    if (around)
+    if (has_template)
         put_template(&w, learned);
     else
         put_member(&w, "post_processor", "null");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer_files.c - texts to learn a vocabulary from, out of files that may
- * be larger than memory. */
+/* trainer_files.c - training texts from files, which may be larger than memory.
+ */
 #include "base/array.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -9,19 +9,19 @@
 
 #include <string.h>
 
-enum { PART = 256 << 10 }; /* bytes of a text that are counted at once, about */
+enum { PART = 256 << 10 }; /* about how many bytes are counted at once */
 
 typedef struct reader {
     bauta_vocabulary *vocabulary;
     bauta_corpus_options options;
     bauta_text_file *file;
-    char *held; /* of a text, not yet counted */
+    char *held; /* text that is not counted yet */
     size_t size, room;
-    size_t searched; /* bytes of it without a place to cut */
-    bool continues;  /* more of it was counted before */
+    size_t searched; /* bytes of it where it cannot be divided */
+    bool continues;  /* the start of the text was counted before */
 } reader;
 
-/* Count the first bytes that are held. */
+/* Count the first `size` bytes that are held. */
 static bauta_status part_count(reader *r, size_t size, bauta_error *err)
 {
     bauta_status status = bt_vocabulary_put(
@@ -69,8 +69,8 @@ static bauta_status text_end(reader *r, bauta_error *err)
     return status;
 }
 
-/* Part of a file whose lines are texts, each with its line break; `columns`
- * end with a tab, which is read as one. */
+/* Part of a file whose lines are texts, each with its line break. With
+ * `columns` a tab ends a text too and is read as a line break. */
 static bauta_status part_lines(reader *r, const char *part, size_t size,
                                bool columns, bauta_error *err)
 {
@@ -130,7 +130,7 @@ static bauta_status file_add(reader *r, const char *path, bool columns,
     return status;
 }
 
-/* ---- the door ------------------------------------------------------------ */
+/* ---- Public functions ---------------------------------------------------- */
 
 static bauta_status reader_init(reader *r, bauta_vocabulary *vocabulary,
                                 const bauta_corpus_options *options,

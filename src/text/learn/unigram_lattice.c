@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unigram_lattice.c - forwards, backwards and the best way through the edges.
+/* unigram_lattice.c - forward-backward and Viterbi; see unigram_lattice.h.
  *
- * Sums of probabilities are computed as they are, not as logarithms: a product
- * per edge instead of exp and log. What would become too small is multiplied
- * by 2^400, and `scale` counts how often. Factors of one step lie far above
- * 2^-40 (a character has at least half an occurrence among all), so that all
- * numbers within reach of a piece fit into one scale. */
+ * Sums of probabilities are not computed as logarithms: a product per edge
+ * instead of exp and log. Numbers that become too small are multiplied by
+ * 2^400, and `scale` counts how often. Factors of one step are far above 2^-40
+ * (a character has at least half an occurrence), so that all numbers within the
+ * reach of a piece have one scale. */
 #include "text/learn/unigram_lattice.h"
 
 #include "base/error.h"
@@ -42,7 +42,7 @@ static size_t longest(const bt_substrings *text)
     return most;
 }
 
-/* Where the edges of each place begin; returns how many there are. */
+/* Set the first edge of each position; returns the number of edges. */
 static size_t edges_count(bt_lattice *l)
 {
     const bt_substrings *t = l->text;
@@ -59,8 +59,8 @@ static size_t edges_count(bt_lattice *l)
     return sum;
 }
 
-/* By size, so that at each place the shortest piece comes first. `first` is
- * moved behind the edges meanwhile. */
+/* By size, so that the shortest piece of each position comes first. Meanwhile
+ * first[] is the end of the edges that are filled. */
 static void edges_fill(bt_lattice *l)
 {
     const bt_substrings *t = l->text;
@@ -94,7 +94,7 @@ bauta_status bt_lattice_init(bt_lattice *l, const bt_substrings *text,
     size_t edges = edges_count(l);
     if (edges >= UINT32_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the different words of the texts are too many");
+                       "the texts have too many different words");
     l->edges = bt_alloc(bt_size_mul(edges, sizeof(uint32_t)));
     if (!l->edges)
         return bt_fail_memory(err, "pieces", edges * sizeof(uint32_t));
@@ -115,10 +115,10 @@ void bt_lattice_compact(bt_lattice *l)
     l->first[l->text->code_count] = to;
 }
 
-/* ---- all ways ---------------------------------------------------------- */
+/* ---- Forward-backward ---------------------------------------------------- */
 
-/* forward[i]: the probability of all ways to place i, times 2^(400 scale[i]).
- * What lies ahead is in the scale of the place that is worked on. */
+/* forward[i]: the probability of all paths to position i, times 2^(400
+ * scale[i]). Later positions have the scale of the current one. */
 static void forwards(bt_lattice *l, uint32_t begin, uint32_t count)
 {
     double *f = l->forward;
@@ -141,8 +141,8 @@ static void forwards(bt_lattice *l, uint32_t begin, uint32_t count)
     l->scale[count] = scale;
 }
 
-/* backward[i]: the same from place i to the end. Each edge gets its share of
- * the word's count on the way. */
+/* backward[i]: the same from position i to the end. Adds the share of each edge
+ * of the count of the word. */
 static void backwards(bt_lattice *l, uint32_t begin, uint32_t count,
                       double times, double *expected)
 {
@@ -158,9 +158,9 @@ static void backwards(bt_lattice *l, uint32_t begin, uint32_t count,
             share = ldexp(share, off * SHIFT);
         for (uint32_t e = first[i]; e < first[i + 1]; e++) {
             uint32_t p = l->edges[e];
-            double way = l->chance[p] * b[i + l->sizes[p]];
-            expected[p] += share * way;
-            sum += way;
+            double path = l->chance[p] * b[i + l->sizes[p]];
+            expected[p] += share * path;
+            sum += path;
         }
         b[i] = sum;
         if (sum < small) {
@@ -181,12 +181,12 @@ void bt_lattice_expect(bt_lattice *l, double *expected)
     }
 }
 
-/* ---- the best way ------------------------------------------------------ */
+/* ---- Viterbi ------------------------------------------------------------- */
 
-/* The best way over `count` places, `without` one piece. l->best holds it,
- * from the end; returns its score. */
-static double best_way(bt_lattice *l, uint32_t begin, uint32_t count,
-                       uint32_t without)
+/* The best path over `count` positions, `without` one piece: its score, and
+ * its pieces, from the end, in l->best. */
+static double best_path(bt_lattice *l, uint32_t begin, uint32_t count,
+                        uint32_t without)
 {
     double *f = l->forward;
     const uint32_t *first = l->first + begin;
@@ -213,7 +213,7 @@ void bt_lattice_count(bt_lattice *l, double *used)
     for (size_t i = 0; i < t->segment_count; i++) {
         const bt_segment *s = t->segments + i;
         uint32_t at = s->end - s->begin;
-        for (best_way(l, s->begin, at, BT_NO_ID); at;
+        for (best_path(l, s->begin, at, BT_NO_ID); at;
              at -= l->sizes[l->best[at]])
             used[l->best[at]] += s->count;
     }
@@ -226,7 +226,7 @@ size_t bt_lattice_without(bt_lattice *l, uint32_t piece,
     size_t count = 0;
     if (s->size < 2)
         return 0;
-    *score = best_way(l, l->text->order[s->lo], s->size, piece);
+    *score = best_path(l, l->text->order[s->lo], s->size, piece);
     for (uint32_t at = s->size; at; at -= l->sizes[l->best[at]])
         others[count++] = l->best[at];
     return count;

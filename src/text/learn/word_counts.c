@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* word_counts.c - the distinct words of texts, and how often each occurs.
+/* word_counts.c - the distinct words of texts and their counts.
  *
- * Bytes lie in blocks that never move, so that a word's pointer stays; a table
- * with open addressing leads to it. */
+ * The bytes of the words are in blocks that never move, so that pointers to
+ * them stay valid; a hash table with linear probing finds them. */
 #include "base/array.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -21,7 +21,7 @@ typedef struct block {
 } block;
 
 typedef struct slot {
-    uint32_t word; /* 1 + its number; 0 in an empty slot */
+    uint32_t word; /* 1 + its index; 0 in an empty slot */
     uint32_t hash;
 } slot;
 
@@ -70,7 +70,7 @@ const bt_counted_word *bt_words_list(const bt_words *words, size_t *count)
     return words->list;
 }
 
-/* Room for `size` bytes that will not move, or NULL. */
+/* Memory for `size` bytes that will not move, or NULL. */
 static char *bytes_take(bt_words *words, size_t size)
 {
     block *b = words->blocks;
@@ -86,7 +86,7 @@ static char *bytes_take(bt_words *words, size_t size)
     return b->bytes + b->used - size;
 }
 
-/* Where a word is, or the empty slot where it would be. */
+/* The slot of a word, or the empty one where it belongs. */
 static slot *slot_of(const bt_words *words, uint32_t hash, const char *bytes,
                      size_t size)
 {
@@ -123,7 +123,7 @@ static int slots_grow(bt_words *words)
     return 0;
 }
 
-/* A word that is not there yet. */
+/* Add a new word. */
 static bauta_status word_new(bt_words *words, const char *bytes, size_t size,
                              uint64_t count, uint32_t hash, bauta_error *err)
 {
@@ -163,28 +163,26 @@ typedef struct reader {
     const bt_normalizer *normalizer;
     const bt_pretokenizer *pretokenizer;
     const char *original;
-    bool repaired; /* a tokenizer of bytes, and the text is not UTF-8: what
-                      became U+FFFD is a byte again before it is counted */
+    bool repaired; /* byte-level, and the text has malformed bytes, which are
+                      restored before a word is counted */
     char *bytes;
     size_t room;
 } reader;
 
-/* A text is taken in slices of about this many bytes, so that what is kept of
- * each byte meanwhile does not grow with the text. */
+/* A text is processed in slices of about this many bytes, so that the memory
+ * for origins and splits does not grow with the text. */
 enum { SLICE = 256 << 10 };
 
-/* A space begins here, and none ends. */
 bool bt_words_cuts(const char *text, size_t lo, size_t at)
 {
-    size_t begin = at - 1, length;
+    size_t length;
     if (text[at] != ' ' && text[at] != '\n')
         return false;
-    while (begin > lo && ((unsigned char)text[begin] & 0xC0) == 0x80)
-        begin--;
+    size_t begin = bt_utf8_char_start(text, lo, at);
     return !bt_is_space(bt_utf8_get(text + begin, at - begin, &length));
 }
 
-/* Where the slice that begins at `lo` ends. */
+/* The end of the slice that begins at `lo`. */
 static size_t slice_end(const char *text, size_t lo, size_t hi)
 {
     for (size_t at = bt_size_add(lo, SLICE); at < hi; at++)
@@ -193,8 +191,8 @@ static size_t slice_end(const char *text, size_t lo, size_t hi)
     return hi;
 }
 
-/* The bytes that a word came from; as in encode.c. */
-static bauta_status word_restore(reader *r, const bt_text *text, bt_split s,
+/* The original bytes of a word. */
+static bauta_status restore_word(reader *r, const bt_text *text, bt_split s,
                                  size_t *size, bauta_error *err)
 {
     if (BT_ROOM(r->bytes, r->room, 0, s.hi - s.lo))
@@ -203,22 +201,22 @@ static bauta_status word_restore(reader *r, const bt_text *text, bt_split s,
     for (size_t at = s.lo, length; at < s.hi; at += length) {
         bt_origin o = bt_text_origin(text, at, at + 1);
         length = bt_utf8_length((unsigned char)text->bytes[at]);
-        bool wrong = length == 3 && o.to - o.from == 1;
+        bool repaired = bt_aligned_text_is_repaired(text, at);
         memcpy(r->bytes + *size,
-               wrong ? r->original + o.from : text->bytes + at,
-               wrong ? 1 : length);
-        *size += wrong ? 1 : length;
+               repaired ? r->original + o.from : text->bytes + at,
+               repaired ? 1 : length);
+        *size += repaired ? 1 : length;
     }
     return BAUTA_OK;
 }
 
-static bauta_status split_count(reader *r, const bt_text *text, bt_split s,
+static bauta_status count_split(reader *r, const bt_text *text, bt_split s,
                                 bauta_error *err)
 {
     size_t size = s.hi - s.lo;
     const char *bytes = text->bytes + s.lo;
     if (r->repaired) {
-        bauta_status status = word_restore(r, text, s, &size, err);
+        bauta_status status = restore_word(r, text, s, &size, err);
         if (status)
             return status;
         bytes = r->bytes;
@@ -226,8 +224,8 @@ static bauta_status split_count(reader *r, const bt_text *text, bt_split s,
     return bt_words_add(r->words, bytes, size, 1, err);
 }
 
-/* Normalise, cut and count bytes [lo, hi), which hold no special token. */
-static bauta_status slice_count(reader *r, const bt_text *text, size_t lo,
+/* Normalize, split and count bytes [lo, hi), which contain no special token. */
+static bauta_status count_slice(reader *r, const bt_text *text, size_t lo,
                                 size_t hi, bauta_error *err)
 {
     bt_splits splits = { .list = NULL };
@@ -249,18 +247,18 @@ static bauta_status slice_count(reader *r, const bt_text *text, size_t lo,
     if (!status)
         status = bt_pretokenizer_run(r->pretokenizer, &splits, err);
     for (size_t i = 0; !status && i < splits.count; i++)
-        status = split_count(r, &splits.text, splits.list[i], err);
+        status = count_split(r, &splits.text, splits.list[i], err);
     bt_splits_release(&splits);
     return status;
 }
 
-static bauta_status between_count(reader *r, const bt_text *text, bt_split s,
-                                  bauta_error *err)
+static bauta_status count_part(reader *r, const bt_text *text, bt_split s,
+                               bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (size_t lo = s.lo, hi; !status && lo < s.hi; lo = hi) {
         hi = slice_end(text->bytes, lo, s.hi);
-        status = slice_count(r, text, lo, hi, err);
+        status = count_slice(r, text, lo, hi, err);
     }
     return status;
 }
@@ -284,7 +282,7 @@ bauta_status bt_words_read(bt_words *words, const char *text, size_t size,
                                 parts.text.size, &parts, err);
     for (size_t i = 0; !status && i < parts.count; i++)
         if (parts.list[i].token == BT_NO_TOKEN)
-            status = between_count(&r, &parts.text, parts.list[i], err);
+            status = count_part(&r, &parts.text, parts.list[i], err);
     bt_splits_release(&parts);
     bt_free(r.bytes);
     return status;

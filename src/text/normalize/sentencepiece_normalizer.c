@@ -60,17 +60,10 @@ typedef struct pass {
     size_t limit; /* of lookups: the next malformed byte */
 } pass;
 
-/* Whether the character at `at` replaces a byte that was not UTF-8. */
-static bool is_malformed(const bt_text *in, size_t at)
-{
-    return in->size - at >= 3 && in->bytes[at] == '\xEF' &&
-           in->bytes[at + 1] == '\xBF' && in->bytes[at + 2] == '\xBD' &&
-           in->origins[at].from == in->origins[at + 2].from;
-}
-
+/* The next character that replaces a malformed byte, or the end. */
 static size_t find_malformed(const bt_text *in, size_t at)
 {
-    while (in->origins && at < in->size && !is_malformed(in, at))
+    while (in->origins && at < in->size && !bt_aligned_text_is_repaired(in, at))
         at++;
     return in->origins ? at : in->size;
 }

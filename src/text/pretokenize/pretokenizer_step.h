@@ -30,17 +30,17 @@ typedef struct bt_cut_step {
     bt_behavior behavior;
     bool invert;
     bt_char_fn *matches; /* CHARS */
-    uint32_t code;       /* CHAR, METASPACE, PREFIX */
-    bt_pattern *pattern; /* PATTERN */
+    uint32_t code;       /* CHAR, METASPACE, PREPEND */
+    bt_pattern *pattern; /* REGEX */
     unsigned digits;     /* LLAMA3 */
-    bt_prepend prepend;  /* METASPACE and PREFIX */
+    bt_prepend prepend;  /* METASPACE and PREPEND */
     bool keep;           /* METASPACE: do not split */
 } bt_cut_step;
 
 struct bt_pretokenizer {
     bt_cut_step *steps;
     size_t count, room;
-    bool bytes; /* one of the steps is BYTES */
+    bool bytes; /* one of the steps is BYTELEVEL */
 };
 
 /* Rewrite the text of the splits: spaces become step->code, which is prepended

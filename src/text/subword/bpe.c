@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpe.c - byte-pair encoding.
+/* bpe.c - encoding with BPE.
  *
- * A split starts as symbols, one a character (or byte), which stand in the
- * list of tokens from the first. Then the pair of neighbours with the lowest
- * rank becomes one symbol, over and over:
+ * A split starts as one symbol per character (or byte), stored as tokens. Then
+ * the adjacent pair with the lowest rank becomes one symbol, again and again:
  *
- *   - most words of a text are a piece that encodes to itself; which pieces do
- *     is found out when the model is created, and they are one look-up
- *   - what stands between two symbols that no merge can ever join is merged by
- *     itself, so a long text without splits comes down to words, too
- *   - few symbols: look for the lowest rank each time, on the stack
- *   - many: a heap of ranks, whose entries are checked when they come out */
+ *   - most words of a text are a piece that encodes to itself; these pieces are
+ *     determined when the model is created, and one lookup encodes them
+ *   - the symbols are divided where no merge can ever join two of them, so that
+ *     a long text without splits is processed word by word too
+ *   - few symbols: a linear search for the lowest rank each time
+ *   - many symbols: a heap of ranks with lazy deletion */
 #include "text/subword/bpe.h"
 
 #include "base/error.h"
@@ -21,16 +20,16 @@
 
 #include <string.h>
 
-/* ---- The first symbols --------------------------------------------------- */
+/* ---- Initial symbols ----------------------------------------------------- */
 
-typedef struct start {
+typedef struct initial {
     const bt_bpe *bpe;
     bt_subword_work *work;
-    bt_token unknown; /* that may go on; id is BT_NO_ID when there is none */
+    bt_token unknown; /* may be fused with the next; BT_NO_ID: none */
     bauta_error *err;
-} start;
+} initial;
 
-static bauta_status start_flush(start *s)
+static bauta_status flush_unknown(initial *s)
 {
     bt_token token = s->unknown;
     s->unknown.id = BT_NO_ID;
@@ -38,9 +37,9 @@ static bauta_status start_flush(start *s)
                                 : bt_subword_put(s->work, token, s->err);
 }
 
-static bauta_status start_known(start *s, bt_token token)
+static bauta_status add_known(initial *s, bt_token token)
 {
-    bauta_status status = start_flush(s);
+    bauta_status status = flush_unknown(s);
     return status ? status : bt_subword_put(s->work, token, s->err);
 }
 
@@ -53,10 +52,10 @@ static bool has_fallback(const bt_bpe *b, const char *symbol, size_t size)
     return b->byte_fallback;
 }
 
-/* Hugging Face's library writes an unknown that waits for others to join it
- * behind byte tokens, not before; so do we. */
-static bauta_status start_unknown(start *s, const char *symbol, size_t size,
-                                  bt_token token)
+/* As in Hugging Face's library, an unknown token that waits to be fused comes
+ * after byte tokens, not before. */
+static bauta_status add_unknown(initial *s, const char *symbol, size_t size,
+                                bt_token token)
 {
     const bt_bpe *b = s->bpe;
     bauta_status status = BAUTA_OK;
@@ -70,16 +69,16 @@ static bauta_status start_unknown(start *s, const char *symbol, size_t size,
             s->unknown.hi = token.hi;
             return BAUTA_OK;
         }
-        status = start_flush(s);
+        status = flush_unknown(s);
         s->unknown = token;
         s->unknown.id = b->unknown;
     }
     return status;
 }
 
-/* The symbol as the vocabulary has it: with prefix or suffix, and in the
- * alphabet of bytes. It goes to the scratch. */
-static bauta_status symbol_write(start *s, const char *at, size_t size,
+/* Write a symbol to the scratch as it is in the vocabulary: with prefix or
+ * suffix, and in the byte-level alphabet. */
+static bauta_status write_symbol(initial *s, const char *at, size_t size,
                                  bool first, bool last, size_t *length)
 {
     const bt_bpe *b = s->bpe;
@@ -106,20 +105,20 @@ static bauta_status symbol_write(start *s, const char *at, size_t size,
     return BAUTA_OK;
 }
 
-/* A character that is not in the table of bytes. */
-static bauta_status start_written(start *s, const char *split, size_t size,
+/* A symbol that is not in the table of bytes. */
+static bauta_status add_looked_up(initial *s, const char *split, size_t size,
                                   bt_token token)
 {
     size_t length;
     bauta_status status =
-        symbol_write(s, split + token.lo, token.hi - token.lo, token.lo == 0,
+        write_symbol(s, split + token.lo, token.hi - token.lo, token.lo == 0,
                      token.hi == size, &length);
     if (status)
         return status;
     const char *symbol = s->work->scratch;
     token.id = bt_vocab_find(s->bpe->vocab, symbol, length);
-    return token.id != BT_NO_ID ? start_known(s, token)
-                                : start_unknown(s, symbol, length, token);
+    return token.id != BT_NO_ID ? add_known(s, token)
+                                : add_unknown(s, symbol, length, token);
 }
 
 static size_t symbol_length(const bt_bpe *b, const char *at, size_t left)
@@ -129,10 +128,10 @@ static size_t symbol_length(const bt_bpe *b, const char *at, size_t left)
     return bt_size_min(bt_utf8_length((unsigned char)*at), left);
 }
 
-/* The usual case: every character is a symbol by itself. False when one is
- * not, and nothing has happened. There must be room for `size` tokens. */
-static bool symbols_plain(const bt_bpe *b, const char *split, size_t size,
-                          bt_subword_work *work)
+/* The usual case: every character is in the vocabulary. If one is not, returns
+ * false and adds nothing. Memory for `size` tokens must be reserved. */
+static bool add_plain_symbols(const bt_bpe *b, const char *split, size_t size,
+                              bt_subword_work *work)
 {
     bt_token *out = work->tokens + work->count;
     if (b->prefix || b->suffix || b->has_frozen)
@@ -149,14 +148,13 @@ static bool symbols_plain(const bt_bpe *b, const char *split, size_t size,
     return true;
 }
 
-static bauta_status symbols_start(const bt_bpe *b, const char *split,
-                                  size_t size, bt_subword_work *work,
-                                  bauta_error *err)
+static bauta_status add_symbols(const bt_bpe *b, const char *split, size_t size,
+                                bt_subword_work *work, bauta_error *err)
 {
-    start s = { b, work, { BT_NO_ID, 0, 0 }, err };
+    initial s = { b, work, { BT_NO_ID, 0, 0 }, err };
     bool plain = !b->prefix && !b->suffix;
     bauta_status status = bt_subword_reserve(work, size, err);
-    if (!status && symbols_plain(b, split, size, work))
+    if (!status && add_plain_symbols(b, split, size, work))
         return BAUTA_OK;
     for (size_t i = 0, length; i < size && !status; i += length) {
         uint32_t id = BT_NO_ID;
@@ -168,24 +166,24 @@ static bauta_status symbols_start(const bt_bpe *b, const char *split,
         if (length == 1 && plain)
             id = b->bytes[(unsigned char)split[i]];
         bt_token token = { id, (uint32_t)i, (uint32_t)(i + length) };
-        status = id != BT_NO_ID ? start_known(&s, token)
-                                : start_written(&s, split, size, token);
+        status = id != BT_NO_ID ? add_known(&s, token)
+                                : add_looked_up(&s, split, size, token);
     }
-    return status ? status : start_flush(&s);
+    return status ? status : flush_unknown(&s);
 }
 
 /* ---- Encoding ------------------------------------------------------------ */
 
-/* Whether a merge may join what ends with one first symbol and what begins
- * with another. */
+/* Whether a merge may join text that ends with one initial symbol and text that
+ * begins with another. */
 static bool may_join(const bt_bpe *b, uint32_t left, uint32_t right)
 {
     size_t bit = bt_pair_hash(b, left, right) & b->joins_mask;
     return b->joins[bit / 64] >> bit % 64 & 1;
 }
 
-/* The token that a split is, or BT_NO_ID. */
-static uint32_t word_find(const bt_bpe *b, const char *split, size_t size)
+/* The token of a split that is one token, or BT_NO_ID. */
+static uint32_t find_whole_word(const bt_bpe *b, const char *split, size_t size)
 {
     if (size == 0)
         return BT_NO_ID;
@@ -194,8 +192,8 @@ static uint32_t word_find(const bt_bpe *b, const char *split, size_t size)
                : bt_vocab_find(b->long_words, split, size);
 }
 
-/* Merge the symbols [lo, hi), which nothing outside can join. Where it does not
- * matter if they begin or end a split, they may be a word. */
+/* Merge the symbols [lo, hi), which no merge can join with others. If prefix
+ * and suffix do not matter, they may be looked up as a whole word. */
 static bauta_status merge_range(const bt_bpe *b, const char *split, size_t size,
                                 bt_subword_work *work, size_t lo, size_t hi,
                                 size_t *left, bauta_error *err)
@@ -207,7 +205,7 @@ static bauta_status merge_range(const bt_bpe *b, const char *split, size_t size,
     uint32_t from = t->lo, to = t[hi - lo - 1].hi;
     if (b->joins && b->words_merge && to - from < size &&
         to - from <= BT_BPE_WORD) {
-        uint32_t id = word_find(b, split + from, to - from);
+        uint32_t id = find_whole_word(b, split + from, to - from);
         if (id != BT_NO_ID) {
             *t = (bt_token){ id, from, to };
             *left = 1;
@@ -224,7 +222,7 @@ bauta_status bt_bpe_merge(const bt_bpe *b, const char *split, size_t size,
                           bt_subword_work *work, bauta_error *err)
 {
     size_t lo = work->count, out = lo;
-    bauta_status status = symbols_start(b, split, size, work, err);
+    bauta_status status = add_symbols(b, split, size, work, err);
     for (size_t hi, left; lo < work->count && !status; lo = hi) {
         const bt_token *t = work->tokens;
         hi = b->joins ? lo + 1 : work->count;
@@ -244,7 +242,7 @@ bauta_status bt_bpe_encode(const bt_subword *model, const char *split,
                            size_t size, bt_subword_work *work, bauta_error *err)
 {
     const bt_bpe *b = (const bt_bpe *)model;
-    uint32_t id = word_find(b, split, size);
+    uint32_t id = find_whole_word(b, split, size);
     if (id != BT_NO_ID)
         return bt_subword_put(work, (bt_token){ id, 0, (uint32_t)size }, err);
     return bt_bpe_merge(b, split, size, work, err);

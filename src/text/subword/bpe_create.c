@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpe_create.c - the tables of a byte-pair encoding: pairs and their ranks,
- * which first symbols a merge may ever join, and the words that are one token.
- */
+/* bpe_create.c - the tables of a BPE model: pairs and their ranks, the
+ * initial symbols that a merge may join, and the words that are one token. */
 #include "text/subword/bpe.h"
 
 #include "base/error.h"
@@ -16,15 +15,15 @@
 
 /* ---- Creating ------------------------------------------------------------ */
 
-typedef struct maker {
+typedef struct builder {
     bt_bpe *bpe;
     const bt_bpe_spec *spec;
     const char *path;
     bauta_error *err;
-    size_t longest; /* bytes of a piece that may be a word */
-} maker;
+    size_t longest; /* bytes of a piece that may be a whole word */
+} builder;
 
-static bauta_status text_copy(maker *k, char **out, size_t *size,
+static bauta_status text_copy(builder *k, char **out, size_t *size,
                               const char *text)
 {
     *size = text ? strlen(text) : 0;
@@ -49,7 +48,7 @@ static void bytes_fill(bt_bpe *b)
     }
 }
 
-static bauta_status frozen_fill(maker *k)
+static bauta_status user_defined_fill(builder *k)
 {
     const bt_bpe_spec *spec = k->spec;
     bt_trie_key *keys = bt_alloc(spec->frozen_count * sizeof(*keys));
@@ -70,10 +69,10 @@ static bauta_status frozen_fill(maker *k)
     return status;
 }
 
-enum { IS_UNUSED = 1, IS_FROZEN = 2 };
+enum { IS_UNUSED = 1, IS_USER_DEFINED = 2 };
 
-/* By id: what is special about a piece; for bt_free(). */
-static bauta_status flags_create(maker *k, unsigned char **out)
+/* Flags of the pieces, by id; for bt_free(). */
+static bauta_status flags_create(builder *k, unsigned char **out)
 {
     const bt_bpe_spec *spec = k->spec;
     size_t size = bt_vocab_size(spec->vocab);
@@ -88,12 +87,13 @@ static bauta_status flags_create(maker *k, unsigned char **out)
         const char *text = spec->frozen[i];
         uint32_t id = bt_vocab_find(spec->vocab, text, strlen(text));
         if (id != BT_NO_ID)
-            flags[id] |= IS_FROZEN;
+            flags[id] |= IS_USER_DEFINED;
     }
     return BAUTA_OK;
 }
 
-static bauta_status pair_add(maker *k, size_t index, const unsigned char *flags)
+static bauta_status pair_add(builder *k, size_t index,
+                             const unsigned char *flags)
 {
     const bt_merge *m = k->spec->merges + index;
     size_t size = bt_vocab_size(k->spec->vocab);
@@ -104,21 +104,21 @@ static bauta_status pair_add(maker *k, size_t index, const unsigned char *flags)
                        "%zu pieces",
                        bt_path_tail(k->path), index, m->left, m->right,
                        m->merged, size);
-    // Frozen symbols stay as they are.
-    if ((flags[m->left] | flags[m->right]) & IS_FROZEN)
+    // User-defined pieces are never merged.
+    if ((flags[m->left] | flags[m->right]) & IS_USER_DEFINED)
         return BAUTA_OK;
     uint32_t unused = flags[m->merged] & IS_UNUSED ? BT_UNUSED : 0;
     bt_pair *p = bt_pair_slot(k->bpe, m->left, m->right);
     if (p->left != BT_NO_ID)
         return bt_fail(k->err, BAUTA_ERR_IO,
-                       "%s: merge %zu, of pieces %u and %u, is there twice",
+                       "%s: merge %zu, of pieces %u and %u, occurs twice",
                        bt_path_tail(k->path), index, m->left, m->right);
     *p = (bt_pair){ m->left, m->right, m->rank, m->merged | unused };
     k->bpe->has_unused |= unused != 0;
     return BAUTA_OK;
 }
 
-static bauta_status pairs_fill(maker *k)
+static bauta_status pairs_fill(builder *k)
 {
     bt_bpe *b = k->bpe;
     unsigned char *flags = NULL;
@@ -141,10 +141,9 @@ static bauta_status pairs_fill(maker *k)
 
 /* ---- Joins --------------------------------------------------------------- */
 
-/* Whether a merge is of two strings to their concatenation, and of none that
- * stands for other text than itself. Only then is it known from the strings
- * which symbols it can join. */
-static bool merge_is_plain(const maker *k, const bt_merge *m)
+/* Whether a merge gives the concatenation of its pieces, and both represent
+ * their own text. Only then the strings determine which symbols it can join. */
+static bool merge_is_plain(const builder *k, const bt_merge *m)
 {
     const bt_vocab *vocab = k->spec->vocab;
     size_t left = 0, right = 0, merged = 0;
@@ -159,25 +158,23 @@ static bool merge_is_plain(const maker *k, const bt_merge *m)
            memcmp(both + left, r, right) == 0;
 }
 
-/* The last character of one piece and the first of another, as symbols. */
+/* Add the last character of the left piece and the first of the right one. */
 static void joins_add(bt_bpe *b, const bt_merge *m)
 {
     size_t left, right;
     const char *l = bt_vocab_piece(b->vocab, m->left, &left);
     const char *r = bt_vocab_piece(b->vocab, m->right, &right);
-    size_t last = left - 1;
-    while (last > 0 && ((unsigned char)l[last] & 0xC0) == 0x80)
-        last--;
+    size_t last = bt_utf8_char_start(l, 0, left);
     size_t first = bt_size_min(bt_utf8_length((unsigned char)*r), right);
     uint32_t a = bt_vocab_find(b->vocab, l + last, left - last);
     uint32_t c = bt_vocab_find(b->vocab, r, first);
     if (a == BT_NO_ID || c == BT_NO_ID)
-        return; // no text starts with such symbols
+        return; // no text has such initial symbols
     size_t bit = bt_pair_hash(b, a, c) & b->joins_mask;
     b->joins[bit / 64] |= (uint64_t)1 << bit % 64;
 }
 
-static bauta_status joins_fill(maker *k)
+static bauta_status joins_fill(builder *k)
 {
     bt_bpe *b = k->bpe;
     size_t bits = 1024;
@@ -199,9 +196,9 @@ static bauta_status joins_fill(maker *k)
 
 /* ---- Words --------------------------------------------------------------- */
 
-/* The split that a piece would be if it is a word, as it comes: without the
- * suffix, and as bytes. False when there is none. */
-static bool word_of(const maker *k, uint32_t id, char *word, size_t *size)
+/* The split that a piece would encode as a whole word: without the suffix, and
+ * as bytes. False if there is none. */
+static bool word_of(const builder *k, uint32_t id, char *word, size_t *size)
 {
     const bt_bpe *b = k->bpe;
     const char *piece = bt_vocab_piece(b->vocab, id, size);
@@ -216,23 +213,23 @@ static bool word_of(const maker *k, uint32_t id, char *word, size_t *size)
     return true;
 }
 
-/* Whether merging makes one token of a word, and this one. */
-static bauta_status word_is_whole(const maker *k, const char *word, size_t size,
-                                  uint32_t id, bt_subword_work *work,
-                                  bool *whole)
+/* Whether merging a word gives exactly this token. */
+static bauta_status word_is_whole(const builder *k, const char *word,
+                                  size_t size, uint32_t id,
+                                  bt_subword_work *work, bool *whole)
 {
     *whole = k->spec->whole_first;
     if (*whole)
         return BAUTA_OK;
     work->count = 0;
     bauta_status status = bt_bpe_merge(k->bpe, word, size, work, k->err);
-    // It may leave characters out, and then it does not cover them.
+    // The token must cover the word: unknown characters may be dropped.
     *whole = work->count == 1 && work->tokens[0].id == id &&
              work->tokens[0].lo == 0 && work->tokens[0].hi == size;
     return status;
 }
 
-static size_t longest_word(const maker *k)
+static size_t longest_word(const builder *k)
 {
     size_t longest = BT_BPE_WORD, size;
     if (!k->spec->whole_first)
@@ -243,7 +240,7 @@ static size_t longest_word(const maker *k)
     return longest;
 }
 
-static bauta_status word_add(maker *k, const char *word, size_t size,
+static bauta_status word_add(builder *k, const char *word, size_t size,
                              uint32_t id)
 {
     if (size <= BT_SHORTMAP_LONGEST)
@@ -251,7 +248,7 @@ static bauta_status word_add(maker *k, const char *word, size_t size,
     return bt_vocab_add(k->bpe->long_words, word, size, id, k->err);
 }
 
-static bauta_status words_add(maker *k, char *word)
+static bauta_status words_add(builder *k, char *word)
 {
     bt_bpe *b = k->bpe;
     bt_subword_work work = { 0 };
@@ -271,7 +268,7 @@ static bauta_status words_add(maker *k, char *word)
     return status;
 }
 
-static bauta_status words_fill(maker *k)
+static bauta_status words_fill(builder *k)
 {
     k->longest = longest_word(k);
     char *word = bt_alloc(k->longest);
@@ -282,7 +279,7 @@ static bauta_status words_fill(maker *k)
     return status;
 }
 
-static bauta_status bpe_fill(maker *k)
+static bauta_status bpe_fill(builder *k)
 {
     bt_bpe *b = k->bpe;
     const bt_bpe_spec *spec = k->spec;
@@ -298,7 +295,7 @@ static bauta_status bpe_fill(maker *k)
     if (!status)
         status = text_copy(k, &b->suffix, &b->suffix_size, spec->suffix);
     if (!status)
-        status = frozen_fill(k);
+        status = user_defined_fill(k);
     if (!status)
         status = pairs_fill(k);
     if (!status)
@@ -310,7 +307,7 @@ static bauta_status bpe_fill(maker *k)
 bauta_status bt_bpe_create(bt_subword **out, const bt_bpe_spec *spec,
                            const char *path, bauta_error *err)
 {
-    maker k = { bt_alloc_zero(1, sizeof(bt_bpe)), spec, path, err, 0 };
+    builder k = { bt_alloc_zero(1, sizeof(bt_bpe)), spec, path, err, 0 };
     *out = NULL;
     if (!k.bpe)
         return bt_fail_memory(err, "a tokenizer", sizeof(bt_bpe));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpe_merge.c - symbols, the lowest rank first.
+/* bpe_merge.c - merging symbols, the lowest rank first.
  *
- * Where SentencePiece has merged to an unused piece it takes it apart again:
- * into the two symbols that were last seen side by side with that piece as
- * their merger, anywhere in the split. */
+ * SentencePiece splits an unused piece again after merging: into the two
+ * symbols of the last adjacent pair, anywhere in the split, that would merge to
+ * it. */
 #include "text/subword/bpe.h"
 
 #include "base/error.h"
@@ -14,7 +14,6 @@
 
 /* ---- Few symbols --------------------------------------------------------- */
 
-/* Merge `count` symbols in place; returns how many are left. */
 size_t bt_merge_few(const bt_bpe *b, bt_token *symbols, size_t count)
 {
     uint32_t ranks[BT_BPE_FEW], merged[BT_BPE_FEW];
@@ -48,13 +47,13 @@ size_t bt_merge_few(const bt_bpe *b, bt_token *symbols, size_t count)
 
 /* ---- Many symbols -------------------------------------------------------- */
 
-/* A symbol among its neighbours: indices, `count` where there is none. */
+/* A symbol of the linked list; an index of `count` is the end. */
 typedef struct link {
     uint32_t prev, next;
-    uint32_t rank, merged; /* of it and the next one */
+    uint32_t rank, merged; /* of the pair with the next symbol */
 } link;
 
-/* How an unused piece was made; id is BT_NO_ID in an empty slot. */
+/* The symbols of an unused piece; id is BT_NO_ID in an empty slot. */
 typedef struct parts {
     uint32_t id, left, right;
 } parts;
@@ -66,7 +65,7 @@ typedef struct merging {
     link *links;    /* (count) */
     uint64_t *heap; /* (2 * count) rank << 32 | index */
     size_t heap_count;
-    parts *parts; /* open addressing; NULL when no piece is unused */
+    parts *parts; /* a hash table; NULL if no piece is unused */
     size_t parts_mask;
 } merging;
 
@@ -106,8 +105,8 @@ static parts *parts_slot(const merging *m, uint32_t id)
     }
 }
 
-/* What a symbol and the next one would become. */
-static void link_look(merging *m, uint32_t at)
+/* Look up the pair of a symbol and the next one. */
+static void link_update(merging *m, uint32_t at)
 {
     link *l = m->links + at;
     l->rank = BT_NO_RANK;
@@ -123,7 +122,7 @@ static void link_look(merging *m, uint32_t at)
 
 static void link_push(merging *m, uint32_t at)
 {
-    link_look(m, at);
+    link_update(m, at);
     if (m->links[at].rank != BT_NO_RANK)
         heap_push(m, (uint64_t)m->links[at].rank << 32 | at);
 }
@@ -133,7 +132,7 @@ static void links_start(merging *m)
     for (uint32_t i = 0; i < m->count; i++) {
         m->links[i].prev = i ? i - 1 : m->count;
         m->links[i].next = i + 1;
-        link_look(m, i);
+        link_update(m, i);
         if (m->links[i].rank != BT_NO_RANK)
             m->heap[m->heap_count++] = (uint64_t)m->links[i].rank << 32 | i;
     }
@@ -148,7 +147,7 @@ static void links_merge(merging *m, uint32_t at)
     m->symbols[at].id = l->merged;
     m->symbols[at].hi = m->symbols[next].hi;
     l->next = m->links[next].next;
-    m->links[next].rank = BT_NO_RANK; // what the heap has of it is void
+    m->links[next].rank = BT_NO_RANK; // its heap entries are void
     if (l->next < m->count)
         m->links[l->next].prev = at;
     if (l->prev < m->count)
@@ -156,7 +155,7 @@ static void links_merge(merging *m, uint32_t at)
     link_push(m, at);
 }
 
-/* Close the gaps; returns how many symbols are left. */
+/* Move the remaining symbols together; returns how many there are. */
 static size_t links_collect(const merging *m)
 {
     size_t left = 0;
@@ -165,19 +164,19 @@ static size_t links_collect(const merging *m)
     return left;
 }
 
-/* Take unused pieces apart. No more symbols come out than there were at first,
- * since each covers one of those or more; so they fit where the links were,
- * and those that wait to be looked at where the heap was. */
-static size_t parts_restore(const merging *m, size_t left)
+/* Split unused pieces. There are at most as many symbols as at first, since
+ * each covers at least one of those; so the result fits into the memory of the
+ * links, and the stack of symbols into that of the heap. */
+static size_t split_unused(const merging *m, size_t left)
 {
     bt_token *out = (bt_token *)(void *)m->links;
-    bt_token *wait = (bt_token *)(void *)m->heap;
+    bt_token *stack = (bt_token *)(void *)m->heap;
     size_t count = 0;
     for (size_t i = 0; i < left; i++) {
-        size_t waiting = 0, size = 0;
-        wait[waiting++] = m->symbols[i];
-        while (waiting > 0) {
-            bt_token t = wait[--waiting];
+        size_t depth = 0, size = 0;
+        stack[depth++] = m->symbols[i];
+        while (depth > 0) {
+            bt_token t = stack[--depth];
             const parts *p = parts_slot(m, t.id);
             if (p->id == BT_NO_ID) {
                 out[count++] = t;
@@ -185,22 +184,22 @@ static size_t parts_restore(const merging *m, size_t left)
             }
             bt_vocab_piece(m->bpe->vocab, p->left, &size);
             uint32_t middle = t.lo + (uint32_t)size;
-            wait[waiting++] = (bt_token){ p->right, middle, t.hi };
-            wait[waiting++] = (bt_token){ p->left, t.lo, middle };
+            stack[depth++] = (bt_token){ p->right, middle, t.hi };
+            stack[depth++] = (bt_token){ p->left, t.lo, middle };
         }
     }
     memcpy(m->symbols, out, count * sizeof(*out));
     return count;
 }
 
-/* The scratch of a merging, cut into its arrays. */
+/* Divide the scratch into the arrays. */
 static bauta_status merging_init(merging *m, bt_subword_work *work,
                                  bauta_error *err)
 {
     bt_arena arena = { 0 };
     size_t slots = m->bpe->has_unused ? 16 : 0;
     while (slots && slots < (size_t)m->count * 6)
-        slots *= 2; // two looks at most for each merge, and one for each symbol
+        slots *= 2; // at most two lookups per merge and one per symbol
     m->parts_mask = slots ? slots - 1 : 0;
     for (int measured = 0; measured < 2; measured++) {
         m->links = bt_arena_take(&arena, m->count, sizeof(link));
@@ -220,8 +219,6 @@ static bauta_status merging_init(merging *m, bt_subword_work *work,
     return BAUTA_OK;
 }
 
-/* Merge symbols [lo, hi) of the tokens in place; *left says how many are
- * left. */
 bauta_status bt_merge_many(const bt_bpe *b, bt_subword_work *work, size_t lo,
                            size_t hi, size_t *left, bauta_error *err)
 {
@@ -239,6 +236,6 @@ bauta_status bt_merge_many(const bt_bpe *b, bt_subword_work *work, size_t lo,
     }
     *left = links_collect(&m);
     if (m.parts)
-        *left = parts_restore(&m, *left);
+        *left = split_unused(&m, *left);
     return BAUTA_OK;
 }

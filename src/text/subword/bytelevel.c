@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bytelevel.c - the alphabet of bytes; see bytelevel.h.
+/* bytelevel.c - see bytelevel.h.
  *
  *     byte        0-32      33-126  127-160   161-172  173    174-255
  *     character   256-288   same    289-322   same     323    same          */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sentencepiece_bpe.c - merges from pieces; see sentencepiece_bpe.h. */
+/* sentencepiece_bpe.c - see sentencepiece_bpe.h. */
 #include "text/subword/sentencepiece_bpe.h"
 
 #include "base/array.h"
@@ -15,15 +15,15 @@
 typedef struct pair_model {
     bt_subword base;
     bt_subword *bpe;
-    bt_vocab *vocab; /* the pieces, and characters from `count` on */
+    bt_vocab *vocab; /* the pieces; other characters from `count` on */
     uint32_t count;
     uint32_t unknown;
     bool byte_fallback;
     uint32_t bytes[256]; /* ids of the byte pieces */
 } pair_model;
 
-/* What is known while a model is made. */
-typedef struct maker {
+/* The state while a model is created. */
+typedef struct builder {
     const bt_sentencepiece *from;
     const char *path;
     bauta_error *err;
@@ -34,7 +34,7 @@ typedef struct maker {
     uint32_t *unused;
     const char **frozen;
     size_t unused_count, frozen_count;
-} maker;
+} builder;
 
 /* ---- The vocabulary ------------------------------------------------------ */
 
@@ -43,22 +43,22 @@ static bool is_character(const bt_span_bytes *text)
     return bt_utf8_length((unsigned char)text->bytes[0]) == text->size;
 }
 
-/* Whether a piece can be found in a text. */
-static bool is_found(bt_piece_type type)
+/* Whether a piece can occur in a text. */
+static bool in_text(bt_piece_type type)
 {
     return type == BT_PIECE_NORMAL || type == BT_PIECE_USER ||
            type == BT_PIECE_UNUSED;
 }
 
-/* A piece of one character that is never found in text must not be found by
- * BPE either, which looks characters up; it stays out. */
-static bauta_status pieces_add(maker *m)
+/* A piece of one character that cannot occur in a text is left out, since BPE
+ * looks characters up. */
+static bauta_status pieces_add(builder *m)
 {
     const bt_sentencepiece *from = m->from;
     bauta_status status = bt_vocab_create(&m->made->vocab, m->err);
     for (size_t i = 0; !status && i < from->count; i++) {
         const bt_piece *p = from->pieces + i;
-        if (is_found(p->type) || !is_character(&p->text))
+        if (in_text(p->type) || !is_character(&p->text))
             status = bt_vocab_add(m->made->vocab, p->text.bytes, p->text.size,
                                   (uint32_t)i, m->err);
         int byte = p->type == BT_PIECE_BYTE
@@ -70,8 +70,8 @@ static bauta_status pieces_add(maker *m)
     return status;
 }
 
-/* The first id behind the pieces that is free. */
-static size_t id_next(const maker *m)
+/* The first free id after the pieces. */
+static size_t id_next(const builder *m)
 {
     size_t size = bt_vocab_size(m->made->vocab);
     return size > m->from->count ? size : m->from->count;
@@ -90,8 +90,8 @@ static int by_score(const void *a, const void *b)
     return (x->score < y->score) - (x->score > y->score);
 }
 
-/* Rank 0 has the best score, and equal scores have equal ranks. */
-static bauta_status ranks_fill(maker *m)
+/* Rank 0 is the best score; equal scores have equal ranks. */
+static bauta_status ranks_fill(builder *m)
 {
     size_t count = m->from->count;
     scored *order = bt_alloc(count * sizeof(*order));
@@ -118,8 +118,8 @@ static bauta_status ranks_fill(maker *m)
 enum { NEW_CHARACTER = BT_NO_ID - 1 };
 
 /* The id of a symbol, NEW_CHARACTER for a character that has none yet, or
- * BT_NO_ID when merges never make or take it. */
-static uint32_t symbol_find(const maker *m, bt_span_bytes text)
+ * BT_NO_ID if it takes part in no merge. */
+static uint32_t symbol_find(const builder *m, bt_span_bytes text)
 {
     uint32_t id = bt_vocab_find(m->made->vocab, text.bytes, text.size);
     if (id == BT_NO_ID)
@@ -130,7 +130,7 @@ static uint32_t symbol_find(const maker *m, bt_span_bytes text)
     return type == BT_PIECE_NORMAL || type == BT_PIECE_UNUSED ? id : BT_NO_ID;
 }
 
-static bauta_status symbol_add(maker *m, bt_span_bytes text, uint32_t *id)
+static bauta_status symbol_add(builder *m, bt_span_bytes text, uint32_t *id)
 {
     if (*id != NEW_CHARACTER)
         return BAUTA_OK;
@@ -142,7 +142,7 @@ static bauta_status symbol_add(maker *m, bt_span_bytes text, uint32_t *id)
     return bt_vocab_add(m->made->vocab, text.bytes, text.size, *id, m->err);
 }
 
-static bauta_status merge_add(maker *m, uint32_t merged, size_t cut)
+static bauta_status merge_add(builder *m, uint32_t merged, size_t cut)
 {
     bt_span_bytes text = m->from->pieces[merged].text;
     bt_span_bytes a = { text.bytes, cut };
@@ -167,7 +167,7 @@ static bauta_status merge_add(maker *m, uint32_t merged, size_t cut)
     return BAUTA_OK;
 }
 
-static bauta_status piece_merges(maker *m, uint32_t id)
+static bauta_status piece_merges(builder *m, uint32_t id)
 {
     const bt_piece *p = m->from->pieces + id;
     if (p->type != BT_PIECE_NORMAL && p->type != BT_PIECE_UNUSED)
@@ -182,7 +182,7 @@ static bauta_status piece_merges(maker *m, uint32_t id)
     return status;
 }
 
-static bauta_status merges_fill(maker *m)
+static bauta_status merges_fill(builder *m)
 {
     bauta_status status = ranks_fill(m);
     for (uint32_t i = 0; !status && i < m->from->count; i++)
@@ -192,8 +192,9 @@ static bauta_status merges_fill(maker *m)
 
 /* ---- Unused and user-defined pieces -------------------------------------- */
 
-/* When the vocabulary is complete: it moves its pieces as it grows. */
-static bauta_status lists_fill(maker *m)
+/* Call this when the vocabulary is complete: it moves its pieces as it grows.
+ */
+static bauta_status lists_fill(builder *m)
 {
     size_t count = m->from->count, size;
     m->unused = bt_alloc(count * sizeof(*m->unused));
@@ -212,20 +213,20 @@ static bauta_status lists_fill(maker *m)
 
 /* ---- Encoding ------------------------------------------------------------ */
 
-static bool is_hidden(const pair_model *model, const bt_token *token)
+static bool is_no_piece(const pair_model *model, const bt_token *token)
 {
     return token->id >= model->count;
 }
 
-/* Characters that are no pieces become their bytes. From the back, so that
- * each token is read before its place is written to. */
-static bauta_status bytes_spell(const pair_model *model, const char *split,
-                                bt_subword_work *work, size_t begin,
-                                bauta_error *err)
+/* Replace characters that are no pieces by their bytes. From the end, so that
+ * each token is read before it is overwritten. */
+static bauta_status expand_bytes(const pair_model *model, const char *split,
+                                 bt_subword_work *work, size_t begin,
+                                 bauta_error *err)
 {
     size_t more = 0, from = work->count;
     for (size_t i = begin; i < work->count; i++)
-        if (is_hidden(model, work->tokens + i))
+        if (is_no_piece(model, work->tokens + i))
             more += work->tokens[i].hi - work->tokens[i].lo - 1;
     bauta_status status = bt_subword_reserve(work, more, err);
     if (status)
@@ -233,7 +234,7 @@ static bauta_status bytes_spell(const pair_model *model, const char *split,
     work->count += more;
     for (size_t to = work->count; from > begin;) {
         bt_token token = work->tokens[--from];
-        if (!is_hidden(model, &token)) {
+        if (!is_no_piece(model, &token)) {
             work->tokens[--to] = token;
             continue;
         }
@@ -245,14 +246,14 @@ static bauta_status bytes_spell(const pair_model *model, const char *split,
     return BAUTA_OK;
 }
 
-/* They are unknown, and a run of unknown characters is one token. */
+/* Replace them by the unknown token, one for a run of them. */
 static void unknown_fuse(const pair_model *model, bt_subword_work *work,
                          size_t begin)
 {
     size_t to = begin;
     for (size_t i = begin; i < work->count; i++) {
         bt_token token = work->tokens[i];
-        if (is_hidden(model, &token))
+        if (is_no_piece(model, &token))
             token.id = model->unknown;
         if (to > begin && token.id == model->unknown &&
             work->tokens[to - 1].id == model->unknown)
@@ -273,7 +274,7 @@ static bauta_status pair_encode(const bt_subword *base, const char *split,
     if (status || bt_vocab_size(model->vocab) <= model->count)
         return status;
     if (model->byte_fallback)
-        return bytes_spell(model, split, work, begin, err);
+        return expand_bytes(model, split, work, begin, err);
     unknown_fuse(model, work, begin);
     return BAUTA_OK;
 }
@@ -286,9 +287,9 @@ static void pair_free(bt_subword *base)
     bt_free(model);
 }
 
-/* ---- Making it ----------------------------------------------------------- */
+/* ---- Creating ----------------------------------------------------------- */
 
-static bauta_status pair_fill(maker *m)
+static bauta_status pair_fill(builder *m)
 {
     bauta_status status = pieces_add(m);
     if (!status && m->from->model == BT_PIECE_MODEL_BPE)
@@ -314,11 +315,11 @@ bauta_status bt_sentencepiece_bpe(bt_subword **out,
                                   const bt_sentencepiece *model,
                                   const char *path, bauta_error *err)
 {
-    maker m = { .from = model, .path = path, .err = err };
+    builder m = { .from = model, .path = path, .err = err };
     *out = NULL;
     m.made = bt_alloc_zero(1, sizeof(*m.made));
     if (!m.made)
-        return bt_fail_memory(err, "a model of merges", sizeof(*m.made));
+        return bt_fail_memory(err, "a BPE model", sizeof(*m.made));
     m.made->base = (bt_subword){ pair_encode, pair_free };
     m.made->count = (uint32_t)model->count;
     m.made->unknown = model->unknown;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shortmap.c - making the map of short strings. */
+/* shortmap.c - see shortmap.h. */
 #include "text/subword/shortmap.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 
 enum { SLOTS_FIRST = 64 };
 
-/* Empty slots, a power of two of them, with a key of their own. */
+/* Empty slots, a power of two of them, with a new hash key. */
 static bauta_status slots_create(bt_shortmap *map, size_t count,
                                  bauta_error *err)
 {

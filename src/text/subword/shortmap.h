@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shortmap.h - from strings of up to 16 bytes to ids, for the look-up that
- * every word of a text makes: a string is two machine words in its slot, so a
- * look-up touches one cache line and compares nothing byte by byte. */
+/* shortmap.h - a hash table from strings of up to 16 bytes to ids, for the
+ * lookup of every word of a text. A key is two machine words in its slot, so a
+ * lookup touches one cache line and compares no bytes. */
 #ifndef BT_SHORTMAP_H
 #define BT_SHORTMAP_H
 
@@ -17,7 +17,7 @@ typedef struct bt_shortmap_slot {
 } bt_shortmap_slot;
 
 typedef struct bt_shortmap {
-    bt_shortmap_slot *slots; /* open addressing */
+    bt_shortmap_slot *slots; /* with linear probing */
     size_t mask;             /* number of slots - 1 */
     size_t filled;
     uint64_t key;
@@ -26,11 +26,11 @@ typedef struct bt_shortmap {
 bauta_status bt_shortmap_init(bt_shortmap *map, bauta_error *err);
 void bt_shortmap_release(bt_shortmap *map);
 
-/* Add a string of 1 to 16 bytes that is not there. */
+/* Add a string of 1 to 16 bytes that is not in the map. */
 bauta_status bt_shortmap_add(bt_shortmap *map, const char *bytes, size_t size,
                              uint32_t id, bauta_error *err);
 
-/* Where two words and a size are, or the empty slot where they would be. */
+/* The slot of a key, or the empty one where it belongs. */
 static inline bt_shortmap_slot *bt_shortmap_slot_of(const bt_shortmap *map,
                                                     const uint64_t words[2],
                                                     size_t size)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* subword_model.c - what all subword models share: tokens and scratch that
- * grow. */
+/* subword_model.c - the workspace of the subword models. */
 #include "text/subword/subword_model.h"
 
 #include "base/array.h"
@@ -41,7 +40,7 @@ bauta_status bt_subword_scratch(bt_subword_work *work, size_t size,
 {
     if (size <= work->scratch_size)
         return BAUTA_OK;
-    // Grown by half, so that ever longer splits do not each allocate.
+    // Grow by half, so that increasing sizes do not allocate each time.
     size_t larger = bt_size_max(
         size, bt_size_add(work->scratch_size, work->scratch_size / 2));
     void *scratch = bt_alloc(larger);
@@ -55,12 +54,12 @@ bauta_status bt_subword_scratch(bt_subword_work *work, size_t size,
 
 bauta_status bt_fail_unknown(bauta_error *err, const char *text, size_t size)
 {
-    char start[2 * sizeof(bt_quoted)] = ""; // so that cutting shows
+    char start[2 * sizeof(bt_quoted)] = ""; // longer than bt_quote() shows
     memcpy(start, text, bt_size_min(size, sizeof(start) - 1));
-    return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                   "\"%s\" is not in the vocabulary, which has no token for "
-                   "what is unknown",
-                   bt_quote(start).text);
+    return bt_fail(
+        err, BAUTA_ERR_ARGUMENT,
+        "\"%s\" is not in the vocabulary, which has no unknown token",
+        bt_quote(start).text);
 }
 
 bauta_status bt_subword_encode(const bt_subword *model, const char *split,

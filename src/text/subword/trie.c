@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trie.c - a trie, built level by level.
  *
- * A node is a range of keys that agree so far. Sorting the range by the next
- * byte gives its children, which go to the end of the list of nodes: that is
- * breadth-first order by itself. Until a node's turn comes, `first` and
- * `value` hold its range of keys. */
+ * A node is a range of keys with a common prefix. Sorting the range by the next
+ * byte gives its children, which are appended to the nodes: this is
+ * breadth-first order. Until a node is expanded, `first` and `value` are its
+ * range of keys. */
 #include "text/subword/trie.h"
 
 #include "base/array.h"
@@ -58,8 +58,8 @@ static bauta_status node_add(builder *b, unsigned char label, uint32_t lo,
                              uint32_t hi)
 {
     bt_trie *t = b->trie;
-    // One node more than there are, where the last one's children end; and
-    // labels are read eight at a time.
+    // One more node ends the children of the last one, and labels are read
+    // eight at a time.
     if (t->count >= BT_TRIE_NONE - 8 ||
         BT_ROOM(t->nodes, b->nodes_room, t->count, 2) ||
         BT_ROOM(t->labels, b->labels_room, t->count, 9))
@@ -70,7 +70,7 @@ static bauta_status node_add(builder *b, unsigned char label, uint32_t lo,
     return BAUTA_OK;
 }
 
-/* A node's turn: its value, and its children to the end of the list. */
+/* Set the value of a node and append its children. */
 static bauta_status node_expand(builder *b, size_t node, uint32_t depth)
 {
     bt_trie *t = b->trie;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unigram.c - the likeliest way to cut a text into pieces, by Viterbi's
+/* unigram.c - the most likely segmentation of a text, by the Viterbi
  * algorithm.
  *
- * Each byte of the text has a node: the best path that ends there. From left
- * to right every path goes on along all pieces that a trie finds at its end. A
- * character that is no piece is unknown and costs ten more than the worst.
+ * Each byte of the text has a node: the best path that ends there. From left to
+ * right, every path is extended by all pieces that the trie finds at its end. A
+ * character that is not a piece is unknown and scores 10 below the worst piece.
  *
- * Two libraries compute this, and differ in the last bit: Hugging Face's in
- * double, SentencePiece in float. Of equal paths the first one found stays, so
- * this decides between them. */
+ * Hugging Face's library computes scores in double, SentencePiece in float. Of
+ * equal paths the first one is kept, so rounding may decide between paths. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -25,83 +24,85 @@ typedef struct unigram {
     bt_subword base;
     const bt_vocab *vocab;
     bt_trie trie;
-    double *scores; /* by id */
+    double *scores; /* (size of vocab) */
     double unknown_score;
     uint32_t unknown;
     uint32_t fallback[256]; /* <0x..> */
     bool byte_fallback, single;
-    bool runs; /* a run of unknowns is looked at as one (Hugging Face) */
+    bool fuse_first; /* unknown runs are fused, then looked up (Hugging Face) */
 } unigram;
 
 /* The best path that ends at a byte. */
 typedef struct node {
-    double score;  /* above the base of its time */
+    double score;  /* relative to the base of its epoch */
     uint32_t from; /* where its last piece begins, or NOWHERE */
     uint32_t id;
-    uint32_t time;
+    uint32_t epoch; /* an index of search.bases */
 } node;
 
 enum { NOWHERE = UINT32_MAX };
 
-/* SentencePiece starts to count from 0 again where a path has come further from
- * it than this, so that floats keep their precision in a long text. */
-#define SCORE_FAR 1e5
+/* SentencePiece rebases the scores to 0 beyond this value, so that floats keep
+ * their precision in a long text. */
+#define REBASE_BEYOND 1e5
 
 typedef struct search {
     const unigram *unigram;
     const char *text;
     size_t size;
     node *nodes;   /* (size + 1) */
-    double *bases; /* (size + 1) by time; what 0 stood for */
-    uint32_t time;
+    double *bases; /* (size + 1) by epoch: the score that 0 represents */
+    uint32_t epoch;
 } search;
 
 /* ---- Forward ------------------------------------------------------------- */
 
-/* A node's score above the base of now. Bases are sums of floats beyond
- * SCORE_FAR, so their differences are exact. */
+/* The score of a node relative to the current base. Bases are sums of floats
+ * beyond REBASE_BEYOND, so their differences are exact. */
 static double node_score(const search *s, const node *n)
 {
-    if (n->time == s->time)
+    if (n->epoch == s->epoch)
         return n->score;
-    return (double)(float)(n->score - (s->bases[s->time] - s->bases[n->time]));
+    return (double)(float)(n->score -
+                           (s->bases[s->epoch] - s->bases[n->epoch]));
 }
 
-static void node_offer(const search *s, node *to, double score, uint32_t from,
-                       uint32_t id)
+static void node_update(const search *s, node *to, double score, uint32_t from,
+                        uint32_t id)
 {
     if (s->unigram->single)
         score = (double)(float)score;
     if (to->from == NOWHERE || score > node_score(s, to))
-        *to = (node){ score, from, id, s->time };
+        *to = (node){ score, from, id, s->epoch };
 }
 
-/* The score from which a node's path goes on. */
-static double node_enter(search *s, size_t at)
+/* The score from which the path of a node continues. */
+static double node_base(search *s, size_t at)
 {
     double here = node_score(s, s->nodes + at);
-    if (!s->unigram->single || !(fabs(here) > SCORE_FAR))
+    if (!s->unigram->single || !(fabs(here) > REBASE_BEYOND))
         return here;
-    s->bases[s->time + 1] = s->bases[s->time] + here;
-    s->time++;
+    s->bases[s->epoch + 1] = s->bases[s->epoch] + here;
+    s->epoch++;
     return 0;
 }
 
-/* Go on from a node along all pieces; returns whether one of them is `length`
- * bytes long. */
-static bool node_spread(const search *s, size_t at, size_t length, double here)
+/* Extend the path of a node by all pieces; returns whether one of them has
+ * `length` bytes. */
+static bool node_extend(const search *s, size_t at, size_t length, double here)
 {
     const unigram *u = s->unigram;
     bool single = false;
-    uint32_t place = 0;
+    uint32_t trie_node = 0;
     for (size_t i = at; i < s->size;) {
-        place = bt_trie_step(&u->trie, place, (unsigned char)s->text[i++]);
-        if (place == 0)
+        trie_node =
+            bt_trie_step(&u->trie, trie_node, (unsigned char)s->text[i++]);
+        if (trie_node == 0)
             break;
-        uint32_t id = bt_trie_value(&u->trie, place);
+        uint32_t id = bt_trie_value(&u->trie, trie_node);
         if (id == BT_TRIE_NONE)
             continue;
-        node_offer(s, s->nodes + i, u->scores[id] + here, (uint32_t)at, id);
+        node_update(s, s->nodes + i, u->scores[id] + here, (uint32_t)at, id);
         single |= i - at == length;
     }
     return single;
@@ -117,11 +118,11 @@ static bauta_status nodes_fill(search *s, bauta_error *err)
         const char *text = s->text + at;
         length =
             bt_size_min(bt_utf8_length((unsigned char)*text), s->size - at);
-        double here = node_enter(s, at);
-        if (node_spread(s, at, length, here))
+        double here = node_base(s, at);
+        if (node_extend(s, at, length, here))
             continue;
         node *to = s->nodes + at + length;
-        node_offer(s, to, u->unknown_score + here, (uint32_t)at, u->unknown);
+        node_update(s, to, u->unknown_score + here, (uint32_t)at, u->unknown);
         if (to->id == BT_NO_ID)
             return bt_fail_unknown(err, text, length);
     }
@@ -130,7 +131,8 @@ static bauta_status nodes_fill(search *s, bauta_error *err)
 
 /* ---- Back ---------------------------------------------------------------- */
 
-/* Tokens of the bytes [lo, hi), backwards; true when there are such tokens. */
+/* Append the tokens of the bytes [lo, hi) backwards; *done is false if there
+ * are none. */
 static bauta_status bytes_put(const unigram *u, const char *text, uint32_t lo,
                               uint32_t hi, bt_subword_work *work, bool *done,
                               bauta_error *err)
@@ -146,14 +148,14 @@ static bauta_status bytes_put(const unigram *u, const char *text, uint32_t lo,
     return status;
 }
 
-/* The unknown characters [lo, hi). Those that are a piece together, though
- * none is alone, are found out by Hugging Face's library only here. */
+/* Append the unknown characters [lo, hi). Hugging Face's library looks the
+ * fused run up as a piece here. */
 static bauta_status unknown_put(const unigram *u, const char *text, uint32_t lo,
                                 uint32_t hi, bt_subword_work *work,
                                 bauta_error *err)
 {
     uint32_t id =
-        u->runs ? bt_vocab_find(u->vocab, text + lo, hi - lo) : BT_NO_ID;
+        u->fuse_first ? bt_vocab_find(u->vocab, text + lo, hi - lo) : BT_NO_ID;
     bool done = false;
     if (id == BT_NO_ID) {
         bauta_status status = bytes_put(u, text, lo, hi, work, &done, err);
@@ -164,13 +166,13 @@ static bauta_status unknown_put(const unigram *u, const char *text, uint32_t lo,
     return bt_subword_put(work, (bt_token){ id, lo, hi }, err);
 }
 
-/* The best path from its end to its beginning. */
+/* Append the best path, from its end to its start. */
 static bauta_status path_put(const unigram *u, const node *nodes,
                              const char *text, size_t size,
                              bt_subword_work *work, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    bool alone = u->byte_fallback && !u->runs; // each unknown by itself
+    bool separate = u->byte_fallback && !u->fuse_first;
     for (uint32_t hi = (uint32_t)size, lo; hi > 0 && !status; hi = lo) {
         uint32_t id = nodes[hi].id;
         lo = nodes[hi].from;
@@ -178,7 +180,7 @@ static bauta_status path_put(const unigram *u, const node *nodes,
             status = bt_subword_put(work, (bt_token){ id, lo, hi }, err);
             continue;
         }
-        while (!alone && lo > 0 && nodes[lo].id == id)
+        while (!separate && lo > 0 && nodes[lo].id == id)
             lo = nodes[lo].from;
         status = unknown_put(u, text, lo, hi, work, err);
     }
@@ -224,11 +226,11 @@ static bt_unigram_kind kind_of(const bt_unigram_spec *spec, size_t id)
     return spec->kinds ? (bt_unigram_kind)spec->kinds[id] : BT_UNIGRAM_NORMAL;
 }
 
-/* A user's piece scores above 0, where others have logarithms of
- * probabilities, and a longer one more than two. */
+/* User-defined pieces score above 0, unlike log-probabilities, and a long one
+ * more than two shorter ones. */
 static double user_score(size_t size)
 {
-    // Rounded twice, as float arithmetic would; the casts keep it so.
+    // Rounded twice, as in float arithmetic.
     const double tenth = (double)0.1f;
     double sum = (double)(float)(tenth * (double)size);
     return (double)(float)(sum - tenth);
@@ -263,7 +265,7 @@ static void fallback_fill(unigram *u)
     }
 }
 
-/* By id: whether a piece is never found; for bt_free(). */
+/* Which pieces are never used, by id; for bt_free(). */
 static bauta_status hidden_create(unsigned char **out,
                                   const bt_unigram_spec *spec, bauta_error *err)
 {
@@ -311,7 +313,7 @@ bauta_status bt_unigram_create(bt_subword **out, const bt_unigram_spec *spec,
     u->unknown = spec->unknown;
     u->byte_fallback = spec->byte_fallback;
     u->single = spec->single;
-    u->runs = !spec->kinds;
+    u->fuse_first = !spec->kinds;
     bauta_status status = unigram_fill(u, spec, path, err);
     if (status) {
         unigram_free(&u->base);

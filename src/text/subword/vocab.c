@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vocab.c - a vocabulary: one block of bytes, where each id's piece lies in
- * it, and a table with open addressing from pieces to ids. */
+/* vocab.c - see vocab.h. All pieces are in one block of bytes; an array maps
+ * ids to pieces, and a hash table with linear probing maps pieces to ids. */
 #include "text/subword/vocab.h"
 
 #include "base/array.h"
@@ -17,9 +17,9 @@ typedef struct slot {
 } slot;
 
 struct bt_vocab {
-    char *bytes; /* the pieces, each with a NUL behind it */
+    char *bytes; /* the pieces, NUL-terminated */
     size_t used, bytes_room;
-    entry *entries; /* by id; `at` is NONE where there is no piece */
+    entry *entries; /* by id; `at` is NONE if there is no piece */
     size_t count, entries_room;
     slot *slots; /* id is NONE in an empty one */
     size_t filled;
@@ -66,7 +66,7 @@ static uint32_t hash_of(const bt_vocab *vocab, const char *piece, size_t size)
     return (uint32_t)(bt_hash(piece, size, (uintptr_t)vocab) >> 32);
 }
 
-/* Where a piece is, or the empty slot where it would be. */
+/* The slot of a piece, or the empty one where it belongs. */
 static slot *slot_of(const bt_vocab *vocab, uint32_t hash, const char *piece,
                      size_t size)
 {
@@ -82,7 +82,7 @@ static slot *slot_of(const bt_vocab *vocab, uint32_t hash, const char *piece,
     }
 }
 
-/* Twice as many slots. The hashes are kept, so no piece is looked at. */
+/* Double the slots. They store the hashes, so no piece is read. */
 static int slots_grow(bt_vocab *vocab)
 {
     unsigned bits = vocab->bits + 1;
@@ -106,7 +106,7 @@ static int slots_grow(bt_vocab *vocab)
     return 0;
 }
 
-/* Room for one more piece; afterwards adding it cannot fail. */
+/* Reserve memory for one more piece; adding it cannot fail then. */
 static bauta_status reserve(bt_vocab *vocab, size_t size, uint32_t id,
                             bauta_error *err)
 {
@@ -126,7 +126,7 @@ static bauta_status reserve(bt_vocab *vocab, size_t size, uint32_t id,
 
 static bt_quoted quote(const char *piece, size_t size)
 {
-    char text[2 * sizeof(bt_quoted)] = ""; // so that cutting shows
+    char text[2 * sizeof(bt_quoted)] = ""; // longer than bt_quote() shows
     memcpy(text, piece, size < sizeof(text) ? size : sizeof(text) - 1);
     return bt_quote(text);
 }

@@ -130,7 +130,7 @@ bauta_status bt_sentencepiece_words(bt_subword **out,
     words *made = bt_alloc_zero(1, sizeof(*made) + model->count);
     *out = NULL;
     if (!made)
-        return bt_fail_memory(err, "a model of words",
+        return bt_fail_memory(err, "a WORD model",
                               sizeof(*made) + model->count);
     made->base = (bt_subword){ words_encode, words_free };
     made->vocab = vocab;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wordpiece.c - a word is cut from the left, each time at the longest piece
- * that fits; where none fits the whole word is unknown.
+/* wordpiece.c - greedy longest match from the left; if no piece matches, the
+ * whole word is unknown.
  *
- * All pieces are in one trie. Those that continue a word begin with the
- * prefix, so they are what hangs below the prefix's node. */
+ * All pieces are in one trie. Those that continue a word begin with the prefix,
+ * so they are the subtree of the prefix's node. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/utf8.h"
 #include "text/subword/subword_model.h"
 #include "text/subword/trie.h"
 
@@ -15,16 +16,16 @@
 typedef struct wordpiece {
     bt_subword base;
     bt_trie trie;
-    uint32_t inside; /* the prefix's node */
+    uint32_t inside; /* the node of the prefix */
     bool continues;  /* there is such a node */
     uint32_t unknown;
     size_t longest;
 } wordpiece;
 
-/* Where a character begins, or the text ends. */
-static bool at_border(const char *text, size_t size, size_t at)
+/* Whether a character begins, or the text ends, at `at`. */
+static bool at_boundary(const char *text, size_t size, size_t at)
 {
-    return at == size || ((unsigned char)text[at] & 0xC0) != 0x80;
+    return at == size || !bt_utf8_continues(text[at]);
 }
 
 static bool too_long(const char *split, size_t size, size_t longest)
@@ -33,12 +34,12 @@ static bool too_long(const char *split, size_t size, size_t longest)
     if (size <= longest)
         return false;
     for (size_t i = 0; i < size; i++)
-        characters += at_border(split, size, i);
+        characters += at_boundary(split, size, i);
     return characters > longest;
 }
 
-/* The longest piece at a place, from a node of the trie on: where it ends, or
- * `at` when there is none. */
+/* The end of the longest piece at `at`, starting from a node of the trie, or
+ * `at` if there is none. */
 static size_t piece_find(const wordpiece *w, uint32_t node, const char *split,
                          size_t size, size_t at, uint32_t *id)
 {
@@ -48,7 +49,7 @@ static size_t piece_find(const wordpiece *w, uint32_t node, const char *split,
         if (node == 0)
             break;
         uint32_t value = bt_trie_value(&w->trie, node);
-        if (value != BT_TRIE_NONE && at_border(split, size, i + 1)) {
+        if (value != BT_TRIE_NONE && at_boundary(split, size, i + 1)) {
             end = i + 1;
             *id = value;
         }
@@ -56,10 +57,10 @@ static size_t piece_find(const wordpiece *w, uint32_t node, const char *split,
     return end;
 }
 
-/* False when some part of the word is no piece. */
-static bauta_status word_cut(const wordpiece *w, const char *split, size_t size,
-                             bt_subword_work *work, bool *whole,
-                             bauta_error *err)
+/* Append the pieces of a word; *whole is false if a part of it is no piece. */
+static bauta_status split_word(const wordpiece *w, const char *split,
+                               size_t size, bt_subword_work *work, bool *whole,
+                               bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     *whole = true;
@@ -85,7 +86,7 @@ static bauta_status wordpiece_encode(const bt_subword *model, const char *split,
     size_t first = work->count;
     bool whole = !too_long(split, size, w->longest);
     if (whole) {
-        bauta_status status = word_cut(w, split, size, work, &whole, err);
+        bauta_status status = split_word(w, split, size, work, &whole, err);
         if (status || whole)
             return status;
     }
@@ -123,7 +124,7 @@ bauta_status bt_wordpiece_create(bt_subword **out,
     w->base = (bt_subword){ wordpiece_encode, wordpiece_free };
     w->unknown = spec->unknown;
     w->longest = spec->longest;
-    // A piece that is longer than any word that is cut is never found.
+    // A piece that is longer than any encoded word is never found.
     size_t longest = bt_size_add(bt_size_mul(spec->longest, 4),
                                  spec->prefix ? strlen(spec->prefix) : 0);
     bauta_status status =

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gzip.c - no gzip: this build has no zlib. */
+/* gzip.c - a build without zlib; see text/io/gzip.h. */
 #include "text/io/gzip.h"
 
 #include "base/error.h"
@@ -23,7 +23,7 @@ bauta_status bt_gzip_run(bt_gzip *gzip, const unsigned char **in,
                          bauta_error *err)
 {
     (void)gzip, (void)in, (void)in_size, (void)out, (void)out_size, (void)err;
-    return BAUTA_OK; // there is none to call it with
+    return BAUTA_OK; // no object can exist
 }
 
 bauta_status bt_gzip_end(const bt_gzip *gzip, bauta_error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gzip.c - gzip over zlib; see text/gzip.h. */
+/* gzip.c - gzip with zlib; see text/io/gzip.h. */
 #include "text/io/gzip.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@
 struct bt_gzip {
     z_stream stream;
     const char *name;
-    bool inside; /* a member has begun and not ended */
+    bool inside; /* a member */
 };
 
 static voidpf zlib_alloc(voidpf user, uInt count, uInt size)
@@ -30,18 +30,18 @@ static void zlib_free(voidpf user, voidpf memory)
 bauta_status bt_gzip_create(bt_gzip **out, const char *name, bauta_error *err)
 {
     enum { GZIP_ALONE = 16 + MAX_WBITS };
-    bt_gzip *made = bt_alloc_zero(1, sizeof(*made));
+    bt_gzip *gzip = bt_alloc_zero(1, sizeof(*gzip));
     *out = NULL;
-    if (!made)
-        return bt_fail_memory(err, "gzip", sizeof(*made));
-    made->name = name;
-    made->stream.zalloc = zlib_alloc;
-    made->stream.zfree = zlib_free;
-    if (inflateInit2(&made->stream, GZIP_ALONE) != Z_OK) {
-        bt_free(made);
-        return bt_fail_memory(err, "gzip", sizeof(*made));
+    if (!gzip)
+        return bt_fail_memory(err, "gzip", sizeof(*gzip));
+    gzip->name = name;
+    gzip->stream.zalloc = zlib_alloc;
+    gzip->stream.zfree = zlib_free;
+    if (inflateInit2(&gzip->stream, GZIP_ALONE) != Z_OK) {
+        bt_free(gzip);
+        return bt_fail_memory(err, "gzip", sizeof(*gzip));
     }
-    *out = made;
+    *out = gzip;
     return BAUTA_OK;
 }
 
