@@ -19,29 +19,29 @@
 
 enum { NONE = UINT32_MAX, NODES_MAX = 1 << 28 };
 
-typedef struct node {
+typedef struct automaton_node {
     uint32_t child, sibling; /* first child, and the parent's next one; or 0 */
-    uint32_t fail;           /* the longest proper suffix that is a node */
-    uint32_t token;          /* the longest that ends here, or NONE */
+    uint32_t fail;  /* the longest proper suffix that is a automaton_node */
+    uint32_t token; /* the longest that ends here, or NONE */
     unsigned char byte;
-} node;
+} automaton_node;
 
-typedef struct trie {
-    node *nodes; /* 0 is the root */
+typedef struct automaton {
+    automaton_node *nodes; /* 0 is the root */
     size_t count, room;
     uint32_t first[256]; /* the root's children; 0 where there is none */
-} trie;
+} automaton;
 
 struct bt_added {
     bt_added_token *tokens; /* content is NULL, it is in the tries only; size
                                is that of the normalized content */
     size_t count;
-    trie tries[2]; /* by `normalized` */
+    automaton tries[2]; /* by `normalized` */
 };
 
 /* ---- The automaton ------------------------------------------------------- */
 
-static uint32_t child_of(const trie *t, uint32_t at, unsigned char byte)
+static uint32_t child_of(const automaton *t, uint32_t at, unsigned char byte)
 {
     if (at == 0)
         return t->first[byte];
@@ -51,13 +51,14 @@ static uint32_t child_of(const trie *t, uint32_t at, unsigned char byte)
     return child;
 }
 
-static bauta_status node_add(trie *t, uint32_t parent, unsigned char byte,
+static bauta_status node_add(automaton *t, uint32_t parent, unsigned char byte,
                              uint32_t *out, bauta_error *err)
 {
     if (t->count >= NODES_MAX || BT_ROOM(t->nodes, t->room, t->count, 1))
-        return bt_fail_memory(err, "added tokens", t->count * sizeof(node));
+        return bt_fail_memory(err, "added tokens",
+                              t->count * sizeof(automaton_node));
     uint32_t at = (uint32_t)t->count++;
-    t->nodes[at] = (node){ .token = NONE, .byte = byte };
+    t->nodes[at] = (automaton_node){ .token = NONE, .byte = byte };
     if (at > 0) {
         t->nodes[at].sibling = t->nodes[parent].child;
         t->nodes[parent].child = at;
@@ -69,7 +70,7 @@ static bauta_status node_add(trie *t, uint32_t parent, unsigned char byte,
 }
 
 /* Of two tokens with the same content, the first one is kept. */
-static bauta_status trie_add(trie *t, const char *content, size_t size,
+static bauta_status trie_add(automaton *t, const char *content, size_t size,
                              uint32_t token, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
@@ -88,7 +89,7 @@ static bauta_status trie_add(trie *t, const char *content, size_t size,
     return status;
 }
 
-static uint32_t next_state(const trie *t, uint32_t at, unsigned char byte)
+static uint32_t next_state(const automaton *t, uint32_t at, unsigned char byte)
 {
     uint32_t next;
     while (!(next = child_of(t, at, byte)) && at)
@@ -98,7 +99,7 @@ static uint32_t next_state(const trie *t, uint32_t at, unsigned char byte)
 
 /* Set the failure links in breadth-first order, so that the target of each link
  * is complete. */
-static bauta_status set_failure_links(trie *t, bauta_error *err)
+static bauta_status set_failure_links(automaton *t, bauta_error *err)
 {
     size_t head = 0, tail = 0;
     if (t->count == 0)
@@ -109,7 +110,7 @@ static bauta_status set_failure_links(trie *t, bauta_error *err)
     for (queue[tail++] = 0; head < tail; head++) {
         uint32_t at = queue[head], child = t->nodes[at].child;
         for (; child; child = t->nodes[child].sibling) {
-            node *n = &t->nodes[child];
+            automaton_node *n = &t->nodes[child];
             n->fail = at ? next_state(t, t->nodes[at].fail, n->byte) : 0;
             if (n->token == NONE)
                 n->token = t->nodes[n->fail].token;
@@ -203,7 +204,7 @@ static bool is_white_byte(unsigned char byte)
 
 /* Whether a token has white space after another character. The tokens are
  * reversed, so the child of a node is the byte before it. */
-static bool has_inner_white_space(const trie *t)
+static bool has_inner_white_space(const automaton *t)
 {
     for (size_t i = 1; i < t->count; i++)
         for (uint32_t child = t->nodes[i].child; child;
@@ -226,23 +227,23 @@ bool bt_added_local(const bt_added *added)
 /* ---- Finding ------------------------------------------------------------- */
 
 /* A token that begins at `lo`. */
-typedef struct match {
+typedef struct token_match {
     uint32_t lo, token;
-} match;
+} token_match;
 
-typedef struct finder {
+typedef struct token_finder {
     const bt_added *added;
     bool literal;
     const char *text;
-    size_t lo, hi;  /* the range */
-    size_t done;    /* splits cover the range up to here */
-    match *matches; /* candidates, from right to left */
+    size_t lo, hi;        /* the range */
+    size_t done;          /* splits cover the range up to here */
+    token_match *matches; /* candidates, from right to left */
     size_t count, room;
     bt_splits *out;
     bauta_error *err;
-} finder;
+} token_finder;
 
-static bauta_status find_matches(finder *f, const trie *t)
+static bauta_status find_matches(token_finder *f, const automaton *t)
 {
     uint32_t at = 0;
     for (size_t i = t->count ? f->hi : f->lo; i > f->lo; i--) {
@@ -252,21 +253,21 @@ static bauta_status find_matches(finder *f, const trie *t)
             continue;
         if (BT_ROOM(f->matches, f->room, f->count, 1))
             return bt_fail_memory(f->err, "added tokens",
-                                  f->count * sizeof(match));
-        f->matches[f->count++] = (match){ (uint32_t)(i - 1), token };
+                                  f->count * sizeof(token_match));
+        f->matches[f->count++] = (token_match){ (uint32_t)(i - 1), token };
     }
     return BAUTA_OK;
 }
 
 /* The character that ends at `at` > f->lo, and where it begins. */
-static uint32_t char_before(const finder *f, size_t at, size_t *lo)
+static uint32_t char_before(const token_finder *f, size_t at, size_t *lo)
 {
     size_t length;
     *lo = bt_utf8_char_start(f->text, f->lo, at);
     return bt_utf8_get(f->text + *lo, at - *lo, &length);
 }
 
-static bool is_whole_word(const finder *f, size_t lo, size_t hi)
+static bool is_whole_word(const token_finder *f, size_t lo, size_t hi)
 {
     size_t unused;
     return (lo == f->lo || !bt_is_word(char_before(f, lo, &unused))) &&
@@ -274,7 +275,8 @@ static bool is_whole_word(const finder *f, size_t lo, size_t hi)
             !bt_is_word(bt_utf8_get(f->text + hi, f->hi - hi, &unused)));
 }
 
-static bauta_status add_split(finder *f, size_t lo, size_t hi, uint32_t id)
+static bauta_status add_split(token_finder *f, size_t lo, size_t hi,
+                              uint32_t id)
 {
     bt_split split = { (uint32_t)lo, (uint32_t)hi, id, lo == 0 };
     return bt_splits_add(f->out, split, f->err);
@@ -282,8 +284,8 @@ static bauta_status add_split(finder *f, size_t lo, size_t hi, uint32_t id)
 
 /* Add the text before a token at [lo, hi), and the token with the white space
  * that it includes, unless an earlier token included it. */
-static bauta_status add_match(finder *f, const bt_added_token *token, size_t lo,
-                              size_t hi)
+static bauta_status add_match(token_finder *f, const bt_added_token *token,
+                              size_t lo, size_t hi)
 {
     size_t before, length;
     while (token->lstrip && lo > f->done &&
@@ -301,12 +303,12 @@ static bauta_status add_match(finder *f, const bt_added_token *token, size_t lo,
     return status;
 }
 
-static bauta_status use_matches(finder *f)
+static bauta_status use_matches(token_finder *f)
 {
     bauta_status status = BAUTA_OK;
     size_t end = f->lo; // of the last match, used or not
     for (size_t i = f->count; !status && i > 0; i--) {
-        const match *p = &f->matches[i - 1];
+        const token_match *p = &f->matches[i - 1];
         const bt_added_token *token = &f->added->tokens[p->token];
         if (p->lo < end)
             continue;
@@ -328,14 +330,14 @@ bauta_status bt_added_split(const bt_added *added, bool normalized,
                             bool literal, const char *text, size_t lo,
                             size_t hi, bt_splits *out, bauta_error *err)
 {
-    finder f = { .added = added,
-                 .literal = literal,
-                 .text = text,
-                 .lo = lo,
-                 .hi = hi,
-                 .done = lo,
-                 .out = out,
-                 .err = err };
+    token_finder f = { .added = added,
+                       .literal = literal,
+                       .text = text,
+                       .lo = lo,
+                       .hi = hi,
+                       .done = lo,
+                       .out = out,
+                       .err = err };
     bauta_status status = BAUTA_OK;
     if (added)
         status = find_matches(&f, &added->tries[normalized]);

@@ -55,8 +55,8 @@ bauta_status bt_text_copy(bt_text *text, const bt_text *from, size_t lo,
 bt_origin bt_text_origin(const bt_text *text, size_t lo, size_t hi);
 /* The origin of the character that ends at `end`; [0, 0) when none does. */
 bt_origin bt_text_origin_before(const bt_text *text, size_t end);
-/* Whether the character at `at` is a U+FFFD that replaces one malformed byte.
- */
+/* Whether the character at `at` is a U+FFFD that replaces one malformed
+ * byte. */
 bool bt_aligned_text_is_repaired(const bt_text *text, size_t at);
 
 #endif

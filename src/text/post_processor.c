@@ -14,15 +14,16 @@
  * so their number is bounded: no file may make a small text large. */
 enum { ITEMS_MAX = 1024 };
 
-typedef struct parser {
+typedef struct template_parser {
     bt_template *single, *pair;
     size_t vocab_size;
     const char *path;
     bauta_error *err;
     bool done; /* a step has filled the templates */
-} parser;
+} template_parser;
 
-static bauta_status refuse(const parser *p, const char *what, const char *name)
+static bauta_status fail(const template_parser *p, const char *what,
+                         const char *name)
 {
     return bt_fail(p->err, BAUTA_ERR_IO, "%s: post_processor: %s%s",
                    bt_path_tail(p->path), what, bt_quote(name).text);
@@ -99,23 +100,24 @@ bauta_status bt_template_around(bt_template *single, bt_template *pair,
 
 /* ---- TemplateProcessing -------------------------------------------------- */
 
-static bauta_status type_get(const parser *p, const json_t *piece,
+static bauta_status type_get(const template_parser *p, const json_t *piece,
                              uint32_t *type)
 {
     const json_t *value = json_object_get(piece, "type_id");
     json_int_t number = json_integer_value(value);
     *type = (uint32_t)number;
     if (!json_is_integer(value) || number < 0 || number > UINT32_MAX)
-        return refuse(p, "a number is missing: ", "type_id");
+        return fail(p, "a number is missing: ", "type_id");
     return BAUTA_OK;
 }
 
-static bauta_status id_check(const parser *p, const json_t *value, uint32_t *id)
+static bauta_status id_check(const template_parser *p, const json_t *value,
+                             uint32_t *id)
 {
     json_int_t number = json_integer_value(value);
     *id = (uint32_t)number;
     if (!json_is_integer(value))
-        return refuse(p, "an id is not a number", "");
+        return fail(p, "an id is not a number", "");
     if (number < 0 || (uint64_t)number >= p->vocab_size)
         return bt_fail(p->err, BAUTA_ERR_IO,
                        "%s: post_processor: id %lld is not in a vocabulary of "
@@ -124,8 +126,8 @@ static bauta_status id_check(const parser *p, const json_t *value, uint32_t *id)
     return BAUTA_OK;
 }
 
-/* A special token may stand for several ids. */
-static bauta_status special_add(const parser *p, bt_template *t,
+/* A special token may be several ids. */
+static bauta_status special_add(const template_parser *p, bt_template *t,
                                 const json_t *piece, const json_t *specials)
 {
     const char *name = json_string_value(json_object_get(piece, "id"));
@@ -133,32 +135,32 @@ static bauta_status special_add(const parser *p, bt_template *t,
         json_object_get(name ? json_object_get(specials, name) : NULL, "ids");
     uint32_t type = 0, id;
     if (!name)
-        return refuse(p, "a special token has no id", "");
+        return fail(p, "a special token has no id", "");
     if (!json_is_array(ids))
-        return refuse(p, "special_tokens lack ", name);
+        return fail(p, "special_tokens lack ", name);
     bauta_status status = type_get(p, piece, &type);
     for (size_t i = 0; i < json_array_size(ids) && !status; i++) {
         status = id_check(p, json_array_get(ids, i), &id);
         if (!status && t->count >= ITEMS_MAX)
-            status = refuse(p, "more than 1024 tokens and texts", "");
+            status = fail(p, "more than 1024 tokens and texts", "");
         if (!status)
             status = item_add(t, id, type, p->err);
     }
     return status;
 }
 
-static bauta_status text_add(const parser *p, bt_template *t,
+static bauta_status text_add(const template_parser *p, bt_template *t,
                              const json_t *piece)
 {
     const char *name = json_string_value(json_object_get(piece, "id"));
     bool first = name && strcmp(name, "A") == 0;
     uint32_t type = 0;
     if (!name || (!first && strcmp(name, "B") != 0))
-        return refuse(p, "a text is neither A nor B: ", name ? name : "");
+        return fail(p, "a Sequence is neither A nor B: ", name ? name : "");
     if (!first && t == p->single)
-        return refuse(p, "\"single\" has a second text", "");
+        return fail(p, "\"single\" has a second text", "");
     if (t->count >= ITEMS_MAX)
-        return refuse(p, "more than 1024 tokens and texts", "");
+        return fail(p, "more than 1024 tokens and texts", "");
     bauta_status status = type_get(p, piece, &type);
     if (!status)
         status =
@@ -166,26 +168,29 @@ static bauta_status text_add(const parser *p, bt_template *t,
     return status;
 }
 
-static bauta_status list_parse(const parser *p, bt_template *t,
+static bauta_status list_parse(const template_parser *p, bt_template *t,
                                const json_t *json, const char *key)
 {
     const json_t *list = json_object_get(json, key);
     const json_t *specials = json_object_get(json, "special_tokens");
     bauta_status status = BAUTA_OK;
     if (!json_is_array(list))
-        return refuse(p, "a list is missing: ", key);
+        return fail(p, "a list is missing: ", key);
     for (size_t i = 0; i < json_array_size(list) && !status; i++) {
         const json_t *entry = json_array_get(list, i);
         const json_t *special = json_object_get(entry, "SpecialToken");
         const json_t *text = json_object_get(entry, "Sequence");
-        status = special ? special_add(p, t, special, specials)
-                 : text  ? text_add(p, t, text)
-                         : refuse(p, "neither token nor text stands in ", key);
+        status =
+            special ? special_add(p, t, special, specials)
+            : text
+                ? text_add(p, t, text)
+                : fail(p,
+                       "an entry is neither SpecialToken nor Sequence: ", key);
     }
     return status;
 }
 
-static bauta_status template_parse(parser *p, const json_t *json)
+static bauta_status template_parse(template_parser *p, const json_t *json)
 {
     bauta_status status = list_parse(p, p->single, json, "single");
     return status ? status : list_parse(p, p->pair, json, "pair");
@@ -194,17 +199,17 @@ static bauta_status template_parse(parser *p, const json_t *json)
 /* ---- BERT and RoBERTa ---------------------------------------------------- */
 
 /* ["[CLS]", 101] */
-static bauta_status token_get(const parser *p, const json_t *json,
+static bauta_status token_get(const template_parser *p, const json_t *json,
                               const char *key, uint32_t *id)
 {
     const json_t *value = json_array_get(json_object_get(json, key), 1);
     *id = 0;
     if (!value)
-        return refuse(p, "a token is missing: ", key);
+        return fail(p, "a token is missing: ", key);
     return id_check(p, value, id);
 }
 
-static bauta_status bert_parse(parser *p, const json_t *json)
+static bauta_status bert_parse(template_parser *p, const json_t *json)
 {
     uint32_t cls, sep;
     bauta_status status = token_get(p, json, "cls", &cls);
@@ -216,7 +221,7 @@ static bauta_status bert_parse(parser *p, const json_t *json)
 }
 
 /* <s> A </s></s> B </s>, all of type 0. */
-static bauta_status roberta_parse(parser *p, const json_t *json)
+static bauta_status roberta_parse(template_parser *p, const json_t *json)
 {
     uint32_t cls, sep;
     bauta_status status = token_get(p, json, "cls", &cls);
@@ -236,10 +241,10 @@ static bauta_status roberta_parse(parser *p, const json_t *json)
 
 static bauta_status step_parse(void *user, const char *type, const json_t *json)
 {
-    parser *p = user;
+    template_parser *p = user;
     static const struct {
         const char *type;
-        bauta_status (*parse)(parser *p, const json_t *json);
+        bauta_status (*parse)(template_parser *p, const json_t *json);
     } types[] = { { "TemplateProcessing", template_parse },
                   { "BertProcessing", bert_parse },
                   { "RobertaProcessing", roberta_parse } };
@@ -249,22 +254,22 @@ static bauta_status step_parse(void *user, const char *type, const json_t *json)
         if (strcmp(type, types[i].type) != 0)
             continue;
         if (p->done)
-            return refuse(p, "a second step adds special tokens: ", type);
+            return fail(p, "a second step adds special tokens: ", type);
         p->done = true;
         return types[i].parse(p, json);
     }
-    return refuse(p, "an unknown type: ", type);
+    return fail(p, "an unknown type: ", type);
 }
 
 bauta_status bt_template_parse(bt_template *single, bt_template *pair,
                                const json_t *json, size_t vocab_size,
                                const char *path, bauta_error *err)
 {
-    parser p = { .single = single,
-                 .pair = pair,
-                 .vocab_size = vocab_size,
-                 .path = path,
-                 .err = err };
+    template_parser p = { .single = single,
+                          .pair = pair,
+                          .vocab_size = vocab_size,
+                          .path = path,
+                          .err = err };
     bt_step_reader reader = { "post-processor", "processors", path,
                               step_parse,       &p,           err };
     bauta_status status = BAUTA_OK;

@@ -24,10 +24,9 @@ typedef struct bt_template {
     size_t count, room;
 } bt_template;
 
-/* Parse the value of "post_processor". If it is null the templates are A, and
- * A B with types 0 and 1. Ids must be below `vocab_size`. Without special
- * tokens only A and B of a template are used. Both are empty after a failure.
- */
+/* Parse the value of "post_processor". If it is null the templates are A, and A
+ * B with types 0 and 1. Ids must be below `vocab_size`. Without special tokens
+ * only A and B of a template are used. Both are empty after a failure. */
 bauta_status bt_template_parse(bt_template *single, bt_template *pair,
                                const json_t *json, size_t vocab_size,
                                const char *path, bauta_error *err);

@@ -30,7 +30,7 @@
 
 enum {
     PATTERN_MAX = 64 << 10, /* bytes of a pattern */
-    STARTS = 256,           /* start positions of one search */
+    STARTS = 256,           /* start positions of one regex_search */
     STEPS_FIRST = 128,      /* steps from one start position, and */
     WINDOW_FIRST = 512,     /* bytes after it, that are not charged */
     STEPS_FREE = 16 << 20,  /* the budget of a matcher, */
@@ -237,15 +237,15 @@ void bt_matcher_free(bt_matcher *matcher)
 }
 
 /* One call of PCRE2. */
-typedef struct search {
+typedef struct regex_search {
     const char *text;
     size_t size;   /* of the text */
     size_t at;     /* the first start position */
     size_t window; /* bytes from there that it may see */
     bool anchored; /* to the first start position */
-} search;
+} regex_search;
 
-static int run(bt_matcher *m, const search *a, uint32_t options)
+static int run(bt_matcher *m, const regex_search *a, uint32_t options)
 {
     size_t end = a->at + bt_size_min(a->window, a->size - a->at);
     // The window ends at the end of a character.
@@ -271,7 +271,7 @@ static bool stack_create(bt_matcher *m)
 }
 
 /* Run, with a larger stack or the interpreter if needed. */
-static int run_stacked(bt_matcher *m, const search *a)
+static int run_stacked(bt_matcher *m, const regex_search *a)
 {
     int code = run(m, a, 0);
     if (code == PCRE2_ERROR_JIT_STACKLIMIT && stack_create(m))
@@ -288,7 +288,7 @@ static bool unfinished(int code)
 
 /* Match at one start position with as many steps and bytes as it needs, within
  * the budget. */
-static int run_charged(bt_matcher *m, search a)
+static int run_charged(bt_matcher *m, regex_search a)
 {
     size_t budget = bt_size_add(STEPS_FREE + m->earned,
                                 bt_size_mul(a.size - a.at, STEPS_A_BYTE));
@@ -310,14 +310,14 @@ static int run_charged(bt_matcher *m, search a)
     return code;
 }
 
-static size_t char_next(const search *a, size_t at)
+static size_t char_next(const regex_search *a, size_t at)
 {
     return at + (at < a->size ? bt_utf8_length((unsigned char)a->text[at]) : 1);
 }
 
-/* Try the start positions up to `last` one by one; a->at is the next one then.
- */
-static int run_positions(bt_matcher *m, search *a, size_t last)
+/* Try the start positions up to `last` one by one; a->at is the next one
+ * then. */
+static int run_positions(bt_matcher *m, regex_search *a, size_t last)
 {
     int code = PCRE2_ERROR_NOMATCH;
     a->anchored = true;
@@ -332,7 +332,7 @@ static int run_positions(bt_matcher *m, search *a, size_t last)
 /* The first match from `at` on. */
 static int run_all(bt_matcher *m, const char *text, size_t size, size_t at)
 {
-    search a = { text, size, at, STARTS + WINDOW_FIRST, false };
+    regex_search a = { text, size, at, STARTS + WINDOW_FIRST, false };
     int code = PCRE2_ERROR_NOMATCH;
     while (code == PCRE2_ERROR_NOMATCH && a.at <= size) {
         size_t last = bt_size_min(a.at + STARTS, size);

@@ -11,12 +11,12 @@
 
 bauta_status bt_tokenizer_create(bauta_tokenizer **out, bauta_error *err)
 {
-    bauta_tokenizer *made = bt_alloc_zero(1, sizeof(*made));
-    *out = made;
-    if (!made)
-        return bt_fail_memory(err, "a tokenizer", sizeof(*made));
+    bauta_tokenizer *tokenizer = bt_alloc_zero(1, sizeof(*tokenizer));
+    *out = tokenizer;
+    if (!tokenizer)
+        return bt_fail_memory(err, "a tokenizer", sizeof(*tokenizer));
     for (size_t i = 0; i < BAUTA_TOKEN_NAMES; i++)
-        made->names[i] = BT_NO_ID;
+        tokenizer->names[i] = BT_NO_ID;
     return BAUTA_OK;
 }
 

@@ -64,6 +64,18 @@ void bt_tokenizer_keep(bauta_tokenizer *tokenizer, const char *name,
  * class is that of a plain tokenizer.json, and it names the special tokens. */
 bauta_status bt_tokenizer_keep_config(bauta_tokenizer *tokenizer,
                                       bauta_error *err);
+/* Parse a tokenizer.json that was created here, and store it with its config.
+ * Takes the text, even on failure. */
+bauta_status bt_tokenizer_create_json(bauta_tokenizer **out, char *text,
+                                      size_t size, bauta_error *err);
+
+/* A set of code points, one bit each, and a tokenizer of these characters. */
+enum { BT_CHAR_SET_WORDS = 0x110000 / 64 };
+void bt_char_set_add(uint64_t *set, const char *text, size_t length);
+bauta_status bt_tokenizer_create_characters(bauta_tokenizer **out,
+                                            const uint64_t *set,
+                                            bauta_error *err);
+
 /* Mark a token as special; the vocabulary must be complete. */
 bauta_status bt_tokenizer_mark(bauta_tokenizer *tokenizer, uint32_t id,
                                bauta_error *err);

@@ -4,8 +4,8 @@
  * Categories come from utf8proc, whose Unicode is newer than that of Hugging
  * Face's library. Models were trained with the older tables, so a character
  * that utf8proc calls a mark, punctuation or control, and the library (0.23,
- * asked about every character) does not, is none here either: the lists
- * below. ASCII is decided without looking at any table. */
+ * asked about every character) does not, is none here either: the lists below.
+ * ASCII is decided without looking at any table. */
 #include "text/unicode.h"
 
 #include "base/error.h"

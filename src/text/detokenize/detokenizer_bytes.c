@@ -23,8 +23,8 @@ static size_t maximal_subpart(const char *bytes, size_t size)
     return 1;
 }
 
-/* Emit the bytes that are held, except for an incomplete character at the end.
- */
+/* Emit the bytes that are held, except for an incomplete character at the
+ * end. */
 static bauta_status emit_held(bt_stream *stream, size_t at, bool end)
 {
     bt_filter_state *state = stream->states + at;

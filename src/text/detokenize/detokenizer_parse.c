@@ -18,15 +18,16 @@
  * a text may become. */
 enum { STEPS_MAX = 256, GROWTH_MAX = 1024 };
 
-typedef struct parser {
+typedef struct detokenizer_parser {
     bt_decoding *decoding;
     const char *path;
     bauta_error *err;
     double growth; /* the factor by which the text may have grown */
     bool fused;    /* the next step gets a single token */
-} parser;
+} detokenizer_parser;
 
-static bauta_status fail(const parser *p, const char *what, const char *name)
+static bauta_status fail(const detokenizer_parser *p, const char *what,
+                         const char *name)
 {
     return bt_fail(p->err, BAUTA_ERR_IO, "%s: decoder: %s%s",
                    bt_path_tail(p->path), what, bt_quote(name).text);
@@ -43,7 +44,8 @@ static void step_release(bt_filter *step)
 }
 
 /* Append a step; the pointer is valid until the next call. */
-static bauta_status step_add(parser *p, bt_filter_kind kind, bt_filter **out)
+static bauta_status step_add(detokenizer_parser *p, bt_filter_kind kind,
+                             bt_filter **out)
 {
     bt_decoding *d = p->decoding;
     if (d->count == STEPS_MAX)
@@ -56,8 +58,9 @@ static bauta_status step_add(parser *p, bt_filter_kind kind, bt_filter **out)
 }
 
 /* A NUL-terminated copy. */
-static bauta_status string_copy(const parser *p, char **out, size_t *out_size,
-                                const char *string, size_t size)
+static bauta_status string_copy(const detokenizer_parser *p, char **out,
+                                size_t *out_size, const char *string,
+                                size_t size)
 {
     if (size > BT_STEP_STRING_MAX)
         return fail(p, "a string is longer than 65535 bytes", "");
@@ -71,7 +74,7 @@ static bauta_status string_copy(const parser *p, char **out, size_t *out_size,
 }
 
 /* The failure table of Knuth, Morris and Pratt. */
-static bauta_status create_borders(const parser *p, bt_filter *step)
+static bauta_status create_borders(const detokenizer_parser *p, bt_filter *step)
 {
     size_t n = step->needle_size, border = 0;
     step->borders = bt_alloc_zero(n + 1, sizeof(*step->borders));
@@ -86,7 +89,7 @@ static bauta_status create_borders(const parser *p, bt_filter *step)
     return BAUTA_OK;
 }
 
-static bauta_status grow(parser *p, double factor)
+static bauta_status grow(detokenizer_parser *p, double factor)
 {
     p->growth *= factor > 1 ? factor : 1;
     if (p->growth > GROWTH_MAX)
@@ -95,9 +98,9 @@ static bauta_status grow(parser *p, double factor)
 }
 
 /* Append a step that replaces `needle`, which may be empty. */
-static bauta_status literal_add(parser *p, const char *needle, size_t size,
-                                const char *content, size_t content_size,
-                                bt_filter **out)
+static bauta_status literal_add(detokenizer_parser *p, const char *needle,
+                                size_t size, const char *content,
+                                size_t content_size, bt_filter **out)
 {
     bauta_status status =
         step_add(p, size ? BT_STEP_LITERAL : BT_STEP_WHOLE, out);
@@ -118,17 +121,17 @@ static bauta_status literal_add(parser *p, const char *needle, size_t size,
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-static bauta_status string_get(const parser *p, const json_t *json,
+static bauta_status string_get(const detokenizer_parser *p, const json_t *json,
                                const char *key, const char **out, size_t *size)
 {
     const json_t *value = json_object_get(json, key);
-    bool there = json_is_string(value);
-    *out = there ? json_string_value(value) : "";
-    *size = there ? json_string_length(value) : 0;
-    return there ? BAUTA_OK : fail(p, "a string is missing: ", key);
+    bool valid = json_is_string(value);
+    *out = valid ? json_string_value(value) : "";
+    *size = valid ? json_string_length(value) : 0;
+    return valid ? BAUTA_OK : fail(p, "a string is missing: ", key);
 }
 
-static bauta_status char_get(const parser *p, const json_t *json,
+static bauta_status char_get(const detokenizer_parser *p, const json_t *json,
                              const char *key, const char **out, size_t *size)
 {
     bauta_status status = string_get(p, json, key, out, size);
@@ -138,7 +141,7 @@ static bauta_status char_get(const parser *p, const json_t *json,
     return status;
 }
 
-static bauta_status bool_get(const parser *p, const json_t *json,
+static bauta_status bool_get(const detokenizer_parser *p, const json_t *json,
                              const char *key, bool *out)
 {
     const json_t *value = json_object_get(json, key);
@@ -147,20 +150,20 @@ static bauta_status bool_get(const parser *p, const json_t *json,
                                   : fail(p, "a boolean is missing: ", key);
 }
 
-static bauta_status count_get(const parser *p, const json_t *json,
+static bauta_status count_get(const detokenizer_parser *p, const json_t *json,
                               const char *key, size_t *out)
 {
     const json_t *value = json_object_get(json, key);
-    bool there = json_is_integer(value) && json_integer_value(value) >= 0;
-    *out = there ? (size_t)json_integer_value(value) : 0;
-    return there ? BAUTA_OK : fail(p, "a count is missing: ", key);
+    bool valid = json_is_integer(value) && json_integer_value(value) >= 0;
+    *out = valid ? (size_t)json_integer_value(value) : 0;
+    return valid ? BAUTA_OK : fail(p, "a count is missing: ", key);
 }
 
 /* ---- Decoders of tokenizer.json ------------------------------------------ */
 
-typedef bauta_status decoder_fn(parser *p, const json_t *json);
+typedef bauta_status decoder_fn(detokenizer_parser *p, const json_t *json);
 
-static bauta_status bytelevel_parse(parser *p, const json_t *json)
+static bauta_status bytelevel_parse(detokenizer_parser *p, const json_t *json)
 {
     bt_filter *step;
     (void)json;
@@ -169,14 +172,14 @@ static bauta_status bytelevel_parse(parser *p, const json_t *json)
     return status ? status : grow(p, 1.5); // two bytes may become U+FFFD
 }
 
-static bauta_status fallback_parse(parser *p, const json_t *json)
+static bauta_status fallback_parse(detokenizer_parser *p, const json_t *json)
 {
     bt_filter *step;
     (void)json;
     return step_add(p, BT_STEP_BYTES, &step);
 }
 
-static bauta_status fuse_parse(parser *p, const json_t *json)
+static bauta_status fuse_parse(detokenizer_parser *p, const json_t *json)
 {
     bt_filter *step;
     (void)json;
@@ -184,7 +187,7 @@ static bauta_status fuse_parse(parser *p, const json_t *json)
     return step_add(p, BT_STEP_FUSE, &step);
 }
 
-static bauta_status metaspace_parse(parser *p, const json_t *json)
+static bauta_status metaspace_parse(detokenizer_parser *p, const json_t *json)
 {
     const json_t *scheme = json_object_get(json, "prepend_scheme");
     const char *text, *name = scheme ? json_string_value(scheme) : "always";
@@ -204,7 +207,7 @@ static bauta_status metaspace_parse(parser *p, const json_t *json)
     return status;
 }
 
-static bauta_status cleanup_add(parser *p)
+static bauta_status cleanup_add(detokenizer_parser *p)
 {
     static const char *const replacements[][2] = {
         { " .", "." },     { " ?", "?" },           { " !", "!" },
@@ -221,7 +224,7 @@ static bauta_status cleanup_add(parser *p)
     return status;
 }
 
-static bauta_status wordpiece_parse(parser *p, const json_t *json)
+static bauta_status wordpiece_parse(detokenizer_parser *p, const json_t *json)
 {
     const char *prefix;
     size_t size;
@@ -241,7 +244,7 @@ static bauta_status wordpiece_parse(parser *p, const json_t *json)
 }
 
 /* The suffix becomes a space; in the last token it is removed. */
-static bauta_status bpe_parse(parser *p, const json_t *json)
+static bauta_status bpe_parse(detokenizer_parser *p, const json_t *json)
 {
     const char *suffix;
     size_t size;
@@ -258,7 +261,7 @@ static bauta_status bpe_parse(parser *p, const json_t *json)
     return step_add(p, BT_STEP_LAST, &step);
 }
 
-static bauta_status strip_parse(parser *p, const json_t *json)
+static bauta_status strip_parse(detokenizer_parser *p, const json_t *json)
 {
     const char *text;
     size_t size, start, stop;
@@ -277,8 +280,9 @@ static bauta_status strip_parse(parser *p, const json_t *json)
     return string_copy(p, &step->needle, &step->needle_size, text, size);
 }
 
-static bauta_status regex_add(parser *p, const char *pattern, size_t size,
-                              const char *content, size_t content_size)
+static bauta_status regex_add(detokenizer_parser *p, const char *pattern,
+                              size_t size, const char *content,
+                              size_t content_size)
 {
     bt_filter *step;
     bauta_status status = step_add(p, BT_STEP_WHOLE, &step);
@@ -291,7 +295,7 @@ static bauta_status regex_add(parser *p, const char *pattern, size_t size,
     return status ? status : grow(p, 1 + 2 * (double)content_size);
 }
 
-static bauta_status replace_parse(parser *p, const json_t *json)
+static bauta_status replace_parse(detokenizer_parser *p, const json_t *json)
 {
     const json_t *pattern = json_object_get(json, "pattern");
     const char *content, *text;
@@ -309,7 +313,7 @@ static bauta_status replace_parse(parser *p, const json_t *json)
                    : regex_add(p, text, text_size, content, size);
 }
 
-static bauta_status ctc_parse(parser *p, const json_t *json)
+static bauta_status ctc_parse(detokenizer_parser *p, const json_t *json)
 {
     (void)json;
     return fail(p, "CTC, which is for speech, is not supported", "");
@@ -317,7 +321,7 @@ static bauta_status ctc_parse(parser *p, const json_t *json)
 
 static bauta_status step_parse(void *user, const char *type, const json_t *json)
 {
-    parser *p = user;
+    detokenizer_parser *p = user;
     static const struct {
         const char *type;
         decoder_fn *parse;
@@ -340,16 +344,18 @@ static bauta_status step_parse(void *user, const char *type, const json_t *json)
 
 /* ---- The chain ----------------------------------------------------------- */
 
-static bauta_status chain_create(parser *p, const char *path, bauta_error *err)
+static bauta_status chain_create(detokenizer_parser *p, const char *path,
+                                 bauta_error *err)
 {
-    *p = (parser){ .path = path, .err = err, .growth = 1 };
+    *p = (detokenizer_parser){ .path = path, .err = err, .growth = 1 };
     p->decoding = bt_alloc_zero(1, sizeof(*p->decoding));
     return p->decoding ? BAUTA_OK
                        : bt_fail_memory(err, "a decoder", sizeof(*p->decoding));
 }
 
 /* Return the chain, or free it after a failure. */
-static bauta_status chain_end(parser *p, bauta_status status, bt_decoding **out)
+static bauta_status chain_end(detokenizer_parser *p, bauta_status status,
+                              bt_decoding **out)
 {
     if (status)
         bt_decoding_free(p->decoding);
@@ -370,7 +376,7 @@ void bt_decoding_free(bt_decoding *decoding)
 bauta_status bt_decoding_parse(bt_decoding **out, const json_t *json,
                                const char *path, bauta_error *err)
 {
-    parser p;
+    detokenizer_parser p;
     bt_filter *step;
     bauta_status status = chain_create(&p, path, err);
     if (!status && (!json || json_is_null(json)))
@@ -386,7 +392,7 @@ bauta_status bt_decoding_sentencepiece(bt_decoding **out, bool dummy_prefix,
                                        bool remove_extra, bauta_error *err)
 {
     static const char space[] = "\xE2\x96\x81"; /* U+2581 */
-    parser p;
+    detokenizer_parser p;
     bt_filter *step;
     bauta_status status = chain_create(&p, "SentencePiece", err);
     if (!status && (dummy_prefix || remove_extra)) {

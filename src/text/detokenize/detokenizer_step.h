@@ -39,8 +39,8 @@ typedef enum bt_filter_kind {
     BT_STEP_KINDS
 } bt_filter_kind;
 
-/* Marks a space, or nothing in the last token, for SUFFIX: not a byte of UTF-8.
- */
+/* Marks a space, or nothing in the last token, for SUFFIX: not a byte of
+ * UTF-8. */
 #define BT_STEP_MARK "\xFF"
 
 typedef struct bt_filter {

@@ -238,20 +238,20 @@ bauta_status bt_filter_last_finish(bt_stream *stream, size_t at)
  * the length is kept, since its bytes are those of the needle. The candidate is
  * the last `matched` bytes before `at`; `carried` of them are from earlier
  * chunks. */
-typedef struct search {
+typedef struct literal_search {
     const char *bytes;
     size_t size, at, matched, carried;
-} search;
+} literal_search;
 
 /* The start of the candidate in the chunk. */
-static size_t candidate(const search *s)
+static size_t candidate(const literal_search *s)
 {
     return s->at - (s->matched - s->carried);
 }
 
 /* Search until the needle is found, which returns true, or the chunk ends.
  * *freed is how many carried bytes of the needle turned out to be no match. */
-static bool search_run(search *s, const bt_filter *step, size_t *freed)
+static bool search_run(literal_search *s, const bt_filter *step, size_t *freed)
 {
     *freed = 0;
     while (s->at < s->size) {
@@ -282,7 +282,7 @@ bauta_status bt_filter_literal(bt_stream *stream, size_t at, const char *bytes,
 {
     const bt_filter *step = stream->decoding->steps + at;
     bt_filter_state *state = stream->states + at;
-    search s = { bytes, size, 0, state->matched, state->matched };
+    literal_search s = { bytes, size, 0, state->matched, state->matched };
     size_t content = step->not_first && !state->later ? 0 : step->content_size;
     size_t plain = 0, freed;
     bauta_status status = BAUTA_OK;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "base/utf8.h"
+#include "text/io/tokenizer_config.h"
 #include "text/io/tokenizer_json.h"
 #include "text/subword/bytelevel.h"
 
@@ -47,12 +48,6 @@ static bauta_status store_json(bauta_tokenizer *tokenizer, const char *name,
 bauta_status bt_tokenizer_keep_config(bauta_tokenizer *tokenizer,
                                       bauta_error *err)
 {
-    static const char *const keys[BAUTA_TOKEN_NAMES] = {
-        [BAUTA_TOKEN_BOS] = "bos_token",   [BAUTA_TOKEN_EOS] = "eos_token",
-        [BAUTA_TOKEN_UNK] = "unk_token",   [BAUTA_TOKEN_PAD] = "pad_token",
-        [BAUTA_TOKEN_CLS] = "cls_token",   [BAUTA_TOKEN_SEP] = "sep_token",
-        [BAUTA_TOKEN_MASK] = "mask_token",
-    };
     json_t *config =
         json_pack("{s:s,s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
                   "clean_up_tokenization_spaces", 0);
@@ -61,7 +56,8 @@ bauta_status bt_tokenizer_keep_config(bauta_tokenizer *tokenizer,
         const char *piece =
             bauta_tokenizer_piece(tokenizer, tokenizer->names[i], NULL);
         if (piece)
-            failed = json_object_set_new(config, keys[i], json_string(piece));
+            failed = json_object_set_new(config, bt_special_token_keys[i],
+                                         json_string(piece));
     }
     bauta_status status =
         failed ? no_memory(err)
@@ -70,18 +66,11 @@ bauta_status bt_tokenizer_keep_config(bauta_tokenizer *tokenizer,
     return status;
 }
 
-/* Takes the document, which is NULL if memory ran out. It is written and parsed
- * as any tokenizer.json. */
-static bauta_status create(bauta_tokenizer **out, json_t *document,
-                           bauta_error *err)
+bauta_status bt_tokenizer_create_json(bauta_tokenizer **out, char *text,
+                                      size_t size, bauta_error *err)
 {
     static const char name[] = "tokenizer.json";
-    char *text;
-    size_t size;
-    bauta_status status = json_text(&text, &size, document, err);
-    json_decref(document);
-    if (!status)
-        status = bt_tokenizer_parse_json(out, text, size, name, err);
+    bauta_status status = bt_tokenizer_parse_json(out, text, size, name, err);
     if (status) {
         bt_free(text);
         return status;
@@ -93,6 +82,17 @@ static bauta_status create(bauta_tokenizer **out, json_t *document,
         *out = NULL;
     }
     return status;
+}
+
+/* Takes the document, which is NULL if memory ran out. */
+static bauta_status create(bauta_tokenizer **out, json_t *document,
+                           bauta_error *err)
+{
+    char *text;
+    size_t size;
+    bauta_status status = json_text(&text, &size, document, err);
+    json_decref(document);
+    return status ? status : bt_tokenizer_create_json(out, text, size, err);
 }
 
 /* Add a character with the next id. */
@@ -140,44 +140,34 @@ bauta_status bauta_tokenizer_bytes(bauta_tokenizer **out, bauta_error *err)
 
 /* ---- Characters ---------------------------------------------------------- */
 
-enum { CODES = 0x110000 };
-
-/* Set the bits of the code points of a text. */
-static void codes_collect(uint64_t *seen, const char *text, size_t length)
+void bt_char_set_add(uint64_t *set, const char *text, size_t length)
 {
     for (size_t at = 0, n; at < length; at += n) {
         uint32_t code = bt_utf8_get(text + at, length - at, &n);
-        seen[code / 64] |= UINT64_C(1) << code % 64;
+        set[code / 64] |= UINT64_C(1) << code % 64;
     }
 }
 
-static json_t *codes_vocab(const uint64_t *seen)
+static json_t *char_set_vocab(const uint64_t *set)
 {
     json_t *vocab = json_object();
-    for (uint32_t code = 0; vocab && code < CODES; code++)
-        if (seen[code / 64] >> code % 64 & 1 && character_add(vocab, code)) {
+    for (uint32_t code = 0; vocab && code < 64 * BT_CHAR_SET_WORDS; code++)
+        if (set[code / 64] >> code % 64 & 1 && character_add(vocab, code)) {
             json_decref(vocab);
             vocab = NULL;
         }
     return vocab;
 }
 
-bauta_status bauta_tokenizer_characters(bauta_tokenizer **out, const char *text,
-                                        size_t length, bauta_error *err)
+bauta_status bt_tokenizer_create_characters(bauta_tokenizer **out,
+                                            const uint64_t *set,
+                                            bauta_error *err)
 {
-    BT_NEED(out, err);
-    *out = NULL;
-    BT_NEED(text, err);
-    uint64_t *seen = bt_alloc_zero(CODES / 64, sizeof(*seen));
-    if (!seen)
-        return no_memory(err);
-    codes_collect(seen, text, length);
-    bool nul = seen[0] & 1;
-    json_t *vocab = nul ? NULL : codes_vocab(seen);
-    bt_free(seen);
-    if (nul)
+    if (set[0] & 1)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the text holds NUL, which no vocabulary can");
+                       "the text contains NUL, which cannot be in a "
+                       "vocabulary");
+    json_t *vocab = char_set_vocab(set);
     if (!vocab)
         return no_memory(err);
     json_t *unknown = special_add(vocab, UNKNOWN);
@@ -188,4 +178,19 @@ bauta_status bauta_tokenizer_characters(bauta_tokenizer **out, const char *text,
                             "decoder", "type", "Fuse", "model", "type", "BPE",
                             "unk_token", UNKNOWN, "vocab", vocab, "merges"),
                   err);
+}
+
+bauta_status bauta_tokenizer_characters(bauta_tokenizer **out, const char *text,
+                                        size_t length, bauta_error *err)
+{
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(text, err);
+    uint64_t *set = bt_alloc_zero(BT_CHAR_SET_WORDS, sizeof(*set));
+    if (!set)
+        return no_memory(err);
+    bt_char_set_add(set, text, length);
+    bauta_status status = bt_tokenizer_create_characters(out, set, err);
+    bt_free(set);
+    return status;
 }

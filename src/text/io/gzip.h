@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gzip.h - streaming decompression of gzip. Without zlib bt_gzip_create() fails. */
+/* gzip.h - streaming decompression of gzip. Without zlib bt_gzip_create()
+ * fails. */
 #ifndef BT_GZIP_H
 #define BT_GZIP_H
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "text/io/json_members.h"
 #include "text/subword/sentencepiece_bpe.h"
 #include "text/subword/trie.h"
 
@@ -19,16 +20,11 @@ bauta_status bt_sentencepiece_vocab(bt_vocab **out,
                                     const bt_sentencepiece *model,
                                     const char *path, bauta_error *err)
 {
-    bauta_error why = { BAUTA_OK, "" };
     bauta_status status = bt_vocab_create(out, err);
     for (size_t i = 0; !status && i < model->count; i++) {
         const bt_span_bytes *text = &model->pieces[i].text;
-        status = bt_vocab_add(*out, text->bytes, text->size, (uint32_t)i, &why);
-        if (status == BAUTA_ERR_NOMEM)
-            return bt_fail(err, status, "%s", why.message);
-        if (status)
-            return bt_fail(err, status, "%s: %.180s", bt_path_tail(path),
-                           why.message);
+        status = bt_part_piece(*out, text->bytes, text->size, (uint32_t)i, path,
+                               err);
     }
     return status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sentencepiece_tokenizer.h - the parts of a tokenizer from a SentencePiece model,
- * shared by SentencePiece's own tokenizers and Marian's. */
+/* sentencepiece_tokenizer.h - the parts of a tokenizer from a SentencePiece
+ * model, shared by SentencePiece's own tokenizers and Marian's. */
 #ifndef BT_SENTENCEPIECE_TOKENIZER_H
 #define BT_SENTENCEPIECE_TOKENIZER_H
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const name_keys[BAUTA_TOKEN_NAMES] = {
+const char *const bt_special_token_keys[BAUTA_TOKEN_NAMES] = {
     [BAUTA_TOKEN_BOS] = "bos_token",   [BAUTA_TOKEN_EOS] = "eos_token",
     [BAUTA_TOKEN_UNK] = "unk_token",   [BAUTA_TOKEN_PAD] = "pad_token",
     [BAUTA_TOKEN_CLS] = "cls_token",   [BAUTA_TOKEN_SEP] = "sep_token",
@@ -123,7 +123,8 @@ bauta_status bt_settings_init(bt_settings *f, const char *path,
 
 const char *bt_settings_name(const bt_settings *f, bauta_token_name name)
 {
-    const json_t *value = json_object_get(f->config, name_keys[name]);
+    const json_t *value =
+        json_object_get(f->config, bt_special_token_keys[name]);
     if (!value)
         return f->class->names[name];
     if (json_is_object(value))

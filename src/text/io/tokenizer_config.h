@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tokenizer_config.h - tokenizer_config.json of a model folder.
  *
- * A tokenizer.json is complete. For the older formats the class of the tokenizer
- * defines the special tokens and the template; tokenizer_config.json names the
- * class, or else the model_type of config.json does. */
+ * A tokenizer.json is complete. For the older formats the class of the
+ * tokenizer defines the special tokens and the template; tokenizer_config.json
+ * names the class, or else the model_type of config.json does. */
 #ifndef BT_TOKENIZER_CONFIG_H
 #define BT_TOKENIZER_CONFIG_H
 
 #include "text/io/tokenizer_json.h"
+
+/* The members of tokenizer_config.json that name the special tokens. */
+extern const char *const bt_special_token_keys[BAUTA_TOKEN_NAMES];
 
 /* The classes of transformers and how they differ. */
 typedef struct bt_class {

@@ -129,8 +129,8 @@ static bauta_status template_check(const bauta_tokenizer *t,
     return BAUTA_OK;
 }
 
-/* Special tokens by their usual names; tokenizer_config.json may override them.
- */
+/* Special tokens by their usual names; tokenizer_config.json may override
+ * them. */
 static void guess_special_tokens(bauta_tokenizer *t)
 {
     static const struct {

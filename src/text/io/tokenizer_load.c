@@ -18,13 +18,13 @@
 /* Files of a format, in the order of its loader. */
 enum { FORMAT_FILES = 4 };
 
-typedef struct contents {
+typedef struct file_contents {
     char *bytes[FORMAT_FILES];
     size_t size[FORMAT_FILES];
-} contents;
+} file_contents;
 
 static bauta_status load_json(bauta_tokenizer **out, const bt_settings *f,
-                              const contents *c, const char *const *names,
+                              const file_contents *c, const char *const *names,
                               bauta_error *err)
 {
     (void)f;
@@ -32,8 +32,8 @@ static bauta_status load_json(bauta_tokenizer **out, const bt_settings *f,
 }
 
 static bauta_status load_marian(bauta_tokenizer **out, const bt_settings *f,
-                                const contents *c, const char *const *names,
-                                bauta_error *err)
+                                const file_contents *c,
+                                const char *const *names, bauta_error *err)
 {
     bt_marian_files files = { .source = c->bytes[0],
                               .source_size = c->size[0],
@@ -49,7 +49,7 @@ static bauta_status load_marian(bauta_tokenizer **out, const bt_settings *f,
 }
 
 static bauta_status load_gpt2(bauta_tokenizer **out, const bt_settings *f,
-                              const contents *c, const char *const *names,
+                              const file_contents *c, const char *const *names,
                               bauta_error *err)
 {
     bt_document document;
@@ -66,7 +66,7 @@ static bauta_status load_gpt2(bauta_tokenizer **out, const bt_settings *f,
 }
 
 static bauta_status load_bert(bauta_tokenizer **out, const bt_settings *f,
-                              const contents *c, const char *const *names,
+                              const file_contents *c, const char *const *names,
                               bauta_error *err)
 {
     bt_document document;
@@ -83,7 +83,8 @@ static bauta_status load_bert(bauta_tokenizer **out, const bt_settings *f,
 }
 
 static bauta_status load_sentencepiece(bauta_tokenizer **out,
-                                       const bt_settings *f, const contents *c,
+                                       const bt_settings *f,
+                                       const file_contents *c,
                                        const char *const *names,
                                        bauta_error *err)
 {
@@ -99,7 +100,7 @@ typedef struct format {
     const char *files[FORMAT_FILES];
     size_t needed; /* how many of the files are required */
     bauta_status (*load)(bauta_tokenizer **out, const bt_settings *f,
-                         const contents *c, const char *const *names,
+                         const file_contents *c, const char *const *names,
                          bauta_error *err);
 } format;
 
@@ -145,7 +146,8 @@ static bauta_status folder_format(const format **out, const char *path,
 }
 
 /* Store the files in the tokenizer, for saving. */
-static void store_files(bauta_tokenizer *t, contents *c, const format *from)
+static void store_files(bauta_tokenizer *t, file_contents *c,
+                        const format *from)
 {
     for (size_t i = 0; i < FORMAT_FILES; i++) {
         if (c->bytes[i])
@@ -191,7 +193,7 @@ static bauta_status explain_failure(bauta_status status, const char *folder,
 static bauta_status folder_load(bauta_tokenizer **out, const bt_settings *f,
                                 const format *from, bauta_error *err)
 {
-    contents c = { 0 };
+    file_contents c = { 0 };
     bauta_tokenizer *tokenizer = NULL;
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; !status && i < FORMAT_FILES && from->files[i]; i++)
@@ -266,7 +268,7 @@ static bauta_status load_file(bauta_tokenizer **out, const char *path,
                               bauta_error *err)
 {
     static const bt_settings no_config = { "", NULL, &bt_no_class };
-    contents c = { 0 };
+    file_contents c = { 0 };
     const format *from = ends_with(path, ".json")  ? &formats[0]
                          : ends_with(path, ".txt") ? &formats[6]
                                                    : &formats[4];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* learn_merges.c - training BPE and WordPiece: the alphabet, then merges of
- * the most frequent pairs (pair_merge.h).
+/* learn_merges.c - training BPE and WordPiece: the alphabet, then merges of the
+ * most frequent pairs (pair_merge.h).
  *
  * BPE starts with the 256 bytes, in the order of the characters that represent
  * them. WordPiece starts with the characters of the words, then those that

@@ -18,13 +18,12 @@
 
 enum { CANDIDATES_MAX = 1000000, EM_STEPS = 2 };
 
-static const double kept_share = 0.75; /* of the pieces, per round */
-static const double spare_share =
-    1.1; /* of the wanted pieces: rounds end there,
-            then the best pieces are chosen */
+/* The share of the pieces that a round keeps. Rounds end at spare_share times
+ * the wanted pieces; the best of those are the result. */
+static const double kept_share = 0.75, spare_share = 1.1;
 static const double least_expected = 0.5;
 
-typedef struct learner {
+typedef struct unigram_learner {
     const bauta_vocabulary_options *options;
     bt_lattice lattice;
     size_t characters; /* the first pieces */
@@ -33,7 +32,7 @@ typedef struct learner {
     double *counts;    /* (pieces) */
     double *loss;      /* (pieces) of pruning it; see loss_of() */
     uint32_t *order;   /* (2 x pieces) */
-} learner;
+} unigram_learner;
 
 /* ---- Expectation maximization -------------------------------------------- */
 
@@ -50,7 +49,7 @@ static double digamma(double x)
                 y * (1. / 120 - y * (1. / 252 - y * (1. / 240 - y / 132))));
 }
 
-static void piece_drop(learner *l, size_t p)
+static void piece_drop(unigram_learner *l, size_t p)
 {
     l->lattice.chance[p] = 0;
     l->lattice.score[p] = -INFINITY;
@@ -60,7 +59,7 @@ static void piece_drop(learner *l, size_t p)
 /* Probabilities from counts, as the mean of the posterior under a sparse
  * Dirichlet prior: exp(digamma(x)) is about x - 1/2, which reduces rare pieces
  * most. */
-static void maximise(learner *l)
+static void maximise(unigram_learner *l)
 {
     double sum = 0;
     for (size_t p = 0; p < l->lattice.pieces; p++) {
@@ -83,7 +82,7 @@ static void maximise(learner *l)
     bt_lattice_compact(&l->lattice);
 }
 
-static void em_steps(learner *l)
+static void em_steps(unigram_learner *l)
 {
     for (int i = 0; i < EM_STEPS; i++) {
         memset(l->counts, 0, l->lattice.pieces * sizeof(double));
@@ -93,7 +92,7 @@ static void em_steps(learner *l)
 }
 
 /* The initial probability of a substring is the share of the text it covers. */
-static void init_probabilities(learner *l)
+static void init_probabilities(unigram_learner *l)
 {
     const bt_substrings *t = l->lattice.text;
     double sum = 0;
@@ -110,7 +109,7 @@ static void init_probabilities(learner *l)
 
 /* The loss of likelihood if a piece is replaced by others: INFINITY if it must
  * stay, -INFINITY if nothing is lost. */
-static double loss_of(learner *l, uint32_t p, double sum)
+static double loss_of(unigram_learner *l, uint32_t p, double sum)
 {
     uint32_t others[BT_SUBSTRING_MAX];
     double score, used = l->counts[p];
@@ -131,9 +130,9 @@ static bool loses_less(const void *user, uint32_t a, uint32_t b)
     return loss[a] < loss[b];
 }
 
-/* The remaining pieces in l->order, the greatest loss first; returns how many.
- */
-static size_t by_loss(learner *l)
+/* The remaining pieces in l->order, the greatest loss first; returns how
+ * many. */
+static size_t by_loss(unigram_learner *l)
 {
     size_t count = 0;
     for (uint32_t p = 0; p < l->lattice.pieces; p++)
@@ -144,7 +143,7 @@ static size_t by_loss(learner *l)
     return count;
 }
 
-static void prune(learner *l, size_t enough)
+static void prune(unigram_learner *l, size_t enough)
 {
     double sum = 0;
     memset(l->counts, 0, l->lattice.pieces * sizeof(double));
@@ -163,13 +162,13 @@ static void prune(learner *l, size_t enough)
     bt_lattice_compact(&l->lattice);
 }
 
-static void progress(const learner *l, size_t done, size_t all)
+static void progress(const unigram_learner *l, size_t done, size_t all)
 {
     if (l->options->progress)
         l->options->progress(l->options->user, done, all);
 }
 
-static void run_rounds(learner *l)
+static void run_rounds(unigram_learner *l)
 {
     size_t enough = (size_t)(spare_share * (double)l->wanted), before = 0;
     size_t all = l->alive;
@@ -192,7 +191,7 @@ static bool scores_less(const void *user, uint32_t a, uint32_t b)
 
 /* The characters and the best other pieces, the most likely first; of equally
  * likely ones the shorter, then the one that sorts first. */
-static size_t choose(learner *l)
+static size_t choose(unigram_learner *l)
 {
     size_t count = 0;
     uint32_t *order = l->order, *spare = order + l->lattice.pieces;
@@ -219,7 +218,7 @@ static size_t piece_text(char text[4 * BT_SUBSTRING_MAX],
 }
 
 /* Add the pieces after the special tokens, whose scores are 0. */
-static bauta_status write(bt_learned *out, learner *l, bauta_error *err)
+static bauta_status write(bt_learned *out, unigram_learner *l, bauta_error *err)
 {
     size_t count = choose(l), specials = bt_vocab_size(out->vocab);
     bauta_status status = BAUTA_OK;
@@ -238,8 +237,8 @@ static bauta_status write(bt_learned *out, learner *l, bauta_error *err)
     return status;
 }
 
-static bauta_status learner_init(learner *l, const bt_substrings *strings,
-                                 bauta_error *err)
+static bauta_status learner_init(unigram_learner *l,
+                                 const bt_substrings *strings, bauta_error *err)
 {
     size_t count = strings->count;
     l->characters = strings->characters;
@@ -252,7 +251,7 @@ static bauta_status learner_init(learner *l, const bt_substrings *strings,
     return bt_lattice_init(&l->lattice, strings, err);
 }
 
-static void learner_release(learner *l)
+static void learner_release(unigram_learner *l)
 {
     bt_lattice_release(&l->lattice);
     bt_free(l->counts);
@@ -265,7 +264,8 @@ static bauta_status learn(bt_learned *out, const bt_substrings *strings,
                           bauta_error *err)
 {
     size_t specials = bt_vocab_size(out->vocab);
-    learner l = { .options = options, .wanted = options->pieces - specials };
+    unigram_learner l = { .options = options,
+                          .wanted = options->pieces - specials };
     if (l.wanted < strings->characters)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a vocabulary of %zu pieces is too small: the special "

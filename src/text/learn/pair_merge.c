@@ -26,11 +26,11 @@ typedef struct symbol {
 } symbol;
 
 /* A pair that occurs or occurred. */
-typedef struct pair {
+typedef struct counted_pair {
     uint32_t left, right;
     int64_t count;
     uint32_t first, last; /* of its occurrences, in ascending order */
-} pair;
+} counted_pair;
 
 typedef struct occurrence {
     uint32_t at; /* the left symbol */
@@ -44,7 +44,7 @@ typedef struct candidate {
     uint32_t pair;
 } candidate;
 
-typedef struct learner {
+typedef struct pair_learner {
     const bt_pairs_spec *spec;
     bt_learned *learned;
     size_t merge_room;
@@ -52,9 +52,9 @@ typedef struct learner {
     symbol *symbols;
     int64_t *counts; /* (words) */
 
-    pair *pairs;
+    counted_pair *pairs;
     size_t pair_count, pair_room;
-    uint32_t *slots; /* a hash table: 1 + the index of a pair */
+    uint32_t *slots; /* a hash table: 1 + the index of a counted_pair */
     unsigned bits;
     size_t pair_queued; /* pairs from here on are not in the queue yet */
     occurrence *occurrences;
@@ -68,7 +68,7 @@ typedef struct learner {
     size_t raw_count, raw_room;
     size_t *raw_ends; /* (pieces) */
     size_t raw_ends_count, raw_ends_room;
-} learner;
+} pair_learner;
 
 /* ---- Symbols ------------------------------------------------------------- */
 
@@ -103,27 +103,27 @@ void bt_symbols_release(bt_symbols *symbols)
 
 /* ---- Pairs --------------------------------------------------------------- */
 
-static size_t slot_first(const learner *l, uint32_t left, uint32_t right)
+static size_t slot_first(const pair_learner *l, uint32_t left, uint32_t right)
 {
     uint64_t key = ((uint64_t)left << 32 | right) ^ (uintptr_t)l;
     return (size_t)(bt_hash_mix(key ^ key >> 29, BT_HASH_ODD) * BT_HASH_ODD >>
                     (64 - l->bits));
 }
 
-static uint32_t *slot_of(const learner *l, uint32_t left, uint32_t right)
+static uint32_t *slot_of(const pair_learner *l, uint32_t left, uint32_t right)
 {
     size_t mask = ((size_t)1 << l->bits) - 1;
     for (size_t i = slot_first(l, left, right);; i = (i + 1) & mask) {
         uint32_t *slot = l->slots + i;
         if (!*slot)
             return slot;
-        const pair *p = l->pairs + *slot - 1;
+        const counted_pair *p = l->pairs + *slot - 1;
         if (p->left == left && p->right == right)
             return slot;
     }
 }
 
-static int slots_grow(learner *l)
+static int slots_grow(pair_learner *l)
 {
     unsigned bits = l->bits ? l->bits + 1 : SLOTS_FIRST;
     uint32_t *slots = bt_alloc_zero((size_t)1 << bits, sizeof(*slots));
@@ -138,7 +138,7 @@ static int slots_grow(learner *l)
 }
 
 /* The index of a pair, which is added if it is new. */
-static bauta_status pair_of(learner *l, uint32_t left, uint32_t right,
+static bauta_status pair_of(pair_learner *l, uint32_t left, uint32_t right,
                             uint32_t *number, bauta_error *err)
 {
     uint32_t *slot = slot_of(l, left, right);
@@ -147,9 +147,10 @@ static bauta_status pair_of(learner *l, uint32_t left, uint32_t right,
         return BAUTA_OK;
     }
     if (BT_ROOM(l->pairs, l->pair_room, l->pair_count, 1))
-        return bt_fail_memory(err, "pairs", l->pair_count * sizeof(pair));
+        return bt_fail_memory(err, "pairs",
+                              l->pair_count * sizeof(counted_pair));
     *number = (uint32_t)l->pair_count;
-    l->pairs[l->pair_count++] = (pair){ left, right, 0, NONE, NONE };
+    l->pairs[l->pair_count++] = (counted_pair){ left, right, 0, NONE, NONE };
     *slot = *number + 1;
     if (l->pair_count > (size_t)1 << (l->bits - 1) && slots_grow(l))
         return bt_fail_memory(err, "pairs", sizeof(*slot) << (l->bits + 1));
@@ -158,35 +159,36 @@ static bauta_status pair_of(learner *l, uint32_t left, uint32_t right,
 
 /* ---- Occurrences --------------------------------------------------------- */
 
-static int64_t count_at(const learner *l, uint32_t at)
+static int64_t count_at(const pair_learner *l, uint32_t at)
 {
     return l->counts[l->symbols[at].word];
 }
 
 /* A pair occurs at `at` now. */
-static bauta_status occurrence_add(learner *l, uint32_t left, uint32_t right,
-                                   uint32_t at, bauta_error *err)
+static bauta_status occurrence_add(pair_learner *l, uint32_t left,
+                                   uint32_t right, uint32_t at,
+                                   bauta_error *err)
 {
-    uint32_t number = NONE, made = (uint32_t)l->occurrence_count;
+    uint32_t number = NONE, index = (uint32_t)l->occurrence_count;
     bauta_status status = pair_of(l, left, right, &number, err);
     if (status)
         return status;
     if (BT_ROOM(l->occurrences, l->occurrence_room, l->occurrence_count, 1))
         return bt_fail_memory(err, "pairs",
                               l->occurrence_count * sizeof(occurrence));
-    pair *p = l->pairs + number;
+    counted_pair *p = l->pairs + number;
     l->occurrences[l->occurrence_count++] = (occurrence){ at, NONE };
     if (p->first == NONE)
-        p->first = made;
+        p->first = index;
     else
-        l->occurrences[p->last].next = made;
-    p->last = made;
+        l->occurrences[p->last].next = index;
+    p->last = index;
     p->count += count_at(l, at);
     return BAUTA_OK;
 }
 
 /* A pair does not occur at `at` any more. */
-static void occurrence_remove(learner *l, uint32_t left, uint32_t right,
+static void occurrence_remove(pair_learner *l, uint32_t left, uint32_t right,
                               uint32_t at)
 {
     l->pairs[*slot_of(l, left, right) - 1].count -= count_at(l, at);
@@ -194,14 +196,14 @@ static void occurrence_remove(learner *l, uint32_t left, uint32_t right,
 
 /* ---- Queue --------------------------------------------------------------- */
 
-static const char *raw_of(const learner *l, uint32_t id, size_t *size)
+static const char *raw_of(const pair_learner *l, uint32_t id, size_t *size)
 {
     size_t begin = id ? l->raw_ends[id - 1] : 0;
     *size = l->raw_ends[id] - begin;
     return l->raw + begin;
 }
 
-static int raw_compare(const learner *l, uint32_t a, uint32_t b)
+static int raw_compare(const pair_learner *l, uint32_t a, uint32_t b)
 {
     size_t a_size, b_size;
     const char *a_raw = raw_of(l, a, &a_size), *b_raw = raw_of(l, b, &b_size);
@@ -210,7 +212,8 @@ static int raw_compare(const learner *l, uint32_t a, uint32_t b)
 }
 
 /* Whether `a` is merged before `b` if both have the same count. */
-static bool tie_before(const learner *l, const pair *a, const pair *b)
+static bool tie_before(const pair_learner *l, const counted_pair *a,
+                       const counted_pair *b)
 {
     if (l->spec->options->greatest) {
         int order = raw_compare(l, a->left, b->left);
@@ -219,7 +222,7 @@ static bool tie_before(const learner *l, const pair *a, const pair *b)
     return a->left != b->left ? a->left < b->left : a->right < b->right;
 }
 
-static bool merged_before(const learner *l, const candidate *a,
+static bool merged_before(const pair_learner *l, const candidate *a,
                           const candidate *b)
 {
     if (a->count != b->count)
@@ -228,7 +231,7 @@ static bool merged_before(const learner *l, const candidate *a,
 }
 
 /* Replace the top by `w` and restore the heap. */
-static void queue_sink(learner *l, candidate w)
+static void queue_sink(pair_learner *l, candidate w)
 {
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < l->queue_count; i = child) {
@@ -242,13 +245,13 @@ static void queue_sink(learner *l, candidate w)
     l->queue[i] = w;
 }
 
-static void queue_pop(learner *l)
+static void queue_pop(pair_learner *l)
 {
     if (--l->queue_count)
         queue_sink(l, l->queue[l->queue_count]);
 }
 
-static bauta_status queue_push(learner *l, candidate w, bauta_error *err)
+static bauta_status queue_push(pair_learner *l, candidate w, bauta_error *err)
 {
     if (BT_ROOM(l->queue, l->queue_room, l->queue_count, 1))
         return bt_fail_memory(err, "pairs", l->queue_count * sizeof(w));
@@ -260,7 +263,7 @@ static bauta_status queue_push(learner *l, candidate w, bauta_error *err)
 }
 
 /* Add the pairs that the last merge created. */
-static bauta_status queue_new_pairs(learner *l, bauta_error *err)
+static bauta_status queue_new_pairs(pair_learner *l, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (; !status && l->pair_queued < l->pair_count; l->pair_queued++) {
@@ -272,7 +275,7 @@ static bauta_status queue_new_pairs(learner *l, bauta_error *err)
 }
 
 /* The pair to merge next, or NONE if none is frequent enough. */
-static uint32_t queue_next(learner *l)
+static uint32_t queue_next(pair_learner *l)
 {
     size_t least = bt_size_max(l->spec->options->least, 1);
     while (l->queue_count) {
@@ -294,7 +297,7 @@ static uint32_t queue_next(learner *l)
 
 /* Merge two adjacent symbols. Occurrences are merged from left to right: in
  * "aaa" the first two. */
-static bauta_status merge_at(learner *l, uint32_t at, const bt_merge *m,
+static bauta_status merge_at(pair_learner *l, uint32_t at, const bt_merge *m,
                              bauta_error *err)
 {
     symbol *symbols = l->symbols, *here = symbols + at;
@@ -318,8 +321,8 @@ static bauta_status merge_at(learner *l, uint32_t at, const bt_merge *m,
     return status;
 }
 
-static bauta_status merge_all(learner *l, uint32_t number, const bt_merge *m,
-                              bauta_error *err)
+static bauta_status merge_all(pair_learner *l, uint32_t number,
+                              const bt_merge *m, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     uint32_t i = l->pairs[number].first;
@@ -331,7 +334,7 @@ static bauta_status merge_all(learner *l, uint32_t number, const bt_merge *m,
 /* ---- Pieces -------------------------------------------------------------- */
 
 /* Store the bytes of a new piece, which break ties. */
-static bauta_status raw_add(learner *l, const char *piece, size_t size,
+static bauta_status raw_add(pair_learner *l, const char *piece, size_t size,
                             bauta_error *err)
 {
     size_t decoded = size;
@@ -349,7 +352,7 @@ static bauta_status raw_add(learner *l, const char *piece, size_t size,
     return BAUTA_OK;
 }
 
-static bauta_status raw_alphabet(learner *l, bauta_error *err)
+static bauta_status raw_alphabet(pair_learner *l, bauta_error *err)
 {
     size_t count = bt_vocab_size(l->learned->vocab);
     bauta_status status = BAUTA_OK;
@@ -362,8 +365,8 @@ static bauta_status raw_alphabet(learner *l, bauta_error *err)
 }
 
 /* Write the concatenation of two pieces to l->name. */
-static bauta_status name_join(learner *l, const pair *p, size_t *size,
-                              bauta_error *err)
+static bauta_status name_join(pair_learner *l, const counted_pair *p,
+                              size_t *size, bauta_error *err)
 {
     const bt_vocab *vocab = l->learned->vocab;
     size_t a_size, b_size, prefix = strlen(l->spec->prefix);
@@ -383,8 +386,8 @@ static bauta_status name_join(learner *l, const pair *p, size_t *size,
 
 /* The piece that a pair merges to. It exists already if a special token has the
  * same text. */
-static bauta_status piece_of(learner *l, const pair *p, uint32_t *id,
-                             bauta_error *err)
+static bauta_status piece_of(pair_learner *l, const counted_pair *p,
+                             uint32_t *id, bauta_error *err)
 {
     bt_vocab *vocab = l->learned->vocab;
     size_t size;
@@ -399,10 +402,11 @@ static bauta_status piece_of(learner *l, const pair *p, uint32_t *id,
     return status ? status : raw_add(l, l->name, size, err);
 }
 
-static bauta_status merge_next(learner *l, uint32_t number, bauta_error *err)
+static bauta_status merge_next(pair_learner *l, uint32_t number,
+                               bauta_error *err)
 {
     bt_learned *learned = l->learned;
-    const pair *p = l->pairs + number;
+    const counted_pair *p = l->pairs + number;
     bt_merge m = { .left = p->left,
                    .right = p->right,
                    .rank = (uint32_t)learned->merge_count };
@@ -417,12 +421,12 @@ static bauta_status merge_next(learner *l, uint32_t number, bauta_error *err)
 
 /* ---- Training ------------------------------------------------------------ */
 
-static bauta_status learner_init(learner *l, bt_learned *learned,
+static bauta_status learner_init(pair_learner *l, bt_learned *learned,
                                  const bt_pairs_spec *spec, bauta_error *err)
 {
     size_t words, count = spec->symbols->count;
     const bt_counted_word *list = bt_words_list(spec->words, &words);
-    *l = (learner){ .spec = spec, .learned = learned };
+    *l = (pair_learner){ .spec = spec, .learned = learned };
     l->symbols = bt_alloc(bt_size_mul(count, sizeof(symbol)));
     l->counts = bt_alloc(bt_size_mul(words, sizeof(*l->counts)));
     if (!l->symbols || !l->counts || slots_grow(l))
@@ -439,7 +443,7 @@ static bauta_status learner_init(learner *l, bt_learned *learned,
     return raw_alphabet(l, err);
 }
 
-static void learner_release(learner *l)
+static void learner_release(pair_learner *l)
 {
     bt_free(l->symbols);
     bt_free(l->counts);
@@ -452,7 +456,7 @@ static void learner_release(learner *l)
     bt_free(l->raw_ends);
 }
 
-static bauta_status pairs_count(learner *l, bauta_error *err)
+static bauta_status pairs_count(pair_learner *l, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (uint32_t at = 0; !status && at < l->spec->symbols->count; at++)
@@ -472,7 +476,7 @@ bauta_status bt_pairs_learn(bt_learned *learned, const bt_pairs_spec *spec,
                             bauta_error *err)
 {
     size_t pieces = spec->options->pieces;
-    learner l;
+    pair_learner l;
     bauta_status status = learner_init(&l, learned, spec, err);
     if (!status)
         status = pairs_count(&l, err);

@@ -20,7 +20,7 @@
 
 enum { DEPTH = BT_SUBSTRING_MAX + 1, SPACE = 0x2581, CODES = 0x110000 };
 
-typedef struct finder {
+typedef struct substring_finder {
     bt_substrings *s;
     size_t code_room, segment_room, list_room;
     uint64_t *keys;       /* (codes) the first characters, packed */
@@ -28,11 +28,12 @@ typedef struct finder {
                              one piece, up to DEPTH */
     double *sums;         /* (suffixes + 1) prefix sums of the counts */
     double least;
-} finder;
+} substring_finder;
 
 /* ---- Text ---------------------------------------------------------------- */
 
-static bauta_status code_add(finder *f, uint32_t code, bauta_error *err)
+static bauta_status code_add(substring_finder *f, uint32_t code,
+                             bauta_error *err)
 {
     bt_substrings *s = f->s;
     if (s->code_count >= UINT32_MAX / 4)
@@ -47,8 +48,8 @@ static bauta_status code_add(finder *f, uint32_t code, bauta_error *err)
 }
 
 /* End the segment that starts at `begin`, unless it is empty. */
-static bauta_status segment_end(finder *f, size_t begin, uint64_t count,
-                                bauta_error *err)
+static bauta_status segment_end(substring_finder *f, size_t begin,
+                                uint64_t count, bauta_error *err)
 {
     bt_substrings *s = f->s;
     if (begin == s->code_count)
@@ -62,7 +63,7 @@ static bauta_status segment_end(finder *f, size_t begin, uint64_t count,
     return code_add(f, 0, err);
 }
 
-static bauta_status word_read(finder *f, const bt_counted_word *word,
+static bauta_status word_read(substring_finder *f, const bt_counted_word *word,
                               bauta_error *err)
 {
     size_t begin = f->s->code_count;
@@ -79,7 +80,7 @@ static bauta_status word_read(finder *f, const bt_counted_word *word,
     return status ? status : segment_end(f, begin, word->count, err);
 }
 
-static bauta_status words_read(finder *f, const bt_words *words,
+static bauta_status words_read(substring_finder *f, const bt_words *words,
                                bauta_error *err)
 {
     size_t count;
@@ -119,7 +120,7 @@ static kind kind_of(uint32_t code, kind before)
 
 /* Letters, numbers and others do not mix; the space before a word goes with
  * each of them. */
-static void spans_fill(finder *f)
+static void spans_fill(substring_finder *f)
 {
     const uint32_t *codes = f->s->codes;
     kind last = OTHER, next = OTHER;
@@ -140,7 +141,7 @@ static void spans_fill(finder *f)
 
 /* Pack as many characters as fit into 64 bits, the first one highest, each as
  * its rank among those that occur. Most comparisons need only these keys. */
-static bauta_status keys_fill(finder *f, bauta_error *err)
+static bauta_status keys_fill(substring_finder *f, bauta_error *err)
 {
     const bt_substrings *s = f->s;
     uint32_t *number = bt_alloc_zero(CODES, sizeof(*number));
@@ -177,7 +178,7 @@ static uint32_t common(const uint32_t *codes, uint32_t a, uint32_t b)
 
 static bool suffix_after(const void *user, uint32_t a, uint32_t b)
 {
-    const finder *f = user;
+    const substring_finder *f = user;
     if (f->keys[a] != f->keys[b])
         return f->keys[a] > f->keys[b];
     const uint32_t *codes = f->s->codes;
@@ -185,7 +186,7 @@ static bool suffix_after(const void *user, uint32_t a, uint32_t b)
     return i < DEPTH && codes[a + i] > codes[b + i];
 }
 
-static bauta_status suffixes_sort(finder *f, bauta_error *err)
+static bauta_status suffixes_sort(substring_finder *f, bauta_error *err)
 {
     bt_substrings *s = f->s;
     size_t size = bt_size_mul(s->order_count, sizeof(uint32_t)), count = 0;
@@ -204,7 +205,7 @@ static bauta_status suffixes_sort(finder *f, bauta_error *err)
 }
 
 /* sums[i] is the sum of the counts of the first i suffixes. */
-static bauta_status sums_fill(finder *f, bauta_error *err)
+static bauta_status sums_fill(substring_finder *f, bauta_error *err)
 {
     const bt_substrings *s = f->s;
     double *counts = bt_alloc(bt_size_mul(s->code_count, sizeof(double)));
@@ -222,8 +223,8 @@ static bauta_status sums_fill(finder *f, bauta_error *err)
 
 /* ---- Candidates ---------------------------------------------------------- */
 
-static bauta_status list_add(finder *f, uint32_t lo, uint32_t hi, uint32_t size,
-                             bauta_error *err)
+static bauta_status list_add(substring_finder *f, uint32_t lo, uint32_t hi,
+                             uint32_t size, bauta_error *err)
 {
     bt_substrings *s = f->s;
     if (BT_ROOM(s->list, f->list_room, s->count, 1))
@@ -233,7 +234,7 @@ static bauta_status list_add(finder *f, uint32_t lo, uint32_t hi, uint32_t size,
     return BAUTA_OK;
 }
 
-static bauta_status characters_list(finder *f, bauta_error *err)
+static bauta_status characters_list(substring_finder *f, bauta_error *err)
 {
     bt_substrings *s = f->s;
     uint32_t count = (uint32_t)s->order_count;
@@ -249,7 +250,7 @@ static bauta_status characters_list(finder *f, bauta_error *err)
 }
 
 /* The suffixes lo to hi - 1 have a common prefix of `size` characters. */
-static bauta_status string_found(finder *f, uint32_t lo, uint32_t hi,
+static bauta_status string_found(substring_finder *f, uint32_t lo, uint32_t hi,
                                  uint32_t size, bauta_error *err)
 {
     if (size < 2 || size > BT_SUBSTRING_MAX ||
@@ -266,7 +267,7 @@ typedef struct interval {
 /* Intervals are nested, at most DEPTH deep. Each ends where the common prefix
  * of two adjacent suffixes is shorter than its own. A single suffix is an
  * interval too, as its word may be frequent. */
-static bauta_status strings_list(finder *f, bauta_error *err)
+static bauta_status strings_list(substring_finder *f, bauta_error *err)
 {
     const bt_substrings *s = f->s;
     interval stack[DEPTH + 2];
@@ -326,7 +327,7 @@ static bauta_status list_truncate(bt_substrings *s, size_t most,
                   : BAUTA_OK;
 }
 
-static bauta_status find(finder *f, bauta_error *err)
+static bauta_status find(substring_finder *f, bauta_error *err)
 {
     bt_substrings *s = f->s;
     f->keys = bt_alloc(bt_size_mul(s->code_count, sizeof(uint64_t)));
@@ -348,7 +349,7 @@ static bauta_status find(finder *f, bauta_error *err)
 bauta_status bt_substrings_init(bt_substrings *s, const bt_words *words,
                                 size_t least, size_t most, bauta_error *err)
 {
-    finder f = { .s = s, .least = (double)bt_size_max(least, 2) };
+    substring_finder f = { .s = s, .least = (double)bt_size_max(least, 2) };
     *s = (bt_substrings){ .codes = NULL };
     bauta_status status = words_read(&f, words, err);
     if (!status && s->code_count)

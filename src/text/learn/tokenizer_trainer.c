@@ -162,20 +162,7 @@ static bauta_status load(bauta_tokenizer **out, const bt_learned *learned,
     char *text = NULL;
     size_t size;
     bauta_status status = bt_learned_json(&text, &size, learned, options, err);
-    if (!status)
-        status =
-            bt_tokenizer_parse_json(out, text, size, "tokenizer.json", err);
-    if (status) {
-        bt_free(text);
-        return status;
-    }
-    bt_tokenizer_keep(*out, "tokenizer.json", text, size);
-    status = bt_tokenizer_keep_config(*out, err);
-    if (status) {
-        bauta_tokenizer_free(*out);
-        *out = NULL;
-    }
-    return status;
+    return status ? status : bt_tokenizer_create_json(out, text, size, err);
 }
 
 /* ---- Public functions ---------------------------------------------------- */
@@ -184,20 +171,20 @@ struct bauta_vocabulary {
     bauta_vocabulary_options options;
     steps steps;
     bt_words *words;
-    uint64_t *codes; /* CHARACTERS: a bit for each code point of the texts */
+    uint64_t *characters; /* CHARACTERS: the set of the texts */
     size_t texts;
     uint64_t bytes;
 };
-
-enum { CODES = 0x110000 };
 
 static bauta_status vocabulary_init(bauta_vocabulary *v, bauta_error *err)
 {
     bauta_status status = options_check(&v->options, err);
     if (!status && v->options.kind == BAUTA_VOCABULARY_CHARACTERS) {
-        v->codes = bt_alloc_zero(CODES / 64, sizeof(*v->codes));
-        return v->codes ? BAUTA_OK
-                        : bt_fail_memory(err, "a vocabulary", CODES / 8);
+        v->characters =
+            bt_alloc_zero(BT_CHAR_SET_WORDS, sizeof(*v->characters));
+        return v->characters
+                   ? BAUTA_OK
+                   : bt_fail_memory(err, "a vocabulary", BT_CHAR_SET_WORDS * 8);
     }
     if (!status)
         status = steps_init(&v->steps, &v->options, err);
@@ -230,16 +217,8 @@ void bauta_vocabulary_free(bauta_vocabulary *v)
         return;
     steps_release(&v->steps);
     bt_words_free(v->words);
-    bt_free(v->codes);
+    bt_free(v->characters);
     bt_free(v);
-}
-
-static void codes_collect(uint64_t *codes, const char *text, size_t size)
-{
-    for (size_t at = 0, length; at < size; at += length) {
-        uint32_t code = bt_utf8_get(text + at, size - at, &length);
-        codes[code / 64] |= UINT64_C(1) << code % 64;
-    }
 }
 
 bauta_status bt_vocabulary_put(bauta_vocabulary *v, const char *text,
@@ -247,8 +226,8 @@ bauta_status bt_vocabulary_put(bauta_vocabulary *v, const char *text,
 {
     v->texts += !continues;
     v->bytes += size;
-    if (v->codes) {
-        codes_collect(v->codes, text, size);
+    if (v->characters) {
+        bt_char_set_add(v->characters, text, size);
         return BAUTA_OK;
     }
     return bt_words_read(v->words, text, size, continues, v->steps.specials,
@@ -257,7 +236,7 @@ bauta_status bt_vocabulary_put(bauta_vocabulary *v, const char *text,
 
 bool bt_vocabulary_local(const bauta_vocabulary *v)
 {
-    return v->codes || bt_added_local(v->steps.specials);
+    return v->characters || bt_added_local(v->steps.specials);
 }
 
 bauta_status bauta_vocabulary_add(bauta_vocabulary *v, const char *text,
@@ -279,22 +258,6 @@ size_t bauta_vocabulary_texts(const bauta_vocabulary *v)
     return v->texts;
 }
 
-/* A tokenizer of characters, from a text of all characters that occurred. */
-static bauta_status train_characters(bauta_tokenizer **out,
-                                     const uint64_t *codes, bauta_error *err)
-{
-    size_t size = 0;
-    char *text = bt_alloc((size_t)CODES * 4);
-    if (!text)
-        return bt_fail_memory(err, "a vocabulary", (size_t)CODES * 4);
-    for (uint32_t code = 0; code < CODES; code++)
-        if (codes[code / 64] >> code % 64 & 1)
-            size += bt_utf8_put(text + size, code);
-    bauta_status status = bauta_tokenizer_characters(out, text, size, err);
-    bt_free(text);
-    return status;
-}
-
 bauta_status bauta_vocabulary_train(const bauta_vocabulary *v,
                                     bauta_tokenizer **out, bauta_error *err)
 {
@@ -302,8 +265,8 @@ bauta_status bauta_vocabulary_train(const bauta_vocabulary *v,
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(v, err);
-    if (v->codes)
-        return train_characters(out, v->codes, err);
+    if (v->characters)
+        return bt_tokenizer_create_characters(out, v->characters, err);
     bauta_status status = learn(&learned, v->words, &v->options, err);
     if (!status)
         status = load(out, &learned, &v->options, err);

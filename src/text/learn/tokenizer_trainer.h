@@ -45,8 +45,8 @@ bauta_status bt_vocabulary_put(bauta_vocabulary *vocabulary, const char *text,
  * space. */
 bool bt_vocabulary_local(const bauta_vocabulary *vocabulary);
 
-/* The result of training: pieces by id, with scores (Unigram) or merges (BPE).
- */
+/* The result of training: pieces by id, with scores (Unigram) or merges
+ * (BPE). */
 typedef struct bt_learned {
     bt_vocab *vocab;
     size_t special_count; /* the first pieces */
@@ -63,8 +63,8 @@ const char *const *bt_learned_specials(const bauta_vocabulary_options *options,
 bauta_status bt_learned_init(bt_learned *learned,
                              const bauta_vocabulary_options *options,
                              bauta_error *err);
-/* Add `prefix` (at most 3 bytes) and a character as a piece, unless it exists.
- */
+/* Add `prefix` (at most 3 bytes) and a character as a piece, unless it
+ * exists. */
 bauta_status bt_learned_character(bt_vocab *vocab, const char *prefix,
                                   uint32_t code, uint32_t *id,
                                   bauta_error *err);

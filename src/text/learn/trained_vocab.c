@@ -73,14 +73,14 @@ bauta_status bt_learned_fits(const bt_learned *learned,
                              const bauta_vocabulary_options *options,
                              bauta_error *err)
 {
-    size_t least = bt_vocab_size(learned->vocab);
-    if (options->pieces >= least)
+    size_t size = bt_vocab_size(learned->vocab);
+    if (options->pieces >= size)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
                    "a vocabulary of %zu pieces is too small: the special "
                    "tokens and the alphabet are "
                    "%zu",
-                   options->pieces, least);
+                   options->pieces, size);
 }
 
 void bt_learned_release(bt_learned *learned)
@@ -149,13 +149,13 @@ static const char *decoder_of(const bauta_vocabulary_options *options)
 
 /* ---- Writing ------------------------------------------------------------- */
 
-typedef struct writer {
+typedef struct json_writer {
     char *text;
     size_t size, room;
     bool failed; /* memory ran out */
-} writer;
+} json_writer;
 
-static void put(writer *w, const char *bytes, size_t size)
+static void put(json_writer *w, const char *bytes, size_t size)
 {
     if (w->failed || BT_ROOM(w->text, w->room, w->size, size)) {
         w->failed = true;
@@ -165,16 +165,16 @@ static void put(writer *w, const char *bytes, size_t size)
     w->size += size;
 }
 
-static void put_text(writer *w, const char *text)
+static void put_text(json_writer *w, const char *text)
 {
     put(w, text, strlen(text));
 }
 
-static void put_format(writer *w, const char *format, ...)
+static void put_format(json_writer *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* For numbers: at most 127 bytes. */
-static void put_format(writer *w, const char *format, ...)
+static void put_format(json_writer *w, const char *format, ...)
 {
     char text[128];
     va_list args;
@@ -185,7 +185,7 @@ static void put_format(writer *w, const char *format, ...)
 }
 
 /* Well-formed UTF-8 as a JSON string. */
-static void put_string(writer *w, const char *text, size_t size)
+static void put_string(json_writer *w, const char *text, size_t size)
 {
     size_t done = 0;
     put(w, "\"", 1);
@@ -205,7 +205,7 @@ static void put_string(writer *w, const char *text, size_t size)
 }
 
 /* A number from -1000 to 0 with 12 decimals, independent of the locale. */
-static void put_score(writer *w, double score)
+static void put_score(json_writer *w, double score)
 {
     const long long unit = 1000000000000;
     long long parts = llround(-score * (double)unit);
@@ -215,7 +215,7 @@ static void put_score(writer *w, double score)
 
 /* ---- Parts of tokenizer.json --------------------------------------------- */
 
-static void put_piece(writer *w, const bt_vocab *vocab, uint32_t id)
+static void put_piece(json_writer *w, const bt_vocab *vocab, uint32_t id)
 {
     size_t size = 0;
     const char *piece = bt_vocab_piece(vocab, id, &size);
@@ -223,7 +223,7 @@ static void put_piece(writer *w, const bt_vocab *vocab, uint32_t id)
 }
 
 /* Special tokens are the first pieces. */
-static void put_added(writer *w, const bt_learned *learned, size_t count)
+static void put_added(json_writer *w, const bt_learned *learned, size_t count)
 {
     put_text(w, "  \"added_tokens\": [");
     for (uint32_t id = 0; id < count; id++) {
@@ -236,7 +236,7 @@ static void put_added(writer *w, const bt_learned *learned, size_t count)
 }
 
 /* [CLS] A [SEP] B [SEP]. */
-static void put_template(writer *w, const bt_learned *learned)
+static void put_template(json_writer *w, const bt_learned *learned)
 {
     uint32_t cls = bt_vocab_find(learned->vocab, "[CLS]", 5);
     uint32_t sep = bt_vocab_find(learned->vocab, "[SEP]", 5);
@@ -255,7 +255,7 @@ static void put_template(writer *w, const bt_learned *learned)
     put_format(w, "\"ids\": [%u], \"tokens\": [\"[SEP]\"]}}},\n", sep);
 }
 
-static void put_vocab(writer *w, const bt_vocab *vocab)
+static void put_vocab(json_writer *w, const bt_vocab *vocab)
 {
     size_t count = bt_vocab_size(vocab);
     put_text(w, "    \"vocab\": {");
@@ -267,7 +267,7 @@ static void put_vocab(writer *w, const bt_vocab *vocab)
     put_text(w, "\n    }");
 }
 
-static void put_bpe(writer *w, const bt_learned *learned)
+static void put_bpe(json_writer *w, const bt_learned *learned)
 {
     put_text(w, "\"BPE\", \"dropout\": null, \"unk_token\": null,\n"
                 "    \"continuing_subword_prefix\": null, "
@@ -286,7 +286,7 @@ static void put_bpe(writer *w, const bt_learned *learned)
     put_text(w, "\n    ]\n");
 }
 
-static void put_wordpiece(writer *w, const bt_learned *learned)
+static void put_wordpiece(json_writer *w, const bt_learned *learned)
 {
     put_text(w, "\"WordPiece\", \"unk_token\": \"[UNK]\",\n"
                 "    \"continuing_subword_prefix\": \"##\", "
@@ -295,7 +295,7 @@ static void put_wordpiece(writer *w, const bt_learned *learned)
     put_text(w, "\n");
 }
 
-static void put_unigram(writer *w, const bt_learned *learned)
+static void put_unigram(json_writer *w, const bt_learned *learned)
 {
     size_t count = bt_vocab_size(learned->vocab);
     put_format(w, "\"Unigram\", \"unk_id\": %u, \"byte_fallback\": false,\n",
@@ -311,7 +311,7 @@ static void put_unigram(writer *w, const bt_learned *learned)
     put_text(w, "\n    ]\n");
 }
 
-static void put_model(writer *w, const bt_learned *learned,
+static void put_model(json_writer *w, const bt_learned *learned,
                       bauta_vocabulary_kind kind)
 {
     put_text(w, "  \"model\": {\"type\": ");
@@ -324,7 +324,7 @@ static void put_model(writer *w, const bt_learned *learned,
     put_text(w, "  }\n}\n");
 }
 
-static void put_member(writer *w, const char *key, const char *json)
+static void put_member(json_writer *w, const char *key, const char *json)
 {
     put_text(w, "  \"");
     put_text(w, key);
@@ -338,7 +338,7 @@ bauta_status bt_learned_json(char **out, size_t *size,
                              const bauta_vocabulary_options *options,
                              bauta_error *err)
 {
-    writer w = { .text = NULL };
+    json_writer w = { .text = NULL };
     const bt_vocab *vocab = learned->vocab;
     bool has_template =
         options->kind == BAUTA_VOCABULARY_WORDPIECE &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer_files.c - training texts from files, which may be larger than memory.
- */
+/* trainer_files.c - training texts from files, which may be larger than
+ * memory. */
 #include "base/array.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 
 enum { PART = 256 << 10 }; /* about how many bytes are counted at once */
 
-typedef struct reader {
+typedef struct file_reader {
     bauta_vocabulary *vocabulary;
     bauta_corpus_options options;
     bauta_text_file *file;
@@ -19,10 +19,10 @@ typedef struct reader {
     size_t size, room;
     size_t searched; /* bytes of it where it cannot be divided */
     bool continues;  /* the start of the text was counted before */
-} reader;
+} file_reader;
 
 /* Count the first `size` bytes that are held. */
-static bauta_status part_count(reader *r, size_t size, bauta_error *err)
+static bauta_status part_count(file_reader *r, size_t size, bauta_error *err)
 {
     bauta_status status = bt_vocabulary_put(
         r->vocabulary, r->held ? r->held : "", size, r->continues, err);
@@ -34,7 +34,7 @@ static bauta_status part_count(reader *r, size_t size, bauta_error *err)
     return status;
 }
 
-static bauta_status parts_count(reader *r, bauta_error *err)
+static bauta_status parts_count(file_reader *r, bauta_error *err)
 {
     bool local = bt_vocabulary_local(r->vocabulary);
     for (size_t at = r->size; local && at-- > r->searched + 1;)
@@ -48,7 +48,7 @@ static bauta_status parts_count(reader *r, bauta_error *err)
                              err);
 }
 
-static bauta_status text_put(reader *r, const char *text, size_t size,
+static bauta_status text_put(file_reader *r, const char *text, size_t size,
                              bauta_error *err)
 {
     if (size == 0)
@@ -62,7 +62,7 @@ static bauta_status text_put(reader *r, const char *text, size_t size,
     return parts_count(r, err);
 }
 
-static bauta_status text_end(reader *r, bauta_error *err)
+static bauta_status text_end(file_reader *r, bauta_error *err)
 {
     bauta_status status = part_count(r, r->size, err);
     r->continues = false;
@@ -71,7 +71,7 @@ static bauta_status text_end(reader *r, bauta_error *err)
 
 /* Part of a file whose lines are texts, each with its line break. With
  * `columns` a tab ends a text too and is read as a line break. */
-static bauta_status part_lines(reader *r, const char *part, size_t size,
+static bauta_status part_lines(file_reader *r, const char *part, size_t size,
                                bool columns, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
@@ -90,14 +90,14 @@ static bauta_status part_lines(reader *r, const char *part, size_t size,
     return status;
 }
 
-static bauta_status part_put(reader *r, const char *part, size_t size,
+static bauta_status part_put(file_reader *r, const char *part, size_t size,
                              bool columns, bauta_error *err)
 {
     return r->options.lines ? part_lines(r, part, size, columns, err)
                             : text_put(r, part, size, err);
 }
 
-static bauta_status file_read(reader *r, bool columns, bauta_error *err)
+static bauta_status file_read(file_reader *r, bool columns, bauta_error *err)
 {
     bauta_status status;
     const char *part = "";
@@ -119,7 +119,7 @@ static bauta_status file_read(reader *r, bool columns, bauta_error *err)
     return status;
 }
 
-static bauta_status file_add(reader *r, const char *path, bool columns,
+static bauta_status file_add(file_reader *r, const char *path, bool columns,
                              bauta_error *err)
 {
     bauta_status status = bauta_text_file_open(&r->file, path, err);
@@ -132,12 +132,12 @@ static bauta_status file_add(reader *r, const char *path, bool columns,
 
 /* ---- Public functions ---------------------------------------------------- */
 
-static bauta_status reader_init(reader *r, bauta_vocabulary *vocabulary,
+static bauta_status reader_init(file_reader *r, bauta_vocabulary *vocabulary,
                                 const bauta_corpus_options *options,
                                 bauta_error *err)
 {
-    *r = (reader){ .vocabulary = vocabulary,
-                   .options = BAUTA_CORPUS_OPTIONS_INIT };
+    *r = (file_reader){ .vocabulary = vocabulary,
+                        .options = BAUTA_CORPUS_OPTIONS_INIT };
     BT_NEED(vocabulary, err);
     if (options) {
         BT_NEED_SIZE(options, bauta_corpus_options, "BAUTA_CORPUS_OPTIONS_INIT",
@@ -152,7 +152,7 @@ bauta_status bauta_vocabulary_add_files(bauta_vocabulary *vocabulary,
                                         const bauta_corpus_options *options,
                                         bauta_error *err)
 {
-    reader r;
+    file_reader r;
     if (count)
         BT_NEED(files, err);
     for (size_t i = 0; i < count; i++)
@@ -170,7 +170,7 @@ bauta_status bauta_vocabulary_add_pairs(bauta_vocabulary *vocabulary,
                                         const bauta_corpus_options *options,
                                         bauta_error *err)
 {
-    reader r;
+    file_reader r;
     BT_NEED(source, err);
     bauta_status status = reader_init(&r, vocabulary, options, err);
     r.options.lines = true;

@@ -33,13 +33,13 @@ void bt_lattice_release(bt_lattice *l)
     *l = (bt_lattice){ .text = NULL };
 }
 
-static size_t longest(const bt_substrings *text)
+static size_t longest_segment(const bt_substrings *text)
 {
-    size_t most = 0;
+    size_t longest = 0;
     for (size_t i = 0; i < text->segment_count; i++)
-        most =
-            bt_size_max(most, text->segments[i].end - text->segments[i].begin);
-    return most;
+        longest = bt_size_max(longest,
+                              text->segments[i].end - text->segments[i].begin);
+    return longest;
 }
 
 /* Set the first edge of each position; returns the number of edges. */
@@ -76,7 +76,7 @@ static void edges_fill(bt_lattice *l)
 bauta_status bt_lattice_init(bt_lattice *l, const bt_substrings *text,
                              bauta_error *err)
 {
-    size_t word = longest(text) + REACH + 1;
+    size_t word = longest_segment(text) + REACH + 1;
     *l = (bt_lattice){ .text = text, .pieces = text->count };
     l->first = bt_alloc(bt_size_mul(text->code_count + 1, sizeof(uint32_t)));
     l->sizes = bt_alloc(text->count);
@@ -183,8 +183,8 @@ void bt_lattice_expect(bt_lattice *l, double *expected)
 
 /* ---- Viterbi ------------------------------------------------------------- */
 
-/* The best path over `count` positions, `without` one piece: its score, and
- * its pieces, from the end, in l->best. */
+/* The best path over `count` positions, `without` one piece: its score, and its
+ * pieces, from the end, in l->best. */
 static double best_path(bt_lattice *l, uint32_t begin, uint32_t count,
                         uint32_t without)
 {

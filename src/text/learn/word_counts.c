@@ -14,23 +14,23 @@
 
 #include <string.h>
 
-typedef struct block {
-    struct block *next;
+typedef struct word_block {
+    struct word_block *next;
     size_t used, size;
     char bytes[];
-} block;
+} word_block;
 
-typedef struct slot {
-    uint32_t word; /* 1 + its index; 0 in an empty slot */
+typedef struct word_slot {
+    uint32_t word; /* 1 + its index; 0 in an empty word_slot */
     uint32_t hash;
-} slot;
+} word_slot;
 
 struct bt_words {
     bt_counted_word *list;
     size_t count, room;
-    slot *slots;
+    word_slot *slots;
     unsigned bits; /* there are 1 << bits slots */
-    block *blocks;
+    word_block *blocks;
 };
 
 enum { BITS_FIRST = 10, BLOCK_SIZE = 64 << 10 };
@@ -38,12 +38,13 @@ enum { BITS_FIRST = 10, BLOCK_SIZE = 64 << 10 };
 bauta_status bt_words_create(bt_words **out, bauta_error *err)
 {
     bt_words *words = bt_alloc_zero(1, sizeof(*words));
-    slot *slots = bt_alloc_zero((size_t)1 << BITS_FIRST, sizeof(slot));
+    word_slot *slots =
+        bt_alloc_zero((size_t)1 << BITS_FIRST, sizeof(word_slot));
     *out = NULL;
     if (!words || !slots) {
         bt_free(words);
         bt_free(slots);
-        return bt_fail_memory(err, "words", sizeof(slot) << BITS_FIRST);
+        return bt_fail_memory(err, "words", sizeof(word_slot) << BITS_FIRST);
     }
     words->slots = slots;
     words->bits = BITS_FIRST;
@@ -55,7 +56,7 @@ void bt_words_free(bt_words *words)
 {
     if (!words)
         return;
-    for (block *b = words->blocks, *next; b; b = next) {
+    for (word_block *b = words->blocks, *next; b; b = next) {
         next = b->next;
         bt_free(b);
     }
@@ -73,13 +74,13 @@ const bt_counted_word *bt_words_list(const bt_words *words, size_t *count)
 /* Memory for `size` bytes that will not move, or NULL. */
 static char *bytes_take(bt_words *words, size_t size)
 {
-    block *b = words->blocks;
+    word_block *b = words->blocks;
     if (!b || b->size - b->used < size) {
         size_t room = bt_size_max(size, BLOCK_SIZE);
         b = bt_alloc(bt_size_add(sizeof(*b), room));
         if (!b)
             return NULL;
-        *b = (block){ .next = words->blocks, .size = room };
+        *b = (word_block){ .next = words->blocks, .size = room };
         words->blocks = b;
     }
     b->used += size;
@@ -87,12 +88,12 @@ static char *bytes_take(bt_words *words, size_t size)
 }
 
 /* The slot of a word, or the empty one where it belongs. */
-static slot *slot_of(const bt_words *words, uint32_t hash, const char *bytes,
-                     size_t size)
+static word_slot *slot_of(const bt_words *words, uint32_t hash,
+                          const char *bytes, size_t size)
 {
     size_t mask = ((size_t)1 << words->bits) - 1;
     for (size_t i = hash >> (32 - words->bits);; i = (i + 1) & mask) {
-        slot *s = words->slots + i;
+        word_slot *s = words->slots + i;
         if (!s->word)
             return s;
         const bt_counted_word *w = words->list + s->word - 1;
@@ -106,11 +107,11 @@ static int slots_grow(bt_words *words)
 {
     unsigned bits = words->bits + 1;
     size_t mask = ((size_t)1 << bits) - 1;
-    slot *slots = bt_alloc_zero((size_t)1 << bits, sizeof(slot));
+    word_slot *slots = bt_alloc_zero((size_t)1 << bits, sizeof(word_slot));
     if (!slots)
         return -1;
     for (size_t i = 0; i < (size_t)1 << words->bits; i++) {
-        slot s = words->slots[i];
+        word_slot s = words->slots[i];
         size_t j = s.hash >> (32 - bits);
         while (s.word && slots[j].word)
             j = (j + 1) & mask;
@@ -132,7 +133,8 @@ static bauta_status word_new(bt_words *words, const char *bytes, size_t size,
                        "the texts have more than %u different words",
                        UINT32_MAX / 4);
     if (words->count >= (size_t)1 << (words->bits - 1) && slots_grow(words))
-        return bt_fail_memory(err, "words", sizeof(slot) << (words->bits + 1));
+        return bt_fail_memory(err, "words",
+                              sizeof(word_slot) << (words->bits + 1));
     if (BT_ROOM(words->list, words->room, words->count, 1))
         return bt_fail_memory(err, "words",
                               words->count * sizeof(bt_counted_word));
@@ -141,7 +143,8 @@ static bauta_status word_new(bt_words *words, const char *bytes, size_t size,
         return bt_fail_memory(err, "a word", size);
     memcpy(copy, bytes, size);
     words->list[words->count++] = (bt_counted_word){ copy, size, count };
-    *slot_of(words, hash, bytes, size) = (slot){ (uint32_t)words->count, hash };
+    *slot_of(words, hash, bytes, size) =
+        (word_slot){ (uint32_t)words->count, hash };
     return BAUTA_OK;
 }
 
@@ -149,7 +152,7 @@ bauta_status bt_words_add(bt_words *words, const char *bytes, size_t size,
                           uint64_t count, bauta_error *err)
 {
     uint32_t hash = (uint32_t)(bt_hash(bytes, size, (uintptr_t)words) >> 32);
-    slot *s = slot_of(words, hash, bytes, size);
+    word_slot *s = slot_of(words, hash, bytes, size);
     if (!s->word)
         return word_new(words, bytes, size, count, hash, err);
     words->list[s->word - 1].count += count;
@@ -158,7 +161,7 @@ bauta_status bt_words_add(bt_words *words, const char *bytes, size_t size,
 
 /* ---- Words of a text ----------------------------------------------------- */
 
-typedef struct reader {
+typedef struct word_reader {
     bt_words *words;
     const bt_normalizer *normalizer;
     const bt_pretokenizer *pretokenizer;
@@ -167,7 +170,7 @@ typedef struct reader {
                       restored before a word is counted */
     char *bytes;
     size_t room;
-} reader;
+} word_reader;
 
 /* A text is processed in slices of about this many bytes, so that the memory
  * for origins and splits does not grow with the text. */
@@ -192,8 +195,8 @@ static size_t slice_end(const char *text, size_t lo, size_t hi)
 }
 
 /* The original bytes of a word. */
-static bauta_status restore_word(reader *r, const bt_text *text, bt_split s,
-                                 size_t *size, bauta_error *err)
+static bauta_status restore_word(word_reader *r, const bt_text *text,
+                                 bt_split s, size_t *size, bauta_error *err)
 {
     if (BT_ROOM(r->bytes, r->room, 0, s.hi - s.lo))
         return bt_fail_memory(err, "a word", s.hi - s.lo);
@@ -210,7 +213,7 @@ static bauta_status restore_word(reader *r, const bt_text *text, bt_split s,
     return BAUTA_OK;
 }
 
-static bauta_status count_split(reader *r, const bt_text *text, bt_split s,
+static bauta_status count_split(word_reader *r, const bt_text *text, bt_split s,
                                 bauta_error *err)
 {
     size_t size = s.hi - s.lo;
@@ -225,7 +228,7 @@ static bauta_status count_split(reader *r, const bt_text *text, bt_split s,
 }
 
 /* Normalize, split and count bytes [lo, hi), which contain no special token. */
-static bauta_status count_slice(reader *r, const bt_text *text, size_t lo,
+static bauta_status count_slice(word_reader *r, const bt_text *text, size_t lo,
                                 size_t hi, bauta_error *err)
 {
     bt_splits splits = { .list = NULL };
@@ -252,7 +255,7 @@ static bauta_status count_slice(reader *r, const bt_text *text, size_t lo,
     return status;
 }
 
-static bauta_status count_part(reader *r, const bt_text *text, bt_split s,
+static bauta_status count_part(word_reader *r, const bt_text *text, bt_split s,
                                bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
@@ -269,10 +272,10 @@ bauta_status bt_words_read(bt_words *words, const char *text, size_t size,
                            const bt_pretokenizer *pretokenizer,
                            bauta_error *err)
 {
-    reader r = { .words = words,
-                 .normalizer = normalizer,
-                 .pretokenizer = pretokenizer,
-                 .original = text };
+    word_reader r = { .words = words,
+                      .normalizer = normalizer,
+                      .pretokenizer = pretokenizer,
+                      .original = text };
     bt_splits parts = { .list = NULL };
     bauta_status status = bt_text_init(&parts.text, text, size, continues, err);
     r.repaired =

@@ -17,11 +17,11 @@ struct bt_normalizer {
     bool strips, global; /* one of the steps is BT_LOCAL_STRIP, BT_LOCAL_NOT */
 };
 
-typedef struct parser {
+typedef struct normalizer_parser {
     bt_normalizer *out;
     const char *path;
     bauta_error *err;
-} parser;
+} normalizer_parser;
 
 static const struct {
     const char *type;
@@ -74,7 +74,7 @@ static bauta_status step_slot(bt_normalizer *n, bt_step **step,
     return BAUTA_OK;
 }
 
-static bauta_status step_add(parser *p, bt_step_parse_fn *parse,
+static bauta_status step_add(normalizer_parser *p, bt_step_parse_fn *parse,
                              const json_t *json)
 {
     bt_step *step = NULL;
@@ -98,7 +98,7 @@ static bool collapses_spaces(const json_t *json)
 
 static bauta_status step_parse(void *user, const char *type, const json_t *json)
 {
-    parser *p = user;
+    normalizer_parser *p = user;
     for (size_t i = 0; i < BT_LEN(kinds); i++)
         if (strcmp(type, kinds[i].type) == 0) {
             p->out->strips |= kinds[i].locality == BT_LOCAL_STRIP;
@@ -116,7 +116,7 @@ bauta_status bt_normalizer_parse(bt_normalizer **out, const json_t *json,
     *out = NULL;
     if (!json || json_is_null(json))
         return BAUTA_OK;
-    parser p = { NULL, path, err };
+    normalizer_parser p = { NULL, path, err };
     bt_step_reader reader = { "normalizer", "normalizers", path, step_parse, &p,
                               err };
     bauta_status status = normalizer_create(&p.out, err);

@@ -13,8 +13,8 @@
  *     bt_text_release(&out);
  *
  * Origins are those of Hugging Face's library: a replacement has the origin of
- * the character it replaces, an inserted character that of the one before it.
- */
+ * the character it replaces, an inserted character that of the one before
+ * it. */
 #ifndef BT_NORMALIZER_STEP_H
 #define BT_NORMALIZER_STEP_H
 

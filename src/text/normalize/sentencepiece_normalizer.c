@@ -45,20 +45,20 @@ static bauta_status fill_kept(norm *s, const bt_sentencepiece_norm *spec,
 
 /* ---- Chunks -------------------------------------------------------------- */
 
-typedef struct chunk {
+typedef struct mapped_chunk {
     const char *form; /* its replacement */
     size_t form_size;
     size_t size; /* bytes of the text */
-} chunk;
+} mapped_chunk;
 
-typedef struct pass {
+typedef struct norm_pass {
     const norm *norm;
     const bt_text *in;
     bt_text *out;
     bauta_error *err;
     size_t at;
     size_t limit; /* of lookups: the next malformed byte */
-} pass;
+} norm_pass;
 
 /* The next character that replaces a malformed byte, or the end. */
 static size_t find_malformed(const bt_text *in, size_t at)
@@ -68,10 +68,10 @@ static size_t find_malformed(const bt_text *in, size_t at)
     return in->origins ? at : in->size;
 }
 
-static chunk read_chunk(pass *r)
+static mapped_chunk read_chunk(norm_pass *r)
 {
     const char *text = r->in->bytes + r->at;
-    chunk c = { .form = text, .form_size = 3, .size = 3 };
+    mapped_chunk c = { .form = text, .form_size = 3, .size = 3 };
     if (r->at == r->limit) {
         r->limit = find_malformed(r->in, r->at + 3);
         return c;
@@ -87,19 +87,19 @@ static chunk read_chunk(pass *r)
     if (c.size > 0)
         return c;
     size_t size = bt_utf8_length((unsigned char)text[0]);
-    return (chunk){ text, size, size };
+    return (mapped_chunk){ text, size, size };
 }
 
 /* ---- Spaces -------------------------------------------------------------- */
 
-static bauta_status put_space(pass *r, bt_origin origin)
+static bauta_status put_space(norm_pass *r, bt_origin origin)
 {
     bool escape = r->norm->escape;
     return bt_text_put(r->out, escape ? METASPACE : " ",
                        escape ? METASPACE_SIZE : 1, origin, r->err);
 }
 
-static bauta_status put_form(pass *r, const char *form, size_t size,
+static bauta_status put_form(norm_pass *r, const char *form, size_t size,
                              bt_origin origin)
 {
     bauta_status status = BAUTA_OK;
@@ -116,11 +116,11 @@ static bauta_status put_form(pass *r, const char *form, size_t size,
     return status;
 }
 
-static void skip_leading_spaces(pass *r)
+static void skip_leading_spaces(norm_pass *r)
 {
     while (r->at < r->in->size) {
         size_t limit = r->limit;
-        chunk c = read_chunk(r);
+        mapped_chunk c = read_chunk(r);
         if (c.form_size != 1 || c.form[0] != ' ') {
             r->limit = limit;
             return;
@@ -129,7 +129,7 @@ static void skip_leading_spaces(pass *r)
     }
 }
 
-static void drop_trailing_spaces(pass *r, size_t from)
+static void drop_trailing_spaces(norm_pass *r, size_t from)
 {
     const char *space = r->norm->escape ? METASPACE : " ";
     size_t size = r->norm->escape ? METASPACE_SIZE : 1;
@@ -139,12 +139,12 @@ static void drop_trailing_spaces(pass *r, size_t from)
         out->size -= size;
 }
 
-static bauta_status put_chunks(pass *r)
+static bauta_status put_chunks(norm_pass *r)
 {
     bool after_space = r->norm->remove_extra;
     bauta_status status = BAUTA_OK;
     while (!status && r->at < r->in->size) {
-        chunk c = read_chunk(r);
+        mapped_chunk c = read_chunk(r);
         bt_origin origin = bt_text_origin(r->in, r->at, r->at + c.size);
         for (; after_space && c.form_size > 0 && *c.form == ' '; c.form_size--)
             c.form++;
@@ -159,7 +159,7 @@ static bauta_status put_chunks(pass *r)
 }
 
 /* Copy Marian's language code at the start, such as ">>de<<", unchanged. */
-static bauta_status put_language_code(pass *r)
+static bauta_status put_language_code(norm_pass *r)
 {
     const bt_text *in = r->in;
     if (!r->norm->codes || in->size < 4 || memcmp(in->bytes, ">>", 2) != 0)
@@ -174,7 +174,7 @@ static bauta_status put_language_code(pass *r)
     return bt_text_copy(r->out, in, 0, r->at, r->err);
 }
 
-static bauta_status put_text(pass *r)
+static bauta_status put_text(norm_pass *r)
 {
     const norm *s = r->norm;
     bauta_status status = put_language_code(r);
@@ -203,7 +203,7 @@ static bauta_status norm_run(const bt_step *step, bt_text *text,
 {
     bt_text out;
     bt_text_init_empty(&out);
-    pass r = { step->data, text, &out, err, 0, find_malformed(text, 0) };
+    norm_pass r = { step->data, text, &out, err, 0, find_malformed(text, 0) };
     bauta_status status = put_text(&r);
     if (!status)
         bt_text_become(text, &out);

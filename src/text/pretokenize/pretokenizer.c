@@ -15,17 +15,17 @@
 #include <string.h>
 
 /* One step over all splits. */
-typedef struct pass {
+typedef struct pretokenizer_pass {
     const bt_cut_step *step;
     const bt_text *text;
     bt_matcher *matcher; /* of the step's pattern */
     bool bytes;          /* a step before this one was ByteLevel */
     bt_splits out;       /* without a text */
     bauta_error *err;
-} pass;
+} pretokenizer_pass;
 
-static bauta_status find(pass *p, bt_splitter *splitter, const char *text,
-                         size_t size)
+static bauta_status find(pretokenizer_pass *p, bt_splitter *splitter,
+                         const char *text, size_t size)
 {
     switch (p->step->kind) {
     case BT_CUT_CHARS:
@@ -44,8 +44,9 @@ static bauta_status find(pass *p, bt_splitter *splitter, const char *text,
 
 /* Search the split in the byte-level alphabet, with a map from its positions to
  * those of the split. */
-static bauta_status find_in_bytelevel(pass *p, bt_splitter *splitter,
-                                      const char *text, size_t size)
+static bauta_status find_in_bytelevel(pretokenizer_pass *p,
+                                      bt_splitter *splitter, const char *text,
+                                      size_t size)
 {
     char *encoded = bt_alloc(2 * size + 1);
     uint32_t *map = bt_alloc_zero(2 * size + 1, sizeof(*map));
@@ -65,7 +66,7 @@ static bauta_status find_in_bytelevel(pass *p, bt_splitter *splitter,
     return status;
 }
 
-static bauta_status divide_split(pass *p, const bt_split *split)
+static bauta_status divide_split(pretokenizer_pass *p, const bt_split *split)
 {
     const char *text = p->text->bytes;
     if (split->token != BT_NO_TOKEN)
@@ -83,7 +84,7 @@ static bauta_status divide_split(pass *p, const bt_split *split)
                                                  split->hi - split->lo);
 }
 
-static bauta_status divide_all(pass *p, bt_splits *splits)
+static bauta_status divide_all(pretokenizer_pass *p, bt_splits *splits)
 {
     bauta_status status = BAUTA_OK;
     if (p->step->pattern)
@@ -120,15 +121,15 @@ static bauta_status step_run(const bt_cut_step *step, bt_splits *splits,
         status = bt_metaspace(step, splits, err);
     if (status || !step_splits(step))
         return status;
-    pass p = {
+    pretokenizer_pass p = {
         .step = step, .text = &splits->text, .bytes = bytes, .err = err
     };
     p.out.taker = taker;
     return divide_all(&p, splits);
 }
 
-/* The last step that makes new splits, or `count` if another step comes later.
- */
+/* The last step that makes new splits, or `count` if another step comes
+ * later. */
 static size_t last_step(const bt_pretokenizer *pretokenizer, size_t count)
 {
     for (size_t i = count; i > 0; i--) {

@@ -12,14 +12,14 @@
 
 #include <string.h>
 
-typedef struct parser {
+typedef struct pretokenizer_parser {
     bt_pretokenizer *out;
     const char *path;
     bauta_error *err;
-} parser;
+} pretokenizer_parser;
 
 /* Append a step. The list owns its pattern from here on, even on failure. */
-static bauta_status step_add(parser *p, bt_cut_step step)
+static bauta_status step_add(pretokenizer_parser *p, bt_cut_step step)
 {
     bt_pretokenizer *out = p->out;
     bauta_status status = BAUTA_OK;
@@ -36,7 +36,7 @@ static bauta_status step_add(parser *p, bt_cut_step step)
     return status;
 }
 
-static bauta_status chars_add(parser *p, bt_char_fn *matches,
+static bauta_status chars_add(pretokenizer_parser *p, bt_char_fn *matches,
                               bt_behavior behavior)
 {
     return step_add(p, (bt_cut_step){ .kind = BT_CUT_CHARS,
@@ -45,7 +45,7 @@ static bauta_status chars_add(parser *p, bt_char_fn *matches,
 }
 
 /* The member "behavior", or `fallback` if there is none. */
-static bauta_status behavior_read(parser *p, bt_behavior *out,
+static bauta_status behavior_read(pretokenizer_parser *p, bt_behavior *out,
                                   const json_t *json, bt_behavior fallback)
 {
     static const char *const names[] = { "Removed", "Isolated",
@@ -69,7 +69,8 @@ static bauta_status behavior_read(parser *p, bt_behavior *out,
 
 /* ---- One kind each ------------------------------------------------------- */
 
-static bauta_status fail_after_bytelevel(parser *p, const char *what)
+static bauta_status fail_after_bytelevel(pretokenizer_parser *p,
+                                         const char *what)
 {
     return bt_fail(p->err, BAUTA_ERR_IO,
                    "%s: the pre-tokenizer has %s after ByteLevel, which is "
@@ -77,7 +78,7 @@ static bauta_status fail_after_bytelevel(parser *p, const char *what)
                    bt_path_tail(p->path), what);
 }
 
-static bauta_status bytelevel_parse(parser *p, const json_t *json)
+static bauta_status bytelevel_parse(pretokenizer_parser *p, const json_t *json)
 {
     bool prefix = true, split = true;
     bauta_status status =
@@ -98,8 +99,8 @@ static bauta_status bytelevel_parse(parser *p, const json_t *json)
 
 /* Whether a pattern is one that gpt2_split.c implements. Its matches cover the
  * text, so the behavior must keep all of them. */
-static bt_cut_kind known_pattern(const parser *p, const json_t *json,
-                                 bt_cut_step *step)
+static bt_cut_kind known_pattern(const pretokenizer_parser *p,
+                                 const json_t *json, bt_cut_step *step)
 {
     const char *regex = json_string_value(
         json_object_get(json_object_get(json, "pattern"), "Regex"));
@@ -113,7 +114,7 @@ static bt_cut_kind known_pattern(const parser *p, const json_t *json,
     return step->digits ? BT_CUT_LLAMA3 : BT_CUT_PATTERN;
 }
 
-static bauta_status split_parse(parser *p, const json_t *json)
+static bauta_status split_parse(pretokenizer_parser *p, const json_t *json)
 {
     bt_cut_step step = { .kind = BT_CUT_PATTERN };
     bauta_status status = behavior_read(p, &step.behavior, json, BT_ISOLATED);
@@ -125,7 +126,8 @@ static bauta_status split_parse(parser *p, const json_t *json)
     return status ? status : step_add(p, step);
 }
 
-static bauta_status prepend_read(parser *p, bt_prepend *out, const json_t *json)
+static bauta_status prepend_read(pretokenizer_parser *p, bt_prepend *out,
+                                 const json_t *json)
 {
     static const char *const names[] = { "never", "first", "always" };
     const char *name = "always";
@@ -148,7 +150,7 @@ static bauta_status prepend_read(parser *p, bt_prepend *out, const json_t *json)
                    bt_path_tail(p->path), bt_quote(name).text);
 }
 
-static bauta_status metaspace_parse(parser *p, const json_t *json)
+static bauta_status metaspace_parse(pretokenizer_parser *p, const json_t *json)
 {
     bt_cut_step step = { .kind = BT_CUT_METASPACE,
                          .behavior = BT_MERGED_NEXT,
@@ -166,14 +168,14 @@ static bauta_status metaspace_parse(parser *p, const json_t *json)
     return status ? status : step_add(p, step);
 }
 
-static bauta_status bert_parse(parser *p, const json_t *json)
+static bauta_status bert_parse(pretokenizer_parser *p, const json_t *json)
 {
     (void)json;
     bauta_status status = chars_add(p, bt_is_space, BT_REMOVED);
     return status ? status : chars_add(p, bt_is_bert_punctuation, BT_ISOLATED);
 }
 
-static bauta_status whitespace_parse(parser *p, const json_t *json)
+static bauta_status whitespace_parse(pretokenizer_parser *p, const json_t *json)
 {
     (void)json;
     return step_add(p, (bt_cut_step){ .kind = BT_CUT_WORDS,
@@ -181,20 +183,22 @@ static bauta_status whitespace_parse(parser *p, const json_t *json)
                                       .invert = true });
 }
 
-static bauta_status whitespace_split_parse(parser *p, const json_t *json)
+static bauta_status whitespace_split_parse(pretokenizer_parser *p,
+                                           const json_t *json)
 {
     (void)json;
     return chars_add(p, bt_is_space, BT_REMOVED);
 }
 
-static bauta_status punctuation_parse(parser *p, const json_t *json)
+static bauta_status punctuation_parse(pretokenizer_parser *p,
+                                      const json_t *json)
 {
     bt_behavior behavior;
     bauta_status status = behavior_read(p, &behavior, json, BT_ISOLATED);
     return status ? status : chars_add(p, bt_is_bert_punctuation, behavior);
 }
 
-static bauta_status digits_parse(parser *p, const json_t *json)
+static bauta_status digits_parse(pretokenizer_parser *p, const json_t *json)
 {
     bool individual = false;
     bauta_status status =
@@ -204,7 +208,7 @@ static bauta_status digits_parse(parser *p, const json_t *json)
                               individual ? BT_ISOLATED : BT_CONTIGUOUS);
 }
 
-static bauta_status delimiter_parse(parser *p, const json_t *json)
+static bauta_status delimiter_parse(pretokenizer_parser *p, const json_t *json)
 {
     bt_cut_step step = { .kind = BT_CUT_CHAR,
                          .behavior = BT_REMOVED,
@@ -222,7 +226,7 @@ static bauta_status delimiter_parse(parser *p, const json_t *json)
 
 static const struct {
     const char *type;
-    bauta_status (*parse)(parser *p, const json_t *json);
+    bauta_status (*parse)(pretokenizer_parser *p, const json_t *json);
 } kinds[] = {
     { "ByteLevel", bytelevel_parse },
     { "Split", split_parse },
@@ -237,7 +241,7 @@ static const struct {
 
 static bauta_status step_parse(void *user, const char *type, const json_t *json)
 {
-    parser *p = user;
+    pretokenizer_parser *p = user;
     for (size_t i = 0; i < BT_LEN(kinds); i++)
         if (strcmp(type, kinds[i].type) == 0)
             return kinds[i].parse(p, json);
@@ -252,7 +256,7 @@ bauta_status bt_pretokenizer_parse(bt_pretokenizer **out, const json_t *json,
     *out = NULL;
     if (!json || json_is_null(json))
         return BAUTA_OK;
-    parser p = { bt_alloc_zero(1, sizeof(*p.out)), path, err };
+    pretokenizer_parser p = { bt_alloc_zero(1, sizeof(*p.out)), path, err };
     if (!p.out)
         return bt_fail_memory(err, "a pre-tokenizer", sizeof(*p.out));
     bt_step_reader reader = {

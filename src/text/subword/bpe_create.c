@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bpe_create.c - the tables of a BPE model: pairs and their ranks, the
- * initial symbols that a merge may join, and the words that are one token. */
+/* bpe_create.c - the tables of a BPE model: pairs and their ranks, the initial
+ * symbols that a merge may join, and the words that are one token. */
 #include "text/subword/bpe.h"
 
 #include "base/error.h"
@@ -15,15 +15,15 @@
 
 /* ---- Creating ------------------------------------------------------------ */
 
-typedef struct builder {
+typedef struct bpe_builder {
     bt_bpe *bpe;
     const bt_bpe_spec *spec;
     const char *path;
     bauta_error *err;
     size_t longest; /* bytes of a piece that may be a whole word */
-} builder;
+} bpe_builder;
 
-static bauta_status text_copy(builder *k, char **out, size_t *size,
+static bauta_status text_copy(bpe_builder *k, char **out, size_t *size,
                               const char *text)
 {
     *size = text ? strlen(text) : 0;
@@ -48,7 +48,7 @@ static void bytes_fill(bt_bpe *b)
     }
 }
 
-static bauta_status user_defined_fill(builder *k)
+static bauta_status user_defined_fill(bpe_builder *k)
 {
     const bt_bpe_spec *spec = k->spec;
     bt_trie_key *keys = bt_alloc(spec->frozen_count * sizeof(*keys));
@@ -72,7 +72,7 @@ static bauta_status user_defined_fill(builder *k)
 enum { IS_UNUSED = 1, IS_USER_DEFINED = 2 };
 
 /* Flags of the pieces, by id; for bt_free(). */
-static bauta_status flags_create(builder *k, unsigned char **out)
+static bauta_status flags_create(bpe_builder *k, unsigned char **out)
 {
     const bt_bpe_spec *spec = k->spec;
     size_t size = bt_vocab_size(spec->vocab);
@@ -92,7 +92,7 @@ static bauta_status flags_create(builder *k, unsigned char **out)
     return BAUTA_OK;
 }
 
-static bauta_status pair_add(builder *k, size_t index,
+static bauta_status pair_add(bpe_builder *k, size_t index,
                              const unsigned char *flags)
 {
     const bt_merge *m = k->spec->merges + index;
@@ -118,7 +118,7 @@ static bauta_status pair_add(builder *k, size_t index,
     return BAUTA_OK;
 }
 
-static bauta_status pairs_fill(builder *k)
+static bauta_status pairs_fill(bpe_builder *k)
 {
     bt_bpe *b = k->bpe;
     unsigned char *flags = NULL;
@@ -143,7 +143,7 @@ static bauta_status pairs_fill(builder *k)
 
 /* Whether a merge gives the concatenation of its pieces, and both represent
  * their own text. Only then the strings determine which symbols it can join. */
-static bool merge_is_plain(const builder *k, const bt_merge *m)
+static bool merge_is_plain(const bpe_builder *k, const bt_merge *m)
 {
     const bt_vocab *vocab = k->spec->vocab;
     size_t left = 0, right = 0, merged = 0;
@@ -174,7 +174,7 @@ static void joins_add(bt_bpe *b, const bt_merge *m)
     b->joins[bit / 64] |= (uint64_t)1 << bit % 64;
 }
 
-static bauta_status joins_fill(builder *k)
+static bauta_status joins_fill(bpe_builder *k)
 {
     bt_bpe *b = k->bpe;
     size_t bits = 1024;
@@ -198,7 +198,7 @@ static bauta_status joins_fill(builder *k)
 
 /* The split that a piece would encode as a whole word: without the suffix, and
  * as bytes. False if there is none. */
-static bool word_of(const builder *k, uint32_t id, char *word, size_t *size)
+static bool word_of(const bpe_builder *k, uint32_t id, char *word, size_t *size)
 {
     const bt_bpe *b = k->bpe;
     const char *piece = bt_vocab_piece(b->vocab, id, size);
@@ -214,7 +214,7 @@ static bool word_of(const builder *k, uint32_t id, char *word, size_t *size)
 }
 
 /* Whether merging a word gives exactly this token. */
-static bauta_status word_is_whole(const builder *k, const char *word,
+static bauta_status word_is_whole(const bpe_builder *k, const char *word,
                                   size_t size, uint32_t id,
                                   bt_subword_work *work, bool *whole)
 {
@@ -229,7 +229,7 @@ static bauta_status word_is_whole(const builder *k, const char *word,
     return status;
 }
 
-static size_t longest_word(const builder *k)
+static size_t longest_word(const bpe_builder *k)
 {
     size_t longest = BT_BPE_WORD, size;
     if (!k->spec->whole_first)
@@ -240,7 +240,7 @@ static size_t longest_word(const builder *k)
     return longest;
 }
 
-static bauta_status word_add(builder *k, const char *word, size_t size,
+static bauta_status word_add(bpe_builder *k, const char *word, size_t size,
                              uint32_t id)
 {
     if (size <= BT_SHORTMAP_LONGEST)
@@ -248,7 +248,7 @@ static bauta_status word_add(builder *k, const char *word, size_t size,
     return bt_vocab_add(k->bpe->long_words, word, size, id, k->err);
 }
 
-static bauta_status words_add(builder *k, char *word)
+static bauta_status words_add(bpe_builder *k, char *word)
 {
     bt_bpe *b = k->bpe;
     bt_subword_work work = { 0 };
@@ -268,7 +268,7 @@ static bauta_status words_add(builder *k, char *word)
     return status;
 }
 
-static bauta_status words_fill(builder *k)
+static bauta_status words_fill(bpe_builder *k)
 {
     k->longest = longest_word(k);
     char *word = bt_alloc(k->longest);
@@ -279,7 +279,7 @@ static bauta_status words_fill(builder *k)
     return status;
 }
 
-static bauta_status bpe_fill(builder *k)
+static bauta_status bpe_fill(bpe_builder *k)
 {
     bt_bpe *b = k->bpe;
     const bt_bpe_spec *spec = k->spec;
@@ -307,7 +307,7 @@ static bauta_status bpe_fill(builder *k)
 bauta_status bt_bpe_create(bt_subword **out, const bt_bpe_spec *spec,
                            const char *path, bauta_error *err)
 {
-    builder k = { bt_alloc_zero(1, sizeof(bt_bpe)), spec, path, err, 0 };
+    bpe_builder k = { bt_alloc_zero(1, sizeof(bt_bpe)), spec, path, err, 0 };
     *out = NULL;
     if (!k.bpe)
         return bt_fail_memory(err, "a tokenizer", sizeof(bt_bpe));

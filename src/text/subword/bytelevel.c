@@ -2,7 +2,7 @@
 /* bytelevel.c - see bytelevel.h.
  *
  *     byte        0-32      33-126  127-160   161-172  173    174-255
- *     character   256-288   same    289-322   same     323    same          */
+ *     character   256-288   same    289-322   same     323    same */
 #include "text/subword/bytelevel.h"
 
 #include "base/utf8.h"

@@ -23,18 +23,18 @@ typedef struct pair_model {
 } pair_model;
 
 /* The state while a model is created. */
-typedef struct builder {
+typedef struct piece_bpe_builder {
     const bt_sentencepiece *from;
     const char *path;
     bauta_error *err;
-    pair_model *made;
+    pair_model *model;
     uint32_t *ranks; /* by id */
     bt_merge *merges;
     size_t merge_count, merge_room;
     uint32_t *unused;
     const char **frozen;
     size_t unused_count, frozen_count;
-} builder;
+} piece_bpe_builder;
 
 /* ---- The vocabulary ------------------------------------------------------ */
 
@@ -52,28 +52,28 @@ static bool in_text(bt_piece_type type)
 
 /* A piece of one character that cannot occur in a text is left out, since BPE
  * looks characters up. */
-static bauta_status pieces_add(builder *m)
+static bauta_status pieces_add(piece_bpe_builder *m)
 {
     const bt_sentencepiece *from = m->from;
-    bauta_status status = bt_vocab_create(&m->made->vocab, m->err);
+    bauta_status status = bt_vocab_create(&m->model->vocab, m->err);
     for (size_t i = 0; !status && i < from->count; i++) {
         const bt_piece *p = from->pieces + i;
         if (in_text(p->type) || !is_character(&p->text))
-            status = bt_vocab_add(m->made->vocab, p->text.bytes, p->text.size,
+            status = bt_vocab_add(m->model->vocab, p->text.bytes, p->text.size,
                                   (uint32_t)i, m->err);
         int byte = p->type == BT_PIECE_BYTE
                        ? bt_piece_byte(p->text.bytes, p->text.size)
                        : -1;
         if (byte >= 0)
-            m->made->bytes[byte] = (uint32_t)i;
+            m->model->bytes[byte] = (uint32_t)i;
     }
     return status;
 }
 
 /* The first free id after the pieces. */
-static size_t id_next(const builder *m)
+static size_t id_next(const piece_bpe_builder *m)
 {
-    size_t size = bt_vocab_size(m->made->vocab);
+    size_t size = bt_vocab_size(m->model->vocab);
     return size > m->from->count ? size : m->from->count;
 }
 
@@ -91,7 +91,7 @@ static int by_score(const void *a, const void *b)
 }
 
 /* Rank 0 is the best score; equal scores have equal ranks. */
-static bauta_status ranks_fill(builder *m)
+static bauta_status ranks_fill(piece_bpe_builder *m)
 {
     size_t count = m->from->count;
     scored *order = bt_alloc(count * sizeof(*order));
@@ -119,9 +119,9 @@ enum { NEW_CHARACTER = BT_NO_ID - 1 };
 
 /* The id of a symbol, NEW_CHARACTER for a character that has none yet, or
  * BT_NO_ID if it takes part in no merge. */
-static uint32_t symbol_find(const builder *m, bt_span_bytes text)
+static uint32_t symbol_find(const piece_bpe_builder *m, bt_span_bytes text)
 {
-    uint32_t id = bt_vocab_find(m->made->vocab, text.bytes, text.size);
+    uint32_t id = bt_vocab_find(m->model->vocab, text.bytes, text.size);
     if (id == BT_NO_ID)
         return is_character(&text) ? NEW_CHARACTER : BT_NO_ID;
     if (id >= m->from->count)
@@ -130,23 +130,24 @@ static uint32_t symbol_find(const builder *m, bt_span_bytes text)
     return type == BT_PIECE_NORMAL || type == BT_PIECE_UNUSED ? id : BT_NO_ID;
 }
 
-static bauta_status symbol_add(builder *m, bt_span_bytes text, uint32_t *id)
+static bauta_status symbol_add(piece_bpe_builder *m, bt_span_bytes text,
+                               uint32_t *id)
 {
     if (*id != NEW_CHARACTER)
         return BAUTA_OK;
     // The other half of a pair may have been the same character.
-    *id = bt_vocab_find(m->made->vocab, text.bytes, text.size);
+    *id = bt_vocab_find(m->model->vocab, text.bytes, text.size);
     if (*id != BT_NO_ID)
         return BAUTA_OK;
     *id = (uint32_t)id_next(m);
-    return bt_vocab_add(m->made->vocab, text.bytes, text.size, *id, m->err);
+    return bt_vocab_add(m->model->vocab, text.bytes, text.size, *id, m->err);
 }
 
-static bauta_status merge_add(builder *m, uint32_t merged, size_t cut)
+static bauta_status merge_add(piece_bpe_builder *m, uint32_t merged, size_t at)
 {
     bt_span_bytes text = m->from->pieces[merged].text;
-    bt_span_bytes a = { text.bytes, cut };
-    bt_span_bytes b = { text.bytes + cut, text.size - cut };
+    bt_span_bytes a = { text.bytes, at };
+    bt_span_bytes b = { text.bytes + at, text.size - at };
     uint32_t left = symbol_find(m, a);
     uint32_t right = left == BT_NO_ID ? BT_NO_ID : symbol_find(m, b);
     if (right == BT_NO_ID)
@@ -167,22 +168,22 @@ static bauta_status merge_add(builder *m, uint32_t merged, size_t cut)
     return BAUTA_OK;
 }
 
-static bauta_status piece_merges(builder *m, uint32_t id)
+static bauta_status piece_merges(piece_bpe_builder *m, uint32_t id)
 {
     const bt_piece *p = m->from->pieces + id;
     if (p->type != BT_PIECE_NORMAL && p->type != BT_PIECE_UNUSED)
         return BAUTA_OK;
     bauta_status status = BAUTA_OK;
     const char *text = p->text.bytes;
-    size_t cut = bt_utf8_length((unsigned char)text[0]);
-    while (!status && cut < p->text.size) {
-        status = merge_add(m, id, cut);
-        cut += bt_utf8_length((unsigned char)text[cut]);
+    size_t at = bt_utf8_length((unsigned char)text[0]);
+    while (!status && at < p->text.size) {
+        status = merge_add(m, id, at);
+        at += bt_utf8_length((unsigned char)text[at]);
     }
     return status;
 }
 
-static bauta_status merges_fill(builder *m)
+static bauta_status merges_fill(piece_bpe_builder *m)
 {
     bauta_status status = ranks_fill(m);
     for (uint32_t i = 0; !status && i < m->from->count; i++)
@@ -192,9 +193,9 @@ static bauta_status merges_fill(builder *m)
 
 /* ---- Unused and user-defined pieces -------------------------------------- */
 
-/* Call this when the vocabulary is complete: it moves its pieces as it grows.
- */
-static bauta_status lists_fill(builder *m)
+/* Call this when the vocabulary is complete: it moves its pieces as it
+ * grows. */
+static bauta_status lists_fill(piece_bpe_builder *m)
 {
     size_t count = m->from->count, size;
     m->unused = bt_alloc(count * sizeof(*m->unused));
@@ -206,7 +207,7 @@ static bauta_status lists_fill(builder *m)
             m->unused[m->unused_count++] = i;
         if (m->from->pieces[i].type == BT_PIECE_USER)
             m->frozen[m->frozen_count++] =
-                bt_vocab_piece(m->made->vocab, i, &size);
+                bt_vocab_piece(m->model->vocab, i, &size);
     }
     return BAUTA_OK;
 }
@@ -289,7 +290,7 @@ static void pair_free(bt_subword *base)
 
 /* ---- Creating ----------------------------------------------------------- */
 
-static bauta_status pair_fill(builder *m)
+static bauta_status pair_fill(piece_bpe_builder *m)
 {
     bauta_status status = pieces_add(m);
     if (!status && m->from->model == BT_PIECE_MODEL_BPE)
@@ -298,7 +299,7 @@ static bauta_status pair_fill(builder *m)
         status = lists_fill(m);
     if (status)
         return status;
-    bt_bpe_spec spec = { .vocab = m->made->vocab,
+    bt_bpe_spec spec = { .vocab = m->model->vocab,
                          .merges = m->merges,
                          .merge_count = m->merge_count,
                          .unknown = m->from->unknown,
@@ -308,27 +309,27 @@ static bauta_status pair_fill(builder *m)
                          .unused_count = m->unused_count,
                          .frozen = m->frozen,
                          .frozen_count = m->frozen_count };
-    return bt_bpe_create(&m->made->bpe, &spec, m->path, m->err);
+    return bt_bpe_create(&m->model->bpe, &spec, m->path, m->err);
 }
 
 bauta_status bt_sentencepiece_bpe(bt_subword **out,
                                   const bt_sentencepiece *model,
                                   const char *path, bauta_error *err)
 {
-    builder m = { .from = model, .path = path, .err = err };
+    piece_bpe_builder m = { .from = model, .path = path, .err = err };
     *out = NULL;
-    m.made = bt_alloc_zero(1, sizeof(*m.made));
-    if (!m.made)
-        return bt_fail_memory(err, "a BPE model", sizeof(*m.made));
-    m.made->base = (bt_subword){ pair_encode, pair_free };
-    m.made->count = (uint32_t)model->count;
-    m.made->unknown = model->unknown;
-    m.made->byte_fallback = model->byte_fallback;
+    m.model = bt_alloc_zero(1, sizeof(*m.model));
+    if (!m.model)
+        return bt_fail_memory(err, "a BPE model", sizeof(*m.model));
+    m.model->base = (bt_subword){ pair_encode, pair_free };
+    m.model->count = (uint32_t)model->count;
+    m.model->unknown = model->unknown;
+    m.model->byte_fallback = model->byte_fallback;
     bauta_status status = pair_fill(&m);
     if (status)
-        pair_free(&m.made->base);
+        pair_free(&m.model->base);
     else
-        *out = &m.made->base;
+        *out = &m.model->base;
     bt_free(m.ranks);
     bt_free(m.merges);
     bt_free(m.unused);

@@ -19,8 +19,8 @@ bauta_status bt_sentencepiece_bpe(bt_subword **out,
                                   const bt_sentencepiece *model,
                                   const char *path, bauta_error *err);
 
-/* WORD models: each word is a piece or unknown; `vocab` must outlive the model.
- */
+/* WORD models: each word is a piece or unknown; `vocab` must outlive the
+ * model. */
 bauta_status bt_sentencepiece_words(bt_subword **out,
                                     const bt_sentencepiece *model,
                                     const bt_vocab *vocab, bauta_error *err);

@@ -16,12 +16,12 @@
 
 enum { FEW = 16 }; /* keys that are sorted by insertion */
 
-typedef struct builder {
+typedef struct trie_builder {
     bt_trie *trie;
     bt_trie_key *keys, *spare;
     size_t nodes_room, labels_room;
     bauta_error *err;
-} builder;
+} trie_builder;
 
 /* 0 for a key that ends here, else 1 + its next byte. */
 static unsigned rank_at(const bt_trie_key *key, uint32_t depth)
@@ -54,7 +54,7 @@ static void sort_many(bt_trie_key *keys, bt_trie_key *spare, size_t count,
     memcpy(keys, spare, count * sizeof(*keys));
 }
 
-static bauta_status node_add(builder *b, unsigned char label, uint32_t lo,
+static bauta_status node_add(trie_builder *b, unsigned char label, uint32_t lo,
                              uint32_t hi)
 {
     bt_trie *t = b->trie;
@@ -71,7 +71,7 @@ static bauta_status node_add(builder *b, unsigned char label, uint32_t lo,
 }
 
 /* Set the value of a node and append its children. */
-static bauta_status node_expand(builder *b, size_t node, uint32_t depth)
+static bauta_status node_expand(trie_builder *b, size_t node, uint32_t depth)
 {
     bt_trie *t = b->trie;
     uint32_t lo = t->nodes[node].first, hi = t->nodes[node].value;
@@ -97,7 +97,7 @@ static bauta_status node_expand(builder *b, size_t node, uint32_t depth)
     return BAUTA_OK;
 }
 
-static bauta_status levels_build(builder *b, size_t count)
+static bauta_status levels_build(trie_builder *b, size_t count)
 {
     bauta_status status = node_add(b, 0, 0, (uint32_t)count);
     size_t node = 0;
@@ -110,7 +110,7 @@ static bauta_status levels_build(builder *b, size_t count)
 bauta_status bt_trie_init(bt_trie *trie, bt_trie_key *keys, size_t count,
                           bauta_error *err)
 {
-    builder b = { .trie = trie, .keys = keys, .err = err };
+    trie_builder b = { .trie = trie, .keys = keys, .err = err };
     memset(trie, 0, sizeof(*trie));
     if (count < BT_TRIE_NONE)
         b.spare = bt_alloc(count * sizeof(*keys));

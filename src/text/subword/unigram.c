@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unigram.c - the most likely segmentation of a text, by the Viterbi
- * algorithm.
+/* unigram.c - the most likely segmentation of a text, by the Viterbi algorithm.
  *
  * Each byte of the text has a node: the best path that ends there. From left to
  * right, every path is extended by all pieces that the trie finds at its end. A
@@ -33,12 +32,12 @@ typedef struct unigram {
 } unigram;
 
 /* The best path that ends at a byte. */
-typedef struct node {
+typedef struct viterbi_node {
     double score;  /* relative to the base of its epoch */
     uint32_t from; /* where its last piece begins, or NOWHERE */
     uint32_t id;
     uint32_t epoch; /* an index of search.bases */
-} node;
+} viterbi_node;
 
 enum { NOWHERE = UINT32_MAX };
 
@@ -46,20 +45,20 @@ enum { NOWHERE = UINT32_MAX };
  * their precision in a long text. */
 #define REBASE_BEYOND 1e5
 
-typedef struct search {
+typedef struct viterbi_search {
     const unigram *unigram;
     const char *text;
     size_t size;
-    node *nodes;   /* (size + 1) */
-    double *bases; /* (size + 1) by epoch: the score that 0 represents */
+    viterbi_node *nodes; /* (size + 1) */
+    double *bases;       /* (size + 1) by epoch: the score that 0 represents */
     uint32_t epoch;
-} search;
+} viterbi_search;
 
 /* ---- Forward ------------------------------------------------------------- */
 
 /* The score of a node relative to the current base. Bases are sums of floats
  * beyond REBASE_BEYOND, so their differences are exact. */
-static double node_score(const search *s, const node *n)
+static double node_score(const viterbi_search *s, const viterbi_node *n)
 {
     if (n->epoch == s->epoch)
         return n->score;
@@ -67,17 +66,17 @@ static double node_score(const search *s, const node *n)
                            (s->bases[s->epoch] - s->bases[n->epoch]));
 }
 
-static void node_update(const search *s, node *to, double score, uint32_t from,
-                        uint32_t id)
+static void node_update(const viterbi_search *s, viterbi_node *to, double score,
+                        uint32_t from, uint32_t id)
 {
     if (s->unigram->single)
         score = (double)(float)score;
     if (to->from == NOWHERE || score > node_score(s, to))
-        *to = (node){ score, from, id, s->epoch };
+        *to = (viterbi_node){ score, from, id, s->epoch };
 }
 
 /* The score from which the path of a node continues. */
-static double node_base(search *s, size_t at)
+static double node_base(viterbi_search *s, size_t at)
 {
     double here = node_score(s, s->nodes + at);
     if (!s->unigram->single || !(fabs(here) > REBASE_BEYOND))
@@ -89,7 +88,8 @@ static double node_base(search *s, size_t at)
 
 /* Extend the path of a node by all pieces; returns whether one of them has
  * `length` bytes. */
-static bool node_extend(const search *s, size_t at, size_t length, double here)
+static bool node_extend(const viterbi_search *s, size_t at, size_t length,
+                        double here)
 {
     const unigram *u = s->unigram;
     bool single = false;
@@ -108,11 +108,11 @@ static bool node_extend(const search *s, size_t at, size_t length, double here)
     return single;
 }
 
-static bauta_status nodes_fill(search *s, bauta_error *err)
+static bauta_status nodes_fill(viterbi_search *s, bauta_error *err)
 {
     const unigram *u = s->unigram;
     for (size_t i = 0; i <= s->size; i++)
-        s->nodes[i] = (node){ 0, NOWHERE, BT_NO_ID, 0 };
+        s->nodes[i] = (viterbi_node){ 0, NOWHERE, BT_NO_ID, 0 };
     s->bases[0] = 0;
     for (size_t at = 0, length; at < s->size; at += length) {
         const char *text = s->text + at;
@@ -121,7 +121,7 @@ static bauta_status nodes_fill(search *s, bauta_error *err)
         double here = node_base(s, at);
         if (node_extend(s, at, length, here))
             continue;
-        node *to = s->nodes + at + length;
+        viterbi_node *to = s->nodes + at + length;
         node_update(s, to, u->unknown_score + here, (uint32_t)at, u->unknown);
         if (to->id == BT_NO_ID)
             return bt_fail_unknown(err, text, length);
@@ -167,7 +167,7 @@ static bauta_status unknown_put(const unigram *u, const char *text, uint32_t lo,
 }
 
 /* Append the best path, from its end to its start. */
-static bauta_status path_put(const unigram *u, const node *nodes,
+static bauta_status path_put(const unigram *u, const viterbi_node *nodes,
                              const char *text, size_t size,
                              bt_subword_work *work, bauta_error *err)
 {
@@ -192,10 +192,11 @@ static bauta_status unigram_encode(const bt_subword *model, const char *split,
                                    bauta_error *err)
 {
     const unigram *u = (const unigram *)model;
-    search s = { .unigram = u, .text = split, .size = size };
+    viterbi_search s = { .unigram = u, .text = split, .size = size };
     size_t lo = work->count, hi;
     bauta_status status = bt_subword_scratch(
-        work, bt_size_mul(size + 1, sizeof(node) + sizeof(double)), err);
+        work, bt_size_mul(size + 1, sizeof(viterbi_node) + sizeof(double)),
+        err);
     if (status)
         return status;
     s.nodes = work->scratch;

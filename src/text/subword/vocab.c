@@ -8,27 +8,27 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-typedef struct entry {
+typedef struct vocab_entry {
     uint32_t at, size; /* of the piece in the bytes */
-} entry;
+} vocab_entry;
 
-typedef struct slot {
+typedef struct vocab_slot {
     uint32_t id, hash;
-} slot;
+} vocab_slot;
 
 struct bt_vocab {
     char *bytes; /* the pieces, NUL-terminated */
     size_t used, bytes_room;
-    entry *entries; /* by id; `at` is NONE if there is no piece */
+    vocab_entry *entries; /* by id; `at` is NONE if there is no piece */
     size_t count, entries_room;
-    slot *slots; /* id is NONE in an empty one */
+    vocab_slot *slots; /* id is NONE in an empty one */
     size_t filled;
     unsigned bits; /* there are 1 << bits slots */
 };
 
 enum { NONE = UINT32_MAX, BITS_FIRST = 8 };
 
-static void slots_clear(slot *slots, unsigned bits)
+static void slots_clear(vocab_slot *slots, unsigned bits)
 {
     for (size_t i = 0; i < (size_t)1 << bits; i++)
         slots[i].id = NONE;
@@ -37,12 +37,13 @@ static void slots_clear(slot *slots, unsigned bits)
 bauta_status bt_vocab_create(bt_vocab **out, bauta_error *err)
 {
     bt_vocab *vocab = bt_alloc_zero(1, sizeof(*vocab));
-    slot *slots = bt_alloc(sizeof(slot) << BITS_FIRST);
+    vocab_slot *slots = bt_alloc(sizeof(vocab_slot) << BITS_FIRST);
     *out = NULL;
     if (!vocab || !slots) {
         bt_free(vocab);
         bt_free(slots);
-        return bt_fail_memory(err, "a vocabulary", sizeof(slot) << BITS_FIRST);
+        return bt_fail_memory(err, "a vocabulary",
+                              sizeof(vocab_slot) << BITS_FIRST);
     }
     vocab->slots = slots;
     vocab->bits = BITS_FIRST;
@@ -67,15 +68,15 @@ static uint32_t hash_of(const bt_vocab *vocab, const char *piece, size_t size)
 }
 
 /* The slot of a piece, or the empty one where it belongs. */
-static slot *slot_of(const bt_vocab *vocab, uint32_t hash, const char *piece,
-                     size_t size)
+static vocab_slot *slot_of(const bt_vocab *vocab, uint32_t hash,
+                           const char *piece, size_t size)
 {
     size_t mask = ((size_t)1 << vocab->bits) - 1;
     for (size_t i = hash >> (32 - vocab->bits);; i = (i + 1) & mask) {
-        slot *s = vocab->slots + i;
+        vocab_slot *s = vocab->slots + i;
         if (s->id == NONE)
             return s;
-        const entry *e = vocab->entries + s->id;
+        const vocab_entry *e = vocab->entries + s->id;
         if (s->hash == hash && e->size == size &&
             memcmp(vocab->bytes + e->at, piece, size) == 0)
             return s;
@@ -87,12 +88,12 @@ static int slots_grow(bt_vocab *vocab)
 {
     unsigned bits = vocab->bits + 1;
     size_t mask = ((size_t)1 << bits) - 1;
-    slot *slots = bt_alloc(sizeof(slot) << bits);
+    vocab_slot *slots = bt_alloc(sizeof(vocab_slot) << bits);
     if (!slots)
         return -1;
     slots_clear(slots, bits);
     for (size_t i = 0; i < (size_t)1 << vocab->bits; i++) {
-        slot s = vocab->slots[i];
+        vocab_slot s = vocab->slots[i];
         if (s.id == NONE)
             continue;
         size_t j = s.hash >> (32 - bits);
@@ -118,9 +119,10 @@ static bauta_status reserve(bt_vocab *vocab, size_t size, uint32_t id,
     if (BT_ROOM(vocab->bytes, vocab->bytes_room, vocab->used, size + 1))
         return bt_fail_memory(err, "pieces", vocab->used + size + 1);
     if (BT_ROOM(vocab->entries, vocab->entries_room, vocab->count, more))
-        return bt_fail_memory(err, "pieces", (id + 1) * sizeof(entry));
+        return bt_fail_memory(err, "pieces", (id + 1) * sizeof(vocab_entry));
     if (vocab->filled >= (size_t)1 << (vocab->bits - 1) && slots_grow(vocab))
-        return bt_fail_memory(err, "pieces", sizeof(slot) << (vocab->bits + 1));
+        return bt_fail_memory(err, "pieces",
+                              sizeof(vocab_slot) << (vocab->bits + 1));
     return BAUTA_OK;
 }
 
@@ -143,7 +145,7 @@ bauta_status bt_vocab_add(bt_vocab *vocab, const char *piece, size_t size,
                        bt_quote(vocab->bytes + vocab->entries[id].at).text,
                        quote(piece, size).text, id);
     uint32_t hash = hash_of(vocab, piece, size);
-    slot *s = slot_of(vocab, hash, piece, size);
+    vocab_slot *s = slot_of(vocab, hash, piece, size);
     if (s->id != NONE)
         return bt_fail(err, BAUTA_ERR_IO, "piece \"%s\" has the ids %u and %u",
                        quote(piece, size).text, s->id, id);
@@ -154,12 +156,12 @@ bauta_status bt_vocab_add(bt_vocab *vocab, const char *piece, size_t size,
     if (bits != vocab->bits)
         s = slot_of(vocab, hash, piece, size);
     while (vocab->count <= id)
-        vocab->entries[vocab->count++] = (entry){ NONE, 0 };
-    vocab->entries[id] = (entry){ (uint32_t)vocab->used, (uint32_t)size };
+        vocab->entries[vocab->count++] = (vocab_entry){ NONE, 0 };
+    vocab->entries[id] = (vocab_entry){ (uint32_t)vocab->used, (uint32_t)size };
     memcpy(vocab->bytes + vocab->used, piece, size);
     vocab->bytes[vocab->used + size] = '\0';
     vocab->used += size + 1;
-    *s = (slot){ id, hash };
+    *s = (vocab_slot){ id, hash };
     vocab->filled++;
     return BAUTA_OK;
 }

@@ -127,23 +127,21 @@ bauta_status bt_sentencepiece_words(bt_subword **out,
                                     const bt_sentencepiece *model,
                                     const bt_vocab *vocab, bauta_error *err)
 {
-    words *made = bt_alloc_zero(1, sizeof(*made) + model->count);
+    words *w = bt_alloc_zero(1, sizeof(*w) + model->count);
     *out = NULL;
-    if (!made)
-        return bt_fail_memory(err, "a WORD model",
-                              sizeof(*made) + model->count);
-    made->base = (bt_subword){ words_encode, words_free };
-    made->vocab = vocab;
-    made->unknown = model->unknown;
-    made->byte_fallback = model->byte_fallback;
+    if (!w)
+        return bt_fail_memory(err, "a WORD model", sizeof(*w) + model->count);
+    w->base = (bt_subword){ words_encode, words_free };
+    w->vocab = vocab;
+    w->unknown = model->unknown;
+    w->byte_fallback = model->byte_fallback;
     for (size_t i = 0; i < model->count; i++) {
         const bt_piece *p = model->pieces + i;
-        made->found[i] = p->type == BT_PIECE_NORMAL ||
-                         p->type == BT_PIECE_USER || p->type == BT_PIECE_UNUSED;
+        w->found[i] = p->type == BT_PIECE_NORMAL || p->type == BT_PIECE_USER ||
+                      p->type == BT_PIECE_UNUSED;
         if (p->type == BT_PIECE_BYTE)
-            made->bytes[bt_piece_byte(p->text.bytes, p->text.size)] =
-                (uint32_t)i;
+            w->bytes[bt_piece_byte(p->text.bytes, p->text.size)] = (uint32_t)i;
     }
-    *out = &made->base;
+    *out = &w->base;
     return BAUTA_OK;
 }

@@ -19,7 +19,7 @@ typedef struct wordpiece {
     uint32_t inside; /* the node of the prefix */
     bool continues;  /* there is such a node */
     uint32_t unknown;
-    size_t longest;
+    size_t max_word_chars;
 } wordpiece;
 
 /* Whether a character begins, or the text ends, at `at`. */
@@ -28,14 +28,14 @@ static bool at_boundary(const char *text, size_t size, size_t at)
     return at == size || !bt_utf8_continues(text[at]);
 }
 
-static bool too_long(const char *split, size_t size, size_t longest)
+static bool too_long(const char *split, size_t size, size_t max_chars)
 {
     size_t characters = 0;
-    if (size <= longest)
+    if (size <= max_chars)
         return false;
     for (size_t i = 0; i < size; i++)
         characters += at_boundary(split, size, i);
-    return characters > longest;
+    return characters > max_chars;
 }
 
 /* The end of the longest piece at `at`, starting from a node of the trie, or
@@ -84,7 +84,7 @@ static bauta_status wordpiece_encode(const bt_subword *model, const char *split,
 {
     const wordpiece *w = (const wordpiece *)model;
     size_t first = work->count;
-    bool whole = !too_long(split, size, w->longest);
+    bool whole = !too_long(split, size, w->max_word_chars);
     if (whole) {
         bauta_status status = split_word(w, split, size, work, &whole, err);
         if (status || whole)
@@ -123,7 +123,7 @@ bauta_status bt_wordpiece_create(bt_subword **out,
         return bt_fail_memory(err, "a tokenizer", sizeof(*w));
     w->base = (bt_subword){ wordpiece_encode, wordpiece_free };
     w->unknown = spec->unknown;
-    w->longest = spec->longest;
+    w->max_word_chars = spec->longest;
     // A piece that is longer than any encoded word is never found.
     size_t longest = bt_size_add(bt_size_mul(spec->longest, 4),
                                  spec->prefix ? strlen(spec->prefix) : 0);
