@@ -81,7 +81,7 @@ static bool apply_pretokenizer(bt_boundary *b, const bt_pretokenizer *p)
 bt_boundary bt_boundary_of(const bauta_tokenizer *t)
 {
     bt_boundary b = { .spaces = true, .line_breaks = true };
-    bool single_symbols = has_no_merges(t->model) && !t->ids;
+    bool single_symbols = has_no_merges(t->model);
     bt_locality locality = bt_normalizer_locality(t->normalizer);
     if (!has_text_once(&t->single) || !bt_added_local(t->added) ||
         locality == BT_LOCAL_NOT)

@@ -200,21 +200,6 @@ static bauta_status add_token(encoding *e, bt_split s, bauta_error *err)
     return status;
 }
 
-/* Map ids of the model's pieces to ids of the vocabulary. */
-static void map_ids(const encoding *e, bt_split s, size_t begin)
-{
-    const bauta_tokenizer *t = e->tokenizer;
-    for (size_t i = begin; i < e->work.count; i++) {
-        bt_token *token = &e->work.tokens[i];
-        uint32_t id = t->ids[token->id];
-        if (id == BT_NO_ID)
-            id =
-                bt_vocab_find(t->vocab, e->splits.text.bytes + s.lo + token->lo,
-                              token->hi - token->lo);
-        token->id = id == BT_NO_ID ? t->names[BAUTA_TOKEN_UNK] : id;
-    }
-}
-
 static bauta_status encode_split(encoding *e, bt_split s, bauta_error *err)
 {
     const bt_text *text = &e->splits.text;
@@ -227,8 +212,6 @@ static bauta_status encode_split(encoding *e, bt_split s, bauta_error *err)
         e->tokenizer->model, text->bytes + s.lo, s.hi - s.lo, &e->work, err);
     if (status)
         return status;
-    if (e->tokenizer->ids)
-        map_ids(e, s, begin);
     for (size_t i = begin; i < e->work.count; i++) {
         bt_token *token = &e->work.tokens[i];
         bt_origin o = bt_text_origin(text, s.lo + token->lo, s.lo + token->hi);

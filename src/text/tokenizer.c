@@ -36,7 +36,6 @@ void bauta_tokenizer_free(bauta_tokenizer *tokenizer)
     bt_normalizer_free(tokenizer->normalizer);
     bt_vocab_free(tokenizer->pieces);
     bt_vocab_free(tokenizer->vocab);
-    bt_free(tokenizer->ids);
     bt_free(tokenizer->special);
     bt_free(tokenizer->surface);
     bt_free(tokenizer);

@@ -44,10 +44,6 @@ struct bauta_tokenizer {
 
     /* The pieces of the model if they differ from `vocab`; else NULL. */
     bt_vocab *pieces;
-    /* (number of pieces) Their ids in `vocab` where these differ (Marian);
-     * BT_NO_ID: the text itself is looked up there. NULL: the same ids. */
-    uint32_t *ids;
-
     bauta_tokenizer *target; /* the target side of a translation, or NULL */
     bt_tokenizer_file files[BT_TOKENIZER_FILES];
     size_t file_count;

@@ -54,7 +54,7 @@ typedef struct pair_learner {
 
     counted_pair *pairs;
     size_t pair_count, pair_room;
-    uint32_t *slots; /* a hash table: 1 + the index of a counted_pair */
+    uint32_t *slots; /* a hash table: 1 + the index of a pair */
     unsigned bits;
     size_t pair_queued; /* pairs from here on are not in the queue yet */
     occurrence *occurrences;
