@@ -5,9 +5,9 @@
  * The first line is JSON; each further one is a piece. Either the JSON is
  * refused with a sentence that names the file, or the pieces decode to the same
  * text at once and as a stream, which is UTF-8 when the pieces are. */
-#include "text/decoder.h"
-#include "text/template.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
+#include "text/detokenize/detokenizer.h"
+#include "text/post_processor.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  *
  * Where a tokenizer is one of bytes, decoding gives the text again if it is
  * well formed, and its tokens cover every byte once in any case. */
+#include "base/utf8.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 #include "tokens.h"
 

@@ -6,8 +6,8 @@
  * text, tokens come in its order, and they decode to well-formed text, at once
  * and one by one alike. */
 #include "base/error.h"
+#include "base/utf8.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,9 +6,9 @@
  * stays well formed, the splits are in order, and all came from the text. */
 #include "base/error.h"
 #include "base/memory.h"
-#include "text/normalizer.h"
-#include "text/pretokenizer.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
+#include "text/normalize/normalizer.h"
+#include "text/pretokenize/pretokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>

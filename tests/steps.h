@@ -4,10 +4,10 @@
 #ifndef BT_TEST_STEPS_H
 #define BT_TEST_STEPS_H
 
+#include "base/utf8.h"
 #include "data.h"
 #include "testing.h"
-#include "text/text.h"
-#include "text/unicode.h"
+#include "text/aligned_text.h"
 
 #include <jansson.h>
 #include <string.h>

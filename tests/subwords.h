@@ -8,7 +8,7 @@
 #include "bauta.h"
 #include "faults.h"
 #include "testing.h"
-#include "text/subword.h"
+#include "text/subword/subword_model.h"
 
 #include <string.h>
 

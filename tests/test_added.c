@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "faults.h"
 #include "steps.h"
-#include "text/added.h"
+#include "text/added_tokens.h"
 
 static uint64_t seed;
 

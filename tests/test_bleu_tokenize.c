@@ -4,9 +4,9 @@
 #include "testing.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data.h"
 #include "score/score.h"
-#include "text/unicode.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "data.h"
 #include "scratch.h"
 #include "testing.h"
-#include "text/boundary.h"
+#include "text/chunk_boundary.h"
 
 #include <string.h>
 

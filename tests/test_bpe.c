@@ -2,9 +2,9 @@
 /* test_bpe.c - byte-pair encoding against a textbook's, and SentencePiece's
  * kind of it against one that works on strings. */
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "subwords.h"
-#include "text/bytelevel.h"
-#include "text/unicode.h"
+#include "text/subword/bytelevel.h"
 
 #include <time.h>
 
@@ -144,7 +144,7 @@ static void a_merge_that_cannot_be_is_refused(void **state)
     bt_bpe_spec spec = { .vocab = vocab, .merges = merges, .merge_count = 2 };
     assert_int_equal(bt_bpe_create(&model, &spec, "f", &err), BAUTA_ERR_IO);
     assert_string_equal(err.message,
-                        "f: merge 1, of pieces 0 and 1, is there twice");
+                        "f: merge 1, of pieces 0 and 1, occurs twice");
     assert_null(model);
     spec.merges = merges + 2;
     spec.merge_count = 1;

@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "faults.h"
 #include "pieces.h"
-#include "text/charsmap.h"
-#include "text/normalizer_step.h"
+#include "text/normalize/charsmap.h"
+#include "text/normalize/normalizer_step.h"
 
 /* The rules that the script made the map of unigram.model from. */
 static const struct {

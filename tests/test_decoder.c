@@ -3,11 +3,11 @@
  * SentencePiece give, at once or as a stream, and what is refused. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "faults.h"
 #include "testing.h"
-#include "text/bytelevel.h"
-#include "text/decoder.h"
-#include "text/unicode.h"
+#include "text/detokenize/detokenizer.h"
+#include "text/subword/bytelevel.h"
 
 #include <string.h>
 
@@ -601,13 +601,13 @@ static void random_streams_are_what_a_slow_reference_gives(void **state)
 static const struct {
     const char *json, *says;
 } malformed[] = {
-    { "1", "one has no type" },
-    { "{}", "one has no type" },
-    { "{\"type\":1}", "one has no type" },
+    { "1", "a decoder has no \"type\"" },
+    { "{}", "a decoder has no \"type\"" },
+    { "{\"type\":1}", "a decoder has no \"type\"" },
     { "{\"type\":\"Byte\"}", "an unknown type: Byte" },
     { "{\"type\":\"CTC\",\"pad_token\":\"x\"}", "CTC, which is for speech" },
-    { "{\"type\":\"Sequence\"}", "a list is missing: decoders" },
-    { SEQUENCE("1"), "one has no type" },
+    { "{\"type\":\"Sequence\"}", "a Sequence has no list of decoders" },
+    { SEQUENCE("1"), "a decoder has no \"type\"" },
     { "{\"type\":\"Metaspace\"}", "a string is missing: replacement" },
     { "{\"type\":\"Metaspace\",\"replacement\":\"__\"}",
       "not a single character: replacement" },
@@ -620,7 +620,7 @@ static const struct {
     { "{\"type\":\"WordPiece\",\"cleanup\":true}",
       "a string is missing: prefix" },
     { "{\"type\":\"WordPiece\",\"prefix\":\"\"}",
-      "a truth is missing: cleanup" },
+      "a boolean is missing: cleanup" },
     { "{\"type\":\"BPEDecoder\"}", "a string is missing: suffix" },
     { STRIP("", "0", "0"), "not a single character: content" },
     { STRIP(" ", "-1", "0"), "a count is missing: start" },

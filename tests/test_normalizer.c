@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "faults.h"
 #include "steps.h"
-#include "text/normal_form.h"
-#include "text/normalizer.h"
+#include "text/normalize/normal_form.h"
+#include "text/normalize/normalizer.h"
 
 #include <utf8proc.h>
 

@@ -4,10 +4,10 @@
 #include "base/error.h"
 #include "faults.h"
 #include "steps.h"
-#include "text/bytelevel.h"
-#include "text/cut.h"
-#include "text/gpt2_cut.h"
-#include "text/pretokenizer.h"
+#include "text/pretokenize/gpt2_split.h"
+#include "text/pretokenize/pretokenizer.h"
+#include "text/pretokenize/splitter.h"
+#include "text/subword/bytelevel.h"
 
 static uint64_t seed;
 
@@ -224,9 +224,9 @@ static void behaviours_are_those_of_the_definition(void **state)
         piece pieces[32];
         size_t count = test_below(&r, 12), at = 0;
         bt_splits out = { .list = NULL };
-        bt_cut cut = { .out = &out,
-                       .behavior = (bt_behavior)test_below(&r, 5),
-                       .invert = test_below(&r, 2) };
+        bt_splitter cut = { .out = &out,
+                            .behavior = (bt_behavior)test_below(&r, 5),
+                            .invert = test_below(&r, 2) };
         for (size_t i = 0; i < count; i++) {
             size_t length = 1 + test_below(&r, 3);
             bool match = test_below(&r, 2);
@@ -279,7 +279,7 @@ static void malformed_pretokenizers_are_refused(void **state)
           "not true or false" },
         { "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},"
           "{\"type\":\"Metaspace\"}]}",
-          "Metaspace behind ByteLevel" },
+          "Metaspace after ByteLevel" },
         { "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},"
           "{\"type\":\"ByteLevel\"}]}",
           "another ByteLevel" },

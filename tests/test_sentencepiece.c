@@ -4,10 +4,10 @@
 #include "testing.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "faults.h"
 #include "pieces.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 #include <time.h>
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "faults.h"
 #include "testing.h"
-#include "text/template.h"
+#include "text/post_processor.h"
 
 #include <string.h>
 
@@ -105,22 +105,23 @@ static void tokens_can_be_put_around_by_hand(void **state)
 static const struct {
     const char *json, *says;
 } malformed[] = {
-    { "1", "one has no type" },
-    { "{}", "one has no type" },
+    { "1", "a post-processor has no \"type\"" },
+    { "{}", "a post-processor has no \"type\"" },
     { "{\"type\":\"Bert\"}", "an unknown type: Bert" },
-    { "{\"type\":\"Sequence\"}", "a list is missing: processors" },
+    { "{\"type\":\"Sequence\"}", "a Sequence has no list of processors" },
     { SEQUENCE(BERT "," MIXED),
-      "a second one puts tokens around: TemplateProcessing" },
+      "a second step adds special tokens: TemplateProcessing" },
     { "{\"type\":\"TemplateProcessing\"}", "a list is missing: single" },
     { "{\"type\":\"TemplateProcessing\",\"single\":[]}",
       "a list is missing: pair" },
-    { TEMPLATE("\"$A\"", ""), "neither token nor text stands in single" },
+    { TEMPLATE("\"$A\"", ""),
+      "an entry is neither SpecialToken nor Sequence: single" },
     { TEMPLATE("", "{\"Sequence\":{\"id\":\"A\"}}"),
       "a number is missing: type_id" },
     { TEMPLATE(TEXT("A", "-1"), ""), "a number is missing: type_id" },
     { TEMPLATE(TEXT("A", "4294967296"), ""), "a number is missing: type_id" },
-    { TEMPLATE(TEXT("C", "0"), ""), "a text is neither A nor B: C" },
-    { TEMPLATE("{\"Sequence\":1}", ""), "a text is neither A nor B" },
+    { TEMPLATE(TEXT("C", "0"), ""), "a Sequence is neither A nor B: C" },
+    { TEMPLATE("{\"Sequence\":1}", ""), "a Sequence is neither A nor B" },
     { TEMPLATE(TEXT("B", "0"), ""), "\"single\" has a second text" },
     { TEMPLATE("{\"SpecialToken\":{}}", ""), "a special token has no id" },
     { TEMPLATE(SPECIAL("X", "0"), ""), "special_tokens lack X" },
@@ -129,7 +130,7 @@ static const struct {
     { "{\"type\":\"BertProcessing\",\"cls\":[\"a\",1],\"sep\":[\"a\"]}",
       "a token is missing: sep" },
     { "{\"type\":\"RobertaProcessing\",\"cls\":[\"a\",\"b\"]}",
-      "an id is no number" },
+      "an id is not a number" },
     { "{\"type\":\"RobertaProcessing\",\"cls\":[\"a\",-1]}",
       "id -1 is not in a vocabulary of 6" },
 };
@@ -144,7 +145,7 @@ static void check_refused(json_t *json, const char *says)
         BAUTA_ERR_IO);
     assert_null(single.items);
     assert_null(pair.items);
-    if (!strstr(err.message, says) || !strstr(err.message, "some.json: post"))
+    if (!strstr(err.message, says) || !strstr(err.message, "some.json: "))
         fail_msg("\"%s\" should say \"%s\"", err.message, says);
     json_decref(json);
 }

@@ -4,7 +4,7 @@
 #include "faults.h"
 #include "scratch.h"
 #include "testing.h"
-#include "text/text_file.h"
+#include "text/io/text_file.h"
 
 #include <string.h>
 

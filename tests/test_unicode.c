@@ -2,10 +2,11 @@
 /* test_unicode.c - characters, texts with origins, splits, and the alphabet of
  * bytes. */
 #include "base/error.h"
+#include "base/utf8.h"
 #include "faults.h"
 #include "testing.h"
-#include "text/bytelevel.h"
-#include "text/split.h"
+#include "text/pretokenize/split.h"
+#include "text/subword/bytelevel.h"
 #include "text/unicode.h"
 
 #include <string.h>

@@ -5,8 +5,8 @@
 #include "bauta.h"
 #include "faults.h"
 #include "testing.h"
-#include "text/trie.h"
-#include "text/vocab.h"
+#include "text/subword/trie.h"
+#include "text/subword/vocab.h"
 
 #include <string.h>
 #include <time.h>

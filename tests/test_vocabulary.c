@@ -4,14 +4,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/merge_sort.h"
 #include "data.h"
 #include "faults.h"
 #include "scratch.h"
 #include "testing.h"
-#include "text/bytelevel.h"
-#include "text/lattice.h"
-#include "text/order.h"
-#include "text/vocabulary.h"
+#include "text/learn/tokenizer_trainer.h"
+#include "text/learn/unigram_lattice.h"
+#include "text/subword/bytelevel.h"
 
 #include <math.h>
 #include <string.h>
@@ -108,7 +108,7 @@ typedef struct slow {
 static void slow_read(slow *s, const bt_words *words, const bt_learned *l)
 {
     size_t count;
-    const bt_word *list = bt_words_list(words, &count);
+    const bt_counted_word *list = bt_words_list(words, &count);
     s->piece_count = 257;
     s->symbol_count = 0;
     for (uint32_t id = 0; id < 257; id++) {
@@ -825,7 +825,7 @@ static void slices_do_not_change_the_words(void **state)
     OK(bt_splits_add(&all, (bt_split){ 0, (uint32_t)size, BT_NO_TOKEN, true },
                      err));
     OK(bt_pretokenizer_run(p, &all, err));
-    const bt_word *list = bt_words_list(got, &count);
+    const bt_counted_word *list = bt_words_list(got, &count);
     for (size_t i = 0; i < count; i++)
         sum += list[i].count;
     assert_int_equal(sum, all.count);
@@ -879,7 +879,7 @@ static void words_are_counted_in_the_order_they_come(void **state)
         for (uint32_t i = 0; i < 5000; i++)
             OK(bt_words_add(words, (const char *)&i, sizeof(i), i, err));
     OK(bt_words_add(words, "", 0, 1, err));
-    const bt_word *list = bt_words_list(words, &count);
+    const bt_counted_word *list = bt_words_list(words, &count);
     assert_int_equal(count, 5001);
     for (uint32_t i = 0; i < 5000; i++) {
         assert_memory_equal(list[i].bytes, &i, sizeof(i));

@@ -8,8 +8,8 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "data/corpus.h"
-#include "text/boundary.h"
-#include "text/text_file.h"
+#include "text/chunk_boundary.h"
+#include "text/io/text_file.h"
 
 #include <string.h>
 

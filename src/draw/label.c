@@ -2,7 +2,7 @@
 /* label.c - labels with visible white space. */
 #include "draw/label.h"
 
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "draw/page_writer.h"
 
 #include "base/size.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <locale.h>

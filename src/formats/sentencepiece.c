@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "text/unicode.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/utf8.h"
 #include "text/unicode.h"
 
 #include <utf8proc.h>

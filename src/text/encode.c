@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* encode.c - a text's way in: cut, normalise, cut, look up, wrap. */
+/* encode.c - from text to ids: added tokens, normalizer, pre-tokenizer, subword
+ * model, template. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/utf8.h"
 #include "text/tokenizer.h"
-#include "text/unicode.h"
 
 #include <string.h>
 
-/* ---- added tokens and normalisation ------------------------------------ */
+/* ---- Added tokens and normalization -------------------------------------- */
 
-/* Bytes [lo, hi) of a text as a text of its own. */
+/* A text of the bytes [lo, hi) of another. */
 static bauta_status part_init(bt_text *part, const bt_text *of, size_t lo,
                               size_t hi, bauta_error *err)
 {
@@ -23,8 +24,8 @@ static bauta_status part_init(bt_text *part, const bt_text *of, size_t lo,
     return BAUTA_OK;
 }
 
-/* Append a split of `from` to `to`, normalised unless it is a token. */
-static bauta_status split_normalize(const bt_normalizer *normalizer,
+/* Append a split of `from` to `to`, normalized unless it is an added token. */
+static bauta_status normalize_split(const bt_normalizer *normalizer,
                                     bt_splits *to, const bt_text *from,
                                     bt_split split, bauta_error *err)
 {
@@ -42,8 +43,8 @@ static bauta_status split_normalize(const bt_normalizer *normalizer,
     return status;
 }
 
-/* Normalise all splits. A text that is one split, as most are, is rewritten as
- * a whole and not copied. */
+/* Normalize all splits. A text that is one split, the usual case, is rewritten
+ * without a copy. */
 static bauta_status normalize(const bt_normalizer *normalizer,
                               bt_splits *splits, bauta_error *err)
 {
@@ -60,16 +61,16 @@ static bauta_status normalize(const bt_normalizer *normalizer,
     }
     bt_text_init_empty(&done.text);
     for (size_t i = 0; !status && i < splits->count; i++)
-        status = split_normalize(normalizer, &done, &splits->text,
+        status = normalize_split(normalizer, &done, &splits->text,
                                  splits->list[i], err);
     bt_splits_release(splits);
     *splits = done;
     return status;
 }
 
-/* Added tokens that are found in normalised text. */
-static bauta_status normalized_tokens(const bt_added *added, bool literal,
-                                      bt_splits *splits, bauta_error *err)
+/* Split at the added tokens of the normalized text. */
+static bauta_status split_normalized_tokens(const bt_added *added, bool literal,
+                                            bt_splits *splits, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     bt_splits found = { 0 };
@@ -102,24 +103,24 @@ static bauta_status prepare(const bauta_tokenizer *t, bt_splits *splits,
     if (!status)
         status = normalize(t->normalizer, splits, err);
     if (!status && bt_added_some(t->added, true))
-        status = normalized_tokens(t->added, literal, splits, err);
+        status = split_normalized_tokens(t->added, literal, splits, err);
     return status;
 }
 
-/* ---- the model --------------------------------------------------------- */
+/* ---- Subword model ------------------------------------------------------- */
 
 typedef struct encoding {
     const bauta_tokenizer *tokenizer;
     const char *original;
     bt_splits splits;
     bt_subword_work work; /* its tokens are the result */
-    bool repaired;        /* the original is not all well formed */
-    char *bytes;          /* of a split as they came */
-    bt_origin *origins;   /* of each of them */
+    bool repaired;        /* the original has malformed bytes */
+    char *bytes;          /* the original bytes of a split */
+    bt_origin *origins;   /* of these bytes */
     size_t room;
 } encoding;
 
-/* All but the tokens goes. */
+/* Release everything except for the tokens. */
 static void encoding_trim(encoding *e)
 {
     bt_splits_release(&e->splits);
@@ -137,7 +138,7 @@ static void encoding_release(encoding *e)
     bt_subword_work_release(&e->work);
 }
 
-static bauta_status bytes_reserve(encoding *e, size_t size, bauta_error *err)
+static bauta_status reserve_bytes(encoding *e, size_t size, bauta_error *err)
 {
     if (size <= e->room)
         return BAUTA_OK;
@@ -149,19 +150,8 @@ static bauta_status bytes_reserve(encoding *e, size_t size, bauta_error *err)
     return e->room ? BAUTA_OK : bt_fail_memory(err, "a word", size);
 }
 
-/* Whether the character at `at` stands for one byte that was not well formed:
- * all of its bytes come from that one. */
-static bool is_repair(const bt_text *text, size_t at)
-{
-    if (memcmp(text->bytes + at, "\xEF\xBF\xBD", 3) != 0)
-        return false;
-    bt_origin o = bt_text_origin(text, at, at + 3);
-    return o.to - o.from == 1;
-}
-
-/* The bytes of a split, where U+FFFD that stands for one byte that was not
- * well formed is that byte again. */
-static size_t bytes_restore(encoding *e, bt_split s)
+/* The bytes of a split, with the malformed bytes restored. */
+static size_t restore_bytes(encoding *e, bt_split s)
 {
     const bt_text *text = &e->splits.text;
     size_t n = 0;
@@ -169,8 +159,8 @@ static size_t bytes_restore(encoding *e, bt_split s)
         bt_origin o = bt_text_origin(text, at, at + 1);
         length = bt_utf8_length((unsigned char)text->bytes[at]);
         if (length > s.hi - at)
-            length = 1; // a split may end within a character
-        if (length == 3 && is_repair(text, at)) {
+            length = 1; // a split may end inside a character
+        if (length == 3 && bt_aligned_text_is_repaired(text, at)) {
             e->bytes[n] = e->original[o.from];
             e->origins[n++] = o;
             continue;
@@ -183,14 +173,14 @@ static size_t bytes_restore(encoding *e, bt_split s)
     return n;
 }
 
-static bauta_status split_restored(encoding *e, bt_split s, bauta_error *err)
+static bauta_status encode_restored(encoding *e, bt_split s, bauta_error *err)
 {
     size_t begin = e->work.count;
-    bauta_status status = bytes_reserve(e, s.hi - s.lo, err);
+    bauta_status status = reserve_bytes(e, s.hi - s.lo, err);
     if (status)
         return status;
     status = bt_subword_encode(e->tokenizer->model, e->bytes,
-                               bytes_restore(e, s), &e->work, err);
+                               restore_bytes(e, s), &e->work, err);
     for (size_t i = begin; i < e->work.count; i++) {
         bt_token *token = &e->work.tokens[i];
         uint32_t last = token->hi - 1;
@@ -200,7 +190,7 @@ static bauta_status split_restored(encoding *e, bt_split s, bauta_error *err)
     return status;
 }
 
-static bauta_status token_add(encoding *e, bt_split s, bauta_error *err)
+static bauta_status add_token(encoding *e, bt_split s, bauta_error *err)
 {
     bt_subword_work *work = &e->work;
     bt_origin o = bt_text_origin(&e->splits.text, s.lo, s.hi);
@@ -210,35 +200,18 @@ static bauta_status token_add(encoding *e, bt_split s, bauta_error *err)
     return status;
 }
 
-/* Ids of the model's own pieces become ids of the vocabulary. */
-static void ids_translate(const encoding *e, bt_split s, size_t begin)
-{
-    const bauta_tokenizer *t = e->tokenizer;
-    for (size_t i = begin; i < e->work.count; i++) {
-        bt_token *token = &e->work.tokens[i];
-        uint32_t id = t->ids[token->id];
-        if (id == BT_NO_ID)
-            id =
-                bt_vocab_find(t->vocab, e->splits.text.bytes + s.lo + token->lo,
-                              token->hi - token->lo);
-        token->id = id == BT_NO_ID ? t->names[BAUTA_TOKEN_UNK] : id;
-    }
-}
-
-static bauta_status split_encode(encoding *e, bt_split s, bauta_error *err)
+static bauta_status encode_split(encoding *e, bt_split s, bauta_error *err)
 {
     const bt_text *text = &e->splits.text;
     size_t begin = e->work.count;
     if (s.token != BT_NO_TOKEN)
-        return token_add(e, s, err);
+        return add_token(e, s, err);
     if (e->repaired && e->tokenizer->bytelevel)
-        return split_restored(e, s, err);
+        return encode_restored(e, s, err);
     bauta_status status = bt_subword_encode(
         e->tokenizer->model, text->bytes + s.lo, s.hi - s.lo, &e->work, err);
     if (status)
         return status;
-    if (e->tokenizer->ids)
-        ids_translate(e, s, begin);
     for (size_t i = begin; i < e->work.count; i++) {
         bt_token *token = &e->work.tokens[i];
         bt_origin o = bt_text_origin(text, s.lo + token->lo, s.lo + token->hi);
@@ -248,22 +221,22 @@ static bauta_status split_encode(encoding *e, bt_split s, bauta_error *err)
     return BAUTA_OK;
 }
 
-static bauta_status splits_encode(void *user, const bt_split *list,
+static bauta_status encode_splits(void *user, const bt_split *list,
                                   size_t count, bauta_error *err)
 {
     encoding *e = user;
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; !status && i < count; i++)
-        status = split_encode(e, list[i], err);
+        status = encode_split(e, list[i], err);
     return status;
 }
 
-/* The tokens of a text, with nothing around them and offsets into it. */
+/* The tokens of a text without the template, with offsets into the text. */
 static bauta_status encode(encoding *e, const bauta_tokenizer *tokenizer,
                            const char *text, size_t length, bool literal,
                            bauta_error *err)
 {
-    const bt_splits_taker taker = { splits_encode, e };
+    const bt_splits_taker sink = { encode_splits, e };
     *e = (encoding){ .tokenizer = tokenizer, .original = text };
     bauta_status status = bt_text_init(&e->splits.text, text, length, 0, err);
     e->repaired = e->splits.text.own != NULL;
@@ -271,18 +244,18 @@ static bauta_status encode(encoding *e, const bauta_tokenizer *tokenizer,
         status = prepare(tokenizer, &e->splits, literal, err);
     if (!status)
         status = bt_pretokenizer_give(tokenizer->pretokenizer, &e->splits,
-                                      &taker, err);
+                                      &sink, err);
     encoding_trim(e);
     return status;
 }
 
-/* ---- the template, and the door ---------------------------------------- */
+/* ---- Template and public functions --------------------------------------- */
 
 void bauta_tokens_release(bauta_tokens *tokens)
 {
     if (!tokens)
         return;
-    bt_free(tokens->starts); // the one block of all four
+    bt_free(tokens->starts); // one block holds all four arrays
     *tokens = (bauta_tokens){ 0 };
 }
 
@@ -310,8 +283,8 @@ static void tokens_add(bauta_tokens *tokens, bt_token token, uint32_t type)
     tokens->ends[i] = token.hi;
 }
 
-/* What an item of a template stands for: one of the texts, or NULL for a
- * token. */
+/* The tokens of the text that an item of a template represents, or NULL for a
+ * special token. */
 static const bt_subword_work *item_text(bt_template_item item,
                                         const bt_subword_work *a,
                                         const bt_subword_work *b)
@@ -319,7 +292,7 @@ static const bt_subword_work *item_text(bt_template_item item,
     return item.id == BT_TEMPLATE_A ? a : item.id == BT_TEMPLATE_B ? b : NULL;
 }
 
-/* Bare, only the texts of the template are taken. */
+/* Apply the template; if `bare`, without its special tokens. */
 static bauta_status wrap(bauta_tokens *tokens, const bt_template *template,
                          bool bare, const bt_subword_work *a,
                          const bt_subword_work *b, bauta_error *err)

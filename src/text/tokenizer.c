@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.c - a tokenizer as an object: made, asked, saved, released. */
+/* tokenizer.c - creating, saving and querying a tokenizer. */
 #include "text/tokenizer.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 
 #include <string.h>
 
 bauta_status bt_tokenizer_create(bauta_tokenizer **out, bauta_error *err)
 {
-    bauta_tokenizer *made = bt_alloc_zero(1, sizeof(*made));
-    *out = made;
-    if (!made)
-        return bt_fail_memory(err, "a tokenizer", sizeof(*made));
+    bauta_tokenizer *tokenizer = bt_alloc_zero(1, sizeof(*tokenizer));
+    *out = tokenizer;
+    if (!tokenizer)
+        return bt_fail_memory(err, "a tokenizer", sizeof(*tokenizer));
     for (size_t i = 0; i < BAUTA_TOKEN_NAMES; i++)
-        made->names[i] = BT_NO_ID;
+        tokenizer->names[i] = BT_NO_ID;
     return BAUTA_OK;
 }
 
@@ -35,7 +36,6 @@ void bauta_tokenizer_free(bauta_tokenizer *tokenizer)
     bt_normalizer_free(tokenizer->normalizer);
     bt_vocab_free(tokenizer->pieces);
     bt_vocab_free(tokenizer->vocab);
-    bt_free(tokenizer->ids);
     bt_free(tokenizer->special);
     bt_free(tokenizer->surface);
     bt_free(tokenizer);
@@ -74,7 +74,7 @@ bauta_status bauta_tokenizer_save(const bauta_tokenizer *tokenizer,
     return status;
 }
 
-/* ---- questions --------------------------------------------------------- */
+/* ---- Queries ------------------------------------------------------------- */
 
 size_t bauta_tokenizer_size(const bauta_tokenizer *tokenizer)
 {
@@ -122,4 +122,52 @@ bauta_status bt_tokenizer_mark(bauta_tokenizer *tokenizer, uint32_t id,
     if (id < size)
         tokenizer->special[id] = 1;
     return BAUTA_OK;
+}
+
+/* ---- Unknown characters -------------------------------------------------- */
+
+/* Count the characters of bytes [from, to), and note the first one. */
+static void unknown_add(bauta_unknown *u, const char *text, size_t from,
+                        size_t to)
+{
+    for (size_t at = from, size; at < to; at += size, u->count++) {
+        bt_utf8_get(text + at, to - at, &size);
+        if (u->count == 0) {
+            u->start = at;
+            u->end = at + size;
+        }
+    }
+}
+
+/* Whether the text is the token itself: <|endoftext|> is the unknown token of
+ * GPT-2, and a text may contain it. */
+static bool is_piece(const bauta_tokenizer *t, uint32_t id, const char *text,
+                     size_t size)
+{
+    size_t length = 0;
+    const char *piece = bt_vocab_piece(t->vocab, id, &length);
+    return piece && length == size && memcmp(piece, text, size) == 0;
+}
+
+bauta_unknown bauta_tokens_unknown(const bauta_tokenizer *t,
+                                   const bauta_tokens *tokens, const char *text,
+                                   size_t length)
+{
+    bauta_unknown found = { 0, 0, 0 };
+    uint32_t unknown = t->names[BAUTA_TOKEN_UNK];
+    bool gaps = unknown == BT_NO_ID && !t->normalizer &&
+                (!t->pretokenizer || t->bytelevel);
+    size_t done = 0; // bytes of the text that tokens cover
+    for (size_t i = 0; i < tokens->count; i++) {
+        size_t from = tokens->starts[i], to = tokens->ends[i];
+        if (gaps && from > done)
+            unknown_add(&found, text, done, from);
+        if (tokens->ids[i] == unknown &&
+            !is_piece(t, unknown, text + from, to - from))
+            unknown_add(&found, text, from, to);
+        done = to > done ? to : done;
+    }
+    if (gaps && length > done)
+        unknown_add(&found, text, done, length);
+    return found;
 }

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenizer_config.c - tokenizer_config.json and config.json; see
+ * tokenizer_config.h. */
+#include "text/io/tokenizer_config.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const bt_special_token_keys[BAUTA_TOKEN_NAMES] = {
+    [BAUTA_TOKEN_BOS] = "bos_token",   [BAUTA_TOKEN_EOS] = "eos_token",
+    [BAUTA_TOKEN_UNK] = "unk_token",   [BAUTA_TOKEN_PAD] = "pad_token",
+    [BAUTA_TOKEN_CLS] = "cls_token",   [BAUTA_TOKEN_SEP] = "sep_token",
+    [BAUTA_TOKEN_MASK] = "mask_token",
+};
+
+static const bt_class classes[] = {
+    { "GPT2Tokenizer",
+      "gpt2",
+      { "<|endoftext|>", "<|endoftext|>", "<|endoftext|>" },
+      .bos = false },
+    { "RobertaTokenizer",
+      "roberta",
+      { "<s>", "</s>", "<unk>", "<pad>", "<s>", "</s>", "<mask>" },
+      .pair = true },
+    { "BartTokenizer",
+      "bart",
+      { "<s>", "</s>", "<unk>", "<pad>", "<s>", "</s>", "<mask>" },
+      .pair = true },
+    { "BertTokenizer",
+      "bert",
+      { NULL, NULL, "[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]" },
+      .cls = true },
+    { "LlamaTokenizer", "llama", { "<s>", "</s>", "<unk>" }, .bos = true },
+    { "T5Tokenizer", "t5", { NULL, "</s>", "<unk>", "<pad>" }, .eos = true },
+    { "AlbertTokenizer",
+      "albert",
+      { "[CLS]", "[SEP]", "<unk>", "<pad>", "[CLS]", "[SEP]", "[MASK]" },
+      .cls = true },
+    { "MarianTokenizer",
+      "marian",
+      { NULL, "</s>", "<unk>", "<pad>" },
+      .eos = true },
+};
+const bt_class bt_no_class = { 0 };
+
+const bt_class *bt_class_of(const char *model_type)
+{
+    for (size_t i = 0; i < BT_LEN(classes); i++)
+        if (!strcmp(classes[i].model_type, model_type))
+            return &classes[i];
+    return &bt_no_class;
+}
+
+bauta_status bt_settings_file(char **out, size_t *size, const char *path,
+                              const char *name, size_t limit, bauta_error *err)
+{
+    *out = NULL;
+    *size = 0;
+    char *joined = bt_path_join(path, name);
+    if (!joined)
+        return bt_fail_memory(err, "a path", strlen(path));
+    bauta_status status = BAUTA_OK;
+    if (bt_file_exists(joined))
+        status = bt_file_read(out, size, joined, limit, err);
+    bt_free(joined);
+    return status;
+}
+
+bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
+                              bauta_error *err)
+{
+    char *text;
+    size_t size;
+    *out = NULL;
+    bauta_status status = bt_settings_file(&text, &size, path, name,
+                                           BT_TOKENIZER_CONFIG_MAX, err);
+    char *joined = text ? bt_path_join(path, name) : NULL;
+    const char *shown = joined ? bt_path_tail(joined) : name;
+    // transformers writes a model_max_length of 10^30 for no limit.
+    unsigned reals = strcmp(name, "tokenizer_config.json") ? 0 : BT_JSON_REALS;
+    if (!status && text)
+        status =
+            bt_json_object(out, text, size, BT_JSON_NUL | reals, shown, err);
+    bt_free(joined);
+    bt_free(text);
+    return status;
+}
+
+static bool same_class(const char *class, const char *is)
+{
+    size_t n = strlen(is);
+    return class && !strncmp(class, is, n) &&
+           (!class[n] || !strcmp(class + n, "Fast"));
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+bauta_status bt_settings_init(bt_settings *f, const char *path,
+                              bauta_error *err)
+{
+    json_t *model = NULL;
+    *f = (bt_settings){ .path = path, .class = &bt_no_class };
+    bauta_status status =
+        bt_settings_json(&f->config, path, "tokenizer_config.json", err);
+    if (!status)
+        status = bt_settings_json(&model, path, "config.json", err);
+    const char *class = text_of(f->config, "tokenizer_class");
+    const char *type = text_of(model, "model_type");
+    for (size_t i = 0; i < BT_LEN(classes); i++)
+        if (class ? same_class(class, classes[i].class)
+                  : type && !strcmp(type, classes[i].model_type))
+            f->class = &classes[i];
+    json_decref(model);
+    return status;
+}
+
+const char *bt_settings_name(const bt_settings *f, bauta_token_name name)
+{
+    const json_t *value =
+        json_object_get(f->config, bt_special_token_keys[name]);
+    if (!value)
+        return f->class->names[name];
+    if (json_is_object(value))
+        value = json_object_get(value, "content");
+    return json_string_value(value);
+}
+
+bool bt_settings_flag(const bt_settings *f, const char *key, bool fallback)
+{
+    const json_t *value = json_object_get(f->config, key);
+    return json_is_boolean(value) ? json_is_true(value) : fallback;
+}
+
+void bt_settings_names(bauta_tokenizer *t, const bt_settings *f)
+{
+    for (unsigned i = 0; i < BAUTA_TOKEN_NAMES; i++) {
+        const char *piece = bt_settings_name(f, (bauta_token_name)i);
+        uint32_t id =
+            piece ? bt_vocab_find(t->vocab, piece, strlen(piece)) : BT_NO_ID;
+        if (id != BT_NO_ID)
+            t->names[i] = id;
+    }
+}
+
+/* ---- Completing a tokenizer.json ----------------------------------------- */
+
+static const char *content_of(const json_t *token)
+{
+    return json_string_value(json_object_get(token, "content"));
+}
+
+/* The list "added_tokens" and its contents. */
+typedef struct additions {
+    json_t *list;
+    bt_vocab *seen;
+} additions;
+
+/* Add a token unless it is in the list. */
+static int token_add(additions *a, const char *content, json_int_t id,
+                     bool special, bool lstrip, bool rstrip, bool single_word,
+                     bool normalized)
+{
+    size_t size = strlen(content);
+    if (bt_vocab_find(a->seen, content, size) != BT_NO_ID)
+        return 0;
+    if (bt_vocab_add(a->seen, content, size, (uint32_t)bt_vocab_size(a->seen),
+                     NULL))
+        return -1;
+    return json_array_append_new(
+        a->list,
+        json_pack("{s:I,s:s,s:b,s:b,s:b,s:b,s:b}", "id", id, "content", content,
+                  "special", special, "lstrip", lstrip, "rstrip", rstrip,
+                  "single_word", single_word, "normalized", normalized));
+}
+
+/* added_tokens_decoder: {"50256": {"content": "<|endoftext|>", ...}, ...} */
+static int tokens_decoder_add(additions *a, const json_t *tokens)
+{
+    const char *key;
+    json_t *t;
+    json_object_foreach((json_t *)tokens, key, t)
+    {
+        const char *content = content_of(t);
+        if (content &&
+            token_add(a, content, (json_int_t)strtoll(key, NULL, 10),
+                      json_is_true(json_object_get(t, "special")),
+                      json_is_true(json_object_get(t, "lstrip")),
+                      json_is_true(json_object_get(t, "rstrip")),
+                      json_is_true(json_object_get(t, "single_word")),
+                      json_is_true(json_object_get(t, "normalized"))))
+            return -1;
+    }
+    return 0;
+}
+
+/* added_tokens.json: {"<|endoftext|>": 50256, ...} */
+static int object_add(additions *a, const json_t *tokens)
+{
+    const char *content;
+    json_t *id;
+    json_object_foreach((json_t *)tokens, content,
+                        id) if (token_add(a, content, json_integer_value(id),
+                                          false, false, false, false,
+                                          true)) return -1;
+    return 0;
+}
+
+static json_int_t document_id(const bt_document *document, const char *piece)
+{
+    uint32_t id =
+        piece ? bt_vocab_find(document->vocab, piece, strlen(piece)) : BT_NO_ID;
+    return id == BT_NO_ID ? -1 : (json_int_t)id;
+}
+
+static int named_tokens_add(additions *a, const bt_document *document,
+                            const bt_settings *f)
+{
+    for (unsigned i = 0; i < BAUTA_TOKEN_NAMES; i++) {
+        const char *piece = bt_settings_name(f, (bauta_token_name)i);
+        json_int_t id = document_id(document, piece);
+        if (id >= 0 && token_add(a, piece, id, true,
+                                 i == BAUTA_TOKEN_MASK && f->class->pair, false,
+                                 false, false))
+            return -1;
+    }
+    return 0;
+}
+
+/* Add the template with [CLS] and [SEP] if the class has one. */
+static int template_add(const bt_document *document, const bt_settings *f)
+{
+    const char *cls = bt_settings_name(f, BAUTA_TOKEN_CLS);
+    const char *sep = bt_settings_name(f, BAUTA_TOKEN_SEP);
+    json_int_t cls_id = document_id(document, cls);
+    json_int_t sep_id = document_id(document, sep);
+    if (!(f->class->cls || f->class->pair) || cls_id < 0 || sep_id < 0)
+        return 0;
+    return json_object_set_new(
+        document->root, "post_processor",
+        json_pack("{s:s,s:[sI],s:[sI]}", "type",
+                  f->class->pair ? "RobertaProcessing" : "BertProcessing",
+                  "sep", sep, sep_id, "cls", cls, cls_id));
+}
+
+bauta_status bt_complete_document(bauta_tokenizer **out, bt_document *document,
+                                  const bt_settings *f, bauta_error *err)
+{
+    json_t *file = NULL;
+    additions a = { json_object_get(document->root, "added_tokens"), NULL };
+    bauta_status status = bt_vocab_create(&a.seen, err);
+    if (!status)
+        status = bt_settings_json(&file, f->path, "added_tokens.json", err);
+    if (!status &&
+        (tokens_decoder_add(
+             &a, json_object_get(f->config, "added_tokens_decoder")) ||
+         named_tokens_add(&a, document, f) || object_add(&a, file) ||
+         template_add(document, f)))
+        status = bt_fail_memory(err, "added tokens", 0);
+    json_decref(file);
+    bt_vocab_free(a.seen);
+    return status ? status : bt_document_tokenizer(out, document, err);
+}
+
+/* ---- Completing a SentencePiece model ------------------------------------ */
+
+/* Make the special tokens of the folder added tokens. */
+static bauta_status names_add(bauta_tokenizer *t, const bt_settings *f,
+                              const char *path, bauta_error *err)
+{
+    bt_added_token tokens[BAUTA_TOKEN_NAMES];
+    size_t count = 0;
+    bauta_status status = BAUTA_OK;
+    for (unsigned i = 0; i < BAUTA_TOKEN_NAMES && !status; i++) {
+        const char *piece = bt_settings_name(f, (bauta_token_name)i);
+        if (!piece || t->names[i] == BT_NO_ID)
+            continue;
+        tokens[count++] = (bt_added_token){ .content = piece,
+                                            .size = strlen(piece),
+                                            .id = t->names[i],
+                                            .special = true };
+        status = bt_tokenizer_mark(t, t->names[i], err);
+    }
+    if (status)
+        return status;
+    bt_added_free(t->added);
+    t->added = NULL;
+    return bt_added_create(&t->added, tokens, count, t->normalizer, path, err);
+}
+
+bauta_status bt_complete_sentencepiece(bauta_tokenizer *t, const bt_settings *f,
+                                       const char *path, bauta_error *err)
+{
+    bool cls = f->class->cls;
+    uint32_t first = t->names[cls ? BAUTA_TOKEN_CLS : BAUTA_TOKEN_BOS];
+    uint32_t last = t->names[cls ? BAUTA_TOKEN_SEP : BAUTA_TOKEN_EOS];
+    bool before = cls || bt_settings_flag(f, "add_bos_token", f->class->bos);
+    bool after = cls || bt_settings_flag(f, "add_eos_token", f->class->eos);
+    bauta_status status = names_add(t, f, path, err);
+    if (status)
+        return status;
+    bt_template_release(&t->single);
+    bt_template_release(&t->pair);
+    return bt_template_around(&t->single, &t->pair, &first,
+                              before && first != BT_NO_ID, &last,
+                              after && last != BT_NO_ID, err);
+}

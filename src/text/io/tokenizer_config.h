@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tokenizer_config.h - tokenizer_config.json of a model folder.
+ *
+ * A tokenizer.json is complete. For the older formats the class of the
+ * tokenizer defines the special tokens and the template; tokenizer_config.json
+ * names the class, or else the model_type of config.json does. */
+#ifndef BT_TOKENIZER_CONFIG_H
+#define BT_TOKENIZER_CONFIG_H
+
+#include "text/io/tokenizer_json.h"
+
+/* The members of tokenizer_config.json that name the special tokens. */
+extern const char *const bt_special_token_keys[BAUTA_TOKEN_NAMES];
+
+/* The classes of transformers and how they differ. */
+typedef struct bt_class {
+    const char *class;      /* the name in transformers, without "Fast" */
+    const char *model_type; /* of config.json */
+    const char *names[BAUTA_TOKEN_NAMES]; /* defaults */
+    bool bos, eos;                        /* added to a text */
+    bool cls;                             /* [CLS] A [SEP] B [SEP] */
+    bool pair; /* as RoBERTa: <s> A </s></s> B </s> */
+} bt_class;
+
+extern const bt_class bt_no_class;
+/* The class of a known model_type. */
+const bt_class *bt_class_of(const char *model_type);
+
+typedef struct bt_settings {
+    const char *path;
+    json_t *config;        /* tokenizer_config.json, or NULL */
+    const bt_class *class; /* or &bt_no_class */
+} bt_settings;
+
+/* Release config with json_decref(), also after a failure. */
+bauta_status bt_settings_init(bt_settings *settings, const char *path,
+                              bauta_error *err);
+
+/* The text of a special token, or NULL. */
+const char *bt_settings_name(const bt_settings *settings,
+                             bauta_token_name name);
+/* A boolean of tokenizer_config.json. */
+bool bt_settings_flag(const bt_settings *settings, const char *key,
+                      bool fallback);
+/* Set the special tokens of a tokenizer. */
+void bt_settings_names(bauta_tokenizer *tokenizer, const bt_settings *settings);
+
+/* Read a file of a folder, NUL-terminated, for bt_free(); *out is NULL if there
+ * is none. More than `limit` bytes are an error. And the same as JSON. */
+bauta_status bt_settings_file(char **out, size_t *size, const char *path,
+                              const char *name, size_t limit, bauta_error *err);
+bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
+                              bauta_error *err);
+
+/* ---- Completing the older formats ---------------------------------------- */
+
+/* Build a tokenizer from bt_document_init_gpt2() or _bert(), with the added
+ * tokens and the template of the folder. */
+bauta_status bt_complete_document(bauta_tokenizer **out, bt_document *document,
+                                  const bt_settings *settings,
+                                  bauta_error *err);
+/* Complete a tokenizer of a SentencePiece model. */
+bauta_status bt_complete_sentencepiece(bauta_tokenizer *tokenizer,
+                                       const bt_settings *settings,
+                                       const char *path, bauta_error *err);
+
+#endif
