@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* look.h - bauta look: what its files share.
  *
- *   look.c          the verb, and masks alone
+ *   cmd_look.c          the verb, and masks alone
  *   look_options.c  the command line
- *   look_scene.c    a model and what it reads: tokens, labels
- *   look_views.c    the attentions that were asked for, with their weights
- *   look_show.c     to the terminal, as JSON, to a file */
+ *   look_input.c    a model and what it reads: tokens, labels
+ *   look_weights.c    the attentions that were asked for, with their weights
+ *   look_output.c     to the terminal, as JSON, to a file */
 #ifndef LOOK_H
 #define LOOK_H
 
@@ -23,11 +23,8 @@ typedef struct look_options {
     bool all, json, help, sized;
 } look_options;
 
-int look_options_read(look_options *o, int argc, char **argv);
-int look_help(void);
-
 /* A model, and the tokens that it reads. */
-typedef struct look_scene {
+typedef struct look_input {
     bauta_context *context;
     bauta_model *model;
     bauta_tokenizer *tokenizer;
@@ -39,27 +36,29 @@ typedef struct look_scene {
                           the target writes */
     bauta_mask *extra; /* --mask, over the target or an encoder's text */
     char **source_labels, **target_labels, **write_labels;
-} look_scene;
+} look_input;
 
-int look_scene_open(look_scene *s, const look_options *o);
-void look_scene_close(look_scene *s);
+int look_input_open(look_input *s, const look_options *o);
+void look_input_close(look_input *s);
 
 /* Attentions with their weights, and the masks that they share. */
-typedef struct look_views {
+typedef struct look_weights {
     size_t count;
     bauta_picture *pictures; /* (count) */
     float *weights;          /* of all of them */
     bauta_mask **masks;      /* (count) NULL where it is another one's */
-} look_views;
+} look_weights;
 
-int look_views_make(look_views *v, const look_scene *s, const look_options *o);
-void look_views_release(look_views *v);
+int look_weights_compute(look_weights *v, const look_input *s,
+                         const look_options *o);
+void look_weights_release(look_weights *v);
 
-int look_show(const look_scene *s, const look_views *v, const look_options *o);
+int look_output(const look_input *s, const look_weights *v,
+                const look_options *o);
 /* A mask alone. */
-int look_show_mask(const bauta_mask *mask, const look_options *o);
+int look_output_mask(const bauta_mask *mask, const look_options *o);
 
 /* "encoder", "decoder" or "cross". */
-const char *look_at_text(bauta_look_at at);
+const char *attention_name(bauta_look_at at);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npy.c - a table of floats as NumPy's .npy, version 1.0; see npy.h. */
+/* npy.c - write a float32 matrix as NumPy's .npy, version 1.0; see npy.h. */
 #include "npy.h"
 
 #include <errno.h>
@@ -9,28 +9,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HEADER = 128 }; /* of every file, so that rows may come before it */
+enum { HEADER = 128 }; /* fixed, so that it can be written last */
 
 struct npy {
     FILE *file;
-    char *path, *draft;
+    char *path, *temporary;
     size_t rows, width;
 };
 
 static void npy_free(npy *n)
 {
     free(n->path);
-    free(n->draft);
+    free(n->temporary);
     free(n);
 }
 
-/* A file beside the one that is meant, so that a rename is enough; with the
- * permissions that a new file gets. */
-static FILE *draft_open(char *draft)
+/* A file beside the final one, so that a rename suffices, with the permissions
+ * of a new file. */
+static FILE *temporary_open(char *path)
 {
     mode_t mask = umask(0);
     umask(mask);
-    int file = mkstemp(draft);
+    int file = mkstemp(path);
     if (file < 0)
         return NULL;
     fchmod(file, 0666 & ~mask);
@@ -45,10 +45,10 @@ npy *npy_open(const char *path, size_t width)
         return NULL;
     n->width = width;
     n->path = strdup(path);
-    n->draft = malloc(strlen(path) + 8);
-    if (n->path && n->draft) {
-        sprintf(n->draft, "%s.XXXXXX", path);
-        n->file = draft_open(n->draft);
+    n->temporary = malloc(strlen(path) + 8);
+    if (n->path && n->temporary) {
+        sprintf(n->temporary, "%s.XXXXXX", path);
+        n->file = temporary_open(n->temporary);
     }
     if (n->file && fwrite(header, 1, HEADER, n->file) == HEADER)
         return n;
@@ -64,7 +64,7 @@ bool npy_row(npy *n, const float *row)
     return fwrite(row, sizeof(*row), n->width, n->file) == n->width;
 }
 
-/* What the numbers are; blanks up to the newline that ends it. */
+/* The header, padded with blanks to its fixed size. */
 static bool header_write(npy *n)
 {
     const unsigned one = 1;
@@ -88,12 +88,12 @@ bool npy_close(npy *n, bool keep)
                           !ferror(n->file) && fsync(fileno(n->file)) == 0);
     int why = errno;
     fclose(n->file);
-    if (good && keep && rename(n->draft, n->path) != 0) {
+    if (good && keep && rename(n->temporary, n->path) != 0) {
         good = false;
         why = errno;
     }
     if (!good || !keep)
-        unlink(n->draft);
+        unlink(n->temporary);
     npy_free(n);
     errno = why;
     return good;

@@ -18,10 +18,10 @@ typedef enum form {
 typedef enum extent { EXTENT_UNSAID, EXTENT_LINES, EXTENT_WHOLE } extent;
 
 typedef struct options {
-    words rest;
+    string_list rest;
     const char *tokenizer; /* a folder or a file */
     const char *text, *second;
-    words files;
+    string_list files;
     int form;   /* of form */
     int extent; /* of extent: what of a file is one text */
     bool json, bare, literal, target, specials, help;

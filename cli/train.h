@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train.h - bauta train: what its files share.
  *
- *   train.c          the verb: what is to be done
+ *   cmd_train.c          the verb: what is to be done
  *   train_options.c  the command line to settings
  *   train_config.c   --config, and the options.json of a run
  *   train_help.c     --help
  *   train_notes.c    settings to JSON and back, for checkpoints
- *   train_data.c     tokenizer, corpora, model
+ *   train_job.c     tokenizer, corpora, model
  *   train_run.c      the loop
  *   train_folder.c   a run's folder: checkpoints and links
  *   train_log.c      metrics.jsonl and TensorBoard events
- *   train_show.c     what a person sees
- *   train_trial.c    --dry-run and --compare-modes
+ *   train_display.c     what a person sees
+ *   train_dry_run.c    --dry-run and --compare-modes
  *   train_steps.c    --epochs and --minutes to steps
- *   modes.c          what the latter compares
- *   sample.c         what the model says meanwhile */
+ *   compare_modes.c          what the latter compares
+ *   train_sample.c         what the model says meanwhile */
 #ifndef TRAIN_H
 #define TRAIN_H
 
@@ -35,7 +35,7 @@ typedef struct settings {
     const char *preset, *from, *tokenizer, *out, *resume, *config;
     const char *source, *target, *pairs;
     const char *valid_source, *valid_target, *valid_pairs;
-    words files, valid, set;
+    string_list files, valid, set;
     double valid_share;
     bool lines, skip_bad;
     bool dry_run, compare, json, help;
@@ -54,57 +54,50 @@ typedef struct settings {
         .eval_tokens = 65536, .keep = 3                       \
     }
 
-typedef enum field_kind {
-    FIELD_FLAG,
-    FIELD_TEXT,
-    FIELD_PATH, /* a text that is a file's name */
-    FIELD_WORDS,
-    FIELD_PATHS,
-    FIELD_SIZE,
-    FIELD_SEED,  /* uint64_t */
-    FIELD_REAL,  /* double */
-    FIELD_FLOAT, /* float */
-    FIELD_CHOICE /* an enum */
-} field_kind;
-
 /* An option, and where its value lies in the settings. */
-typedef struct field {
-    const char *name; /* without "--" */
-    field_kind kind;
+typedef struct train_option {
+    const char *name;
+    option_kind kind;
     size_t offset;
-    const char *const *choices; /* NULL behind the last */
-    bool passing;               /* of this call only: not in the notes */
-} field;
+    unsigned attributes;
+    const char *const *choices; /* NULL-terminated */
+} train_option;
+enum {
+    TRAIN_PATH = 1,     /* strings that are file names */
+    TRAIN_TRANSIENT = 2 /* applies to one call: not saved with the run */
+};
 
-extern const field train_fields[];
-extern const size_t train_field_count;
+extern const train_option train_options[];
+extern const size_t train_option_count;
 
-static inline void *field_at(const field *f, settings *s)
-{
-    return (char *)s + f->offset;
-}
+/* The row for options_parse(), storing into *s. */
+option train_option_bind(const train_option *t, settings *s);
+/* The option of this name or alias, with or without "--"; or NULL. */
+const train_option *train_option_find(const char *name);
 
-/* What was given on the command line, to be applied to settings, and again
- * after a preset has set all numbers. */
-typedef struct given {
-    const field **fields;
-    const char **values;
+/* The arguments of a call, from the command line and --config. They are applied
+ * to settings, and again after a preset has set all numbers. */
+typedef struct train_arg {
+    const train_option *option;
+    const char *value; /* NULL: a flag */
+} train_arg;
+
+typedef struct train_args {
+    train_arg *at;
     size_t count, room;
-    const char **files;
-    size_t file_count;
-    json_t *config; /* what --config names: owns texts of it */
-    char **numbers; /* (number_count) its numbers as texts */
+    string_list files;
+    json_t *config; /* the file of --config: owns its strings */
+    char **numbers; /* (number_count) its numbers as strings */
     size_t number_count;
-} given;
+} train_args;
 
-int given_read(given *g, int argc, char **argv);
-/* One more; CLI_FAILED after a sentence. */
-int given_add(given *g, const field *f, const char *value);
-/* The field of a name, or NULL. */
-const field *field_find(const char *name);
-void given_release(given *g);
-int given_apply(const given *g, settings *s);
-bool given_has(const given *g, const char *name);
+int train_args_parse(train_args *args, int argc, char **argv);
+/* Append one; CLI_FAILED after a message. */
+int train_args_add(train_args *args, const train_option *o, const char *value);
+void train_args_release(train_args *args);
+int train_args_apply(const train_args *args, settings *s);
+/* Whether an option ("--steps") is among them. */
+bool train_args_has(const train_args *args, const char *name);
 void settings_release(settings *s);
 /* What does not go together. */
 int settings_check(const settings *s);
@@ -116,15 +109,15 @@ json_t *settings_json(const settings *s);
 int settings_from_json(settings *s, const json_t *from, const char *where);
 /* Refuse a command line that changes what a run cannot change; `saved` are the
  * settings of the notes. */
-int notes_compare(const json_t *saved, const given *g, settings *s);
+int notes_compare(const json_t *saved, const train_args *args, settings *s);
 
 /* The options of a JSON file, less those that the command line gives or
  * excludes. */
-int config_read(given *g, const char *path);
+int config_read(train_args *args, const char *path);
 
 /* ---- what is trained --------------------------------------------------- */
 
-typedef struct workshop {
+typedef struct train_job {
     bauta_context *context;
     bauta_tokenizer *tokenizer;
     bauta_corpus *corpus, *valid; /* valid may be NULL */
@@ -133,24 +126,25 @@ typedef struct workshop {
     uint32_t start; /* what a decoder reads first, or BAUTA_NO_TOKEN */
     bool damaged;   /* the checkpoint could not be read: another may do */
     double began;   /* when it was opened */
-} workshop;
+} train_job;
 
 /* Everything for a new run, or for one that goes on from a checkpoint. A preset
  * changes the settings. */
-int workshop_open(workshop *w, settings *s, const given *g,
-                  const char *checkpoint);
+int train_job_open(train_job *job, settings *s, const train_args *args,
+                   const char *checkpoint);
 /* Another trainer for options that changed, and where steps were tried out,
  * another model. */
-int workshop_renew(workshop *w, settings *s, const given *g,
-                   const char *checkpoint, bool model);
-void workshop_close(workshop *w);
+int train_job_renew(train_job *job, settings *s, const train_args *args,
+                    const char *checkpoint, bool model);
+void train_job_close(train_job *job);
 /* Whether --tokenizer is no file or folder, but "chars" or "bpe:8000". */
 bool tokenizer_is_made(const char *word);
 /* A sentence of the library, and CLI_FAILED. */
 int train_failed(const bauta_error *err);
 
 /* Settle how many steps the run has, and warn of a warm-up that is longer. */
-int steps_fit(workshop *w, settings *s, const given *g, const char *checkpoint);
+int steps_fit(train_job *job, settings *s, const train_args *args,
+              const char *checkpoint);
 
 /* ---- a run ------------------------------------------------------------- */
 
@@ -170,7 +164,7 @@ typedef struct run_folder {
     bool told;      /* a checkpoint could not be removed */
 } run_folder;
 
-int train_run(workshop *w, settings *s, progress *p, run_folder *f);
+int train_run(train_job *job, settings *s, progress *p, run_folder *f);
 
 /* Notes of a checkpoint, and back. */
 char *notes_write(const settings *s, const progress *p);
@@ -220,7 +214,7 @@ int log_step(train_log *log, const bauta_train_report *r, double seconds);
 int log_valid(train_log *log, size_t step, double loss, size_t counted);
 int log_close(train_log *log);
 
-/* TensorBoard's files: see events.c. */
+/* TensorBoard's files: see tensorboard.c. */
 typedef struct events events;
 typedef struct event_scalar {
     const char *tag;
@@ -233,47 +227,41 @@ bool events_close(events *e);
 
 /* --- for the eye */
 
-enum { SHOW_LOSSES = 24 };
-typedef struct show {
+enum { DISPLAY_LOSSES = 24 };
+typedef struct train_display {
     bool terminal;
     size_t steps, every;
     double rate;    /* smoothed tokens per second */
     double smooth;  /* smoothed loss */
     double seconds; /* smoothed, of a step */
     double last_drawn;
-    float losses[SHOW_LOSSES]; /* means of equal parts of the run */
-    size_t counts[SHOW_LOSSES];
+    float losses[DISPLAY_LOSSES]; /* means of equal parts of the run */
+    size_t counts[DISPLAY_LOSSES];
     bool drawn, validating; /* the live line is there; it is a validation's */
-} show;
+} train_display;
 
-double now(void);
-show show_begin(size_t done, size_t steps);
-void show_step(show *s, const bauta_train_report *r, double seconds);
+train_display display_begin(size_t done, size_t steps);
+void display_step(train_display *s, const bauta_train_report *r,
+                  double seconds);
 /* A line below which the live one goes on. */
-void show_line(show *s, const char *format, ...)
+void display_line(train_display *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* A validation is so far. */
-void show_validation(show *s, size_t done, size_t all);
-void show_end(show *s);
-/* "1 h 02 min", "3 min 04 s", "5.2 s". */
-const char *duration(char text[32], double seconds);
-/* What printf would print, in malloc'd memory; NULL when there is none. */
-char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* 1234567 as 1,234,567. */
-const char *grouped(char text[32], uint64_t number);
+void display_validation(train_display *s, size_t done, size_t all);
+void display_end(train_display *s);
 
 /* What the model makes of the first document, in malloc'd memory: a
  * continuation, a translation or a filled gap; NULL when there is none. */
-char *sample_text(const workshop *w);
+char *sample_text(const train_job *job);
 
 /* ---- trials ------------------------------------------------------------ */
 
-/* Time a few steps of the workshop's model, which is not what it was then. */
-typedef struct trial_timing {
+/* Time a few steps of the train_job's model, which is not what it was then. */
+typedef struct step_timing {
     double step_seconds, token_seconds;
-} trial_timing;
-int trial_speed(workshop *w, const settings *s, trial_timing *out);
-int trial_dry_run(workshop *w, const settings *s);
-int trial_compare(workshop *w, const settings *s);
+} step_timing;
+int dry_run_timing(train_job *job, const settings *s, step_timing *out);
+int dry_run(train_job *job, const settings *s);
+int compare_modes_run(train_job *job, const settings *s);
 
 #endif

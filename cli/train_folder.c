@@ -10,6 +10,7 @@
  * folder, a file that is written is always a new one, and no link is followed
  * where something is written or removed. */
 #include "cli.h"
+#include "format.h"
 #include "train.h"
 
 #include <dirent.h>
@@ -25,7 +26,7 @@
 
 char *checkpoint_path(const char *run, size_t step)
 {
-    return text_of("%s/" STEP_NAME, run, step);
+    return format_string("%s/" STEP_NAME, run, step);
 }
 
 /* The number of a checkpoint's name; 0 for other names. */
@@ -212,7 +213,7 @@ int folder_links(const run_folder *f, size_t last, size_t best, bool back)
 int folder_remove(const run_folder *f, const char *name)
 {
     bauta_error err = { .message = "out of memory" };
-    char *path = text_of("%s/%s", f->path, name);
+    char *path = format_string("%s/%s", f->path, name);
     bauta_status status =
         path ? bauta_checkpoint_remove(path, &err) : BAUTA_ERR_NOMEM;
     free(path);

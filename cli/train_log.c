@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_log.c - bauta train: metrics.jsonl, and the same for TensorBoard. */
 #include "cli.h"
+#include "json_output.h"
 #include "train.h"
 
 #include <errno.h>
@@ -105,12 +106,6 @@ int log_open(train_log **out, const run_folder *f, size_t step)
     return CLI_OK;
 }
 
-/* JSON has no NaN. */
-static json_t *real_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static int line_write(train_log *log, json_t *entry)
 {
     char *line = entry ? json_dumps(entry, JSON_COMPACT) : NULL;
@@ -142,7 +137,7 @@ int log_step(train_log *log, const bauta_train_report *r, double seconds)
         log,
         json_pack("{s:I, s:I, s:o, s:o, s:f, s:I, s:I, s:b, s:f}", "step",
                   (json_int_t)r->step, "epoch", (json_int_t)r->epoch, "loss",
-                  real_json(r->loss), "gradient_norm", real_json(r->norm),
+                  json_number(r->loss), "gradient_norm", json_number(r->norm),
                   "learning_rate", r->rate, "predicted", (json_int_t)r->counted,
                   "tokens", (json_int_t)r->tokens, "taken", (int)r->taken,
                   "seconds", seconds));
@@ -156,9 +151,10 @@ int log_valid(train_log *log, size_t step, double loss, size_t counted)
     const event_scalar list[] = { { "valid/loss", loss },
                                   { "valid/perplexity", exp(loss) } };
     int failed = line_write(
-        log, json_pack("{s:I, s:o, s:o, s:I}", "step", (json_int_t)step,
-                       "valid_loss", real_json(loss), "valid_perplexity",
-                       real_json(exp(loss)), "predicted", (json_int_t)counted));
+        log,
+        json_pack("{s:I, s:o, s:o, s:I}", "step", (json_int_t)step,
+                  "valid_loss", json_number(loss), "valid_perplexity",
+                  json_number(exp(loss)), "predicted", (json_int_t)counted));
     return failed ? failed : events_add(log, step, list, 2);
 }
 

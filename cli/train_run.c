@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_run.c - bauta train: the loop. */
 #include "cli.h"
+#include "format.h"
+#include "json_output.h"
 #include "train.h"
 
 #include <math.h>
@@ -14,13 +16,13 @@ enum { BAD_MAX = 10 }; /* steps in a row whose gradients are not finite */
 typedef enum ending { GOING, DONE, ASKED, STALE } ending;
 
 typedef struct run {
-    workshop *w;
+    train_job *job;
     const settings *s;
     progress *p;
     run_folder *at;
     const char *folder; /* its path */
     train_log *log;
-    show show;
+    train_display display;
     double began;
     double loss, valid, averaged; /* NaN: not known */
     size_t bad, saved;            /* saved: the step of the last checkpoint */
@@ -82,7 +84,7 @@ static int checkpoint_write(const run *r, const char *path)
     bauta_error err = { .message = "out of memory" };
     char *notes = notes_write(r->s, r->p);
     bauta_status status =
-        notes ? bauta_trainer_save(r->w->trainer, path, notes, &err)
+        notes ? bauta_trainer_save(r->job->trainer, path, notes, &err)
               : BAUTA_ERR_NOMEM;
     free(notes);
     if (status && r->saved)
@@ -93,7 +95,7 @@ static int checkpoint_write(const run *r, const char *path)
 
 static int save(run *r)
 {
-    size_t step = bauta_trainer_steps(r->w->trainer);
+    size_t step = bauta_trainer_steps(r->job->trainer);
     size_t keep = r->s->keep > r->s->average ? r->s->keep : r->s->average;
     if (step == r->saved)
         return CLI_OK;
@@ -117,23 +119,23 @@ static int save(run *r)
 
 static void sample_show(run *r)
 {
-    char *text = sample_text(r->w);
+    char *text = sample_text(r->job);
     if (text)
-        show_line(&r->show, "  sample: %s", text);
+        display_line(&r->display, "  sample: %s", text);
     free(text);
 }
 
 static void on_evaluate(void *user, size_t done, size_t all)
 {
-    show_validation(user, done, all);
+    display_validation(user, done, all);
 }
 
 static int validate(run *r, size_t step)
 {
     bauta_error err;
     size_t counted = 0;
-    if (bauta_trainer_evaluate(r->w->trainer, r->w->valid, r->s->eval_tokens,
-                               &r->valid, &counted, &err))
+    if (bauta_trainer_evaluate(r->job->trainer, r->job->valid,
+                               r->s->eval_tokens, &r->valid, &counted, &err))
         return train_failed(&err);
     if (counted == 0)
         return cli_fail(VERB, "there is nothing to validate on: the texts are "
@@ -144,8 +146,9 @@ static int validate(run *r, size_t step)
         r->p->best_step = step;
     }
     r->p->stale = better ? 0 : r->p->stale + 1;
-    show_line(&r->show, "step %zu  validation loss %.4f  perplexity %.2f%s",
-              step, r->valid, exp(r->valid), better ? "  (best)" : "");
+    display_line(&r->display,
+                 "step %zu  validation loss %.4f  perplexity %.2f%s", step,
+                 r->valid, exp(r->valid), better ? "  (best)" : "");
     sample_show(r);
     if (r->ending == GOING && r->s->patience && r->p->stale >= r->s->patience)
         r->ending = STALE;
@@ -160,9 +163,9 @@ static int bad_step(run *r, const bauta_train_report *report)
         r->bad = 0;
         return CLI_OK;
     }
-    show_line(&r->show,
-              "step %zu: the gradients are not finite; it was not taken",
-              report->step);
+    display_line(&r->display,
+                 "step %zu: the gradients are not finite; it was not taken",
+                 report->step);
     if (++r->bad < BAD_MAX)
         return CLI_OK;
     return cli_fail(VERB,
@@ -176,15 +179,15 @@ static int one_step(run *r)
 {
     bauta_error err;
     bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
-    double began = now();
-    if (bauta_trainer_step(r->w->trainer, &report, &err))
+    double began = seconds_now();
+    if (bauta_trainer_step(r->job->trainer, &report, &err))
         return train_failed(&err);
-    double seconds = now() - began;
+    double seconds = seconds_now() - began;
     r->loss = report.loss;
     int failed = log_step(r->log, &report, seconds);
     if (failed)
         return failed;
-    show_step(&r->show, &report, seconds);
+    display_step(&r->display, &report, seconds);
     return bad_step(r, &report);
 }
 
@@ -197,12 +200,12 @@ static bool due(size_t step, size_t every)
 static int after_step(run *r)
 {
     const settings *s = r->s;
-    size_t step = bauta_trainer_steps(r->w->trainer);
+    size_t step = bauta_trainer_steps(r->job->trainer);
     size_t save_every = s->save_every ? s->save_every : s->eval_every;
     int failed = CLI_OK;
     if (step >= s->train.steps)
         r->ending = DONE;
-    if (r->w->valid && (due(step, s->eval_every) || r->ending == DONE))
+    if (r->job->valid && (due(step, s->eval_every) || r->ending == DONE))
         failed = validate(r, step);
     if (r->ending == GOING && asked)
         r->ending = ASKED;
@@ -214,7 +217,7 @@ static int after_step(run *r)
 
 /* ---- before the first step --------------------------------------------- */
 
-static int audit_say(const bauta_audit *audit)
+static int audit_report(const bauta_audit *audit)
 {
     double seconds = 0.0;
     for (size_t i = 0; i < bauta_audit_findings(audit); i++) {
@@ -242,9 +245,9 @@ static int audit_run(const run *r)
         return CLI_OK;
     if (r->s->audit)
         how.checks = (1u << BAUTA_CHECKS) - 1;
-    if (bauta_audit_trainer(&audit, r->w->trainer, &how, &err))
+    if (bauta_audit_trainer(&audit, r->job->trainer, &how, &err))
         return train_failed(&err);
-    int failed = audit_say(audit);
+    int failed = audit_report(audit);
     bauta_audit_free(audit);
     return failed;
 }
@@ -258,7 +261,7 @@ static int loop(run *r, size_t step)
         if (!failed)
             failed = after_step(r);
     }
-    show_end(&r->show);
+    display_end(&r->display);
     int closed = log_close(r->log);
     return failed ? failed : closed;
 }
@@ -275,14 +278,14 @@ static int folder_validate(run *r, const char *folder, double *loss)
     options.average = 0.0;
     bauta_status status = bauta_model_load(&model, folder, true, &err);
     if (!status)
-        status =
-            bauta_trainer_create(&trainer, r->w->context, model,
-                                 r->w->tokenizer, r->w->corpus, &options, &err);
+        status = bauta_trainer_create(&trainer, r->job->context, model,
+                                      r->job->tokenizer, r->job->corpus,
+                                      &options, &err);
     if (!status)
-        bauta_trainer_on_evaluate(trainer, on_evaluate, &r->show);
+        bauta_trainer_on_evaluate(trainer, on_evaluate, &r->display);
     if (!status)
-        status = bauta_trainer_evaluate(trainer, r->w->valid, r->s->eval_tokens,
-                                        loss, NULL, &err);
+        status = bauta_trainer_evaluate(trainer, r->job->valid,
+                                        r->s->eval_tokens, loss, NULL, &err);
     bauta_trainer_free(trainer);
     bauta_model_free(model);
     return status ? train_failed(&err) : CLI_OK;
@@ -301,7 +304,7 @@ static int average_write(run *r, const char *out, size_t *steps, size_t count)
         status =
             bauta_model_average(out, (const char *const *)folders, count, &err);
     if (!status)
-        status = bauta_tokenizer_save(r->w->tokenizer, out, &err);
+        status = bauta_tokenizer_save(r->job->tokenizer, out, &err);
     for (size_t i = 0; folders && i < count; i++)
         free(folders[i]);
     free(folders);
@@ -311,17 +314,17 @@ static int average_write(run *r, const char *out, size_t *steps, size_t count)
 static int average(run *r)
 {
     size_t *steps = calloc(r->s->average, sizeof(*steps));
-    char *out = text_of("%s/average", r->folder);
+    char *out = format_string("%s/average", r->folder);
     int failed = steps && out ? folder_remove(r->at, "average")
                               : cli_fail(VERB, "out of memory");
     if (!failed) {
-        size_t count = folder_steps(r->at, bauta_trainer_steps(r->w->trainer),
+        size_t count = folder_steps(r->at, bauta_trainer_steps(r->job->trainer),
                                     steps, r->s->average);
         failed = average_write(r, out, steps, count);
         if (!failed)
             fprintf(stderr, "%s: the mean of %zu checkpoints\n", out, count);
     }
-    if (!failed && r->w->valid)
+    if (!failed && r->job->valid)
         failed = folder_validate(r, out, &r->averaged);
     free(steps);
     free(out);
@@ -332,10 +335,10 @@ static int average(run *r)
 static int moving_average(const run *r)
 {
     bauta_error err;
-    char *out = text_of("%s/average", r->folder);
+    char *out = format_string("%s/average", r->folder);
     int failed =
         out ? folder_remove(r->at, "average") : cli_fail(VERB, "out of memory");
-    if (!failed && bauta_trainer_export(r->w->trainer, out, &err))
+    if (!failed && bauta_trainer_export(r->job->trainer, out, &err))
         failed = train_failed(&err);
     if (!failed)
         fprintf(stderr, "%s: the moving average of the weights\n", out);
@@ -345,11 +348,6 @@ static int moving_average(const run *r)
 
 /* ---- the result -------------------------------------------------------- */
 
-static json_t *real_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static int json_print(const run *r)
 {
     static const char *const endings[] = { "", "done", "signal", "patience" };
@@ -357,25 +355,22 @@ static int json_print(const run *r)
     json_t *all = json_pack(
         "{s:o, s:s, s:I, s:I, s:f, s:o, s:o, s:o, s:I, s:o}", "run",
         folder ? folder : json_null(), "ended", endings[r->ending], "steps",
-        (json_int_t)bauta_trainer_steps(r->w->trainer), "parameters",
-        (json_int_t)bauta_model_parameters(r->w->model), "seconds",
-        now() - r->began, "loss", real_json(r->loss), "valid_loss",
-        real_json(r->valid), "best_loss", real_json(r->p->best), "best_step",
-        (json_int_t)r->p->best_step, "average_loss", real_json(r->averaged));
-    if (!all)
-        return cli_fail(VERB, "out of memory");
-    json_dumpf(all, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(all);
-    return cli_finish(VERB);
+        (json_int_t)bauta_trainer_steps(r->job->trainer), "parameters",
+        (json_int_t)bauta_model_parameters(r->job->model), "seconds",
+        seconds_now() - r->began, "loss", json_number(r->loss), "valid_loss",
+        json_number(r->valid), "best_loss", json_number(r->p->best),
+        "best_step", (json_int_t)r->p->best_step, "average_loss",
+        json_number(r->averaged));
+    int failed = json_indented(VERB, all);
+    return failed ? failed : cli_finish(VERB);
 }
 
 static int text_print(const run *r)
 {
     char text[32];
     printf("%s: step %zu after %s", r->folder,
-           bauta_trainer_steps(r->w->trainer),
-           duration(text, now() - r->began));
+           bauta_trainer_steps(r->job->trainer),
+           format_duration(text, seconds_now() - r->began));
     if (isfinite(r->loss))
         printf(", loss %.4f", r->loss);
     if (r->p->best_step)
@@ -387,7 +382,7 @@ static int text_print(const run *r)
     return cli_finish(VERB);
 }
 
-static void end_say(const run *r)
+static void end_report(const run *r)
 {
     if (r->ending == STALE)
         fprintf(stderr, "%zu validations brought nothing better\n",
@@ -415,21 +410,21 @@ static int notes_check(const settings *s, const progress *p)
                           s->files.count + s->valid.count);
 }
 
-int train_run(workshop *w, settings *s, progress *p, run_folder *f)
+int train_run(train_job *job, settings *s, progress *p, run_folder *f)
 {
-    run r = { .w = w,
+    run r = { .job = job,
               .s = s,
               .p = p,
               .at = f,
               .folder = f->path,
-              .began = now(),
+              .began = seconds_now(),
               .loss = NAN,
               .valid = NAN,
               .averaged = NAN };
-    size_t step = bauta_trainer_steps(w->trainer);
+    size_t step = bauta_trainer_steps(job->trainer);
     r.saved = step;
-    r.show = show_begin(step, s->train.steps);
-    bauta_trainer_on_evaluate(w->trainer, on_evaluate, &r.show);
+    r.display = display_begin(step, s->train.steps);
+    bauta_trainer_on_evaluate(job->trainer, on_evaluate, &r.display);
     int failed = notes_check(s, p);
     if (step >= s->train.steps) {
         fprintf(stderr, "all %zu steps are done; --steps asks for more\n",
@@ -448,6 +443,6 @@ int train_run(workshop *w, settings *s, progress *p, run_folder *f)
         failed = moving_average(&r);
     if (failed)
         return failed;
-    end_say(&r);
+    end_report(&r);
     return s->json ? json_print(&r) : text_print(&r);
 }

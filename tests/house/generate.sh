@@ -67,8 +67,8 @@ refused "--seed is '99999999999999999999', not" run x \
     --seed 99999999999999999999
 refused "did you mean 'int8'?" run x --weights int
 refused "not no, yes or never" run x --early-stopping maybe
-refused "either, not both" run x --greedy --temp 0.5
-refused "either, not both" run x --greedy --seed 1
+refused "exclude each other" run x --greedy --temp 0.5
+refused "exclude each other" run x --greedy --seed 1
 refused "there are only 2 beams" run x --beams 2 --nbest 3
 refused "ask for --json" run x --beams 2 --logprobs
 
@@ -111,7 +111,7 @@ fails "the" run "$long"
 # ---- what it says ----------------------------------------------------------
 runs 0 run "the mask hides" -n 10
 says stdout " the face"
-says stderr "settings: the likeliest, max-tokens 10"
+says stderr "settings: greedy, max-tokens 10"
 says stderr "14 tokens of prompt, 10 new ones"
 runs 0 run "the mask hides" -n 10 --quiet
 [ ! -s stderr ] || fail "--quiet says something"
@@ -176,7 +176,7 @@ for how in "--top-k 5" "--top-p 0.9" "--min-p 0.1" "--sample" \
     # shellcheck disable=SC2086
     runs 0 run "the" -n 5 $how
 done
-says stderr "the likeliest"
+says stderr "greedy"
 runs 0 run "the mask" -n 8 --beams 3 --nbest 2 --quiet
 says stdout "--- 1 of 2, score -"
 runs 0 run "the mask" -n 8 --beams 3 --length-penalty 0.5 --early-stopping \

@@ -80,7 +80,7 @@ for folder in "$folders"/*; do
 import json, sys
 got = json.load(open(sys.argv[1]))
 total = sum(t["count"] for t in got["tensors"])
-assert total == got["blueprint"]["parameters"], total
+assert total == got["config"]["parameters"], total
 assert all(m["mask"]["queries"] == 3 for m in got["masks"])
 END
     fi

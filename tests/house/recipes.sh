@@ -101,7 +101,7 @@ fit() { # RUN OPTION...
 }
 fit e --epochs 2.5
 says stderr "50 steps, 2.5 epochs of 20"
-says stderr "'--steps 50 --warmup 5' gives the same run"
+says stderr "'--steps 50 --warmup-steps 5' gives the same run"
 fit e2 --steps 50 --warmup 5
 cmp e/last/model.safetensors e2/last/model.safetensors ||
     fail "--epochs trained another model than --steps"
@@ -135,7 +135,7 @@ says stderr "--minutes is -1"
 # A warm-up that never ends is warned of; a smaller learning rate than the
 # preset's last one has a last one of its own.
 fit w --steps 20
-says stderr "warning: --warmup is 100 and the run has only 20 steps"
+says stderr "warning: --warmup-steps is 100 and the run has only 20 steps"
 fit w2 --steps 20 --warmup 2 --learning-rate 1e-5
 silent stderr warning
 
