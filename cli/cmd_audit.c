@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_audit.c - bauta audit: the promises, tried on a model folder. */
+/* cmd_audit.c - bauta audit: check the guarantees on a model. */
 #include "cli.h"
 #include "json_output.h"
 #include "options.h"
@@ -24,39 +24,39 @@ typedef struct options {
 
 /* ---- the command line -------------------------------------------------- */
 
+static const char help_text[] =
+    "usage: bauta audit DIR [--text FILE] [--mask EXPR] [options]\n"
+    "\n"
+    "Check the guarantees of bauta on the model in DIR: no layer sees what "
+    "the\n"
+    "masks hide, forward or backward; incremental decoding equals the "
+    "parallel\n"
+    "pass; batch composition, padding, threads and instruction sets change no\n"
+    "bit. A fault is reported with its layer, head, query and key.\n"
+    "\n"
+    "options\n"
+    "  -m, --model DIR  DIR, as an option\n"
+    "  --text FILE      read FILE instead of random tokens\n"
+    "  --mask EXPR      add a mask, such as 'window(8) | sinks(2)'\n"
+    "  --tokens N       number of tokens, 3 to 1024 (default 96)\n"
+    "  --seed N         of random tokens and changes (default 1)\n"
+    "  --threads N      default: one per core\n"
+    "  --isa SET        c, avx2 or avx512\n"
+    "  --json           print one JSON object\n"
+    "  --help           print this text\n"
+    "\n"
+    "The exit status is 0 if no fault was found, 1 if one was, 2 if the "
+    "command\n"
+    "line is invalid.\n"
+    "\n"
+    "examples\n"
+    "  bauta audit models/gpt2\n"
+    "  bauta audit models/mistral --mask 'window(3)' --json\n"
+    "  bauta audit runs/shakespeare/best --text valid.txt && echo sound\n";
+
 static int help(void)
 {
-    printf(
-        "usage: bauta audit DIR [--text FILE] [--mask EXPR] [options]\n"
-        "\n"
-        "Try the promises of bauta on the model in DIR: that nothing is seen "
-        "that the\n"
-        "masks hide, in no layer, forwards and backwards; that token by token "
-        "is as all\n"
-        "at once; that company, padding, threads and instruction sets change "
-        "no bit. A\n"
-        "fault is told with its layer, head, query and key.\n"
-        "\n"
-        "options\n"
-        "  -m, --model DIR  DIR, as an option\n"
-        "  --text FILE      what is read, instead of random tokens\n"
-        "  --mask EXPR      hide more: a mask such as 'window(8) | sinks(2)'\n"
-        "  --tokens N       tokens that are read, 3 to 1024 (default 96)\n"
-        "  --seed N         of random tokens, and of what is changed (default "
-        "1)\n"
-        "  --threads N      default: one a core\n"
-        "  --isa SET        c, avx2 or avx512\n"
-        "  --json           one JSON object instead of lines\n"
-        "  --help           this text\n"
-        "\n"
-        "The exit status is 0 when all is well, 1 when a fault was found, 2 "
-        "when the\n"
-        "command line cannot be understood.\n"
-        "\n"
-        "examples\n"
-        "  bauta audit models/gpt2\n"
-        "  bauta audit models/mistral --mask 'window(3)' --json\n"
-        "  bauta audit runs/shakespeare/best --text valid.txt && echo sound\n");
+    fputs(help_text, stdout);
     return cli_finish(VERB);
 }
 
@@ -87,18 +87,19 @@ static int options_read(options *o, int argc, char **argv)
     return CLI_OK;
 }
 
-/* ---- what is read ------------------------------------------------------ */
+/* ---- the input ------------------------------------------------------ */
 
-/* Three sequences: one that crosses the border of a block of keys, where the
- * model has positions for it, and two shorter ones. */
-typedef struct reading {
+/* Three sequences: one that crosses a block boundary of the keys, if the model
+ * has enough positions, and two shorter ones. */
+typedef struct audit_input {
     size_t lengths[SEQUENCES], rows;
     uint32_t ids[TOKENS_MAX];
     bauta_mask *mask;
     bauta_batch batch;
-} reading;
+} audit_input;
 
-static void lengths_set(reading *r, size_t tokens, size_t most, size_t turn)
+static void lengths_set(audit_input *r, size_t tokens, size_t most,
+                        size_t rotation)
 {
     const size_t shares[SEQUENCES] = { tokens * 7 / 10, tokens * 2 / 10,
                                        tokens };
@@ -107,14 +108,14 @@ static void lengths_set(reading *r, size_t tokens, size_t most, size_t turn)
         size_t length = shares[s];
         if (s == 2)
             length = tokens - shares[0] - shares[1];
-        size_t at = (s + turn) % SEQUENCES;
+        size_t at = (s + rotation) % SEQUENCES;
         r->lengths[at] = length == 0 ? 1 : length > most ? most : length;
     }
     for (size_t s = 0; s < SEQUENCES; s++)
         r->rows += r->lengths[s];
 }
 
-static void ids_draw(reading *r, size_t vocabulary, uint64_t seed)
+static void ids_random(audit_input *r, size_t vocabulary, uint64_t seed)
 {
     uint64_t state = seed * 2862933555777941757u + 3037000493u;
     for (size_t i = 0; i < r->rows; i++) {
@@ -123,8 +124,8 @@ static void ids_draw(reading *r, size_t vocabulary, uint64_t seed)
     }
 }
 
-/* The tokens of a text again and again, until all rows have one. */
-static int ids_read(reading *r, const options *o, size_t vocabulary)
+/* The tokens of a text, repeated until all rows have one. */
+static int ids_read(audit_input *r, const options *o, size_t vocabulary)
 {
     bauta_error err;
     bauta_tokenizer *tokenizer = NULL;
@@ -143,8 +144,8 @@ static int ids_read(reading *r, const options *o, size_t vocabulary)
         r->ids[i] = ids[i % count];
         if (r->ids[i] >= vocabulary)
             failed = cli_fail(VERB,
-                              "the tokenizer gives token %u, and the model "
-                              "has %zu",
+                              "the tokenizer yields token %u, but the model "
+                              "has only %zu",
                               (unsigned)r->ids[i], vocabulary);
     }
     bauta_corpus_free(corpus);
@@ -152,17 +153,17 @@ static int ids_read(reading *r, const options *o, size_t vocabulary)
     return failed;
 }
 
-static int reading_init(reading *r, const options *o, const bauta_model *model,
-                        size_t turn)
+static int audit_input_init(audit_input *r, const options *o,
+                            const bauta_model *model, size_t rotation)
 {
     size_t vocabulary = bauta_model_vocabulary(model);
     bauta_error err;
-    lengths_set(r, o->tokens, bauta_model_positions(model), turn);
+    lengths_set(r, o->tokens, bauta_model_positions(model), rotation);
     int failed = CLI_OK;
     if (o->text)
         failed = ids_read(r, o, vocabulary);
     else
-        ids_draw(r, vocabulary, o->seed + turn);
+        ids_random(r, vocabulary, o->seed + rotation);
     if (!failed && o->mask &&
         bauta_mask_parse(&r->mask, o->mask, r->rows, r->rows, &err))
         failed = cli_usage(VERB, "--mask: %s", err.message);
@@ -174,7 +175,7 @@ static int reading_init(reading *r, const options *o, const bauta_model *model,
     return failed;
 }
 
-/* ---- what came of it --------------------------------------------------- */
+/* ---- the result --------------------------------------------------- */
 
 static int text_print(const bauta_audit *audit, const options *o)
 {
@@ -223,7 +224,7 @@ static int json_print(const bauta_audit *audit, const options *o)
 static int audit_run(const options *o, bauta_context *context,
                      const bauta_model *model)
 {
-    static reading source, target;
+    static audit_input source, target;
     bauta_error err;
     bauta_audit *audit = NULL;
     bauta_audit_options how = BAUTA_AUDIT_OPTIONS_INIT;
@@ -231,9 +232,9 @@ static int audit_run(const options *o, bauta_context *context,
     int failed = CLI_OK;
     how.seed = o->seed;
     if (kind != BAUTA_DECODER_ONLY)
-        failed = reading_init(&source, o, model, 1);
+        failed = audit_input_init(&source, o, model, 1);
     if (!failed && kind != BAUTA_ENCODER_ONLY)
-        failed = reading_init(&target, o, model, 0);
+        failed = audit_input_init(&target, o, model, 0);
     if (!failed &&
         bauta_audit_create(&audit, context, model,
                            kind != BAUTA_DECODER_ONLY ? &source.batch : NULL,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_embed.c - bauta embed: texts as vectors. */
+/* cmd_embed.c - bauta embed: embed texts as vectors. */
 #include "cli.h"
 #include "json_output.h"
 #include "npy.h"
@@ -27,45 +27,42 @@ typedef struct settings {
     bool normalize, similarity, json, help;
 } settings;
 
+static const char help_text[] =
+    "usage: bauta embed MODEL [TEXT]... [options]\n"
+    "\n"
+    "Embed TEXT, or each line of a file or of standard input, as a vector: "
+    "the\n"
+    "last hidden states of its tokens, pooled. MODEL is the folder of a model\n"
+    "of any kind; of an encoder-decoder the encoder is used. Prints one JSON\n"
+    "object per line, in order: text, tokens (their number), embedding.\n"
+    "\n"
+    "options\n"
+    "  -m, --model DIR  MODEL, as an option\n"
+    "  --file FILE      texts, one per line; - is standard input\n"
+    "  --pooling P      mean (default) of all tokens, cls (the first token) "
+    "or\n"
+    "                   last (the last token)\n"
+    "  --normalize      scale to length 1 (default)\n"
+    "  --no-normalize   do not scale\n"
+    "  --npy FILE       write a float32 .npy file instead, one row per text\n"
+    "  --similarity     print the cosine similarity of all pairs instead, one\n"
+    "                   row per text\n"
+    "  --json           one JSON object per line, the default; with\n"
+    "                   --similarity a single object\n"
+    "  --tokenizer T    folder or file, if MODEL has none\n"
+    "  --weights W      store matrices as float32 (default), bfloat16 or int8\n"
+    "  --threads N      0: one per core (default); does not change results\n"
+    "  --               no options follow\n"
+    "  --help           print this text\n"
+    "\n"
+    "examples\n"
+    "  bauta embed models/bert 'a king' 'a queen' --similarity\n"
+    "  bauta embed models/bert --file lines.txt --npy lines.npy\n"
+    "  bauta embed models/bert <lines.txt | jq -c .embedding\n";
+
 static int help(void)
 {
-    fputs(
-        "usage: bauta embed MODEL [TEXT]... [options]\n"
-        "\n"
-        "Turn TEXT, or each line of a file or of standard input, into a "
-        "vector: the\n"
-        "last hidden states of its tokens, pooled. MODEL is the folder of a "
-        "model of\n"
-        "any kind, of which an encoder-decoder's encoder is taken. Prints a "
-        "JSON\n"
-        "object a line, in order: text, tokens (how many), embedding.\n"
-        "\n"
-        "options\n"
-        "  -m, --model DIR  MODEL, as an option\n"
-        "  --file FILE      texts, a line each; - is standard input\n"
-        "  --pooling P      mean (default): of all tokens; cls: the first "
-        "one;\n"
-        "                   last: the last one\n"
-        "  --normalize      to length 1 (default)\n"
-        "  --no-normalize   as the model gives it\n"
-        "  --npy FILE       write a .npy of float32, a row for each text, "
-        "instead\n"
-        "  --similarity     print the cosines of all pairs instead, a row for\n"
-        "                   each text\n"
-        "  --json           a JSON object a line, which is the default; with\n"
-        "                   --similarity one object\n"
-        "  --tokenizer T    a folder or file, where MODEL has none\n"
-        "  --weights W      float32 (default), bfloat16 or int8: how matrices\n"
-        "                   are held\n"
-        "  --threads N      0: one per core (default); changes no result\n"
-        "  --               what follows is no option\n"
-        "  --help           this text\n"
-        "\n"
-        "examples\n"
-        "  bauta embed models/bert 'a king' 'a queen' --similarity\n"
-        "  bauta embed models/bert --file lines.txt --npy lines.npy\n"
-        "  bauta embed models/bert <lines.txt | jq -c .embedding\n",
-        stdout);
+    fputs(help_text, stdout);
     return cli_finish(VERB);
 }
 
@@ -98,7 +95,7 @@ typedef struct embedder {
     text_input in;
     npy *out;
     size_t width;
-    char *lines[BATCH_TEXTS]; /* of the batch that is being gathered */
+    char *lines[BATCH_TEXTS]; /* of the current batch */
     size_t line_lengths[BATCH_TEXTS], lengths[BATCH_TEXTS], count, rows;
     uint32_t *ids;
     size_t id_room;
@@ -108,8 +105,7 @@ typedef struct embedder {
     size_t vector_count, vector_room;
 } embedder;
 
-/* `at` with room for `count` things of a size, or NULL: it is then as it was.
- */
+/* Grow an array to `count` elements; on NULL it is unchanged. */
 static void *grown(void *at, size_t *room, size_t count, size_t size)
 {
     if (count <= *room)
@@ -121,30 +117,30 @@ static void *grown(void *at, size_t *room, size_t count, size_t size)
     return larger;
 }
 
-/* The batch as the model reads it. An encoder-decoder also wants a target, of
- * which nothing is asked. */
+/* The batch in the model's form. An encoder-decoder also needs a target, whose
+ * outputs are not used. */
 typedef struct read_batch {
-    bauta_batch texts, none;
+    bauta_batch texts, dummy;
     const bauta_batch *source, *target;
 } read_batch;
 
 static void batch_make(read_batch *b, const embedder *e)
 {
-    static const uint32_t none[BATCH_TEXTS]; // a token each
+    static const uint32_t dummy[BATCH_TEXTS]; // one token each
     bauta_model_kind kind = bauta_model_kind_of(e->model.model);
-    b->texts = b->none = (bauta_batch)BAUTA_BATCH_INIT;
-    b->texts.count = b->none.count = e->count;
+    b->texts = b->dummy = (bauta_batch)BAUTA_BATCH_INIT;
+    b->texts.count = b->dummy.count = e->count;
     b->texts.lengths = e->lengths;
     b->texts.ids = e->ids;
-    b->none.stride = 1;
-    b->none.ids = none;
+    b->dummy.stride = 1;
+    b->dummy.ids = dummy;
     b->source = kind == BAUTA_DECODER_ONLY ? NULL : &b->texts;
     b->target = kind == BAUTA_DECODER_ONLY      ? &b->texts
-                : kind == BAUTA_ENCODER_DECODER ? &b->none
+                : kind == BAUTA_ENCODER_DECODER ? &b->dummy
                                                 : NULL;
 }
 
-/* Run the batch: *last receives the states of the last layer. */
+/* Run the batch; *last receives the states of the last layer. */
 static bauta_status states_compute(embedder *e, const float **last,
                                    bauta_error *err)
 {
@@ -172,7 +168,7 @@ static bauta_status states_compute(embedder *e, const float **last,
                                &outputs, err);
 }
 
-/* A vector that is not finite is a failure, which names the layer. */
+/* A vector that is not finite is an error, which names the layer. */
 static int vector_check(embedder *e, const float *vector)
 {
     bauta_error err;
@@ -293,8 +289,8 @@ static int text_add(embedder *e, const char *text, size_t length)
                              pairs ? ENDING_EOS : ENDING_OPEN);
     if (!failed && tokens.count > positions)
         failed = cli_fail(VERB,
-                          "%s: the text has %zu tokens, and the model was made "
-                          "for %zu",
+                          "%s: the text has %zu tokens, but the model has "
+                          "only %zu positions",
                           place, tokens.count, positions);
     if (!failed &&
         (e->count == BATCH_TEXTS || e->rows + tokens.count > BATCH_TOKENS))
@@ -305,7 +301,8 @@ static int text_add(embedder *e, const char *text, size_t length)
     return failed;
 }
 
-/* ---- cosines ----------------------------------------------------------- */
+/* ---- cosine similarity
+ * ----------------------------------------------------------- */
 
 static double cosine(const float *a, const float *b, size_t width)
 {
@@ -364,7 +361,7 @@ static int embed(embedder *e)
            text_input_next(&e->in, &text, &length))
         failed = e->in.error[0] ? cli_fail(VERB, "%s", e->in.error)
                                 : text_add(e, text, length);
-    // What came before a text that failed is worth printing.
+    // Texts before one that failed are still printed.
     if (batch_run(e) || e->in.failed)
         failed = CLI_FAILED;
     if (!failed && e->s->similarity)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_fill.c - bauta fill: what a masked model puts into gaps. */
+/* cmd_fill.c - bauta fill: predict masked tokens. */
 #include "cli.h"
 #include "json_output.h"
 #include "opened_model.h"
@@ -22,38 +22,36 @@ typedef struct settings {
     bool json, help;
 } settings;
 
+static const char help_text[] =
+    "usage: bauta fill MODEL [TEXT]... [options]\n"
+    "\n"
+    "Predict the most likely tokens for each mask in TEXT, or in each line of "
+    "a\n"
+    "file or of standard input. MODEL is the folder of an encoder-only model\n"
+    "(BERT, RoBERTa) or of a training run. A mask is written [MASK] or "
+    "<mask>,\n"
+    "whatever the tokenizer has. Several masks in a text are predicted\n"
+    "independently of each other.\n"
+    "\n"
+    "options\n"
+    "  -m, --model DIR  MODEL, as an option\n"
+    "  --file FILE      texts, one per line; - is standard input\n"
+    "  --top N          candidates per mask (default 5)\n"
+    "  --json           one JSON object per line: text, and for each mask the\n"
+    "                   candidates with token, probability and sentence\n"
+    "  --tokenizer T    folder or file, if MODEL has none\n"
+    "  --weights W      store matrices as float32 (default), bfloat16 or int8\n"
+    "  --threads N      0: one per core (default); does not change results\n"
+    "  --               no options follow\n"
+    "  --help           print this text\n"
+    "\n"
+    "examples\n"
+    "  bauta fill models/bert 'My [MASK] lord, I am your servant.'\n"
+    "  bauta fill models/roberta --top 1 --json <gaps.txt\n";
+
 static int help(void)
 {
-    fputs(
-        "usage: bauta fill MODEL [TEXT]... [options]\n"
-        "\n"
-        "Print the likeliest tokens for each gap in TEXT, or in each line of "
-        "a file or\n"
-        "of standard input. MODEL is the folder of an encoder-only model "
-        "(BERT,\n"
-        "RoBERTa), or of a training run. A gap is written [MASK] or <mask>, "
-        "whichever\n"
-        "the tokenizer has. Several gaps of a text are filled each by itself, "
-        "while\n"
-        "the others stay open.\n"
-        "\n"
-        "options\n"
-        "  -m, --model DIR  MODEL, as an option\n"
-        "  --file FILE      texts, a line each; - is standard input\n"
-        "  --top N          so many candidates for a gap (default 5)\n"
-        "  --json           a JSON object a line: text, and for each gap the\n"
-        "                   candidates with token, probability and sentence\n"
-        "  --tokenizer T    a folder or file, where MODEL has none\n"
-        "  --weights W      float32 (default), bfloat16 or int8: how matrices\n"
-        "                   are held\n"
-        "  --threads N      0: one per core (default); changes no result\n"
-        "  --               what follows is no option\n"
-        "  --help           this text\n"
-        "\n"
-        "examples\n"
-        "  bauta fill models/bert 'My [MASK] lord, I am your servant.'\n"
-        "  bauta fill models/roberta --top 1 --json <gaps.txt\n",
-        stdout);
+    fputs(help_text, stdout);
     return cli_finish(VERB);
 }
 
@@ -87,7 +85,7 @@ typedef struct filler {
     char place[512];
 } filler;
 
-/* A gap may be written in either way; the tokenizer knows one. */
+/* Replace both spellings of a mask by the one that the tokenizer has. */
 static char *gaps_rewrite(const char *text, size_t length, const char *mask,
                           size_t *out_length)
 {
@@ -116,7 +114,7 @@ static bool better(candidate a, candidate b)
            (a.probability == b.probability && a.token < b.token);
 }
 
-/* The likeliest of a row of logits, in order; returns how many. */
+/* The most likely tokens of a row of logits, in order; returns how many. */
 static size_t best_find(filler *f, const float *z)
 {
     size_t vocabulary = bauta_model_vocabulary(f->model.model);
@@ -139,8 +137,8 @@ static size_t best_find(filler *f, const float *z)
     return count;
 }
 
-/* The whole with one token more: without what is put around a text, and with
- * the gaps that stay. */
+/* The text with one mask replaced, without the special tokens around it, and
+ * with the other masks. */
 static char *sentence(const filler *f, const bauta_tokens *tokens, size_t gap,
                       uint32_t token, size_t *length, bauta_error *err)
 {
@@ -239,7 +237,7 @@ static int gaps_show(filler *f, const bauta_tokens *tokens, const char *text,
                                      json_text(text, length), "gaps", gaps));
 }
 
-/* Logits that are not finite are a failure, which names the layer. */
+/* Logits that are not finite are an error, which names the layer. */
 static int logits_check(const filler *f, const bauta_batch *batch)
 {
     bauta_error err;
@@ -324,7 +322,7 @@ static int filler_open(filler *f)
     return f->best ? CLI_OK : cli_fail(VERB, "out of memory");
 }
 
-/* A text that fails is told, and the others are filled all the same. */
+/* A text that fails is reported, and the others are filled. */
 static int fill(filler *f)
 {
     const char *text;

@@ -23,28 +23,29 @@ typedef struct options {
 
 /* ---- the command line -------------------------------------------------- */
 
+static const char help_text[] =
+    "usage: bauta inspect DIR [--json] [--masks N]\n"
+    "\n"
+    "Read the Hugging Face folder DIR and print the model's config, its "
+    "tensors\n"
+    "and the mask of every layer: one line per query, one column per key, '#'\n"
+    "if the query sees the key.\n"
+    "\n"
+    "options\n"
+    "  -m, --model DIR  DIR, as an option\n"
+    "  --json           print one JSON object instead of tables\n"
+    "  --masks N        draw the masks for N tokens, 1 to 512; 0 draws none\n"
+    "                   (default 8)\n"
+    "  --help           print this text\n"
+    "\n"
+    "examples\n"
+    "  bauta inspect models/gpt2\n"
+    "  bauta inspect models/mistral --masks 12\n"
+    "  bauta inspect models/bert --json | jq .config.parameters\n";
+
 static int help(void)
 {
-    printf("usage: bauta inspect DIR [--json] [--masks N]\n"
-           "\n"
-           "Read the Hugging Face folder DIR and print its config, its "
-           "tensors\n"
-           "and the mask of every layer: a line a query, a column a key, '#' "
-           "where\n"
-           "the query sees the key.\n"
-           "\n"
-           "options\n"
-           "  -m, --model DIR  DIR, as an option\n"
-           "  --json           one JSON object instead of tables\n"
-           "  --masks N        draw the masks for N tokens, 1 to 512; 0 draws "
-           "none\n"
-           "                   (default 8)\n"
-           "  --help           this text\n"
-           "\n"
-           "examples\n"
-           "  bauta inspect models/gpt2\n"
-           "  bauta inspect models/mistral --masks 12\n"
-           "  bauta inspect models/bert --json | jq .config.parameters\n");
+    fputs(help_text, stdout);
     return cli_finish("inspect");
 }
 
@@ -72,16 +73,16 @@ static int options_read(options *o, int argc, char **argv)
 
 /* ---- masks ------------------------------------------------------------- */
 
-/* Layers that lie together and see alike. */
-typedef struct view {
+/* Consecutive layers with the same mask. */
+typedef struct layer_range {
     const char *stack, *attention;
     size_t first, last; /* layers */
     bool causal;
     size_t window;
-} view;
+} layer_range;
 
-static bauta_status view_mask(bauta_mask **out, const view *v, size_t tokens,
-                              bauta_error *err)
+static bauta_status range_mask(bauta_mask **out, const layer_range *v,
+                               size_t tokens, bauta_error *err)
 {
     if (!v->causal)
         return bauta_mask_all(out, tokens, tokens, err);
@@ -90,10 +91,11 @@ static bauta_status view_mask(bauta_mask **out, const view *v, size_t tokens,
     return bauta_mask_causal(out, tokens, tokens, err);
 }
 
-typedef bauta_status view_fn(void *user, const view *v, bauta_error *err);
+typedef bauta_status range_fn(void *user, const layer_range *v,
+                              bauta_error *err);
 
-static bauta_status decoder_views(const bauta_model *model, view_fn *each,
-                                  void *user, bauta_error *err)
+static bauta_status decoder_ranges(const bauta_model *model, range_fn *each,
+                                   void *user, bauta_error *err)
 {
     size_t layers = bauta_model_decoder_layers(model);
     bauta_status status = BAUTA_OK;
@@ -103,27 +105,31 @@ static bauta_status decoder_views(const bauta_model *model, view_fn *each,
             if (bauta_model_window(model, next) != window)
                 break;
         status = each(
-            user, &(view){ "decoder", "self", first, next - 1, true, window },
+            user,
+            &(layer_range){ "decoder", "self", first, next - 1, true, window },
             err);
     }
     return status;
 }
 
-/* Every different mask of the model, once. */
-static bauta_status views(const bauta_model *model, view_fn *each, void *user,
-                          bauta_error *err)
+/* Every distinct mask of the model, once. */
+static bauta_status layer_ranges(const bauta_model *model, range_fn *each,
+                                 void *user, bauta_error *err)
 {
     size_t encoder = bauta_model_encoder_layers(model);
     size_t decoder = bauta_model_decoder_layers(model);
     bauta_status status = BAUTA_OK;
     if (encoder)
         status = each(
-            user, &(view){ "encoder", "self", 0, encoder - 1, false, 0 }, err);
+            user, &(layer_range){ "encoder", "self", 0, encoder - 1, false, 0 },
+            err);
     if (!status && decoder)
-        status = decoder_views(model, each, user, err);
+        status = decoder_ranges(model, each, user, err);
     if (!status && encoder && decoder)
-        status = each(
-            user, &(view){ "decoder", "cross", 0, decoder - 1, false, 0 }, err);
+        status =
+            each(user,
+                 &(layer_range){ "decoder", "cross", 0, decoder - 1, false, 0 },
+                 err);
     return status;
 }
 
@@ -143,7 +149,7 @@ static void value_print(const json_t *value)
         printf("%s\n", json_is_true(value) ? "yes" : "no");
 }
 
-/* A line a value; objects inside are indented below their name. */
+/* One line per value; nested objects are indented. */
 static void object_print(json_t *object, int indent)
 {
     const char *key;
@@ -200,7 +206,7 @@ static bauta_status tensors_print(const bauta_model *model, bauta_error *err)
     return BAUTA_OK;
 }
 
-static void view_title(const view *v)
+static void range_title(const layer_range *v)
 {
     printf("\nmask of %s-attention, %s layer", v->attention, v->stack);
     if (v->last > v->first)
@@ -213,18 +219,19 @@ static void view_title(const view *v)
         printf(": %s\n", v->causal ? "causal" : "all");
 }
 
-static bauta_status view_print(void *user, const view *v, bauta_error *err)
+static bauta_status range_print(void *user, const layer_range *v,
+                                bauta_error *err)
 {
     size_t tokens = *(const size_t *)user;
     bauta_mask *mask = NULL;
-    bauta_status status = view_mask(&mask, v, tokens, err);
+    bauta_status status = range_mask(&mask, v, tokens, err);
     if (status)
         return status;
     size_t length = bauta_mask_text(mask, NULL, 0);
     char *text = malloc(length + 1);
     if (text) {
         bauta_mask_text(mask, text, length + 1);
-        view_title(v);
+        range_title(v);
         for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
             printf("  %s\n", line);
     }
@@ -241,7 +248,7 @@ static bauta_status text_print(const bauta_model *model, json_t *config,
     object_print(config, 2);
     bauta_status status = tensors_print(model, err);
     if (!status && tokens)
-        status = views(model, view_print, &tokens, err);
+        status = layer_ranges(model, range_print, &tokens, err);
     return status;
 }
 
@@ -269,11 +276,12 @@ typedef struct mask_list {
     size_t tokens;
 } mask_list;
 
-static bauta_status view_json(void *user, const view *v, bauta_error *err)
+static bauta_status range_json(void *user, const layer_range *v,
+                               bauta_error *err)
 {
     mask_list *m = user;
     bauta_mask *mask = NULL;
-    bauta_status status = view_mask(&mask, v, m->tokens, err);
+    bauta_status status = range_mask(&mask, v, m->tokens, err);
     if (status)
         return status;
     json_t *parsed = json_mask(mask);
@@ -290,8 +298,8 @@ static bauta_status json_print(const bauta_model *model, json_t *config,
 {
     mask_list m = { json_array(), o->tokens };
     bauta_status status =
-        o->tokens ? views(model, view_json, &m, err) : BAUTA_OK;
-    // The name of a folder may be any bytes; JSON is UTF-8.
+        o->tokens ? layer_ranges(model, range_json, &m, err) : BAUTA_OK;
+    // A folder name need not be UTF-8.
     json_t *folder = json_string(o->folder);
     json_t *all = json_pack("{s:o, s:O, s:o, s:o}", "folder",
                             folder ? folder : json_null(), "config", config,

@@ -13,67 +13,61 @@
 
 enum { NUMBER_MAX = 1 << 20, SIZE_DEFAULT = 16 };
 
+static const char help_text[] =
+    "usage: bauta look MODEL TEXT [options]\n"
+    "       bauta look --mask EXPR [--size N] [--out FILE]\n"
+    "\n"
+    "Show the attention weights of the model in the folder MODEL for TEXT: "
+    "one\n"
+    "row per query, one column per key, in percent; a dot is hidden by the\n"
+    "mask. An encoder-decoder translates TEXT and shows its attention; with\n"
+    "--source, TEXT is the translation that it reads instead. If TEXT is '-',\n"
+    "standard input is read.\n"
+    "\n"
+    "model\n"
+    "  -m, --model D  MODEL, as an option\n"
+    "\n"
+    "attention\n"
+    "  --at WHERE     encoder, decoder or cross (default: what the model has;\n"
+    "                 cross for an encoder-decoder)\n"
+    "  --layer L      from 0 (default: the last)\n"
+    "  --head H       from 0 (default: the mean of all in the terminal, else\n"
+    "                 every head)\n"
+    "  --all          every layer and head\n"
+    "\n"
+    "input\n"
+    "  --source TEXT  encoder-decoder: the source\n"
+    "  --generate N   generate N tokens first and show these, too; at most N\n"
+    "                 for an encoder-decoder\n"
+    "  --mask EXPR    combine with the model's mask; without MODEL, draw "
+    "EXPR:\n"
+    "                 all, none, causal, window(n), prefix(n), sinks(n),\n"
+    "                 documents(n, ...), with ! & | and parentheses\n"
+    "  --size N       size of a mask without MODEL; NxM is N queries over M\n"
+    "                 keys (default 16)\n"
+    "\n"
+    "output\n"
+    "  --out FILE     .png, .svg or .pdf: one sheet; .html: a page with all\n"
+    "                 layers and heads, unless some are selected\n"
+    "  --json         print tokens, masks and weights as a JSON object\n"
+    "  --threads N    0: one per core (default)\n"
+    "  --             no options follow\n"
+    "  --help         print this text\n"
+    "\n"
+    "Colours are used on a terminal unless NO_COLOR is set. The exit status "
+    "is\n"
+    "0 for success, 1 for a failure, 2 for an invalid command line.\n"
+    "\n"
+    "examples\n"
+    "  bauta look models/gpt2 'The cat sat on the mat'\n"
+    "  bauta look models/gpt2 'The cat' --generate 8 --out cat.html\n"
+    "  bauta look models/opus-mt-en-de 'I love you' --layer 5 --head 2\n"
+    "  bauta look models/bert 'Who is there?' --all --out all.pdf\n"
+    "  bauta look --mask 'causal & window(4) | sinks(1)' --size 12\n";
+
 static int help(void)
 {
-    printf(
-        "usage: bauta look MODEL TEXT [options]\n"
-        "       bauta look --mask EXPR [--size N] [--out FILE]\n"
-        "\n"
-        "Show what the model in the folder MODEL looks at while it reads TEXT: "
-        "a row\n"
-        "for each token that looks, a column for each that is looked at, the "
-        "weights\n"
-        "in percent; a dot is hidden by the mask. An encoder-decoder "
-        "translates TEXT\n"
-        "and shows what it looked at; with --source, TEXT is the translation "
-        "that it\n"
-        "reads instead. A TEXT of '-' is standard input.\n"
-        "\n"
-        "the model\n"
-        "  -m, --model D  MODEL, as an option\n"
-        "\n"
-        "which attention\n"
-        "  --at WHERE     encoder, decoder or cross (default: what the model "
-        "has, cross\n"
-        "                 if there is a choice)\n"
-        "  --layer L      from 0 on (default: the last)\n"
-        "  --head H       from 0 on (default: in the terminal the mean of all, "
-        "else each)\n"
-        "  --all          every layer and head\n"
-        "\n"
-        "what is read\n"
-        "  --source TEXT  of an encoder-decoder: what is translated\n"
-        "  --generate N   let the model go on for N tokens first, and show "
-        "those, too;\n"
-        "                 of an encoder-decoder at most N\n"
-        "  --mask EXPR    hide more than the model does; without MODEL, draw "
-        "the mask:\n"
-        "                 all, none, causal, window(n), prefix(n), sinks(n),\n"
-        "                 documents(n, ...), with ! & | and parentheses\n"
-        "  --size N       of a mask alone; NxM: N queries over M keys (default "
-        "16)\n"
-        "\n"
-        "where to\n"
-        "  --out FILE     .png, .svg or .pdf: a sheet; .html: a page, with all "
-        "layers\n"
-        "                 and heads unless some were asked for\n"
-        "  --json         tokens, masks and weights as a JSON object\n"
-        "  --threads N    0: one per core (default)\n"
-        "  --             what follows is no option\n"
-        "  --help         this text\n"
-        "\n"
-        "The terminal shows colours unless NO_COLOR is set; a pipe gets plain "
-        "text.\n"
-        "The exit status is 0, 1 when something failed, 2 when the command "
-        "line cannot\n"
-        "be understood.\n"
-        "\n"
-        "examples\n"
-        "  bauta look models/gpt2 'The cat sat on the mat'\n"
-        "  bauta look models/gpt2 'The cat' --generate 8 --out cat.html\n"
-        "  bauta look models/opus-mt-en-de 'I love you' --layer 5 --head 2\n"
-        "  bauta look models/bert 'Who is there?' --all --out all.pdf\n"
-        "  bauta look --mask 'causal & window(4) | sinks(1)' --size 12\n");
+    fputs(help_text, stdout);
     return cli_finish(VERB);
 }
 
@@ -112,23 +106,22 @@ static int options_check(const look_options *o)
     if (o->help)
         return CLI_OK;
     if (o->json && o->out)
-        return cli_usage(VERB, "--json and --out are two places to show it");
+        return cli_usage(VERB, "--json and --out exclude each other");
     if (o->all && (o->layer >= 0 || o->head >= 0))
-        return cli_usage(VERB, "--all is every layer and head; --layer and "
-                               "--head choose one");
+        return cli_usage(VERB,
+                         "--all and --layer or --head exclude each other");
     if (!o->model)
         return o->mask ? CLI_OK
                        : cli_usage(VERB, "the model's folder is missing (or "
                                          "--mask)");
     if (o->sized)
-        return cli_usage(VERB, "--size is of a mask alone; a text has the size "
-                               "that it has");
+        return cli_usage(VERB, "--size is for a mask without MODEL");
     return o->text || o->source ? CLI_OK
                                 : cli_usage(VERB, "the text is missing");
 }
 
-/* The model and the text, of the words that are no options. */
-static int words_take(look_options *o, const string_list *rest)
+/* The positional arguments are the model and the text. */
+static int positionals_take(look_options *o, const string_list *rest)
 {
     if (rest->count > 2)
         return cli_usage(VERB, "more than one text: '%s' and '%s'", rest->at[1],
@@ -168,7 +161,7 @@ static int options_read(look_options *o, int argc, char **argv)
     int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
                               argc, argv, &rest);
     if (!usage)
-        usage = words_take(o, &rest);
+        usage = positionals_take(o, &rest);
     string_list_release(&rest);
     if (!usage && size)
         usage = size_read(o, size);

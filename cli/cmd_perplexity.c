@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_perplexity.c - bauta perplexity: how well a model predicts texts.
  *
- * A text is read in windows as long as the context. Each begins `stride` tokens
- * behind the one before, and only what was not predicted yet counts, so every
- * token but the first of a text is predicted once, and all but those of the
- * first window behind at least context - stride others. */
+ * A text is read in windows of the context length. Each begins `stride` tokens
+ * after the previous one, and only tokens that were not predicted yet count. So
+ * every token but the first of a text is predicted once, and those after the
+ * first window with at least context - stride tokens before them. */
 #include "cli.h"
 #include "json_output.h"
 #include "opened_model.h"
@@ -27,43 +27,42 @@ typedef struct options {
     const char *model;
     const char **files;
     size_t count;
-    size_t context, stride, threads; /* 0: chosen */
+    size_t context, stride, threads; /* 0: default */
     int weights;                     /* of bauta_weights */
-    bool perplexity;                 /* it came by score */
+    bool perplexity;                 /* called as score --perplexity */
     bool lines, json, help;
 } options;
 
 /* ---- the command line -------------------------------------------------- */
 
+static const char help_text[] =
+    "usage: bauta perplexity MODEL FILE... [options]\n"
+    "       bauta score --perplexity MODEL FILE... [options]\n"
+    "\n"
+    "Measure how well the decoder-only model in the folder MODEL predicts the\n"
+    "texts: e to the mean loss per token. The texts are read in windows of "
+    "the\n"
+    "context length; each token but the first is predicted once. FILEs are\n"
+    "plain or gzip; '-' is standard input.\n"
+    "\n"
+    "options\n"
+    "  -m, --model DIR  MODEL, as an option\n"
+    "  --context N      tokens per window (default: the model's context)\n"
+    "  --stride N       tokens from window to window (default: half the\n"
+    "                   context)\n"
+    "  --weights TYPE   store matrices as float32 (default), bfloat16 or int8\n"
+    "  --lines          each line is a text; else each file is one\n"
+    "  --threads N      0: one per core (default)\n"
+    "  --json           print one JSON object\n"
+    "  --help           print this text\n"
+    "\n"
+    "examples\n"
+    "  bauta perplexity models/gpt2 wiki.test.raw\n"
+    "  bauta perplexity runs/shakespeare/best input.txt --json\n";
+
 static int help(void)
 {
-    printf(
-        "usage: bauta perplexity MODEL FILE... [options]\n"
-        "       bauta score --perplexity MODEL FILE... [options]\n"
-        "\n"
-        "How well the decoder-only model in the folder MODEL foretells the "
-        "texts:\n"
-        "e to the mean loss of a token. The texts are read in windows of "
-        "the context;\n"
-        "each token but the first is predicted once. FILEs are plain or "
-        "gzip; '-' is\n"
-        "standard input.\n"
-        "\n"
-        "options\n"
-        "  -m, --model DIR  MODEL, as an option\n"
-        "  --context N      tokens of a window (default: the model's)\n"
-        "  --stride N       tokens from window to window (default: half "
-        "the context)\n"
-        "  --weights TYPE   hold the matrices as float32 (default), bfloat16 "
-        "or int8\n"
-        "  --lines          each line is a text; else each file is one\n"
-        "  --threads N      0: one per core (default)\n"
-        "  --json           one JSON object\n"
-        "  --help           this text\n"
-        "\n"
-        "examples\n"
-        "  bauta perplexity models/gpt2 wiki.test.raw\n"
-        "  bauta perplexity runs/shakespeare/best input.txt --json\n");
+    fputs(help_text, stdout);
     return cli_finish(VERB);
 }
 
@@ -86,7 +85,7 @@ static int options_read(options *o, int argc, char **argv)
     if (usage || o->help)
         return usage;
     if (o->rest.count < 2)
-        return cli_usage(VERB, "a model's folder and files are missing");
+        return cli_usage(VERB, "the model's folder or the files are missing");
     o->model = o->rest.at[0];
     o->files = o->rest.at + 1;
     o->count = o->rest.count - 1;
@@ -103,7 +102,7 @@ typedef struct meter {
     bauta_corpus *corpus;
     bauta_model *model;
     size_t window, stride;
-    uint32_t *ids, *labels; /* of the batch that is being gathered */
+    uint32_t *ids, *labels; /* of the current batch */
     size_t *lengths;
     size_t rows, count, room;
     double sum; /* of all losses */
@@ -126,7 +125,7 @@ static bauta_status batch_run(meter *m, bauta_error *err)
     if (!status && !isfinite(loss)) {
         status =
             bauta_model_check_finite(m->context, m->model, NULL, &batch, err);
-        if (!status) { // a label has the probability 0
+        if (!status) { // a label has probability 0
             status = BAUTA_ERR_NOT_FINITE;
             snprintf(err->message, sizeof(err->message),
                      "the loss is infinite: the model gives a token of the "
@@ -158,7 +157,7 @@ static bauta_status text_measure(meter *m, const uint32_t *tokens, size_t count,
                                  bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    size_t read = count ? count - 1 : 0; // nothing follows the last one
+    size_t read = count ? count - 1 : 0; // the last token has no successor
     for (size_t begin = 0, fresh = 0; !status && fresh < read;
          begin += m->stride) {
         size_t end = begin + m->window < read ? begin + m->window : read;
@@ -211,17 +210,15 @@ static int meter_open(meter *m, const options *o)
     bauta_model_kind kind = bauta_model_kind_of(m->model);
     size_t positions = bauta_model_positions(m->model);
     if (kind != BAUTA_DECODER_ONLY)
-        return cli_fail(VERB,
-                        "%s is %s, and perplexity is of models that are "
-                        "decoder-only",
+        return cli_fail(VERB, "%s is %s; perplexity needs a decoder-only model",
                         o->model, bauta_model_kind_text(kind));
     m->window = o->context ? o->context : positions;
     m->stride = o->stride ? o->stride : (m->window + 1) / 2;
     if (m->window > positions || m->stride > m->window)
         return cli_fail(VERB,
-                        "a context of %zu and a stride of %zu do not fit: the "
-                        "model was made for %zu tokens, and the stride is at "
-                        "most the context",
+                        "a context of %zu and a stride of %zu are invalid: the "
+                        "model has %zu positions, and the stride is at most "
+                        "the context",
                         m->window, m->stride, positions);
     m->room = m->window > BATCH_TOKENS ? m->window : BATCH_TOKENS;
     m->ids = calloc(m->room, sizeof(*m->ids));
@@ -247,16 +244,16 @@ static int result_print(const meter *m, const options *o)
     double loss = m->sum / (double)m->predicted;
     double bits = m->sum / log(2.0) / (double)bauta_corpus_bytes(m->corpus);
     if (!o->json) {
-        printf("perplexity %.4f  (loss %.4f, %.4f bits a byte)\n"
-               "%llu tokens of %zu texts, in windows of %zu that begin %zu "
-               "apart\n",
+        printf("perplexity %.4f  (loss %.4f, %.4f bits per byte)\n"
+               "%llu tokens of %zu texts, in windows of %zu with a stride of "
+               "%zu\n",
                exp(loss), loss, bits, (unsigned long long)m->predicted,
                bauta_corpus_documents(m->corpus), m->window, m->stride);
         return cli_finish(VERB);
     }
     json_t *all = json_pack(
         "{s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "perplexity",
-        json_number(exp(loss)), "loss", json_number(loss), "bits_a_byte",
+        json_number(exp(loss)), "loss", json_number(loss), "bits_per_byte",
         json_number(bits), "predicted", (json_int_t)m->predicted, "texts",
         (json_int_t)bauta_corpus_documents(m->corpus), "context",
         (json_int_t)m->window, "stride", (json_int_t)m->stride);

@@ -27,42 +27,38 @@ typedef struct options {
 
 /* ---- the command line -------------------------------------------------- */
 
+static const char help_text[] =
+    "usage: bauta score --ref FILE [--ref FILE]... [HYP] [options]\n"
+    "       bauta score --perplexity MODEL FILE...   ('--perplexity --help')\n"
+    "\n"
+    "Score translations against references, one sentence per line: line i of\n"
+    "HYP with line i of every FILE. Without HYP, or if it is '-', they are\n"
+    "read from standard input. The scores are those of sacrebleu, 0 to 100.\n"
+    "\n"
+    "options\n"
+    "  --ref FILE       references; several files are several sets\n"
+    "  --metric M       bleu, chrf (chrF2), chrf++ (chrF2++) or all (default)\n"
+    "  --tokenize T     for BLEU: 13a (default), intl, char or none\n"
+    "  --smooth S       for BLEU: exp (default), floor, add-k or none\n"
+    "  --lowercase      ignore case\n"
+    "  --sentence       one line per sentence instead of a corpus score, with\n"
+    "                   one column per metric\n"
+    "  --json           print one JSON object, with all counts\n"
+    "  --help           print this text\n"
+    "\n"
+    "examples\n"
+    "  bauta score --ref test.de output.de\n"
+    "  bauta score --ref test.de --metric bleu --tokenize intl <output.de\n"
+    "  bauta score --ref a.de --ref b.de output.de --sentence\n"
+    "  bauta score --ref test.de output.de --json | jq .bleu.score\n";
+
 static int help(void)
 {
-    printf(
-        "usage: bauta score --ref FILE [--ref FILE]... [HYP] [options]\n"
-        "       bauta score --perplexity MODEL FILE...   ('--perplexity "
-        "--help')\n"
-        "\n"
-        "Compare translations with references, a sentence a line: line i of "
-        "HYP with\n"
-        "line i of every FILE. Without HYP, or for '-', they are read from "
-        "stdin. The\n"
-        "scores are sacrebleu's, from 0 to 100.\n"
-        "\n"
-        "options\n"
-        "  --ref FILE       references; several files are several sets\n"
-        "  --metric M       bleu, chrf (chrF2), chrf++ (chrF2++) or all "
-        "(default)\n"
-        "  --tokenize T     for BLEU: 13a (default), intl, char or none\n"
-        "  --smooth S       for BLEU: exp (default), floor, add-k or none\n"
-        "  --lowercase      compare in lower case\n"
-        "  --sentence       a line a sentence, instead of one score for all; "
-        "with\n"
-        "                   several metrics a column each\n"
-        "  --json           one JSON object, with all counts\n"
-        "  --help           this text\n"
-        "\n"
-        "examples\n"
-        "  bauta score --ref test.de output.de\n"
-        "  bauta score --ref test.de --metric bleu --tokenize intl < "
-        "output.de\n"
-        "  bauta score --ref a.de --ref b.de output.de --sentence\n"
-        "  bauta score --ref test.de output.de --json | jq .bleu.score\n");
+    fputs(help_text, stdout);
     return cli_finish("score");
 }
 
-/* In the order of the columns, and all of them. */
+/* In the order of the columns; the last one is all of them. */
 static const char *const metrics[] = { "bleu", "chrf", "chrf++", "all", NULL };
 
 static int options_read(options *o, int argc, char **argv)
@@ -82,7 +78,7 @@ static int options_read(options *o, int argc, char **argv)
                                                          BAUTA_SMOOTH_ADD_K,
                                                          BAUTA_SMOOTH_NONE };
     int metric = 3, tokenizer = 0, smoothing = 0;
-    bool perplexity; // where it is given, another verb reads all of it
+    bool perplexity; // for the table; perplexity_main() handles it
     const option table[] = {
         { "--ref", OPTION_STRINGS, &o->references, NULL, 0, 0, NULL },
         { "--metric", OPTION_CHOICE, &metric, NULL, 0, 0, metrics },
@@ -119,7 +115,7 @@ typedef struct input {
     size_t sets;
     const char **texts; /* (sets, LINES_MAX) */
     size_t *lengths;
-    bauta_translations all; /* the lines that are held now */
+    bauta_translations all; /* the current lines */
 } input;
 
 static void input_close(input *in)
@@ -148,7 +144,7 @@ static int input_open(input *in, const options *o)
     return status;
 }
 
-/* The lines of all files that are held. */
+/* Combine the current lines of all files. */
 static void input_join(input *in)
 {
     size_t count = in->hypotheses.count;
@@ -167,7 +163,7 @@ static void input_join(input *in)
     in->all.reference_lengths = in->lengths;
 }
 
-/* Read on to the end, for the sentence. */
+/* Read to the end, to count the lines for a message. */
 static int lines_count(lines *l, size_t *count)
 {
     int status = CLI_OK;
@@ -190,7 +186,7 @@ static int lengths_differ(input *in, lines *reference)
                     reference->name, other);
 }
 
-/* The next lines of all files; none at the end. */
+/* Read the next lines of all files; none at the end. */
 static int input_next(input *in)
 {
     lines *hyp = &in->hypotheses;
@@ -198,7 +194,7 @@ static int input_next(input *in)
     for (size_t s = 0; s < in->sets && !status; s++)
         status = lines_next(&in->references[s]);
     if (!status && !bauta_text_file_lines(hyp->file))
-        return cli_fail("score", "%s: there are no lines in it", hyp->name);
+        return cli_fail("score", "%s: the file is empty", hyp->name);
     for (size_t s = 0; s < in->sets && !status; s++)
         if (in->references[s].count != hyp->count)
             status = lengths_differ(in, &in->references[s]);
@@ -238,7 +234,7 @@ static bauta_status score_chrf(result *r, const input *in, const options *o,
     return bauta_chrf(&in->all, &how, &r->chrf[which], sentences, err);
 }
 
-/* Room for the scores of the lines that are held. */
+/* Room for the scores of the current lines. */
 static int sentences_reserve(result *r, const options *o, size_t more)
 {
     if (!o->sentence || r->count + more <= r->room)
@@ -255,7 +251,7 @@ static int sentences_reserve(result *r, const options *o, size_t more)
     return CLI_OK;
 }
 
-/* The lines that are held join the others. */
+/* Add the current lines to the scores. */
 static int score_add(result *r, const input *in, const options *o)
 {
     bauta_error err;

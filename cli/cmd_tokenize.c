@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_tokenize.c - bauta tokenize: texts to ids, and back. */
+/* cmd_tokenize.c - bauta tokenize: encode texts to token ids, or decode. */
 #include "tokenize.h"
 
 #include "cli.h"
@@ -15,50 +15,49 @@ static const char verb[] = "tokenize";
 
 /* ---- the command line -------------------------------------------------- */
 
+static const char help_text[] =
+    "usage: bauta tokenize TOKENIZER [TEXT] [options]\n"
+    "\n"
+    "Print the token ids of TEXT, or of each line of files or of standard\n"
+    "input. TOKENIZER is a model folder, a tokenizer.json, a SentencePiece\n"
+    "model or a vocab.txt.\n"
+    "\n"
+    "input\n"
+    "  -m, --model T  TOKENIZER, as an option\n"
+    "  --file FILE    read FILE instead of TEXT; may be repeated, - is "
+    "standard\n"
+    "                 input\n"
+    "  --lines        each line is a text (default, except with --count)\n"
+    "  --whole        each file is a text (default with --count)\n"
+    "  --pair TEXT    second text of a pair\n"
+    "\n"
+    "output\n"
+    "  --pieces       tokens as the vocabulary writes them\n"
+    "  --offsets      one token per line: id, start and end in bytes, piece; "
+    "an\n"
+    "                 empty line after each text\n"
+    "  --count        number of tokens and bytes, per file and in total\n"
+    "  --decode       read ids and print their text\n"
+    "  --json         one JSON object per line, with everything\n"
+    "\n"
+    "encoding\n"
+    "  --bare         no special tokens around the text, such as [CLS], [SEP]\n"
+    "  --literal      treat special tokens in the text as plain characters\n"
+    "  --specials     --decode: print special tokens, too\n"
+    "  --target       use the target side of a translation tokenizer\n"
+    "  --             no options follow\n"
+    "  --help         print this text\n"
+    "\n"
+    "examples\n"
+    "  bauta tokenize models/gpt2 'Hello world'\n"
+    "  bauta tokenize models/bert 'Who?' --pair 'Me.' --pieces\n"
+    "  bauta tokenize models/gpt2 --count --file a.txt --file b.txt\n"
+    "  bauta tokenize models/gpt2 <a.txt | bauta tokenize models/gpt2 "
+    "--decode\n";
+
 static int help(void)
 {
-    printf(
-        "usage: bauta tokenize TOKENIZER [TEXT] [options]\n"
-        "\n"
-        "Print the ids of TEXT, or of each line of files or of standard "
-        "input.\n"
-        "TOKENIZER is a model folder, a tokenizer.json, a SentencePiece model "
-        "or\n"
-        "a vocab.txt.\n"
-        "\n"
-        "what is read\n"
-        "  -m, --model T  TOKENIZER, as an option\n"
-        "  --file FILE    a file instead of TEXT; may be repeated, - is "
-        "standard"
-        "\n"
-        "                 input\n"
-        "  --lines        a line is a text (default, except with --count)\n"
-        "  --whole        a file is a text (default with --count)\n"
-        "  --pair TEXT    a second text that belongs to the first\n"
-        "\n"
-        "what is printed\n"
-        "  --pieces       tokens as the vocabulary writes them\n"
-        "  --offsets      a token a line: id, first byte, byte behind the last,"
-        "\n"
-        "                 piece; an empty line behind each text\n"
-        "  --count        how many tokens and bytes, for each file and in all\n"
-        "  --decode       read ids and print their text\n"
-        "  --json         a JSON object a line, with all there is\n"
-        "\n"
-        "how\n"
-        "  --bare         nothing around the text, such as [CLS] and [SEP]\n"
-        "  --literal      special tokens in the text are plain characters\n"
-        "  --specials     --decode prints special tokens, too\n"
-        "  --target       the target's side of a translation\n"
-        "  --             what follows is no option\n"
-        "  --help         this text\n"
-        "\n"
-        "examples\n"
-        "  bauta tokenize models/gpt2 'Hello world'\n"
-        "  bauta tokenize models/bert 'Who?' --pair 'Me.' --pieces\n"
-        "  bauta tokenize models/gpt2 --count --file a.txt --file b.txt\n"
-        "  bauta tokenize models/gpt2 <a.txt | bauta tokenize models/gpt2 "
-        "--decode\n");
+    fputs(help_text, stdout);
     return cli_finish(verb);
 }
 
@@ -83,8 +82,8 @@ static int options_read(options *o, int argc, char **argv)
     const option table[] = {
         { "--model", OPTION_MODEL, NULL, NULL, 0, 0, NULL },
         { "--file", OPTION_STRINGS, &o->files, NULL, 0, 0, NULL },
-        { "--lines", OPTION_CONSTANT, &o->extent, NULL, EXTENT_LINES, 0, NULL },
-        { "--whole", OPTION_CONSTANT, &o->extent, NULL, EXTENT_WHOLE, 0, NULL },
+        { "--lines", OPTION_CONSTANT, &o->unit, NULL, UNIT_LINE, 0, NULL },
+        { "--whole", OPTION_CONSTANT, &o->unit, NULL, UNIT_FILE, 0, NULL },
         { "--pair", OPTION_STRING, &o->second, NULL, 0, 0, NULL },
         { "--pieces", OPTION_CONSTANT, &o->form, NULL, FORM_PIECES, 0, NULL },
         { "--offsets", OPTION_CONSTANT, &o->form, NULL, FORM_OFFSETS, 0, NULL },
@@ -109,33 +108,33 @@ static int options_read(options *o, int argc, char **argv)
         if (usage)
             return usage;
     }
-    if (!o->extent)
-        o->extent = o->form == FORM_COUNT ? EXTENT_WHOLE : EXTENT_LINES;
+    if (!o->unit)
+        o->unit = o->form == FORM_COUNT ? UNIT_FILE : UNIT_LINE;
     return options_check(o);
 }
 
 /* ---- one text ---------------------------------------------------------- */
 
-enum { ALL = -1 }; /* lines: the whole file is a text */
+enum { WHOLE_FILE = -1 }; /* as a line number */
 
 typedef struct job {
     const options *o;
     const bauta_tokenizer *tokenizer;
-    tally count; /* of the file that is being read */
-    size_t line; /* of it, or ALL */
+    token_count count; /* of the current file */
+    size_t line;       /* of it, or WHOLE_FILE */
     uint32_t *ids;
     size_t id_room;
     bauta_error err;
 } job;
 
-/* The sentence, and where it happened. */
-static int job_fail(const job *j, const char *sentence)
+/* Print a message with its place. */
+static int job_fail(const job *j, const char *message)
 {
     if (!j->count.name)
-        return cli_fail(verb, "%s", sentence);
-    if (j->line == (size_t)ALL)
-        return cli_fail(verb, "%s: %s", j->count.name, sentence);
-    return cli_fail(verb, "%s: line %zu: %s", j->count.name, j->line, sentence);
+        return cli_fail(verb, "%s", message);
+    if (j->line == (size_t)WHOLE_FILE)
+        return cli_fail(verb, "%s: %s", j->count.name, message);
+    return cli_fail(verb, "%s: line %zu: %s", j->count.name, j->line, message);
 }
 
 static int id_add(job *j, size_t *count, unsigned long long id)
@@ -152,21 +151,21 @@ static int id_add(job *j, size_t *count, unsigned long long id)
     return CLI_OK;
 }
 
-/* Numbers between blanks, commas or brackets, as many as there are. */
-static int encode_text(job *j, const char *text, size_t length, size_t *count)
+/* Parse numbers separated by blanks, commas or brackets. */
+static int ids_parse(job *j, const char *text, size_t length, size_t *count)
 {
     static const char between[] = " \t\r\n,[]";
     const char *at = text + strspn(text, between);
     int failed = CLI_OK;
     *count = 0;
     while (at < text + length && !failed) {
-        char *end, sentence[64];
+        char *end, message[64];
         errno = 0;
         unsigned long long id = strtoull(at, &end, 10);
         if (*at < '0' || *at > '9' || errno || id > UINT32_MAX ||
             (*end && !strchr(between, *end))) {
-            snprintf(sentence, sizeof(sentence), "'%.20s' is no id", at);
-            return job_fail(j, sentence);
+            snprintf(message, sizeof(message), "'%.20s' is no id", at);
+            return job_fail(j, message);
         }
         failed = id_add(j, count, id);
         at = end + strspn(end, between);
@@ -179,7 +178,7 @@ static int text_decode(job *j, const char *text, size_t length)
     bauta_decode_options how = BAUTA_DECODE_OPTIONS_INIT;
     size_t count;
     char *decoded;
-    int failed = encode_text(j, text, length, &count);
+    int failed = ids_parse(j, text, length, &count);
     if (failed)
         return failed;
     how.specials = j->o->specials;
@@ -216,7 +215,7 @@ static int text_encode(job *j, const char *text, size_t length)
     return CLI_OK;
 }
 
-/* The text has a NUL behind it. */
+/* The text is NUL-terminated. */
 static int text_run(job *j, const char *text, size_t length)
 {
     return j->o->form == FORM_TEXT ? text_decode(j, text, length)
@@ -231,13 +230,13 @@ static int file_run(job *j, const char *name)
     const char *text;
     size_t length;
     int failed = text_input_open(&in, verb, NULL, 0, name);
-    bool whole = j->o->extent == EXTENT_WHOLE;
-    j->count = (tally){ .name = in.name };
+    bool whole = j->o->unit == UNIT_FILE;
+    j->count = (token_count){ .name = in.name };
     j->line = 0;
     while (
-        !failed && j->line != (size_t)ALL &&
+        !failed && j->line != (size_t)WHOLE_FILE &&
         (whole ? text_input_read_all : text_input_next)(&in, &text, &length)) {
-        j->line = whole ? (size_t)ALL : in.number;
+        j->line = whole ? (size_t)WHOLE_FILE : in.number;
         failed = in.error[0] ? cli_fail(verb, "%s", in.error)
                              : text_run(j, text, length);
     }
@@ -250,7 +249,7 @@ static int files_run(job *j)
     const options *o = j->o;
     size_t count = o->files.count ? o->files.count : 1;
     int failed = CLI_OK;
-    tally all = { .name = "in all" };
+    token_count all = { .name = "total" };
     for (size_t i = 0; i < count && !failed; i++) {
         failed = file_run(j, o->files.count ? o->files.at[i] : standard[0]);
         if (failed)
@@ -258,14 +257,14 @@ static int files_run(job *j)
         all.tokens += j->count.tokens;
         all.bytes += j->count.bytes;
         if (o->form == FORM_COUNT)
-            tally_print(&j->count, o);
+            count_print(&j->count, o);
     }
     if (!failed && count > 1 && o->form == FORM_COUNT)
-        tally_print(&all, o);
+        count_print(&all, o);
     return failed;
 }
 
-static int given_run(job *j)
+static int argument_run(job *j)
 {
     int failed = text_check(verb, "the text", j->o->text);
     return failed ? failed : text_run(j, j->o->text, strlen(j->o->text));
@@ -284,9 +283,9 @@ static int tokenize(const options *o)
     if (o->second)
         failed = text_check(verb, "--pair", o->second);
     if (!failed)
-        failed = o->text ? given_run(&j) : files_run(&j);
+        failed = o->text ? argument_run(&j) : files_run(&j);
     if (!failed && o->text && o->form == FORM_COUNT)
-        tally_print(&j.count, o);
+        count_print(&j.count, o);
     free(j.ids);
     bauta_tokenizer_free(tokenizer);
     return failed ? failed : cli_finish(verb);

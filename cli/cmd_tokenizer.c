@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_tokenizer.c - bauta tokenizer train: a tokenizer.json from texts. */
+/* cmd_tokenizer.c - bauta tokenizer train: train a tokenizer on texts. */
 #include "cli.h"
 #include "format.h"
 #include "options.h"
@@ -18,7 +18,7 @@
 
 #define VERB "tokenizer train"
 
-/* Beside the kinds that are learned, one that needs no texts. */
+/* A kind that needs no texts, besides those of bauta_vocabulary_kind. */
 enum { KIND_BYTES = 100 };
 
 static const char *const kind_names[] = { "bpe",   "wordpiece", "unigram",
@@ -38,60 +38,61 @@ typedef struct options {
 
 /* ---- the command line -------------------------------------------------- */
 
+static const char help_text[] =
+    "usage: bauta tokenizer train --out DIR [options] FILE...\n"
+    "\n"
+    "Train a tokenizer on the texts in FILEs (plain or gzip, '-' is standard\n"
+    "input) and write it to DIR/tokenizer.json, which Hugging Face's "
+    "libraries\n"
+    "read, too. The same texts give the same file.\n"
+    "\n"
+    "options\n"
+    "  --kind KIND      bpe        byte-level BPE, as GPT-2 (default)\n"
+    "                   wordpiece  WordPiece, as BERT\n"
+    "                   unigram    unigram language model, as SentencePiece\n"
+    "                   bytes      the 256 bytes; takes no FILE\n"
+    "                   chars      the characters of the texts\n"
+    "  --pieces N       size of the vocabulary (default 8000)\n"
+    "  --out DIR        folder for tokenizer.json; created if it is missing\n"
+    "  --special TOKEN  a special token, instead of the default ones; may be\n"
+    "                   repeated, ids count from 0\n"
+    "  --min-count N    ignore what is rarer than N (default 2)\n"
+    "  --lowercase      wordpiece, unigram: convert to lower case\n"
+    "  --lines          each line is a text; else each file is one\n"
+    "  --json           print the result as one JSON object\n"
+    "  --help           print this text\n"
+    "\n"
+    "examples\n"
+    "  bauta tokenizer train --out tok stories.txt\n"
+    "  bauta tokenizer train --kind unigram --pieces 16000 --lines \\\n"
+    "      --out tok train.en train.de\n"
+    "  bauta tokenizer train --out tok corpus.gz\n";
+
 static int help(void)
 {
-    printf(
-        "usage: bauta tokenizer train --out DIR [options] FILE...\n"
-        "\n"
-        "Learn a vocabulary from the texts in FILEs (plain or gzip, '-' is "
-        "standard\n"
-        "input) and write it to DIR/tokenizer.json, which Hugging Face's "
-        "libraries read,\n"
-        "too. The same texts give the same file.\n"
-        "\n"
-        "options\n"
-        "  --kind KIND      bpe        pairs of bytes, as GPT-2 (default)\n"
-        "                   wordpiece  pieces of words, as BERT\n"
-        "                   unigram    likeliest pieces, as SentencePiece\n"
-        "                   bytes      the 256 bytes; takes no FILE\n"
-        "                   chars      the characters of the texts\n"
-        "  --pieces N       how large the vocabulary is to be (default 8000)\n"
-        "  --out DIR        where tokenizer.json goes; DIR is made if need be\n"
-        "  --special TOKEN  a special token, instead of the usual ones; may "
-        "be\n"
-        "                   given again, and ids count from 0\n"
-        "  --min-count N    what is rarer than N is not learned (default 2)\n"
-        "  --lowercase      wordpiece, unigram: lower case only\n"
-        "  --lines          each line is a text; else each file is one\n"
-        "  --json           say what was done as one JSON object\n"
-        "  --help           this text\n"
-        "\n"
-        "examples\n"
-        "  bauta tokenizer train --out tok stories.txt\n"
-        "  bauta tokenizer train --kind unigram --pieces 16000 --lines \\\n"
-        "      --out tok train.en train.de\n"
-        "  bauta tokenizer train --out tok corpus.gz\n");
+    fputs(help_text, stdout);
     return cli_finish(VERB);
 }
 
-/* What does not go together. */
+/* Report options that are missing or exclude each other. */
 static int options_check(const options *o)
 {
     int kind = kinds[o->kind];
     bool learns = kind < BAUTA_VOCABULARY_CHARACTERS;
     const char *name = kind_names[o->kind];
     if (!o->out)
-        return cli_usage(VERB, "--out is missing: where shall it go?");
+        return cli_usage(VERB, "--out is missing: a folder");
     if (!learns && (o->pieces_given || o->least_given || o->specials.count))
-        return cli_usage(VERB, "%s does not go with --kind %s",
+        return cli_usage(VERB, "%s cannot be used with --kind %s",
                          o->pieces_given  ? "--pieces"
                          : o->least_given ? "--min-count"
                                           : "--special",
                          name);
     if (o->lowercase && (!learns || kind == BAUTA_VOCABULARY_BPE))
-        return cli_usage(VERB, "--lowercase does not go with --kind %s", name);
+        return cli_usage(VERB, "--lowercase cannot be used with --kind %s",
+                         name);
     if (kind == KIND_BYTES && o->files.count)
-        return cli_usage(VERB, "--kind bytes takes no file, and '%s' is one",
+        return cli_usage(VERB, "--kind bytes takes no files: '%s'",
                          o->files.at[0]);
     if (kind != KIND_BYTES && !o->files.count)
         return cli_usage(VERB, "the files are missing");
@@ -120,36 +121,36 @@ static int options_read(options *o, int argc, char **argv)
 
 /* ---- progress ---------------------------------------------------------- */
 
-/* On a terminal a line that is rewritten; elsewhere a line at every tenth. */
+/* On a terminal one line that is rewritten; else a line for every 10 %. */
 typedef struct progress {
     bool terminal;
-    size_t last; /* percent that were said */
-    bool said;
+    size_t last; /* percent that were printed */
+    bool shown;
 } progress;
 
-static void progress_say(void *user, size_t done, size_t all)
+static void progress_print(void *user, size_t done, size_t all)
 {
     progress *p = user;
     size_t percent = all ? done * 100 / all : 100;
-    if (p->said &&
+    if (p->shown &&
         (p->terminal ? percent == p->last : percent / 10 == p->last / 10))
         return;
-    fprintf(stderr, p->terminal ? "\rlearning %3zu %%" : "learning %zu %%\n",
+    fprintf(stderr, p->terminal ? "\rtraining %3zu %%" : "training %zu %%\n",
             percent);
     fflush(stderr);
     p->last = percent;
-    p->said = true;
+    p->shown = true;
 }
 
 static void progress_end(const progress *p)
 {
-    if (p->terminal && p->said)
+    if (p->terminal && p->shown)
         fprintf(stderr, "\r%*s\r", 16, "");
 }
 
 /* ---- training ---------------------------------------------------------- */
 
-/* What was read. */
+/* The size of the input. */
 typedef struct amount {
     size_t texts;
     uint64_t bytes;
@@ -169,7 +170,7 @@ static bauta_status learn(bauta_tokenizer **out, const options *o, amount *read,
     v.lowercase = o->lowercase;
     v.specials = o->specials.count ? o->specials.at : NULL;
     v.special_count = o->specials.count;
-    v.progress = progress_say;
+    v.progress = progress_print;
     v.user = &p;
     bauta_status status = bauta_vocabulary_create(&vocabulary, &v, err);
     if (!status)
@@ -192,7 +193,7 @@ static bauta_status make(bauta_tokenizer **out, const options *o, amount *read,
                                         : learn(out, o, read, err);
 }
 
-/* Make the folder, if it is not there; *made says whether. */
+/* Create the folder if it is missing; *made says whether. */
 static int folder_make(const char *path, bool *made)
 {
     struct stat info;
@@ -207,7 +208,7 @@ static int folder_make(const char *path, bool *made)
                               : CLI_OK;
 }
 
-/* Whether writing can work is known before time is spent on learning. */
+/* Check before training that the folder can be written. */
 static int folder_check(const char *path)
 {
     bool made;
@@ -217,7 +218,7 @@ static int folder_check(const char *path)
     return failed;
 }
 
-/* An interruption waits until the file is there, or not at all. */
+/* Signals are blocked until the file is complete. */
 static int save(const bauta_tokenizer *tokenizer, const char *path)
 {
     bauta_error err;
@@ -242,7 +243,7 @@ static int save(const bauta_tokenizer *tokenizer, const char *path)
 static void json_print(const options *o, const amount *read, size_t pieces,
                        double seconds)
 {
-    // The name of a folder may be any bytes; JSON is UTF-8.
+    // A folder name need not be UTF-8.
     json_t *folder = json_string(o->out);
     json_t *all =
         json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:f}", "folder",
@@ -303,11 +304,12 @@ static int learn_main(int argc, char **argv)
 int tokenizer_main(int argc, char **argv)
 {
     if (argc < 2)
-        return cli_usage("tokenizer", "what to do is missing: 'train'");
+        return cli_usage("tokenizer", "the subcommand is missing: 'train'");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return help();
     if (strcmp(argv[1], "train") == 0)
         return learn_main(argc - 1, argv + 1);
-    return cli_usage("tokenizer", "there is no '%s'; did you mean 'train'?",
+    return cli_usage("tokenizer",
+                     "there is no subcommand '%s'; did you mean 'train'?",
                      argv[1]);
 }

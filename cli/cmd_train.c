@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cmd_train.c - bauta train: from texts to a model; see train.h. */
+/* cmd_train.c - bauta train: train a model on texts; see train.h. */
 #include "format.h"
 #include "train.h"
 
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What there is, before it is trained. */
+/* Print the sizes of model and corpus before training. */
 static void start_report(const train_job *job, const char *checkpoint)
 {
     char parameters[32], tokens[32];
@@ -19,17 +19,17 @@ static void start_report(const train_job *job, const char *checkpoint)
             format_grouped(tokens, bauta_corpus_tokens(job->corpus)), documents,
             documents == 1 ? "document" : "documents");
     if (job->valid)
-        fprintf(stderr, ", %s to validate on",
+        fprintf(stderr, ", %s for validation",
                 format_grouped(tokens, bauta_corpus_tokens(job->valid)));
     fprintf(stderr, "; %d %s, %s\n", threads,
             threads == 1 ? "thread" : "threads",
             bauta_context_isa(job->context));
     if (checkpoint)
-        fprintf(stderr, "going on from %s\n", checkpoint);
+        fprintf(stderr, "resuming from %s\n", checkpoint);
 }
 
-static int work(train_job *job, settings *s, progress *p, run_folder *f,
-                const char *checkpoint)
+static int job_run(train_job *job, settings *s, progress *p, run_folder *f,
+                   const char *checkpoint)
 {
     if (s->dry_run)
         return dry_run(job, s);
@@ -39,7 +39,7 @@ static int work(train_job *job, settings *s, progress *p, run_folder *f,
     return train_run(job, s, p, f);
 }
 
-static int begin(settings *s, const train_args *args)
+static int run_new(settings *s, const train_args *args)
 {
     train_job job = { 0 };
     run_folder f = { .fd = -1 };
@@ -52,7 +52,7 @@ static int begin(settings *s, const train_args *args)
     if (!failed && !s->compare)
         failed = steps_fit(&job, s, args, NULL);
     if (!failed)
-        failed = work(&job, s, &p, &f, NULL);
+        failed = job_run(&job, s, &p, &f, NULL);
     train_job_close(&job);
     folder_close(&f);
     return failed;
@@ -60,7 +60,7 @@ static int begin(settings *s, const train_args *args)
 
 /* ---- resuming ---------------------------------------------------------- */
 
-/* The notes of a checkpoint first, then what was given beside. */
+/* Settings come from the notes of the checkpoint, then from the arguments. */
 static int resume_from(run_folder *f, const train_args *args, size_t step,
                        bool older, bool *damaged)
 {
@@ -87,7 +87,7 @@ static int resume_from(run_folder *f, const train_args *args, size_t step,
     if (!failed && !trial)
         failed = folder_links(f, step, p.best_step, older);
     if (!failed)
-        failed = work(&job, &s, &p, f, checkpoint);
+        failed = job_run(&job, &s, &p, f, checkpoint);
     train_job_close(&job);
     settings_release(&s);
     json_decref(notes);
@@ -95,15 +95,15 @@ static int resume_from(run_folder *f, const train_args *args, size_t step,
     return failed;
 }
 
-/* From the newest checkpoint; where that is damaged, from the one before. */
+/* From the newest checkpoint, or if it is damaged, from the one before. */
 static int resume_newest(run_folder *f, const train_args *args)
 {
     size_t step, before = 0;
     for (size_t most = SIZE_MAX;; most = step - 1, before = step) {
         bool damaged = false;
         if (!folder_steps(f, most, &step, 1))
-            return cli_fail(VERB, "%s holds no %scheckpoint that is whole",
-                            f->path, before ? "other " : "");
+            return cli_fail(VERB, "%s has no %scomplete checkpoint", f->path,
+                            before ? "other " : "");
         if (before)
             fprintf(stderr,
                     "the checkpoint of step %zu in %s is damaged; trying the "
@@ -115,7 +115,7 @@ static int resume_newest(run_folder *f, const train_args *args)
     }
 }
 
-static int resume(const settings *s, const train_args *args)
+static int run_resume(const settings *s, const train_args *args)
 {
     run_folder f;
     size_t step = 0;
@@ -125,7 +125,7 @@ static int resume(const settings *s, const train_args *args)
         failed = failed ? failed : resume_newest(&f, args);
     } else if (!folder_steps(&f, s->from_step, &step, 1) ||
                step != s->from_step) {
-        failed = cli_fail(VERB, "%s holds no checkpoint of step %zu", s->resume,
+        failed = cli_fail(VERB, "%s has no checkpoint of step %zu", s->resume,
                           s->from_step);
     } else {
         failed = resume_from(&f, args, step, true, &damaged);
@@ -144,9 +144,9 @@ int train_main(int argc, char **argv)
     if (!failed && s.help)
         failed = train_help();
     else if (!failed && s.resume)
-        failed = resume(&s, &args);
+        failed = run_resume(&s, &args);
     else if (!failed && !(failed = settings_check(&s)))
-        failed = begin(&s, &args);
+        failed = run_new(&s, &args);
     settings_release(&s);
     train_args_release(&args);
     return failed;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* look_input.c - bauta look: a model and what it reads.
+/* look_input.c - bauta look: the model and its input.
  *
- * A decoder of an encoder-decoder reads the token that starts a target and then
- * what it has written: row i reads token i - 1 of the target and writes
- * token i. */
+ * The decoder of an encoder-decoder reads decoder_start_token_id and then the
+ * target shifted by one: row i reads token i - 1 and predicts token i. */
 #include "cli.h"
 #include "look.h"
 #include "text_input.h"
@@ -47,8 +46,7 @@ static int text_encode(const look_input *s, const char *text, size_t length,
     return *count ? CLI_OK : cli_fail(VERB, "the text has no tokens");
 }
 
-/* A word of the command line, or for "-" standard input, less a line break at
- * its end. */
+/* An argument, or for "-" standard input without its final newline. */
 static int text_read(const look_input *s, const char *word, bool target,
                      uint32_t **out, size_t *count)
 {
@@ -64,8 +62,8 @@ static int text_read(const look_input *s, const char *word, bool target,
     return text_input_close(&in) ? CLI_FAILED : failed;
 }
 
-/* What a model of translation reads ends with the token that ends a text; not
- * every tokenizer puts it there. There is room for it. */
+/* The input of an encoder-decoder ends in EOS, which not every tokenizer adds.
+ * There is room for it. */
 static void end_add(const look_input *s, uint32_t *ids, size_t *count)
 {
     uint32_t end = bauta_tokenizer_token(s->tokenizer, BAUTA_TOKEN_EOS);
@@ -73,8 +71,8 @@ static void end_add(const look_input *s, uint32_t *ids, size_t *count)
         ids[(*count)++] = end;
 }
 
-/* Greedy, at most `most` tokens (0: as the model ends it); they are appended
- * to what *out holds. */
+/* Generate greedily, at most `most` tokens (0: until EOS), and append them to
+ * *out. */
 static int generate(const look_input *s, bauta_request *request, size_t most,
                     uint32_t **out, size_t *count)
 {
@@ -105,7 +103,7 @@ static int generate(const look_input *s, bauta_request *request, size_t most,
     return ids ? CLI_OK : out_of_memory();
 }
 
-/* ---- what each kind reads ---------------------------------------------- */
+/* ---- input by model kind ---------------------------------------------- */
 
 static int decoder_read(look_input *s, const look_options *o)
 {
@@ -120,7 +118,7 @@ static int decoder_read(look_input *s, const look_options *o)
     request.count = prompt;
     request.tokens = s->target;
     failed = generate(s, &request, o->generate, &s->target, &s->target_count);
-    s->written = s->target_count - prompt;
+    s->generated = s->target_count - prompt;
     return failed;
 }
 
@@ -133,21 +131,21 @@ static int encoder_read(look_input *s, const look_options *o)
     return text_read(s, o->text, false, &s->source, &s->source_count);
 }
 
-/* The target that the rows write: the text, or the model's own translation. */
-static int writes_read(look_input *s, const look_options *o)
+/* The target: the text, or the model's own translation. */
+static int outputs_read(look_input *s, const look_options *o)
 {
     bauta_request request = BAUTA_REQUEST_INIT;
     int failed = CLI_OK;
     if (o->source && o->text) {
-        failed = text_read(s, o->text, true, &s->writes, &s->target_count);
+        failed = text_read(s, o->text, true, &s->outputs, &s->target_count);
         if (!failed)
-            end_add(s, s->writes, &s->target_count);
+            end_add(s, s->outputs, &s->target_count);
         return failed;
     }
     request.source = s->source;
     request.source_count = s->source_count;
-    failed = generate(s, &request, o->generate, &s->writes, &s->target_count);
-    s->written = s->target_count;
+    failed = generate(s, &request, o->generate, &s->outputs, &s->target_count);
+    s->generated = s->target_count;
     if (!failed && !s->target_count)
         failed = cli_fail(VERB, "the translation has no tokens");
     return failed;
@@ -162,7 +160,7 @@ static int translation_read(look_input *s, const look_options *o)
     if (failed)
         return failed;
     end_add(s, s->source, &s->source_count);
-    failed = writes_read(s, o);
+    failed = outputs_read(s, o);
     if (failed)
         return failed;
     if (bauta_generate_options_load(&options, s->model, &err))
@@ -171,7 +169,7 @@ static int translation_read(look_input *s, const look_options *o)
     if (!s->target)
         return out_of_memory();
     s->target[0] = options.start;
-    memcpy(s->target + 1, s->writes,
+    memcpy(s->target + 1, s->outputs,
            (s->target_count - 1) * sizeof(*s->target));
     return CLI_OK;
 }
@@ -183,11 +181,11 @@ static bool begins(const char *text, const char *with)
     return text && strncmp(text, with, strlen(with)) == 0;
 }
 
-/* A token as it reads in a text: its own text, with the blank before it that
- * the vocabulary writes as a sign; or else as the vocabulary writes it. */
+/* The text of a token, with the leading blank that the vocabulary writes as a
+ * special character; or the vocabulary's spelling if it has no text. */
 static char *label_of(const bauta_tokenizer *tokenizer, uint32_t id)
 {
-    static const char broken[] = "\xEF\xBF\xBD"; // of half a character
+    static const char broken[] = "\xEF\xBF\xBD"; // half a character
     bauta_decode_options options = BAUTA_DECODE_OPTIONS_INIT;
     const char *piece = bauta_tokenizer_piece(tokenizer, id, NULL);
     char *text = NULL, *label = NULL;
@@ -197,7 +195,7 @@ static char *label_of(const bauta_tokenizer *tokenizer, uint32_t id)
                                                     &text, &length, NULL);
     if (!decoded || !length || strlen(text) != length || strstr(text, broken) ||
         begins(piece, "##")) {
-        label = strdup(piece ? piece : "(start)"); // only that has none
+        label = strdup(piece ? piece : "(start)"); // it has no piece
     } else {
         bool blank = (begins(piece, "\u2581") || begins(piece, "\u0120")) &&
                      text[0] != ' ';
@@ -230,7 +228,7 @@ static void labels_free(char **labels)
     free(labels);
 }
 
-/* ---- the scene --------------------------------------------------------- */
+/* ---- the input --------------------------------------------------------- */
 
 static int extra_read(look_input *s, const look_options *o)
 {
@@ -274,7 +272,7 @@ int look_input_open(look_input *s, const look_options *o)
     if (!failed)
         failed = labels_make(&s->target_labels, s, s->target, s->target_count);
     if (!failed)
-        failed = labels_make(&s->write_labels, s, s->writes, s->target_count);
+        failed = labels_make(&s->output_labels, s, s->outputs, s->target_count);
     return failed;
 }
 
@@ -282,10 +280,10 @@ void look_input_close(look_input *s)
 {
     labels_free(s->source_labels);
     labels_free(s->target_labels);
-    labels_free(s->write_labels);
+    labels_free(s->output_labels);
     free(s->source);
     free(s->target);
-    free(s->writes);
+    free(s->outputs);
     bauta_mask_free(s->extra);
     bauta_tokenizer_free(s->tokenizer);
     bauta_model_free(s->model);

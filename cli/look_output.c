@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* look_output.c - bauta look: to the terminal, as JSON, to a file. */
+/* look_output.c - bauta look: output to the terminal, as JSON, to a file. */
 #include "cli.h"
 #include "json_output.h"
 #include "look.h"
@@ -68,21 +68,20 @@ static int json_show(const look_input *s, const look_weights *v,
     json_t *list = json_array();
     for (size_t i = 0; i < v->count; i++)
         json_array_append_new(list, picture_json(&v->pictures[i]));
-    json_t *all =
-        json_pack("{s:o, s:s, s:o, s:o, s:I, s:o}", "model",
-                  json_text(o->model, strlen(o->model)), "kind",
-                  bauta_model_kind_text(s->kind), "source",
-                  json_ids(s->source, s->source_count), "target",
-                  json_ids(s->writes ? s->writes : s->target, s->target_count),
-                  "generated", (json_int_t)s->written, "attentions", list);
+    json_t *all = json_pack(
+        "{s:o, s:s, s:o, s:o, s:I, s:o}", "model",
+        json_text(o->model, strlen(o->model)), "kind",
+        bauta_model_kind_text(s->kind), "source",
+        json_ids(s->source, s->source_count), "target",
+        json_ids(s->outputs ? s->outputs : s->target, s->target_count),
+        "generated", (json_int_t)s->generated, "attentions", list);
     int failed = json_line(VERB, all);
     return failed ? failed : cli_finish(VERB);
 }
 
 /* ---- the terminal ------------------------------------------------------- */
 
-/* The label of a token in a line: a newline is a sign, a blank before a word
- * goes without saying. */
+/* A label without a leading blank, and with newlines and tabs escaped. */
 static void label_clean(char *to, size_t size, const char *label)
 {
     size_t used = 0;
@@ -122,7 +121,7 @@ static void cleaned_free(cleaned *c)
     free(c->labels);
 }
 
-/* The mean of `count` pictures that lie one behind the other. */
+/* The mean of `count` consecutive pictures. */
 static float *mean_of(const bauta_picture *p, size_t count)
 {
     size_t pairs = p->rows * p->columns;
@@ -151,14 +150,13 @@ static int picture_show(const bauta_picture *p, const float *weights)
     return failed;
 }
 
-static const char *what_rows_are(bauta_look_at at)
+static const char *axes_text(bauta_look_at at)
 {
-    return at == BAUTA_LOOK_CROSS
-               ? "rows: the token that is written; columns: the source"
-               : "rows: who looks; columns: what is looked at";
+    return at == BAUTA_LOOK_CROSS ? "rows: target; columns: source"
+                                  : "rows: queries; columns: keys";
 }
 
-/* Pictures of one layer: their mean, or one. */
+/* The mean over the heads of a layer, or one head. */
 static int layer_show(const bauta_picture *p, size_t count)
 {
     float *mean = count > 1 ? mean_of(p, count) : NULL;
@@ -167,21 +165,22 @@ static int layer_show(const bauta_picture *p, size_t count)
         printf("mean of %zu heads", count);
     else
         printf("head %zu", p->head);
-    printf(", in percent (%s)\n\n", what_rows_are(p->at));
+    printf(", in percent (%s)\n\n", axes_text(p->at));
     int failed = picture_show(p, count > 1 ? mean : p->weights);
     free(mean);
     return failed;
 }
 
-/* What the model wrote, for bauta_text_free(); NULL where it did not. */
-static char *written_text(const look_input *s)
+/* The generated text, for bauta_text_free(); NULL if there is none. */
+static char *generated_text(const look_input *s)
 {
-    const uint32_t *ids = s->writes ? s->writes : s->target;
+    const uint32_t *ids = s->outputs ? s->outputs : s->target;
     char *text = NULL;
     size_t length;
-    if (s->written)
-        bauta_tokenizer_decode(s->tokenizer, ids + s->target_count - s->written,
-                               s->written, NULL, &text, &length, NULL);
+    if (s->generated)
+        bauta_tokenizer_decode(s->tokenizer,
+                               ids + s->target_count - s->generated,
+                               s->generated, NULL, &text, &length, NULL);
     return text;
 }
 
@@ -189,9 +188,9 @@ static int terminal_show(const look_input *s, const look_weights *v,
                          const look_options *o)
 {
     int failed = CLI_OK;
-    char *written = written_text(s);
+    char *written = generated_text(s);
     if (written)
-        printf("written: %s\n\n", written);
+        printf("generated: %s\n\n", written);
     bauta_text_free(written);
     for (size_t i = 0, n; i < v->count && !failed; i += n) {
         const bauta_picture *p = &v->pictures[i];
@@ -211,11 +210,11 @@ static int terminal_show(const look_input *s, const look_weights *v,
     return failed ? failed : cli_finish(VERB);
 }
 
-/* Source and target of a translation, or the text with how it goes on. */
+/* The title: source and target of a translation, or prompt and continuation. */
 static int files_show(const look_input *s, const look_weights *v,
                       const look_options *o)
 {
-    char *written = written_text(s);
+    char *written = generated_text(s);
     const char *first = o->source ? o->source : o->text;
     const char *second = written                ? written
                          : o->source && o->text ? o->text
@@ -223,7 +222,7 @@ static int files_show(const look_input *s, const look_weights *v,
     size_t size = strlen(first) + strlen(second) + 8;
     char *title = malloc(size);
     if (title)
-        snprintf(title, size, "%s%s%s", first, s->writes ? " \u2192 " : "",
+        snprintf(title, size, "%s%s%s", first, s->outputs ? " \u2192 " : "",
                  second);
     int failed = title ? file_write(v->pictures, v->count, o, title)
                        : cli_fail(VERB, "out of memory");
@@ -259,7 +258,7 @@ static int mask_terminal(const bauta_mask *mask, const look_options *o)
     printf("%zu queries over %zu keys: %llu of %llu pairs are visible%s\n",
            o->queries, o->keys, (unsigned long long)bauta_mask_pairs(mask),
            (unsigned long long)o->queries * o->keys,
-           bauta_mask_is_causal(mask, NULL, NULL) ? ", none of them ahead"
+           bauta_mask_is_causal(mask, NULL, NULL) ? ", none in the future"
                                                   : "");
     return cli_finish(VERB);
 }

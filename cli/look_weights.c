@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* look_weights.c - bauta look: the attentions that were asked for. */
+/* look_weights.c - bauta look: the selected attentions and their weights. */
 #include "cli.h"
 #include "look.h"
 
@@ -20,7 +20,8 @@ const char *attention_name(bauta_look_at at)
                                       : "cross";
 }
 
-/* ---- which -------------------------------------------------------------- */
+/* ---- selection --------------------------------------------------------------
+ */
 
 typedef struct choice {
     bauta_look_at first, last;
@@ -33,18 +34,19 @@ static bool is_page(const look_options *o)
     return length > 5 && strcasecmp(o->out + length - 5, ".html") == 0;
 }
 
-static bauta_look_at usual(const look_input *s)
+static bauta_look_at default_at(const look_input *s)
 {
     return s->kind == BAUTA_DECODER_ONLY   ? BAUTA_LOOK_DECODER
            : s->kind == BAUTA_ENCODER_ONLY ? BAUTA_LOOK_ENCODER
                                            : BAUTA_LOOK_CROSS;
 }
 
-/* A page has room for all, so it has all unless something was asked for. */
+/* A page shows all attentions unless some are selected. */
 static choice choice_of(const look_input *s, const look_options *o)
 {
     bool page = is_page(o);
-    choice c = { usual(s), usual(s), o->all || (page && o->layer < 0) };
+    choice c = { default_at(s), default_at(s),
+                 o->all || (page && o->layer < 0) };
     if (o->at != LOOK_NONE)
         c.first = c.last = (bauta_look_at)o->at;
     else if (page || o->all) {
@@ -68,11 +70,11 @@ static int choice_check(const look_input *s, const look_options *o,
         return cli_usage(VERB, "%s is %s: it has no --at %s", o->model,
                          bauta_model_kind_text(s->kind), attention_name(at));
     if (o->layer >= (long)layers)
-        return cli_usage(VERB, "--layer is %ld; the %s has %zu, from 0 on",
+        return cli_usage(VERB, "--layer is %ld; the %s has %zu, from 0",
                          o->layer, attention_name(at), layers);
     if (o->head >= (long)heads)
-        return cli_usage(VERB, "--head is %ld; the %s has %zu, from 0 on",
-                         o->head, attention_name(at), heads);
+        return cli_usage(VERB, "--head is %ld; the %s has %zu, from 0", o->head,
+                         attention_name(at), heads);
     return CLI_OK;
 }
 
@@ -89,7 +91,7 @@ static void picture_set(bauta_picture *p, const look_input *s, bauta_look_at at,
     p->rows = source ? s->source_count : s->target_count;
     p->columns = source || cross ? s->source_count : s->target_count;
     p->row_labels = (const char *const *)(source  ? s->source_labels
-                                          : cross ? s->write_labels
+                                          : cross ? s->output_labels
                                                   : s->target_labels);
     p->column_labels =
         (const char *const *)(source || cross ? s->source_labels
@@ -134,7 +136,7 @@ static int pictures_choose(look_weights *v, const look_input *s,
 
 /* ---- masks -------------------------------------------------------------- */
 
-/* What the model itself lets be seen. */
+/* The model's own mask. */
 static bauta_status own_mask(bauta_mask **out, const look_input *s,
                              const bauta_picture *p, bauta_error *err)
 {
@@ -161,9 +163,9 @@ static bauta_status mask_make(bauta_mask **out, const look_input *s,
     return status;
 }
 
-/* Heads of a layer see alike, and most layers do. */
-static bool sees_alike(const look_input *s, const bauta_picture *a,
-                       const bauta_picture *b)
+/* All heads of a layer have the same mask, and most layers do. */
+static bool same_mask(const look_input *s, const bauta_picture *a,
+                      const bauta_picture *b)
 {
     return a->at == b->at && (a->at != BAUTA_LOOK_DECODER ||
                               bauta_model_window(s->model, a->layer) ==
@@ -175,7 +177,7 @@ static int masks_make(look_weights *v, const look_input *s)
     bauta_error err;
     for (size_t i = 0; i < v->count; i++) {
         bauta_picture *p = &v->pictures[i];
-        if (i > 0 && sees_alike(s, p, p - 1)) {
+        if (i > 0 && same_mask(s, p, p - 1)) {
             p->mask = p[-1].mask;
             continue;
         }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensorboard.c - scalars for TensorBoard.
+/* tensorboard.c - scalars as a TensorBoard event file.
  *
  * A file of records: the length (8 bytes, little endian), a checksum of these
- * bytes, the record, a checksum of it. The checksum is crc32c, turned by 15
- * bits and with a constant added, so that a checksum over checksums is sound.
- * A record is an Event in protobuf's encoding:
+ * bytes, the record, a checksum of it. The checksum is CRC-32C, rotated
+ * by 15 bits, plus a constant. A record is an Event in protobuf's encoding:
  *
  *   Event    1: wall_time (double)   2: step (varint)   3: file_version
  *            5: summary              7: session_log
  *   Summary  1: value (repeated)     Value  1: tag   2: simple_value (float)
- *   SessionLog  1: status, START is 1: later steps of older files are void */
+ *   SessionLog  1: status, START is 1: later steps of older files are ignored
+ */
 #include "train.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ struct events {
 
 /* ---- records ----------------------------------------------------------- */
 
-/* Castagnoli's polynomial, bit by bit: the records are short. */
+/* Bit by bit: the records are short. */
 static uint32_t crc32c(const unsigned char *bytes, size_t count)
 {
     uint32_t crc = UINT32_MAX;
@@ -120,7 +120,7 @@ static void put_scalar(message *summary, const event_scalar *s)
     put_bytes(summary, 1, value.bytes, value.size);
 }
 
-/* ---- the door ---------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------- */
 
 static bool version_write(events *e)
 {
@@ -138,8 +138,9 @@ static bool start_write(events *e, size_t step)
     return record_write(e->file, m.bytes, m.size);
 }
 
-/* TensorBoard sorts the files by their names. Another number is only needed
- * where somebody has taken this name. */
+/* TensorBoard sorts files by name. The number changes only if the name is
+ * taken.
+ */
 static FILE *file_create(const run_folder *f)
 {
     enum { ATTEMPTS = 1000 };

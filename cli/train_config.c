@@ -2,8 +2,8 @@
 /* train_config.c - bauta train --config FILE, and the options.json of a run.
  *
  * The file is a JSON object whose keys are the options without "--", and
- * "files", the texts to train on. Each run writes its own, with every option
- * as it was in the end and all paths absolute, so that
+ * "files", the texts to train on. Each run writes one with the final value of
+ * every option and absolute paths, so that
  *
  *     bauta train --config old/options.json --out new --steps 500
  *
@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 /* Options that exclude each other: one on the command line also replaces those
- * of the file that are of the same group and another way. "files" are the words
- * that are no options. */
+ * of the file in the same group with another way. "files" are the positional
+ * arguments. */
 static const struct {
     const char *name;
     int group, way;
@@ -65,7 +65,7 @@ static bool on_command_line(const reader *r, const char *name)
     return false;
 }
 
-/* Whether the command line says something else instead. */
+/* Whether the command line replaces an option of the file. */
 static bool replaced(const reader *r, const char *name)
 {
     size_t me = 0;
@@ -76,10 +76,10 @@ static bool replaced(const reader *r, const char *name)
             exclusive[i].way != exclusive[me].way &&
             on_command_line(r, exclusive[i].name))
             return true;
-    // What was set of another preset need not be in this one.
+    // --set of another preset need not fit this one.
     if (strcmp(name, "--set") == 0 && on_command_line(r, "--preset"))
         return true;
-    // A model that is given comes with its tokenizer.
+    // --from has its own tokenizer.
     if (strcmp(name, "--tokenizer") == 0 && on_command_line(r, "--from"))
         return true;
     return on_command_line(r, name);
@@ -207,7 +207,7 @@ int config_read(train_args *args, const char *path)
 
 /* ---- writing ----------------------------------------------------------- */
 
-/* A number with as few digits as give it back. */
+/* A number with as few digits as read back the same. */
 static void real_write(FILE *to, const char *key, double value)
 {
     const train_option *t = train_option_find(key);
@@ -222,7 +222,7 @@ static void real_write(FILE *to, const char *key, double value)
     fputs(text, to);
 }
 
-/* The settings as JSON, an option a line; NULL without memory. */
+/* The settings as JSON, one option per line; NULL if out of memory. */
 static char *settings_text(const settings *s)
 {
     char *text = NULL;

@@ -32,7 +32,7 @@ static void losses_add(train_display *s, const bauta_train_report *r)
     *mean += ((float)r->loss - *mean) / (float)s->counts[part];
 }
 
-/* Eight heights, from the least mean to the largest. */
+/* Eight heights, from the smallest mean to the largest. */
 static size_t curve_draw(char *text, const train_display *s)
 {
     static const char *const bars[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_dry_run.c - bauta train --dry-run and --compare-modes: nothing of what
- * they learn is kept. */
+/* train_dry_run.c - bauta train --dry-run and --compare-modes. The trained
+ * weights are discarded. */
 #include "cli.h"
 #include "compare_modes.h"
 #include "format.h"
@@ -14,10 +14,10 @@
 
 typedef struct estimate {
     size_t epoch_steps;
-    uint64_t epoch_tokens; /* that are read, sources among them */
+    uint64_t epoch_tokens; /* with those of the sources */
     size_t trial_tokens;
     double trial_seconds, run_seconds;
-    double memory; /* bytes, the most that there were */
+    double memory; /* peak, in bytes */
 } estimate;
 
 static uint64_t tokens_of(const bauta_corpus *corpus)
@@ -34,7 +34,7 @@ static uint64_t tokens_of(const bauta_corpus *corpus)
     return tokens;
 }
 
-/* As long as a pass at most: the rest of a step is more of the same. */
+/* At most one micro-batch: the rest of a step is more of the same. */
 static bauta_train_options trial_options(const settings *s, size_t context)
 {
     bauta_train_options o = s->train;
@@ -45,8 +45,8 @@ static bauta_train_options trial_options(const settings *s, size_t context)
     return o;
 }
 
-/* The first step warms up, and a second of others is timed; one where steps are
- * long, or the first where it took very long. */
+/* Time about a second of steps after a warm-up step; a single one if steps are
+ * long, or the warm-up step itself if it takes over 20 s. */
 static int trial_run(train_job *job, const bauta_train_options *o, estimate *e)
 {
     enum { LONG = 20, STEPS = 20 };
@@ -61,7 +61,7 @@ static int trial_run(train_job *job, const bauta_train_options *o, estimate *e)
         return train_failed(&err);
     for (int i = 0; i <= STEPS && seconds < (i > 1 ? 1.0 : LONG); i++) {
         double began = seconds_now();
-        if (i == 1) // what the first one took does not count any more
+        if (i == 1) // discard the time of the first step
             seconds = 0.0, tokens = 0;
         if (bauta_trainer_step(job->trainer, &report, &err))
             return train_failed(&err);
@@ -113,7 +113,7 @@ static int dry_json(const train_job *job, const settings *s, const estimate *e)
         (json_int_t)bauta_corpus_documents(job->corpus), "tokens",
         (json_int_t)bauta_corpus_tokens(job->corpus), "valid_tokens",
         (json_int_t)(job->valid ? bauta_corpus_tokens(job->valid) : 0), "steps",
-        (json_int_t)s->train.steps, "steps_an_epoch",
+        (json_int_t)s->train.steps, "steps_per_epoch",
         (json_int_t)e->epoch_steps, "memory_bytes", e->memory,
         "tokens_per_second", (double)e->trial_tokens / e->trial_seconds,
         "estimated_seconds", e->run_seconds, "settings", settings_json(s));
@@ -147,24 +147,24 @@ static int dry_text(const train_job *job, const settings *s, const estimate *e)
     char text[32];
     double epochs = (double)s->train.steps / (double)e->epoch_steps;
     json_t *config = json_model(job->model);
-    printf("the model\n");
+    printf("model\n");
     config_print(config, 2);
     json_decref(config);
-    printf("the corpus\n");
+    printf("corpus\n");
     printf("  %-22s %s\n", "documents",
            format_grouped(text, bauta_corpus_documents(job->corpus)));
     printf("  %-22s %s\n", "tokens",
            format_grouped(text, bauta_corpus_tokens(job->corpus)));
     printf(
-        "  %-22s %s\n", "tokens to validate on",
+        "  %-22s %s\n", "validation tokens",
         format_grouped(text, job->valid ? bauta_corpus_tokens(job->valid) : 0));
-    printf("the run\n");
+    printf("run\n");
     printf("  %-22s %s\n", "parameters",
            format_grouped(text, bauta_model_parameters(job->model)));
     printf("  %-22s %zu, %.1f epochs of %zu\n", "steps", s->train.steps, epochs,
            e->epoch_steps);
     printf("  %-22s %.0f MiB\n", "memory", e->memory / 0x1p20);
-    printf("  %-22s %.0f\n", "tokens a second",
+    printf("  %-22s %.0f\n", "tokens per second",
            (double)e->trial_tokens / e->trial_seconds);
     printf("  %-22s about %s, without validation\n", "time",
            format_duration(text, e->run_seconds));
@@ -190,7 +190,7 @@ static int compare_text(const comparison *c)
         printf("%-12s %12.6f %22.3g %12.3f %8.1f\n", mode_entries[i].name,
                c->loss[i], c->difference[i], c->seconds[i],
                c->seconds[i] / c->seconds[0]);
-    printf("the largest gradient is %.3g\n", c->largest);
+    printf("largest gradient: %.3g\n", c->largest);
     return cli_finish(VERB);
 }
 

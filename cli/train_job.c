@@ -22,35 +22,35 @@ static int no_memory(void)
 
 /* ---- standard input ------------------------------------------------------ */
 
-static bool is_standard(const char *path)
+static bool is_stdin(const char *path)
 {
     return path && strcmp(path, "-") == 0;
 }
 
 /* How many of the files are standard input. */
-static size_t standard_count(const settings *s)
+static size_t stdin_count(const settings *s)
 {
     const char *const single[] = { s->source,       s->target,
                                    s->pairs,        s->valid_source,
                                    s->valid_target, s->valid_pairs };
     size_t count = 0;
     for (size_t i = 0; i < sizeof(single) / sizeof(single[0]); i++)
-        count += is_standard(single[i]);
+        count += is_stdin(single[i]);
     for (size_t i = 0; i < s->files.count; i++)
-        count += is_standard(s->files.at[i]);
+        count += is_stdin(s->files.at[i]);
     for (size_t i = 0; i < s->valid.count; i++)
-        count += is_standard(s->valid.at[i]);
+        count += is_stdin(s->valid.at[i]);
     return count;
 }
 
 static int copy_failed(void)
 {
-    return cli_fail(VERB, "standard input: cannot keep it to read it twice: %s",
+    return cli_fail(VERB, "standard input: cannot copy it to read it twice: %s",
                     strerror(errno));
 }
 
-/* All of standard input into a file, which takes its place. */
-static int standard_copy(int file)
+/* Copy standard input to a file, which replaces it. */
+static int stdin_copy(int file)
 {
     static char buffer[1 << 16];
     ssize_t got;
@@ -68,9 +68,9 @@ static int standard_copy(int file)
     return CLI_OK;
 }
 
-/* Standard input that can be read again from *begin on: a pipe is copied to a
- * temporary file without a name, where the library has its own. */
-static int standard_keep(off_t *begin)
+/* Make standard input readable again from *begin: a pipe is copied to an
+ * unnamed temporary file, in the folder that the library uses for its own. */
+static int stdin_keep(off_t *begin)
 {
     const char *folder = getenv("TMPDIR");
     char path[4096];
@@ -84,7 +84,7 @@ static int standard_keep(off_t *begin)
     if (file < 0)
         return copy_failed();
     unlink(path);
-    int failed = standard_copy(file);
+    int failed = stdin_copy(file);
     close(file);
     return failed;
 }
@@ -94,36 +94,37 @@ static int standard_keep(off_t *begin)
 static const struct {
     const char *name;
     bauta_vocabulary_kind kind;
-} learned[] = {
+} trained_kinds[] = {
     { "bpe", BAUTA_VOCABULARY_BPE },
     { "wordpiece", BAUTA_VOCABULARY_WORDPIECE },
     { "unigram", BAUTA_VOCABULARY_UNIGRAM },
     { "chars", BAUTA_VOCABULARY_CHARACTERS },
 };
-enum { LEARNED = sizeof(learned) / sizeof(learned[0]) };
+enum { TRAINED_KINDS = sizeof(trained_kinds) / sizeof(trained_kinds[0]) };
 
-/* Which kind is to be learned, or LEARNED; *size is behind the colon. */
-static int learned_find(const char *word, const char **size)
+/* Which kind is to be trained, or TRAINED_KINDS; *size is the part after the
+ * colon. */
+static int kind_find(const char *word, const char **size)
 {
-    for (int i = 0; i < LEARNED; i++) {
-        size_t length = strlen(learned[i].name);
-        if (strncmp(word, learned[i].name, length) == 0 &&
+    for (int i = 0; i < TRAINED_KINDS; i++) {
+        size_t length = strlen(trained_kinds[i].name);
+        if (strncmp(word, trained_kinds[i].name, length) == 0 &&
             (word[length] == ':' || !word[length])) {
             *size = word[length] ? word + length + 1 : "";
             return i;
         }
     }
-    return LEARNED;
+    return TRAINED_KINDS;
 }
 
-bool tokenizer_is_made(const char *word)
+bool tokenizer_is_trained(const char *word)
 {
     const char *size;
     return strcmp(word, "bytes") == 0 || strcmp(word, "chars") == 0 ||
-           learned_find(word, &size) != LEARNED;
+           kind_find(word, &size) != TRAINED_KINDS;
 }
 
-/* The texts to train on are those to learn from. */
+/* The tokenizer is trained on the texts of the model. */
 static bauta_status texts_add(bauta_vocabulary *v, const settings *s,
                               bauta_error *err)
 {
@@ -137,29 +138,31 @@ static bauta_status texts_add(bauta_vocabulary *v, const settings *s,
                                       err);
 }
 
-static int learn(bauta_tokenizer **out, const bauta_vocabulary_options *how,
-                 const settings *s)
+static int tokenizer_train(bauta_tokenizer **out,
+                           const bauta_vocabulary_options *how,
+                           const settings *s)
 {
     bauta_error err;
     bauta_vocabulary *v = NULL;
     off_t begin = 0;
-    bool standard = standard_count(s) > 0;
-    int failed = standard ? standard_keep(&begin) : CLI_OK;
+    bool uses_stdin = stdin_count(s) > 0;
+    int failed = uses_stdin ? stdin_keep(&begin) : CLI_OK;
     if (failed)
         return failed;
     bauta_status status = bauta_vocabulary_create(&v, how, &err);
     if (!status)
         status = texts_add(v, s, &err);
     if (!status && how->kind != BAUTA_VOCABULARY_CHARACTERS)
-        fprintf(stderr, "learning a vocabulary of %zu pieces from %llu bytes\n",
+        fprintf(stderr, "training a vocabulary of %zu pieces on %llu bytes\n",
                 how->pieces, (unsigned long long)bauta_vocabulary_bytes(v));
     if (!status)
         status = bauta_vocabulary_train(v, out, &err);
     bauta_vocabulary_free(v);
     if (status)
         return train_failed(&err);
-    return standard && lseek(STDIN_FILENO, begin, SEEK_SET) < 0 ? copy_failed()
-                                                                : CLI_OK;
+    return uses_stdin && lseek(STDIN_FILENO, begin, SEEK_SET) < 0
+               ? copy_failed()
+               : CLI_OK;
 }
 
 static int tokenizer_make(bauta_tokenizer **out, const settings *s)
@@ -168,25 +171,25 @@ static int tokenizer_make(bauta_tokenizer **out, const settings *s)
     const char *size = "";
     char *end = NULL;
     bauta_error err;
-    int kind = learned_find(s->tokenizer, &size);
+    int kind = kind_find(s->tokenizer, &size);
     if (strcmp(s->tokenizer, "bytes") == 0)
         return bauta_tokenizer_bytes(out, &err) ? train_failed(&err) : CLI_OK;
-    if (kind == LEARNED)
+    if (kind == TRAINED_KINDS)
         return bauta_tokenizer_load(out, s->tokenizer, &err)
                    ? train_failed(&err)
                    : CLI_OK;
-    v.kind = learned[kind].kind;
+    v.kind = trained_kinds[kind].kind;
     if (v.kind == BAUTA_VOCABULARY_CHARACTERS)
-        return learn(out, &v, s);
+        return tokenizer_train(out, &v, s);
     v.pieces = strtoul(size, &end, 10);
     if (*size < '0' || *size > '9' || *end || v.pieces > 10000000)
         return cli_usage(VERB, "--tokenizer %s needs a size, as in '%s:8000'",
-                         learned[kind].name, learned[kind].name);
-    return learn(out, &v, s);
+                         trained_kinds[kind].name, trained_kinds[kind].name);
+    return tokenizer_train(out, &v, s);
 }
 
-/* Of a checkpoint's files: a mismatch is the same in every checkpoint, what
- * cannot be read is not. */
+/* A file that cannot be read damages this checkpoint only; a mismatch would be
+ * the same in all of them. */
 static int checkpoint_failed(train_job *job, const char *checkpoint,
                              const bauta_error *err)
 {
@@ -240,7 +243,8 @@ static int corpora_open(train_job *job, const settings *s)
         return train_failed(&err);
     size_t skipped = bauta_corpus_skipped(job->corpus);
     if (skipped)
-        fprintf(stderr, "%zu bad lines were left out\n", skipped);
+        fprintf(stderr, "skipped %zu invalid %s\n", skipped,
+                skipped == 1 ? "line" : "lines");
     unknown_chars_warn_corpus(VERB, "the texts: ", job->corpus);
     if (job->valid)
         unknown_chars_warn_corpus(VERB, "validation: ", job->valid);
@@ -263,8 +267,8 @@ static int override_add(json_t *all, const char *word)
     return failed ? no_memory() : CLI_OK;
 }
 
-/* What replaces parts of the preset's config: --set, and a table of positions
- * that is as long as the context. */
+/* Overrides of the preset's config: --set, and as many positions as the context
+ * has. */
 static int overrides_make(char **out, const settings *s, size_t context)
 {
     json_t *all = json_object();
@@ -282,7 +286,7 @@ static int overrides_make(char **out, const settings *s, size_t context)
     return failed || *out ? failed : no_memory();
 }
 
-/* What a decoder reads first, as a config says it. */
+/* decoder_start_token_id of a config. */
 static uint32_t start_of(const json_t *config)
 {
     const json_t *start = json_object_get(config, "decoder_start_token_id");
@@ -321,7 +325,7 @@ static int model_load(train_job *job, const char *folder)
     cli_warn("train", bauta_model_warnings(job->model));
     snprintf(path, sizeof(path), "%s/config.json", folder);
     json_t *config = json_load_file(path, 0, NULL);
-    if (!config) { // the folder of a run stands for its best
+    if (!config) { // the folder of a run means its best checkpoint
         snprintf(path, sizeof(path), "%s/best/config.json", folder);
         config = json_load_file(path, 0, NULL);
     }
@@ -330,7 +334,7 @@ static int model_load(train_job *job, const char *folder)
     return CLI_OK;
 }
 
-/* A trained model, with the numbers that suit one. */
+/* Fine-tuning has defaults of its own. */
 static int model_tune(train_job *job, settings *s, const train_args *args)
 {
     s->train = (bauta_train_options)BAUTA_FINETUNE_OPTIONS_INIT;
@@ -346,7 +350,7 @@ static int model_open(train_job *job, settings *s, const train_args *args,
                       : model_new(job, s, args);
 }
 
-/* The parts must fit: ids into the vocabulary, the context into positions. */
+/* Ids must fit into the vocabulary, and the context into the positions. */
 static int model_check(const train_job *job, const settings *s)
 {
     size_t tokens = bauta_tokenizer_size(job->tokenizer);
@@ -354,14 +358,12 @@ static int model_check(const train_job *job, const settings *s)
     size_t positions = bauta_model_positions(job->model);
     if (tokens > vocabulary)
         return cli_fail(VERB,
-                        "the tokenizer has %zu tokens, and the model knows "
-                        "only %zu",
+                        "the tokenizer has %zu tokens, but the model only %zu",
                         tokens, vocabulary);
     if (s->train.context > positions)
-        return cli_fail(VERB,
-                        "--context is %zu, and the model was made for %zu "
-                        "tokens",
-                        s->train.context, positions);
+        return cli_fail(
+            VERB, "--context is %zu, but the model has only %zu positions",
+            s->train.context, positions);
     return CLI_OK;
 }
 
@@ -377,7 +379,7 @@ static int trainer_open(train_job *job, const settings *s,
     return CLI_OK;
 }
 
-/* ---- all of it --------------------------------------------------------- */
+/* ---- the job --------------------------------------------------------- */
 
 int train_job_open(train_job *job, settings *s, const train_args *args,
                    const char *checkpoint)
@@ -387,7 +389,7 @@ int train_job_open(train_job *job, settings *s, const train_args *args,
     *job = (train_job){ .start = BAUTA_NO_TOKEN, .began = seconds_now() };
     options.threads = (int)s->threads;
     options.isa = s->isa;
-    if (standard_count(s) > 1)
+    if (stdin_count(s) > 1)
         return cli_usage(VERB, "standard input can be one of the files only");
     int failed = bauta_context_create(&job->context, &options, &err)
                      ? train_failed(&err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_notes.c - bauta train: settings to JSON and back. A checkpoint keeps
- * them, so that a run goes on without being told anything again. */
+/* train_notes.c - bauta train: settings to JSON and back. They are saved as
+ * notes in every checkpoint, so that --resume needs no other option. */
 #include "cli.h"
 #include "train.h"
 
@@ -17,8 +17,8 @@ static const char *option_key(const train_option *t)
 
 /* ---- to JSON ----------------------------------------------------------- */
 
-/* A path as it is from anywhere. Names that are not UTF-8 become null, and
- * are missed when the run is resumed. */
+/* The absolute path. Names that are not UTF-8 become null, and are missing when
+ * the run is resumed. */
 static json_t *path_json(const char *path)
 {
     char *whole = strcmp(path, "-") == 0 ? NULL : realpath(path, NULL);
@@ -70,7 +70,7 @@ json_t *settings_json(const settings *s)
         if (!(train_options[i].attributes & TRAIN_TRANSIENT))
             json_object_set_new(all, option_key(&train_options[i]),
                                 option_json(&train_options[i], &copy));
-    if (s->tokenizer && !tokenizer_is_made(s->tokenizer))
+    if (s->tokenizer && !tokenizer_is_trained(s->tokenizer))
         json_object_set_new(all, "tokenizer", path_json(s->tokenizer));
     json_object_set_new(all, "files", strings_json(&s->files, true));
     return all;
@@ -88,7 +88,7 @@ char *notes_write(const settings *s, const progress *p)
     return text;
 }
 
-/* ---- and back ---------------------------------------------------------- */
+/* ---- from JSON ---------------------------------------------------------- */
 
 static bool strings_from(string_list *w, const json_t *list)
 {
@@ -195,8 +195,8 @@ int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint,
     const json_t *from = json_object_get(notes, "settings");
     if (!json_is_object(from))
         return cli_fail(VERB,
-                        "%s: it was not written by bauta train, and "
-                        "does not say how to go on",
+                        "%s: not written by 'bauta train', so it cannot be "
+                        "resumed",
                         checkpoint);
     const json_t *best = json_object_get(notes, "best");
     p->best = json_is_number(best) ? json_number_value(best) : INFINITY;

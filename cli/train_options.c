@@ -213,8 +213,8 @@ int train_args_apply(const train_args *args, settings *s)
                            train_args_has(args, "--epochs") +
                            train_args_has(args, "--minutes") >
                        1)
-        failed = cli_usage(VERB, "--steps, --epochs and --minutes each say how "
-                                 "long to train; give one of them");
+        failed = cli_usage(VERB, "--steps, --epochs and --minutes exclude each "
+                                 "other");
     return failed;
 }
 
@@ -244,15 +244,16 @@ static int data_check(const settings *s)
         return cli_usage(VERB, "the texts to train on are missing: FILES, or "
                                "--source and --target, or --pairs");
     if ((s->valid_source || s->valid_pairs) && texts)
-        return cli_usage(VERB, "FILES are validated by --valid, and not by "
-                               "pairs");
+        return cli_usage(VERB,
+                         "FILES are validated with --valid, not with pairs");
     if (s->valid.count && !texts)
-        return cli_usage(VERB, "pairs are validated by --valid-source and "
-                               "--valid-target, or by --valid-pairs");
+        return cli_usage(VERB, "pairs are validated with --valid-source and "
+                               "--valid-target, or with --valid-pairs");
     if ((s->valid.count > 0) + (s->valid_source != NULL) +
             (s->valid_pairs != NULL) + (s->valid_share > 0.0) >
         1)
-        return cli_usage(VERB, "more than one way of validation was given");
+        return cli_usage(VERB, "--valid, --valid-source, --valid-pairs and "
+                               "--valid-share exclude each other");
     return CLI_OK;
 }
 
@@ -280,8 +281,8 @@ static int numbers_check(const settings *s)
                          s->threads);
     if (s->patience && !s->valid.count && !s->valid_source && !s->valid_pairs &&
         s->valid_share == 0.0)
-        return cli_usage(VERB, "--patience needs something to validate on, "
-                               "such as --valid-share 0.1");
+        return cli_usage(VERB, "--patience needs validation texts, such as "
+                               "--valid-share 0.1");
     return CLI_OK;
 }
 
@@ -312,13 +313,11 @@ int settings_check(const settings *s)
     if (s->from_step)
         return cli_usage(VERB, "--from-step needs --resume RUN");
     if (s->preset && s->from)
-        return cli_usage(VERB, "--preset makes a new model and --from goes on "
-                               "with one: either, not both");
+        return cli_usage(VERB, "--preset and --from exclude each other");
     if (!s->preset && !s->from)
         return cli_usage(VERB, "--preset NAME or --from DIR is missing");
     if (s->from && s->set.count)
-        return cli_usage(VERB, "--set is for new models; the config of "
-                               "--from is what it is");
+        return cli_usage(VERB, "--set is for new models, not for --from");
     int unknown = s->preset ? preset_check(s->preset) : CLI_OK;
     if (unknown)
         return unknown;
@@ -326,7 +325,7 @@ int settings_check(const settings *s)
         return cli_usage(VERB, "--tokenizer is missing: a folder or file, or "
                                "bytes, chars, bpe:N, wordpiece:N, unigram:N");
     if (!s->out && !trial)
-        return cli_usage(VERB, "--out is missing: where shall the run go?");
+        return cli_usage(VERB, "--out is missing: the folder of the run");
     int usage = data_check(s);
     return usage ? usage : numbers_check(s);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_run.c - bauta train: the loop. */
+/* train_run.c - bauta train: the training loop. */
 #include "cli.h"
 #include "format.h"
 #include "json_output.h"
@@ -13,7 +13,7 @@
 
 enum { BAD_MAX = 10 }; /* steps in a row whose gradients are not finite */
 
-typedef enum ending { GOING, DONE, ASKED, STALE } ending;
+typedef enum ending { RUNNING, DONE, STOPPED, STALE } ending;
 
 typedef struct run {
     train_job *job;
@@ -24,27 +24,26 @@ typedef struct run {
     train_log *log;
     train_display display;
     double began;
-    double loss, valid, averaged; /* NaN: not known */
+    double loss, valid, averaged; /* NaN: unknown */
     size_t bad, saved;            /* saved: the step of the last checkpoint */
     ending ending;
 } run;
 
 /* ---- signals ----------------------------------------------------------- */
 
-static volatile sig_atomic_t asked;
+static volatile sig_atomic_t stop_requested;
 
-/* The first time a step is finished; the second time nothing is. A pipe or a
- * terminal that is gone has nobody to tell, and may come up any number of
- * times. */
+/* The first signal stops after the current step, the second at once. SIGPIPE
+ * and SIGHUP print nothing, and may come any number of times. */
 static void on_signal(int number)
 {
     static const char text[] =
-        "\nstopping after this step; once more stops at once\n";
+        "\nstopping after this step; again to stop at once\n";
     if (number == SIGPIPE || number == SIGHUP) {
-        asked = 1;
+        stop_requested = 1;
         return;
     }
-    if (asked++) {
+    if (stop_requested++) {
         signal(number, SIG_DFL);
         raise(number);
         return;
@@ -60,9 +59,9 @@ static void signals_catch(void)
     sigemptyset(&action.sa_mask);
     action.sa_flags = SA_RESTART;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        bool polite = numbers[i] == SIGHUP || numbers[i] == SIGPIPE;
-        // nohup and the like are heard.
-        if (polite && sigaction(numbers[i], NULL, &before) == 0 &&
+        bool ignorable = numbers[i] == SIGHUP || numbers[i] == SIGPIPE;
+        // nohup: stay ignored.
+        if (ignorable && sigaction(numbers[i], NULL, &before) == 0 &&
             before.sa_handler == SIG_IGN)
             continue;
         sigaction(numbers[i], &action, NULL);
@@ -71,9 +70,9 @@ static void signals_catch(void)
 
 /* ---- a checkpoint ------------------------------------------------------ */
 
-/* A checkpoint of a step that is in its folder already: what a stopped removal
- * left, or one that a run which was resumed before it comes to again. */
-static int place_clear(const char *path)
+/* Remove an old checkpoint of the same step: the rest of an interrupted
+ * removal, or one that a run resumed from an earlier step reaches again. */
+static int checkpoint_clear(const char *path)
 {
     bauta_error err;
     return bauta_checkpoint_remove(path, &err) ? train_failed(&err) : CLI_OK;
@@ -88,7 +87,7 @@ static int checkpoint_write(const run *r, const char *path)
               : BAUTA_ERR_NOMEM;
     free(notes);
     if (status && r->saved)
-        return cli_fail(VERB, "%s; the checkpoint of step %zu is whole",
+        return cli_fail(VERB, "%s; the checkpoint of step %zu is complete",
                         err.message, r->saved);
     return status ? train_failed(&err) : CLI_OK;
 }
@@ -100,7 +99,8 @@ static int save(run *r)
     if (step == r->saved)
         return CLI_OK;
     char *path = checkpoint_path(r->folder, step);
-    int failed = path ? place_clear(path) : cli_fail(VERB, "out of memory");
+    int failed =
+        path ? checkpoint_clear(path) : cli_fail(VERB, "out of memory");
     if (!failed)
         failed = checkpoint_write(r, path);
     free(path);
@@ -138,8 +138,8 @@ static int validate(run *r, size_t step)
                                r->s->eval_tokens, &r->valid, &counted, &err))
         return train_failed(&err);
     if (counted == 0)
-        return cli_fail(VERB, "there is nothing to validate on: the texts are "
-                              "empty, or too long for the context");
+        return cli_fail(VERB, "the validation texts are empty, or too long for "
+                              "the context");
     bool better = r->valid < r->p->best;
     if (better) {
         r->p->best = r->valid;
@@ -150,7 +150,7 @@ static int validate(run *r, size_t step)
                  "step %zu  validation loss %.4f  perplexity %.2f%s", step,
                  r->valid, exp(r->valid), better ? "  (best)" : "");
     sample_show(r);
-    if (r->ending == GOING && r->s->patience && r->p->stale >= r->s->patience)
+    if (r->ending == RUNNING && r->s->patience && r->p->stale >= r->s->patience)
         r->ending = STALE;
     return log_valid(r->log, step, r->valid, counted);
 }
@@ -163,15 +163,14 @@ static int bad_step(run *r, const bauta_train_report *report)
         r->bad = 0;
         return CLI_OK;
     }
-    display_line(&r->display,
-                 "step %zu: the gradients are not finite; it was not taken",
+    display_line(&r->display, "step %zu: skipped, the gradients are not finite",
                  report->step);
     if (++r->bad < BAD_MAX)
         return CLI_OK;
     return cli_fail(VERB,
                     "%d steps in a row had gradients that are not finite, the "
-                    "last of them step %zu; a smaller --learning-rate or "
-                    "--clip may help",
+                    "last of them step %zu; try a smaller --learning-rate or "
+                    "--max-grad-norm",
                     (int)BAD_MAX, report->step);
 }
 
@@ -196,7 +195,7 @@ static bool due(size_t step, size_t every)
     return every && step % every == 0;
 }
 
-/* What follows a step: validation, a checkpoint, or the end. */
+/* Validate, save a checkpoint, or end the run, as due after a step. */
 static int after_step(run *r)
 {
     const settings *s = r->s;
@@ -207,10 +206,10 @@ static int after_step(run *r)
         r->ending = DONE;
     if (r->job->valid && (due(step, s->eval_every) || r->ending == DONE))
         failed = validate(r, step);
-    if (r->ending == GOING && asked)
-        r->ending = ASKED;
+    if (r->ending == RUNNING && stop_requested)
+        r->ending = STOPPED;
     if (!failed && (due(step, save_every) || r->p->best_step == step ||
-                    r->ending != GOING))
+                    r->ending != RUNNING))
         failed = save(r);
     return failed;
 }
@@ -228,14 +227,14 @@ static int audit_report(const bauta_audit *audit)
                      f->message);
     }
     if (!bauta_audit_passed(audit))
-        return cli_fail(VERB, "nothing was trained; with --no-audit it would "
-                              "be all the same");
-    fprintf(stderr, "audit: nothing leaks (%zu checks, %.1f s)\n",
+        return cli_fail(VERB, "audit failed, so training was not started; use "
+                              "--no-audit to train anyway");
+    fprintf(stderr, "audit: passed (%zu checks, %.1f s)\n",
             bauta_audit_findings(audit), seconds);
     return CLI_OK;
 }
 
-/* Better no run than one that looks at what it is to predict. */
+/* Refuse to train a model that sees what it is to predict. */
 static int audit_run(const run *r)
 {
     bauta_error err;
@@ -256,7 +255,7 @@ static int loop(run *r, size_t step)
 {
     int failed = log_open(&r->log, r->at, step);
     signals_catch();
-    while (!failed && r->ending == GOING) {
+    while (!failed && r->ending == RUNNING) {
         failed = one_step(r);
         if (!failed)
             failed = after_step(r);
@@ -322,7 +321,7 @@ static int average(run *r)
                                     steps, r->s->average);
         failed = average_write(r, out, steps, count);
         if (!failed)
-            fprintf(stderr, "%s: the mean of %zu checkpoints\n", out, count);
+            fprintf(stderr, "%s: mean of %zu checkpoints\n", out, count);
     }
     if (!failed && r->job->valid)
         failed = folder_validate(r, out, &r->averaged);
@@ -331,7 +330,7 @@ static int average(run *r)
     return failed;
 }
 
-/* What --ema validated, as a model folder. */
+/* Write the weights that --ema-decay validated as a model folder. */
 static int moving_average(const run *r)
 {
     bauta_error err;
@@ -341,7 +340,7 @@ static int moving_average(const run *r)
     if (!failed && bauta_trainer_export(r->job->trainer, out, &err))
         failed = train_failed(&err);
     if (!failed)
-        fprintf(stderr, "%s: the moving average of the weights\n", out);
+        fprintf(stderr, "%s: moving average of the weights\n", out);
     free(out);
     return failed;
 }
@@ -377,7 +376,7 @@ static int text_print(const run *r)
         printf(", best validation loss %.4f at step %zu", r->p->best,
                r->p->best_step);
     if (isfinite(r->averaged))
-        printf(", of the average %.4f", r->averaged);
+        printf(", %.4f for the average", r->averaged);
     putchar('\n');
     return cli_finish(VERB);
 }
@@ -385,18 +384,17 @@ static int text_print(const run *r)
 static void end_report(const run *r)
 {
     if (r->ending == STALE)
-        fprintf(stderr, "%zu validations brought nothing better\n",
-                r->p->stale);
-    else if (r->ending == ASKED)
+        fprintf(stderr, "no improvement in %zu validations\n", r->p->stale);
+    else if (r->ending == STOPPED)
         fprintf(stderr,
-                "stopped and saved; 'bauta train --resume %s' goes on\n",
+                "stopped and saved; 'bauta train --resume %s' continues\n",
                 r->folder);
 }
 
-/* Better known now than at the first checkpoint. */
+/* Check before training that the notes fit into a checkpoint. */
 static int notes_check(const settings *s, const progress *p)
 {
-    enum { NOTES_MAX = 200 << 10 }; // what a checkpoint takes
+    enum { NOTES_MAX = 200 << 10 }; // the limit of a checkpoint
     char *notes = notes_write(s, p);
     size_t size = notes ? strlen(notes) : 0;
     free(notes);
@@ -405,8 +403,8 @@ static int notes_check(const settings *s, const progress *p)
     return size < NOTES_MAX
                ? CLI_OK
                : cli_fail(VERB,
-                          "the names of %zu files are too much to be noted "
-                          "for --resume; fewer and larger files would do",
+                          "the names of %zu files are too long to be saved for "
+                          "--resume; use fewer and larger files",
                           s->files.count + s->valid.count);
 }
 
@@ -427,7 +425,7 @@ int train_run(train_job *job, settings *s, progress *p, run_folder *f)
     bauta_trainer_on_evaluate(job->trainer, on_evaluate, &r.display);
     int failed = notes_check(s, p);
     if (step >= s->train.steps) {
-        fprintf(stderr, "all %zu steps are done; --steps asks for more\n",
+        fprintf(stderr, "all %zu steps are done; use --steps for more\n",
                 s->train.steps);
         r.ending = DONE;
     } else if (!failed) {
@@ -437,9 +435,9 @@ int train_run(train_job *job, settings *s, progress *p, run_folder *f)
         if (!failed)
             failed = loop(&r, step);
     }
-    if (!failed && s->average && r.ending != ASKED)
+    if (!failed && s->average && r.ending != STOPPED)
         failed = average(&r);
-    else if (!failed && s->train.average > 0.0 && r.ending != ASKED)
+    else if (!failed && s->train.average > 0.0 && r.ending != STOPPED)
         failed = moving_average(&r);
     if (failed)
         return failed;

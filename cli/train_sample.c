@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_sample.c - what a model says while it is trained: the likeliest tokens.
+/* train_sample.c - sample output during training, decoded greedily.
  */
 #include "format.h"
 #include "train.h"
@@ -47,9 +47,9 @@ static char *joined(char *first, const char *between, char *second)
     return all;
 }
 
-/* The likeliest tokens, until the end; NULL where it fails. */
-static bauta_result *speak(const train_job *job, bauta_request *request,
-                           size_t most)
+/* Greedy decoding; NULL if it fails. */
+static bauta_result *decode(const train_job *job, bauta_request *request,
+                            size_t most)
 {
     bauta_generate_options how = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_result *result = NULL;
@@ -63,9 +63,9 @@ static bauta_result *speak(const train_job *job, bauta_request *request,
     return result;
 }
 
-/* What was said, behind what it was said to. */
-static char *said(const train_job *job, char *to, const char *between,
-                  bauta_result *result)
+/* The prompt and the generated text. */
+static char *with_output(const train_job *job, char *to, const char *between,
+                         bauta_result *result)
 {
     const bauta_hypothesis *h = result ? &result->hypotheses[0] : NULL;
     char *answer =
@@ -87,25 +87,25 @@ static char *continuation(const train_job *job, const uint32_t *tokens,
         return NULL;
     request.tokens = tokens;
     request.count = prompt;
-    return said(job, line_of(job, tokens, prompt, false), " | ",
-                speak(job, &request, LONGEST));
+    return with_output(job, line_of(job, tokens, prompt, false), " | ",
+                       decode(job, &request, LONGEST));
 }
 
 static char *translation(const train_job *job, const uint32_t *source,
                          size_t count)
 {
     bauta_request request = BAUTA_REQUEST_INIT;
-    size_t most = 2 * count + 3; // a translation is not much longer
+    size_t most = 2 * count + 3; // usually enough for a translation
     if (job->start == BAUTA_NO_TOKEN || count > 4 * LONGEST)
         return NULL;
     request.source = source;
     request.source_count = count;
-    return said(job, line_of(job, source, count, true), " => ",
-                speak(job, &request, most < LONGEST ? most : LONGEST));
+    return with_output(job, line_of(job, source, count, true), " => ",
+                       decode(job, &request, most < LONGEST ? most : LONGEST));
 }
 
-/* The likeliest token of a row. */
-static uint32_t likeliest(const train_job *job, const float *logits)
+/* The most likely token of a row of logits. */
+static uint32_t most_likely(const train_job *job, const float *logits)
 {
     size_t vocabulary = bauta_model_vocabulary(job->model);
     size_t known = bauta_tokenizer_size(job->tokenizer), best = 0;
@@ -115,9 +115,9 @@ static uint32_t likeliest(const train_job *job, const float *logits)
     return (uint32_t)best;
 }
 
-/* What an encoder makes of the hidden token; BAUTA_NO_TOKEN where it fails. */
-static uint32_t guess(const train_job *job, const uint32_t *ids, size_t count,
-                      size_t at)
+/* An encoder's prediction for row `at`; BAUTA_NO_TOKEN if it fails. */
+static uint32_t predict(const train_job *job, const uint32_t *ids, size_t count,
+                        size_t at)
 {
     bauta_batch batch = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
@@ -130,13 +130,14 @@ static uint32_t guess(const train_job *job, const uint32_t *ids, size_t count,
     outputs.logits = logits;
     if (logits && !bauta_model_forward(job->context, job->model, &batch, NULL,
                                        &outputs, NULL))
-        token = likeliest(job, logits + at * vocabulary);
+        token = most_likely(job, logits + at * vocabulary);
     free(logits);
     return token;
 }
 
-/* The middle token of a text is hidden and guessed. */
-static char *gap(const train_job *job, const uint32_t *tokens, size_t count)
+/* Mask the middle token of a text and predict it. */
+static char *masked_token(const train_job *job, const uint32_t *tokens,
+                          size_t count)
 {
     const bauta_tokenizer *t = job->tokenizer;
     uint32_t mask = bauta_tokenizer_token(t, BAUTA_TOKEN_MASK);
@@ -150,15 +151,15 @@ static char *gap(const train_job *job, const uint32_t *tokens, size_t count)
         return NULL;
     memcpy(ids, tokens, count * sizeof(*tokens));
     ids[at] = mask;
-    uint32_t guessed = guess(job, ids, count, at);
+    uint32_t predicted = predict(job, ids, count, at);
     const char *was = bauta_tokenizer_piece(t, tokens[at], NULL);
-    const char *is = bauta_tokenizer_piece(t, guessed, NULL);
+    const char *is = bauta_tokenizer_piece(t, predicted, NULL);
     char *before = line_of(job, ids, at, false);
-    char *behind = line_of(job, ids + at + 1, count - at - 1, false);
-    if (before && behind && was && is)
-        text = format_string("%s [%s => %s] %s", before, was, is, behind);
+    char *after = line_of(job, ids + at + 1, count - at - 1, false);
+    if (before && after && was && is)
+        text = format_string("%s [%s => %s] %s", before, was, is, after);
     free(before);
-    free(behind);
+    free(after);
     return text;
 }
 
@@ -172,7 +173,7 @@ char *sample_text(const train_job *job)
     const uint32_t *tokens =
         bauta_corpus_document(corpus, 0, &count, &source, &source_count);
     if (bauta_model_kind_of(job->model) == BAUTA_ENCODER_ONLY)
-        return gap(job, tokens, count);
+        return masked_token(job, tokens, count);
     return source ? translation(job, source, source_count)
                   : continuation(job, tokens, count);
 }

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_steps.c - bauta train: how many steps a run has.
+/* train_steps.c - bauta train: the number of steps of a run.
  *
- * --epochs counts by the corpus. --minutes times a few steps first, of a model
- * that is thrown away, so that the run itself is the one that --steps would
- * have given: its number of steps is fixed before the first one and noted in
- * every checkpoint, and resuming is as exact as ever. A model of --from gets
- * a few epochs. */
+ * --epochs is converted by the size of the corpus. --minutes times a few steps
+ * of a model that is then discarded. The number of steps is fixed before the
+ * first one and saved in every checkpoint, so the run is bit-identical to one
+ * with --steps, and can be resumed. --from defaults to a few epochs. */
 #include "cli.h"
 #include "format.h"
 #include "train.h"
 
 #include <math.h>
 
-/* Of --from, where nothing else is asked for. */
+/* Defaults of --from. */
 enum { TUNE_EPOCHS = 3, TUNE_LEAST = 50, TUNE_MOST = 1000 };
 
-/* What a validation takes, beside a step: the pass forward alone is a third of
- * one with gradients. */
+/* The time of a validation: a forward pass takes a third of one with gradients.
+ */
 static double validation_seconds(const train_job *job, const settings *s,
                                  double token_seconds)
 {
@@ -28,10 +27,10 @@ static double validation_seconds(const train_job *job, const settings *s,
     return tokens * token_seconds / 3.0;
 }
 
-/* So many steps fit, with their validations and the last one. */
+/* The steps that fit into --minutes, with their validations. */
 static int minutes_fit(train_job *job, const settings *s, double *steps)
 {
-    const double reserve = 0.03; // for checkpoints and an uneven machine
+    const double reserve = 0.03; // for checkpoints and other load
     step_timing v;
     int failed = dry_run_timing(job, s, &v);
     if (failed)
@@ -48,7 +47,7 @@ static int minutes_fit(train_job *job, const settings *s, double *steps)
     return CLI_OK;
 }
 
-/* A warm-up that was made for a longer run is made shorter. */
+/* The preset's warm-up is shortened to a tenth of the steps. */
 static void steps_set(settings *s, const train_args *args, double steps,
                       size_t done)
 {
@@ -64,7 +63,7 @@ static void steps_report(const settings *s, size_t epoch)
     fprintf(stderr, "%zu steps, %.1f epochs of %zu", s->train.steps,
             (double)s->train.steps / (double)epoch, epoch);
     if (!s->resume)
-        fprintf(stderr, "; '--steps %zu --warmup %zu' gives the same run",
+        fprintf(stderr, "; '--steps %zu --warmup-steps %zu' gives the same run",
                 s->train.steps, s->train.warmup);
     fputc('\n', stderr);
 }
@@ -73,13 +72,14 @@ static void warmup_warn(const settings *s)
 {
     if (s->train.warmup <= s->train.steps)
         return;
-    fprintf(stderr,
-            "bauta " VERB ": warning: --warmup is %zu and the run has only %zu "
-            "steps, so the learning rate ends at %g instead of %g; --warmup "
-            "%zu would suit\n",
-            s->train.warmup, s->train.steps,
-            s->train.rate * (double)s->train.steps / (double)s->train.warmup,
-            s->train.rate, s->train.steps / 10);
+    fprintf(
+        stderr,
+        "bauta " VERB ": warning: --warmup-steps is %zu and the run has only "
+        "%zu steps, so the learning rate ends at %g instead of %g; consider "
+        "--warmup-steps %zu\n",
+        s->train.warmup, s->train.steps,
+        s->train.rate * (double)s->train.steps / (double)s->train.warmup,
+        s->train.rate, s->train.steps / 10);
 }
 
 int steps_fit(train_job *job, settings *s, const train_args *args,
@@ -88,7 +88,7 @@ int steps_fit(train_job *job, settings *s, const train_args *args,
     size_t epoch = bauta_trainer_epoch_steps(job->trainer);
     size_t done = bauta_trainer_steps(job->trainer);
     bool tuned = s->from && !checkpoint && !train_args_has(args, "--steps");
-    double steps = 0.0; // as they are
+    double steps = 0.0; // 0: unchanged
     int failed = CLI_OK;
     if (s->minutes > 0.0) {
         failed = minutes_fit(job, s, &steps);

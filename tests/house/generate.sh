@@ -112,7 +112,7 @@ fails "the" run "$long"
 runs 0 run "the mask hides" -n 10
 says stdout " the face"
 says stderr "settings: greedy, max-tokens 10"
-says stderr "14 tokens of prompt, 10 new ones"
+says stderr "14 prompt tokens, 10 new tokens"
 runs 0 run "the mask hides" -n 10 --quiet
 [ ! -s stderr ] || fail "--quiet says something"
 cp stdout alone

@@ -49,7 +49,7 @@ refused() { # SENTENCE ARGUMENT...
 runs 0 --mask 'causal & window(2) | sinks(1)' --size 5
 printf '%s\n' '#....' '##...' '###..' '#.##.' '#..##' >want
 head -n 5 stdout | cmp -s want - || fail "not that mask"
-says stdout "5 queries over 5 keys: 12 of 25 pairs are visible, none of them ahead"
+says stdout "5 queries over 5 keys: 12 of 25 pairs are visible, none in the future"
 runs 0 --mask all --size 2x3
 says stdout "2 queries over 3 keys: 6 of 6 pairs are visible"
 ! grep -q ahead stdout || fail "it is causal no more"
@@ -81,9 +81,9 @@ refused "--at is 'decodr', not encoder, decoder or cross; did you mean 'decoder'
     model a --at decodr
 refused "--layer is '-1', not a whole number" model a --layer -1
 refused "--head is 'one', not a whole number" model a --head one
-refused "--all is every layer and head" model a --all --head 1
+refused "--all and --layer or --head exclude each other" model a --all --head 1
 refused "--json and --out" model a --json --out a.png
-refused "--size is of a mask alone" model a --size 4
+refused "--size is for a mask without MODEL" model a --size 4
 for option in --at --layer --head --source --generate --mask --size --out \
     --threads; do
     refused "$option needs a value" model a $option
@@ -129,7 +129,7 @@ runs 0 $gpt "the mask hides the face, and the face is behind" --layer 0 --head 1
 says stdout "decoder, layer 0, head 1"
 says stdout "Tenths of the weight"
 runs 0 $gpt "the mask" --generate 3
-says stdout "written: "
+says stdout "generated: "
 [ "$(grep -c '·' stdout)" = 10 ] || fail "not eleven rows"
 runs 0 $gpt "the mask" --all
 [ "$(grep -c 'head' stdout)" = 4 ] || fail "not four heads"

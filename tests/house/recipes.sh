@@ -128,7 +128,7 @@ runs 0 train --resume e --minutes 0.005 --threads 1 --json --no-audit
 [ "$(value steps)" -gt 60 ] || fail "--resume --minutes took no step"
 runs 2 train --preset gpt2-tiny --tokenizer chars --out x --steps 5 \
     --epochs 1 text
-says stderr "give one of them"
+says stderr "exclude each other"
 runs 2 train --preset gpt2-tiny --tokenizer chars --out x --minutes -1 text
 says stderr "--minutes is -1"
 
