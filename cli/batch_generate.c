@@ -24,7 +24,7 @@ typedef struct batch {
     int failed;
 } batch;
 
-/* ---- options ------------------------------------------------------------ */
+/* ---- options ----------------------------------------------------------- */
 
 const char *const early_stopping_names[] = { "no", "yes", "never", NULL };
 
@@ -52,7 +52,7 @@ int search_options_apply(const char *verb, const search_options *o,
     return CLI_OK;
 }
 
-/* ---- the window of texts ------------------------------------------------ */
+/* ---- the window of texts ----------------------------------------------- */
 
 static batch_item *item_at(batch *b, uint64_t number)
 {
@@ -80,8 +80,7 @@ static void item_fail(batch *b, batch_item *t, const char *why)
     b->failed = cli_fail(b->model->verb, "%s: %s", place, why);
 }
 
-/* ---- requests
- * ---------------------------------------------------------------- */
+/* ---- requests ---------------------------------------------------------- */
 
 static int item_request(batch *b, batch_item *t)
 {
@@ -134,8 +133,7 @@ static int window_fill(batch *b, bool *ended)
     return failed;
 }
 
-/* ---- results ---------------------------------------------------------------
- */
+/* ---- results ----------------------------------------------------------- */
 
 static void result_store(batch *b, batch_item *t, bauta_result *r)
 {

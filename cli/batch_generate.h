@@ -44,7 +44,7 @@ typedef struct batch_limits {
     size_t sequences, cache_mb;
 } batch_limits;
 
-/* ---- options of generate and translate ---------------------------------- */
+/* ---- options of generate and translate --------------------------------- */
 
 typedef struct search_options {
     size_t num_beams, num_return_sequences, max_tokens, no_repeat_ngram_size;
@@ -79,7 +79,7 @@ extern const char *const early_stopping_names[];
 int search_options_apply(const char *verb, const search_options *o,
                          bauta_generate_options *out);
 
-/* ---- running ------------------------------------------------------------ */
+/* ---- running ----------------------------------------------------------- */
 
 /* A text that fails is reported and the others go on; the status is then
  * CLI_FAILED. */

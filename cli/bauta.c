@@ -131,7 +131,7 @@ const char *cli_nearest(const char *word, const char *const *words, int count)
     return best;
 }
 
-/* ---- thread settings ----------------------------------------------------- */
+/* ---- thread settings --------------------------------------------------- */
 
 /* Shorten the time that a waiting OpenMP thread spins before it sleeps.
  *

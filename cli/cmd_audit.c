@@ -87,7 +87,7 @@ static int options_read(options *o, int argc, char **argv)
     return CLI_OK;
 }
 
-/* ---- the input ------------------------------------------------------ */
+/* ---- the input --------------------------------------------------------- */
 
 /* Three sequences: one that crosses a block boundary of the keys, if the model
  * has enough positions, and two shorter ones. */
@@ -175,7 +175,7 @@ static int audit_input_init(audit_input *r, const options *o,
     return failed;
 }
 
-/* ---- the result --------------------------------------------------- */
+/* ---- the result -------------------------------------------------------- */
 
 static int text_print(const bauta_audit *audit, const options *o)
 {

@@ -301,8 +301,7 @@ static int text_add(embedder *e, const char *text, size_t length)
     return failed;
 }
 
-/* ---- cosine similarity
- * ----------------------------------------------------------- */
+/* ---- cosine similarity ------------------------------------------------- */
 
 static double cosine(const float *a, const float *b, size_t width)
 {

@@ -190,8 +190,7 @@ int generate_one(const generate_job *job, const char *text, size_t length)
     return failed;
 }
 
-/* ---- interactive ----------------------------------------------------------
- */
+/* ---- interactive ------------------------------------------------------- */
 
 static const char manual[] =
     "Each line is a prompt; \\n stands for a newline. Ctrl-C ends a text, "

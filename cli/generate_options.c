@@ -154,7 +154,7 @@ int settings_read(settings *s, int argc, char **argv)
     return usage || s->help ? usage : settings_check(s);
 }
 
-/* ---- generation options -------------------------------------------------- */
+/* ---- generation options ------------------------------------------------ */
 
 static uint64_t seed_choose(void)
 {
@@ -271,7 +271,7 @@ void settings_print(const bauta_generate_options *options,
             bauta_context_isa(m->context));
 }
 
-/* ---- stop strings and banned token sequences ---------------------------- */
+/* ---- stop strings and banned token sequences --------------------------- */
 
 static int stops_init(token_filters *f, const settings *s,
                       bauta_generate_options *out)

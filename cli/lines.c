@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- UTF-8 --------------------------------------------------------------- */
+/* ---- UTF-8 ------------------------------------------------------------- */
 
 size_t utf8_character(const unsigned char *at, size_t left)
 {
@@ -56,7 +56,7 @@ int text_check(const char *verb, const char *what, const char *text)
     return cli_fail(verb, "%s is not UTF-8 (byte %zu of it)", what, good + 1);
 }
 
-/* ---- Files --------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------- */
 
 int lines_open(lines *l, const char *verb, const char *path)
 {

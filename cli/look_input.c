@@ -103,7 +103,7 @@ static int generate(const look_input *s, bauta_request *request, size_t most,
     return ids ? CLI_OK : out_of_memory();
 }
 
-/* ---- input by model kind ---------------------------------------------- */
+/* ---- input by model kind ----------------------------------------------- */
 
 static int decoder_read(look_input *s, const look_options *o)
 {

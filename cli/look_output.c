@@ -13,7 +13,7 @@
 
 enum { LABEL = 64, TERMINAL_MAX = 512 };
 
-/* ---- files -------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------- */
 
 static int file_write(const bauta_picture *pictures, size_t count,
                       const look_options *o, const char *title)
@@ -29,7 +29,7 @@ static int file_write(const bauta_picture *pictures, size_t count,
     return cli_finish(VERB);
 }
 
-/* ---- JSON --------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------- */
 
 static json_t *labels_json(const char *const *labels, size_t count)
 {
@@ -79,7 +79,7 @@ static int json_show(const look_input *s, const look_weights *v,
     return failed ? failed : cli_finish(VERB);
 }
 
-/* ---- the terminal ------------------------------------------------------- */
+/* ---- the terminal ------------------------------------------------------ */
 
 /* A label without a leading blank, and with newlines and tabs escaped. */
 static void label_clean(char *to, size_t size, const char *label)
@@ -239,7 +239,7 @@ int look_output(const look_input *s, const look_weights *v,
                     : terminal_show(s, v, o);
 }
 
-/* ---- masks -------------------------------------------------------------- */
+/* ---- masks ------------------------------------------------------------- */
 
 static int mask_terminal(const bauta_mask *mask, const look_options *o)
 {

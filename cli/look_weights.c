@@ -20,8 +20,7 @@ const char *attention_name(bauta_look_at at)
                                       : "cross";
 }
 
-/* ---- selection --------------------------------------------------------------
- */
+/* ---- selection --------------------------------------------------------- */
 
 typedef struct choice {
     bauta_look_at first, last;
@@ -78,7 +77,7 @@ static int choice_check(const look_input *s, const look_options *o,
     return CLI_OK;
 }
 
-/* ---- pictures ----------------------------------------------------------- */
+/* ---- pictures ---------------------------------------------------------- */
 
 static void picture_set(bauta_picture *p, const look_input *s, bauta_look_at at,
                         size_t layer, size_t head)
@@ -134,7 +133,7 @@ static int pictures_choose(look_weights *v, const look_input *s,
     return CLI_OK;
 }
 
-/* ---- masks -------------------------------------------------------------- */
+/* ---- masks ------------------------------------------------------------- */
 
 /* The model's own mask. */
 static bauta_status own_mask(bauta_mask **out, const look_input *s,
@@ -188,7 +187,7 @@ static int masks_make(look_weights *v, const look_input *s)
     return CLI_OK;
 }
 
-/* ---- weights ------------------------------------------------------------ */
+/* ---- weights ----------------------------------------------------------- */
 
 static bauta_batch batch_of(const uint32_t *ids, size_t count)
 {

@@ -27,7 +27,7 @@ void string_list_release(string_list *list)
     *list = (string_list){ 0 };
 }
 
-/* ---- names and aliases -------------------------------------------------- */
+/* ---- names and aliases ------------------------------------------------- */
 
 /* Short forms, names that other programs use, and former names. An alias
  * applies if the verb has the option and no option of the alias's own name. */
@@ -162,7 +162,7 @@ static size_t option_match(const option *table, size_t count,
     return option_find(table, count, name);
 }
 
-/* ---- shell completion --------------------------------------------------- */
+/* ---- shell completion -------------------------------------------------- */
 
 static bool takes_value(const option *o)
 {
@@ -179,7 +179,7 @@ static void option_list(const option *o)
     putchar('\n');
 }
 
-/* ---- values ------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------ */
 
 /* "2000", or if `exponent`, "2e3". */
 static bool whole_parse(const char *text, bool exponent, uint64_t *out)
@@ -293,7 +293,7 @@ int option_store(const char *verb, const option *o, const char *text)
     }
 }
 
-/* ---- the command line --------------------------------------------------- */
+/* ---- the command line -------------------------------------------------- */
 
 typedef struct parser {
     const char *verb;

@@ -17,7 +17,7 @@ bool terminal_has_colours(FILE *to)
            !(terminal && strcmp(terminal, "dumb") == 0);
 }
 
-/* ---- labels ------------------------------------------------------------- */
+/* ---- labels ------------------------------------------------------------ */
 
 size_t text_columns(const char *text)
 {
@@ -76,7 +76,7 @@ static size_t widest(const char *const *labels, size_t count, size_t least)
     return width < WIDE ? width : WIDE;
 }
 
-/* ---- cells -------------------------------------------------------------- */
+/* ---- cells ------------------------------------------------------------- */
 
 /* Dark blue to bright yellow; the square root makes small weights visible. */
 static void background(FILE *to, float weight)
@@ -123,7 +123,7 @@ void heatmap_draw(FILE *to, const heatmap *p, bool colours)
     }
 }
 
-/* ---- narrow terminals ------------------------------------------ */
+/* ---- narrow terminals -------------------------------------------------- */
 
 size_t terminal_columns(FILE *to)
 {

@@ -91,7 +91,7 @@ static void tokens_json(const bauta_tokenizer *tokenizer,
                          "pieces", pieces, "offsets", offsets));
 }
 
-/* ---- all formats --------------------------------------------------------- */
+/* ---- all formats ------------------------------------------------------- */
 
 void tokens_print(const bauta_tokenizer *tokenizer, const bauta_tokens *tokens,
                   const options *o)

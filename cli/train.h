@@ -116,7 +116,7 @@ int notes_compare(const json_t *saved, const train_args *args, settings *s);
  * excludes. */
 int config_read(train_args *args, const char *path);
 
-/* ---- the job --------------------------------------------------- */
+/* ---- the job ----------------------------------------------------------- */
 
 typedef struct train_job {
     bauta_context *context;
@@ -255,8 +255,7 @@ void display_end(train_display *s);
  * translation or a predicted masked token; NULL if there is none. */
 char *sample_text(const train_job *job);
 
-/* ---- --dry-run and --compare-modes
- * ------------------------------------------------------------ */
+/* ---- --dry-run and --compare-modes ------------------------------------- */
 
 /* Time a few steps, which change the model. */
 typedef struct step_timing {

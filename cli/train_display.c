@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_display.c - bauta train: what a person sees. On a terminal one line
- * that is rewritten, with a small curve of the loss; in a pipe plain lines. */
+/* train_display.c - bauta train: progress on stderr. On a terminal one line
+ * that is rewritten, with a small curve of the loss; else plain lines. */
 #include "format.h"
 #include "train.h"
 

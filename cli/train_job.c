@@ -20,7 +20,7 @@ static int no_memory(void)
     return cli_fail(VERB, "out of memory");
 }
 
-/* ---- standard input ------------------------------------------------------ */
+/* ---- standard input ---------------------------------------------------- */
 
 static bool is_stdin(const char *path)
 {
@@ -379,7 +379,7 @@ static int trainer_open(train_job *job, const settings *s,
     return CLI_OK;
 }
 
-/* ---- the job --------------------------------------------------------- */
+/* ---- the job ----------------------------------------------------------- */
 
 int train_job_open(train_job *job, settings *s, const train_args *args,
                    const char *checkpoint)

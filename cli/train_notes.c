@@ -88,7 +88,7 @@ char *notes_write(const settings *s, const progress *p)
     return text;
 }
 
-/* ---- from JSON ---------------------------------------------------------- */
+/* ---- from JSON --------------------------------------------------------- */
 
 static bool strings_from(string_list *w, const json_t *list)
 {

@@ -107,7 +107,7 @@ static int presets_find(const char *names[PRESETS_MAX + 1])
     return count;
 }
 
-/* ---- parsing ------------------------------------------------------------ */
+/* ---- parsing ----------------------------------------------------------- */
 
 const train_option *train_option_find(const char *name)
 {
@@ -225,8 +225,7 @@ void settings_release(settings *s)
     free(s->set.at);
 }
 
-/* ---- options that belong together or exclude each other
- * ------------------------------------------------ */
+/* ---- options that belong together or exclude each other ---------------- */
 
 static int data_check(const settings *s)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* demo.c - bauta demo: the whole story in about two minutes.
+/* demo.c - bauta demo: train and use two small models in about two minutes.
  *
- * A translator learns German from sentences of a small grammar and is asked
- * for others; what it looks at is drawn; a model of letters speaks. All of it
- * is made by the verbs that everybody has: what the demo calls can be typed. */
+ * A translator is trained on sentences of a small grammar and tested on others;
+ * its attention weights are drawn; a character-level language model is trained
+ * and sampled. Training goes through `bauta train`, with commands that a user
+ * could type. */
 #include "demo.h"
 
 #include "../cli/batch_generate.h"
@@ -22,26 +23,25 @@
 #define VERB "demo"
 
 typedef struct demo_options {
-    string_list rest; /* there must be none */
+    string_list rest; /* must be empty */
     const char *out;
     uint64_t seed;
     bool fast, grammar, json, help;
 } demo_options;
 
-typedef struct stage {
+typedef struct demo_run {
     const demo_options *w;
-    const sizes *s;
+    const demo_sizes *s;
     char folder[DEMO_PATH];
-    char translator[DEMO_PATH + 16], speaker[DEMO_PATH + 16];
-    size_t right;   /* of the held-out sentences */
-    bool love;      /* whether "I love you" is */
-    double learned, /* seconds of the translator's training */
-        spoke;      /* of the speaker's */
-} stage;
+    char translator[DEMO_PATH + 16], char_model[DEMO_PATH + 16];
+    size_t right; /* held-out sentences translated exactly */
+    bool love;    /* whether "I love you" is one of them */
+    double translator_seconds, char_model_seconds; /* of training */
+} demo_run;
 
-/* ---- sizes -------------------------------------------------------------- */
+/* ---- sizes ------------------------------------------------------------- */
 
-static const sizes whole = {
+static const demo_sizes whole = {
     .train = 40000,
     .valid = 200,
     .held = 1000,
@@ -52,16 +52,16 @@ static const sizes whole = {
                   "--schedule cosine --dropout 0 --label-smoothing 0 "
                   "--clip 25 --pass-tokens 16384 --eval-every 100",
     .translator_steps = 1200,
-    .speaker = "--preset gpt2-tiny --tokenizer chars --set n_layer=3 "
-               "--set n_embd=96 --context 64 --batch-size 32 "
-               "--learning-rate 5e-3 "
-               "--eval-every 0",
-    .speaker_steps = 1000,
+    .char_model = "--preset gpt2-tiny --tokenizer chars --set n_layer=3 "
+                  "--set n_embd=96 --context 64 --batch-size 32 "
+                  "--learning-rate 5e-3 "
+                  "--eval-every 0",
+    .char_model_steps = 1000,
     .sentences = 10,
 };
 
-/* Too little to learn much, but all of the way. */
-static const sizes fast = {
+/* Too short to learn much, but all parts run. */
+static const demo_sizes fast = {
     .train = 600,
     .valid = 20,
     .held = 40,
@@ -71,41 +71,41 @@ static const sizes fast = {
                   "--set decoder_ffn_dim=32 --batch-tokens 256 --warmup 5 "
                   "--eval-every 20",
     .translator_steps = 40,
-    .speaker = "--preset gpt2-tiny --tokenizer chars --set n_layer=1 "
-               "--set n_embd=16 --set n_head=2 --context 64 --batch-size 4 "
-               "--warmup 5 "
-               "--eval-every 0",
-    .speaker_steps = 20,
+    .char_model = "--preset gpt2-tiny --tokenizer chars --set n_layer=1 "
+                  "--set n_embd=16 --set n_head=2 --context 64 --batch-size 4 "
+                  "--warmup 5 "
+                  "--eval-every 0",
+    .char_model_steps = 20,
     .sentences = 3,
 };
 
-/* ---- options ------------------------------------------------------------ */
+/* ---- options ----------------------------------------------------------- */
+
+static const char help_text[] =
+    "usage: bauta demo [options]\n"
+    "\n"
+    "Train a translator from English to German on sentences of a small "
+    "grammar,\n"
+    "in about two minutes on two cores, and translate sentences that it has\n"
+    "never seen. Draw the attention weights of its decoder. Then train a\n"
+    "character-level language model and sample from it.\n"
+    "\n"
+    "options\n"
+    "  --out DIR    a new folder for all files (default: one under $TMPDIR)\n"
+    "  --seed N     of the sentences and of all training (default 1)\n"
+    "  --fast       small sizes: some seconds, too short to learn much\n"
+    "  --grammar    only print the sentences, two columns separated by a tab\n"
+    "  --json       print the figures as one JSON object, and everything else\n"
+    "               to standard error\n"
+    "  --help       print this text\n"
+    "\n"
+    "examples\n"
+    "  bauta demo --out demo\n"
+    "  bauta demo --grammar | head\n";
 
 static int help(void)
 {
-    printf("usage: bauta demo [options]\n"
-           "\n"
-           "A translator learns German from sentences of a small grammar, in "
-           "about two\n"
-           "minutes on two cores, and is asked for sentences that it never "
-           "saw. What its\n"
-           "decoder looks at is drawn. Then a model of letters learns to "
-           "speak.\n"
-           "\n"
-           "options\n"
-           "  --out DIR    where everything goes, and stays; a new folder\n"
-           "               under $TMPDIR unless given\n"
-           "  --seed N     of the sentences and of all training; 1\n"
-           "  --fast       all of it in some seconds, too little to learn "
-           "much\n"
-           "  --grammar    only print the sentences, two columns with a tab\n"
-           "  --json       the figures as one JSON object, and the story on\n"
-           "               standard error\n"
-           "  --help       this text\n"
-           "\n"
-           "examples\n"
-           "  bauta demo --out demo\n"
-           "  bauta demo --grammar | head\n");
+    fputs(help_text, stdout);
     return cli_finish(VERB);
 }
 
@@ -115,7 +115,7 @@ static int options_check(const demo_options *w)
         return cli_usage(VERB, "'%s' is not an option", w->rest.at[0]);
     if (w->out && !*w->out)
         return cli_usage(VERB, "--out needs a value");
-    if (w->seed >> 63) // more than training takes
+    if (w->seed >> 63) // the limit of bauta train
         return cli_usage(VERB, "--seed is not below 2^63");
     return CLI_OK;
 }
@@ -135,89 +135,89 @@ static int options_read(demo_options *w, int argc, char **argv)
     return usage || w->help ? usage : options_check(w);
 }
 
-/* ---- the story ---------------------------------------------------------- */
+/* ---- the parts --------------------------------------------------------- */
 
-static int corpus_say(const stage *t, const corpus *c)
+static int corpus_show(const demo_run *t, const corpus *c)
 {
-    printf("\n1. Sentences\n\n");
+    printf("\n1. The corpus\n\n");
     for (size_t i = 0; i < 6; i++)
         printf("  %-44s %s\n", c->train[i].english, c->train[i].german);
-    printf("\nA small grammar made %zu pairs, no two of them alike in either "
-           "language.\n%zu are to learn from. %zu are held out, \"I love "
-           "you\" among them: they are\nnever seen while learning.\n",
+    printf("\nA small grammar made %zu pairs, all different in both "
+           "languages. %zu are for\ntraining. %zu are held out, \"I love "
+           "you\" among them: they are never seen in\ntraining.\n",
            c->all.count, t->s->train, t->s->valid + t->s->held);
     return corpus_write(c, t->s, t->folder);
 }
 
-static int translate_say(stage *t, const corpus *c, const translator *x)
+static int translations_show(demo_run *t, const corpus *c, const demo_model *x)
 {
     size_t love = 0;
-    printf("\n3. Translating what it never saw\n\n");
+    printf("\n3. Translating held-out sentences\n\n");
     int failed = translations_check(x, c->valid, 1, 1, &love);
     if (!failed)
         failed = translations_check(x, c->held, t->s->held, 6, &t->right);
     t->love = love == 1;
     if (!failed)
-        printf("\nOf %zu held-out sentences %zu come out exactly as the "
-               "grammar has them: %.1f %%.\n",
+        printf("\nOf %zu held-out sentences, %zu translations match the "
+               "reference exactly: %.1f %%.\n",
                t->s->held, t->right,
                100.0 * (double)t->right / (double)t->s->held);
     return failed;
 }
 
-static int translator_show(stage *t, const corpus *c, const translator *x)
+static int translator_show(demo_run *t, const corpus *c, const demo_model *x)
 {
     const pair shown = { "I do not want to see the old man",
                          "Ich will den alten Mann nicht sehen" };
-    int failed = translate_say(t, c, x);
+    int failed = translations_show(t, c, x);
     if (failed)
         return failed;
-    printf("\n4. Looking\n");
+    printf("\n4. Attention weights\n");
     failed = attention_show(x, &c->valid[0], true);
     return failed ? failed : attention_show(x, &shown, false);
 }
 
-static int translator_part(stage *t, const corpus *c)
+static int translator_part(demo_run *t, const corpus *c)
 {
     training work = { .options = t->s->translator,
                       .files = "--pairs train.tsv --valid-pairs valid.tsv",
                       .name = "translator",
                       .steps = t->s->translator_steps,
                       .seed = t->w->seed };
-    translator x = { 0 };
+    demo_model x = { 0 };
     double began = seconds_now();
-    printf("\n2. Learning to translate\n\n");
+    printf("\n2. Training the translator\n\n");
     int failed = training_call(&work, t->folder);
-    t->learned = seconds_now() - began;
+    t->translator_seconds = seconds_now() - began;
     if (!failed)
-        failed = translator_open(&x, t->translator);
+        failed = demo_model_open(&x, t->translator);
     if (!failed)
         failed = translator_show(t, c, &x);
-    translator_close(&x);
+    demo_model_close(&x);
     return failed;
 }
 
-static int char_model_part(stage *t, const corpus *c)
+static int char_model_part(demo_run *t, const corpus *c)
 {
-    training work = { .options = t->s->speaker,
+    training work = { .options = t->s->char_model,
                       .files = "german.txt",
                       .name = "speaker",
-                      .steps = t->s->speaker_steps,
+                      .steps = t->s->char_model_steps,
                       .seed = t->w->seed };
     double began = seconds_now();
-    printf("\n5. Learning to speak, letter by letter, from the German "
-           "alone\n\n");
+    printf("\n5. Training a character-level language model on the German "
+           "side\n\n");
     int failed = training_call(&work, t->folder);
-    t->spoke = seconds_now() - began;
+    t->char_model_seconds = seconds_now() - began;
     if (failed)
         return failed;
     printf("\nIt says:\n\n");
-    return char_model_sample(t->speaker, t->s->sentences, t->w->seed, c->train,
-                             t->s->train);
+    return char_model_sample(t->char_model, t->s->sentences, t->w->seed,
+                             c->train, t->s->train);
 }
 
-/* A folder of its own: nothing that is there is touched. */
-static int folder_make(stage *t)
+/* Always a new folder. */
+static int folder_make(demo_run *t)
 {
     const char *root = getenv("TMPDIR");
     int length = t->w->out
@@ -231,13 +231,13 @@ static int folder_make(stage *t)
     if (!made && errno == EEXIST)
         return cli_fail(VERB, "%s exists; --out names a new folder", t->folder);
     snprintf(t->translator, sizeof(t->translator), "%s/translator", t->folder);
-    snprintf(t->speaker, sizeof(t->speaker), "%s/speaker", t->folder);
+    snprintf(t->char_model, sizeof(t->char_model), "%s/speaker", t->folder);
     return made ? CLI_OK : cli_fail(VERB, "%s: %s", t->folder, strerror(errno));
 }
 
-/* While --json is wanted, the story is told on stderr. Returns where stdout
- * was, or -1. */
-static int stdout_lend(void)
+/* With --json, everything else goes to stderr. Returns a duplicate of stdout,
+ * or -1. */
+static int stdout_redirect(void)
 {
     int kept = dup(STDOUT_FILENO);
     if (kept >= 0 && dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
@@ -247,7 +247,7 @@ static int stdout_lend(void)
     return kept;
 }
 
-static int stdout_return(int kept)
+static int stdout_restore(int kept)
 {
     int failed = cli_finish(VERB);
     if (dup2(kept, STDOUT_FILENO) < 0)
@@ -256,9 +256,9 @@ static int stdout_return(int kept)
     return failed;
 }
 
-static int figures_json(const stage *t, double seconds)
+static int figures_json(const demo_run *t, double seconds)
 {
-    const sizes *s = t->s;
+    const demo_sizes *s = t->s;
     return json_line(
         VERB,
         json_pack("{s:I, s:b, s:{s:I, s:I, s:I}, s:{s:I, s:I}, "
@@ -268,30 +268,30 @@ static int figures_json(const stage *t, double seconds)
                   "train", (json_int_t)s->train, "valid", (json_int_t)s->valid,
                   "held_out", (json_int_t)s->held, "steps", "translator",
                   (json_int_t)s->translator_steps, "speaker",
-                  (json_int_t)s->speaker_steps, "exact", "right",
+                  (json_int_t)s->char_model_steps, "exact", "right",
                   (json_int_t)t->right, "of", (json_int_t)s->held, "share",
                   (double)t->right / (double)s->held, "i_love_you", t->love,
-                  "seconds", "translator", t->learned, "speaker", t->spoke,
-                  "all", seconds, "paths", "folder",
+                  "seconds", "translator", t->translator_seconds, "speaker",
+                  t->char_model_seconds, "all", seconds, "paths", "folder",
                   json_text(t->folder, strlen(t->folder)), "translator",
                   json_text(t->translator, strlen(t->translator)), "speaker",
-                  json_text(t->speaker, strlen(t->speaker))));
+                  json_text(t->char_model, strlen(t->char_model))));
 }
 
-static int parts_run(stage *t, const corpus *c)
+static int parts_run(demo_run *t, const corpus *c)
 {
-    int failed = corpus_say(t, c);
+    int failed = corpus_show(t, c);
     if (!failed)
         failed = translator_part(t, c);
     return failed ? failed : char_model_part(t, c);
 }
 
-static int story(const demo_options *w, const sizes *s, const corpus *c)
+static int demo_all(const demo_options *w, const demo_sizes *s, const corpus *c)
 {
-    stage t = { .w = w, .s = s };
+    demo_run t = { .w = w, .s = s };
     double began = seconds_now();
     int failed = folder_make(&t), kept = -1;
-    if (!failed && w->json && (kept = stdout_lend()) < 0)
+    if (!failed && w->json && (kept = stdout_redirect()) < 0)
         failed = cli_fail(VERB, "stdout: %s", strerror(errno));
     if (!failed)
         failed = parts_run(&t, c);
@@ -301,7 +301,7 @@ static int story(const demo_options *w, const sizes *s, const corpus *c)
                "  bauta translate %s 'Does the queen love him?'\n"
                "  bauta inspect %s --masks 6\n",
                seconds, t.folder, t.translator, t.translator);
-    if (kept >= 0 && stdout_return(kept))
+    if (kept >= 0 && stdout_restore(kept))
         failed = failed ? failed : CLI_FAILED;
     if (!failed && w->json)
         failed = figures_json(&t, seconds);
@@ -323,10 +323,10 @@ int demo_main(int argc, char **argv)
     string_list_release(&w.rest);
     if (failed || w.help)
         return failed ? failed : help();
-    const sizes *s = w.fast ? &fast : &whole;
+    const demo_sizes *s = w.fast ? &fast : &whole;
     failed = corpus_draw(&c, s, w.seed);
     if (!failed)
-        failed = w.grammar ? grammar_print(&c) : story(&w, s, &c);
+        failed = w.grammar ? grammar_print(&c) : demo_all(&w, s, &c);
     corpus_release(&c);
     return failed;
 }

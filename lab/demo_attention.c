@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* demo_attention.c - bauta demo: what the decoder looks at. */
+/* demo_attention.c - bauta demo: attention weights of the translator. */
 #include "../cli/cli.h"
 #include "../cli/terminal.h"
 #include "demo.h"
@@ -10,24 +10,24 @@
 
 enum { TOKENS_MAX = 32, LABEL = 32 };
 
-/* One sentence and its translation, token by token. The decoder reads the
- * token that starts a target and then what it has written; row i writes
- * token i of the target. */
-typedef struct scene {
-    const translator *t;
+/* A sentence and its translation. The decoder reads the target shifted by one:
+ * row i predicts token i. */
+typedef struct attention_input {
+    const demo_model *t;
     uint32_t source[TOKENS_MAX], target[TOKENS_MAX], read[TOKENS_MAX];
     size_t source_count, target_count;
-} scene;
+} attention_input;
 
-static int scene_set(scene *s, const translator *t, const pair *p)
+static int attention_input_set(attention_input *s, const demo_model *t,
+                               const pair *p)
 {
     bauta_error err;
     bauta_generate_options options = BAUTA_GENERATE_OPTIONS_INIT;
-    *s = (scene){ .t = t };
-    int failed = translator_read(t, p->english, false, s->source, TOKENS_MAX,
+    *s = (attention_input){ .t = t };
+    int failed = demo_model_read(t, p->english, false, s->source, TOKENS_MAX,
                                  &s->source_count);
     if (!failed)
-        failed = translator_read(t, p->german, true, s->target, TOKENS_MAX,
+        failed = demo_model_read(t, p->german, true, s->target, TOKENS_MAX,
                                  &s->target_count);
     if (failed)
         return failed;
@@ -38,9 +38,9 @@ static int scene_set(scene *s, const translator *t, const pair *p)
     return CLI_OK;
 }
 
-/* The mean of the weights of all heads of a layer. */
-static int weights_mean(const scene *s, bauta_look_at at, size_t layer,
-                        float *to, size_t keys)
+/* The mean over the heads of a layer. */
+static int weights_mean(const attention_input *s, bauta_look_at at,
+                        size_t layer, float *to, size_t keys)
 {
     bauta_error err;
     float one[TOKENS_MAX * TOKENS_MAX];
@@ -67,7 +67,7 @@ static int weights_mean(const scene *s, bauta_look_at at, size_t layer,
     return CLI_OK;
 }
 
-static void labels_set(const scene *s, char texts[][LABEL],
+static void labels_set(const attention_input *s, char texts[][LABEL],
                        const char *labels[], const uint32_t *ids, size_t count)
 {
     uint32_t end = bauta_tokenizer_token(s->t->tokenizer, BAUTA_TOKEN_EOS);
@@ -83,7 +83,8 @@ static void labels_set(const scene *s, char texts[][LABEL],
     }
 }
 
-static int scene_draw(const scene *s, bauta_look_at at, const char *title)
+static int attention_draw(const attention_input *s, bauta_look_at at,
+                          const char *title)
 {
     float weights[TOKENS_MAX * TOKENS_MAX];
     char row_texts[TOKENS_MAX][LABEL], column_texts[TOKENS_MAX][LABEL];
@@ -104,18 +105,19 @@ static int scene_draw(const scene *s, bauta_look_at at, const char *title)
     return CLI_OK;
 }
 
-int attention_show(const translator *t, const pair *p, bool self)
+int attention_show(const demo_model *t, const pair *p, bool self)
 {
-    scene s;
-    int failed = scene_set(&s, t, p);
+    attention_input s;
+    int failed = attention_input_set(&s, t, p);
     if (!failed && self)
-        failed = scene_draw(&s, BAUTA_LOOK_DECODER,
-                            "Masked self-attention: each token of the German "
-                            "(rows) sees itself and those\nbefore it; the "
-                            "future is hidden (dots)");
+        failed =
+            attention_draw(&s, BAUTA_LOOK_DECODER,
+                           "Masked self-attention: each token of the German "
+                           "(rows) sees itself and those\nbefore it; the "
+                           "future is hidden (dots)");
     if (!failed)
-        failed = scene_draw(&s, BAUTA_LOOK_CROSS,
-                            "Cross-attention: while it writes each token "
-                            "(rows), it looks at the English");
+        failed = attention_draw(&s, BAUTA_LOOK_CROSS,
+                                "Cross-attention: weights over the English for "
+                                "each German token (rows)");
     return failed;
 }

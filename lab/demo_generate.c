@@ -15,10 +15,10 @@ int demo_failed(const bauta_error *err)
     return cli_fail("demo", "%s", err->message);
 }
 
-int translator_open(translator *t, const char *folder)
+int demo_model_open(demo_model *t, const char *folder)
 {
     bauta_error err;
-    *t = (translator){ 0 };
+    *t = (demo_model){ 0 };
     if (bauta_context_create(&t->context, NULL, &err) ||
         bauta_model_load(&t->model, folder, false, &err) ||
         bauta_tokenizer_load(&t->tokenizer, folder, &err))
@@ -26,14 +26,14 @@ int translator_open(translator *t, const char *folder)
     return CLI_OK;
 }
 
-void translator_close(translator *t)
+void demo_model_close(demo_model *t)
 {
     bauta_tokenizer_free(t->tokenizer);
     bauta_model_free(t->model);
     bauta_context_free(t->context);
 }
 
-int translator_read(const translator *t, const char *text, bool target,
+int demo_model_read(const demo_model *t, const char *text, bool target,
                     uint32_t *ids, size_t room, size_t *count)
 {
     bauta_error err;
@@ -56,9 +56,9 @@ int translator_read(const translator *t, const char *text, bool target,
     return CLI_OK;
 }
 
-/* ---- many at once ------------------------------------------------------- */
+/* ---- translations ------------------------------------------------------ */
 
-static int requests_add(const translator *t, bauta_generator *generator,
+static int requests_add(const demo_model *t, bauta_generator *generator,
                         const pair *from, size_t count)
 {
     bauta_error err;
@@ -67,7 +67,7 @@ static int requests_add(const translator *t, bauta_generator *generator,
         bauta_request request = BAUTA_REQUEST_INIT;
         request.source = ids;
         request.tag = i;
-        int failed = translator_read(t, from[i].english, false, ids, TOKENS_MAX,
+        int failed = demo_model_read(t, from[i].english, false, ids, TOKENS_MAX,
                                      &request.source_count);
         if (failed)
             return failed;
@@ -77,15 +77,15 @@ static int requests_add(const translator *t, bauta_generator *generator,
     return CLI_OK;
 }
 
-/* How it went so far. */
+/* Counts so far. */
 typedef struct tally {
     const pair *from;
     size_t shown, right, wrong;
-    char *slips[WRONG_SHOWN]; /* the first that went wrong, as lines */
+    char *errors[WRONG_SHOWN]; /* the first wrong ones, as lines */
 } tally;
 
-/* The English, what the model wrote, and in brackets the reference. */
-static char *slip_line(const pair *p, const char *text)
+/* Source, output and reference. */
+static char *error_line(const pair *p, const char *text)
 {
     size_t size = strlen(p->english) + strlen(text) + strlen(p->german) + 64;
     char *line = malloc(size);
@@ -103,7 +103,7 @@ static void result_count(tally *y, const bauta_result *result)
     if (result->tag < y->shown)
         printf("  %-44s %s%s\n", p->english, text, right ? "" : "   (wrong)");
     if (!right && y->wrong < WRONG_SHOWN)
-        y->slips[y->wrong] = slip_line(p, text);
+        y->errors[y->wrong] = error_line(p, text);
     y->right += right;
     y->wrong += !right;
 }
@@ -117,19 +117,19 @@ static void results_take(bauta_generator *generator, tally *y)
     }
 }
 
-static void slips_show(tally *y)
+static void errors_show(tally *y)
 {
     if (y->wrong)
-        printf("\nWhat went wrong%s:\n\n",
-               y->wrong > WRONG_SHOWN ? ", the first of it" : "");
+        printf("\nWrong translations%s:\n\n",
+               y->wrong > WRONG_SHOWN ? ", the first ones" : "");
     for (size_t i = 0; i < WRONG_SHOWN; i++) {
-        if (y->slips[i])
-            printf("%s\n", y->slips[i]);
-        free(y->slips[i]);
+        if (y->errors[i])
+            printf("%s\n", y->errors[i]);
+        free(y->errors[i]);
     }
 }
 
-int translations_check(const translator *t, const pair *from, size_t count,
+int translations_check(const demo_model *t, const pair *from, size_t count,
                        size_t shown, size_t *right)
 {
     bauta_error err;
@@ -146,16 +146,15 @@ int translations_check(const translator *t, const pair *from, size_t count,
         results_take(generator, &y);
     }
     bauta_generator_free(generator);
-    slips_show(&y);
+    errors_show(&y);
     *right = y.right;
     return failed;
 }
 
-/* ---- the character model ------------------------------------------------ */
+/* ---- the character model ----------------------------------------------- */
 
-/* Whether a sentence, which always ends in a mark here, is one of those that
- * were learned from. */
-static bool learned(const pair *from, size_t count, const char *text)
+/* Whether a sentence, with its final mark, is in the training text. */
+static bool in_training(const pair *from, size_t count, const char *text)
 {
     for (size_t i = 0; i < count; i++) {
         size_t length = strlen(from[i].german);
@@ -166,8 +165,8 @@ static bool learned(const pair *from, size_t count, const char *text)
     return false;
 }
 
-/* From the end of a line to the end of the next one. */
-static int sentence_make(const translator *t, uint64_t seed, bauta_result **out)
+/* Generate from one newline to the next. */
+static int sentence_make(const demo_model *t, uint64_t seed, bauta_result **out)
 {
     static const char *const ends[] = { "\n" };
     bauta_error err;
@@ -192,20 +191,20 @@ static int sentence_make(const translator *t, uint64_t seed, bauta_result **out)
 int char_model_sample(const char *folder, size_t count, uint64_t seed,
                       const pair *from, size_t from_count)
 {
-    translator t;
+    demo_model t;
     bauta_result *result = NULL;
-    int failed = translator_open(&t, folder);
+    int failed = demo_model_open(&t, folder);
     for (size_t i = 0; !failed && i < count; i++) {
         failed = sentence_make(&t, seed + i, &result);
         if (failed)
             break;
-        const bauta_hypothesis *said = result->hypotheses;
-        bool old = learned(from, from_count, said->text);
-        bool whole = said->finish == BAUTA_FINISH_STOP;
-        printf("  %s%s%s\n", said->text, whole ? "" : " ...",
-               old ? "   (as it was read)" : "");
+        const bauta_hypothesis *text = result->hypotheses;
+        bool old = in_training(from, from_count, text->text);
+        bool whole = text->finish == BAUTA_FINISH_STOP;
+        printf("  %s%s%s\n", text->text, whole ? "" : " ...",
+               old ? "   (in the training text)" : "");
         bauta_result_free(result);
     }
-    translator_close(&t);
+    demo_model_close(&t);
     return failed;
 }

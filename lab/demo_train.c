@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- the corpus --------------------------------------------------------- */
+/* ---- the corpus -------------------------------------------------------- */
 
-int corpus_draw(corpus *c, const sizes *s, uint64_t seed)
+int corpus_draw(corpus *c, const demo_sizes *s, uint64_t seed)
 {
     *c = (corpus){ 0 };
     if (pairs_draw(&c->all, s->valid + s->held + s->train, seed))
@@ -35,7 +35,7 @@ static void both_write(FILE *file, const pair *p)
     fprintf(file, "%s\t%s\n", p->english, p->german);
 }
 
-/* A text ends its sentences. */
+/* Sentences of the text end in a full stop or question mark. */
 static void german_write_line(FILE *file, const pair *p)
 {
     bool ended = strchr(".?", p->german[strlen(p->german) - 1]);
@@ -56,7 +56,7 @@ static int file_write(const char *folder, const char *name, line_fn *line,
     return good ? CLI_OK : cli_fail("demo", "%s: %s", path, strerror(errno));
 }
 
-int corpus_write(const corpus *c, const sizes *s, const char *folder)
+int corpus_write(const corpus *c, const demo_sizes *s, const char *folder)
 {
     int failed =
         file_write(folder, "train.tsv", both_write, c->train, s->train);
@@ -72,11 +72,11 @@ int corpus_write(const corpus *c, const sizes *s, const char *folder)
     return failed;
 }
 
-/* ---- bauta train -------------------------------------------------------- */
+/* ---- bauta train ------------------------------------------------------- */
 
 enum { WORDS_MAX = 64, TEXT_MAX = 6 * DEMO_PATH };
 
-/* The words of a command; `text` holds them, one behind the other. */
+/* A command; `text` holds its words, packed back to back. */
 typedef struct command {
     char *words[WORDS_MAX + 1];
     char text[TEXT_MAX];
@@ -92,13 +92,12 @@ static void word_add(command *c, const char *folder, const char *word,
     int size = snprintf(to, room, "%s%s%.*s", folder, *folder ? "/" : "",
                         (int)length, word);
     if (size < 0 || (size_t)size >= room || c->count == WORDS_MAX)
-        return; // the lists below are shorter than that
+        return; // no command is that long
     c->used += (size_t)size + 1;
     c->words[c->count++] = to;
 }
 
-/* Words with spaces between them; those that are no options get the folder
- * before them, where one is given. */
+/* Append words separated by spaces; file names get the folder as prefix. */
 static void string_list_add(command *c, const char *folder, const char *words)
 {
     while (*words) {
@@ -117,11 +116,11 @@ static void number_add(command *c, const char *name, uint64_t value)
     string_list_add(c, "", number);
 }
 
-static void command_say(const command *c)
+static void command_print(const command *c)
 {
     size_t column = (size_t)printf("  $ bauta");
     for (int i = 0; i < c->count; i++) {
-        // An option stays with its value.
+        // Keep an option and its value on one line.
         bool option = *c->words[i] == '-' && i + 1 < c->count;
         size_t size =
             strlen(c->words[i]) + (option ? strlen(c->words[i + 1]) + 1 : 0);
@@ -133,7 +132,7 @@ static void command_say(const command *c)
     fflush(stdout);
 }
 
-/* A Ctrl-C in a run saves and stops; it ends the demo, too. */
+/* Ctrl-C saves and stops a run; it ends the demo, too. */
 static int stopped_check(const training *t, const char *folder)
 {
     char last[DEMO_PATH + 128];
@@ -153,7 +152,7 @@ int training_call(const training *t, const char *folder)
     string_list_add(&c, folder, t->files);
     string_list_add(&c, "", "--out");
     string_list_add(&c, folder, t->name);
-    command_say(&c);
+    command_print(&c);
     int failed = train_main(c.count, c.words);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);

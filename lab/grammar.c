@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grammar.c - clauses at random, and sets of pairs that are all different. */
+/* grammar.c - random clauses, and sets of distinct sentence pairs. */
 #include "grammar.h"
+
+#include "random.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- sentences ---------------------------------------------------------- */
+/* ---- sentences --------------------------------------------------------- */
 
 void sentence_add(sentence *s, const char *word)
 {
     size_t size = strlen(word), space = s->length > 0;
     if (s->length + space + size + 2 > sizeof(s->text))
-        return; // longer than any clause can be
+        return; // no clause is that long
     if (space)
         s->text[s->length++] = ' ';
     memcpy(s->text + s->length, word, size + 1);
@@ -29,35 +31,22 @@ void sentence_end(sentence *s, const clause *c)
     s->text[s->length] = '\0';
 }
 
-/* ---- chance ------------------------------------------------------------- */
-
-/* SplitMix64: small, and the same everywhere. */
-static uint64_t draw(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-static size_t below(uint64_t *r, size_t count)
-{
-    return (size_t)(draw(r) >> 32) * count >> 32;
-}
+/* ---- random numbers ---------------------------------------------------- */
 
 /* True `percent` times in a hundred. */
 static bool chance(uint64_t *r, size_t percent)
 {
-    return below(r, 100) < percent;
+    return random_below(r, 100) < percent;
 }
 
-/* ---- phrases ------------------------------------------------------------ */
+/* ---- phrases ----------------------------------------------------------- */
 
-static const adjective *adjective_draw(uint64_t *r, unsigned kind, bool said)
+static const adjective *adjective_draw(uint64_t *r, unsigned kind,
+                                       bool predicative)
 {
     for (;;) {
-        const adjective *a = &adjectives[below(r, adjective_count)];
-        if ((said ? a->says : a->goes) & kind)
+        const adjective *a = &adjectives[random_below(r, adjective_count)];
+        if ((predicative ? a->predicative : a->attributive) & kind)
             return a;
     }
 }
@@ -66,25 +55,26 @@ static phrase noun_draw(uint64_t *r, unsigned kinds)
 {
     phrase p = { .kind = NOUN };
     do
-        p.word = below(r, noun_count);
+        p.word = random_below(r, noun_count);
     while (!(nouns[p.word].kind & kinds));
-    size_t which = below(r, 10);
-    p.determiner = which < 4   ? THE
-                   : which < 6 ? A
-                               : (determiner)(THIS + below(r, OUR - THIS + 1));
+    size_t which = random_below(r, 10);
+    p.determiner = which < 4 ? THE
+                   : which < 6
+                       ? A
+                       : (determiner)(THIS + random_below(r, OUR - THIS + 1));
     if (chance(r, 35))
         p.adjective = adjective_draw(r, nouns[p.word].kind, false);
     return p;
 }
 
-/* Persons are mostly pronouns. */
+/* Persons are mostly drawn as pronouns. */
 static phrase phrase_draw(uint64_t *r, unsigned kinds, bool object)
 {
-    size_t which = below(r, 100);
+    size_t which = random_below(r, 100);
     if (kinds & HUMAN && which < 45)
-        return (phrase){ .kind = PRONOUN, .word = below(r, 6) };
+        return (phrase){ .kind = PRONOUN, .word = random_below(r, 6) };
     if (kinds & HUMAN && which < 55)
-        return (phrase){ .kind = NAME, .word = below(r, name_count) };
+        return (phrase){ .kind = NAME, .word = random_below(r, name_count) };
     if (object && kinds & THINGS && which < 62)
         return (phrase){ .kind = PRONOUN, .word = IT };
     return noun_draw(r, kinds);
@@ -95,7 +85,7 @@ static bool first_person(const phrase *p)
     return p->kind == PRONOUN && (p->word == 0 || p->word == 4);
 }
 
-/* Whether one could be the other: nobody helps himself here. */
+/* Whether both could be the same person; there are no reflexive pronouns. */
 static bool same(const phrase *a, const phrase *b)
 {
     if (first_person(a) && first_person(b))
@@ -104,10 +94,10 @@ static bool same(const phrase *a, const phrase *b)
            !(a->kind == PRONOUN && a->word != 1);
 }
 
-/* ---- clauses ------------------------------------------------------------ */
+/* ---- clauses ----------------------------------------------------------- */
 
 /* "What" asks for things, "whom" for persons. */
-static bool asks_rightly(const clause *c)
+static bool question_fits(const clause *c)
 {
     const verb *v = c->verb;
     if (c->mood == WHAT)
@@ -125,10 +115,10 @@ static bool asks_rightly(const clause *c)
 
 static mood mood_draw(uint64_t *r)
 {
-    size_t which = below(r, 100);
+    size_t which = random_below(r, 100);
     return which < 58   ? STATEMENT
            : which < 78 ? QUESTION
-                        : (mood)(WHO + below(r, WHY - WHO + 1));
+                        : (mood)(WHO + random_below(r, WHY - WHO + 1));
 }
 
 static void objects_draw(clause *c, uint64_t *r)
@@ -145,8 +135,8 @@ static void objects_draw(clause *c, uint64_t *r)
     }
 }
 
-/* What neither language says, or each in more than one way. */
-static bool odd(const clause *c)
+/* Clauses that are unidiomatic, or ambiguous in one of the languages. */
+static bool unidiomatic(const clause *c)
 {
     const adverb *a = c->adverb;
     const phrase *o = &c->object, *p = &c->partner;
@@ -170,7 +160,7 @@ static bool odd(const clause *c)
     if (c->subject.kind == NOUN && c->subject.determiner == A &&
         (c->negated || c->mood != STATEMENT))
         return true;
-    // "Liest das Kind es?" is German, but nobody says so.
+    // "Liest das Kind es?" is unidiomatic.
     if (c->mood != STATEMENT && c->subject.kind != PRONOUN &&
         o->kind == PRONOUN && o->word == IT)
         return true;
@@ -191,14 +181,14 @@ static clause clause_draw(uint64_t *r)
     clause c;
     do {
         c = (clause){ .mood = mood_draw(r),
-                      .verb = &verbs_of_grammar[below(r, verb_count)],
+                      .verb = &verbs_of_grammar[random_below(r, verb_count)],
                       .negated = chance(r, 25),
                       .contracted = chance(r, 50),
                       .stop = chance(r, 25) };
         if (!c.verb->state && chance(r, 25))
-            c.modal = (modal)(CAN + below(r, 3));
+            c.modal = (modal)(CAN + random_below(r, 3));
         if (chance(r, 30))
-            c.adverb = &adverbs[below(r, adverb_count)];
+            c.adverb = &adverbs[random_below(r, adverb_count)];
         c.subject = phrase_draw(r, c.verb->subject, false);
         if (c.mood == WHO)
             c.subject = (phrase){ .kind = ABSENT };
@@ -209,13 +199,13 @@ static clause clause_draw(uint64_t *r)
             c.subject.adjective = NULL; // "the old man is old"
         }
         objects_draw(&c, r);
-    } while (!asks_rightly(&c) || odd(&c));
+    } while (!question_fits(&c) || unidiomatic(&c));
     return c;
 }
 
-/* ---- sets of pairs ------------------------------------------------------ */
+/* ---- sets of pairs ----------------------------------------------------- */
 
-/* Sentences that have been, by their German without a full stop. */
+/* Sentences drawn so far, by their German without the full stop. */
 typedef struct seen {
     const char **slots;
     size_t size; /* a power of two */
@@ -227,7 +217,7 @@ static size_t bare(const char *text)
     return length && text[length - 1] == '.' ? length - 1 : length;
 }
 
-/* Whether it is new; it is then remembered. */
+/* Add a sentence; whether it is new. */
 static bool seen_add(seen *s, const char *text)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);

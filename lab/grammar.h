@@ -6,10 +6,10 @@
  *   grammar_german.c   the same clause in German
  *   grammar.c          clauses at random
  *
- * A clause says who does what to whom, and how; each language then has its own
- * idea of how to put it. German inflects articles, pronouns and adjectives by
- * gender and case, splits verbs, and sends "nicht", infinitives and particles
- * to places of their own. "You" is always one friend: du. */
+ * A clause says who does what to whom, and how; each language renders it by its
+ * own rules. German inflects articles, pronouns and adjectives by gender and
+ * case, splits verbs, and has its own word order for "nicht", infinitives and
+ * particles. "You" is always "du". */
 #ifndef GRAMMAR_H
 #define GRAMMAR_H
 
@@ -22,14 +22,14 @@
 typedef enum gender { MASCULINE, FEMININE, NEUTER } gender;
 typedef enum casus { NOMINATIVE, ACCUSATIVE, DATIVE } casus;
 
-/* What a noun names, and which of them a verb or an adjective goes with. */
+/* Classes of nouns; verbs and adjectives say which ones they go with. */
 enum {
     HUMAN = 1,
     ANIMAL = 2,
     THING = 4,
-    TEXT = 8, /* a thing that is read */
+    TEXT = 8, /* a thing to read */
     FOOD = 16,
-    PLACE = 32, /* a thing that stays where it is */
+    PLACE = 32, /* a thing that cannot be carried */
     ALIVE = HUMAN | ANIMAL,
     THINGS = THING | TEXT | FOOD, /* that can be carried */
     ANYTHING = ALIVE | THINGS | PLACE
@@ -39,17 +39,16 @@ typedef struct noun {
     const char *english, *german;
     gender gender;
     unsigned kind;
-    const char *oblique; /* accusative and dative, where they differ */
+    const char *oblique; /* accusative and dative, if they differ */
 } noun;
 
 typedef struct adjective {
     const char *english, *german;
-    unsigned goes; /* with these nouns; 0: only as "he is ..." */
-    unsigned says; /* of these it is said: "he is ..." */
+    unsigned attributive; /* before these nouns; 0: only "he is ..." */
+    unsigned predicative; /* "he is ...", for these nouns */
 } adjective;
 
-/* Persons by number: I, you, he, she, we, they; and "it", which is an object
- * here. */
+/* I, you, he, she, we, they; and "it", only as an object. */
 typedef struct pronoun {
     const char *english, *english_object;
     const char *german[3]; /* by case */
@@ -73,15 +72,15 @@ typedef struct verb {
     const char *particle; /* "zu" of "zuhören", or "" */
     governs governs;
     unsigned subject, object;
-    bool state; /* is not wanted, nor can it be done */
+    bool state; /* takes no modal verb */
 } verb;
 
 typedef struct adverb {
     const char *english, *german;
     bool middle; /* "I often sing", not "I sing often" */
-    bool late;   /* behind "nicht" */
-    bool never;  /* a negation itself */
-    char asks;   /* what it answers: 'n' when, 'e' where, or 0 */
+    bool late;   /* after "nicht" */
+    bool never;  /* is a negation */
+    char asks;   /* the question it answers: 'n' when, 'e' where, or 0 */
 } adverb;
 
 typedef enum determiner { THE, A, THIS, MY, YOUR, HIS, HER, OUR } determiner;
@@ -131,14 +130,14 @@ typedef struct clause {
 
 enum { SENTENCE_MAX = 192 };
 
-/* A sentence as it grows: words with spaces between them. */
+/* A sentence under construction: words separated by spaces. */
 typedef struct sentence {
     char text[SENTENCE_MAX];
     size_t length;
 } sentence;
 
 void sentence_add(sentence *s, const char *word);
-/* A capital at the beginning, a mark at the end. */
+/* Capitalize, and add the final punctuation. */
 void sentence_end(sentence *s, const clause *c);
 
 void english_write(sentence *s, const clause *c);
@@ -155,7 +154,7 @@ typedef struct pairs {
     size_t count;
 } pairs;
 
-/* So many pairs, all different in both languages; 0, or -1 without memory. The
+/* Draw `count` pairs, all different in both languages; -1 if out of memory. The
  * first is "I love you". */
 int pairs_draw(pairs *p, size_t count, uint64_t seed);
 void pairs_release(pairs *p);

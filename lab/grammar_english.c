@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- phrases ------------------------------------------------------------ */
+/* ---- phrases ----------------------------------------------------------- */
 
 static const char *article(const char *next)
 {
@@ -37,7 +37,7 @@ static void phrase_write(sentence *s, const phrase *p, bool object)
         noun_write(s, p);
 }
 
-/* ---- verbs -------------------------------------------------------------- */
+/* ---- verbs ------------------------------------------------------------- */
 
 static int form_of(const clause *c)
 {
@@ -46,8 +46,8 @@ static int form_of(const clause *c)
                                                 : pronouns[p->word].form;
 }
 
-/* What stands before the subject in a question, and before "not": do, can, or
- * a form of to be. NULL where a plain statement has none. */
+/* The auxiliary, before the subject of a question and before "not": do, can, or
+ * a form of to be. NULL for a plain statement. */
 static const char *auxiliary(const clause *c)
 {
     static const char *const be[] = { "am", "are", "is", "are" };
@@ -84,7 +84,7 @@ static void auxiliary_write(sentence *s, const clause *c)
     }
 }
 
-/* The verb behind its auxiliary, or in its own finite form. */
+/* The verb after its auxiliary, or in its finite form. */
 static void verb_write(sentence *s, const clause *c)
 {
     bool finite = !auxiliary(c), third = form_of(c) == FORM_ER;
@@ -98,7 +98,7 @@ static void verb_write(sentence *s, const clause *c)
     sentence_add(s, finite && third ? c->verb->third : c->verb->english);
 }
 
-/* ---- the clause --------------------------------------------------------- */
+/* ---- the clause -------------------------------------------------------- */
 
 static void objects_write(sentence *s, const clause *c)
 {

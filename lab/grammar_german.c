@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- phrases ------------------------------------------------------------ */
+/* ---- phrases ----------------------------------------------------------- */
 
 /* Endings of "ein", "mein", "kein", by case and gender; "der" and "dieser" have
  * an ending everywhere. */
@@ -24,7 +24,7 @@ static const char *const the[3][3] = {
     [ACCUSATIVE] = { "den", "die", "das" },
     [DATIVE] = { "dem", "der", "dem" },
 };
-/* What the determiner does not say, the adjective says. */
+/* Endings of adjectives: weak after "der" and "dieser", else mixed. */
 static const char *const weak[3][3] = {
     [NOMINATIVE] = { "e", "e", "e" },
     [ACCUSATIVE] = { "en", "e", "e" },
@@ -78,7 +78,7 @@ static bool indefinite(const phrase *p)
     return p->kind == NOUN && p->determiner == A;
 }
 
-/* ---- verbs -------------------------------------------------------------- */
+/* ---- verbs ------------------------------------------------------------- */
 
 static const char *finite_of(const clause *c)
 {
@@ -93,7 +93,7 @@ static const char *finite_of(const clause *c)
     return c->modal ? modals[c->modal][form] : c->verb->forms[form];
 }
 
-/* What closes the clause: the infinitive, or the particle of the verb. */
+/* The end of the clause: the infinitive, or the particle of the verb. */
 static void bracket_close(sentence *s, const clause *c)
 {
     if (c->modal)
@@ -102,11 +102,11 @@ static void bracket_close(sentence *s, const clause *c)
         sentence_add(s, c->verb->particle);
 }
 
-/* ---- the middle --------------------------------------------------------- */
+/* ---- the middle -------------------------------------------------------- */
 
-/* Objects, the adverb and "nicht" between the two parts of the verb. What is
- * known comes before the adverb and what is new behind it; a new object takes
- * the negation upon itself. A pronoun in the accusative goes before all. */
+/* Objects, the adverb and "nicht" between the two parts of the verb. Definite
+ * objects come before the adverb, indefinite ones after it; an indefinite
+ * object is negated with "kein". An accusative pronoun comes first. */
 static void middle_write(sentence *s, const clause *c)
 {
     const phrase *first = &c->partner, *second = &c->object;
@@ -135,9 +135,9 @@ static void middle_write(sentence *s, const clause *c)
         sentence_add(s, c->quality->german);
 }
 
-/* ---- the clause --------------------------------------------------------- */
+/* ---- the clause -------------------------------------------------------- */
 
-/* What stands before the verb; nothing in a plain question. */
+/* The position before the verb; empty in a yes-no question. */
 static void front_write(sentence *s, const clause *c)
 {
     static const char *const words[] = {

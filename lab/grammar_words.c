@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grammar_words.c - the words that the demo knows. */
+/* grammar_words.c - the vocabulary. */
 #include "grammar.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

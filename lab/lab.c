@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab.c - bauta lab: masked attention by experiment; see lab.h. */
+/* lab.c - bauta lab: experiments on masked attention; see lab.h. */
 #include "lab.h"
 
 #include "../cli/cli.h"
@@ -18,31 +18,32 @@
 
 #define VERB "lab"
 
-/* The experiments, in the order in which the story is told. */
+/* The experiments, in the order in which they run. */
 static const struct {
     const char *name;
     lab_experiment *run;
     const char *question;
 } experiments[] = {
     { "leak", lab_leak,
-      "What does a model learn when it can see the word that it is to "
-      "foretell?" },
+      "What does a model learn if it can see the token that it is to "
+      "predict?" },
     { "parallel", lab_parallel,
       "What does the mask buy: all positions of a text at once, or one after "
       "the other?" },
     { "masks", lab_masks,
-      "What does each kind of mask show, and does what it hides cost "
+      "What does each kind of mask show, and do hidden pairs cost "
       "anything?" },
     { "mlm", lab_mlm,
-      "What is learned from hidden words, and what from the next word?" },
+      "What does a model learn from hidden words, and what from the next "
+      "word?" },
     { "layers", lab_layers,
-      "Must every layer have the mask, or is it enough that most of them "
+      "Must every layer have the mask, or is it enough if most of them "
       "do?" },
 };
 
 enum { EXPERIMENTS = sizeof(experiments) / sizeof(experiments[0]) };
 
-/* ---- the command line --------------------------------------------------- */
+/* ---- the command line -------------------------------------------------- */
 
 typedef struct settings {
     string_list rest;
@@ -53,42 +54,42 @@ typedef struct settings {
     bool wanted[EXPERIMENTS];
 } settings;
 
+static const char help_text[] =
+    "usage: bauta lab NAME... [options]\n"
+    "\n"
+    "Experiments on masked attention. Each asks a question, measures, and "
+    "ends\n"
+    "with two sentences. Its claims about the result are checked; one that "
+    "does\n"
+    "not hold is a failure.\n"
+    "\n"
+    "experiments\n"
+    "  leak           training with and without the causal mask\n"
+    "  parallel       teacher forcing, position by position, free-running\n"
+    "  masks          every kind of mask, and its cost\n"
+    "  mlm            masked against causal language modelling\n"
+    "  layers         why every layer needs the mask\n"
+    "  all            all of them in turn\n"
+    "\n"
+    "options\n"
+    "  --out DIR      also write DIR/index.html, a page with all results, "
+    "after\n"
+    "                 each experiment; Ctrl-C keeps the finished ones. The\n"
+    "                 folder is created if it is missing\n"
+    "  --fast         small sizes: seconds instead of minutes\n"
+    "  --seed N       of everything that is random (default 1)\n"
+    "  --threads N    0: one per core (default); masks always uses one\n"
+    "  --json         one JSON object per line and experiment\n"
+    "  --help         print this text\n"
+    "\n"
+    "examples\n"
+    "  bauta lab layers\n"
+    "  bauta lab masks --fast --json\n"
+    "  bauta lab all --out lab\n";
+
 static int help(void)
 {
-    fputs("usage: bauta lab NAME... [options]\n"
-          "\n"
-          "Tell the story of masked attention by experiment. Each asks a "
-          "question, shows\n"
-          "what was measured here and now, and ends with two sentences. What "
-          "must come out\n"
-          "is claimed, and a claim that does not hold is a failure.\n"
-          "\n"
-          "experiments\n"
-          "  leak           the same model with and without the mask\n"
-          "  parallel       all positions at once, one by one, and on its own\n"
-          "  masks          every kind of mask, and what it costs\n"
-          "  mlm            hidden words against the next word\n"
-          "  layers         why every layer needs the mask\n"
-          "  all            one after the other\n"
-          "\n"
-          "options\n"
-          "  --out DIR      also write DIR/index.html, a page with all of it, "
-          "after each\n"
-          "                 experiment; Ctrl-C keeps those that are finished. "
-          "The folder\n"
-          "                 is made where it is not there\n"
-          "  --fast         small sizes: some seconds instead of minutes\n"
-          "  --seed N       of everything that is random; 1\n"
-          "  --threads N    0: one per core (default); masks takes one in any "
-          "case\n"
-          "  --json         a JSON object a line, one an experiment\n"
-          "  --help         this text\n"
-          "\n"
-          "examples\n"
-          "  bauta lab layers\n"
-          "  bauta lab masks --fast --json\n"
-          "  bauta lab all --out lab\n",
-          stdout);
+    fputs(help_text, stdout);
     return cli_finish(VERB);
 }
 
@@ -152,7 +153,7 @@ static int settings_read(settings *s, int argc, char **argv)
     return names_read(s);
 }
 
-/* ---- what experiments call ---------------------------------------------- */
+/* ---- progress ---------------------------------------------------------- */
 
 void lab_progress(const lab *l, const char *format, ...)
 {
@@ -160,10 +161,10 @@ void lab_progress(const lab *l, const char *format, ...)
         return;
     bool terminal = isatty(fileno(l->progress));
     double time = seconds_now();
-    if (l->told && time - *l->told < (terminal ? 0.1 : 5.0))
+    if (l->shown && time - *l->shown < (terminal ? 0.1 : 5.0))
         return;
-    if (l->told)
-        *l->told = time;
+    if (l->shown)
+        *l->shown = time;
     va_list args;
     va_start(args, format);
     fputs(terminal ? "\r\033[K" : "", l->progress);
@@ -173,7 +174,7 @@ void lab_progress(const lab *l, const char *format, ...)
     fflush(l->progress);
 }
 
-/* The line of the progress goes, so that others can stand there. */
+/* Erase the progress line. */
 static void progress_end(const lab *l)
 {
     if (l->progress && isatty(fileno(l->progress))) {
@@ -187,9 +188,9 @@ int lab_failed(const bauta_error *err)
     return cli_fail(VERB, "%s", err->message);
 }
 
-/* ---- running ------------------------------------------------------------ */
+/* ---- running ----------------------------------------------------------- */
 
-/* The folder and those it lies in, before minutes are spent. */
+/* Create the folder and its parents, before time is spent. */
 static int folder_make(const char *path)
 {
     char *part = strdup(path);
@@ -209,7 +210,7 @@ static int folder_make(const char *path)
     if (!why && access(path, W_OK))
         why = errno;
     return why ? cli_fail(VERB,
-                          "%s: cannot make this folder, or write into "
+                          "%s: cannot create this folder or write to "
                           "it: %s",
                           path, strerror(why))
                : CLI_OK;
@@ -226,7 +227,7 @@ static char *page_path(const settings *s)
     return path;
 }
 
-/* The page with the experiments that are finished. */
+/* Write the page with the finished experiments. */
 static int page_write(const settings *s, const report *const *reports,
                       size_t count)
 {
@@ -237,7 +238,7 @@ static int page_write(const settings *s, const report *const *reports,
     return failed;
 }
 
-static void page_say(const settings *s)
+static void page_report(const settings *s)
 {
     char *path = page_path(s);
     if (path)
@@ -245,16 +246,16 @@ static void page_say(const settings *s)
     free(path);
 }
 
-/* ---- Ctrl-C ------------------------------------------------------------- */
+/* ---- Ctrl-C ------------------------------------------------------------ */
 
-/* What an interrupt says before it ends the program, by how many experiments
- * are finished. The page is written after each, so nothing is left to do. */
-static char farewells[EXPERIMENTS + 1][256];
+/* The message of an interrupt, by the number of finished experiments. The page
+ * is written after each, so nothing is left to do. */
+static char messages[EXPERIMENTS + 1][256];
 static volatile sig_atomic_t finished;
 
 static void on_interrupt(int number)
 {
-    const char *text = farewells[finished];
+    const char *text = messages[finished];
     ssize_t written = write(STDERR_FILENO, text, strlen(text));
     (void)written;
     signal(number, SIG_DFL);
@@ -265,7 +266,7 @@ static void interrupts_catch(const settings *s)
 {
     struct sigaction action = { .sa_handler = on_interrupt };
     for (size_t i = 0; i <= EXPERIMENTS; i++)
-        snprintf(farewells[i], sizeof(farewells[i]),
+        snprintf(messages[i], sizeof(messages[i]),
                  "\ninterrupted; %zu finished%s%s\n", i,
                  s->out && i ? ", in the page of " : "",
                  s->out && i ? s->out : "");
@@ -274,7 +275,7 @@ static void interrupts_catch(const settings *s)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* One experiment, shown as soon as it is done. */
+/* Run one experiment and show it. */
 static int lab_run(const lab *l, const settings *s, size_t which, bool first,
                    report **out)
 {
@@ -313,12 +314,12 @@ static int labs_run(const lab *l, const settings *s)
             holds = false;
         }
         count++;
-        if (!failed && s->out) // at once: a later one may be interrupted
+        if (!failed && s->out) // now: a later one may be interrupted
             failed = page_write(s, (const report *const *)reports, count);
         finished = (sig_atomic_t)count;
     }
     if (!failed && s->out)
-        page_say(s);
+        page_report(s);
     for (size_t i = 0; i < count; i++)
         report_free(reports[i]);
     if (!failed)
@@ -330,9 +331,9 @@ static int lab_open(const settings *s)
 {
     bauta_options options = BAUTA_OPTIONS_INIT;
     bauta_error err;
-    double told = 0;
+    double shown = 0;
     lab l = {
-        .seed = s->seed, .fast = s->fast, .progress = stderr, .told = &told
+        .seed = s->seed, .fast = s->fast, .progress = stderr, .shown = &shown
     };
     options.threads = (int)s->threads;
     int failed = s->out ? folder_make(s->out) : CLI_OK;

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab.h - bauta lab: what its files share.
+/* lab.h - bauta lab: declarations shared by its files.
  *
- *   lab.c           the verb: options, and which experiments run
- *   lab_leak.c      the same model with and without the mask
- *   lab_parallel.c  all positions at once, one by one, and on its own
- *   lab_exposure_bias.c     its last part
- *   lab_masks.c     every kind of mask, and what it costs
+ *   lab.c                the verb: options, and which experiments run
+ *   lab_leak.c           training with and without the causal mask
+ *   lab_parallel.c       teacher forcing, position by position, free-running
+ *   lab_exposure_bias.c  its last part
+ *   lab_masks.c          every kind of mask, and its cost
  *   lab_mask_kinds.c     the kinds
- *   lab_mlm.c       hidden words against the next word
- *   lab_cloze.c      what both are asked
- *   lab_layers.c    why every layer needs the mask
- *   lab_stack.c     the layers
- *   lab_corpus.c      the corpus: sentences of the grammar, as tokens
- *   lab_train.c     a small optimizer over bauta_model_loss()
- *   lab_report.c    what an experiment found, as it grows
- *   lab_report_text.c     a report in the terminal
- *   lab_report_json.c      and as JSON
- *   lab_plot.c      the axes of curves; curves in characters
- *   lab_report_svg.c       curves and masks as SVG
- *   lab_report_html.c      reports as one page of HTML
+ *   lab_mlm.c            masked against causal language modelling
+ *   lab_cloze.c          the cloze test for both
+ *   lab_layers.c         why every layer needs the mask
+ *   lab_stack.c          its attention layers
+ *   lab_corpus.c         sentences of the grammar as tokens
+ *   lab_train.c          AdamW over bauta_model_loss()
+ *   lab_report.c         the findings of an experiment
+ *   lab_report_text.c    a report in the terminal
+ *   lab_report_json.c    as JSON
+ *   lab_plot.c           axes, and plots in characters
+ *   lab_report_svg.c     plots and masks as SVG
+ *   lab_report_html.c    reports as an HTML page
  *
- * An experiment says what it asks, fills tables, curves and drawings, draws
- * two sentences from them, and claims what must have come out: a claim that
- * does not hold is a failure of the verb, so that each is a test, too. */
+ * An experiment asks a question, fills tables, plots and drawings, concludes
+ * with two sentences, and makes claims about the result. A claim that does not
+ * hold is a failure of the verb, so each is a test, too. */
 #ifndef LAB_H
 #define LAB_H
 
@@ -30,11 +30,11 @@
 
 #include <stdio.h>
 
-/* ---- reports ------------------------------------------------------------ */
+/* ---- reports ----------------------------------------------------------- */
 
-/* What an experiment found. The calls copy what they are given; one that has
- * no memory makes the whole report void, which report_whole() tells. NULL is a
- * void report. */
+/* The findings of an experiment. Calls copy their arguments. If one runs out of
+ * memory, the report is void: report_whole() is false. NULL is a void report.
+ */
 typedef struct report report;
 
 report *report_create(const char *name, const char *question);
@@ -43,11 +43,11 @@ bool report_whole(const report *r);
 /* Whether all claims hold. */
 bool report_holds(const report *r);
 
-/* A heading over what follows. */
+/* A heading for the next items. */
 void report_heading(report *r, const char *text);
 
-/* Begin a table: headings with tabs between them. Then its rows, likewise; a
- * cell that is missing is empty, and one too many is left out. */
+/* Begin a table; headings and the cells of rows are separated by tabs. Missing
+ * cells are empty, surplus ones are dropped. */
 void report_table(report *r, const char *title, const char *headings);
 void report_row(report *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -57,63 +57,62 @@ typedef struct plot_options {
     bool log_across, log_upward;
 } plot_options;
 
-/* Begin a plot; then curves of it, and their points. A point that is not
- * finite, or not above 0 where the axis is logarithmic, is not drawn. */
+/* Begin a plot; then its curves, and their points. A point that is not finite,
+ * or not positive on a logarithmic axis, is not drawn. */
 void report_plot(report *r, const plot_options *options);
 void report_curve(report *r, const char *name);
 void report_point(report *r, double x, double y);
 
-/* A mask to be drawn; those that follow each other stand side by side. What
- * `allowed`, of the same size, hides and the mask shows is a leak and stands
- * out; NULL: nothing is one. */
+/* A mask to draw; consecutive ones stand side by side. A pair that `allowed`,
+ * of the same size, hides and the mask shows is a leak and is marked; NULL: no
+ * leaks.
+ */
 void report_mask(report *r, const char *title, const bauta_mask *mask,
                  const bauta_mask *allowed);
-/* A text as it is: what a model said. */
+/* A verbatim text: output of a model. */
 void report_quote(report *r, const char *title, const char *text);
-/* A sentence of what follows from it. */
+/* A sentence of the conclusion. */
 void report_say(report *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* What must be; it is shown only where it is not. */
+/* A claim about the result; shown only if it does not hold. */
 void report_claim(report *r, bool holds, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* All of it in the terminal; as an object of JSON, a line; as a page, which is
- * written as a whole or not at all. The last two return CLI_OK, or CLI_FAILED
- * after a sentence. */
+/* Print a report; print it as one line of JSON; write several as an HTML page,
+ * atomically. The last two return CLI_OK, or CLI_FAILED after a message. */
 void report_print(const report *r, FILE *to, bool colours);
 int report_json(const report *r);
 int report_page(const report *const *reports, size_t count, const char *path);
 
-/* ---- experiments -------------------------------------------------------- */
+/* ---- experiments ------------------------------------------------------- */
 
 typedef struct lab {
     bauta_context *context;
     uint64_t seed;
-    bool fast;      /* small sizes: some seconds instead of a minute */
-    FILE *progress; /* a line now and then; NULL: none */
-    double *told;   /* when the last one was; lab_progress()'s own */
+    bool fast;      /* small sizes: seconds instead of a minute */
+    FILE *progress; /* for progress lines; NULL: none */
+    double *shown;  /* time of the last one; used by lab_progress() */
 } lab;
 
-/* An experiment: CLI_OK with a filled report, or CLI_FAILED after a
- * sentence. */
+/* An experiment: CLI_OK with a filled report, or CLI_FAILED after a message. */
 typedef int lab_experiment(const lab *l, report *r);
 lab_experiment lab_leak, lab_parallel, lab_masks, lab_mlm, lab_layers;
 
-/* Tell that it goes on: "leak: without the mask, step 120 of 300, loss 0.41";
- * on a terminal over the last one. It may be called at every step: what comes
- * too soon after the last one is not shown. */
+/* Show progress: "leak: without mask, step 120 of 300, loss 0.41"; on a
+ * terminal it replaces the last line. May be called at every step: lines that
+ * come too fast are dropped. */
 void lab_progress(const lab *l, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* A sentence of the library, and CLI_FAILED. */
+/* Print the library's message; returns CLI_FAILED. */
 int lab_failed(const bauta_error *err);
 
-/* ---- text --------------------------------------------------------------- */
+/* ---- the corpus -------------------------------------------------------- */
 
-/* English sentences of the grammar as two texts, one to learn from and one
- * that is kept back, and a tokenizer of their characters or words. */
+/* English sentences of the grammar, for training and validation, and a
+ * tokenizer of their characters or words. */
 typedef struct lab_text {
     bauta_tokenizer *tokenizer;
-    uint32_t *train, *valid; /* tokens, sentence after sentence */
+    uint32_t *train, *valid; /* tokens of all sentences */
     size_t train_count, valid_count;
     bauta_corpus *train_corpus, *valid_corpus; /* the same, for a trainer */
 } lab_text;
@@ -121,14 +120,14 @@ typedef struct lab_text {
 int lab_text_make(lab_text *t, size_t sentences, uint64_t seed);
 void lab_text_release(lab_text *t);
 
-/* ---- learning ----------------------------------------------------------- */
+/* ---- the optimizer ----------------------------------------------------- */
 
-/* AdamW over the gradients of bauta_model_loss(), for experiments that feed
- * the model what the trainer never would. */
+/* AdamW over the gradients of bauta_model_loss(), for experiments with batches
+ * that the trainer cannot make. */
 typedef struct learner learner;
 learner *learner_create(bauta_model *model, double rate, size_t steps);
 void learner_free(learner *l);
-/* One step with the gradients that are there, which become 0. */
+/* One step with the current gradients, which become 0. */
 int learner_step(learner *l);
 
 #endif

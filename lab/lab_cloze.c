@@ -1,43 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_cloze.c - bauta lab mlm: the same words asked of an encoder and of a
- * decoder. */
+/* lab_cloze.c - bauta lab mlm: a cloze test for an encoder and a decoder. */
 #include "lab_cloze.h"
 #include "../cli/cli.h"
+#include "random.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A sentence is [CLS], words, a mark, [SEP]. */
+/* A sentence is [CLS], words, punctuation, [SEP]. */
 enum { AROUND = 3, LEAST_WORDS = 4 };
 
-/* ---- the questions ------------------------------------------------------ */
+/* ---- the questions ----------------------------------------------------- */
 
-void exam_release(exam *x)
+void cloze_release(cloze *x)
 {
     free(x->lengths);
     free(x->asked);
     free(x->ids);
-    free(x->blind);
+    free(x->masked);
 }
 
-static size_t place_of(exam_place place, size_t words, uint64_t *random)
+static size_t place_of(cloze_place place, size_t words, uint64_t *random)
 {
-    if (place == EXAM_FIRST)
+    if (place == CLOZE_FIRST)
         return 1;
-    return place == EXAM_LAST ? words : 2 + lab_draw(random, words - 2);
+    return place == CLOZE_LAST ? words : 2 + random_below(random, words - 2);
 }
 
-int exam_make(exam *x, const lab_text *text, exam_place place, size_t most,
-              uint64_t seed)
+int cloze_make(cloze *x, const lab_text *text, cloze_place place, size_t most,
+               uint64_t seed)
 {
     uint32_t mask = bauta_tokenizer_token(text->tokenizer, BAUTA_TOKEN_MASK);
     size_t documents = bauta_corpus_documents(text->valid_corpus);
     size_t rows = (size_t)bauta_corpus_tokens(text->valid_corpus);
-    *x = (exam){ .lengths = malloc((documents + 1) * sizeof(*x->lengths)),
-                 .asked = malloc((documents + 1) * sizeof(*x->asked)),
-                 .ids = malloc((rows + 1) * sizeof(*x->ids)),
-                 .blind = malloc((rows + 1) * sizeof(*x->blind)) };
-    if (!x->lengths || !x->asked || !x->ids || !x->blind)
+    *x = (cloze){ .lengths = malloc((documents + 1) * sizeof(*x->lengths)),
+                  .asked = malloc((documents + 1) * sizeof(*x->asked)),
+                  .ids = malloc((rows + 1) * sizeof(*x->ids)),
+                  .masked = malloc((rows + 1) * sizeof(*x->masked)) };
+    if (!x->lengths || !x->asked || !x->ids || !x->masked)
         return cli_fail("lab", "out of memory");
     for (size_t i = 0; i < documents && x->count < most; i++) {
         size_t count;
@@ -47,8 +47,8 @@ int exam_make(exam *x, const lab_text *text, exam_place place, size_t most,
             continue;
         size_t asked = x->rows + place_of(place, count - AROUND, &seed);
         memcpy(x->ids + x->rows, ids, count * sizeof(*ids));
-        memcpy(x->blind + x->rows, ids, count * sizeof(*ids));
-        x->blind[asked] = mask;
+        memcpy(x->masked + x->rows, ids, count * sizeof(*ids));
+        x->masked[asked] = mask;
         x->lengths[x->count] = count;
         x->asked[x->count++] = asked;
         x->rows += count;
@@ -56,10 +56,10 @@ int exam_make(exam *x, const lab_text *text, exam_place place, size_t most,
     return CLI_OK;
 }
 
-/* ---- the answers -------------------------------------------------------- */
+/* ---- the predictions --------------------------------------------------- */
 
-/* Logits of all rows; NULL after a sentence. */
-static float *logits_of(const exam *x, const lab *l, const bauta_model *model)
+/* Logits of all rows; NULL after a message. */
+static float *logits_of(const cloze *x, const lab *l, const bauta_model *model)
 {
     bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY;
     bauta_error err;
@@ -73,7 +73,7 @@ static float *logits_of(const exam *x, const lab *l, const bauta_model *model)
     }
     batch.count = x->count;
     batch.lengths = x->lengths;
-    batch.ids = encoder ? x->blind : x->ids;
+    batch.ids = encoder ? x->masked : x->ids;
     outputs.logits = logits;
     if (bauta_model_forward(l->context, model, encoder ? &batch : NULL,
                             encoder ? NULL : &batch, &outputs, &err)) {
@@ -84,38 +84,38 @@ static float *logits_of(const exam *x, const lab *l, const bauta_model *model)
     return logits;
 }
 
-/* The row that answers question i: that of the word, or the one before it. */
-static const float *answer(const exam *x, const bauta_model *model,
-                           const float *logits, size_t i)
+/* The logits for question i: the row of the word, or the one before it. */
+static const float *prediction(const cloze *x, const bauta_model *model,
+                               const float *logits, size_t i)
 {
     bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY;
     return logits + (x->asked[i] - !encoder) * bauta_model_vocabulary(model);
 }
 
-int exam_take(const exam *x, const lab *l, const bauta_model *model,
-              exam_result *result)
+int cloze_evaluate(const cloze *x, const lab *l, const bauta_model *model,
+                   cloze_result *result)
 {
     float *logits = logits_of(x, l, model);
     if (!logits)
         return CLI_FAILED;
-    *result = (exam_result){ 0.0, 0.0 };
+    *result = (cloze_result){ 0.0, 0.0 };
     for (size_t i = 0; i < x->count; i++) {
         bool right;
-        result->loss += lab_surprise(answer(x, model, logits, i),
+        result->loss += lab_surprise(prediction(x, model, logits, i),
                                      bauta_model_vocabulary(model),
                                      x->ids[x->asked[i]], &right);
-        result->right += right;
+        result->accuracy += right;
     }
     result->loss /= (double)x->count;
-    result->right /= (double)x->count;
+    result->accuracy /= (double)x->count;
     free(logits);
     return CLI_OK;
 }
 
-/* ---- some of them ------------------------------------------------------- */
+/* ---- examples ---------------------------------------------------------- */
 
-/* The words of question i, those around it left out. */
-static void sentence_show(char *to, size_t room, const exam *x, size_t i,
+/* The words of question i, without special tokens. */
+static void sentence_show(char *to, size_t room, const cloze *x, size_t i,
                           size_t row, const bauta_tokenizer *tokenizer)
 {
     size_t used = 0;
@@ -129,11 +129,11 @@ static void sentence_show(char *to, size_t room, const exam *x, size_t i,
     }
 }
 
-static const char *likeliest(const exam *x, const bauta_model *model,
-                             const float *logits, size_t i,
-                             const bauta_tokenizer *tokenizer)
+static const char *most_likely(const cloze *x, const bauta_model *model,
+                               const float *logits, size_t i,
+                               const bauta_tokenizer *tokenizer)
 {
-    const float *z = answer(x, model, logits, i);
+    const float *z = prediction(x, model, logits, i);
     uint32_t best = 0;
     for (uint32_t k = 1; k < bauta_model_vocabulary(model); k++)
         if (z[k] > z[best])
@@ -142,27 +142,27 @@ static const char *likeliest(const exam *x, const bauta_model *model,
     return piece ? piece : "";
 }
 
-static void rows_show(const exam *x, report *r,
+static void rows_show(const cloze *x, report *r,
                       const bauta_tokenizer *tokenizer,
                       const bauta_model *const *models, float *const *logits)
 {
     enum { SHOWN = 6 };
     size_t row = 0;
-    report_table(r, "some of them", "sentence\tmasked\tcausal\tit was");
+    report_table(r, "examples", "sentence\tmasked\tcausal\tcorrect");
     for (size_t i = 0; i < SHOWN && i < x->count; i++) {
         char text[256];
         sentence_show(text, sizeof(text), x, i, row, tokenizer);
         report_row(r, "%s\t%s\t%s\t%s", text,
-                   likeliest(x, models[0], logits[0], i, tokenizer),
-                   likeliest(x, models[1], logits[1], i, tokenizer),
+                   most_likely(x, models[0], logits[0], i, tokenizer),
+                   most_likely(x, models[1], logits[1], i, tokenizer),
                    bauta_tokenizer_piece(tokenizer, x->ids[x->asked[i]], NULL));
         row += x->lengths[i];
     }
 }
 
-int exam_show(const exam *x, const lab *l, report *r,
-              const bauta_tokenizer *tokenizer, const bauta_model *encoder,
-              const bauta_model *decoder)
+int cloze_examples(const cloze *x, const lab *l, report *r,
+                   const bauta_tokenizer *tokenizer, const bauta_model *encoder,
+                   const bauta_model *decoder)
 {
     const bauta_model *models[] = { encoder, decoder };
     float *logits[] = { logits_of(x, l, encoder), NULL };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lab_corpus.c - bauta lab: sentences of the grammar as tokens.
  *
- * All sentences of a draw are different, so cutting the list in two keeps the
- * second part unseen. */
+ * All sentences are different, so the validation part of a split is unseen. */
 #include "../cli/cli.h"
 #include "grammar.h"
 #include "lab_train.h"
@@ -10,22 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- passages ----------------------------------------------------------- */
+/* ---- passages ---------------------------------------------------------- */
 
-enum { KEPT_BACK = 10 }; /* one sentence in so many */
+enum { VALID_SHARE = 10 }; /* one sentence in ten is for validation */
 
-/* Sentences, a line each; what lies behind `cut` is kept back. */
+/* Sentences, one per line; those after `cut` are for validation. */
 typedef struct passage {
     char *text;
     size_t length, cut;
 } passage;
 
-/* The grammar leaves out most full stops; a text has them. */
-static size_t line_write(char *to, const char *said)
+/* Add the full stop that the grammar mostly leaves out. */
+static size_t line_write(char *to, const char *words)
 {
-    size_t length = strlen(said);
-    memcpy(to, said, length);
-    if (length && !strchr(".?", said[length - 1]))
+    size_t length = strlen(words);
+    memcpy(to, words, length);
+    if (length && !strchr(".?", words[length - 1]))
         to[length++] = '.';
     to[length++] = '\n';
     return length;
@@ -37,7 +36,7 @@ static int passage_make(passage *p, size_t sentences, uint64_t seed)
     *p = (passage){ .text = malloc(sentences * (SENTENCE_MAX + 2) + 1) };
     int failed = pairs_draw(&drawn, sentences, seed);
     for (size_t i = 0; p->text && !failed && i < sentences; i++) {
-        if (i == sentences - sentences / KEPT_BACK)
+        if (i == sentences - sentences / VALID_SHARE)
             p->cut = p->length;
         p->length += line_write(p->text + p->length, drawn.at[i].english);
     }
@@ -45,22 +44,22 @@ static int passage_make(passage *p, size_t sentences, uint64_t seed)
     return p->text && !failed ? CLI_OK : cli_fail("lab", "out of memory");
 }
 
-/* ---- tokens ------------------------------------------------------------- */
+/* ---- tokens ------------------------------------------------------------ */
 
-/* One side of the cut, as it grows. */
-typedef struct side {
+/* The training or the validation part. */
+typedef struct part {
     uint32_t *ids;
     size_t count;
     bauta_corpus *corpus;
-} side;
+} part;
 
-static void side_release(side *s)
+static void part_release(part *s)
 {
     free(s->ids);
     bauta_corpus_free(s->corpus);
 }
 
-static int side_add(side *s, const uint32_t *ids, size_t count)
+static int part_add(part *s, const uint32_t *ids, size_t count)
 {
     bauta_error err;
     uint32_t *grown = realloc(s->ids, (s->count + count + 1) * sizeof(*grown));
@@ -74,24 +73,24 @@ static int side_add(side *s, const uint32_t *ids, size_t count)
     return CLI_OK;
 }
 
-static int document_add(side *s, const bauta_tokenizer *tokenizer,
+static int document_add(part *s, const bauta_tokenizer *tokenizer,
                         const char *text, size_t length)
 {
     bauta_error err;
     bauta_tokens tokens;
     if (bauta_tokenizer_encode(tokenizer, text, length, NULL, &tokens, &err))
         return lab_failed(&err);
-    int failed = side_add(s, tokens.ids, tokens.count);
+    int failed = part_add(s, tokens.ids, tokens.count);
     bauta_tokens_release(&tokens);
     return failed;
 }
 
-/* A document a line, or all in one. */
-static int side_fill(side *s, const bauta_tokenizer *tokenizer,
+/* One document per line, or a single one. */
+static int part_fill(part *s, const bauta_tokenizer *tokenizer,
                      const char *text, size_t length, bool lines)
 {
     bauta_error err;
-    *s = (side){ .ids = NULL };
+    *s = (part){ .ids = NULL };
     if (bauta_corpus_create(&s->corpus, &err))
         return lab_failed(&err);
     if (!lines)
@@ -105,12 +104,12 @@ static int side_fill(side *s, const bauta_tokenizer *tokenizer,
     return failed;
 }
 
-/* ---- texts -------------------------------------------------------------- */
+/* ---- texts ------------------------------------------------------------- */
 
 static bauta_status tokenizer_make(bauta_tokenizer **out, const passage *p,
                                    bool words, bauta_error *err)
 {
-    // More pieces than the grammar has words, so that each becomes a whole one.
+    // More pieces than the grammar has words, so that each word is one token.
     bauta_vocabulary_options o = BAUTA_VOCABULARY_OPTIONS_INIT;
     const char *text = p->text;
     o.kind = BAUTA_VOCABULARY_WORDPIECE;
@@ -123,16 +122,16 @@ static bauta_status tokenizer_make(bauta_tokenizer **out, const passage *p,
 static int text_fill(lab_text *t, const passage *p, bool words)
 {
     bauta_error err;
-    side train = { .ids = NULL }, valid = { .ids = NULL };
+    part train = { .ids = NULL }, valid = { .ids = NULL };
     if (tokenizer_make(&t->tokenizer, p, words, &err))
         return lab_failed(&err);
-    int failed = side_fill(&train, t->tokenizer, p->text, p->cut, words);
+    int failed = part_fill(&train, t->tokenizer, p->text, p->cut, words);
     if (!failed)
-        failed = side_fill(&valid, t->tokenizer, p->text + p->cut,
+        failed = part_fill(&valid, t->tokenizer, p->text + p->cut,
                            p->length - p->cut, words);
     if (failed) {
-        side_release(&train);
-        side_release(&valid);
+        part_release(&train);
+        part_release(&valid);
         return failed;
     }
     t->train = train.ids;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_layers.c - bauta lab layers: why every layer needs the mask. It is taken
- * from one layer after another, and then a single pair too many is let in. */
+/* lab_layers.c - bauta lab layers: why every layer needs the mask. The mask is
+ * removed from one layer after another, and then widened by a single pair. */
 #include "../cli/cli.h"
 #include "lab_stack.h"
 
@@ -15,7 +15,7 @@ static void trial_draw(report *r, const stack *s, const trial *t,
     }
 }
 
-/* A row of a table; layers and tokens count from 0, as everywhere. */
+/* A row of a table; layers and tokens count from 0. */
 static void trial_row(report *r, const trial *t, const stack *s,
                       const char *where)
 {
@@ -24,14 +24,14 @@ static void trial_row(report *r, const trial *t, const stack *s,
         snprintf(leak, sizeof(leak), "layer %zu: %zu sees %zu", t->leak.layer,
                  t->leak.query, t->leak.key);
     report_row(r, "%s\t%s\t%zu\t%zu\t%zu of %zu\t%s", where, leak, t->proved,
-               t->found, t->knowing[s->layers], s->tokens,
+               t->found, t->affected[s->layers], s->tokens,
                t->agree ? "yes" : "no");
 }
 
 #define HEADINGS \
-    "\tfirst leak\tleaks proved\tleaks as it ran\tknow the last\tthe same"
+    "\tfirst leak\tleaks by masks\tleaks measured\taffected by last\tequal"
 
-/* ---- no mask in one layer ------------------------------------------------ */
+/* ---- no mask in one layer ---------------------------------------------- */
 
 static void missing_claim(report *r, const stack *s, const trial *t,
                           size_t missing)
@@ -40,22 +40,20 @@ static void missing_claim(report *r, const stack *s, const trial *t,
     if (missing == 0)
         report_claim(r, !t->leaks && t->proved == 0 && t->found == 0,
                      "With the mask in every layer nothing leaks: %zu pairs by "
-                     "the masks, %zu as it ran.",
+                     "the masks, %zu measured.",
                      t->proved, t->found);
     else
         report_claim(r,
                      t->leaks && t->leak.layer == missing - 1 &&
                          t->proved == every && t->found == every &&
-                         t->knowing[s->layers] == s->tokens,
+                         t->affected[s->layers] == s->tokens,
                      "Without the mask in layer %zu everything leaks: %zu of "
-                     "%zu pairs by the masks, %zu as it ran.",
+                     "%zu pairs by the masks, %zu measured.",
                      missing - 1, t->proved, every, t->found);
     char where[48] = "in every layer";
     if (missing)
         snprintf(where, sizeof(where), "not in layer %zu", missing - 1);
-    report_claim(r, t->agree,
-                 "What the masks say and what ran is the same (mask %s).",
-                 where);
+    report_claim(r, t->agree, "Masks and measurement agree (mask %s).", where);
 }
 
 /* trials[0] has the mask in every layer, trials[n + 1] in all but layer n. */
@@ -84,27 +82,27 @@ static int missing_try(report *r, stack *s, trial *trials)
 
 static void missing_plot(report *r, const stack *s, const trial *trials)
 {
-    report_plot(r, &(plot_options){ .title = "Who knows the last token, as it "
-                                             "ran",
+    report_plot(r, &(plot_options){ .title = "Tokens affected by the last one, "
+                                             "measured",
                                     .across = "layers passed",
-                                    .upward = "tokens that changed with it" });
+                                    .upward = "affected tokens" });
     for (size_t n = 0; n <= s->layers; n++) {
         char name[48] = "mask in every layer";
         if (n)
             snprintf(name, sizeof(name), "not in layer %zu", n - 1);
         report_curve(r, name);
         for (size_t i = 0; i <= s->layers; i++)
-            report_point(r, (double)i, (double)trials[n].knowing[i]);
+            report_point(r, (double)i, (double)trials[n].affected[i]);
     }
 }
 
-/* ---- one pair too many --------------------------------------------------- */
+/* ---- one extra pair ---------------------------------------------------- */
 
 typedef struct hole {
     size_t query, key;
 } hole;
 
-/* The causal row, and one key behind it. */
+/* The causal row, and one key after it. */
 static size_t hole_row(void *user, size_t query, bauta_span *spans,
                        size_t capacity)
 {
@@ -138,19 +136,19 @@ static int hole_try(report *r, stack *s, trial *trials)
         report_claim(r,
                      trials[i].leaks && trials[i].leak.layer == i &&
                          trials[i].proved > 0 && trials[i].agree,
-                     "One pair too many in layer %zu leaks, and what the masks "
-                     "say and what ran is the same.",
+                     "One extra pair in layer %zu leaks, and masks and "
+                     "measurement agree.",
                      i);
-        trials[i].masks[i] = NULL; // it goes, here
+        trials[i].masks[i] = NULL; // it is freed here
     }
     bauta_mask_free(mask);
     return failed;
 }
 
-/* ---- the experiment ----------------------------------------------------- */
+/* ---- the experiment ---------------------------------------------------- */
 
-static void layers_say(report *r, const stack *s, const trial *missing,
-                       const trial *holes)
+static void layers_conclude(report *r, const stack *s, const trial *missing,
+                            const trial *holes)
 {
     size_t most = 0, where = 0, least = s->tokens;
     for (size_t i = 0; i < s->layers; i++)
@@ -160,15 +158,16 @@ static void layers_say(report *r, const stack *s, const trial *missing,
         }
     report_say(
         r,
-        "With the mask in all %zu layers %zu of %zu outputs changed when "
-        "the last token did, its own; without it in a single layer, no "
-        "matter which, %zu changed, because the layers above pass "
-        "on what one token has seen.",
-        s->layers, missing[0].knowing[s->layers], s->tokens, least);
-    report_say(r,
-               "Even one pair too many, in layer %zu, becomes %zu pairs at the "
-               "top, so a mask must hold in every layer and for every pair.",
-               where, most);
+        "With the mask in all %zu layers, %zu of %zu outputs changes when the "
+        "last token does: its own. Without it in a single layer, no matter "
+        "which, %zu change, because the layers above pass on what one token "
+        "has seen.",
+        s->layers, missing[0].affected[s->layers], s->tokens, least);
+    report_say(
+        r,
+        "Even one extra pair, in layer %zu, becomes %zu pairs at the top, "
+        "so a mask must hold in every layer and for every pair.",
+        where, most);
 }
 
 static int layers_run(report *r, stack *s, trial *missing, trial *holes)
@@ -179,8 +178,7 @@ static int layers_run(report *r, stack *s, trial *missing, trial *holes)
     if (failed)
         return failed;
     snprintf(title, sizeof(title),
-             "No mask in layer %zu: what each token reaches (the future stands "
-             "out)",
+             "No mask in layer %zu: what each token reaches (leaks are marked)",
              middle);
     trial_draw(r, s, &missing[middle + 1], title);
     missing_plot(r, s, missing);
@@ -190,7 +188,7 @@ static int layers_run(report *r, stack *s, trial *missing, trial *holes)
     snprintf(title, sizeof(title),
              "The hole in layer %zu: what each token reaches", middle - 1);
     trial_draw(r, s, &holes[middle - 1], title);
-    layers_say(r, s, missing, holes);
+    layers_conclude(r, s, missing, holes);
     return CLI_OK;
 }
 

@@ -52,7 +52,7 @@ static bauta_status both_make(bauta_mask **out, const sizes *s,
     return status;
 }
 
-/* Four texts in one row, each of which sees itself alone. */
+/* Four packed texts, each of which sees only itself. */
 static bauta_status documents_make(bauta_mask **out, const sizes *s,
                                    bauta_error *err)
 {
@@ -60,7 +60,7 @@ static bauta_status documents_make(bauta_mask **out, const sizes *s,
     return bauta_mask_documents(out, 4, lengths, NULL, err);
 }
 
-/* Four texts of different lengths, filled up to one. */
+/* Four texts of different lengths, padded to the longest. */
 static bauta_status lengths_make(bauta_mask **out, const sizes *s,
                                  bauta_error *err)
 {
@@ -79,7 +79,7 @@ static bauta_status cross_make(bauta_mask **out, const sizes *s,
     return bauta_mask_documents(out, 3, queries, keys, err);
 }
 
-/* A coin for each pair; a query always sees itself. */
+/* Each pair with probability 1/2; a query always sees itself. */
 static bauta_status random_make(bauta_mask **out, const sizes *s,
                                 bauta_error *err)
 {
@@ -101,7 +101,7 @@ static bauta_status random_make(bauta_mask **out, const sizes *s,
     return status;
 }
 
-/* Blocks: of those before its own, a query sees the last and every fourth. */
+/* Blocks: a query sees its own, the previous and every fourth block before. */
 static size_t blocks_row(void *user, size_t query, bauta_span *spans,
                          size_t capacity)
 {
@@ -134,7 +134,7 @@ static bauta_status blocks_make(bauta_mask **out, const sizes *s,
 static const struct {
     const char *name;
     make_fn *make;
-    size_t number; /* where in `sizes` the number behind the name is, or 0 */
+    size_t number; /* offset in `sizes` of the number in the name, or 0 */
 } kinds[KINDS] = {
     { "all", all_make, 0 },
     { "causal", causal_make, 0 },

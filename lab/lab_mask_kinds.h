@@ -5,13 +5,13 @@
 
 #include <bauta.h>
 
-/* The numbers of the masks, for one size. */
+/* Parameters of the masks. */
 typedef struct sizes {
     size_t tokens, window, prefix, sinks, block;
     uint64_t seed;
 } sizes;
 
-/* The first kinds, of which claims speak. */
+/* The first kinds are those of the claims. */
 enum { ALL, CAUSAL, WINDOW, KINDS = 11, KIND_NAME = 40 };
 
 bauta_status kind_make(bauta_mask **out, size_t kind, const sizes *s,

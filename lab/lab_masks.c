@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lab_masks.c - bauta lab masks: every kind of mask, drawn small and timed
- * large. What is hidden is not computed, so a mask that hides more takes less
- * time: that is what is claimed. It is the time of the processor, on a thread,
- * which does not depend on what else the machine has to do. */
+ * large. Hidden pairs are not computed, so a mask that hides more takes less
+ * time: that is the claim. Times are CPU time of one thread, which other load
+ * hardly affects. */
 #include "../cli/cli.h"
 #include "lab.h"
 #include "lab_mask_kinds.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- drawing ------------------------------------------------------------ */
+/* ---- drawing ----------------------------------------------------------- */
 
 static int kinds_draw(report *r)
 {
@@ -29,7 +29,7 @@ static int kinds_draw(report *r)
     return CLI_OK;
 }
 
-/* ---- timing ------------------------------------------------------------- */
+/* ---- timing ------------------------------------------------------------ */
 
 enum { REPEATS_MAX = 15, TENSORS = 8 };
 
@@ -70,7 +70,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* What a mask took: all runs, in milliseconds, and what became of them. */
+/* Timings of a mask, in milliseconds. */
 typedef struct timed {
     bauta_plan *plan;
     size_t queries, keys;
@@ -96,7 +96,7 @@ static int timed_init(timed *t, size_t kind, const sizes *s)
     return failed;
 }
 
-/* Run number `run`; before the first one another warms up and is not kept. */
+/* Time one run; the first one is a warm-up and is overwritten. */
 static int timed_run(timed *t, bench *b, size_t run, bool backward)
 {
     bauta_error err;
@@ -120,8 +120,8 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* All of them in turn, so that whatever else the machine does meets each. Then
- * the runs are sorted: the first is the best, the middle one the median. */
+/* Time all masks in turn, so that other load affects each. Then sort the runs:
+ * the first is the best, the middle one the median. */
 static int timed_all(timed *all, size_t count, bench *b, size_t repeats,
                      bool backward, const char *what)
 {
@@ -139,14 +139,14 @@ static int timed_all(timed *all, size_t count, bench *b, size_t repeats,
     return failed;
 }
 
-/* ---- the kinds, timed --------------------------------------------------- */
+/* ---- the kinds, timed -------------------------------------------------- */
 
 static void kinds_table(report *r, const timed *all, const sizes *s,
                         const bench *b, size_t repeats)
 {
     char title[160], name[KIND_NAME];
     snprintf(title, sizeof(title),
-             "%zu tokens, %zu heads of %zu: milliseconds of one %s core, the "
+             "%zu tokens, %zu heads of %zu: milliseconds on one %s core, "
              "median of %zu",
              s->tokens, b->shape.heads, b->shape.head_dim,
              bauta_context_isa(b->context), repeats);
@@ -177,14 +177,14 @@ static double seen(const timed *t)
     return 100.0 * (double)t->pairs / ((double)t->queries * (double)t->keys);
 }
 
-static void kinds_say(report *r, const timed *all, const sizes *s,
-                      size_t repeats)
+static void kinds_conclude(report *r, const timed *all, const sizes *s,
+                           size_t repeats)
 {
     report_say(r,
                "At %zu tokens the causal mask shows %.0f %% of the pairs and "
-               "takes %.0f %% of the time that no mask takes, and a window of "
-               "%zu shows %.0f %% and takes %.0f %%: what a mask hides is not "
-               "computed and then thrown away, it is not computed.",
+               "takes %.0f %% of the time without a mask, and a window of %zu "
+               "shows %.0f %% and takes %.0f %%: hidden pairs are never "
+               "computed.",
                s->tokens, seen(&all[CAUSAL]),
                percent(&all[CAUSAL], &all[ALL], repeats), s->window,
                seen(&all[WINDOW]), percent(&all[WINDOW], &all[ALL], repeats));
@@ -196,12 +196,14 @@ static void kinds_say(report *r, const timed *all, const sizes *s,
                  "A window takes less than 80 %% of the time of a causal "
                  "mask; at best %.2f ms and %.2f ms.",
                  all[WINDOW].forward[0], all[CAUSAL].forward[0]);
-    report_claim(r, all[CAUSAL].backward[0] < 0.9 * all[ALL].backward[0],
-                 "So it is backwards: causal against none, at best %.2f ms and "
-                 "%.2f ms.",
-                 all[CAUSAL].backward[0], all[ALL].backward[0]);
+    report_claim(
+        r, all[CAUSAL].backward[0] < 0.9 * all[ALL].backward[0],
+        "Backward, causal takes less than 90 %% of none; at best %.2f ms "
+        "and %.2f ms.",
+        all[CAUSAL].backward[0], all[ALL].backward[0]);
     report_claim(r, all[WINDOW].backward[0] < 0.8 * all[CAUSAL].backward[0],
-                 "And window against causal, at best %.2f ms and %.2f ms.",
+                 "Backward, a window takes less than 80 %% of causal; at best "
+                 "%.2f ms and %.2f ms.",
                  all[WINDOW].backward[0], all[CAUSAL].backward[0]);
 }
 
@@ -215,14 +217,14 @@ static int kinds_time(report *r, bench *b, const sizes *s, size_t repeats)
         failed = timed_all(all, KINDS, b, repeats, true, "every kind");
     if (!failed) {
         kinds_table(r, all, s, b, repeats);
-        kinds_say(r, all, s, repeats);
+        kinds_conclude(r, all, s, repeats);
     }
     for (size_t k = 0; k < KINDS; k++)
         bauta_plan_free(all[k].plan);
     return failed;
 }
 
-/* ---- longer and longer -------------------------------------------------- */
+/* ---- growing length ---------------------------------------------------- */
 
 enum { STEPS_MAX = 6, GROWN = 3 }; /* sizes; all, causal and window */
 
@@ -234,11 +236,11 @@ static void growth_show(report *r, double ms[GROWN][STEPS_MAX], size_t steps,
         kind_name(names[k], k, s);
     snprintf(headings, sizeof(headings), "tokens\t%s ms\t%s ms\t%s ms",
              names[ALL], names[CAUSAL], names[WINDOW]);
-    report_table(r, "Forward, longer and longer; the best run", headings);
+    report_table(r, "Forward by length; best run", headings);
     for (size_t i = 0; i < steps; i++)
         report_row(r, "%zu\t%.2f\t%.2f\t%.2f", first << i, ms[ALL][i],
                    ms[CAUSAL][i], ms[WINDOW][i]);
-    report_plot(r, &(plot_options){ .title = "The cost of length",
+    report_plot(r, &(plot_options){ .title = "Time by length",
                                     .across = "tokens",
                                     .upward = "milliseconds",
                                     .log_across = true,
@@ -250,9 +252,8 @@ static void growth_show(report *r, double ms[GROWN][STEPS_MAX], size_t steps,
     }
     report_say(r,
                "Twice the tokens, from %zu to %zu, take %.1f times as long "
-               "under the causal mask, whose pairs grow with the square, but "
-               "%.1f times under a window of %zu, whose pairs grow with the "
-               "length.",
+               "with the causal mask, whose pairs grow quadratically, but %.1f "
+               "times with a window of %zu, whose pairs grow linearly.",
                first << (steps - 2), first << (steps - 1),
                ms[CAUSAL][steps - 1] / ms[CAUSAL][steps - 2],
                ms[WINDOW][steps - 1] / ms[WINDOW][steps - 2], s->window);
@@ -282,7 +283,7 @@ static int growth_time(report *r, bench *b, sizes s, size_t first, size_t steps,
     return failed;
 }
 
-/* ---- the experiment ----------------------------------------------------- */
+/* ---- the experiment ---------------------------------------------------- */
 
 static int masks_run(bench *b, report *r, bool small, size_t heads)
 {
@@ -308,7 +309,7 @@ int lab_masks(const lab *l, report *r)
     options.threads = 1;
     if (bauta_context_create(&b.context, &options, &err))
         return lab_failed(&err);
-    // The plain reference is a hundred times slower than its twins.
+    // The C reference is a hundred times slower than its twins.
     bool plain = strcmp(bauta_context_isa(b.context), "c") == 0;
     int failed = masks_run(&b, r, l->fast || plain,
                            plain     ? 1

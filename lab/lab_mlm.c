@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_mlm.c - bauta lab mlm: hidden words against the next word.
+/* lab_mlm.c - bauta lab mlm: masked against causal language modelling.
  *
- * An encoder sees a whole sentence, of which 15 % of the words were hidden, and
- * learns from those alone. A decoder sees what came before, and learns from
- * every word. Both have the same size, text and steps, and are asked at the end
- * for the same words of held-out sentences (lab_cloze.c). */
+ * An encoder sees a whole sentence with 15 % of the words masked, and learns
+ * from those only. A decoder sees the words before, and learns from every word.
+ * Both have the same size, text and number of steps, and are evaluated on the
+ * same words of held-out sentences (lab_cloze.c). */
 #include "../cli/cli.h"
 #include "lab_cloze.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PUPILS = 2, MASKED = 0, CAUSAL = 1 };
+enum { MODELS = 2, MASKED = 0, CAUSAL = 1 };
 
 typedef struct sizes {
-    size_t sentences, layers, batch, steps, exam;
+    size_t sentences, layers, batch, steps, questions;
 } sizes;
 static const sizes full = { 10000, 2, 128, 1000, 600 };
 static const sizes fast = { 5000, 1, 96, 550, 300 };
 
-typedef struct pupil {
+typedef struct trained_model {
     bauta_model *model;
     bauta_trainer *trainer;
     double loss;          /* mean of the last tenth of the steps */
-    double read, counted; /* tokens of a step */
-    exam_result results[EXAMS];
-} pupil;
+    double read, counted; /* tokens per step */
+    cloze_result results[CLOZE_TESTS];
+} trained_model;
 
-static const char *const names[PUPILS] = { "masked", "causal" };
-static const char *const presets[PUPILS] = { "bert-tiny", "gpt2-tiny" };
+static const char *const names[MODELS] = { "masked", "causal" };
+static const char *const presets[MODELS] = { "bert-tiny", "gpt2-tiny" };
 
-/* What of a preset is replaced. */
+/* Overrides of the preset. */
 static void model_write(char *to, size_t room, int kind, size_t layers)
 {
     if (kind == MASKED)
@@ -47,16 +47,16 @@ static void model_write(char *to, size_t room, int kind, size_t layers)
                  layers);
 }
 
-/* ---- learning ----------------------------------------------------------- */
+/* ---- training ---------------------------------------------------------- */
 
-static void pupil_release(pupil *p)
+static void model_release(trained_model *p)
 {
     bauta_trainer_free(p->trainer);
     bauta_model_free(p->model);
 }
 
-static int pupil_make(pupil *p, int kind, const lab *l, const lab_text *text,
-                      const sizes *z)
+static int model_init(trained_model *p, int kind, const lab *l,
+                      const lab_text *text, const sizes *z)
 {
     bauta_error err;
     bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
@@ -80,8 +80,9 @@ static int pupil_make(pupil *p, int kind, const lab *l, const lab_text *text,
     return CLI_OK;
 }
 
-/* Steps up to number `until`; *mean receives that of their losses. */
-static int pupil_steps(pupil *p, size_t until, const sizes *z, double *mean)
+/* Train up to step `until`; *mean receives the mean loss. */
+static int model_steps(trained_model *p, size_t until, const sizes *z,
+                       double *mean)
 {
     bauta_error err;
     bauta_train_report one = BAUTA_TRAIN_REPORT_INIT;
@@ -100,22 +101,22 @@ static int pupil_steps(pupil *p, size_t until, const sizes *z, double *mean)
     return CLI_OK;
 }
 
-/* A curve of training losses, and one of the word in the middle, which lie in
- * two plots; so the points are kept. */
+/* The training loss and the loss of the middle word; they are in two plots, so
+ * the points are kept. */
 enum { POINTS = 20 };
 typedef struct curves {
     double step[POINTS], training[POINTS], middle[POINTS];
 } curves;
 
-static int pupil_learn(pupil *p, int kind, const lab *l, const exam *middle,
-                       const sizes *z, curves *c)
+static int model_learn(trained_model *p, int kind, const lab *l,
+                       const cloze *middle, const sizes *z, curves *c)
 {
     for (size_t i = 0; i < POINTS; i++) {
         size_t until = z->steps * (i + 1) / POINTS;
-        exam_result result;
-        int failed = pupil_steps(p, until, z, &c->training[i]);
+        cloze_result result;
+        int failed = model_steps(p, until, z, &c->training[i]);
         if (!failed)
-            failed = exam_take(middle, l, p->model, &result);
+            failed = cloze_evaluate(middle, l, p->model, &result);
         if (failed)
             return failed;
         c->step[i] = (double)until;
@@ -126,68 +127,71 @@ static int pupil_learn(pupil *p, int kind, const lab *l, const exam *middle,
     return CLI_OK;
 }
 
-/* ---- telling ------------------------------------------------------------ */
+/* ---- the report -------------------------------------------------------- */
 
-static void curves_tell(report *r, const curves *c)
+static void curves_report(report *r, const curves *c)
 {
-    const plot_options training = { "training, each by its own question",
-                                    "step", "loss", false, false };
+    const plot_options training = {
+        "training loss, each with its own objective", "step", "loss", false,
+        false
+    };
     const plot_options middle = { "a word in the middle of held-out sentences",
                                   "step", "loss", false, false };
     report_plot(r, &training);
-    for (int k = 0; k < PUPILS; k++) {
+    for (int k = 0; k < MODELS; k++) {
         report_curve(r, names[k]);
         for (size_t i = 0; i < POINTS; i++)
             report_point(r, c[k].step[i], c[k].training[i]);
     }
     report_plot(r, &middle);
-    for (int k = 0; k < PUPILS; k++) {
+    for (int k = 0; k < MODELS; k++) {
         report_curve(r, names[k]);
         for (size_t i = 0; i < POINTS; i++)
             report_point(r, c[k].step[i], c[k].middle[i]);
     }
 }
 
-static void tables_tell(report *r, const pupil *p)
+static void tables_report(report *r, const trained_model *p)
 {
-    static const char *const places[EXAMS] = { "the first word",
-                                               "a word in the middle",
-                                               "the last word" };
-    report_table(r, "what each learns from",
-                 "model\tparameters\ttokens a step\tof which count\t"
-                 "training loss at the end");
-    for (int k = 0; k < PUPILS; k++)
+    static const char *const places[CLOZE_TESTS] = { "the first word",
+                                                     "a word in the middle",
+                                                     "the last word" };
+    report_table(r, "training",
+                 "model\tparameters\ttokens per step\tpredicted\t"
+                 "final training loss");
+    for (int k = 0; k < MODELS; k++)
         report_row(r, "%s\t%llu\t%.0f\t%.0f (%.0f %%)\t%.3f", names[k],
                    (unsigned long long)bauta_model_parameters(p[k].model),
                    p[k].read, p[k].counted, 1e2 * p[k].counted / p[k].read,
                    p[k].loss);
-    report_table(r, "asked for the same words of held-out sentences",
-                 "place\tloss, masked\tloss, causal\tright, masked\t"
-                 "right, causal");
-    for (int e = 0; e < EXAMS; e++)
+    report_table(r, "cloze test on held-out sentences",
+                 "position\tloss, masked\tloss, causal\taccuracy, masked\t"
+                 "accuracy, causal");
+    for (int e = 0; e < CLOZE_TESTS; e++)
         report_row(r, "%s\t%.3f\t%.3f\t%.0f %%\t%.0f %%", places[e],
                    p[MASKED].results[e].loss, p[CAUSAL].results[e].loss,
-                   1e2 * p[MASKED].results[e].right,
-                   1e2 * p[CAUSAL].results[e].right);
+                   1e2 * p[MASKED].results[e].accuracy,
+                   1e2 * p[CAUSAL].results[e].accuracy);
 }
 
-static void conclude(report *r, const pupil *p)
+static void conclude(report *r, const trained_model *p)
 {
-    const pupil *m = &p[MASKED], *c = &p[CAUSAL];
-    double both = m->results[EXAM_MIDDLE].loss;
-    double before = c->results[EXAM_MIDDLE].loss;
+    const trained_model *m = &p[MASKED], *c = &p[CAUSAL];
+    double both = m->results[CLOZE_MIDDLE].loss;
+    double before = c->results[CLOZE_MIDDLE].loss;
     report_say(
         r,
-        "A step of the causal model learns from %.0f tokens, all that it "
-        "reads, and one of the masked model from %.0f of %.0f, since "
-        "only 15 %% of the words are hidden.",
+        "A step of the causal model learns from all %.0f tokens that it "
+        "reads, one of the masked model from %.0f of %.0f, since only 15 %% of "
+        "the words are masked.",
         c->counted, m->counted, m->read);
-    report_say(r,
-               "But the masked model sees both sides, so that a word in the "
-               "middle of a held-out sentence costs it %.2f nats, and the "
-               "causal one, which sees only what came before and can therefore "
-               "go on with a text, %.2f.",
-               both, before);
+    report_say(
+        r,
+        "But the masked model sees both sides: a word in the middle of a "
+        "held-out sentence costs it %.2f nats, and %.2f for the causal "
+        "model, which sees only the words before and can therefore "
+        "generate text.",
+        both, before);
     report_claim(r, both < before - 0.2,
                  "in the middle the masked model is better by more than 0.2, "
                  "not by %.3f",
@@ -198,68 +202,70 @@ static void conclude(report *r, const pupil *p)
                  c->counted / m->counted);
 }
 
-/* ---- all of it ---------------------------------------------------------- */
+/* ---- the experiment ---------------------------------------------------- */
 
-static int pupil_run(pupil *p, int kind, const lab *l, const lab_text *text,
-                     const exam *exams, const sizes *z, curves *c)
+static int model_run(trained_model *p, int kind, const lab *l,
+                     const lab_text *text, const cloze *tests, const sizes *z,
+                     curves *c)
 {
-    int failed = pupil_make(p, kind, l, text, z);
+    int failed = model_init(p, kind, l, text, z);
     if (!failed)
-        failed = pupil_learn(p, kind, l, &exams[EXAM_MIDDLE], z, c);
-    for (int e = 0; e < EXAMS && !failed; e++)
-        failed = exam_take(&exams[e], l, p->model, &p->results[e]);
+        failed = model_learn(p, kind, l, &tests[CLOZE_MIDDLE], z, c);
+    for (int e = 0; e < CLOZE_TESTS && !failed; e++)
+        failed = cloze_evaluate(&tests[e], l, p->model, &p->results[e]);
     return failed;
 }
 
-static int samples_tell(report *r, const lab *l, const lab_text *text,
-                        const exam *middle, const pupil *p)
+static int samples_report(report *r, const lab *l, const lab_text *text,
+                          const cloze *middle, const trained_model *p)
 {
-    int failed = exam_show(middle, l, r, text->tokenizer, p[MASKED].model,
-                           p[CAUSAL].model);
-    char *said = failed ? NULL
-                        : lab_continue(l, p[CAUSAL].model, text,
-                                       "[CLS] the old man", 12);
-    if (!said)
+    int failed = cloze_examples(middle, l, r, text->tokenizer, p[MASKED].model,
+                                p[CAUSAL].model);
+    char *output = failed ? NULL
+                          : lab_continue(l, p[CAUSAL].model, text,
+                                         "[CLS] the old man", 12);
+    if (!output)
         return CLI_FAILED;
-    report_quote(r, "what the causal model says behind \"the old man\"",
-                 said + strspn(said, " "));
-    free(said);
+    report_quote(r, "causal model, prompt \"the old man\"",
+                 output + strspn(output, " "));
+    free(output);
     return CLI_OK;
 }
 
-static int pupils_run(const lab *l, report *r, const lab_text *text,
-                      const exam *exams, const sizes *z)
+static int models_run(const lab *l, report *r, const lab_text *text,
+                      const cloze *tests, const sizes *z)
 {
-    pupil p[PUPILS] = { { .model = NULL } };
-    curves c[PUPILS];
+    trained_model p[MODELS] = { { .model = NULL } };
+    curves c[MODELS];
     int failed = CLI_OK;
-    for (int k = 0; k < PUPILS && !failed; k++)
-        failed = pupil_run(&p[k], k, l, text, exams, z, &c[k]);
+    for (int k = 0; k < MODELS && !failed; k++)
+        failed = model_run(&p[k], k, l, text, tests, z, &c[k]);
     if (!failed) {
-        tables_tell(r, p);
-        curves_tell(r, c);
-        failed = samples_tell(r, l, text, &exams[EXAM_MIDDLE], p);
+        tables_report(r, p);
+        curves_report(r, c);
+        failed = samples_report(r, l, text, &tests[CLOZE_MIDDLE], p);
         conclude(r, p);
     }
-    for (int k = 0; k < PUPILS; k++)
-        pupil_release(&p[k]);
+    for (int k = 0; k < MODELS; k++)
+        model_release(&p[k]);
     return failed;
 }
 
 int lab_mlm(const lab *l, report *r)
 {
     const sizes *z = l->fast ? &fast : &full;
-    exam exams[EXAMS] = { { .count = 0 } };
+    cloze tests[CLOZE_TESTS] = { { .count = 0 } };
     lab_text text;
     int failed = lab_words_make(&text, z->sentences, l->seed);
     if (failed)
         return failed;
-    for (int e = 0; e < EXAMS && !failed; e++)
-        failed = exam_make(&exams[e], &text, (exam_place)e, z->exam, l->seed);
+    for (int e = 0; e < CLOZE_TESTS && !failed; e++)
+        failed =
+            cloze_make(&tests[e], &text, (cloze_place)e, z->questions, l->seed);
     if (!failed)
-        failed = pupils_run(l, r, &text, exams, z);
-    for (int e = 0; e < EXAMS; e++)
-        exam_release(&exams[e]);
+        failed = models_run(l, r, &text, tests, z);
+    for (int e = 0; e < CLOZE_TESTS; e++)
+        cloze_release(&tests[e]);
     lab_text_release(&text);
     return failed;
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_parallel.c - bauta lab parallel: all positions at once, one by one, and
- * on its own.
+/* lab_parallel.c - bauta lab parallel: teacher forcing, position by position,
+ * and free-running.
  *
- * The mask lets one pass learn from every position of a text. That nothing is
- * lost by it is seen in the gradients, and what is won in the time; what the
- * model is never shown in this way, its own mistakes, in lab_exposure_bias.c.
- */
+ * With the mask one pass trains on every position of a text. The gradients show
+ * that nothing is lost, and the time what is gained. Training never shows the
+ * model its own mistakes: see lab_exposure_bias.c. */
 #include "../cli/cli.h"
 #include "../cli/compare_modes.h"
 #include "../cli/format.h"
@@ -14,22 +13,21 @@
 
 #include <stdlib.h>
 
-enum { LENGTHS = 5, ASKED = 128 }; /* the length that is spoken of */
+enum { LENGTHS = 5, QUOTED = 128 }; /* the length of the conclusion */
 
 typedef struct sizes {
     size_t sentences, lengths, readings;
-    size_t sequences, context; /* of the batch that is compared */
+    size_t sequences, context; /* of the compared batch */
 } sizes;
 static const sizes full = { 4000, LENGTHS, 5, 8, 64 };
 static const sizes fast = { 2000, LENGTHS - 1, 3, 4, 32 };
 
-static const size_t lengths[LENGTHS] = { 16, 32, 64, ASKED, 256 };
+static const size_t lengths[LENGTHS] = { 16, 32, 64, QUOTED, 256 };
 static const char *const names[MODES] = { "parallel", "sequential",
                                           "free-running" };
 
-/* All of it runs in one thread: a pass that is long enough for two would gain
- * by that, too, but it is not the mask that makes it so, and one core is less
- * disturbed by others than two that wait for each other. */
+/* Everything runs on one thread: a second one would also speed up long passes,
+ * but not because of the mask, and one core is less disturbed by other load. */
 typedef struct bench {
     const lab *l;
     bauta_context *context;
@@ -51,7 +49,7 @@ static int trainer_make(bauta_trainer **out, const bench *b, size_t sequences,
     return CLI_OK;
 }
 
-/* ---- gradients ---------------------------------------------------------- */
+/* ---- gradients --------------------------------------------------------- */
 
 static int gradients_compare(const bench *b, const sizes *z, comparison *c)
 {
@@ -60,7 +58,7 @@ static int gradients_compare(const bench *b, const sizes *z, comparison *c)
     int failed = trainer_make(&trainer, b, z->sequences, z->context);
     if (failed)
         return failed;
-    lab_progress(b->l, "parallel: %zu tokens in three ways",
+    lab_progress(b->l, "parallel: %zu tokens in three modes",
                  z->sequences * z->context);
     if (compare_modes(c, trainer, b->model, &err))
         failed = lab_failed(&err);
@@ -68,35 +66,36 @@ static int gradients_compare(const bench *b, const sizes *z, comparison *c)
     return failed;
 }
 
-/* A gradient adds up every position of the batch; one by one, each position
- * brings all those before it. */
+/* A gradient sums every position of the batch; position by position, each adds
+ * all those before it. */
 static double bound_of(const comparison *c, const sizes *z)
 {
     return compare_modes_bound(
         c, (double)(z->sequences * z->context * z->context));
 }
 
-static void gradients_tell(report *r, const comparison *c, const sizes *z)
+static void gradients_report(report *r, const comparison *c, const sizes *z)
 {
     char title[80];
     snprintf(title, sizeof(title),
-             "one batch: %zu texts of %zu characters, on one core",
-             z->sequences, z->context);
-    report_table(r, title,
-                 "mode\tloss\tgradients differ by, of the largest\tseconds");
+             "one batch: %zu texts of %zu characters, one core", z->sequences,
+             z->context);
+    report_table(
+        r, title,
+        "mode\tloss\tlargest difference of gradients, relative\tseconds");
     for (int i = 0; i < MODES; i++)
         report_row(r, "%s\t%.6f\t%.2g\t%.4f", names[i], c->loss[i],
                    c->difference[i] / c->largest, c->seconds[i]);
     report_claim(r, c->difference[SEQUENTIAL] <= bound_of(c, z),
-                 "the sequential gradients are the parallel ones but for "
-                 "rounding: they differ by %.3g, where %.3g is allowed",
+                 "the sequential gradients equal the parallel ones up to "
+                 "rounding: they differ by %.3g, the bound is %.3g",
                  c->difference[SEQUENTIAL], bound_of(c, z));
     report_claim(r, c->difference[FREE_RUNNING] > 100.0 * bound_of(c, z),
-                 "the free-running gradients are others: they differ by %.3g",
+                 "the free-running gradients are different: by %.3g",
                  c->difference[FREE_RUNNING]);
 }
 
-/* ---- time --------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -104,7 +103,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of readings, each over some passes. */
+/* The median of readings, each of some passes. */
 static int seconds_of(bauta_trainer *trainer, bauta_mode mode, size_t passes,
                       size_t readings, double *median)
 {
@@ -123,9 +122,8 @@ static int seconds_of(bauta_trainer *trainer, bauta_mode mode, size_t passes,
     return CLI_OK;
 }
 
-/* A parallel pass is so short that others who use the machine may not come
- * between; so a reading is of many. One pass before is for memory that is used
- * for the first time. */
+/* A parallel pass is short, so a reading takes many, to average over other
+ * load. One pass before warms up the memory. */
 static int length_time(const bench *b, const sizes *z, size_t length,
                        double *median)
 {
@@ -144,9 +142,9 @@ static int length_time(const bench *b, const sizes *z, size_t length,
     return failed;
 }
 
-static void times_tell(report *r, const sizes *z, double (*median)[MODES])
+static void times_report(report *r, const sizes *z, double (*median)[MODES])
 {
-    const plot_options plot = { "one text, loss and gradients, on one core",
+    const plot_options plot = { "one text, loss and gradients, one core",
                                 "characters", "seconds", true, true };
     report_plot(r, &plot);
     for (int i = 0; i < MODES; i++) {
@@ -154,7 +152,7 @@ static void times_tell(report *r, const sizes *z, double (*median)[MODES])
         for (size_t k = 0; k < z->lengths; k++)
             report_point(r, (double)lengths[k], median[k][i]);
     }
-    report_table(r, "milliseconds for one text, on one core",
+    report_table(r, "milliseconds for one text, one core",
                  "characters\tparallel\tsequential\tfree-running\t"
                  "sequential / parallel");
     for (size_t k = 0; k < z->lengths; k++)
@@ -172,40 +170,41 @@ static int times_find(const bench *b, report *r, const sizes *z, double *ratio)
         int failed = length_time(b, z, lengths[k], median[k]);
         if (failed)
             return failed;
-        if (lengths[k] == ASKED)
+        if (lengths[k] == QUOTED)
             *ratio = median[k][SEQUENTIAL] / median[k][PARALLEL];
     }
-    times_tell(r, z, median);
+    times_report(r, z, median);
     report_claim(r, *ratio >= 10.0,
-                 "at %d characters parallel is 10 times as fast as sequential, "
-                 "not %.1f times",
-                 ASKED, *ratio);
+                 "at %d characters parallel is at least 10 times as fast as "
+                 "sequential, not %.1f times",
+                 QUOTED, *ratio);
     return CLI_OK;
 }
 
-/* ---- all of it ---------------------------------------------------------- */
+/* ---- the experiment ---------------------------------------------------- */
 
 static void conclude(report *r, const comparison *c, double ratio,
                      const lab_exposure_bias_result *d)
 {
-    report_say(r,
-               "One pass under the mask gives the gradients of a pass for each "
-               "position, but for rounding (%.1g of the largest), and for %d "
-               "characters it is %.0f times as fast.",
-               c->difference[SEQUENTIAL] / c->largest, ASKED, ratio);
     report_say(
         r,
-        "But it only ever shows the true past: where the model reads "
-        "what it said itself, each slip leads further away, and over "
-        "the later half of a text the loss is %.2f instead of %.2f (behind "
-        "a text that has nothing to do with it: %.2f).",
-        d->own, d->given, d->other);
-    report_claim(r, d->own > d->given + 0.5,
-                 "in the later half free-running is worse by more than 0.5, "
+        "One masked pass gives the gradients of one pass per position, up "
+        "to rounding (%.1g of the largest), and for %d characters it is "
+        "%.0f times as fast.",
+        c->difference[SEQUENTIAL] / c->largest, QUOTED, ratio);
+    report_say(
+        r,
+        "But it only ever shows the true prefix. When the model reads its own "
+        "output, errors accumulate (exposure bias): over the second half of a "
+        "text the loss is %.2f instead of %.2f (with an unrelated text as "
+        "prefix: %.2f).",
+        d->own, d->true_prefix, d->other);
+    report_claim(r, d->own > d->true_prefix + 0.5,
+                 "in the second half free-running is worse by more than 0.5, "
                  "not by %.3f",
-                 d->own - d->given);
+                 d->own - d->true_prefix);
     report_claim(r, d->own > d->own_early,
-                 "errors add up: the loss rises, and not from %.3f to %.3f",
+                 "errors accumulate: the loss rises, not from %.3f to %.3f",
                  d->own_early, d->own);
 }
 
@@ -217,7 +216,7 @@ static int parallel_run(const bench *b, report *r, const sizes *z)
     int failed = gradients_compare(b, z, &c);
     if (failed)
         return failed;
-    gradients_tell(r, &c, z);
+    gradients_report(r, &c, z);
     failed = times_find(b, r, z, &ratio);
     if (!failed)
         failed = lab_exposure_bias(b->l, r, b->text, &d);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_plot.c - bauta lab: the axes of curves, and curves in characters.
+/* lab_plot.c - bauta lab: axes, and plots in characters.
  *
  *      4 ┤           o
  *        │       ··
@@ -7,7 +7,7 @@
  *        └───┬───────┬
  *            1       2
  *
- * Points are marks, one kind a curve, and dots lead from each to the next. */
+ * Each curve has its own mark for points, connected by dots. */
 #include "../cli/terminal.h"
 #include "lab_report.h"
 
@@ -15,19 +15,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- axes --------------------------------------------------------------- */
+/* ---- axes -------------------------------------------------------------- */
 
-/* Numbers near the ends of what a double can hold have no round neighbours. */
-static bool can_stand(double value, bool logarithmic)
+/* Values near the limits of double have no round neighbours. */
+static bool is_plottable(double value, bool logarithmic)
 {
     if (logarithmic)
         return value >= 1e-290 && value <= 1e290;
-    return fabs(value) <= 1e290; // no NaN is
+    return fabs(value) <= 1e290; // false for NaN
 }
 
 bool plot_shows(const plot *p, point at)
 {
-    return can_stand(at.x, p->log_across) && can_stand(at.y, p->log_upward);
+    return is_plottable(at.x, p->log_across) &&
+           is_plottable(at.y, p->log_upward);
 }
 
 double axis_at(const axis *a, double value)
@@ -45,7 +46,7 @@ void axis_label(char *to, size_t size, double value)
         snprintf(to, size, "%g", round(value * 1e6) / 1e6 + 0.0); // no -0
 }
 
-/* 1, 2 or 5 times a power of ten: the least that is at least `value`. */
+/* The smallest 1, 2 or 5 times a power of ten that is at least `value`. */
 static double round_up(double value)
 {
     double ten = pow(10.0, floor(log10(value)));
@@ -62,7 +63,7 @@ static void tick_add(axis *a, double value)
         a->tick[a->ticks++] = value;
 }
 
-/* Multiples of a round step, about as many as are wanted, within the axis. */
+/* Ticks at multiples of a round step, about `want` of them. */
 static void steps_tick(axis *a, size_t want)
 {
     double step = round_up((a->high - a->low) / (double)want);
@@ -106,7 +107,7 @@ static void log_fit(axis *a, size_t want)
         }
 }
 
-/* The numbers themselves, where they are few: sizes, layers. */
+/* The values themselves if they are few: sizes, layers. */
 static bool few_fit(axis *a, const plot *p)
 {
     enum { FEW = 8 };
@@ -163,12 +164,12 @@ bool plot_axes(const plot *p, size_t across, size_t upward, axis *x, axis *y)
     return true;
 }
 
-/* ---- characters --------------------------------------------------------- */
+/* ---- characters -------------------------------------------------------- */
 
 enum { WIDE = 72, HIGH = 16, LABEL = 24 };
 
 typedef struct canvas {
-    size_t width, margin; /* of the plot; of the labels before it */
+    size_t width, margin; /* of the plot; of the labels on its left */
     bool colours;
     char mark[HIGH][WIDE]; /* 0: nothing */
     unsigned char of[HIGH][WIDE];
@@ -197,7 +198,7 @@ static void cell_of(const canvas *v, const axis *x, const axis *y, point at,
     *row = HIGH - 1 - lround(axis_at(y, at.y) * (HIGH - 1));
 }
 
-/* Dots from one cell to another, where nothing is yet. */
+/* Connect two cells with dots, where they are empty. */
 static void dots_lead(canvas *v, size_t of, const long from[2],
                       const long to[2])
 {
@@ -262,7 +263,7 @@ static void row_draw(FILE *to, const canvas *v, const axis *y, long row)
     fputc('\n', to);
 }
 
-/* The line below, with its ticks and their labels, as far as there is room. */
+/* The x axis with its ticks, and labels as far as there is room. */
 static void across_draw(FILE *to, const canvas *v, const axis *x)
 {
     char labels[WIDE + LABEL + 1];

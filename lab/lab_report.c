@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_report.c - bauta lab: what an experiment found, as it grows.
+/* lab_report.c - bauta lab: the findings of an experiment.
  *
- * An experiment calls these one behind the other and does not look back: what
- * lacks memory marks the report, and all later calls do nothing. */
+ * An experiment need not check these calls: running out of memory marks the
+ * report, and all later calls do nothing. */
 #include "lab_report.h"
 
 #include "../cli/terminal.h"
@@ -11,16 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- memory ------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------ */
 
-/* The array with room for one more element. It doubles whenever the count is
- * a power of two, so the count alone says how much room there is. */
+/* Grow an array by one element. The capacity doubles whenever the count is a
+ * power of two, so it need not be stored. */
 static void *grown(report *r, void *array, size_t count, size_t size)
 {
     if (count & (count - 1))
         return array;
     void *more = realloc(array, (count ? 2 * count : 1) * size);
-    r->out_of_memory_flag = r->out_of_memory_flag || !more;
+    r->out_of_memory = r->out_of_memory || !more;
     return more;
 }
 
@@ -31,11 +31,11 @@ static char *copied(report *r, const char *text, size_t length)
         memcpy(copy, text, length);
         copy[length] = '\0';
     }
-    r->out_of_memory_flag = r->out_of_memory_flag || !copy;
+    r->out_of_memory = r->out_of_memory || !copy;
     return copy;
 }
 
-static char *text_of(report *r, const char *text)
+static char *text_copy(report *r, const char *text)
 {
     return copied(r, text ? text : "", text ? strlen(text) : 0);
 }
@@ -49,20 +49,20 @@ static char *formatted(report *r, const char *format, va_list args)
     if (text)
         vsnprintf(text, (size_t)length + 1, format, again);
     va_end(again);
-    r->out_of_memory_flag = r->out_of_memory_flag || !text;
+    r->out_of_memory = r->out_of_memory || !text;
     return text;
 }
 
-/* ---- a report ----------------------------------------------------------- */
+/* ---- a report ---------------------------------------------------------- */
 
 report *report_create(const char *name, const char *question)
 {
     report *r = calloc(1, sizeof(*r));
     if (!r)
         return NULL;
-    r->name = text_of(r, name);
-    r->question = text_of(r, question);
-    if (!r->out_of_memory_flag)
+    r->name = text_copy(r, name);
+    r->question = text_copy(r, question);
+    if (!r->out_of_memory)
         return r;
     report_free(r);
     return NULL;
@@ -130,7 +130,7 @@ void report_free(report *r)
 
 bool report_whole(const report *r)
 {
-    return r && !r->out_of_memory_flag;
+    return r && !r->out_of_memory;
 }
 
 bool report_holds(const report *r)
@@ -141,7 +141,7 @@ bool report_holds(const report *r)
     return holds;
 }
 
-/* A new item of the kind, empty; or NULL. */
+/* Append an empty item; or NULL. */
 static item *item_add(report *r, item_kind kind, const char *title)
 {
     if (!report_whole(r))
@@ -152,11 +152,11 @@ static item *item_add(report *r, item_kind kind, const char *title)
     r->item = more;
     item *last = &r->item[r->items++];
     *last = (item){ .kind = kind };
-    last->title = text_of(r, title);
+    last->title = text_copy(r, title);
     return last;
 }
 
-/* The last item, where it is of the kind; or NULL. */
+/* The last item if it is of this kind; or NULL. */
 static item *item_last(report *r, item_kind kind)
 {
     if (!report_whole(r) || r->items == 0)
@@ -170,9 +170,9 @@ void report_heading(report *r, const char *text)
     item_add(r, ITEM_HEADING, text);
 }
 
-/* ---- tables ------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------ */
 
-/* "12", "-0.5", "1e-6", "53 %", "1,024", "3x", "-": what stands right. */
+/* "12", "-0.5", "1e-6", "53 %", "1,024", "3x", "-": right-aligned. */
 static bool is_number(const char *text)
 {
     if (strcmp(text, "-") == 0)
@@ -198,13 +198,13 @@ static void cell_add(report *r, table *t, size_t row, size_t column,
         t->numbers[column] = false;
 }
 
-/* The cells of a row from a line with tabs. The row counts only when its cells
- * are there, if only as NULL, so that it can be released. */
+/* Split a line at tabs into the cells of a row. The row counts once its cells
+ * exist, if only as NULL, so that it can be released. */
 static void row_add(report *r, table *t, size_t row, const char *line)
 {
     size_t all = (1 + row) * t->columns;
     char **more = realloc(t->cells, all * sizeof(*more));
-    r->out_of_memory_flag = r->out_of_memory_flag || !more;
+    r->out_of_memory = r->out_of_memory || !more;
     if (!more)
         return;
     t->cells = more;
@@ -229,7 +229,7 @@ void report_table(report *r, const char *title, const char *headings)
     t->widths = calloc(columns, sizeof(*t->widths));
     t->numbers = calloc(columns, sizeof(*t->numbers));
     if (!t->widths || !t->numbers) {
-        r->out_of_memory_flag = true;
+        r->out_of_memory = true;
         return;
     }
     for (size_t j = 0; j < columns; j++)
@@ -254,7 +254,7 @@ void report_row(report *r, const char *format, ...)
     free(line);
 }
 
-/* ---- plots -------------------------------------------------------------- */
+/* ---- plots ------------------------------------------------------------- */
 
 void report_plot(report *r, const plot_options *options)
 {
@@ -264,8 +264,8 @@ void report_plot(report *r, const plot_options *options)
     plot *p = &i->of.plot;
     p->log_across = options->log_across;
     p->log_upward = options->log_upward;
-    p->across = text_of(r, options->across);
-    p->upward = text_of(r, options->upward);
+    p->across = text_copy(r, options->across);
+    p->upward = text_copy(r, options->upward);
 }
 
 void report_curve(report *r, const char *name)
@@ -278,7 +278,7 @@ void report_curve(report *r, const char *name)
     if (!more)
         return;
     p->curves = more;
-    p->curves[p->count] = (curve){ .name = text_of(r, name) };
+    p->curves[p->count] = (curve){ .name = text_copy(r, name) };
     p->count++;
 }
 
@@ -295,9 +295,9 @@ void report_point(report *r, double x, double y)
     c->points[c->count++] = (point){ x, y };
 }
 
-/* ---- masks -------------------------------------------------------------- */
+/* ---- masks ------------------------------------------------------------- */
 
-/* What `mask` shows and `allowed` hides. */
+/* The pairs that `mask` shows and `allowed` hides. */
 static bauta_status leaks_find(bauta_mask **out, const bauta_mask *mask,
                                const bauta_mask *allowed)
 {
@@ -320,7 +320,7 @@ void report_mask(report *r, const char *title, const bauta_mask *mask,
     bauta_status status = bauta_mask_and(&m->seen, mask, mask, NULL);
     if (!status && allowed)
         status = leaks_find(&m->leaks, mask, allowed);
-    r->out_of_memory_flag = r->out_of_memory_flag || status != BAUTA_OK;
+    r->out_of_memory = r->out_of_memory || status != BAUTA_OK;
 }
 
 char mask_view_cell(const mask_view *m, size_t query, size_t key)
@@ -335,13 +335,13 @@ uint64_t sight_leaks(const mask_view *m)
     return m->leaks ? bauta_mask_pairs(m->leaks) : 0;
 }
 
-/* ---- words -------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------- */
 
 void report_quote(report *r, const char *title, const char *text)
 {
     item *i = item_add(r, ITEM_QUOTE, title);
     if (i)
-        i->of.quote = text_of(r, text);
+        i->of.quote = text_copy(r, text);
 }
 
 void report_say(report *r, const char *format, ...)

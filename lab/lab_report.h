@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_report.h - what is in a report, for those that show one. */
+/* lab_report.h - the contents of a report, for the output formats. */
 #ifndef LAB_REPORT_H
 #define LAB_REPORT_H
 
@@ -9,7 +9,8 @@ typedef struct table {
     size_t columns, rows;
     char **cells;   /* (1 + rows, columns); the first row is the headings */
     size_t *widths; /* (columns) in characters, of the widest cell */
-    bool *numbers;  /* (columns) whether nothing else is below the heading */
+    bool *
+        numbers; /* (columns) whether all cells below the heading are numbers */
 } table;
 
 typedef struct point {
@@ -31,7 +32,7 @@ typedef struct plot {
 
 typedef struct mask_view {
     bauta_mask *seen;
-    bauta_mask *leaks; /* what of it must not be; NULL: nothing is asked */
+    bauta_mask *leaks; /* visible pairs that should be hidden; NULL: none */
 } mask_view;
 
 typedef enum item_kind {
@@ -64,10 +65,10 @@ struct report {
     item *item;
     char **sentence;
     claim *claim;
-    bool out_of_memory_flag; /* some of it is missing */
+    bool out_of_memory; /* something is missing */
 };
 
-/* ---- axes --------------------------------------------------------------- */
+/* ---- axes -------------------------------------------------------------- */
 
 enum { TICKS_MAX = 12 };
 
@@ -78,29 +79,29 @@ typedef struct axis {
     double tick[TICKS_MAX]; /* round numbers from low to high */
 } axis;
 
-/* The axes of a plot, with about so many ticks each. False where there is
+/* The axes of a plot, with about as many ticks as given. False if there is
  * nothing to draw. */
 bool plot_axes(const plot *p, size_t across, size_t upward, axis *x, axis *y);
-/* Where a number stands, from 0 to 1. */
+/* The position of a value, from 0 to 1. */
 double axis_at(const axis *a, double value);
 /* Whether a point can be drawn. */
 bool plot_shows(const plot *p, point at);
-/* A number of an axis as a label. */
+/* The label of a tick. */
 void axis_label(char *to, size_t size, double value);
 
-/* In characters, within so many columns. */
+/* Draw in characters, within `columns`. */
 void plot_draw(FILE *to, const plot *p, size_t columns, bool colours);
-/* As SVG, whose colours are the page's. */
+/* Draw as SVG; the colours are those of the page. */
 void plot_svg(FILE *to, const plot *p, const char *title);
 void mask_svg(FILE *to, const mask_view *m, const char *title);
-/* A text within HTML: what is no UTF-8 becomes U+FFFD. */
+/* Escape a text for HTML; invalid UTF-8 becomes U+FFFD. */
 void html_text(FILE *to, const char *text);
 
-/* ---- masks -------------------------------------------------------------- */
+/* ---- masks ------------------------------------------------------------- */
 
 /* '#' visible, '.' hidden, '!' a leak. */
 char mask_view_cell(const mask_view *m, size_t query, size_t key);
-/* How many pairs leak. */
+/* The number of leaks. */
 uint64_t sight_leaks(const mask_view *m);
 
 #endif

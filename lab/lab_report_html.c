@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_report_html.c - bauta lab: reports as one page of HTML, which needs
- * nothing from outside and runs no program. */
+/* lab_report_html.c - bauta lab: reports as one HTML page, without scripts or
+ * external resources. */
 #include "../cli/cli.h"
+#include "../cli/output_file.h"
 #include "lab_report.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static const char head[] =
     "<!DOCTYPE html>\n"
@@ -105,11 +104,11 @@ static const char head[] =
     "height=\"10\" patternUnits=\"userSpaceOnUse\"><path class=\"cross\" "
     "d=\"M3 3L7 7M7 3L3 7\"/></pattern></defs></svg>\n"
     "<h1>Masked attention, by experiment</h1>\n"
-    "<p class=\"dim\">In the drawings a row is a token that looks and a column "
-    "one that is looked at. Green is visible, hatched is hidden, and red, "
-    "crossed out, is visible although it must not be.</p>\n";
+    "<p class=\"dim\">In the drawings rows are queries and columns are keys. "
+    "Green is visible, hatched is hidden, and red, crossed out, is a "
+    "leak.</p>\n";
 
-/* ---- items -------------------------------------------------------------- */
+/* ---- items ------------------------------------------------------------- */
 
 static void element(FILE *to, const char *open, const char *text,
                     const char *close)
@@ -139,7 +138,7 @@ static void table_html(FILE *to, const table *t)
     fputs("</table></div>\n", to);
 }
 
-/* Masks that follow each other; returns how many. */
+/* Consecutive masks; returns how many. */
 static size_t masks_html(FILE *to, const item *items, size_t left)
 {
     size_t n = 0;
@@ -168,7 +167,7 @@ static size_t item_html(FILE *to, const item *i, size_t left)
     return 1;
 }
 
-/* ---- reports ------------------------------------------------------------ */
+/* ---- reports ----------------------------------------------------------- */
 
 static void claims_html(FILE *to, const report *r)
 {
@@ -218,66 +217,26 @@ static void page_html(FILE *to, const report *const *reports, size_t count)
     for (size_t i = 0; i < count; i++)
         report_html(to, reports[i]);
     fprintf(to,
-            "<footer>Written by bauta %s: every figure was measured, and "
-            "every claim tried, while this page was made.</footer>\n"
+            "<footer>Written by bauta %s. All figures and claims were measured "
+            "when this page was made.</footer>\n"
             "</body>\n</html>\n",
             bauta_version());
 }
 
-/* ---- the file ----------------------------------------------------------- */
-
-/* A file beside the one that is meant, with the permissions of a new one. */
-static FILE *draft_open(char *draft)
-{
-    mode_t mask = umask(0);
-    umask(mask);
-    int file = mkstemp(draft);
-    if (file < 0)
-        return NULL;
-    fchmod(file, 0666 & ~mask);
-    FILE *to = fdopen(file, "w");
-    if (!to) {
-        close(file);
-        unlink(draft);
-    }
-    return to;
-}
-
-/* Write the draft and put it into its place; false with errno. */
-static bool page_write(const report *const *reports, size_t count, char *draft,
-                       const char *path)
-{
-    FILE *to = draft_open(draft);
-    if (!to)
-        return false;
-    page_html(to, reports, count);
-    bool good = fflush(to) == 0 && !ferror(to) && fsync(fileno(to)) == 0;
-    int why = errno;
-    good = fclose(to) == 0 && good;
-    if (good && rename(draft, path) == 0)
-        return true;
-    why = good ? errno : why;
-    unlink(draft);
-    errno = why;
-    return false;
-}
+/* ---- the file ---------------------------------------------------------- */
 
 int report_page(const report *const *reports, size_t count, const char *path)
 {
-    size_t size = strlen(path) + 8;
-    char *draft = malloc(size);
-    bool whole = draft != NULL;
-    int failed = CLI_OK;
+    output_file out;
     for (size_t i = 0; i < count; i++)
-        whole = whole && report_whole(reports[i]);
-    if (!whole) {
-        failed = cli_fail("lab", "out of memory");
-    } else {
-        snprintf(draft, size, "%s.XXXXXX", path);
-        if (!page_write(reports, count, draft, path))
-            failed = cli_fail("lab", "%s: cannot write it: %s", path,
-                              strerror(errno));
+        if (!report_whole(reports[i]))
+            return cli_fail("lab", "out of memory");
+    bool good = output_file_open(&out, path);
+    if (good) {
+        page_html(out.file, reports, count);
+        good = output_file_close(&out, true);
     }
-    free(draft);
-    return failed;
+    return good ? CLI_OK
+                : cli_fail("lab", "%s: cannot write it: %s", path,
+                           strerror(errno));
 }

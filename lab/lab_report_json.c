@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_report_json.c - bauta lab: a report as an object of JSON, a line.
+/* lab_report_json.c - bauta lab: a report as one line of JSON.
  *
- * What lacks memory is NULL, and whatever should hold it becomes NULL, too. */
+ * NULL means out of memory and propagates. */
 #include "../cli/cli.h"
 #include "../cli/json_output.h"
 #include "lab_report.h"
@@ -15,8 +15,8 @@ static json_t *text_json(const char *text)
     return json_text(text, strlen(text));
 }
 
-/* The list with one more, or NULL; what is not used is let go of. */
-static json_t *with(json_t *list, json_t *more)
+/* Append to a list; NULL, with both released, on failure. */
+static json_t *append(json_t *list, json_t *more)
 {
     if (list && more && json_array_append_new(list, more) == 0)
         return list;
@@ -30,7 +30,7 @@ static json_t *row_json(const table *t, size_t row)
 {
     json_t *list = json_array();
     for (size_t j = 0; list && j < t->columns; j++)
-        list = with(list, text_json(t->cells[row * t->columns + j]));
+        list = append(list, text_json(t->cells[row * t->columns + j]));
     return list;
 }
 
@@ -39,7 +39,7 @@ static json_t *table_json(const item *i)
     const table *t = &i->of.table;
     json_t *rows = json_array();
     for (size_t k = 1; rows && k <= t->rows; k++)
-        rows = with(rows, row_json(t, k));
+        rows = append(rows, row_json(t, k));
     return json_pack("{s:s, s:o, s:o, s:o}", "kind", "table", "title",
                      text_json(i->title), "headings", row_json(t, 0), "rows",
                      rows);
@@ -49,8 +49,8 @@ static json_t *curve_json(const curve *c)
 {
     json_t *points = json_array();
     for (size_t i = 0; points && i < c->count; i++)
-        points = with(points, json_pack("[o, o]", json_number(c->points[i].x),
-                                        json_number(c->points[i].y)));
+        points = append(points, json_pack("[o, o]", json_number(c->points[i].x),
+                                          json_number(c->points[i].y)));
     return json_pack("{s:o, s:o}", "name", text_json(c->name), "points",
                      points);
 }
@@ -60,7 +60,7 @@ static json_t *plot_json(const item *i)
     const plot *p = &i->of.plot;
     json_t *curves = json_array();
     for (size_t c = 0; curves && c < p->count; c++)
-        curves = with(curves, curve_json(&p->curves[c]));
+        curves = append(curves, curve_json(&p->curves[c]));
     return json_pack("{s:s, s:o, s:o, s:o, s:b, s:b, s:o}", "kind", "plot",
                      "title", text_json(i->title), "across",
                      text_json(p->across), "upward", text_json(p->upward),
@@ -97,9 +97,9 @@ static json_t *claims_json(const report *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < r->claims; i++)
-        list =
-            with(list, json_pack("{s:b, s:o}", "holds", (int)r->claim[i].holds,
-                                 "claim", text_json(r->claim[i].text)));
+        list = append(list,
+                      json_pack("{s:b, s:o}", "holds", (int)r->claim[i].holds,
+                                "claim", text_json(r->claim[i].text)));
     return list;
 }
 
@@ -110,9 +110,9 @@ int report_json(const report *r)
         found = json_array();
         sentences = json_array();
         for (size_t i = 0; found && i < r->items; i++)
-            found = with(found, item_json(&r->item[i]));
+            found = append(found, item_json(&r->item[i]));
         for (size_t i = 0; sentences && i < r->sentences; i++)
-            sentences = with(sentences, text_json(r->sentence[i]));
+            sentences = append(sentences, text_json(r->sentence[i]));
         all = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "lab",
                         text_json(r->name), "question", text_json(r->question),
                         "found", found, "conclusion", sentences, "claims",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_report_svg.c - bauta lab: curves and masks as SVG within a page, whose
- * style gives the colours: k0 to k5 are curves; seen, hidden, leak are pairs.
+/* lab_report_svg.c - bauta lab: plots and masks as SVG within a page, whose
+ * style sets the colours: k0 to k5 are curves; seen, hidden, leak are pairs.
  */
 #include "../cli/lines.h"
 #include "lab_report.h"
@@ -30,9 +30,9 @@ void html_text(FILE *to, const char *text)
     }
 }
 
-/* ---- curves ------------------------------------------------------------- */
+/* ---- curves ------------------------------------------------------------ */
 
-/* The place of the plot within its frame. */
+/* The plot within its frame. */
 enum { LEFT = 62, TOP = 26, WIDTH = 560, HEIGHT = 240, BELOW = 48, RIGHT = 18 };
 enum { CURVES = 6, MARKED = 48, LABEL = 24 };
 
@@ -46,7 +46,7 @@ static double y_of(const axis *a, double value)
     return TOP + HEIGHT * (1.0 - axis_at(a, value));
 }
 
-/* Lines and labels at the ticks; where labels would meet, only the line. */
+/* Lines and labels at the ticks; labels that would overlap are left out. */
 static void grid_svg(FILE *to, const axis *x, const axis *y)
 {
     char label[LABEL];
@@ -77,8 +77,8 @@ static void grid_svg(FILE *to, const axis *x, const axis *y)
     }
 }
 
-/* A disc, a square, a diamond or a triangle: curves differ in more than their
- * colours. */
+/* A disc, a square, a diamond or a triangle, so that curves differ in more than
+ * colour. */
 static void mark_svg(FILE *to, size_t of, double x, double y)
 {
     static const char *const shapes[] = { "m-4 -4h8v8h-8z",
@@ -156,9 +156,9 @@ void plot_svg(FILE *to, const plot *p, const char *title)
     legend_html(to, p);
 }
 
-/* ---- masks -------------------------------------------------------------- */
+/* ---- masks ------------------------------------------------------------- */
 
-/* A rectangle for each span; pairs are 10 wide and high. */
+/* One rectangle per span; a pair is 10 by 10. */
 static void spans_svg(FILE *to, const bauta_mask *mask, const char *kind)
 {
     if (bauta_mask_pairs(mask) == 0)
@@ -175,11 +175,11 @@ static void spans_svg(FILE *to, const bauta_mask *mask, const char *kind)
     fputs("\"/>\n", to);
 }
 
-/* Lines between pairs, as long as they are fewer than what they part. */
+/* Lines between pairs, for small masks. */
 static void cells_svg(FILE *to, size_t queries, size_t keys)
 {
-    enum { PARTED = 64 };
-    if (queries > PARTED || keys > PARTED)
+    enum { GRID_MAX = 64 };
+    if (queries > GRID_MAX || keys > GRID_MAX)
         return;
     fputs("<path class=\"parted\" d=\"", to);
     for (size_t i = 1; i < queries; i++)
@@ -194,7 +194,7 @@ void mask_svg(FILE *to, const mask_view *m, const char *title)
     size_t queries = bauta_mask_queries(m->seen);
     size_t keys = bauta_mask_keys(m->seen);
     size_t larger = queries > keys ? queries : keys;
-    // As large as leaves room for others beside it.
+    // Leaves room for other masks beside it.
     double each = larger ? 288.0 / (double)larger : 1.0;
     each = each > 9.0 ? 9.0 : each;
     fprintf(to,
@@ -213,7 +213,7 @@ void mask_svg(FILE *to, const mask_view *m, const char *title)
     spans_svg(to, m->seen, "seen");
     if (m->leaks) {
         spans_svg(to, m->leaks, "leak");
-        spans_svg(to, m->leaks, "crossed"); // for eyes that see no red
+        spans_svg(to, m->leaks, "crossed"); // for colour-blind readers
     }
     cells_svg(to, queries, keys);
     fputs("</svg>\n", to);

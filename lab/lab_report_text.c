@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_report_text.c - bauta lab: a report in the terminal. Nothing here needs
- * memory, so nothing fails but the stream. */
+/* lab_report_text.c - bauta lab: a report in the terminal. Allocates nothing,
+ * so only the stream can fail. */
 #include "../cli/terminal.h"
 #include "lab_report.h"
 
@@ -8,11 +8,11 @@
 #include <string.h>
 
 enum {
-    TEXT = 78,      /* columns of a line of words */
-    WIDEST = 120,   /* of masks that stand side by side */
-    SIGNS_MAX = 64, /* of a mask either way; of a larger one every n-th */
-    GAP = 3,        /* between masks, of which so many stand */
-    ABREAST = 8
+    TEXT = 78,      /* columns of a paragraph */
+    WIDEST = 120,   /* of masks side by side */
+    CELLS_MAX = 64, /* of a mask per side; larger ones are subsampled */
+    GAP = 3,        /* columns between masks */
+    MASKS_MAX = 8   /* side by side */
 };
 
 static void spaces(FILE *to, size_t count)
@@ -21,7 +21,7 @@ static void spaces(FILE *to, size_t count)
         fputc(' ', to);
 }
 
-/* Words in lines of at most so many columns. */
+/* Wrap a text at `columns`. */
 static void wrapped(FILE *to, const char *text, size_t indent, size_t columns)
 {
     size_t column = 0;
@@ -47,11 +47,11 @@ static void wrapped(FILE *to, const char *text, size_t indent, size_t columns)
     fputc('\n', to);
 }
 
-/* ---- tables ------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------ */
 
 static void row_print(FILE *to, const table *t, size_t row)
 {
-    size_t owed = 2; // blanks, printed only when something follows
+    size_t owed = 2; // blanks, printed only before a cell
     for (size_t j = 0; j < t->columns; j++) {
         const char *cell = t->cells[row * t->columns + j];
         size_t room = t->widths[j] - text_columns(cell);
@@ -83,7 +83,7 @@ static void table_print(FILE *to, const table *t, bool colours)
         row_print(to, t, i);
 }
 
-/* ---- masks -------------------------------------------------------------- */
+/* ---- masks ------------------------------------------------------------- */
 
 /* A mask as it is drawn: every `step`-th query and key. */
 typedef struct drawing {
@@ -98,7 +98,7 @@ static drawing drawing_of(const item *i, bool colours)
     size_t keys = bauta_mask_keys(i->of.mask.seen);
     size_t larger = queries > keys ? queries : keys;
     drawing d = { .m = &i->of.mask, .title = i->title };
-    d.step = larger / SIGNS_MAX + (larger % SIGNS_MAX != 0);
+    d.step = larger / CELLS_MAX + (larger % CELLS_MAX != 0);
     d.step = d.step ? d.step : 1;
     d.rows = queries / d.step + (queries % d.step != 0);
     d.columns = keys / d.step + (keys % d.step != 0);
@@ -108,9 +108,8 @@ static drawing drawing_of(const item *i, bool colours)
     return d;
 }
 
-/* Every step-th pair. A leak anywhere in what it stands for is shown, because
- * one is enough. */
-static char sign_of(const drawing *d, size_t row, size_t column)
+/* Every step-th pair, or a leak anywhere in the block. */
+static char cell_of(const drawing *d, size_t row, size_t column)
 {
     size_t queries = bauta_mask_queries(d->m->seen);
     size_t keys = bauta_mask_keys(d->m->seen);
@@ -122,23 +121,23 @@ static char sign_of(const drawing *d, size_t row, size_t column)
     return mask_view_cell(d->m, row * d->step, column * d->step);
 }
 
-/* A line of it, and blanks up to the next one, where there is one. */
+/* A row of a mask, and blanks up to the next mask. */
 static void line_print(FILE *to, const drawing *d, size_t row, bool colours,
                        bool last)
 {
     size_t used = row < d->rows ? d->columns * (colours ? 2 : 1) : 0;
     for (size_t j = 0; row < d->rows && j < d->columns; j++)
-        mask_draw_cell(to, sign_of(d, row, j), colours);
+        mask_draw_cell(to, cell_of(d, row, j), colours);
     spaces(to, last ? 0 : d->width + GAP - used);
 }
 
-/* As many masks side by side as there is room for; returns how many. */
+/* Print as many masks side by side as fit; returns how many. */
 static size_t masks_print(FILE *to, const item *items, size_t count,
                           size_t room, bool colours)
 {
-    drawing d[ABREAST];
+    drawing d[MASKS_MAX];
     size_t n = 0, width = 2, rows = 0;
-    while (n < count && n < ABREAST) {
+    while (n < count && n < MASKS_MAX) {
         d[n] = drawing_of(&items[n], colours);
         if (n && width + d[n].width > room)
             break;
@@ -161,7 +160,7 @@ static size_t masks_print(FILE *to, const item *items, size_t count,
     return n;
 }
 
-/* ---- the whole ---------------------------------------------------------- */
+/* ---- the report -------------------------------------------------------- */
 
 static void quote_print(FILE *to, const char *text)
 {
@@ -169,7 +168,7 @@ static void quote_print(FILE *to, const char *text)
     for (; *text; text++) {
         if (first)
             fputs("  > ", to);
-        // What a model says does not steer the terminal.
+        // No control characters of a model reach the terminal.
         unsigned char c = (unsigned char)*text;
         fputc(c < 0x20 && c != '\n' ? ' ' : c == 0x7F ? '?' : c, to);
         first = c == '\n';

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_stack.c - bauta lab layers: a stack of layers of attention; see
+/* lab_stack.c - bauta lab layers: a stack of attention layers; see
  * lab_stack.h. */
 #include "lab_stack.h"
 
@@ -10,7 +10,7 @@
 
 enum { HEADS = 2, WIDTH = 32 /* of a token */ };
 
-/* ---- the stack ---------------------------------------------------------- */
+/* ---- the stack --------------------------------------------------------- */
 
 /* Uniform in [-1, 1). */
 static float draw(stack *s)
@@ -59,7 +59,7 @@ static void project(float *y, const float *x, const float *w, size_t tokens)
         }
 }
 
-/* The states of all tokens, behind each layer and before the first. */
+/* The states of all tokens, before the first and after each layer. */
 typedef struct states {
     float at[LAYERS_MAX + 1][TOKENS_MAX * WIDTH];
 } states;
@@ -85,10 +85,10 @@ static int stack_run(const stack *s, bauta_plan *const *plans, states *x)
     return CLI_OK;
 }
 
-/* ---- by the masks ------------------------------------------------------- */
+/* ---- reachability by the masks ----------------------------------------- */
 
-/* What a row reaches behind a layer: through what the layer shows it, or
- * through itself, what was reached below. */
+/* A row reaches, through the tokens that the layer shows it and through itself,
+ * what these reached below. */
 static bauta_status reach_step(bauta_mask **out, const stack *s,
                                const bauta_mask *mask, const bauta_mask *below,
                                bauta_error *err)
@@ -116,7 +116,7 @@ static int trial_prove(trial *t, const stack *s)
     return CLI_OK;
 }
 
-/* ---- as it runs --------------------------------------------------------- */
+/* ---- reachability by experiment ---------------------------------------- */
 
 static bool changed(const states *a, const states *b, size_t layer,
                     size_t token)
@@ -125,7 +125,7 @@ static bool changed(const states *a, const states *b, size_t layer,
                   WIDTH * sizeof(float)) != 0;
 }
 
-/* Each token in turn becomes another one. */
+/* Change each token in turn and compare. */
 static int changes_find(trial *t, stack *s, bauta_plan *const *plans,
                         states *was, states *now)
 {
@@ -143,16 +143,17 @@ static int changes_find(trial *t, stack *s, bauta_plan *const *plans,
             pairs[i * s->tokens + key] = changed(was, now, s->layers, i);
     }
     for (size_t layer = 0; layer <= s->layers && !failed; layer++) {
-        t->knowing[layer] = 0;
-        for (size_t i = 0; i < s->tokens; i++) // `now` is the last one changed
-            t->knowing[layer] += changed(was, now, layer, i);
+        t->affected[layer] = 0;
+        for (size_t i = 0; i < s->tokens; i++) // `now`: the last token changed
+            t->affected[layer] += changed(was, now, layer, i);
     }
-    if (!failed && bauta_mask_dense(&t->ran, s->tokens, s->tokens, pairs, &err))
+    if (!failed &&
+        bauta_mask_dense(&t->measured, s->tokens, s->tokens, pairs, &err))
         failed = lab_failed(&err);
     return failed;
 }
 
-static int trial_try(trial *t, stack *s)
+static int trial_measure(trial *t, stack *s)
 {
     bauta_plan *plans[LAYERS_MAX] = { NULL };
     states *both = calloc(2, sizeof(*both));
@@ -169,7 +170,7 @@ static int trial_try(trial *t, stack *s)
     return failed;
 }
 
-/* ---- a trial ------------------------------------------------------------ */
+/* ---- a trial ----------------------------------------------------------- */
 
 int trial_run(trial *t, stack *s, size_t layer, const bauta_mask *other)
 {
@@ -178,14 +179,14 @@ int trial_run(trial *t, stack *s, size_t layer, const bauta_mask *other)
         t->masks[i] = i == layer ? other : s->causal;
     int failed = trial_prove(t, s);
     if (!failed)
-        failed = trial_try(t, s);
+        failed = trial_measure(t, s);
     for (size_t i = 0; i < s->tokens && !failed; i++)
         for (size_t j = 0; j < s->tokens; j++) {
             bool reaches = bauta_mask_visible(t->reach[s->layers - 1], i, j);
-            bool ran = bauta_mask_visible(t->ran, i, j);
+            bool changes = bauta_mask_visible(t->measured, i, j);
             t->proved += reaches && j > i;
-            t->found += ran && j > i;
-            t->agree = t->agree && reaches == ran;
+            t->found += changes && j > i;
+            t->agree = t->agree && reaches == changes;
         }
     return failed;
 }
@@ -194,5 +195,5 @@ void trial_release(trial *t)
 {
     for (size_t i = 0; i < LAYERS_MAX; i++)
         bauta_mask_free(t->reach[i]);
-    bauta_mask_free(t->ran);
+    bauta_mask_free(t->measured);
 }

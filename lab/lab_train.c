@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lab_train.c - bauta lab: AdamW over the gradients of a model.
  *
- * bauta_trainer would do, if it could be told to leave out the mask; it cannot,
- * and should not. So the optimizer is here once more, in plain C:
+ * bauta_trainer cannot train without the mask. So the optimizer is implemented
+ * here again:
  *
  *     m <- b1 m + (1 - b1) g          v <- b2 v + (1 - b2) g^2
  *     p <- p - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + e) - rate d p
  *
- * where g is clipped so that the norm of all gradients is at most 1, and the
- * decay d is of matrices only. The rate rises over the first tenth of the steps
- * and falls to a tenth at the last, along a line. */
+ * where g is clipped to a norm of 1 over all gradients, and the decay d applies
+ * to matrices only. The learning rate rises linearly over the first tenth of
+ * the steps and falls linearly to a tenth at the last. */
 #include "lab_train.h"
 #include "../cli/cli.h"
 
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the learner -------------------------------------------------------- */
+/* ---- the optimizer ----------------------------------------------------- */
 
 static const double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8, decay = 0.1,
                     clip = 1.0, last_share = 0.1;
@@ -26,7 +26,7 @@ struct learner {
     bauta_model *model;
     double rate;
     size_t steps, done;
-    float *first, *second; /* moments of all parameters, one behind the other */
+    float *first, *second; /* moments of all parameters, concatenated */
 };
 
 learner *learner_create(bauta_model *model, double rate, size_t steps)
@@ -54,7 +54,7 @@ void learner_free(learner *l)
     free(l);
 }
 
-/* The rate of step `done`, counted from 1. */
+/* The learning rate of step `done`, counted from 1. */
 static double rate_now(const learner *l)
 {
     double t = (double)l->done, all = (double)l->steps;
@@ -65,7 +65,7 @@ static double rate_now(const learner *l)
     return l->rate * (last_share + (1.0 - last_share) * left);
 }
 
-/* What the gradients are multiplied by; not finite where they are not. */
+/* The factor that clips the gradients. */
 static int scale_find(const learner *l, double *scale)
 {
     bauta_error err;
@@ -123,7 +123,7 @@ int learner_step(learner *l)
     return CLI_OK;
 }
 
-/* ---- models ------------------------------------------------------------- */
+/* ---- models ------------------------------------------------------------ */
 
 int lab_model_make(bauta_model **out, const char *preset, const char *overrides,
                    const bauta_tokenizer *tokenizer, uint64_t seed)
@@ -190,22 +190,12 @@ char *lab_continue(const lab *l, const bauta_model *model, const lab_text *text,
         lab_failed(&err);
         return NULL;
     }
-    char *said = strdup(result->hypotheses[0].text);
+    char *output = strdup(result->hypotheses[0].text);
     bauta_result_free(result);
-    if (!said)
+    if (!output)
         cli_fail("lab", "out of memory");
-    for (char *c = said; c && *c; c++)
+    for (char *c = output; c && *c; c++)
         if (*c == '\n')
             *c = ' ';
-    return said;
-}
-
-/* ---- chance ------------------------------------------------------------- */
-
-size_t lab_draw(uint64_t *state, size_t count)
-{
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (size_t)(((z ^ (z >> 31)) >> 32) * count >> 32);
+    return output;
 }

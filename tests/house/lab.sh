@@ -63,7 +63,7 @@ for signal in INT TERM; do
     [ "$got" -gt 128 ] || fail "an interrupted lab: status $got"
     says stderr "interrupted; 1 finished, in the page of kept"
     says kept/index.html "What does each kind of mask show"
-    ! grep -q "What is learned from hidden words" kept/index.html ||
+    ! grep -q "What does a model learn from hidden words" kept/index.html ||
         fail "what is not finished is in the page"
     [ "$(ls kept)" = index.html ] || fail "a draft is left"
     cases=$((cases + 1))
