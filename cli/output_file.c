@@ -48,6 +48,8 @@ bool output_file_open(output_file *f, const char *path)
     }
     if (f->file)
         return true;
+    if (!f->path || !f->temporary)
+        errno = ENOMEM;
     output_file_release(f);
     return false;
 }

@@ -259,15 +259,15 @@ static int data_check(const settings *s)
 static int numbers_check(const settings *s)
 {
     if (!(s->valid_share >= 0.0 && s->valid_share < 1.0))
-        return cli_usage(VERB, "--valid-share is %args, not from 0 to below 1",
+        return cli_usage(VERB, "--valid-share is %g, not from 0 to below 1",
                          s->valid_share);
     if (s->train.steps == 0)
         return cli_usage(VERB, "--steps is 0");
     if (!(s->epochs >= 0.0 && s->epochs <= 1e6))
-        return cli_usage(VERB, "--epochs is %args, not from 0 to a million",
+        return cli_usage(VERB, "--epochs is %g, not from 0 to a million",
                          s->epochs);
     if (!(s->minutes >= 0.0 && s->minutes <= 1e6))
-        return cli_usage(VERB, "--minutes is %args, not from 0 to a million",
+        return cli_usage(VERB, "--minutes is %g, not from 0 to a million",
                          s->minutes);
     if (s->keep == 0)
         return cli_usage(VERB, "--keep is 0, and a run keeps at least one "

@@ -236,7 +236,9 @@ int report_page(const report *const *reports, size_t count, const char *path)
         page_html(out.file, reports, count);
         good = output_file_close(&out, true);
     }
-    return good ? CLI_OK
-                : cli_fail("lab", "%s: cannot write it: %s", path,
-                           strerror(errno));
+    if (good)
+        return CLI_OK;
+    return errno == ENOMEM ? cli_fail("lab", "out of memory")
+                           : cli_fail("lab", "%s: cannot write it: %s", path,
+                                      strerror(errno));
 }

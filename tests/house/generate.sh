@@ -217,14 +217,14 @@ train llama --preset llama-tiny --set num_hidden_layers=1 --set hidden_size=16 \
     --batch-size 4 --tokenizer chars --steps 2 text
 runs 0 run "the mask" -n 1000
 says stderr "(context)"
-says stderr "note: the text fills the model's context of 48 tokens and ends"
+says stderr "the model's context of 48 tokens is full"
 [ "$(wc -c <stdout)" -eq 42 ] || fail "not as much as fits" # and a newline
 runs 0 run "the mask" -n 1000 --json
 says stdout '"finish":"context"'
-says stderr "note: the text fills the model's context of 48 tokens and ends"
+says stderr "the model's context of 48 tokens is full"
 printf 'the mask\nthe\n' >prompts
 runs 0 run --prompts prompts -n 1000
-says stderr "note: the text fills"
+says stderr "context of 48 tokens is full"
 runs 0 run --prompts prompts -n 1000 --quiet
 [ ! -s stderr ] || fail "--quiet and a note"
 runs 0 run "the mask" -n 10
@@ -234,13 +234,13 @@ fails "--sliding-window needs a model with rotary positions; run has a table \
 of 48 positions" run "the mask" --sliding-window 16 --quiet
 refused "--sliding-window" run --sliding-window 0
 runs 0 llama "the mask" -n 100 --ignore-eos
-says stderr "note: the text is longer than the 32 tokens that the model was"
+says stderr "note: the text is longer than the model's context of 32"
 runs 0 llama "the mask" -n 100 --ignore-eos --sliding-window 32
 says stderr "sliding-window 32"
 says stderr "(length)"
 ! grep -q note: stderr || fail "a note without need"
 runs 0 llama "the mask" -n 0 --ignore-eos
-says stderr "-n N lets it become longer, best with --sliding-window"
+says stderr "use -n N for more, best with --sliding-window"
 
 if command -v python3 >/dev/null; then
     runs 0 run "the mask hides" -n 6 --json --temp 0.7 --seed 3

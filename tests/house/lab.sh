@@ -38,8 +38,8 @@ refused "--threads is '5000', not a whole number from 0 to 4096" layers --thread
 
 # ---- folders ---------------------------------------------------------------
 echo text >file
-fails "file: cannot make this folder, or write into it: " layers --out file
-fails "file/in/it: cannot make this folder" layers --out file/in/it
+fails "file: cannot create this folder or write to it: " layers --out file
+fails "file/in/it: cannot create this folder" layers --out file/in/it
 mkdir -p taken/index.html
 runs 1 layers --fast --out taken
 says stderr "taken/index.html: cannot write it: "

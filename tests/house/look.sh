@@ -139,7 +139,7 @@ runs 0 $bert "the face" --head 0
 says stdout "encoder, layer 0, head 0"
 runs 0 $marian "the face" --generate 6
 says stdout "cross, layer 1, mean of"
-says stdout "rows: the token that is written; columns: the source"
+says stdout "rows: target; columns: source"
 runs 0 $marian --source "the face" "der face" --at decoder
 says stdout "decoder, layer 1"
 runs 0 $marian --source "the face" --generate 6 --at encoder
@@ -148,8 +148,8 @@ runs 0 -- $gpt a
 says stdout "100"
 refused "it has no --at cross" $gpt a --at cross
 refused "it has no --at decoder" $bert a --at decoder
-refused "--layer is 2; the decoder has 2, from 0 on" $gpt a --layer 2
-refused "--head is 2; the decoder has 2, from 0 on" $gpt a --head 2
+refused "--layer is 2; the decoder has 2, from 0" $gpt a --layer 2
+refused "--head is 2; the decoder has 2, from 0" $gpt a --head 2
 refused "--source is for an encoder-decoder" $gpt a --source b
 refused "--generate is for models that write" $bert a --generate 2
 refused "--mask 'documents(9)', for 8 tokens: column 1: the documents have 9" \

@@ -75,7 +75,7 @@ says stderr "a vocabulary of 100 pieces is too small: the special tokens and the
 
 runs 0 tokenizer train --pieces 300 --out "$work/bpe" "$work/a" "$work/b"
 says stdout "$work/bpe/tokenizer.json: bpe, "
-says stderr "learning 100 %"
+says stderr "training 100 %"
 [ "$("$bauta" tokenize "$work/bpe" --bare --pieces 'the mask')" = \
     "the Ġmask" ] || fail "the words were not learned"
 ids 0 bpe '<|endoftext|>'
