@@ -220,7 +220,7 @@ static int vector_show(embedder *e, size_t index, const float *vector)
                         json_floats(vector, e->width)));
 }
 
-/* Where the next vector goes: all are kept for --similarity. */
+/* Room for the next vector; --similarity keeps all of them. */
 static float *vector_room(embedder *e)
 {
     size_t at = e->s->similarity ? e->vector_count++ : 0;

@@ -86,8 +86,8 @@ typedef struct filler {
 } filler;
 
 /* Replace both spellings of a mask by the one that the tokenizer has. */
-static char *gaps_rewrite(const char *text, size_t length, const char *mask,
-                          size_t *out_length)
+static char *masks_rewrite(const char *text, size_t length, const char *mask,
+                           size_t *out_length)
 {
     static const char *const ways[] = { "[MASK]", "<mask>" };
     size_t size = strlen(mask) > 6 ? strlen(mask) : 6, at = 0;
@@ -226,7 +226,7 @@ static int gaps_show(filler *f, const bauta_tokens *tokens, const char *text,
         if (tokens->ids[i] != f->mask_id)
             continue;
         if (!gaps && all > 1)
-            printf(" gap %zu\n", ++number);
+            printf(" mask %zu\n", ++number);
         failed = gap_show(f, tokens, i, gaps);
     }
     if (failed || !gaps) {
@@ -283,7 +283,7 @@ static int text_fill(filler *f, const char *text, size_t length)
     bauta_tokens tokens;
     bauta_error err;
     size_t marked_length, gaps = 0;
-    char *marked = gaps_rewrite(text, length, f->mask, &marked_length);
+    char *marked = masks_rewrite(text, length, f->mask, &marked_length);
     if (!marked)
         return cli_fail(VERB, "out of memory");
     bauta_status status = bauta_tokenizer_encode(
@@ -294,9 +294,7 @@ static int text_fill(filler *f, const char *text, size_t length)
     for (size_t i = 0; i < tokens.count; i++)
         gaps += tokens.ids[i] == f->mask_id;
     int failed = gaps ? logits_compute(f, &tokens)
-                      : cli_fail(VERB,
-                                 "%s: there is no gap in it; one is written "
-                                 "%s",
+                      : cli_fail(VERB, "%s: the text has no mask token, %s",
                                  f->place, f->mask);
     if (!failed)
         failed = gaps_show(f, &tokens, text, length);

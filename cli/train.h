@@ -55,7 +55,7 @@ typedef struct settings {
         .eval_tokens = 65536, .keep = 3                       \
     }
 
-/* An option, and where its value lies in the settings. */
+/* An option, and where the settings hold its value. */
 typedef struct train_option {
     const char *name;
     option_kind kind;
