@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bauta.c - the program: finds the verb and hands over. */
+/* bauta.c - main(): find the verb and call it. */
 #include "cli.h"
-#include "json.h"
+#include "json_output.h"
 
 #include <bauta.h>
 
@@ -10,34 +10,36 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     const char *name;
     cli_verb *run;
     const char *summary;
 } verbs[] = {
-    { "audit", audit_main, "the promises, tried on a model folder" },
-    { "demo", demo_main, "the whole story in about two minutes" },
-    { "embed", embed_main, "texts as vectors" },
-    { "fill", fill_main, "what a masked model puts into gaps" },
-    { "generate", generate_main, "text that goes on from a prompt" },
-    { "inspect", inspect_main, "what is in a model folder, and its masks" },
-    { "lab", lab_main, "masked attention, told by experiment" },
-    { "look", look_main, "what a model looks at, and what a mask hides" },
-    { "perplexity", perplexity_main, "how well a model predicts texts" },
-    { "score", score_main, "BLEU and chrF of translations; perplexity" },
-    { "tokenize", tokenize_main, "texts to ids, and back" },
-    { "tokenizer", tokenizer_main, "train one: a vocabulary from texts" },
-    { "train", train_main, "a model from texts, or from pairs of them" },
-    { "translate", translate_main, "lines from one language to another" },
+    { "audit", audit_main, "check the guarantees on a model" },
+    { "demo", demo_main, "train and use two small models in two minutes" },
+    { "embed", embed_main, "embed texts as vectors" },
+    { "fill", fill_main, "predict masked tokens" },
+    { "generate", generate_main, "continue a prompt" },
+    { "inspect", inspect_main, "print a model's config, tensors and masks" },
+    { "lab", lab_main, "experiments on masked attention" },
+    { "look", look_main, "show attention weights, or a mask" },
+    { "perplexity", perplexity_main, "measure the perplexity of texts" },
+    { "score", score_main, "score translations: BLEU, chrF; perplexity" },
+    { "tokenize", tokenize_main, "encode texts to token ids, or decode" },
+    { "tokenizer", tokenizer_main, "train a tokenizer on texts" },
+    { "train", train_main, "train or fine-tune a model" },
+    { "translate", translate_main, "translate lines of text" },
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
 
 const char *const cli_isas[] = { "c", "avx2", "avx512", NULL };
 
-static void say(const char *verb, const char *format, va_list args)
+static void message_print(const char *verb, const char *format, va_list args)
 {
     fprintf(stderr, verb ? "bauta %s: " : "bauta: ", verb);
     vfprintf(stderr, format, args);
@@ -48,7 +50,7 @@ int cli_usage(const char *verb, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(verb, format, args);
+    message_print(verb, format, args);
     va_end(args);
     fprintf(stderr, "Try 'bauta %s%s--help'.\n", verb ? verb : "",
             verb ? " " : "");
@@ -59,7 +61,7 @@ int cli_fail(const char *verb, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(verb, format, args);
+    message_print(verb, format, args);
     va_end(args);
     return CLI_FAILED;
 }
@@ -90,7 +92,7 @@ static int least(int a, int b, int c)
     return m < c ? m : c;
 }
 
-/* Letters to insert, remove or exchange: Levenshtein's distance. */
+/* Levenshtein distance. */
 static int distance(const char *a, const char *b)
 {
     int row[WORD_MAX + 1];
@@ -116,7 +118,7 @@ const char *cli_nearest(const char *word, const char *const *words, int count)
     size_t length = strlen(word);
     if (length > WORD_MAX)
         return NULL;
-    // Two slips; in a longer word a third of its letters.
+    // At most two edits, or a third of a longer word.
     int least_so_far = length < 6 ? 3 : (int)length / 3 + 1;
     for (int i = 0; i < count; i++) {
         int d = strlen(words[i]) > WORD_MAX ? least_so_far
@@ -129,31 +131,61 @@ const char *cli_nearest(const char *word, const char *const *words, int count)
     return best;
 }
 
+/* ---- thread settings --------------------------------------------------- */
+
+/* Shorten the time that a waiting OpenMP thread spins before it sleeps.
+ *
+ * libgomp spins for milliseconds. When another program needs a core, the
+ * spinning thread keeps the one it waits for from running: with one busy
+ * neighbour on two cores translation took up to thirty times as long. A
+ * thousand spins, some microseconds, are enough here and cost nothing on an
+ * idle machine.
+ *
+ * libgomp reads its environment before main(), so the program executes itself
+ * again; if that fails it continues as it is. Settings of the user win, and so
+ * does LD_PRELOAD (valgrind), which must not be shaken off. */
+static void threads_configure(char **argv)
+{
+#if defined(__linux__) && !defined(__clang__)
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") ||
+        getenv("LD_PRELOAD"))
+        return;
+    char path[4096]; // by its own name, which ps then shows
+    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    if (length <= 0 || setenv("GOMP_SPINCOUNT", "1000", 1))
+        return;
+    path[length] = '\0';
+    execv(path, argv);
+#else
+    (void)argv;
+#endif
+}
+
 /* ---- the program ------------------------------------------------------- */
 
 static int help(void)
 {
     printf("usage: bauta VERB [options]\n"
            "\n"
-           "Transformers whose heart is the mask.\n"
+           "Train and run Transformers with exact attention masks.\n"
            "\n"
            "verbs\n");
     for (int i = 0; i < VERBS; i++)
         printf("  %-12s %s\n", verbs[i].name, verbs[i].summary);
     printf("\n"
            "options\n"
-           "  --help       this text; 'bauta help VERB' and 'bauta VERB "
-           "--help' print\n"
-           "               that of a verb\n"
-           "  --version    the version of the library\n"
+           "  --help       print this text; 'bauta help VERB' or 'bauta VERB "
+           "--help'\n"
+           "               print that of a verb\n"
+           "  --version    print the version\n"
            "\n"
-           "spelling\n"
-           "  --name X     or --name=X; -n 5 or -n5; --top_p is --top-p; after "
-           "-- nothing is\n"
-           "               an option\n"
-           "  aliases      names that transformers has: --temperature, "
-           "--max-new-tokens,\n"
-           "               --num-beams, --lr, --warmup-steps, --output-dir\n"
+           "syntax\n"
+           "  --name X     or --name=X; -n 5 or -n5; --top_p is --top-p; no "
+           "options\n"
+           "               follow --\n"
+           "  aliases      names of transformers and llama.cpp work, too: "
+           "--temperature,\n"
+           "               --max-new-tokens, --lr, --max-steps, --output-dir\n"
            "\n"
            "examples\n"
            "  bauta inspect models/gpt2\n"
@@ -198,10 +230,10 @@ static bool is_one_of(const char *word, const char *a, const char *b,
 
 int main(int argc, char **argv)
 {
-    cli_wait_shortly(argv);
-    json_guard();
-    // Also where the parent ignores it: output that nobody reads (`| head`)
-    // ends the program without a word, as it ends others. A training goes on.
+    threads_configure(argv);
+    json_exit_on_oom();
+    // Even if the parent ignores it: a closed pipe (`| head`) ends the program
+    // silently, as it does others. Training goes on.
     if (argc < 2 || strcmp(argv[1], "train") != 0)
         signal(SIGPIPE, SIG_DFL);
     if (argc < 2)

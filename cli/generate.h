@@ -1,83 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* generate.h - bauta generate: what its files share.
+/* generate.h - bauta generate: declarations shared by its files.
  *
- *   generate.c          the verb, and many prompts at once
- *   generate_options.c  the command line, --help, the settings in words
- *   generate_words.c    what ends a text, and what may not come
- *   generate_speak.c    one prompt, whose text is shown as it comes; and a
- *                       person who types them */
+ *   cmd_generate.c          the verb, and many prompts in a batch
+ *   generate_options.c      the command line, --help, the generation options
+ *   generate_interactive.c  one prompt, streamed to the terminal; and prompts
+ *                           that a user types */
 #ifndef GENERATE_H
 #define GENERATE_H
 
-#include "stream.h"
+#include "batch_generate.h"
 
 #define VERB "generate"
 
 typedef struct settings {
-    words rest;  /* the folder, and the prompt */
-    words stops; /* live as long as the requests */
-    words bad;   /* as they were given */
+    string_list rest;      /* the folder, and the prompt */
+    string_list stops;     /* must outlive the requests */
+    string_list bad_words; /* as typed */
     const char *file, *prompts;
-    bauta_generate_options wish; /* what was given of it, see `has` */
+    bauta_generate_options sampling; /* those of its fields that `has` names */
     struct {
-        bool temperature, top_k, top_p, min_p, repeat, seed, max, min, beams,
-            penalty, early, no_repeat, window;
+        bool temperature, top_k, top_p, min_p, repetition_penalty, seed,
+            min_tokens, sliding_window;
     } has;
-    loaded_wish model;
-    int early;
-    bool greedy, sample, ignore_end, logprobs, echo, json, quiet, help;
-    stream_limits limits;
+    model_options model;
+    search_options search;
+    batch_limits limits;
+    bool greedy, do_sample, ignore_eos, logprobs, echo, json, quiet, help;
 } settings;
 
 int settings_read(settings *s, int argc, char **argv);
 int generate_help(void);
-/* The folder's settings with those that were given. Returns CLI_OK, or a
- * status after a sentence. */
-int settings_apply(const settings *s, const loaded *l,
-                   bauta_generate_options *how);
+/* The folder's options, overridden by those of the command line. Returns
+ * CLI_OK, or a status after a message. */
+int settings_apply(const settings *s, const opened_model *m,
+                   bauta_generate_options *out);
 
-/* The folder's stops and words, and those of the command line behind them: what
- * options point to. */
-typedef struct wordlist {
-    words stops;
-    bauta_word *bad;
-    size_t bad_count, bad_own; /* of them the first are the folder's */
-} wordlist;
+/* Stop strings and banned token sequences: the folder's, followed by those of
+ * the command line. `out` points into it. */
+typedef struct token_filters {
+    string_list stops;
+    bauta_word *bad_words;
+    size_t bad_count, bad_borrowed; /* the first ones belong to the folder */
+} token_filters;
 
-/* Returns CLI_OK, or a status after a sentence. Release in any case. */
-int wordlist_make(wordlist *list, const settings *s, const loaded *l,
-                  bauta_generate_options *how);
-void wordlist_release(wordlist *list);
+/* Returns CLI_OK, or a status after a message. Release in any case. */
+int token_filters_init(token_filters *f, const settings *s,
+                       const opened_model *m, bauta_generate_options *out);
+void token_filters_release(token_filters *f);
 
-/* Where the model's context ended a text, or was left behind by it: a line of
- * advice on stderr. `count` tokens are there, the prompt's among them. */
-void context_say(const bauta_generate_options *how, const loaded *l,
-                 bauta_finish finish, size_t count);
-/* One line on stderr. */
-void settings_say(const bauta_generate_options *how, const loaded *l);
+/* A hint on stderr if a text ended at the model's context or outgrew it.
+ * `count` is the number of tokens, with the prompt's. */
+void context_note(const bauta_generate_options *options, const opened_model *m,
+                  bauta_finish finish, size_t count);
+/* The options as one line on stderr. */
+void settings_print(const bauta_generate_options *options,
+                    const opened_model *m);
 
-typedef struct speaker {
+typedef struct generate_job {
     const settings *s;
-    const loaded *model;
-    const bauta_generate_options *how;
-} speaker;
+    const opened_model *model;
+    const bauta_generate_options *options;
+} generate_job;
 
-/* One prompt. */
-int speak(const speaker *s, const char *text, size_t length);
-/* Prompts from a person, until there are no more. */
-int converse(const speaker *s);
-/* From the first Ctrl-C on the text that is being made ends; a second one
- * ends the program. */
+/* Generate from one prompt and print the text as it comes. */
+int generate_one(const generate_job *job, const char *text, size_t length);
+/* Read prompts from the terminal until end of file. */
+int generate_interactive(const generate_job *job);
+/* From now on the first Ctrl-C ends the text being generated, and a second one
+ * the program. */
 void interrupts_catch(void);
-/* Where there was one, die of it after all, so that a shell's loop ends. */
-void interrupts_pass_on(void);
+/* After a Ctrl-C, die of it, so that a shell's loop ends, too. */
+void interrupts_reraise(void);
 
-/* "\n" and "\\" in a line to what they stand for, in place; returns the new
- * length. And back, onto stdout. */
-size_t line_unescape(char *line, size_t length);
-void line_print(const char *text, size_t length);
-/* A result as a line of JSON. */
-int result_json(const bauta_generate_options *how, const bauta_result *r,
+/* Replace "\\n" and "\\\\" in a line by what they stand for, in place; returns
+ * the new length. escaped_print() is the reverse, to stdout. */
+size_t unescape_line(char *line, size_t length);
+void escaped_print(const char *text, size_t length);
+/* Print a result as one line of JSON. */
+int result_json(const bauta_generate_options *options, const bauta_result *r,
                 const char *prompt, size_t length, double seconds);
 
 #endif

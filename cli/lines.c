@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- UTF-8 --------------------------------------------------------------- */
+/* ---- UTF-8 ------------------------------------------------------------- */
 
 size_t utf8_character(const unsigned char *at, size_t left)
 {
-    // First and last byte that may begin it, and the same of its second byte.
+    // The ranges of the first and of the second byte.
     static const struct {
         unsigned char first, last, low, high;
         size_t length;
@@ -56,7 +56,7 @@ int text_check(const char *verb, const char *what, const char *text)
     return cli_fail(verb, "%s is not UTF-8 (byte %zu of it)", what, good + 1);
 }
 
-/* ---- Files --------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------- */
 
 int lines_open(lines *l, const char *verb, const char *path)
 {
@@ -75,7 +75,7 @@ void lines_close(lines *l)
     *l = (lines){ 0 };
 }
 
-/* A line joins the others; what moves is pointed to again. */
+/* Append a line; growing the buffer moves the others. */
 static int line_add(lines *l, const char *line, size_t length)
 {
     size_t used = l->count ? (size_t)(l->at[l->count - 1] - l->text) +
@@ -107,7 +107,7 @@ int lines_next(lines *l)
     const char *line = "";
     size_t length;
     int failed = CLI_OK;
-    for (l->count = 0; !failed && line && l->count < LINES_MOST;) {
+    for (l->count = 0; !failed && line && l->count < LINES_MAX;) {
         if (bauta_text_file_line(l->file, &line, &length, &err))
             failed = cli_fail(l->verb, "%s", err.message);
         else if (line)

@@ -1,41 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npy.c - a table of floats as NumPy's .npy, version 1.0; see npy.h. */
+/* npy.c - write a float32 matrix as NumPy's .npy, version 1.0; see npy.h. */
 #include "npy.h"
 
+#include "output_file.h"
+
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { HEADER = 128 }; /* of every file, so that rows may come before it */
+enum { HEADER = 128 }; /* fixed, so that it can be written last */
 
 struct npy {
-    FILE *file;
-    char *path, *draft;
+    output_file out;
     size_t rows, width;
 };
-
-static void npy_free(npy *n)
-{
-    free(n->path);
-    free(n->draft);
-    free(n);
-}
-
-/* A file beside the one that is meant, so that a rename is enough; with the
- * permissions that a new file gets. */
-static FILE *draft_open(char *draft)
-{
-    mode_t mask = umask(0);
-    umask(mask);
-    int file = mkstemp(draft);
-    if (file < 0)
-        return NULL;
-    fchmod(file, 0666 & ~mask);
-    return fdopen(file, "wb");
-}
 
 npy *npy_open(const char *path, size_t width)
 {
@@ -44,27 +22,24 @@ npy *npy_open(const char *path, size_t width)
     if (!n)
         return NULL;
     n->width = width;
-    n->path = strdup(path);
-    n->draft = malloc(strlen(path) + 8);
-    if (n->path && n->draft) {
-        sprintf(n->draft, "%s.XXXXXX", path);
-        n->file = draft_open(n->draft);
+    if (output_file_open(&n->out, path)) {
+        if (fwrite(header, 1, HEADER, n->out.file) == HEADER)
+            return n;
+        int why = errno;
+        output_file_close(&n->out, false);
+        errno = why;
     }
-    if (n->file && fwrite(header, 1, HEADER, n->file) == HEADER)
-        return n;
-    int why = errno;
-    npy_free(n);
-    errno = why;
+    free(n);
     return NULL;
 }
 
 bool npy_row(npy *n, const float *row)
 {
     n->rows++;
-    return fwrite(row, sizeof(*row), n->width, n->file) == n->width;
+    return fwrite(row, sizeof(*row), n->width, n->out.file) == n->width;
 }
 
-/* What the numbers are; blanks up to the newline that ends it. */
+/* The header, padded with blanks to its fixed size. */
 static bool header_write(npy *n)
 {
     const unsigned one = 1;
@@ -78,23 +53,18 @@ static bool header_write(npy *n)
                         order, n->rows, n->width);
     memset(text + 10 + used, ' ', (size_t)(HEADER - 11 - used));
     text[HEADER - 1] = '\n';
-    return fseek(n->file, 0, SEEK_SET) == 0 &&
-           fwrite(text, 1, HEADER, n->file) == HEADER;
+    return fseek(n->out.file, 0, SEEK_SET) == 0 &&
+           fwrite(text, 1, HEADER, n->out.file) == HEADER;
 }
 
 bool npy_close(npy *n, bool keep)
 {
-    bool good = !keep || (header_write(n) && fflush(n->file) == 0 &&
-                          !ferror(n->file) && fsync(fileno(n->file)) == 0);
+    bool good = !keep || header_write(n);
     int why = errno;
-    fclose(n->file);
-    if (good && keep && rename(n->draft, n->path) != 0) {
+    if (!output_file_close(&n->out, good && keep) && good)
         good = false;
-        why = errno;
-    }
-    if (!good || !keep)
-        unlink(n->draft);
-    npy_free(n);
-    errno = why;
+    else
+        errno = why;
+    free(n);
     return good;
 }

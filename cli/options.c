@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - a command line, read by a table; see options.h. */
+/* options.c - command-line options, parsed by a table; see options.h. */
 #include "options.h"
 
 #include "cli.h"
@@ -11,26 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-int words_add(const char *verb, words *w, const char *word)
+int string_list_add(const char *verb, string_list *list, const char *string)
 {
-    const char **more = realloc(w->at, (w->count + 1) * sizeof(*more));
+    const char **more = realloc(list->at, (list->count + 1) * sizeof(*more));
     if (!more)
         return cli_fail(verb, "out of memory");
-    w->at = more;
-    w->at[w->count++] = word;
+    list->at = more;
+    list->at[list->count++] = string;
     return CLI_OK;
 }
 
-void words_release(words *w)
+void string_list_release(string_list *list)
 {
-    free(w->at);
-    *w = (words){ 0 };
+    free(list->at);
+    *list = (string_list){ 0 };
 }
 
-/* ---- names ------------------------------------------------------------- */
+/* ---- names and aliases ------------------------------------------------- */
 
-/* Names that other programs have for our options. One applies to a verb that
- * has the option itself and no option of the alias's name. */
+/* Short forms, names that other programs use, and former names. An alias
+ * applies if the verb has the option and no option of the alias's own name. */
 static const struct {
     const char *alias, *name;
 } aliases[] = {
@@ -47,301 +47,365 @@ static const struct {
     { "--temperature", "--temp" },
     { "--max-new-tokens", "--max-tokens" },
     { "--min-new-tokens", "--min-tokens" },
-    { "--do-sample", "--sample" },
-    { "--num-beams", "--beams" },
-    { "--num-return-sequences", "--nbest" },
     { "--repetition-penalty", "--repeat-penalty" },
-    { "--no-repeat-ngram-size", "--no-repeat-ngram" },
     // transformers: TrainingArguments
     { "--lr", "--learning-rate" },
     { "--max-steps", "--steps" },
     { "--num-train-epochs", "--epochs" },
-    { "--warmup-steps", "--warmup" },
     { "--lr-scheduler-type", "--schedule" },
     { "--per-device-train-batch-size", "--batch-size" },
-    { "--gradient-accumulation-steps", "--accumulate" },
     { "--adam-beta1", "--beta1" },
     { "--adam-beta2", "--beta2" },
     { "--adam-epsilon", "--epsilon" },
-    { "--max-grad-norm", "--clip" },
     { "--label-smoothing-factor", "--label-smoothing" },
-    { "--mlm-probability", "--mask-rate" },
     { "--eval-steps", "--eval-every" },
     { "--save-steps", "--save-every" },
     { "--save-total-limit", "--keep" },
     { "--vocab-size", "--pieces" },
+    // names of version 0.1
+    { "--sample", "--do-sample" },
+    { "--beams", "--num-beams" },
+    { "--nbest", "--num-return-sequences" },
+    { "--no-repeat-ngram", "--no-repeat-ngram-size" },
+    { "--warmup", "--warmup-steps" },
+    { "--accumulate", "--gradient-accumulation-steps" },
+    { "--clip", "--max-grad-norm" },
+    { "--mask-rate", "--mlm-probability" },
+    { "--pass-tokens", "--microbatch-tokens" },
+    { "--sampled", "--scheduled-sampling" },
+    { "--ema", "--ema-decay" },
 };
+enum { ALIASES = sizeof(aliases) / sizeof(aliases[0]), NAME_ROOM = 64 };
 
-enum { NAME_ROOM = 64 };
+const char *option_alias(const char *name, size_t i)
+{
+    for (size_t a = 0; a < ALIASES; a++)
+        if (strcmp(aliases[a].name, name) == 0 && i-- == 0)
+            return aliases[a].alias;
+    return NULL;
+}
 
-/* A name as it is typed, less its hyphens. */
-static const char *bare(const char *name)
+static size_t name_find(const option *table, size_t count, const char *name)
+{
+    size_t i = 0;
+    while (i < count && strcmp(table[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+size_t option_find(const option *table, size_t count, const char *name)
+{
+    char typed[NAME_ROOM];
+    const char *hyphens = name[0] == '-' ? "" : "--";
+    if (snprintf(typed, sizeof(typed), "%s%s", hyphens, name) >= NAME_ROOM)
+        return count;
+    for (char *c = typed; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    size_t found = name_find(table, count, typed);
+    for (size_t a = 0; a < ALIASES && found == count; a++)
+        if (strcmp(aliases[a].alias, typed) == 0)
+            found = name_find(table, count, aliases[a].name);
+    return found;
+}
+
+static const char *without_hyphens(const char *name)
 {
     return name + strspn(name, "-");
 }
 
-static bool name_is(const char *name, const char *word, size_t length)
+/* The name or alias of the table that is most like the one typed, or NULL. */
+static const char *name_nearest(const option *table, size_t count,
+                                const char *typed)
 {
-    size_t skip = name[0] == '-' ? 0 : 2; // "steps" is "--steps"
-    return length > skip && strlen(name) == length - skip &&
-           (!skip || strncmp(word, "--", 2) == 0) &&
-           strncmp(name, word + skip, length - skip) == 0;
-}
-
-static size_t name_find(const char *const *names, size_t count,
-                        const char *word, size_t length)
-{
-    for (size_t i = 0; i < count; i++)
-        if (name_is(names[i], word, length))
-            return i;
-    for (size_t a = 0; a < sizeof(aliases) / sizeof(aliases[0]); a++)
-        if (name_is(aliases[a].alias, word, length))
-            for (size_t i = 0; i < count; i++)
-                if (name_is(names[i], aliases[a].name, strlen(aliases[a].name)))
-                    return i;
-    return count;
-}
-
-static int option_unknown(const char *verb, const char *const *names,
-                          size_t count, const char *word)
-{
+    const char **known = calloc(count + ALIASES, sizeof(*known));
     const char *near = NULL;
-    const char **known = calloc(count, sizeof(*known));
+    int names = 0;
     for (size_t i = 0; known && i < count; i++)
-        known[i] = bare(names[i]);
-    if (known && strlen(bare(word)) > 1) // "-x" is near to all short names
-        near = cli_nearest(bare(word), known, (int)count);
+        known[names++] = without_hyphens(table[i].name);
+    for (size_t a = 0; known && a < ALIASES; a++)
+        if (aliases[a].alias[1] == '-' &&
+            name_find(table, count, aliases[a].name) < count)
+            known[names++] = without_hyphens(aliases[a].alias);
+    if (known && strlen(without_hyphens(typed)) > 1) // all short names are near
+        near = cli_nearest(without_hyphens(typed), known, names);
     free(known);
-    return cli_usage(verb, "there is no option '%s'%s%s%s", word,
+    return near;
+}
+
+static int option_unknown(const char *verb, const option *table, size_t count,
+                          const char *typed)
+{
+    const char *near = name_nearest(table, count, typed);
+    return cli_usage(verb, "there is no option '%s'%s%s%s", typed,
                      near ? "; did you mean '--" : "", near ? near : "",
                      near ? "'?" : "");
 }
 
-int option_match(const char *verb, const char *const *names, size_t count,
-                 const char *word, size_t *index, const char **value)
+/* The row that an argument names, or `count`. *value is the value attached to
+ * it with "=", or directly to a short name; else NULL. */
+static size_t option_match(const option *table, size_t count,
+                           const char *argument, const char **value)
 {
     char name[NAME_ROOM];
-    size_t length = strcspn(word, "=");
-    *value = word[length] ? word + length + 1 : NULL;
-    snprintf(name, sizeof(name), "%.*s", (int)length, word);
-    for (char *c = name; *c; c++)
-        *c = *c == '_' ? '-' : *c;
-    *index =
-        length < sizeof(name) ? name_find(names, count, name, length) : count;
-    if (*index == count && word[1] != '-' && length > 2 && *value == NULL) {
-        char whole[NAME_ROOM + 1]; // "-temp" is no "-t" with "emp"
-        snprintf(whole, sizeof(whole), "-%s", name);
-        if (name_find(names, count, whole, strlen(whole)) == count)
-            *index = name_find(names, count, name, 2); // "-n5"
-        *value = word + 2;
-    }
-    return *index < count ? CLI_OK : option_unknown(verb, names, count, word);
+    size_t length = strcspn(argument, "=");
+    *value = argument[length] ? argument + length + 1 : NULL;
+    snprintf(name, sizeof(name), "%.*s", (int)length, argument);
+    size_t found = option_find(table, count, name);
+    bool short_name = argument[1] != '-' && length > 2 && !*value;
+    if (found < count || !short_name)
+        return found;
+    // "-n5" is "-n 5", but "-temp" is not "-t emp".
+    if (option_find(table, count, name + 1) < count)
+        return count;
+    *value = argument + 2;
+    name[2] = '\0';
+    return option_find(table, count, name);
 }
 
-/* ---- completion -------------------------------------------------------- */
-
-bool option_list_wanted(int argc, char **argv)
-{
-    return argc == 2 && strcmp(argv[1], "--list-options") == 0;
-}
-
-void option_list(const char *name, bool takes_value, const char *const *choices)
-{
-    printf("%s%s%s", name[0] == '-' ? "" : "--", name, takes_value ? "=" : "");
-    for (size_t i = 0; choices && choices[i]; i++)
-        printf("%s%s", i ? " " : "", choices[i]);
-    putchar('\n');
-}
+/* ---- shell completion -------------------------------------------------- */
 
 static bool takes_value(const option *o)
 {
-    return o->kind != OPTION_ON && o->kind != OPTION_OFF &&
-           o->kind != OPTION_SET;
+    return o->kind != OPTION_FLAG && o->kind != OPTION_NO_FLAG &&
+           o->kind != OPTION_CONSTANT;
+}
+
+/* "--json", "--seed=" or "--isa=c avx2 avx512". */
+static void option_list(const option *o)
+{
+    printf("%s%s", o->name, takes_value(o) ? "=" : "");
+    for (size_t i = 0; o->choices && o->choices[i]; i++)
+        printf("%s%s", i ? " " : "", o->choices[i]);
+    putchar('\n');
 }
 
 /* ---- values ------------------------------------------------------------ */
 
-static int whole_read(const char *verb, const option *o, const char *text)
+/* "2000", or if `exponent`, "2e3". */
+static bool whole_parse(const char *text, bool exponent, uint64_t *out)
 {
     char *end;
+    if (*text < '0' || *text > '9')
+        return false;
     errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    bool whole = *text >= '0' && *text <= '9' && !*end && !errno;
-    if (o->kind == OPTION_SEED) {
-        *(uint64_t *)o->value = value;
-        return whole ? CLI_OK
-                     : cli_usage(verb, "%s is '%s', not a whole number",
-                                 o->name, text);
-    }
-    *(size_t *)o->value = (size_t)value;
-    if (whole && (double)value >= o->low && (double)value <= o->high)
-        return CLI_OK;
-    return cli_usage(verb, "%s is '%s', not a whole number from %.0f to %.0f",
-                     o->name, text, o->low, o->high);
+    *out = strtoull(text, &end, 10);
+    if (!*end && !errno)
+        return true;
+    if (!exponent || text[strspn(text, "0123456789.eE+")])
+        return false;
+    double real = strtod(text, &end);
+    if (*end || real >= 1e15 || real != floor(real))
+        return false;
+    *out = (uint64_t)real;
+    return true;
 }
 
-static int real_read(const char *verb, const option *o, const char *text)
+static int whole_store(const char *verb, const option *o, const char *text)
+{
+    uint64_t value = 0;
+    bool seed = o->kind == OPTION_SEED;
+    bool good = whole_parse(text, isinf(o->max), &value);
+    if (!(seed && o->max == 0))
+        good = good && value <= INT64_MAX;
+    if (!seed)
+        good = good && (double)value >= o->min && (double)value <= o->max;
+    if (good && seed)
+        *(uint64_t *)o->value = value;
+    else if (good)
+        *(size_t *)o->value = (size_t)value;
+    if (good)
+        return CLI_OK;
+    if (seed || isinf(o->max))
+        return cli_usage(verb, "%s is '%s', not a whole number", o->name, text);
+    return cli_usage(verb, "%s is '%s', not a whole number from %.0f to %.0f",
+                     o->name, text, o->min, o->max);
+}
+
+static int real_store(const char *verb, const option *o, const char *text)
 {
     char *end;
     double value = strtod(text, &end);
-    if (end == text || *end || !isfinite(value) || fabs(value) > 1e30)
+    bool fits = o->kind == OPTION_DOUBLE || fabs(value) <= 1e30;
+    if (end == text || *end || !isfinite(value) || !fits)
         return cli_usage(verb, "%s is '%s', not a number", o->name, text);
-    *(float *)o->value = (float)value;
-    if (value >= o->low && value <= o->high)
+    if (o->kind == OPTION_DOUBLE)
+        *(double *)o->value = value;
+    else
+        *(float *)o->value = (float)value;
+    if (value >= o->min && value <= o->max)
         return CLI_OK;
-    return cli_usage(verb, "%s is %s, not from %g to %g", o->name, text, o->low,
-                     o->high);
+    return cli_usage(verb, "%s is %s, not from %g to %g", o->name, text, o->min,
+                     o->max);
 }
 
-static int choice_read(const char *verb, const option *o, const char *text)
+/* "a, b or c". */
+static void choices_list(char *to, size_t size, const char *const *choices)
+{
+    size_t used = 0;
+    for (size_t i = 0; choices[i] && used < size; i++)
+        used += (size_t)snprintf(to + used, size - used, "%s%s",
+                                 i == 0           ? ""
+                                 : choices[i + 1] ? ", "
+                                                  : " or ",
+                                 choices[i]);
+}
+
+static int choice_store(const char *verb, const option *o, const char *text)
 {
     char all[160] = "";
     int count = 0;
-    for (; o->choices[count]; count++) {
-        size_t used = strlen(all);
-        const char *between =
-            count == 0 ? "" : (o->choices[count + 1] ? ", " : " or ");
+    for (; o->choices[count]; count++)
         if (strcmp(text, o->choices[count]) == 0) {
             *(int *)o->value = count;
             return CLI_OK;
         }
-        snprintf(all + used, sizeof(all) - used, "%s%s", between,
-                 o->choices[count]);
-    }
+    choices_list(all, sizeof(all), o->choices);
     const char *near = cli_nearest(text, o->choices, count);
     return cli_usage(verb, "%s is '%s', not %s%s%s%s", o->name, text, all,
                      near ? "; did you mean '" : "", near ? near : "",
                      near ? "'?" : "");
 }
 
-static int value_read(const char *verb, const option *o, const char *text)
+int option_store(const char *verb, const option *o, const char *text)
 {
     switch (o->kind) {
-    case OPTION_ON:
-    case OPTION_OFF:
-        *(bool *)o->value = o->kind == OPTION_ON;
+    case OPTION_FLAG:
+    case OPTION_NO_FLAG:
+        *(bool *)o->value =
+            (o->kind == OPTION_FLAG) == !(text && strcmp(text, "false") == 0);
         return CLI_OK;
-    case OPTION_SET:
-        *(int *)o->value = (int)o->low;
+    case OPTION_CONSTANT:
+        *(int *)o->value = (int)o->min;
         return CLI_OK;
-    case OPTION_TEXT:
+    case OPTION_STRING:
         *(const char **)o->value = text;
         return CLI_OK;
-    case OPTION_TEXTS:
-        return words_add(verb, o->value, text);
-    case OPTION_WHOLE:
+    case OPTION_STRINGS:
+        return string_list_add(verb, o->value, text);
+    case OPTION_SIZE:
     case OPTION_SEED:
-        return whole_read(verb, o, text);
-    case OPTION_REAL:
-        return real_read(verb, o, text);
+        return whole_store(verb, o, text);
+    case OPTION_FLOAT:
+    case OPTION_DOUBLE:
+        return real_store(verb, o, text);
     default:
-        return choice_read(verb, o, text);
+        return choice_store(verb, o, text);
     }
 }
 
 /* ---- the command line -------------------------------------------------- */
 
-typedef struct reader {
+typedef struct parser {
     const char *verb;
     const option *table;
-    const char **names; /* (count) of the table */
     size_t count;
-    words *rest;
+    string_list *rest;
+    option_handler *handle;
+    void *user;
     const char *model, *prompt; /* given as options */
-} reader;
+} parser;
 
-/* One of the two words that may be given as an option. */
-static int word_take(const reader *r, const option *o, const char **at,
-                     const char *text)
+/* A positional argument that was given as an option. */
+static int positional_set(const parser *p, const option *o, const char **at,
+                          const char *text)
 {
     if (*at)
-        return cli_usage(r->verb, "%s is given twice: '%s' and '%s'", o->name,
+        return cli_usage(p->verb, "%s is given twice: '%s' and '%s'", o->name,
                          *at, text);
     *at = text;
     return CLI_OK;
 }
 
-/* Returns in *used how many words were read. */
-static int option_read(reader *r, char **argv, int *used)
+static int value_missing(const parser *p, const option *o)
 {
-    size_t index;
+    char all[256] = "";
+    if (o->choices)
+        choices_list(all, sizeof(all), o->choices);
+    return cli_usage(p->verb, "%s needs a value%s%s", o->name, *all ? ": " : "",
+                     all);
+}
+
+/* Handle argv[0], and argv[1] if that is its value; *used counts them. */
+static int option_parse(parser *p, char **argv, int *used)
+{
     const char *value;
+    char typed[NAME_ROOM]; // messages show the name that was typed
+    size_t index = option_match(p->table, p->count, argv[0], &value);
     *used = 1;
-    int usage =
-        option_match(r->verb, r->names, r->count, argv[0], &index, &value);
-    if (usage)
-        return usage;
-    char typed[NAME_ROOM]; // sentences have the name that was typed
-    option as_typed = r->table[index];
-    const option *o = &as_typed;
+    if (index == p->count)
+        return option_unknown(p->verb, p->table, p->count, argv[0]);
+    option o = p->table[index];
     snprintf(typed, sizeof(typed), "%.*s",
              argv[0][1] == '-' ? (int)strcspn(argv[0], "=") : 2, argv[0]);
-    as_typed.name = typed;
-    if (!takes_value(o) && value)
-        return cli_usage(r->verb, "%s takes no value", o->name);
-    if (takes_value(o) && !value) {
+    o.name = typed;
+    if (!takes_value(&o) && value)
+        return cli_usage(p->verb, "%s takes no value", o.name);
+    if (takes_value(&o) && !value) {
         value = argv[1];
         *used = 2;
         if (!value)
-            return cli_usage(r->verb, "%s needs a value", o->name);
+            return value_missing(p, &o);
     }
-    if (o->given)
-        *o->given = true;
-    if (o->kind == OPTION_MODEL)
-        return word_take(r, o, &r->model, value);
-    if (o->kind == OPTION_PROMPT)
-        return word_take(r, o, &r->prompt, value);
-    return value_read(r->verb, o, value);
+    if (o.seen)
+        *o.seen = true;
+    if (o.kind == OPTION_MODEL)
+        return positional_set(p, &o, &p->model, value);
+    if (o.kind == OPTION_PROMPT)
+        return positional_set(p, &o, &p->prompt, value);
+    return p->handle(p->user, index, &o, value);
 }
 
-/* The words that were given as options take their places in the rest. */
-static int rest_complete(reader *r)
+/* Insert --model and --prompt among the positional arguments. */
+static int rest_complete(parser *p)
 {
     int failed = CLI_OK;
-    if (r->model) {
-        failed = words_add(r->verb, r->rest, r->model);
-        for (size_t i = r->rest->count; !failed && --i > 0;)
-            r->rest->at[i] = r->rest->at[i - 1];
+    if (p->model) {
+        failed = string_list_add(p->verb, p->rest, p->model);
+        for (size_t i = p->rest->count; !failed && --i > 0;)
+            p->rest->at[i] = p->rest->at[i - 1];
         if (!failed)
-            r->rest->at[0] = r->model;
+            p->rest->at[0] = p->model;
     }
-    if (!failed && r->prompt)
-        failed = words_add(r->verb, r->rest, r->prompt);
+    if (!failed && p->prompt)
+        failed = string_list_add(p->verb, p->rest, p->prompt);
     return failed;
 }
 
-static int words_read(reader *r, int argc, char **argv)
+int options_scan(const char *verb, const option *table, size_t count, int argc,
+                 char **argv, string_list *rest, option_handler *handle,
+                 void *user)
 {
+    parser p = { verb, table, count, rest, handle, user, NULL, NULL };
     bool ended = false;
     int failed = CLI_OK;
+    if (argc == 2 && strcmp(argv[1], "--list-options") == 0) {
+        for (size_t i = 0; i < count; i++)
+            option_list(&table[i]);
+        return CLI_DONE;
+    }
     for (int i = 1, used; i < argc && !failed; i += used) {
         used = 1;
         if (!ended && strcmp(argv[i], "--") == 0)
             ended = true;
         else if (ended || argv[i][0] != '-' || !argv[i][1])
-            failed = words_add(r->verb, r->rest, argv[i]);
+            failed = string_list_add(verb, rest, argv[i]);
         else
-            failed = option_read(r, argv + i, &used);
+            failed = option_parse(&p, argv + i, &used);
     }
-    return failed ? failed : rest_complete(r);
+    return failed ? failed : rest_complete(&p);
+}
+
+static int value_store(void *user, size_t index, const option *o,
+                       const char *value)
+{
+    (void)index;
+    return option_store(user, o, value);
 }
 
 int options_parse(const char *verb, const option *table, size_t count, int argc,
-                  char **argv, words *rest)
+                  char **argv, string_list *rest)
 {
-    reader r = { .verb = verb, .table = table, .count = count, .rest = rest };
-    if (option_list_wanted(argc, argv)) {
-        for (size_t i = 0; i < count; i++)
-            option_list(table[i].name, takes_value(&table[i]),
-                        table[i].choices);
-        return CLI_DONE;
-    }
-    r.names = calloc(count, sizeof(*r.names));
-    if (!r.names)
-        return cli_fail(verb, "out of memory");
-    for (size_t i = 0; i < count; i++)
-        r.names[i] = table[i].name;
-    int failed = words_read(&r, argc, argv);
-    free(r.names);
-    return failed;
+    // The handler's user data is the verb, which it only reads.
+    return options_scan(verb, table, count, argc, argv, rest, value_store,
+                        (void *)(uintptr_t)verb);
 }

@@ -1,63 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.h - a command line, read by a table.
+/* options.h - command-line options, parsed by a table.
  *
- * "--name value" or "--name=value"; "-n 5" or "-n5". After "--" nothing is an
- * option. Underscores count as hyphens, and the names that other programs use
- * (--temperature for --temp) are aliases: see options.c. */
+ * "--name value" or "--name=value"; "-n 5" or "-n5". Nothing after "--" is an
+ * option. Underscores count as hyphens, and many options have aliases, such as
+ * --temperature for --temp; see options.c. */
 #ifndef OPTIONS_H
 #define OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef struct words {
+typedef struct string_list {
     const char **at;
     size_t count;
-} words;
+} string_list;
 
 typedef enum option_kind {
-    OPTION_ON,     /* bool: no value, becomes true */
-    OPTION_OFF,    /* bool: no value, becomes false */
-    OPTION_SET,    /* int: no value, becomes `low` */
-    OPTION_TEXT,   /* const char *; choices, if any, are for completion */
-    OPTION_TEXTS,  /* words: may be given again */
-    OPTION_WHOLE,  /* size_t */
-    OPTION_SEED,   /* uint64_t */
-    OPTION_REAL,   /* float */
-    OPTION_CHOICE, /* int: the index of the word */
-    OPTION_MODEL,  /* no place of its own: the first word of the rest */
-    OPTION_PROMPT  /* likewise, the last word */
+    OPTION_FLAG,     /* bool: no value, becomes true */
+    OPTION_NO_FLAG,  /* bool: no value, becomes false */
+    OPTION_CONSTANT, /* int: no value, becomes `min` */
+    OPTION_STRING,   /* const char *; choices, if any, are for completion */
+    OPTION_STRINGS,  /* string_list: may be repeated */
+    OPTION_SIZE,     /* size_t, below 2^63 */
+    OPTION_SEED,     /* uint64_t; below 2^63 unless `max` is 0 */
+    OPTION_FLOAT,    /* float */
+    OPTION_DOUBLE,   /* double */
+    OPTION_CHOICE,   /* int: the index in `choices` */
+    OPTION_MODEL,    /* stored nowhere: becomes the first positional argument */
+    OPTION_PROMPT    /* likewise, becomes the last one */
 } option_kind;
 
 typedef struct option {
     const char *name; /* "--top-k" */
     option_kind kind;
     void *value;
-    bool *given;                /* whether it was there; or NULL */
-    double low, high;           /* of a number */
-    const char *const *choices; /* NULL after the last */
+    bool *seen;      /* set to true if it occurs; or NULL */
+    double min, max; /* of a number; a max of INFINITY allows "2e3" for
+                        whole numbers, too */
+    const char *const *choices; /* NULL-terminated */
 } option;
 
-/* Read all of it; words that are no options go to *rest. Returns CLI_OK;
- * CLI_USAGE after a sentence; or CLI_DONE after "--list-options", which prints
- * the table for shell completion. Release the rest, and words of options, with
- * words_release(), in any case. */
+/* Parse the command line. Positional arguments go to *rest. Returns CLI_OK;
+ * CLI_USAGE after a message; or CLI_DONE after "--list-options", which prints
+ * the table for shell completion. Release *rest and every string_list of the
+ * table with string_list_release() in any case. */
 int options_parse(const char *verb, const option *table, size_t count, int argc,
-                  char **argv, words *rest);
-void words_release(words *w);
-/* Append a word, which must live as long. CLI_FAILED after a sentence. */
-int words_add(const char *verb, words *w, const char *word);
+                  char **argv, string_list *rest);
 
-/* ---- for a command line that is read by another table ------------------- */
+/* The same, but call `handle` for each option instead of storing its value.
+ * *o is the option's row, with the name as it was typed; `value` is NULL for
+ * an option without one. */
+typedef int option_handler(void *user, size_t index, const option *o,
+                           const char *value);
+int options_scan(const char *verb, const option *table, size_t count, int argc,
+                 char **argv, string_list *rest, option_handler *handle,
+                 void *user);
+/* Parse `text` and store it in o->value. A flag may have the value "false". */
+int option_store(const char *verb, const option *o, const char *text);
+/* The index of the option with this name or alias ("steps" or "--steps");
+ * `count` if there is none. */
+size_t option_find(const option *table, size_t count, const char *name);
+/* Alias number i, from 0, of an option ("--warmup-steps"); NULL after the last.
+ */
+const char *option_alias(const char *name, size_t i);
 
-/* Which of `count` names ("--steps", or "steps" for short) the word means.
- * *value is what is glued to it, or NULL. CLI_USAGE after a sentence that
- * suggests the nearest name. */
-int option_match(const char *verb, const char *const *names, size_t count,
-                 const char *word, size_t *index, const char **value);
-/* A line for shell completion: "--json", "--seed=", "--isa=c avx2 avx512". */
-void option_list(const char *name, bool takes_value,
-                 const char *const *choices);
-bool option_list_wanted(int argc, char **argv);
+/* Append a string, which must outlive the list. CLI_FAILED after a message. */
+int string_list_add(const char *verb, string_list *list, const char *string);
+void string_list_release(string_list *list);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize.h - bauta tokenize: its options, and how it prints. */
+/* tokenize.h - bauta tokenize: options and output. */
 #ifndef TOKENIZE_H
 #define TOKENIZE_H
 
@@ -12,30 +12,30 @@ typedef enum form {
     FORM_PIECES,
     FORM_OFFSETS,
     FORM_COUNT,
-    FORM_TEXT /* the other way round: ids in, text out */
+    FORM_TEXT /* decode: ids in, text out */
 } form;
 
-typedef enum extent { EXTENT_UNSAID, EXTENT_LINES, EXTENT_WHOLE } extent;
+typedef enum text_unit { UNIT_DEFAULT, UNIT_LINE, UNIT_FILE } text_unit;
 
 typedef struct options {
-    words rest;
+    string_list rest;
     const char *tokenizer; /* a folder or a file */
     const char *text, *second;
-    words files;
-    int form;   /* of form */
-    int extent; /* of extent: what of a file is one text */
+    string_list files;
+    int form; /* of form */
+    int unit; /* of text_unit: what is one text */
     bool json, bare, literal, target, specials, help;
 } options;
 
-/* What was counted in a file. */
-typedef struct tally {
+/* Counts of a file. */
+typedef struct token_count {
     const char *name;
     uint64_t tokens, bytes;
-} tally;
+} token_count;
 
 void tokens_print(const bauta_tokenizer *tokenizer, const bauta_tokens *tokens,
                   const options *o);
 void text_print(const char *text, size_t length, const options *o);
-void tally_print(const tally *t, const options *o);
+void count_print(const token_count *t, const options *o);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenize_print.c - what bauta tokenize prints. */
+/* tokenize_print.c - bauta tokenize: output. */
 #include "tokenize.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ static void number_print(uint64_t number)
     fwrite(at, 1, (size_t)(text + sizeof(text) - at), stdout);
 }
 
-/* A piece as one word: blanks and what is not printable are escaped. */
+/* A piece as one word: blanks and control characters are escaped. */
 static void piece_print(const char *piece, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -38,7 +38,7 @@ static void token_piece_print(const bauta_tokenizer *tokenizer, uint32_t id)
     piece_print(piece, length);
 }
 
-/* A token a line, and an empty line behind a text. */
+/* One token per line, and an empty line after each text. */
 static void offsets_print(const bauta_tokenizer *tokenizer,
                           const bauta_tokens *tokens)
 {
@@ -64,7 +64,7 @@ static void json_print(json_t *object)
     json_decref(object);
 }
 
-/* JSON is UTF-8; what is not becomes null. */
+/* Null if it is not UTF-8. */
 static json_t *string_json(const char *text, size_t length)
 {
     json_t *string = json_stringn(text, length);
@@ -91,7 +91,7 @@ static void tokens_json(const bauta_tokenizer *tokenizer,
                          "pieces", pieces, "offsets", offsets));
 }
 
-/* ---- All of it --------------------------------------------------------- */
+/* ---- all formats ------------------------------------------------------- */
 
 void tokens_print(const bauta_tokenizer *tokenizer, const bauta_tokens *tokens,
                   const options *o)
@@ -125,7 +125,7 @@ void text_print(const char *text, size_t length, const options *o)
     putchar('\n');
 }
 
-void tally_print(const tally *t, const options *o)
+void count_print(const token_count *t, const options *o)
 {
     double rate = t->bytes ? (double)t->tokens / (double)t->bytes : 0;
     const char *name = t->name ? t->name : "";

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train.h - bauta train: what its files share.
+/* train.h - bauta train: declarations shared by its files.
  *
- *   train.c          the verb: what is to be done
+ *   cmd_train.c      the verb: a new run, or one that is resumed
  *   train_options.c  the command line to settings
  *   train_config.c   --config, and the options.json of a run
  *   train_help.c     --help
  *   train_notes.c    settings to JSON and back, for checkpoints
- *   train_data.c     tokenizer, corpora, model
- *   train_run.c      the loop
- *   train_folder.c   a run's folder: checkpoints and links
- *   train_log.c      metrics.jsonl and TensorBoard events
- *   train_show.c     what a person sees
- *   train_trial.c    --dry-run and --compare-modes
+ *   train_job.c      tokenizer, corpora, model, trainer
+ *   train_run.c      the training loop
+ *   train_folder.c   the folder of a run: checkpoints and links
+ *   train_log.c      metrics.jsonl
+ *   tensorboard.c    TensorBoard event files
+ *   train_display.c  progress on the terminal
+ *   train_dry_run.c  --dry-run and --compare-modes
+ *   compare_modes.c  the comparison itself
  *   train_steps.c    --epochs and --minutes to steps
- *   modes.c          what the latter compares
- *   sample.c         what the model says meanwhile */
+ *   train_sample.c   sample output during training */
 #ifndef TRAIN_H
 #define TRAIN_H
 
@@ -29,13 +30,13 @@
 
 /* ---- settings ---------------------------------------------------------- */
 
-/* Everything that was asked for. Texts live as long as the command line or
- * the notes do. */
+/* All options. Strings belong to the command line or to the notes of a
+ * checkpoint. */
 typedef struct settings {
     const char *preset, *from, *tokenizer, *out, *resume, *config;
     const char *source, *target, *pairs;
     const char *valid_source, *valid_target, *valid_pairs;
-    words files, valid, set;
+    string_list files, valid, set;
     double valid_share;
     bool lines, skip_bad;
     bool dry_run, compare, json, help;
@@ -45,8 +46,8 @@ typedef struct settings {
     size_t eval_every, eval_tokens, save_every, keep, patience, average;
     size_t threads;
     const char *isa;
-    size_t from_step;       /* of --resume; 0: the newest that is whole */
-    double epochs, minutes; /* 0: as many as train.steps says */
+    size_t from_step;       /* of --resume; 0: the newest complete one */
+    double epochs, minutes; /* 0: train.steps counts */
 } settings;
 #define SETTINGS_INIT                                         \
     {                                                         \
@@ -54,162 +55,156 @@ typedef struct settings {
         .eval_tokens = 65536, .keep = 3                       \
     }
 
-typedef enum field_kind {
-    FIELD_FLAG,
-    FIELD_TEXT,
-    FIELD_PATH, /* a text that is a file's name */
-    FIELD_WORDS,
-    FIELD_PATHS,
-    FIELD_SIZE,
-    FIELD_SEED,  /* uint64_t */
-    FIELD_REAL,  /* double */
-    FIELD_FLOAT, /* float */
-    FIELD_CHOICE /* an enum */
-} field_kind;
-
-/* An option, and where its value lies in the settings. */
-typedef struct field {
-    const char *name; /* without "--" */
-    field_kind kind;
+/* An option, and where the settings hold its value. */
+typedef struct train_option {
+    const char *name;
+    option_kind kind;
     size_t offset;
-    const char *const *choices; /* NULL behind the last */
-    bool passing;               /* of this call only: not in the notes */
-} field;
+    unsigned attributes;
+    const char *const *choices; /* NULL-terminated */
+} train_option;
+enum {
+    TRAIN_PATH = 1,     /* strings that are file names */
+    TRAIN_TRANSIENT = 2 /* applies to one call: not saved with the run */
+};
 
-extern const field train_fields[];
-extern const size_t train_field_count;
+extern const train_option train_options[];
+extern const size_t train_option_count;
 
-static inline void *field_at(const field *f, settings *s)
-{
-    return (char *)s + f->offset;
-}
+/* The row for options_parse(), storing into *s. */
+option train_option_bind(const train_option *t, settings *s);
+/* The option of this name or alias, with or without "--"; or NULL. */
+const train_option *train_option_find(const char *name);
 
-/* What was given on the command line, to be applied to settings, and again
- * after a preset has set all numbers. */
-typedef struct given {
-    const field **fields;
-    const char **values;
+/* The arguments of a call, from the command line and --config. They are applied
+ * to settings, and again after a preset has set all numbers. */
+typedef struct train_arg {
+    const train_option *option;
+    const char *value; /* NULL: a flag */
+} train_arg;
+
+typedef struct train_args {
+    train_arg *at;
     size_t count, room;
-    const char **files;
-    size_t file_count;
-    json_t *config; /* what --config names: owns texts of it */
-    char **numbers; /* (number_count) its numbers as texts */
+    string_list files;
+    json_t *config; /* the file of --config: owns its strings */
+    char **numbers; /* (number_count) its numbers as strings */
     size_t number_count;
-} given;
+} train_args;
 
-int given_read(given *g, int argc, char **argv);
-/* One more; CLI_FAILED after a sentence. */
-int given_add(given *g, const field *f, const char *value);
-/* The field of a name, or NULL. */
-const field *field_find(const char *name);
-void given_release(given *g);
-int given_apply(const given *g, settings *s);
-bool given_has(const given *g, const char *name);
+int train_args_parse(train_args *args, int argc, char **argv);
+/* Append one; CLI_FAILED after a message. */
+int train_args_add(train_args *args, const train_option *o, const char *value);
+void train_args_release(train_args *args);
+int train_args_apply(const train_args *args, settings *s);
+/* Whether an option ("--steps") is among them. */
+bool train_args_has(const train_args *args, const char *name);
 void settings_release(settings *s);
-/* What does not go together. */
+/* Report options that are missing or exclude each other. */
 int settings_check(const settings *s);
 int train_help(void);
 
-/* The settings as JSON, with all paths absolute; NULL without memory. And
- * back, over what is there. */
+/* The settings as JSON, with absolute paths; NULL if out of memory. And back,
+ * replacing those of *s. */
 json_t *settings_json(const settings *s);
 int settings_from_json(settings *s, const json_t *from, const char *where);
-/* Refuse a command line that changes what a run cannot change; `saved` are the
- * settings of the notes. */
-int notes_compare(const json_t *saved, const given *g, settings *s);
+/* Refuse arguments that change what is fixed for a run; `saved` are the
+ * settings of its notes. */
+int notes_compare(const json_t *saved, const train_args *args, settings *s);
 
-/* The options of a JSON file, less those that the command line gives or
+/* Add the options of a JSON file, except those that the command line has or
  * excludes. */
-int config_read(given *g, const char *path);
+int config_read(train_args *args, const char *path);
 
-/* ---- what is trained --------------------------------------------------- */
+/* ---- the job ----------------------------------------------------------- */
 
-typedef struct workshop {
+typedef struct train_job {
     bauta_context *context;
     bauta_tokenizer *tokenizer;
     bauta_corpus *corpus, *valid; /* valid may be NULL */
     bauta_model *model;
     bauta_trainer *trainer;
-    uint32_t start; /* what a decoder reads first, or BAUTA_NO_TOKEN */
-    bool damaged;   /* the checkpoint could not be read: another may do */
-    double began;   /* when it was opened */
-} workshop;
+    uint32_t start; /* decoder_start_token_id, or BAUTA_NO_TOKEN */
+    bool damaged;   /* the checkpoint cannot be read; an older one might */
+    double began;   /* when it was opened, in seconds_now() */
+} train_job;
 
-/* Everything for a new run, or for one that goes on from a checkpoint. A preset
+/* Load everything for a new run, or to continue from a checkpoint. A preset
  * changes the settings. */
-int workshop_open(workshop *w, settings *s, const given *g,
-                  const char *checkpoint);
-/* Another trainer for options that changed, and where steps were tried out,
- * another model. */
-int workshop_renew(workshop *w, settings *s, const given *g,
-                   const char *checkpoint, bool model);
-void workshop_close(workshop *w);
-/* Whether --tokenizer is no file or folder, but "chars" or "bpe:8000". */
-bool tokenizer_is_made(const char *word);
-/* A sentence of the library, and CLI_FAILED. */
+int train_job_open(train_job *job, settings *s, const train_args *args,
+                   const char *checkpoint);
+/* Create the trainer again after options changed, and with `model` the model,
+ * after trial steps changed it. */
+int train_job_renew(train_job *job, settings *s, const train_args *args,
+                    const char *checkpoint, bool model);
+void train_job_close(train_job *job);
+/* Whether --tokenizer is "chars", "bpe:8000" etc. and not a file or folder. */
+bool tokenizer_is_trained(const char *word);
+/* Print the library's message; returns CLI_FAILED. */
 int train_failed(const bauta_error *err);
 
-/* Settle how many steps the run has, and warn of a warm-up that is longer. */
-int steps_fit(workshop *w, settings *s, const given *g, const char *checkpoint);
+/* Determine the number of steps; warn if the warm-up is longer. */
+int steps_fit(train_job *job, settings *s, const train_args *args,
+              const char *checkpoint);
 
 /* ---- a run ------------------------------------------------------------- */
 
-/* What a run knows beside its trainer; kept in the notes. */
+/* State of a run besides its trainer; saved in the notes. */
 typedef struct progress {
     double best;      /* validation loss; infinite before the first */
     size_t best_step; /* 0: none */
-    size_t stale;     /* validations since */
+    size_t stale;     /* validations without improvement */
 } progress;
 
-/* A run's folder: held against other trainings (see bauta_run_open), or only
- * read. */
+/* The folder of a run, locked against other training processes (see
+ * bauta_run_open) or read only. */
 typedef struct run_folder {
     const char *path;
     int fd;
-    bauta_run *run; /* NULL: only read */
-    bool told;      /* a checkpoint could not be removed */
+    bauta_run *run; /* NULL: read only */
+    bool warned;    /* that a checkpoint could not be removed */
 } run_folder;
 
-int train_run(workshop *w, settings *s, progress *p, run_folder *f);
+int train_run(train_job *job, settings *s, progress *p, run_folder *f);
 
-/* Notes of a checkpoint, and back. */
+/* The notes of a checkpoint as JSON text, for free(); and back. */
 char *notes_write(const settings *s, const progress *p);
-/* *damaged where another checkpoint may do. */
+/* *damaged: the checkpoint cannot be read; an older one might. */
 int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint,
                bool *damaged);
 
 /* --- the folder */
 
-/* A new run, or one to resume. */
+/* Open the folder of a new run, or of one to resume; `held` locks it. */
 int folder_open(run_folder *f, const char *run, bool resumed, bool held);
 void folder_close(run_folder *f);
 /* "RUN/step-00001000" in malloc'd memory, or NULL. */
 char *checkpoint_path(const char *run, size_t step);
-/* A file that was not there before; NULL and errno. */
+/* Create a file that does not exist; NULL with errno set on failure. */
 FILE *folder_create(const run_folder *f, const char *name);
-/* A file that takes the place of RUN/name, whatever is there, in one step when
- * it is committed; it stays open. NULL or -1 and errno. */
+/* A temporary file that atomically replaces RUN/name when it is committed; it
+ * stays open. NULL or -1 with errno set on failure. */
 FILE *folder_draft(const run_folder *f, const char *name);
 int folder_commit(const run_folder *f, FILE *file, const char *name);
 /* The settings as RUN/options.json, which --config reads. */
 int options_write(const settings *s, const run_folder *f);
-/* What errno says of a file. */
+/* Report errno for a file; returns CLI_FAILED. */
 int folder_failed(const run_folder *f, const char *name);
-/* Make the names durable; -1 and errno. */
+/* fsync() the folder; -1 with errno set on failure. */
 int folder_sync(const run_folder *f);
-/* RUN/name becomes a link to the checkpoint, in one step. */
+/* Atomically make RUN/name a link to the checkpoint. */
 int folder_link(const run_folder *f, const char *name, size_t step);
-/* Both links as of the checkpoint `last`, from which a run goes on: it may have
- * been killed before it set them. `back`: there are later checkpoints, of which
- * `best` may be one. */
+/* Set both links for a run that continues from checkpoint `last`; it may have
+ * been killed before it set them. `back`: there are later checkpoints, and the
+ * link `best` may name one of them. */
 int folder_links(const run_folder *f, size_t last, size_t best, bool back);
 /* Remove all but the last `keep` checkpoints up to `newest`, and `best`. */
 void folder_prune(run_folder *f, size_t newest, size_t keep, size_t best);
-/* The last `count` steps up to `most` that have a checkpoint, ascending; how
- * many. */
+/* Store the last `count` steps up to `most` that have a checkpoint, ascending;
+ * returns how many. */
 size_t folder_steps(const run_folder *f, size_t most, size_t *steps,
                     size_t count);
-/* A checkpoint or the average; what is not there is fine. */
+/* Remove a checkpoint or the average, if it exists. */
 int folder_remove(const run_folder *f, const char *name);
 
 /* --- metrics */
@@ -220,7 +215,7 @@ int log_step(train_log *log, const bauta_train_report *r, double seconds);
 int log_valid(train_log *log, size_t step, double loss, size_t counted);
 int log_close(train_log *log);
 
-/* TensorBoard's files: see events.c. */
+/* TensorBoard's files: see tensorboard.c. */
 typedef struct events events;
 typedef struct event_scalar {
     const char *tag;
@@ -231,49 +226,43 @@ bool events_write(events *e, size_t step, const event_scalar *scalars,
                   size_t count);
 bool events_close(events *e);
 
-/* --- for the eye */
+/* --- progress on the terminal */
 
-enum { SHOW_LOSSES = 24 };
-typedef struct show {
+enum { DISPLAY_LOSSES = 24 };
+typedef struct train_display {
     bool terminal;
     size_t steps, every;
     double rate;    /* smoothed tokens per second */
     double smooth;  /* smoothed loss */
     double seconds; /* smoothed, of a step */
     double last_drawn;
-    float losses[SHOW_LOSSES]; /* means of equal parts of the run */
-    size_t counts[SHOW_LOSSES];
-    bool drawn, validating; /* the live line is there; it is a validation's */
-} show;
+    float losses[DISPLAY_LOSSES]; /* means over equal parts of the run */
+    size_t counts[DISPLAY_LOSSES];
+    bool drawn, validating; /* the progress line is shown; for a validation */
+} train_display;
 
-double now(void);
-show show_begin(size_t done, size_t steps);
-void show_step(show *s, const bauta_train_report *r, double seconds);
-/* A line below which the live one goes on. */
-void show_line(show *s, const char *format, ...)
+train_display display_begin(size_t done, size_t steps);
+void display_step(train_display *s, const bauta_train_report *r,
+                  double seconds);
+/* Print a line; the progress line continues below it. */
+void display_line(train_display *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* A validation is so far. */
-void show_validation(show *s, size_t done, size_t all);
-void show_end(show *s);
-/* "1 h 02 min", "3 min 04 s", "5.2 s". */
-const char *duration(char text[32], double seconds);
-/* What printf would print, in malloc'd memory; NULL when there is none. */
-char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* 1234567 as 1,234,567. */
-const char *grouped(char text[32], uint64_t number);
+/* Progress of a validation. */
+void display_validation(train_display *s, size_t done, size_t all);
+void display_end(train_display *s);
 
-/* What the model makes of the first document, in malloc'd memory: a
- * continuation, a translation or a filled gap; NULL when there is none. */
-char *sample_text(const workshop *w);
+/* Sample output for the first document, for free(): a continuation, a
+ * translation or a predicted masked token; NULL if there is none. */
+char *sample_text(const train_job *job);
 
-/* ---- trials ------------------------------------------------------------ */
+/* ---- --dry-run and --compare-modes ------------------------------------- */
 
-/* Time a few steps of the workshop's model, which is not what it was then. */
-typedef struct trial_timing {
+/* Time a few steps, which change the model. */
+typedef struct step_timing {
     double step_seconds, token_seconds;
-} trial_timing;
-int trial_speed(workshop *w, const settings *s, trial_timing *out);
-int trial_dry_run(workshop *w, const settings *s);
-int trial_compare(workshop *w, const settings *s);
+} step_timing;
+int dry_run_timing(train_job *job, const settings *s, step_timing *out);
+int dry_run(train_job *job, const settings *s);
+int compare_modes_run(train_job *job, const settings *s);
 
 #endif

@@ -2,8 +2,8 @@
 /* train_config.c - bauta train --config FILE, and the options.json of a run.
  *
  * The file is a JSON object whose keys are the options without "--", and
- * "files", the texts to train on. Each run writes its own, with every option
- * as it was in the end and all paths absolute, so that
+ * "files", the texts to train on. Each run writes one with the final value of
+ * every option and absolute paths, so that
  *
  *     bauta train --config old/options.json --out new --steps 500
  *
@@ -18,29 +18,29 @@
 #include <unistd.h>
 
 /* Options that exclude each other: one on the command line also replaces those
- * of the file that are of the same group and another way. "files" are the words
- * that are no options. */
+ * of the file in the same group with another way. "files" are the positional
+ * arguments. */
 static const struct {
     const char *name;
     int group, way;
-} rivals[] = {
-    { "preset", 0, 0 },       { "set", 0, 0 },
-    { "from", 0, 1 },         { "files", 1, 0 },
-    { "source", 1, 1 },       { "target", 1, 1 },
-    { "pairs", 1, 2 },        { "valid", 2, 0 },
-    { "valid-source", 2, 1 }, { "valid-target", 2, 1 },
-    { "valid-pairs", 2, 2 },  { "valid-share", 2, 3 },
-    { "batch-size", 3, 0 },   { "batch-tokens", 3, 1 },
-    { "steps", 4, 0 },        { "epochs", 4, 1 },
-    { "minutes", 4, 2 },
+} exclusive[] = {
+    { "--preset", 0, 0 },       { "--set", 0, 0 },
+    { "--from", 0, 1 },         { "files", 1, 0 },
+    { "--source", 1, 1 },       { "--target", 1, 1 },
+    { "--pairs", 1, 2 },        { "--valid", 2, 0 },
+    { "--valid-source", 2, 1 }, { "--valid-target", 2, 1 },
+    { "--valid-pairs", 2, 2 },  { "--valid-share", 2, 3 },
+    { "--batch-size", 3, 0 },   { "--batch-tokens", 3, 1 },
+    { "--steps", 4, 0 },        { "--epochs", 4, 1 },
+    { "--minutes", 4, 2 },
 };
-enum { RIVALS = sizeof(rivals) / sizeof(rivals[0]) };
+enum { EXCLUSIVE = sizeof(exclusive) / sizeof(exclusive[0]) };
 
-/* What is said of this call, and not of a run. */
+/* Options of one call, which a file cannot hold. */
 static bool is_of_the_call(const char *name)
 {
-    static const char *const names[] = { "config", "resume", "from-step",
-                                         "help" };
+    static const char *const names[] = { "--config", "--resume", "--from-step",
+                                         "--help" };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcmp(name, names[i]) == 0)
             return true;
@@ -50,50 +50,50 @@ static bool is_of_the_call(const char *name)
 /* ---- reading ----------------------------------------------------------- */
 
 typedef struct reader {
-    given *g;
+    train_args *args;
     const char *path;
-    size_t given; /* how many of them are the command line's */
+    size_t typed; /* how many of them are from the command line */
 } reader;
 
 static bool on_command_line(const reader *r, const char *name)
 {
     if (strcmp(name, "files") == 0)
-        return r->g->file_count > 0;
-    for (size_t i = 0; i < r->given; i++)
-        if (strcmp(r->g->fields[i]->name, name) == 0)
+        return r->args->files.count > 0;
+    for (size_t i = 0; i < r->typed; i++)
+        if (strcmp(r->args->at[i].option->name, name) == 0)
             return true;
     return false;
 }
 
-/* Whether the command line says something else instead. */
+/* Whether the command line replaces an option of the file. */
 static bool replaced(const reader *r, const char *name)
 {
     size_t me = 0;
-    while (me < RIVALS && strcmp(rivals[me].name, name) != 0)
+    while (me < EXCLUSIVE && strcmp(exclusive[me].name, name) != 0)
         me++;
-    for (size_t i = 0; me < RIVALS && i < RIVALS; i++)
-        if (rivals[i].group == rivals[me].group &&
-            rivals[i].way != rivals[me].way &&
-            on_command_line(r, rivals[i].name))
+    for (size_t i = 0; me < EXCLUSIVE && i < EXCLUSIVE; i++)
+        if (exclusive[i].group == exclusive[me].group &&
+            exclusive[i].way != exclusive[me].way &&
+            on_command_line(r, exclusive[i].name))
             return true;
-    // What was set of another preset need not be in this one.
-    if (strcmp(name, "set") == 0 && on_command_line(r, "preset"))
+    // --set of another preset need not fit this one.
+    if (strcmp(name, "--set") == 0 && on_command_line(r, "--preset"))
         return true;
-    // A model that is given comes with its tokenizer.
-    if (strcmp(name, "tokenizer") == 0 && on_command_line(r, "from"))
+    // --from has its own tokenizer.
+    if (strcmp(name, "--tokenizer") == 0 && on_command_line(r, "--from"))
         return true;
     return on_command_line(r, name);
 }
 
 static int key_unknown(const reader *r, const char *key)
 {
-    const char **names = calloc(train_field_count + 1, sizeof(*names));
+    const char **names = calloc(train_option_count + 1, sizeof(*names));
     const char *near = NULL;
-    for (size_t i = 0; names && i < train_field_count; i++)
-        names[i] = train_fields[i].name;
+    for (size_t i = 0; names && i < train_option_count; i++)
+        names[i] = train_options[i].name + 2;
     if (names) {
-        names[train_field_count] = "files";
-        near = cli_nearest(key, names, (int)train_field_count + 1);
+        names[train_option_count] = "files";
+        near = cli_nearest(key, names, (int)train_option_count + 1);
     }
     free(names);
     return cli_fail(VERB, "%s: there is no option \"%s\"%s%s%s", r->path, key,
@@ -101,19 +101,21 @@ static int key_unknown(const reader *r, const char *key)
                     near ? "\"?" : "");
 }
 
-static int number_add(const reader *r, const field *f, const json_t *value)
+static int number_add(const reader *r, const train_option *t,
+                      const json_t *value)
 {
-    given *g = r->g;
+    train_args *args = r->args;
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-    char **more = realloc(g->numbers, (g->number_count + 1) * sizeof(*more));
+    char **more =
+        realloc(args->numbers, (args->number_count + 1) * sizeof(*more));
     if (more)
-        g->numbers = more;
+        args->numbers = more;
     if (!text || !more) {
         free(text);
         return cli_fail(VERB, "out of memory");
     }
-    g->numbers[g->number_count++] = text;
-    return given_add(g, f, text);
+    args->numbers[args->number_count++] = text;
+    return train_args_add(args, t, text);
 }
 
 static int wrong(const reader *r, const char *key, const char *what)
@@ -121,53 +123,41 @@ static int wrong(const reader *r, const char *key, const char *what)
     return cli_fail(VERB, "%s: \"%s\" is not %s", r->path, key, what);
 }
 
-/* The texts of a list, to a field or, without one, to the files. */
-static int list_add(const reader *r, const field *f, const char *key,
+/* The strings of a list, for an option, or with NULL for the files. */
+static int list_add(const reader *r, const train_option *t, const char *key,
                     const json_t *list)
 {
-    given *g = r->g;
-    size_t count = json_array_size(list);
     int failed = CLI_OK;
     if (!json_is_array(list))
         return wrong(r, key, "a list of texts");
-    if (!f) {
-        const char **more = realloc(g->files, (count + 1) * sizeof(*more));
-        if (!more)
-            return cli_fail(VERB, "out of memory");
-        g->files = more;
-    }
-    for (size_t i = 0; !failed && i < count; i++) {
+    for (size_t i = 0; !failed && i < json_array_size(list); i++) {
         const char *text = json_string_value(json_array_get(list, i));
-        if (!text)
-            failed = wrong(r, key, "a list of texts");
-        else if (f)
-            failed = given_add(g, f, text);
-        else
-            g->files[g->file_count++] = text;
+        failed = !text ? wrong(r, key, "a list of texts")
+                 : t   ? train_args_add(r->args, t, text)
+                       : string_list_add(VERB, &r->args->files, text);
     }
     return failed;
 }
 
-static int field_add(const reader *r, const field *f, const json_t *value)
+static int option_add(const reader *r, const train_option *t, const char *key,
+                      const json_t *value)
 {
-    switch (f->kind) {
-    case FIELD_FLAG:
+    switch (t->kind) {
+    case OPTION_FLAG:
         if (!json_is_boolean(value))
-            return wrong(r, f->name, "true or false");
-        return given_add(r->g, f, json_is_true(value) ? NULL : "false");
-    case FIELD_TEXT:
-    case FIELD_PATH:
-    case FIELD_CHOICE:
+            return wrong(r, key, "true or false");
+        return train_args_add(r->args, t, json_is_true(value) ? NULL : "false");
+    case OPTION_STRING:
+    case OPTION_CHOICE:
         if (!json_is_string(value))
-            return wrong(r, f->name, "a text");
-        return given_add(r->g, f, json_string_value(value));
-    case FIELD_WORDS:
-    case FIELD_PATHS:
-        return list_add(r, f, f->name, value);
+            return wrong(r, key, "a text");
+        return train_args_add(r->args, t, json_string_value(value));
+    case OPTION_STRINGS:
+        return list_add(r, t, key, value);
     default:
         if (!json_is_number(value))
-            return wrong(r, f->name, "a number");
-        return number_add(r, f, value);
+            return wrong(r, key, "a number");
+        return number_add(r, t, value);
     }
 }
 
@@ -176,61 +166,63 @@ static int keys_read(const reader *r)
     const char *key;
     json_t *value;
     int failed = CLI_OK;
-    bool files = r->g->file_count > 0;
-    json_object_foreach(r->g->config, key, value)
+    bool typed_files = r->args->files.count > 0;
+    json_object_foreach(r->args->config, key, value)
     {
-        bool texts = strcmp(key, "files") == 0;
-        const field *f = texts ? NULL : field_find(key);
+        bool files = strcmp(key, "files") == 0;
+        const train_option *t = files ? NULL : train_option_find(key);
         if (failed)
             break;
-        if (!texts && (!f || is_of_the_call(key)))
+        if (!files && (!t || is_of_the_call(t->name)))
             failed = key_unknown(r, key);
-        else if (json_is_null(value) || replaced(r, key) || (texts && files))
+        else if (json_is_null(value) ||
+                 replaced(r, files ? "files" : t->name) ||
+                 (files && typed_files))
             continue;
         else
-            failed =
-                texts ? list_add(r, NULL, key, value) : field_add(r, f, value);
+            failed = files ? list_add(r, NULL, key, value)
+                           : option_add(r, t, key, value);
     }
     return failed;
 }
 
-int config_read(given *g, const char *path)
+int config_read(train_args *args, const char *path)
 {
     json_error_t why;
-    reader r = { g, path, g->count };
+    reader r = { args, path, args->count };
     FILE *file;
-    if (g->config)
+    if (args->config)
         return cli_usage(VERB, "--config is given twice");
     file = fopen(path, "rb");
     if (!file)
         return cli_fail(VERB, "%s: cannot open it: %s", path, strerror(errno));
-    g->config = json_loadf(file, JSON_REJECT_DUPLICATES, &why);
+    args->config = json_loadf(file, JSON_REJECT_DUPLICATES, &why);
     fclose(file);
-    if (!g->config)
+    if (!args->config)
         return cli_fail(VERB, "%s: line %d: %s", path, why.line, why.text);
-    if (!json_is_object(g->config))
+    if (!json_is_object(args->config))
         return cli_fail(VERB, "%s: is not a JSON object", path);
     return keys_read(&r);
 }
 
 /* ---- writing ----------------------------------------------------------- */
 
-/* A number with as few digits as give it back. */
+/* A number with as few digits as read back the same. */
 static void real_write(FILE *to, const char *key, double value)
 {
-    const field *f = field_find(key);
+    const train_option *t = train_option_find(key);
     char text[40];
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof(text), "%.*g", digits, value);
         double back = strtod(text, NULL);
-        if (f && f->kind == FIELD_FLOAT ? (float)back == (float)value
-                                        : back == value)
+        if (t && t->kind == OPTION_FLOAT ? (float)back == (float)value
+                                         : back == value)
             break;
     }
     fputs(text, to);
 }
 
-/* The settings as JSON, an option a line; NULL without memory. */
+/* The settings as JSON, one option per line; NULL if out of memory. */
 static char *settings_text(const settings *s)
 {
     char *text = NULL;

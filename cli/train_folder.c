@@ -6,10 +6,11 @@
  *   RUN/average/         the mean of the last ones, or the moving average
  *   RUN/metrics.jsonl, RUN/events.out.tfevents.*
  *
- * A run folder may come from anywhere. Everything is named relative to the open
- * folder, a file that is written is always a new one, and no link is followed
- * where something is written or removed. */
+ * A run folder may come from an untrusted source. Everything is named relative
+ * to the open folder, only new files are written, and no link is followed when
+ * writing or removing. */
 #include "cli.h"
+#include "format.h"
 #include "train.h"
 
 #include <dirent.h>
@@ -25,10 +26,10 @@
 
 char *checkpoint_path(const char *run, size_t step)
 {
-    return text_of("%s/" STEP_NAME, run, step);
+    return format_string("%s/" STEP_NAME, run, step);
 }
 
-/* The number of a checkpoint's name; 0 for other names. */
+/* The step in the name of a checkpoint; 0 for other names. */
 static size_t step_of(const char *name)
 {
     char *end;
@@ -39,8 +40,8 @@ static size_t step_of(const char *name)
     return *end || errno ? 0 : step;
 }
 
-/* What is left of one whose removal was cut short has no trainer.json. */
-static bool is_whole(const run_folder *f, const char *name)
+/* A checkpoint whose removal was interrupted has no trainer.json. */
+static bool is_complete(const run_folder *f, const char *name)
 {
     struct stat is;
     char path[300];
@@ -49,7 +50,7 @@ static bool is_whole(const run_folder *f, const char *name)
            S_ISDIR(is.st_mode) && faccessat(f->fd, path, F_OK, 0) == 0;
 }
 
-/* Put `step` into its place among the largest `count`; how many are there. */
+/* Insert `step` among the largest `count`; returns how many there are. */
 static size_t step_insert(size_t *steps, size_t held, size_t count, size_t step)
 {
     size_t at = held;
@@ -78,7 +79,7 @@ size_t folder_steps(const run_folder *f, size_t most, size_t *steps,
         close(fd);
     while (dir && (entry = readdir(dir))) {
         size_t step = step_of(entry->d_name);
-        if (step && step <= most && is_whole(f, entry->d_name))
+        if (step && step <= most && is_complete(f, entry->d_name))
             held = step_insert(steps, held, count, step);
     }
     if (dir)
@@ -96,15 +97,15 @@ int folder_open(run_folder *f, const char *run, bool resumed, bool held)
     if (held && !bauta_run_locked(f->run))
         fprintf(stderr,
                 "%s: the file system has no locks; make sure that no other "
-                "training writes there\n",
+                "training process writes there\n",
                 run);
     f->fd = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->fd < 0)
         return cli_fail(VERB, "%s: %s", run, strerror(errno));
     if (!resumed && folder_steps(f, SIZE_MAX, &step, 1))
         return cli_fail(VERB,
-                        "%s holds a run already: '--resume %s' goes on with "
-                        "it, another --out begins a new one",
+                        "%s already has a run: '--resume %s' continues it, "
+                        "another --out starts a new one",
                         run, run);
     return CLI_OK;
 }
@@ -119,7 +120,7 @@ void folder_close(run_folder *f)
 
 int folder_failed(const run_folder *f, const char *name)
 {
-    return cli_fail(VERB, "%s/%s: cannot write it: %s", f->path, name,
+    return cli_fail(VERB, "%s/%s: cannot write: %s", f->path, name,
                     strerror(errno));
 }
 
@@ -137,7 +138,7 @@ FILE *folder_create(const run_folder *f, const char *name)
     return file;
 }
 
-/* ".name.new", in the caller's room. */
+/* ".name.new" */
 static const char *draft_name(char draft[64], const char *name)
 {
     snprintf(draft, 64, ".%s.new", name);
@@ -164,7 +165,6 @@ int folder_commit(const run_folder *f, FILE *file, const char *name)
     return -1;
 }
 
-/* A link's new name, durable as the checkpoint is. */
 int folder_link(const run_folder *f, const char *name, size_t step)
 {
     char target[32], draft[64], is[32];
@@ -182,7 +182,7 @@ int folder_link(const run_folder *f, const char *name, size_t step)
     return failed;
 }
 
-/* Some file systems cannot make names durable, and say so. */
+/* Some file systems do not support it: EINVAL. */
 int folder_sync(const run_folder *f)
 {
     return fsync(f->fd) && errno != EINVAL ? -1 : 0;
@@ -202,7 +202,7 @@ int folder_links(const run_folder *f, size_t last, size_t best, bool back)
     snprintf(name, sizeof(name), STEP_NAME, best);
     if (failed)
         return failed;
-    if (best && is_whole(f, name))
+    if (best && is_complete(f, name))
         return folder_link(f, "best", best);
     if (back && is_link(f, "best") && unlinkat(f->fd, "best", 0))
         return folder_failed(f, "best");
@@ -212,7 +212,7 @@ int folder_links(const run_folder *f, size_t last, size_t best, bool back)
 int folder_remove(const run_folder *f, const char *name)
 {
     bauta_error err = { .message = "out of memory" };
-    char *path = text_of("%s/%s", f->path, name);
+    char *path = format_string("%s/%s", f->path, name);
     bauta_status status =
         path ? bauta_checkpoint_remove(path, &err) : BAUTA_ERR_NOMEM;
     free(path);
@@ -228,9 +228,9 @@ void folder_prune(run_folder *f, size_t newest, size_t keep, size_t best)
     for (size_t i = 0; i + keep < count; i++) {
         char *path =
             steps[i] == best ? NULL : checkpoint_path(f->path, steps[i]);
-        // That one stays is no reason to stop, and is said once.
-        if (path && bauta_checkpoint_remove(path, &err) && !f->told) {
-            f->told = true;
+        // A failure is no reason to stop, and is reported once.
+        if (path && bauta_checkpoint_remove(path, &err) && !f->warned) {
+            f->warned = true;
             fprintf(stderr, "%s\n", err.message);
         }
         free(path);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_log.c - bauta train: metrics.jsonl, and the same for TensorBoard. */
+/* train_log.c - bauta train: metrics.jsonl, and the same scalars for
+ * TensorBoard. */
 #include "cli.h"
+#include "json_output.h"
 #include "train.h"
 
 #include <errno.h>
@@ -24,8 +26,8 @@ static int log_failed(const train_log *log)
     return folder_failed(log->folder, metrics_name);
 }
 
-/* Whether a line is of a step that was taken: later ones are not true any more
- * when a run is resumed. Every line begins with its step. */
+/* Whether a line belongs to a step up to `step`; later ones are void when a run
+ * is resumed. Every line begins with its step. */
 static bool line_kept(const char *line, size_t step)
 {
     static const char start[] = "{\"step\":";
@@ -37,13 +39,13 @@ static bool line_kept(const char *line, size_t step)
            strtoull(digits, NULL, 10) <= step;
 }
 
-/* A line is far shorter than this; one that is not was not written here. */
+/* Lines written here are far shorter. */
 enum { LINE_MAX_BYTES = 4096 };
 
 static int lines_copy(FILE *from, FILE *to, size_t step)
 {
     char line[LINE_MAX_BYTES];
-    bool whole = true; // the part before ended a line
+    bool whole = true; // the previous part ended a line
     while (fgets(line, sizeof(line), from)) {
         bool ends = strchr(line, '\n') != NULL;
         bool kept = whole && ends && line_kept(line, step);
@@ -54,7 +56,8 @@ static int lines_copy(FILE *from, FILE *to, size_t step)
     return ferror(from) ? -1 : 0;
 }
 
-/* A regular file, and no link to one; NULL and no error where there is none. */
+/* Open the existing file, which must be regular and no link; *out is NULL if
+ * there is none. */
 static int old_open(FILE **out, const run_folder *f)
 {
     struct stat is;
@@ -72,8 +75,8 @@ static int old_open(FILE **out, const run_folder *f)
     return -1;
 }
 
-/* Cut back to a step, in one step: the old file is there until the new one is.
- * The log goes on in the file that was made here, whatever has its name. */
+/* Atomically replace the file by its lines up to `step`. The log continues in
+ * the file created here, even if its name is taken by another one. */
 static int log_begin(train_log *log, size_t step)
 {
     const run_folder *f = log->folder;
@@ -103,12 +106,6 @@ int log_open(train_log **out, const run_folder *f, size_t step)
         return cli_fail(VERB, "%s: cannot write TensorBoard's events: %s",
                         f->path, strerror(errno));
     return CLI_OK;
-}
-
-/* JSON has no NaN. */
-static json_t *real_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
 }
 
 static int line_write(train_log *log, json_t *entry)
@@ -142,7 +139,7 @@ int log_step(train_log *log, const bauta_train_report *r, double seconds)
         log,
         json_pack("{s:I, s:I, s:o, s:o, s:f, s:I, s:I, s:b, s:f}", "step",
                   (json_int_t)r->step, "epoch", (json_int_t)r->epoch, "loss",
-                  real_json(r->loss), "gradient_norm", real_json(r->norm),
+                  json_number(r->loss), "gradient_norm", json_number(r->norm),
                   "learning_rate", r->rate, "predicted", (json_int_t)r->counted,
                   "tokens", (json_int_t)r->tokens, "taken", (int)r->taken,
                   "seconds", seconds));
@@ -156,9 +153,10 @@ int log_valid(train_log *log, size_t step, double loss, size_t counted)
     const event_scalar list[] = { { "valid/loss", loss },
                                   { "valid/perplexity", exp(loss) } };
     int failed = line_write(
-        log, json_pack("{s:I, s:o, s:o, s:I}", "step", (json_int_t)step,
-                       "valid_loss", real_json(loss), "valid_perplexity",
-                       real_json(exp(loss)), "predicted", (json_int_t)counted));
+        log,
+        json_pack("{s:I, s:o, s:o, s:I}", "step", (json_int_t)step,
+                  "valid_loss", json_number(loss), "valid_perplexity",
+                  json_number(exp(loss)), "predicted", (json_int_t)counted));
     return failed ? failed : events_add(log, step, list, 2);
 }
 

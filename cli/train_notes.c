@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_notes.c - bauta train: settings to JSON and back. A checkpoint keeps
- * them, so that a run goes on without being told anything again. */
+/* train_notes.c - bauta train: settings to JSON and back. They are saved as
+ * notes in every checkpoint, so that --resume needs no other option. */
 #include "cli.h"
 #include "train.h"
 
@@ -9,10 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The key of an option in JSON: its name without "--". */
+static const char *option_key(const train_option *t)
+{
+    return t->name + 2;
+}
+
 /* ---- to JSON ----------------------------------------------------------- */
 
-/* A path as it is from anywhere. Names that are not UTF-8 become null, and
- * are missed when the run is resumed. */
+/* The absolute path. Names that are not UTF-8 become null, and are missing when
+ * the run is resumed. */
 static json_t *path_json(const char *path)
 {
     char *whole = strcmp(path, "-") == 0 ? NULL : realpath(path, NULL);
@@ -21,7 +27,7 @@ static json_t *path_json(const char *path)
     return json ? json : json_null();
 }
 
-static json_t *words_json(const words *w, bool paths)
+static json_t *strings_json(const string_list *w, bool paths)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < w->count; i++)
@@ -30,32 +36,29 @@ static json_t *words_json(const words *w, bool paths)
     return list;
 }
 
-static json_t *field_json(const field *f, settings *s)
+static json_t *option_json(const train_option *t, settings *s)
 {
-    const void *at = field_at(f, s);
+    const void *at = train_option_bind(t, s).value;
+    bool path = t->attributes & TRAIN_PATH;
     const char *text = NULL;
-    switch (f->kind) {
-    case FIELD_FLAG:
+    switch (t->kind) {
+    case OPTION_FLAG:
         return json_boolean(*(const bool *)at);
-    case FIELD_TEXT:
-    case FIELD_PATH:
+    case OPTION_STRING:
         text = *(const char *const *)at;
-        return !text                   ? json_null()
-               : f->kind == FIELD_PATH ? path_json(text)
-                                       : json_string(text);
-    case FIELD_WORDS:
-    case FIELD_PATHS:
-        return words_json(at, f->kind == FIELD_PATHS);
-    case FIELD_SIZE:
+        return !text ? json_null() : path ? path_json(text) : json_string(text);
+    case OPTION_STRINGS:
+        return strings_json(at, path);
+    case OPTION_SIZE:
         return json_integer((json_int_t) * (const size_t *)at);
-    case FIELD_SEED:
+    case OPTION_SEED:
         return json_integer((json_int_t) * (const uint64_t *)at);
-    case FIELD_REAL:
+    case OPTION_DOUBLE:
         return json_real(*(const double *)at);
-    case FIELD_FLOAT:
+    case OPTION_FLOAT:
         return json_real((double)*(const float *)at);
     default:
-        return json_string(f->choices[*(const int *)at]);
+        return json_string(t->choices[*(const int *)at]);
     }
 }
 
@@ -63,13 +66,13 @@ json_t *settings_json(const settings *s)
 {
     settings copy = *s;
     json_t *all = json_object();
-    for (size_t i = 0; i < train_field_count; i++)
-        if (!train_fields[i].passing)
-            json_object_set_new(all, train_fields[i].name,
-                                field_json(&train_fields[i], &copy));
-    if (s->tokenizer && !tokenizer_is_made(s->tokenizer))
+    for (size_t i = 0; i < train_option_count; i++)
+        if (!(train_options[i].attributes & TRAIN_TRANSIENT))
+            json_object_set_new(all, option_key(&train_options[i]),
+                                option_json(&train_options[i], &copy));
+    if (s->tokenizer && !tokenizer_is_trained(s->tokenizer))
         json_object_set_new(all, "tokenizer", path_json(s->tokenizer));
-    json_object_set_new(all, "files", words_json(&s->files, true));
+    json_object_set_new(all, "files", strings_json(&s->files, true));
     return all;
 }
 
@@ -85,9 +88,9 @@ char *notes_write(const settings *s, const progress *p)
     return text;
 }
 
-/* ---- and back ---------------------------------------------------------- */
+/* ---- from JSON --------------------------------------------------------- */
 
-static bool words_from(words *w, const json_t *list)
+static bool strings_from(string_list *w, const json_t *list)
 {
     size_t count = json_array_size(list);
     const char **at = calloc(count + 1, sizeof(*at));
@@ -96,7 +99,7 @@ static bool words_from(words *w, const json_t *list)
         return false;
     }
     free(w->at);
-    *w = (words){ at, count };
+    *w = (string_list){ at, count };
     for (size_t i = 0; i < count; i++) {
         at[i] = json_string_value(json_array_get(list, i));
         if (!at[i])
@@ -105,65 +108,70 @@ static bool words_from(words *w, const json_t *list)
     return true;
 }
 
-static bool choice_from(int *out, const field *f, const json_t *value)
+static bool choice_from(int *out, const train_option *t, const json_t *value)
 {
     const char *word = json_string_value(value);
-    for (int i = 0; word && f->choices[i]; i++)
-        if (strcmp(word, f->choices[i]) == 0) {
+    for (int i = 0; word && t->choices[i]; i++)
+        if (strcmp(word, t->choices[i]) == 0) {
             *out = i;
             return true;
         }
     return false;
 }
 
-static bool field_from(const field *f, settings *s, const json_t *value)
+static bool option_from(const train_option *t, settings *s, const json_t *value)
 {
-    void *at = field_at(f, s);
+    void *at = train_option_bind(t, s).value;
     json_int_t whole = json_integer_value(value);
-    switch (f->kind) {
-    case FIELD_FLAG:
+    switch (t->kind) {
+    case OPTION_FLAG:
         *(bool *)at = json_is_true(value);
         return json_is_boolean(value);
-    case FIELD_TEXT:
-    case FIELD_PATH:
+    case OPTION_STRING:
         *(const char **)at = json_string_value(value);
         return json_is_string(value) || json_is_null(value);
-    case FIELD_WORDS:
-    case FIELD_PATHS:
-        return words_from(at, value);
-    case FIELD_SIZE:
+    case OPTION_STRINGS:
+        return strings_from(at, value);
+    case OPTION_SIZE:
         *(size_t *)at = (size_t)whole;
         return json_is_integer(value) && whole >= 0;
-    case FIELD_SEED:
+    case OPTION_SEED:
         *(uint64_t *)at = (uint64_t)whole;
         return json_is_integer(value) && whole >= 0;
-    case FIELD_REAL:
+    case OPTION_DOUBLE:
         *(double *)at = json_number_value(value);
         return json_is_number(value);
-    case FIELD_FLOAT:
+    case OPTION_FLOAT:
         *(float *)at = (float)json_number_value(value);
         return json_is_number(value);
     default:
-        return choice_from(at, f, value);
+        return choice_from(at, t, value);
     }
+}
+
+/* The value of an option in saved settings, which may be older and have it
+ * under a former name. */
+static const json_t *saved_get(const json_t *saved, const train_option *t)
+{
+    const json_t *value = json_object_get(saved, option_key(t));
+    const char *alias;
+    for (size_t i = 0; !value && (alias = option_alias(t->name, i)); i++)
+        value = json_object_get(saved, alias + strspn(alias, "-"));
+    return value;
 }
 
 int settings_from_json(settings *s, const json_t *from, const char *where)
 {
-    for (size_t i = 0; i < train_field_count; i++) {
-        const field *f = &train_fields[i];
-        const json_t *value = json_object_get(from, f->name);
-        if (!f->passing && !(value && field_from(f, s, value)))
-            return cli_fail(VERB,
-                            "%s: trainer.json: the notes have no good "
-                            "'%s'",
-                            where, f->name);
+    static const char bad[] = "%s: trainer.json: the notes have no valid '%s'";
+    for (size_t i = 0; i < train_option_count; i++) {
+        const train_option *t = &train_options[i];
+        const json_t *value = saved_get(from, t);
+        if (!(t->attributes & TRAIN_TRANSIENT) &&
+            !(value && option_from(t, s, value)))
+            return cli_fail(VERB, bad, where, option_key(t));
     }
-    if (!words_from(&s->files, json_object_get(from, "files")))
-        return cli_fail(VERB,
-                        "%s: trainer.json: the notes have no good "
-                        "'files'",
-                        where);
+    if (!strings_from(&s->files, json_object_get(from, "files")))
+        return cli_fail(VERB, bad, where, "files");
     return CLI_OK;
 }
 
@@ -187,8 +195,8 @@ int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint,
     const json_t *from = json_object_get(notes, "settings");
     if (!json_is_object(from))
         return cli_fail(VERB,
-                        "%s: it was not written by bauta train, and "
-                        "does not say how to go on",
+                        "%s: not written by 'bauta train', so it cannot be "
+                        "resumed",
                         checkpoint);
     const json_t *best = json_object_get(notes, "best");
     p->best = json_is_number(best) ? json_number_value(best) : INFINITY;
@@ -198,29 +206,29 @@ int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint,
     return settings_from_json(s, from, checkpoint);
 }
 
-/* Of what shapes a run only the number of steps may become another. */
-static bool is_fixed(const field *f)
+/* All training options but the number of steps are fixed when a run begins. */
+static bool is_fixed(const train_option *t)
 {
-    return f->offset >= offsetof(settings, train) &&
-           f->offset <
+    return t->offset >= offsetof(settings, train) &&
+           t->offset <
                offsetof(settings, train) + sizeof(bauta_train_options) &&
-           f->offset != offsetof(settings, train.steps);
+           t->offset != offsetof(settings, train.steps);
 }
 
-int notes_compare(const json_t *saved, const given *g, settings *s)
+int notes_compare(const json_t *saved, const train_args *args, settings *s)
 {
     int failed = CLI_OK;
-    for (size_t i = 0; i < g->count && !failed; i++) {
-        const field *f = g->fields[i];
-        json_t *now = is_fixed(f) ? field_json(f, s) : NULL;
-        const json_t *then = json_object_get(saved, f->name);
+    for (size_t i = 0; i < args->count && !failed; i++) {
+        const train_option *t = args->at[i].option;
+        json_t *now = is_fixed(t) ? option_json(t, s) : NULL;
+        const json_t *then = saved_get(saved, t);
         char *was = json_dumps(then, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         if (now && then && !json_equal(now, then))
             failed = cli_fail(VERB,
-                              "--%s of a run cannot change: it was %s; "
-                              "'--config %s/options.json --out ANOTHER' begins "
-                              "another run",
-                              f->name, was ? was : "another", s->resume);
+                              "%s of a run cannot change: it was %s; "
+                              "'--config %s/options.json --out NEW' starts a "
+                              "new run",
+                              t->name, was ? was : "another", s->resume);
         json_decref(now);
         free(was);
     }

@@ -3,7 +3,6 @@
 #include "cli.h"
 #include "train.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,327 +16,205 @@ static const char *const schedules[] = { "constant", "linear", "cosine",
 
 #define AT(member) offsetof(settings, member)
 
-const field train_fields[] = {
-    { "preset", FIELD_TEXT, AT(preset), NULL, false },
-    { "from", FIELD_PATH, AT(from), NULL, false },
-    { "tokenizer", FIELD_TEXT, AT(tokenizer), NULL, false },
-    { "set", FIELD_WORDS, AT(set), NULL, false },
-    { "out", FIELD_PATH, AT(out), NULL, true },
-    { "resume", FIELD_PATH, AT(resume), NULL, true },
-    { "config", FIELD_PATH, AT(config), NULL, true },
-    { "source", FIELD_PATH, AT(source), NULL, false },
-    { "target", FIELD_PATH, AT(target), NULL, false },
-    { "pairs", FIELD_PATH, AT(pairs), NULL, false },
-    { "valid", FIELD_PATHS, AT(valid), NULL, false },
-    { "valid-source", FIELD_PATH, AT(valid_source), NULL, false },
-    { "valid-target", FIELD_PATH, AT(valid_target), NULL, false },
-    { "valid-pairs", FIELD_PATH, AT(valid_pairs), NULL, false },
-    { "valid-share", FIELD_REAL, AT(valid_share), NULL, false },
-    { "lines", FIELD_FLAG, AT(lines), NULL, false },
-    { "skip-bad", FIELD_FLAG, AT(skip_bad), NULL, false },
-    { "objective", FIELD_CHOICE, AT(train.objective), objectives, false },
-    { "mode", FIELD_CHOICE, AT(train.mode), modes, false },
-    { "sampled", FIELD_FLOAT, AT(train.sampled), NULL, false },
-    { "steps", FIELD_SIZE, AT(train.steps), NULL, false },
-    { "batch-size", FIELD_SIZE, AT(train.sequences), NULL, false },
-    { "batch-tokens", FIELD_SIZE, AT(train.tokens), NULL, false },
-    { "accumulate", FIELD_SIZE, AT(train.accumulate), NULL, false },
-    { "pass-tokens", FIELD_SIZE, AT(train.pass), NULL, false },
-    { "context", FIELD_SIZE, AT(train.context), NULL, false },
-    { "learning-rate", FIELD_REAL, AT(train.rate), NULL, false },
-    { "min-learning-rate", FIELD_REAL, AT(train.min_rate), NULL, false },
-    { "schedule", FIELD_CHOICE, AT(train.schedule), schedules, false },
-    { "warmup", FIELD_SIZE, AT(train.warmup), NULL, false },
-    { "beta1", FIELD_REAL, AT(train.beta1), NULL, false },
-    { "beta2", FIELD_REAL, AT(train.beta2), NULL, false },
-    { "epsilon", FIELD_REAL, AT(train.epsilon), NULL, false },
-    { "weight-decay", FIELD_REAL, AT(train.weight_decay), NULL, false },
-    { "clip", FIELD_REAL, AT(train.clip), NULL, false },
-    { "dropout", FIELD_FLOAT, AT(train.dropout), NULL, false },
-    { "label-smoothing", FIELD_FLOAT, AT(train.smoothing), NULL, false },
-    { "mask-rate", FIELD_FLOAT, AT(train.hidden), NULL, false },
-    { "mask-random", FIELD_FLOAT, AT(train.hidden_random), NULL, false },
-    { "mask-kept", FIELD_FLOAT, AT(train.hidden_kept), NULL, false },
-    { "ema", FIELD_REAL, AT(train.average), NULL, false },
-    { "seed", FIELD_SEED, AT(train.seed), NULL, false },
-    { "average", FIELD_SIZE, AT(average), NULL, false },
-    { "eval-every", FIELD_SIZE, AT(eval_every), NULL, false },
-    { "eval-tokens", FIELD_SIZE, AT(eval_tokens), NULL, false },
-    { "save-every", FIELD_SIZE, AT(save_every), NULL, false },
-    { "keep", FIELD_SIZE, AT(keep), NULL, false },
-    { "patience", FIELD_SIZE, AT(patience), NULL, false },
-    { "threads", FIELD_SIZE, AT(threads), NULL, true },
-    { "isa", FIELD_TEXT, AT(isa), NULL, true },
-    { "audit", FIELD_FLAG, AT(audit), NULL, true },
-    { "no-audit", FIELD_FLAG, AT(no_audit), NULL, true },
-    { "dry-run", FIELD_FLAG, AT(dry_run), NULL, true },
-    { "compare-modes", FIELD_FLAG, AT(compare), NULL, true },
-    { "json", FIELD_FLAG, AT(json), NULL, true },
-    { "help", FIELD_FLAG, AT(help), NULL, true },
-    { "from-step", FIELD_SIZE, AT(from_step), NULL, true },
-    { "epochs", FIELD_REAL, AT(epochs), NULL, true },
-    { "minutes", FIELD_REAL, AT(minutes), NULL, true },
+const train_option train_options[] = {
+    { "--preset", OPTION_STRING, AT(preset), 0, NULL },
+    { "--from", OPTION_STRING, AT(from), TRAIN_PATH, NULL },
+    { "--tokenizer", OPTION_STRING, AT(tokenizer), 0, NULL },
+    { "--set", OPTION_STRINGS, AT(set), 0, NULL },
+    { "--out", OPTION_STRING, AT(out), TRAIN_PATH | TRAIN_TRANSIENT, NULL },
+    { "--resume", OPTION_STRING, AT(resume), TRAIN_PATH | TRAIN_TRANSIENT,
+      NULL },
+    { "--config", OPTION_STRING, AT(config), TRAIN_PATH | TRAIN_TRANSIENT,
+      NULL },
+    { "--source", OPTION_STRING, AT(source), TRAIN_PATH, NULL },
+    { "--target", OPTION_STRING, AT(target), TRAIN_PATH, NULL },
+    { "--pairs", OPTION_STRING, AT(pairs), TRAIN_PATH, NULL },
+    { "--valid", OPTION_STRINGS, AT(valid), TRAIN_PATH, NULL },
+    { "--valid-source", OPTION_STRING, AT(valid_source), TRAIN_PATH, NULL },
+    { "--valid-target", OPTION_STRING, AT(valid_target), TRAIN_PATH, NULL },
+    { "--valid-pairs", OPTION_STRING, AT(valid_pairs), TRAIN_PATH, NULL },
+    { "--valid-share", OPTION_DOUBLE, AT(valid_share), 0, NULL },
+    { "--lines", OPTION_FLAG, AT(lines), 0, NULL },
+    { "--skip-bad", OPTION_FLAG, AT(skip_bad), 0, NULL },
+    { "--objective", OPTION_CHOICE, AT(train.objective), 0, objectives },
+    { "--mode", OPTION_CHOICE, AT(train.mode), 0, modes },
+    { "--scheduled-sampling", OPTION_FLOAT, AT(train.sampled), 0, NULL },
+    { "--steps", OPTION_SIZE, AT(train.steps), 0, NULL },
+    { "--batch-size", OPTION_SIZE, AT(train.sequences), 0, NULL },
+    { "--batch-tokens", OPTION_SIZE, AT(train.tokens), 0, NULL },
+    { "--gradient-accumulation-steps", OPTION_SIZE, AT(train.accumulate), 0,
+      NULL },
+    { "--microbatch-tokens", OPTION_SIZE, AT(train.pass), 0, NULL },
+    { "--context", OPTION_SIZE, AT(train.context), 0, NULL },
+    { "--learning-rate", OPTION_DOUBLE, AT(train.rate), 0, NULL },
+    { "--min-learning-rate", OPTION_DOUBLE, AT(train.min_rate), 0, NULL },
+    { "--schedule", OPTION_CHOICE, AT(train.schedule), 0, schedules },
+    { "--warmup-steps", OPTION_SIZE, AT(train.warmup), 0, NULL },
+    { "--beta1", OPTION_DOUBLE, AT(train.beta1), 0, NULL },
+    { "--beta2", OPTION_DOUBLE, AT(train.beta2), 0, NULL },
+    { "--epsilon", OPTION_DOUBLE, AT(train.epsilon), 0, NULL },
+    { "--weight-decay", OPTION_DOUBLE, AT(train.weight_decay), 0, NULL },
+    { "--max-grad-norm", OPTION_DOUBLE, AT(train.clip), 0, NULL },
+    { "--dropout", OPTION_FLOAT, AT(train.dropout), 0, NULL },
+    { "--label-smoothing", OPTION_FLOAT, AT(train.smoothing), 0, NULL },
+    { "--mlm-probability", OPTION_FLOAT, AT(train.hidden), 0, NULL },
+    { "--mask-random", OPTION_FLOAT, AT(train.hidden_random), 0, NULL },
+    { "--mask-kept", OPTION_FLOAT, AT(train.hidden_kept), 0, NULL },
+    { "--ema-decay", OPTION_DOUBLE, AT(train.average), 0, NULL },
+    { "--seed", OPTION_SEED, AT(train.seed), 0, NULL },
+    { "--average", OPTION_SIZE, AT(average), 0, NULL },
+    { "--eval-every", OPTION_SIZE, AT(eval_every), 0, NULL },
+    { "--eval-tokens", OPTION_SIZE, AT(eval_tokens), 0, NULL },
+    { "--save-every", OPTION_SIZE, AT(save_every), 0, NULL },
+    { "--keep", OPTION_SIZE, AT(keep), 0, NULL },
+    { "--patience", OPTION_SIZE, AT(patience), 0, NULL },
+    { "--threads", OPTION_SIZE, AT(threads), TRAIN_TRANSIENT, NULL },
+    { "--isa", OPTION_STRING, AT(isa), TRAIN_TRANSIENT, cli_isas },
+    { "--audit", OPTION_FLAG, AT(audit), TRAIN_TRANSIENT, NULL },
+    { "--no-audit", OPTION_FLAG, AT(no_audit), TRAIN_TRANSIENT, NULL },
+    { "--dry-run", OPTION_FLAG, AT(dry_run), TRAIN_TRANSIENT, NULL },
+    { "--compare-modes", OPTION_FLAG, AT(compare), TRAIN_TRANSIENT, NULL },
+    { "--json", OPTION_FLAG, AT(json), TRAIN_TRANSIENT, NULL },
+    { "--help", OPTION_FLAG, AT(help), TRAIN_TRANSIENT, NULL },
+    { "--from-step", OPTION_SIZE, AT(from_step), TRAIN_TRANSIENT, NULL },
+    { "--epochs", OPTION_DOUBLE, AT(epochs), TRAIN_TRANSIENT, NULL },
+    { "--minutes", OPTION_DOUBLE, AT(minutes), TRAIN_TRANSIENT, NULL },
 };
-enum { FIELDS = sizeof(train_fields) / sizeof(train_fields[0]) };
-const size_t train_field_count = FIELDS;
+enum { OPTIONS = sizeof(train_options) / sizeof(train_options[0]) };
+const size_t train_option_count = OPTIONS;
 
-/* "gpt2-tiny, llama-tiny, ..." */
-static void presets_list(char *to, size_t size)
+option train_option_bind(const train_option *t, settings *s)
 {
-    const char *name;
-    for (size_t i = 0, used = 0; (name = bauta_preset_name(i, NULL)); i++) {
-        int more =
-            snprintf(to + used, size - used, "%s%s", i ? ", " : "", name);
-        used += more > 0 && (size_t)more < size - used ? (size_t)more : 0;
-    }
+    bool whole = t->kind == OPTION_SIZE || t->kind == OPTION_SEED;
+    return (option){ .name = t->name,
+                     .kind = t->kind,
+                     .value = (char *)s + t->offset,
+                     .min = whole ? 0.0 : -INFINITY,
+                     .max = INFINITY,
+                     .choices = t->choices };
 }
 
-/* ---- reading ----------------------------------------------------------- */
+enum { PRESETS_MAX = 64 };
 
-const field *field_find(const char *name)
+/* The names of all presets, up to a NULL; how many. */
+static int presets_find(const char *names[PRESETS_MAX + 1])
 {
-    for (size_t i = 0; i < train_field_count; i++)
-        if (strcmp(train_fields[i].name, name) == 0)
-            return &train_fields[i];
-    return NULL;
+    int count = 0;
+    while (count < PRESETS_MAX &&
+           (names[count] = bauta_preset_name((size_t)count, NULL)))
+        count++;
+    names[count] = NULL;
+    return count;
 }
 
-/* "--name needs a value", and for a preset which there are. */
-static int value_missing(const field *f)
+/* ---- parsing ----------------------------------------------------------- */
+
+const train_option *train_option_find(const char *name)
 {
-    char all[256] = "";
-    if (strcmp(f->name, "preset") == 0)
-        presets_list(all, sizeof(all));
-    return cli_usage(VERB, "--%s needs a value%s%s", f->name, *all ? ": " : "",
-                     all);
+    option table[OPTIONS];
+    settings unused;
+    for (size_t i = 0; i < OPTIONS; i++)
+        table[i] = train_option_bind(&train_options[i], &unused);
+    size_t index = option_find(table, OPTIONS, name);
+    return index < OPTIONS ? &train_options[index] : NULL;
 }
 
-int given_add(given *g, const field *f, const char *value)
+int train_args_add(train_args *args, const train_option *o, const char *value)
 {
-    if (g->count == g->room) {
-        size_t room = 2 * g->room + 16;
-        const field **fields = realloc(g->fields, room * sizeof(*fields));
-        if (fields)
-            g->fields = fields;
-        const char **values = realloc(g->values, room * sizeof(*values));
-        if (values)
-            g->values = values;
-        if (!fields || !values)
+    if (args->count == args->room) {
+        size_t room = 2 * args->room + 16;
+        train_arg *more = realloc(args->at, room * sizeof(*more));
+        if (!more)
             return cli_fail(VERB, "out of memory");
-        g->room = room;
+        args->at = more;
+        args->room = room;
     }
-    g->fields[g->count] = f;
-    g->values[g->count++] = value;
+    args->at[args->count++] = (train_arg){ o, value };
     return CLI_OK;
 }
 
-/* One word of the command line, and its value where it has one: "--steps 5" or
- * "--steps=5". Returns how many words were read in *used. */
-static int word_read(given *g, char **argv, int *used)
+static int arg_record(void *user, size_t index, const option *o,
+                      const char *value)
 {
-    const char *names[FIELDS];
-    size_t index;
-    const char *value;
-    *used = 1;
-    for (size_t i = 0; i < FIELDS; i++)
-        names[i] = train_fields[i].name;
-    int usage = option_match(VERB, names, FIELDS, argv[0], &index, &value);
-    if (usage)
-        return usage;
-    const field *f = &train_fields[index];
-    if (f->kind == FIELD_FLAG && value)
-        return cli_usage(VERB, "--%s takes no value", f->name);
-    if (f->kind != FIELD_FLAG && !value) {
-        value = argv[1];
-        *used = 2;
-        if (!value)
-            return value_missing(f);
-    }
-    return given_add(g, f, value);
+    (void)o;
+    return train_args_add(user, &train_options[index], value);
 }
 
-/* For shell completion. */
-static int fields_list(void)
+int train_args_parse(train_args *args, int argc, char **argv)
 {
-    const char *presets[64] = { NULL };
-    for (size_t i = 0; i + 1 < sizeof(presets) / sizeof(presets[0]); i++)
-        if (!(presets[i] = bauta_preset_name(i, NULL)))
-            break;
-    for (size_t i = 0; i < FIELDS; i++) {
-        const field *f = &train_fields[i];
-        bool isa = strcmp(f->name, "isa") == 0;
-        bool preset = strcmp(f->name, "preset") == 0;
-        option_list(f->name, f->kind != FIELD_FLAG,
-                    isa      ? cli_isas
-                    : preset ? presets
-                             : f->choices);
+    option table[OPTIONS];
+    settings unused;
+    const char *presets[PRESETS_MAX + 1] = { NULL };
+    *args = (train_args){ 0 };
+    presets_find(presets);
+    for (size_t i = 0; i < OPTIONS; i++) {
+        table[i] = train_option_bind(&train_options[i], &unused);
+        if (train_options[i].offset == AT(preset))
+            table[i].choices = presets;
     }
-    return CLI_DONE;
-}
-
-static int words_read(given *g, int argc, char **argv)
-{
-    bool ended = false; // after "--" everything is a file
-    int failed = CLI_OK;
-    for (int i = 1, used; i < argc && !failed; i += used) {
-        used = 1;
-        if (ended || argv[i][0] != '-' || !argv[i][1])
-            g->files[g->file_count++] = argv[i];
-        else if (strcmp(argv[i], "--") == 0)
-            ended = true;
-        else
-            failed = word_read(g, argv + i, &used);
-    }
+    int failed = options_scan(VERB, table, OPTIONS, argc, argv, &args->files,
+                              arg_record, args);
+    for (size_t i = 0, count = args->count; !failed && i < count; i++)
+        if (args->at[i].option->offset == AT(config))
+            failed = config_read(args, args->at[i].value);
     return failed;
 }
 
-int given_read(given *g, int argc, char **argv)
+void train_args_release(train_args *args)
 {
-    *g = (given){ 0 };
-    if (option_list_wanted(argc, argv))
-        return fields_list();
-    g->files = calloc((size_t)argc, sizeof(*g->files));
-    if (!g->files)
-        return cli_fail(VERB, "out of memory");
-    int failed = words_read(g, argc, argv);
-    for (size_t i = 0, count = g->count; !failed && i < count; i++)
-        if (strcmp(g->fields[i]->name, "config") == 0)
-            failed = config_read(g, g->values[i]);
-    return failed;
+    free(args->at);
+    string_list_release(&args->files);
+    for (size_t i = 0; i < args->number_count; i++)
+        free(args->numbers[i]);
+    free(args->numbers);
+    json_decref(args->config);
 }
 
-void given_release(given *g)
+bool train_args_has(const train_args *args, const char *name)
 {
-    free(g->fields);
-    free(g->values);
-    free(g->files);
-    for (size_t i = 0; i < g->number_count; i++)
-        free(g->numbers[i]);
-    free(g->numbers);
-    json_decref(g->config);
-}
-
-bool given_has(const given *g, const char *name)
-{
-    for (size_t i = 0; i < g->count; i++)
-        if (strcmp(g->fields[i]->name, name) == 0)
+    for (size_t i = 0; i < args->count; i++)
+        if (strcmp(args->at[i].option->name, name) == 0)
             return true;
     return false;
 }
 
-/* ---- values ------------------------------------------------------------ */
-
-/* A whole number below 2^63, as 2000 or 2e3. */
-static int whole_read(uint64_t *out, const field *f, const char *text)
+/* A list in the arguments replaces the one in the settings. */
+static void lists_clear(const train_args *args, settings *s)
 {
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && !*end && !errno) {
-        *out = (uint64_t)value;
-        return CLI_OK;
-    }
-    double real = strtod(text, &end);
-    if (*text >= '0' && *text <= '9' && !*end && real < 1e15 &&
-        real == floor(real)) {
-        *out = (uint64_t)real;
-        return CLI_OK;
-    }
-    return cli_usage(VERB, "--%s is '%s', not a whole number", f->name, text);
-}
-
-static int real_read(double *out, const field *f, const char *text)
-{
-    char *end;
-    *out = strtod(text, &end);
-    if (end != text && !*end && isfinite(*out))
-        return CLI_OK;
-    return cli_usage(VERB, "--%s is '%s', not a number", f->name, text);
-}
-
-static int choice_read(int *out, const field *f, const char *text)
-{
-    char all[128] = "";
-    int count = 0;
-    for (; f->choices[count]; count++) {
-        if (strcmp(text, f->choices[count]) == 0) {
-            *out = count;
-            return CLI_OK;
+    for (size_t i = 0; i < args->count; i++)
+        if (args->at[i].option->kind == OPTION_STRINGS) {
+            option o = train_option_bind(args->at[i].option, s);
+            ((string_list *)o.value)->count = 0;
         }
-        strcat(all, count ? ", " : "");
-        strcat(all, f->choices[count]);
-    }
-    const char *near = cli_nearest(text, f->choices, count);
-    return cli_usage(VERB, "--%s is '%s', and not one of %s%s%s%s", f->name,
-                     text, all, near ? "; did you mean '" : "",
-                     near ? near : "", near ? "'?" : "");
-}
-
-static int value_apply(settings *s, const field *f, const char *text)
-{
-    void *at = field_at(f, s);
-    double real = 0.0;
-    uint64_t whole = 0;
-    int usage;
-    switch (f->kind) {
-    case FIELD_FLAG:
-        *(bool *)at = !text; // a file may say "false"
-        return CLI_OK;
-    case FIELD_TEXT:
-    case FIELD_PATH:
-        *(const char **)at = text;
-        return CLI_OK;
-    case FIELD_WORDS:
-    case FIELD_PATHS:
-        return words_add(VERB, at, text);
-    case FIELD_SIZE:
-        usage = whole_read(&whole, f, text);
-        *(size_t *)at = (size_t)whole;
-        return usage;
-    case FIELD_SEED:
-        return whole_read(at, f, text);
-    case FIELD_REAL:
-        return real_read(at, f, text);
-    case FIELD_FLOAT:
-        usage = real_read(&real, f, text);
-        *(float *)at = (float)real;
-        return usage;
-    default:
-        return choice_read(at, f, text);
-    }
-}
-
-/* A list that is given takes the place of the one before. */
-static void lists_empty(const given *g, settings *s)
-{
-    for (size_t i = 0; i < g->count; i++)
-        if (g->fields[i]->kind == FIELD_WORDS ||
-            g->fields[i]->kind == FIELD_PATHS)
-            ((words *)field_at(g->fields[i], s))->count = 0;
-    if (g->file_count)
+    if (args->files.count)
         s->files.count = 0;
 }
 
-int given_apply(const given *g, settings *s)
+int train_args_apply(const train_args *args, settings *s)
 {
     int failed = CLI_OK;
-    lists_empty(g, s);
-    for (size_t i = 0; !failed && i < g->count; i++)
-        failed = value_apply(s, g->fields[i], g->values[i]);
-    for (size_t i = 0; !failed && i < g->file_count; i++)
-        failed = words_add(VERB, &s->files, g->files[i]);
-    // A preset that counts sequences is told to count tokens.
-    if (given_has(g, "batch-tokens") && !given_has(g, "batch-size"))
+    lists_clear(args, s);
+    for (size_t i = 0; !failed && i < args->count; i++) {
+        option o = train_option_bind(args->at[i].option, s);
+        failed = option_store(VERB, &o, args->at[i].value);
+    }
+    for (size_t i = 0; !failed && i < args->files.count; i++)
+        failed = string_list_add(VERB, &s->files, args->files.at[i]);
+    // --batch-tokens replaces the preset's number of sequences.
+    if (train_args_has(args, "--batch-tokens") &&
+        !train_args_has(args, "--batch-size"))
         s->train.sequences = 0;
-    // One that ends above the rate it begins with was made for a larger one.
-    if (given_has(g, "learning-rate") && !given_has(g, "min-learning-rate") &&
+    // The preset's minimum was chosen for its own learning rate.
+    if (train_args_has(args, "--learning-rate") &&
+        !train_args_has(args, "--min-learning-rate") &&
         s->train.min_rate > s->train.rate)
         s->train.min_rate = s->train.rate / 10.0;
-    if (!failed && given_has(g, "steps") + given_has(g, "epochs") +
-                           given_has(g, "minutes") >
+    if (!failed && train_args_has(args, "--steps") +
+                           train_args_has(args, "--epochs") +
+                           train_args_has(args, "--minutes") >
                        1)
-        failed = cli_usage(VERB, "--steps, --epochs and --minutes each say how "
-                                 "long to train; give one of them");
+        failed = cli_usage(VERB, "--steps, --epochs and --minutes exclude each "
+                                 "other");
     return failed;
 }
 
@@ -348,7 +225,7 @@ void settings_release(settings *s)
     free(s->set.at);
 }
 
-/* ---- what goes together ------------------------------------------------ */
+/* ---- options that belong together or exclude each other ---------------- */
 
 static int data_check(const settings *s)
 {
@@ -366,15 +243,16 @@ static int data_check(const settings *s)
         return cli_usage(VERB, "the texts to train on are missing: FILES, or "
                                "--source and --target, or --pairs");
     if ((s->valid_source || s->valid_pairs) && texts)
-        return cli_usage(VERB, "FILES are validated by --valid, and not by "
-                               "pairs");
+        return cli_usage(VERB,
+                         "FILES are validated with --valid, not with pairs");
     if (s->valid.count && !texts)
-        return cli_usage(VERB, "pairs are validated by --valid-source and "
-                               "--valid-target, or by --valid-pairs");
+        return cli_usage(VERB, "pairs are validated with --valid-source and "
+                               "--valid-target, or with --valid-pairs");
     if ((s->valid.count > 0) + (s->valid_source != NULL) +
             (s->valid_pairs != NULL) + (s->valid_share > 0.0) >
         1)
-        return cli_usage(VERB, "more than one way of validation was given");
+        return cli_usage(VERB, "--valid, --valid-source, --valid-pairs and "
+                               "--valid-share exclude each other");
     return CLI_OK;
 }
 
@@ -402,23 +280,24 @@ static int numbers_check(const settings *s)
                          s->threads);
     if (s->patience && !s->valid.count && !s->valid_source && !s->valid_pairs &&
         s->valid_share == 0.0)
-        return cli_usage(VERB, "--patience needs something to validate on, "
-                               "such as --valid-share 0.1");
+        return cli_usage(VERB, "--patience needs validation texts, such as "
+                               "--valid-share 0.1");
     return CLI_OK;
 }
 
 static int preset_check(const char *preset)
 {
     char all[256] = "";
-    const char *names[64], *name;
-    int count = 0;
-    for (; count < 64 && (name = bauta_preset_name((size_t)count, NULL));
-         count++) {
-        if (strcmp(name, preset) == 0)
+    const char *names[PRESETS_MAX + 1];
+    int count = presets_find(names);
+    for (int i = 0, used = 0; i < count; i++) {
+        if (strcmp(names[i], preset) == 0)
             return CLI_OK;
-        names[count] = name;
+        used += snprintf(all + used, sizeof(all) - (size_t)used, "%s%s",
+                         i ? ", " : "", names[i]);
+        if (used >= (int)sizeof(all))
+            break;
     }
-    presets_list(all, sizeof(all));
     const char *near = cli_nearest(preset, names, count);
     return cli_usage(VERB, "there is no preset '%s'; %s%s%s%s", preset,
                      near ? "did you mean '" : "", near ? near : "",
@@ -433,13 +312,11 @@ int settings_check(const settings *s)
     if (s->from_step)
         return cli_usage(VERB, "--from-step needs --resume RUN");
     if (s->preset && s->from)
-        return cli_usage(VERB, "--preset makes a new model and --from goes on "
-                               "with one: either, not both");
+        return cli_usage(VERB, "--preset and --from exclude each other");
     if (!s->preset && !s->from)
         return cli_usage(VERB, "--preset NAME or --from DIR is missing");
     if (s->from && s->set.count)
-        return cli_usage(VERB, "--set is for new models; the config of "
-                               "--from is what it is");
+        return cli_usage(VERB, "--set is for new models, not for --from");
     int unknown = s->preset ? preset_check(s->preset) : CLI_OK;
     if (unknown)
         return unknown;
@@ -447,7 +324,7 @@ int settings_check(const settings *s)
         return cli_usage(VERB, "--tokenizer is missing: a folder or file, or "
                                "bytes, chars, bpe:N, wordpiece:N, unigram:N");
     if (!s->out && !trial)
-        return cli_usage(VERB, "--out is missing: where shall the run go?");
+        return cli_usage(VERB, "--out is missing: the folder of the run");
     int usage = data_check(s);
     return usage ? usage : numbers_check(s);
 }

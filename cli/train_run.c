@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_run.c - bauta train: the loop. */
+/* train_run.c - bauta train: the training loop. */
 #include "cli.h"
+#include "format.h"
+#include "json_output.h"
 #include "train.h"
 
 #include <math.h>
@@ -11,38 +13,37 @@
 
 enum { BAD_MAX = 10 }; /* steps in a row whose gradients are not finite */
 
-typedef enum ending { GOING, DONE, ASKED, STALE } ending;
+typedef enum ending { RUNNING, DONE, STOPPED, STALE } ending;
 
 typedef struct run {
-    workshop *w;
+    train_job *job;
     const settings *s;
     progress *p;
     run_folder *at;
     const char *folder; /* its path */
     train_log *log;
-    show show;
+    train_display display;
     double began;
-    double loss, valid, averaged; /* NaN: not known */
+    double loss, valid, averaged; /* NaN: unknown */
     size_t bad, saved;            /* saved: the step of the last checkpoint */
     ending ending;
 } run;
 
 /* ---- signals ----------------------------------------------------------- */
 
-static volatile sig_atomic_t asked;
+static volatile sig_atomic_t stop_requested;
 
-/* The first time a step is finished; the second time nothing is. A pipe or a
- * terminal that is gone has nobody to tell, and may come up any number of
- * times. */
+/* The first signal stops after the current step, the second at once. SIGPIPE
+ * and SIGHUP print nothing, and may come any number of times. */
 static void on_signal(int number)
 {
     static const char text[] =
-        "\nstopping after this step; once more stops at once\n";
+        "\nstopping after this step; again to stop at once\n";
     if (number == SIGPIPE || number == SIGHUP) {
-        asked = 1;
+        stop_requested = 1;
         return;
     }
-    if (asked++) {
+    if (stop_requested++) {
         signal(number, SIG_DFL);
         raise(number);
         return;
@@ -58,9 +59,9 @@ static void signals_catch(void)
     sigemptyset(&action.sa_mask);
     action.sa_flags = SA_RESTART;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        bool polite = numbers[i] == SIGHUP || numbers[i] == SIGPIPE;
-        // nohup and the like are heard.
-        if (polite && sigaction(numbers[i], NULL, &before) == 0 &&
+        bool ignorable = numbers[i] == SIGHUP || numbers[i] == SIGPIPE;
+        // nohup: stay ignored.
+        if (ignorable && sigaction(numbers[i], NULL, &before) == 0 &&
             before.sa_handler == SIG_IGN)
             continue;
         sigaction(numbers[i], &action, NULL);
@@ -69,9 +70,9 @@ static void signals_catch(void)
 
 /* ---- a checkpoint ------------------------------------------------------ */
 
-/* A checkpoint of a step that is in its folder already: what a stopped removal
- * left, or one that a run which was resumed before it comes to again. */
-static int place_clear(const char *path)
+/* Remove an old checkpoint of the same step: the rest of an interrupted
+ * removal, or one that a run resumed from an earlier step reaches again. */
+static int checkpoint_clear(const char *path)
 {
     bauta_error err;
     return bauta_checkpoint_remove(path, &err) ? train_failed(&err) : CLI_OK;
@@ -82,23 +83,24 @@ static int checkpoint_write(const run *r, const char *path)
     bauta_error err = { .message = "out of memory" };
     char *notes = notes_write(r->s, r->p);
     bauta_status status =
-        notes ? bauta_trainer_save(r->w->trainer, path, notes, &err)
+        notes ? bauta_trainer_save(r->job->trainer, path, notes, &err)
               : BAUTA_ERR_NOMEM;
     free(notes);
     if (status && r->saved)
-        return cli_fail(VERB, "%s; the checkpoint of step %zu is whole",
+        return cli_fail(VERB, "%s; the checkpoint of step %zu is complete",
                         err.message, r->saved);
     return status ? train_failed(&err) : CLI_OK;
 }
 
 static int save(run *r)
 {
-    size_t step = bauta_trainer_steps(r->w->trainer);
+    size_t step = bauta_trainer_steps(r->job->trainer);
     size_t keep = r->s->keep > r->s->average ? r->s->keep : r->s->average;
     if (step == r->saved)
         return CLI_OK;
     char *path = checkpoint_path(r->folder, step);
-    int failed = path ? place_clear(path) : cli_fail(VERB, "out of memory");
+    int failed =
+        path ? checkpoint_clear(path) : cli_fail(VERB, "out of memory");
     if (!failed)
         failed = checkpoint_write(r, path);
     free(path);
@@ -117,37 +119,38 @@ static int save(run *r)
 
 static void sample_show(run *r)
 {
-    char *text = sample_text(r->w);
+    char *text = sample_text(r->job);
     if (text)
-        show_line(&r->show, "  sample: %s", text);
+        display_line(&r->display, "  sample: %s", text);
     free(text);
 }
 
 static void on_evaluate(void *user, size_t done, size_t all)
 {
-    show_validation(user, done, all);
+    display_validation(user, done, all);
 }
 
 static int validate(run *r, size_t step)
 {
     bauta_error err;
     size_t counted = 0;
-    if (bauta_trainer_evaluate(r->w->trainer, r->w->valid, r->s->eval_tokens,
-                               &r->valid, &counted, &err))
+    if (bauta_trainer_evaluate(r->job->trainer, r->job->valid,
+                               r->s->eval_tokens, &r->valid, &counted, &err))
         return train_failed(&err);
     if (counted == 0)
-        return cli_fail(VERB, "there is nothing to validate on: the texts are "
-                              "empty, or too long for the context");
+        return cli_fail(VERB, "the validation texts are empty, or too long for "
+                              "the context");
     bool better = r->valid < r->p->best;
     if (better) {
         r->p->best = r->valid;
         r->p->best_step = step;
     }
     r->p->stale = better ? 0 : r->p->stale + 1;
-    show_line(&r->show, "step %zu  validation loss %.4f  perplexity %.2f%s",
-              step, r->valid, exp(r->valid), better ? "  (best)" : "");
+    display_line(&r->display,
+                 "step %zu  validation loss %.4f  perplexity %.2f%s", step,
+                 r->valid, exp(r->valid), better ? "  (best)" : "");
     sample_show(r);
-    if (r->ending == GOING && r->s->patience && r->p->stale >= r->s->patience)
+    if (r->ending == RUNNING && r->s->patience && r->p->stale >= r->s->patience)
         r->ending = STALE;
     return log_valid(r->log, step, r->valid, counted);
 }
@@ -160,15 +163,14 @@ static int bad_step(run *r, const bauta_train_report *report)
         r->bad = 0;
         return CLI_OK;
     }
-    show_line(&r->show,
-              "step %zu: the gradients are not finite; it was not taken",
-              report->step);
+    display_line(&r->display, "step %zu: skipped, the gradients are not finite",
+                 report->step);
     if (++r->bad < BAD_MAX)
         return CLI_OK;
     return cli_fail(VERB,
                     "%d steps in a row had gradients that are not finite, the "
-                    "last of them step %zu; a smaller --learning-rate or "
-                    "--clip may help",
+                    "last of them step %zu; try a smaller --learning-rate or "
+                    "--max-grad-norm",
                     (int)BAD_MAX, report->step);
 }
 
@@ -176,15 +178,15 @@ static int one_step(run *r)
 {
     bauta_error err;
     bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
-    double began = now();
-    if (bauta_trainer_step(r->w->trainer, &report, &err))
+    double began = seconds_now();
+    if (bauta_trainer_step(r->job->trainer, &report, &err))
         return train_failed(&err);
-    double seconds = now() - began;
+    double seconds = seconds_now() - began;
     r->loss = report.loss;
     int failed = log_step(r->log, &report, seconds);
     if (failed)
         return failed;
-    show_step(&r->show, &report, seconds);
+    display_step(&r->display, &report, seconds);
     return bad_step(r, &report);
 }
 
@@ -193,28 +195,28 @@ static bool due(size_t step, size_t every)
     return every && step % every == 0;
 }
 
-/* What follows a step: validation, a checkpoint, or the end. */
+/* Validate, save a checkpoint, or end the run, as due after a step. */
 static int after_step(run *r)
 {
     const settings *s = r->s;
-    size_t step = bauta_trainer_steps(r->w->trainer);
+    size_t step = bauta_trainer_steps(r->job->trainer);
     size_t save_every = s->save_every ? s->save_every : s->eval_every;
     int failed = CLI_OK;
     if (step >= s->train.steps)
         r->ending = DONE;
-    if (r->w->valid && (due(step, s->eval_every) || r->ending == DONE))
+    if (r->job->valid && (due(step, s->eval_every) || r->ending == DONE))
         failed = validate(r, step);
-    if (r->ending == GOING && asked)
-        r->ending = ASKED;
+    if (r->ending == RUNNING && stop_requested)
+        r->ending = STOPPED;
     if (!failed && (due(step, save_every) || r->p->best_step == step ||
-                    r->ending != GOING))
+                    r->ending != RUNNING))
         failed = save(r);
     return failed;
 }
 
 /* ---- before the first step --------------------------------------------- */
 
-static int audit_say(const bauta_audit *audit)
+static int audit_report(const bauta_audit *audit)
 {
     double seconds = 0.0;
     for (size_t i = 0; i < bauta_audit_findings(audit); i++) {
@@ -225,14 +227,14 @@ static int audit_say(const bauta_audit *audit)
                      f->message);
     }
     if (!bauta_audit_passed(audit))
-        return cli_fail(VERB, "nothing was trained; with --no-audit it would "
-                              "be all the same");
-    fprintf(stderr, "audit: nothing leaks (%zu checks, %.1f s)\n",
+        return cli_fail(VERB, "audit failed, so training was not started; use "
+                              "--no-audit to train anyway");
+    fprintf(stderr, "audit: passed (%zu checks, %.1f s)\n",
             bauta_audit_findings(audit), seconds);
     return CLI_OK;
 }
 
-/* Better no run than one that looks at what it is to predict. */
+/* Refuse to train a model that sees what it is to predict. */
 static int audit_run(const run *r)
 {
     bauta_error err;
@@ -242,9 +244,9 @@ static int audit_run(const run *r)
         return CLI_OK;
     if (r->s->audit)
         how.checks = (1u << BAUTA_CHECKS) - 1;
-    if (bauta_audit_trainer(&audit, r->w->trainer, &how, &err))
+    if (bauta_audit_trainer(&audit, r->job->trainer, &how, &err))
         return train_failed(&err);
-    int failed = audit_say(audit);
+    int failed = audit_report(audit);
     bauta_audit_free(audit);
     return failed;
 }
@@ -253,12 +255,12 @@ static int loop(run *r, size_t step)
 {
     int failed = log_open(&r->log, r->at, step);
     signals_catch();
-    while (!failed && r->ending == GOING) {
+    while (!failed && r->ending == RUNNING) {
         failed = one_step(r);
         if (!failed)
             failed = after_step(r);
     }
-    show_end(&r->show);
+    display_end(&r->display);
     int closed = log_close(r->log);
     return failed ? failed : closed;
 }
@@ -275,14 +277,14 @@ static int folder_validate(run *r, const char *folder, double *loss)
     options.average = 0.0;
     bauta_status status = bauta_model_load(&model, folder, true, &err);
     if (!status)
-        status =
-            bauta_trainer_create(&trainer, r->w->context, model,
-                                 r->w->tokenizer, r->w->corpus, &options, &err);
+        status = bauta_trainer_create(&trainer, r->job->context, model,
+                                      r->job->tokenizer, r->job->corpus,
+                                      &options, &err);
     if (!status)
-        bauta_trainer_on_evaluate(trainer, on_evaluate, &r->show);
+        bauta_trainer_on_evaluate(trainer, on_evaluate, &r->display);
     if (!status)
-        status = bauta_trainer_evaluate(trainer, r->w->valid, r->s->eval_tokens,
-                                        loss, NULL, &err);
+        status = bauta_trainer_evaluate(trainer, r->job->valid,
+                                        r->s->eval_tokens, loss, NULL, &err);
     bauta_trainer_free(trainer);
     bauta_model_free(model);
     return status ? train_failed(&err) : CLI_OK;
@@ -301,7 +303,7 @@ static int average_write(run *r, const char *out, size_t *steps, size_t count)
         status =
             bauta_model_average(out, (const char *const *)folders, count, &err);
     if (!status)
-        status = bauta_tokenizer_save(r->w->tokenizer, out, &err);
+        status = bauta_tokenizer_save(r->job->tokenizer, out, &err);
     for (size_t i = 0; folders && i < count; i++)
         free(folders[i]);
     free(folders);
@@ -311,44 +313,39 @@ static int average_write(run *r, const char *out, size_t *steps, size_t count)
 static int average(run *r)
 {
     size_t *steps = calloc(r->s->average, sizeof(*steps));
-    char *out = text_of("%s/average", r->folder);
+    char *out = format_string("%s/average", r->folder);
     int failed = steps && out ? folder_remove(r->at, "average")
                               : cli_fail(VERB, "out of memory");
     if (!failed) {
-        size_t count = folder_steps(r->at, bauta_trainer_steps(r->w->trainer),
+        size_t count = folder_steps(r->at, bauta_trainer_steps(r->job->trainer),
                                     steps, r->s->average);
         failed = average_write(r, out, steps, count);
         if (!failed)
-            fprintf(stderr, "%s: the mean of %zu checkpoints\n", out, count);
+            fprintf(stderr, "%s: mean of %zu checkpoints\n", out, count);
     }
-    if (!failed && r->w->valid)
+    if (!failed && r->job->valid)
         failed = folder_validate(r, out, &r->averaged);
     free(steps);
     free(out);
     return failed;
 }
 
-/* What --ema validated, as a model folder. */
+/* Write the weights that --ema-decay validated as a model folder. */
 static int moving_average(const run *r)
 {
     bauta_error err;
-    char *out = text_of("%s/average", r->folder);
+    char *out = format_string("%s/average", r->folder);
     int failed =
         out ? folder_remove(r->at, "average") : cli_fail(VERB, "out of memory");
-    if (!failed && bauta_trainer_export(r->w->trainer, out, &err))
+    if (!failed && bauta_trainer_export(r->job->trainer, out, &err))
         failed = train_failed(&err);
     if (!failed)
-        fprintf(stderr, "%s: the moving average of the weights\n", out);
+        fprintf(stderr, "%s: moving average of the weights\n", out);
     free(out);
     return failed;
 }
 
 /* ---- the result -------------------------------------------------------- */
-
-static json_t *real_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
 
 static int json_print(const run *r)
 {
@@ -357,51 +354,47 @@ static int json_print(const run *r)
     json_t *all = json_pack(
         "{s:o, s:s, s:I, s:I, s:f, s:o, s:o, s:o, s:I, s:o}", "run",
         folder ? folder : json_null(), "ended", endings[r->ending], "steps",
-        (json_int_t)bauta_trainer_steps(r->w->trainer), "parameters",
-        (json_int_t)bauta_model_parameters(r->w->model), "seconds",
-        now() - r->began, "loss", real_json(r->loss), "valid_loss",
-        real_json(r->valid), "best_loss", real_json(r->p->best), "best_step",
-        (json_int_t)r->p->best_step, "average_loss", real_json(r->averaged));
-    if (!all)
-        return cli_fail(VERB, "out of memory");
-    json_dumpf(all, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(all);
-    return cli_finish(VERB);
+        (json_int_t)bauta_trainer_steps(r->job->trainer), "parameters",
+        (json_int_t)bauta_model_parameters(r->job->model), "seconds",
+        seconds_now() - r->began, "loss", json_number(r->loss), "valid_loss",
+        json_number(r->valid), "best_loss", json_number(r->p->best),
+        "best_step", (json_int_t)r->p->best_step, "average_loss",
+        json_number(r->averaged));
+    int failed = json_indented(VERB, all);
+    return failed ? failed : cli_finish(VERB);
 }
 
 static int text_print(const run *r)
 {
     char text[32];
     printf("%s: step %zu after %s", r->folder,
-           bauta_trainer_steps(r->w->trainer),
-           duration(text, now() - r->began));
+           bauta_trainer_steps(r->job->trainer),
+           format_duration(text, seconds_now() - r->began));
     if (isfinite(r->loss))
         printf(", loss %.4f", r->loss);
     if (r->p->best_step)
         printf(", best validation loss %.4f at step %zu", r->p->best,
                r->p->best_step);
     if (isfinite(r->averaged))
-        printf(", of the average %.4f", r->averaged);
+        printf(", %.4f for the average", r->averaged);
     putchar('\n');
     return cli_finish(VERB);
 }
 
-static void end_say(const run *r)
+static void end_report(const run *r)
 {
     if (r->ending == STALE)
-        fprintf(stderr, "%zu validations brought nothing better\n",
-                r->p->stale);
-    else if (r->ending == ASKED)
+        fprintf(stderr, "no improvement in %zu validations\n", r->p->stale);
+    else if (r->ending == STOPPED)
         fprintf(stderr,
-                "stopped and saved; 'bauta train --resume %s' goes on\n",
+                "stopped and saved; 'bauta train --resume %s' continues\n",
                 r->folder);
 }
 
-/* Better known now than at the first checkpoint. */
+/* Check before training that the notes fit into a checkpoint. */
 static int notes_check(const settings *s, const progress *p)
 {
-    enum { NOTES_MAX = 200 << 10 }; // what a checkpoint takes
+    enum { NOTES_MAX = 200 << 10 }; // the limit of a checkpoint
     char *notes = notes_write(s, p);
     size_t size = notes ? strlen(notes) : 0;
     free(notes);
@@ -410,29 +403,29 @@ static int notes_check(const settings *s, const progress *p)
     return size < NOTES_MAX
                ? CLI_OK
                : cli_fail(VERB,
-                          "the names of %zu files are too much to be noted "
-                          "for --resume; fewer and larger files would do",
+                          "the names of %zu files are too long to be saved for "
+                          "--resume; use fewer and larger files",
                           s->files.count + s->valid.count);
 }
 
-int train_run(workshop *w, settings *s, progress *p, run_folder *f)
+int train_run(train_job *job, settings *s, progress *p, run_folder *f)
 {
-    run r = { .w = w,
+    run r = { .job = job,
               .s = s,
               .p = p,
               .at = f,
               .folder = f->path,
-              .began = now(),
+              .began = seconds_now(),
               .loss = NAN,
               .valid = NAN,
               .averaged = NAN };
-    size_t step = bauta_trainer_steps(w->trainer);
+    size_t step = bauta_trainer_steps(job->trainer);
     r.saved = step;
-    r.show = show_begin(step, s->train.steps);
-    bauta_trainer_on_evaluate(w->trainer, on_evaluate, &r.show);
+    r.display = display_begin(step, s->train.steps);
+    bauta_trainer_on_evaluate(job->trainer, on_evaluate, &r.display);
     int failed = notes_check(s, p);
     if (step >= s->train.steps) {
-        fprintf(stderr, "all %zu steps are done; --steps asks for more\n",
+        fprintf(stderr, "all %zu steps are done; use --steps for more\n",
                 s->train.steps);
         r.ending = DONE;
     } else if (!failed) {
@@ -442,12 +435,12 @@ int train_run(workshop *w, settings *s, progress *p, run_folder *f)
         if (!failed)
             failed = loop(&r, step);
     }
-    if (!failed && s->average && r.ending != ASKED)
+    if (!failed && s->average && r.ending != STOPPED)
         failed = average(&r);
-    else if (!failed && s->train.average > 0.0 && r.ending != ASKED)
+    else if (!failed && s->train.average > 0.0 && r.ending != STOPPED)
         failed = moving_average(&r);
     if (failed)
         return failed;
-    end_say(&r);
+    end_report(&r);
     return s->json ? json_print(&r) : text_print(&r);
 }

@@ -5,7 +5,7 @@
 #define BT_REPORTS_H
 
 #include "../cli/cli.h"
-#include "../cli/lab_report.h"
+#include "../lab/lab_report.h"
 #include "scratch.h"
 #include "testing.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_grammar.c - the demo's sentences: the German of clauses that cover
  * every form, checked by hand, and sets of pairs. */
-#include "../cli/grammar.h"
+#include "../lab/grammar.h"
 #include "testing.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 /* test_lab.c - what the experiments of bauta lab learn with: the text and the
  * optimizer. The experiments themselves are run by tests/house/lab.sh. */
 #include "../cli/cli.h"
-#include "../cli/lab_learn.h"
+#include "../lab/lab_train.h"
 #include "faults.h"
 #include "testing.h"
 

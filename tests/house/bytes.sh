@@ -162,7 +162,7 @@ train_on() { # FILE OPTION...
 rm -rf r
 train_on bad --skip-bad --lines --tokenizer bpe:260 --steps 1 ||
     fail "--skip-bad"
-grep -q "1 bad lines" stderr || fail "--skip-bad says nothing"
+grep -q "skipped 1 invalid line" stderr || fail "--skip-bad says nothing"
 rm -rf r
 sed '' plain | train_on - --tokenizer chars --steps 1 || fail "train -"
 "$bauta" train --resume r --no-audit --steps 2 <plain >stdout 2>stderr || fail "--resume"

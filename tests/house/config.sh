@@ -37,6 +37,12 @@ mkdir elsewhere
 (cd elsewhere && "$bauta" train --config ../a/options.json --threads 1 \
     --out ../b) >stdout 2>stderr || fail "a run is not repeated"
 equal a b
+# Option names of version 0.1 are still read.
+sed 's/"warmup-steps"/"warmup"/; s/"max-grad-norm"/"clip"/
+    s/"mlm-probability"/"mask-rate"/' a/options.json >old.json
+cmp -s a/options.json old.json && fail "no option was renamed"
+train old --config old.json
+equal a old
 train pairs --preset transformer-tiny --set d_model=16 --set encoder_layers=1 \
     --set decoder_layers=1 --tokenizer unigram:24 --source source \
     --target target --batch-tokens 60 --steps 3 --average 2 --save-every 1 \

@@ -46,9 +46,9 @@ fails "nowhere" nowhere "[MASK]"
 fails "text" text "[MASK]"
 fails "nowhere: cannot open it: " bert --file nowhere
 fails "cannot read it: " bert --file .
-fails "text 1: there is no gap in it; one is written [MASK]" bert "no gap"
-fails "text 1: there is no gap" bert ""
-fails "text 1: there is no gap" bert "[mask]"
+fails "text 1: the text has no mask token, [MASK]" bert "no gap"
+fails "text 1: the text has no mask token" bert ""
+fails "text 1: the text has no mask token" bert "[mask]"
 long=$(yes "the mask" | head -n 2000 | tr '\n' ' ')
 fails "text 1: " bert "$long [MASK]"
 
@@ -65,14 +65,14 @@ runs 0 bert "the [MASK] hides" --top 2
 [ "$(wc -l <stdout)" -eq 3 ] || fail "not two candidates"
 runs 0 bert "the [MASK] hides the <mask>" --top 2
 [ "$(wc -l <stdout)" -eq 7 ] || fail "not two gaps"
-says stdout " gap 2"
+says stdout " mask 2"
 runs 0 bert "[MASK][MASK]" --top 1000
 runs 0 bert "[MASK]" --weights bfloat16
 runs 0 bert "[MASK]" --weights int8
 runs 0 bert -- "--top [MASK]"
 printf 'the [MASK]\nno gap\na [MASK]' >in
 runs 1 bert --json
-says stderr "standard input: line 2: there is no gap"
+says stderr "standard input: line 2: the text has no mask token"
 [ "$(wc -l <stdout)" -eq 2 ] || fail "a bad line takes others along"
 : >in
 if command -v python3 >/dev/null; then

@@ -67,8 +67,8 @@ refused "--seed is '99999999999999999999', not" run x \
     --seed 99999999999999999999
 refused "did you mean 'int8'?" run x --weights int
 refused "not no, yes or never" run x --early-stopping maybe
-refused "either, not both" run x --greedy --temp 0.5
-refused "either, not both" run x --greedy --seed 1
+refused "exclude each other" run x --greedy --temp 0.5
+refused "exclude each other" run x --greedy --seed 1
 refused "there are only 2 beams" run x --beams 2 --nbest 3
 refused "ask for --json" run x --beams 2 --logprobs
 
@@ -111,8 +111,8 @@ fails "the" run "$long"
 # ---- what it says ----------------------------------------------------------
 runs 0 run "the mask hides" -n 10
 says stdout " the face"
-says stderr "settings: the likeliest, max-tokens 10"
-says stderr "14 tokens of prompt, 10 new ones"
+says stderr "settings: greedy, max-tokens 10"
+says stderr "14 prompt tokens, 10 new tokens"
 runs 0 run "the mask hides" -n 10 --quiet
 [ ! -s stderr ] || fail "--quiet says something"
 cp stdout alone
@@ -176,7 +176,7 @@ for how in "--top-k 5" "--top-p 0.9" "--min-p 0.1" "--sample" \
     # shellcheck disable=SC2086
     runs 0 run "the" -n 5 $how
 done
-says stderr "the likeliest"
+says stderr "greedy"
 runs 0 run "the mask" -n 8 --beams 3 --nbest 2 --quiet
 says stdout "--- 1 of 2, score -"
 runs 0 run "the mask" -n 8 --beams 3 --length-penalty 0.5 --early-stopping \
@@ -217,14 +217,14 @@ train llama --preset llama-tiny --set num_hidden_layers=1 --set hidden_size=16 \
     --batch-size 4 --tokenizer chars --steps 2 text
 runs 0 run "the mask" -n 1000
 says stderr "(context)"
-says stderr "note: the text fills the model's context of 48 tokens and ends"
+says stderr "the model's context of 48 tokens is full"
 [ "$(wc -c <stdout)" -eq 42 ] || fail "not as much as fits" # and a newline
 runs 0 run "the mask" -n 1000 --json
 says stdout '"finish":"context"'
-says stderr "note: the text fills the model's context of 48 tokens and ends"
+says stderr "the model's context of 48 tokens is full"
 printf 'the mask\nthe\n' >prompts
 runs 0 run --prompts prompts -n 1000
-says stderr "note: the text fills"
+says stderr "context of 48 tokens is full"
 runs 0 run --prompts prompts -n 1000 --quiet
 [ ! -s stderr ] || fail "--quiet and a note"
 runs 0 run "the mask" -n 10
@@ -234,13 +234,13 @@ fails "--sliding-window needs a model with rotary positions; run has a table \
 of 48 positions" run "the mask" --sliding-window 16 --quiet
 refused "--sliding-window" run --sliding-window 0
 runs 0 llama "the mask" -n 100 --ignore-eos
-says stderr "note: the text is longer than the 32 tokens that the model was"
+says stderr "note: the text is longer than the model's context of 32"
 runs 0 llama "the mask" -n 100 --ignore-eos --sliding-window 32
 says stderr "sliding-window 32"
 says stderr "(length)"
 ! grep -q note: stderr || fail "a note without need"
 runs 0 llama "the mask" -n 0 --ignore-eos
-says stderr "-n N lets it become longer, best with --sliding-window"
+says stderr "use -n N for more, best with --sliding-window"
 
 if command -v python3 >/dev/null; then
     runs 0 run "the mask hides" -n 6 --json --temp 0.7 --seed 3

@@ -38,8 +38,8 @@ refused "--threads is '5000', not a whole number from 0 to 4096" layers --thread
 
 # ---- folders ---------------------------------------------------------------
 echo text >file
-fails "file: cannot make this folder, or write into it: " layers --out file
-fails "file/in/it: cannot make this folder" layers --out file/in/it
+fails "file: cannot create this folder or write to it: " layers --out file
+fails "file/in/it: cannot create this folder" layers --out file/in/it
 mkdir -p taken/index.html
 runs 1 layers --fast --out taken
 says stderr "taken/index.html: cannot write it: "
@@ -63,7 +63,7 @@ for signal in INT TERM; do
     [ "$got" -gt 128 ] || fail "an interrupted lab: status $got"
     says stderr "interrupted; 1 finished, in the page of kept"
     says kept/index.html "What does each kind of mask show"
-    ! grep -q "What is learned from hidden words" kept/index.html ||
+    ! grep -q "What does a model learn from hidden words" kept/index.html ||
         fail "what is not finished is in the page"
     [ "$(ls kept)" = index.html ] || fail "a draft is left"
     cases=$((cases + 1))

@@ -49,7 +49,7 @@ refused() { # SENTENCE ARGUMENT...
 runs 0 --mask 'causal & window(2) | sinks(1)' --size 5
 printf '%s\n' '#....' '##...' '###..' '#.##.' '#..##' >want
 head -n 5 stdout | cmp -s want - || fail "not that mask"
-says stdout "5 queries over 5 keys: 12 of 25 pairs are visible, none of them ahead"
+says stdout "5 queries over 5 keys: 12 of 25 pairs are visible, none in the future"
 runs 0 --mask all --size 2x3
 says stdout "2 queries over 3 keys: 6 of 6 pairs are visible"
 ! grep -q ahead stdout || fail "it is causal no more"
@@ -81,9 +81,9 @@ refused "--at is 'decodr', not encoder, decoder or cross; did you mean 'decoder'
     model a --at decodr
 refused "--layer is '-1', not a whole number" model a --layer -1
 refused "--head is 'one', not a whole number" model a --head one
-refused "--all is every layer and head" model a --all --head 1
+refused "--all and --layer or --head exclude each other" model a --all --head 1
 refused "--json and --out" model a --json --out a.png
-refused "--size is of a mask alone" model a --size 4
+refused "--size is for a mask without MODEL" model a --size 4
 for option in --at --layer --head --source --generate --mask --size --out \
     --threads; do
     refused "$option needs a value" model a $option
@@ -129,7 +129,7 @@ runs 0 $gpt "the mask hides the face, and the face is behind" --layer 0 --head 1
 says stdout "decoder, layer 0, head 1"
 says stdout "Tenths of the weight"
 runs 0 $gpt "the mask" --generate 3
-says stdout "written: "
+says stdout "generated: "
 [ "$(grep -c '·' stdout)" = 10 ] || fail "not eleven rows"
 runs 0 $gpt "the mask" --all
 [ "$(grep -c 'head' stdout)" = 4 ] || fail "not four heads"
@@ -139,7 +139,7 @@ runs 0 $bert "the face" --head 0
 says stdout "encoder, layer 0, head 0"
 runs 0 $marian "the face" --generate 6
 says stdout "cross, layer 1, mean of"
-says stdout "rows: the token that is written; columns: the source"
+says stdout "rows: target; columns: source"
 runs 0 $marian --source "the face" "der face" --at decoder
 says stdout "decoder, layer 1"
 runs 0 $marian --source "the face" --generate 6 --at encoder
@@ -148,8 +148,8 @@ runs 0 -- $gpt a
 says stdout "100"
 refused "it has no --at cross" $gpt a --at cross
 refused "it has no --at decoder" $bert a --at decoder
-refused "--layer is 2; the decoder has 2, from 0 on" $gpt a --layer 2
-refused "--head is 2; the decoder has 2, from 0 on" $gpt a --head 2
+refused "--layer is 2; the decoder has 2, from 0" $gpt a --layer 2
+refused "--head is 2; the decoder has 2, from 0" $gpt a --head 2
 refused "--source is for an encoder-decoder" $gpt a --source b
 refused "--generate is for models that write" $bert a --generate 2
 refused "--mask 'documents(9)', for 8 tokens: column 1: the documents have 9" \

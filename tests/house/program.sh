@@ -80,7 +80,7 @@ for folder in "$folders"/*; do
 import json, sys
 got = json.load(open(sys.argv[1]))
 total = sum(t["count"] for t in got["tensors"])
-assert total == got["blueprint"]["parameters"], total
+assert total == got["config"]["parameters"], total
 assert all(m["mask"]["queries"] == 3 for m in got["masks"])
 END
     fi
@@ -164,7 +164,7 @@ prints '259 10 10 116 256 264' "$tokenizer" --bare --whole --file "$work/a.txt"
 runs 0 tokenize "$tokenizer" --bare --count --file "$work/a.txt" \
     --file "$work/a.txt"
 says out "6 tokens            16 bytes  0.3750 tokens per byte  $work/a.txt"
-says out "12 tokens            32 bytes  0.3750 tokens per byte  in all"
+says out "12 tokens            32 bytes  0.3750 tokens per byte  total"
 prints '{"name":"","tokens":5,"bytes":8,"tokens_per_byte":0.625}' \
     "$tokenizer" --count --json 'hello he'
 "$bauta" tokenize "$tokenizer" <"$work/a.txt" |

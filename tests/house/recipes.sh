@@ -101,7 +101,7 @@ fit() { # RUN OPTION...
 }
 fit e --epochs 2.5
 says stderr "50 steps, 2.5 epochs of 20"
-says stderr "'--steps 50 --warmup 5' gives the same run"
+says stderr "'--steps 50 --warmup-steps 5' gives the same run"
 fit e2 --steps 50 --warmup 5
 cmp e/last/model.safetensors e2/last/model.safetensors ||
     fail "--epochs trained another model than --steps"
@@ -128,14 +128,14 @@ runs 0 train --resume e --minutes 0.005 --threads 1 --json --no-audit
 [ "$(value steps)" -gt 60 ] || fail "--resume --minutes took no step"
 runs 2 train --preset gpt2-tiny --tokenizer chars --out x --steps 5 \
     --epochs 1 text
-says stderr "give one of them"
+says stderr "exclude each other"
 runs 2 train --preset gpt2-tiny --tokenizer chars --out x --minutes -1 text
 says stderr "--minutes is -1"
 
 # A warm-up that never ends is warned of; a smaller learning rate than the
 # preset's last one has a last one of its own.
 fit w --steps 20
-says stderr "warning: --warmup is 100 and the run has only 20 steps"
+says stderr "warning: --warmup-steps is 100 and the run has only 20 steps"
 fit w2 --steps 20 --warmup 2 --learning-rate 1e-5
 silent stderr warning
 

@@ -59,7 +59,7 @@ done
 runs 2 train --from-step 3 --preset gpt2-tiny --out f lines
 says stderr "--from-step"
 runs 1 train --resume e --from-step 8
-says stderr "e holds no checkpoint of step 8"
+says stderr "e has no checkpoint of step 8"
 
 # A training that fails leaves what was there, and nothing else.
 echo "the mask hides the face, and the face is behind the mask" >text
@@ -139,7 +139,7 @@ for file in model.safetensors optimizer.safetensors trainer.json config.json \
     runs 0 train --resume x --threads 1 --no-audit
     says stderr "step-00000006/$file"
     says stderr "the checkpoint of step 6 in x is damaged"
-    says stderr "going on from x/step-00000004"
+    says stderr "resuming from x/step-00000004"
     cmp x/last/model.safetensors d/last/model.safetensors ||
         fail "$file: resumed from the one before, it is another model"
     cmp x/last/trainer.json d/last/trainer.json || fail "$file: another record"
@@ -164,7 +164,7 @@ for step in 2 4 6; do
     damage x/step-0000000$step/model.safetensors
 done
 runs 1 train --resume x
-says stderr "x holds no other checkpoint that is whole"
+says stderr "x has no other complete checkpoint"
 # A text that changed is no damage, and no older checkpoint will do.
 cp text kept
 echo more >>text

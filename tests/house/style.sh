@@ -43,12 +43,12 @@ lines)
     fi
     # JSON, SVG and the like are written by printf in the program, which is
     # right as long as nobody takes the locale of the environment.
-    if files 'src/*.c' 'cli/*.c' | xargs grep -nE '(set|use)locale'; then
+    if files 'src/*.c' 'cli/*.c' 'lab/*.c' | xargs grep -nE '(set|use)locale'; then
         echo "a decimal comma could get into what is written"
         failed=1
     fi
     # Bugs for tests are put in by the linker, see tests/fault_injection.h.
-    if files 'src/*' 'include/*' 'cli/*' |
+    if files 'src/*' 'include/*' 'cli/*' 'lab/*' |
         xargs grep -niE 'plant|fault_inject|__(wrap|real)_'; then
         echo "bugs that a test turns on belong in tests/fault_injection.c"
         failed=1

@@ -37,7 +37,7 @@ ids() { # IDS TOKENIZER TEXT
 runs 0 --help
 says stdout "tokenizer"
 runs 2 tokenizer
-says stderr "what to do is missing"
+says stderr "the subcommand is missing"
 runs 2 tokenizer trian
 says stderr "did you mean 'train'?"
 runs 0 tokenizer --help
@@ -59,8 +59,8 @@ refused "did you mean 'unigram'?" --kind unigramm --out "$work/t" "$work/a"
 refused "--pieces needs a value" --out "$work/t" "$work/a" --pieces
 refused "--pieces is '1e3', not a whole number" --pieces 1e3 --out "$work/t" "$work/a"
 refused "--min-count is '-1', not a whole number" --min-count -1 --out t "$work/a"
-refused "--lowercase does not go with --kind bpe" --lowercase --out t "$work/a"
-refused "--special does not go with --kind chars" --kind chars --special x \
+refused "--lowercase cannot be used with --kind bpe" --lowercase --out t "$work/a"
+refused "--special cannot be used with --kind chars" --kind chars --special x \
     --out t "$work/a"
 refused "--kind bytes takes no file" --kind bytes --out t "$work/a"
 runs 1 tokenizer train --out "$work/t" "$work/nowhere"
@@ -75,7 +75,7 @@ says stderr "a vocabulary of 100 pieces is too small: the special tokens and the
 
 runs 0 tokenizer train --pieces 300 --out "$work/bpe" "$work/a" "$work/b"
 says stdout "$work/bpe/tokenizer.json: bpe, "
-says stderr "learning 100 %"
+says stderr "training 100 %"
 [ "$("$bauta" tokenize "$work/bpe" --bare --pieces 'the mask')" = \
     "the Ġmask" ] || fail "the words were not learned"
 ids 0 bpe '<|endoftext|>'

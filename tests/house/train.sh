@@ -69,7 +69,7 @@ refused "belong together" --preset transformer-tiny --tokenizer bytes \
     --source text --out r
 refused "--patience needs" --preset gpt2-tiny --tokenizer chars --out r \
     --patience 2 text
-refused "more than one way of validation" --preset gpt2-tiny --out r \
+refused "exclude each other" --preset gpt2-tiny --out r \
     --tokenizer chars --valid text --valid-share 0.1 text
 refused "as in 'bpe:8000'" --preset gpt2-tiny --tokenizer bpe --out r text
 refused "did you mean 'gpt2-tiny'? There are gpt2-tiny, " --preset gpt2-tinny \
@@ -108,7 +108,7 @@ says stderr "sample: "
 set -- a/events.out.tfevents.*
 [ -s "$1" ] || fail "there are no events"
 runs 1 train --preset gpt2-tiny --tokenizer chars --out a text
-says stderr "'--resume a' goes on"
+says stderr "'--resume a' continues"
 # What a killed program left half written goes, whatever its process number; a
 # folder with anything else in it stays.
 draft=.bauta-$$-0.folder
@@ -143,12 +143,12 @@ got=0
 wait $child || got=$?
 child=
 [ $got = 0 ] || fail "SIGINT: status $got, not 0"
-says stderr "'bauta train --resume b' goes on"
+says stderr "'bauta train --resume b' continues"
 stopped=$(basename "$(readlink b/last)" | sed 's/step-0*//')
 steps=$((stopped + 10))
 (cd / && "$bauta" train --resume "$work/b" --steps $steps --threads 1) \
     >stdout 2>stderr || fail "it was not resumed"
-says stderr "going on from"
+says stderr "resuming from"
 [ "$(grep -c '"loss"' b/metrics.jsonl)" = "$steps" ] || fail "not a line a step"
 
 # The same steps with and without a stop are the same bits: a copy of `a`
@@ -174,7 +174,7 @@ runs 1 train --resume e --learning-rate 0.5
 says stderr "--learning-rate of a run cannot change: it was "
 rm e/step-*/trainer.json
 runs 1 train --resume e
-says stderr "no checkpoint that is whole"
+says stderr "no complete checkpoint"
 
 # Checkpoints are kept as asked, the best among them; the mean of the last.
 train f --save-every 4 --keep 2 --average 3 --json text
@@ -217,7 +217,7 @@ says stdout "parameters"
 says stdout "epochs of"
 # shellcheck disable=SC2086
 runs 0 train --preset gpt2-tiny $small --tokenizer chars --dry-run --json text
-[ "$(value steps_an_epoch)" -gt 1 ] || fail "no steps an epoch"
+[ "$(value steps_per_epoch)" -gt 1 ] || fail "no steps per epoch"
 # shellcheck disable=SC2086
 runs 0 train --preset gpt2-tiny $small --tokenizer chars --compare-modes text
 says stdout "sequential"
@@ -228,7 +228,7 @@ says stdout '"gradient_difference"'
 
 # Perplexity.
 runs 0 score --perplexity a text --threads 1
-says stdout "in windows of 16 that begin 8 apart"
+says stdout "in windows of 16 with a stride of 8"
 runs 0 score --perplexity a/best text --stride 16 --json
 [ "$(value predicted)" = "$(wc -c <text)" ] || fail "not every token"
 for weights in float32 bfloat16 int8; do
@@ -240,5 +240,5 @@ says stderr "not float32, bfloat16 or int8"
 runs 1 score --perplexity h/best text
 says stderr "encoder-only"
 runs 1 score --perplexity a text --context 17
-says stderr "the model was made for 16 tokens"
+says stderr "the model has 16 positions"
 runs 2 score --perplexity a

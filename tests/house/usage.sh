@@ -85,7 +85,7 @@ for first in "--learning-rate 0.01 --steps 1 --warmup 0 --out" \
     runs 0 train text --preset gpt2-tiny $small --tokenizer chars \
         --batch-size 2 $first again
     says again/options.json '"learning-rate": 0.01,'
-    says again/options.json '"warmup": 0,'
+    says again/options.json '"warmup-steps": 0,'
 done
 
 # ---- slips -------------------------------------------------------------------
@@ -135,7 +135,7 @@ spoiled "the repetition penalty is -1" '{"repetition_penalty": -1.0}'
 spoiled "the length penalty is 1000" '{"length_penalty": 1000.0}'
 spoiled "the number of beams is 0" '{"num_beams": 0}'
 spoiled "4 beams and sampling" '{"num_beams": 4, "do_sample": true}'
-for change in "--learning-rate 0.5" "--mask-rate 0.5" "--weight-decay 0.5"; do
+for change in "--learning-rate 0.5" "--mlm-probability 0.5" "--weight-decay 0.5"; do
     # shellcheck disable=SC2086
     plain "${change% *} of a run cannot change: it was " train --resume run \
         --steps 3 $change

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cmd_train.c - bauta train: train a model on texts; see train.h. */
+#include "format.h"
+#include "train.h"
+
+#include "cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Print the sizes of model and corpus before training. */
+static void start_report(const train_job *job, const char *checkpoint)
+{
+    char parameters[32], tokens[32];
+    size_t documents = bauta_corpus_documents(job->corpus);
+    int threads = bauta_context_threads(job->context);
+    fprintf(stderr, "%s parameters, %s tokens in %zu %s",
+            format_grouped(parameters, bauta_model_parameters(job->model)),
+            format_grouped(tokens, bauta_corpus_tokens(job->corpus)), documents,
+            documents == 1 ? "document" : "documents");
+    if (job->valid)
+        fprintf(stderr, ", %s for validation",
+                format_grouped(tokens, bauta_corpus_tokens(job->valid)));
+    fprintf(stderr, "; %d %s, %s\n", threads,
+            threads == 1 ? "thread" : "threads",
+            bauta_context_isa(job->context));
+    if (checkpoint)
+        fprintf(stderr, "resuming from %s\n", checkpoint);
+}
+
+static int job_run(train_job *job, settings *s, progress *p, run_folder *f,
+                   const char *checkpoint)
+{
+    if (s->dry_run)
+        return dry_run(job, s);
+    if (s->compare)
+        return compare_modes_run(job, s);
+    start_report(job, checkpoint);
+    return train_run(job, s, p, f);
+}
+
+static int run_new(settings *s, const train_args *args)
+{
+    train_job job = { 0 };
+    run_folder f = { .fd = -1 };
+    progress p = { .best = INFINITY };
+    int failed = s->dry_run || s->compare
+                     ? CLI_OK
+                     : folder_open(&f, s->out, false, true);
+    if (!failed)
+        failed = train_job_open(&job, s, args, NULL);
+    if (!failed && !s->compare)
+        failed = steps_fit(&job, s, args, NULL);
+    if (!failed)
+        failed = job_run(&job, s, &p, &f, NULL);
+    train_job_close(&job);
+    folder_close(&f);
+    return failed;
+}
+
+/* ---- resuming ---------------------------------------------------------- */
+
+/* Settings come from the notes of the checkpoint, then from the arguments. */
+static int resume_from(run_folder *f, const train_args *args, size_t step,
+                       bool older, bool *damaged)
+{
+    settings s = SETTINGS_INIT;
+    progress p = { .best = INFINITY };
+    train_job job = { 0 };
+    json_t *notes = NULL;
+    char *checkpoint = checkpoint_path(f->path, step);
+    int failed = checkpoint ? notes_read(&s, &p, &notes, checkpoint, damaged)
+                            : cli_fail(VERB, "out of memory");
+    if (!failed)
+        failed = train_args_apply(args, &s);
+    if (!failed)
+        failed = notes_compare(json_object_get(notes, "settings"), args, &s);
+    if (!failed)
+        failed = settings_check(&s);
+    if (!failed) {
+        failed = train_job_open(&job, &s, args, checkpoint);
+        *damaged = job.damaged;
+    }
+    if (!failed && !s.compare)
+        failed = steps_fit(&job, &s, args, checkpoint);
+    bool trial = s.dry_run || s.compare;
+    if (!failed && !trial)
+        failed = folder_links(f, step, p.best_step, older);
+    if (!failed)
+        failed = job_run(&job, &s, &p, f, checkpoint);
+    train_job_close(&job);
+    settings_release(&s);
+    json_decref(notes);
+    free(checkpoint);
+    return failed;
+}
+
+/* From the newest checkpoint, or if it is damaged, from the one before. */
+static int resume_newest(run_folder *f, const train_args *args)
+{
+    size_t step, before = 0;
+    for (size_t most = SIZE_MAX;; most = step - 1, before = step) {
+        bool damaged = false;
+        if (!folder_steps(f, most, &step, 1))
+            return cli_fail(VERB, "%s has no %scomplete checkpoint", f->path,
+                            before ? "other " : "");
+        if (before)
+            fprintf(stderr,
+                    "the checkpoint of step %zu in %s is damaged; trying the "
+                    "one before it, of step %zu\n",
+                    before, f->path, step);
+        int failed = resume_from(f, args, step, before != 0, &damaged);
+        if (!failed || !damaged)
+            return failed;
+    }
+}
+
+static int run_resume(const settings *s, const train_args *args)
+{
+    run_folder f;
+    size_t step = 0;
+    bool damaged;
+    int failed = folder_open(&f, s->resume, true, !(s->dry_run || s->compare));
+    if (failed || !train_args_has(args, "--from-step")) {
+        failed = failed ? failed : resume_newest(&f, args);
+    } else if (!folder_steps(&f, s->from_step, &step, 1) ||
+               step != s->from_step) {
+        failed = cli_fail(VERB, "%s has no checkpoint of step %zu", s->resume,
+                          s->from_step);
+    } else {
+        failed = resume_from(&f, args, step, true, &damaged);
+    }
+    folder_close(&f);
+    return failed;
+}
+
+int train_main(int argc, char **argv)
+{
+    train_args args;
+    settings s = SETTINGS_INIT;
+    int failed = train_args_parse(&args, argc, argv);
+    if (!failed)
+        failed = train_args_apply(&args, &s);
+    if (!failed && s.help)
+        failed = train_help();
+    else if (!failed && s.resume)
+        failed = run_resume(&s, &args);
+    else if (!failed && !(failed = settings_check(&s)))
+        failed = run_new(&s, &args);
+    settings_release(&s);
+    train_args_release(&args);
+    return failed;
+}
