@@ -34,7 +34,7 @@ static bauta_status sequence_add(cutter *c, size_t document, size_t first,
     if (status)
         return status;
     e->list = e->list_store.bytes;
-    e->list[e->count++] = (bt_sequence){ document, first, count };
+    e->list[e->count++] = (bt_example){ document, first, count };
     e->list_store.size = e->count * sizeof(*e->list);
     return BAUTA_OK;
 }
@@ -89,13 +89,13 @@ static void shuffle(const cutter *c)
     for (size_t i = e->count; i > 1; i--) {
         size_t j = bt_random_below(
             bt_random(c->seed, BT_FOR_ORDER, i, (uint32_t)c->number), i);
-        bt_sequence s = e->list[i - 1];
+        bt_example s = e->list[i - 1];
         e->list[i - 1] = e->list[j];
         e->list[j] = s;
     }
 }
 
-static size_t tokens_of(const cutter *c, const bt_sequence *s)
+static size_t tokens_of(const cutter *c, const bt_example *s)
 {
     return c->corpus->pairs
                ? bt_size_max(s->count,

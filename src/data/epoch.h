@@ -10,9 +10,9 @@
 #include "data/corpus.h"
 
 /* Tokens [first, first + count) of a document are what the model reads. */
-typedef struct bt_sequence {
+typedef struct bt_example {
     size_t document, first, count;
-} bt_sequence;
+} bt_example;
 
 typedef struct bt_cutting {
     size_t context;   /* the longest sequence */
@@ -28,7 +28,7 @@ typedef struct bt_cutting {
 } bt_cutting;
 
 typedef struct bt_epoch {
-    bt_sequence *list;
+    bt_example *list;
     size_t count;
     size_t *batches; /* (batch_count + 1) where each begins in the list */
     size_t batch_count;

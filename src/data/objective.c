@@ -74,7 +74,7 @@ typedef struct part {
     size_t behind; /* tokens of the document behind it */
 } part;
 
-static part part_of(const bauta_corpus *corpus, const bt_sequence *s)
+static part part_of(const bauta_corpus *corpus, const bt_example *s)
 {
     const bt_side *text = &corpus->text;
     size_t first = text->starts[s->document] + s->first;
@@ -189,7 +189,7 @@ static void sequence_fill(bt_filling *f, const bt_objective *o, size_t index,
 
 bauta_status bt_filling_set(bt_filling *f, const bt_objective *objective,
                             const bauta_corpus *corpus,
-                            const bt_sequence *sequences, size_t count,
+                            const bt_example *sequences, size_t count,
                             bauta_error *err)
 {
     size_t rows = 0, source_rows = 0;

@@ -43,7 +43,7 @@ typedef struct bt_filling {
 /* Fill in `count` sequences of a corpus. */
 bauta_status bt_filling_set(bt_filling *filling, const bt_objective *objective,
                             const bauta_corpus *corpus,
-                            const bt_sequence *sequences, size_t count,
+                            const bt_example *sequences, size_t count,
                             bauta_error *err);
 /* Room for so much, without a look at what is there. */
 bauta_status bt_filling_reserve(bt_filling *filling, size_t count, size_t rows,

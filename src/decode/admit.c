@@ -19,7 +19,7 @@ enum { WORTH_WAITING = 16 };
 
 /* ---- kept texts -------------------------------------------------------- */
 
-static void kept_release(bt_kept *kept)
+static void kept_release(bt_prefix_entry *kept)
 {
     bt_sequence_free(kept->sequence);
     bt_free(kept->ids);
@@ -52,7 +52,7 @@ void bt_generator_keep(bauta_generator *g, bt_request *r)
     count = bt_size_min(count, r->count);
     if (g->kept_count == g->options.keep)
         bt_generator_forget(g);
-    g->kept[g->kept_count] = (bt_kept){
+    g->kept[g->kept_count] = (bt_prefix_entry){
         .sequence = sequence,
         .ids = r->ids,
         .count = count,
@@ -75,7 +75,7 @@ typedef struct match {
     const bt_sequence *sequence; /* NULL: it has none yet */
     size_t common;               /* tokens of the prompt, less the last */
     size_t ready;                /* of which so many are read */
-    bt_kept *kept;               /* where it is one of these */
+    bt_prefix_entry *kept;               /* where it is one of these */
 } match;
 
 static size_t common_of(const bt_request *r, const uint32_t *ids, size_t count)
@@ -107,7 +107,7 @@ static bool match_find(match *best, bauta_generator *g, const bt_request *r,
 {
     bool found = false;
     for (size_t i = 0; i < g->kept_count; i++) {
-        bt_kept *k = &g->kept[i];
+        bt_prefix_entry *k = &g->kept[i];
         if (k->window != r->options.sliding_window ||
             !same_source(r, k->source, k->source_count))
             continue;

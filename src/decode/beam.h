@@ -11,7 +11,35 @@
 #define BT_BEAM_H
 
 #include "decode/sampler.h"
-#include "decode/trail.h"
+
+/* ---- the tree of tokens ------------------------------------------------ */
+
+/* TREE */
+#define BT_NO_NODE UINT32_MAX
+
+typedef struct bt_node {
+    uint32_t parent, token;
+    float logprob;
+} bt_node;
+
+typedef struct bt_trail {
+    bt_node *nodes;
+    size_t count, room;
+} bt_trail;
+
+/* Room for so many nodes more; -1 without memory. */
+int bt_trail_reserve(bt_trail *trail, size_t more);
+/* A token behind a node; there is room. Returns its node. */
+uint32_t bt_trail_add(bt_trail *trail, uint32_t parent, uint32_t token,
+                      float logprob);
+/* The tokens up to a node, of which there are `count`; either may be NULL. */
+void bt_trail_read(const bt_trail *trail, uint32_t node, size_t count,
+                   uint32_t *tokens, float *logprobs);
+/* How many. */
+size_t bt_trail_length(const bt_trail *trail, uint32_t node);
+void bt_trail_release(bt_trail *trail);
+
+/* ---- the search -------------------------------------------------------- */
 
 /* One continuation of an open beam. */
 typedef struct bt_candidate {

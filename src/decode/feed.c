@@ -8,7 +8,7 @@
  * of the sequences, so that threads wait for each other once in a call instead
  * of at every product. No bit depends on it, since none depends on what else is
  * fed. */
-#include "decode/parts.h"
+#include "decode/session_internal.h"
 
 #include "base/error.h"
 #include "base/size.h"

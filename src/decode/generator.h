@@ -6,7 +6,7 @@
 #include "decode/request.h"
 
 /* A text that has ended and stays, for others that begin alike. */
-typedef struct bt_kept {
+typedef struct bt_prefix_entry {
     bt_sequence *sequence;
     uint32_t *ids; /* (count) what it has read */
     size_t count;
@@ -15,7 +15,7 @@ typedef struct bt_kept {
     size_t window; /* sliding_window of its request */
     uint64_t cost;
     uint64_t used; /* when it was used last: a number of the step */
-} bt_kept;
+} bt_prefix_entry;
 
 /* A result that waits to be taken. */
 typedef struct bt_waiting {
@@ -40,7 +40,7 @@ struct bauta_generator {
     size_t sequences;  /* that the running ones may have: their beams */
     uint64_t reserved; /* bytes that they may need */
 
-    bt_kept *kept; /* (options.keep) */
+    bt_prefix_entry *kept; /* (options.keep) */
     size_t kept_count;
     uint64_t kept_cost;
 

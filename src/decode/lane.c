@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane.c - one forward for the new tokens of some sequences. */
-#include "decode/parts.h"
+#include "decode/session_internal.h"
 
 #include "ops/linear.h"
 
@@ -75,16 +75,16 @@ static bool sources_take(feeding *f)
 /* ---- plans ------------------------------------------------------------- */
 
 bauta_status bt_lane_plans(bt_lane *lane, bt_input *input,
-                           const bt_blueprint *print, bauta_look_at at,
+                           const bt_blueprint *config, bauta_look_at at,
                            const bt_batch_mask *batch, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    for (size_t l = 0; l < bt_layer_count(print, at) && !status; l++) {
-        bt_place place = bt_layer_place(print, at, l);
+    for (size_t l = 0; l < bt_layer_count(config, at) && !status; l++) {
+        bt_place place = bt_layer_place(config, at, l);
         const bauta_plan **plan = bt_input_plan(input, place);
         if (*plan)
             continue;
-        bt_batch_mask mask = bt_layer_mask(print, at, l, batch);
+        bt_batch_mask mask = bt_layer_mask(config, at, l, batch);
         status = bt_step_plan_make(&lane->plans[place], &mask, err);
         *plan = &lane->plans[place].plan;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c - sources, read by the encoder once and seen by many. */
-#include "decode/parts.h"
+#include "decode/session_internal.h"
 
 #include "base/error.h"
 #include "base/size.h"

@@ -10,7 +10,7 @@
 #define BT_SAMPLER_H
 
 #include "bauta.h"
-#include "decode/select.h"
+#include "decode/topk.h"
 
 /* Memory that choosing needs, one for each thread. */
 typedef struct bt_desk {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sequence.c - what a decoder has read. */
-#include "decode/parts.h"
+#include "decode/session_internal.h"
 
 #include "base/error.h"
 

@@ -3,7 +3,7 @@
 #ifndef BT_DECODE_SETTINGS_H
 #define BT_DECODE_SETTINGS_H
 
-#include "model/phrases.h"
+#include "model/generation_lists.h"
 
 /* `generation` is the text of a generation_config.json, or NULL; `config` that
  * of the config.json; `phrases` are theirs, and outlive the options. Tokens

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stage.c - the stage itself: its pool, and what its calls have in common. */
-#include "decode/parts.h"
+#include "decode/session_internal.h"
 
 #include "base/error.h"
 #include "base/size.h"
@@ -11,11 +11,11 @@
 static bauta_status pool_make(bt_stage *stage, uint64_t bytes, bauta_error *err)
 {
     bt_shape s;
-    const bt_blueprint *print = &stage->model->print;
+    const bt_blueprint *config = &stage->model->print;
     bauta_attention shape = BAUTA_ATTENTION_INIT;
-    shape.heads = print->decoder.heads;
-    shape.kv_heads = print->decoder.kv_heads;
-    shape.head_dim = print->head_dim;
+    shape.heads = config->decoder.heads;
+    shape.kv_heads = config->decoder.kv_heads;
+    shape.head_dim = config->head_dim;
     bauta_status status = bt_shape_resolve(&s, &shape, err);
     return status ? status : bt_pool_create(&stage->pool, &s, bytes, err);
 }
@@ -94,12 +94,12 @@ bauta_status bt_stage_tape(bt_stage *stage, bt_tape **out, bauta_error *err)
 bauta_status bt_stage_positions(const bt_stage *stage, const char *what,
                                 size_t number, size_t tokens, bauta_error *err)
 {
-    const bt_blueprint *print = &stage->model->print;
-    bool table = print->positions != BT_POSITIONS_ROTARY;
-    if (table && tokens > print->max_positions)
+    const bt_blueprint *config = &stage->model->print;
+    bool table = config->positions != BT_POSITIONS_ROTARY;
+    if (table && tokens > config->max_positions)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s %zu has %zu tokens, the model has %zu positions",
-                       what, number, tokens, print->max_positions);
+                       what, number, tokens, config->max_positions);
     if (tokens > BT_AXIS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s %zu has %zu tokens, and %zu is the most", what,

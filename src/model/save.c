@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* save.c - a model as a Hugging Face folder. */
+/* save.c - writing a model as a Hugging Face folder. */
 #include "base/directory.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-/* The name that transformers gives the architecture: the first that the family
- * lists. */
+/* The architecture's name in transformers: the first one of the family's list.
+ */
 static void architecture_of(char *name, size_t size, const bt_family *family)
 {
     size_t length = strcspn(family->architectures, " ");

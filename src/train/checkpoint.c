@@ -146,7 +146,7 @@ static bauta_status record_open(json_t **out, const char *folder,
     return status;
 }
 
-static bauta_status place_find(bt_place *place, const bauta_trainer *t,
+static bauta_status place_find(bt_train_progress *place, const bauta_trainer *t,
                                const char *folder, bauta_error *err)
 {
     json_t *record;
@@ -162,7 +162,7 @@ static bauta_status place_find(bt_place *place, const bauta_trainer *t,
 
 static bauta_status moments_open(bt_safetensors **out,
                                  const bt_moments *moments,
-                                 const bt_place *place, const char *folder,
+                                 const bt_train_progress *place, const char *folder,
                                  bauta_error *err)
 {
     uint64_t digest;
@@ -183,7 +183,7 @@ static bauta_status moments_open(bt_safetensors **out,
 }
 
 static bauta_status epoch_open(bt_epoch *epoch, const bauta_trainer *t,
-                               const bt_place *place, const char *folder,
+                               const bt_train_progress *place, const char *folder,
                                bauta_error *err)
 {
     bauta_status status = bt_epoch_init(epoch, t->corpus, &t->cutting,
@@ -197,7 +197,7 @@ static bauta_status epoch_open(bt_epoch *epoch, const bauta_trainer *t,
 }
 
 /* Nothing fails from here. */
-static void trainer_set(bauta_trainer *t, const bt_place *place,
+static void trainer_set(bauta_trainer *t, const bt_train_progress *place,
                         bt_epoch *epoch)
 {
     bt_epoch_release(&t->epoch);
@@ -214,7 +214,7 @@ bauta_status bauta_trainer_resume(bauta_trainer *trainer, const char *folder,
 {
     BT_NEED(trainer, err);
     BT_NEED(folder, err);
-    bt_place place;
+    bt_train_progress place;
     bt_moments moments = { 0 };
     bt_safetensors *file = NULL;
     bt_epoch epoch = { 0 };

@@ -48,13 +48,13 @@ bauta_status bt_record_make(json_t **out, const bauta_trainer *trainer,
                             bauta_error *err);
 
 /* Where a run is. */
-typedef struct bt_place {
+typedef struct bt_train_progress {
     size_t step, epoch, batch, updates;
     uint64_t moments; /* the digest */
-} bt_place;
+} bt_train_progress;
 
 /* Read a record, if it is one of this trainer's run. */
-bauta_status bt_record_read(bt_place *place, const json_t *record,
+bauta_status bt_record_read(bt_train_progress *place, const json_t *record,
                             const bauta_trainer *trainer, const char *path,
                             bauta_error *err);
 

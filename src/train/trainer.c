@@ -331,7 +331,7 @@ bauta_status bt_pass_run(bauta_trainer *t, const bt_filling *f, size_t total,
 
 typedef struct batch {
     const bauta_corpus *corpus;
-    const bt_sequence *list;
+    const bt_example *list;
     size_t count;
     bauta_mode mode;
     size_t counted, tokens; /* of all passes */
@@ -342,7 +342,7 @@ static size_t pass_length(const bauta_trainer *t, const batch *b, size_t first)
 {
     size_t tokens = 0, i = first;
     for (; i < b->count; i++) {
-        const bt_sequence *s = &b->list[i];
+        const bt_example *s = &b->list[i];
         tokens += s->count;
         if (b->corpus->pairs)
             tokens += bt_side_length(&b->corpus->source, s->document);

@@ -256,7 +256,7 @@ static bauta_status digests_check(const json_t *saved, const bauta_trainer *t,
 /* Epochs from here on stand for evaluation; see trainer.c. */
 enum { EPOCH_MAX = (1 << 29) - 1 };
 
-static bauta_status place_read(bt_place *place, const json_t *record,
+static bauta_status place_read(bt_train_progress *place, const json_t *record,
                                const char *path, bauta_error *err)
 {
     const struct {
@@ -284,7 +284,7 @@ static bauta_status place_read(bt_place *place, const json_t *record,
     return BAUTA_OK;
 }
 
-bauta_status bt_record_read(bt_place *place, const json_t *record,
+bauta_status bt_record_read(bt_train_progress *place, const json_t *record,
                             const bauta_trainer *t, const char *path,
                             bauta_error *err)
 {

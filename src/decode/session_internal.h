@@ -62,7 +62,7 @@ size_t bt_sequence_first_key(const bt_sequence *sequence, size_t layer,
 /* Make the plans of an attention for the last rows of a batch, one for all
  * layers that see the same keys, and give them to the input. */
 bauta_status bt_lane_plans(bt_lane *lane, bt_input *input,
-                           const bt_blueprint *print, bauta_look_at at,
+                           const bt_blueprint *config, bauta_look_at at,
                            const bt_batch_mask *batch, bauta_error *err);
 /* One forward for some feeds, which were checked and have their pages, on a
  * rewound tape. */

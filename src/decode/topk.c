@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* select.c - a heap with a gate before it; see select.h. */
-#include "decode/select.h"
+#include "decode/topk.h"
 
 #include "base/size.h"
 
