@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.c - generation_config.json, and what old folders say in config.json.
+/* generation_config.c - generation options from generation_config.json, from
+ * the config.json of older folders, and as JSON.
  *
- * Where there is a generation_config.json it alone says how to choose; of
- * config.json then only the tokens that begin and end a text are asked, and
- * only where it does not name them. */
+ * If there is a generation_config.json, it alone sets the options. From
+ * config.json come then only the start and end tokens that it does not name. */
 #include "decode/settings.h"
 
 #include "base/error.h"
@@ -17,22 +17,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file that is asked for values. The first thing that is wrong sticks. */
-typedef struct asked {
+/* A JSON file, and the first error in it. */
+typedef struct json_source {
     const json_t *root;
     const char *file;
     bauta_error *err;
     bauta_status status;
-} asked;
+} json_source;
 
 /* The value of a key; NULL when it is absent or null. */
-static const json_t *get(const asked *a, const char *key)
+static const json_t *get(const json_source *a, const char *key)
 {
     const json_t *value = json_object_get(a->root, key);
     return json_is_null(value) ? NULL : value;
 }
 
-static void refuse(asked *a, const char *key, const json_t *value,
+static void reject(json_source *a, const char *key, const json_t *value,
                    const char *why)
 {
     if (a->status)
@@ -43,7 +43,7 @@ static void refuse(asked *a, const char *key, const json_t *value,
     bt_free(text);
 }
 
-static void get_size(asked *a, const char *key, size_t *to)
+static void get_size(json_source *a, const char *key, size_t *to)
 {
     const json_t *value = get(a, key);
     json_int_t number = json_integer_value(value);
@@ -52,10 +52,10 @@ static void get_size(asked *a, const char *key, size_t *to)
     if (json_is_integer(value) && number >= 0 && number <= INT32_MAX)
         *to = (size_t)number;
     else
-        refuse(a, key, value, "not a whole number from 0 to 2147483647");
+        reject(a, key, value, "not a whole number from 0 to 2147483647");
 }
 
-static void get_float(asked *a, const char *key, float *to)
+static void get_float(json_source *a, const char *key, float *to)
 {
     const json_t *value = get(a, key);
     double number = json_number_value(value);
@@ -64,10 +64,10 @@ static void get_float(asked *a, const char *key, float *to)
     if (json_is_number(value) && number >= -1e9 && number <= 1e9)
         *to = (float)number;
     else
-        refuse(a, key, value, "not a number from -1e9 to 1e9");
+        reject(a, key, value, "not a number from -1e9 to 1e9");
 }
 
-static void get_bool(asked *a, const char *key, bool *to)
+static void get_bool(json_source *a, const char *key, bool *to)
 {
     const json_t *value = get(a, key);
     if (!value)
@@ -75,43 +75,43 @@ static void get_bool(asked *a, const char *key, bool *to)
     if (json_is_boolean(value))
         *to = json_is_true(value);
     else
-        refuse(a, key, value, "neither true nor false");
+        reject(a, key, value, "neither true nor false");
 }
 
 /* ---- tokens ------------------------------------------------------------ */
 
-static bool token_of(asked *a, const char *key, const json_t *value,
+static bool token_of(json_source *a, const char *key, const json_t *value,
                      uint32_t *to)
 {
     json_int_t number = json_integer_value(value);
     if (!json_is_integer(value) || number < 0 || number > INT32_MAX) {
-        refuse(a, key, value, "not a token");
+        reject(a, key, value, "not a token");
         return false;
     }
     *to = (uint32_t)number;
     return true;
 }
 
-/* One token, which may stand in a list of its own. */
-static void get_token(asked *a, const char *key, uint32_t *to)
+/* One token, or a list of one token. */
+static void get_token(json_source *a, const char *key, uint32_t *to)
 {
     const json_t *value = get(a, key);
     if (json_is_array(value) && json_array_size(value) == 1)
         value = json_array_get(value, 0);
     if (json_is_array(value))
-        refuse(a, key, value, "not one token");
+        reject(a, key, value, "not one token");
     else if (value)
         token_of(a, key, value, to);
 }
 
-/* A list of tokens that may be full. */
+/* A list of tokens with a maximum length. */
 typedef struct tokens {
     uint32_t *all;
     size_t *count, most;
     size_t vocab;
 } tokens;
 
-static void tokens_add(asked *a, const char *key, const json_t *value,
+static void tokens_add(json_source *a, const char *key, const json_t *value,
                        const tokens *to)
 {
     uint32_t token;
@@ -121,13 +121,13 @@ static void tokens_add(asked *a, const char *key, const json_t *value,
         if (to->all[i] == token)
             return;
     if (*to->count == to->most)
-        refuse(a, key, get(a, key), "more tokens than there is room for");
+        reject(a, key, get(a, key), "more tokens than there is room for");
     else
         to->all[(*to->count)++] = token;
 }
 
-/* One or a list of them. */
-static void get_tokens(asked *a, const char *key, const tokens *to)
+/* One token or a list of tokens. */
+static void get_tokens(json_source *a, const char *key, const tokens *to)
 {
     const json_t *value = get(a, key), *each;
     size_t i;
@@ -139,10 +139,10 @@ static void get_tokens(asked *a, const char *key, const tokens *to)
     json_array_foreach(value, i, each) tokens_add(a, key, each, to);
 }
 
-/* ---- what is not supported --------------------------------------------- */
+/* ---- unsupported options ----------------------------------------------- */
 
-/* Keys that change what comes out and are not supported, with the value that
- * changes nothing; null never does. */
+/* Options that change the output and are not supported, with their neutral
+ * value; null is always neutral. */
 static const struct {
     const char *key;
     enum { NUMBER, SWITCH, NOTHING } kind;
@@ -170,7 +170,7 @@ static const struct {
     { "dola_layers", NOTHING, 0 },
 };
 
-static bool changes_nothing(size_t i, const json_t *value)
+static bool is_neutral(size_t i, const json_t *value)
 {
     switch (unsupported[i].kind) {
     case NUMBER:
@@ -184,18 +184,18 @@ static bool changes_nothing(size_t i, const json_t *value)
     }
 }
 
-static void refuse_unsupported(asked *a)
+static void reject_unsupported(json_source *a)
 {
     for (size_t i = 0; i < BT_LEN(unsupported); i++) {
         const json_t *value = get(a, unsupported[i].key);
-        if (value && !changes_nothing(i, value))
-            refuse(a, unsupported[i].key, value, "which is not supported");
+        if (value && !is_neutral(i, value))
+            reject(a, unsupported[i].key, value, "which is not supported");
     }
 }
 
 /* ---- files ------------------------------------------------------------- */
 
-static void get_early(asked *a, bauta_early *to)
+static void get_early(json_source *a, bauta_early *to)
 {
     const json_t *value = get(a, "early_stopping");
     const char *text = json_string_value(value);
@@ -204,10 +204,10 @@ static void get_early(asked *a, bauta_early *to)
     else if (text && !strcmp(text, "never"))
         *to = BAUTA_EARLY_NEVER;
     else if (value)
-        refuse(a, "early_stopping", value, "not true, false or \"never\"");
+        reject(a, "early_stopping", value, "not true, false or \"never\"");
 }
 
-static void get_numbers(asked *a, bauta_generate_options *o)
+static void get_numbers(json_source *a, bauta_generate_options *o)
 {
     get_size(a, "max_new_tokens", &o->max_tokens);
     get_size(a, "max_length", &o->max_length);
@@ -230,20 +230,20 @@ static void get_numbers(asked *a, bauta_generate_options *o)
         o->max_length = 0;
 }
 
-static void get_ends(asked *a, bauta_generate_options *o, size_t vocab)
+static void get_ends(json_source *a, bauta_generate_options *o, size_t vocab)
 {
     get_tokens(a, "eos_token_id",
                &(tokens){ o->ends, &o->end_count, BAUTA_ENDS_MAX, vocab });
 }
 
-static void get_start(asked *a, bauta_generate_options *o)
+static void get_start(json_source *a, bauta_generate_options *o)
 {
     get_token(a, "decoder_start_token_id", &o->start);
     if (o->start == BAUTA_NO_TOKEN)
         get_token(a, "bos_token_id", &o->start);
 }
 
-static void get_all(asked *a, bauta_generate_options *o, size_t vocab)
+static void get_all(json_source *a, bauta_generate_options *o, size_t vocab)
 {
     tokens banned = { o->banned, &o->banned_count, BAUTA_BANNED_MAX, vocab };
     get_numbers(a, o);
@@ -252,10 +252,10 @@ static void get_all(asked *a, bauta_generate_options *o, size_t vocab)
     get_token(a, "forced_bos_token_id", &o->first);
     get_token(a, "forced_eos_token_id", &o->last);
     get_tokens(a, "suppress_tokens", &banned);
-    refuse_unsupported(a);
+    reject_unsupported(a);
 }
 
-/* What transformers takes for a family whose config does not say it. */
+/* The defaults of transformers for a family whose config does not set them. */
 static const struct {
     const char *type;
     uint32_t end, start, last;
@@ -285,9 +285,9 @@ static void fill_family(bauta_generate_options *o, const json_t *config,
     }
 }
 
-/* Tokens that begin and end a text, where the first file does not say. */
-static void get_missing(asked *a, const asked *first, bauta_generate_options *o,
-                        size_t vocab)
+/* Start and end tokens that the first file does not set. */
+static void get_missing(json_source *a, const json_source *first,
+                        bauta_generate_options *o, size_t vocab)
 {
     if (!json_object_get(first->root, "eos_token_id"))
         get_ends(a, o, vocab);
@@ -295,34 +295,34 @@ static void get_missing(asked *a, const asked *first, bauta_generate_options *o,
         get_start(a, o);
 }
 
-static bauta_status phrases_take(bauta_generate_options *o,
-                                 const bt_phrases *phrases, bauta_error *err)
+static bauta_status lists_apply(bauta_generate_options *o,
+                                const bt_phrases *lists, bauta_error *err)
 {
-    o->stops = phrases->stop_count ? phrases->stops : NULL;
-    o->stop_count = phrases->stop_count;
-    o->words = phrases->bad_count ? phrases->bad : NULL;
-    o->word_count = phrases->bad_count;
-    if (err && phrases->wrong.status)
-        *err = phrases->wrong;
-    return phrases->wrong.status;
+    o->stops = lists->stop_count ? lists->stops : NULL;
+    o->stop_count = lists->stop_count;
+    o->words = lists->bad_count ? lists->bad : NULL;
+    o->word_count = lists->bad_count;
+    if (err && lists->wrong.status)
+        *err = lists->wrong;
+    return lists->wrong.status;
 }
 
 bauta_status bt_settings_parse(bauta_generate_options *options,
-                               const bt_phrases *phrases,
-                               const char *generation, size_t generation_size,
-                               const char *config, size_t config_size,
-                               size_t vocab, bauta_error *err)
+                               const bt_phrases *lists, const char *generation,
+                               size_t generation_size, const char *config,
+                               size_t config_size, size_t vocab,
+                               bauta_error *err)
 {
     json_t *own = NULL, *model = NULL;
     *options = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
-    options->top_k = 50; // what transformers takes where nothing is said
+    options->top_k = 50; // the default of transformers
     bauta_status status =
         bt_json_object(&model, config, config_size, 0, "config.json", err);
     if (!status && generation)
         status = bt_json_object(&own, generation, generation_size, 0,
                                 "generation_config.json", err);
-    asked second = { model, "config.json", err, status };
-    asked first = { own, "generation_config.json", err, status };
+    json_source second = { model, "config.json", err, status };
+    json_source first = { own, "generation_config.json", err, status };
     if (!status && own) {
         get_all(&first, options, vocab);
         get_missing(&second, &first, options, vocab);
@@ -334,7 +334,7 @@ bauta_status bt_settings_parse(bauta_generate_options *options,
     status = first.status ? first.status : second.status;
     json_decref(own);
     json_decref(model);
-    return status ? status : phrases_take(options, phrases, err);
+    return status ? status : lists_apply(options, lists, err);
 }
 
 bauta_status bauta_generate_options_load(bauta_generate_options *options,
@@ -345,8 +345,8 @@ bauta_status bauta_generate_options_load(bauta_generate_options *options,
     BT_NEED(options, err);
     BT_NEED(model, err);
     *options = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
-    // The model's own config remembers what was wrong with it, and a shared
-    // model is not written to; so its text is read again.
+    // The reader keeps errors, and a shared model must not be written to; so
+    // the text is parsed again.
     bauta_status status =
         bt_config_saved(&config, model->folder->config, "", err);
     if (status)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select.h - the best few of very many numbers.
+/* topk.h - the k largest of many numbers.
  *
- * A vocabulary has tens of thousands of scores of which a handful is wanted, so
- * nothing is sorted: a heap keeps the best so far, its root the least of them,
- * and a block whose maximum does not beat the root is passed over whole. */
-#ifndef BT_SELECT_H
-#define BT_SELECT_H
+ * A vocabulary has tens of thousands of scores, of which a few are wanted, so
+ * nothing is sorted. A heap holds the best so far with the smallest at its
+ * root, and a block whose maximum does not exceed the root is skipped. */
+#ifndef BT_TOPK_H
+#define BT_TOPK_H
 
 #include "kernels/kernels.h"
 
@@ -21,17 +21,17 @@ typedef struct bt_picks {
     bt_pick *all; /* (want) */
 } bt_picks;
 
-/* Nothing yet, of at most `want`; `memory` has room for so many. */
+/* Start empty, for at most `want` items, with an array of that size. */
 bt_picks bt_picks_start(bt_pick *memory, size_t want);
 
-/* Offer a row: number id of it is (x[id] - less) + more. Rows come in the order
- * of their numbers, and of equal values the first one offered is better.
- * -infinity and NaN are never taken. `max` is the largest x. */
+/* Add a row: the value of id is (x[id] - less) + more. Rows come in ascending
+ * order, and of equal values the first one wins. -infinity and NaN are never
+ * taken. `max` is the largest x. */
 void bt_picks_row(bt_picks *picks, const bt_kernels *kernels, const float *x,
                   size_t count, float max, uint32_t row, float less,
                   float more);
 
-/* The best one first. */
+/* Sort in descending order. */
 void bt_picks_sort(bt_picks *picks);
 
 #endif
