@@ -538,7 +538,7 @@ static void sources_belong_to_models_that_have_them(void **state)
             "does not read a source");
     assert_null(memory);
     refused(bt_sequence_create(&sequence, w.stage, NULL, &err), &err,
-            "needs the memory");
+            "needs a source");
     refused(bt_sequence_create(&sequence, v.stage, w.memories[0], &err), &err,
             "has no source");
     assert_null(sequence);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* One call. Its arrays are in the tape's memory. */
-typedef struct append_batch {
+typedef struct worker_batch {
     const bt_stage *session;
     bt_lane *worker;
     bt_tape *tape;
@@ -15,7 +15,7 @@ typedef struct append_batch {
     size_t count;
     bt_input forward;
     bt_past self_kv, cross_kv_batch;
-} append_batch;
+} worker_batch;
 
 void bt_lane_release(bt_lane *worker)
 {
@@ -27,7 +27,7 @@ void bt_lane_release(bt_lane *worker)
 /* ---- inputs ------------------------------------------------------------ */
 
 /* Pack the rows of all inputs back to back. */
-static bool rows_pack(append_batch *b)
+static bool rows_pack(worker_batch *b)
 {
     size_t rows = 0, row = 0;
     for (size_t i = 0; i < b->count; i++)
@@ -56,7 +56,7 @@ static bool rows_pack(append_batch *b)
 
 /* Adjacent inputs with the same source share one entry: all their rows see all
  * its keys, so beams read them once. */
-static bool sources_pack(append_batch *b)
+static bool sources_pack(worker_batch *b)
 {
     size_t count = 0;
     const bt_memory *last = NULL;
@@ -91,7 +91,7 @@ bauta_status bt_lane_plans(bt_lane *worker, bt_input *forward,
     return status;
 }
 
-static bauta_status self_plans(append_batch *b, bauta_error *err)
+static bauta_status self_plans(worker_batch *b, bauta_error *err)
 {
     size_t *rows = bt_tape_take(b->tape, b->count, sizeof(*rows));
     size_t *keys = bt_tape_take(b->tape, b->count, sizeof(*keys));
@@ -111,7 +111,7 @@ static bauta_status self_plans(append_batch *b, bauta_error *err)
                          BAUTA_LOOK_DECODER, &batch, err);
 }
 
-static bauta_status cross_plan(append_batch *b, bauta_error *err)
+static bauta_status cross_plan(worker_batch *b, bauta_error *err)
 {
     size_t documents = 0;
     const bt_memory *last = NULL;
@@ -136,7 +136,7 @@ static bauta_status cross_plan(append_batch *b, bauta_error *err)
     return status;
 }
 
-static bauta_status prepare(append_batch *b, bauta_error *err)
+static bauta_status prepare(worker_batch *b, bauta_error *err)
 {
     bool cross_kv_batch = b->session->model->print.stacks == BT_ENCODER_DECODER;
     if (!rows_pack(b) || (cross_kv_batch && !sources_pack(b)))
@@ -150,7 +150,7 @@ static bauta_status prepare(append_batch *b, bauta_error *err)
 /* ---- logits ------------------------------------------------------------ */
 
 /* The last rows of the inputs that want logits, in order. */
-static bt_tensor *rows_with_logits(const append_batch *b, bt_tensor *x,
+static bt_tensor *rows_with_logits(const worker_batch *b, bt_tensor *x,
                                    size_t *wanted)
 {
     size_t count = 0, row = 0;
@@ -171,7 +171,7 @@ static bt_tensor *rows_with_logits(const append_batch *b, bt_tensor *x,
 
 /* The number of inputs, from `from` on, whose logits are contiguous. *next
  * becomes the first input that breaks the run. */
-static size_t logits_contiguous(const append_batch *b, size_t from,
+static size_t logits_contiguous(const worker_batch *b, size_t from,
                                 size_t *next)
 {
     size_t vocab = b->session->model->print.vocab, count = 0;
@@ -187,7 +187,7 @@ static size_t logits_contiguous(const append_batch *b, size_t from,
 }
 
 /* Write logits directly to the callers' memory. */
-static void logits_write(const append_batch *b, const bt_tensor *x)
+static void logits_write(const worker_batch *b, const bt_tensor *x)
 {
     bt_model *model = b->session->model;
     const bt_tensor *bias = bt_transformer_head_bias(model);
@@ -207,7 +207,7 @@ static void logits_write(const append_batch *b, const bt_tensor *x)
 
 /* ---- the forward pass -------------------------------------------------- */
 
-static bauta_status run(append_batch *b, bauta_error *err)
+static bauta_status run(worker_batch *b, bauta_error *err)
 {
     size_t wanted;
     bt_model *model = b->session->model;
@@ -228,7 +228,7 @@ bauta_status bt_lane_feed(bt_lane *worker, bt_tape *tape,
                           const bt_stage *session, const bt_feed *inputs,
                           size_t count, bauta_error *err)
 {
-    append_batch b = { .session = session,
+    worker_batch b = { .session = session,
                        .worker = worker,
                        .tape = tape,
                        .inputs = inputs,
