@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remove.c - removing a checkpoint, or half of one.
+/* checkpoint_files.c - the files of a checkpoint: removing them, and checking
+ * them against the digests in trainer.json.
  *
- * A folder goes only if all that is in it are files that bauta writes into one:
- * a folder that somebody put a file of their own into stays as it is. Links are
- * not followed, neither the folder nor what is in it. */
+ * A folder is removed only if all files in it are ones that bauta writes there:
+ * a folder with a file of the user's is left alone. Links are not followed. */
 #include "base/digest.h"
 #include "base/directory.h"
 #include "base/error.h"
@@ -70,7 +70,7 @@ static bool is_entry(const char *name)
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* A regular file of a name that is written into checkpoints. */
+/* Whether a name is a regular file that bauta writes into checkpoints. */
 static bool is_ours(int folder, const char *name)
 {
     struct stat is;
@@ -98,7 +98,8 @@ static bauta_status ours_check(DIR *entries, const char *path, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* trainer.json goes first: without it, half a checkpoint is none. */
+/* trainer.json is removed first: without it, what is left is not taken for a
+ * checkpoint. */
 static bauta_status files_remove(DIR *entries, const char *path,
                                  bauta_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - the walk over objects and lists; values are json_value.c's. */
+/* json.c - streaming objects and arrays; json_value.c parses values. */
 #include "formats/json.h"
 
 #include "base/error.h"
@@ -61,7 +61,7 @@ bauta_status bt_json_enter_list(bt_json *json, bauta_error *err)
     return status;
 }
 
-/* Whether there is one more member, before which there may be a comma. */
+/* Whether there is another member, and the comma before it. */
 static bauta_status more(bt_json *json, char end, const char *what, bool *is,
                          bauta_error *err)
 {
@@ -71,7 +71,7 @@ static bauta_status more(bt_json *json, char end, const char *what, bool *is,
         json->at++;
     else if (!json->first)
         status = expect(json, ',', what, err);
-    json->first = false; // or, at the end, of what is around it
+    json->first = false; // at the end: of the enclosing object or array
     return status;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sealed.c - a JSON object and its digest. */
+/* sealed_json.c - see sealed_json.h. */
 #include "formats/sealed.h"
 
 #include "base/digest.h"
@@ -14,7 +14,7 @@
 
 static const char seal_key[] = "seal";
 
-/* Sixteen digits, or none when there is no memory. */
+/* The seal as sixteen hexadecimal digits; false when memory runs out. */
 static bool seal_of(char seal[17], const json_t *object)
 {
     char *text = bt_json_text(object, JSON_COMPACT | JSON_SORT_KEYS |
