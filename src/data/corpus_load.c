@@ -173,11 +173,10 @@ static bauta_status chunks_encode(reader *r, const bauta_text_file *file,
     r->searched = r->held_size - 2; // the last point may depend on later bytes
     if (r->held_size <= BT_TEXT_LONGEST)
         return BAUTA_OK;
-    return bt_text_file_fail(
-        file, bauta_text_file_lines(file) + 1,
-        "ends 64 MiB in which this tokenizer can find no place to cut the "
-        "document; make documents of its lines",
-        err);
+    return bt_text_file_fail(file, bauta_text_file_lines(file) + 1,
+                             "ends 64 MiB in which this tokenizer cannot split "
+                             "the document; use one document per line",
+                             err);
 }
 
 static bauta_status document_put(reader *r, const bauta_text_file *file,
@@ -412,8 +411,8 @@ static bauta_status add_columns(reader *r, bauta_text_file *file,
         else if (r->options.skip_bad)
             r->corpus->skipped++;
         else
-            status = bt_text_file_fail(file, line.number, "has not two columns",
-                                       err);
+            status = bt_text_file_fail(file, line.number,
+                                       "does not have two columns", err);
         if (status)
             break;
     }

@@ -18,7 +18,7 @@ static bauta_status options_check(const bauta_generator_options *options,
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the number of sequences is 0");
     if (options->prompt_tokens == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the tokens of a prompt that run at once are 0");
+                       "the token budget of a step is 0");
     return BAUTA_OK;
 }
 
@@ -59,7 +59,7 @@ bauta_status bauta_generator_create(bauta_generator **out,
         chosen = *options;
     if (bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "an encoder-only model makes no text");
+                       "an encoder-only model cannot generate text");
     bauta_generator *g = bt_alloc_zero(1, sizeof(*g));
     if (!g)
         return bt_fail_memory(err, "a generator", sizeof(*g));
@@ -161,7 +161,7 @@ bauta_status bt_generator_desks(bauta_generator *g, size_t wide, size_t beams,
         g->beams_capacity = made ? beams : g->beams_capacity;
     }
     if (!made)
-        return bt_fail_memory(err, "choosing tokens", g->vocab);
+        return bt_fail_memory(err, "sampling", g->vocab);
     scratch_assign(g, threads);
     return BAUTA_OK;
 }

@@ -78,12 +78,11 @@ static bauta_status beams_check(const bauta_generate_options *o,
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the number of beams is 0");
     if (o->nbest > o->beams)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the %zu best of %zu beams are asked for", o->nbest,
+                       "%zu results of %zu beams are requested", o->nbest,
                        o->beams);
     if (o->sample && o->beams > 1)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "%zu beams and sampling exclude each other: a beam "
-                       "search does not draw",
+                       "%zu beams and sampling are not supported together",
                        o->beams);
     if ((unsigned)o->early > BAUTA_EARLY_NEVER)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "there is no early stopping %d",
@@ -116,10 +115,10 @@ static bauta_status words_check(const bauta_generate_options *o, size_t vocab,
     BT_NEED_COUNT("options.words", o->word_count, sizeof(*o->words), err);
     for (size_t i = 0; i < o->word_count && !status; i++) {
         const bauta_word *word = &o->words[i];
-        snprintf(name, sizeof(name), "word %zu that may not come", i + 1);
+        snprintf(name, sizeof(name), "bad word %zu", i + 1);
         if (!word->count)
-            return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "word %zu that may not come is empty", i + 1);
+            return bt_fail(err, BAUTA_ERR_ARGUMENT, "bad word %zu is empty",
+                           i + 1);
         status = ids_check(name, word->tokens, word->count, vocab, err);
     }
     return status;
@@ -130,16 +129,16 @@ static bauta_status tokens_check(const bauta_generate_options *o, size_t vocab,
 {
     if (o->end_count > BAUTA_ENDS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%zu tokens are to end a text, more than %d",
-                       o->end_count, BAUTA_ENDS_MAX);
+                       "there are %zu end tokens, more than %d", o->end_count,
+                       BAUTA_ENDS_MAX);
     if (o->banned_count > BAUTA_BANNED_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%zu tokens may not come, more than %d", o->banned_count,
-                       BAUTA_BANNED_MAX);
+                       "there are %zu suppressed tokens, more than %d",
+                       o->banned_count, BAUTA_BANNED_MAX);
     bauta_status status =
         ids_check("the list of end tokens", o->ends, o->end_count, vocab, err);
     if (!status)
-        status = ids_check("the list of banned tokens", o->banned,
+        status = ids_check("the list of suppressed tokens", o->banned,
                            o->banned_count, vocab, err);
     if (!status)
         status = token_check("start", o->start, vocab, err);
@@ -197,9 +196,9 @@ static bauta_status prompt_check(const bauta_request *request,
 {
     bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
     if (encoder && o->start == BAUTA_NO_TOKEN)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "there is no start token, and an encoder-decoder "
-                       "begins with it");
+        return bt_fail(
+            err, BAUTA_ERR_ARGUMENT,
+            "there is no start token, which an encoder-decoder needs");
     if (!encoder && !request->count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the prompt is empty");
     if (has_position_table(model) &&
@@ -231,8 +230,8 @@ static bauta_status limit_find(bt_request *r, const bauta_model *model,
     }
     if (limit <= r->prompt)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the prompt has %zu tokens, and %zu is the most that "
-                       "there may be with new ones",
+                       "the prompt has %zu tokens, which leaves no new ones: "
+                       "the limit is %zu",
                        r->prompt, limit);
     r->limit = limit;
     return BAUTA_OK;
@@ -246,8 +245,7 @@ static bauta_status window_check(const bauta_generate_options *o,
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                    "a sliding window of %zu tokens needs rotary positions; "
-                   "this model has a table of %zu positions, where its texts "
-                   "end",
+                   "this model has a table of %zu positions",
                    o->sliding_window, bauta_model_positions(model));
 }
 
@@ -276,7 +274,7 @@ static bauta_status cost_check(bt_request *r, const bt_terms *limits,
     if (r->options.beams > limits->sequences)
         return bt_fail(
             err, BAUTA_ERR_ARGUMENT,
-            "%zu beams are asked for, the generator runs %zu sequences",
+            "%zu beams are requested, the generator runs %zu sequences",
             r->options.beams, limits->sequences);
     if (bound && r->cost > bound)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -318,7 +316,7 @@ static bauta_status fill(bt_request *r, const bauta_request *request,
     bauta_status status = bt_generate_options_check(&r->options, vocab, err);
     if (!status && r->options.stop_count && !limits->tokenizer)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                         "stops need a tokenizer, and there is none");
+                         "stop strings need a tokenizer, and there is none");
     if (!status)
         status = window_check(&r->options, model, err);
     if (!status)

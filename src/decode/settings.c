@@ -121,7 +121,7 @@ static void tokens_add(json_source *a, const char *key, const json_t *value,
         if (to->all[i] == token)
             return;
     if (*to->count == to->most)
-        reject(a, key, get(a, key), "more tokens than there is room for");
+        reject(a, key, get(a, key), "which has too many tokens");
     else
         to->all[(*to->count)++] = token;
 }

@@ -31,7 +31,7 @@ bauta_status bt_stage_create(bt_stage **out, bauta_context *context,
     BT_NEED(model, err);
     if (bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "an encoder-only model has nothing to generate with");
+                       "an encoder-only model cannot generate text");
     bt_stage *session = bt_alloc_zero(1, sizeof(*session));
     if (!session)
         return bt_fail_memory(err, "a decode session", sizeof(*session));

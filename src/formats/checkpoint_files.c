@@ -121,7 +121,7 @@ bauta_status bt_checkpoint_remove(int parent, const char *name,
         return BAUTA_OK;
     if (!entries && (errno == ELOOP || errno == ENOTDIR))
         return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: is not removed, because it is no folder",
+                       "%s: is not removed, because it is not a folder",
                        bt_path_tail(path));
     if (!entries)
         return fail_errno(err, path);

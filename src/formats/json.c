@@ -56,7 +56,7 @@ bauta_status bt_json_enter(bt_json *json, bauta_error *err)
 
 bauta_status bt_json_enter_list(bt_json *json, bauta_error *err)
 {
-    bauta_status status = expect(json, '[', "a list is expected", err);
+    bauta_status status = expect(json, '[', "an array is expected", err);
     json->first = true;
     return status;
 }
@@ -91,7 +91,7 @@ bauta_status bt_json_key(bt_json *json, json_t **key, bauta_error *err)
         return bt_json_fail(json, json->at, "a key is expected", err);
     status = bt_json_value(json, key, err);
     if (!status && strlen(json_string_value(*key)) != json_string_length(*key))
-        status = bt_json_fail(json, json->at, "a key holds NUL", err);
+        status = bt_json_fail(json, json->at, "a key contains NUL", err);
     if (!status)
         status = expect(json, ':', "':' is expected", err);
     if (status) {

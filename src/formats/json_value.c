@@ -238,7 +238,7 @@ static bauta_status number_read(reader *r, json_t **out)
     size_t begin = r->json->at;
     bool real;
     if (!number_scan(r, &real))
-        return fail_here(r, "a number is not well formed");
+        return fail_here(r, "an invalid number");
     size_t size = r->json->at - begin;
     if (!out)
         return BAUTA_OK;
@@ -300,7 +300,7 @@ static bauta_status member_read(reader *r, json_t *object, const json_t *key)
     const char *name = json_string_value(key);
     size_t size = json_string_length(key);
     if (object && memchr(name, '\0', size))
-        return fail_here(r, "a key holds NUL");
+        return fail_here(r, "a key contains NUL");
     if (object && json_object_getn(object, name, size))
         return fail_here(r, "duplicate key");
     if (bt_json_next(r->json) != ':')
@@ -375,7 +375,7 @@ static bauta_status value_read(reader *r, json_t **out)
         return bt_json_fail(r->json, r->begin, "a value is too long", r->err);
     if (out && r->values-- == 0) {
         r->values = 0;
-        return fail_here(r, "a value has too many values within");
+        return fail_here(r, "a value contains too many values");
     }
     switch (c) {
     case '{':

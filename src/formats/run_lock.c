@@ -94,7 +94,7 @@ static bauta_status fail_held(const bauta_run *run, int lock, bauta_error *err)
                    "%s: another training runs in this folder (%s); stop it or "
                    "choose another folder",
                    bt_path_tail(run->path),
-                   *text ? bt_quote(text).text : "of which nothing is known");
+                   *text ? bt_quote(text).text : "unknown process");
 }
 
 /* Whether the file still has its name: the last holder may have removed it
@@ -143,7 +143,7 @@ static bauta_status lock_take(bauta_run *run, bauta_error *err)
         status = lock_try(run, &run->lock, err);
     if (!status && run->lock < 0)
         status = bt_fail(err, BAUTA_ERR_IO,
-                         "%s: cannot be locked: others do so all the time",
+                         "%s: cannot be locked: other programs keep locking it",
                          bt_path_tail(run->path));
     if (status) {
         run->locked = false;

@@ -140,7 +140,7 @@ static bauta_status offsets_read(reader *r, entry *e, const json_t *value)
         return FAIL_TENSOR(r, t->name, "has no pair of data_offsets");
     if (e->begin > end || end > r->data_size)
         return FAIL_TENSOR(r, t->name,
-                           "lies in bytes %zu to %zu of %zu bytes of data",
+                           "has bytes %zu to %zu of %zu bytes of data",
                            e->begin, end, r->data_size);
     t->bytes = end - e->begin;
     if (needed == SIZE_MAX)
@@ -186,15 +186,15 @@ static bauta_status metadata_read(reader *r, json_t *value)
     }
     r->file->metadata = value;
     if (!json_is_object(value))
-        return bt_fail(r->err, BAUTA_ERR_IO, "%s: " METADATA " is no object",
+        return bt_fail(r->err, BAUTA_ERR_IO,
+                       "%s: " METADATA " is not an object",
                        bt_path_tail(r->path));
-    json_object_foreach(
-        value, key,
-        text) if (!json_is_string(text)) return bt_fail(r->err, BAUTA_ERR_IO,
-                                                        "%s: " METADATA
-                                                        ": \"%s\" is no text",
-                                                        bt_path_tail(r->path),
-                                                        bt_quote(key).text);
+    json_object_foreach(value, key, text) if (
+        !json_is_string(text)) return bt_fail(r->err, BAUTA_ERR_IO,
+                                              "%s: " METADATA
+                                              ": \"%s\" is not a string",
+                                              bt_path_tail(r->path),
+                                              bt_quote(key).text);
     return BAUTA_OK;
 }
 
@@ -211,7 +211,7 @@ static bauta_status member_read(reader *r, bt_json *json, const char *name)
     json_decref(value);
     // jansson reads -0 as 0. No other valid value has a minus sign.
     if (!status && memchr(text, '-', (size_t)(json->text + json->at - text)))
-        status = FAIL_TENSOR(r, name, "has a minus before a size");
+        status = FAIL_TENSOR(r, name, "has a minus sign before a size");
     return status;
 }
 
@@ -282,10 +282,10 @@ static bauta_status names_check(reader *r)
 static bauta_status header_read(reader *r, const char *text, size_t size)
 {
     if (size == 0 || text[0] != '{')
-        return bt_fail(r->err, BAUTA_ERR_IO,
-                       "%s: is no safetensors file: its header does not begin "
-                       "with '{'",
-                       bt_path_tail(r->path));
+        return bt_fail(
+            r->err, BAUTA_ERR_IO,
+            "%s: is not a safetensors file: its header does not begin with '{'",
+            bt_path_tail(r->path));
     bauta_status status = block_create(r, size);
     if (!status)
         status = members_read(r, text, size);
@@ -302,14 +302,14 @@ static bauta_status length_read(size_t *header, const char *path,
     uint64_t length = 0;
     if (size < 8)
         return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: is no safetensors file: it has %zu bytes",
+                       "%s: is not a safetensors file: it has %zu bytes",
                        bt_path_tail(path), size);
     for (int i = 7; i >= 0; i--)
         length = length << 8 | bytes[i];
     if (length > BT_HEADER_MAX || length > size - 8)
         return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: is cut short or no safetensors file: a header of "
-                       "%llu bytes in a file of %zu",
+                       "%s: is truncated or not a safetensors file: a header "
+                       "of %llu bytes in a file of %zu",
                        bt_path_tail(path), (unsigned long long)length, size);
     *header = (size_t)length;
     return BAUTA_OK;

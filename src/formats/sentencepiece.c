@@ -100,7 +100,7 @@ static bauta_status field_read(reader *r, field *f)
     f->number = tag >> 3;
     f->type = (wire)(tag & 7);
     if (f->number == 0 || f->number >= 1u << 29)
-        return FAIL(r, f->at, "is no field of protobuf");
+        return FAIL(r, f->at, "is not a protobuf field");
     switch (f->type) {
     case WIRE_VARINT:
         return varint_read(r, &f->value);
@@ -384,9 +384,9 @@ static bauta_status bytes_check(reader *r)
             continue;
         int byte = bt_piece_byte(piece->text.bytes, piece->text.size);
         if (byte < 0)
-            return FAIL_PIECE(r, i, "stands for a byte but is not <0x..>");
+            return FAIL_PIECE(r, i, "has the type BYTE but is not <0x..>");
         if (!model->byte_fallback)
-            return FAIL_PIECE(r, i, "stands for a byte without byte_fallback");
+            return FAIL_PIECE(r, i, "has the type BYTE without byte_fallback");
         found[byte] = true;
     }
     for (int byte = 0; model->byte_fallback && byte < 256; byte++)

@@ -57,7 +57,7 @@ static void put_weights(bt_string_writer *w, const bauta_model *model)
         return;
     }
     if (all)
-        bt_put_text(w, "; all weights are finite, so numbers grew too large");
+        bt_put_text(w, "; all weights are finite, so the values overflow");
 }
 
 static bauta_status fail(const char *message, bauta_error *err)

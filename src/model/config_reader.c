@@ -180,7 +180,7 @@ const char *bt_config_text_or(bt_config *reader, const char *key,
     if (!value)
         return fallback;
     if (!json_is_string(value)) {
-        fail_key(reader, key, "is not a text");
+        fail_key(reader, key, "is not a string");
         return fallback;
     }
     return json_string_value(value);

@@ -47,7 +47,8 @@ static void stops_check(const lists *l)
     for (size_t i = 0; i < items(l->stops); i++)
         if (json_string_length(item(l->stops, i)) == 0)
             reject(l, "stop_strings", l->stops,
-                   "neither a text nor a list of texts, none of them empty");
+                   "neither a string nor a list of strings, or one of them is "
+                   "empty");
 }
 
 static bool is_token(const json_t *value)
@@ -63,11 +64,11 @@ static void bad_check(const lists *l)
     for (size_t i = 0; i < items(l->bad); i++) {
         const json_t *word = item(l->bad, i);
         if (!json_is_array(word) || json_array_size(word) == 0)
-            reject(l, "bad_words_ids", l->bad, "not lists of tokens");
+            reject(l, "bad_words_ids", l->bad, "not a list of token lists");
         for (size_t j = 0; j < json_array_size(word); j++)
             if (!is_token(json_array_get(word, j)))
                 reject(l, "bad_words_ids", l->bad,
-                       "in which something is not a token");
+                       "which contains something that is not a token");
     }
 }
 

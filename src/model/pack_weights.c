@@ -129,8 +129,7 @@ static bauta_status allocate(packer *c)
     c->packed = bt_alloc_zero(c->count, sizeof(*c->packed));
     c->unpacked = bt_alloc(c->floats * sizeof(float));
     if (!c->packed || !c->unpacked || bt_arena_reserve(&c->space, bytes))
-        return bt_fail_memory(c->err, "the compressed weights of a model",
-                              bytes);
+        return bt_fail_memory(c->err, "the packed weights of a model", bytes);
     c->count = 0;
     return BAUTA_OK;
 }
@@ -259,19 +258,19 @@ bauta_status bauta_model_compress(bauta_model *model, bauta_weights weights,
     BT_NEED(model, err);
     if ((unsigned)weights > BAUTA_WEIGHTS_INT8)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "weights is %u, and there is no such type",
+                       "weights is %u, which is not a known type",
                        (unsigned)weights);
     if (model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a model that is trained keeps its weights as they "
-                       "are: load it read-only to hold them as %s",
+                       "a trainable model cannot be packed: load it read-only "
+                       "to pack its weights as %s",
                        bt_weights_text(weights));
     if (model->folder->compacts && weights == model->weights)
         return BAUTA_OK;
     if (model->folder->compacts)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the model holds its weights as %s already: load it "
-                       "anew to hold them as %s",
+                       "the weights are already packed as %s: load the model "
+                       "again to pack them as %s",
                        bt_weights_text(model->weights),
                        bt_weights_text(weights));
     bauta_status status = pack(model, types[weights], err);

@@ -89,7 +89,7 @@ bauta_status bauta_model_save(const bauta_model *model, const char *folder,
     BT_NEED(folder, err);
     if (model->folder->compacts)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the model was compressed to %s and cannot be saved",
+                       "the weights are packed as %s and cannot be saved",
                        bt_weights_text(model->weights));
     bt_directory *to;
     bauta_status status = bt_directory_create(&to, folder, err);

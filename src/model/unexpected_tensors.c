@@ -295,10 +295,10 @@ bauta_status bt_surplus_check(bt_folder *store, const bool *bound,
                            path, bt_quote(stored->name).text,
                            bt_quote(of->name).text);
         if (v == UNKNOWN)
-            return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                           "%s: tensor %s has no place in a model of type %s",
-                           path, bt_quote(stored->name).text,
-                           store->family->model_type);
+            return bt_fail(
+                err, BAUTA_ERR_UNSUPPORTED,
+                "%s: tensor %s is not expected in a model of type %s", path,
+                bt_quote(stored->name).text, store->family->model_type);
         if (v == UNUSED)
             unused_add(&names, unused++, stored->name);
     }

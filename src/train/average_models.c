@@ -29,7 +29,7 @@ static bauta_status same_check(const bauta_model *a, const bauta_model *b,
     }
     return same ? BAUTA_OK
                 : bt_fail(err, BAUTA_ERR_ARGUMENT,
-                          "%s: is another kind of model than the first",
+                          "%s: the model is of another kind than the first",
                           bt_path_tail(folder));
 }
 
@@ -100,7 +100,8 @@ bauta_status bauta_model_average(const char *out, const char *const *folders,
     BT_NEED(out, err);
     BT_NEED(folders, err);
     if (count == 0)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "the mean of no models");
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "there are no models to average");
     BT_NEED_COUNT("folders", count, sizeof(*folders), err);
     for (size_t i = 0; i < count; i++)
         if (!folders[i])

@@ -37,9 +37,10 @@ static bauta_status notes_parse(json_t **out, const char *notes,
         bt_json_object(out, notes, strlen(notes), 0, "the notes", &why);
     if (status == BAUTA_ERR_NOMEM)
         return bt_fail(err, status, "%s", why.message);
-    return status ? bt_fail(err, BAUTA_ERR_ARGUMENT,
-                            "the notes are no JSON object: %.180s", why.message)
-                  : BAUTA_OK;
+    return status
+               ? bt_fail(err, BAUTA_ERR_ARGUMENT,
+                         "the notes are not a JSON object: %.180s", why.message)
+               : BAUTA_OK;
 }
 
 static bauta_status tokenizer_write(const bt_directory *to,
@@ -175,10 +176,10 @@ static bauta_status optimizer_open(bt_safetensors **out,
     if (!status)
         status = bt_moments_check(state, *out, path, &digest, err);
     if (!status && digest != progress->optimizer_digest)
-        status = bt_fail(err, BAUTA_ERR_IO,
-                         "%s: is damaged: its numbers are not those that were "
-                         "saved",
-                         bt_path_tail(path));
+        status =
+            bt_fail(err, BAUTA_ERR_IO,
+                    "%s: is damaged: its digest differs from the saved one",
+                    bt_path_tail(path));
     bt_free(path);
     return status;
 }

@@ -67,8 +67,8 @@ static bauta_status check_parameters(const bt_parameter *parameters,
                            "optimizer: parameter %zu has no gradient", i);
         if (t->stride != t->columns)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "optimizer: parameter %zu is a part of a larger "
-                           "one, with rows %zu apart",
+                           "optimizer: parameter %zu is a view of a larger "
+                           "tensor, with a row stride of %zu",
                            i, t->stride);
     }
     return BAUTA_OK;

@@ -119,11 +119,9 @@ bauta_status bt_moments_check(const bt_moments *state,
         *digest = digest_one(*digest, want, got->data);
     }
     if (bt_safetensors_count(file) != state->count)
-        return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: has %zu tensors, and not only the %zu that this "
-                       "run has",
-                       bt_path_tail(path), bt_safetensors_count(file),
-                       state->count);
+        return bt_fail(
+            err, BAUTA_ERR_IO, "%s: has %zu tensors, but this run has %zu",
+            bt_path_tail(path), bt_safetensors_count(file), state->count);
     return BAUTA_OK;
 }
 

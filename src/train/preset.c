@@ -203,8 +203,8 @@ static bauta_status start_set(json_t *config, const bauta_tokenizer *tokenizer,
         return BAUTA_OK;
     if (bauta_tokenizer_token(tokenizer, BAUTA_TOKEN_EOS) == BAUTA_NO_TOKEN)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the tokenizer has no token that ends a text, so a "
-                       "translation would have no end");
+                       "the tokenizer has no end-of-sequence token, which a "
+                       "translation needs");
     if (pad == BAUTA_NO_TOKEN)
         pad = (uint32_t)(*vocabulary)++;
     return number_set(config, "pad_token_id", pad) &&
@@ -260,13 +260,12 @@ static bauta_status overrides_apply(json_t *config, const char *preset,
     bauta_error why;
     json_t *overrides;
     bauta_status status = bt_json_object(&overrides, text, strlen(text), 0,
-                                         "the new values", &why);
+                                         "the overrides", &why);
     if (status == BAUTA_ERR_NOMEM)
         return fail_json(err);
     if (status)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                         "what replaces parts of the config is not a JSON "
-                         "object: %.150s",
+                         "the config overrides are not a JSON object: %.150s",
                          why.message);
     for (void *at = status ? NULL : json_object_iter(overrides); at && !status;
          at = json_object_iter_next(overrides, at)) {

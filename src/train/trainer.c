@@ -48,7 +48,7 @@ static bauta_status objective_check(const bauta_trainer *t, bauta_error *err)
     bool pairs = bauta_corpus_pairs(t->corpus);
     if ((unsigned)objective >= BT_LEN(needs) || kind != needs[objective])
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the objective %s is not for a model that is %s",
+                       "the objective %s does not fit a model that is %s",
                        (unsigned)objective < BT_LEN(names) ? names[objective]
                                                            : "given",
                        bauta_model_kind_text(kind));
@@ -59,8 +59,7 @@ static bauta_status objective_check(const bauta_trainer *t, bauta_error *err)
     if (objective == BAUTA_OBJECTIVE_MASKED &&
         t->options.mode != BAUTA_MODE_PARALLEL)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a masked objective has no order in which positions "
-                       "could follow: only the mode parallel");
+                       "the masked objective supports the mode parallel only");
     return BAUTA_OK;
 }
 
@@ -81,13 +80,13 @@ static bauta_status numbers_check(const bauta_train_options *o,
                 fraction_check("dropout", (double)o->dropout, true, err)) ||
            (status = fraction_check("label smoothing", (double)o->smoothing,
                                     false, err)) ||
-           (status = fraction_check("the share of masked tokens",
+           (status = fraction_check("the fraction of masked tokens",
                                     (double)o->hidden, false, err)) ||
            (status = fraction_check(
-                "the share of masked tokens that are random or kept",
+                "the fraction of masked tokens that are random or kept",
                 (double)o->hidden_random + (double)o->hidden_kept, false,
                 err)) ||
-           (status = fraction_check("the share of sampled tokens",
+           (status = fraction_check("the fraction of sampled tokens",
                                     (double)o->sampled, false, err)) ||
            (status = fraction_check("the decay of the moving average",
                                     o->average, true, err)));
@@ -102,8 +101,8 @@ static bauta_status numbers_check(const bauta_train_options *o,
     if ((o->sequences == 0 && o->tokens == 0) || o->accumulate == 0 ||
         o->pass == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a step needs tokens: the batch, the number of batches "
-                       "and the tokens that run at once must not be 0");
+                       "the batch size, the gradient accumulation steps and "
+                       "the micro-batch size must not be 0");
     if ((unsigned)o->mode > BAUTA_MODE_SCHEDULED ||
         (unsigned)o->schedule > BAUTA_SCHEDULE_INVERSE_SQRT)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "no such mode or schedule");
@@ -119,8 +118,8 @@ static bauta_status tokens_check(const bt_side *side, size_t vocabulary,
     for (size_t i = 0; i < side->count; i++) {
         if (side->tokens[i] >= vocabulary)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "the corpus holds token %u, and the model's "
-                           "vocabulary ends before %zu",
+                           "the corpus has token %u, but the model's "
+                           "vocabulary has %zu tokens",
                            (unsigned)side->tokens[i], vocabulary);
         if (i % BT_SIDE_BLOCK == 0)
             bt_side_unload(side);
@@ -498,7 +497,7 @@ bauta_status bauta_trainer_gradients(bauta_trainer *t, bauta_mode mode,
     if (t->options.objective == BAUTA_OBJECTIVE_MASKED &&
         mode != BAUTA_MODE_PARALLEL)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a masked objective runs in the mode parallel only");
+                       "the masked objective supports the mode parallel only");
     bauta_status status = bt_trainer_next(t, err);
     if (status)
         return status;
@@ -577,7 +576,8 @@ bauta_status bauta_trainer_evaluate(bauta_trainer *t,
     size_t done = 0, number = t->objective.epoch;
     if (corpus->pairs != t->corpus->pairs)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the corpus for validation is of another kind");
+                       "the validation corpus is of another kind than the "
+                       "training corpus");
     options.ordered = true;
     options.sequences = 0;
     options.tokens = t->options.pass;

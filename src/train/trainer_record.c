@@ -217,15 +217,15 @@ static bauta_status options_check(const json_t *saved, const bauta_trainer *t,
         const json_t *other = json_object_get(saved, key);
         if (!status && !json_equal(value, other))
             status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                             "%s: the run has the option %s at %s, and this "
-                             "trainer at %s",
+                             "%s: the option %s is %s in the checkpoint and %s "
+                             "in this trainer",
                              bt_path_tail(path), key, shown(other).text,
                              shown(value).text);
     }
     if (!status && json_object_size(saved) != json_object_size(mine))
-        status = bt_fail(err, BAUTA_ERR_IO,
-                         "%s: the run has options that are not known here",
-                         bt_path_tail(path));
+        status =
+            bt_fail(err, BAUTA_ERR_IO, "%s: the checkpoint has unknown options",
+                    bt_path_tail(path));
     json_decref(mine);
     return status;
 }
@@ -248,7 +248,7 @@ static bauta_status digests_check(const json_t *saved, const bauta_trainer *t,
         if (!digest_read(&other, saved, digest_names[i].key) ||
             other != mine[i])
             status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                             "%s: %s not what this checkpoint was saved with",
+                             "%s: %s not the same as in this checkpoint",
                              bt_path_tail(path), digest_names[i].what);
     return status;
 }

@@ -54,7 +54,7 @@ static void read_roberta(bt_blueprint *config, bt_config *reader)
     size_t offset = bt_config_size_or(reader, "pad_token_id", 1) + 1;
     if (offset >= config->max_positions)
         bt_config_refuse(reader, "pad_token_id",
-                         "which leaves no positions behind it");
+                         "which leaves no positions after it");
     else
         config->max_positions -= offset;
     config->position_offset = offset;
