@@ -25,13 +25,6 @@ typedef struct json_source {
     bauta_status status;
 } json_source;
 
-/* The value of a key; NULL when it is absent or null. */
-static const json_t *get(const json_source *a, const char *key)
-{
-    const json_t *value = json_object_get(a->root, key);
-    return json_is_null(value) ? NULL : value;
-}
-
 static void reject(json_source *a, const char *key, const json_t *value,
                    const char *why)
 {
@@ -45,7 +38,7 @@ static void reject(json_source *a, const char *key, const json_t *value,
 
 static void get_size(json_source *a, const char *key, size_t *to)
 {
-    const json_t *value = get(a, key);
+    const json_t *value = bt_json_get(a->root, key);
     json_int_t number = json_integer_value(value);
     if (!value)
         return;
@@ -57,7 +50,7 @@ static void get_size(json_source *a, const char *key, size_t *to)
 
 static void get_float(json_source *a, const char *key, float *to)
 {
-    const json_t *value = get(a, key);
+    const json_t *value = bt_json_get(a->root, key);
     double number = json_number_value(value);
     if (!value)
         return;
@@ -69,7 +62,7 @@ static void get_float(json_source *a, const char *key, float *to)
 
 static void get_bool(json_source *a, const char *key, bool *to)
 {
-    const json_t *value = get(a, key);
+    const json_t *value = bt_json_get(a->root, key);
     if (!value)
         return;
     if (json_is_boolean(value))
@@ -95,7 +88,7 @@ static bool token_of(json_source *a, const char *key, const json_t *value,
 /* One token, or a list of one token. */
 static void get_token(json_source *a, const char *key, uint32_t *to)
 {
-    const json_t *value = get(a, key);
+    const json_t *value = bt_json_get(a->root, key);
     if (json_is_array(value) && json_array_size(value) == 1)
         value = json_array_get(value, 0);
     if (json_is_array(value))
@@ -121,7 +114,7 @@ static void tokens_add(json_source *a, const char *key, const json_t *value,
         if (to->all[i] == token)
             return;
     if (*to->count == to->most)
-        reject(a, key, get(a, key), "which has too many tokens");
+        reject(a, key, bt_json_get(a->root, key), "which has too many tokens");
     else
         to->all[(*to->count)++] = token;
 }
@@ -129,7 +122,7 @@ static void tokens_add(json_source *a, const char *key, const json_t *value,
 /* One token or a list of tokens. */
 static void get_tokens(json_source *a, const char *key, const tokens *to)
 {
-    const json_t *value = get(a, key), *each;
+    const json_t *value = bt_json_get(a->root, key), *each;
     size_t i;
     if (!json_is_array(value)) {
         if (value)
@@ -187,7 +180,7 @@ static bool is_neutral(size_t i, const json_t *value)
 static void reject_unsupported(json_source *a)
 {
     for (size_t i = 0; i < BT_LEN(unsupported); i++) {
-        const json_t *value = get(a, unsupported[i].key);
+        const json_t *value = bt_json_get(a->root, unsupported[i].key);
         if (value && !is_neutral(i, value))
             reject(a, unsupported[i].key, value, "which is not supported");
     }
@@ -197,7 +190,7 @@ static void reject_unsupported(json_source *a)
 
 static void get_early(json_source *a, bauta_early *to)
 {
-    const json_t *value = get(a, "early_stopping");
+    const json_t *value = bt_json_get(a->root, "early_stopping");
     const char *text = json_string_value(value);
     if (json_is_boolean(value))
         *to = json_is_true(value) ? BAUTA_EARLY_YES : BAUTA_EARLY_NO;

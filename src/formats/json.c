@@ -129,6 +129,12 @@ bauta_status bt_json_object(json_t **out, const char *text, size_t size,
     return status;
 }
 
+json_t *bt_json_get(const json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
+}
+
 char *bt_json_text(const json_t *value, size_t flags)
 {
     size_t size = value ? json_dumpb(value, NULL, 0, flags) : 0;

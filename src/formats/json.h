@@ -69,6 +69,9 @@ bauta_status bt_json_end(bt_json *json, bauta_error *err);
 bauta_status bt_json_object(json_t **out, const char *text, size_t size,
                             unsigned flags, const char *path, bauta_error *err);
 
+/* A member of an object; NULL if it is absent or null. */
+json_t *bt_json_get(const json_t *object, const char *key);
+
 /* A value as text, for bt_free(); NULL when memory runs out. `flags` are those
  * of json_dumps(), which is not used because it drops keys when memory runs out
  * (2.14). */

@@ -105,16 +105,9 @@ static void fail_key(bt_config *reader, const char *key, const char *what)
                 bt_path_tail(reader->path), key, what);
 }
 
-/* The value of a key, NULL when it is absent or null. */
-static json_t *value_of(bt_config *reader, const char *key)
-{
-    json_t *value = json_object_get(reader->object, key);
-    return json_is_null(value) ? NULL : value;
-}
-
 static json_t *need(bt_config *reader, const char *key)
 {
-    json_t *value = value_of(reader, key);
+    json_t *value = bt_json_get(reader->object, key);
     if (!value)
         fail_key(reader, key, "is missing");
     return value;
@@ -140,7 +133,7 @@ size_t bt_config_size(bt_config *reader, const char *key)
 
 size_t bt_config_size_or(bt_config *reader, const char *key, size_t fallback)
 {
-    const json_t *value = value_of(reader, key);
+    const json_t *value = bt_json_get(reader->object, key);
     return value ? as_size(reader, key, value) : fallback;
 }
 
@@ -159,13 +152,13 @@ double bt_config_number(bt_config *reader, const char *key)
 
 double bt_config_number_or(bt_config *reader, const char *key, double fallback)
 {
-    const json_t *value = value_of(reader, key);
+    const json_t *value = bt_json_get(reader->object, key);
     return value ? as_number(reader, key, value) : fallback;
 }
 
 bool bt_config_bool_or(bt_config *reader, const char *key, bool fallback)
 {
-    const json_t *value = value_of(reader, key);
+    const json_t *value = bt_json_get(reader->object, key);
     if (!value)
         return fallback;
     if (!json_is_boolean(value))
@@ -176,7 +169,7 @@ bool bt_config_bool_or(bt_config *reader, const char *key, bool fallback)
 const char *bt_config_text_or(bt_config *reader, const char *key,
                               const char *fallback)
 {
-    const json_t *value = value_of(reader, key);
+    const json_t *value = bt_json_get(reader->object, key);
     if (!value)
         return fallback;
     if (!json_is_string(value)) {
@@ -188,7 +181,7 @@ const char *bt_config_text_or(bt_config *reader, const char *key,
 
 bool bt_config_enter(bt_config *reader, const char *key)
 {
-    json_t *value = value_of(reader, key);
+    json_t *value = bt_json_get(reader->object, key);
     if (value && !json_is_object(value))
         fail_key(reader, key, "is not an object");
     if (!json_is_object(value))
@@ -204,7 +197,7 @@ void bt_config_leave(bt_config *reader)
 
 size_t bt_config_list(bt_config *reader, const char *key)
 {
-    const json_t *value = value_of(reader, key);
+    const json_t *value = bt_json_get(reader->object, key);
     if (value && !json_is_array(value))
         fail_key(reader, key, "is not a list");
     return json_array_size(value);
@@ -213,7 +206,7 @@ size_t bt_config_list(bt_config *reader, const char *key)
 const char *bt_config_list_text(bt_config *reader, const char *key, size_t i)
 {
     const char *text =
-        json_string_value(json_array_get(value_of(reader, key), i));
+        json_string_value(json_array_get(bt_json_get(reader->object, key), i));
     return text ? text : "";
 }
 

@@ -135,12 +135,6 @@ static bt_phrases *block_take(bt_arena *arena, const lists *l)
 
 /* ---- reading ----------------------------------------------------------- */
 
-static const json_t *get(const json_t *root, const char *key)
-{
-    const json_t *value = json_object_get(root, key);
-    return json_is_null(value) ? NULL : value;
-}
-
 bauta_status bt_phrases_read(bt_phrases **out, const char *generation,
                              size_t generation_size, const char *config,
                              size_t config_size, size_t vocab, bauta_error *err)
@@ -155,8 +149,8 @@ bauta_status bt_phrases_read(bt_phrases **out, const char *generation,
         return bt_fail(err, status, "%s", wrong.message);
     wrong = (bauta_error){ 0 }; // reported when the file itself is read
     lists l = { generation ? "generation_config.json" : "config.json",
-                get(root, "stop_strings"), get(root, "bad_words_ids"), vocab,
-                &wrong };
+                bt_json_get(root, "stop_strings"),
+                bt_json_get(root, "bad_words_ids"), vocab, &wrong };
     stops_check(&l);
     bad_check(&l);
     if (wrong.status)

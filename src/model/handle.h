@@ -5,6 +5,7 @@
 #define BT_HANDLE_H
 
 #include "base/directory.h"
+#include "formats/safetensors.h"
 #include "model/folder.h"
 #include "model/generation_lists.h"
 
@@ -25,6 +26,11 @@ struct bauta_model {
     size_t generation_size;
     bt_phrases *phrases; /* from generation_config.json, or from config.json */
 };
+
+/* A tensor for bt_safetensors_write(): the shape of an entry, with another name
+ * and other data. */
+bt_stored bt_tensor_to_store(const bt_entry *entry, const char *name,
+                             const float *data);
 
 /* "float32", "bfloat16" or "int8". */
 const char *bt_weights_text(bauta_weights weights);

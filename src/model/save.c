@@ -32,11 +32,12 @@ static bauta_status config_write(const bt_directory *to,
     return status;
 }
 
-static bt_stored stored_of(const bt_entry *entry, const float *data)
+bt_stored bt_tensor_to_store(const bt_entry *entry, const char *name,
+                             const float *data)
 {
     const bt_tensor *t = entry->tensor;
     bool vector = entry->rank == 1;
-    return (bt_stored){ .name = entry->name,
+    return (bt_stored){ .name = name,
                         .dtype = BT_F32,
                         .rank = (unsigned)entry->rank,
                         .shape = { vector ? t->columns : t->rows,
@@ -61,7 +62,8 @@ static bauta_status weights_write(const bt_directory *to,
     if (!tensors)
         return bt_fail_memory(err, "the names of tensors", bytes);
     for (size_t i = 0; i < model->count; i++)
-        tensors[i] = stored_of(&model->entries[i],
+        tensors[i] =
+            bt_tensor_to_store(&model->entries[i], model->entries[i].name,
                                data_of(model, &model->entries[i], others));
     bauta_status status = bt_safetensors_write_in(to, "model.safetensors",
                                                   tensors, model->count, err);

@@ -17,20 +17,11 @@ typedef struct listing {
 static void list_one(listing *l, const char *kind, const bt_entry *entry,
                      const float *data)
 {
-    const bt_tensor *t = entry->tensor;
-    bool vector = entry->rank == 1;
     size_t size = strlen(kind) + strlen(entry->name) + 1;
     if (l->state->tensors) {
         char *name = l->state->names + l->bytes;
         snprintf(name, size, "%s%s", kind, entry->name);
-        l->state->tensors[l->count] =
-            (bt_stored){ .name = name,
-                         .dtype = BT_F32,
-                         .rank = (unsigned)entry->rank,
-                         .shape = { vector ? t->columns : t->rows,
-                                    vector ? 0 : t->columns },
-                         .data = data,
-                         .bytes = t->rows * t->columns * sizeof(float) };
+        l->state->tensors[l->count] = bt_tensor_to_store(entry, name, data);
     }
     l->count++;
     l->bytes += size;
