@@ -19,11 +19,11 @@ enum { WORTH_WAITING = 16 };
 
 /* ---- prefix cache ------------------------------------------------------ */
 
-static void prefix_release(bt_prefix_entry *prefixes)
+static void prefix_release(bt_prefix_entry *entry)
 {
-    bt_sequence_free(prefixes->sequence);
-    bt_free(prefixes->ids);
-    bt_free(prefixes->source);
+    bt_sequence_free(entry->sequence);
+    bt_free(entry->ids);
+    bt_free(entry->source);
 }
 
 bool bt_generator_forget(bauta_generator *g)
@@ -75,7 +75,7 @@ typedef struct match {
     const bt_sequence *sequence; /* NULL: not started yet */
     size_t common;               /* prompt tokens, the last one excluded */
     size_t ready;                /* of these, already in the sequence */
-    bt_prefix_entry *prefixes;   /* the cache entry, or NULL */
+    bt_prefix_entry *entry;      /* the cache entry, or NULL */
 } match;
 
 static size_t common_prefix(const bt_request *r, const uint32_t *ids,
@@ -109,12 +109,13 @@ static bool match_find(match *best, bauta_generator *g, const bt_request *r,
 {
     bool found = false;
     for (size_t i = 0; i < g->prefix_count; i++) {
-        bt_prefix_entry *k = &g->prefixes[i];
-        if (k->window != r->options.sliding_window ||
-            !same_source(r, k->source, k->source_count))
+        bt_prefix_entry *entry = &g->prefixes[i];
+        if (entry->window != r->options.sliding_window ||
+            !same_source(r, entry->source, entry->source_count))
             continue;
-        size_t common = common_prefix(r, k->ids, k->count);
-        match_better(best, &found, (match){ k->sequence, common, common, k });
+        size_t common = common_prefix(r, entry->ids, entry->count);
+        match_better(best, &found,
+                     (match){ entry->sequence, common, common, entry });
     }
     for (size_t i = 0; i < before; i++) {
         const bt_request *o = g->running[i];
@@ -151,8 +152,8 @@ static bauta_status share(bauta_generator *g, bt_request *r, const match *m,
     r->sequences[0] = fork;
     r->prompt_read = m->ready;
     r->cached_tokens = r->source_count ? r->source_count : m->ready;
-    if (m->prefixes)
-        m->prefixes->used = g->steps;
+    if (m->entry)
+        m->entry->used = g->steps;
     *done = true;
     return BAUTA_OK;
 }
