@@ -48,15 +48,16 @@ static const bauta_trainer *trainer_of(void)
 
 static void record_read(const json_t *object)
 {
-    bt_place place;
+    bt_train_progress progress;
     bauta_error err = { BAUTA_OK, "" };
     bauta_status status =
-        bt_record_read(&place, object, trainer_of(), path, &err);
+        bt_record_read(&progress, object, trainer_of(), path, &err);
     must(status == err.status);
     if (status)
         must(strstr(err.message, path) != NULL);
     else
-        must(place.updates <= place.step && place.epoch <= place.step);
+        must(progress.updates <= progress.step &&
+             progress.epoch <= progress.step);
 }
 
 static void seal_round_trip(json_t *object)

@@ -332,7 +332,7 @@ static void options_that_differ_are_refused_by_name(void **state)
         change make;
         const char *name;
     } changes[] = {
-#define OTHER(name) { name##_other, " option " #name " at " }
+#define OTHER(name) { name##_other, " option " #name " is " }
         OTHER(objective),    OTHER(mode),    OTHER(seed),
         OTHER(sequences),    OTHER(tokens),  OTHER(accumulate),
         OTHER(pass),         OTHER(context), OTHER(dropout),

@@ -189,7 +189,7 @@ static void impossible_records_are_refused(void **state)
                         json_true());
     assert_int_equal(bt_sealed_text(&text, record, "", NULL), 0);
     file_store(folder, "trainer.json", text, strlen(text));
-    refused(&l, folder, BAUTA_ERR_IO, "not known here");
+    refused(&l, folder, BAUTA_ERR_IO, "unknown options");
     bauta_text_free(text);
     json_decref(record);
     // An object that is no checkpoint, and JSON that is no object.
@@ -232,7 +232,7 @@ static void tensors_of_another_run_are_refused(void **state)
     save(&saved, folder);
     lesson_init(&l, "gpt2", folder, &o, 1, NULL);
     file_store(folder, "optimizer.safetensors", later.bytes, later.size);
-    refused(&l, folder, BAUTA_ERR_IO, "not those that were saved");
+    refused(&l, folder, BAUTA_ERR_IO, "differs from the saved one");
     file_store(folder, "optimizer.safetensors", model.bytes, model.size);
     refused(&l, folder, BAUTA_ERR_IO, "is missing");
     file_store(folder, "optimizer.safetensors", fewer.bytes, fewer.size);
@@ -246,7 +246,7 @@ static void tensors_of_another_run_are_refused(void **state)
     folder = scratch_path(&s, "step-0");
     lesson_init(&l, "gpt2", folder, &o, 1, NULL);
     file_store(folder, "optimizer.safetensors", later.bytes, later.size);
-    refused(&l, folder, BAUTA_ERR_IO, "tensors, and not only");
+    refused(&l, folder, BAUTA_ERR_IO, "tensors, but this run has");
     lesson_release(&l);
     free(later.bytes);
     free(model.bytes);

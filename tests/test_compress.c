@@ -332,10 +332,10 @@ static void test_refusals(subject *s)
     expect_refusal(trained, BAUTA_WEIGHTS_FLOAT32, "read-only");
     bauta_model *model = load(s, false);
     expect_refusal(model, (bauta_weights)3, "weights is 3");
-    expect_refusal(model, (bauta_weights)-1, "no such type");
+    expect_refusal(model, (bauta_weights)-1, "not a known type");
     assert_int_equal(bauta_model_compress(model, BAUTA_WEIGHTS_INT8, NULL), 0);
     assert_int_equal(bauta_model_compress(model, BAUTA_WEIGHTS_INT8, NULL), 0);
-    expect_refusal(model, BAUTA_WEIGHTS_FLOAT32, "int8 already");
+    expect_refusal(model, BAUTA_WEIGHTS_FLOAT32, "already packed as int8");
     expect_refusal(model, BAUTA_WEIGHTS_BFLOAT16, "as bfloat16");
     assert_int_equal(bauta_model_compress(NULL, BAUTA_WEIGHTS_INT8, NULL),
                      BAUTA_ERR_ARGUMENT);

@@ -476,9 +476,9 @@ static void pairs_that_do_not_fit_are_named(void **state)
         { "a\nb\nc\n", "a\nb\n\n", "target: line 3 is empty" },
         { "a\nb\n", "a\n\xFF\n", "target: line 2 is not UTF-8" },
         { "\xFF\nb\n", "a\n\xFF\n", "source: line 1 is not UTF-8" },
-        { "a\tb\nc\n", NULL, "source: line 2 has not two columns" },
-        { "a\tb\tc\n", NULL, "source: line 1 has not two columns" },
-        { "a\tb\n\n", NULL, "source: line 2 has not two columns" },
+        { "a\tb\nc\n", NULL, "source: line 2 does not have two columns" },
+        { "a\tb\tc\n", NULL, "source: line 1 does not have two columns" },
+        { "a\tb\n\n", NULL, "source: line 2 does not have two columns" },
         { "a\t\n", NULL, "source: line 1 is empty" },
         { "\tb\n", NULL, "source: line 1 is empty" },
     };

@@ -44,7 +44,7 @@ static void tokens_count(unsigned *times, const bt_epoch *e,
                          const bauta_corpus *corpus, size_t context)
 {
     for (size_t i = 0; i < e->count; i++) {
-        const bt_sequence *s = &e->list[i];
+        const bt_example *s = &e->list[i];
         size_t length = bt_side_length(&corpus->text, s->document);
         assert_true(s->count > 0 && s->count <= context);
         assert_true(s->first + s->count <= length);
@@ -78,7 +78,7 @@ static void pairs_are_read_once(const bt_epoch *e, const bauta_corpus *corpus,
     size_t skipped = 0;
     assert_non_null(times);
     for (size_t i = 0; i < e->count; i++) {
-        const bt_sequence *s = &e->list[i];
+        const bt_example *s = &e->list[i];
         assert_int_equal(s->first, 0);
         assert_int_equal(s->count, bt_side_length(&corpus->text, s->document));
         times[s->document]++;
@@ -95,7 +95,7 @@ static void pairs_are_read_once(const bt_epoch *e, const bauta_corpus *corpus,
     free(times);
 }
 
-static size_t tokens_of(const bauta_corpus *corpus, const bt_sequence *s)
+static size_t tokens_of(const bauta_corpus *corpus, const bt_example *s)
 {
     return corpus->pairs ? bt_size_max(s->count, bt_side_length(&corpus->source,
                                                                 s->document))
@@ -241,7 +241,7 @@ static void validation_is_in_order(void **state)
     bt_epoch e = epoch_of(corpus, &how, 1, 0), f = epoch_of(corpus, &how, 2, 3);
     assert_true(same_order(&e, &f));
     for (size_t i = 1; i < e.count; i++) {
-        const bt_sequence *a = &e.list[i - 1], *b = &e.list[i];
+        const bt_example *a = &e.list[i - 1], *b = &e.list[i];
         assert_true(a->document < b->document ||
                     (a->document == b->document &&
                      a->first + a->count == b->first && a->count == 16));

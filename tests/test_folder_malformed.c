@@ -124,7 +124,7 @@ static const struct {
     { "gpt2", "\"n_embd\": 16", "\"n_embd\": true",
       "n_embd is not a whole number" },
     { "gpt2", "\"model_type\": \"gpt2\"", "\"model_type\": 2",
-      "model_type is not a text" },
+      "model_type is not a string" },
     { "gpt2", "\"model_type\": \"gpt2\"", "\"model_type\": null",
       "model_type is null" },
     { "gpt2", "[\"GPT2LMHeadModel\"]", "\"GPT2LMHeadModel\"",
@@ -141,7 +141,7 @@ static const struct {
     { "llama", "\"rms_norm_eps\": 1e-05", "\"rope_theta\": \"10000\"",
       "rope_theta is not a number" },
     { "llama", "\"rms_norm_eps\": 1e-05", "\"hidden_act\": {}",
-      "hidden_act is not a text" },
+      "hidden_act is not a string" },
     { "mistral", "\"sliding_window\": 4", "\"sliding_window\": \"4\"",
       "sliding_window is not a whole number" },
     { "qwen2", "\"use_sliding_window\": true", "\"use_sliding_window\": 1",
@@ -192,7 +192,7 @@ static const struct {
     { "llama", "\"rms_norm_eps\": 1e-05", "\"rope_theta\": -1e4",
       "a rope_theta of -10000" },
     { "roberta", "\"pad_token_id\": 1", "\"pad_token_id\": 500",
-      "pad_token_id is 500, which leaves no positions behind it" },
+      "pad_token_id is 500, which leaves no positions after it" },
     { "bert", "\"pad_token_id\": 1", "\"pad_token_id\": -1",
       "pad_token_id is not a whole number" },
     { "marian", "\"max_position_embeddings\": 96",
@@ -265,7 +265,7 @@ static const struct {
     { "gpt2", "\"n_positions\": 96", "\"n_positions\": 95",
       "tensor transformer.wpe.weight is 96 x 16, not 95 x 16" },
     { "gpt2", "\"n_layer\": 2", "\"n_layer\": 1",
-      "tensor transformer.h.1.attn.c_attn.bias has no place" },
+      "tensor transformer.h.1.attn.c_attn.bias is not expected" },
     { "gpt2", "\"n_layer\": 2", "\"n_layer\": 3",
       "tensor transformer.h.2.ln_1.weight is missing" },
     { "gpt2", "\"n_head\": 2", "\"n_head\": 2, \"n_inner\": 7",
@@ -591,11 +591,11 @@ static const struct {
     { drop_first, "tensor transformer.wte.weight is missing" },
     { drop_last, "tensor transformer.ln_f.bias is missing" },
     { drop_all, "tensor transformer.wte.weight is missing" },
-    { add_unknown, "tensor transformer.h.0.adapter.weight has no place in a "
+    { add_unknown, "tensor transformer.h.0.adapter.weight is not expected in a "
                    "model of type gpt2" },
-    { add_layer, "tensor transformer.h.2.ln_1.weight has no place" },
-    { add_empty_name, "tensor  has no place" },
-    { add_odd_name, "tensor a?b has no place" },
+    { add_layer, "tensor transformer.h.2.ln_1.weight is not expected" },
+    { add_empty_name, "tensor  is not expected" },
+    { add_odd_name, "tensor a?b is not expected" },
     { rename_one, "tensor " WEIGHT " is missing" },
     { turn, "tensor " WEIGHT " is 64 x 16, not 16 x 64" },
     { flatten, "tensor " WEIGHT " is 1024, not 16 x 64" },
@@ -723,7 +723,7 @@ static void many_tensors_are_refused_soon(void **state)
     tiny_file(path, "config.json", config, strlen(config));
     assert_int_equal(bt_safetensors_write(file, tensors, count, NULL, 0, NULL),
                      0);
-    assert_refused(path, "tensor zzz has no place");
+    assert_refused(path, "tensor zzz is not expected");
     free(tensors);
     free(names);
     scratch_free(&s);

@@ -100,7 +100,7 @@ static void own_files_are_not_foreign(void **state)
     snprintf(path, sizeof(path), "%s/model.safetensors", folder);
     model_says(path, "is a file of weights: give the folder that it is in");
     tiny_file(folder, "model.safetensors", "12345678{}", 10);
-    model_says(folder, "is cut short or no safetensors file");
+    model_says(folder, "is truncated or not a safetensors file");
     scratch_free(&s);
 }
 

@@ -130,7 +130,7 @@ static const struct {
     { "{\"bad_words_ids\": [[\"x\"]]}", "not a token" },
     { "{\"eos_token_id\": -1}", "eos_token_id is -1" },
     { "{\"eos_token_id\": \"a\"}", "not a token" },
-    { "{\"eos_token_id\": [1, 2, 3, 4, 5, 6, 7, 8, 9]}", "more tokens" },
+    { "{\"eos_token_id\": [1, 2, 3, 4, 5, 6, 7, 8, 9]}", "too many tokens" },
     { "{\"forced_eos_token_id\": [1, 2]}", "not one token" },
     { "{\"max_length\": -3}", "max_length is -3" },
     { "{\"max_length\": 20.5}", "max_length is 20.5" },

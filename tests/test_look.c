@@ -458,23 +458,23 @@ static void wrong_questions_are_sentences(void **state)
     subject_batch(&s, false, false);
     bauta_look good = BAUTA_LOOK_INIT, x;
     good.weights = room;
-    refused(&s, NULL, "no looks are given");
+    refused(&s, NULL, "no requests are given");
     x = good, x.size = 3;
-    refused(&s, &x, "look.size is 3");
+    refused(&s, &x, "request.size is 3");
     x = good, x.at = BAUTA_LOOK_CROSS;
-    refused(&s, &x, "look 0: the model has no cross attention");
+    refused(&s, &x, "request 0: the model has no cross attention");
     x = good, x.at = (bauta_look_at)7;
-    refused(&s, &x, "look 0: at is 7");
+    refused(&s, &x, "request 0: attention is 7");
     x = good, x.layer = 3;
-    refused(&s, &x, "look 0: layer 3 of a stack of 3");
+    refused(&s, &x, "request 0: layer 3 of a stack of 3");
     x = good, x.head = 4;
-    refused(&s, &x, "look 0: head 4 of a layer of 4");
+    refused(&s, &x, "request 0: head 4 of a layer of 4");
     x = good, x.first = SIZE_MAX;
-    refused(&s, &x, "look 0: 0 rows from row");
+    refused(&s, &x, "request 0: 0 rows from row");
     x = good, x.rows = SIZE_MAX;
     refused(&s, &x, "rows from row 0 on");
     x = good, x.rows = 1, x.weights = NULL;
-    refused(&s, &x, "look 0: weights is NULL");
+    refused(&s, &x, "request 0: weights is NULL");
     assert_int_equal(bauta_model_look(s.context, s.model, NULL, target_of(&s),
                                       NULL, NULL, 1, NULL),
                      BAUTA_ERR_ARGUMENT);

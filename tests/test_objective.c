@@ -43,7 +43,7 @@ static void causal_labels_are_the_next_tokens(void **state)
     bt_objective o = { .kind = BAUTA_OBJECTIVE_CAUSAL, .vocabulary = 40 };
     bt_filling f = { 0 };
     // The middle of one, the beginning of the other, and what has no next.
-    const bt_sequence list[] = { { 0, 1, 2 }, { 1, 0, 2 }, { 1, 1, 2 } };
+    const bt_example list[] = { { 0, 1, 2 }, { 1, 0, 2 }, { 1, 1, 2 } };
     assert_int_equal(bt_filling_set(&f, &o, corpus, list, 3, NULL), 0);
     row_is(&f, (const uint32_t[]){ 11, 12, 20, 21, 21, 22 },
            (const uint32_t[]){ 12, 13, 21, 22, 22, NONE }, 6);
@@ -67,7 +67,7 @@ static void seq2seq_labels_are_the_target(void **state)
                        .start = 39,
                        .vocabulary = 40 };
     bt_filling f = { 0 };
-    const bt_sequence list[] = { { 1, 0, 3 }, { 0, 0, 2 } };
+    const bt_example list[] = { { 1, 0, 3 }, { 0, 0, 2 } };
     assert_int_equal(bauta_corpus_create(&corpus, NULL), 0);
     assert_int_equal(bauta_corpus_add(corpus, b, 2, a, 3, NULL), 0);
     assert_int_equal(bauta_corpus_add(corpus, a, 3, b, 2, NULL), 0);
@@ -96,7 +96,7 @@ static void a_prefix_is_given_and_not_predicted(void **state)
                        .seed = seed,
                        .vocabulary = 40 };
     bt_filling f = { 0 };
-    const bt_sequence list[] = { { 0, 0, COUNT }, { 1, 2, 1 } };
+    const bt_example list[] = { { 0, 0, COUNT }, { 1, 2, 1 } };
     size_t times[COUNT] = { 0 };
     for (o.epoch = 0; o.epoch < EPOCHS; o.epoch++) {
         assert_int_equal(bt_filling_set(&f, &o, corpus, list, 2, NULL), 0);
@@ -188,7 +188,7 @@ static void hidden_tokens_have_their_shares(void **state)
     assert_int_equal(bauta_corpus_create(&corpus, NULL), 0);
     assert_int_equal(bauta_corpus_add(corpus, tokens, COUNT, NULL, 0, NULL), 0);
     for (o.epoch = 0; o.epoch < 20; o.epoch++) {
-        bt_sequence all = { 0, 0, COUNT };
+        bt_example all = { 0, 0, COUNT };
         assert_int_equal(bt_filling_set(&f, &o, corpus, &all, 1, NULL), 0);
         size_t before = c.hidden;
         for (size_t i = 0; i < COUNT; i++)
@@ -216,7 +216,7 @@ static void shares_of_all_and_none_are_exact(void **state)
     bauta_corpus *corpus = two_texts();
     bt_objective o = masked(tokenizer);
     bt_filling f = { 0 };
-    const bt_sequence all = { 0, 0, 5 };
+    const bt_example all = { 0, 0, 5 };
     o.hidden = 0.0f;
     assert_int_equal(bt_filling_set(&f, &o, corpus, &all, 1, NULL), 0);
     assert_int_equal(f.counted, 0);
@@ -284,9 +284,9 @@ static void every_allocation_may_fail(void **state)
     bauta_corpus *corpus = lesson_pairs(1, 4, 8);
     bt_objective o = { .kind = BAUTA_OBJECTIVE_SEQ2SEQ, .vocabulary = 40 };
     bt_filling f = { 0 };
-    bt_sequence list[4];
+    bt_example list[4];
     for (size_t i = 0; i < 4; i++)
-        list[i] = (bt_sequence){ i, 0, bt_side_length(&corpus->text, i) };
+        list[i] = (bt_example){ i, 0, bt_side_length(&corpus->text, i) };
     for (size_t k = 0;; k++) {
         bauta_error err;
         bt_filling_release(&f);

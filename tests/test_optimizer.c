@@ -374,8 +374,9 @@ static void wrong_arguments_are_a_sentence(void **state)
     t.stride = 7;
     assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &defaults, &err),
                      BAUTA_ERR_ARGUMENT);
-    assert_string_equal(err.message, "optimizer: parameter 0 is a part of a "
-                                     "larger one, with rows 7 apart");
+    assert_string_equal(err.message,
+                        "optimizer: parameter 0 is a view of a larger "
+                        "tensor, with a row stride of 7");
     t.stride = 2;
     wrong.beta2 = 1.0;
     assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &wrong, &err),

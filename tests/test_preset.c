@@ -233,7 +233,7 @@ static void what_is_not_known_is_refused(void **state)
     assert_refused("gpt2-tiny", t, "{\"vocab_size\": \"x\"}", "at least 5");
     bauta_tokenizer_free(t);
     t = learned(BAUTA_VOCABULARY_WORDPIECE, 40);
-    assert_refused("transformer-tiny", t, NULL, "no token that ends a text");
+    assert_refused("transformer-tiny", t, NULL, "no end-of-sequence token");
     bauta_tokenizer_free(t);
 }
 

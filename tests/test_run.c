@@ -286,7 +286,7 @@ static void a_checkpoint_is_removed_if_all_in_it_is_ours(void **state)
     assert_int_equal(unlink(scratch_path(&s, "step-1/config.json")), 0);
     assert_int_equal(symlink("step-1", scratch_path(&s, "step-2")), 0);
     assert_int_equal(bauta_checkpoint_remove(s.path, &err), BAUTA_ERR_IO);
-    assert_non_null(strstr(err.message, "is no folder"));
+    assert_non_null(strstr(err.message, "is not a folder"));
     assert_true(exists(&s, "step-1/trainer.json"));
     assert_int_equal(bauta_checkpoint_remove(folder, &err), BAUTA_OK);
     assert_false(exists(&s, "step-1"));

@@ -427,12 +427,14 @@ static const struct {
     { "name_twice_empty",
       "{\"a\":" U8("0", "0", "0") ",\"a\":" U8("0", "0", "0") "}", 0,
       "\"a\" is there twice" },
-    { "metadata_null", META("null"), 4, "__metadata__ is no object" },
-    { "metadata_text", META("\"pt\""), 4, "__metadata__ is no object" },
-    { "metadata_list", META("[]"), 4, "__metadata__ is no object" },
-    { "metadata_number_inside", META("{\"a\":1}"), 4, "\"a\" is no text" },
-    { "metadata_null_inside", META("{\"a\":null}"), 4, "\"a\" is no text" },
-    { "metadata_object_inside", META("{\"a\":{}}"), 4, "\"a\" is no text" },
+    { "metadata_null", META("null"), 4, "__metadata__ is not an object" },
+    { "metadata_text", META("\"pt\""), 4, "__metadata__ is not an object" },
+    { "metadata_list", META("[]"), 4, "__metadata__ is not an object" },
+    { "metadata_number_inside", META("{\"a\":1}"), 4, "\"a\" is not a string" },
+    { "metadata_null_inside", META("{\"a\":null}"), 4,
+      "\"a\" is not a string" },
+    { "metadata_object_inside", META("{\"a\":{}}"), 4,
+      "\"a\" is not a string" },
     { "metadata_key_twice", META("{\"a\":\"1\",\"a\":\"1\"}"), 4, "duplicate" },
     { "metadata_twice", "{\"__metadata__\":{},\"__metadata__\":{}}", 0,
       "two __metadata__" },
@@ -513,7 +515,7 @@ static void the_length_of_the_header_is_checked(void **state)
     }
     for (size_t size = 0; size < 8; size++) {
         bytes b = { calloc(1, size + 1), size };
-        check_refused("short", "x", b, "is no safetensors file");
+        check_refused("short", "x", b, "is not a safetensors file");
         free(b.at);
     }
 }

@@ -87,7 +87,7 @@ static void what_is_malformed_is_a_sentence(void **state)
     refused(WITH("\x80"), "byte 0: a number is cut off");
     refused(WITH("\x08\x80"), "byte 1: a number is cut off");
     refused(WITH("\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02"), "64 bits");
-    refused(WITH("\x02\x00"), "byte 0: is no field");
+    refused(WITH("\x02\x00"), "byte 0: is not a protobuf field");
     refused(WITH("\x0B"), "unknown wire type 3");
     refused(WITH("\x0A\x05"), "byte 0: a field of 5 bytes has only 0");
     refused(WITH("\x0A\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01"), "has only 0");
@@ -120,10 +120,10 @@ static void pieces_that_do_not_belong_together_are_refused(void **state)
     refused(m.bytes, m.size, "piece \"a\" has the ids 1 and 2");
     m.size = good;
     pieces_piece(&m, "<0x41>", 0, BT_PIECE_BYTE);
-    refused(m.bytes, m.size, "piece 2 stands for a byte without");
+    refused(m.bytes, m.size, "piece 2 has the type BYTE without");
     m.size = good;
     pieces_piece(&m, "<41>", 0, BT_PIECE_BYTE);
-    refused(m.bytes, m.size, "piece 2 stands for a byte but is not");
+    refused(m.bytes, m.size, "piece 2 has the type BYTE but is not");
     m.size = good;
     pieces_spec(&m, 2, 35, 1);
     refused(m.bytes, m.size, "has byte_fallback but no piece <0x00>");

@@ -488,12 +488,13 @@ static void what_cannot_be_fed_is_named(void **state)
         const char *says;
     } calls[] = {
         { { { s, 1, ids, NULL }, { NULL, 1, ids, NULL } },
-          "feed 1 has no sequence" },
+          "input 1 has no sequence" },
         { { { s, 1, ids, NULL }, { v.all[0].sequence, 1, ids, NULL } },
-          "feed 1 belongs to another stage" },
-        { { { s, 1, ids, NULL }, { s, 1, ids, NULL } }, "feed 1 is fed twice" },
-        { { { s, 0, ids, NULL } }, "feed 0 has no tokens" },
-        { { { s, 1, NULL, NULL } }, "feed 0 has no ids" },
+          "input 1 belongs to another session" },
+        { { { s, 1, ids, NULL }, { s, 1, ids, NULL } },
+          "input 1 is given twice" },
+        { { { s, 0, ids, NULL } }, "input 0 has no tokens" },
+        { { { s, 1, NULL, NULL } }, "input 0 has no ids" },
         { { { s, 3, ids, NULL } }, "token 2: id 40 is not in a vocabulary" },
         { { { s, 97, ids + 3, NULL } }, "97 tokens, the model has 96" },
     };
@@ -537,7 +538,7 @@ static void sources_belong_to_models_that_have_them(void **state)
             "does not read a source");
     assert_null(memory);
     refused(bt_sequence_create(&sequence, w.stage, NULL, &err), &err,
-            "needs the memory");
+            "needs a source");
     refused(bt_sequence_create(&sequence, v.stage, w.memories[0], &err), &err,
             "has no source");
     assert_null(sequence);

@@ -198,7 +198,7 @@ static const struct {
     { "llama",
       { "model.embed_positions.weight", NULL, ZEROS, BT_F32, 2, { 96, 16 } },
       BAUTA_ERR_UNSUPPORTED,
-      "model.embed_positions.weight has no place" },
+      "model.embed_positions.weight is not expected" },
     { "bart",
       { "model.encoder.embed_tokens.weight",
         "model.shared.weight",

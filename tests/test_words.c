@@ -93,14 +93,14 @@ static void lists_are_read_from_either_file(void **state)
 static const struct {
     const char *text, *says;
 } wrong[] = {
-    { "{\"stop_strings\": 3}", "stop_strings is 3, neither a text" },
-    { "{\"stop_strings\": \"\"}", "none of them empty" },
-    { "{\"stop_strings\": [\"a\", \"\"]}", "none of them empty" },
-    { "{\"stop_strings\": [[\"a\"]]}", "neither a text" },
-    { "{\"stop_strings\": {\"a\": 1}}", "neither a text" },
+    { "{\"stop_strings\": 3}", "stop_strings is 3, neither a string" },
+    { "{\"stop_strings\": \"\"}", "one of them is empty" },
+    { "{\"stop_strings\": [\"a\", \"\"]}", "one of them is empty" },
+    { "{\"stop_strings\": [[\"a\"]]}", "neither a string" },
+    { "{\"stop_strings\": {\"a\": 1}}", "neither a string" },
     { "{\"bad_words_ids\": 3}", "bad_words_ids is 3, not a list" },
-    { "{\"bad_words_ids\": [3]}", "not lists of tokens" },
-    { "{\"bad_words_ids\": [[]]}", "not lists of tokens" },
+    { "{\"bad_words_ids\": [3]}", "not a list of token lists" },
+    { "{\"bad_words_ids\": [[]]}", "not a list of token lists" },
     { "{\"bad_words_ids\": [[\"x\"]]}", "not a token" },
     { "{\"bad_words_ids\": [[1, -1]]}", "not a token" },
     { "{\"bad_words_ids\": [[1, 2.0]]}", "not a token" },

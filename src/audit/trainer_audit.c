@@ -12,7 +12,7 @@ enum { SEQUENCES = 3, TOKENS = 16, SHORTER = 4, PROBES = 4 };
 static bauta_status batch_begin(bt_filling *batch, const bauta_trainer *t,
                                 bauta_error *err)
 {
-    bt_sequence sequences[SEQUENCES];
+    bt_example sequences[SEQUENCES];
     size_t first = t->epoch.batches[t->batch];
     size_t count = t->epoch.batches[t->batch + 1] - first;
     count = bt_size_min(count, SEQUENCES);

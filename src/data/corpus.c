@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus.c - documents as tokens: made, asked, split. */
+/* corpus.c - creating, reading and splitting a corpus. */
 #include "data/corpus.h"
 
 #include "base/digest.h"
@@ -41,7 +41,7 @@ void bauta_corpus_free(bauta_corpus *corpus)
     bt_free(corpus);
 }
 
-/* Room for so many tokens, and for one more document. */
+/* Reserve memory for `count` tokens and one more document. */
 static bauta_status side_reserve(bt_side *side, size_t count, size_t memory,
                                  bauta_error *err)
 {
@@ -55,7 +55,7 @@ static bauta_status side_reserve(bt_side *side, size_t count, size_t memory,
     return status;
 }
 
-static void side_put(bt_side *side, const uint32_t *tokens, size_t count)
+static void side_append(bt_side *side, const uint32_t *tokens, size_t count)
 {
     if (count)
         memcpy(side->tokens + side->count, tokens, count * sizeof(*tokens));
@@ -63,7 +63,7 @@ static void side_put(bt_side *side, const uint32_t *tokens, size_t count)
     side->token_store.size = side->count * sizeof(*tokens);
 }
 
-/* A document ends where the tokens do. */
+/* End a document at the current end of the tokens. */
 static void side_end(bt_side *side, size_t documents)
 {
     if (documents == 0)
@@ -72,7 +72,7 @@ static void side_end(bt_side *side, size_t documents)
     side->start_store.size = (documents + 2) * sizeof(*side->starts);
 }
 
-/* Only the first documents remain. */
+/* Keep only the first documents. */
 static void side_keep(bt_side *side, size_t documents)
 {
     side->count = side->starts[documents];
@@ -86,7 +86,7 @@ bauta_status bt_corpus_put(bauta_corpus *corpus, const uint32_t *tokens,
     bauta_status status =
         side_reserve(&corpus->text, count, corpus->memory, err);
     if (!status)
-        side_put(&corpus->text, tokens, count);
+        side_append(&corpus->text, tokens, count);
     return status;
 }
 
@@ -123,15 +123,15 @@ bauta_status bauta_corpus_add(bauta_corpus *corpus, const uint32_t *tokens,
     if (status)
         return status;
     corpus->pairs = source != NULL;
-    side_put(&corpus->text, tokens, count);
+    side_append(&corpus->text, tokens, count);
     if (source) {
-        side_put(&corpus->source, source, source_count);
+        side_append(&corpus->source, source, source_count);
         side_end(&corpus->source, corpus->documents);
     }
     return bt_corpus_end(corpus, err);
 }
 
-/* ---- questions --------------------------------------------------------- */
+/* ---- properties -------------------------------------------------------- */
 
 bool bauta_corpus_pairs(const bauta_corpus *corpus)
 {
@@ -218,7 +218,8 @@ static uint64_t side_digest(uint64_t hash, const bt_side *side,
     return hash;
 }
 
-/* Every checkpoint asks for it, and a large corpus is not read for each. */
+/* Computed once: every checkpoint needs it, and a large corpus is slow to read.
+ */
 uint64_t bt_corpus_digest(const bauta_corpus *corpus)
 {
     bauta_corpus *known = (bauta_corpus *)(uintptr_t)corpus;
@@ -235,7 +236,7 @@ uint64_t bt_corpus_digest(const bauta_corpus *corpus)
 
 /* ---- splitting --------------------------------------------------------- */
 
-/* The end of the one document becomes the document of `rest`. */
+/* Split the only document; its end becomes the document of `rest`. */
 static bauta_status split_text(bauta_corpus *corpus, double share,
                                bauta_corpus *rest, bauta_error *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus.h - documents as tokens, inside.
+/* corpus.h - tokenized documents.
  *
- * The tokens of all documents lie one behind the other, so that each token has
- * a number, by which what is random about it is drawn. */
+ * The tokens of all documents are stored back to back, so that each token has
+ * an index, which keys its random numbers. */
 #ifndef BT_CORPUS_H
 #define BT_CORPUS_H
 
@@ -10,18 +10,18 @@
 
 #include <stdatomic.h>
 
-/* One side of the documents. */
+/* One side of the documents: texts, targets or sources. */
 typedef struct bt_side {
     uint32_t *tokens;
     size_t count;
-    size_t *starts; /* (documents + 1) where each begins; NULL without any */
-    bt_store token_store, start_store; /* where both are */
+    size_t *starts; /* (documents + 1) first token of each; NULL: none */
+    bt_store token_store, start_store; /* the memory of both */
 } bt_side;
 
-/* Characters that the tokenizer did not know, and the first of them. */
+/* Characters unknown to the tokenizer, and the first of them. */
 typedef struct bt_corpus_unknown {
     uint64_t count;
-    char first[8]; /* NUL-terminated, and so is the name of the file */
+    char first[8]; /* NUL-terminated, like the file name */
     char file[200];
     size_t line;
 } bt_corpus_unknown;
@@ -29,32 +29,32 @@ typedef struct bt_corpus_unknown {
 struct bauta_corpus {
     size_t documents, skipped;
     uint64_t bytes; /* of the files */
-    size_t memory;  /* of each array; see bt_store_reserve() */
+    size_t memory;  /* most bytes of each array; see bt_store_reserve() */
     bool pairs;
-    bt_side text, source;         /* source: of pairs alone */
-    atomic_uint_least64_t digest; /* 0: not known yet */
+    bt_side text, source;         /* source: only with pairs */
+    atomic_uint_least64_t digest; /* 0: not computed yet */
     bt_corpus_unknown unknown;
 };
 
-/* How many tokens document i has on a side. */
+/* The number of tokens of document i. */
 static inline size_t bt_side_length(const bt_side *side, size_t i)
 {
     return side->starts[i + 1] - side->starts[i];
 }
 
-/* Tokens join the text of the document that comes next, which
- * bt_corpus_end() then adds; for documents that are made in parts. */
+/* Append tokens to a document that is not complete yet; bt_corpus_end()
+ * completes it. */
 bauta_status bt_corpus_put(bauta_corpus *corpus, const uint32_t *tokens,
                            size_t count, bauta_error *err);
 bauta_status bt_corpus_end(bauta_corpus *corpus, bauta_error *err);
 
-/* After much of a large corpus was read: it need not stay in memory. Readers
- * of all of it call the first of these every BT_SIDE_BLOCK tokens. */
+/* Release the pages of a large corpus that were read; they are read again when
+ * needed. A loop over all tokens calls the first every BT_SIDE_BLOCK tokens. */
 enum { BT_SIDE_BLOCK = 4 << 20 };
 void bt_side_unload(const bt_side *side);
 void bt_corpus_unload(const bauta_corpus *corpus);
 
-/* A number that tells corpora apart: of all tokens and borders. */
+/* A digest of all tokens and document boundaries. */
 uint64_t bt_corpus_digest(const bauta_corpus *corpus);
 
 #endif

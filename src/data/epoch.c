@@ -1,101 +1,104 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epoch.c - sequences cut, shuffled and gathered into batches.
+/* epoch.c - splitting documents into examples, shuffling and batching them.
  *
- * A document longer than the context is cut into pieces of that length. The
- * first cut is drawn anew for each epoch, so that no token stands at the same
- * place, or at a border, every time. */
+ * A document longer than the context is split into examples of that length. The
+ * first split point is random in each epoch, so that a token is not always at
+ * the same position, or next to a split. */
 #include "data/epoch.h"
 
 #include "base/error.h"
 #include "base/size.h"
 #include "data/random.h"
 
-typedef struct cutter {
+typedef struct epoch_builder {
     bt_epoch *epoch;
     const bauta_corpus *corpus;
-    const bt_cutting *how;
+    const bt_cutting *packing;
     uint64_t seed;
     size_t number;
-} cutter;
+} epoch_builder;
 
-/* Room for one more. */
-static bauta_status grow(const cutter *c, bt_store *store, size_t size,
+/* Reserve memory for one more element. */
+static bauta_status grow(const epoch_builder *c, bt_store *store, size_t size,
                          bauta_error *err)
 {
     return bt_store_reserve(store, size, c->corpus->memory,
                             "the sequences of an epoch", err);
 }
 
-static bauta_status sequence_add(cutter *c, size_t document, size_t first,
-                                 size_t count, bauta_error *err)
+static bauta_status example_add(epoch_builder *c, size_t document, size_t first,
+                                size_t count, bauta_error *err)
 {
     bt_epoch *e = c->epoch;
     bauta_status status = grow(c, &e->list_store, sizeof(*e->list), err);
     if (status)
         return status;
     e->list = e->list_store.bytes;
-    e->list[e->count++] = (bt_sequence){ document, first, count };
+    e->list[e->count++] = (bt_example){ document, first, count };
     e->list_store.size = e->count * sizeof(*e->list);
     return BAUTA_OK;
 }
 
-/* Where the first cut of a document of `length` readable tokens falls. */
-static size_t first_cut(const cutter *c, size_t document, size_t length)
+/* The first split point of a document with `length` input tokens. */
+static size_t first_split(const epoch_builder *c, size_t document,
+                          size_t length)
 {
-    size_t context = c->how->context;
-    if (c->how->ordered || length <= context)
+    size_t context = c->packing->context;
+    if (c->packing->ordered || length <= context)
         return bt_size_min(length, context);
     uint64_t bits =
         bt_random(c->seed, BT_FOR_OFFSET, document, (uint32_t)c->number);
     return 1 + bt_random_below(bits, context);
 }
 
-static bauta_status document_cut(cutter *c, size_t document, bauta_error *err)
+static bauta_status document_split(epoch_builder *c, size_t document,
+                                   bauta_error *err)
 {
     size_t length = bt_side_length(&c->corpus->text, document);
     bauta_status status = BAUTA_OK;
-    if (c->how->shifted && length)
+    if (c->packing->shifted && length)
         length--;
     if (length == 0) {
         c->epoch->skipped++;
         return BAUTA_OK;
     }
-    size_t end = first_cut(c, document, length);
+    size_t end = first_split(c, document, length);
     for (size_t first = 0; !status && first < length;) {
-        status = sequence_add(c, document, first, end - first, err);
+        status = example_add(c, document, first, end - first, err);
         first = end;
-        end = bt_size_min(end + c->how->context, length);
+        end = bt_size_min(end + c->packing->context, length);
     }
     return status;
 }
 
-/* Pairs are whole: half a translation is none. */
-static bauta_status pair_take(cutter *c, size_t document, bauta_error *err)
+/* Pairs are never split. */
+static bauta_status pair_add(epoch_builder *c, size_t document,
+                             bauta_error *err)
 {
     size_t target = bt_side_length(&c->corpus->text, document);
     size_t source = bt_side_length(&c->corpus->source, document);
-    if (bt_size_max(target, source) > c->how->context || target == 0 ||
+    if (bt_size_max(target, source) > c->packing->context || target == 0 ||
         source == 0) {
         c->epoch->skipped++;
         return BAUTA_OK;
     }
-    return sequence_add(c, document, 0, target, err);
+    return example_add(c, document, 0, target, err);
 }
 
-/* Fisher and Yates. */
-static void shuffle(const cutter *c)
+/* Fisher-Yates shuffle. */
+static void shuffle(const epoch_builder *c)
 {
     bt_epoch *e = c->epoch;
     for (size_t i = e->count; i > 1; i--) {
         size_t j = bt_random_below(
             bt_random(c->seed, BT_FOR_ORDER, i, (uint32_t)c->number), i);
-        bt_sequence s = e->list[i - 1];
+        bt_example s = e->list[i - 1];
         e->list[i - 1] = e->list[j];
         e->list[j] = s;
     }
 }
 
-static size_t tokens_of(const cutter *c, const bt_sequence *s)
+static size_t tokens_of(const epoch_builder *c, const bt_example *s)
 {
     return c->corpus->pairs
                ? bt_size_max(s->count,
@@ -103,17 +106,17 @@ static size_t tokens_of(const cutter *c, const bt_sequence *s)
                : s->count;
 }
 
-/* Keep sequences that have at most `limit` tokens together, spread evenly over
- * the list; the first one where none is short enough. */
-static void thin(const cutter *c)
+/* Keep examples with at most `limit` tokens in total, spread evenly over the
+ * list; if none is short enough, keep the first. */
+static void subsample(const epoch_builder *c)
 {
     bt_epoch *e = c->epoch;
     size_t all = 0, seen = 0, taken = 0, kept = 0;
     for (size_t i = 0; i < e->count; i++)
         all += tokens_of(c, &e->list[i]);
-    if (c->how->limit == 0 || all <= c->how->limit)
+    if (c->packing->limit == 0 || all <= c->packing->limit)
         return;
-    double share = (double)c->how->limit / (double)all;
+    double share = (double)c->packing->limit / (double)all;
     for (size_t i = 0; i < e->count; i++) {
         size_t more = tokens_of(c, &e->list[i]);
         seen += more;
@@ -125,7 +128,7 @@ static void thin(const cutter *c)
     e->count = kept ? kept : 1;
 }
 
-static bauta_status border_add(cutter *c, size_t at, bauta_error *err)
+static bauta_status batch_add(epoch_builder *c, size_t at, bauta_error *err)
 {
     bt_epoch *e = c->epoch;
     bauta_status status = grow(c, &e->batch_store, sizeof(*e->batches), err);
@@ -137,46 +140,46 @@ static bauta_status border_add(cutter *c, size_t at, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* Borders of batches; there is one more than there are batches. */
-static bauta_status gather(cutter *c, bauta_error *err)
+/* Store the first example of each batch, and the end of the last batch. */
+static bauta_status make_batches(epoch_builder *c, bauta_error *err)
 {
     bt_epoch *e = c->epoch;
     size_t tokens = 0, first = 0;
-    bauta_status status = border_add(c, 0, err);
+    bauta_status status = batch_add(c, 0, err);
     for (size_t i = 0; !status && i < e->count; i++) {
         size_t more = tokens_of(c, &e->list[i]);
-        bool full = c->how->sequences ? i - first == c->how->sequences
-                                      : tokens + more > c->how->tokens;
+        bool full = c->packing->sequences ? i - first == c->packing->sequences
+                                          : tokens + more > c->packing->tokens;
         if (i > first && full) {
-            status = border_add(c, i, err);
+            status = batch_add(c, i, err);
             first = i;
             tokens = 0;
         }
         tokens += more;
     }
     if (!status && e->count)
-        status = border_add(c, e->count, err);
+        status = batch_add(c, e->count, err);
     if (!status)
         e->batch_count--;
     return status;
 }
 
 bauta_status bt_epoch_init(bt_epoch *epoch, const bauta_corpus *corpus,
-                           const bt_cutting *how, uint64_t seed, size_t number,
-                           bauta_error *err)
+                           const bt_cutting *packing, uint64_t seed,
+                           size_t number, bauta_error *err)
 {
-    cutter c = { epoch, corpus, how, seed, number };
+    epoch_builder c = { epoch, corpus, packing, seed, number };
     bauta_status status = BAUTA_OK;
     *epoch = (bt_epoch){ 0 };
     for (size_t i = 0; !status && i < corpus->documents; i++)
         status =
-            corpus->pairs ? pair_take(&c, i, err) : document_cut(&c, i, err);
-    if (!status && !how->ordered)
+            corpus->pairs ? pair_add(&c, i, err) : document_split(&c, i, err);
+    if (!status && !packing->ordered)
         shuffle(&c);
     if (!status)
-        thin(&c);
+        subsample(&c);
     if (!status)
-        status = gather(&c, err);
+        status = make_batches(&c, err);
     bt_corpus_unload(corpus);
     bt_store_unload(&epoch->list_store);
     if (status)

@@ -11,7 +11,7 @@
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Arrays of one length grow together; what they held is gone. */
+/* Grow arrays of the same length together; the contents are lost. */
 static bauta_status arrays_reserve(void **const *arrays, const size_t *sizes,
                                    size_t count, size_t *room, size_t need,
                                    bauta_error *err)
@@ -30,65 +30,67 @@ static bauta_status arrays_reserve(void **const *arrays, const size_t *sizes,
     return BAUTA_OK;
 }
 
-bauta_status bt_filling_reserve(bt_filling *f, size_t count, size_t rows,
+bauta_status bt_filling_reserve(bt_filling *batch, size_t count, size_t rows,
                                 size_t source_rows, bauta_error *err)
 {
-    void **const by_sequence[] = { (void **)&f->lengths,
-                                   (void **)&f->source_lengths,
-                                   (void **)&f->prefixes };
-    void **const by_row[] = { (void **)&f->ids, (void **)&f->labels,
-                              (void **)&f->keys };
-    void **const by_source[] = { (void **)&f->source,
-                                 (void **)&f->source_keys };
+    void **const by_sequence[] = { (void **)&batch->lengths,
+                                   (void **)&batch->source_lengths,
+                                   (void **)&batch->prefixes };
+    void **const by_row[] = { (void **)&batch->ids, (void **)&batch->labels,
+                              (void **)&batch->keys };
+    void **const by_source[] = { (void **)&batch->source,
+                                 (void **)&batch->source_keys };
     const size_t sizes[] = { sizeof(size_t), sizeof(size_t), sizeof(size_t) };
     const size_t row_sizes[] = { 4, 4, 8 }, source_sizes[] = { 4, 8 };
-    bauta_status status =
-        arrays_reserve(by_sequence, sizes, 3, &f->sequence_room, count, err);
+    bauta_status status = arrays_reserve(by_sequence, sizes, 3,
+                                         &batch->sequence_room, count, err);
     if (!status)
-        status = arrays_reserve(by_row, row_sizes, 3, &f->row_room, rows, err);
+        status =
+            arrays_reserve(by_row, row_sizes, 3, &batch->row_room, rows, err);
     if (!status)
-        status = arrays_reserve(by_source, source_sizes, 2, &f->source_room,
+        status = arrays_reserve(by_source, source_sizes, 2, &batch->source_room,
                                 source_rows, err);
     return status;
 }
 
-void bt_filling_release(bt_filling *f)
+void bt_filling_release(bt_filling *batch)
 {
-    bt_free(f->lengths);
-    bt_free(f->source_lengths);
-    bt_free(f->prefixes);
-    bt_free(f->ids);
-    bt_free(f->labels);
-    bt_free(f->keys);
-    bt_free(f->source);
-    bt_free(f->source_keys);
-    *f = (bt_filling){ 0 };
+    bt_free(batch->lengths);
+    bt_free(batch->source_lengths);
+    bt_free(batch->prefixes);
+    bt_free(batch->ids);
+    bt_free(batch->labels);
+    bt_free(batch->keys);
+    bt_free(batch->source);
+    bt_free(batch->source_keys);
+    *batch = (bt_filling){ 0 };
 }
 
-/* ---- one sequence ------------------------------------------------------ */
+/* ---- one example ------------------------------------------------------- */
 
-/* Where a sequence's tokens are, and the number of the first. */
-typedef struct part {
+/* The tokens of an example. */
+typedef struct example {
     const uint32_t *tokens;
-    size_t first, count;
-    size_t behind; /* tokens of the document behind it */
-} part;
+    size_t first; /* index of the first token in the corpus */
+    size_t count;
+    size_t after; /* tokens of the document that follow */
+} example;
 
-static part part_of(const bauta_corpus *corpus, const bt_sequence *s)
+static example example_of(const bauta_corpus *corpus, const bt_example *s)
 {
     const bt_side *text = &corpus->text;
     size_t first = text->starts[s->document] + s->first;
-    return (part){ text->tokens + first, first, s->count,
-                   text->starts[s->document + 1] - first - s->count };
+    return (example){ text->tokens + first, first, s->count,
+                      text->starts[s->document + 1] - first - s->count };
 }
 
-/* The next token; the last of a document has none. */
-static uint32_t next_of(const part *p, size_t i)
+/* The label of next-token prediction; the last token of a document has none. */
+static uint32_t next_of(const example *p, size_t i)
 {
-    return i + 1 < p->count + p->behind ? p->tokens[i + 1] : BAUTA_IGNORE;
+    return i + 1 < p->count + p->after ? p->tokens[i + 1] : BAUTA_IGNORE;
 }
 
-static void causal_fill(uint32_t *ids, uint32_t *labels, const part *p)
+static void causal_fill(uint32_t *ids, uint32_t *labels, const example *p)
 {
     for (size_t i = 0; i < p->count; i++) {
         ids[i] = p->tokens[i];
@@ -96,7 +98,7 @@ static void causal_fill(uint32_t *ids, uint32_t *labels, const part *p)
     }
 }
 
-static void seq2seq_fill(uint32_t *ids, uint32_t *labels, const part *p,
+static void seq2seq_fill(uint32_t *ids, uint32_t *labels, const example *p,
                          uint32_t start)
 {
     for (size_t i = 0; i < p->count; i++) {
@@ -105,9 +107,10 @@ static void seq2seq_fill(uint32_t *ids, uint32_t *labels, const part *p,
     }
 }
 
-/* What stands in the place of a hidden token. */
-static uint32_t hidden_as(const bt_objective *o, uint32_t token,
-                          uint64_t number)
+/* The input in place of a masked token: the mask token, a random one, or the
+ * token itself. */
+static uint32_t masked_input(const bt_objective *o, uint32_t token,
+                             uint64_t number)
 {
     uint64_t bits = bt_random(o->seed, BT_FOR_HIDING, number,
                               (uint32_t)o->epoch | UINT32_C(1) << 31);
@@ -121,7 +124,7 @@ static uint32_t hidden_as(const bt_objective *o, uint32_t token,
     return (uint32_t)bt_random_below(bits, o->vocabulary);
 }
 
-static void masked_fill(uint32_t *ids, uint32_t *labels, const part *p,
+static void masked_fill(uint32_t *ids, uint32_t *labels, const example *p,
                         const bt_objective *o)
 {
     for (size_t i = 0; i < p->count; i++) {
@@ -129,16 +132,17 @@ static void masked_fill(uint32_t *ids, uint32_t *labels, const part *p,
         uint64_t number = p->first + i;
         double u = bt_random_unit(
             bt_random(o->seed, BT_FOR_HIDING, number, (uint32_t)o->epoch));
-        bool hide = u < (double)o->hidden &&
-                    !bauta_tokenizer_special(o->tokenizer, token);
-        ids[i] = hide ? hidden_as(o, token, number) : token;
-        labels[i] = hide ? token : BAUTA_IGNORE;
+        bool masked = u < (double)o->hidden &&
+                      !bauta_tokenizer_special(o->tokenizer, token);
+        ids[i] = masked ? masked_input(o, token, number) : token;
+        labels[i] = masked ? token : BAUTA_IGNORE;
     }
 }
 
-/* From 1 token to all but one; labels within the prefix do not count, since
- * they could be seen. */
-static size_t prefix_cut(uint32_t *labels, const part *p, const bt_objective *o)
+/* Choose a prefix of 1 token to all but one. Labels in the prefix are ignored,
+ * since the model can see them. */
+static size_t prefix_cut(uint32_t *labels, const example *p,
+                         const bt_objective *o)
 {
     if (p->count < 2)
         return p->count;
@@ -152,64 +156,66 @@ static size_t prefix_cut(uint32_t *labels, const part *p, const bt_objective *o)
 
 /* ---- the batch --------------------------------------------------------- */
 
-static void source_fill(bt_filling *f, const bauta_corpus *corpus, size_t index,
-                        size_t document)
+static void source_fill(bt_filling *batch, const bauta_corpus *corpus,
+                        size_t index, size_t document)
 {
     const bt_side *side = &corpus->source;
     size_t first = side->starts[document];
     size_t count = bt_side_length(side, document);
     if (count)
-        memcpy(f->source + f->source_rows, side->tokens + first,
-               count * sizeof(*f->source));
+        memcpy(batch->source + batch->source_rows, side->tokens + first,
+               count * sizeof(*batch->source));
     for (size_t i = 0; i < count; i++)
-        f->source_keys[f->source_rows + i] = first + i;
-    f->source_lengths[index] = count;
-    f->source_rows += count;
+        batch->source_keys[batch->source_rows + i] = first + i;
+    batch->source_lengths[index] = count;
+    batch->source_rows += count;
 }
 
-static void sequence_fill(bt_filling *f, const bt_objective *o, size_t index,
-                          const part *p)
+static void example_fill(bt_filling *batch, const bt_objective *o, size_t index,
+                         const example *p)
 {
-    uint32_t *ids = f->ids + f->rows, *labels = f->labels + f->rows;
+    uint32_t *ids = batch->ids + batch->rows,
+             *labels = batch->labels + batch->rows;
     if (o->kind == BAUTA_OBJECTIVE_MASKED)
         masked_fill(ids, labels, p, o);
     else if (o->kind == BAUTA_OBJECTIVE_SEQ2SEQ)
         seq2seq_fill(ids, labels, p, o->start);
     else
         causal_fill(ids, labels, p);
-    f->prefixes[index] =
+    batch->prefixes[index] =
         o->kind == BAUTA_OBJECTIVE_PREFIX ? prefix_cut(labels, p, o) : 0;
     for (size_t i = 0; i < p->count; i++) {
-        f->keys[f->rows + i] = (UINT64_C(1) << 63) + p->first + i;
-        f->counted += labels[i] != BAUTA_IGNORE;
+        batch->keys[batch->rows + i] = (UINT64_C(1) << 63) + p->first + i;
+        batch->counted += labels[i] != BAUTA_IGNORE;
     }
-    f->lengths[index] = p->count;
-    f->rows += p->count;
+    batch->lengths[index] = p->count;
+    batch->rows += p->count;
 }
 
-bauta_status bt_filling_set(bt_filling *f, const bt_objective *objective,
+bauta_status bt_filling_set(bt_filling *batch, const bt_objective *objective,
                             const bauta_corpus *corpus,
-                            const bt_sequence *sequences, size_t count,
+                            const bt_example *examples, size_t count,
                             bauta_error *err)
 {
     size_t rows = 0, source_rows = 0;
     for (size_t i = 0; i < count; i++) {
-        rows += sequences[i].count;
+        rows += examples[i].count;
         if (corpus->pairs)
             source_rows +=
-                bt_side_length(&corpus->source, sequences[i].document);
+                bt_side_length(&corpus->source, examples[i].document);
     }
-    bauta_status status = bt_filling_reserve(f, count, rows, source_rows, err);
+    bauta_status status =
+        bt_filling_reserve(batch, count, rows, source_rows, err);
     if (status)
         return status;
-    f->count = count;
-    f->rows = f->source_rows = f->counted = 0;
+    batch->count = count;
+    batch->rows = batch->source_rows = batch->counted = 0;
     for (size_t i = 0; i < count; i++) {
-        part p = part_of(corpus, &sequences[i]);
-        f->source_lengths[i] = 0;
+        example p = example_of(corpus, &examples[i]);
+        batch->source_lengths[i] = 0;
         if (corpus->pairs)
-            source_fill(f, corpus, i, sequences[i].document);
-        sequence_fill(f, objective, i, &p);
+            source_fill(batch, corpus, i, examples[i].document);
+        example_fill(batch, objective, i, &p);
     }
     bt_corpus_unload(corpus);
     return BAUTA_OK;

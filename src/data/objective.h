@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* objective.h - from sequences to what a model reads and what it is to say.
+/* objective.h - training objectives: from examples to inputs and labels.
  *
- *   causal    reads t0 t1 t2, says t1 t2 t3
- *   seq2seq   the encoder reads the source; the decoder reads start t0 t1,
- *             says t0 t1 t2
- *   masked    reads t0 [MASK] t2, says t1 where something was hidden
- *   prefix    reads as causal, says only what lies behind the prefix
+ *             inputs                            labels
+ *   causal    t0 t1 t2                          t1 t2 t3
+ *   seq2seq   encoder: the source;              t0 t1 t2
+ *             decoder: start t0 t1
+ *   masked    t0 [MASK] t2                      t1, at masked tokens only
+ *   prefix    as causal                         as causal, after the prefix
+ * only
  *
- * What is random is drawn by the token's number in the corpus and the epoch,
- * so it does not depend on the batch. */
+ * Random numbers are keyed by the token's index in the corpus and the epoch, so
+ * they do not depend on the batch. */
 #ifndef BT_OBJECTIVE_H
 #define BT_OBJECTIVE_H
 
@@ -18,14 +20,15 @@ typedef struct bt_objective {
     bauta_objective kind; /* not AUTO */
     uint64_t seed;
     size_t epoch;
-    uint32_t start; /* seq2seq: what the decoder reads first */
-    uint32_t mask;  /* masked: the token that hides */
+    uint32_t start; /* seq2seq: the decoder's first input */
+    uint32_t mask;  /* masked: the mask token */
     size_t vocabulary;
-    const bauta_tokenizer *tokenizer; /* masked: whose special tokens stay */
+    const bauta_tokenizer
+        *tokenizer; /* masked: special tokens are not masked */
     float hidden, hidden_random, hidden_kept;
 } bt_objective;
 
-/* A batch, packed. The arrays grow as needed and are reused. */
+/* The inputs and labels of a packed batch. The arrays grow and are reused. */
 typedef struct bt_filling {
     size_t count;           /* sequences */
     size_t *lengths;        /* (count) */
@@ -33,21 +36,21 @@ typedef struct bt_filling {
     size_t *prefixes;       /* (count) of prefix */
     size_t rows, source_rows;
     uint32_t *ids, *labels; /* (rows) */
-    uint64_t *keys;         /* (rows) the number of each token */
+    uint64_t *keys;         /* (rows) index of each token in the corpus */
     uint32_t *source;       /* (source_rows) */
     uint64_t *source_keys;
-    size_t counted; /* labels that count */
+    size_t counted; /* labels other than BAUTA_IGNORE */
     size_t sequence_room, row_room, source_room;
 } bt_filling;
 
-/* Fill in `count` sequences of a corpus. */
-bauta_status bt_filling_set(bt_filling *filling, const bt_objective *objective,
+/* Fill the batch with `count` examples of a corpus. */
+bauta_status bt_filling_set(bt_filling *batch, const bt_objective *objective,
                             const bauta_corpus *corpus,
-                            const bt_sequence *sequences, size_t count,
+                            const bt_example *examples, size_t count,
                             bauta_error *err);
-/* Room for so much, without a look at what is there. */
-bauta_status bt_filling_reserve(bt_filling *filling, size_t count, size_t rows,
+/* Reserve memory; the contents are lost. */
+bauta_status bt_filling_reserve(bt_filling *batch, size_t count, size_t rows,
                                 size_t source_rows, bauta_error *err);
-void bt_filling_release(bt_filling *filling);
+void bt_filling_release(bt_filling *batch);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random.h - numbers drawn by what they are for: a seed, a purpose, and up to
- * three numbers that name the thing. There is no state. */
+/* random.h - stateless random numbers: functions of a seed, a purpose and two
+ * indices. */
 #ifndef BT_RANDOM_H
 #define BT_RANDOM_H
 
@@ -9,12 +9,12 @@
 #include <stddef.h>
 
 typedef enum bt_purpose {
-    BT_FOR_ORDER = 1, /* of an epoch's sequences */
-    BT_FOR_OFFSET,    /* where a document is cut */
-    BT_FOR_HIDING,    /* which tokens are masked, and as what */
-    BT_FOR_PREFIX,    /* how long a prefix is */
-    BT_FOR_DROPOUT,   /* the seed of a step */
-    BT_FOR_SAMPLING   /* which inputs are the model's own */
+    BT_FOR_ORDER = 1, /* the order of an epoch's examples */
+    BT_FOR_OFFSET,    /* the first split of a document */
+    BT_FOR_HIDING,    /* which tokens are masked, and how */
+    BT_FOR_PREFIX,    /* the length of a prefix */
+    BT_FOR_DROPOUT,   /* the dropout seed of a step */
+    BT_FOR_SAMPLING   /* which inputs scheduled sampling replaces */
 } bt_purpose;
 
 /* 64 random bits for (purpose, a, b) under a seed. */
@@ -29,13 +29,14 @@ static inline uint64_t bt_random(uint64_t seed, bt_purpose purpose, uint64_t a,
     return (uint64_t)word[0] << 32 | word[1];
 }
 
-/* From 0 to below 1, of such bits. */
+/* A number in [0, 1) from 64 random bits. */
 static inline double bt_random_unit(uint64_t bits)
 {
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-/* From 0 to below `limit` > 0, evenly but for one part in 2^32. */
+/* An integer in [0, limit) from 64 random bits, limit > 0; uniform up to one
+ * part in 2^32. */
 static inline size_t bt_random_below(uint64_t bits, size_t limit)
 {
     return (size_t)(((unsigned __int128)bits * limit) >> 64);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* admit.c - who runs next, and what it can share with others.
+/* scheduler.c - which requests run, and which prefixes they share.
  *
- * A request runs when the most that it can ever need fits beside the most that
- * the running ones can: so none has to be put out again. They run in the order
- * in which they came. */
+ * A request starts when the most memory that it can need fits beside the most
+ * that the running requests can need, so none is ever preempted. Requests start
+ * in the order of arrival. */
 #include "decode/generator.h"
 
 #include "base/array.h"
@@ -13,30 +13,30 @@
 
 #include <string.h>
 
-/* A prompt that another is still reading is waited for where so many tokens
- * are alike. */
+/* A request waits for another one that is still reading a common prefix, if at
+ * least this many tokens of it are missing. */
 enum { WORTH_WAITING = 16 };
 
-/* ---- kept texts -------------------------------------------------------- */
+/* ---- prefix cache ------------------------------------------------------ */
 
-static void kept_release(bt_kept *kept)
+static void prefix_release(bt_prefix_entry *entry)
 {
-    bt_sequence_free(kept->sequence);
-    bt_free(kept->ids);
-    bt_free(kept->source);
+    bt_sequence_free(entry->sequence);
+    bt_free(entry->ids);
+    bt_free(entry->source);
 }
 
 bool bt_generator_forget(bauta_generator *g)
 {
     size_t oldest = 0;
-    if (g->kept_count == 0)
+    if (g->prefix_count == 0)
         return false;
-    for (size_t i = 1; i < g->kept_count; i++)
-        if (g->kept[i].used < g->kept[oldest].used)
+    for (size_t i = 1; i < g->prefix_count; i++)
+        if (g->prefixes[i].used < g->prefixes[oldest].used)
             oldest = i;
-    g->kept_cost -= g->kept[oldest].cost;
-    kept_release(&g->kept[oldest]);
-    g->kept[oldest] = g->kept[--g->kept_count];
+    g->prefix_cost -= g->prefixes[oldest].cost;
+    prefix_release(&g->prefixes[oldest]);
+    g->prefixes[oldest] = g->prefixes[--g->prefix_count];
     return true;
 }
 
@@ -45,40 +45,41 @@ void bt_generator_keep(bauta_generator *g, bt_request *r)
     bt_sequence *sequence = r->sequences ? r->sequences[0] : NULL;
     if (!g->options.keep || !sequence)
         return;
-    // Of beams only the prompt is known to be what the sequence has read.
+    // With beam search, only the prompt's part of the sequence is known.
     size_t count = bt_sequence_tokens(sequence);
     if (r->options.beams > 1 && bt_sequence_truncate(sequence, r->prompt))
         count = r->prompt;
     count = bt_size_min(count, r->count);
-    if (g->kept_count == g->options.keep)
+    if (g->prefix_count == g->options.keep)
         bt_generator_forget(g);
-    g->kept[g->kept_count] = (bt_kept){
+    g->prefixes[g->prefix_count] = (bt_prefix_entry){
         .sequence = sequence,
         .ids = r->ids,
         .count = count,
         .source = r->source,
         .source_count = r->source_count,
         .window = r->options.sliding_window,
-        .cost = bt_stage_cost(g->stage, bt_sequence_tokens(sequence),
+        .cost = bt_stage_cost(g->session, bt_sequence_tokens(sequence),
                               r->source_count),
         .used = g->steps,
     };
-    g->kept_cost += g->kept[g->kept_count++].cost;
+    g->prefix_cost += g->prefixes[g->prefix_count++].cost;
     r->sequences[0] = NULL;
     r->ids = r->source = NULL;
 }
 
 /* ---- sharing ----------------------------------------------------------- */
 
-/* Something whose beginning may serve a request. */
+/* A sequence that has a prefix in common with a request. */
 typedef struct match {
-    const bt_sequence *sequence; /* NULL: it has none yet */
-    size_t common;               /* tokens of the prompt, less the last */
-    size_t ready;                /* of which so many are read */
-    bt_kept *kept;               /* where it is one of these */
+    const bt_sequence *sequence; /* NULL: not started yet */
+    size_t common;               /* prompt tokens, the last one excluded */
+    size_t ready;                /* of these, already in the sequence */
+    bt_prefix_entry *entry;      /* the cache entry, or NULL */
 } match;
 
-static size_t common_of(const bt_request *r, const uint32_t *ids, size_t count)
+static size_t common_prefix(const bt_request *r, const uint32_t *ids,
+                            size_t count)
 {
     size_t n = 0, most = bt_size_min(r->prompt - 1, count);
     while (n < most && r->ids[n] == ids[n])
@@ -101,18 +102,20 @@ static void match_better(match *best, bool *found, match m)
     *found = true;
 }
 
-/* The best one among what is kept and what runs, up to number `before`. */
+/* Find the longest match among the cached prefixes and the running requests
+ * before index `before`. */
 static bool match_find(match *best, bauta_generator *g, const bt_request *r,
                        size_t before)
 {
     bool found = false;
-    for (size_t i = 0; i < g->kept_count; i++) {
-        bt_kept *k = &g->kept[i];
-        if (k->window != r->options.sliding_window ||
-            !same_source(r, k->source, k->source_count))
+    for (size_t i = 0; i < g->prefix_count; i++) {
+        bt_prefix_entry *entry = &g->prefixes[i];
+        if (entry->window != r->options.sliding_window ||
+            !same_source(r, entry->source, entry->source_count))
             continue;
-        size_t common = common_of(r, k->ids, k->count);
-        match_better(best, &found, (match){ k->sequence, common, common, k });
+        size_t common = common_prefix(r, entry->ids, entry->count);
+        match_better(best, &found,
+                     (match){ entry->sequence, common, common, entry });
     }
     for (size_t i = 0; i < before; i++) {
         const bt_request *o = g->running[i];
@@ -120,9 +123,9 @@ static bool match_find(match *best, bauta_generator *g, const bt_request *r,
         if (o->options.sliding_window != r->options.sliding_window ||
             !same_source(r, o->source, o->source_count))
             continue;
-        // Beams write behind the prompt what `ids` does not know.
-        size_t common =
-            common_of(r, o->ids, o->options.beams > 1 ? o->prompt : o->count);
+        // With beam search, `ids` has the prompt only.
+        size_t common = common_prefix(
+            r, o->ids, o->options.beams > 1 ? o->prompt : o->count);
         size_t ready = sequence ? bt_sequence_tokens(sequence) : 0;
         match_better(
             best, &found,
@@ -131,8 +134,9 @@ static bool match_find(match *best, bauta_generator *g, const bt_request *r,
     return found && (best->common > 0 || r->source_count > 0);
 }
 
-/* Begin with what another has read. *done: there is a sequence now. Windows may
- * have let go of what would be needed; then it is read anew. */
+/* Fork the matching sequence. *done: the request has a sequence now. A window
+ * may have released keys that are needed; then the prompt is read from scratch.
+ */
 static bauta_status share(bauta_generator *g, bt_request *r, const match *m,
                           bool *done, bauta_error *err)
 {
@@ -146,16 +150,16 @@ static bauta_status share(bauta_generator *g, bt_request *r, const match *m,
         return BAUTA_OK;
     }
     r->sequences[0] = fork;
-    r->read = m->ready;
-    r->shared = r->source_count ? r->source_count : m->ready;
-    if (m->kept)
-        m->kept->used = g->steps;
+    r->prompt_read = m->ready;
+    r->cached_tokens = r->source_count ? r->source_count : m->ready;
+    if (m->entry)
+        m->entry->used = g->steps;
     *done = true;
     return BAUTA_OK;
 }
 
-/* Whether the request should begin alone now; else it has begun with another,
- * or waits for one. */
+/* Share a prefix if possible. *alone: the request should start from scratch;
+ * otherwise it has a fork, or it waits for another request. */
 static bauta_status share_or_wait(bauta_generator *g, size_t at, bool *alone,
                                   bauta_error *err)
 {
@@ -177,70 +181,71 @@ static bauta_status share_or_wait(bauta_generator *g, size_t at, bool *alone,
     return status;
 }
 
-/* ---- beginning --------------------------------------------------------- */
+/* ---- starting ---------------------------------------------------------- */
 
-/* Those whose sources are read in this step. */
-typedef struct readers {
+/* The requests whose sources are encoded in this step. */
+typedef struct encode_batch {
     size_t count;
     bt_request **requests;
     const uint32_t **sources;
     size_t *lengths;
-    bt_memory **memories;
-} readers;
+    bt_memory **cross_kvs;
+} encode_batch;
 
-static bauta_status readers_init(readers *all, size_t most, bauta_error *err)
+static bauta_status encode_batch_init(encode_batch *all, size_t most,
+                                      bauta_error *err)
 {
-    *all = (readers){ 0 };
+    *all = (encode_batch){ 0 };
     all->requests = bt_alloc_zero(most, sizeof(*all->requests));
     all->sources = bt_alloc_zero(most, sizeof(*all->sources));
     all->lengths = bt_alloc_zero(most, sizeof(*all->lengths));
-    all->memories = bt_alloc_zero(most, sizeof(*all->memories));
-    if (!all->requests || !all->sources || !all->lengths || !all->memories)
+    all->cross_kvs = bt_alloc_zero(most, sizeof(*all->cross_kvs));
+    if (!all->requests || !all->sources || !all->lengths || !all->cross_kvs)
         return bt_fail_memory(err, "sources", most * sizeof(*all->sources));
     return BAUTA_OK;
 }
 
-static void readers_release(readers *all)
+static void encode_batch_release(encode_batch *all)
 {
-    for (size_t i = 0; all->memories && i < all->count; i++)
-        bt_memory_drop(all->memories[i]);
+    for (size_t i = 0; all->cross_kvs && i < all->count; i++)
+        bt_memory_drop(all->cross_kvs[i]);
     bt_free(all->requests);
     bt_free(all->sources);
     bt_free(all->lengths);
-    bt_free(all->memories);
+    bt_free(all->cross_kvs);
 }
 
-/* Sources in one pass, and a sequence for each. */
-static bauta_status readers_run(bauta_generator *g, readers *all,
-                                bauta_error *err)
+/* Encode all sources in one pass, and create a sequence for each. */
+static bauta_status encode_batch_run(bauta_generator *g, encode_batch *all,
+                                     bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     if (all->count == 0)
         return BAUTA_OK;
     if (all->sources[0])
-        status = bt_stage_encode(g->stage, all->count, all->sources,
-                                 all->lengths, all->memories, err);
+        status = bt_stage_encode(g->session, all->count, all->sources,
+                                 all->lengths, all->cross_kvs, err);
     for (size_t i = 0; i < all->count && !status; i++) {
         bt_request *r = all->requests[i];
-        status = bt_sequence_create(&r->sequences[0], g->stage,
-                                    all->memories[i], err);
+        status = bt_sequence_create(&r->sequences[0], g->session,
+                                    all->cross_kvs[i], err);
         if (!status)
             bt_sequence_slide(r->sequences[0], r->options.sliding_window);
     }
     return status;
 }
 
-/* Everyone who runs and has no sequence yet. Sources count as prompts do: no
- * more than so many tokens in one step, but one in any case. */
-static bauta_status begin(bauta_generator *g, bauta_error *err)
+/* Start the running requests that have no sequence yet. Source tokens count
+ * against the token budget of a step, but at least one source is encoded. */
+static bauta_status start(bauta_generator *g, bauta_error *err)
 {
-    readers all;
+    encode_batch all;
     size_t tokens = 0, at = 0;
     while (at < g->running_count && g->running[at]->sequences[0])
         at++;
     if (at == g->running_count)
         return BAUTA_OK;
-    bauta_status status = readers_init(&all, g->running_count, err);
+    bauta_status status = encode_batch_init(&all, g->running_count, err);
     for (size_t i = at; i < g->running_count && !status; i++) {
         bt_request *r = g->running[i];
         bool alone;
@@ -258,8 +263,8 @@ static bauta_status begin(bauta_generator *g, bauta_error *err)
         all.lengths[all.count++] = r->source_count;
     }
     if (!status)
-        status = readers_run(g, &all, err);
-    readers_release(&all);
+        status = encode_batch_run(g, &all, err);
+    encode_batch_release(&all);
     return status;
 }
 
@@ -267,15 +272,15 @@ static bauta_status begin(bauta_generator *g, bauta_error *err)
 
 static bool fits(const bauta_generator *g, const bt_request *r)
 {
-    uint64_t bound = bt_stage_bound(g->stage);
+    uint64_t bound = bt_stage_bound(g->session);
     return !bound || r->cost <= bound - g->reserved;
 }
 
-/* Make room for the request among what is kept. */
-static void crowd_out(bauta_generator *g, const bt_request *r)
+/* Evict cached prefixes until the request fits. */
+static void evict_prefixes(bauta_generator *g, const bt_request *r)
 {
-    uint64_t bound = bt_stage_bound(g->stage);
-    while (bound && g->kept_cost > bound - g->reserved - r->cost &&
+    uint64_t bound = bt_stage_bound(g->session);
+    while (bound && g->prefix_cost > bound - g->reserved - r->cost &&
            bt_generator_forget(g))
         ;
 }
@@ -291,12 +296,12 @@ bauta_status bt_generator_admit(bauta_generator *g, bauta_error *err)
             status =
                 bt_generator_desks(g, r->search.wide, r->options.beams, err);
         if (!status &&
-            BT_ROOM(g->running, g->running_room, g->running_count, 1))
+            BT_ROOM(g->running, g->running_capacity, g->running_count, 1))
             status = bt_fail_memory(err, "requests", sizeof(r));
         if (status)
             return status;
-        crowd_out(g, r);
-        g->queue = r->after;
+        evict_prefixes(g, r);
+        g->queue = r->next;
         if (!g->queue)
             g->queue_end = &g->queue;
         g->queued--;
@@ -304,5 +309,5 @@ bauta_status bt_generator_admit(bauta_generator *g, bauta_error *err)
         g->sequences += r->options.beams;
         g->reserved += r->cost;
     }
-    return begin(g, err);
+    return start(g, err);
 }

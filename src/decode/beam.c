@@ -2,11 +2,57 @@
 /* beam.c - beam search; see beam.h. */
 #include "decode/beam.h"
 
+#include "base/array.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "kernels/exp2.h"
 
 #include <string.h>
+
+/* ---- the tree of tokens ------------------------------------------------ */
+
+int bt_trail_reserve(bt_trail *tree, size_t more)
+{
+    if (tree->count + more >= BT_NO_NODE)
+        return -1;
+    return BT_ROOM(tree->nodes, tree->room, tree->count, more);
+}
+
+uint32_t bt_trail_add(bt_trail *tree, uint32_t parent, uint32_t token,
+                      float logprob)
+{
+    tree->nodes[tree->count] = (bt_node){ parent, token, logprob };
+    return (uint32_t)tree->count++;
+}
+
+void bt_trail_read(const bt_trail *tree, uint32_t node, size_t count,
+                   uint32_t *tokens, float *logprobs)
+{
+    while (count-- > 0) {
+        const bt_node *n = &tree->nodes[node];
+        if (tokens)
+            tokens[count] = n->token;
+        if (logprobs)
+            logprobs[count] = n->logprob;
+        node = n->parent;
+    }
+}
+
+size_t bt_trail_length(const bt_trail *tree, uint32_t node)
+{
+    size_t length = 0;
+    for (; node != BT_NO_NODE; node = tree->nodes[node].parent)
+        length++;
+    return length;
+}
+
+void bt_trail_release(bt_trail *tree)
+{
+    bt_free(tree->nodes);
+    *tree = (bt_trail){ NULL, 0, 0 };
+}
+
+/* ---- the search -------------------------------------------------------- */
 
 bool bt_search_init(bt_search *s, const bauta_generate_options *o)
 {
@@ -39,7 +85,7 @@ void bt_search_release(bt_search *s)
 
 /* ---- powers ------------------------------------------------------------ */
 
-/* 2^x for |x| that is not large, by the series of e^x around 0. */
+/* 2^x for moderate |x|, by the Taylor series of e^x. */
 static double exp2_double(double x)
 {
     double whole = x < 0 ? (double)(int)(x - 0.5) : (double)(int)(x + 0.5);
@@ -67,48 +113,48 @@ double bt_length_power(size_t count, float p)
 
 /* ---- selecting --------------------------------------------------------- */
 
-/* A row as the search sees it: log-probabilities behind the rules. */
-static bt_chosen row_offer(bt_search *s, bt_picks *picks, const bt_desk *desk,
-                           const float *x, size_t beam,
-                           const bauta_generate_options *o, const bt_history *h,
-                           float *lse)
+/* Offer a row of log-probabilities, after the logits processors. */
+static bt_chosen add_row(bt_search *s, bt_picks *picks, const bt_desk *scratch,
+                         const float *x, size_t beam,
+                         const bauta_generate_options *o, const bt_history *h,
+                         float *lse)
 {
     bt_row row;
-    bt_chosen chosen = bt_row_look(&row, desk, x);
-    float less = row.lse;
+    bt_chosen status = bt_row_look(&row, scratch, x);
+    float subtract = row.lse;
     *lse = row.lse;
-    if (!chosen && (o->renormalize || bt_rules_act(o, h))) {
-        for (size_t j = 0; j < desk->vocab; j++)
-            desk->work[j] = x[j] - row.lse;
-        bt_rules_apply(desk->work, desk, o, h);
-        x = desk->work;
-        less = 0;
-        chosen = bt_row_look(&row, desk, x);
-        if (chosen == BT_NOTHING_LEFT)
-            return BT_CHOSEN; // another beam may go on
+    if (!status && (o->renormalize || bt_rules_act(o, h))) {
+        for (size_t j = 0; j < scratch->vocab; j++)
+            scratch->work[j] = x[j] - row.lse;
+        bt_rules_apply(scratch->work, scratch, o, h);
+        x = scratch->work;
+        subtract = 0;
+        status = bt_row_look(&row, scratch, x);
+        if (status == BT_NOTHING_LEFT)
+            return BT_CHOSEN; // another beam may continue
         if (o->renormalize)
-            less = row.lse;
+            subtract = row.lse;
     }
-    if (!chosen)
-        bt_picks_row(picks, desk->kernels, x, desk->vocab, row.max,
-                     (uint32_t)beam, less, s->open[beam].score);
-    return chosen;
+    if (!status)
+        bt_picks_row(picks, scratch->kernels, x, scratch->vocab, row.max,
+                     (uint32_t)beam, subtract, s->open[beam].score);
+    return status;
 }
 
-bt_chosen bt_search_select(bt_search *s, const bt_desk *desk,
+bt_chosen bt_search_select(bt_search *s, const bt_desk *scratch,
                            const float *const *rows,
                            const bauta_generate_options *o,
                            const bt_history *histories)
 {
-    bt_picks picks =
-        bt_picks_start(desk->picks, bt_size_min(s->wide, desk->picks_room));
+    bt_picks picks = bt_picks_start(scratch->picks,
+                                    bt_size_min(s->wide, scratch->picks_room));
     s->count = 0;
     for (size_t b = 0; b < s->open_count; b++) {
-        // Until it is known which are picked, the plan's memory holds these.
-        bt_chosen chosen = row_offer(s, &picks, desk, rows[b], b, o,
-                                     &histories[b], &s->next[b].score);
-        if (chosen)
-            return chosen;
+        // s->next is free until the preview, and holds log-sum-exps here.
+        bt_chosen status = add_row(s, &picks, scratch, rows[b], b, o,
+                                   &histories[b], &s->next[b].score);
+        if (status)
+            return status;
     }
     bt_picks_sort(&picks);
     for (size_t i = 0; i < picks.count; i++) {
@@ -124,7 +170,7 @@ bt_chosen bt_search_select(bt_search *s, const bt_desk *desk,
     return s->count ? BT_CHOSEN : BT_NOTHING_LEFT;
 }
 
-/* ---- going on ---------------------------------------------------------- */
+/* ---- advancing --------------------------------------------------------- */
 
 void bt_search_plan(bt_search *s)
 {
@@ -137,8 +183,8 @@ void bt_search_plan(bt_search *s)
     }
 }
 
-/* Behind those that are as good. */
-static void ended_add(bt_search *s, bt_ended ended)
+/* Insert after equal scores. */
+static void finished_add(bt_search *s, bt_ended ended)
 {
     size_t at = s->ended_count;
     while (at > 0 && s->ended[at - 1].score < ended.score)
@@ -152,34 +198,35 @@ static void ended_add(bt_search *s, bt_ended ended)
     s->ended[at] = ended;
 }
 
-static uint32_t node_of(const bt_search *s, bt_trail *trail,
+static uint32_t node_of(const bt_search *s, bt_trail *tree,
                         const bt_candidate *c)
 {
-    return bt_trail_add(trail, s->open[c->beam].node, c->token, c->logprob);
+    return bt_trail_add(tree, s->open[c->beam].node, c->token, c->logprob);
 }
 
-/* Whether the best open beam may still beat the worst that has ended. */
-static bool improvable(const bt_search *s, size_t made, size_t most)
+/* Whether the best open beam can still beat the worst finished one. */
+static bool can_improve(const bt_search *s, size_t generated, size_t most)
 {
     if (s->ended_count < s->beams)
         return true;
     bool never = s->early == BAUTA_EARLY_NEVER && s->length_penalty > 0;
     float power =
-        (float)bt_length_power(never ? most : made, s->length_penalty);
+        (float)bt_length_power(never ? most : generated, s->length_penalty);
     return s->open[0].score / power > s->ended[s->beams - 1].score;
 }
 
-bool bt_search_advance(bt_search *s, bt_trail *trail, size_t made, size_t most)
+bool bt_search_advance(bt_search *s, bt_trail *tree, size_t generated,
+                       size_t most)
 {
-    float power = (float)bt_length_power(made, s->length_penalty);
+    float power = (float)bt_length_power(generated, s->length_penalty);
     size_t open = 0;
     for (size_t i = 0; i < s->count; i++) {
         const bt_candidate *c = &s->candidates[i];
         if (c->hit && i < s->beams)
-            ended_add(s, (bt_ended){ c->score / power, node_of(s, trail, c),
-                                     c->finish });
+            finished_add(s, (bt_ended){ c->score / power, node_of(s, tree, c),
+                                        c->finish });
         else if (!c->hit && open < s->next_count)
-            s->next[open++].node = node_of(s, trail, c);
+            s->next[open++].node = node_of(s, tree, c);
     }
     bt_open *before = s->open;
     s->open = s->next;
@@ -190,5 +237,5 @@ bool bt_search_advance(bt_search *s, bt_trail *trail, size_t made, size_t most)
         return true;
     if (s->early == BAUTA_EARLY_YES && s->ended_count == s->beams)
         return true;
-    return !improvable(s, made, most);
+    return !can_improve(s, generated, most);
 }

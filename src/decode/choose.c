@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* choose.c - a step of one request: from rows of logits to a longer text.
+/* next_token.c - one step of a request: sample from the logits, then commit.
  *
- * First all requests choose, which cannot run out of memory and which threads
- * share; then each does what it chose. */
+ * All requests sample first, on many threads and without allocating. Then each
+ * one commits its token. */
 #include "decode/request.h"
 
 #include "base/array.h"
@@ -11,85 +11,87 @@
 
 #include <string.h>
 
-/* ---- choosing ---------------------------------------------------------- */
+/* ---- sampling ---------------------------------------------------------- */
 
-/* The tokens before a beam's next one, where rules look at them. */
+/* The tokens of a beam so far, if a logits processor reads them. */
 static bt_history history_of(const bt_request *r, size_t beam)
 {
-    bt_history h = { NULL, r->prompt + r->made, r->prompt, r->limit };
+    bt_history h = { NULL, r->prompt + r->generated, r->prompt, r->limit };
     if (!r->history)
         return h;
     uint32_t *ids = r->history + beam * r->limit;
     memcpy(ids, r->ids, r->prompt * sizeof(*ids));
-    bt_trail_read(&r->trail, r->search.open[beam].node, r->made,
+    bt_trail_read(&r->tree, r->search.open[beam].node, r->generated,
                   ids + r->prompt, NULL);
     h.ids = ids;
     return h;
 }
 
-void bt_request_choose(bt_request *r, const bt_desk *desk, const float *rows,
+void bt_request_choose(bt_request *r, const bt_desk *scratch, const float *rows,
                        const float **beam_rows, bt_history *histories)
 {
-    rows += r->row * desk->vocab;
+    rows += r->row * scratch->vocab;
     if (r->options.beams == 1) {
         bt_history h = { r->ids, r->count, r->prompt, r->limit };
-        r->chosen = bt_sample(&r->choice, desk, rows, &r->options, &h);
+        r->sample_status =
+            bt_sample(&r->sampled, scratch, rows, &r->options, &h);
         return;
     }
     for (size_t b = 0; b < r->search.open_count; b++) {
-        beam_rows[b] = rows + b * desk->vocab;
+        beam_rows[b] = rows + b * scratch->vocab;
         histories[b] = history_of(r, b);
     }
-    r->chosen =
-        bt_search_select(&r->search, desk, beam_rows, &r->options, histories);
+    r->sample_status = bt_search_select(&r->search, scratch, beam_rows,
+                                        &r->options, histories);
 }
 
-/* Nothing could be chosen: the text ends here, and says why. */
-static void give_up(bt_request *r)
+/* No token could be sampled: end the text with a failure. */
+static void fail_request(bt_request *r)
 {
-    size_t at = r->prompt + r->made;
-    if (r->chosen == BT_NOT_FINITE)
+    size_t at = r->prompt + r->generated;
+    if (r->sample_status == BT_NOT_FINITE)
         bt_fail(&r->failure, BAUTA_ERR_NOT_FINITE,
                 "the logits after token %zu are not finite", at);
     else
         bt_fail(&r->failure, BAUTA_ERR_ARGUMENT,
-                "the options forbid every token behind token %zu", at);
+                "the options forbid every token after token %zu", at);
     r->ended = true;
 }
 
 /* ---- one sequence ------------------------------------------------------ */
 
-static bool tell(bt_request *r, uint32_t token, float logprob)
+static bool report_token(bt_request *r, uint32_t token, float logprob)
 {
-    const bt_speech *s = &r->speech;
+    const bt_speech *s = &r->matcher;
     const char *text = s->decoder ? (s->text ? s->text + s->told : "") : NULL;
     size_t length = s->certain - s->told;
-    r->speech.told = s->certain;
+    r->matcher.told = s->certain;
     return r->hear(r->user, token, logprob, text, length);
 }
 
 static bauta_status single_apply(bt_request *r, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    uint32_t token = r->choice.token;
+    uint32_t token = r->sampled.token;
     bauta_finish finish;
-    bool ends = bt_request_ends(r, token, r->made + 1, &finish);
-    if (bt_trail_reserve(&r->trail, 1) || BT_ROOM(r->ids, r->room, r->count, 1))
+    bool ends = bt_request_ends(r, token, r->generated + 1, &finish);
+    if (bt_trail_reserve(&r->tree, 1) || BT_ROOM(r->ids, r->room, r->count, 1))
         return bt_fail_memory(err, "tokens", sizeof(*r->ids));
-    if (r->speech.decoder && !(ends && finish == BAUTA_FINISH_END))
-        status = bt_speech_push(&r->speech, token, err);
+    if (r->matcher.decoder && !(ends && finish == BAUTA_FINISH_END))
+        status = bt_speech_push(&r->matcher, token, err);
     if (status)
         return status;
-    bt_trail_add(&r->trail, r->made ? (uint32_t)(r->made - 1) : BT_NO_NODE,
-                 token, r->choice.logprob);
+    bt_trail_add(&r->tree,
+                 r->generated ? (uint32_t)(r->generated - 1) : BT_NO_NODE,
+                 token, r->sampled.logprob);
     r->ids[r->count++] = token;
-    r->made++;
-    r->score += r->choice.score;
-    if (r->speech.stopped) {
+    r->generated++;
+    r->score += r->sampled.score;
+    if (r->matcher.stopped) {
         ends = true;
         finish = BAUTA_FINISH_STOP;
     }
-    if (r->hear && !tell(r, token, r->choice.logprob) && !ends) {
+    if (r->hear && !report_token(r, token, r->sampled.logprob) && !ends) {
         ends = true;
         finish = BAUTA_FINISH_HEARD;
     }
@@ -100,58 +102,59 @@ static bauta_status single_apply(bt_request *r, bauta_error *err)
 
 /* ---- beams ------------------------------------------------------------- */
 
-/* Whether a candidate completes a stop; beams before it had none. */
-static bauta_status stop_look(const bt_request *r, bt_candidate *c,
-                              const bauta_tokenizer *tokenizer,
-                              bauta_error *err)
+/* Whether a candidate completes a stop string; its beam had none before. */
+static bauta_status stop_check(const bt_request *r, bt_candidate *c,
+                               const bauta_tokenizer *tokenizer,
+                               bauta_error *err)
 {
-    bt_speech speech = { 0 };
-    size_t count = r->made + 1;
+    bt_speech matcher = { 0 };
+    size_t count = r->generated + 1;
     uint32_t *ids = bt_alloc(count * sizeof(*ids));
     if (!ids)
         return bt_fail_memory(err, "tokens", count * sizeof(*ids));
-    bt_trail_read(&r->trail, r->search.open[c->beam].node, r->made, ids, NULL);
-    ids[r->made] = c->token;
-    bauta_status status = bt_request_speech(&speech, r, tokenizer, err);
-    for (size_t i = 0; i < count && !status && !speech.stopped; i++)
-        status = bt_speech_push(&speech, ids[i], err);
+    bt_trail_read(&r->tree, r->search.open[c->beam].node, r->generated, ids,
+                  NULL);
+    ids[r->generated] = c->token;
+    bauta_status status = bt_request_speech(&matcher, r, tokenizer, err);
+    for (size_t i = 0; i < count && !status && !matcher.stopped; i++)
+        status = bt_speech_push(&matcher, ids[i], err);
     if (!status)
-        status = bt_speech_finish(&speech, err);
-    if (!status && speech.stopped) {
+        status = bt_speech_finish(&matcher, err);
+    if (!status && matcher.stopped) {
         c->hit = true;
         c->finish = BAUTA_FINISH_STOP;
     }
-    bt_speech_release(&speech);
+    bt_speech_release(&matcher);
     bt_free(ids);
     return status;
 }
 
-static bauta_status hits_find(bt_request *r, const bauta_tokenizer *tokenizer,
+static bauta_status ends_find(bt_request *r, const bauta_tokenizer *tokenizer,
                               bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; !status && i < r->search.count; i++) {
         bt_candidate *c = &r->search.candidates[i];
-        c->hit = bt_request_ends(r, c->token, r->made + 1, &c->finish);
+        c->hit = bt_request_ends(r, c->token, r->generated + 1, &c->finish);
         bool end = c->hit && c->finish == BAUTA_FINISH_END;
         if (r->options.stop_count && !end)
-            status = stop_look(r, c, tokenizer, err);
+            status = stop_check(r, c, tokenizer, err);
     }
     return status;
 }
 
-/* A sequence for each beam that stays open: the first heir of a beam takes its
- * sequence, others get forks. */
+/* Make a sequence for each beam that stays open: the first continuation of a
+ * beam takes over its sequence, the others get forks. */
 static bauta_status forks_make(bt_request *r, bauta_error *err)
 {
     bt_search *s = &r->search;
     bauta_status status = BAUTA_OK;
     for (size_t b = 0; b < s->next_count && !status; b++) {
         uint32_t parent = s->next[b].parent;
-        bool heir = true;
-        for (size_t a = 0; a < b && heir; a++)
-            heir = s->next[a].parent != parent;
-        if (!heir)
+        bool first = true;
+        for (size_t a = 0; a < b && first; a++)
+            first = s->next[a].parent != parent;
+        if (!first)
             status = bt_sequence_fork(&r->forks[b], r->sequences[parent], err);
     }
     for (size_t b = 0; b < s->next_count && status; b++) {
@@ -182,21 +185,21 @@ static void forks_take(bt_request *r)
 static bauta_status beams_apply(bt_request *r, const bauta_tokenizer *tokenizer,
                                 bauta_error *err)
 {
-    if (bt_trail_reserve(&r->trail, r->search.wide))
+    if (bt_trail_reserve(&r->tree, r->search.wide))
         return bt_fail_memory(err, "tokens", r->search.wide * sizeof(bt_node));
-    bauta_status status = hits_find(r, tokenizer, err);
+    bauta_status status = ends_find(r, tokenizer, err);
     if (status)
         return status;
     bt_search_plan(&r->search);
     status = forks_make(r, err);
     if (status)
         return status;
-    // At the end what was read may serve others, so one sequence is left.
+    // At the end one sequence is kept, for the prefix cache.
     if (r->search.next_count)
         forks_take(r);
-    r->made++;
-    r->ended =
-        bt_search_advance(&r->search, &r->trail, r->made, r->limit - r->prompt);
+    r->generated++;
+    r->ended = bt_search_advance(&r->search, &r->tree, r->generated,
+                                 r->limit - r->prompt);
     return BAUTA_OK;
 }
 
@@ -204,13 +207,13 @@ bauta_status bt_request_apply(bt_request *r, const bauta_tokenizer *tokenizer,
                               bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    if (r->chosen)
-        give_up(r);
+    if (r->sample_status)
+        fail_request(r);
     else if (r->options.beams > 1)
         status = beams_apply(r, tokenizer, err);
     else
         status = single_apply(r, err);
     if (!status)
-        r->has_row = false;
+        r->has_logits = false;
     return status;
 }

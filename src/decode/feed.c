@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feed.c - the new tokens of all sequences, in one forward or in one a thread.
+/* append.c - appending tokens to many sequences, with one forward pass, or with
+ * one for each thread.
  *
- * Pages are reserved first, and sequences advance last; whatever fails between
- * leaves nothing but room behind the tokens, which is given back.
+ * Pages are reserved first, and sequences advance last. A failure in between
+ * only leaves unused pages, which are released.
  *
- * Where there are tokens enough, each thread runs the whole model for a share
- * of the sequences, so that threads wait for each other once in a call instead
- * of at every product. No bit depends on it, since none depends on what else is
- * fed. */
-#include "decode/parts.h"
+ * With enough tokens, each thread runs the whole model for a share of the
+ * sequences, so that threads synchronize once in a call instead of at every
+ * product. The bits are the same, since they never depend on the other inputs
+ * of a call. */
+#include "decode/session_internal.h"
 
 #include "base/error.h"
 #include "base/size.h"
@@ -16,208 +17,214 @@
 #include "mask/mask.h"
 #include "ops/context.h"
 
-enum { SHARE_TOKENS = 32 }; /* worth reading all weights for, at least */
+/* Fewest tokens of a thread for which it pays to read all weights. */
+enum { SHARE_TOKENS = 32 };
 
-typedef struct feeding {
-    bt_stage *stage;
-    const bt_feed *feeds;
+typedef struct append_batch {
+    bt_stage *session;
+    const bt_feed *inputs;
     size_t count, tokens;
-} feeding;
+} append_batch;
 
 /* ---- checks ------------------------------------------------------------ */
 
-static bauta_status feed_check(bt_stage *stage, const bt_feed *feed,
-                               size_t number, bauta_error *err)
+static bauta_status input_check(bt_stage *session, const bt_feed *input,
+                                size_t number, bauta_error *err)
 {
-    bt_sequence *sequence = feed->sequence;
-    if (!sequence || sequence->stage != stage)
+    bt_sequence *sequence = input->sequence;
+    if (!sequence || sequence->session != session)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       sequence ? "the sequence of feed %zu belongs to another "
-                                  "stage"
-                                : "feed %zu has no sequence",
+                       sequence ? "the sequence of input %zu belongs to "
+                                  "another session"
+                                : "input %zu has no sequence",
                        number);
-    if (sequence->call == stage->calls)
+    if (sequence->call == session->calls)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the sequence of feed %zu is fed twice", number);
-    sequence->call = stage->calls;
-    if (feed->count == 0)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "feed %zu has no tokens",
+                       "the sequence of input %zu is given twice", number);
+    sequence->call = session->calls;
+    if (input->count == 0)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "input %zu has no tokens",
                        number);
     bauta_status status =
-        bt_stage_ids(stage, "feed", number, feed->ids, feed->count, err);
+        bt_stage_ids(session, "input", number, input->ids, input->count, err);
     if (status)
         return status;
-    return bt_stage_positions(stage, "the sequence of feed", number,
-                              bt_size_add(sequence->book.tokens, feed->count),
-                              err);
+    return bt_stage_positions(
+        session, "the sequence of input", number,
+        bt_size_add(sequence->block_table.tokens, input->count), err);
 }
 
-static bauta_status feeds_check(feeding *f, bauta_error *err)
+static bauta_status inputs_check(append_batch *b, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    f->stage->calls++;
-    for (size_t i = 0; i < f->count && !status; i++) {
-        status = feed_check(f->stage, &f->feeds[i], i, err);
+    b->session->calls++;
+    for (size_t i = 0; i < b->count && !status; i++) {
+        status = input_check(b->session, &b->inputs[i], i, err);
         if (!status)
-            f->tokens = bt_size_add(f->tokens, f->feeds[i].count);
+            b->tokens = bt_size_add(b->tokens, b->inputs[i].count);
     }
-    if (!status && f->tokens > BT_AXIS_MAX)
+    if (!status && b->tokens > BT_AXIS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%zu feeds have %zu tokens, and %zu are the most",
-                       f->count, f->tokens, BT_AXIS_MAX);
+                       "%zu inputs have %zu tokens, and %zu are the most",
+                       b->count, b->tokens, BT_AXIS_MAX);
     return status;
 }
 
 /* ---- pages ------------------------------------------------------------- */
 
-static bauta_status pages_reserve(const feeding *f, bauta_error *err)
+static bauta_status pages_reserve(const append_batch *b, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    for (size_t i = 0; i < f->count && !status; i++)
-        status =
-            bt_book_take(&f->feeds[i].sequence->book, f->feeds[i].count, err);
+    for (size_t i = 0; i < b->count && !status; i++)
+        status = bt_book_take(&b->inputs[i].sequence->block_table,
+                              b->inputs[i].count, err);
     return status;
 }
 
-static void settle_task(void *job, size_t task, int thread)
+static void commit_task(void *job, size_t task, int thread)
 {
     (void)thread;
-    const feeding *f = job;
-    bt_book_settle(&f->feeds[task].sequence->book);
+    const append_batch *b = job;
+    bt_book_settle(&b->inputs[task].sequence->block_table);
 }
 
-/* Few sequences, and most of them alone, have nothing to copy. */
-static void pages_settle(feeding *f)
+/* Copy-on-write. A few sequences rarely have anything to copy, so they take one
+ * thread. */
+static void pages_commit(append_batch *b)
 {
-    int threads = f->count < SHARE_TOKENS ? 1 : f->stage->context->threads;
-    bt_parallel(threads, f->count, settle_task, f);
+    int threads = b->count < SHARE_TOKENS ? 1 : b->session->context->threads;
+    bt_parallel(threads, b->count, commit_task, b);
 }
 
-static void pages_give_back(const feeding *f)
+static void pages_release(const append_batch *b)
 {
-    for (size_t i = 0; i < f->count; i++) {
-        bt_book *book = &f->feeds[i].sequence->book;
-        bt_book_truncate(book, book->tokens);
+    for (size_t i = 0; i < b->count; i++) {
+        bt_book *block_table = &b->inputs[i].sequence->block_table;
+        bt_book_truncate(block_table, block_table->tokens);
     }
 }
 
-/* The tokens are read. What no later one sees can go. */
-static void sequences_advance(const feeding *f)
+/* Count the new tokens, and release pages that no later token sees. */
+static void sequences_advance(const append_batch *b)
 {
-    for (size_t i = 0; i < f->count; i++) {
-        bt_book *book = &f->feeds[i].sequence->book;
-        bt_book_advance(book, f->feeds[i].count);
-        for (size_t l = 0; l < book->layers; l++) {
-            size_t seen =
-                bt_sequence_first_key(f->feeds[i].sequence, l, book->tokens);
-            bt_book_forget(book, l, bt_size_min(seen, book->tokens));
+    for (size_t i = 0; i < b->count; i++) {
+        bt_book *block_table = &b->inputs[i].sequence->block_table;
+        bt_book_advance(block_table, b->inputs[i].count);
+        for (size_t l = 0; l < block_table->layers; l++) {
+            size_t seen = bt_sequence_first_key(b->inputs[i].sequence, l,
+                                                block_table->tokens);
+            bt_book_forget(block_table, l,
+                           bt_size_min(seen, block_table->tokens));
         }
     }
 }
 
 /* ---- shares ------------------------------------------------------------ */
 
-/* Feeds of one source stay together, which is then read once. */
-static bool belongs(const bt_feed *feed)
+/* Inputs with the same source stay together, so that it is read once. */
+static bool same_source(const bt_feed *input)
 {
-    const bt_memory *memory = feed->sequence->memory;
-    return memory && memory == feed[-1].sequence->memory;
+    const bt_memory *cross_kv = input->sequence->cross_kv;
+    return cross_kv && cross_kv == input[-1].sequence->cross_kv;
 }
 
-/* Give every lane about as many tokens; false where that cannot be, since one
- * feed is as long as many others. */
-static bool shares_cut(const feeding *f)
+/* Split the inputs into shares with about the same number of tokens. False if
+ * that is impossible because one input is too long. */
+static bool split_by_tokens(const append_batch *b)
 {
-    size_t lanes = (size_t)f->stage->context->threads, at = 0, left = f->tokens;
-    for (size_t l = 0; l < lanes; l++) {
-        size_t fair = left / (lanes - l), tokens = 0, first = at;
-        while (at < f->count &&
-               (tokens < fair || (at > first && belongs(&f->feeds[at]))))
-            tokens += f->feeds[at++].count;
+    size_t workers = (size_t)b->session->context->threads, at = 0,
+           left = b->tokens;
+    for (size_t l = 0; l < workers; l++) {
+        size_t fair = left / (workers - l), tokens = 0, first = at;
+        while (at < b->count &&
+               (tokens < fair || (at > first && same_source(&b->inputs[at]))))
+            tokens += b->inputs[at++].count;
         if (tokens == 0 || tokens > fair + fair / 4)
             return false;
-        f->stage->lanes[l].feeds = f->feeds + first;
-        f->stage->lanes[l].count = at - first;
+        b->session->workers[l].inputs = b->inputs + first;
+        b->session->workers[l].count = at - first;
         left -= tokens;
     }
     return true;
 }
 
-static bauta_status lanes_make(bt_stage *stage, bauta_error *err)
+static bauta_status workers_create(bt_stage *session, bauta_error *err)
 {
-    bauta_context *context = stage->context;
+    bauta_context *context = session->context;
     size_t count = (size_t)context->threads;
     bauta_status status = BAUTA_OK;
-    if (!stage->lanes)
-        stage->lanes = bt_alloc_zero(count, sizeof(*stage->lanes));
-    if (!stage->lanes)
-        return bt_fail_memory(err, "lanes", count * sizeof(*stage->lanes));
+    if (!session->workers)
+        session->workers = bt_alloc_zero(count, sizeof(*session->workers));
+    if (!session->workers)
+        return bt_fail_memory(err, "decode workers",
+                              count * sizeof(*session->workers));
     for (size_t l = 0; l < count && !status; l++)
-        if (!stage->lanes[l].tape)
-            status =
-                bt_tape_create(&stage->lanes[l].tape, context->kernels, 1, err);
+        if (!session->workers[l].tape)
+            status = bt_tape_create(&session->workers[l].tape, context->kernels,
+                                    1, err);
     return status;
 }
 
-static void share_task(void *job, size_t task, int thread)
+static void worker_task(void *job, size_t task, int thread)
 {
     (void)thread;
-    const bt_stage *stage = job;
-    bt_lane *lane = &stage->lanes[task];
-    bt_tape_rewind(lane->tape, false);
-    lane->status = bt_lane_feed(lane, lane->tape, stage, lane->feeds,
-                                lane->count, &lane->err);
+    const bt_stage *session = job;
+    bt_lane *worker = &session->workers[task];
+    bt_tape_rewind(worker->tape, false);
+    worker->status = bt_lane_feed(worker, worker->tape, session, worker->inputs,
+                                  worker->count, &worker->err);
 }
 
-static bauta_status run_shares(bt_stage *stage, bauta_error *err)
+static bauta_status workers_run(bt_stage *session, bauta_error *err)
 {
-    int lanes = stage->context->threads;
-    bt_parallel(lanes, (size_t)lanes, share_task, stage);
-    for (int l = 0; l < lanes; l++)
-        if (stage->lanes[l].status) {
+    int workers = session->context->threads;
+    bt_parallel(workers, (size_t)workers, worker_task, session);
+    for (int l = 0; l < workers; l++)
+        if (session->workers[l].status) {
             if (err)
-                *err = stage->lanes[l].err;
-            return stage->lanes[l].status;
+                *err = session->workers[l].err;
+            return session->workers[l].status;
         }
     return BAUTA_OK;
 }
 
-/* ---- the whole --------------------------------------------------------- */
+/* ---- the call ---------------------------------------------------------- */
 
-static bauta_status run(const feeding *f, bauta_error *err)
+static bauta_status run(const append_batch *b, bauta_error *err)
 {
     bt_tape *tape;
-    bt_stage *stage = f->stage;
+    bt_stage *session = b->session;
     bauta_status status = BAUTA_OK;
-    size_t threads = (size_t)stage->context->threads;
-    if (threads > 1 && f->tokens / threads >= SHARE_TOKENS) {
-        status = lanes_make(stage, err);
-        if (!status && shares_cut(f))
-            return run_shares(stage, err);
+    size_t threads = (size_t)session->context->threads;
+    if (threads > 1 && b->tokens / threads >= SHARE_TOKENS) {
+        status = workers_create(session, err);
+        if (!status && split_by_tokens(b))
+            return workers_run(session, err);
     }
     if (!status)
-        status = bt_stage_tape(stage, &tape, err);
+        status = bt_stage_tape(session, &tape, err);
     if (status)
         return status;
-    return bt_lane_feed(&stage->whole, tape, stage, f->feeds, f->count, err);
+    return bt_lane_feed(&session->whole, tape, session, b->inputs, b->count,
+                        err);
 }
 
-bauta_status bt_stage_feed(bt_stage *stage, const bt_feed *feeds, size_t count,
-                           bauta_error *err)
+bauta_status bt_stage_feed(bt_stage *session, const bt_feed *inputs,
+                           size_t count, bauta_error *err)
 {
-    feeding f = { .stage = stage, .feeds = feeds, .count = count };
+    append_batch b = { .session = session, .inputs = inputs, .count = count };
     if (count == 0)
         return BAUTA_OK;
-    bauta_status status = feeds_check(&f, err);
+    bauta_status status = inputs_check(&b, err);
     if (status)
         return status;
-    status = pages_reserve(&f, err);
-    pages_settle(&f);
+    status = pages_reserve(&b, err);
+    pages_commit(&b);
     if (!status)
-        status = run(&f, err);
+        status = run(&b, err);
     if (status)
-        pages_give_back(&f);
+        pages_release(&b);
     else
-        sequences_advance(&f);
+        sequences_advance(&b);
     return status;
 }

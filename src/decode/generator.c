@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* generator.c - many texts at once, a step of the model for all of them. */
+/* generator.c - creating a generator, its scratch memory, and public calls. */
 #include "decode/generator.h"
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "ops/context.h"
 
-/* ---- making ------------------------------------------------------------ */
+/* ---- create and free --------------------------------------------------- */
 
 static bauta_status options_check(const bauta_generator_options *options,
                                   bauta_error *err)
@@ -18,7 +18,7 @@ static bauta_status options_check(const bauta_generator_options *options,
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the number of sequences is 0");
     if (options->prompt_tokens == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the tokens of a prompt that run at once are 0");
+                       "the token budget of a step is 0");
     return BAUTA_OK;
 }
 
@@ -26,16 +26,17 @@ static bauta_status generator_fill(bauta_generator *g, bauta_error *err)
 {
     g->vocab = bauta_model_vocabulary(g->model);
     g->queue_end = &g->queue;
-    bauta_status status = bt_stage_create(&g->stage, g->context, g->model,
+    bauta_status status = bt_stage_create(&g->session, g->context, g->model,
                                           g->options.cache_bytes, err);
     if (!status)
         status = bt_generator_desks(g, 1, 1, err);
     if (status)
         return status;
-    g->kept = bt_alloc_zero(g->options.keep, sizeof(*g->kept));
-    if (!g->kept)
-        return bt_fail_memory(err, "ended texts",
-                              bt_size_mul(g->options.keep, sizeof(*g->kept)));
+    g->prefixes = bt_alloc_zero(g->options.keep, sizeof(*g->prefixes));
+    if (!g->prefixes)
+        return bt_fail_memory(
+            err, "ended texts",
+            bt_size_mul(g->options.keep, sizeof(*g->prefixes)));
     return BAUTA_OK;
 }
 
@@ -58,7 +59,7 @@ bauta_status bauta_generator_create(bauta_generator **out,
         chosen = *options;
     if (bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "an encoder-only model makes no text");
+                       "an encoder-only model cannot generate text");
     bauta_generator *g = bt_alloc_zero(1, sizeof(*g));
     if (!g)
         return bt_fail_memory(err, "a generator", sizeof(*g));
@@ -78,8 +79,8 @@ void bauta_generator_free(bauta_generator *g)
 {
     if (!g)
         return;
-    for (bt_request *r = g->queue, *after; r; r = after) {
-        after = r->after;
+    for (bt_request *r = g->queue, *next; r; r = next) {
+        next = r->next;
         bt_request_free(r);
     }
     for (size_t i = 0; i < g->running_count; i++)
@@ -88,22 +89,22 @@ void bauta_generator_free(bauta_generator *g)
         ;
     for (size_t i = 0; i < g->results.count; i++)
         bauta_result_free(g->results.all[g->results.first + i]);
-    bt_stage_free(g->stage);
+    bt_stage_free(g->session);
     bt_free(g->running);
-    bt_free(g->kept);
+    bt_free(g->prefixes);
     bt_free(g->results.all);
     bt_free(g->rows);
-    bt_free(g->feeds);
-    bt_free(g->desks);
-    bt_free(g->desk_floats);
-    bt_free(g->desk_marks);
-    bt_free(g->desk_picks);
+    bt_free(g->inputs);
+    bt_free(g->scratch);
+    bt_free(g->scratch_floats);
+    bt_free(g->scratch_marks);
+    bt_free(g->scratch_topk);
     bt_free((void *)g->beam_rows);
     bt_free(g->histories);
     bt_free(g);
 }
 
-/* ---- desks ------------------------------------------------------------- */
+/* ---- scratch memory ---------------------------------------------------- */
 
 bool bt_generator_replace(void **block, size_t count, size_t size)
 {
@@ -115,26 +116,27 @@ bool bt_generator_replace(void **block, size_t count, size_t size)
     return true;
 }
 
-static bool desks_make(bauta_generator *g, size_t threads)
+static bool scratch_create(bauta_generator *g, size_t threads)
 {
     size_t cells = bt_size_mul(threads, g->vocab);
-    return bt_generator_replace((void **)&g->desk_floats, bt_size_mul(cells, 2),
-                                sizeof(float)) &&
-           bt_generator_replace((void **)&g->desk_marks, cells, 1) &&
-           bt_generator_replace((void **)&g->desks, threads, sizeof(*g->desks));
+    return bt_generator_replace((void **)&g->scratch_floats,
+                                bt_size_mul(cells, 2), sizeof(float)) &&
+           bt_generator_replace((void **)&g->scratch_marks, cells, 1) &&
+           bt_generator_replace((void **)&g->scratch, threads,
+                                sizeof(*g->scratch));
 }
 
-static void desks_lay(bauta_generator *g, size_t threads)
+static void scratch_assign(bauta_generator *g, size_t threads)
 {
     for (size_t t = 0; t < threads; t++)
-        g->desks[t] = (bt_desk){
+        g->scratch[t] = (bt_desk){
             .kernels = g->context->kernels,
             .vocab = g->vocab,
-            .work = g->desk_floats + 2 * t * g->vocab,
-            .exps = g->desk_floats + (2 * t + 1) * g->vocab,
-            .marks = g->desk_marks + t * g->vocab,
-            .picks = g->desk_picks + t * g->picks_room,
-            .picks_room = g->picks_room,
+            .work = g->scratch_floats + 2 * t * g->vocab,
+            .exps = g->scratch_floats + (2 * t + 1) * g->vocab,
+            .marks = g->scratch_marks + t * g->vocab,
+            .picks = g->scratch_topk + t * g->topk_capacity,
+            .picks_room = g->topk_capacity,
         };
 }
 
@@ -143,28 +145,28 @@ bauta_status bt_generator_desks(bauta_generator *g, size_t wide, size_t beams,
 {
     size_t threads = (size_t)g->context->threads;
     wide = bt_size_max(wide, g->vocab);
-    bool made = g->desks || desks_make(g, threads);
-    if (made && wide > g->picks_room) {
+    bool made = g->scratch || scratch_create(g, threads);
+    if (made && wide > g->topk_capacity) {
         made =
-            bt_generator_replace((void **)&g->desk_picks,
+            bt_generator_replace((void **)&g->scratch_topk,
                                  bt_size_mul(threads, wide), sizeof(bt_pick));
-        g->picks_room = made ? wide : g->picks_room;
+        g->topk_capacity = made ? wide : g->topk_capacity;
     }
-    if (made && beams > g->beams_room) {
+    if (made && beams > g->beams_capacity) {
         size_t count = bt_size_mul(threads, beams);
         made = bt_generator_replace((void **)&g->beam_rows, count,
                                     sizeof(float *)) &&
                bt_generator_replace((void **)&g->histories, count,
                                     sizeof(bt_history));
-        g->beams_room = made ? beams : g->beams_room;
+        g->beams_capacity = made ? beams : g->beams_capacity;
     }
     if (!made)
-        return bt_fail_memory(err, "choosing tokens", g->vocab);
-    desks_lay(g, threads);
+        return bt_fail_memory(err, "sampling", g->vocab);
+    scratch_assign(g, threads);
     return BAUTA_OK;
 }
 
-/* ---- the door ---------------------------------------------------------- */
+/* ---- requests and results ---------------------------------------------- */
 
 bauta_status bauta_generator_add(bauta_generator *generator,
                                  const bauta_request *request, bauta_error *err)
@@ -172,13 +174,13 @@ bauta_status bauta_generator_add(bauta_generator *generator,
     BT_NEED(generator, err);
     BT_NEED(request, err);
     bt_request *r;
-    bt_terms terms = { generator->model, generator->tokenizer, generator->stage,
-                       generator->options.sequences };
-    bauta_status status = bt_request_create(&r, request, &terms, err);
+    bt_terms limits = { generator->model, generator->tokenizer,
+                        generator->session, generator->options.sequences };
+    bauta_status status = bt_request_create(&r, request, &limits, err);
     if (status)
         return status;
     *generator->queue_end = r;
-    generator->queue_end = &r->after;
+    generator->queue_end = &r->next;
     generator->queued++;
     return BAUTA_OK;
 }
@@ -193,10 +195,10 @@ bauta_result *bauta_generator_take(bauta_generator *generator)
 
 uint64_t bauta_generator_bytes(const bauta_generator *generator)
 {
-    return generator ? bt_stage_used(generator->stage) : 0;
+    return generator ? bt_stage_used(generator->session) : 0;
 }
 
-/* The beams of the request, or of the model where that says nothing. */
+/* The number of beams of the request, or the model's default. */
 static bauta_status sequences_of(size_t *out, const bauta_request *request,
                                  const bauta_model *model, bauta_error *err)
 {
@@ -210,7 +212,7 @@ static bauta_status sequences_of(size_t *out, const bauta_request *request,
     return status;
 }
 
-/* The one result, or why there is none. */
+/* Take the only result, or its error. */
 static bauta_status result_take(bauta_result **out, bauta_generator *generator,
                                 bauta_error *err)
 {
@@ -239,7 +241,7 @@ bauta_status bauta_generate(bauta_context *context, const bauta_model *model,
     BT_NEED(request, err);
     bauta_status status = sequences_of(&options.sequences, request, model, err);
     if (!status && options.sequences == 0)
-        options.sequences = 1; // what is wrong with it is said below
+        options.sequences = 1; // bauta_generator_add() reports the error
     if (!status)
         status = bauta_generator_create(&generator, context, model, tokenizer,
                                         &options, err);

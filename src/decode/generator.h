@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* generator.h - what a generator holds, for the files that run it. */
+/* generator.h - the state of a generator. */
 #ifndef BT_GENERATOR_H
 #define BT_GENERATOR_H
 
 #include "decode/request.h"
 
-/* A text that has ended and stays, for others that begin alike. */
-typedef struct bt_kept {
+/* An entry of the prefix cache: a finished sequence whose pages can be shared
+ * by requests with the same beginning. */
+typedef struct bt_prefix_entry {
     bt_sequence *sequence;
-    uint32_t *ids; /* (count) what it has read */
+    uint32_t *ids; /* (count) its tokens */
     size_t count;
     uint32_t *source; /* (source_count) */
     size_t source_count;
     size_t window; /* sliding_window of its request */
     uint64_t cost;
-    uint64_t used; /* when it was used last: a number of the step */
-} bt_kept;
+    uint64_t used; /* the step of its last use */
+} bt_prefix_entry;
 
-/* A result that waits to be taken. */
+/* Results that have not been taken yet. */
 typedef struct bt_waiting {
     bauta_result **all;
     size_t first, count, room;
@@ -28,54 +29,54 @@ struct bauta_generator {
     const bauta_model *model;
     const bauta_tokenizer *tokenizer;
     bauta_generator_options options;
-    bt_stage *stage;
+    bt_stage *session;
     size_t vocab;
     uint64_t steps;
 
     bt_request *queue, **queue_end;
     size_t queued;
 
-    bt_request **running; /* in the order in which they came */
-    size_t running_count, running_room;
-    size_t sequences;  /* that the running ones may have: their beams */
-    uint64_t reserved; /* bytes that they may need */
+    bt_request **running; /* in the order of arrival */
+    size_t running_count, running_capacity;
+    size_t sequences;  /* beams of all running requests */
+    uint64_t reserved; /* most bytes that they can need */
 
-    bt_kept *kept; /* (options.keep) */
-    size_t kept_count;
-    uint64_t kept_cost;
+    bt_prefix_entry *prefixes; /* (options.keep) */
+    size_t prefix_count;
+    uint64_t prefix_cost;
 
     bt_waiting results;
 
-    bool chosen; /* rows are there, and not everyone has done its part */
-    float *rows; /* (rows_room, vocab) */
-    size_t rows_room;
-    bt_feed *feeds; /* (feeds_room) */
-    size_t feeds_room;
+    bool sampled; /* sampled, but not all requests are committed */
+    float *rows;  /* (rows_room, vocab) */
+    size_t rows_capacity;
+    bt_feed *inputs; /* (feeds_room) */
+    size_t inputs_capacity;
 
-    bt_desk *desks; /* (threads) */
-    float *desk_floats;
-    unsigned char *desk_marks;
-    bt_pick *desk_picks;
-    size_t picks_room;       /* of each */
+    bt_desk *scratch; /* (threads) */
+    float *scratch_floats;
+    unsigned char *scratch_marks;
+    bt_pick *scratch_topk;
+    size_t topk_capacity;    /* of each */
     const float **beam_rows; /* (threads, options.sequences) */
     bt_history *histories;   /* likewise */
-    size_t beams_room;
+    size_t beams_capacity;
 };
 
-/* Take requests from the queue for as long as there is room, read their
- * sources, and give each that can begin its first sequence. */
+/* Start requests from the queue while there is capacity, encode their sources,
+ * and give each one that can start its first sequence. */
 bauta_status bt_generator_admit(bauta_generator *g, bauta_error *err);
 
-/* A larger block of zeros in the place of one whose content does not matter;
- * false without memory. */
+/* Replace a block by a larger one of zeros; the old contents are lost. False
+ * when memory runs out. */
 bool bt_generator_replace(void **block, size_t count, size_t size);
-/* Room on the desks for a search. */
+/* Reserve sampler scratch for `wide` candidates and `beams` beams. */
 bauta_status bt_generator_desks(bauta_generator *g, size_t wide, size_t beams,
                                 bauta_error *err);
 
-/* Keep what an ended request has read, if the options say so. */
+/* Move the sequence of a finished request to the prefix cache, if it is on. */
 void bt_generator_keep(bauta_generator *g, bt_request *r);
-/* Let go of the one that was not used for longest; false: there is none. */
+/* Evict the least recently used entry; false: the cache is empty. */
 bool bt_generator_forget(bauta_generator *g);
 
 #endif

@@ -1,233 +1,237 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane.c - one forward for the new tokens of some sequences. */
-#include "decode/parts.h"
+/* decode_worker.c - one forward pass over the new tokens of some sequences. */
+#include "decode/session_internal.h"
 
 #include "ops/linear.h"
 
 #include <string.h>
 
-/* One call, its arrays in the memory of the tape. */
-typedef struct feeding {
-    const bt_stage *stage;
-    bt_lane *lane;
+/* One call. Its arrays are in the tape's memory. */
+typedef struct worker_batch {
+    const bt_stage *session;
+    bt_lane *worker;
     bt_tape *tape;
-    const bt_feed *feeds;
+    const bt_feed *inputs;
     size_t count;
-    bt_input input;
-    bt_past past, sources;
-} feeding;
+    bt_input forward;
+    bt_past self_kv, cross_kv_batch;
+} worker_batch;
 
-void bt_lane_release(bt_lane *lane)
+void bt_lane_release(bt_lane *worker)
 {
-    bt_tape_free(lane->tape);
+    bt_tape_free(worker->tape);
     for (size_t i = 0; i < BT_PLACES; i++)
-        bt_step_plan_release(&lane->plans[i]);
+        bt_step_plan_release(&worker->plans[i]);
 }
 
 /* ---- inputs ------------------------------------------------------------ */
 
-/* The rows of all feeds, one behind the other. */
-static bool rows_take(feeding *f)
+/* Pack the rows of all inputs back to back. */
+static bool rows_pack(worker_batch *b)
 {
     size_t rows = 0, row = 0;
-    for (size_t i = 0; i < f->count; i++)
-        rows += f->feeds[i].count;
-    f->input.tokens = rows;
-    uint32_t *ids = bt_tape_take(f->tape, rows, sizeof(*ids));
-    uint32_t *positions = bt_tape_take(f->tape, rows, sizeof(*positions));
-    bt_part *parts = bt_tape_take(f->tape, f->count, sizeof(*parts));
-    if (!parts)
+    for (size_t i = 0; i < b->count; i++)
+        rows += b->inputs[i].count;
+    b->forward.tokens = rows;
+    uint32_t *ids = bt_tape_take(b->tape, rows, sizeof(*ids));
+    uint32_t *positions = bt_tape_take(b->tape, rows, sizeof(*positions));
+    bt_part *tables = bt_tape_take(b->tape, b->count, sizeof(*tables));
+    if (!tables)
         return false;
-    for (size_t i = 0; i < f->count; i++) {
-        const bt_feed *feed = &f->feeds[i];
-        bt_book *book = &feed->sequence->book;
-        memcpy(ids + row, feed->ids, feed->count * sizeof(*ids));
-        for (size_t t = 0; t < feed->count; t++)
-            positions[row + t] = (uint32_t)(book->tokens + t);
-        parts[i] = (bt_part){ book, row, feed->count };
-        row += feed->count;
+    for (size_t i = 0; i < b->count; i++) {
+        const bt_feed *input = &b->inputs[i];
+        bt_book *block_table = &input->sequence->block_table;
+        memcpy(ids + row, input->ids, input->count * sizeof(*ids));
+        for (size_t t = 0; t < input->count; t++)
+            positions[row + t] = (uint32_t)(block_table->tokens + t);
+        tables[i] = (bt_part){ block_table, row, input->count };
+        row += input->count;
     }
-    f->past = (bt_past){ f->count, parts };
-    f->input.ids = ids;
-    f->input.positions = positions;
-    f->input.past = &f->past;
+    b->self_kv = (bt_past){ b->count, tables };
+    b->forward.ids = ids;
+    b->forward.positions = positions;
+    b->forward.past = &b->self_kv;
     return true;
 }
 
-/* Neighbours that see the same source are one part: all its rows see all its
- * keys, and beams read them once. */
-static bool sources_take(feeding *f)
+/* Adjacent inputs with the same source share one entry: all their rows see all
+ * its keys, so beams read them once. */
+static bool sources_pack(worker_batch *b)
 {
     size_t count = 0;
     const bt_memory *last = NULL;
-    bt_part *parts = bt_tape_take(f->tape, f->count, sizeof(*parts));
-    for (size_t i = 0; parts && i < f->count; i++) {
-        bt_memory *memory = f->feeds[i].sequence->memory;
-        if (memory != last)
-            parts[count++] = (bt_part){ &memory->book, 0, 0 };
-        last = memory;
+    bt_part *tables = bt_tape_take(b->tape, b->count, sizeof(*tables));
+    for (size_t i = 0; tables && i < b->count; i++) {
+        bt_memory *cross_kv = b->inputs[i].sequence->cross_kv;
+        if (cross_kv != last)
+            tables[count++] = (bt_part){ &cross_kv->block_table, 0, 0 };
+        last = cross_kv;
     }
-    f->sources = (bt_past){ count, parts };
-    f->input.sources = &f->sources;
-    return parts;
+    b->cross_kv_batch = (bt_past){ count, tables };
+    b->forward.sources = &b->cross_kv_batch;
+    return tables;
 }
 
 /* ---- plans ------------------------------------------------------------- */
 
-bauta_status bt_lane_plans(bt_lane *lane, bt_input *input,
-                           const bt_blueprint *print, bauta_look_at at,
+bauta_status bt_lane_plans(bt_lane *worker, bt_input *forward,
+                           const bt_blueprint *config, bauta_look_at attention,
                            const bt_batch_mask *batch, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    for (size_t l = 0; l < bt_layer_count(print, at) && !status; l++) {
-        bt_place place = bt_layer_place(print, at, l);
-        const bauta_plan **plan = bt_input_plan(input, place);
+    for (size_t l = 0; l < bt_layer_count(config, attention) && !status; l++) {
+        bt_place slot = bt_layer_place(config, attention, l);
+        const bauta_plan **plan = bt_input_plan(forward, slot);
         if (*plan)
             continue;
-        bt_batch_mask mask = bt_layer_mask(print, at, l, batch);
-        status = bt_step_plan_make(&lane->plans[place], &mask, err);
-        *plan = &lane->plans[place].plan;
+        bt_batch_mask mask = bt_layer_mask(config, attention, l, batch);
+        status = bt_step_plan_make(&worker->plans[slot], &mask, err);
+        *plan = &worker->plans[slot].plan;
     }
     return status;
 }
 
-static bauta_status self_plans(feeding *f, bauta_error *err)
+static bauta_status self_plans(worker_batch *b, bauta_error *err)
 {
-    size_t *rows = bt_tape_take(f->tape, f->count, sizeof(*rows));
-    size_t *keys = bt_tape_take(f->tape, f->count, sizeof(*keys));
-    size_t *windows = bt_tape_take(f->tape, f->count, sizeof(*windows));
-    bauta_status status = bt_tape_status(f->tape, err);
+    size_t *rows = bt_tape_take(b->tape, b->count, sizeof(*rows));
+    size_t *keys = bt_tape_take(b->tape, b->count, sizeof(*keys));
+    size_t *windows = bt_tape_take(b->tape, b->count, sizeof(*windows));
+    bauta_status status = bt_tape_status(b->tape, err);
     if (status)
         return status;
-    for (size_t i = 0; i < f->count; i++) {
-        rows[i] = f->feeds[i].count;
-        keys[i] = f->feeds[i].sequence->book.tokens + rows[i];
-        windows[i] = f->feeds[i].sequence->window;
+    for (size_t i = 0; i < b->count; i++) {
+        rows[i] = b->inputs[i].count;
+        keys[i] = b->inputs[i].sequence->block_table.tokens + rows[i];
+        windows[i] = b->inputs[i].sequence->window;
     }
-    bt_batch_mask batch = { .queries = { f->count, rows, 0 },
-                            .keys = { f->count, keys, 0 },
+    bt_batch_mask batch = { .queries = { b->count, rows, 0 },
+                            .keys = { b->count, keys, 0 },
                             .windows = windows };
-    return bt_lane_plans(f->lane, &f->input, &f->stage->model->print,
+    return bt_lane_plans(b->worker, &b->forward, &b->session->model->print,
                          BAUTA_LOOK_DECODER, &batch, err);
 }
 
-static bauta_status cross_plan(feeding *f, bauta_error *err)
+static bauta_status cross_plan(worker_batch *b, bauta_error *err)
 {
     size_t documents = 0;
     const bt_memory *last = NULL;
-    size_t *rows = bt_tape_take(f->tape, f->count, sizeof(*rows));
-    size_t *keys = bt_tape_take(f->tape, f->count, sizeof(*keys));
-    bauta_status status = bt_tape_status(f->tape, err);
-    for (size_t i = 0; i < f->count && !status; i++) {
-        const bt_memory *memory = f->feeds[i].sequence->memory;
-        if (memory != last) {
+    size_t *rows = bt_tape_take(b->tape, b->count, sizeof(*rows));
+    size_t *keys = bt_tape_take(b->tape, b->count, sizeof(*keys));
+    bauta_status status = bt_tape_status(b->tape, err);
+    for (size_t i = 0; i < b->count && !status; i++) {
+        const bt_memory *cross_kv = b->inputs[i].sequence->cross_kv;
+        if (cross_kv != last) {
             rows[documents] = 0;
-            keys[documents++] = memory->book.tokens;
+            keys[documents++] = cross_kv->block_table.tokens;
         }
-        rows[documents - 1] += f->feeds[i].count;
-        last = memory;
+        rows[documents - 1] += b->inputs[i].count;
+        last = cross_kv;
     }
     bt_batch_mask batch = { .queries = { documents, rows, 0 },
                             .keys = { documents, keys, 0 } };
     if (!status)
-        status = bt_lane_plans(f->lane, &f->input, &f->stage->model->print,
-                               BAUTA_LOOK_CROSS, &batch, err);
+        status =
+            bt_lane_plans(b->worker, &b->forward, &b->session->model->print,
+                          BAUTA_LOOK_CROSS, &batch, err);
     return status;
 }
 
-static bauta_status prepare(feeding *f, bauta_error *err)
+static bauta_status prepare(worker_batch *b, bauta_error *err)
 {
-    bool sources = f->stage->model->print.stacks == BT_ENCODER_DECODER;
-    if (!rows_take(f) || (sources && !sources_take(f)))
-        return bt_tape_status(f->tape, err);
-    bauta_status status = self_plans(f, err);
-    if (!status && sources)
-        status = cross_plan(f, err);
+    bool cross_kv_batch = b->session->model->print.stacks == BT_ENCODER_DECODER;
+    if (!rows_pack(b) || (cross_kv_batch && !sources_pack(b)))
+        return bt_tape_status(b->tape, err);
+    bauta_status status = self_plans(b, err);
+    if (!status && cross_kv_batch)
+        status = cross_plan(b, err);
     return status;
 }
 
 /* ---- logits ------------------------------------------------------------ */
 
-/* The last rows of the feeds that ask for logits, in their order. */
-static bt_tensor *rows_asked(const feeding *f, bt_tensor *x, size_t *asked)
+/* The last rows of the inputs that want logits, in order. */
+static bt_tensor *rows_with_logits(const worker_batch *b, bt_tensor *x,
+                                   size_t *wanted)
 {
     size_t count = 0, row = 0;
-    uint32_t *rows = bt_tape_take(f->tape, f->count, sizeof(*rows));
-    *asked = 0;
+    uint32_t *rows = bt_tape_take(b->tape, b->count, sizeof(*rows));
+    *wanted = 0;
     if (!x || !rows)
         return NULL;
-    for (size_t i = 0; i < f->count; i++) {
-        row += f->feeds[i].count;
-        if (f->feeds[i].logits)
+    for (size_t i = 0; i < b->count; i++) {
+        row += b->inputs[i].count;
+        if (b->inputs[i].logits)
             rows[count++] = (uint32_t)(row - 1);
     }
-    *asked = count;
+    *wanted = count;
     if (count == 0 || count == x->rows)
         return x;
-    return bt_op_embed(f->tape, x, rows, count, 1.0f, BT_IGNORE);
+    return bt_op_embed(b->tape, x, rows, count, 1.0f, BT_IGNORE);
 }
 
-/* How many feeds from `from` on want their logits one behind the other;
- * *behind becomes the first feed that does not. */
-static size_t logits_together(const feeding *f, size_t from, size_t *behind)
+/* The number of inputs, from `from` on, whose logits are contiguous. *next
+ * becomes the first input that breaks the run. */
+static size_t logits_contiguous(const worker_batch *b, size_t from,
+                                size_t *next)
 {
-    size_t vocab = f->stage->model->print.vocab, count = 0;
-    const float *first = f->feeds[from].logits;
-    for (; from < f->count; from++) {
-        const float *logits = f->feeds[from].logits;
+    size_t vocab = b->session->model->print.vocab, count = 0;
+    const float *first = b->inputs[from].logits;
+    for (; from < b->count; from++) {
+        const float *logits = b->inputs[from].logits;
         if (logits && logits != first + count * vocab)
             break;
         count += logits != NULL;
     }
-    *behind = from;
+    *next = from;
     return count;
 }
 
-/* Straight to where the callers want them. */
-static void logits_write(const feeding *f, const bt_tensor *x)
+/* Write logits directly to the callers' memory. */
+static void logits_write(const worker_batch *b, const bt_tensor *x)
 {
-    bt_model *model = f->stage->model;
+    bt_model *model = b->session->model;
     const bt_tensor *bias = bt_transformer_head_bias(model);
     bt_linear l = bt_linear_of(bt_transformer_head(model), false);
-    size_t row = 0, behind;
-    for (size_t i = 0; i < f->count; i = behind) {
-        behind = i + 1;
-        if (!f->feeds[i].logits)
+    size_t row = 0, next;
+    for (size_t i = 0; i < b->count; i = next) {
+        next = i + 1;
+        if (!b->inputs[i].logits)
             continue;
-        size_t count = logits_together(f, i, &behind);
-        if (!bt_linear_y(f->tape, &l, count, x->data + row * l.inputs,
-                         bias ? bias->data : NULL, f->feeds[i].logits))
+        size_t count = logits_contiguous(b, i, &next);
+        if (!bt_linear_y(b->tape, &l, count, x->data + row * l.inputs,
+                         bias ? bias->data : NULL, b->inputs[i].logits))
             return;
         row += count;
     }
 }
 
-/* ---- the whole --------------------------------------------------------- */
+/* ---- the forward pass -------------------------------------------------- */
 
-static bauta_status run(feeding *f, bauta_error *err)
+static bauta_status run(worker_batch *b, bauta_error *err)
 {
-    size_t asked;
-    bt_model *model = f->stage->model;
-    bauta_status status = prepare(f, err);
+    size_t wanted;
+    bt_model *model = b->session->model;
+    bauta_status status = prepare(b, err);
     if (status)
         return status;
-    bt_tensor *x = bt_transformer_decode(f->tape, model, &f->input, NULL);
-    x = rows_asked(f, x, &asked);
-    if (x && asked) {
-        x = bt_transformer_top(f->tape, model, x);
+    bt_tensor *x = bt_transformer_decode(b->tape, model, &b->forward, NULL);
+    x = rows_with_logits(b, x, &wanted);
+    if (x && wanted) {
+        x = bt_transformer_top(b->tape, model, x);
         if (x)
-            logits_write(f, x);
+            logits_write(b, x);
     }
-    return bt_tape_status(f->tape, err);
+    return bt_tape_status(b->tape, err);
 }
 
-bauta_status bt_lane_feed(bt_lane *lane, bt_tape *tape, const bt_stage *stage,
-                          const bt_feed *feeds, size_t count, bauta_error *err)
+bauta_status bt_lane_feed(bt_lane *worker, bt_tape *tape,
+                          const bt_stage *session, const bt_feed *inputs,
+                          size_t count, bauta_error *err)
 {
-    feeding f = { .stage = stage,
-                  .lane = lane,
-                  .tape = tape,
-                  .feeds = feeds,
-                  .count = count };
-    return run(&f, err);
+    worker_batch b = { .session = session,
+                       .worker = worker,
+                       .tape = tape,
+                       .inputs = inputs,
+                       .count = count };
+    return run(&b, err);
 }

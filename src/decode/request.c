@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.c - checking and copying requests; see request.h. */
+/* request.c - checking and copying requests. */
 #include "decode/request.h"
 
 #include "base/error.h"
@@ -42,7 +42,7 @@ static bauta_status ids_check(const char *name, const uint32_t *ids,
     return BAUTA_OK;
 }
 
-static bauta_status maybe_check(const char *name, uint32_t id, size_t vocab,
+static bauta_status token_check(const char *name, uint32_t id, size_t vocab,
                                 bauta_error *err)
 {
     if (id == BAUTA_NO_TOKEN || id < vocab)
@@ -55,7 +55,7 @@ static bauta_status maybe_check(const char *name, uint32_t id, size_t vocab,
 static bauta_status numbers_check(const bauta_generate_options *o,
                                   bauta_error *err)
 {
-    // The smallest normal number: dividing by less overflows at once.
+    // The smallest normal number; dividing by less overflows.
     const float small = 0x1p-126f, large = 1e9f;
     bauta_status status = range_check("the repetition penalty",
                                       o->repetition_penalty, small, large, err);
@@ -78,12 +78,11 @@ static bauta_status beams_check(const bauta_generate_options *o,
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the number of beams is 0");
     if (o->nbest > o->beams)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the %zu best of %zu beams are asked for", o->nbest,
+                       "%zu results of %zu beams are requested", o->nbest,
                        o->beams);
     if (o->sample && o->beams > 1)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "%zu beams and sampling exclude each other: a beam "
-                       "search does not draw",
+                       "%zu beams and sampling are not supported together",
                        o->beams);
     if ((unsigned)o->early > BAUTA_EARLY_NEVER)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "there is no early stopping %d",
@@ -116,10 +115,10 @@ static bauta_status words_check(const bauta_generate_options *o, size_t vocab,
     BT_NEED_COUNT("options.words", o->word_count, sizeof(*o->words), err);
     for (size_t i = 0; i < o->word_count && !status; i++) {
         const bauta_word *word = &o->words[i];
-        snprintf(name, sizeof(name), "word %zu that may not come", i + 1);
+        snprintf(name, sizeof(name), "bad word %zu", i + 1);
         if (!word->count)
-            return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "word %zu that may not come is empty", i + 1);
+            return bt_fail(err, BAUTA_ERR_ARGUMENT, "bad word %zu is empty",
+                           i + 1);
         status = ids_check(name, word->tokens, word->count, vocab, err);
     }
     return status;
@@ -130,22 +129,22 @@ static bauta_status tokens_check(const bauta_generate_options *o, size_t vocab,
 {
     if (o->end_count > BAUTA_ENDS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%zu tokens are to end a text, more than %d",
-                       o->end_count, BAUTA_ENDS_MAX);
+                       "there are %zu end tokens, more than %d", o->end_count,
+                       BAUTA_ENDS_MAX);
     if (o->banned_count > BAUTA_BANNED_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%zu tokens may not come, more than %d", o->banned_count,
-                       BAUTA_BANNED_MAX);
+                       "there are %zu suppressed tokens, more than %d",
+                       o->banned_count, BAUTA_BANNED_MAX);
     bauta_status status =
         ids_check("the list of end tokens", o->ends, o->end_count, vocab, err);
     if (!status)
-        status = ids_check("the list of banned tokens", o->banned,
+        status = ids_check("the list of suppressed tokens", o->banned,
                            o->banned_count, vocab, err);
     if (!status)
-        status = maybe_check("start", o->start, vocab, err);
+        status = token_check("start", o->start, vocab, err);
     if (!status)
-        status = maybe_check("first", o->first, vocab, err);
-    return status ? status : maybe_check("last", o->last, vocab, err);
+        status = token_check("first", o->first, vocab, err);
+    return status ? status : token_check("last", o->last, vocab, err);
 }
 
 bauta_status bt_generate_options_check(const bauta_generate_options *options,
@@ -163,9 +162,9 @@ bauta_status bt_generate_options_check(const bauta_generate_options *options,
     return status ? status : tokens_check(options, vocab, err);
 }
 
-/* ---- what a request asks of the model ---------------------------------- */
+/* ---- checks against the model ------------------------------------------ */
 
-static bool has_table(const bauta_model *model)
+static bool has_position_table(const bauta_model *model)
 {
     return model->folder->model->print.positions != BT_POSITIONS_ROTARY;
 }
@@ -182,7 +181,7 @@ static bauta_status source_check(const bauta_request *request,
                        request->source_count);
     if (encoder && !request->source_count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the source is empty");
-    if (has_table(model) && request->source_count > positions)
+    if (has_position_table(model) && request->source_count > positions)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the source has %zu tokens, the model has %zu "
                        "positions",
@@ -197,12 +196,13 @@ static bauta_status prompt_check(const bauta_request *request,
 {
     bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
     if (encoder && o->start == BAUTA_NO_TOKEN)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "there is no start token, and an encoder-decoder "
-                       "begins with it");
+        return bt_fail(
+            err, BAUTA_ERR_ARGUMENT,
+            "there is no start token, which an encoder-decoder needs");
     if (!encoder && !request->count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the prompt is empty");
-    if (has_table(model) && request->count > bauta_model_positions(model))
+    if (has_position_table(model) &&
+        request->count > bauta_model_positions(model))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the prompt has %zu tokens, the model has %zu positions",
                        request->count, bauta_model_positions(model));
@@ -210,8 +210,8 @@ static bauta_status prompt_check(const bauta_request *request,
                      bauta_model_vocabulary(model), err);
 }
 
-/* How long it may become. The last token is never read, so a table of positions
- * has room for one more. */
+/* Find the most tokens there can be. The last token is never read by the model,
+ * so a position table allows one more. */
 static bauta_status limit_find(bt_request *r, const bauta_model *model,
                                bauta_error *err)
 {
@@ -221,38 +221,37 @@ static bauta_status limit_find(bt_request *r, const bauta_model *model,
         limit = bt_size_add(r->prompt, o->max_tokens);
     if (o->max_length)
         limit = bt_size_min(limit, o->max_length);
-    r->by_context = limit == SIZE_MAX;
+    r->limited_by_context = limit == SIZE_MAX;
     if (limit == SIZE_MAX)
         limit = positions;
-    if (has_table(model) && limit > bt_size_add(positions, 1)) {
+    if (has_position_table(model) && limit > bt_size_add(positions, 1)) {
         limit = bt_size_add(positions, 1);
-        r->by_context = true;
+        r->limited_by_context = true;
     }
     if (limit <= r->prompt)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the prompt has %zu tokens, and %zu is the most that "
-                       "there may be with new ones",
+                       "the prompt has %zu tokens, which leaves no new ones: "
+                       "the limit is %zu",
                        r->prompt, limit);
     r->limit = limit;
     return BAUTA_OK;
 }
 
-/* A table of positions ends, and no window lets a text go beyond it. */
+/* A position table bounds the text, and a window does not change that. */
 static bauta_status window_check(const bauta_generate_options *o,
                                  const bauta_model *model, bauta_error *err)
 {
-    if (!o->sliding_window || !has_table(model))
+    if (!o->sliding_window || !has_position_table(model))
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                    "a sliding window of %zu tokens needs rotary positions; "
-                   "this model has a table of %zu positions, where its texts "
-                   "end",
+                   "this model has a table of %zu positions",
                    o->sliding_window, bauta_model_positions(model));
 }
 
-/* Tokens whose keys and values are there at a time, at most. A sliding window
- * gives pages back as soon as no token sees them; the prompt may be read in one
- * piece, and the first and the last page are there in part. */
+/* The most tokens whose keys and values are cached at a time. A sliding window
+ * releases pages once no token sees them; the prompt may be read in one chunk,
+ * and the first and last pages may be partly used. */
 static size_t tokens_held(const bt_request *r)
 {
     size_t window = r->options.sliding_window, all = r->limit - 1;
@@ -260,23 +259,23 @@ static size_t tokens_held(const bt_request *r)
     return window ? bt_size_min(held, all) : all;
 }
 
-/* Beams share the source and the prompt, but nothing promises that the last
- * page is shared, nor for how long the new ones are. */
-static bauta_status cost_check(bt_request *r, const bt_terms *terms,
+/* Beams share the source and the prompt, but the last page and the new pages
+ * may not be shared, so every beam counts in full. */
+static bauta_status cost_check(bt_request *r, const bt_terms *limits,
                                bauta_error *err)
 {
-    uint64_t bound = bt_stage_bound(terms->stage);
+    uint64_t bound = bt_stage_bound(limits->session);
     size_t tokens = tokens_held(r);
-    uint64_t more = bt_stage_cost(terms->stage, tokens, 0);
-    uint64_t first = bt_stage_cost(terms->stage, tokens, r->source_count);
+    uint64_t more = bt_stage_cost(limits->session, tokens, 0);
+    uint64_t first = bt_stage_cost(limits->session, tokens, r->source_count);
     if (__builtin_mul_overflow(more, r->options.beams - 1, &more) ||
         __builtin_add_overflow(first, more, &r->cost))
         r->cost = UINT64_MAX;
-    if (r->options.beams > terms->sequences)
+    if (r->options.beams > limits->sequences)
         return bt_fail(
             err, BAUTA_ERR_ARGUMENT,
-            "%zu beams are asked for, the generator runs %zu sequences",
-            r->options.beams, terms->sequences);
+            "%zu beams are requested, the generator runs %zu sequences",
+            r->options.beams, limits->sequences);
     if (bound && r->cost > bound)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the request may need %llu bytes of keys and values, "
@@ -309,15 +308,15 @@ static bauta_status ids_copy(bt_request *r, const bauta_request *request,
 }
 
 static bauta_status fill(bt_request *r, const bauta_request *request,
-                         const bt_terms *terms, bauta_error *err)
+                         const bt_terms *limits, bauta_error *err)
 {
-    const bauta_model *model = terms->model;
+    const bauta_model *model = limits->model;
     bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
     size_t vocab = bauta_model_vocabulary(model);
     bauta_status status = bt_generate_options_check(&r->options, vocab, err);
-    if (!status && r->options.stop_count && !terms->tokenizer)
+    if (!status && r->options.stop_count && !limits->tokenizer)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                         "stops need a tokenizer, and there is none");
+                         "stop strings need a tokenizer, and there is none");
     if (!status)
         status = window_check(&r->options, model, err);
     if (!status)
@@ -328,11 +327,11 @@ static bauta_status fill(bt_request *r, const bauta_request *request,
         status = ids_copy(r, request, encoder, err);
     if (!status)
         status = limit_find(r, model, err);
-    return status ? status : cost_check(r, terms, err);
+    return status ? status : cost_check(r, limits, err);
 }
 
 bauta_status bt_request_create(bt_request **out, const bauta_request *request,
-                               const bt_terms *terms, bauta_error *err)
+                               const bt_terms *limits, bauta_error *err)
 {
     *out = NULL;
     BT_NEED_SIZE(request, bauta_request, "BAUTA_REQUEST_INIT", err);
@@ -346,9 +345,9 @@ bauta_status bt_request_create(bt_request **out, const bauta_request *request,
     if (request->options)
         r->options = *request->options;
     else
-        status = bauta_generate_options_load(&r->options, terms->model, err);
+        status = bauta_generate_options_load(&r->options, limits->model, err);
     if (!status)
-        status = fill(r, request, terms, err);
+        status = fill(r, request, limits, err);
     if (status)
         bt_request_free(r);
     else
@@ -365,24 +364,24 @@ void bt_request_free(bt_request *r)
     bt_free(r->sequences);
     bt_free(r->forks);
     bt_free(r->history);
-    bt_trail_release(&r->trail);
+    bt_trail_release(&r->tree);
     bt_search_release(&r->search);
-    bt_speech_release(&r->speech);
+    bt_speech_release(&r->matcher);
     bt_free(r->ids);
     bt_free(r->source);
     bt_free(r);
 }
 
-bauta_status bt_request_speech(bt_speech *speech, const bt_request *r,
+bauta_status bt_request_speech(bt_speech *matcher, const bt_request *r,
                                const bauta_tokenizer *tokenizer,
                                bauta_error *err)
 {
     bt_stops stops = { r->options.stops, r->options.stop_count };
-    bauta_status status = bt_speech_init(speech, tokenizer, &stops, err);
+    bauta_status status = bt_speech_init(matcher, tokenizer, &stops, err);
     if (!status)
-        status = bt_speech_follow(speech, tokenizer, r->ids, r->prompt, err);
+        status = bt_speech_follow(matcher, tokenizer, r->ids, r->prompt, err);
     if (status)
-        bt_speech_release(speech);
+        bt_speech_release(matcher);
     return status;
 }
 
@@ -406,8 +405,8 @@ bauta_status bt_request_start(bt_request *r, const bauta_tokenizer *tokenizer,
         if (!r->history)
             return bt_fail_memory(err, "the tokens of beams", bytes);
     }
-    return tokenizer && !beams && !r->speech.decoder
-               ? bt_request_speech(&r->speech, r, tokenizer, err)
+    return tokenizer && !beams && !r->matcher.decoder
+               ? bt_request_speech(&r->matcher, r, tokenizer, err)
                : BAUTA_OK;
 }
 
@@ -416,7 +415,7 @@ size_t bt_request_open(const bt_request *r)
     return r->options.beams > 1 ? r->search.open_count : 1;
 }
 
-bool bt_request_ends(const bt_request *r, uint32_t token, size_t made,
+bool bt_request_ends(const bt_request *r, uint32_t token, size_t generated,
                      bauta_finish *finish)
 {
     for (size_t i = 0; i < r->options.end_count; i++)
@@ -424,6 +423,7 @@ bool bt_request_ends(const bt_request *r, uint32_t token, size_t made,
             *finish = BAUTA_FINISH_END;
             return true;
         }
-    *finish = r->by_context ? BAUTA_FINISH_CONTEXT : BAUTA_FINISH_LENGTH;
-    return r->prompt + made >= r->limit;
+    *finish =
+        r->limited_by_context ? BAUTA_FINISH_CONTEXT : BAUTA_FINISH_LENGTH;
+    return r->prompt + generated >= r->limit;
 }

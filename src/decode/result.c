@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* result.c - what became of a request, in one block of memory. */
+/* result.c - the result of a request, in one block of memory. */
 #include "decode/request.h"
 
 #include "base/error.h"
@@ -20,7 +20,7 @@ void bauta_result_free(bauta_result *result)
     bt_free(result);
 }
 
-/* One hypothesis before it lies in the block. */
+/* One hypothesis before it is copied into the block. */
 typedef struct draft {
     size_t count;
     uint32_t node;
@@ -28,21 +28,21 @@ typedef struct draft {
     bauta_finish finish;
     const char *text; /* NULL without a tokenizer */
     size_t length;
-    bt_speech owned; /* what to release of it */
+    bt_speech owned; /* owns the text, or is empty */
 } draft;
 
-/* The text of a beam's tokens, without the end and what a stop cuts off. */
-static bauta_status draft_speak(draft *d, const bt_request *r,
-                                const bauta_tokenizer *tokenizer,
-                                bauta_error *err)
+/* The text of a beam, without the end token and cut at a stop string. */
+static bauta_status draft_decode(draft *d, const bt_request *r,
+                                 const bauta_tokenizer *tokenizer,
+                                 bauta_error *err)
 {
     uint32_t *ids = bt_alloc(bt_size_mul(d->count, sizeof(*ids)));
     if (!ids)
         return bt_fail_memory(err, "tokens", d->count * sizeof(*ids));
-    bt_trail_read(&r->trail, d->node, d->count, ids, NULL);
-    size_t spoken = d->count - (d->finish == BAUTA_FINISH_END);
+    bt_trail_read(&r->tree, d->node, d->count, ids, NULL);
+    size_t decoded = d->count - (d->finish == BAUTA_FINISH_END);
     bauta_status status = bt_request_speech(&d->owned, r, tokenizer, err);
-    for (size_t i = 0; i < spoken && !status && !d->owned.stopped; i++)
+    for (size_t i = 0; i < decoded && !status && !d->owned.stopped; i++)
         status = bt_speech_push(&d->owned, ids[i], err);
     if (!status)
         status = bt_speech_finish(&d->owned, err);
@@ -59,9 +59,9 @@ static bauta_status drafts_fill(draft *drafts, size_t count,
 {
     bauta_status status = BAUTA_OK;
     if (count && r->options.beams == 1) {
-        const bt_speech *s = &r->speech;
-        drafts[0] = (draft){ .count = r->made,
-                             .node = (uint32_t)(r->made - 1),
+        const bt_speech *s = &r->matcher;
+        drafts[0] = (draft){ .count = r->generated,
+                             .node = (uint32_t)(r->generated - 1),
                              .score = r->score,
                              .finish = r->finish };
         if (tokenizer) {
@@ -72,17 +72,17 @@ static bauta_status drafts_fill(draft *drafts, size_t count,
     }
     for (size_t i = 0; i < count && !status; i++) {
         const bt_ended *e = &r->search.ended[i];
-        drafts[i] = (draft){ .count = bt_trail_length(&r->trail, e->node),
+        drafts[i] = (draft){ .count = bt_trail_length(&r->tree, e->node),
                              .node = e->node,
                              .score = (double)e->score,
                              .finish = e->finish };
         if (tokenizer)
-            status = draft_speak(&drafts[i], r, tokenizer, err);
+            status = draft_decode(&drafts[i], r, tokenizer, err);
     }
     return status;
 }
 
-/* Everything is taken twice: to measure, and to fill in. */
+/* Runs twice: to measure, then to fill in. */
 static bauta_result *block_take(bt_arena *arena, const draft *drafts,
                                 size_t count, const bt_request *r)
 {
@@ -99,7 +99,7 @@ static bauta_result *block_take(bt_arena *arena, const draft *drafts,
             text = bt_arena_take(arena, bt_size_add(d->length, 1), 1);
         if (!arena->base)
             continue;
-        bt_trail_read(&r->trail, d->node, d->count, tokens, logprobs);
+        bt_trail_read(&r->tree, d->node, d->count, tokens, logprobs);
         if (text) {
             memcpy(text, d->text, d->length);
             text[d->length] = '\0';
@@ -119,7 +119,7 @@ static bauta_result *block_take(bt_arena *arena, const draft *drafts,
         .size = sizeof(*result),
         .tag = r->tag,
         .prompt = r->source_count ? r->source_count : r->prompt,
-        .shared = r->shared,
+        .shared = r->cached_tokens,
         .count = count,
         .hypotheses = count ? all : NULL,
         .status = r->failure.status,
@@ -148,11 +148,77 @@ bauta_status bt_request_result(bauta_result **out, bt_request *r,
         if (bt_arena_reserve(&arena, bytes))
             status = bt_fail_memory(err, "a result", bytes);
     }
-    // The block begins with the result, so freeing that frees all.
+    // The result is at the start of the block, so freeing it frees everything.
     if (!status)
         *out = block_take(&arena, drafts, count, r);
     for (size_t i = 0; i < count; i++)
         bt_speech_release(&drafts[i].owned);
     bt_free(drafts);
     return status;
+}
+
+/* ---- logits that are not finite ---------------------------------------- */
+
+/* The tokens of one beam. */
+static void beam_read(const bt_request *r, size_t beam, uint32_t *ids)
+{
+    memcpy(ids, r->ids, r->prompt * sizeof(*ids));
+    if (r->generated)
+        bt_trail_read(&r->tree,
+                      r->options.beams > 1 ? r->search.open[beam].node
+                                           : (uint32_t)(r->generated - 1),
+                      r->generated, ids + r->prompt, NULL);
+}
+
+static bauta_batch batch_of(const uint32_t *ids, const size_t *count)
+{
+    bauta_batch batch = BAUTA_BATCH_INIT;
+    batch.count = 1;
+    batch.lengths = count;
+    batch.ids = ids;
+    return batch;
+}
+
+static bauta_status beam_check(const bt_request *r, bauta_context *context,
+                               const bauta_model *model, const uint32_t *ids,
+                               bauta_error *err)
+{
+    size_t count = r->prompt + r->generated;
+    bauta_batch source = batch_of(r->source, &r->source_count);
+    bauta_batch target = batch_of(ids, &count);
+    bauta_mask *window = NULL;
+    bauta_status status = BAUTA_OK;
+    if (r->options.sliding_window)
+        status = bauta_mask_window(&window, count, count,
+                                   r->options.sliding_window, err);
+    target.mask = window;
+    if (!status)
+        status = bauta_model_check_finite(
+            context, model, r->source_count ? &source : NULL, &target, err);
+    bauta_mask_free(window);
+    return status;
+}
+
+bauta_status bt_request_explain(bt_request *r, bauta_context *context,
+                                const bauta_model *model, bauta_error *err)
+{
+    size_t at = r->prompt + r->generated;
+    bauta_error why;
+    bauta_status status = BAUTA_OK;
+    uint32_t *ids = bt_alloc(bt_size_mul(at, sizeof(*ids)));
+    if (!ids)
+        return bt_fail_memory(err, "tokens", at);
+    for (size_t b = 0; b < bt_request_open(r) && !status; b++) {
+        beam_read(r, b, ids);
+        status = beam_check(r, context, model, ids, &why);
+    }
+    bt_free(ids);
+    if (status == BAUTA_ERR_NOT_FINITE)
+        bt_fail(&r->failure, status,
+                "the logits after token %zu are not finite: %s", at,
+                why.message);
+    else if (status)
+        return bt_fail(err, status, "%s", why.message);
+    r->explained = true;
+    return BAUTA_OK;
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rules.c - what forbids and forces tokens; see sampler.h. */
+/* logits_processors.c - masking and forcing tokens; see sampler.h. */
 #include "decode/sampler.h"
 
 #include <math.h>
 #include <string.h>
 
-static bool early(const bauta_generate_options *o, const bt_history *h)
+static bool too_short(const bauta_generate_options *o, const bt_history *h)
 {
     return h->count - h->prompt < o->min_tokens || h->count < o->min_length;
 }
 
-static bool forces_first(const bauta_generate_options *o, const bt_history *h)
+static bool forces_bos(const bauta_generate_options *o, const bt_history *h)
 {
     return o->first != BAUTA_NO_TOKEN && h->count == 1;
 }
 
-static bool forces_last(const bauta_generate_options *o, const bt_history *h)
+static bool forces_eos(const bauta_generate_options *o, const bt_history *h)
 {
     return o->last != BAUTA_NO_TOKEN && h->count + 1 == h->limit;
 }
@@ -31,29 +31,29 @@ bool bt_rules_read_history(const bauta_generate_options *o)
 bool bt_rules_act(const bauta_generate_options *o, const bt_history *h)
 {
     return bt_rules_read_history(o) || o->banned_count || o->word_count ||
-           (o->end_count && early(o, h)) || forces_first(o, h) ||
-           forces_last(o, h);
+           (o->end_count && too_short(o, h)) || forces_bos(o, h) ||
+           forces_eos(o, h);
 }
 
-/* A token that occurs twice is made less likely once. */
-static void penalize(float *x, const bt_desk *desk, float penalty,
+/* A token that occurs twice is penalized once. */
+static void penalize(float *x, const bt_desk *scratch, float penalty,
                      const bt_history *h)
 {
     for (size_t i = 0; i < h->count; i++) {
         uint32_t id = h->ids[i];
-        if (id >= desk->vocab || desk->marks[id])
+        if (id >= scratch->vocab || scratch->marks[id])
             continue;
-        desk->marks[id] = 1;
+        scratch->marks[id] = 1;
         x[id] = x[id] < 0 ? x[id] * penalty : x[id] / penalty;
     }
     for (size_t i = 0; i < h->count; i++)
-        if (h->ids[i] < desk->vocab)
-            desk->marks[h->ids[i]] = 0;
+        if (h->ids[i] < scratch->vocab)
+            scratch->marks[h->ids[i]] = 0;
 }
 
-/* Whatever followed the last n - 1 tokens before must not follow them again. */
-static void forbid_repeats(float *x, size_t vocab, size_t n,
-                           const bt_history *h)
+/* Mask every token that would repeat an n-gram of the history. */
+static void mask_repeated_ngrams(float *x, size_t vocab, size_t n,
+                                 const bt_history *h)
 {
     if (h->count < n)
         return;
@@ -65,7 +65,7 @@ static void forbid_repeats(float *x, size_t vocab, size_t n,
     }
 }
 
-static bool is_end(const bauta_generate_options *o, uint32_t token)
+static bool is_eos(const bauta_generate_options *o, uint32_t token)
 {
     for (size_t i = 0; i < o->end_count; i++)
         if (o->ends[i] == token)
@@ -73,9 +73,9 @@ static bool is_end(const bauta_generate_options *o, uint32_t token)
     return false;
 }
 
-/* A word is there with its last token. */
-static void forbid_words(float *x, const bauta_generate_options *o,
-                         const bt_history *h)
+/* Mask the last token of a bad word whenever the tokens before it match. */
+static void mask_bad_words(float *x, const bauta_generate_options *o,
+                           const bt_history *h)
 {
     for (size_t i = 0; i < o->word_count; i++) {
         const bauta_word *word = &o->words[i];
@@ -85,33 +85,33 @@ static void forbid_words(float *x, const bauta_generate_options *o,
             before ? before <= h->count &&
                          !memcmp(h->ids + h->count - before, word->tokens,
                                  before * sizeof(*word->tokens))
-                   : !is_end(o, last);
+                   : !is_eos(o, last);
         if (follows)
             x[last] = -INFINITY;
     }
 }
 
-static void force(float *x, size_t vocab, uint32_t token)
+static void force_token(float *x, size_t vocab, uint32_t token)
 {
     for (size_t j = 0; j < vocab; j++)
         x[j] = -INFINITY;
     x[token] = 0;
 }
 
-void bt_rules_apply(float *x, const bt_desk *desk,
+void bt_rules_apply(float *x, const bt_desk *scratch,
                     const bauta_generate_options *o, const bt_history *h)
 {
     if (o->repetition_penalty != 1.0f)
-        penalize(x, desk, o->repetition_penalty, h);
+        penalize(x, scratch, o->repetition_penalty, h);
     if (o->no_repeat)
-        forbid_repeats(x, desk->vocab, o->no_repeat, h);
+        mask_repeated_ngrams(x, scratch->vocab, o->no_repeat, h);
     for (size_t i = 0; i < o->banned_count; i++)
         x[o->banned[i]] = -INFINITY;
-    forbid_words(x, o, h);
-    for (size_t i = 0; i < o->end_count && early(o, h); i++)
+    mask_bad_words(x, o, h);
+    for (size_t i = 0; i < o->end_count && too_short(o, h); i++)
         x[o->ends[i]] = -INFINITY;
-    if (forces_first(o, h))
-        force(x, desk->vocab, o->first);
-    if (forces_last(o, h))
-        force(x, desk->vocab, o->last);
+    if (forces_bos(o, h))
+        force_token(x, scratch->vocab, o->first);
+    if (forces_eos(o, h))
+        force_token(x, scratch->vocab, o->last);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sampler.c - warpers and draws; see sampler.h. */
+/* sampler.c - warpers and sampling. */
 #include "decode/sampler.h"
 
 #include "base/philox.h"
@@ -8,15 +8,15 @@
 
 #include <string.h>
 
-bt_chosen bt_row_look(bt_row *out, const bt_desk *desk, const float *x)
+bt_chosen bt_row_look(bt_row *out, const bt_desk *scratch, const float *x)
 {
-    const bt_kernels *k = desk->kernels;
-    *out = (bt_row){ .max = k->row_max(x, desk->vocab) };
+    const bt_kernels *k = scratch->kernels;
+    *out = (bt_row){ .max = k->row_max(x, scratch->vocab) };
     if (out->max == INFINITY)
         return BT_NOT_FINITE;
-    // Without a maximum all are -infinity, or some are NaN.
+    // Then all are -infinity, or some are NaN.
     float base = out->max == -INFINITY ? 0.0f : out->max;
-    out->sum = k->row_exp_sum(desk->exps, x, desk->vocab, base);
+    out->sum = k->row_exp_sum(scratch->exps, x, scratch->vocab, base);
     if (isnan(out->sum))
         return BT_NOT_FINITE;
     if (out->max == -INFINITY)
@@ -27,40 +27,40 @@ bt_chosen bt_row_look(bt_row *out, const bt_desk *desk, const float *x)
 
 /* ---- warpers ----------------------------------------------------------- */
 
-/* Less the maximum first, so that nothing overflows. */
-void bt_warp_temperature(float *x, const bt_desk *desk, float temperature)
+/* The maximum is subtracted first, so that nothing overflows. */
+void bt_warp_temperature(float *x, const bt_desk *scratch, float temperature)
 {
-    float max = desk->kernels->row_max(x, desk->vocab);
+    float max = scratch->kernels->row_max(x, scratch->vocab);
     if (max == -INFINITY)
         return;
-    for (size_t j = 0; j < desk->vocab; j++)
+    for (size_t j = 0; j < scratch->vocab; j++)
         x[j] = (x[j] - max) / temperature;
 }
 
-static void picks_of(bt_picks *picks, const bt_desk *desk, const float *x,
-                     size_t want)
+static void topk_of(bt_picks *picks, const bt_desk *scratch, const float *x,
+                    size_t want)
 {
-    float max = desk->kernels->row_max(x, desk->vocab);
-    *picks = bt_picks_start(desk->picks, bt_size_min(want, desk->vocab));
-    bt_picks_row(picks, desk->kernels, x, desk->vocab, max, 0, 0, 0);
+    float max = scratch->kernels->row_max(x, scratch->vocab);
+    *picks = bt_picks_start(scratch->picks, bt_size_min(want, scratch->vocab));
+    bt_picks_row(picks, scratch->kernels, x, scratch->vocab, max, 0, 0, 0);
 }
 
-/* Those that are as likely as number k stay, too. */
-void bt_warp_top_k(float *x, const bt_desk *desk, size_t k)
+/* Tokens that tie with the k-th stay, too. */
+void bt_warp_top_k(float *x, const bt_desk *scratch, size_t k)
 {
     bt_picks picks;
-    if (k >= desk->vocab)
+    if (k >= scratch->vocab)
         return;
-    picks_of(&picks, desk, x, k);
+    topk_of(&picks, scratch, x, k);
     if (picks.count < k)
-        return; // there are no more than k
+        return; // at most k are left
     float least = picks.all[0].value;
-    for (size_t j = 0; j < desk->vocab; j++)
+    for (size_t j = 0; j < scratch->vocab; j++)
         x[j] = x[j] < least ? -INFINITY : x[j];
 }
 
-/* How many of the sorted picks it takes until the sum of those before is at
- * least p; 0 where all of them are not enough. */
+/* The smallest number of sorted items whose probabilities sum to at least p; 0
+ * if all of them are not enough. */
 static size_t nucleus(const bt_picks *picks, const float *exps, double total,
                       double p)
 {
@@ -73,52 +73,53 @@ static size_t nucleus(const bt_picks *picks, const float *exps, double total,
     return 0;
 }
 
-/* A few are nearly always enough, so it is tried with ever more. */
-void bt_warp_top_p(float *x, const bt_desk *desk, float p)
+/* A few items nearly always suffice, so the search starts small and grows. */
+void bt_warp_top_p(float *x, const bt_desk *scratch, float p)
 {
     bt_row row;
     bt_picks picks;
     size_t kept = 0;
-    if (bt_row_look(&row, desk, x))
+    if (bt_row_look(&row, scratch, x))
         return;
-    double total = desk->kernels->row_sum(desk->exps, desk->vocab);
+    double total = scratch->kernels->row_sum(scratch->exps, scratch->vocab);
     for (size_t want = 64; kept == 0; want *= 8) {
-        picks_of(&picks, desk, x, want);
+        topk_of(&picks, scratch, x, want);
         bt_picks_sort(&picks);
-        kept = nucleus(&picks, desk->exps, total, (double)p);
+        kept = nucleus(&picks, scratch->exps, total, (double)p);
         if (picks.count < want)
             break;
     }
     if (kept == 0)
         return;
     bt_pick last = picks.all[kept - 1];
-    for (size_t j = 0; j < desk->vocab; j++)
+    for (size_t j = 0; j < scratch->vocab; j++)
         if (x[j] < last.value || (x[j] == last.value && j > last.id))
             x[j] = -INFINITY;
 }
 
-void bt_warp_min_p(float *x, const bt_desk *desk, float p)
+void bt_warp_min_p(float *x, const bt_desk *scratch, float p)
 {
     bt_row row;
-    if (bt_row_look(&row, desk, x))
+    if (bt_row_look(&row, scratch, x))
         return;
-    for (size_t j = 0; j < desk->vocab; j++)
-        x[j] = desk->exps[j] < p ? -INFINITY : x[j];
+    for (size_t j = 0; j < scratch->vocab; j++)
+        x[j] = scratch->exps[j] < p ? -INFINITY : x[j];
 }
 
-static void warp(float *x, const bt_desk *desk, const bauta_generate_options *o)
+static void warp(float *x, const bt_desk *scratch,
+                 const bauta_generate_options *o)
 {
     if (o->temperature != 1.0f)
-        bt_warp_temperature(x, desk, o->temperature);
+        bt_warp_temperature(x, scratch, o->temperature);
     if (o->top_k)
-        bt_warp_top_k(x, desk, o->top_k);
+        bt_warp_top_k(x, scratch, o->top_k);
     if (o->top_p < 1.0f)
-        bt_warp_top_p(x, desk, o->top_p);
+        bt_warp_top_p(x, scratch, o->top_p);
     if (o->min_p > 0.0f)
-        bt_warp_min_p(x, desk, o->min_p);
+        bt_warp_min_p(x, scratch, o->min_p);
 }
 
-/* ---- choosing ---------------------------------------------------------- */
+/* ---- sampling ---------------------------------------------------------- */
 
 double bt_draw(uint64_t seed, uint64_t position)
 {
@@ -131,35 +132,35 @@ double bt_draw(uint64_t seed, uint64_t position)
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-/* The token at which the sum of the exponentials, in the order of the ids,
- * passes u times their whole sum. Sums of blocks come first, so that few
- * numbers are added one by one. */
-static size_t drawn(const bt_desk *desk, double u)
+/* The token at which the running sum of the exponentials, in the order of ids,
+ * passes u times their total. Blocks are summed first, so that few numbers are
+ * added one by one. */
+static size_t draw_token(const bt_desk *scratch, double u)
 {
     enum { BLOCK = 256 };
-    const float *e = desk->exps;
+    const float *e = scratch->exps;
     double total = 0, sum = 0, next;
     size_t j = 0;
-    for (size_t b = 0; b < desk->vocab; b += BLOCK)
-        total +=
-            desk->kernels->row_sum(e + b, bt_size_min(BLOCK, desk->vocab - b));
-    for (; j + BLOCK < desk->vocab; j += BLOCK, sum = next) {
-        next = sum + desk->kernels->row_sum(e + j, BLOCK);
+    for (size_t b = 0; b < scratch->vocab; b += BLOCK)
+        total += scratch->kernels->row_sum(
+            e + b, bt_size_min(BLOCK, scratch->vocab - b));
+    for (; j + BLOCK < scratch->vocab; j += BLOCK, sum = next) {
+        next = sum + scratch->kernels->row_sum(e + j, BLOCK);
         if (next > u * total)
             break;
     }
-    for (; j < desk->vocab; j++) {
+    for (; j < scratch->vocab; j++) {
         sum += (double)e[j];
         if (e[j] > 0 && sum > u * total)
             return j;
     }
-    // Rounding may leave a little behind the last: then it is the last.
+    // Rounding can leave a remainder; then it is the last possible token.
     while (j > 1 && !(e[j - 1] > 0))
         j--;
     return j - 1;
 }
 
-static size_t likeliest(const float *x, size_t count, float max)
+static size_t argmax(const float *x, size_t count, float max)
 {
     size_t j = 0;
     while (j + 1 < count && x[j] != max)
@@ -167,28 +168,28 @@ static size_t likeliest(const float *x, size_t count, float max)
     return j;
 }
 
-bt_chosen bt_sample(bt_choice *out, const bt_desk *desk, const float *logits,
+bt_chosen bt_sample(bt_choice *out, const bt_desk *scratch, const float *logits,
                     const bauta_generate_options *o, const bt_history *h)
 {
     bt_row raw, row;
     const float *x = logits;
     bool draws = o->sample && o->temperature > 0;
-    bt_chosen chosen = bt_row_look(&raw, desk, logits);
+    bt_chosen chosen = bt_row_look(&raw, scratch, logits);
     if (chosen)
         return chosen;
     row = raw;
     if (draws || bt_rules_act(o, h)) {
-        memcpy(desk->work, logits, desk->vocab * sizeof(float));
-        bt_rules_apply(desk->work, desk, o, h);
+        memcpy(scratch->work, logits, scratch->vocab * sizeof(float));
+        bt_rules_apply(scratch->work, scratch, o, h);
         if (draws)
-            warp(desk->work, desk, o);
-        x = desk->work;
-        chosen = bt_row_look(&row, desk, x);
+            warp(scratch->work, scratch, o);
+        x = scratch->work;
+        chosen = bt_row_look(&row, scratch, x);
         if (chosen)
             return chosen;
     }
-    size_t token = draws ? drawn(desk, bt_draw(o->seed, h->count))
-                         : likeliest(x, desk->vocab, row.max);
+    size_t token = draws ? draw_token(scratch, bt_draw(o->seed, h->count))
+                         : argmax(x, scratch->vocab, row.max);
     *out = (bt_choice){ (uint32_t)token, logits[token] - raw.lse,
                         (double)(x[token] - row.lse) };
     return BT_CHOSEN;

@@ -1,74 +1,75 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sampler.h - from the logits of a row to a token.
+/* sampler.h - from a row of logits to a token.
  *
- * What an option does is a function on a row of floats, in the order in which
- * transformers applies them: first the rules that forbid and force, then, where
- * tokens are drawn, the warpers. What a function takes away becomes -infinity.
- * A draw is a function of the seed and of the position alone, so a text does
- * not depend on what is made beside it. */
+ * Every option is a function on a row of floats. They are applied in the order
+ * of transformers: first the logits processors, which mask and force tokens;
+ * then, when sampling, the warpers. A masked token has -infinity. A random draw
+ * depends on the seed and the position only, so a text does not depend on the
+ * rest of the batch. */
 #ifndef BT_SAMPLER_H
 #define BT_SAMPLER_H
 
 #include "bauta.h"
-#include "decode/select.h"
+#include "decode/topk.h"
 
-/* Memory that choosing needs, one for each thread. */
+/* Scratch memory for sampling, one for each thread. */
 typedef struct bt_desk {
     const bt_kernels *kernels;
     size_t vocab;
     float *work, *exps;   /* (vocab) */
-    unsigned char *marks; /* (vocab) 0 between calls */
-    bt_pick *picks;       /* (picks_room) at least vocab, and what beams want */
+    unsigned char *marks; /* (vocab) all 0 between calls */
+    bt_pick *picks;       /* (picks_room) at least vocab, and beam candidates */
     size_t picks_room;
 } bt_desk;
 
-/* What has been read before the token that is chosen. */
+/* The tokens before the one that is sampled. */
 typedef struct bt_history {
     const uint32_t *ids; /* (count) NULL unless bt_rules_read_history() */
     size_t count;
-    size_t prompt; /* of them were given */
-    size_t limit;  /* how many there may be in the end */
+    size_t prompt; /* of these, the prompt's */
+    size_t limit;  /* most tokens, prompt included */
 } bt_history;
 
 typedef enum bt_chosen {
     BT_CHOSEN = 0,
-    BT_NOT_FINITE,  /* a logit is NaN or +infinity: a broken model */
-    BT_NOTHING_LEFT /* every token is forbidden */
+    BT_NOT_FINITE,  /* a logit is NaN or +infinity */
+    BT_NOTHING_LEFT /* every token is masked */
 } bt_chosen;
 
-/* Maximum and log-sum-exp of a row; its exponentials, less the maximum, are in
- * desk->exps, and `sum` is their sum. */
+/* The maximum and log-sum-exp of a row. exp(x - max) is left in scratch->exps,
+ * and `sum` is its sum. */
 typedef struct bt_row {
     float max, sum, lse;
 } bt_row;
-bt_chosen bt_row_look(bt_row *out, const bt_desk *desk, const float *x);
+bt_chosen bt_row_look(bt_row *out, const bt_desk *scratch, const float *x);
 
-/* Whether any rule changes a row behind `count` tokens, and whether one looks
- * at the tokens themselves. */
+/* Whether any logits processor would change the row, and whether one reads the
+ * history's tokens. */
 bool bt_rules_act(const bauta_generate_options *o, const bt_history *h);
 bool bt_rules_read_history(const bauta_generate_options *o);
-/* Apply them: repetition, n-grams, banned, words, ends that come too early,
- * forced. */
-void bt_rules_apply(float *x, const bt_desk *desk,
+/* Apply them in this order: repetition penalty, repeated n-grams, suppressed
+ * tokens, bad words, end tokens before the minimum length, forced tokens. */
+void bt_rules_apply(float *x, const bt_desk *scratch,
                     const bauta_generate_options *o, const bt_history *h);
 
 /* The warpers. */
-void bt_warp_temperature(float *x, const bt_desk *desk, float temperature);
-void bt_warp_top_k(float *x, const bt_desk *desk, size_t k);
-void bt_warp_top_p(float *x, const bt_desk *desk, float p);
-void bt_warp_min_p(float *x, const bt_desk *desk, float p);
+void bt_warp_temperature(float *x, const bt_desk *scratch, float temperature);
+void bt_warp_top_k(float *x, const bt_desk *scratch, size_t k);
+void bt_warp_top_p(float *x, const bt_desk *scratch, float p);
+void bt_warp_min_p(float *x, const bt_desk *scratch, float p);
 
 typedef struct bt_choice {
     uint32_t token;
-    float logprob; /* by the model */
-    double score;  /* the logarithm of the probability that it was chosen by */
+    float logprob; /* from the model's logits */
+    double score;  /* log-probability after processors and warpers */
 } bt_choice;
 
-/* The likeliest token, or one that is drawn; `logits` stay as they are. */
-bt_chosen bt_sample(bt_choice *out, const bt_desk *desk, const float *logits,
+/* The most likely token, or a random one if the options say so. `logits` are
+ * not changed. */
+bt_chosen bt_sample(bt_choice *out, const bt_desk *scratch, const float *logits,
                     const bauta_generate_options *o, const bt_history *h);
 
-/* From 0 to below 1, for a seed and a position. */
+/* A uniform number in [0, 1) for a seed and a position. */
 double bt_draw(uint64_t seed, uint64_t position);
 
 #endif

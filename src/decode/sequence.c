@@ -1,48 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sequence.c - what a decoder has read. */
-#include "decode/parts.h"
+/* sequence.c - one sequence of a decode session: create, fork, truncate. */
+#include "decode/session_internal.h"
 
 #include "base/error.h"
 
 #include <assert.h>
 
-static bauta_status memory_check(const bt_stage *stage, const bt_memory *memory,
-                                 bauta_error *err)
+static bauta_status cross_kv_check(const bt_stage *session,
+                                   const bt_memory *cross_kv, bauta_error *err)
 {
-    bool needs = stage->model->print.stacks == BT_ENCODER_DECODER;
-    if (needs && !memory)
+    bool needs = session->model->print.stacks == BT_ENCODER_DECODER;
+    if (needs && !cross_kv)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a sequence of an encoder-decoder needs the memory of "
-                       "its source");
-    if (!needs && memory)
+                       "a sequence of an encoder-decoder needs a source");
+    if (!needs && cross_kv)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a sequence of a decoder-only model has no source");
-    if (memory && memory->stage != stage)
+    if (cross_kv && cross_kv->session != session)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the memory belongs to another stage");
+                       "the source belongs to another session");
     return BAUTA_OK;
 }
 
-static bauta_status sequence_new(bt_sequence **out, bt_stage *stage,
-                                 bt_memory *memory, bauta_error *err)
+static bauta_status sequence_new(bt_sequence **out, bt_stage *session,
+                                 bt_memory *cross_kv, bauta_error *err)
 {
     bt_sequence *sequence = bt_alloc_zero(1, sizeof(*sequence));
     if (!sequence)
         return bt_fail_memory(err, "a sequence", sizeof(*sequence));
-    sequence->stage = stage;
-    sequence->memory = bt_memory_hold(memory);
-    bt_book_init(&sequence->book, stage->pool,
-                 stage->model->print.decoder.layers);
+    sequence->session = session;
+    sequence->cross_kv = bt_memory_hold(cross_kv);
+    bt_book_init(&sequence->block_table, session->pool,
+                 session->model->print.decoder.layers);
     *out = sequence;
     return BAUTA_OK;
 }
 
-bauta_status bt_sequence_create(bt_sequence **out, bt_stage *stage,
-                                bt_memory *memory, bauta_error *err)
+bauta_status bt_sequence_create(bt_sequence **out, bt_stage *session,
+                                bt_memory *cross_kv, bauta_error *err)
 {
     *out = NULL;
-    bauta_status status = memory_check(stage, memory, err);
-    return status ? status : sequence_new(out, stage, memory, err);
+    bauta_status status = cross_kv_check(session, cross_kv, err);
+    return status ? status : sequence_new(out, session, cross_kv, err);
 }
 
 bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *sequence,
@@ -50,14 +49,14 @@ bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *sequence,
 {
     bt_book pages;
     *out = NULL;
-    bauta_status status = bt_book_fork(&pages, &sequence->book, err);
+    bauta_status status = bt_book_fork(&pages, &sequence->block_table, err);
     if (status)
         return status;
-    status = sequence_new(out, sequence->stage, sequence->memory, err);
+    status = sequence_new(out, sequence->session, sequence->cross_kv, err);
     if (status)
         bt_book_release(&pages);
     else
-        (*out)->book = pages;
+        (*out)->block_table = pages;
     if (!status)
         (*out)->window = sequence->window;
     return status;
@@ -65,7 +64,7 @@ bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *sequence,
 
 void bt_sequence_slide(bt_sequence *sequence, size_t window)
 {
-    assert(sequence->book.tokens == 0);
+    assert(sequence->block_table.tokens == 0);
     sequence->window = window;
 }
 
@@ -73,14 +72,14 @@ void bt_sequence_free(bt_sequence *sequence)
 {
     if (!sequence)
         return;
-    bt_book_release(&sequence->book);
-    bt_memory_drop(sequence->memory);
+    bt_book_release(&sequence->block_table);
+    bt_memory_drop(sequence->cross_kv);
     bt_free(sequence);
 }
 
 size_t bt_sequence_tokens(const bt_sequence *sequence)
 {
-    return sequence->book.tokens;
+    return sequence->block_table.tokens;
 }
 
 size_t bt_sequence_first_key(const bt_sequence *sequence, size_t layer,
@@ -90,19 +89,20 @@ size_t bt_sequence_first_key(const bt_sequence *sequence, size_t layer,
     const bt_batch_mask batch = { .queries = { 1, &rows, 0 },
                                   .keys = { 1, &keys, 0 },
                                   .windows = &sequence->window };
-    bt_batch_mask mask = bt_layer_mask(&sequence->stage->model->print,
+    bt_batch_mask mask = bt_layer_mask(&sequence->session->model->print,
                                        BAUTA_LOOK_DECODER, layer, &batch);
     bt_row_rule rule = bt_row_rule_of(&mask, 0);
     return bt_row_span(&rule, 0).lo;
 }
 
-/* Whether all keys are there that the token behind `tokens` tokens sees. */
-static bool window_there(const bt_sequence *sequence, size_t tokens)
+/* Whether all keys that the token at position `tokens` sees are still cached.
+ */
+static bool window_cached(const bt_sequence *sequence, size_t tokens)
 {
-    for (size_t l = 0; l < sequence->book.layers; l++) {
+    for (size_t l = 0; l < sequence->block_table.layers; l++) {
         size_t begin = bt_sequence_first_key(sequence, l, tokens);
         if (begin < tokens &&
-            !bt_book_page(&sequence->book, l, begin / BT_BLOCK))
+            !bt_book_page(&sequence->block_table, l, begin / BT_BLOCK))
             return false;
     }
     return true;
@@ -110,10 +110,10 @@ static bool window_there(const bt_sequence *sequence, size_t tokens)
 
 bool bt_sequence_truncate(bt_sequence *sequence, size_t tokens)
 {
-    if (tokens >= sequence->book.tokens)
+    if (tokens >= sequence->block_table.tokens)
         return true;
-    if (!window_there(sequence, tokens))
+    if (!window_cached(sequence, tokens))
         return false;
-    bt_book_truncate(&sequence->book, tokens);
+    bt_book_truncate(&sequence->block_table, tokens);
     return true;
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.c - generation_config.json, and what old folders say in config.json.
+/* generation_config.c - generation options from generation_config.json, from
+ * the config.json of older folders, and as JSON.
  *
- * Where there is a generation_config.json it alone says how to choose; of
- * config.json then only the tokens that begin and end a text are asked, and
- * only where it does not name them. */
+ * If there is a generation_config.json, it alone sets the options. From
+ * config.json come then only the start and end tokens that it does not name. */
 #include "decode/settings.h"
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/size.h"
+#include "base/string_writer.h"
 #include "formats/json.h"
 #include "model/handle.h"
 
@@ -15,22 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file that is asked for values. The first thing that is wrong sticks. */
-typedef struct asked {
+/* A JSON file, and the first error in it. */
+typedef struct json_source {
     const json_t *root;
     const char *file;
     bauta_error *err;
     bauta_status status;
-} asked;
+} json_source;
 
-/* The value of a key; NULL when it is absent or null. */
-static const json_t *get(const asked *a, const char *key)
-{
-    const json_t *value = json_object_get(a->root, key);
-    return json_is_null(value) ? NULL : value;
-}
-
-static void refuse(asked *a, const char *key, const json_t *value,
+static void reject(json_source *a, const char *key, const json_t *value,
                    const char *why)
 {
     if (a->status)
@@ -41,75 +36,75 @@ static void refuse(asked *a, const char *key, const json_t *value,
     bt_free(text);
 }
 
-static void get_size(asked *a, const char *key, size_t *to)
+static void get_size(json_source *a, const char *key, size_t *to)
 {
-    const json_t *value = get(a, key);
+    const json_t *value = bt_json_get(a->root, key);
     json_int_t number = json_integer_value(value);
     if (!value)
         return;
     if (json_is_integer(value) && number >= 0 && number <= INT32_MAX)
         *to = (size_t)number;
     else
-        refuse(a, key, value, "not a whole number from 0 to 2147483647");
+        reject(a, key, value, "not a whole number from 0 to 2147483647");
 }
 
-static void get_float(asked *a, const char *key, float *to)
+static void get_float(json_source *a, const char *key, float *to)
 {
-    const json_t *value = get(a, key);
+    const json_t *value = bt_json_get(a->root, key);
     double number = json_number_value(value);
     if (!value)
         return;
     if (json_is_number(value) && number >= -1e9 && number <= 1e9)
         *to = (float)number;
     else
-        refuse(a, key, value, "not a number from -1e9 to 1e9");
+        reject(a, key, value, "not a number from -1e9 to 1e9");
 }
 
-static void get_bool(asked *a, const char *key, bool *to)
+static void get_bool(json_source *a, const char *key, bool *to)
 {
-    const json_t *value = get(a, key);
+    const json_t *value = bt_json_get(a->root, key);
     if (!value)
         return;
     if (json_is_boolean(value))
         *to = json_is_true(value);
     else
-        refuse(a, key, value, "neither true nor false");
+        reject(a, key, value, "neither true nor false");
 }
 
 /* ---- tokens ------------------------------------------------------------ */
 
-static bool token_of(asked *a, const char *key, const json_t *value,
+static bool token_of(json_source *a, const char *key, const json_t *value,
                      uint32_t *to)
 {
     json_int_t number = json_integer_value(value);
     if (!json_is_integer(value) || number < 0 || number > INT32_MAX) {
-        refuse(a, key, value, "not a token");
+        reject(a, key, value, "not a token");
         return false;
     }
     *to = (uint32_t)number;
     return true;
 }
 
-/* One token, which may stand in a list of its own. */
-static void get_token(asked *a, const char *key, uint32_t *to)
+/* One token, or a list of one token. */
+static void get_token(json_source *a, const char *key, uint32_t *to)
 {
-    const json_t *value = get(a, key);
+    const json_t *value = bt_json_get(a->root, key);
     if (json_is_array(value) && json_array_size(value) == 1)
         value = json_array_get(value, 0);
     if (json_is_array(value))
-        refuse(a, key, value, "not one token");
+        reject(a, key, value, "not one token");
     else if (value)
         token_of(a, key, value, to);
 }
 
-/* A list of tokens that may be full. */
+/* A list of tokens with a maximum length. */
 typedef struct tokens {
     uint32_t *all;
     size_t *count, most;
     size_t vocab;
 } tokens;
 
-static void tokens_add(asked *a, const char *key, const json_t *value,
+static void tokens_add(json_source *a, const char *key, const json_t *value,
                        const tokens *to)
 {
     uint32_t token;
@@ -119,15 +114,15 @@ static void tokens_add(asked *a, const char *key, const json_t *value,
         if (to->all[i] == token)
             return;
     if (*to->count == to->most)
-        refuse(a, key, get(a, key), "more tokens than there is room for");
+        reject(a, key, bt_json_get(a->root, key), "which has too many tokens");
     else
         to->all[(*to->count)++] = token;
 }
 
-/* One or a list of them. */
-static void get_tokens(asked *a, const char *key, const tokens *to)
+/* One token or a list of tokens. */
+static void get_tokens(json_source *a, const char *key, const tokens *to)
 {
-    const json_t *value = get(a, key), *each;
+    const json_t *value = bt_json_get(a->root, key), *each;
     size_t i;
     if (!json_is_array(value)) {
         if (value)
@@ -137,10 +132,10 @@ static void get_tokens(asked *a, const char *key, const tokens *to)
     json_array_foreach(value, i, each) tokens_add(a, key, each, to);
 }
 
-/* ---- what is not supported --------------------------------------------- */
+/* ---- unsupported options ----------------------------------------------- */
 
-/* Keys that change what comes out and are not supported, with the value that
- * changes nothing; null never does. */
+/* Options that change the output and are not supported, with their neutral
+ * value; null is always neutral. */
 static const struct {
     const char *key;
     enum { NUMBER, SWITCH, NOTHING } kind;
@@ -168,7 +163,7 @@ static const struct {
     { "dola_layers", NOTHING, 0 },
 };
 
-static bool changes_nothing(size_t i, const json_t *value)
+static bool is_neutral(size_t i, const json_t *value)
 {
     switch (unsupported[i].kind) {
     case NUMBER:
@@ -182,30 +177,30 @@ static bool changes_nothing(size_t i, const json_t *value)
     }
 }
 
-static void refuse_unsupported(asked *a)
+static void reject_unsupported(json_source *a)
 {
     for (size_t i = 0; i < BT_LEN(unsupported); i++) {
-        const json_t *value = get(a, unsupported[i].key);
-        if (value && !changes_nothing(i, value))
-            refuse(a, unsupported[i].key, value, "which is not supported");
+        const json_t *value = bt_json_get(a->root, unsupported[i].key);
+        if (value && !is_neutral(i, value))
+            reject(a, unsupported[i].key, value, "which is not supported");
     }
 }
 
 /* ---- files ------------------------------------------------------------- */
 
-static void get_early(asked *a, bauta_early *to)
+static void get_early(json_source *a, bauta_early *to)
 {
-    const json_t *value = get(a, "early_stopping");
+    const json_t *value = bt_json_get(a->root, "early_stopping");
     const char *text = json_string_value(value);
     if (json_is_boolean(value))
         *to = json_is_true(value) ? BAUTA_EARLY_YES : BAUTA_EARLY_NO;
     else if (text && !strcmp(text, "never"))
         *to = BAUTA_EARLY_NEVER;
     else if (value)
-        refuse(a, "early_stopping", value, "not true, false or \"never\"");
+        reject(a, "early_stopping", value, "not true, false or \"never\"");
 }
 
-static void get_numbers(asked *a, bauta_generate_options *o)
+static void get_numbers(json_source *a, bauta_generate_options *o)
 {
     get_size(a, "max_new_tokens", &o->max_tokens);
     get_size(a, "max_length", &o->max_length);
@@ -228,20 +223,20 @@ static void get_numbers(asked *a, bauta_generate_options *o)
         o->max_length = 0;
 }
 
-static void get_ends(asked *a, bauta_generate_options *o, size_t vocab)
+static void get_ends(json_source *a, bauta_generate_options *o, size_t vocab)
 {
     get_tokens(a, "eos_token_id",
                &(tokens){ o->ends, &o->end_count, BAUTA_ENDS_MAX, vocab });
 }
 
-static void get_start(asked *a, bauta_generate_options *o)
+static void get_start(json_source *a, bauta_generate_options *o)
 {
     get_token(a, "decoder_start_token_id", &o->start);
     if (o->start == BAUTA_NO_TOKEN)
         get_token(a, "bos_token_id", &o->start);
 }
 
-static void get_all(asked *a, bauta_generate_options *o, size_t vocab)
+static void get_all(json_source *a, bauta_generate_options *o, size_t vocab)
 {
     tokens banned = { o->banned, &o->banned_count, BAUTA_BANNED_MAX, vocab };
     get_numbers(a, o);
@@ -250,10 +245,10 @@ static void get_all(asked *a, bauta_generate_options *o, size_t vocab)
     get_token(a, "forced_bos_token_id", &o->first);
     get_token(a, "forced_eos_token_id", &o->last);
     get_tokens(a, "suppress_tokens", &banned);
-    refuse_unsupported(a);
+    reject_unsupported(a);
 }
 
-/* What transformers takes for a family whose config does not say it. */
+/* The defaults of transformers for a family whose config does not set them. */
 static const struct {
     const char *type;
     uint32_t end, start, last;
@@ -283,9 +278,9 @@ static void fill_family(bauta_generate_options *o, const json_t *config,
     }
 }
 
-/* Tokens that begin and end a text, where the first file does not say. */
-static void get_missing(asked *a, const asked *first, bauta_generate_options *o,
-                        size_t vocab)
+/* Start and end tokens that the first file does not set. */
+static void get_missing(json_source *a, const json_source *first,
+                        bauta_generate_options *o, size_t vocab)
 {
     if (!json_object_get(first->root, "eos_token_id"))
         get_ends(a, o, vocab);
@@ -293,34 +288,34 @@ static void get_missing(asked *a, const asked *first, bauta_generate_options *o,
         get_start(a, o);
 }
 
-static bauta_status phrases_take(bauta_generate_options *o,
-                                 const bt_phrases *phrases, bauta_error *err)
+static bauta_status lists_apply(bauta_generate_options *o,
+                                const bt_phrases *lists, bauta_error *err)
 {
-    o->stops = phrases->stop_count ? phrases->stops : NULL;
-    o->stop_count = phrases->stop_count;
-    o->words = phrases->bad_count ? phrases->bad : NULL;
-    o->word_count = phrases->bad_count;
-    if (err && phrases->wrong.status)
-        *err = phrases->wrong;
-    return phrases->wrong.status;
+    o->stops = lists->stop_count ? lists->stops : NULL;
+    o->stop_count = lists->stop_count;
+    o->words = lists->bad_count ? lists->bad : NULL;
+    o->word_count = lists->bad_count;
+    if (err && lists->wrong.status)
+        *err = lists->wrong;
+    return lists->wrong.status;
 }
 
 bauta_status bt_settings_parse(bauta_generate_options *options,
-                               const bt_phrases *phrases,
-                               const char *generation, size_t generation_size,
-                               const char *config, size_t config_size,
-                               size_t vocab, bauta_error *err)
+                               const bt_phrases *lists, const char *generation,
+                               size_t generation_size, const char *config,
+                               size_t config_size, size_t vocab,
+                               bauta_error *err)
 {
     json_t *own = NULL, *model = NULL;
     *options = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
-    options->top_k = 50; // what transformers takes where nothing is said
+    options->top_k = 50; // the default of transformers
     bauta_status status =
         bt_json_object(&model, config, config_size, 0, "config.json", err);
     if (!status && generation)
         status = bt_json_object(&own, generation, generation_size, 0,
                                 "generation_config.json", err);
-    asked second = { model, "config.json", err, status };
-    asked first = { own, "generation_config.json", err, status };
+    json_source second = { model, "config.json", err, status };
+    json_source first = { own, "generation_config.json", err, status };
     if (!status && own) {
         get_all(&first, options, vocab);
         get_missing(&second, &first, options, vocab);
@@ -332,5 +327,157 @@ bauta_status bt_settings_parse(bauta_generate_options *options,
     status = first.status ? first.status : second.status;
     json_decref(own);
     json_decref(model);
-    return status ? status : phrases_take(options, phrases, err);
+    return status ? status : lists_apply(options, lists, err);
+}
+
+bauta_status bauta_generate_options_load(bauta_generate_options *options,
+                                         const bauta_model *model,
+                                         bauta_error *err)
+{
+    char *config;
+    BT_NEED(options, err);
+    BT_NEED(model, err);
+    *options = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
+    // The reader keeps errors, and a shared model must not be written to; so
+    // the text is parsed again.
+    bauta_status status =
+        bt_config_saved(&config, model->folder->config, "", err);
+    if (status)
+        return status;
+    status = bt_settings_parse(options, model->phrases, model->generation,
+                               model->generation_size, config, strlen(config),
+                               bauta_model_vocabulary(model), err);
+    bt_free(config);
+    return status;
+}
+
+/* ---- as JSON ----------------------------------------------------------- */
+
+static void put_key(bt_string_writer *w, const char *key)
+{
+    bt_put(w, "%s\"%s\": ", w->length > 1 ? ", " : "", key);
+}
+
+static void put_size(bt_string_writer *w, const char *key, size_t value)
+{
+    put_key(w, key);
+    bt_put_integer(w, value);
+}
+
+static void put_float(bt_string_writer *w, const char *key, float value)
+{
+    put_key(w, key);
+    bt_put_real(w, (double)value, 9);
+}
+
+static void put_bool(bt_string_writer *w, const char *key, bool value)
+{
+    put_key(w, key);
+    bt_put_text(w, value ? "true" : "false");
+}
+
+static void put_token(bt_string_writer *w, const char *key, uint32_t token)
+{
+    if (token != BAUTA_NO_TOKEN)
+        put_size(w, key, token);
+}
+
+static void put_ends(bt_string_writer *w, const bauta_generate_options *o)
+{
+    if (o->end_count == 1)
+        put_token(w, "eos_token_id", o->ends[0]);
+    if (o->end_count < 2)
+        return;
+    put_key(w, "eos_token_id");
+    for (size_t i = 0; i < o->end_count && i < BAUTA_ENDS_MAX; i++)
+        bt_put(w, "%s%u", i ? ", " : "[", (unsigned)o->ends[i]);
+    bt_put_text(w, "]");
+}
+
+static void put_banned(bt_string_writer *w, const bauta_generate_options *o)
+{
+    if (!o->banned_count)
+        return;
+    put_key(w, "suppress_tokens");
+    for (size_t i = 0; i < o->banned_count && i < BAUTA_BANNED_MAX; i++)
+        bt_put(w, "%s%u", i ? ", " : "[", (unsigned)o->banned[i]);
+    bt_put_text(w, "]");
+}
+
+static void put_words(bt_string_writer *w, const bauta_generate_options *o)
+{
+    if (!o->word_count || !o->words)
+        return;
+    put_key(w, "bad_words_ids");
+    for (size_t i = 0; i < o->word_count; i++) {
+        bt_put_text(w, i ? ", " : "[");
+        for (size_t j = 0; j < o->words[i].count; j++)
+            bt_put(w, "%s%u", j ? ", " : "[", (unsigned)o->words[i].tokens[j]);
+        bt_put_text(w, "]");
+    }
+    bt_put_text(w, "]");
+}
+
+static void put_stops(bt_string_writer *w, const bauta_generate_options *o)
+{
+    if (!o->stop_count || !o->stops)
+        return;
+    put_key(w, "stop_strings");
+    for (size_t i = 0; i < o->stop_count; i++) {
+        bt_put_text(w, i ? ", " : "[");
+        bt_put_string(w, o->stops[i] ? o->stops[i] : "");
+    }
+    bt_put_text(w, "]");
+}
+
+static void put_search(bt_string_writer *w, const bauta_generate_options *o)
+{
+    static const char *const early[] = { "false", "true", "\"never\"" };
+    put_size(w, "num_beams", o->beams);
+    put_float(w, "length_penalty", o->length_penalty);
+    put_key(w, "early_stopping");
+    bt_put_text(w, early[(size_t)o->early < BT_LEN(early) ? o->early : 0]);
+    put_size(w, "num_return_sequences", bt_size_max(o->nbest, 1));
+    put_bool(w, "renormalize_logits", o->renormalize);
+}
+
+static void put_sampling(bt_string_writer *w, const bauta_generate_options *o)
+{
+    put_bool(w, "do_sample", o->sample);
+    put_float(w, "temperature", o->temperature);
+    put_size(w, "top_k", o->top_k);
+    put_float(w, "top_p", o->top_p);
+    put_float(w, "min_p", o->min_p);
+    put_key(w, "seed");
+    bt_put_integer(w, o->seed);
+}
+
+size_t bauta_generate_options_json(const bauta_generate_options *options,
+                                   char *text, size_t size)
+{
+    const bauta_generate_options none = BAUTA_GENERATE_OPTIONS_INIT;
+    const bauta_generate_options *o = options ? options : &none;
+    bt_string_writer w = { text, text ? size : 0, 0 };
+    bt_put_text(&w, "{");
+    if (o->max_tokens)
+        put_size(&w, "max_new_tokens", o->max_tokens);
+    if (o->max_length)
+        put_size(&w, "max_length", o->max_length);
+    if (o->sliding_window)
+        put_size(&w, "sliding_window", o->sliding_window);
+    put_size(&w, "min_new_tokens", o->min_tokens);
+    put_size(&w, "min_length", o->min_length);
+    put_float(&w, "repetition_penalty", o->repetition_penalty);
+    put_size(&w, "no_repeat_ngram_size", o->no_repeat);
+    put_sampling(&w, o);
+    put_search(&w, o);
+    put_token(&w, "decoder_start_token_id", o->start);
+    put_token(&w, "forced_bos_token_id", o->first);
+    put_token(&w, "forced_eos_token_id", o->last);
+    put_ends(&w, o);
+    put_banned(&w, o);
+    put_words(&w, o);
+    put_stops(&w, o);
+    bt_put_text(&w, "}");
+    return bt_put_end(&w);
 }

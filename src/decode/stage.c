@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stage.c - the stage itself: its pool, and what its calls have in common. */
-#include "decode/parts.h"
+/* session.c - a decode session: its page pool, and checks of its calls. */
+#include "decode/session_internal.h"
 
 #include "base/error.h"
 #include "base/size.h"
@@ -8,16 +8,17 @@
 #include "model/handle.h"
 #include "ops/context.h"
 
-static bauta_status pool_make(bt_stage *stage, uint64_t bytes, bauta_error *err)
+static bauta_status pool_create(bt_stage *session, uint64_t bytes,
+                                bauta_error *err)
 {
     bt_shape s;
-    const bt_blueprint *print = &stage->model->print;
+    const bt_blueprint *config = &session->model->print;
     bauta_attention shape = BAUTA_ATTENTION_INIT;
-    shape.heads = print->decoder.heads;
-    shape.kv_heads = print->decoder.kv_heads;
-    shape.head_dim = print->head_dim;
+    shape.heads = config->decoder.heads;
+    shape.kv_heads = config->decoder.kv_heads;
+    shape.head_dim = config->head_dim;
     bauta_status status = bt_shape_resolve(&s, &shape, err);
-    return status ? status : bt_pool_create(&stage->pool, &s, bytes, err);
+    return status ? status : bt_pool_create(&session->pool, &s, bytes, err);
 }
 
 bauta_status bt_stage_create(bt_stage **out, bauta_context *context,
@@ -30,56 +31,56 @@ bauta_status bt_stage_create(bt_stage **out, bauta_context *context,
     BT_NEED(model, err);
     if (bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "an encoder-only model has nothing to generate with");
-    bt_stage *stage = bt_alloc_zero(1, sizeof(*stage));
-    if (!stage)
-        return bt_fail_memory(err, "a stage", sizeof(*stage));
-    stage->context = context;
-    stage->model = model->folder->model;
-    bauta_status status = pool_make(stage, bytes, err);
+                       "an encoder-only model cannot generate text");
+    bt_stage *session = bt_alloc_zero(1, sizeof(*session));
+    if (!session)
+        return bt_fail_memory(err, "a decode session", sizeof(*session));
+    session->context = context;
+    session->model = model->folder->model;
+    bauta_status status = pool_create(session, bytes, err);
     if (status)
-        bt_stage_free(stage);
+        bt_stage_free(session);
     else
-        *out = stage;
+        *out = session;
     return status;
 }
 
-void bt_stage_free(bt_stage *stage)
+void bt_stage_free(bt_stage *session)
 {
-    if (!stage)
+    if (!session)
         return;
-    bt_pool_drop(stage->pool);
-    bt_lane_release(&stage->whole);
-    for (int l = 0; stage->lanes && l < stage->context->threads; l++)
-        bt_lane_release(&stage->lanes[l]);
-    bt_free(stage->lanes);
-    bt_free(stage);
+    bt_pool_drop(session->pool);
+    bt_lane_release(&session->whole);
+    for (int l = 0; session->workers && l < session->context->threads; l++)
+        bt_lane_release(&session->workers[l]);
+    bt_free(session->workers);
+    bt_free(session);
 }
 
-/* Every sequence may have all its pages for itself. A page that is copied
- * because others hold it too is one of theirs, and counted there. */
-uint64_t bt_stage_cost(const bt_stage *stage, size_t tokens, size_t source)
+/* Every sequence counts all of its pages, shared or not. A page that is copied
+ * on write is then covered by the cost of the other sequences that hold it. */
+uint64_t bt_stage_cost(const bt_stage *session, size_t tokens, size_t source)
 {
     size_t pages = bt_size_add(bt_page_count(tokens), bt_page_count(source));
-    size_t layers = stage->model->print.decoder.layers;
-    return bt_size_mul(bt_size_mul(pages, layers), stage->pool->bytes);
+    size_t layers = session->model->print.decoder.layers;
+    return bt_size_mul(bt_size_mul(pages, layers), session->pool->bytes);
 }
 
-uint64_t bt_stage_used(const bt_stage *stage)
+uint64_t bt_stage_used(const bt_stage *session)
 {
-    return (uint64_t)stage->pool->taken * stage->pool->bytes;
+    return (uint64_t)session->pool->taken * session->pool->bytes;
 }
 
-uint64_t bt_stage_bound(const bt_stage *stage)
+uint64_t bt_stage_bound(const bt_stage *session)
 {
-    return stage->pool->bound;
+    return session->pool->bound;
 }
 
-/* ---- for its calls ----------------------------------------------------- */
+/* ---- for the session's calls ------------------------------------------- */
 
-bauta_status bt_stage_tape(bt_stage *stage, bt_tape **out, bauta_error *err)
+bauta_status bt_stage_tape(bt_stage *session, bt_tape **out, bauta_error *err)
 {
-    bauta_context *context = stage->context;
+    bauta_context *context = session->context;
     bauta_status status = BAUTA_OK;
     if (!context->tape)
         status = bt_tape_create(&context->tape, context->kernels,
@@ -91,15 +92,15 @@ bauta_status bt_stage_tape(bt_stage *stage, bt_tape **out, bauta_error *err)
     return BAUTA_OK;
 }
 
-bauta_status bt_stage_positions(const bt_stage *stage, const char *what,
+bauta_status bt_stage_positions(const bt_stage *session, const char *what,
                                 size_t number, size_t tokens, bauta_error *err)
 {
-    const bt_blueprint *print = &stage->model->print;
-    bool table = print->positions != BT_POSITIONS_ROTARY;
-    if (table && tokens > print->max_positions)
+    const bt_blueprint *config = &session->model->print;
+    bool table = config->positions != BT_POSITIONS_ROTARY;
+    if (table && tokens > config->max_positions)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s %zu has %zu tokens, the model has %zu positions",
-                       what, number, tokens, print->max_positions);
+                       what, number, tokens, config->max_positions);
     if (tokens > BT_AXIS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s %zu has %zu tokens, and %zu is the most", what,
@@ -107,11 +108,11 @@ bauta_status bt_stage_positions(const bt_stage *stage, const char *what,
     return BAUTA_OK;
 }
 
-bauta_status bt_stage_ids(const bt_stage *stage, const char *what,
+bauta_status bt_stage_ids(const bt_stage *session, const char *what,
                           size_t number, const uint32_t *ids, size_t count,
                           bauta_error *err)
 {
-    size_t vocab = stage->model->print.vocab;
+    size_t vocab = session->model->print.vocab;
     if (!ids && count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s %zu has no ids", what,
                        number);

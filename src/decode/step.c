@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step.c - one step of a generator: feed, choose, do, and let go of what has
- * ended. */
+/* generator_step.c - one step of a generator: append, sample, commit, and
+ * finish requests that have ended. */
 #include "decode/generator.h"
 
 #include "base/array.h"
@@ -12,114 +12,115 @@
 
 #include <string.h>
 
-/* ---- feeding ----------------------------------------------------------- */
+/* ---- appending --------------------------------------------------------- */
 
-/* What each running request feeds in this step. */
-typedef struct plan {
-    size_t feeds, rows;
-} plan;
+/* Inputs and rows of logits of this step so far. */
+typedef struct step_counts {
+    size_t inputs, rows;
+} step_counts;
 
-static size_t piece_of(const bt_request *r, size_t budget)
+static size_t chunk_of(const bt_request *r, size_t budget)
 {
-    return bt_size_min(r->prompt - r->read, budget);
+    return bt_size_min(r->prompt - r->prompt_read, budget);
 }
 
-/* Feeds and rows that there can be at most. */
-static bauta_status feeds_reserve(bauta_generator *g, bauta_error *err)
+/* Reserve memory for the most inputs and rows that there can be. */
+static bauta_status inputs_reserve(bauta_generator *g, bauta_error *err)
 {
     size_t most = 0;
     for (size_t i = 0; i < g->running_count; i++)
         most += bt_request_open(g->running[i]);
-    if (most <= g->rows_room)
+    if (most <= g->rows_capacity)
         return BAUTA_OK;
     if (!bt_generator_replace((void **)&g->rows, bt_size_mul(most, g->vocab),
                               sizeof(float)) ||
-        !bt_generator_replace((void **)&g->feeds, most, sizeof(*g->feeds)))
+        !bt_generator_replace((void **)&g->inputs, most, sizeof(*g->inputs)))
         return bt_fail_memory(err, "logits",
                               bt_size_mul(most, g->vocab * sizeof(float)));
-    g->rows_room = g->feeds_room = most;
+    g->rows_capacity = g->inputs_capacity = most;
     return BAUTA_OK;
 }
 
-static void feed_add(bauta_generator *g, plan *p, bt_sequence *sequence,
-                     const uint32_t *ids, size_t count, bool wants)
+static void input_add(bauta_generator *g, step_counts *p, bt_sequence *sequence,
+                      const uint32_t *ids, size_t count, bool wants)
 {
     float *row = wants ? g->rows + p->rows++ * g->vocab : NULL;
-    g->feeds[p->feeds++] = (bt_feed){ sequence, count, ids, row };
+    g->inputs[p->inputs++] = (bt_feed){ sequence, count, ids, row };
 }
 
-static void feed_prompt(bauta_generator *g, plan *p, bt_request *r,
-                        size_t *budget)
+static void add_prompt(bauta_generator *g, step_counts *p, bt_request *r,
+                       size_t *budget)
 {
-    size_t piece = piece_of(r, *budget);
-    r->has_row = false;
-    if (!r->sequences[0] || piece == 0)
+    size_t chunk = chunk_of(r, *budget);
+    r->has_logits = false;
+    if (!r->sequences[0] || chunk == 0)
         return;
-    *budget -= piece;
-    r->has_row = r->read + piece == r->prompt;
+    *budget -= chunk;
+    r->has_logits = r->prompt_read + chunk == r->prompt;
     r->row = p->rows;
-    feed_add(g, p, r->sequences[0], r->ids + r->read, piece, r->has_row);
+    input_add(g, p, r->sequences[0], r->ids + r->prompt_read, chunk,
+              r->has_logits);
 }
 
-static void feed_new(bauta_generator *g, plan *p, bt_request *r)
+static void add_new_tokens(bauta_generator *g, step_counts *p, bt_request *r)
 {
-    const bt_trail *trail = &r->trail;
+    const bt_trail *tree = &r->tree;
     r->row = p->rows;
-    r->has_row = true;
+    r->has_logits = true;
     if (r->options.beams == 1) {
-        feed_add(g, p, r->sequences[0], r->ids + r->count - 1, 1, true);
+        input_add(g, p, r->sequences[0], r->ids + r->count - 1, 1, true);
         return;
     }
     for (size_t b = 0; b < r->search.open_count; b++)
-        feed_add(g, p, r->sequences[b],
-                 &trail->nodes[r->search.open[b].node].token, 1, true);
+        input_add(g, p, r->sequences[b],
+                  &tree->nodes[r->search.open[b].node].token, 1, true);
 }
 
-static bauta_status feed(bauta_generator *g, bauta_error *err)
+static bauta_status append(bauta_generator *g, bauta_error *err)
 {
-    plan p = { 0, 0 };
+    step_counts p = { 0, 0 };
     size_t budget = g->options.prompt_tokens;
-    bauta_status status = feeds_reserve(g, err);
+    bauta_status status = inputs_reserve(g, err);
     if (status)
         return status;
     for (size_t i = 0; i < g->running_count; i++) {
         bt_request *r = g->running[i];
-        if (r->read < r->prompt)
-            feed_prompt(g, &p, r, &budget);
+        if (r->prompt_read < r->prompt)
+            add_prompt(g, &p, r, &budget);
         else
-            feed_new(g, &p, r);
+            add_new_tokens(g, &p, r);
     }
-    status =
-        p.feeds ? bt_stage_feed(g->stage, g->feeds, p.feeds, err) : BAUTA_OK;
+    status = p.inputs ? bt_stage_feed(g->session, g->inputs, p.inputs, err)
+                      : BAUTA_OK;
     if (status)
         return status;
     for (size_t i = 0; i < g->running_count; i++) {
         bt_request *r = g->running[i];
-        if (r->read < r->prompt && r->sequences[0])
-            r->read = bt_sequence_tokens(r->sequences[0]);
+        if (r->prompt_read < r->prompt && r->sequences[0])
+            r->prompt_read = bt_sequence_tokens(r->sequences[0]);
     }
     return BAUTA_OK;
 }
 
-/* ---- choosing ---------------------------------------------------------- */
+/* ---- sampling ---------------------------------------------------------- */
 
-static void choose_task(void *job, size_t task, int thread)
+static void sample_task(void *job, size_t task, int thread)
 {
     bauta_generator *g = job;
-    size_t at = (size_t)thread * g->beams_room;
+    size_t at = (size_t)thread * g->beams_capacity;
     bt_request *r = g->running[task];
-    if (r->has_row)
-        bt_request_choose(r, &g->desks[thread], g->rows, g->beam_rows + at,
+    if (r->has_logits)
+        bt_request_choose(r, &g->scratch[thread], g->rows, g->beam_rows + at,
                           g->histories + at);
 }
 
-static void choose(bauta_generator *g)
+static void sample(bauta_generator *g)
 {
-    bt_parallel(g->context->threads, g->running_count, choose_task, g);
-    g->chosen = true;
+    bt_parallel(g->context->threads, g->running_count, sample_task, g);
+    g->sampled = true;
 }
 
-/* ---- ending ------------------------------------------------------------ */
+/* ---- finishing --------------------------------------------------------- */
 
 static bauta_status results_reserve(bt_waiting *w, bauta_error *err)
 {
@@ -132,53 +133,53 @@ static bauta_status results_reserve(bt_waiting *w, bauta_error *err)
     return BAUTA_OK;
 }
 
-static void last_word(bt_request *r)
+static void report_end(bt_request *r)
 {
-    const bt_speech *s = &r->speech;
+    const bt_speech *s = &r->matcher;
     if (!r->hear || r->options.beams > 1)
         return;
     const char *text = s->decoder ? (s->text ? s->text + s->told : "") : NULL;
     r->hear(r->user, BAUTA_NO_TOKEN, 0, text, s->length - s->told);
 }
 
-/* The result of a request, which is then gone. */
+/* Make the result of a request and free the request. */
 static bauta_status finish(bauta_generator *g, bt_request *r, bauta_error *err)
 {
     bauta_result *result = NULL;
     bauta_status status = results_reserve(&g->results, err);
     if (!status && r->failure.status == BAUTA_ERR_NOT_FINITE && !r->explained)
         status = bt_request_explain(r, g->context, g->model, err);
-    if (!status && r->speech.decoder && !r->flushed)
-        status = bt_speech_finish(&r->speech, err);
+    if (!status && r->matcher.decoder && !r->flushed)
+        status = bt_speech_finish(&r->matcher, err);
     if (status)
         return status;
     r->flushed = true;
-    // The rest of the last character may complete a stop.
-    if (r->speech.stopped &&
+    // The rest of the last character may complete a stop string.
+    if (r->matcher.stopped &&
         (r->finish == BAUTA_FINISH_LENGTH || r->finish == BAUTA_FINISH_CONTEXT))
         r->finish = BAUTA_FINISH_STOP;
     status = bt_request_result(&result, r, g->tokenizer, err);
     if (status)
         return status;
-    last_word(r);
+    report_end(r);
     g->results.all[g->results.first + g->results.count++] = result;
     g->sequences -= r->options.beams;
     g->reserved -= r->cost;
-    if (!r->failure.status) // what was read may be what is wrong
+    if (!r->failure.status) // its cache may hold NaN
         bt_generator_keep(g, r);
     bt_request_free(r);
     return BAUTA_OK;
 }
 
-/* Everyone does what it chose; those that have ended leave. Behind a failure
- * the next step goes on where this one was. */
+/* Commit the tokens of all requests and finish those that have ended. After a
+ * failure, the next step continues here. */
 static bauta_status apply(bauta_generator *g, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     size_t left = 0, i = 0;
     for (; i < g->running_count && !status; i++) {
         bt_request *r = g->running[i];
-        if (r->has_row)
+        if (r->has_logits)
             status = bt_request_apply(r, g->tokenizer, err);
         if (!status && r->ended) {
             status = finish(g, r, err);
@@ -191,7 +192,7 @@ static bauta_status apply(bauta_generator *g, bauta_error *err)
         g->running[left++] = g->running[i];
     g->running_count = left;
     if (!status)
-        g->chosen = false;
+        g->sampled = false;
     return status;
 }
 
@@ -200,13 +201,13 @@ bauta_status bauta_generator_step(bauta_generator *g, size_t *left,
 {
     BT_NEED(g, err);
     bauta_status status = BAUTA_OK;
-    if (!g->chosen) {
+    if (!g->sampled) {
         g->steps++;
         status = bt_generator_admit(g, err);
         if (!status)
-            status = feed(g, err);
+            status = append(g, err);
         if (!status)
-            choose(g);
+            sample(g);
     }
     if (!status)
         status = apply(g, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stops.c - text that is held back while it may be a stop; see stops.h. */
+/* stop_matcher.c - see stop_matcher.h. */
 #include "decode/stops.h"
 
 #include "base/array.h"
@@ -41,25 +41,26 @@ size_t bt_stops_hold(const bt_stops *stops, const char *text, size_t length)
     return most;
 }
 
-bauta_status bt_speech_init(bt_speech *speech, const bauta_tokenizer *tokenizer,
+bauta_status bt_speech_init(bt_speech *matcher,
+                            const bauta_tokenizer *tokenizer,
                             const bt_stops *stops, bauta_error *err)
 {
-    *speech = (bt_speech){ .tokenizer = tokenizer, .stops = *stops };
-    return bauta_decoder_create(&speech->decoder, tokenizer, NULL, err);
+    *matcher = (bt_speech){ .tokenizer = tokenizer, .stops = *stops };
+    return bauta_decoder_create(&matcher->decoder, tokenizer, NULL, err);
 }
 
-void bt_speech_release(bt_speech *speech)
+void bt_speech_release(bt_speech *matcher)
 {
-    bauta_decoder_free(speech->decoder);
-    bt_free(speech->text);
-    *speech = (bt_speech){ 0 };
+    bauta_decoder_free(matcher->decoder);
+    bt_free(matcher->text);
+    *matcher = (bt_speech){ 0 };
 }
 
 bauta_status bt_speech_follow(bt_speech *s, const bauta_tokenizer *tokenizer,
                               const uint32_t *before, size_t count,
                               bauta_error *err)
 {
-    enum { NEAR = 16 }; // more than the tokens of a character
+    enum { NEAR = 16 }; // more than the tokens of any character
     bauta_status status = BAUTA_OK;
     const char *text;
     size_t length;
@@ -70,10 +71,9 @@ bauta_status bt_speech_follow(bt_speech *s, const bauta_tokenizer *tokenizer,
     return status;
 }
 
-/* Put the waiting piece behind the text, and see what is certain now. A stop
- * that was not there before ends in the piece, so it begins no earlier than
- * what was held. */
-static bauta_status take_piece(bt_speech *s, bauta_error *err)
+/* Append the pending piece and update the stable length. A new stop string ends
+ * in the piece, so it does not begin before the text that was held back. */
+static bauta_status append_pending(bt_speech *s, bauta_error *err)
 {
     size_t more = s->piece_length;
     if (BT_ROOM(s->text, s->room, s->length, bt_size_add(more, 1)))
@@ -103,7 +103,7 @@ bauta_status bt_speech_push(bt_speech *s, uint32_t token, bauta_error *err)
                                     &s->piece_length, err);
     if (status)
         s->piece = NULL;
-    return status ? status : take_piece(s, err);
+    return status ? status : append_pending(s, err);
 }
 
 bauta_status bt_speech_finish(bt_speech *s, bauta_error *err)
@@ -116,7 +116,7 @@ bauta_status bt_speech_finish(bt_speech *s, bauta_error *err)
         if (status)
             s->piece = NULL;
         else
-            status = take_piece(s, err);
+            status = append_pending(s, err);
     }
     if (!status)
         s->certain = s->length;

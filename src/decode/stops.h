@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stops.h - the text of new tokens as it grows, and where it must stop.
+/* stop_matcher.h - the growing text of new tokens, cut at stop strings.
  *
- * Text is certain once no stop can begin in it any more. What may be the
- * beginning of one waits until the next tokens decide. */
-#ifndef BT_STOPS_H
-#define BT_STOPS_H
+ * Text is stable once it cannot be part of a stop string any more. A suffix
+ * that may be the beginning of one is held back until the next tokens decide.
+ */
+#ifndef BT_STOP_MATCHER_H
+#define BT_STOP_MATCHER_H
 
 #include "bauta.h"
 
@@ -13,11 +14,12 @@ typedef struct bt_stops {
     size_t count;
 } bt_stops;
 
-/* Where the first stop begins in a text, looked for from `from` on; SIZE_MAX:
- * nowhere. */
+/* The offset of the first stop string in a text, searched from `from` on;
+ * SIZE_MAX: none. */
 size_t bt_stops_find(const bt_stops *stops, const char *text, size_t length,
                      size_t from);
-/* How much of a text's end may be the beginning of a stop. */
+/* The length of the longest suffix that may be the beginning of a stop string.
+ */
 size_t bt_stops_hold(const bt_stops *stops, const char *text, size_t length);
 
 typedef struct bt_speech {
@@ -26,29 +28,30 @@ typedef struct bt_speech {
     bt_stops stops;
     char *text; /* NUL-terminated where there is any */
     size_t length, room;
-    size_t certain;    /* bytes of it that stay, whatever comes */
-    size_t told;       /* of which so many were given to the caller */
-    bool stopped;      /* the text was cut before a stop */
-    const char *piece; /* came out of the decoder and is not in `text` yet */
+    size_t certain;    /* bytes that no later token can change */
+    size_t told;       /* of these, bytes reported to the caller */
+    bool stopped;      /* the text was cut at a stop string */
+    const char *piece; /* from the detokenizer, not yet appended to `text` */
     size_t piece_length;
 } bt_speech;
 
-bauta_status bt_speech_init(bt_speech *speech, const bauta_tokenizer *tokenizer,
+bauta_status bt_speech_init(bt_speech *matcher,
+                            const bauta_tokenizer *tokenizer,
                             const bt_stops *stops, bauta_error *err);
-void bt_speech_release(bt_speech *speech);
-/* Let the text follow these tokens, before the first push: a space that stands
- * between them and it is then its own. Release after a failure. */
-bauta_status bt_speech_follow(bt_speech *speech,
+void bt_speech_release(bt_speech *matcher);
+/* Before the first push: let the text continue these tokens, so that a space
+ * between them and the text is kept. Release it after a failure. */
+bauta_status bt_speech_follow(bt_speech *matcher,
                               const bauta_tokenizer *tokenizer,
                               const uint32_t *before, size_t count,
                               bauta_error *err);
 
-/* A token more. One that the tokenizer has no piece for adds nothing: models
- * may have larger vocabularies than their tokenizers. After a failure the same
- * call tries again. */
-bauta_status bt_speech_push(bt_speech *speech, uint32_t token,
+/* Append a token. A token that the tokenizer does not have adds nothing, since
+ * a model's vocabulary may be larger. After a failure the call can be repeated.
+ */
+bauta_status bt_speech_push(bt_speech *matcher, uint32_t token,
                             bauta_error *err);
-/* No more of them: all that is left of the text becomes certain. */
-bauta_status bt_speech_finish(bt_speech *speech, bauta_error *err);
+/* No more tokens follow: the rest of the text becomes stable. */
+bauta_status bt_speech_finish(bt_speech *matcher, bauta_error *err);
 
 #endif

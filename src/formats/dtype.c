@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dtype.c - names and sizes of types, and conversions in integers.
+/* dtype.c - names and sizes of types, and conversions with integer arithmetic.
  *
  *     float32   1 sign   8 exponent (bias 127)   23 mantissa
  *     BF16      1        8          (bias 127)    7
  *     F16       1        5          (bias 15)    10
  *
- * No floating point operation runs, so neither flags nor rounding modes nor
- * the flushing of subnormals can change a bit. Elements are copied in and out
- * of memory, since a file may place them at any byte. */
+ * There are no floating point operations, so rounding modes and the flushing of
+ * subnormals cannot change the result. Elements are copied with memcpy, since a
+ * file may store them unaligned. */
 #include "formats/dtype.h"
 
 #include <stdint.h>
@@ -96,9 +96,9 @@ static uint16_t to_f16(uint32_t x)
     return (uint16_t)(sign | round_shift(mantissa | 0x800000, 126 - exponent));
 }
 
-/* ---- Many ---------------------------------------------------------------- */
+/* ---- Arrays -------------------------------------------------------------- */
 
-/* memcpy is how C reads what may be unaligned, and costs nothing. */
+/* memcpy reads unaligned data at no cost. */
 #define WIDEN(to, from, count, convert)              \
     for (size_t i = 0; i < (count); i++) {           \
         uint16_t half;                               \

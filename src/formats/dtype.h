@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dtype.h - the element types of stored tensors, and float32 from them. */
+/* dtype.h - the element types of tensors, and conversion to and from float32.
+ */
 #ifndef BT_DTYPE_H
 #define BT_DTYPE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Every type and the bytes of an element, in the order by which safetensors
- * files are sorted (the last type comes first there). */
+/* Every type and its element size in bytes. The order is the one by which
+ * safetensors files are sorted; the last type comes first there. */
 #define BT_DTYPE_MAP(X) \
     X(BOOL, 1)          \
     X(U8, 1)            \
@@ -31,16 +32,16 @@ typedef enum bt_dtype { BT_DTYPE_MAP(BT_DTYPE_ENUM) BT_DTYPES } bt_dtype;
 /* "F32" */
 const char *bt_dtype_name(bt_dtype dtype);
 size_t bt_dtype_size(bt_dtype dtype);
-/* False where no type has this name. */
+/* False if no type has this name. */
 bool bt_dtype_find(bt_dtype *out, const char *name);
 
-/* `count` elements of a type as float32, exactly. NaNs keep their sign and
- * payload. `from` may be unaligned; it and `to` do not overlap. False, and
- * nothing is written, unless the type is F32, F16 or BF16. */
+/* Convert `count` elements to float32, exactly. NaNs keep their sign and
+ * payload. `from` may be unaligned and must not overlap `to`. Returns false and
+ * writes nothing unless the type is F32, F16 or BF16. */
 bool bt_convert_f32(float *to, const void *from, bt_dtype dtype, size_t count);
 
-/* The way back: rounded to nearest, ties to even; what is too large becomes
- * infinite, NaN stays NaN. `to` may be unaligned. */
+/* Convert from float32: rounded to nearest, ties to even. Values that are too
+ * large become infinite, and NaN stays NaN. `to` may be unaligned. */
 bool bt_convert_from_f32(void *to, bt_dtype dtype, const float *from,
                          size_t count);
 

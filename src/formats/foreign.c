@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* foreign.c - files that are not what they should be; see foreign.h. */
+/* file_kind.c - see file_kind.h. */
 #include "formats/foreign.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- by the first bytes ------------------------------------------------ */
+/* ---- files ------------------------------------------------------------- */
 
 enum { HEAD = 512, TAR_MAGIC = 257 };
 
@@ -68,15 +68,15 @@ static bool holds(const unsigned char *bytes, size_t size, const char *word)
     return false;
 }
 
-/* What has no magic number: protobuf's field 1 is the version of the format,
- * field 2 (or 3, where the producer is missing) a text. */
+/* ONNX has no magic number: protobuf field 1 is the version of the format, and
+ * field 2 (or 3, if there is no producer) is a string. */
 static bool is_onnx(const unsigned char *bytes, size_t size)
 {
     return size >= 8 && bytes[0] == 0x08 && bytes[1] >= 3 && bytes[1] < 32 &&
            (bytes[2] == 0x12 || bytes[2] == 0x1A);
 }
 
-/* Eight bytes of length, then the header. */
+/* Eight bytes of header length, then the JSON header. */
 static bool is_safetensors(const unsigned char *bytes, size_t size)
 {
     return size >= 9 && bytes[8] == '{' && !memcmp(bytes + 4, "\0\0\0\0", 4);
@@ -97,7 +97,7 @@ const char *bt_foreign_text(const void *start, size_t size)
                : NULL;
 }
 
-/* How many bytes of a regular file are in `to`. */
+/* Read the first bytes of a regular file; returns their number. */
 static size_t head_read(unsigned char to[HEAD], const char *path)
 {
     struct stat info;
@@ -123,8 +123,8 @@ bauta_status bt_foreign_explain(bauta_status status, const char *path,
 
 /* ---- folders ----------------------------------------------------------- */
 
-/* A file where a folder should be. */
-static bauta_status file_refuse(const char *path, bauta_error *err)
+/* The error for a file that was given instead of a folder. */
+static bauta_status fail_not_folder(const char *path, bauta_error *err)
 {
     unsigned char head[HEAD];
     size_t size = head_read(head, path);
@@ -144,11 +144,11 @@ static bool ends_with(const char *name, const char *end)
 
 enum { SHOWN = 3 };
 
-/* The first names of a folder by the alphabet, GGUF files before all. */
+/* The first names of a folder in alphabetical order, GGUF files first. */
 typedef struct names {
     bt_quoted at[SHOWN];
-    size_t count; /* of all */
-    bool gguf;    /* whether there are such files */
+    size_t count; /* of all files */
+    bool gguf;    /* there are GGUF files */
 } names;
 
 static bool comes_before(const char *a, const char *b)
@@ -170,7 +170,7 @@ static void name_add(names *n, const char *name)
         n->at[i] = quoted;
 }
 
-/* Whether the folder can be listed; errno says why not. */
+/* List a folder; on failure returns false and sets errno. */
 static bool names_list(names *n, const char *path)
 {
     DIR *entries = opendir(path);
@@ -204,7 +204,7 @@ bauta_status bt_foreign_folder(const char *path, bauta_error *err)
     names n;
     bool listed = names_list(&n, path);
     if (!listed && errno == ENOTDIR)
-        return file_refuse(path, err);
+        return fail_not_folder(path, err);
     if (!listed && errno == ENOENT)
         return bt_fail(err, BAUTA_ERR_IO, "%s: there is no such folder",
                        bt_path_tail(path));

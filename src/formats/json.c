@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - the walk over objects and lists; values are json_value.c's. */
+/* json.c - streaming objects and arrays; json_value.c parses values. */
 #include "formats/json.h"
 
 #include "base/error.h"
@@ -56,12 +56,12 @@ bauta_status bt_json_enter(bt_json *json, bauta_error *err)
 
 bauta_status bt_json_enter_list(bt_json *json, bauta_error *err)
 {
-    bauta_status status = expect(json, '[', "a list is expected", err);
+    bauta_status status = expect(json, '[', "an array is expected", err);
     json->first = true;
     return status;
 }
 
-/* Whether there is one more member, before which there may be a comma. */
+/* Whether there is another member, and the comma before it. */
 static bauta_status more(bt_json *json, char end, const char *what, bool *is,
                          bauta_error *err)
 {
@@ -71,7 +71,7 @@ static bauta_status more(bt_json *json, char end, const char *what, bool *is,
         json->at++;
     else if (!json->first)
         status = expect(json, ',', what, err);
-    json->first = false; // or, at the end, of what is around it
+    json->first = false; // at the end: of the enclosing object or array
     return status;
 }
 
@@ -91,7 +91,7 @@ bauta_status bt_json_key(bt_json *json, json_t **key, bauta_error *err)
         return bt_json_fail(json, json->at, "a key is expected", err);
     status = bt_json_value(json, key, err);
     if (!status && strlen(json_string_value(*key)) != json_string_length(*key))
-        status = bt_json_fail(json, json->at, "a key holds NUL", err);
+        status = bt_json_fail(json, json->at, "a key contains NUL", err);
     if (!status)
         status = expect(json, ':', "':' is expected", err);
     if (status) {
@@ -127,6 +127,12 @@ bauta_status bt_json_object(json_t **out, const char *text, size_t size,
         *out = NULL;
     }
     return status;
+}
+
+json_t *bt_json_get(const json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    return json_is_null(value) ? NULL : value;
 }
 
 char *bt_json_text(const json_t *value, size_t flags)

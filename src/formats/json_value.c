@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_value.c - one JSON value: checked, counted, and made into jansson's.
+/* json_value.c - parsing one JSON value into jansson's.
  *
- * The same functions pass over a value that nobody wants: where `out` is NULL
- * nothing is made. A value that fails is NULL, and what was made is released.
- */
+ * The same functions skip a value: with a NULL `out` nothing is created. On
+ * failure the value is NULL and everything is released. */
 #include "formats/json.h"
 
 #include "base/error.h"
@@ -20,7 +19,7 @@
 typedef struct reader {
     bt_json *json;
     size_t begin;  /* of the outermost value */
-    size_t values; /* that it may still have */
+    size_t values; /* how many more it may contain */
     unsigned depth;
     bauta_error *err;
 } reader;
@@ -61,8 +60,8 @@ static int32_t hex_read(const char *at, size_t left)
     return code;
 }
 
-/* The character of \u.... (two of them for one beyond 16 bits), from the digits
- * on: its length in the text, or 0 when it is not well formed. */
+/* The code point of a \u escape (a surrogate pair beyond 16 bits), from its
+ * digits on. Returns its length in the text, or 0 if it is invalid. */
 static size_t escape_unicode(const char *at, size_t left, uint32_t *code)
 {
     int32_t high = hex_read(at, left);
@@ -81,7 +80,8 @@ static size_t escape_unicode(const char *at, size_t left, uint32_t *code)
     return 10;
 }
 
-/* The character of an escape, from after the backslash: its length, or 0. */
+/* The code point of an escape, from after the backslash. Returns its length in
+ * the text, or 0 if it is invalid. */
 static size_t escape_read(const char *at, size_t left, uint32_t *code)
 {
     static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -97,7 +97,7 @@ static size_t escape_read(const char *at, size_t left, uint32_t *code)
     return name != NULL;
 }
 
-/* Past the string's closing quote; *lo and *hi are what is within. */
+/* Move past the closing quote; the string's bytes are [*lo, *hi). */
 static bauta_status string_scan(reader *r, size_t *lo, size_t *hi,
                                 bool *escapes)
 {
@@ -130,7 +130,7 @@ static bauta_status string_scan(reader *r, size_t *lo, size_t *hi,
                : bt_json_fail(j, *lo + good, "a string is not UTF-8", r->err);
 }
 
-/* The string without its escapes, which does not get longer. */
+/* Decode escapes. The result is never longer. */
 static size_t string_unescape(char *to, const char *from, size_t size)
 {
     size_t used = 0;
@@ -177,7 +177,7 @@ static size_t digits_skip(reader *r)
     return r->json->at - begin;
 }
 
-/* Past a number; false when it is none. */
+/* Move past a number; false if it is invalid. */
 static bool number_scan(reader *r, bool *real)
 {
     bt_json *j = r->json;
@@ -238,7 +238,7 @@ static bauta_status number_read(reader *r, json_t **out)
     size_t begin = r->json->at;
     bool real;
     if (!number_scan(r, &real))
-        return fail_here(r, "a number is not well formed");
+        return fail_here(r, "an invalid number");
     size_t size = r->json->at - begin;
     if (!out)
         return BAUTA_OK;
@@ -257,7 +257,7 @@ static bauta_status number_read(reader *r, json_t **out)
 
 /* ---- Objects and lists --------------------------------------------------- */
 
-/* What ends a member: ',' and one more comes, or `end`. */
+/* Read what follows a member: ',' if there is another one, or `end`. */
 static bauta_status member_end(reader *r, char end, bool *more)
 {
     char c = bt_json_next(r->json);
@@ -269,8 +269,7 @@ static bauta_status member_end(reader *r, char end, bool *more)
     return BAUTA_OK;
 }
 
-/* Whether something is within, for which the walk is then at its first
- * character. */
+/* Enter an object or array; false if it is empty, and it is left again. */
 static bool inside(reader *r, char end)
 {
     r->json->at++;
@@ -294,14 +293,14 @@ static bauta_status items_read(reader *r, json_t *list)
     return status;
 }
 
-/* `key` stays the caller's. */
+/* The caller keeps ownership of `key`. */
 static bauta_status member_read(reader *r, json_t *object, const json_t *key)
 {
     json_t *value = NULL;
     const char *name = json_string_value(key);
     size_t size = json_string_length(key);
     if (object && memchr(name, '\0', size))
-        return fail_here(r, "a key holds NUL");
+        return fail_here(r, "a key contains NUL");
     if (object && json_object_getn(object, name, size))
         return fail_here(r, "duplicate key");
     if (bt_json_next(r->json) != ':')
@@ -376,7 +375,7 @@ static bauta_status value_read(reader *r, json_t **out)
         return bt_json_fail(r->json, r->begin, "a value is too long", r->err);
     if (out && r->values-- == 0) {
         r->values = 0;
-        return fail_here(r, "a value has too many values within");
+        return fail_here(r, "a value contains too many values");
     }
     switch (c) {
     case '{':

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - which checkpoint of a run is meant. */
+/* run_folder.c - finding the checkpoints of a run. */
 #include "formats/run.h"
 
 #include "base/array.h"
@@ -69,9 +69,9 @@ static int compare(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* *out stays NULL for one that is not whole. */
-static bauta_status whole_check(char **out, const char *run, const char *name,
-                                bauta_error *err)
+/* *out stays NULL for an incomplete checkpoint. */
+static bauta_status complete_check(char **out, const char *run,
+                                   const char *name, bauta_error *err)
 {
     json_t *object = NULL;
     char *folder = bt_path_join(run, name);
@@ -102,7 +102,7 @@ bauta_status bt_run_last(char **out, const char *run, bauta_error *err)
     if (l.count)
         qsort(l.list, l.count, sizeof(*l.list), compare);
     for (size_t i = 0; !status && !*out && i < l.count; i++)
-        status = whole_check(out, run, l.list[i].name, err);
+        status = complete_check(out, run, l.list[i].name, err);
     bt_free(l.list);
     return status;
 }
@@ -122,7 +122,7 @@ bauta_status bt_run_resolve(char **out, const char *folder, bauta_error *err)
     *out = NULL;
     bool itself = holds(folder, "config.json", &failed);
     bool best = !itself && holds(folder, "best", &failed);
-    // That it is no folder is said by whoever opens it.
+    // Opening the folder later reports an error if it does not exist.
     if (!failed && !itself && !best &&
         bt_run_last(out, folder, err) == BAUTA_ERR_NOMEM)
         return BAUTA_ERR_NOMEM;

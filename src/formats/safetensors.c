@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors.c - reading tensors; see safetensors.h.
  *
- * A file has one block of memory, whose size the length of its header bounds
- * before anything is read:
+ * A file has one block of memory, whose size follows from the length of its
+ * header before anything is parsed:
  *
  *     | entries -->                    <-- names |
  *
- * A tensor takes at least ENTRY_TEXT bytes of header beside its name. So the
- * entries and the names of a header of H bytes can never meet in a block of H
- * bytes and (sizeof(entry) + 1 - ENTRY_TEXT) for each tensor that it can hold.
- */
+ * A tensor takes at least ENTRY_TEXT bytes of header beside its name. So for a
+ * header of H bytes, entries and names never meet in a block of H bytes plus
+ * (sizeof(entry) + 1 - ENTRY_TEXT) for each tensor that the header can hold. */
 #include "formats/safetensors.h"
 
 #include "base/error.h"
@@ -33,13 +32,13 @@ typedef struct entry {
 struct bt_safetensors {
     bt_file_map map; /* empty when the bytes are the caller's */
     unsigned char *block;
-    entry *entries; /* at the block's front */
-    char *names;    /* the lowest name so far, from the block's end down */
+    entry *entries; /* at the start of the block */
+    char *names;    /* grow down from the end of the block */
     size_t count, capacity;
     json_t *metadata; /* NULL when there is none */
 };
 
-/* What is known while a header is read. */
+/* The state while a header is read. */
 typedef struct reader {
     bt_safetensors *file;
     const char *path;
@@ -50,7 +49,7 @@ typedef struct reader {
 size_t bt_stored_bytes(bt_dtype dtype, unsigned rank, const size_t *shape)
 {
     size_t bytes = bt_dtype_size(dtype);
-    // Once too many, always too many: a later 0 is no excuse.
+    // Overflow sticks, even if a later dimension is 0.
     for (unsigned i = 0; i < rank && bytes != SIZE_MAX; i++)
         bytes = bt_size_mul(bytes, shape[i]);
     return bytes;
@@ -58,7 +57,7 @@ size_t bt_stored_bytes(bt_dtype dtype, unsigned rank, const size_t *shape)
 
 /* ---- The block ----------------------------------------------------------- */
 
-/* The shortest text that says all about a tensor, its name not counted. */
+/* The shortest description of a tensor, without its name. */
 #define ENTRY_TEXT \
     (sizeof("\"\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}") - 1)
 
@@ -76,7 +75,7 @@ static bauta_status block_create(reader *r, size_t header)
     return BAUTA_OK;
 }
 
-/* Only of an entry that was read to its end is ENTRY_TEXT true. */
+/* Only for a complete entry, since ENTRY_TEXT does not hold otherwise. */
 static void entry_add(bt_safetensors *file, const entry *from)
 {
     size_t size = strlen(from->tensor.name) + 1;
@@ -90,7 +89,7 @@ static void entry_add(bt_safetensors *file, const entry *from)
 
 /* ---- One tensor ---------------------------------------------------------- */
 
-/* A sentence about a tensor: "file: tensor "name" ...". */
+/* An error about a tensor: "file: tensor "name" ...". */
 #define FAIL_TENSOR(r, name, format, ...)                        \
     bt_fail((r)->err, BAUTA_ERR_IO, "%s: tensor \"%s\" " format, \
             bt_path_tail((r)->path), bt_quote(name).text, ##__VA_ARGS__)
@@ -141,7 +140,7 @@ static bauta_status offsets_read(reader *r, entry *e, const json_t *value)
         return FAIL_TENSOR(r, t->name, "has no pair of data_offsets");
     if (e->begin > end || end > r->data_size)
         return FAIL_TENSOR(r, t->name,
-                           "lies in bytes %zu to %zu of %zu bytes of data",
+                           "has bytes %zu to %zu of %zu bytes of data",
                            e->begin, end, r->data_size);
     t->bytes = end - e->begin;
     if (needed == SIZE_MAX)
@@ -175,7 +174,7 @@ static bauta_status tensor_read(reader *r, const char *name,
 
 /* ---- The header ---------------------------------------------------------- */
 
-/* Takes over the value. */
+/* Takes ownership of the value. */
 static bauta_status metadata_read(reader *r, json_t *value)
 {
     const char *key;
@@ -187,15 +186,15 @@ static bauta_status metadata_read(reader *r, json_t *value)
     }
     r->file->metadata = value;
     if (!json_is_object(value))
-        return bt_fail(r->err, BAUTA_ERR_IO, "%s: " METADATA " is no object",
+        return bt_fail(r->err, BAUTA_ERR_IO,
+                       "%s: " METADATA " is not an object",
                        bt_path_tail(r->path));
-    json_object_foreach(
-        value, key,
-        text) if (!json_is_string(text)) return bt_fail(r->err, BAUTA_ERR_IO,
-                                                        "%s: " METADATA
-                                                        ": \"%s\" is no text",
-                                                        bt_path_tail(r->path),
-                                                        bt_quote(key).text);
+    json_object_foreach(value, key, text) if (
+        !json_is_string(text)) return bt_fail(r->err, BAUTA_ERR_IO,
+                                              "%s: " METADATA
+                                              ": \"%s\" is not a string",
+                                              bt_path_tail(r->path),
+                                              bt_quote(key).text);
     return BAUTA_OK;
 }
 
@@ -210,9 +209,9 @@ static bauta_status member_read(reader *r, bt_json *json, const char *name)
         return metadata_read(r, value);
     status = tensor_read(r, name, value);
     json_decref(value);
-    // jansson reads -0 as 0. Nothing else that is right has a minus.
+    // jansson reads -0 as 0. No other valid value has a minus sign.
     if (!status && memchr(text, '-', (size_t)(json->text + json->at - text)))
-        status = FAIL_TENSOR(r, name, "has a minus before a size");
+        status = FAIL_TENSOR(r, name, "has a minus sign before a size");
     return status;
 }
 
@@ -233,7 +232,7 @@ static bauta_status members_read(reader *r, const char *text, size_t size)
 
 /* ---- All tensors --------------------------------------------------------- */
 
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
     const entry *x = a, *y = b;
     if (x->begin != y->begin)
@@ -248,12 +247,12 @@ static int by_name(const void *a, const void *b)
     return strcmp(x->tensor.name, y->tensor.name);
 }
 
-/* The tensors fill the data: no holes, no overlaps, nothing behind them. */
-static bauta_status places_check(reader *r)
+/* The tensors must fill the data: no holes, no overlaps, nothing after them. */
+static bauta_status offsets_check(reader *r)
 {
     entry *entries = r->file->entries;
     size_t end = 0;
-    qsort(entries, r->file->count, sizeof(*entries), by_place);
+    qsort(entries, r->file->count, sizeof(*entries), by_offset);
     for (size_t i = 0; i < r->file->count; i++) {
         const entry *e = entries + i;
         if (e->begin != end)
@@ -283,19 +282,19 @@ static bauta_status names_check(reader *r)
 static bauta_status header_read(reader *r, const char *text, size_t size)
 {
     if (size == 0 || text[0] != '{')
-        return bt_fail(r->err, BAUTA_ERR_IO,
-                       "%s: is no safetensors file: its header does not begin "
-                       "with '{'",
-                       bt_path_tail(r->path));
+        return bt_fail(
+            r->err, BAUTA_ERR_IO,
+            "%s: is not a safetensors file: its header does not begin with '{'",
+            bt_path_tail(r->path));
     bauta_status status = block_create(r, size);
     if (!status)
         status = members_read(r, text, size);
     if (!status)
-        status = places_check(r);
+        status = offsets_check(r);
     return status ? status : names_check(r);
 }
 
-/* The length of the header, which must be within the file. */
+/* Read the length of the header, which must be within the file. */
 static bauta_status length_read(size_t *header, const char *path,
                                 const unsigned char *bytes, size_t size,
                                 bauta_error *err)
@@ -303,14 +302,14 @@ static bauta_status length_read(size_t *header, const char *path,
     uint64_t length = 0;
     if (size < 8)
         return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: is no safetensors file: it has %zu bytes",
+                       "%s: is not a safetensors file: it has %zu bytes",
                        bt_path_tail(path), size);
     for (int i = 7; i >= 0; i--)
         length = length << 8 | bytes[i];
     if (length > BT_HEADER_MAX || length > size - 8)
         return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: is cut short or no safetensors file: a header of "
-                       "%llu bytes in a file of %zu",
+                       "%s: is truncated or not a safetensors file: a header "
+                       "of %llu bytes in a file of %zu",
                        bt_path_tail(path), (unsigned long long)length, size);
     *header = (size_t)length;
     return BAUTA_OK;
@@ -318,7 +317,7 @@ static bauta_status length_read(size_t *header, const char *path,
 
 /* ---- The file ------------------------------------------------------------ */
 
-/* From the bytes up to the data, of which data_size follow. */
+/* Create a file from its header; data_size bytes of data follow. */
 static bauta_status file_create(bt_safetensors **out, const char *path,
                                 const char *header, size_t size,
                                 size_t data_size, bauta_error *err)

@@ -5,13 +5,13 @@
  *     header    {"__metadata__": {"key": "text", ...},
  *                "name": {"dtype": "F32", "shape": [2, 3],
  *                         "data_offsets": [0, 24]}, ...}, padded with spaces
- *     data      the tensors, one behind the other; offsets count from here
+ *     data      the tensors, back to back; offsets count from here
  *
- * A reader maps the file and copies nothing: it is as strict as the format's
- * own library or stricter, so that a file which is opened has every tensor in
- * its place, each byte of the data belonging to exactly one. The limits below
- * are ours. They keep what a file can make us allocate within 64 MiB and its
- * own size, beside the mapping. */
+ * The reader maps the file and copies nothing. It is at least as strict as the
+ * format's own library: in a file that opens, every byte of the data belongs to
+ * exactly one tensor. The limits below are ours. They bound the memory that a
+ * file can make us allocate, beside the mapping, to 64 MiB plus its own size.
+ */
 #ifndef BT_SAFETENSORS_H
 #define BT_SAFETENSORS_H
 
@@ -35,7 +35,7 @@ typedef struct bt_stored {
     size_t bytes;     /* product of shape x size of dtype */
 } bt_stored;
 
-/* The bytes that a shape needs; SIZE_MAX when that is too many to count. */
+/* The number of bytes of a shape; SIZE_MAX on overflow. */
 size_t bt_stored_bytes(bt_dtype dtype, unsigned rank, const size_t *shape);
 
 /* ---- Reading ------------------------------------------------------------- */
@@ -44,25 +44,24 @@ typedef struct bt_safetensors bt_safetensors;
 
 bauta_status bt_safetensors_open(bt_safetensors **out, const char *path,
                                  bauta_error *err);
-/* The same for a file that is in memory, where it must stay; sentences call it
- * `path`. */
+/* Read a file in memory, which must outlive the result. `path` is its name in
+ * errors. */
 bauta_status bt_safetensors_parse(bt_safetensors **out, const char *path,
                                   const void *bytes, size_t size,
                                   bauta_error *err);
-/* Whether the bytes before the data would be read if data_size more followed.
- */
+/* Check the bytes before the data, as if data_size bytes of data followed. */
 bauta_status bt_safetensors_check(const char *path, const void *bytes,
                                   size_t size, size_t data_size,
                                   bauta_error *err);
 void bt_safetensors_free(bt_safetensors *file);
 
-/* Tensors in the order of their names. They live as long as the file. */
+/* Tensors sorted by name. They live as long as the file. */
 size_t bt_safetensors_count(const bt_safetensors *file);
 const bt_stored *bt_safetensors_at(const bt_safetensors *file, size_t index);
-/* NULL where there is none of this name. */
+/* NULL if there is no such tensor. */
 const bt_stored *bt_safetensors_find(const bt_safetensors *file,
                                      const char *name);
-/* What the metadata say under a key; NULL when nothing. */
+/* The metadata value of a key, or NULL. */
 const char *bt_safetensors_metadata(const bt_safetensors *file,
                                     const char *key);
 
@@ -72,22 +71,21 @@ typedef struct bt_metadata {
     const char *key, *value;
 } bt_metadata;
 
-/* Write a file, atomically (see bt_draft). What the reader would refuse is not
- * written: names are unique UTF-8, and bytes are what the shape needs. The
- * bytes are those that the format's own library writes: tensors sorted by type
- * and name, the header padded to a multiple of eight. Metadata stand in the
- * order given; NULL stands for "format": "pt", without which transformers
- * refuses a file. */
+/* Write a file atomically (see bt_draft). A file that the reader would reject
+ * is not written: names must be unique UTF-8, and bytes must match the shape.
+ * The result is byte for byte that of the format's own library: tensors sorted
+ * by type and name, the header padded to a multiple of eight. Metadata keep
+ * their order; NULL stands for "format": "pt", which transformers requires. */
 bauta_status bt_safetensors_write(const char *path, const bt_stored *tensors,
                                   size_t count, const bt_metadata *metadata,
                                   size_t metadata_count, bauta_error *err);
-/* The same into a folder that is being written, with the usual metadata. */
+/* Write a file into a folder that is being created, with default metadata. */
 bauta_status bt_safetensors_write_in(const bt_directory *to, const char *name,
                                      const bt_stored *tensors, size_t count,
                                      bauta_error *err);
 
-/* The part of such a file that comes before the data, for bt_free(). `order`
- * points to the tensors and is sorted as their data must follow. */
+/* The bytes of a file before the data, for bt_free(). `order` points to the
+ * tensors and is sorted into the order of their data. */
 bauta_status bt_safetensors_header(unsigned char **out, size_t *size,
                                    const char *path, const bt_stored **order,
                                    size_t count, const bt_metadata *metadata,

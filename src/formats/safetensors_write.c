@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors_write.c - writing tensors; see safetensors.h.
  *
- * The header's text is spelled as the format's own library spells it, down to
- * the escapes and the padding, so that equal tensors are equal files whoever
- * wrote them. */
+ * The header is formatted as by the format's own library, including escapes and
+ * padding, so that equal tensors give equal files. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Text of which the first pass only counts the length. */
+/* Output text; the first pass only counts its length. */
 typedef struct text {
     char *to; /* NULL while counting */
     size_t length;
@@ -41,7 +40,7 @@ static void put_number(text *t, size_t number)
     put(t, digits + at, sizeof(digits) - at);
 }
 
-/* The escape of a character, of up to six; 0 where it stands for itself. */
+/* The escape of a character, up to six bytes; 0 if it needs none. */
 static size_t escape(char to[6], char c)
 {
     static const char named[] = "\"\"\\\\\bb\ff\nn\rr\tt"; // char and letter
@@ -119,10 +118,10 @@ static void put_header(text *t, const contents *c)
     }
     put_text(t, "}");
     while (t->length % 8)
-        put_text(t, " "); // so that the data begin at a multiple of eight
+        put_text(t, " "); // aligns the data to eight bytes
 }
 
-/* The widest types first, so that every tensor is aligned to its own. */
+/* The widest types first, so that every tensor is aligned to its type. */
 static int by_type_and_name(const void *a, const void *b)
 {
     const bt_stored *x = *(const bt_stored *const *)a;
@@ -132,7 +131,7 @@ static int by_type_and_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* What the header's text cannot show; the reader judges the rest of it. */
+/* Check what is not visible in the header; header_check() does the rest. */
 static bauta_status tensors_check(const char *path, const contents *c,
                                   bauta_error *err)
 {
@@ -164,7 +163,7 @@ static bauta_status header_check(const char *path, const unsigned char *bytes,
     if (status != BAUTA_ERR_IO)
         return status;
     if (err)
-        err->status = BAUTA_ERR_ARGUMENT; // it is not the file that is wrong
+        err->status = BAUTA_ERR_ARGUMENT; // the arguments are wrong, not a file
     return BAUTA_ERR_ARGUMENT;
 }
 
@@ -212,7 +211,7 @@ static bauta_status draft_fill(bt_draft *draft, const unsigned char *header,
     return status ? status : bt_draft_commit(draft, err);
 }
 
-/* Into a folder that is being written, or to a path. */
+/* Write into a folder that is being created, or to a path. */
 static bauta_status file_write(const bt_directory *to, const char *path,
                                const bt_stored *tensors, size_t count,
                                const bt_metadata *metadata,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sealed.c - a JSON object and its digest. */
+/* sealed_json.c - see sealed_json.h. */
 #include "formats/sealed.h"
 
 #include "base/digest.h"
@@ -14,7 +14,7 @@
 
 static const char seal_key[] = "seal";
 
-/* Sixteen digits, or none when there is no memory. */
+/* The seal as sixteen hexadecimal digits; false when memory runs out. */
 static bool seal_of(char seal[17], const json_t *object)
 {
     char *text = bt_json_text(object, JSON_COMPACT | JSON_SORT_KEYS |
@@ -45,7 +45,7 @@ bauta_status bt_sealed_text(char **out, json_t *object, const char *path,
     bauta_status status = BAUTA_OK;
     if (text && size >= BT_SEALED_MAX)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                         "%s would have %zu bytes, of which %d are read",
+                         "%s would have %zu bytes, more than the limit of %d",
                          bt_path_tail(path), size, BT_SEALED_MAX);
     else if (!text || !(*out = bt_alloc(size + 2)))
         status = fail_nomem(err);
@@ -68,10 +68,10 @@ static bauta_status seal_check(json_t *object, const char *path,
     if (!seal_of(want, object))
         return fail_nomem(err);
     if (strcmp(got, want) != 0)
-        return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: is damaged: it is sealed by %s, and what is there "
-                       "by %s",
-                       bt_path_tail(path), bt_quote(got).text, want);
+        return bt_fail(
+            err, BAUTA_ERR_IO,
+            "%s: is damaged: its seal is %s, but its contents have %s",
+            bt_path_tail(path), bt_quote(got).text, want);
     return BAUTA_OK;
 }
 

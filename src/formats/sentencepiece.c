@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sentencepiece.c - reading SentencePiece's models; see sentencepiece.h.
+/* sentencepiece_proto.c - reading SentencePiece's model files.
  *
  * Protobuf's wire format: a message is a sequence of fields, each a varint tag
- * (number * 8 + wire type) and a value. Messages nest by lengths, here at most
- * two deep. A field that comes twice counts as it came last. */
+ * (number * 8 + wire type) and a value. Nested messages have a length prefix
+ * and are at most two deep here. The last occurrence of a field counts. */
 #include "formats/sentencepiece.h"
 
 #include "base/array.h"
@@ -89,7 +89,7 @@ static bauta_status span_read(reader *r, field *f)
     return BAUTA_OK;
 }
 
-/* The next field of the message, of which there is at least a byte. */
+/* Read the next field of the message, which has at least one byte left. */
 static bauta_status field_read(reader *r, field *f)
 {
     uint64_t tag = 0;
@@ -100,7 +100,7 @@ static bauta_status field_read(reader *r, field *f)
     f->number = tag >> 3;
     f->type = (wire)(tag & 7);
     if (f->number == 0 || f->number >= 1u << 29)
-        return FAIL(r, f->at, "is no field of protobuf");
+        return FAIL(r, f->at, "is not a protobuf field");
     switch (f->type) {
     case WIRE_VARINT:
         return varint_read(r, &f->value);
@@ -141,7 +141,7 @@ static bauta_status text_read(reader *r, const field *f, bt_span_bytes *out,
     return status;
 }
 
-/* The same of a text that has to be UTF-8. */
+/* A string that must be UTF-8. */
 static bauta_status utf8_read(reader *r, const field *f, bt_span_bytes *out,
                               const char *name)
 {
@@ -151,7 +151,7 @@ static bauta_status utf8_read(reader *r, const field *f, bt_span_bytes *out,
     return status;
 }
 
-/* What a field means in a message; `of` is what the message is read into. */
+/* Handles a field of a message; `of` is the struct that is filled. */
 typedef bauta_status field_fn(reader *r, const field *f, void *of);
 
 static bauta_status message_read(reader *r, const field *f, const char *name,
@@ -350,7 +350,7 @@ int bt_piece_byte(const char *piece, size_t size)
     return high < 0 || low < 0 ? -1 : 16 * high + low;
 }
 
-/* A sentence about a piece: "file: piece 7 ...". */
+/* An error about a piece: "file: piece 7 ...". */
 #define FAIL_PIECE(r, id, format, ...)                       \
     bt_fail((r)->err, BAUTA_ERR_IO, "%s: piece %zu " format, \
             bt_path_tail((r)->path), (size_t)(id), ##__VA_ARGS__)
@@ -384,9 +384,9 @@ static bauta_status bytes_check(reader *r)
             continue;
         int byte = bt_piece_byte(piece->text.bytes, piece->text.size);
         if (byte < 0)
-            return FAIL_PIECE(r, i, "stands for a byte but is not <0x..>");
+            return FAIL_PIECE(r, i, "has the type BYTE but is not <0x..>");
         if (!model->byte_fallback)
-            return FAIL_PIECE(r, i, "stands for a byte without byte_fallback");
+            return FAIL_PIECE(r, i, "has the type BYTE without byte_fallback");
         found[byte] = true;
     }
     for (int byte = 0; model->byte_fallback && byte < 256; byte++)

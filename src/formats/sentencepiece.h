@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sentencepiece.h - the model file of SentencePiece: one protobuf message.
+/* sentencepiece_proto.h - SentencePiece's model file: one protobuf message.
  *
  *     1 pieces[]        1 piece (text), 2 score (float), 3 type
  *     2 trainer_spec    3 model_type, 24 treat_whitespace_as_suffix,
@@ -9,12 +9,12 @@
  *                       4 remove_extra_whitespaces, 5 escape_whitespaces
  *     5 denormalizer_spec  like 3
  *
- * A field that is not listed is skipped; one that is must be of its type. Every
- * length is checked against the message that it is in, and sentences name the
- * byte. What is read is what SentencePiece itself would load: pieces are not
- * empty, there is one unknown piece, and byte pieces are all there or none. */
-#ifndef BT_SENTENCEPIECE_H
-#define BT_SENTENCEPIECE_H
+ * Other fields are skipped; these must have the right type. Every length is
+ * checked against the enclosing message, and errors give the byte offset. The
+ * reader accepts what SentencePiece itself loads: pieces are not empty, there
+ * is one unknown piece, and byte pieces are complete or absent. */
+#ifndef BT_SENTENCEPIECE_PROTO_H
+#define BT_SENTENCEPIECE_PROTO_H
 
 #include "bauta.h"
 
@@ -26,8 +26,8 @@ enum {
 typedef enum bt_piece_type {
     BT_PIECE_NORMAL = 1,
     BT_PIECE_UNKNOWN = 2,
-    BT_PIECE_CONTROL = 3, /* never found in text: <s> */
-    BT_PIECE_USER = 4,    /* always found where it is */
+    BT_PIECE_CONTROL = 3, /* never matched in text: <s> */
+    BT_PIECE_USER = 4,    /* user-defined: always one piece */
     BT_PIECE_UNUSED = 5,
     BT_PIECE_BYTE = 6 /* <0x00> to <0xFF> */
 } bt_piece_type;
@@ -41,7 +41,7 @@ typedef enum bt_piece_model {
 
 /* Bytes of the file; not NUL-terminated. */
 typedef struct bt_span_bytes {
-    const char *bytes; /* NULL when the file does not have it */
+    const char *bytes; /* NULL if the file does not have the field */
     size_t size;
 } bt_span_bytes;
 
@@ -58,22 +58,22 @@ typedef struct bt_sentencepiece {
 
     bt_piece_model model;
     bool byte_fallback;
-    bool suffix;      /* white space ends a word instead of beginning one */
-    bool space_words; /* a run of spaces may be a word of its own */
+    bool suffix;      /* whitespace ends a word instead of beginning it */
+    bool space_words; /* pieces may consist of whitespace only */
     bt_span_bytes unk_surface, unk_piece, bos_piece, eos_piece, pad_piece;
 
     bt_span_bytes charsmap, denormalizer_charsmap;
     bool dummy_prefix, remove_extra, escape;
 } bt_sentencepiece;
 
-/* Read a file that is in memory, where it must stay. Release the model in any
- * case. */
+/* Read a file in memory, which must outlive the model. Release the model even
+ * after a failure. */
 bauta_status bt_sentencepiece_parse(bt_sentencepiece *model, const void *bytes,
                                     size_t size, const char *path,
                                     bauta_error *err);
 void bt_sentencepiece_release(bt_sentencepiece *model);
 
-/* The byte that "<0x41>" stands for, or -1. */
+/* The byte of a piece such as "<0x41>", or -1. */
 int bt_piece_byte(const char *piece, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights.c - one file or many; see weights.h. */
+/* weight_files.c - see weight_files.h. */
 #include "formats/weights.h"
 
 #include "base/error.h"
@@ -60,8 +60,8 @@ const bt_stored *bt_weights_find(const bt_weights *weights, const char *name)
 
 /* ---- Shards -------------------------------------------------------------- */
 
-/* Where a shard of this name is or belongs. */
-static size_t shard_place(const bt_weights *w, const char *name)
+/* The index of the shard with this name, or where to insert it. */
+static size_t shard_index(const bt_weights *w, const char *name)
 {
     size_t low = 0, high = w->shard_count;
     while (low < high) {
@@ -98,7 +98,7 @@ static bauta_status shard_init(shard *s, const char *folder, const char *name,
     return status;
 }
 
-/* Room for one more. */
+/* Reserve memory for one more shard. */
 static bauta_status shards_grow(bt_weights *w, const char *folder,
                                 bauta_error *err)
 {
@@ -121,31 +121,31 @@ static bauta_status shards_grow(bt_weights *w, const char *folder,
     return BAUTA_OK;
 }
 
-/* The shard of a name, opened when it is new. */
+/* The shard with this name, opened if it is new. */
 static bauta_status shard_get(const shard **out, bt_weights *w,
                               const char *folder, const char *name,
                               bauta_error *err)
 {
-    size_t place = shard_place(w, name);
+    size_t at = shard_index(w, name);
     shard new;
-    if (place == w->shard_count || strcmp(w->shards[place].name, name)) {
+    if (at == w->shard_count || strcmp(w->shards[at].name, name)) {
         bauta_status status = shards_grow(w, folder, err);
         if (!status)
             status = shard_init(&new, folder, name, err);
         if (status)
             return status;
-        memmove(w->shards + place + 1, w->shards + place,
-                (w->shard_count - place) * sizeof(new));
-        w->shards[place] = new;
+        memmove(w->shards + at + 1, w->shards + at,
+                (w->shard_count - at) * sizeof(new));
+        w->shards[at] = new;
         w->shard_count++;
     }
-    *out = w->shards + place;
+    *out = w->shards + at;
     return BAUTA_OK;
 }
 
 /* ---- The index ----------------------------------------------------------- */
 
-/* What is known while an index is read. */
+/* The state while an index is read. */
 typedef struct reader {
     bt_weights *weights;
     const char *folder, *path; /* of the index */
@@ -156,8 +156,8 @@ typedef struct reader {
     bt_fail((r)->err, BAUTA_ERR_IO, "%s: " format, bt_path_tail((r)->path), \
             ##__VA_ARGS__)
 
-/* A file of the folder and nothing else: an index must not lead elsewhere, nor
- * write to the terminal of whoever reads that there is no such file. */
+/* Whether a name is that of a file in the folder. An index must not name files
+ * elsewhere, nor put control characters into error messages. */
 static bool is_plain_name(const char *name)
 {
     for (const char *c = name; *c; c++)
@@ -205,7 +205,7 @@ static bauta_status map_read(reader *r, bt_json *json)
     return status;
 }
 
-/* Members other than the map, such as sizes, are read and not used. */
+/* Members other than weight_map, such as sizes, are read and ignored. */
 static bauta_status member_read(reader *r, bt_json *json, const char *name,
                                 bool *found)
 {
@@ -252,7 +252,7 @@ static bauta_status duplicates_check(reader *r)
     return BAUTA_OK;
 }
 
-/* Nothing in the shards that the index does not know of. */
+/* Every tensor of the shards must be in the index. */
 static bauta_status leftovers_check(reader *r)
 {
     const bt_weights *w = r->weights;
@@ -304,9 +304,9 @@ static bauta_status single_open(bt_weights *w, const char *folder,
     return BAUTA_OK;
 }
 
-/* There is no file that could be read: say what to do about it. */
-static bauta_status nothing_open(const char *folder, const char *pickled,
-                                 const char *pickled_index, bauta_error *err)
+/* The error for a folder without readable weights. */
+static bauta_status fail_no_weights(const char *folder, const char *pickled,
+                                    const char *pickled_index, bauta_error *err)
 {
     if (!bt_file_exists(folder))
         return bt_fail(err, BAUTA_ERR_IO, "%s: %s", bt_path_tail(folder),
@@ -343,7 +343,7 @@ static bauta_status folder_open(bt_weights *w, const char *folder,
         else if (bt_file_exists(paths[1]))
             status = index_open(w, folder, paths[1], err);
         else
-            status = nothing_open(folder, paths[2], paths[3], err);
+            status = fail_no_weights(folder, paths[2], paths[3], err);
     }
     for (size_t i = 0; i < FILES; i++)
         bt_free(paths[i]);

@@ -19,7 +19,7 @@ size_t bauta_batch_rows(const bauta_batch *batch)
     size_t rows = 0;
     if (batch->stride)
         return bt_size_mul(batch->count, batch->stride);
-    if (batch->count > BT_AXIS_MAX) // more than a batch may have; none is read
+    if (batch->count > BT_AXIS_MAX) // too many; lengths are not read
         return SIZE_MAX;
     for (size_t s = 0; batch->lengths && s < batch->count; s++)
         rows = bt_size_add(rows, batch->lengths[s]);
@@ -29,14 +29,14 @@ size_t bauta_batch_rows(const bauta_batch *batch)
 /* ---- checks ------------------------------------------------------------ */
 
 static bauta_status lengths_check(const bauta_batch *batch, const char *name,
-                                  const bt_blueprint *print, bauta_error *err)
+                                  const bt_blueprint *config, bauta_error *err)
 {
-    bool table = print->positions != BT_POSITIONS_ROTARY;
+    bool table = config->positions != BT_POSITIONS_ROTARY;
     if (batch->count && !batch->lengths && !batch->stride)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s: lengths is NULL for %zu packed sequences", name,
                        batch->count);
-    // Before anything is done for each sequence or row.
+    // Checked before any loop over sequences or rows.
     bool many = batch->count > BT_AXIS_MAX;
     if (many || bauta_batch_rows(batch) > BT_AXIS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -54,31 +54,32 @@ static bauta_status lengths_check(const bauta_batch *batch, const char *name,
                            "%s: sequence %zu has %zu tokens, the stride is "
                            "%zu",
                            name, s, length, batch->stride);
-        if (table && length > print->max_positions)
+        if (table && length > config->max_positions)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "%s: sequence %zu has %zu tokens, the model has %zu "
                            "positions",
-                           name, s, length, print->max_positions);
+                           name, s, length, config->max_positions);
     }
     return BAUTA_OK;
 }
 
-typedef struct place {
+typedef struct batch_position {
     size_t sequence, position, row;
-} place;
+} batch_position;
 
-/* Find the first value of a real token that is not below the limit, nor `but`;
- * a `but` of 0 exempts nothing. */
-static bool too_large(place *at, const bauta_batch *batch,
-                      const uint32_t *values, size_t limit, uint32_t but)
+/* Find the first value, padding aside, that is not below the limit. `exempt` is
+ * a value that is allowed all the same; 0 for none. */
+static bool find_too_large(batch_position *at, const bauta_batch *batch,
+                           const uint32_t *values, size_t limit,
+                           uint32_t exempt)
 {
     size_t start = 0;
     for (size_t s = 0; s < batch->count; s++) {
         size_t length = length_of(batch, s);
         for (size_t t = 0; t < length; t++) {
             uint32_t value = values[start + t];
-            if (value >= limit && value != but) {
-                *at = (place){ s, t, start + t };
+            if (value >= limit && value != exempt) {
+                *at = (batch_position){ s, t, start + t };
                 return true;
             }
         }
@@ -88,14 +89,14 @@ static bool too_large(place *at, const bauta_batch *batch,
 }
 
 static bauta_status tokens_check(const bauta_batch *batch, const char *name,
-                                 const bt_blueprint *print, bauta_error *err)
+                                 const bt_blueprint *config, bauta_error *err)
 {
-    place at;
-    size_t vocab = print->vocab, types = print->token_types;
+    batch_position at;
+    size_t vocab = config->vocab, types = config->token_types;
     if (!batch->ids && bauta_batch_rows(batch))
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s: ids is NULL for %zu rows",
                        name, bauta_batch_rows(batch));
-    if (too_large(&at, batch, batch->ids, vocab, 0))
+    if (find_too_large(&at, batch, batch->ids, vocab, 0))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s: sequence %zu, position %zu: id %u is not in a "
                        "vocabulary of %zu",
@@ -106,7 +107,7 @@ static bauta_status tokens_check(const bauta_batch *batch, const char *name,
     if (types == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s: types are given, and the model has none", name);
-    if (too_large(&at, batch, batch->types, types, 0))
+    if (find_too_large(&at, batch, batch->types, types, 0))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s: sequence %zu, position %zu: type %u of a model "
                        "with %zu",
@@ -116,12 +117,12 @@ static bauta_status tokens_check(const bauta_batch *batch, const char *name,
 }
 
 bauta_status bt_batch_check(const bauta_batch *batch, const char *name,
-                            const bt_blueprint *print, bauta_error *err)
+                            const bt_blueprint *config, bauta_error *err)
 {
     BT_NEED_SIZE(batch, bauta_batch, "BAUTA_BATCH_INIT", err);
-    bauta_status status = lengths_check(batch, name, print, err);
+    bauta_status status = lengths_check(batch, name, config, err);
     if (!status)
-        status = tokens_check(batch, name, print, err);
+        status = tokens_check(batch, name, config, err);
     if (status || !batch->mask)
         return status;
     size_t rows = bauta_batch_rows(batch);
@@ -135,11 +136,11 @@ bauta_status bt_batch_check(const bauta_batch *batch, const char *name,
 bauta_status bt_labels_check(const bauta_batch *batch, const uint32_t *labels,
                              size_t vocab, bauta_error *err)
 {
-    place at;
+    batch_position at;
     if (!labels && bauta_batch_rows(batch))
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "labels is NULL for %zu rows",
                        bauta_batch_rows(batch));
-    if (too_large(&at, batch, labels, vocab, BT_IGNORE))
+    if (find_too_large(&at, batch, labels, vocab, BT_IGNORE))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "labels: sequence %zu, position %zu: %u is not in a "
                        "vocabulary of %zu, nor BAUTA_IGNORE",
@@ -150,7 +151,7 @@ bauta_status bt_labels_check(const bauta_batch *batch, const uint32_t *labels,
 
 /* ---- packing ----------------------------------------------------------- */
 
-/* Where sequence s begins for the caller, when it begins at `packed` here. */
+/* The caller's first row of sequence s, whose first packed row is `packed`. */
 static size_t start_of(const bt_rows *rows, size_t s, size_t packed)
 {
     return rows->axis.stride ? s * rows->axis.stride : packed;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blueprint.h - what a config says about a model, in one struct.
+/* model_config.h - the architecture of a model: shapes and options.
  *
- * A family file reads its config.json into this; one forward
- * (transformer.c) runs every blueprint. */
+ * Each family reads its config.json into this struct, and one forward pass
+ * (transformer.c) runs all of them. */
 #ifndef BT_BLUEPRINT_H
 #define BT_BLUEPRINT_H
 
@@ -10,7 +10,7 @@
 
 typedef enum bt_stacks {
     BT_DECODER_ONLY,   /* causal: GPT-2, Llama */
-    BT_ENCODER_ONLY,   /* sees both ways: BERT */
+    BT_ENCODER_ONLY,   /* bidirectional: BERT */
     BT_ENCODER_DECODER /* both, with cross-attention: Marian */
 } bt_stacks;
 
@@ -20,15 +20,15 @@ typedef enum bt_positions {
     BT_POSITIONS_ROTARY
 } bt_positions;
 
-/* Rotary frequencies, plain or scaled as Llama 3's are. */
+/* Rotary position embeddings, with or without Llama 3's frequency scaling. */
 typedef struct bt_rope {
     double theta;
     bool scaled;
-    double factor, low, high; /* wavelengths between the two are mixed */
-    size_t original;          /* positions before the scaling */
+    double factor, low, high; /* interpolated between the two bounds */
+    size_t original;          /* positions before scaling */
 } bt_rope;
 
-/* One stack; a model of one stack uses `decoder` or `encoder` alone. */
+/* One stack of layers. A model of one stack uses `decoder` or `encoder`. */
 typedef struct bt_stack_print {
     size_t layers, heads, kv_heads, ffn;
 } bt_stack_print;
@@ -40,9 +40,9 @@ typedef struct bt_blueprint {
 
     bt_norm_kind norm;
     float epsilon;
-    bool norm_first; /* before each part, with a last one behind the stack */
-    bool last_norm;  /* behind the stack */
-    bool embed_norm; /* behind the embeddings */
+    bool norm_first; /* pre-norm; otherwise post-norm */
+    bool last_norm;  /* a norm after the last layer */
+    bool embed_norm; /* a norm after the embeddings */
     bool qk_norm;    /* RMS norm of each head's queries and keys */
 
     bt_act act;
@@ -50,24 +50,24 @@ typedef struct bt_blueprint {
 
     bt_positions positions;
     size_t max_positions;
-    size_t position_offset; /* row of the table that is position 0 */
+    size_t position_offset; /* table row of position 0 */
     bt_rope rope;
     size_t token_types; /* 0: none */
     float embed_scale;
-    uint32_t frozen; /* the padding token, whose row no lookup trains; or
+    uint32_t frozen; /* padding token, whose embedding gets no gradient; or
                         BT_IGNORE */
 
     bool qkv_bias, out_bias, ffn_bias;
     bool fused_qkv;     /* stored as one matrix: GPT-2 */
-    bool turned;        /* matrices are (inputs, outputs): GPT-2 */
-    size_t window;      /* of self-attention; 0: none */
-    size_t window_from; /* first layer that has it */
+    bool turned;        /* matrices are stored (inputs, outputs): GPT-2 */
+    size_t window;      /* sliding window of self-attention; 0: none */
+    size_t window_from; /* first layer with the window */
 
-    bool tied; /* the head is the token table */
+    bool tied; /* the head shares the token embeddings */
     bool head_bias;
-    bool head_bias_fixed; /* it is not trained: BART */
-    bool head_dense;      /* dense, activation and norm before it: BERT */
-    bt_act head_act;      /* that activation */
+    bool head_bias_fixed; /* the bias is not trained: BART */
+    bool head_dense; /* linear, activation and norm before the head: BERT */
+    bt_act head_act; /* the activation there */
 } bt_blueprint;
 
 #endif

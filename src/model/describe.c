@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe.c - a blueprint as JSON. */
+/* describe.c - a model's config as JSON. */
 #include "base/string_writer.h"
 #include "model/handle.h"
 
 /* An object that is being written. */
 typedef struct writer {
     bt_string_writer out;
-    bool first; /* no member of this object has been written */
+    bool first; /* this object has no member yet */
 } writer;
 
 static void put_key(writer *w, const char *key)
@@ -21,7 +21,7 @@ static void put_size(writer *w, const char *key, size_t value)
     bt_put_integer(&w->out, value);
 }
 
-/* Nine digits give every float32 back, seventeen every double. */
+/* Nine digits identify every float32, seventeen every double. */
 static void put_float(writer *w, const char *key, float value)
 {
     put_key(w, key);
@@ -34,7 +34,7 @@ static void put_double(writer *w, const char *key, double value)
     bt_put_real(&w->out, value, 17);
 }
 
-/* Of our own texts, which need no escapes. */
+/* For constant strings, which need no escapes. */
 static void put_text(writer *w, const char *key, const char *value)
 {
     put_key(w, key);
@@ -72,32 +72,32 @@ static void put_stack(writer *w, const char *key, const bt_stack_print *stack)
     leave(w);
 }
 
-static void put_norms(writer *w, const bt_blueprint *print)
+static void put_norms(writer *w, const bt_blueprint *config)
 {
     enter(w, "norm");
-    put_text(w, "kind", print->norm == BT_NORM_RMS ? "rms" : "layer");
-    put_float(w, "epsilon", print->epsilon);
-    put_text(w, "place", print->norm_first ? "before" : "after");
-    put_bool(w, "after_embedding", print->embed_norm);
-    put_bool(w, "after_stack", print->last_norm);
-    put_bool(w, "queries_and_keys", print->qk_norm);
+    put_text(w, "kind", config->norm == BT_NORM_RMS ? "rms" : "layer");
+    put_float(w, "epsilon", config->epsilon);
+    put_text(w, "place", config->norm_first ? "before" : "after");
+    put_bool(w, "after_embedding", config->embed_norm);
+    put_bool(w, "after_stack", config->last_norm);
+    put_bool(w, "queries_and_keys", config->qk_norm);
     leave(w);
 }
 
-static void put_positions(writer *w, const bt_blueprint *print)
+static void put_positions(writer *w, const bt_blueprint *config)
 {
     static const char *const kinds[] = {
         [BT_POSITIONS_LEARNED] = "learned",
         [BT_POSITIONS_SINUSOIDAL] = "sinusoidal",
         [BT_POSITIONS_ROTARY] = "rotary",
     };
-    const bt_rope *rope = &print->rope;
+    const bt_rope *rope = &config->rope;
     enter(w, "positions");
-    put_text(w, "kind", kinds[print->positions]);
-    put_size(w, "count", print->max_positions);
-    if (print->position_offset)
-        put_size(w, "offset", print->position_offset);
-    if (print->positions == BT_POSITIONS_ROTARY)
+    put_text(w, "kind", kinds[config->positions]);
+    put_size(w, "count", config->max_positions);
+    if (config->position_offset)
+        put_size(w, "offset", config->position_offset);
+    if (config->positions == BT_POSITIONS_ROTARY)
         put_double(w, "theta", rope->theta);
     if (rope->scaled) {
         put_double(w, "factor", rope->factor);
@@ -122,44 +122,44 @@ static const char *act_text(bt_act act)
     }
 }
 
-static void put_rest(writer *w, const bt_blueprint *print)
+static void put_rest(writer *w, const bt_blueprint *config)
 {
-    put_text(w, "activation", act_text(print->act));
-    put_bool(w, "gated", print->gated);
-    if (print->token_types)
-        put_size(w, "token_types", print->token_types);
-    put_float(w, "embedding_scale", print->embed_scale);
-    if (print->frozen != BT_IGNORE)
-        put_size(w, "padding_token", print->frozen);
+    put_text(w, "activation", act_text(config->act));
+    put_bool(w, "gated", config->gated);
+    if (config->token_types)
+        put_size(w, "token_types", config->token_types);
+    put_float(w, "embedding_scale", config->embed_scale);
+    if (config->frozen != BT_IGNORE)
+        put_size(w, "padding_token", config->frozen);
     enter(w, "biases");
-    put_bool(w, "queries_keys_values", print->qkv_bias);
-    put_bool(w, "attention_output", print->out_bias);
-    put_bool(w, "feed_forward", print->ffn_bias);
-    put_bool(w, "head", print->head_bias);
+    put_bool(w, "queries_keys_values", config->qkv_bias);
+    put_bool(w, "attention_output", config->out_bias);
+    put_bool(w, "feed_forward", config->ffn_bias);
+    put_bool(w, "head", config->head_bias);
     leave(w);
-    if (print->window) {
-        put_size(w, "window", print->window);
-        put_size(w, "window_from_layer", print->window_from);
+    if (config->window) {
+        put_size(w, "window", config->window);
+        put_size(w, "window_from_layer", config->window_from);
     }
-    put_bool(w, "tied", print->tied);
+    put_bool(w, "tied", config->tied);
 }
 
 size_t bauta_model_describe(const bauta_model *model, char *text, size_t size)
 {
-    const bt_blueprint *print = &model->folder->model->print;
+    const bt_blueprint *config = &model->folder->model->print;
     writer w = { { text, size, 0 }, true };
     bt_put_text(&w.out, "{");
     put_text(&w, "type", model->folder->family->model_type);
     put_text(&w, "kind", bauta_model_kind_text(bauta_model_kind_of(model)));
     put_size(&w, "parameters", model->folder->parameters);
-    put_size(&w, "vocabulary", print->vocab);
-    put_size(&w, "width", print->width);
-    put_size(&w, "head_width", print->head_dim);
-    put_stack(&w, "encoder", &print->encoder);
-    put_stack(&w, "decoder", &print->decoder);
-    put_norms(&w, print);
-    put_positions(&w, print);
-    put_rest(&w, print);
+    put_size(&w, "vocabulary", config->vocab);
+    put_size(&w, "width", config->width);
+    put_size(&w, "head_width", config->head_dim);
+    put_stack(&w, "encoder", &config->encoder);
+    put_stack(&w, "decoder", &config->decoder);
+    put_norms(&w, config);
+    put_positions(&w, config);
+    put_rest(&w, config);
     bt_put_text(&w.out, "}");
     return bt_put_end(&w.out);
 }

@@ -1,45 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* folder.h - a model from a Hugging Face folder, and back. */
+/* model_store.h - a model's parameters and the memory that holds them, loaded
+ * from a Hugging Face store or created from a config. */
 #ifndef BT_FOLDER_H
 #define BT_FOLDER_H
 
 #include "model/families/family.h"
 
-/* How the parameters lie in memory. */
+/* Where the parameters are kept. */
 typedef enum bt_load {
-    BT_LOAD_MAPPED,  /* float32 stays in the file's mapping, read only */
-    BT_LOAD_TRAINED, /* all are copied, and have gradients, which are 0 */
+    BT_LOAD_MAPPED,  /* float32 stays in the mapped file, read-only */
+    BT_LOAD_TRAINED, /* all are copied and have gradients, which start at 0 */
 } bt_load;
 
 typedef struct bt_folder {
     const bt_family *family;
     bt_config *config;
     bt_model *model;
-    size_t parameters;           /* numbers, each counted once */
-    struct bt_weights *weights;  /* keeps the mapping, or NULL */
+    size_t parameters;           /* tied ones count once */
+    struct bt_weights *weights;  /* the mapped files, or NULL */
     size_t floats;               /* in memory */
-    float *memory;               /* (floats) what is not in the mapping */
+    float *memory;               /* (floats) parameters that are not mapped */
     float *grads;                /* (floats) or NULL */
-    struct bt_compact *compacts; /* of a compressed model, or NULL */
-    void *panels;                /* what they point to */
-    char warnings[1024];         /* of loading, a line each */
+    struct bt_compact *compacts; /* packed matrices, or NULL */
+    void *panels;                /* the data of the packed matrices */
+    char warnings[1024];         /* from loading, one per line */
 } bt_folder;
 
-/* Read config.json and the weights, each tensor by its name and shape: one
- * that is missing, too many or of another shape is a sentence. */
+/* Read config.json and the weights. A tensor that is missing, unexpected or of
+ * another shape is an error that names it. */
 bauta_status bt_folder_load(bt_folder **out, const char *path, bt_load load,
                             bauta_error *err);
-/* A new model of the config's text, trained from random weights: see init.h. */
+/* Create a trainable model from the text of a config.json, with random weights
+ * (see init_weights.h). */
 bauta_status bt_folder_create(bt_folder **out, const char *config, size_t size,
                               uint64_t seed, bauta_error *err);
-void bt_folder_free(bt_folder *folder);
+void bt_folder_free(bt_folder *store);
 
-/* A stored tensor by its name, or by the shorter one that files without a head
- * have: "h.0.ln_1.weight" for "transformer.h.0.ln_1.weight"; or NULL. */
-const struct bt_stored *bt_folder_stored(const bt_folder *folder,
+/* Find a stored tensor by its name, or by the shorter name that files without a
+ * head use: "h.0.ln_1.weight" for "transformer.h.0.ln_1.weight". NULL if there
+ * is none. */
+const struct bt_stored *bt_folder_stored(const bt_folder *store,
                                          const char *name);
 
-/* Visit every stored parameter: its name there, and where it is. */
-void bt_folder_names(bt_folder *folder, const bt_names *names);
+/* Visit every parameter with the name that it has in files. */
+void bt_folder_names(bt_folder *store, const bt_names *names);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* handle.c - loading a model, and the questions one can ask it. */
+/* api.c - public calls: loading and creating a model, and its properties. */
 #include "model/handle.h"
 
 #include "base/error.h"
@@ -11,14 +11,14 @@
 
 #include <string.h>
 
-/* Bytes of a generation_config.json that are kept. */
+/* Largest generation_config.json in bytes. */
 enum { GENERATION_MAX = 1 << 20 };
 
 /* ---- loading ----------------------------------------------------------- */
 
-/* Adds up first, then fills in. */
+/* Runs twice: to measure, then to fill in. */
 typedef struct listing {
-    bauta_model *model; /* whose entries are NULL at first */
+    bauta_model *model; /* its entries are NULL while measuring */
     size_t count, bytes;
 } listing;
 
@@ -49,8 +49,8 @@ static bauta_status entries_list(bauta_model *model, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* It says how to sample, which is nothing to this model; it is kept so that a
- * saved folder has it, even when the one it came from is gone by then. */
+/* Keep the text of generation_config.json, so that it can be saved with the
+ * model even if the original folder is gone. */
 static bauta_status generation_read(bauta_model *model, const char *folder,
                                     bauta_error *err)
 {
@@ -65,8 +65,8 @@ static bauta_status generation_read(bauta_model *model, const char *folder,
     return status;
 }
 
-/* What options point into is made here, since nothing is written to a model
- * that is shared. */
+/* Options point into these lists. They are read at load time, because a shared
+ * model is immutable. */
 static bauta_status phrases_read(bauta_model *model, bauta_error *err)
 {
     char *config;
@@ -112,11 +112,11 @@ bauta_status bauta_model_load(bauta_model **out, const char *folder,
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(folder, err);
-    char *meant;
-    bauta_status status = bt_run_resolve(&meant, folder, err);
+    char *resolved;
+    bauta_status status = bt_run_resolve(&resolved, folder, err);
     if (!status)
-        status = load(out, meant, trainable, err);
-    bt_free(meant);
+        status = load(out, resolved, trainable, err);
+    bt_free(resolved);
     return status;
 }
 
@@ -155,16 +155,16 @@ void bauta_model_free(bauta_model *model)
     bt_free(model);
 }
 
-/* ---- questions --------------------------------------------------------- */
+/* ---- properties -------------------------------------------------------- */
 
-static const bt_blueprint *print_of(const bauta_model *model)
+static const bt_blueprint *config_of(const bauta_model *model)
 {
     return &model->folder->model->print;
 }
 
 bauta_model_kind bauta_model_kind_of(const bauta_model *model)
 {
-    switch (print_of(model)->stacks) {
+    switch (config_of(model)->stacks) {
     case BT_ENCODER_ONLY:
         return BAUTA_ENCODER_ONLY;
     case BT_ENCODER_DECODER:
@@ -194,37 +194,37 @@ bool bauta_model_trainable(const bauta_model *model)
 
 size_t bauta_model_vocabulary(const bauta_model *model)
 {
-    return print_of(model)->vocab;
+    return config_of(model)->vocab;
 }
 
 size_t bauta_model_width(const bauta_model *model)
 {
-    return print_of(model)->width;
+    return config_of(model)->width;
 }
 
 size_t bauta_model_encoder_layers(const bauta_model *model)
 {
-    return print_of(model)->encoder.layers;
+    return config_of(model)->encoder.layers;
 }
 
 size_t bauta_model_decoder_layers(const bauta_model *model)
 {
-    return print_of(model)->decoder.layers;
+    return config_of(model)->decoder.layers;
 }
 
 size_t bauta_model_positions(const bauta_model *model)
 {
-    return print_of(model)->max_positions;
+    return config_of(model)->max_positions;
 }
 
 bool bauta_model_rotary(const bauta_model *model)
 {
-    return print_of(model)->positions == BT_POSITIONS_ROTARY;
+    return config_of(model)->positions == BT_POSITIONS_ROTARY;
 }
 
 size_t bauta_model_window(const bauta_model *model, size_t layer)
 {
-    return bt_layer_window(print_of(model), layer);
+    return bt_layer_window(config_of(model), layer);
 }
 
 const char *bauta_model_warnings(const bauta_model *model)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* handle.h - what callers of bauta.h hold: a folder's model with its tensors
- * in a list, and what saving it again needs. */
+/* api.h - struct bauta_model: the parameters, a list of them by name, and the
+ * files that are needed to save the model again. */
 #ifndef BT_HANDLE_H
 #define BT_HANDLE_H
 
 #include "base/directory.h"
+#include "formats/safetensors.h"
 #include "model/folder.h"
-#include "model/phrases.h"
+#include "model/generation_lists.h"
 
 typedef struct bt_entry {
     const char *name;
@@ -19,30 +20,35 @@ struct bauta_model {
     bool trainable;
     bauta_weights weights;
     size_t count;
-    bt_entry *entries; /* (count) in the order of the family */
-    char *names;       /* of the entries, one behind the other */
-    char *generation;  /* generation_config.json, or NULL */
+    bt_entry *entries; /* (count) in the order in which the family lists them */
+    char *names;       /* of the entries, packed back to back */
+    char *generation;  /* text of generation_config.json, or NULL */
     size_t generation_size;
-    bt_phrases *phrases; /* of it, or of the config */
+    bt_phrases *phrases; /* from generation_config.json, or from config.json */
 };
+
+/* A tensor for bt_safetensors_write(): the shape of an entry, with another name
+ * and other data. */
+bt_stored bt_tensor_to_store(const bt_entry *entry, const char *name,
+                             const float *data);
 
 /* "float32", "bfloat16" or "int8". */
 const char *bt_weights_text(bauta_weights weights);
 
-/* The files of a saved model, into a folder that is being written. `others`
- * are weights to write in place of a trainable model's own, as they lie in its
- * memory; NULL: its own. */
+/* Write the files of a model into a folder that is being created. `others`
+ * replaces the weights of a trainable model and has the layout of its memory;
+ * NULL writes the model's own. */
 bauta_status bt_model_write(const bauta_model *model, const float *others,
                             const bt_directory *to, bauta_error *err);
 
-/* ---- verify.c ---------------------------------------------------------- */
+/* ---- model_digests.c --------------------------------------------------- */
 
-/* Of the names, shapes and numbers of all tensors. */
+/* Over the names, shapes and values of all tensors. */
 uint64_t bt_weights_digest(const bauta_model *model);
 bauta_status bt_config_digest(uint64_t *digest, const bauta_model *model,
                               bauta_error *err);
-/* Whether a model is the one that the trainer.json of its folder was written
- * for; a folder without one is fine. */
+/* Check the model against the digests in its folder's trainer.json. A folder
+ * without one passes. */
 bauta_status bt_model_verify(const bauta_model *model, const char *folder,
                              bauta_error *err);
 

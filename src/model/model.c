@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model.c - shapes of the parameters, from the blueprint. */
+/* model.c - the shapes of a model's parameters, from its config. */
 #include "model/model.h"
 
 #include "base/error.h"
@@ -14,62 +14,62 @@ static void shape_set(bt_tensor *tensor, size_t rows, size_t columns)
         (bt_tensor){ .rows = rows, .columns = columns, .stride = columns };
 }
 
-static void dense_set(bt_dense *dense, const bt_blueprint *print, size_t inputs,
-                      size_t outputs, bool bias)
+static void linear_init(bt_dense *linear, const bt_blueprint *config,
+                        size_t inputs, size_t outputs, bool bias)
 {
-    if (print->turned)
-        shape_set(&dense->w, inputs, outputs);
+    if (config->turned)
+        shape_set(&linear->w, inputs, outputs);
     else
-        shape_set(&dense->w, outputs, inputs);
+        shape_set(&linear->w, outputs, inputs);
     if (bias)
-        shape_set(&dense->bias, 1, outputs);
+        shape_set(&linear->bias, 1, outputs);
 }
 
-static void scaling_set(bt_scaling *scaling, const bt_blueprint *print,
-                        size_t columns)
+static void norm_init(bt_scaling *norm, const bt_blueprint *config,
+                      size_t columns)
 {
-    shape_set(&scaling->gain, 1, columns);
-    if (print->norm == BT_NORM_LAYER)
-        shape_set(&scaling->bias, 1, columns);
+    shape_set(&norm->gain, 1, columns);
+    if (config->norm == BT_NORM_LAYER)
+        shape_set(&norm->bias, 1, columns);
 }
 
-static void heads_set(bt_heads *heads, const bt_blueprint *print,
-                      const bt_stack_print *stack)
+static void attention_init(bt_heads *attention, const bt_blueprint *config,
+                           const bt_stack_print *stack)
 {
-    size_t q = stack->heads * print->head_dim;
-    size_t kv = stack->kv_heads * print->head_dim;
-    if (print->fused_qkv)
-        dense_set(&heads->fused, print, print->width, q + 2 * kv,
-                  print->qkv_bias);
-    dense_set(&heads->q, print, print->width, q, print->qkv_bias);
-    dense_set(&heads->k, print, print->width, kv, print->qkv_bias);
-    dense_set(&heads->v, print, print->width, kv, print->qkv_bias);
-    dense_set(&heads->out, print, q, print->width, print->out_bias);
-    if (print->qk_norm) {
-        shape_set(&heads->q_norm.gain, 1, print->head_dim);
-        shape_set(&heads->k_norm.gain, 1, print->head_dim);
+    size_t q = stack->heads * config->head_dim;
+    size_t kv = stack->kv_heads * config->head_dim;
+    if (config->fused_qkv)
+        linear_init(&attention->fused, config, config->width, q + 2 * kv,
+                    config->qkv_bias);
+    linear_init(&attention->q, config, config->width, q, config->qkv_bias);
+    linear_init(&attention->k, config, config->width, kv, config->qkv_bias);
+    linear_init(&attention->v, config, config->width, kv, config->qkv_bias);
+    linear_init(&attention->out, config, q, config->width, config->out_bias);
+    if (config->qk_norm) {
+        shape_set(&attention->q_norm.gain, 1, config->head_dim);
+        shape_set(&attention->k_norm.gain, 1, config->head_dim);
     }
 }
 
-static void layer_set(bt_layer *layer, const bt_blueprint *print,
-                      const bt_stack_print *stack, bool cross)
+static void layer_init(bt_layer *layer, const bt_blueprint *config,
+                       const bt_stack_print *stack, bool cross)
 {
-    size_t width = print->width;
-    heads_set(&layer->self, print, stack);
-    scaling_set(&layer->self_norm, print, width);
+    size_t width = config->width;
+    attention_init(&layer->self, config, stack);
+    norm_init(&layer->self_norm, config, width);
     if (cross) {
-        heads_set(&layer->cross, print, stack);
-        scaling_set(&layer->cross_norm, print, width);
+        attention_init(&layer->cross, config, stack);
+        norm_init(&layer->cross_norm, config, width);
     }
-    scaling_set(&layer->ffn_norm, print, width);
-    if (print->gated)
-        dense_set(&layer->gate, print, width, stack->ffn, print->ffn_bias);
-    dense_set(&layer->up, print, width, stack->ffn, print->ffn_bias);
-    dense_set(&layer->down, print, stack->ffn, width, print->ffn_bias);
+    norm_init(&layer->ffn_norm, config, width);
+    if (config->gated)
+        linear_init(&layer->gate, config, width, stack->ffn, config->ffn_bias);
+    linear_init(&layer->up, config, width, stack->ffn, config->ffn_bias);
+    linear_init(&layer->down, config, stack->ffn, width, config->ffn_bias);
 }
 
-/* The table of sinusoidal positions: sines of falling frequencies in the first
- * half of the columns, cosines in the second. Few files store it. */
+/* The sinusoidal position table: sines in the first half of the columns,
+ * cosines in the second. Few files store it. */
 static bool sinusoids(bt_tensor *positions)
 {
     size_t half = (positions->columns + 1) / 2;
@@ -90,32 +90,32 @@ static bool sinusoids(bt_tensor *positions)
     return true;
 }
 
-static bool stack_set(bt_stack *stack, const bt_blueprint *print,
-                      const bt_stack_print *shape, bool cross)
+static bool stack_init(bt_stack *stack, const bt_blueprint *config,
+                       const bt_stack_print *shape, bool cross)
 {
     stack->print = shape;
     stack->layers = bt_alloc_zero(shape->layers, sizeof(*stack->layers));
     if (!stack->layers)
         return false;
     for (size_t l = 0; l < shape->layers; l++)
-        layer_set(&stack->layers[l], print, shape, cross);
-    if (print->embed_norm)
-        scaling_set(&stack->embed_norm, print, print->width);
-    if (print->last_norm)
-        scaling_set(&stack->last_norm, print, print->width);
-    if (print->token_types)
-        shape_set(&stack->types, print->token_types, print->width);
-    if (print->positions == BT_POSITIONS_ROTARY)
+        layer_init(&stack->layers[l], config, shape, cross);
+    if (config->embed_norm)
+        norm_init(&stack->embed_norm, config, config->width);
+    if (config->last_norm)
+        norm_init(&stack->last_norm, config, config->width);
+    if (config->token_types)
+        shape_set(&stack->types, config->token_types, config->width);
+    if (config->positions == BT_POSITIONS_ROTARY)
         return true;
-    shape_set(&stack->positions, print->max_positions + print->position_offset,
-              print->width);
-    return print->positions == BT_POSITIONS_LEARNED ||
+    shape_set(&stack->positions,
+              config->max_positions + config->position_offset, config->width);
+    return config->positions == BT_POSITIONS_LEARNED ||
            sinusoids(&stack->positions);
 }
 
-/* Llama 3's scaling of long wavelengths: those beyond the original positions
- * are divided by the factor, short ones stay, and between the two bounds the
- * frequency is mixed. */
+/* Llama 3's scaling: the frequencies of long wavelengths are divided by the
+ * factor, those of short ones stay, and between the two bounds they are
+ * interpolated. */
 static double rope_scaled(const bt_rope *rope, double frequency)
 {
     if (!rope->scaled)
@@ -130,54 +130,56 @@ static double rope_scaled(const bt_rope *rope, double frequency)
     return (1 - mix) * frequency / rope->factor + mix * frequency;
 }
 
-static bool frequencies_set(bt_model *model)
+static bool frequencies_init(bt_model *model)
 {
-    const bt_blueprint *print = &model->print;
-    size_t half = print->head_dim / 2;
-    if (print->positions != BT_POSITIONS_ROTARY)
+    const bt_blueprint *config = &model->print;
+    size_t half = config->head_dim / 2;
+    if (config->positions != BT_POSITIONS_ROTARY)
         return true;
     model->frequencies = bt_alloc(half * sizeof(float));
     if (!model->frequencies)
         return false;
     for (size_t i = 0; i < half; i++) {
-        double power = 2.0 * (double)i / (double)print->head_dim;
-        // Rounded to float before and after scaling, as transformers does.
-        float plain = (float)(1.0 / pow(print->rope.theta, power));
-        model->frequencies[i] = (float)rope_scaled(&print->rope, (double)plain);
+        double power = 2.0 * (double)i / (double)config->head_dim;
+        // Rounded to float before and after norm, as transformers does.
+        float plain = (float)(1.0 / pow(config->rope.theta, power));
+        model->frequencies[i] =
+            (float)rope_scaled(&config->rope, (double)plain);
     }
     return true;
 }
 
-static bool model_set(bt_model *model)
+static bool parameters_init(bt_model *model)
 {
-    const bt_blueprint *print = &model->print;
-    bool both = print->stacks == BT_ENCODER_DECODER;
-    shape_set(&model->tokens, print->vocab, print->width);
-    if (!print->tied)
-        shape_set(&model->head.w, print->vocab, print->width);
-    if (print->head_bias)
-        shape_set(&model->head.bias, 1, print->vocab);
-    if (print->head_dense) {
-        dense_set(&model->head_dense, print, print->width, print->width, true);
-        scaling_set(&model->head_norm, print, print->width);
+    const bt_blueprint *config = &model->print;
+    bool both = config->stacks == BT_ENCODER_DECODER;
+    shape_set(&model->tokens, config->vocab, config->width);
+    if (!config->tied)
+        shape_set(&model->head.w, config->vocab, config->width);
+    if (config->head_bias)
+        shape_set(&model->head.bias, 1, config->vocab);
+    if (config->head_dense) {
+        linear_init(&model->head_dense, config, config->width, config->width,
+                    true);
+        norm_init(&model->head_norm, config, config->width);
     }
-    if (print->stacks != BT_DECODER_ONLY &&
-        !stack_set(&model->encoder, print, &print->encoder, false))
+    if (config->stacks != BT_DECODER_ONLY &&
+        !stack_init(&model->encoder, config, &config->encoder, false))
         return false;
-    if (print->stacks != BT_ENCODER_ONLY &&
-        !stack_set(&model->decoder, print, &print->decoder, both))
+    if (config->stacks != BT_ENCODER_ONLY &&
+        !stack_init(&model->decoder, config, &config->decoder, both))
         return false;
-    return frequencies_set(model);
+    return frequencies_init(model);
 }
 
-bauta_status bt_model_create(bt_model **out, const bt_blueprint *print,
+bauta_status bt_model_create(bt_model **out, const bt_blueprint *config,
                              bauta_error *err)
 {
     bt_model *model = bt_alloc_zero(1, sizeof(*model));
     *out = NULL;
     if (model) {
-        model->print = *print;
-        if (model_set(model)) {
+        model->print = *config;
+        if (parameters_init(model)) {
             *out = model;
             return BAUTA_OK;
         }
@@ -204,7 +206,7 @@ void bt_model_free(bt_model *model)
     bt_free(model);
 }
 
-/* A part of a fused matrix or bias: `columns` from `first` on. */
+/* Make `part` a view of columns of a fused matrix or bias, from `first` on. */
 static void part_of(bt_tensor *part, const bt_tensor *whole, size_t first)
 {
     part->stride = whole->stride;
@@ -213,15 +215,15 @@ static void part_of(bt_tensor *part, const bt_tensor *whole, size_t first)
     part->wants = whole->wants;
 }
 
-static void heads_split(bt_heads *heads)
+static void heads_split(bt_heads *attention)
 {
     size_t at = 0;
-    bt_dense *parts[] = { &heads->q, &heads->k, &heads->v };
-    if (!heads->fused.w.rows)
+    bt_dense *parts[] = { &attention->q, &attention->k, &attention->v };
+    if (!attention->fused.w.rows)
         return;
     for (size_t i = 0; i < BT_LEN(parts); i++) {
-        part_of(&parts[i]->w, &heads->fused.w, at);
-        part_of(&parts[i]->bias, &heads->fused.bias, at);
+        part_of(&parts[i]->w, &attention->fused.w, at);
+        part_of(&parts[i]->bias, &attention->fused.bias, at);
         at += parts[i]->w.columns;
     }
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - a model over a batch: logits, hidden states, loss and gradients.
+/* model_call.c - a model's forward pass over a batch: logits, hidden states,
+ * loss and gradients.
  *
- * The context holds the tape, whose blocks stay from call to call, and the
- * plans of the last batch; so a call like the one before allocates nothing. */
+ * The context keeps the tape's memory and the plans of the last batch, so that
+ * a call with the same shapes as the last one allocates nothing. */
 #include "base/error.h"
 #include "base/size.h"
 #include "mask/mask.h"
@@ -29,15 +30,15 @@ static bauta_status reads_check(const char *name, bool reads,
                    batch ? "not NULL" : "NULL", kinds[stacks]);
 }
 
-static bauta_status cross_check(const bt_call *r, bauta_error *err)
+static bauta_status cross_check(const bt_call *call, bauta_error *err)
 {
-    const bauta_mask *cross = r->target->cross;
-    size_t queries = bauta_batch_rows(r->target);
-    size_t keys = bauta_batch_rows(r->source);
-    if (r->source->count != r->target->count)
+    const bauta_mask *cross = call->target->cross;
+    size_t queries = bauta_batch_rows(call->target);
+    size_t keys = bauta_batch_rows(call->source);
+    if (call->source->count != call->target->count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "source has %zu sequences, target %zu", r->source->count,
-                       r->target->count);
+                       "source has %zu sequences, target %zu",
+                       call->source->count, call->target->count);
     if (cross && (cross->queries != queries || cross->keys != keys))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "target: the cross mask is %zu over %zu, the batches "
@@ -46,8 +47,7 @@ static bauta_status cross_check(const bt_call *r, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* A cross mask anywhere else would be ignored, which its caller did not mean.
- */
+/* A cross mask without cross-attention would be ignored, so it is an error. */
 static bauta_status no_cross_check(const char *name, const bauta_batch *batch,
                                    bauta_error *err)
 {
@@ -57,37 +57,37 @@ static bauta_status no_cross_check(const char *name, const bauta_batch *batch,
                    "%s: a cross mask, where there is no cross-attention", name);
 }
 
-static bauta_status batches_check(const bt_call *r, bauta_error *err)
+static bauta_status batches_check(const bt_call *call, bauta_error *err)
 {
-    const bt_blueprint *print = &r->model->print;
-    bt_stacks stacks = print->stacks;
+    const bt_blueprint *config = &call->model->print;
+    bt_stacks stacks = config->stacks;
     bauta_status status = reads_check("source", stacks != BT_DECODER_ONLY,
-                                      r->source, stacks, err);
+                                      call->source, stacks, err);
     if (!status)
-        status = reads_check("target", stacks != BT_ENCODER_ONLY, r->target,
+        status = reads_check("target", stacks != BT_ENCODER_ONLY, call->target,
                              stacks, err);
-    if (!status && r->source)
-        status = bt_batch_check(r->source, "source", print, err);
-    if (!status && r->target)
-        status = bt_batch_check(r->target, "target", print, err);
+    if (!status && call->source)
+        status = bt_batch_check(call->source, "source", config, err);
+    if (!status && call->target)
+        status = bt_batch_check(call->target, "target", config, err);
     if (!status)
-        status = no_cross_check("source", r->source, err);
+        status = no_cross_check("source", call->source, err);
     if (!status && stacks == BT_ENCODER_DECODER)
-        return cross_check(r, err);
-    return status ? status : no_cross_check("target", r->target, err);
+        return cross_check(call, err);
+    return status ? status : no_cross_check("target", call->target, err);
 }
 
-bauta_status bt_call_check(bt_call *r, bauta_context *context,
+bauta_status bt_call_check(bt_call *call, bauta_context *context,
                            const bauta_model *model, const bauta_batch *source,
                            const bauta_batch *target, bauta_error *err)
 {
     BT_NEED_CPU(context, err);
     BT_NEED(model, err);
-    *r = (bt_call){ .context = context,
-                    .model = model->folder->model,
-                    .source = source,
-                    .target = target };
-    return batches_check(r, err);
+    *call = (bt_call){ .context = context,
+                       .model = model->folder->model,
+                       .source = source,
+                       .target = target };
+    return batches_check(call, err);
 }
 
 /* ---- inputs ------------------------------------------------------------ */
@@ -100,111 +100,113 @@ static bt_input input_of(const bt_rows *rows)
                        .types = rows->types };
 }
 
-/* The plans of an attention, one for all layers that see the same keys. */
-static bauta_status plans_get(bt_call *r, bt_input *input, bauta_look_at at,
+/* Get the plans of an attention. Layers that see the same keys share one. */
+static bauta_status plans_get(bt_call *call, bt_input *input,
+                              bauta_look_at attention,
                               const bt_batch_mask *batch, bauta_error *err)
 {
-    const bt_blueprint *print = &r->model->print;
+    const bt_blueprint *config = &call->model->print;
     bauta_status status = BAUTA_OK;
-    for (size_t l = 0; l < bt_layer_count(print, at) && !status; l++) {
-        bt_place place = bt_layer_place(print, at, l);
-        const bauta_plan **plan = bt_input_plan(input, place);
+    for (size_t l = 0; l < bt_layer_count(config, attention) && !status; l++) {
+        bt_place slot = bt_layer_place(config, attention, l);
+        const bauta_plan **plan = bt_input_plan(input, slot);
         if (*plan)
             continue;
-        bt_batch_mask mask = bt_layer_mask(print, at, l, batch);
-        status = bt_shelf_get(&r->context->shelf, plan, place, &mask, err);
+        bt_batch_mask mask = bt_layer_mask(config, attention, l, batch);
+        status = bt_shelf_get(&call->context->shelf, plan, slot, &mask, err);
     }
     return status;
 }
 
-static bauta_status self_prepare(bt_call *r, bt_input *input, bauta_look_at at,
-                                 const bt_rows *rows, bauta_error *err)
+static bauta_status self_prepare(bt_call *call, bt_input *input,
+                                 bauta_look_at attention, const bt_rows *rows,
+                                 bauta_error *err)
 {
     bt_batch_mask batch = { .queries = rows->axis,
                             .keys = rows->axis,
                             .prefixes = rows->prefixes,
                             .extra = rows->mask };
     *input = input_of(rows);
-    return plans_get(r, input, at, &batch, err);
+    return plans_get(call, input, attention, &batch, err);
 }
 
-static bauta_status cross_prepare(bt_call *r, bauta_error *err)
+static bauta_status cross_prepare(bt_call *call, bauta_error *err)
 {
-    bt_batch_mask batch = { .queries = r->decoder_rows.axis,
-                            .keys = r->encoder_rows.axis,
-                            .extra = r->decoder_rows.cross };
-    return plans_get(r, &r->decoder, BAUTA_LOOK_CROSS, &batch, err);
+    bt_batch_mask batch = { .queries = call->decoder_rows.axis,
+                            .keys = call->encoder_rows.axis,
+                            .extra = call->decoder_rows.cross };
+    return plans_get(call, &call->decoder, BAUTA_LOOK_CROSS, &batch, err);
 }
 
-/* The tape, packed batches and plans. */
-bauta_status bt_call_prepare(bt_call *r, bool recording, bauta_error *err)
+bauta_status bt_call_prepare(bt_call *call, bool recording, bauta_error *err)
 {
-    bauta_context *context = r->context;
+    bauta_context *context = call->context;
     bauta_status status = BAUTA_OK;
     if (!context->tape)
         status = bt_tape_create(&context->tape, context->kernels,
                                 context->threads, err);
     if (status)
         return status;
-    r->tape = context->tape;
-    bt_tape_rewind(r->tape, recording);
-    if (r->source)
-        bt_rows_take(&r->encoder_rows, r->tape, r->source);
-    if (r->target)
-        bt_rows_take(&r->decoder_rows, r->tape, r->target);
-    status = bt_tape_status(r->tape, err);
-    if (!status && r->source)
-        status = self_prepare(r, &r->encoder, BAUTA_LOOK_ENCODER,
-                              &r->encoder_rows, err);
-    if (!status && r->target)
-        status = self_prepare(r, &r->decoder, BAUTA_LOOK_DECODER,
-                              &r->decoder_rows, err);
-    if (!status && r->source && r->target)
-        status = cross_prepare(r, err);
+    call->tape = context->tape;
+    bt_tape_rewind(call->tape, recording);
+    if (call->source)
+        bt_rows_take(&call->encoder_rows, call->tape, call->source);
+    if (call->target)
+        bt_rows_take(&call->decoder_rows, call->tape, call->target);
+    status = bt_tape_status(call->tape, err);
+    if (!status && call->source)
+        status = self_prepare(call, &call->encoder, BAUTA_LOOK_ENCODER,
+                              &call->encoder_rows, err);
+    if (!status && call->target)
+        status = self_prepare(call, &call->decoder, BAUTA_LOOK_DECODER,
+                              &call->decoder_rows, err);
+    if (!status && call->source && call->target)
+        status = cross_prepare(call, err);
     return status;
 }
 
 /* ---- running ----------------------------------------------------------- */
 
-bt_tensor *bt_call_stacks(bt_call *r)
+bt_tensor *bt_call_stacks(bt_call *call)
 {
     bt_tensor *x = NULL;
-    if (r->source)
-        x = bt_transformer_encode(r->tape, r->model, &r->encoder);
-    if (r->target)
-        x = bt_transformer_decode(r->tape, r->model, &r->decoder, x);
+    if (call->source)
+        x = bt_transformer_encode(call->tape, call->model, &call->encoder);
+    if (call->target)
+        x = bt_transformer_decode(call->tape, call->model, &call->decoder, x);
     return x;
 }
 
-static const bt_rows *top_rows(const bt_call *r)
+static const bt_rows *output_rows(const bt_call *call)
 {
-    return r->target ? &r->decoder_rows : &r->encoder_rows;
+    return call->target ? &call->decoder_rows : &call->encoder_rows;
 }
 
-/* Logits straight to where the caller wants them: in one product when they lie
- * there without gaps, else in one a sequence. Bits do not depend on that. */
-static void logits_write(bt_call *r, bt_tensor *x, float *to)
+/* Write logits directly to the caller's memory: with one product if the rows
+ * are contiguous, else with one for each sequence. The bits are the same. */
+static void logits_write(bt_call *call, bt_tensor *x, float *to)
 {
-    const bt_rows *rows = top_rows(r);
+    const bt_rows *rows = output_rows(call);
     const bt_axis *axis = &rows->axis;
-    const bt_tensor *bias = bt_transformer_head_bias(r->model);
-    bt_linear l = bt_linear_of(bt_transformer_head(r->model), false);
+    const bt_tensor *bias = bt_transformer_head_bias(call->model);
+    bt_linear l = bt_linear_of(bt_transformer_head(call->model), false);
     const float *b = bias ? bias->data : NULL;
     if (!axis->stride) {
-        bt_linear_y(r->tape, &l, rows->tokens, x->data, b, to);
+        bt_linear_y(call->tape, &l, rows->tokens, x->data, b, to);
         return;
     }
-    size_t at = 0;
+    size_t row = 0;
     for (size_t s = 0; s < axis->count; s++) {
-        if (!bt_linear_y(r->tape, &l, axis->lengths[s], x->data + at * l.inputs,
-                         b, to + s * axis->stride * l.outputs))
+        if (!bt_linear_y(call->tape, &l, axis->lengths[s],
+                         x->data + row * l.inputs, b,
+                         to + s * axis->stride * l.outputs))
             return;
-        at += axis->lengths[s];
+        row += axis->lengths[s];
     }
     bt_rows_zero_padding(rows, to, l.outputs);
 }
 
-/* Room for pointers to the hidden states, when they are asked for. */
+/* Allocate pointers to the hidden states if they are requested. */
 static bt_tensor **states_take(bt_tape *tape, const float *asked, size_t layers)
 {
     return asked ? bt_tape_take(tape, layers + 1, sizeof(bt_tensor *)) : NULL;
@@ -222,44 +224,46 @@ static void states_write(const bt_rows *rows, const bauta_batch *batch,
     }
 }
 
-bauta_status bt_call_run(bt_call *r, const bauta_outputs *outputs,
+bauta_status bt_call_run(bt_call *call, const bauta_outputs *outputs,
                          bauta_error *err)
 {
-    const bt_blueprint *print = &r->model->print;
-    size_t encoder = print->encoder.layers, decoder = print->decoder.layers;
-    r->encoder.states = states_take(r->tape, outputs->encoder_states, encoder);
-    r->decoder.states = states_take(r->tape, outputs->decoder_states, decoder);
-    bt_tensor *x = bt_call_stacks(r);
+    const bt_blueprint *config = &call->model->print;
+    size_t encoder = config->encoder.layers, decoder = config->decoder.layers;
+    call->encoder.states =
+        states_take(call->tape, outputs->encoder_states, encoder);
+    call->decoder.states =
+        states_take(call->tape, outputs->decoder_states, decoder);
+    bt_tensor *x = bt_call_stacks(call);
     if (outputs->logits)
-        x = bt_transformer_top(r->tape, r->model, x);
-    bauta_status status = bt_tape_status(r->tape, err);
+        x = bt_transformer_top(call->tape, call->model, x);
+    bauta_status status = bt_tape_status(call->tape, err);
     if (status)
         return status;
     if (outputs->logits)
-        logits_write(r, x, outputs->logits);
-    states_write(&r->encoder_rows, r->source, r->encoder.states, encoder,
-                 outputs->encoder_states);
-    states_write(&r->decoder_rows, r->target, r->decoder.states, decoder,
-                 outputs->decoder_states);
-    return bt_tape_status(r->tape, err);
+        logits_write(call, x, outputs->logits);
+    states_write(&call->encoder_rows, call->source, call->encoder.states,
+                 encoder, outputs->encoder_states);
+    states_write(&call->decoder_rows, call->target, call->decoder.states,
+                 decoder, outputs->decoder_states);
+    return bt_tape_status(call->tape, err);
 }
 
-bauta_status bt_outputs_check(const bt_call *r, const bauta_outputs *outputs,
+bauta_status bt_outputs_check(const bt_call *call, const bauta_outputs *outputs,
                               bauta_error *err)
 {
     BT_NEED_SIZE(outputs, bauta_outputs, "BAUTA_OUTPUTS_INIT", err);
-    if (outputs->encoder_states && !r->source)
+    if (outputs->encoder_states && !call->source)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "outputs asks for encoder_states of a model without an "
                        "encoder");
-    if (outputs->decoder_states && !r->target)
+    if (outputs->decoder_states && !call->target)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "outputs asks for decoder_states of a model without a "
                        "decoder");
     return BAUTA_OK;
 }
 
-static bool asks(const bauta_outputs *outputs)
+static bool requests_any(const bauta_outputs *outputs)
 {
     return outputs->logits || outputs->encoder_states ||
            outputs->decoder_states;
@@ -271,18 +275,18 @@ bauta_status bauta_model_forward(bauta_context *context,
                                  const bauta_batch *target,
                                  const bauta_outputs *outputs, bauta_error *err)
 {
-    bt_call r;
+    bt_call call;
     bauta_status status =
-        bt_call_check(&r, context, model, source, target, err);
+        bt_call_check(&call, context, model, source, target, err);
     if (status)
         return status;
     BT_NEED(outputs, err);
-    status = bt_outputs_check(&r, outputs, err);
-    if (!status && !asks(outputs))
+    status = bt_outputs_check(&call, outputs, err);
+    if (!status && !requests_any(outputs))
         status = bt_fail(err, BAUTA_ERR_ARGUMENT, "outputs asks for nothing");
     if (!status)
-        status = bt_call_prepare(&r, false, err);
-    return status ? status : bt_call_run(&r, outputs, err);
+        status = bt_call_prepare(&call, false, err);
+    return status ? status : bt_call_run(&call, outputs, err);
 }
 
 /* ---- loss -------------------------------------------------------------- */
@@ -305,43 +309,43 @@ static bauta_status options_check(const bauta_loss_options *options,
     return BAUTA_OK;
 }
 
-/* What the dropout of a stack is drawn by, packed as its rows are. */
-static bt_noise noise_of(bt_call *r, const bt_rows *rows,
-                         const bauta_loss_options *options,
-                         const uint64_t *given, uint64_t first)
+/* The dropout of a stack, with its keys packed like the rows. */
+static bt_noise dropout_of(bt_call *call, const bt_rows *rows,
+                           const bauta_loss_options *options,
+                           const uint64_t *given, uint64_t first)
 {
-    bt_noise noise = { .rate = options->dropout, .seed = options->seed };
-    if (options->dropout == 0 || !bt_tape_recording(r->tape))
+    bt_noise dropout = { .rate = options->dropout, .seed = options->seed };
+    if (options->dropout == 0 || !bt_tape_recording(call->tape))
         return (bt_noise){ 0 };
-    uint64_t *keys = bt_tape_take(r->tape, rows->tokens, sizeof(*keys));
-    size_t at = 0;
+    uint64_t *keys = bt_tape_take(call->tape, rows->tokens, sizeof(*keys));
+    size_t row = 0;
     for (size_t s = 0; keys && s < rows->axis.count; s++) {
-        size_t start = rows->axis.stride ? s * rows->axis.stride : at;
+        size_t start = rows->axis.stride ? s * rows->axis.stride : row;
         for (size_t t = 0; t < rows->axis.lengths[s]; t++)
-            keys[at++] = given ? given[start + t] : first + start + t;
+            keys[row++] = given ? given[start + t] : first + start + t;
     }
-    noise.tokens = keys;
-    return noise;
+    dropout.tokens = keys;
+    return dropout;
 }
 
-static bauta_status loss_run(bt_call *r, const uint32_t *labels,
+static bauta_status loss_run(bt_call *call, const uint32_t *labels,
                              const bauta_loss_options *options, bt_loss *loss,
                              bauta_error *err)
 {
-    bt_model *model = r->model;
-    uint32_t *packed = bt_rows_pack(top_rows(r), r->tape, labels);
-    r->encoder.noise =
-        noise_of(r, &r->encoder_rows, options, options->source_keys, 0);
-    r->decoder.noise = noise_of(r, &r->decoder_rows, options,
-                                options->target_keys, UINT64_C(1) << 63);
-    bt_tensor *x = bt_transformer_top(r->tape, model, bt_call_stacks(r));
-    *loss = bt_op_loss(r->tape, x, bt_transformer_head(model), false,
+    bt_model *model = call->model;
+    uint32_t *packed = bt_rows_pack(output_rows(call), call->tape, labels);
+    call->encoder.noise =
+        dropout_of(call, &call->encoder_rows, options, options->source_keys, 0);
+    call->decoder.noise = dropout_of(call, &call->decoder_rows, options,
+                                     options->target_keys, UINT64_C(1) << 63);
+    bt_tensor *x = bt_transformer_top(call->tape, model, bt_call_stacks(call));
+    *loss = bt_op_loss(call->tape, x, bt_transformer_head(model), false,
                        bt_transformer_head_bias(model), packed,
                        options->smoothing, options->weight);
-    bauta_status status = bt_tape_status(r->tape, err);
-    if (status || !bt_tape_recording(r->tape))
+    bauta_status status = bt_tape_status(call->tape, err);
+    if (status || !bt_tape_recording(call->tape))
         return status;
-    return bt_tape_backward(r->tape, err);
+    return bt_tape_backward(call->tape, err);
 }
 
 bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
@@ -350,11 +354,11 @@ bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
                               const bauta_loss_options *options, double *loss,
                               size_t *counted, bauta_error *err)
 {
-    bt_call r;
+    bt_call call;
     bt_loss result;
     bauta_loss_options chosen = BAUTA_LOSS_OPTIONS_INIT;
     bauta_status status =
-        bt_call_check(&r, context, model, source, target, err);
+        bt_call_check(&call, context, model, source, target, err);
     if (status)
         return status;
     BT_NEED(loss, err);
@@ -364,10 +368,10 @@ bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
         status = bt_labels_check(target ? target : source, labels,
                                  bauta_model_vocabulary(model), err);
     if (!status)
-        status = bt_call_prepare(&r, model->trainable, err);
+        status = bt_call_prepare(&call, model->trainable, err);
     if (!status)
         status =
-            loss_run(&r, labels, options ? options : &chosen, &result, err);
+            loss_run(&call, labels, options ? options : &chosen, &result, err);
     if (status)
         return status;
     *loss = result.loss;

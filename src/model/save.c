@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* save.c - a model as a Hugging Face folder. */
+/* save.c - writing a model as a Hugging Face folder. */
 #include "base/directory.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-/* The name that transformers gives the architecture: the first that the family
- * lists. */
+/* The architecture's name in transformers: the first one of the family's list.
+ */
 static void architecture_of(char *name, size_t size, const bt_family *family)
 {
     size_t length = strcspn(family->architectures, " ");
@@ -32,11 +32,12 @@ static bauta_status config_write(const bt_directory *to,
     return status;
 }
 
-static bt_stored stored_of(const bt_entry *entry, const float *data)
+bt_stored bt_tensor_to_store(const bt_entry *entry, const char *name,
+                             const float *data)
 {
     const bt_tensor *t = entry->tensor;
     bool vector = entry->rank == 1;
-    return (bt_stored){ .name = entry->name,
+    return (bt_stored){ .name = name,
                         .dtype = BT_F32,
                         .rank = (unsigned)entry->rank,
                         .shape = { vector ? t->columns : t->rows,
@@ -61,7 +62,8 @@ static bauta_status weights_write(const bt_directory *to,
     if (!tensors)
         return bt_fail_memory(err, "the names of tensors", bytes);
     for (size_t i = 0; i < model->count; i++)
-        tensors[i] = stored_of(&model->entries[i],
+        tensors[i] =
+            bt_tensor_to_store(&model->entries[i], model->entries[i].name,
                                data_of(model, &model->entries[i], others));
     bauta_status status = bt_safetensors_write_in(to, "model.safetensors",
                                                   tensors, model->count, err);
@@ -89,7 +91,7 @@ bauta_status bauta_model_save(const bauta_model *model, const char *folder,
     BT_NEED(folder, err);
     if (model->folder->compacts)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the model was compressed to %s and cannot be saved",
+                       "the weights are packed as %s and cannot be saved",
                        bt_weights_text(model->weights));
     bt_directory *to;
     bauta_status status = bt_directory_create(&to, folder, err);

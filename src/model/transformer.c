@@ -1,136 +1,143 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transformer.c - layers, top to bottom. */
+/* transformer.c - the forward pass: embeddings, layers and head. */
 #include "model/transformer.h"
 
-/* What every part of a stack needs. */
-typedef struct walk {
+/* The state of a forward pass through one stack. */
+typedef struct forward_state {
     bt_tape *tape;
     bt_model *model;
-    const bt_blueprint *print;
+    const bt_blueprint *config;
     bt_stack *stack;
     const bt_input *input;
-    bt_tensor *memory;
+    bt_tensor *encoded; /* the encoder's output, or NULL */
     size_t layer;
-    uint32_t site; /* counts the dropouts */
-} walk;
+    uint32_t site; /* index of the next dropout */
+} forward_state;
 
 static bt_tensor *optional(bt_tensor *tensor)
 {
     return tensor->rows ? tensor : NULL;
 }
 
-static bt_tensor *norm(walk *w, bt_tensor *x, bt_scaling *scaling)
+static bt_tensor *norm(forward_state *state, bt_tensor *x, bt_scaling *params)
 {
-    return bt_op_norm(w->tape, x, &scaling->gain, optional(&scaling->bias),
-                      w->print->norm, w->print->epsilon, 1);
+    return bt_op_norm(state->tape, x, &params->gain, optional(&params->bias),
+                      state->config->norm, state->config->epsilon, 1);
 }
 
-static bt_tensor *dense(walk *w, bt_tensor *x, bt_dense *d)
+static bt_tensor *linear(forward_state *state, bt_tensor *x, bt_dense *d)
 {
-    return bt_op_linear(w->tape, x, &d->w, w->print->turned,
+    return bt_op_linear(state->tape, x, &d->w, state->config->turned,
                         optional(&d->bias));
 }
 
-/* Layers of the same x, together. */
-static bool denses(walk *w, bt_tensor *x, size_t count, bt_dense *const *d,
-                   bt_tensor **y)
+/* Several linear layers of the same input. */
+static bool linears(forward_state *state, bt_tensor *x, size_t count,
+                    bt_dense *const *d, bt_tensor **y)
 {
     bt_linear_op layers[3];
     for (size_t i = 0; i < count; i++)
         layers[i] = (bt_linear_op){ &d[i]->w, optional(&d[i]->bias) };
-    return bt_op_linears(w->tape, x, count, layers, w->print->turned, y);
+    return bt_op_linears(state->tape, x, count, layers, state->config->turned,
+                         y);
 }
 
-static bt_tensor *dropout(walk *w, bt_tensor *x)
+static bt_tensor *dropout(forward_state *state, bt_tensor *x)
 {
-    const bt_noise *noise = &w->input->noise;
-    uint32_t site = w->site++;
-    if (noise->rate == 0 || !bt_tape_recording(w->tape))
+    const bt_noise *drop = &state->input->noise;
+    uint32_t site = state->site++;
+    if (drop->rate == 0 || !bt_tape_recording(state->tape))
         return x;
-    return bt_op_dropout(w->tape, x, noise->rate, noise->seed, site,
-                         noise->tokens);
+    return bt_op_dropout(state->tape, x, drop->rate, drop->seed, site,
+                         drop->tokens);
 }
 
 /* ---- attention --------------------------------------------------------- */
 
-/* Norm of each head and rotary positions, of queries or keys. */
-static bt_tensor *place(walk *w, bt_tensor *x, bt_scaling *scaling,
-                        size_t heads)
+/* Apply the norm of each head and the rotary positions to queries or keys. */
+static bt_tensor *apply_rotary(forward_state *state, bt_tensor *x,
+                               bt_scaling *params, size_t heads)
 {
-    if (w->print->qk_norm)
-        x = bt_op_norm(w->tape, x, &scaling->gain, NULL, BT_NORM_RMS,
-                       w->print->epsilon, heads);
-    if (w->print->positions == BT_POSITIONS_ROTARY)
-        x = bt_op_rotary(w->tape, x, heads, w->input->positions,
-                         w->model->frequencies);
+    if (state->config->qk_norm)
+        x = bt_op_norm(state->tape, x, &params->gain, NULL, BT_NORM_RMS,
+                       state->config->epsilon, heads);
+    if (state->config->positions == BT_POSITIONS_ROTARY)
+        x = bt_op_rotary(state->tape, x, heads, state->input->positions,
+                         state->model->frequencies);
     return x;
 }
 
-static const bauta_plan *self_plan(const walk *w)
+static const bauta_plan *self_plan(const forward_state *state)
 {
-    bool encoder = w->stack == &w->model->encoder;
-    bauta_look_at at = encoder ? BAUTA_LOOK_ENCODER : BAUTA_LOOK_DECODER;
-    bool window = bt_layer_place(w->print, at, w->layer) == BT_PLACE_WINDOW;
-    return window ? w->input->window : w->input->plan;
+    bool encoder = state->stack == &state->model->encoder;
+    bauta_look_at self = encoder ? BAUTA_LOOK_ENCODER : BAUTA_LOOK_DECODER;
+    bool window =
+        bt_layer_place(state->config, self, state->layer) == BT_PLACE_WINDOW;
+    return window ? state->input->window : state->input->plan;
 }
 
-static bt_tensor *attend_past(walk *w, bt_tensor *q, const bauta_plan *plan,
-                              const bt_past *past)
+static bt_tensor *attend_cached(forward_state *state, bt_tensor *q,
+                                const bauta_plan *plan, const bt_past *kv)
 {
     return bt_op_attention_past(
-        w->tape, q, past, w->layer, plan, w->stack->print->heads,
-        w->stack->print->kv_heads, w->print->head_dim, 0);
+        state->tape, q, kv, state->layer, plan, state->stack->print->heads,
+        state->stack->print->kv_heads, state->config->head_dim, 0);
 }
 
-static void keep(const walk *w, bt_kept *kept, bt_tensor *q, bt_tensor *k)
+static void save_qk(const forward_state *state, bt_kept *saved, bt_tensor *q,
+                    bt_tensor *k)
 {
-    if (kept)
-        kept[w->layer] = (bt_kept){ q, k };
+    if (saved)
+        saved[state->layer] = (bt_kept){ q, k };
 }
 
-static bt_tensor *self_attention(walk *w, bt_tensor *x, bt_heads *heads)
+static bt_tensor *self_attention(forward_state *state, bt_tensor *x,
+                                 bt_heads *params)
 {
-    const bt_stack_print *s = w->stack->print;
-    bt_dense *const parts[] = { &heads->q, &heads->k, &heads->v };
-    bt_tensor *made[3];
-    if (!denses(w, x, 3, parts, made))
+    const bt_stack_print *s = state->stack->print;
+    bt_dense *const projections[] = { &params->q, &params->k, &params->v };
+    bt_tensor *projected[3];
+    if (!linears(state, x, 3, projections, projected))
         return NULL;
-    bt_tensor *q = place(w, made[0], &heads->q_norm, s->heads);
-    bt_tensor *k = place(w, made[1], &heads->k_norm, s->kv_heads);
-    bt_tensor *v = made[2];
-    keep(w, w->input->kept, q, k);
-    const bt_past *past = w->input->past;
-    if (!past)
-        return bt_op_attention(w->tape, q, k, v, self_plan(w), s->heads,
+    bt_tensor *q = apply_rotary(state, projected[0], &params->q_norm, s->heads);
+    bt_tensor *k =
+        apply_rotary(state, projected[1], &params->k_norm, s->kv_heads);
+    bt_tensor *v = projected[2];
+    save_qk(state, state->input->kept, q, k);
+    const bt_past *kv = state->input->past;
+    if (!kv)
+        return bt_op_attention(state->tape, q, k, v, self_plan(state), s->heads,
                                s->kv_heads, 0);
-    if (!bt_op_remember(w->tape, past, w->layer, k, v, s->kv_heads))
+    if (!bt_op_remember(state->tape, kv, state->layer, k, v, s->kv_heads))
         return NULL;
-    return attend_past(w, q, self_plan(w), past);
+    return attend_cached(state, q, self_plan(state), kv);
 }
 
-static bt_tensor *cross_attention(walk *w, bt_tensor *x, bt_heads *heads)
+static bt_tensor *cross_attention(forward_state *state, bt_tensor *x,
+                                  bt_heads *params)
 {
-    const bt_stack_print *s = w->stack->print;
-    bt_tensor *q = dense(w, x, &heads->q);
-    if (w->input->sources)
-        return attend_past(w, q, w->input->cross, w->input->sources);
-    bt_tensor *k = dense(w, w->memory, &heads->k);
-    bt_tensor *v = dense(w, w->memory, &heads->v);
-    keep(w, w->input->kept_cross, q, k);
-    return bt_op_attention(w->tape, q, k, v, w->input->cross, s->heads,
+    const bt_stack_print *s = state->stack->print;
+    bt_tensor *q = linear(state, x, &params->q);
+    if (state->input->sources)
+        return attend_cached(state, q, state->input->cross,
+                             state->input->sources);
+    bt_tensor *k = linear(state, state->encoded, &params->k);
+    bt_tensor *v = linear(state, state->encoded, &params->v);
+    save_qk(state, state->input->kept_cross, q, k);
+    return bt_op_attention(state->tape, q, k, v, state->input->cross, s->heads,
                            s->kv_heads, 0);
 }
 
-bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *memory,
-                             const bt_past *sources)
+bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *encoded,
+                             const bt_past *kv)
 {
-    walk w = { .tape = tape, .print = &model->print };
-    const bt_stack_print *print = &model->print.decoder;
-    for (size_t l = 0; l < print->layers; l++) {
-        bt_heads *heads = &model->decoder.layers[l].cross;
-        bt_tensor *k = dense(&w, memory, &heads->k);
-        bt_tensor *v = dense(&w, memory, &heads->v);
-        if (!bt_op_remember(tape, sources, l, k, v, print->kv_heads))
+    forward_state state = { .tape = tape, .config = &model->print };
+    const bt_stack_print *stack = &model->print.decoder;
+    for (size_t l = 0; l < stack->layers; l++) {
+        bt_heads *params = &model->decoder.layers[l].cross;
+        bt_tensor *k = linear(&state, encoded, &params->k);
+        bt_tensor *v = linear(&state, encoded, &params->v);
+        if (!bt_op_remember(tape, kv, l, k, v, stack->kv_heads))
             return false;
     }
     return true;
@@ -138,95 +145,106 @@ bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *memory,
 
 /* ---- layers ------------------------------------------------------------ */
 
-static bt_tensor *feed_forward(walk *w, bt_tensor *x, bt_layer *layer)
+static bt_tensor *feed_forward(forward_state *state, bt_tensor *x,
+                               bt_layer *layer)
 {
-    bt_dense *const parts[] = { &layer->up, &layer->gate };
-    bt_tensor *made[2] = { NULL, NULL };
-    if (!denses(w, x, w->print->gated ? 2 : 1, parts, made))
+    bt_dense *const projections[] = { &layer->up, &layer->gate };
+    bt_tensor *projected[2] = { NULL, NULL };
+    if (!linears(state, x, state->config->gated ? 2 : 1, projections,
+                 projected))
         return NULL;
-    bt_tensor *up = w->print->gated
-                        ? bt_op_gated(w->tape, made[1], made[0], w->print->act)
-                        : bt_op_act(w->tape, made[0], w->print->act);
-    return dense(w, up, &layer->down);
+    bt_tensor *up =
+        state->config->gated
+            ? bt_op_gated(state->tape, projected[1], projected[0],
+                          state->config->act)
+            : bt_op_act(state->tape, projected[0], state->config->act);
+    return linear(state, up, &layer->down);
 }
 
-typedef enum part { SELF, CROSS, FFN } part;
+typedef enum sublayer { SELF, CROSS, FFN } sublayer;
 
-static bt_tensor *part_run(walk *w, bt_tensor *x, bt_layer *layer, part which)
+static bt_tensor *sublayer_run(forward_state *state, bt_tensor *x,
+                               bt_layer *layer, sublayer which)
 {
     if (which == SELF)
-        return dense(w, self_attention(w, x, &layer->self), &layer->self.out);
+        return linear(state, self_attention(state, x, &layer->self),
+                      &layer->self.out);
     if (which == CROSS)
-        return dense(w, cross_attention(w, x, &layer->cross),
-                     &layer->cross.out);
-    return feed_forward(w, x, layer);
+        return linear(state, cross_attention(state, x, &layer->cross),
+                      &layer->cross.out);
+    return feed_forward(state, x, layer);
 }
 
-/* One part with its residual: norm before it, or behind the sum. */
-static bt_tensor *residual(walk *w, bt_tensor *x, bt_layer *layer, part which,
-                           bt_scaling *scaling)
+/* A sublayer with its residual connection: pre-norm, or post-norm. */
+static bt_tensor *residual(forward_state *state, bt_tensor *x, bt_layer *layer,
+                           sublayer which, bt_scaling *params)
 {
-    bt_tensor *y = w->print->norm_first ? norm(w, x, scaling) : x;
-    y = bt_op_add(w->tape, x, dropout(w, part_run(w, y, layer, which)));
-    return w->print->norm_first ? y : norm(w, y, scaling);
+    bt_tensor *y = state->config->norm_first ? norm(state, x, params) : x;
+    y = bt_op_add(state->tape, x,
+                  dropout(state, sublayer_run(state, y, layer, which)));
+    return state->config->norm_first ? y : norm(state, y, params);
 }
 
-static bt_tensor *layer_run(walk *w, bt_tensor *x, bt_layer *layer)
+static bt_tensor *layer_run(forward_state *state, bt_tensor *x, bt_layer *layer)
 {
-    x = residual(w, x, layer, SELF, &layer->self_norm);
+    x = residual(state, x, layer, SELF, &layer->self_norm);
     if (layer->cross.q.w.rows)
-        x = residual(w, x, layer, CROSS, &layer->cross_norm);
-    return residual(w, x, layer, FFN, &layer->ffn_norm);
+        x = residual(state, x, layer, CROSS, &layer->cross_norm);
+    return residual(state, x, layer, FFN, &layer->ffn_norm);
 }
 
 /* ---- stacks ------------------------------------------------------------ */
 
-/* Rows of a small table beside the token table: positions or types. */
-static bt_tensor *add_rows(walk *w, bt_tensor *x, bt_tensor *table,
-                           const uint32_t *ids, size_t offset)
+/* Add position or type embeddings. */
+static bt_tensor *add_embedding(forward_state *state, bt_tensor *x,
+                                bt_tensor *table, const uint32_t *ids,
+                                size_t offset)
 {
-    size_t tokens = w->input->tokens;
-    uint32_t *rows = bt_tape_take(w->tape, tokens, sizeof(*rows));
+    size_t tokens = state->input->tokens;
+    uint32_t *rows = bt_tape_take(state->tape, tokens, sizeof(*rows));
     if (!rows)
         return NULL;
     for (size_t t = 0; t < tokens; t++)
         rows[t] = (ids ? ids[t] : 0) + (uint32_t)offset;
     return bt_op_add(
-        w->tape, x, bt_op_embed(w->tape, table, rows, tokens, 1.0f, BT_IGNORE));
+        state->tape, x,
+        bt_op_embed(state->tape, table, rows, tokens, 1.0f, BT_IGNORE));
 }
 
-static bt_tensor *embed(walk *w)
+static bt_tensor *embed(forward_state *state)
 {
-    bt_stack *stack = w->stack;
+    bt_stack *stack = state->stack;
     bt_tensor *x =
-        bt_op_embed(w->tape, &w->model->tokens, w->input->ids, w->input->tokens,
-                    w->print->embed_scale, w->print->frozen);
+        bt_op_embed(state->tape, &state->model->tokens, state->input->ids,
+                    state->input->tokens, state->config->embed_scale,
+                    state->config->frozen);
     if (stack->types.rows)
-        x = add_rows(w, x, &stack->types, w->input->types, 0);
+        x = add_embedding(state, x, &stack->types, state->input->types, 0);
     if (stack->positions.rows)
-        x = add_rows(w, x, &stack->positions, w->input->positions,
-                     w->print->position_offset);
-    if (w->print->embed_norm)
-        x = norm(w, x, &stack->embed_norm);
-    return dropout(w, x);
+        x = add_embedding(state, x, &stack->positions, state->input->positions,
+                          state->config->position_offset);
+    if (state->config->embed_norm)
+        x = norm(state, x, &stack->embed_norm);
+    return dropout(state, x);
 }
 
-static void state_keep(const walk *w, size_t index, bt_tensor *x)
+static void save_hidden_states(const forward_state *state, size_t index,
+                               bt_tensor *x)
 {
-    if (w->input->states)
-        w->input->states[index] = x;
+    if (state->input->states)
+        state->input->states[index] = x;
 }
 
-static bt_tensor *stack_run(walk *w)
+static bt_tensor *stack_run(forward_state *state)
 {
-    bt_tensor *x = embed(w);
-    size_t layers = w->stack->print->layers;
-    state_keep(w, 0, x);
-    for (w->layer = 0; w->layer < layers; w->layer++) {
-        x = layer_run(w, x, &w->stack->layers[w->layer]);
-        if (w->layer + 1 == layers && w->print->last_norm)
-            x = norm(w, x, &w->stack->last_norm);
-        state_keep(w, w->layer + 1, x);
+    bt_tensor *x = embed(state);
+    size_t layers = state->stack->print->layers;
+    save_hidden_states(state, 0, x);
+    for (state->layer = 0; state->layer < layers; state->layer++) {
+        x = layer_run(state, x, &state->stack->layers[state->layer]);
+        if (state->layer + 1 == layers && state->config->last_norm)
+            x = norm(state, x, &state->stack->last_norm);
+        save_hidden_states(state, state->layer + 1, x);
     }
     return x;
 }
@@ -234,37 +252,39 @@ static bt_tensor *stack_run(walk *w)
 bt_tensor *bt_transformer_encode(bt_tape *tape, bt_model *model,
                                  const bt_input *input)
 {
-    walk w = { .tape = tape,
-               .model = model,
-               .print = &model->print,
-               .stack = &model->encoder,
-               .input = input };
-    return stack_run(&w);
+    forward_state state = { .tape = tape,
+                            .model = model,
+                            .config = &model->print,
+                            .stack = &model->encoder,
+                            .input = input };
+    return stack_run(&state);
 }
 
 bt_tensor *bt_transformer_decode(bt_tape *tape, bt_model *model,
-                                 const bt_input *input, bt_tensor *memory)
+                                 const bt_input *input, bt_tensor *encoded)
 {
-    walk w = { .tape = tape,
-               .model = model,
-               .print = &model->print,
-               .stack = &model->decoder,
-               .input = input,
-               .memory = memory,
-               .site = 1 << 16 }; // apart from the encoder's
-    return stack_run(&w);
+    forward_state state = { .tape = tape,
+                            .model = model,
+                            .config = &model->print,
+                            .stack = &model->decoder,
+                            .input = input,
+                            .encoded = encoded,
+                            .site = 1 << 16 }; // distinct from the encoder's
+    return stack_run(&state);
 }
 
 /* ---- the head ---------------------------------------------------------- */
 
 bt_tensor *bt_transformer_top(bt_tape *tape, bt_model *model, bt_tensor *x)
 {
-    walk w = { .tape = tape, .model = model, .print = &model->print };
+    forward_state state = { .tape = tape,
+                            .model = model,
+                            .config = &model->print };
     if (!model->print.head_dense)
         return x;
-    x = bt_op_act(tape, dense(&w, x, &model->head_dense),
+    x = bt_op_act(tape, linear(&state, x, &model->head_dense),
                   model->print.head_act);
-    return norm(&w, x, &model->head_norm);
+    return norm(&state, x, &model->head_norm);
 }
 
 bt_tensor *bt_transformer_head(bt_model *model)

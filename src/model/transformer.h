@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transformer.h - the one forward, for every blueprint.
+/* transformer.h - the forward pass of every model.
  *
- * Tokens of all sequences lie one behind the other; the plans keep them apart.
- * The same function trains, prefills and decodes: with books the keys and
- * values of earlier tokens are simply there already. */
+ * The tokens of all sequences are packed back to back; the attention plans keep
+ * sequences apart. Training, prefill and decoding run the same function. With a
+ * KV cache, the keys and values of earlier tokens come from there. */
 #ifndef BT_TRANSFORMER_H
 #define BT_TRANSFORMER_H
 
@@ -11,15 +11,15 @@
 #include "model/model.h"
 #include "ops/past.h"
 
-/* Dropout: the rate everywhere, and what its randomness is keyed by. */
+/* Dropout: one rate everywhere, and the key of its random numbers. */
 typedef struct bt_noise {
     float rate;
     uint64_t seed;
-    const uint64_t *tokens; /* (tokens) which token of the data each row is */
+    const uint64_t *tokens; /* (tokens) the index of each row in the data */
 } bt_noise;
 
-/* Queries and keys as an attention read them, for whoever looks at its weights
- * before the tape is rewound. */
+/* The queries and keys of one attention, from which its weights can be computed
+ * until the tape is rewound. */
 typedef struct bt_kept {
     const bt_tensor *q, *k;
 } bt_kept;
@@ -28,47 +28,47 @@ typedef struct bt_kept {
 typedef struct bt_input {
     size_t tokens;
     const uint32_t *ids;       /* (tokens) */
-    const uint32_t *positions; /* (tokens) counted within the sequence */
+    const uint32_t *positions; /* (tokens) within the sequence */
     const uint32_t *types;     /* (tokens) or NULL: all 0 */
-    const bauta_plan *plan;    /* of self-attention */
-    const bauta_plan *window; /* of layers with a window, where there are any */
-    const bauta_plan *cross;  /* of cross-attention */
-    const bt_past *past;      /* books of self-attention, to which the rows are
-                                 written; NULL: rows see rows alone */
-    const bt_past *sources;   /* books of cross-attention, which were filled
-                                 before, or NULL */
+    const bauta_plan *plan;    /* self-attention */
+    const bauta_plan *window;  /* self-attention of layers with a window */
+    const bauta_plan *cross;   /* cross-attention */
+    const bt_past *past;       /* KV cache of self-attention, to which new keys
+                                  and values are written; NULL: no cache */
+    const bt_past *sources;    /* KV cache of cross-attention, filled before; or
+                                  NULL */
     bt_noise noise;
     bt_tensor **states; /* (layers + 1) receives the hidden states, or NULL */
-    bt_kept *kept, *kept_cross; /* (layers) or NULL; not over caches */
+    bt_kept *kept, *kept_cross; /* (layers) or NULL; only without a KV cache */
 } bt_input;
 
-/* Where an input has the plan of the layers of a place. */
-static inline const bauta_plan **bt_input_plan(bt_input *input, bt_place place)
+/* The plan that the layers of a slot use. */
+static inline const bauta_plan **bt_input_plan(bt_input *input, bt_place slot)
 {
-    if (place == BT_PLACE_WINDOW)
+    if (slot == BT_PLACE_WINDOW)
         return &input->window;
-    return place == BT_PLACE_CROSS ? &input->cross : &input->plan;
+    return slot == BT_PLACE_CROSS ? &input->cross : &input->plan;
 }
 
-/* The hidden states behind the encoder. */
+/* The encoder's hidden states. */
 bt_tensor *bt_transformer_encode(bt_tape *tape, bt_model *model,
                                  const bt_input *input);
-/* The hidden states behind the decoder; `memory` is the encoder's, or NULL
- * where there is no encoder or books of sources are given. */
+/* The decoder's hidden states. `encoded` is the encoder's output; NULL when
+ * there is no encoder, or when cross-attention has a KV cache. */
 bt_tensor *bt_transformer_decode(bt_tape *tape, bt_model *model,
-                                 const bt_input *input, bt_tensor *memory);
-/* What the head's matrix is applied to: the states, or BERT's dense, activation
- * and norm of them. */
+                                 const bt_input *input, bt_tensor *encoded);
+/* The input of the head's matrix: the hidden states, or for BERT their linear
+ * transform, activation and norm. */
 bt_tensor *bt_transformer_top(bt_tape *tape, bt_model *model, bt_tensor *x);
-/* The head's matrix (vocab, width); its bias, or NULL. */
+/* The head's matrix (vocab, width) and its bias, which may be NULL. */
 bt_tensor *bt_transformer_head(bt_model *model);
 bt_tensor *bt_transformer_head_bias(bt_model *model);
-/* Logits (rows, vocab) of hidden states, through the three above. */
+/* The logits (rows, vocab) of hidden states, by the three functions above. */
 bt_tensor *bt_transformer_logits(bt_tape *tape, bt_model *model, bt_tensor *x);
 
-/* Write what the decoder's cross-attention sees of the encoder's states to the
- * books of the sources, in every layer. False when the tape has failed. */
-bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *memory,
+/* Write the keys and values of cross-attention, computed from the encoder's
+ * output, to the KV cache in every layer. False when the tape has failed. */
+bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *encoded,
                              const bt_past *sources);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint.c - saving a trainer and going on from there.
+/* checkpoint.c - saving and resuming a trainer.
  *
- * Everything is looked at before anything is written: a trainer that could not
- * be resumed is as it was. */
+ * Everything is checked before anything is changed: if resuming fails, the
+ * trainer is unchanged. */
 #include "train/checkpoint.h"
 
 #include "base/error.h"
@@ -17,11 +17,11 @@
 #include <string.h>
 
 static const char record_name[] = "trainer.json";
-static const char moments_name[] = "optimizer.safetensors";
+static const char optimizer_name[] = "optimizer.safetensors";
 
 static bauta_status fail_name(bauta_error *err)
 {
-    return bt_fail_memory(err, "the name of a file", sizeof(moments_name));
+    return bt_fail_memory(err, "the name of a file", sizeof(optimizer_name));
 }
 
 /* ---- saving -------------------------------------------------------------- */
@@ -37,9 +37,10 @@ static bauta_status notes_parse(json_t **out, const char *notes,
         bt_json_object(out, notes, strlen(notes), 0, "the notes", &why);
     if (status == BAUTA_ERR_NOMEM)
         return bt_fail(err, status, "%s", why.message);
-    return status ? bt_fail(err, BAUTA_ERR_ARGUMENT,
-                            "the notes are no JSON object: %.180s", why.message)
-                  : BAUTA_OK;
+    return status
+               ? bt_fail(err, BAUTA_ERR_ARGUMENT,
+                         "the notes are not a JSON object: %.180s", why.message)
+               : BAUTA_OK;
 }
 
 static bauta_status tokenizer_write(const bt_directory *to,
@@ -55,9 +56,9 @@ static bauta_status tokenizer_write(const bt_directory *to,
     return status;
 }
 
-/* The record comes last: where it is, all the rest is. */
+/* The record is written last: if it exists, the checkpoint is complete. */
 static bauta_status folder_write(const bauta_trainer *t, const char *folder,
-                                 const bt_moments *moments, const char *record,
+                                 const bt_moments *state, const char *record,
                                  bauta_error *err)
 {
     bt_directory *to;
@@ -68,8 +69,8 @@ static bauta_status folder_write(const bauta_trainer *t, const char *folder,
     if (!status)
         status = tokenizer_write(to, t->tokenizer, err);
     if (!status)
-        status = bt_safetensors_write_in(to, moments_name, moments->tensors,
-                                         moments->count, err);
+        status = bt_safetensors_write_in(to, optimizer_name, state->tensors,
+                                         state->count, err);
     if (!status)
         status =
             bt_directory_write(to, record_name, record, strlen(record), err);
@@ -80,14 +81,14 @@ static bauta_status folder_write(const bauta_trainer *t, const char *folder,
 }
 
 static bauta_status record_text(char **out, const bauta_trainer *t,
-                                const bt_moments *moments, const char *notes,
+                                const bt_moments *state, const char *notes,
                                 bauta_error *err)
 {
     json_t *kept, *record = NULL;
     *out = NULL;
     bauta_status status = notes_parse(&kept, notes, err);
     if (!status)
-        status = bt_record_make(&record, t, moments, kept, err);
+        status = bt_record_make(&record, t, state, kept, err);
     if (!status)
         status = bt_sealed_text(out, record, record_name, err);
     json_decref(record);
@@ -101,16 +102,16 @@ bauta_status bauta_trainer_save(const bauta_trainer *trainer,
 {
     BT_NEED(trainer, err);
     BT_NEED(folder, err);
-    bt_moments moments;
+    bt_moments state;
     char *record = NULL;
-    bauta_status status = bt_moments_init(&moments, trainer, err);
+    bauta_status status = bt_moments_init(&state, trainer, err);
     if (status)
         return status;
-    status = record_text(&record, trainer, &moments, notes, err);
+    status = record_text(&record, trainer, &state, notes, err);
     if (!status)
-        status = folder_write(trainer, folder, &moments, record, err);
+        status = folder_write(trainer, folder, &state, record, err);
     bt_free(record);
-    bt_moments_release(&moments);
+    bt_moments_release(&state);
     return status;
 }
 
@@ -146,67 +147,68 @@ static bauta_status record_open(json_t **out, const char *folder,
     return status;
 }
 
-static bauta_status place_find(bt_place *place, const bauta_trainer *t,
-                               const char *folder, bauta_error *err)
+static bauta_status progress_read(bt_train_progress *progress,
+                                  const bauta_trainer *t, const char *folder,
+                                  bauta_error *err)
 {
     json_t *record;
     bauta_status status = record_open(&record, folder, err);
     char *path = status ? NULL : bt_path_join(folder, record_name);
     if (!status)
-        status =
-            path ? bt_record_read(place, record, t, path, err) : fail_name(err);
+        status = path ? bt_record_read(progress, record, t, path, err)
+                      : fail_name(err);
     bt_free(path);
     json_decref(record);
     return status;
 }
 
-static bauta_status moments_open(bt_safetensors **out,
-                                 const bt_moments *moments,
-                                 const bt_place *place, const char *folder,
-                                 bauta_error *err)
+static bauta_status optimizer_open(bt_safetensors **out,
+                                   const bt_moments *state,
+                                   const bt_train_progress *progress,
+                                   const char *folder, bauta_error *err)
 {
     uint64_t digest;
     *out = NULL;
-    char *path = bt_path_join(folder, moments_name);
+    char *path = bt_path_join(folder, optimizer_name);
     if (!path)
         return fail_name(err);
     bauta_status status = bt_safetensors_open(out, path, err);
     if (!status)
-        status = bt_moments_check(moments, *out, path, &digest, err);
-    if (!status && digest != place->moments)
-        status = bt_fail(err, BAUTA_ERR_IO,
-                         "%s: is damaged: its numbers are not those that were "
-                         "saved",
-                         bt_path_tail(path));
+        status = bt_moments_check(state, *out, path, &digest, err);
+    if (!status && digest != progress->optimizer_digest)
+        status =
+            bt_fail(err, BAUTA_ERR_IO,
+                    "%s: is damaged: its digest differs from the saved one",
+                    bt_path_tail(path));
     bt_free(path);
     return status;
 }
 
 static bauta_status epoch_open(bt_epoch *epoch, const bauta_trainer *t,
-                               const bt_place *place, const char *folder,
-                               bauta_error *err)
+                               const bt_train_progress *progress,
+                               const char *folder, bauta_error *err)
 {
     bauta_status status = bt_epoch_init(epoch, t->corpus, &t->cutting,
-                                        t->options.seed, place->epoch, err);
-    if (!status && place->batch > epoch->batch_count)
+                                        t->options.seed, progress->epoch, err);
+    if (!status && progress->batch > epoch->batch_count)
         status = bt_fail(err, BAUTA_ERR_IO,
                          "%s/%s: is at batch %zu of an epoch that has %zu",
-                         bt_path_tail(folder), record_name, place->batch,
+                         bt_path_tail(folder), record_name, progress->batch,
                          epoch->batch_count);
     return status;
 }
 
-/* Nothing fails from here. */
-static void trainer_set(bauta_trainer *t, const bt_place *place,
+/* Cannot fail. */
+static void trainer_set(bauta_trainer *t, const bt_train_progress *progress,
                         bt_epoch *epoch)
 {
     bt_epoch_release(&t->epoch);
     t->epoch = *epoch;
     *epoch = (bt_epoch){ 0 };
-    t->epoch_number = t->objective.epoch = place->epoch;
-    t->batch = place->batch;
-    t->steps = place->step;
-    bt_optimizer_set_steps(t->optimizer, place->updates);
+    t->epoch_number = t->objective.epoch = progress->epoch;
+    t->batch = progress->batch;
+    t->steps = progress->step;
+    bt_optimizer_set_steps(t->optimizer, progress->updates);
 }
 
 bauta_status bauta_trainer_resume(bauta_trainer *trainer, const char *folder,
@@ -214,28 +216,28 @@ bauta_status bauta_trainer_resume(bauta_trainer *trainer, const char *folder,
 {
     BT_NEED(trainer, err);
     BT_NEED(folder, err);
-    bt_place place;
-    bt_moments moments = { 0 };
+    bt_train_progress progress;
+    bt_moments state = { 0 };
     bt_safetensors *file = NULL;
     bt_epoch epoch = { 0 };
-    bauta_status status = place_find(&place, trainer, folder, err);
+    bauta_status status = progress_read(&progress, trainer, folder, err);
     if (!status)
-        status = bt_moments_init(&moments, trainer, err);
+        status = bt_moments_init(&state, trainer, err);
     if (!status)
-        status = moments_open(&file, &moments, &place, folder, err);
+        status = optimizer_open(&file, &state, &progress, folder, err);
     if (!status)
-        status = epoch_open(&epoch, trainer, &place, folder, err);
+        status = epoch_open(&epoch, trainer, &progress, folder, err);
     if (!status) {
-        bt_moments_take(&moments, file);
-        trainer_set(trainer, &place, &epoch);
+        bt_moments_take(&state, file);
+        trainer_set(trainer, &progress, &epoch);
     }
     bt_epoch_release(&epoch);
     bt_safetensors_free(file);
-    bt_moments_release(&moments);
+    bt_moments_release(&state);
     return status;
 }
 
-/* ---- questions ----------------------------------------------------------- */
+/* ---- reading checkpoints ------------------------------------------------- */
 
 static bauta_status text_copy(char **out, const json_t *value, bauta_error *err)
 {

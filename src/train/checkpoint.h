@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint.h - a trainer as files, in two parts.
+/* checkpoint.h - the files of a trainer.
  *
- *     trainer.json            the record: where the run is, what it was made
- *                             of, digests of what it holds
+ *     trainer.json            the record: progress, options, and digests of the
+ *                             data and of the other files
  *     optimizer.safetensors   moments "first.<name>" and "second.<name>" of
- *                             every trained tensor, "average.<name>" of all
+ *                             every trained tensor, and with a moving average
+ *                             "average.<name>" of every tensor
  *
- * beside the model and the tokenizer, in one folder. */
+ * They are in one folder with the model and the tokenizer. */
 #ifndef BT_CHECKPOINT_H
 #define BT_CHECKPOINT_H
 
@@ -17,44 +18,44 @@
 
 enum { BT_CHECKPOINT_FORMAT = 1 };
 
-/* ---- moments.c ----------------------------------------------------------- */
+/* ---- optimizer_state.c --------------------------------------------------- */
 
-/* The tensors of optimizer.safetensors, as they lie in a trainer. */
+/* The tensors of optimizer.safetensors, with their data in the trainer. */
 typedef struct bt_moments {
     bt_stored *tensors;
     size_t count;
     char *names;
 } bt_moments;
 
-bauta_status bt_moments_init(bt_moments *moments, const bauta_trainer *trainer,
+bauta_status bt_moments_init(bt_moments *state, const bauta_trainer *trainer,
                              bauta_error *err);
-void bt_moments_release(bt_moments *moments);
+void bt_moments_release(bt_moments *state);
 
-/* Of the names, shapes and numbers, in the order of the list. */
-uint64_t bt_moments_digest(const bt_moments *moments);
-/* See that a file has all of them and nothing else; then *digest is that of
- * what is in the file. */
-bauta_status bt_moments_check(const bt_moments *moments,
+/* Over the names and values, in the order of the list. */
+uint64_t bt_moments_digest(const bt_moments *state);
+/* Check that a file has exactly these tensors, and compute the digest of its
+ * values. */
+bauta_status bt_moments_check(const bt_moments *state,
                               const bt_safetensors *file, const char *path,
                               uint64_t *digest, bauta_error *err);
-/* Into the trainer, from a file that was checked. */
-void bt_moments_take(const bt_moments *moments, const bt_safetensors *file);
+/* Copy the values of a checked file into the trainer. */
+void bt_moments_take(const bt_moments *state, const bt_safetensors *file);
 
-/* ---- record.c ------------------------------------------------------------ */
+/* ---- trainer_record.c ---------------------------------------------------- */
 
-/* The record of a trainer; `notes` may be NULL. For json_decref(). */
+/* The record of a trainer, for json_decref(); `notes` may be NULL. */
 bauta_status bt_record_make(json_t **out, const bauta_trainer *trainer,
-                            const bt_moments *moments, json_t *notes,
+                            const bt_moments *state, json_t *notes,
                             bauta_error *err);
 
-/* Where a run is. */
-typedef struct bt_place {
+/* The progress of a run. */
+typedef struct bt_train_progress {
     size_t step, epoch, batch, updates;
-    uint64_t moments; /* the digest */
-} bt_place;
+    uint64_t optimizer_digest;
+} bt_train_progress;
 
-/* Read a record, if it is one of this trainer's run. */
-bauta_status bt_record_read(bt_place *place, const json_t *record,
+/* Read a record, and check that it belongs to this trainer's run. */
+bauta_status bt_record_read(bt_train_progress *progress, const json_t *record,
                             const bauta_trainer *trainer, const char *path,
                             bauta_error *err);
 

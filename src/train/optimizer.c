@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* optimizer.c - AdamW over the parameters of a model.
  *
- * The parameters are cut into pieces of one size, which are the tasks of the
- * threads. The sums of squares of the pieces are added in the order of the
- * pieces, so the norm does not depend on who computed them. */
+ * The parameters are split into pieces of one size, which are the tasks of the
+ * threads. The pieces' sums of squares are added in the order of the pieces, so
+ * the norm does not depend on the number of threads. */
 #include "train/optimizer.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 1 << 15 }; /* elements: their four arrays fit in an L2 cache */
+enum { PIECE = 1 << 15 }; /* elements; their four arrays fit into an L2 cache */
 
 typedef struct slot {
     bt_tensor *tensor;
@@ -33,7 +33,7 @@ struct bt_optimizer {
     slot *slots;
     piece *pieces;
     double *squares; /* (pieces) */
-    bt_arena memory; /* of all the arrays */
+    bt_arena memory; /* of all arrays */
 };
 
 /* ---- Create and free ----------------------------------------------------- */
@@ -67,8 +67,8 @@ static bauta_status check_parameters(const bt_parameter *parameters,
                            "optimizer: parameter %zu has no gradient", i);
         if (t->stride != t->columns)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "optimizer: parameter %zu is a part of a larger "
-                           "one, with rows %zu apart",
+                           "optimizer: parameter %zu is a view of a larger "
+                           "tensor, with a row stride of %zu",
                            i, t->stride);
     }
     return BAUTA_OK;
@@ -84,8 +84,7 @@ static size_t parameter_count(const bt_parameter *parameter)
     return bt_size_mul(parameter->tensor->rows, parameter->tensor->columns);
 }
 
-/* Take everything from the arena; while it measures, only its size comes of
- * it. The moments lie at the end, in one block. */
+/* Runs twice: to measure, then to take everything from the arena. */
 static void take_memory(bt_optimizer *o, const bt_parameter *parameters)
 {
     bt_arena *memory = &o->memory;
@@ -102,7 +101,7 @@ static void take_memory(bt_optimizer *o, const bt_parameter *parameters)
     }
 }
 
-static void cut_pieces(bt_optimizer *o)
+static void split_pieces(bt_optimizer *o)
 {
     piece *next = o->pieces;
     for (size_t i = 0; i < o->slot_count; i++)
@@ -144,7 +143,7 @@ bauta_status bt_optimizer_create(bt_optimizer **out,
         return bt_fail_memory(err, "the moments of an optimizer", bytes);
     }
     take_memory(o, parameters);
-    cut_pieces(o);
+    split_pieces(o);
     clear_moments(o);
     *out = o;
     return BAUTA_OK;
@@ -163,7 +162,7 @@ void bt_optimizer_free(bt_optimizer *optimizer)
 typedef struct step {
     bt_optimizer *optimizer;
     const bt_kernels *kernels;
-    bt_adamw decayed, kept; /* with weight decay and without */
+    bt_adamw decayed, undecayed; /* with weight decay and without */
 } step;
 
 static void square_task(void *job, size_t task, int thread)
@@ -182,7 +181,7 @@ static void adamw_task(void *job, size_t task, int thread)
     const step *s = job;
     const piece *p = &s->optimizer->pieces[task];
     const slot *t = &s->optimizer->slots[p->slot];
-    s->kernels->adamw(t->decay ? &s->decayed : &s->kept,
+    s->kernels->adamw(t->decay ? &s->decayed : &s->undecayed,
                       t->tensor->data + p->from, t->first + p->from,
                       t->second + p->from, t->tensor->grad + p->from, p->count);
 }
@@ -196,8 +195,8 @@ static double norm_of_gradients(step *s, int threads)
     return sqrt(sum);
 }
 
-/* base^exponent by squaring: the bits of a C library's pow() differ between
- * versions, and a resumed run must see those of the run that it continues. */
+/* base^exponent by squaring. The bits of pow() differ between C libraries, and
+ * a resumed run must reproduce those of the original run. */
 static double power(double base, size_t exponent)
 {
     double result = 1.0;
@@ -207,7 +206,7 @@ static double power(double base, size_t exponent)
     return result;
 }
 
-/* As torch.nn.utils.clip_grad_norm_ has it. */
+/* As in torch.nn.utils.clip_grad_norm_. */
 static double clip_scale(const bt_optimizer_options *o, double norm)
 {
     double scale = o->clip / (norm + 1e-6);
@@ -241,7 +240,7 @@ double bt_optimizer_step(bt_optimizer *optimizer, const bt_kernels *kernels,
     optimizer->steps++;
     s.decayed =
         constants(optimizer, norm, rate, optimizer->options.weight_decay);
-    s.kept = constants(optimizer, norm, rate, 0.0);
+    s.undecayed = constants(optimizer, norm, rate, 0.0);
     bt_parallel(threads, optimizer->piece_count, adamw_task, &s);
     return norm;
 }

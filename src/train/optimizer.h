@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* optimizer.h - AdamW over the parameters of a model.
  *
- * A step measures the norm of all gradients together, scales them down if it
- * is too large, and moves every parameter as kernels/adamw.h says. All sums
- * have a fixed order, so threads and instruction sets change no bit. */
+ * A step computes the global gradient norm, clips the gradients by it, and
+ * updates every parameter as kernels/adamw.h defines. All sums have a fixed
+ * order, so the bits do not depend on threads or instruction sets. */
 #ifndef BT_OPTIMIZER_H
 #define BT_OPTIMIZER_H
 
@@ -13,19 +13,19 @@ typedef struct bt_optimizer_options {
     double beta1, beta2;
     double epsilon;
     double weight_decay;
-    double clip; /* largest norm of all gradients together; 0: any */
+    double clip; /* largest global gradient norm; 0: no clipping */
 } bt_optimizer_options;
-/* What torch.optim.AdamW takes, and no clipping. */
+/* The defaults of torch.optim.AdamW, without clipping. */
 #define BT_OPTIMIZER_OPTIONS_INIT    \
     {                                \
         0.9, 0.999, 1e-8, 0.01, 0.0, \
     }
 
-/* A parameter has a gradient of its own, and stands in the list once and as a
- * whole, however often and in whatever parts the model uses it. */
+/* A parameter has its own gradient and is in the list once and as a whole, even
+ * if the model uses it several times or in parts. */
 typedef struct bt_parameter {
     bt_tensor *tensor;
-    bool decay; /* weight decay applies, as usual to matrices only */
+    bool decay; /* whether weight decay applies */
 } bt_parameter;
 
 typedef struct bt_optimizer bt_optimizer;
@@ -37,19 +37,18 @@ bauta_status bt_optimizer_create(bt_optimizer **out,
                                  bauta_error *err);
 void bt_optimizer_free(bt_optimizer *optimizer);
 
-/* One step at a learning rate; gradients stay as they are. Returns their norm
- * before clipping. When that is not a finite number the step is not taken:
- * parameters, moments and the count of steps stay as they were. Allocates
- * nothing. */
+/* Take a step with a learning rate. Gradients are not changed. Returns the
+ * global norm before clipping. If it is not finite, the step is skipped:
+ * parameters, moments and the step count stay the same. Allocates nothing. */
 double bt_optimizer_step(bt_optimizer *optimizer, const bt_kernels *kernels,
                          int threads, double rate);
 
-/* All gradients to 0, for the next step. */
+/* Set all gradients to 0. */
 void bt_optimizer_zero(bt_optimizer *optimizer, int threads);
 
-/* What a checkpoint holds beside the parameters: the steps taken so far and
- * the moments, which are shaped like their parameter. To resume, fill the
- * moments and set the steps. */
+/* The optimizer state of a checkpoint: the number of steps, and the moments,
+ * which have the shape of their parameter. To resume, fill the moments and set
+ * the steps. */
 size_t bt_optimizer_steps(const bt_optimizer *optimizer);
 void bt_optimizer_set_steps(bt_optimizer *optimizer, size_t steps);
 float *bt_optimizer_first(const bt_optimizer *optimizer, size_t parameter);

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* preset.c - a preset made fit for a tokenizer: its vocabulary, its special
- * tokens, and what the caller replaces.
+/* preset.c - presets: a config and training options by name, adapted to a
+ * tokenizer and to the caller's overrides.
  *
- * Marian begins a target with the padding token. Where a tokenizer has none,
- * the model gets one more row than the tokenizer has tokens, and that row is
- * it. */
-#include "train/preset.h"
-
+ * The architectures are published ones. The options are chosen for two cores
+ * and at most ten minutes: a batch has a few thousand tokens, a micro-batch
+ * 2,048, which keeps memory small, and the learning rate decays along a cosine.
+ * docs/training.md has the times, and the options with which the models were
+ * published. Dropout is set by the options; the configs repeat it for programs
+ * that read it there.
+ *
+ * Marian starts a target with the padding token. For a tokenizer without one,
+ * the vocabulary of the model is one larger than the tokenizer's, and the last
+ * token is used for padding. */
 #include "base/error.h"
 #include "base/guess.h"
 #include "base/memory.h"
@@ -15,36 +20,157 @@
 
 #include <string.h>
 
+/* ---- the table --------------------------------------------------------- */
+
+typedef struct preset_entry {
+    const char *name, *summary;
+    const char *config; /* a config.json with every key that can be overridden;
+                           token ids and vocab_size are null */
+    bauta_train_options options;
+} preset_entry;
+
+#define GPT2(layers, heads, width, positions, dropout)                        \
+    "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], "   \
+    "\"vocab_size\": null, \"bos_token_id\": null, \"eos_token_id\": null, "  \
+    "\"pad_token_id\": null, "                                                \
+    "\"n_layer\": " layers ", \"n_head\": " heads ", \"n_embd\": " width ", " \
+    "\"n_inner\": null, \"n_positions\": " positions ", "                     \
+    "\"activation_function\": \"gelu_new\", \"attn_pdrop\": 0.0, "            \
+    "\"embd_pdrop\": " dropout ", \"resid_pdrop\": " dropout ", "             \
+    "\"initializer_range\": 0.02, \"layer_norm_epsilon\": 1e-05, "            \
+    "\"tie_word_embeddings\": true, \"use_cache\": true}"
+
+#define LLAMA(layers, heads, kv_heads, width, inner, positions)             \
+    "{\"model_type\": \"llama\", "                                          \
+    "\"architectures\": [\"LlamaForCausalLM\"], "                           \
+    "\"vocab_size\": null, \"bos_token_id\": null, \"eos_token_id\": "      \
+    "null, \"pad_token_id\": null, "                                        \
+    "\"num_hidden_layers\": " layers ", \"num_attention_heads\": " heads    \
+    ", \"num_key_value_heads\": " kv_heads ", \"hidden_size\": " width ", " \
+    "\"head_dim\": null, \"intermediate_size\": " inner ", "                \
+    "\"max_position_embeddings\": " positions ", "                          \
+    "\"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-05, "                   \
+    "\"rope_theta\": 10000.0, \"attention_bias\": false, "                  \
+    "\"mlp_bias\": false, \"attention_dropout\": 0.0, "                     \
+    "\"initializer_range\": 0.02, \"tie_word_embeddings\": true, "          \
+    "\"use_cache\": true}"
+
+#define MARIAN(layers, heads, width, inner, positions, dropout)               \
+    "{\"model_type\": \"marian\", \"architectures\": [\"MarianMTModel\"], "   \
+    "\"is_encoder_decoder\": true, \"vocab_size\": null, "                    \
+    "\"decoder_vocab_size\": null, \"bos_token_id\": null, "                  \
+    "\"eos_token_id\": null, \"forced_eos_token_id\": null, "                 \
+    "\"pad_token_id\": null, \"decoder_start_token_id\": null, "              \
+    "\"encoder_layers\": " layers ", \"decoder_layers\": " layers ", "        \
+    "\"encoder_attention_heads\": " heads ", \"decoder_attention_heads\": "   \
+    "" heads ", \"d_model\": " width ", \"encoder_ffn_dim\": " inner ", "     \
+    "\"decoder_ffn_dim\": " inner ", \"max_position_embeddings\": " positions \
+    ", \"activation_function\": \"relu\", \"dropout\": " dropout ", "         \
+    "\"attention_dropout\": 0.0, \"activation_dropout\": 0.0, "               \
+    "\"encoder_layerdrop\": 0.0, \"decoder_layerdrop\": 0.0, "                \
+    "\"init_std\": 0.02, \"scale_embedding\": true, "                         \
+    "\"static_position_embeddings\": true, \"normalize_before\": false, "     \
+    "\"share_encoder_decoder_embeddings\": true, "                            \
+    "\"tie_word_embeddings\": true, \"use_cache\": true}"
+
+#define BERT(layers, heads, width, inner, positions, dropout)                 \
+    "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], "   \
+    "\"vocab_size\": null, \"pad_token_id\": null, "                          \
+    "\"num_hidden_layers\": " layers ", \"num_attention_heads\": " heads ", " \
+    "\"hidden_size\": " width ", \"intermediate_size\": " inner ", "          \
+    "\"max_position_embeddings\": " positions ", \"type_vocab_size\": 2, "    \
+    "\"hidden_act\": \"gelu\", \"hidden_dropout_prob\": " dropout ", "        \
+    "\"attention_probs_dropout_prob\": 0.0, \"layer_norm_eps\": 1e-12, "      \
+    "\"initializer_range\": 0.02, \"tie_word_embeddings\": true}"
+
+/* The options that all presets share. */
+#define DEFAULTS                                                     \
+    .size = sizeof(bauta_train_options), .seed = 1, .hidden = 0.15f, \
+    .hidden_random = 0.1f, .hidden_kept = 0.1f, .sampled = 0.25f, .beta1 = 0.9
+
+static const preset_entry presets[] = {
+    { "gpt2-tiny",
+      "nanoGPT's character model for a CPU: 4 layers, 128 wide, context 256",
+      GPT2("4", "4", "128", "256", "0.0"),
+      { DEFAULTS, .accumulate = 1, .pass = 8192,
+        .schedule = BAUTA_SCHEDULE_COSINE, .epsilon = 1e-8, .sequences = 12,
+        .tokens = 4096, .steps = 2000, .warmup = 100, .rate = 1e-3,
+        .min_rate = 1e-4, .beta2 = 0.99, .weight_decay = 0.1, .clip = 1.0 } },
+    { "gpt2-char",
+      "nanoGPT's larger character model: 6 layers, 384 wide, context 256",
+      GPT2("6", "6", "384", "256", "0.0"),
+      { DEFAULTS, .accumulate = 1, .pass = 2048,
+        .schedule = BAUTA_SCHEDULE_COSINE, .epsilon = 1e-8, .sequences = 16,
+        .tokens = 4096, .steps = 400, .warmup = 40, .rate = 1e-3,
+        .min_rate = 1e-4, .beta2 = 0.99, .weight_decay = 0.1, .clip = 1.0 } },
+    { "gpt2-small",
+      "GPT-2 of 124 million parameters: 12 layers, 768 wide, context 1024",
+      GPT2("12", "12", "768", "1024", "0.0"),
+      { DEFAULTS, .pass = 1024, .schedule = BAUTA_SCHEDULE_COSINE,
+        .epsilon = 1e-8, .sequences = 2, .tokens = 2048, .accumulate = 1,
+        .steps = 50, .warmup = 10, .rate = 6e-4, .min_rate = 6e-5,
+        .beta2 = 0.95, .weight_decay = 0.1, .clip = 1.0 } },
+    { "llama-tiny",
+      "Llama of llama2.c's smallest kind: 5 layers, 64 wide, context 512",
+      LLAMA("5", "8", "4", "64", "172", "512"),
+      { DEFAULTS, .accumulate = 1, .pass = 2048,
+        .schedule = BAUTA_SCHEDULE_COSINE, .epsilon = 1e-8, .sequences = 16,
+        .tokens = 8192, .steps = 2000, .warmup = 100, .rate = 2e-3,
+        .min_rate = 0.0, .beta2 = 0.99, .weight_decay = 0.01, .clip = 1.0 } },
+    { "transformer-tiny",
+      "translation of few sentences: 4 + 4 layers, 128 wide (Multi30k)",
+      MARIAN("4", "4", "128", "256", "256", "0.1"),
+      { DEFAULTS, .accumulate = 1, .epsilon = 1e-8, .tokens = 4096,
+        .pass = 2048, .dropout = 0.1f, .smoothing = 0.1f, .steps = 1200,
+        .warmup = 200, .schedule = BAUTA_SCHEDULE_COSINE, .rate = 3e-3,
+        .min_rate = 0.0, .beta2 = 0.98, .clip = 1.0 } },
+    { "transformer-base",
+      "the original Transformer: 6 + 6 layers, 512 wide",
+      MARIAN("6", "8", "512", "2048", "512", "0.1"),
+      { DEFAULTS, .accumulate = 1, .pass = 1024, .tokens = 2048,
+        .dropout = 0.1f, .smoothing = 0.1f, .steps = 150, .warmup = 30,
+        .schedule = BAUTA_SCHEDULE_COSINE, .rate = 5e-4, .min_rate = 0.0,
+        .beta2 = 0.98, .epsilon = 1e-9, .clip = 1.0 } },
+    { "bert-tiny",
+      "a small BERT for hidden words: 4 layers, 192 wide, context 128",
+      BERT("4", "6", "192", "768", "128", "0.1"),
+      { DEFAULTS, .accumulate = 1, .pass = 2048,
+        .schedule = BAUTA_SCHEDULE_COSINE, .epsilon = 1e-8, .sequences = 0,
+        .tokens = 4096, .dropout = 0.1f, .steps = 1200, .warmup = 120,
+        .rate = 1e-3, .min_rate = 0.0, .beta2 = 0.98, .weight_decay = 0.01,
+        .clip = 1.0 } },
+};
+
 const char *bauta_preset_name(size_t index, const char **summary)
 {
-    const bt_preset *preset = bt_preset_at(index);
+    const preset_entry *preset =
+        index < BT_LEN(presets) ? &presets[index] : NULL;
     if (preset && summary)
         *summary = preset->summary;
     return preset ? preset->name : NULL;
 }
 
-/* ---- parts ------------------------------------------------------------- */
+/* ---- the tokenizer ----------------------------------------------------- */
 
 static bauta_status fail_json(bauta_error *err)
 {
     return bt_fail_memory(err, "a config", 0);
 }
 
-static const bt_preset *preset_find(const char *name, bauta_error *err)
+static const preset_entry *preset_find(const char *name, bauta_error *err)
 {
-    const bt_preset *preset;
     bt_guess g = bt_guess_of(name);
-    for (size_t i = 0; (preset = bt_preset_at(i)); i++) {
-        if (strcmp(preset->name, name) == 0)
-            return preset;
-        bt_guess_try(&g, preset->name);
+    for (size_t i = 0; i < BT_LEN(presets); i++) {
+        if (strcmp(presets[i].name, name) == 0)
+            return &presets[i];
+        bt_guess_try(&g, presets[i].name);
     }
     bt_fail(err, BAUTA_ERR_ARGUMENT, "there is no preset \"%s\"%s%s%s",
             bt_quote(name).text, BT_DID_YOU_MEAN(g, "\""));
     return NULL;
 }
 
-/* A key that the config has gets a number. */
+/* Set a key to a number, if the config has the key. */
 static bool number_set(json_t *config, const char *key, size_t value)
 {
     if (!json_object_get(config, key))
@@ -68,7 +194,7 @@ static bool tokens_set(json_t *config, const bauta_tokenizer *t)
            token_set(config, "pad_token_id", t, BAUTA_TOKEN_PAD);
 }
 
-/* Where a translation begins and how it ends. */
+/* Set the decoder's start token; a translation also needs an end token. */
 static bauta_status start_set(json_t *config, const bauta_tokenizer *tokenizer,
                               size_t *vocabulary, bauta_error *err)
 {
@@ -77,8 +203,8 @@ static bauta_status start_set(json_t *config, const bauta_tokenizer *tokenizer,
         return BAUTA_OK;
     if (bauta_tokenizer_token(tokenizer, BAUTA_TOKEN_EOS) == BAUTA_NO_TOKEN)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the tokenizer has no token that ends a text, so a "
-                       "translation would have no end");
+                       "the tokenizer has no end-of-sequence token, which a "
+                       "translation needs");
     if (pad == BAUTA_NO_TOKEN)
         pad = (uint32_t)(*vocabulary)++;
     return number_set(config, "pad_token_id", pad) &&
@@ -115,7 +241,7 @@ static bauta_status key_unknown(const json_t *config, const char *key,
                    bt_quote(key).text, BT_DID_YOU_MEAN(g, "\""));
 }
 
-/* A larger vocabulary than the tokenizer's is a matter of taste. */
+/* The vocabulary may be larger than the tokenizer's, but not smaller. */
 static bauta_status vocabulary_check(const json_t *config, size_t least,
                                      bauta_error *err)
 {
@@ -134,13 +260,12 @@ static bauta_status overrides_apply(json_t *config, const char *preset,
     bauta_error why;
     json_t *overrides;
     bauta_status status = bt_json_object(&overrides, text, strlen(text), 0,
-                                         "the new values", &why);
+                                         "the overrides", &why);
     if (status == BAUTA_ERR_NOMEM)
         return fail_json(err);
     if (status)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                         "what replaces parts of the config is not a JSON "
-                         "object: %.150s",
+                         "the config overrides are not a JSON object: %.150s",
                          why.message);
     for (void *at = status ? NULL : json_object_iter(overrides); at && !status;
          at = json_object_iter_next(overrides, at)) {
@@ -160,9 +285,9 @@ static bauta_status overrides_apply(json_t *config, const char *preset,
     return status;
 }
 
-/* ---- the door ---------------------------------------------------------- */
+/* ---- the call ---------------------------------------------------------- */
 
-/* As a text in the library's own memory. */
+/* The config as text, in memory of the library's allocator. */
 static bauta_status config_text(char **out, const json_t *config,
                                 bauta_error *err)
 {
@@ -189,7 +314,7 @@ bauta_status bauta_preset(char **config, bauta_train_options *options,
     if (options)
         BT_NEED_SIZE(options, bauta_train_options, "BAUTA_TRAIN_OPTIONS_INIT",
                      err);
-    const bt_preset *preset = preset_find(name, err);
+    const preset_entry *preset = preset_find(name, err);
     if (!preset)
         return BAUTA_ERR_ARGUMENT;
     size_t vocabulary = 0;

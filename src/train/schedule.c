@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule.c - the learning rate of a step. */
+/* learning_rate.c - the learning rate of a step. */
 #include "train/schedule.h"
 
 #include <math.h>
 
-/* cos(pi x) for x from 0 to 1, by its series about 1 / 2, where it is odd; the
- * last term is below 1e-17. It is never beyond 1, so that a rate is never
- * below 0. */
+/* cos(pi x) for x from 0 to 1, by its series about 1 / 2, where it is odd. The
+ * last term is below 1e-17. The result is clamped to [-1, 1], so that a rate is
+ * never negative. */
 static double cosine(double x)
 {
     double t = 3.14159265358979323846 * (0.5 - x), square = t * t;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer.c - a trainer: made, stepped, asked. */
+/* trainer.c - creating a trainer, training steps, and evaluation. */
 #include "train/trainer.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Evaluation draws what it hides as an epoch that no run reaches. */
+/* Evaluation draws its masks as if in this epoch, which no run reaches. */
 enum { EVALUATION_EPOCH = 1 << 29 };
 
 /* ---- options ----------------------------------------------------------- */
@@ -48,7 +48,7 @@ static bauta_status objective_check(const bauta_trainer *t, bauta_error *err)
     bool pairs = bauta_corpus_pairs(t->corpus);
     if ((unsigned)objective >= BT_LEN(needs) || kind != needs[objective])
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the objective %s is not for a model that is %s",
+                       "the objective %s does not fit a model that is %s",
                        (unsigned)objective < BT_LEN(names) ? names[objective]
                                                            : "given",
                        bauta_model_kind_text(kind));
@@ -59,13 +59,12 @@ static bauta_status objective_check(const bauta_trainer *t, bauta_error *err)
     if (objective == BAUTA_OBJECTIVE_MASKED &&
         t->options.mode != BAUTA_MODE_PARALLEL)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a masked objective has no order in which positions "
-                       "could follow: only the mode parallel");
+                       "the masked objective supports the mode parallel only");
     return BAUTA_OK;
 }
 
-static bauta_status share_check(const char *name, double value, bool below,
-                                bauta_error *err)
+static bauta_status fraction_check(const char *name, double value, bool below,
+                                   bauta_error *err)
 {
     if (value >= 0.0 && (below ? value < 1.0 : value <= 1.0))
         return BAUTA_OK;
@@ -77,19 +76,20 @@ static bauta_status numbers_check(const bauta_train_options *o,
                                   bauta_error *err)
 {
     bauta_status status;
-    (void)((status = share_check("dropout", (double)o->dropout, true, err)) ||
-           (status = share_check("label smoothing", (double)o->smoothing, false,
-                                 err)) ||
-           (status = share_check("the share of masked tokens",
-                                 (double)o->hidden, false, err)) ||
-           (status = share_check(
-                "the share of masked tokens that are random or kept",
+    (void)((status =
+                fraction_check("dropout", (double)o->dropout, true, err)) ||
+           (status = fraction_check("label smoothing", (double)o->smoothing,
+                                    false, err)) ||
+           (status = fraction_check("the fraction of masked tokens",
+                                    (double)o->hidden, false, err)) ||
+           (status = fraction_check(
+                "the fraction of masked tokens that are random or kept",
                 (double)o->hidden_random + (double)o->hidden_kept, false,
                 err)) ||
-           (status = share_check("the share of sampled tokens",
-                                 (double)o->sampled, false, err)) ||
-           (status = share_check("the decay of the moving average", o->average,
-                                 true, err)));
+           (status = fraction_check("the fraction of sampled tokens",
+                                    (double)o->sampled, false, err)) ||
+           (status = fraction_check("the decay of the moving average",
+                                    o->average, true, err)));
     if (status)
         return status;
     if (!(o->rate >= 0.0 && isfinite(o->rate) && o->min_rate >= 0.0 &&
@@ -101,8 +101,8 @@ static bauta_status numbers_check(const bauta_train_options *o,
     if ((o->sequences == 0 && o->tokens == 0) || o->accumulate == 0 ||
         o->pass == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a step needs tokens: the batch, the number of batches "
-                       "and the tokens that run at once must not be 0");
+                       "the batch size, the gradient accumulation steps and "
+                       "the micro-batch size must not be 0");
     if ((unsigned)o->mode > BAUTA_MODE_SCHEDULED ||
         (unsigned)o->schedule > BAUTA_SCHEDULE_INVERSE_SQRT)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "no such mode or schedule");
@@ -111,15 +111,15 @@ static bauta_status numbers_check(const bauta_train_options *o,
 
 /* ---- create and free --------------------------------------------------- */
 
-/* Tokens of another tokenizer than the model's are found before a step. */
+/* Find tokens outside of the model's vocabulary before the first step. */
 static bauta_status tokens_check(const bt_side *side, size_t vocabulary,
                                  bauta_error *err)
 {
     for (size_t i = 0; i < side->count; i++) {
         if (side->tokens[i] >= vocabulary)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                           "the corpus holds token %u, and the model's "
-                           "vocabulary ends before %zu",
+                           "the corpus has token %u, but the model's "
+                           "vocabulary has %zu tokens",
                            (unsigned)side->tokens[i], vocabulary);
         if (i % BT_SIDE_BLOCK == 0)
             bt_side_unload(side);
@@ -157,7 +157,7 @@ static bauta_status objective_set(bauta_trainer *t, bauta_error *err)
     return BAUTA_OK;
 }
 
-static void cutting_set(bauta_trainer *t)
+static void packing_set(bauta_trainer *t)
 {
     const bauta_train_options *o = &t->options;
     t->cutting = (bt_cutting){
@@ -169,12 +169,12 @@ static void cutting_set(bauta_trainer *t)
     };
 }
 
-/* Matrices decay, vectors do not. */
-static bauta_status optimizer_make(bauta_trainer *t, bauta_error *err)
+/* Weight decay applies to matrices, not to vectors. */
+static bauta_status optimizer_create(bauta_trainer *t, bauta_error *err)
 {
     const bauta_train_options *o = &t->options;
-    bt_optimizer_options how = { o->beta1, o->beta2, o->epsilon,
-                                 o->weight_decay, o->clip };
+    bt_optimizer_options options = { o->beta1, o->beta2, o->epsilon,
+                                     o->weight_decay, o->clip };
     size_t count = 0;
     bt_parameter *list = bt_alloc_zero(t->model->count, sizeof(*list));
     t->trained = bt_alloc_zero(t->model->count, sizeof(*t->trained));
@@ -191,12 +191,12 @@ static bauta_status optimizer_make(bauta_trainer *t, bauta_error *err)
     }
     t->trained_count = count;
     bauta_status status =
-        bt_optimizer_create(&t->optimizer, list, count, &how, err);
+        bt_optimizer_create(&t->optimizer, list, count, &options, err);
     bt_free(list);
     return status;
 }
 
-static bauta_status average_make(bauta_trainer *t, bauta_error *err)
+static bauta_status ema_create(bauta_trainer *t, bauta_error *err)
 {
     const bt_folder *folder = t->model->folder;
     size_t bytes = bt_size_mul(folder->floats, sizeof(float));
@@ -224,9 +224,9 @@ static bauta_status trainer_fill(bauta_trainer *t, bauta_error *err)
            (status = tokens_check(&t->corpus->text, vocabulary, err)) ||
            (status = tokens_check(&t->corpus->source, vocabulary, err)) ||
            (status = objective_set(t, err)) ||
-           (status = optimizer_make(t, err)) ||
-           (status = average_make(t, err)));
-    cutting_set(t);
+           (status = optimizer_create(t, err)) ||
+           (status = ema_create(t, err)));
+    packing_set(t);
     if (!status)
         status =
             bt_epoch_init(&t->epoch, t->corpus, &t->cutting, o->seed, 0, err);
@@ -285,64 +285,68 @@ void bauta_trainer_free(bauta_trainer *trainer)
     bt_free(trainer);
 }
 
-/* ---- a pass ------------------------------------------------------------ */
+/* ---- a micro-batch ----------------------------------------------------- */
 
-void bt_pass_set(bt_pass *pass, const bauta_trainer *t, const bt_filling *f)
+void bt_pass_set(bt_pass *microbatch, const bauta_trainer *t,
+                 const bt_filling *data)
 {
     bauta_batch batch = BAUTA_BATCH_INIT, source = BAUTA_BATCH_INIT;
     bauta_objective kind = t->options.objective;
-    batch.count = source.count = f->count;
-    batch.lengths = f->lengths;
-    batch.ids = f->ids;
+    batch.count = source.count = data->count;
+    batch.lengths = data->lengths;
+    batch.ids = data->ids;
     if (kind == BAUTA_OBJECTIVE_PREFIX)
-        batch.prefixes = f->prefixes;
-    source.lengths = f->source_lengths;
-    source.ids = f->source;
-    pass->target = batch;
-    pass->source = kind == BAUTA_OBJECTIVE_MASKED ? batch : source;
-    pass->read_target = kind == BAUTA_OBJECTIVE_MASKED ? NULL : &pass->target;
-    pass->read_source =
+        batch.prefixes = data->prefixes;
+    source.lengths = data->source_lengths;
+    source.ids = data->source;
+    microbatch->target = batch;
+    microbatch->source = kind == BAUTA_OBJECTIVE_MASKED ? batch : source;
+    microbatch->read_target =
+        kind == BAUTA_OBJECTIVE_MASKED ? NULL : &microbatch->target;
+    microbatch->read_source =
         kind == BAUTA_OBJECTIVE_MASKED || kind == BAUTA_OBJECTIVE_SEQ2SEQ
-            ? &pass->source
+            ? &microbatch->source
             : NULL;
 }
 
-bauta_status bt_pass_run(bauta_trainer *t, const bt_filling *f, size_t total,
+bauta_status bt_pass_run(bauta_trainer *t, const bt_filling *data, size_t total,
                          double *loss, bauta_error *err)
 {
     const bauta_train_options *o = &t->options;
-    bauta_loss_options how = BAUTA_LOSS_OPTIONS_INIT;
+    bauta_loss_options options = BAUTA_LOSS_OPTIONS_INIT;
     bool masked = o->objective == BAUTA_OBJECTIVE_MASKED;
-    bt_pass pass;
-    bt_pass_set(&pass, t, f);
-    how.weight = (double)f->counted / (double)total;
+    bt_pass microbatch;
+    bt_pass_set(&microbatch, t, data);
+    options.weight = (double)data->counted / (double)total;
     if (t->model->trainable) {
-        how.smoothing = o->smoothing;
-        how.dropout = o->dropout;
-        how.seed = bt_random(o->seed, BT_FOR_DROPOUT, t->steps, 0);
+        options.smoothing = o->smoothing;
+        options.dropout = o->dropout;
+        options.seed = bt_random(o->seed, BT_FOR_DROPOUT, t->steps, 0);
     }
-    how.source_keys = masked ? f->keys : f->source_keys;
-    how.target_keys = f->keys;
-    return bauta_model_loss(t->context, t->model, pass.read_source,
-                            pass.read_target, f->labels, &how, loss, NULL, err);
+    options.source_keys = masked ? data->keys : data->source_keys;
+    options.target_keys = data->keys;
+    return bauta_model_loss(t->context, t->model, microbatch.read_source,
+                            microbatch.read_target, data->labels, &options,
+                            loss, NULL, err);
 }
 
-/* ---- a batch, in passes ------------------------------------------------ */
+/* ---- a batch, in micro-batches ----------------------------------------- */
 
 typedef struct batch {
     const bauta_corpus *corpus;
-    const bt_sequence *list;
+    const bt_example *list;
     size_t count;
     bauta_mode mode;
-    size_t counted, tokens; /* of all passes */
+    size_t counted, tokens; /* of all micro-batches */
 } batch;
 
-/* How many sequences from `first` on run at once. */
-static size_t pass_length(const bauta_trainer *t, const batch *b, size_t first)
+/* The number of sequences, from `first` on, that make a micro-batch. */
+static size_t microbatch_length(const bauta_trainer *t, const batch *b,
+                                size_t first)
 {
     size_t tokens = 0, i = first;
     for (; i < b->count; i++) {
-        const bt_sequence *s = &b->list[i];
+        const bt_example *s = &b->list[i];
         tokens += s->count;
         if (b->corpus->pairs)
             tokens += bt_side_length(&b->corpus->source, s->document);
@@ -352,27 +356,28 @@ static size_t pass_length(const bauta_trainer *t, const batch *b, size_t first)
     return i - first;
 }
 
-static bauta_status pass_fill(bauta_trainer *t, const batch *b, size_t first,
-                              size_t count, bauta_error *err)
+static bauta_status microbatch_fill(bauta_trainer *t, const batch *b,
+                                    size_t first, size_t count,
+                                    bauta_error *err)
 {
     return bt_filling_set(&t->filling, &t->objective, b->corpus,
                           b->list + first, count, err);
 }
 
-/* How many labels count in all, which every pass must know. */
+/* Count the labels of the whole batch, which every micro-batch needs. */
 static bauta_status batch_count(bauta_trainer *t, batch *b, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (size_t first = 0, n; !status && first < b->count; first += n) {
-        n = pass_length(t, b, first);
-        status = pass_fill(t, b, first, n, err);
+        n = microbatch_length(t, b, first);
+        status = microbatch_fill(t, b, first, n, err);
         b->counted += t->filling.counted;
         b->tokens += t->filling.rows + t->filling.source_rows;
     }
     return status;
 }
 
-/* Adds the gradients of a batch; *loss is its mean. */
+/* Add the gradients of a batch; *loss is its mean. */
 static bauta_status batch_run(bauta_trainer *t, batch *b, double *loss,
                               bauta_error *err)
 {
@@ -380,9 +385,9 @@ static bauta_status batch_run(bauta_trainer *t, batch *b, double *loss,
     *loss = 0.0;
     for (size_t first = 0, n; !status && first < b->count; first += n) {
         double part = 0.0;
-        n = pass_length(t, b, first);
-        if (n < b->count) // else it is filled in already
-            status = pass_fill(t, b, first, n, err);
+        n = microbatch_length(t, b, first);
+        if (n < b->count) // otherwise batch_count() has filled it
+            status = microbatch_fill(t, b, first, n, err);
         if (!status && t->filling.counted)
             status =
                 bt_mode_run(t, b->mode, &t->filling, b->counted, &part, err);
@@ -427,9 +432,9 @@ bauta_status bt_trainer_next(bauta_trainer *t, bauta_error *err)
                : bt_trainer_seek(t, t->epoch_number + 1, 0, err);
 }
 
-/* What follows a weight slowly; faster at the beginning, so that the random
- * start is forgotten. */
-static void average_step(bauta_trainer *t)
+/* Update the exponential moving average. The decay is smaller in early steps,
+ * so that the random initialization is forgotten. */
+static void ema_step(bauta_trainer *t)
 {
     const bt_folder *folder = t->model->folder;
     double early = (double)(1 + t->steps) / (double)(10 + t->steps);
@@ -474,7 +479,7 @@ bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
                       : 0.0;
     t->steps++;
     t->batch++;
-    average_step(t);
+    ema_step(t);
     if (report)
         report_set(report, t, &b, loss, norm, rate,
                    b.counted > 0 && isfinite(norm));
@@ -492,7 +497,7 @@ bauta_status bauta_trainer_gradients(bauta_trainer *t, bauta_mode mode,
     if (t->options.objective == BAUTA_OBJECTIVE_MASKED &&
         mode != BAUTA_MODE_PARALLEL)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a masked objective runs in the mode parallel only");
+                       "the masked objective supports the mode parallel only");
     bauta_status status = bt_trainer_next(t, err);
     if (status)
         return status;
@@ -513,8 +518,8 @@ size_t bauta_trainer_epoch_steps(const bauta_trainer *trainer)
 
 /* ---- evaluation -------------------------------------------------------- */
 
-/* The averaged weights take the place of the others, and back. */
-static void average_swap(bauta_trainer *t)
+/* Swap the weights with their moving average. */
+static void ema_swap(bauta_trainer *t)
 {
     float *memory = t->model->folder->memory;
     for (size_t i = 0; t->average && i < t->model->folder->floats; i++) {
@@ -566,25 +571,26 @@ bauta_status bauta_trainer_evaluate(bauta_trainer *t,
     BT_NEED(t, err);
     BT_NEED(corpus, err);
     BT_NEED(loss, err);
-    bt_cutting how = t->cutting;
+    bt_cutting options = t->cutting;
     bt_epoch epoch;
     size_t done = 0, number = t->objective.epoch;
     if (corpus->pairs != t->corpus->pairs)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the corpus for validation is of another kind");
-    how.ordered = true;
-    how.sequences = 0;
-    how.tokens = t->options.pass;
-    how.limit = limit;
+                       "the validation corpus is of another kind than the "
+                       "training corpus");
+    options.ordered = true;
+    options.sequences = 0;
+    options.tokens = t->options.pass;
+    options.limit = limit;
     bauta_status status =
-        bt_epoch_init(&epoch, corpus, &how, t->options.seed, 0, err);
+        bt_epoch_init(&epoch, corpus, &options, t->options.seed, 0, err);
     if (status)
         return status;
     t->objective.epoch = EVALUATION_EPOCH;
     t->model->trainable = false; // no gradients, no dropout
-    average_swap(t);
+    ema_swap(t);
     status = evaluate(t, corpus, &epoch, loss, &done, err);
-    average_swap(t);
+    ema_swap(t);
     t->model->trainable = true;
     t->objective.epoch = number;
     bt_epoch_release(&epoch);

@@ -121,7 +121,7 @@ plain() {
         grep -qE '(request|options)\.[a-z]|_rate|hidden_|(^|: )rate is' ||
         fail "a name from inside"
 }
-plain "2 beams and sampling exclude each other" generate run the --beams 2 --sample
+plain "2 beams and sampling are not supported together" generate run the --beams 2 --sample
 plain "the source has " translate pairs \
     "$(tr "\n" " " <source)"
 # Settings of the folder are as good a reason.
@@ -151,7 +151,7 @@ broken() { # SENTENCE OPTION...
 broken "the learning rate is 1 and its minimum 2" --learning-rate 1 \
     --min-learning-rate 2
 broken "label smoothing is 2" --label-smoothing 2
-broken "the share of masked tokens is 2" --mask-rate 2
+broken "the fraction of masked tokens is 2" --mask-rate 2
 broken "the weight decay is -1" --weight-decay -1
 broken "must not be 0" --accumulate 0
 

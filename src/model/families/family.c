@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* family.c - the families that are known, and what they share. */
+/* family.c - the known families and their shared functions. */
 #include "model/families/family.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@ static const bt_family *const families[] = {
     &bt_family_roberta, &bt_family_marian, &bt_family_bart,
 };
 
-/* Whether a word stands in a list separated by blanks. */
+/* Whether a word is in a list separated by spaces. */
 static bool listed(const char *list, const char *word)
 {
     size_t length = strlen(word);
@@ -27,7 +27,7 @@ static bool listed(const char *list, const char *word)
     return false;
 }
 
-static void refuse_type(bt_config *config)
+static void reject_type(bt_config *reader)
 {
     char list[128] = "which is not among";
     for (size_t i = 0; i < BT_LEN(families); i++) {
@@ -35,32 +35,32 @@ static void refuse_type(bt_config *config)
         snprintf(list + used, sizeof(list) - used, " %s",
                  families[i]->model_type);
     }
-    bt_config_refuse(config, "model_type", list);
+    bt_config_refuse(reader, "model_type", list);
 }
 
-const bt_family *bt_family_find(bt_config *config)
+const bt_family *bt_family_find(bt_config *reader)
 {
-    const char *type = bt_config_text_or(config, "model_type", "");
+    const char *type = bt_config_text_or(reader, "model_type", "");
     const bt_family *family = NULL;
     for (size_t i = 0; i < BT_LEN(families); i++)
         if (strcmp(families[i]->model_type, type) == 0)
             family = families[i];
     if (!family) {
-        refuse_type(config);
+        reject_type(reader);
         return NULL;
     }
-    if (bt_config_list(config, "architectures") == 0)
+    if (bt_config_list(reader, "architectures") == 0)
         return family;
     if (listed(family->architectures,
-               bt_config_list_text(config, "architectures", 0)))
+               bt_config_list_text(reader, "architectures", 0)))
         return family;
     char why[160];
     snprintf(why, sizeof(why), "which is not among %s", family->architectures);
-    bt_config_refuse(config, "architectures", why);
+    bt_config_refuse(reader, "architectures", why);
     return NULL;
 }
 
-bt_act bt_family_act(bt_config *config, const char *key, const char *otherwise)
+bt_act bt_family_act(bt_config *reader, const char *key, const char *fallback)
 {
     static const struct {
         const char *name;
@@ -74,29 +74,29 @@ bt_act bt_family_act(bt_config *config, const char *key, const char *otherwise)
         { "silu", BT_ACT_SILU },
         { "swish", BT_ACT_SILU },
     };
-    const char *name = bt_config_text_or(config, key, otherwise);
+    const char *name = bt_config_text_or(reader, key, fallback);
     for (size_t i = 0; i < BT_LEN(acts); i++)
         if (strcmp(acts[i].name, name) == 0)
             return acts[i].act;
-    bt_config_refuse(config, key, "which is not a known activation");
+    bt_config_refuse(reader, key, "which is not a known activation");
     return BT_ACT_RELU;
 }
 
-uint32_t bt_family_padding(bt_config *config)
+uint32_t bt_family_padding(bt_config *reader)
 {
-    return (uint32_t)bt_config_size_or(config, "pad_token_id", BT_IGNORE);
+    return (uint32_t)bt_config_size_or(reader, "pad_token_id", BT_IGNORE);
 }
 
 enum { NAME_BYTES = 160 };
 
-static void name_one(const bt_names *names, bt_tensor *tensor, int rank,
-                     const char *prefix, const char *suffix)
+static void visit_one(const bt_names *visitor, bt_tensor *tensor, int rank,
+                      const char *prefix, const char *suffix)
 {
     char name[NAME_BYTES + 16];
     if (!tensor->rows)
         return;
     snprintf(name, sizeof(name), "%s%s", prefix, suffix);
-    names->name(names->user, name, tensor, rank);
+    visitor->name(visitor->user, name, tensor, rank);
 }
 
 #define PREFIX_FROM_FORMAT                           \
@@ -106,32 +106,32 @@ static void name_one(const bt_names *names, bt_tensor *tensor, int rank,
     vsnprintf(prefix, sizeof(prefix), format, args); \
     va_end(args)
 
-void bt_name_matrix(const bt_names *names, bt_tensor *tensor,
+void bt_name_matrix(const bt_names *visitor, bt_tensor *tensor,
                     const char *format, ...)
 {
     PREFIX_FROM_FORMAT;
-    name_one(names, tensor, 2, prefix, "");
+    visit_one(visitor, tensor, 2, prefix, "");
 }
 
-void bt_name_vector(const bt_names *names, bt_tensor *tensor,
+void bt_name_vector(const bt_names *visitor, bt_tensor *tensor,
                     const char *format, ...)
 {
     PREFIX_FROM_FORMAT;
-    name_one(names, tensor, 1, prefix, "");
+    visit_one(visitor, tensor, 1, prefix, "");
 }
 
-void bt_name_dense(const bt_names *names, bt_dense *dense, const char *format,
-                   ...)
+void bt_name_dense(const bt_names *visitor, bt_dense *linear,
+                   const char *format, ...)
 {
     PREFIX_FROM_FORMAT;
-    name_one(names, &dense->w, 2, prefix, ".weight");
-    name_one(names, &dense->bias, 1, prefix, ".bias");
+    visit_one(visitor, &linear->w, 2, prefix, ".weight");
+    visit_one(visitor, &linear->bias, 1, prefix, ".bias");
 }
 
-void bt_name_scaling(const bt_names *names, bt_scaling *scaling,
+void bt_name_scaling(const bt_names *visitor, bt_scaling *norm,
                      const char *format, ...)
 {
     PREFIX_FROM_FORMAT;
-    name_one(names, &scaling->gain, 1, prefix, ".weight");
-    name_one(names, &scaling->bias, 1, prefix, ".bias");
+    visit_one(visitor, &norm->gain, 1, prefix, ".weight");
+    visit_one(visitor, &norm->bias, 1, prefix, ".bias");
 }

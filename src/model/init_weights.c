@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* init.c - random numbers, by Philox and Box and Muller. */
-#include "model/init.h"
+/* init_weights.c - Philox random numbers and the Box-Muller transform. */
+#include "model/init_weights.h"
 
 #include "base/philox.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef struct init {
+typedef struct initializer {
     const bt_model *model;
     uint64_t seed;
     uint32_t index; /* of the tensor */
-    double range;   /* the config's standard deviation */
-} init;
+    double range;   /* standard deviation from the config */
+} initializer;
 
-/* Two numbers from (0, 1) for elements 2 * pair and 2 * pair + 1. */
-static void uniform_two(double u[2], const init *in, size_t pair)
+/* Two numbers in (0, 1), for elements 2 * pair and 2 * pair + 1. */
+static void uniform_two(double u[2], const initializer *in, size_t pair)
 {
     const uint32_t key[2] = { (uint32_t)in->seed, (uint32_t)(in->seed >> 32) };
     const uint32_t counter[4] = { (uint32_t)pair, (uint32_t)(pair >> 32),
@@ -28,7 +28,7 @@ static void uniform_two(double u[2], const init *in, size_t pair)
     }
 }
 
-static void fill_normal(const init *in, bt_tensor *t, double deviation)
+static void fill_normal(const initializer *in, bt_tensor *t, double deviation)
 {
     size_t count = t->rows * t->columns;
     for (size_t i = 0; i < count; i += 2) {
@@ -42,7 +42,7 @@ static void fill_normal(const init *in, bt_tensor *t, double deviation)
     }
 }
 
-static void fill_uniform(const init *in, bt_tensor *t, double bound)
+static void fill_uniform(const initializer *in, bt_tensor *t, double bound)
 {
     size_t count = t->rows * t->columns;
     for (size_t i = 0; i < count; i += 2) {
@@ -55,7 +55,7 @@ static void fill_uniform(const init *in, bt_tensor *t, double bound)
 
 /* ---- roles ------------------------------------------------------------- */
 
-static bool is_table(const bt_model *model, const bt_tensor *t)
+static bool is_embedding(const bt_model *model, const bt_tensor *t)
 {
     return t == &model->tokens || t == &model->encoder.positions ||
            t == &model->decoder.positions || t == &model->encoder.types ||
@@ -69,7 +69,7 @@ static bool is_gain(const char *name)
     return length > 7 && strcmp(name + length - 7, ".weight") == 0;
 }
 
-/* A matrix whose output is added to the residual stream of a decoder. */
+/* Whether a matrix's output is added to the residual stream of a decoder. */
 static bool is_residual(const bt_model *model, const bt_tensor *t)
 {
     for (size_t l = 0; l < model->print.decoder.layers; l++) {
@@ -80,25 +80,25 @@ static bool is_residual(const bt_model *model, const bt_tensor *t)
     return false;
 }
 
-static void matrix_init(const init *in, bt_tensor *t)
+static void matrix_init(const initializer *in, bt_tensor *t)
 {
-    const bt_blueprint *print = &in->model->print;
+    const bt_blueprint *config = &in->model->print;
     double deviation = in->range;
-    if (print->stacks == BT_ENCODER_DECODER) {
-        if (is_table(in->model, t))
-            fill_normal(in, t, 1.0 / sqrt((double)print->width));
+    if (config->stacks == BT_ENCODER_DECODER) {
+        if (is_embedding(in->model, t))
+            fill_normal(in, t, 1.0 / sqrt((double)config->width));
         else
             fill_uniform(in, t, sqrt(6.0 / (double)(t->rows + t->columns)));
         return;
     }
-    if (print->stacks == BT_DECODER_ONLY && is_residual(in->model, t))
-        deviation /= sqrt(2.0 * (double)print->decoder.layers);
+    if (config->stacks == BT_DECODER_ONLY && is_residual(in->model, t))
+        deviation /= sqrt(2.0 * (double)config->decoder.layers);
     fill_normal(in, t, deviation);
 }
 
 static void init_name(void *user, const char *name, bt_tensor *t, int rank)
 {
-    init *in = user;
+    initializer *in = user;
     uint32_t frozen = in->model->print.frozen;
     if (rank == 2 && t != &in->model->head.bias)
         matrix_init(in, t);
@@ -110,10 +110,10 @@ static void init_name(void *user, const char *name, bt_tensor *t, int rank)
     in->index++;
 }
 
-void bt_init(bt_folder *folder, uint64_t seed)
+void bt_init(bt_folder *store, uint64_t seed)
 {
-    init in = { .model = folder->model, .seed = seed };
-    double range = bt_config_number_or(folder->config, "init_std", 0.02);
-    in.range = bt_config_number_or(folder->config, "initializer_range", range);
-    bt_folder_names(folder, &(bt_names){ init_name, &in });
+    initializer in = { .model = store->model, .seed = seed };
+    double range = bt_config_number_or(store->config, "init_std", 0.02);
+    in.range = bt_config_number_or(store->config, "initializer_range", range);
+    bt_folder_names(store, &(bt_names){ init_name, &in });
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* surplus.c - see surplus.h. */
-#include "model/surplus.h"
+/* unexpected_tensors.c - see unexpected_tensors.h. */
+#include "model/unexpected_tensors.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -32,11 +32,11 @@ static void search_name(void *user, const char *name, bt_tensor *tensor,
 }
 
 /* The stored tensor of a parameter, or NULL. */
-static const bt_stored *stored_of(bt_folder *folder, const bt_tensor *tensor)
+static const bt_stored *stored_of(bt_folder *store, const bt_tensor *tensor)
 {
     search s = { .tensor = tensor };
-    bt_folder_names(folder, &(bt_names){ search_name, &s });
-    return s.name[0] ? bt_folder_stored(folder, s.name) : NULL;
+    bt_folder_names(store, &(bt_names){ search_name, &s });
+    return s.name[0] ? bt_folder_stored(store, s.name) : NULL;
 }
 
 static bool ends_with(const char *name, const char *end)
@@ -47,7 +47,8 @@ static bool ends_with(const char *name, const char *end)
 
 /* ---- contents ---------------------------------------------------------- */
 
-/* Elements [first, first + count) as float32; false for other types. */
+/* Read elements [first, first + count) as float32; false for types that cannot
+ * be converted. */
 static bool read_floats(float *to, const bt_stored *from, size_t first,
                         size_t count)
 {
@@ -61,7 +62,7 @@ static size_t elements(const bt_stored *stored)
     return stored->bytes / bt_dtype_size(stored->dtype);
 }
 
-/* Whether two tensors hold the same numbers, bit for bit as float32. */
+/* Whether two tensors are equal, bit for bit as float32. */
 static bool same(const bt_stored *a, const bt_stored *b)
 {
     enum { CHUNK = 1024 };
@@ -81,8 +82,8 @@ static bool same(const bt_stored *a, const bt_stored *b)
     return true;
 }
 
-/* 0, 1, 2, ... in every row. */
-static bool counts_up(const bt_model *model, const bt_stored *stored)
+/* Position ids: 0, 1, 2, ... in every row. */
+static bool is_position_ids(const bt_model *model, const bt_stored *stored)
 {
     const char *data = stored->data;
     (void)model;
@@ -97,7 +98,7 @@ static bool counts_up(const bt_model *model, const bt_stored *stored)
     return true;
 }
 
-/* Ones up to the diagonal and zeros beyond it. */
+/* A causal mask: ones up to the diagonal and zeros after it. */
 static bool is_causal(const bt_model *model, const bt_stored *stored)
 {
     size_t size = bt_dtype_size(stored->dtype), n;
@@ -120,7 +121,7 @@ static bool is_causal(const bt_model *model, const bt_stored *stored)
     return true;
 }
 
-/* The rotary frequencies of the config; files hold them in few bits. */
+/* The rotary frequencies of the config; files store them with few bits. */
 static bool is_frequencies(const bt_model *model, const bt_stored *stored)
 {
     for (size_t i = 0; i < elements(stored); i++) {
@@ -134,16 +135,16 @@ static bool is_frequencies(const bt_model *model, const bt_stored *stored)
     return true;
 }
 
-/* The number that old versions wrote where the mask hides. */
+/* The score that old versions stored for masked keys. */
 static bool is_number(const bt_model *model, const bt_stored *stored)
 {
     (void)model;
     return elements(stored) == 1;
 }
 
-/* ---- used -------------------------------------------------------------- */
+/* ---- tensors that are used --------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void warn(bt_folder *folder,
+__attribute__((format(printf, 2, 3))) static void warn(bt_folder *store,
                                                        const char *format, ...)
 {
     char sentence[512];
@@ -151,18 +152,18 @@ __attribute__((format(printf, 2, 3))) static void warn(bt_folder *folder,
     va_start(args, format);
     vsnprintf(sentence, sizeof(sentence), format, args);
     va_end(args);
-    size_t used = strlen(folder->warnings);
-    snprintf(folder->warnings + used, sizeof(folder->warnings) - used, "%s%s",
+    size_t used = strlen(store->warnings);
+    snprintf(store->warnings + used, sizeof(store->warnings) - used, "%s%s",
              used ? "\n" : "", sentence);
 }
 
-/* Sinusoidal positions are computed, unless the file has them. */
-static void positions_adopt(bt_folder *folder, bt_stack *stack)
+/* Use the file's sinusoidal positions instead of the computed ones. */
+static void positions_adopt(bt_folder *store, bt_stack *stack)
 {
     if (!stack->print)
         return;
     stack->positions_stored = true;
-    if (stored_of(folder, &stack->positions)) {
+    if (stored_of(store, &stack->positions)) {
         bt_free(stack->positions.data);
         stack->positions.data = NULL;
     } else {
@@ -170,16 +171,17 @@ static void positions_adopt(bt_folder *folder, bt_stack *stack)
     }
 }
 
-/* The head of a tied model has a name only while it counts as its own. */
-static void head_adopt(bt_folder *folder, const char *path)
+/* The head has a name only while the model is not tied, so it is untied for the
+ * lookup. */
+static void head_adopt(bt_folder *store, const char *path)
 {
-    bt_model *model = folder->model;
+    bt_model *model = store->model;
     model->print.tied = false;
     model->head.w = model->tokens;
-    const bt_stored *head = stored_of(folder, &model->head.w);
-    const bt_stored *tokens = stored_of(folder, &model->tokens);
+    const bt_stored *head = stored_of(store, &model->head.w);
+    const bt_stored *tokens = stored_of(store, &model->tokens);
     if (head && tokens && !same(head, tokens)) {
-        warn(folder,
+        warn(store,
              "%s: %s differs from %s although tie_word_embeddings is true; "
              "the stored head is used",
              path, bt_quote(head->name).text, bt_quote(tokens->name).text);
@@ -189,25 +191,25 @@ static void head_adopt(bt_folder *folder, const char *path)
     model->head.w = (bt_tensor){ .rows = 0 };
 }
 
-void bt_surplus_adopt(bt_folder *folder, const char *path)
+void bt_surplus_adopt(bt_folder *store, const char *path)
 {
-    bt_model *model = folder->model;
+    bt_model *model = store->model;
     if (model->print.positions == BT_POSITIONS_SINUSOIDAL) {
-        positions_adopt(folder, &model->encoder);
-        positions_adopt(folder, &model->decoder);
+        positions_adopt(store, &model->encoder);
+        positions_adopt(store, &model->decoder);
     }
     if (model->print.tied)
-        head_adopt(folder, path);
+        head_adopt(store, path);
 }
 
-/* ---- the rest ---------------------------------------------------------- */
+/* ---- all others -------------------------------------------------------- */
 
-typedef enum verdict { REFUSED, DIFFERS, FINE, UNUSED } verdict;
+typedef enum tensor_class { UNKNOWN, BAD_COPY, REDUNDANT, UNUSED } tensor_class;
 
-static verdict copy_judge(bt_folder *folder, const bt_stored *stored,
-                          const bt_stored **of)
+static tensor_class classify_copy(bt_folder *store, const bt_stored *stored,
+                                  const bt_stored **of)
 {
-    bt_model *model = folder->model;
+    bt_model *model = store->model;
     const struct {
         const char *end;
         const bt_tensor *of;
@@ -222,15 +224,15 @@ static verdict copy_judge(bt_folder *folder, const bt_stored *stored,
     for (size_t i = 0; i < BT_LEN(copies); i++) {
         if (!ends_with(stored->name, copies[i].end))
             continue;
-        *of = stored_of(folder, copies[i].of);
+        *of = stored_of(store, copies[i].of);
         if (*of)
-            return same(stored, *of) ? FINE : DIFFERS;
+            return same(stored, *of) ? REDUNDANT : BAD_COPY;
     }
-    return REFUSED;
+    return UNKNOWN;
 }
 
-static verdict judge(bt_folder *folder, const bt_stored *stored,
-                     const bt_stored **of)
+static tensor_class classify(bt_folder *store, const bt_stored *stored,
+                             const bt_stored **of)
 {
     static const struct {
         const char *end;
@@ -238,25 +240,25 @@ static verdict judge(bt_folder *folder, const bt_stored *stored,
     } buffers[] = {
         { ".attn.bias", is_causal },
         { ".attn.masked_bias", is_number },
-        { ".position_ids", counts_up },
+        { ".position_ids", is_position_ids },
         { ".inv_freq", is_frequencies },
     };
-    static const char *const parts[] = {
+    static const char *const unused[] = {
         "pooler.dense.weight",
         "pooler.dense.bias",
         "cls.seq_relationship.weight",
         "cls.seq_relationship.bias",
     };
-    for (size_t i = 0; i < BT_LEN(parts); i++)
-        if (ends_with(stored->name, parts[i]))
+    for (size_t i = 0; i < BT_LEN(unused); i++)
+        if (ends_with(stored->name, unused[i]))
             return UNUSED;
     for (size_t i = 0; i < BT_LEN(buffers); i++)
         if (ends_with(stored->name, buffers[i].end))
-            return buffers[i].holds(folder->model, stored) ? FINE : UNUSED;
-    return copy_judge(folder, stored, of);
+            return buffers[i].holds(store->model, stored) ? REDUNDANT : UNUSED;
+    return classify_copy(store, stored, of);
 }
 
-enum { NAMED_MAX = 4 }; /* unused tensors that a warning names */
+enum { NAMED_MAX = 4 }; /* most unused tensors listed in a warning */
 
 static void unused_add(bt_string_writer *w, size_t unused, const char *name)
 {
@@ -264,7 +266,7 @@ static void unused_add(bt_string_writer *w, size_t unused, const char *name)
         bt_put(w, "%s%s", unused ? ", " : "", bt_quote(name).text);
 }
 
-static void unused_warn(bt_folder *folder, bt_string_writer *names,
+static void unused_warn(bt_folder *store, bt_string_writer *names,
                         size_t unused, const char *path)
 {
     if (unused == 0)
@@ -272,34 +274,34 @@ static void unused_warn(bt_folder *folder, bt_string_writer *names,
     if (unused > NAMED_MAX)
         bt_put(names, " and %zu more", unused - NAMED_MAX);
     bt_put_end(names);
-    warn(folder, "%s: %zu tensor%s of the file %s not used: %s", path, unused,
+    warn(store, "%s: %zu tensor%s of the file %s not used: %s", path, unused,
          unused == 1 ? "" : "s", unused == 1 ? "is" : "are", names->text);
 }
 
-bauta_status bt_surplus_check(bt_folder *folder, const bool *bound,
+bauta_status bt_surplus_check(bt_folder *store, const bool *bound,
                               const char *path, bauta_error *err)
 {
-    const bt_weights *weights = folder->weights;
+    const bt_weights *weights = store->weights;
     char text[NAMED_MAX * sizeof(bt_quoted) + 64];
     bt_string_writer names = { text, sizeof(text), 0 };
     size_t unused = 0;
     for (size_t i = 0; i < bt_weights_count(weights); i++) {
         const bt_stored *stored = bt_weights_at(weights, i), *of = NULL;
-        verdict v = bound[i] ? FINE : judge(folder, stored, &of);
-        if (v == DIFFERS)
+        tensor_class v = bound[i] ? REDUNDANT : classify(store, stored, &of);
+        if (v == BAD_COPY)
             return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                            "%s: tensor %s differs from %s, of which it should "
                            "be a copy",
                            path, bt_quote(stored->name).text,
                            bt_quote(of->name).text);
-        if (v == REFUSED)
-            return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                           "%s: tensor %s has no place in a model of type %s",
-                           path, bt_quote(stored->name).text,
-                           folder->family->model_type);
+        if (v == UNKNOWN)
+            return bt_fail(
+                err, BAUTA_ERR_UNSUPPORTED,
+                "%s: tensor %s is not expected in a model of type %s", path,
+                bt_quote(stored->name).text, store->family->model_type);
         if (v == UNUSED)
             unused_add(&names, unused++, stored->name);
     }
-    unused_warn(folder, &names, unused, path);
+    unused_warn(store, &names, unused, path);
     return BAUTA_OK;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold.c - the folder of a run, held by one program at a time.
+/* run_lock.c - locking the folder of a training run.
  *
- * The lock is flock()'s, on a file in the folder. The kernel takes it back when
- * the process ends, however it ends. Process numbers play no part, so it also
- * holds between containers that share a folder, and between machines where the
- * file system passes it on. The file's text says who holds it, for a sentence
+ * The lock is flock() on a file in the folder. The kernel releases it when the
+ * process ends, for whatever reason. Process ids play no role, so it also works
+ * between containers that share a folder, and between machines if the file
+ * system supports it. The file's text names the holder, for error messages
  * only.
  *
- * The folder is untrusted: nothing is followed, and nothing is written to that
- * is not a regular file of one name. */
+ * The folder is untrusted: links are not followed, and only a regular file with
+ * one name is written to. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/run.h"
@@ -23,8 +23,8 @@
 
 struct bauta_run {
     char *path;
-    size_t made; /* the length of the first part of the path that was made
-                    here; 0: all were there */
+    size_t created; /* length of the first part of the path that was created
+                       here; 0: the whole path existed */
     int folder, lock;
     bool locked;
 };
@@ -38,8 +38,8 @@ static bauta_status fail_errno(bauta_error *err, const char *path,
 
 /* ---- the folder ---------------------------------------------------------- */
 
-/* All folders of the path that are missing. */
-static bauta_status folders_make(bauta_run *run, bauta_error *err)
+/* Create all missing folders of the path. */
+static bauta_status folders_create(bauta_run *run, bauta_error *err)
 {
     size_t length = strlen(run->path);
     for (size_t i = 1; i <= length; i++) {
@@ -49,18 +49,18 @@ static bauta_status folders_make(bauta_run *run, bauta_error *err)
         run->path[i] = '\0';
         int failed = mkdir(run->path, 0777);
         run->path[i] = end;
-        if (!failed && !run->made)
-            run->made = i;
+        if (!failed && !run->created)
+            run->created = i;
         if (failed && errno != EEXIST)
             return fail_errno(err, run->path, "create the folder");
     }
     return BAUTA_OK;
 }
 
-/* Those that were made here and are still empty. */
+/* Remove the folders that were created here and are still empty. */
 static void folders_remove(bauta_run *run)
 {
-    for (size_t i = strlen(run->path); run->made && i >= run->made; i--) {
+    for (size_t i = strlen(run->path); run->created && i >= run->created; i--) {
         if ((run->path[i] != '/' && run->path[i]) || run->path[i - 1] == '/')
             continue;
         run->path[i] = '\0';
@@ -77,7 +77,7 @@ static void holder_write(int lock)
     (void)gethostname(host, sizeof(host) - 1);
     int size = snprintf(text, sizeof(text), "process %ld on %s\n",
                         (long)getpid(), host);
-    // Without it a sentence is shorter, and nothing else is lost.
+    // A failure only shortens an error message.
     if (ftruncate(lock, 0) == 0 && size > 0) {
         ssize_t written = pwrite(lock, text, (size_t)size, 0);
         (void)written;
@@ -94,11 +94,11 @@ static bauta_status fail_held(const bauta_run *run, int lock, bauta_error *err)
                    "%s: another training runs in this folder (%s); stop it or "
                    "choose another folder",
                    bt_path_tail(run->path),
-                   *text ? bt_quote(text).text : "of which nothing is known");
+                   *text ? bt_quote(text).text : "unknown process");
 }
 
-/* Whether the file still has its name: whoever held it before may have removed
- * it since it was opened. */
+/* Whether the file still has its name: the last holder may have removed it
+ * since it was opened. */
 static bool has_its_name(const bauta_run *run, int lock)
 {
     struct stat mine, named;
@@ -108,7 +108,7 @@ static bool has_its_name(const bauta_run *run, int lock)
            mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
 }
 
-/* *lock is -1 where it must be tried again. */
+/* *lock is -1 if it must be tried again. */
 static bauta_status lock_try(bauta_run *run, int *lock, bauta_error *err)
 {
     struct stat is;
@@ -127,7 +127,7 @@ static bauta_status lock_try(bauta_run *run, int *lock, bauta_error *err)
         ;
     if (failed && errno == EWOULDBLOCK)
         return fail_held(run, *lock, err);
-    run->locked = !failed; // some file systems have no locks
+    run->locked = !failed; // some file systems do not support locks
     if (failed || has_its_name(run, *lock))
         return BAUTA_OK;
     close(*lock);
@@ -143,7 +143,7 @@ static bauta_status lock_take(bauta_run *run, bauta_error *err)
         status = lock_try(run, &run->lock, err);
     if (!status && run->lock < 0)
         status = bt_fail(err, BAUTA_ERR_IO,
-                         "%s: cannot be locked: others do so all the time",
+                         "%s: cannot be locked: other programs keep locking it",
                          bt_path_tail(run->path));
     if (status) {
         run->locked = false;
@@ -154,11 +154,11 @@ static bauta_status lock_take(bauta_run *run, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* ---- what killed programs left ------------------------------------------- */
+/* ---- leftovers of killed programs ---------------------------------------- */
 
-/* Nobody else writes here as long as the lock is held, so that what has the
- * name of a draft is one that was never finished. */
-static bauta_status drafts_remove(const bauta_run *run, bauta_error *err)
+/* No other program writes here while the lock is held, so every file with a
+ * temporary name was left by a program that was killed. */
+static bauta_status leftovers_remove(const bauta_run *run, bauta_error *err)
 {
     DIR *entries = bt_folder_list(run->folder, ".");
     if (!entries)
@@ -177,11 +177,11 @@ static bauta_status drafts_remove(const bauta_run *run, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* ---- the calls ----------------------------------------------------------- */
+/* ---- public calls -------------------------------------------------------- */
 
 static bauta_status run_fill(bauta_run *run, bool create, bauta_error *err)
 {
-    bauta_status status = create ? folders_make(run, err) : BAUTA_OK;
+    bauta_status status = create ? folders_create(run, err) : BAUTA_OK;
     if (status)
         return status;
     run->folder = open(run->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -189,7 +189,7 @@ static bauta_status run_fill(bauta_run *run, bool create, bauta_error *err)
         return fail_errno(err, run->path, "open the folder");
     status = lock_take(run, err);
     if (!status && run->locked)
-        status = drafts_remove(run, err);
+        status = leftovers_remove(run, err);
     return status;
 }
 

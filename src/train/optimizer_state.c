@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* moments.c - what an optimizer remembers, as tensors of a file. */
+/* optimizer_state.c - the optimizer's moments as tensors of a file. */
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -8,29 +8,20 @@
 
 #include <stdio.h>
 
-/* Adds up first, then fills in. */
+/* Runs twice: to measure, then to fill in. */
 typedef struct listing {
-    bt_moments *moments; /* whose tensors are NULL at first */
+    bt_moments *state; /* its tensors are NULL while measuring */
     size_t count, bytes;
 } listing;
 
 static void list_one(listing *l, const char *kind, const bt_entry *entry,
                      const float *data)
 {
-    const bt_tensor *t = entry->tensor;
-    bool vector = entry->rank == 1;
     size_t size = strlen(kind) + strlen(entry->name) + 1;
-    if (l->moments->tensors) {
-        char *name = l->moments->names + l->bytes;
+    if (l->state->tensors) {
+        char *name = l->state->names + l->bytes;
         snprintf(name, size, "%s%s", kind, entry->name);
-        l->moments->tensors[l->count] =
-            (bt_stored){ .name = name,
-                         .dtype = BT_F32,
-                         .rank = (unsigned)entry->rank,
-                         .shape = { vector ? t->columns : t->rows,
-                                    vector ? 0 : t->columns },
-                         .data = data,
-                         .bytes = t->rows * t->columns * sizeof(float) };
+        l->state->tensors[l->count] = bt_tensor_to_store(entry, name, data);
     }
     l->count++;
     l->bytes += size;
@@ -45,7 +36,7 @@ static void list_all(listing *l, const bauta_trainer *t)
         list_one(l, "second.", t->trained[i],
                  bt_optimizer_second(t->optimizer, i));
     }
-    // The average lies as the weights do.
+    // The average has the layout of the weights.
     for (size_t i = 0; t->average && i < t->model->count; i++) {
         const bt_entry *e = &t->model->entries[i];
         list_one(l, "average.", e,
@@ -53,29 +44,30 @@ static void list_all(listing *l, const bauta_trainer *t)
     }
 }
 
-bauta_status bt_moments_init(bt_moments *m, const bauta_trainer *t,
+bauta_status bt_moments_init(bt_moments *state, const bauta_trainer *t,
                              bauta_error *err)
 {
-    listing l = { .moments = m };
-    *m = (bt_moments){ 0 };
+    listing l = { .state = state };
+    *state = (bt_moments){ 0 };
     list_all(&l, t);
-    m->names = bt_alloc(l.bytes);
-    m->tensors = m->names ? bt_alloc_zero(l.count, sizeof(*m->tensors)) : NULL;
-    if (!m->tensors) {
-        bt_moments_release(m);
+    state->names = bt_alloc(l.bytes);
+    state->tensors =
+        state->names ? bt_alloc_zero(l.count, sizeof(*state->tensors)) : NULL;
+    if (!state->tensors) {
+        bt_moments_release(state);
         return bt_fail_memory(err, "the names of moments", l.bytes);
     }
-    l = (listing){ .moments = m };
+    l = (listing){ .state = state };
     list_all(&l, t);
-    m->count = l.count;
+    state->count = l.count;
     return BAUTA_OK;
 }
 
-void bt_moments_release(bt_moments *m)
+void bt_moments_release(bt_moments *state)
 {
-    bt_free(m->tensors);
-    bt_free(m->names);
-    *m = (bt_moments){ 0 };
+    bt_free(state->tensors);
+    bt_free(state->names);
+    *state = (bt_moments){ 0 };
 }
 
 static uint64_t digest_one(uint64_t digest, const bt_stored *like,
@@ -85,11 +77,11 @@ static uint64_t digest_one(uint64_t digest, const bt_stored *like,
     return bt_digest_bytes(digest, data, like->bytes);
 }
 
-uint64_t bt_moments_digest(const bt_moments *m)
+uint64_t bt_moments_digest(const bt_moments *state)
 {
     uint64_t digest = 1;
-    for (size_t i = 0; i < m->count; i++)
-        digest = digest_one(digest, &m->tensors[i], m->tensors[i].data);
+    for (size_t i = 0; i < state->count; i++)
+        digest = digest_one(digest, &state->tensors[i], state->tensors[i].data);
     return digest;
 }
 
@@ -103,13 +95,13 @@ static bool same_shape(const bt_stored *a, const bt_stored *b)
     return true;
 }
 
-bauta_status bt_moments_check(const bt_moments *m, const bt_safetensors *file,
-                              const char *path, uint64_t *digest,
-                              bauta_error *err)
+bauta_status bt_moments_check(const bt_moments *state,
+                              const bt_safetensors *file, const char *path,
+                              uint64_t *digest, bauta_error *err)
 {
     *digest = 1;
-    for (size_t i = 0; i < m->count; i++) {
-        const bt_stored *want = &m->tensors[i];
+    for (size_t i = 0; i < state->count; i++) {
+        const bt_stored *want = &state->tensors[i];
         const bt_stored *got = bt_safetensors_find(file, want->name);
         if (!got || !same_shape(want, got))
             return bt_fail(err, BAUTA_ERR_IO, "%s: tensor %s is %s",
@@ -117,20 +109,18 @@ bauta_status bt_moments_check(const bt_moments *m, const bt_safetensors *file,
                            got ? "of another shape or type" : "missing");
         *digest = digest_one(*digest, want, got->data);
     }
-    if (bt_safetensors_count(file) != m->count)
-        return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: has %zu tensors, and not only the %zu that this "
-                       "run has",
-                       bt_path_tail(path), bt_safetensors_count(file),
-                       m->count);
+    if (bt_safetensors_count(file) != state->count)
+        return bt_fail(
+            err, BAUTA_ERR_IO, "%s: has %zu tensors, but this run has %zu",
+            bt_path_tail(path), bt_safetensors_count(file), state->count);
     return BAUTA_OK;
 }
 
-void bt_moments_take(const bt_moments *m, const bt_safetensors *file)
+void bt_moments_take(const bt_moments *state, const bt_safetensors *file)
 {
-    for (size_t i = 0; i < m->count; i++) {
-        const bt_stored *to = &m->tensors[i];
-        // The trainer's own memory, which only the list calls constant.
+    for (size_t i = 0; i < state->count; i++) {
+        const bt_stored *to = &state->tensors[i];
+        // The data is the trainer's own memory; only the list has it const.
         memcpy((void *)(uintptr_t)to->data,
                bt_safetensors_find(file, to->name)->data, to->bytes);
     }

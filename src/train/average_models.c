@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* average.c - the mean of several models' weights.
+/* average_models.c - checkpoint averaging: the mean of several models' weights.
  *
- * Added in double and in the order given, so that the mean of equal weights is
- * those weights. */
+ * Sums are in double and in the given order. The mean of equal weights is
+ * exactly those weights. */
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* ---- the numbers --------------------------------------------------------- */
+/* ---- the mean ------------------------------------------------------------ */
 
 static bauta_status same_check(const bauta_model *a, const bauta_model *b,
                                const char *folder, bauta_error *err)
@@ -29,7 +29,7 @@ static bauta_status same_check(const bauta_model *a, const bauta_model *b,
     }
     return same ? BAUTA_OK
                 : bt_fail(err, BAUTA_ERR_ARGUMENT,
-                          "%s: is another kind of model than the first",
+                          "%s: the model is of another kind than the first",
                           bt_path_tail(folder));
 }
 
@@ -48,7 +48,7 @@ static void mean_set(bauta_model *const *models, size_t count)
 
 /* ---- the folder ---------------------------------------------------------- */
 
-/* What else of a model folder is worth having: its tokenizer. */
+/* Copy a file if it is there. */
 static bauta_status file_copy(const bt_directory *to, const char *folder,
                               const char *name, bauta_error *err)
 {
@@ -70,11 +70,11 @@ static bauta_status file_copy(const bt_directory *to, const char *folder,
 static bauta_status tokenizer_copy(const bt_directory *to, const char *folder,
                                    bauta_error *err)
 {
-    char *meant;
-    bauta_status status = bt_run_resolve(&meant, folder, err);
+    char *resolved;
+    bauta_status status = bt_run_resolve(&resolved, folder, err);
     for (size_t i = 0; !status && bt_tokenizer_names[i]; i++)
-        status = file_copy(to, meant, bt_tokenizer_names[i], err);
-    bt_free(meant);
+        status = file_copy(to, resolved, bt_tokenizer_names[i], err);
+    bt_free(resolved);
     return status;
 }
 
@@ -100,7 +100,8 @@ bauta_status bauta_model_average(const char *out, const char *const *folders,
     BT_NEED(out, err);
     BT_NEED(folders, err);
     if (count == 0)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "the mean of no models");
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "there are no models to average");
     BT_NEED_COUNT("folders", count, sizeof(*folders), err);
     for (size_t i = 0; i < count; i++)
         if (!folders[i])

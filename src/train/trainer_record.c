@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c - trainer.json: written, and held against a trainer.
+/* trainer_record.c - trainer.json: writing it, and comparing it with a trainer.
  *
  * The options of a trainer are compared as JSON, member by member, so that one
- * list serves both ways and a sentence can name the one that differs. */
+ * list serves both directions and the error names the option that differs. */
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -22,7 +22,7 @@ static bauta_status fail_nomem(bauta_error *err)
 
 /* ---- values -------------------------------------------------------------- */
 
-/* Numbers that JSON integers do not reach are texts. */
+/* Numbers beyond JSON's 64-bit integers are written as strings. */
 static json_t *number(uint64_t value)
 {
     char text[24];
@@ -39,7 +39,7 @@ static json_t *digits(uint64_t digest)
     return json_string(text);
 }
 
-static json_t *choice(unsigned value, const char *const *names)
+static json_t *enum_name(unsigned value, const char *const *names)
 {
     return json_string(names[value]);
 }
@@ -53,16 +53,16 @@ static const char *const modes[] = { "parallel", "sequential", "free",
 static const char *const schedules[] = { "constant", "linear", "cosine",
                                          "inverse_sqrt" };
 
-/* All that shape a run; `steps` only says how far it goes, and where the
- * schedule ends. */
+/* All options that must be the same to resume a run. `steps` is not one of
+ * them: it only sets the length of the run and of the schedule. */
 static json_t *options_make(const bauta_train_options *o)
 {
     const struct {
         const char *key;
         json_t *value;
     } members[] = {
-        { "objective", choice((unsigned)o->objective, objectives) },
-        { "mode", choice((unsigned)o->mode, modes) },
+        { "objective", enum_name((unsigned)o->objective, objectives) },
+        { "mode", enum_name((unsigned)o->mode, modes) },
         { "seed", number(o->seed) },
         { "sequences", number(o->sequences) },
         { "tokens", number(o->tokens) },
@@ -76,7 +76,7 @@ static json_t *options_make(const bauta_train_options *o)
         { "hidden_kept", json_real((double)o->hidden_kept) },
         { "sampled", json_real((double)o->sampled) },
         { "warmup", number(o->warmup) },
-        { "schedule", choice((unsigned)o->schedule, schedules) },
+        { "schedule", enum_name((unsigned)o->schedule, schedules) },
         { "rate", json_real(o->rate) },
         { "min_rate", json_real(o->min_rate) },
         { "beta1", json_real(o->beta1) },
@@ -99,7 +99,7 @@ static json_t *options_make(const bauta_train_options *o)
 
 /* ---- digests ------------------------------------------------------------- */
 
-/* What the masked objective asks of a tokenizer. */
+/* The tokenizer's properties that the masked objective depends on. */
 static uint64_t tokenizer_digest(const bauta_trainer *t)
 {
     uint64_t digest = 1;
@@ -111,7 +111,7 @@ static uint64_t tokenizer_digest(const bauta_trainer *t)
     return bt_digest_mix(digest, t->objective.mask);
 }
 
-/* What must be the same for a run to go on. */
+/* Digests that must match for a run to continue. */
 enum { CORPUS, CONFIG, WEIGHTS, TOKENIZER, DIGESTS };
 static const struct {
     const char *key, *what;
@@ -131,10 +131,10 @@ static bauta_status digests_set(uint64_t digests[DIGESTS],
     return bt_config_digest(&digests[CONFIG], t->model, err);
 }
 
-/* ---- making -------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------- */
 
 static json_t *digests_make(const uint64_t digests[DIGESTS],
-                            const bt_moments *moments)
+                            const bt_moments *state)
 {
     json_t *object = json_object();
     bool failed = !object;
@@ -142,14 +142,14 @@ static json_t *digests_make(const uint64_t digests[DIGESTS],
         failed |= json_object_set_new(object, digest_names[i].key,
                                       digits(digests[i])) != 0;
     failed |= json_object_set_new(object, "optimizer",
-                                  digits(bt_moments_digest(moments))) != 0;
+                                  digits(bt_moments_digest(state))) != 0;
     if (!failed)
         return object;
     json_decref(object);
     return NULL;
 }
 
-/* The tokenizer's files as they are saved: by their bytes. */
+/* Digests of the bytes of the tokenizer's files. */
 static json_t *files_make(const bauta_tokenizer *tokenizer)
 {
     json_t *object = json_object();
@@ -167,7 +167,7 @@ static json_t *files_make(const bauta_tokenizer *tokenizer)
 }
 
 bauta_status bt_record_make(json_t **out, const bauta_trainer *t,
-                            const bt_moments *moments, json_t *notes,
+                            const bt_moments *state, json_t *notes,
                             bauta_error *err)
 {
     uint64_t digests[DIGESTS];
@@ -184,7 +184,7 @@ bauta_status bt_record_make(json_t **out, const bauta_trainer *t,
         json_object_set_new(o, "updates",
                             number(bt_optimizer_steps(t->optimizer))) ||
         json_object_set_new(o, "options", options_make(&t->options)) ||
-        json_object_set_new(o, "digests", digests_make(digests, moments)) ||
+        json_object_set_new(o, "digests", digests_make(digests, state)) ||
         json_object_set_new(o, "files", files_make(t->tokenizer)) ||
         (notes && json_object_set(o, "notes", notes));
     if (failed) {
@@ -197,7 +197,7 @@ bauta_status bt_record_make(json_t **out, const bauta_trainer *t,
 
 /* ---- reading ------------------------------------------------------------- */
 
-/* A value as a sentence shows it. */
+/* A value for an error message. */
 static bt_quoted shown(const json_t *value)
 {
     char *text = bt_json_text(value, JSON_ENCODE_ANY);
@@ -217,15 +217,15 @@ static bauta_status options_check(const json_t *saved, const bauta_trainer *t,
         const json_t *other = json_object_get(saved, key);
         if (!status && !json_equal(value, other))
             status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                             "%s: the run has the option %s at %s, and this "
-                             "trainer at %s",
+                             "%s: the option %s is %s in the checkpoint and %s "
+                             "in this trainer",
                              bt_path_tail(path), key, shown(other).text,
                              shown(value).text);
     }
     if (!status && json_object_size(saved) != json_object_size(mine))
-        status = bt_fail(err, BAUTA_ERR_IO,
-                         "%s: the run has options that are not known here",
-                         bt_path_tail(path));
+        status =
+            bt_fail(err, BAUTA_ERR_IO, "%s: the checkpoint has unknown options",
+                    bt_path_tail(path));
     json_decref(mine);
     return status;
 }
@@ -248,24 +248,25 @@ static bauta_status digests_check(const json_t *saved, const bauta_trainer *t,
         if (!digest_read(&other, saved, digest_names[i].key) ||
             other != mine[i])
             status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                             "%s: %s not what this checkpoint was saved with",
+                             "%s: %s not the same as in this checkpoint",
                              bt_path_tail(path), digest_names[i].what);
     return status;
 }
 
-/* Epochs from here on stand for evaluation; see trainer.c. */
+/* Larger numbers are used for evaluation; see trainer.c. */
 enum { EPOCH_MAX = (1 << 29) - 1 };
 
-static bauta_status place_read(bt_place *place, const json_t *record,
-                               const char *path, bauta_error *err)
+static bauta_status progress_read(bt_train_progress *progress,
+                                  const json_t *record, const char *path,
+                                  bauta_error *err)
 {
     const struct {
         const char *key;
         size_t *to;
-    } members[] = { { "step", &place->step },
-                    { "epoch", &place->epoch },
-                    { "batch", &place->batch },
-                    { "updates", &place->updates } };
+    } members[] = { { "step", &progress->step },
+                    { "epoch", &progress->epoch },
+                    { "batch", &progress->batch },
+                    { "updates", &progress->updates } };
     for (size_t i = 0; i < BT_LEN(members); i++) {
         const json_t *value = json_object_get(record, members[i].key);
         if (!json_is_integer(value) || json_integer_value(value) < 0)
@@ -274,17 +275,18 @@ static bauta_status place_read(bt_place *place, const json_t *record,
                            shown(value).text);
         *members[i].to = (size_t)json_integer_value(value);
     }
-    if (place->updates > place->step || place->epoch > place->step ||
-        place->batch > place->step || place->epoch > EPOCH_MAX)
+    if (progress->updates > progress->step ||
+        progress->epoch > progress->step || progress->batch > progress->step ||
+        progress->epoch > EPOCH_MAX)
         return bt_fail(err, BAUTA_ERR_IO,
                        "%s: after %zu steps a run cannot be at batch %zu of "
                        "epoch %zu with %zu updates",
-                       bt_path_tail(path), place->step, place->batch,
-                       place->epoch, place->updates);
+                       bt_path_tail(path), progress->step, progress->batch,
+                       progress->epoch, progress->updates);
     return BAUTA_OK;
 }
 
-bauta_status bt_record_read(bt_place *place, const json_t *record,
+bauta_status bt_record_read(bt_train_progress *progress, const json_t *record,
                             const bauta_trainer *t, const char *path,
                             bauta_error *err)
 {
@@ -295,8 +297,9 @@ bauta_status bt_record_read(bt_place *place, const json_t *record,
                        "%s: is of format %s; this version reads %d",
                        bt_path_tail(path), shown(format).text,
                        BT_CHECKPOINT_FORMAT);
-    bauta_status status = place_read(place, record, path, err);
-    if (!status && !digest_read(&place->moments, digests, "optimizer"))
+    bauta_status status = progress_read(progress, record, path, err);
+    if (!status &&
+        !digest_read(&progress->optimizer_digest, digests, "optimizer"))
         status =
             bt_fail(err, BAUTA_ERR_IO, "%s: has no digest of the optimizer",
                     bt_path_tail(path));

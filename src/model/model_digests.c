@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify.c - a model held against the digests of its checkpoint.
+/* model_digests.c - verifying a model against the digests of its checkpoint.
  *
- * A checkpoint's trainer.json has digests of its weights and its config. A
- * folder without a trainer.json is taken as it is. */
+ * A checkpoint's trainer.json has digests of the weights and the config. A
+ * folder without a trainer.json is not verified. */
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -24,7 +24,8 @@ uint64_t bt_weights_digest(const bauta_model *model)
     return digest;
 }
 
-/* Of the config as it is saved, without regard to spaces and order. */
+/* Over the config as it would be saved, independent of whitespace and the order
+ * of keys. */
 bauta_status bt_config_digest(uint64_t *digest, const bauta_model *model,
                               bauta_error *err)
 {

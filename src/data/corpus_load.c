@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corpus_files.c - files of text made into tokens.
+/* corpus_load.c - reading and tokenizing text files.
  *
- * Texts are read and encoded in parts: a document that is larger than one is
- * cut where that changes no token (see text/boundary.h). */
+ * Texts are read and encoded in chunks. A document that is larger than one
+ * chunk is split where that changes no token (see text/boundary.h). */
 #include "base/array.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -13,9 +13,9 @@
 
 #include <string.h>
 
-enum { PART = 256 << 10 }; /* bytes that are encoded at once, about */
+enum { CHUNK = 256 << 10 }; /* bytes that are encoded at once, about */
 
-/* A text as tokens, with its end. */
+/* The tokens of a text, with the end token. */
 typedef struct buffer {
     uint32_t *ids;
     size_t count, room;
@@ -27,20 +27,20 @@ typedef struct reader {
     bauta_corpus_options options;
     bt_boundary boundary;
     buffer text, source; /* reused */
-    /* The document that is being read: what of it was not yet encoded. */
+    /* The current document: bytes that are not encoded yet. */
     char *held;
     size_t held_size, held_room;
-    size_t searched;  /* bytes of it without a place to cut */
-    bool begun;       /* a part of it was encoded */
-    uint32_t last;    /* the last token of that */
-    const char *name; /* of the file, and the line that `held` begins in */
-    size_t line;
+    size_t searched;  /* bytes of these without a split point */
+    bool begun;       /* a chunk of the document was encoded */
+    uint32_t last;    /* the last token of that chunk */
+    const char *name; /* of the file */
+    size_t line;      /* in which `held` begins */
 } reader;
 
 /* ---- documents --------------------------------------------------------- */
 
-/* Whether a text must be ended by hand, and with which token; `last` is its
- * last one, or BAUTA_NO_TOKEN. */
+/* The end token to append to a text, or BAUTA_NO_TOKEN if it has one. `last` is
+ * its last token, or BAUTA_NO_TOKEN. */
 static uint32_t ending(const bauta_tokenizer *t, uint32_t last)
 {
     uint32_t eos = bauta_tokenizer_token(t, BAUTA_TOKEN_EOS);
@@ -60,7 +60,7 @@ static bauta_status buffer_reserve(buffer *b, size_t count, bauta_error *err)
                   : bt_fail_memory(err, "a document", count * sizeof(*b->ids));
 }
 
-/* A text, and where it begins. */
+/* A text and its position in a file. */
 typedef struct passage {
     const char *text;
     size_t size;
@@ -76,7 +76,7 @@ static size_t newlines(const char *text, size_t size)
     return count;
 }
 
-/* Note the characters that the tokenizer did not know. */
+/* Count the characters unknown to the tokenizer, and note the first. */
 static void unknown_note(bt_corpus_unknown *u, const bauta_tokenizer *tokenizer,
                          const bauta_tokens *tokens, const passage *p)
 {
@@ -117,10 +117,10 @@ static bauta_status buffer_encode(buffer *b, reader *r, const passage *p,
     return status;
 }
 
-/* ---- a document in parts ----------------------------------------------- */
+/* ---- a document in chunks ---------------------------------------------- */
 
-/* Tokens that the template puts before the text, or after it. */
-static bauta_status around_put(reader *r, bool after, bauta_error *err)
+/* Append the tokens that the template puts before the text, or after it. */
+static bauta_status template_put(reader *r, bool after, bauta_error *err)
 {
     const bt_template *t = &r->tokenizer->single;
     bauta_status status = BAUTA_OK;
@@ -136,13 +136,13 @@ static bauta_status around_put(reader *r, bool after, bauta_error *err)
     return status;
 }
 
-/* The first `size` bytes that are held become tokens. */
-static bauta_status part_encode(reader *r, size_t size, bauta_error *err)
+/* Encode the first `size` bytes that are held. */
+static bauta_status chunk_encode(reader *r, size_t size, bauta_error *err)
 {
     bauta_encode_options how = BAUTA_ENCODE_OPTIONS_INIT;
     bauta_tokens tokens = { 0 };
     how.bare = true;
-    bauta_status status = r->begun ? BAUTA_OK : around_put(r, false, err);
+    bauta_status status = r->begun ? BAUTA_OK : template_put(r, false, err);
     if (!status)
         status = bauta_tokenizer_encode(r->tokenizer, r->held, size, &how,
                                         &tokens, err);
@@ -162,22 +162,21 @@ static bauta_status part_encode(reader *r, size_t size, bauta_error *err)
     return status;
 }
 
-/* Encode as much as can be cut off. */
-static bauta_status parts_encode(reader *r, const bauta_text_file *file,
-                                 bauta_error *err)
+/* Encode everything up to the last split point. */
+static bauta_status chunks_encode(reader *r, const bauta_text_file *file,
+                                  bauta_error *err)
 {
     size_t cut =
         bt_boundary_last(r->boundary, r->held, r->searched, r->held_size);
     if (cut)
-        return part_encode(r, cut, err);
-    r->searched = r->held_size - 2; // the last place may depend on the next
+        return chunk_encode(r, cut, err);
+    r->searched = r->held_size - 2; // the last point may depend on later bytes
     if (r->held_size <= BT_TEXT_LONGEST)
         return BAUTA_OK;
-    return bt_text_file_fail(
-        file, bauta_text_file_lines(file) + 1,
-        "ends 64 MiB in which this tokenizer can find no place to cut the "
-        "document; make documents of its lines",
-        err);
+    return bt_text_file_fail(file, bauta_text_file_lines(file) + 1,
+                             "ends 64 MiB in which this tokenizer cannot split "
+                             "the document; use one document per line",
+                             err);
 }
 
 static bauta_status document_put(reader *r, const bauta_text_file *file,
@@ -190,12 +189,12 @@ static bauta_status document_put(reader *r, const bauta_text_file *file,
         return bt_fail_memory(err, "a document", size);
     memcpy(r->held + r->held_size, text, size);
     r->held_size += size;
-    if (r->held_size < PART || r->held_size - r->searched < PART / 2)
+    if (r->held_size < CHUNK || r->held_size - r->searched < CHUNK / 2)
         return BAUTA_OK;
-    return parts_encode(r, file, err);
+    return chunks_encode(r, file, err);
 }
 
-/* The same tokens as those of buffer_encode(). */
+/* The tokens are the same as those of buffer_encode(). */
 static bauta_status document_end(reader *r, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
@@ -206,9 +205,9 @@ static bauta_status document_end(reader *r, bauta_error *err)
         if (!status)
             status = bt_corpus_put(r->corpus, r->text.ids, r->text.count, err);
     } else {
-        status = part_encode(r, r->held_size, err);
+        status = chunk_encode(r, r->held_size, err);
         if (!status)
-            status = around_put(r, true, err);
+            status = template_put(r, true, err);
         uint32_t end = ending(r->tokenizer, r->last);
         if (!status && end != BAUTA_NO_TOKEN)
             status = bt_corpus_put(r->corpus, &end, 1, err);
@@ -220,7 +219,7 @@ static bauta_status document_end(reader *r, bauta_error *err)
 
 /* ---- texts ------------------------------------------------------------- */
 
-/* A line ends, and with it a document, unless it is empty. */
+/* End a line, which is a document unless it is empty. */
 static bauta_status line_end(reader *r, bauta_error *err)
 {
     if (r->held_size && r->held[r->held_size - 1] == '\r')
@@ -231,16 +230,16 @@ static bauta_status line_end(reader *r, bauta_error *err)
     return status;
 }
 
-/* Part of a file, line by line. */
-static bauta_status part_add_lines(reader *r, const bauta_text_file *file,
-                                   const char *part, size_t size,
-                                   bauta_error *err)
+/* Add a chunk of a file line by line. */
+static bauta_status chunk_add_lines(reader *r, const bauta_text_file *file,
+                                    const char *chunk, size_t size,
+                                    bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (size_t at = 0; !status && at < size;) {
-        const char *stop = memchr(part + at, '\n', size - at);
-        size_t end = stop ? (size_t)(stop - part) : size;
-        status = document_put(r, file, part + at, end - at, err);
+        const char *stop = memchr(chunk + at, '\n', size - at);
+        size_t end = stop ? (size_t)(stop - chunk) : size;
+        status = document_put(r, file, chunk + at, end - at, err);
         if (!status && stop)
             status = line_end(r, err);
         at = end + (stop != NULL);
@@ -248,16 +247,17 @@ static bauta_status part_add_lines(reader *r, const bauta_text_file *file,
     return status;
 }
 
-/* Bad bytes are an error. */
-static bauta_status add_parts(reader *r, bauta_text_file *file,
-                              bauta_error *err)
+/* Add a file; invalid UTF-8 is an error. */
+static bauta_status add_chunks(reader *r, bauta_text_file *file,
+                               bauta_error *err)
 {
     bauta_status status;
-    const char *part;
+    const char *chunk;
     size_t size;
-    while (!(status = bauta_text_file_part(file, &part, &size, err)) && part) {
-        status = r->options.lines ? part_add_lines(r, file, part, size, err)
-                                  : document_put(r, file, part, size, err);
+    while (!(status = bauta_text_file_part(file, &chunk, &size, err)) &&
+           chunk) {
+        status = r->options.lines ? chunk_add_lines(r, file, chunk, size, err)
+                                  : document_put(r, file, chunk, size, err);
         if (status)
             break;
     }
@@ -266,8 +266,9 @@ static bauta_status add_parts(reader *r, bauta_text_file *file,
     return r->options.lines ? line_end(r, err) : document_end(r, err);
 }
 
-/* Bad lines are left out. */
-static bauta_status add_good(reader *r, bauta_text_file *file, bauta_error *err)
+/* Add a file, skipping invalid lines. */
+static bauta_status add_valid_lines(reader *r, bauta_text_file *file,
+                                    bauta_error *err)
 {
     bauta_status status;
     bt_line line;
@@ -295,8 +296,8 @@ static bauta_status file_add(reader *r, const char *path, bauta_error *err)
         return status;
     r->name = bt_text_file_name(file);
     r->line = 1;
-    status =
-        r->options.skip_bad ? add_good(r, file, err) : add_parts(r, file, err);
+    status = r->options.skip_bad ? add_valid_lines(r, file, err)
+                                 : add_chunks(r, file, err);
     r->corpus->bytes += bt_text_file_bytes(file);
     bauta_text_file_free(file);
     return status;
@@ -304,7 +305,7 @@ static bauta_status file_add(reader *r, const char *path, bauta_error *err)
 
 /* ---- pairs ------------------------------------------------------------- */
 
-/* A line of each file; or both from one, which has two columns. */
+/* A line of each file, or the two columns of one line. */
 typedef struct pair {
     bt_line source, target;
 } pair;
@@ -321,7 +322,7 @@ static bauta_status pair_add(reader *r, const passage *source,
     return status;
 }
 
-/* One pair, or a failure that names the line of the side that is wrong. */
+/* Add a pair, or fail with the line of the side that is invalid. */
 static bauta_status pair_take(reader *r, const bauta_text_file *sources,
                               const bauta_text_file *targets, const pair *p,
                               bauta_error *err)
@@ -349,7 +350,7 @@ static bauta_status pair_take(reader *r, const bauta_text_file *sources,
                : bt_text_file_fail(file, wrong->number, "is empty", err);
 }
 
-/* Read both to their ends, for the sentence. */
+/* Count the lines of both files, for the error message. */
 static bauta_status fail_lengths(bauta_text_file *sources,
                                  bauta_text_file *targets, bauta_error *err)
 {
@@ -367,8 +368,8 @@ static bauta_status fail_lengths(bauta_text_file *sources,
                    bt_text_file_name(targets), bauta_text_file_lines(targets));
 }
 
-static bauta_status add_two(reader *r, bauta_text_file *sources,
-                            bauta_text_file *targets, bauta_error *err)
+static bauta_status add_two_files(reader *r, bauta_text_file *sources,
+                                  bauta_text_file *targets, bauta_error *err)
 {
     pair p;
     for (;;) {
@@ -386,7 +387,7 @@ static bauta_status add_two(reader *r, bauta_text_file *sources,
     }
 }
 
-/* Two columns as two lines; false when there are not two. */
+/* Split a line into two columns; false if there are not exactly two. */
 static bool columns_split(pair *p, const bt_line *line)
 {
     const char *tab = memchr(line->text, '\t', line->size);
@@ -410,8 +411,8 @@ static bauta_status add_columns(reader *r, bauta_text_file *file,
         else if (r->options.skip_bad)
             r->corpus->skipped++;
         else
-            status = bt_text_file_fail(file, line.number, "has not two columns",
-                                       err);
+            status = bt_text_file_fail(file, line.number,
+                                       "does not have two columns", err);
         if (status)
             break;
     }
@@ -426,7 +427,8 @@ static bauta_status pairs_add(reader *r, const char *source, const char *target,
     if (!status && target)
         status = bauta_text_file_open(&to, target, err);
     if (!status)
-        status = target ? add_two(r, from, to, err) : add_columns(r, from, err);
+        status = target ? add_two_files(r, from, to, err)
+                        : add_columns(r, from, err);
     if (!status)
         r->corpus->bytes +=
             bt_text_file_bytes(from) + (to ? bt_text_file_bytes(to) : 0);
@@ -435,7 +437,7 @@ static bauta_status pairs_add(reader *r, const char *source, const char *target,
     return status;
 }
 
-/* ---- the door ---------------------------------------------------------- */
+/* ---- public calls ------------------------------------------------------ */
 
 static bauta_status reader_init(reader *r, const bauta_tokenizer *tokenizer,
                                 const bauta_corpus_options *options,

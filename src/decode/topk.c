@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select.c - a heap with a gate before it; see select.h. */
-#include "decode/select.h"
+/* topk.c - a heap behind a threshold; see topk.h. */
+#include "decode/topk.h"
 
 #include "base/size.h"
 
 #include <math.h>
 #include <stdbool.h>
 
-/* Numbers that are looked at together. */
+/* Numbers that are compared with the threshold together. */
 enum { BLOCK = 256 };
 
 static bool better(const bt_pick *a, const bt_pick *b)
@@ -17,8 +17,8 @@ static bool better(const bt_pick *a, const bt_pick *b)
     return a->row != b->row ? a->row < b->row : a->id < b->id;
 }
 
-/* Let the pick at `at` sink until no child is worse: the root is the worst. */
-static void sink(bt_pick *all, size_t count, size_t at)
+/* Sift the item at `at` down until no child is worse. The root is the worst. */
+static void sift_down(bt_pick *all, size_t count, size_t at)
 {
     bt_pick moving = all[at];
     for (size_t child; (child = 2 * at + 1) < count; at = child) {
@@ -40,18 +40,17 @@ static void add(bt_picks *p, bt_pick pick)
 {
     if (p->count == p->want) {
         p->all[0] = pick;
-        sink(p->all, p->count, 0);
+        sift_down(p->all, p->count, 0);
         return;
     }
     p->all[p->count++] = pick;
     if (p->count == p->want)
         for (size_t i = p->want / 2; i-- > 0;)
-            sink(p->all, p->count, i);
+            sift_down(p->all, p->count, i);
 }
 
-/* What must be beaten. Of equal ones the first stays, so equal is not enough.
- */
-static float gate_of(const bt_picks *p)
+/* A new value must be larger than this; of equal values the first stays. */
+static float threshold_of(const bt_picks *p)
 {
     return p->count == p->want ? p->all[0].value : -INFINITY;
 }
@@ -59,33 +58,33 @@ static float gate_of(const bt_picks *p)
 void bt_picks_row(bt_picks *p, const bt_kernels *kernels, const float *x,
                   size_t count, float max, uint32_t row, float less, float more)
 {
-    float gate = gate_of(p);
-    if (p->want == 0 || !((max - less) + more > gate))
+    float threshold = threshold_of(p);
+    if (p->want == 0 || !((max - less) + more > threshold))
         return;
     for (size_t j = 0; j < count; j += BLOCK) {
         size_t end = j + bt_size_min(count - j, BLOCK);
-        if (!((kernels->row_max(x + j, end - j) - less) + more > gate))
+        if (!((kernels->row_max(x + j, end - j) - less) + more > threshold))
             continue;
         for (size_t i = j; i < end; i++) {
             float value = (x[i] - less) + more;
-            if (!(value > gate))
+            if (!(value > threshold))
                 continue;
             add(p, (bt_pick){ value, row, (uint32_t)i });
-            gate = gate_of(p);
+            threshold = threshold_of(p);
         }
     }
 }
 
-/* The worst goes behind the others, one after another. */
+/* Heap sort: the worst item moves to the end, one after another. */
 void bt_picks_sort(bt_picks *p)
 {
     if (p->count < p->want)
         for (size_t i = p->count / 2; i-- > 0;)
-            sink(p->all, p->count, i);
+            sift_down(p->all, p->count, i);
     for (size_t left = p->count; left > 1; left--) {
         bt_pick worst = p->all[0];
         p->all[0] = p->all[left - 1];
         p->all[left - 1] = worst;
-        sink(p->all, left - 1, 0);
+        sift_down(p->all, left - 1, 0);
     }
 }

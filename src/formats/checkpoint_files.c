@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* remove.c - removing a checkpoint, or half of one.
+/* checkpoint_files.c - the files of a checkpoint: removing them, and checking
+ * them against the digests in trainer.json.
  *
- * A folder goes only if all that is in it are files that bauta writes into one:
- * a folder that somebody put a file of their own into stays as it is. Links are
- * not followed, neither the folder nor what is in it. */
+ * A folder is removed only if all files in it are ones that bauta writes there:
+ * a folder with a file of the user's is left alone. Links are not followed. */
+#include "base/digest.h"
 #include "base/directory.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "formats/run.h"
+#include "formats/sealed.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -65,7 +70,7 @@ static bool is_entry(const char *name)
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* A regular file of a name that is written into checkpoints. */
+/* Whether a name is a regular file that bauta writes into checkpoints. */
 static bool is_ours(int folder, const char *name)
 {
     struct stat is;
@@ -93,7 +98,8 @@ static bauta_status ours_check(DIR *entries, const char *path, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* trainer.json goes first: without it, half a checkpoint is none. */
+/* trainer.json is removed first: without it, what is left is not taken for a
+ * checkpoint. */
 static bauta_status files_remove(DIR *entries, const char *path,
                                  bauta_error *err)
 {
@@ -115,7 +121,7 @@ bauta_status bt_checkpoint_remove(int parent, const char *name,
         return BAUTA_OK;
     if (!entries && (errno == ELOOP || errno == ENOTDIR))
         return bt_fail(err, BAUTA_ERR_IO,
-                       "%s: is not removed, because it is no folder",
+                       "%s: is not removed, because it is not a folder",
                        bt_path_tail(path));
     if (!entries)
         return fail_errno(err, path);
@@ -142,5 +148,65 @@ bauta_status bauta_checkpoint_remove(const char *folder, bauta_error *err)
         close(parent);
     }
     bt_free(path);
+    return status;
+}
+
+/* ---- digests ----------------------------------------------------------- */
+
+bauta_status bt_record_open(json_t **out, const char *folder, bauta_error *err)
+{
+    *out = NULL;
+    bauta_status status = BAUTA_OK;
+    char *path = bt_path_join(folder, "trainer.json");
+    if (!path)
+        return bt_fail_memory(err, "the name of a file", strlen(folder));
+    if (bt_file_exists(path))
+        status = bt_sealed_read(out, path, err);
+    bt_free(path);
+    return status;
+}
+
+bauta_status bt_intact_check(const json_t *digests, const char *key,
+                             uint64_t is, const char *folder, const char *file,
+                             bauta_error *err)
+{
+    char text[17];
+    const char *was = json_string_value(json_object_get(digests, key));
+    snprintf(text, sizeof(text), "%016" PRIx64, is);
+    if (!was || strcmp(was, text) == 0)
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_IO,
+                   "%s/%s: is damaged or was changed: trainer.json has "
+                   "another digest of it (delete that to load it anyway)",
+                   bt_path_tail(folder), file);
+}
+
+static bauta_status file_check(const json_t *files, const char *folder,
+                               const char *name, bauta_error *err)
+{
+    bt_file_map map;
+    if (!json_object_get(files, name))
+        return BAUTA_OK;
+    char *path = bt_path_join(folder, name);
+    if (!path)
+        return bt_fail_memory(err, "the name of a file", strlen(folder));
+    bauta_status status = bt_file_map_init(&map, path, err);
+    if (!status)
+        status = bt_intact_check(files, name,
+                                 bt_digest_bytes(1, map.bytes, map.size),
+                                 folder, name, err);
+    bt_file_map_release(&map);
+    bt_free(path);
+    return status;
+}
+
+bauta_status bt_tokenizer_files_check(const char *folder, bauta_error *err)
+{
+    json_t *record;
+    bauta_status status = bt_record_open(&record, folder, err);
+    const json_t *files = json_object_get(record, "files");
+    for (size_t i = 0; !status && bt_tokenizer_names[i]; i++)
+        status = file_check(files, folder, bt_tokenizer_names[i], err);
+    json_decref(record);
     return status;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* phrases.c - stop_strings and bad_words_ids, in one block; see phrases.h. */
-#include "model/phrases.h"
+/* generation_lists.c - reading stop_strings and bad_words_ids into one block of
+ * memory. */
+#include "model/generation_lists.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -9,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The lists as they are in the file; NULL where there are none. */
+/* The JSON values of the lists; NULL where absent. */
 typedef struct lists {
     const char *file;
-    const json_t *stops; /* a text, or a list of them */
+    const json_t *stops; /* a string, or a list of strings */
     const json_t *bad;
     size_t vocab;
-    bauta_error *wrong; /* the first thing sticks */
+    bauta_error *wrong; /* the first error */
 } lists;
 
-static void refuse(const lists *l, const char *key, const json_t *value,
+static void reject(const lists *l, const char *key, const json_t *value,
                    const char *why)
 {
     if (l->wrong->status)
@@ -29,7 +30,7 @@ static void refuse(const lists *l, const char *key, const json_t *value,
     bt_free(text);
 }
 
-/* ---- what is right ----------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------ */
 
 static size_t items(const json_t *value)
 {
@@ -45,8 +46,9 @@ static void stops_check(const lists *l)
 {
     for (size_t i = 0; i < items(l->stops); i++)
         if (json_string_length(item(l->stops, i)) == 0)
-            refuse(l, "stop_strings", l->stops,
-                   "neither a text nor a list of texts, none of them empty");
+            reject(l, "stop_strings", l->stops,
+                   "neither a string nor a list of strings, or one of them is "
+                   "empty");
 }
 
 static bool is_token(const json_t *value)
@@ -58,15 +60,15 @@ static bool is_token(const json_t *value)
 static void bad_check(const lists *l)
 {
     if (l->bad && !json_is_array(l->bad))
-        refuse(l, "bad_words_ids", l->bad, "not a list");
+        reject(l, "bad_words_ids", l->bad, "not a list");
     for (size_t i = 0; i < items(l->bad); i++) {
         const json_t *word = item(l->bad, i);
         if (!json_is_array(word) || json_array_size(word) == 0)
-            refuse(l, "bad_words_ids", l->bad, "not lists of tokens");
+            reject(l, "bad_words_ids", l->bad, "not a list of token lists");
         for (size_t j = 0; j < json_array_size(word); j++)
             if (!is_token(json_array_get(word, j)))
-                refuse(l, "bad_words_ids", l->bad,
-                       "in which something is not a token");
+                reject(l, "bad_words_ids", l->bad,
+                       "which contains something that is not a token");
     }
 }
 
@@ -77,7 +79,7 @@ static size_t token_at(const json_t *word, size_t j)
     return (size_t)json_integer_value(json_array_get(word, j));
 }
 
-static bool can_come(const json_t *word, size_t vocab)
+static bool in_vocabulary(const json_t *word, size_t vocab)
 {
     for (size_t j = 0; j < json_array_size(word); j++)
         if (token_at(word, j) >= vocab)
@@ -103,7 +105,7 @@ static bauta_word word_take(bt_arena *arena, const json_t *value)
     return (bauta_word){ count, tokens };
 }
 
-/* Everything is taken twice: to measure, and to fill in. */
+/* Runs twice: to measure, then to fill in. */
 static bt_phrases *block_take(bt_arena *arena, const lists *l)
 {
     size_t stop_count = items(l->stops), bad_count = 0;
@@ -116,7 +118,7 @@ static bt_phrases *block_take(bt_arena *arena, const lists *l)
             stops[i] = text;
     }
     for (size_t i = 0; i < items(l->bad); i++) {
-        if (!can_come(item(l->bad, i), l->vocab))
+        if (!in_vocabulary(item(l->bad, i), l->vocab))
             continue;
         bauta_word word = word_take(arena, item(l->bad, i));
         if (words)
@@ -131,13 +133,7 @@ static bt_phrases *block_take(bt_arena *arena, const lists *l)
     return words;
 }
 
-/* ---- the door ---------------------------------------------------------- */
-
-static const json_t *get(const json_t *root, const char *key)
-{
-    const json_t *value = json_object_get(root, key);
-    return json_is_null(value) ? NULL : value;
-}
+/* ---- reading ----------------------------------------------------------- */
 
 bauta_status bt_phrases_read(bt_phrases **out, const char *generation,
                              size_t generation_size, const char *config,
@@ -151,10 +147,10 @@ bauta_status bt_phrases_read(bt_phrases **out, const char *generation,
         generation ? generation_size : config_size, 0, "", &wrong);
     if (status == BAUTA_ERR_NOMEM)
         return bt_fail(err, status, "%s", wrong.message);
-    wrong = (bauta_error){ 0 }; // who wants the file is told what is wrong
+    wrong = (bauta_error){ 0 }; // reported when the file itself is read
     lists l = { generation ? "generation_config.json" : "config.json",
-                get(root, "stop_strings"), get(root, "bad_words_ids"), vocab,
-                &wrong };
+                bt_json_get(root, "stop_strings"),
+                bt_json_get(root, "bad_words_ids"), vocab, &wrong };
     stops_check(&l);
     bad_check(&l);
     if (wrong.status)
@@ -162,7 +158,7 @@ bauta_status bt_phrases_read(bt_phrases **out, const char *generation,
     block_take(&arena, &l);
     size_t bytes = arena.used;
     bool there = bt_arena_reserve(&arena, bytes) == 0;
-    // The block begins with the words, so freeing them frees all.
+    // The struct is at the start of the block, so freeing it frees everything.
     *out = there ? block_take(&arena, &l) : NULL;
     json_decref(root);
     return there ? BAUTA_OK : bt_fail_memory(err, "words", bytes);

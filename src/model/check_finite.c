@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* finite.c - the first layer that gives a number which is not finite. */
+/* check_finite.c - finding the first layer that produces NaN or infinity. */
 #include "base/error.h"
 #include "base/size.h"
 #include "base/string_writer.h"
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* The first number that is NaN or infinite, or `count`. */
+/* The index of the first NaN or infinity, or `count`. */
 static size_t first_bad(const float *numbers, size_t count)
 {
     size_t i = 0;
@@ -17,7 +17,7 @@ static size_t first_bad(const float *numbers, size_t count)
     return i;
 }
 
-/* Of logits -infinity is none. */
+/* The same for logits, where -infinity is allowed. */
 static size_t first_bad_logit(const float *logits, size_t count)
 {
     size_t i = 0;
@@ -26,12 +26,12 @@ static size_t first_bad_logit(const float *logits, size_t count)
     return i;
 }
 
-static const char *word_of(float number)
+static const char *name_of(float number)
 {
     return isnan(number) ? "NaN" : "infinity";
 }
 
-/* Which token of which sequence a packed row is. */
+/* Append the token and the sequence of a packed row. */
 static void put_row(bt_string_writer *w, const bt_rows *rows, size_t row)
 {
     size_t sequence = 0;
@@ -40,8 +40,8 @@ static void put_row(bt_string_writer *w, const bt_rows *rows, size_t row)
     bt_put(w, " at token %zu of sequence %zu", row, sequence);
 }
 
-/* The first tensor that holds such a number; compressed ones are not looked
- * into. */
+/* Append the first tensor that holds NaN or infinity. Packed tensors are not
+ * searched. */
 static void put_weights(bt_string_writer *w, const bauta_model *model)
 {
     bool all = true;
@@ -53,11 +53,11 @@ static void put_weights(bt_string_writer *w, const bauta_model *model)
         if (at == count)
             continue;
         bt_put(w, "; tensor %s holds %s", model->entries[i].name,
-               word_of(t->data[at]));
+               name_of(t->data[at]));
         return;
     }
     if (all)
-        bt_put_text(w, "; all weights are finite, so numbers grew too large");
+        bt_put_text(w, "; all weights are finite, so the values overflow");
 }
 
 static bauta_status fail(const char *message, bauta_error *err)
@@ -65,7 +65,8 @@ static bauta_status fail(const char *message, bauta_error *err)
     return bt_fail(err, BAUTA_ERR_NOT_FINITE, "%s", message);
 }
 
-/* The states of a stack: number 0 is the embeddings, number l layer l - 1. */
+/* Check the hidden states of a stack: index 0 is the embeddings, index l is
+ * layer l - 1. */
 static bauta_status stack_check(const bauta_model *model, const char *stack,
                                 bt_tensor *const *states, size_t layers,
                                 const bt_rows *rows, bauta_error *err)
@@ -81,7 +82,7 @@ static bauta_status stack_check(const bauta_model *model, const char *stack,
             bt_put(&w, "%s layer %zu gives ", stack, l - 1);
         else
             bt_put(&w, "the embeddings of the %s give ", stack);
-        bt_put_text(&w, word_of(x->data[at]));
+        bt_put_text(&w, name_of(x->data[at]));
         put_row(&w, rows, at / x->columns);
         put_weights(&w, model);
         bt_put_end(&w);
@@ -90,7 +91,8 @@ static bauta_status stack_check(const bauta_model *model, const char *stack,
     return BAUTA_OK;
 }
 
-/* Row by row, since logits of all rows may be much more than the states. */
+/* Row by row, since the logits of all rows may take much more memory than the
+ * hidden states. */
 static bauta_status head_check(const bauta_model *model, bt_call *r,
                                bt_tensor *x, bauta_error *err)
 {
@@ -107,7 +109,7 @@ static bauta_status head_check(const bauta_model *model, bt_call *r,
             continue;
         char message[sizeof(err->message)];
         bt_string_writer w = { message, sizeof(message), 0 };
-        bt_put(&w, "the head gives %s for id %zu", word_of(logits[at]), at);
+        bt_put(&w, "the head gives %s for id %zu", name_of(logits[at]), at);
         put_row(&w, rows, i);
         put_weights(&w, model);
         bt_put_end(&w);
@@ -118,8 +120,8 @@ static bauta_status head_check(const bauta_model *model, bt_call *r,
 
 static bauta_status run(const bauta_model *model, bt_call *r, bauta_error *err)
 {
-    const bt_blueprint *print = &r->model->print;
-    size_t encoder = print->encoder.layers, decoder = print->decoder.layers;
+    const bt_blueprint *config = &r->model->print;
+    size_t encoder = config->encoder.layers, decoder = config->decoder.layers;
     r->encoder.states = bt_tape_take(r->tape, encoder + 1, sizeof(bt_tensor *));
     r->decoder.states = bt_tape_take(r->tape, decoder + 1, sizeof(bt_tensor *));
     bt_tensor *x = bt_call_stacks(r);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compress.c - the matrices of a model in panels, of float32 or fewer bytes.
+/* pack_weights.c - packing a model's matrices into panels, as float32, bfloat16
+ * or int8.
  *
- * All is prepared beside the float32 model, which is let go of in the end:
+ *     matrices, token embeddings         panels, kernels/compact.h
+ *     biases, norms, positions, types    copied as float32
+ *     the mapped file, or the memory     released
  *
- *     matrices of products, the token table    panels, kernels/compact.h
- *     biases, norms, positions, types          float32, copied
- *     the mapping, or the memory               released
- *
- * Positions and types are tables of which a token reads one row, so they are
- * left alone: nothing would become faster. */
+ * Everything is prepared beside the float32 model, which is replaced at the
+ * end, so a failure leaves the model unchanged. Position and type embeddings
+ * are not packed: a token reads one row of them, and nothing would get faster.
+ */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -22,15 +23,15 @@
 /* ---- which matrices ---------------------------------------------------- */
 
 typedef struct visit {
-    void (*matrix)(void *user, bt_tensor *w, bool turned);
+    void (*matrix)(void *user, bt_tensor *w, bool transposed);
     void *user;
-    bool turned; /* the model's way to store what is not a table */
+    bool transposed; /* how the model stores matrices, embeddings aside */
 } visit;
 
 static void visit_dense(const visit *v, bt_dense *dense)
 {
     if (dense->w.rows)
-        v->matrix(v->user, &dense->w, v->turned);
+        v->matrix(v->user, &dense->w, v->transposed);
 }
 
 static void visit_heads(const visit *v, bt_heads *heads)
@@ -53,7 +54,7 @@ static void visit_stack(const visit *v, bt_stack *stack)
     }
 }
 
-/* Every matrix of a product, in the order of their use. */
+/* Visit every matrix that is multiplied by, in the order of use. */
 static void visit_matrices(bt_model *model, void *user,
                            void (*matrix)(void *, bt_tensor *, bool))
 {
@@ -66,9 +67,9 @@ static void visit_matrices(bt_model *model, void *user,
         matrix(user, &model->head.w, false);
 }
 
-/* Whether a stored tensor stays float32. Marian stores the bias of its head as
- * a matrix of one row. */
-static bool stays(const bt_model *model, const bt_entry *entry)
+/* Whether a stored tensor stays_float32 float32. Marian stores its head's bias
+ * as a matrix of one row. */
+static bool stays_float32(const bt_model *model, const bt_entry *entry)
 {
     const bt_tensor *const tables[] = {
         &model->encoder.positions, &model->encoder.types,
@@ -82,23 +83,23 @@ static bool stays(const bt_model *model, const bt_entry *entry)
 
 /* ---- preparing --------------------------------------------------------- */
 
-typedef struct compression {
+typedef struct packer {
     bauta_model *model;
     bt_compact_type type;
-    size_t count;         /* matrices, or the one at hand */
-    bt_arena space;       /* panels and scales */
-    bt_compact *compacts; /* (count) NULL at first */
-    float *kept;          /* (floats) */
+    size_t count;       /* of matrices; in later passes the current one */
+    bt_arena space;     /* panels and scales */
+    bt_compact *packed; /* (count) NULL in the first pass */
+    float *unpacked;    /* (floats) tensors that stay float32 */
     size_t floats;
     bauta_status status;
     bauta_error *err;
-} compression;
+} packer;
 
-static bt_compact compact_of(compression *c, const bt_tensor *w, bool turned)
+static bt_compact compact_of(packer *c, const bt_tensor *w, bool transposed)
 {
     bt_compact compact = { .type = c->type,
-                           .outputs = turned ? w->columns : w->rows,
-                           .inputs = turned ? w->rows : w->columns };
+                           .outputs = transposed ? w->columns : w->rows,
+                           .inputs = transposed ? w->rows : w->columns };
     size_t outputs = compact.outputs;
     compact.panels = bt_arena_take(
         &c->space, bt_compact_bytes(c->type, outputs, compact.inputs), 1);
@@ -108,50 +109,50 @@ static bt_compact compact_of(compression *c, const bt_tensor *w, bool turned)
     return compact;
 }
 
-static void measure_matrix(void *user, bt_tensor *w, bool turned)
+static void measure_matrix(void *user, bt_tensor *w, bool transposed)
 {
-    compression *c = user;
-    (void)compact_of(c, w, turned);
+    packer *c = user;
+    (void)compact_of(c, w, transposed);
     c->count++;
 }
 
-/* How much memory is needed; then take it. */
-static bauta_status take(compression *c)
+/* Measure how much memory is needed, then allocate it. */
+static bauta_status allocate(packer *c)
 {
     const bauta_model *model = c->model;
     visit_matrices(model->folder->model, c, measure_matrix);
     for (size_t i = 0; i < model->count; i++)
-        if (stays(model->folder->model, &model->entries[i]))
+        if (stays_float32(model->folder->model, &model->entries[i]))
             c->floats += model->entries[i].tensor->rows *
                          model->entries[i].tensor->columns;
     size_t bytes = c->space.used;
-    c->compacts = bt_alloc_zero(c->count, sizeof(*c->compacts));
-    c->kept = bt_alloc(c->floats * sizeof(float));
-    if (!c->compacts || !c->kept || bt_arena_reserve(&c->space, bytes))
-        return bt_fail_memory(c->err, "the compressed weights of a model",
-                              bytes);
+    c->packed = bt_alloc_zero(c->count, sizeof(*c->packed));
+    c->unpacked = bt_alloc(c->floats * sizeof(float));
+    if (!c->packed || !c->unpacked || bt_arena_reserve(&c->space, bytes))
+        return bt_fail_memory(c->err, "the packed weights of a model", bytes);
     c->count = 0;
     return BAUTA_OK;
 }
 
 /* ---- packing ----------------------------------------------------------- */
 
-typedef struct packing {
+typedef struct pack_job {
     const bt_compact *compact;
     const bt_tensor *w;
-    bool turned;
-    bt_progress failed; /* panels that int8 cannot hold */
-} packing;
+    bool transposed;
+    bt_progress failed; /* panels that int8 cannot represent */
+} pack_job;
 
 static void pack_panel(void *job, size_t task, int thread)
 {
     (void)thread;
-    packing *p = job;
-    if (!bt_compact_pack(p->compact, task, p->w->data, p->w->stride, p->turned))
+    pack_job *p = job;
+    if (!bt_compact_pack(p->compact, task, p->w->data, p->w->stride,
+                         p->transposed))
         bt_progress_step(&p->failed);
 }
 
-/* The stored tensor that a matrix is, or is a part of. */
+/* The name of the stored tensor that holds a matrix. */
 static const char *name_of(const bauta_model *model, const bt_tensor *w)
 {
     for (size_t i = 0; i < model->count; i++) {
@@ -163,14 +164,14 @@ static const char *name_of(const bauta_model *model, const bt_tensor *w)
     return "a matrix";
 }
 
-static void pack_matrix(void *user, bt_tensor *w, bool turned)
+static void pack_matrix(void *user, bt_tensor *w, bool transposed)
 {
-    compression *c = user;
+    packer *c = user;
     if (c->status)
         return;
-    bt_compact *compact = &c->compacts[c->count++];
-    *compact = compact_of(c, w, turned);
-    packing p = { .compact = compact, .w = w, .turned = turned };
+    bt_compact *compact = &c->packed[c->count++];
+    *compact = compact_of(c, w, transposed);
+    pack_job p = { .compact = compact, .w = w, .transposed = transposed };
     bt_parallel(bt_threads_available(), bt_compact_panels(compact->outputs),
                 pack_panel, &p);
     if (p.failed.done)
@@ -180,68 +181,68 @@ static void pack_matrix(void *user, bt_tensor *w, bool turned)
                             name_of(c->model, w));
 }
 
-/* ---- changing over ----------------------------------------------------- */
+/* ---- replacing the float32 weights ------------------------------------- */
 
-static void bind_matrix(void *user, bt_tensor *w, bool turned)
+static void bind_matrix(void *user, bt_tensor *w, bool transposed)
 {
-    (void)turned;
-    compression *c = user;
-    w->compact = &c->compacts[c->count++];
+    (void)transposed;
+    packer *c = user;
+    w->compact = &c->packed[c->count++];
     w->data = NULL;
 }
 
-static void keep_rest(compression *c)
+static void copy_unpacked(packer *c)
 {
     bauta_model *model = c->model;
-    float *to = c->kept;
+    float *to = c->unpacked;
     for (size_t i = 0; i < model->count; i++) {
         bt_tensor *t = model->entries[i].tensor;
         size_t count = t->rows * t->columns;
-        if (stays(model->folder->model, &model->entries[i])) {
+        if (stays_float32(model->folder->model, &model->entries[i])) {
             memcpy(to, t->data, count * sizeof(float));
             t->data = to;
             to += count;
         } else {
-            t->data = NULL; // a fused matrix, whose parts are compact
+            t->data = NULL; // a fused matrix, whose parts are packed
         }
     }
 }
 
-/* Nothing fails from here on. */
-static void change_over(compression *c)
+/* Cannot fail. */
+static void replace_weights(packer *c)
 {
     bt_folder *folder = c->model->folder;
     c->count = 0;
     visit_matrices(folder->model, c, bind_matrix);
-    keep_rest(c);
+    copy_unpacked(c);
     bt_model_split(folder->model);
     bt_weights_free(folder->weights);
     folder->weights = NULL;
     bt_free(folder->memory);
-    folder->memory = c->kept;
+    folder->memory = c->unpacked;
     folder->floats = c->floats;
-    folder->compacts = c->compacts;
+    folder->compacts = c->packed;
     folder->panels = c->space.base;
 }
 
-static bauta_status compress(bauta_model *model, bt_compact_type type,
-                             bauta_error *err)
+static bauta_status pack(bauta_model *model, bt_compact_type type,
+                         bauta_error *err)
 {
-    compression c = { .model = model, .type = type, .err = err };
-    c.status = take(&c);
+    packer c = { .model = model, .type = type, .err = err };
+    c.status = allocate(&c);
     if (!c.status)
         visit_matrices(model->folder->model, &c, pack_matrix);
     if (!c.status) {
-        change_over(&c);
+        replace_weights(&c);
         return BAUTA_OK;
     }
     bt_arena_release(&c.space);
-    bt_free(c.compacts);
-    bt_free(c.kept);
+    bt_free(c.packed);
+    bt_free(c.unpacked);
     return c.status;
 }
 
-/* ---- the interface ----------------------------------------------------- */
+/* ---- public calls ------------------------------------------------------ */
 
 const char *bt_weights_text(bauta_weights weights)
 {
@@ -257,22 +258,22 @@ bauta_status bauta_model_compress(bauta_model *model, bauta_weights weights,
     BT_NEED(model, err);
     if ((unsigned)weights > BAUTA_WEIGHTS_INT8)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "weights is %u, and there is no such type",
+                       "weights is %u, which is not a known type",
                        (unsigned)weights);
     if (model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "a model that is trained keeps its weights as they "
-                       "are: load it read-only to hold them as %s",
+                       "a trainable model cannot be packed: load it read-only "
+                       "to pack its weights as %s",
                        bt_weights_text(weights));
     if (model->folder->compacts && weights == model->weights)
         return BAUTA_OK;
     if (model->folder->compacts)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the model holds its weights as %s already: load it "
-                       "anew to hold them as %s",
+                       "the weights are already packed as %s: load the model "
+                       "again to pack them as %s",
                        bt_weights_text(model->weights),
                        bt_weights_text(weights));
-    bauta_status status = compress(model, types[weights], err);
+    bauta_status status = pack(model, types[weights], err);
     if (!status)
         model->weights = weights;
     return status;
