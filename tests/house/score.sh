@@ -77,10 +77,6 @@ runs 1 --ref "$work" "$hyp"
 says err "cannot read it: "
 runs 1 --ref "$ref" "$work/empty"
 says err "empty: there are no lines in it"
-printf '\n\n' >"$work/blank"
-printf 'a b\nc d\n' >"$work/two"
-runs 0 --ref "$work/two" "$work/blank" --metric bleu
-says out "= 0.00 "
 printf 'one\n' >"$work/in"
 runs 1 --ref "$ref"
 says err "standard input has 1 lines, $ref has 2"
@@ -158,3 +154,9 @@ if [ -c /dev/full ]; then
     [ "$status" = 1 ] || fail "a full disk: status $status"
     says err "cannot write the result"
 fi
+
+# A file that starts with empty lines.
+printf '\n\n' >"$work/blank"
+printf 'a b\nc d\n' >"$work/two"
+runs 0 --ref "$work/two" "$work/blank" --metric bleu
+says out "= 0.00 "
