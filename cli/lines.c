@@ -81,8 +81,8 @@ static int line_add(lines *l, const char *line, size_t length)
     size_t used = l->count ? (size_t)(l->at[l->count - 1] - l->text) +
                                  l->lengths[l->count - 1]
                            : 0;
-    if (used + length > l->room) {
-        size_t room = 2 * (used + length);
+    if (used + length >= l->room) {
+        size_t room = 2 * (used + length) + 1;
         char *text = malloc(room);
         if (!text)
             return cli_fail(l->verb, "%s: out of memory", l->name);
@@ -96,7 +96,7 @@ static int line_add(lines *l, const char *line, size_t length)
     }
     if (length)
         memcpy(l->text + used, line, length);
-    l->at[l->count] = l->room ? l->text + used : "";
+    l->at[l->count] = l->text + used;
     l->lengths[l->count++] = length;
     return CLI_OK;
 }

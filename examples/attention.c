@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention.c - three masks, and what attention sees through them.
+/* attention.c - attention under three masks, in parallel and incrementally.
  *
- * The queries ask for the token two before their own; the mask decides whether
- * they may. With the identity matrix as values, the outputs of attention are
- * the weights that it gave to the keys. */
+ * Query t matches key t - 2, if the mask shows that key. The values are the
+ * identity matrix, so the outputs of attention are its weights. Each document
+ * is then decoded token by token through a KV cache, which must give the same
+ * bits. The exit status is 1 if it does not. */
 #include <bauta.h>
 
 #include <math.h>
@@ -16,7 +17,7 @@ enum { TOKENS = 12, DIM = 32 };
 
 static bauta_error err;
 static bauta_context *context;
-static bauta_attention shape = BAUTA_ATTENTION_INIT;
+static bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
 static float q[TOKENS][DIM], k[TOKENS][DIM], v[TOKENS][TOKENS];
 static bool colour, all_same = true;
 
@@ -28,19 +29,19 @@ static void check(bauta_status status)
     }
 }
 
-/* Waves of position, as in the original Transformer: the product of two rows
- * is largest where the positions are equal. */
-static void position(float row[DIM], float at)
+/* Sinusoidal position encoding, as in the original Transformer: the dot product
+ * of two rows is largest if their positions are equal. */
+static void encode_position(float row[DIM], float position)
 {
     for (int d = 0; d < DIM; d += 2) {
-        float wave = 1.6f * powf(0.1f, (float)d / DIM);
-        row[d] = sinf(at * wave);
-        row[d + 1] = cosf(at * wave);
+        float frequency = 1.6f * powf(0.1f, (float)d / DIM);
+        row[d] = sinf(position * frequency);
+        row[d + 1] = cosf(position * frequency);
     }
 }
 
-/* A row of the mask and its weights: a colour each, or a digit of tenths. What
- * is hidden is not a small weight but none, and is drawn as such. */
+/* Print one row of the mask and its weights, as colours or as tenths. A hidden
+ * key has no weight at all and is printed as '.'. */
 static void draw(const char *mask, const float *weights)
 {
     static const int shades[] = { 53, 90, 126, 162, 198, 210, 222 };
@@ -59,27 +60,28 @@ static void draw(const char *mask, const float *weights)
     printf("\n");
 }
 
-/* Decode a document alone, a token at a time through a cache, and compare it
- * with the parallel pass, in which it started at token `start`. */
+/* Decode one document token by token through a KV cache and compare the outputs
+ * with those of the parallel pass, where it started at token `start`. */
 static void decode(const bauta_mask *mask, size_t start, float want[][TOKENS])
 {
-    bauta_cache *cache;
-    check(bauta_cache_create(&cache, &shape, TOKENS, &err));
+    bauta_kv_cache *cache;
+    check(bauta_kv_cache_create(&cache, &shape, TOKENS, &err));
     for (size_t i = 0; i < bauta_mask_queries(mask); i++) {
         size_t t = start + i;
         bauta_plan *step;
         float out[TOKENS];
-        check(bauta_cache_append(cache, &shape, 1, k[t], v[t], &err));
+        check(bauta_kv_cache_append(cache, &shape, 1, k[t], v[t], &err));
         check(bauta_plan_create(&step, mask, i, 1, &err));
         check(bauta_attention_cached(context, step, &shape, q[t], cache, out,
                                      NULL, &err));
         all_same = all_same && memcmp(out, want[t], sizeof(out)) == 0;
         bauta_plan_free(step);
     }
-    bauta_cache_free(cache);
+    bauta_kv_cache_free(cache);
 }
 
-/* Take the masks of documents, show them packed, and free them. */
+/* Pack the masks of documents, run attention over the batch, print mask and
+ * weights, and check incremental decoding. Frees the masks. */
 static void show(const char *title, bauta_mask *parts[], size_t documents)
 {
     bauta_mask *mask;
@@ -101,8 +103,8 @@ static void show(const char *title, bauta_mask *parts[], size_t documents)
         start += bauta_mask_queries(parts[d]);
         bauta_mask_free(parts[d]);
     }
-    printf(" Decoded token by token: %s.\n\n",
-           all_same ? "the same bits" : "OTHER BITS");
+    printf(" Incremental decoding: %s.\n\n",
+           all_same ? "same bits" : "DIFFERENT BITS");
     bauta_plan_free(plan);
     bauta_mask_free(mask);
 }
@@ -116,8 +118,8 @@ int main(void)
     shape.head_dim = DIM;
     shape.value_dim = TOKENS;
     for (int t = 0; t < TOKENS; t++) {
-        position(q[t], (float)(t - 2));
-        position(k[t], (float)t);
+        encode_position(q[t], (float)(t - 2));
+        encode_position(k[t], (float)t);
         v[t][t] = 1.0f;
     }
     check(bauta_context_create(&context, NULL, &err));
@@ -126,12 +128,12 @@ int main(void)
     check(bauta_mask_causal(&packed[0], 5, 5, &err));
     check(bauta_mask_causal(&packed[1], TOKENS - 5, TOKENS - 5, &err));
 
-    printf("Rows are queries, columns are keys. Left what a query may see,\n"
-           "right the weight that it gives to it%s; '.' is hidden.\n\n",
+    printf("Rows are queries, columns are keys. Left: the mask. Right: the\n"
+           "attention weights%s. '.' is hidden.\n\n",
            colour ? "" : ", in tenths");
     show("Causal", &causal, 1);
-    show("A window of 4", &window, 1);
-    show("Two documents, packed", packed, 2);
+    show("Window of 4", &window, 1);
+    show("Two packed documents", packed, 2);
     bauta_context_free(context);
     return all_same ? 0 : 1;
 }

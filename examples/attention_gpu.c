@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_gpu.c - causal attention on an NVIDIA GPU, beside the CPU's.
+/* attention_gpu.c - causal attention on an NVIDIA GPU, compared with the CPU.
  *
- * The same mask serves both. Where there is no GPU that can be used, it says
- * why and leaves it at that. */
+ * Both use the same mask. Without a usable GPU the program prints the reason
+ * and exits with status 0. */
 #include <bauta.h>
 
 #include <math.h>
@@ -22,19 +22,19 @@ static void check(bauta_status status)
     }
 }
 
-/* A copy of a tensor in the GPU's memory. */
-static void *on_gpu(bauta_context *gpu, const float *from)
+/* Copy a tensor to GPU memory. */
+static void *upload(bauta_context *gpu, const float *from)
 {
     void *to;
     check(bauta_gpu_alloc(gpu, &to, BYTES, &err));
-    check(bauta_gpu_put(gpu, to, from, BYTES, &err));
+    check(bauta_gpu_upload(gpu, to, from, BYTES, &err));
     return to;
 }
 
 int main(void)
 {
     bauta_options options = BAUTA_OPTIONS_INIT;
-    bauta_attention shape = BAUTA_ATTENTION_INIT; // one head of 64
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT; // one head of 64
     bauta_context *cpu, *gpu;
     bauta_mask *mask;
     bauta_plan *plan;
@@ -42,7 +42,7 @@ int main(void)
     float worst = 0.0f;
     options.device = "cuda";
     if (bauta_context_create(&gpu, &options, &err)) {
-        printf("Nothing to compare: %s.\n", err.message);
+        printf("No GPU: %s.\n", err.message);
         return 0;
     }
     for (int i = 0; i < COUNT; i++) {
@@ -56,17 +56,17 @@ int main(void)
     check(
         bauta_attention_forward(cpu, plan, &shape, q, k, v, want, NULL, &err));
 
-    void *x[] = { on_gpu(gpu, q), on_gpu(gpu, k), on_gpu(gpu, v),
-                  on_gpu(gpu, got) };
+    void *x[] = { upload(gpu, q), upload(gpu, k), upload(gpu, v),
+                  upload(gpu, got) };
     check(bauta_gpu_plan_create(&gpu_plan, gpu, mask, 0, TOKENS, &shape,
-                                BAUTA_GPU_FLOAT32, false, &err));
+                                BAUTA_FLOAT32, false, &err));
     check(bauta_gpu_attention_forward(gpu, gpu_plan, &shape, x[0], x[1], x[2],
                                       x[3], NULL, &err));
-    check(bauta_gpu_get(gpu, got, x[3], BYTES, &err));
+    check(bauta_gpu_download(gpu, got, x[3], BYTES, &err));
 
     for (int i = 0; i < COUNT; i++)
         worst = fmaxf(worst, fabsf(got[i] - want[i]));
-    printf("%d tokens on %s: within %.1e of the CPU.\n", TOKENS,
+    printf("%d tokens on %s: largest difference from the CPU %.1e.\n", TOKENS,
            bauta_context_device(gpu), (double)worst);
     for (int i = 0; i < 4; i++)
         bauta_gpu_free(gpu, x[i]);

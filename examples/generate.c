@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* generate.c - a model goes on from a prompt, and is heard while it speaks.
+/* generate.c - continue a prompt and print the text as it is generated.
  *
  *   generate MODEL [PROMPT] [TOKENS] */
 #include <bauta.h>
@@ -18,9 +18,9 @@ static void check(bauta_status status)
     }
 }
 
-/* Called for every token, with the text that has become certain. */
-static bool hear(void *user, uint32_t token, float logprob, const char *text,
-                 size_t length)
+/* Called for every token, with the text that became final with it. */
+static bool on_token(void *user, uint32_t token, float logprob,
+                     const char *text, size_t length)
 {
     double *sum = user;
     if (token != BAUTA_NO_TOKEN)
@@ -32,7 +32,7 @@ static bool hear(void *user, uint32_t token, float logprob, const char *text,
 int main(int argc, char **argv)
 {
     const char *prompt = argc > 2 ? argv[2] : "The mask";
-    bauta_generate_options how = BAUTA_GENERATE_OPTIONS_INIT;
+    bauta_generate_options options = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_request request = BAUTA_REQUEST_INIT;
     bauta_context *context;
     bauta_model *model;
@@ -51,23 +51,23 @@ int main(int argc, char **argv)
     check(bauta_tokenizer_encode(tokenizer, prompt, strlen(prompt), NULL,
                                  &tokens, &err));
 
-    // What the model's folder says of generation, and draws of our own.
-    check(bauta_generate_options_load(&how, model, &err));
-    how.max_tokens = argc > 3 ? strtoul(argv[3], NULL, 10) : 60;
-    how.sample = true;
-    how.temperature = 0.8f;
-    how.top_p = 0.95f;
-    how.seed = 7;
+    // The model's generation_config.json, with these sampling settings.
+    check(bauta_generate_options_load(&options, model, &err));
+    options.max_new_tokens = argc > 3 ? strtoul(argv[3], NULL, 10) : 60;
+    options.do_sample = true;
+    options.temperature = 0.8f;
+    options.top_p = 0.95f;
+    options.seed = 7;
     request.tokens = tokens.ids;
     request.count = tokens.count;
-    request.options = &how;
-    request.hear = hear;
+    request.options = &options;
+    request.on_token = on_token;
     request.user = &sum;
     printf("%s", prompt);
     check(bauta_generate(context, model, tokenizer, &request, &result, &err));
-    printf("\n\n%zu tokens, log-probability %.3f, ended by %s\n",
-           result->hypotheses[0].count, sum,
-           bauta_finish_text(result->hypotheses[0].finish));
+    printf("\n\n%zu tokens, log-probability %.3f, finish reason: %s\n",
+           result->hypotheses[0]->count, sum,
+           bauta_finish_text(result->hypotheses[0]->finish));
 
     bauta_result_free(result);
     bauta_tokens_release(&tokens);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train.c - a small model learns a text byte by byte, and then speaks.
+/* train.c - train a small byte-level model on a text, then generate from it.
  *
  *   train TEXT OUT [STEPS]
  *
- * OUT becomes a model folder, for generate.c, the program and transformers. */
+ * OUT becomes a model folder that generate.c, bauta and transformers load. */
 #include <bauta.h>
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 {
     static const char small[] =
         "{\"n_layer\": 2, \"n_embd\": 64, \"n_head\": 4, \"n_positions\": 64}";
-    bauta_train_options how = BAUTA_TRAIN_OPTIONS_INIT;
+    bauta_train_options options = BAUTA_TRAIN_OPTIONS_INIT;
     bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
     bauta_generate_options greedy = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_request request = BAUTA_REQUEST_INIT;
@@ -43,28 +43,28 @@ int main(int argc, char **argv)
     check(bauta_tokenizer_bytes(&bytes, &err));
     check(bauta_corpus_load(&corpus, bytes, (const char *const *)&argv[1], 1,
                             NULL, &err));
-    check(bauta_preset(&config, &how, "gpt2-tiny", bytes, small, &err));
-    how.steps = argc > 3 ? strtoul(argv[3], NULL, 10) : 200;
-    how.sequences = 16;
-    how.rate = 3e-3;
-    check(bauta_model_create(&model, config, how.seed, &err));
-    check(bauta_trainer_create(&trainer, context, model, bytes, corpus, &how,
-                               &err));
-    while (report.step < how.steps) {
+    check(bauta_preset(&config, &options, "gpt2-tiny", bytes, small, &err));
+    options.max_steps = argc > 3 ? strtoul(argv[3], NULL, 10) : 200;
+    options.batch_sequences = 16;
+    options.learning_rate = 3e-3;
+    check(bauta_model_create(&model, config, options.seed, &err));
+    check(bauta_trainer_create(&trainer, context, model, bytes, corpus,
+                               &options, &err));
+    while (report.step < options.max_steps) {
         check(bauta_trainer_step(trainer, &report, &err));
-        if (report.step % 50 == 0 || report.step == how.steps)
+        if (report.step % 50 == 0 || report.step == options.max_steps)
             printf("step %4zu  loss %.3f\n", report.step, report.loss);
     }
     check(bauta_trainer_export(trainer, argv[2], &err));
 
-    // What it says of itself, from the first bytes of the text.
+    // Continue the first bytes of the text, greedily.
     request.tokens =
         bauta_corpus_document(corpus, 0, &request.count, NULL, NULL);
     request.count = request.count < 16 ? request.count : 16;
-    greedy.max_tokens = 48;
+    greedy.max_new_tokens = 48;
     request.options = &greedy;
     check(bauta_generate(context, model, bytes, &request, &result, &err));
-    printf("%s: it goes on with \"%s\"\n", argv[2], result->hypotheses[0].text);
+    printf("%s: continuation \"%s\"\n", argv[2], result->hypotheses[0]->text);
 
     bauta_result_free(result);
     bauta_trainer_free(trainer);

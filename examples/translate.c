@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* translate.c - all sentences at once through a generator, with beams.
+/* translate.c - translate sentences in one batch, with beam search.
  *
  *   translate MODEL SENTENCE... */
 #include <bauta.h>
@@ -18,11 +18,12 @@ static void check(bauta_status status)
     }
 }
 
-/* Put a sentence in the queue. It ends as sentences did in training. */
-static void ask(bauta_generator *generator, const bauta_tokenizer *tokenizer,
-                const bauta_generate_options *how, const char *text, int tag)
+/* Queue a sentence, followed by the end token as in training. */
+static void submit(bauta_generator *generator, const bauta_tokenizer *tokenizer,
+                   const bauta_generate_options *options, const char *text,
+                   int tag)
 {
-    uint32_t end = bauta_tokenizer_token(tokenizer, BAUTA_TOKEN_EOS);
+    uint32_t end = bauta_tokenizer_special_token(tokenizer, BAUTA_TOKEN_EOS);
     bauta_request request = BAUTA_REQUEST_INIT;
     bauta_tokens tokens;
     check(bauta_tokenizer_encode(tokenizer, text, strlen(text), NULL, &tokens,
@@ -35,7 +36,7 @@ static void ask(bauta_generator *generator, const bauta_tokenizer *tokenizer,
         source[n++] = end;
     request.source = source;
     request.source_count = n;
-    request.options = how;
+    request.options = options;
     request.tag = (uint64_t)tag;
     check(bauta_generator_add(generator, &request, &err));
     free(source);
@@ -44,7 +45,7 @@ static void ask(bauta_generator *generator, const bauta_tokenizer *tokenizer,
 
 int main(int argc, char **argv)
 {
-    bauta_generate_options how = BAUTA_GENERATE_OPTIONS_INIT;
+    bauta_generate_options options = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_context *context;
     bauta_model *model;
     bauta_tokenizer *tokenizer;
@@ -57,20 +58,20 @@ int main(int argc, char **argv)
     check(bauta_context_create(&context, NULL, &err));
     check(bauta_model_load(&model, argv[1], false, &err));
     check(bauta_tokenizer_load(&tokenizer, argv[1], &err));
-    check(bauta_generate_options_load(&how, model, &err));
-    how.beams = 5;
+    check(bauta_generate_options_load(&options, model, &err));
+    options.num_beams = 5;
     check(bauta_generator_create(&generator, context, model, tokenizer, NULL,
                                  &err));
     for (int i = 2; i < argc; i++)
-        ask(generator, tokenizer, &how, argv[i], i);
+        submit(generator, tokenizer, &options, argv[i], i);
     for (size_t left = 1; left;) {
         check(bauta_generator_step(generator, &left, &err));
         for (bauta_result *r; (r = bauta_generator_take(generator));) {
-            if (r->status) // of this text alone; the others go on
+            if (r->status) // of this request only; the others continue
                 printf("%s\n  %s\n", argv[r->tag], r->message);
             else
                 printf("%s\n  %s  (%.3f)\n", argv[r->tag],
-                       r->hypotheses[0].text, r->hypotheses[0].score);
+                       r->hypotheses[0]->text, r->hypotheses[0]->score);
             bauta_result_free(r);
         }
     }

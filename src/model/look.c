@@ -121,11 +121,11 @@ typedef struct weights_job {
 static size_t *unpacked_rows(bt_tape *tape, const bt_rows *rows)
 {
     size_t *to = bt_tape_take(tape, rows->tokens, sizeof(*to));
-    size_t attention = 0, start = 0;
+    size_t count = 0, start = 0;
     for (size_t s = 0; to && s < rows->axis.count; s++) {
         size_t length = rows->axis.lengths[s];
         for (size_t t = 0; t < length; t++)
-            to[attention++] = start + t;
+            to[count++] = start + t;
         start += rows->axis.stride ? rows->axis.stride : length;
     }
     return to;

@@ -24,7 +24,7 @@ yes "a mask" | head -n 40 >source
 yes "eine maske" | head -n 40 >target
 
 "$train" text model 200 >out 2>&1 || fail "train failed"
-grep -q 'it goes on with ".*mask' out || fail "it has not learned its text"
+grep -q 'continuation ".*mask' out || fail "it has not learned its text"
 "$generate" model "the mask hides" 20 >out 2>&1 || fail "generate failed"
 grep -q '^the mask hides.*[a-z]' out || fail "generate says nothing"
 grep -q 'log-probability' out || fail "generate has not ended well"

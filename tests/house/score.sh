@@ -154,3 +154,9 @@ if [ -c /dev/full ]; then
     [ "$status" = 1 ] || fail "a full disk: status $status"
     says err "cannot write the result"
 fi
+
+# A file that starts with empty lines.
+printf '\n\n' >"$work/blank"
+printf 'a b\nc d\n' >"$work/two"
+runs 0 --ref "$work/two" "$work/blank" --metric bleu
+says out "= 0.00 "
