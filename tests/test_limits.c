@@ -419,7 +419,7 @@ static double encoding(const char *json, size_t size, bauta_status *status,
     return start;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef BT_SANITIZED
 static const double second = 20.0;
 #else
 static const double second = 1.0;
