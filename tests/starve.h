@@ -13,6 +13,8 @@
 #ifndef BT_STARVE_H
 #define BT_STARVE_H
 
+#include "testing.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -38,8 +40,7 @@ static inline bool starve_disarm(void)
     return atomic_load(&starve.failed);
 }
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__) && !defined(BT_SANITIZED)
+#if defined(__GLIBC__) && !defined(BT_SANITIZED)
 
 enum { starve_works = true };
 

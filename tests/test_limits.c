@@ -389,24 +389,26 @@ static void a_text_takes_80_bytes_a_byte(void **state)
  */
 
 static const struct {
-    const char *pattern;
+    const char *pattern, *unit;
     size_t size;
 } patterns[] = {
-    { "(a+)+$", 1000 },
-    { "(a+)+$", 100000 },
-    { "(a|aa)+b|(a)\\\\2c", 100000 },
-    { "(?=a*b)a", 100000 },
-    { "a[^b]*(b|c)", 100000 },
-    { "(?:a|b)*c", 100000 },
-    { "a*a*a*b", 100000 },
+    // Each word takes many steps, but fewer than a match may.
+    { "(a+)+$", EIGHT EIGHT EIGHT "~", 1000 },
+    { "(a+)+$", "a", 1000 },
+    { "(a+)+$", "a", 100000 },
+    { "(a|aa)+b|(a)\\\\2c", "a", 100000 },
+    { "(?=a*b)a", "a", 100000 },
+    { "a[^b]*(b|c)", "a", 100000 },
+    { "(?:a|b)*c", "a", 100000 },
+    { "a*a*a*b", "a", 100000 },
 };
 
-/* Seconds of processor time that encoding `size` letters takes, the last of
- * which is no "a". */
-static double encoding(const char *json, size_t size, bauta_status *status,
-                       bauta_error *err)
+/* Seconds of processor time that encoding takes: `size` bytes of copies of
+ * `unit`, and one that is no "a". */
+static double encoding(const char *json, const char *unit, size_t size,
+                       bauta_status *status, bauta_error *err)
 {
-    text t = repeat(size + 17, "", "a", "~");
+    text t = repeat(size + 17, "", unit, "~");
     bauta_tokens tokens = { 0 };
     bauta_tokenizer *tokenizer = parsed(json);
     double start = seconds();
@@ -419,7 +421,7 @@ static double encoding(const char *json, size_t size, bauta_status *status,
     return start;
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef BT_SANITIZED
 static const double second = 20.0;
 #else
 static const double second = 1.0;
@@ -438,11 +440,12 @@ static void a_pattern_takes_less_than_a_second(void **state)
                  "\"Regex\":\"%s\"},\"behavior\":\"Isolated\",\"invert\":"
                  "false}," WORDS("") "}",
                  p);
-        double took = encoding(json, patterns[i].size, &status, &err);
+        double took =
+            encoding(json, patterns[i].unit, patterns[i].size, &status, &err);
         printf("%s, %zu bytes: %.3f s %s\n", p, patterns[i].size, took,
                err.message);
         assert_true(took < second);
-        if (i > 1)
+        if (i > 2)
             continue;
         assert_int_equal(status, BAUTA_ERR_ARGUMENT);
         assert_non_null(strstr(err.message, "the pattern \"(a+)+$\" takes too "
@@ -485,7 +488,7 @@ static void a_long_word_takes_less_than_a_second(void **state)
         "1000000,\"unk_token\":\"u\",\"continuing_subword_prefix\":\"##\","
         "\"vocab\":{\"u\":0,\"a\":1,\"##a\":2,\"##~\":3,\"##" LONG HUNDRED
             HUNDRED "b\":4}}}",
-        100000, &status, NULL);
+        "a", 100000, &status, NULL);
     printf("WordPiece, 100000 letters: %.3f s\n", took);
     assert_int_equal(status, BAUTA_OK);
     assert_true(took < second);

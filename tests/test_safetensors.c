@@ -16,14 +16,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 /* ---- Files in memory ----------------------------------------------------- */
 
 typedef struct bytes {
@@ -738,7 +730,7 @@ static void a_header_cannot_make_us_over_allocate(void **state)
         long kib = growth(files[i].b, files[i].want);
         printf("%s: %ld KiB, %.2f s\n", files[i].name, kib, seconds() - start);
         assert_true(kib >= 0);
-#ifndef SANITIZED
+#ifndef BT_SANITIZED
         assert_true(kib <= (64 << 10) + (long)(files[i].b.size >> 10));
 #endif
         free(files[i].b.at);

@@ -65,7 +65,7 @@ static int child_run(size_t mib)
 static void work_is_done_where_threads_do_not_start(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef BT_SANITIZED
     skip(); // their address space is as large as it can be
 #endif
     const size_t mib[] = { 1, 4, 12, 40, 400 };

@@ -16,6 +16,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Defined with the address and the thread sanitizer, which have an allocator
+ * and an address space of their own. gcc and clang name them differently. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define BT_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define BT_SANITIZED 1
+#endif
+#endif
+
 /* A stream of random numbers: Philox under the seed, counted upwards. */
 typedef struct test_random {
     uint32_t key[2], counter[4], words[4];
