@@ -58,7 +58,7 @@ endif()
 
 set(from ${PROJECT_SOURCE_DIR}/src/kernels/cuda)
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${from}/*.c)
-list(FILTER cuda_sources EXCLUDE REGEX "/(decode_list|prefill|sweep|worklist)\\.c$")
+list(FILTER cuda_sources EXCLUDE REGEX "/(decode_list|loop_list|prefill|worklist)\\.c$")
 file(GLOB kernels CONFIGURE_DEPENDS ${from}/*.cu)
 foreach(kernel ${kernels})
   get_filename_component(name ${kernel} NAME_WE)

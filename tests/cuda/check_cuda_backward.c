@@ -63,7 +63,7 @@ enum { ARENA = 2000u << 20 };
 static unsigned char *arena;
 static size_t arena_used;
 
-static void *place(const void *from, size_t bytes)
+static void *padded_row(const void *from, size_t bytes)
 {
     if (!arena)
         need_cuda(cudaMalloc((void **)&arena, ARENA), "cudaMalloc");
@@ -81,7 +81,7 @@ static void *poisoned_memory(void **host, size_t bytes)
 {
     *host = malloc(bytes + 1);
     memset(*host, 0x7f, bytes);
-    return place(*host, bytes);
+    return padded_row(*host, bytes);
 }
 
 static void fetch(void *host, void *device, size_t bytes)
@@ -109,9 +109,9 @@ static gradients run_rows(const backward *b, size_t first, size_t rows,
         bt_cuda_plan_fuse(device_plan);
     need(bt_cuda_plan_add_backward(device_plan, plan, &err), &err);
     bauta_plan_free(plan);
-    uint16_t *q = place(p->q + first * a->q_token, q_bytes);
-    uint16_t *k = place(p->k, kv_bytes), *v = place(p->v, kv_bytes);
-    uint16_t *dout = place(b->dout + first * a->out_token, out_bytes);
+    uint16_t *q = padded_row(p->q + first * a->q_token, q_bytes);
+    uint16_t *k = padded_row(p->k, kv_bytes), *v = padded_row(p->v, kv_bytes);
+    uint16_t *dout = padded_row(b->dout + first * a->out_token, out_bytes);
     uint16_t *out = poisoned_memory((void **)&g.out, out_bytes);
     float *lse = poisoned_memory((void **)&g.lse, lse_bytes);
     uint16_t *dq = poisoned_memory((void **)&g.dq, q_bytes);

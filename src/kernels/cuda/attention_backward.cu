@@ -17,7 +17,7 @@
  * it is not in use unless bt_cuda_plan_fuse() asks for it.)
  *
  * The two are the same program. It keeps a tile of rows of one side and sweeps
- * over the other side in steps of 64 rows (see sweep.h):
+ * over the other side in steps of 64 rows (see loop_list.h):
  *
  *                        keeps     sweeps over   sums
  *     dQ                 Q, dO     K, V          dS K
@@ -47,7 +47,7 @@
  * Nothing hidden is touched, but the tensor cores would: 0 * NaN is NaN. Where
  * a row of a step is not finite, every row of the tile gets NaN, also those
  * that do not see it. That is never missed: a group notes items in which a
- * result is not finite, and a second kernel (EXACT), launched behind, does
+ * result is not finite, and a second kernel (FIXUP), launched behind, does
  * those again. It replaces what is not finite in a step by 0, and makes the
  * weights of that row NaN for those who see it. */
 #include "kernels/cuda/backward_fused.h"
@@ -78,7 +78,7 @@ static cudaError_t launch_early(void (*kernel)(PARAMS), const PARAMS *params,
     return cudaLaunchKernelEx(&config, kernel, *params);
 }
 
-template <int D, int STAGES, int EXACT>
+template <int D, int STAGES, int FIXUP>
 static cudaError_t launch_fused(const backward_params *p, int blocks,
                                 const finish_params *f, int finish_blocks,
                                 cudaStream_t stream)
@@ -87,11 +87,11 @@ static cudaError_t launch_fused(const backward_params *p, int blocks,
     static_assert(bytes <= 227 * 1024, "shared memory of a block");
     cudaError_t status = cudaSuccess;
     if (blocks)
-        status = launch_early(attention_backward_fused<D, STAGES, EXACT>, p,
+        status = launch_early(attention_backward_fused<D, STAGES, FIXUP>, p,
                               (unsigned)blocks, GROUP * (FUSED_GROUPS + 1),
                               bytes, stream);
     if (!status && finish_blocks)
-        status = launch_early(attention_finish_dq<D, EXACT>, f,
+        status = launch_early(attention_finish_dq<D, FIXUP>, f,
                               (unsigned)finish_blocks, 256, 0, stream);
     return status;
 }
@@ -168,16 +168,18 @@ static bauta_status encode_tensor(CUtensorMap *map, const bt_cuda_plan *plan,
 
 /* One side's kernel: what it keeps, sweeps over and makes. */
 static bauta_status fill_params(backward_params *p, const bt_cuda_plan *plan,
-                                const bt_cuda_sweeps *side,
-                                const tensor *const *kept,
-                                const tensor *const *swept,
+                                const bt_cuda_loop_list *side,
+                                const tensor *const *stationary,
+                                const tensor *const *streamed,
                                 const tensor *const *made, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (int i = 0; i < 2 && !status; i++) {
-        status = encode_tensor(&p->kept[i], plan, kept[i], GROUP_ROWS, err);
+        status = encode_tensor(&p->stationary[i], plan, stationary[i],
+                               GROUP_ROWS, err);
         if (!status)
-            status = encode_tensor(&p->swept[i], plan, swept[i], STEP, err);
+            status =
+                encode_tensor(&p->streamed[i], plan, streamed[i], STEP, err);
         if (!status && made[i])
             status = encode_tensor(&p->grad[i], plan, made[i], 16, err);
         if (made[i]) {
@@ -187,15 +189,15 @@ static bauta_status fill_params(backward_params *p, const bt_cuda_plan *plan,
         }
     }
     p->tiles = side->tiles;
-    p->sweeps = side->sweeps;
+    p->runs = side->runs;
     p->bits = side->bits;
-    p->ticket = side->ticket;
-    p->redo = side->redo;
+    p->tile_counter = side->tile_counter;
+    p->nonfinite_fixup = side->nonfinite_fixup;
     p->steps = (int)plan->step_count;
     p->tile_count = side->tile_count;
     p->empty_count = side->empty_count;
-    p->heads = (int)kept[0]->heads;
-    p->band = side->band;
+    p->heads = (int)stationary[0]->heads;
+    p->l2_heads = side->l2_heads;
     p->items = side->tile_count * p->heads;
     return status;
 }
@@ -253,7 +255,7 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     int group = (int)(heads / kv_heads);
     p.lse = lse;
     p.delta = plan->delta;
-    p_kv.known = (const step_rows *)plan->known;
+    p_kv.row_stats = (const step_stats *)plan->row_stats;
     p.inner = p_kv.share = 1;
     p.share = p_kv.inner = group;
     p.scale = p_kv.scale = scale;
@@ -262,16 +264,18 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     p_kv.added = plan->added;
     p_kv.dq_sum = plan->dq_sum;
     p_kv.bad = plan->bad;
-    delta_params delta = { out,         dout,        lse,
-                           plan->steps, plan->delta, (step_rows *)plan->known,
-                           plan->bad,   out_token,   out_head,
-                           (int)heads,  (int)d,      (int)kv_heads };
+    delta_params delta = { out,         dout,
+                           lse,         plan->steps,
+                           plan->delta, (step_stats *)plan->row_stats,
+                           plan->bad,   out_token,
+                           out_head,    (int)heads,
+                           (int)d,      (int)kv_heads };
     finish_params finish = { plan->dq_sum,
                              plan->steps,
                              plan->gaps,
                              plan->added,
                              plan->bad,
-                             plan->over_queries.ticket,
+                             plan->over_queries.tile_counter,
                              dq,
                              q_token,
                              q_head,
@@ -284,17 +288,18 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     int blocks = blocks_of(&p, plan), blocks_kv = blocks_of(&p_kv, plan);
     size_t steps = plan->step_count, width = bt_cuda_width(d);
     int finish_blocks =
-        min(finish.places_count * finish.heads, plan->multiprocessors * 8);
+        min(finish.task_count * finish.heads, plan->multiprocessors * 8);
     cudaError_t result =
         width > 128
-            ? bt_launch_backward_wide(&delta, (int)width, steps, &p, blocks,
-                                      &p_kv, blocks_kv, (cudaStream_t)stream)
+            ? bt_launch_backward_large_head(&delta, (int)width, steps, &p,
+                                            blocks, &p_kv, blocks_kv,
+                                            (cudaStream_t)stream)
         : plan->fused
             ? launch_one<128, 3>(&delta, steps, &p_kv, blocks_kv, &finish,
                                  finish_blocks, (cudaStream_t)stream)
         : width == 128
             ? launch_two<128, 2, 4, 2, 3>(&delta, steps, &p, blocks, &p_kv,
-                                         blocks_kv, (cudaStream_t)stream)
+                                          blocks_kv, (cudaStream_t)stream)
             : launch_two<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
                                          blocks_kv, (cudaStream_t)stream);
     if (result)

@@ -35,7 +35,7 @@
 extern "C" {
 #include "base/error.h"
 }
-#include "kernels/cuda/decode_gather.h"
+#include "kernels/cuda/decode_combine.h"
 
 #include <cuda_runtime.h>
 
@@ -45,20 +45,20 @@ extern "C" {
 template <int D, int HALVES>
 BT_DEVICE uint32_t compute_item(const decode_params *p, decode_shared<D> *s,
                                 const decode_work *work, const uint16_t *q,
-                                place *at, uint32_t number)
+                                thread_state *at, uint32_t number)
 {
-    const int units = WARPS / kind<D>::sharing;
+    const int units = WARPS / kernel_traits<D>::warps_per_tile;
     uint32_t begin = number, taint = 0;
-    float x[TILE / 8][4], o[kind<D>::columns][4];
+    float x[TILE / 8][4], o[kernel_traits<D>::columns][4];
     float base[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
 
-    at->columns = kind<D>::columns / p->parts;
+    at->columns = kernel_traits<D>::columns / p->parts;
     at->column = (work->part * WARPS + at->warp) * at->columns;
 #pragma unroll
     for (int r = 0; r < HALVES; r++)
         at->query[r] = min((at->g + r * 8) / work->heads, work->item.rows - 1);
 #pragma unroll
-    for (int n = 0; n < kind<D>::columns; n++)
+    for (int n = 0; n < kernel_traits<D>::columns; n++)
         o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0.0f;
 #pragma unroll 1
     for (int i = 0; i < BT_CHUNK / BLOCK; i++) {
@@ -68,11 +68,11 @@ BT_DEVICE uint32_t compute_item(const decode_params *p, decode_shared<D> *s,
         if (b.seen == 0)
             continue;
         score_block<D, HALVES>(p, s, work, q, at, b, x);
-        named_sync(BARRIER_COMPUTE, COMPUTERS);
-        bool moves = soften_block<D, HALVES>(p, s, at, x, base);
-        moves = named_any(BARRIER_COMPUTE, COMPUTERS, moves);
-        if (moves)
-            follow_block<D, HALVES>(p, s, at, x, base, sum);
+        named_sync(BARRIER_COMPUTE, COMPUTE_THREADS);
+        bool base_moves = exponentiate_block<D, HALVES>(p, s, at, x, base);
+        base_moves = named_any(BARRIER_COMPUTE, COMPUTE_THREADS, base_moves);
+        if (base_moves)
+            rebase_block<D, HALVES>(p, s, at, x, base, sum);
         else
 #pragma unroll
             for (int r = 0; r < HALVES; r++)
@@ -80,7 +80,7 @@ BT_DEVICE uint32_t compute_item(const decode_params *p, decode_shared<D> *s,
                 for (int u = 0; u < units; u++)
                     sum[r] =
                         __fadd_rn(sum[r], total_of(s, u, at->g + r * 8, at->t));
-        value_block<D, HALVES>(p, s, work, at, b, moves, o, &taint);
+        value_block<D, HALVES>(p, s, work, at, b, base_moves, o, &taint);
         number += 2 * __popc(b.seen);
     }
     finish<D, HALVES>(p, work, at, o, taint, base, sum);
@@ -93,19 +93,20 @@ BT_DEVICE void compute_items(const decode_params *p, decode_shared<D> *s)
     int lane = threadIdx.x % 32;
     // Through a shuffle, so that the compiler sees that a warp agrees on it.
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
-    place at = { warp, lane, lane / 4, lane % 4, { 0, 0 }, 0, 0 };
+    thread_state at = { warp, lane, lane / 4, lane % 4, { 0, 0 }, 0, 0 };
     uint32_t tiles = 0;
 
-    grid_wait();
+    grid_dependency_wait();
     for (uint32_t number = 0;; number++) {
-        ring here = ring_place(number, kind<D>::items);
-        const decode_work *work = &s->work[here.at];
-        barrier_wait(&s->work_full[here.at], here.parity);
+        pipeline_state here =
+            pipeline_state_at(number, kernel_traits<D>::items);
+        const decode_work *work = &s->work[here.index];
+        barrier_wait(&s->work_full[here.index], here.phase);
         bool end = work->item.rows < 0;
         if (!end)
-            tiles += compute_item<D, HALVES>(p, s, work, s->q[here.at][0], &at,
-                                             tiles);
-        done_with(&s->work_done[here.at]);
+            tiles += compute_item<D, HALVES>(p, s, work, s->q[here.index][0],
+                                             &at, tiles);
+        consumer_release(&s->work_done[here.index]);
         if (end)
             break;
     }
@@ -119,12 +120,12 @@ __global__ void __launch_bounds__(THREADS, 1)
     decode_shared<D> *s = (decode_shared<D> *)memory;
 
     if (threadIdx.x == 0) {
-        for (int i = 0; i < kind<D>::items; i++) {
+        for (int i = 0; i < kernel_traits<D>::items; i++) {
             barrier_init(&s->work_full[i], 1);
             barrier_init(&s->work_done[i], WARPS);
-            barrier_init(&s->work_empty[i], GATHERERS / 32);
+            barrier_init(&s->work_empty[i], COMBINE_THREADS / 32);
         }
-        for (int i = 0; i < kind<D>::stages; i++) {
+        for (int i = 0; i < kernel_traits<D>::stages; i++) {
             barrier_init(&s->full[i], 1);
             barrier_init(&s->empty[i], WARPS);
         }
@@ -135,18 +136,18 @@ __global__ void __launch_bounds__(THREADS, 1)
     // Columns that a head lacks stay 0.
     for (int i = threadIdx.x; i < (int)sizeof(s->q) / 4; i += THREADS)
         ((uint32_t *)s->q)[i] = 0;
-    fence_async();
+    fence_proxy_async();
     __syncthreads();
-    grid_release();
-    if (threadIdx.x < COMPUTERS) {
-        registers_raise<168>();
+    launch_dependents();
+    if (threadIdx.x < COMPUTE_THREADS) {
+        setmaxnreg_inc<168>();
         compute_items<D, HALVES>(&p, s);
-    } else if (threadIdx.x < COMPUTERS + GATHERERS) {
-        registers_lower<104>();
-        gather_items<D>(&p, s);
+    } else if (threadIdx.x < COMPUTE_THREADS + COMBINE_THREADS) {
+        setmaxnreg_dec<104>();
+        combine_items<D>(&p, s);
     } else {
-        registers_lower<56>();
-        if (threadIdx.x < COMPUTERS + GATHERERS + 32)
+        setmaxnreg_dec<56>();
+        if (threadIdx.x < COMPUTE_THREADS + COMBINE_THREADS + 32)
             load_items<D>(&p, s);
     }
 }
@@ -200,7 +201,8 @@ static cudaError_t launch(decode_params *params, int blocks, bool idle,
     static_assert(bytes <= 227 * 1024, "shared memory of a block");
     // Where some multiprocessors have nothing to do the others may ask for all
     // that they have room for.
-    params->flying = idle ? kind<D>::stages : FLYING / tile;
+    params->in_flight =
+        idle ? kernel_traits<D>::stages : IN_FLIGHT_BYTES / tile;
     cudaError_t status = cudaFuncSetAttribute(
         attention_decode<D, HALVES>,
         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -224,8 +226,9 @@ template <int D>
 static cudaError_t launch_for(decode_params *p, int blocks, bool idle,
                               cudaStream_t stream)
 {
-    return p->unit_rows * p->share <= 8 ? launch<D, 1>(p, blocks, idle, stream)
-                                        : launch<D, 2>(p, blocks, idle, stream);
+    return p->unit_rows * p->heads_per_split <= 8
+               ? launch<D, 1>(p, blocks, idle, stream)
+               : launch<D, 2>(p, blocks, idle, stream);
 }
 
 static bauta_status check_call(const bt_cuda_decode *decode,
@@ -310,7 +313,7 @@ bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
     p.items = decode->items;
     p.tiles = decode->tiles;
     p.bits = decode->bits;
-    p.ticket = decode->ticket;
+    p.tile_counter = decode->tile_counter;
     p.arrivals = decode->arrivals;
     p.partial = decode->partial;
     p.partial_base = (float2 *)decode->partial_base;
@@ -321,10 +324,10 @@ bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
     p.heads = (int)decode->heads;
     p.kv_heads = (int)kv_heads;
     p.group = (int)(decode->heads / kv_heads);
-    p.shares = (int)bt_decode_shares((size_t)p.group);
-    p.share = (p.group + p.shares - 1) / p.shares;
+    p.head_splits = (int)bt_decode_head_splits((size_t)p.group);
+    p.heads_per_split = (p.group + p.head_splits - 1) / p.head_splits;
     p.parts = decode->parts;
-    p.columns = p.kv_heads * p.shares * p.parts;
+    p.columns = p.kv_heads * p.head_splits * p.parts;
     p.count = decode->item_count * p.columns;
     p.unit_rows = (int)decode->unit_rows;
     p.head_dim = (int)d;

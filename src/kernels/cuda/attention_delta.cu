@@ -22,23 +22,23 @@ BT_DEVICE float dot_eight(uint4 a, uint4 b)
  * eight rows, whose loads are all under way at once. */
 template <int D> __global__ void attention_delta(delta_params p)
 {
-    const int lanes = D / 8, turns = 8 * lanes / 32;
+    const int lanes = D / 8, rounds = 8 * lanes / 32;
     int steps = gridDim.x / p.heads;
     // Heads lie beside each other: rows are then read whole.
     int at_step = blockIdx.x / p.heads, head = blockIdx.x % p.heads;
-    bt_sweep_step step = p.steps[at_step];
+    bt_loop_step step = p.steps[at_step];
     int lane = threadIdx.x % lanes;
     int first = threadIdx.x / lanes;
-    uint4 a[turns], b[turns];
+    uint4 a[rounds], b[rounds];
 
-    grid_release();
+    launch_dependents();
     if (blockIdx.x == 0)
         for (int i = threadIdx.x; i < p.bad_count; i += blockDim.x)
             p.bad[i] = 0;
 #pragma unroll
-    for (int i = 0; i < turns; i++) {
+    for (int i = 0; i < rounds; i++) {
         size_t row =
-            (size_t)step.row + min(first + i * (64 / turns), step.rows - 1);
+            (size_t)step.row + min(first + i * (64 / rounds), step.rows - 1);
         size_t at = row * p.out_token + head * p.out_head + lane * 8;
         a[i] = b[i] = make_uint4(0, 0, 0, 0);
         if (lane * 8 < p.head_dim) {
@@ -47,8 +47,8 @@ template <int D> __global__ void attention_delta(delta_params p)
         }
     }
 #pragma unroll
-    for (int i = 0; i < turns; i++) {
-        int mine = first + i * (64 / turns);
+    for (int i = 0; i < rounds; i++) {
+        int mine = first + i * (64 / rounds);
         float sum = dot_eight(a[i], b[i]);
 #pragma unroll
         for (int k = lanes / 2; k > 0; k /= 2)
@@ -57,11 +57,11 @@ template <int D> __global__ void attention_delta(delta_params p)
             continue;
         bool real = mine < step.rows;
         size_t at = ((size_t)step.row + mine) * p.heads + head;
-        step_rows *known = p.known + (size_t)head * steps + at_step;
+        step_stats *row_stats = p.row_stats + (size_t)head * steps + at_step;
         if (real)
             p.delta[at] = sum;
-        known->delta[mine] = real ? sum : 0.0f;
-        known->lse[mine] = real ? p.lse[at] * LOG2_E : 0.0f;
+        row_stats->delta[mine] = real ? sum : 0.0f;
+        row_stats->lse[mine] = real ? p.lse[at] * LOG2_E : 0.0f;
     }
 }
 

@@ -31,7 +31,7 @@
  * where a value in a partial pair is NaN or infinite, every row of the tile
  * comes out NaN in that column. That is never missed and costs next to nothing:
  * the epilogue notes tiles in which something is not finite, and a second
- * kernel (EXACT), launched behind the first one, does those items again:
+ * kernel (FIXUP), launched behind the first one, does those items again:
  *
  *   pass 0   values that are not finite are replaced by 0: the sums of the
  *            finite ones, by the same instructions and so with the same bits;
@@ -48,275 +48,285 @@
 
 /* ---- computing --------------------------------------------------------- */
 
-template <int D, int EXACT>
+template <int D, int FIXUP>
 BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
 {
-    const int groups = kind<D>::groups, stages = kind<D>::stages;
+    const int groups = kernel_traits<D>::groups,
+              stages = kernel_traits<D>::stages;
     // Through a shuffle, so that the compiler sees that a warp agrees on it and
     // keeps what follows from it (the descriptors) in uniform registers.
     int group = __shfl_sync(~0u, (int)threadIdx.x / GROUP - 1, 0);
     int row =
         group * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-    int turn = BARRIER_TURN + group;
-    int turn_next = BARRIER_TURN + (group + 1) % groups;
-    ring q = {}, k = {}, v = {};
+    int order_barrier = BARRIER_ORDER + group;
+    int next_order_barrier = BARRIER_ORDER + (group + 1) % groups;
+    pipeline_state q = {}, k = {}, v = {};
     float x[PAIR / 2];    // scores of a pair, then its weights
     uint32_t w[PAIR / 4]; // weights as bf16, until the values are added
     float o[D / 2];
-    float4 early[kind<D>::early + 1]; // of the chunks before
+    float4 prefetched[kernel_traits<D>::prefetched + 1]; // of the chunks before
     float base[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
-    float total[2] = { 0.0f, 0.0f }, keep[2] = { 1.0f, 1.0f };
-    bool rested = false; // this item had a chunk before
-    bool rough = false;  // a row of this warp may have leapt
-    int pass = 0;        // EXACT: of the item at q
-    int storing = -1;    // stage of the item before, while its output leaves
+    float total[2] = { 0.0f, 0.0f }, correction[2] = { 1.0f, 1.0f };
+    bool accumulated = false;  // this item had a chunk before
+    bool may_overflow = false; // a row of this warp may have leapt
+    int pass = 0;              // FIXUP: of the item at q
+    int storing = -1; // stage of the item before, while its output leaves
 
     int left = next_item(s, q);
     if (left == 0)
         return;
     // Group 0 has the first turn.
     if (group == groups - 1)
-        named_arrive(BARRIER_TURN, 2 * GROUP);
-    if (EXACT)
-        pass = s->item[q.at].pass;
+        named_arrive(BARRIER_ORDER, 2 * GROUP);
+    if (FIXUP)
+        pass = s->item[q.index].pass;
 #pragma unroll
     for (int i = 0; i < D / 2; i++)
         o[i] = 0.0f;
 
     // The first scores have no values to run beside.
-    barrier_wait(&s->k_full[k.at], k.parity);
-    issue_scores<D>(x, s->q[q.at] + group * GROUP_ROWS * PANEL, s->k[k.at]);
-    product_wait<0>();
-    product_hold<PAIR / 2>(x);
-    int halves = look<D, EXACT>(s, k.at, group, row, pass, x);
-    uint32_t note = 0;
-    if (!EXACT || pass == 0) {
-        seek<PAIR, EXACT>(x, base, keep, p->scale);
-        soften<PAIR>(x, base, keep, sum, total, p->scale);
-        note = survey(base, total);
-        if (note & GROWN)
-            grow_base<PAIR>(x, base, keep, sum, total);
+    barrier_wait(&s->k_full[k.index], k.phase);
+    issue_scores<D>(x, s->q[q.index] + group * GROUP_ROWS * PANEL,
+                    s->k[k.index]);
+    wgmma_wait<0>();
+    wgmma_fence_operand<PAIR / 2>(x);
+    int halves = mask_scores<D, FIXUP>(s, k.index, group, row, pass, x);
+    uint32_t row_flags = 0;
+    if (!FIXUP || pass == 0) {
+        update_bases<PAIR, FIXUP>(x, base, correction, p->scale);
+        exponentiate<PAIR>(x, base, correction, sum, total, p->scale);
+        row_flags = check_rows(base, total);
+        if (row_flags & BASE_GREW)
+            grow_base<PAIR>(x, base, correction, sum, total);
     }
-    ring_next(&k, stages);
-    rough = note & ROUGH;
+    pipeline_advance(&k, stages);
+    may_overflow = row_flags & MAY_OVERFLOW;
     pack_weights<PAIR>(w, x);
     if (--left > 0)
-        barrier_wait(&s->k_full[k.at], k.parity);
+        barrier_wait(&s->k_full[k.index], k.phase);
 
     int stage;
     for (;;) {
         // w holds weights, and the next scores may be those of the next item.
         bool last = left == 0;
         int stage_pass = pass;
-        stage = q.at;
+        stage = q.index;
         if (last) {
             if (storing >= 0)
-                done_storing(&s->q_empty[storing]);
+                consumer_release_stored(&s->q_empty[storing]);
             storing = -1;
-            ring_next(&q, 2);
+            pipeline_advance(&q, 2);
             left = next_item(s, q);
             if (left == 0)
                 break;
-            if (EXACT)
-                pass = s->item[q.at].pass;
-            barrier_wait(&s->k_full[k.at], k.parity);
+            if (FIXUP)
+                pass = s->item[q.index].pass;
+            barrier_wait(&s->k_full[k.index], k.phase);
         }
-        if (!EXACT)
-            named_sync(turn, 2 * GROUP);
-        issue_scores<D>(x, s->q[q.at] + group * GROUP_ROWS * PANEL, s->k[k.at]);
-        barrier_wait(&s->v_full[v.at], v.parity);
-        if (EXACT)
-            clean_values<D>(s->v[v.at], stage_pass);
-        issue_values<D>(o, w, s->v[v.at], halves);
-        if (!EXACT)
-            named_arrive(turn_next, 2 * GROUP);
+        if (!FIXUP)
+            named_sync(order_barrier, 2 * GROUP);
+        issue_scores<D>(x, s->q[q.index] + group * GROUP_ROWS * PANEL,
+                        s->k[k.index]);
+        barrier_wait(&s->v_full[v.index], v.phase);
+        if (FIXUP)
+            filter_values<D>(s->v[v.index], stage_pass);
+        issue_values<D>(o, w, s->v[v.index], halves);
+        if (!FIXUP)
+            named_arrive(next_order_barrier, 2 * GROUP);
         if (storing >= 0)
-            done_storing(&s->q_empty[storing]);
+            consumer_release_stored(&s->q_empty[storing]);
         storing = -1;
-        product_wait<1>();
-        product_hold<PAIR / 2>(x);
+        wgmma_wait<1>();
+        wgmma_fence_operand<PAIR / 2>(x);
 
-        halves = look<D, EXACT>(s, k.at, group, row, pass, x);
-        bool begins = last || halves & BEGINS; // a chunk, of this item or not
-        if (begins)
-            end_chunk<D>(p, s, base, sum, rested, early);
-        ring_next(&k, stages);
+        halves = mask_scores<D, FIXUP>(s, k.index, group, row, pass, x);
+        bool chunk_start =
+            last || halves & CHUNK_START; // a chunk, of this item or not
+        if (chunk_start)
+            end_chunk<D>(p, s, base, sum, accumulated, prefetched);
+        pipeline_advance(&k, stages);
         left--;
 
         // All that follows is to be done while the values are multiplied. But
         // nothing of it is needed before the wait for them, and the compiler
         // would rather do it behind. So the next keys are waited for here, at
         // a parity that only the finished weights can tell.
-        uint32_t done = 0;
-        bool sought = EXACT || begins || note & FRESH;
-        keep[0] = keep[1] = 1.0f;
-        note = 0;
-        if (!EXACT || pass == 0) {
-            if (sought)
-                seek<PAIR, EXACT>(x, base, keep, p->scale);
-            done = soften<PAIR>(x, base, keep, sum, total, p->scale);
-            note = survey(base, total);
+        uint32_t dependency = 0;
+        bool needs_base = FIXUP || chunk_start || row_flags & ROW_EMPTY;
+        correction[0] = correction[1] = 1.0f;
+        row_flags = 0;
+        if (!FIXUP || pass == 0) {
+            if (needs_base)
+                update_bases<PAIR, FIXUP>(x, base, correction, p->scale);
+            dependency =
+                exponentiate<PAIR>(x, base, correction, sum, total, p->scale);
+            row_flags = check_rows(base, total);
         }
         if (left > 0)
-            barrier_wait(&s->k_full[k.at], k.parity ^ done >> 31);
-        if (note & GROWN)
-            grow_base<PAIR>(x, base, keep, sum, total);
-        product_wait<0>();
-        product_hold<D / 2>(o);
-        done_with(&s->v_empty[v.at]);
-        ring_next(&v, stages);
-        if (begins) {
+            barrier_wait(&s->k_full[k.index], k.phase ^ dependency >> 31);
+        if (row_flags & BASE_GREW)
+            grow_base<PAIR>(x, base, correction, sum, total);
+        wgmma_wait<0>();
+        wgmma_fence_operand<D / 2>(o);
+        consumer_release(&s->v_empty[v.index]);
+        pipeline_advance(&v, stages);
+        if (chunk_start) {
             if (last) {
-                finish<D, EXACT>(p, s, stage, o, early, rested, rough);
+                finish<D, FIXUP>(p, s, stage, o, prefetched, accumulated,
+                                 may_overflow);
                 storing = stage;
-                rough = false;
+                may_overflow = false;
             } else {
-                rest_chunk<D>(p, s, o, early, rested);
+                accumulate_chunk<D>(p, s, o, prefetched, accumulated);
             }
-            rested = !last;
+            accumulated = !last;
 #pragma unroll
             for (int i = 0; i < D / 2; i++)
                 o[i] = 0.0f;
-        } else if (EXACT || note & GROWN) {
-            rescale<D>(o, keep, false);
+        } else if (FIXUP || row_flags & BASE_GREW) {
+            rescale<D>(o, correction, false);
         }
-        rough |= note & ROUGH;
+        may_overflow |= row_flags & MAY_OVERFLOW;
         pack_weights<PAIR>(w, x);
     }
 
     // The last values have no scores to run beside.
-    barrier_wait(&s->v_full[v.at], v.parity);
-    if (EXACT)
-        clean_values<D>(s->v[v.at], pass);
-    issue_values<D>(o, w, s->v[v.at], halves);
-    end_chunk<D>(p, s, base, sum, rested, early);
-    product_wait<0>();
-    product_hold<D / 2>(o);
+    barrier_wait(&s->v_full[v.index], v.phase);
+    if (FIXUP)
+        filter_values<D>(s->v[v.index], pass);
+    issue_values<D>(o, w, s->v[v.index], halves);
+    end_chunk<D>(p, s, base, sum, accumulated, prefetched);
+    wgmma_wait<0>();
+    wgmma_fence_operand<D / 2>(o);
     // finish() writes where the queries are, so all four warps must have read
     // them. In the loop a turn lies between, or the cleaning.
     named_sync(BARRIER_GROUP + group, GROUP);
-    finish<D, EXACT>(p, s, stage, o, early, rested, rough);
+    finish<D, FIXUP>(p, s, stage, o, prefetched, accumulated, may_overflow);
     if (threadIdx.x % 32 == 0)
-        store_read();
+        tma_store_wait_read();
 }
 
 /* Wide heads: an item has its queries' memory for itself, so it ends before the
  * next one begins; and the groups take no turns, for products take most of the
  * time. */
-template <int D, int EXACT>
-BT_DEVICE void compute_wide(const forward_params *p, forward_shared<D> *s)
+template <int D, int FIXUP>
+BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
 {
-    const int keys = kind<D>::keys, stages = kind<D>::stages;
+    const int keys = kernel_traits<D>::keys, stages = kernel_traits<D>::stages;
     int group = __shfl_sync(~0u, (int)threadIdx.x / GROUP - 1, 0);
     int row =
         group * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-    ring q = {}, k = {}, v = {};
+    pipeline_state q = {}, k = {}, v = {};
     float x[keys / 2], o[D / 2];
-    float4 early[kind<D>::early + 1]; // of the chunks before
+    float4 prefetched[kernel_traits<D>::prefetched + 1]; // of the chunks before
     uint32_t w[keys / 4];
 
-    for (int left; (left = next_item(s, q)) > 0; ring_next(&q, 1)) {
-        const uint16_t *queries = s->q[q.at] + group * GROUP_ROWS * PANEL;
-        int pass = EXACT ? s->item[q.at].pass : 0;
+    for (int left; (left = next_item(s, q)) > 0; pipeline_advance(&q, 1)) {
+        const uint16_t *queries = s->q[q.index] + group * GROUP_ROWS * PANEL;
+        int pass = FIXUP ? s->item[q.index].pass : 0;
         float base[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
-        float total[2] = { 0.0f, 0.0f }, keep[2] = { 1.0f, 1.0f };
+        float total[2] = { 0.0f, 0.0f }, correction[2] = { 1.0f, 1.0f };
 #pragma unroll
         for (int i = 0; i < D / 2; i++)
             o[i] = 0.0f;
 
         // The first scores have no values to run beside.
-        barrier_wait(&s->k_full[k.at], k.parity);
-        issue_scores<D>(x, queries, s->k[k.at]);
-        product_wait<0>();
-        product_hold<keys / 2>(x);
-        look<D, EXACT>(s, k.at, group, row, pass, x);
-        ring_next(&k, stages);
-        uint32_t note = 0;
-        if (!EXACT || pass == 0) {
-            seek<keys, EXACT>(x, base, keep, p->scale);
-            soften<keys>(x, base, keep, sum, total, p->scale);
-            note = survey(base, total);
-            if (note & GROWN)
-                grow_base<keys>(x, base, keep, sum, total);
+        barrier_wait(&s->k_full[k.index], k.phase);
+        issue_scores<D>(x, queries, s->k[k.index]);
+        wgmma_wait<0>();
+        wgmma_fence_operand<keys / 2>(x);
+        mask_scores<D, FIXUP>(s, k.index, group, row, pass, x);
+        pipeline_advance(&k, stages);
+        uint32_t row_flags = 0;
+        if (!FIXUP || pass == 0) {
+            update_bases<keys, FIXUP>(x, base, correction, p->scale);
+            exponentiate<keys>(x, base, correction, sum, total, p->scale);
+            row_flags = check_rows(base, total);
+            if (row_flags & BASE_GREW)
+                grow_base<keys>(x, base, correction, sum, total);
         }
-        bool rested = false, rough = note & ROUGH;
+        bool accumulated = false, may_overflow = row_flags & MAY_OVERFLOW;
         pack_weights<keys>(w, x);
         if (--left > 0)
-            barrier_wait(&s->k_full[k.at], k.parity);
+            barrier_wait(&s->k_full[k.index], k.phase);
         for (; left > 0; left--) {
-            issue_scores<D>(x, queries, s->k[k.at]);
-            barrier_wait(&s->v_full[v.at], v.parity);
-            if (EXACT)
-                clean_values<D>(s->v[v.at], pass);
-            issue_values<D>(o, w, s->v[v.at], BOTH);
-            product_wait<1>();
-            product_hold<keys / 2>(x);
-            bool begins = look<D, EXACT>(s, k.at, group, row, pass, x) & BEGINS;
-            if (begins)
-                end_chunk<D>(p, s, base, sum, rested, early);
-            ring_next(&k, stages);
+            issue_scores<D>(x, queries, s->k[k.index]);
+            barrier_wait(&s->v_full[v.index], v.phase);
+            if (FIXUP)
+                filter_values<D>(s->v[v.index], pass);
+            issue_values<D>(o, w, s->v[v.index], BOTH);
+            wgmma_wait<1>();
+            wgmma_fence_operand<keys / 2>(x);
+            bool chunk_start =
+                mask_scores<D, FIXUP>(s, k.index, group, row, pass, x) &
+                CHUNK_START;
+            if (chunk_start)
+                end_chunk<D>(p, s, base, sum, accumulated, prefetched);
+            pipeline_advance(&k, stages);
 
             // As in compute_items: the weights before the wait for the values.
-            uint32_t done = 0;
-            bool sought = EXACT || begins || note & FRESH;
-            keep[0] = keep[1] = 1.0f;
-            note = 0;
-            if (!EXACT || pass == 0) {
-                if (sought)
-                    seek<keys, EXACT>(x, base, keep, p->scale);
-                done = soften<keys>(x, base, keep, sum, total, p->scale);
-                note = survey(base, total);
+            uint32_t dependency = 0;
+            bool needs_base = FIXUP || chunk_start || row_flags & ROW_EMPTY;
+            correction[0] = correction[1] = 1.0f;
+            row_flags = 0;
+            if (!FIXUP || pass == 0) {
+                if (needs_base)
+                    update_bases<keys, FIXUP>(x, base, correction, p->scale);
+                dependency = exponentiate<keys>(x, base, correction, sum, total,
+                                                p->scale);
+                row_flags = check_rows(base, total);
             }
             if (left > 1)
-                barrier_wait(&s->k_full[k.at], k.parity ^ done >> 31);
-            if (note & GROWN)
-                grow_base<keys>(x, base, keep, sum, total);
-            product_wait<0>();
-            product_hold<D / 2>(o);
-            done_with(&s->v_empty[v.at]);
-            ring_next(&v, stages);
-            if (begins)
-                rest_chunk<D>(p, s, o, early, rested);
-            rested |= begins;
+                barrier_wait(&s->k_full[k.index], k.phase ^ dependency >> 31);
+            if (row_flags & BASE_GREW)
+                grow_base<keys>(x, base, correction, sum, total);
+            wgmma_wait<0>();
+            wgmma_fence_operand<D / 2>(o);
+            consumer_release(&s->v_empty[v.index]);
+            pipeline_advance(&v, stages);
+            if (chunk_start)
+                accumulate_chunk<D>(p, s, o, prefetched, accumulated);
+            accumulated |= chunk_start;
             // (With zeros of their own, where a chunk begins, the compiler
             // serializes all products.)
-            if (begins || EXACT || note & GROWN)
-                rescale<D>(o, keep, begins);
-            rough |= note & ROUGH;
+            if (chunk_start || FIXUP || row_flags & BASE_GREW)
+                rescale<D>(o, correction, chunk_start);
+            may_overflow |= row_flags & MAY_OVERFLOW;
             pack_weights<keys>(w, x);
         }
 
         // The last values have no scores to run beside.
-        barrier_wait(&s->v_full[v.at], v.parity);
-        if (EXACT)
-            clean_values<D>(s->v[v.at], pass);
-        issue_values<D>(o, w, s->v[v.at], BOTH);
-        product_wait<0>();
-        product_hold<D / 2>(o);
-        end_chunk<D>(p, s, base, sum, rested, early);
-        done_with(&s->v_empty[v.at]);
-        ring_next(&v, stages);
+        barrier_wait(&s->v_full[v.index], v.phase);
+        if (FIXUP)
+            filter_values<D>(s->v[v.index], pass);
+        issue_values<D>(o, w, s->v[v.index], BOTH);
+        wgmma_wait<0>();
+        wgmma_fence_operand<D / 2>(o);
+        end_chunk<D>(p, s, base, sum, accumulated, prefetched);
+        consumer_release(&s->v_empty[v.index]);
+        pipeline_advance(&v, stages);
         // finish() writes where the queries are, so all must have read them.
         named_sync(BARRIER_GROUP + group, GROUP);
-        finish<D, EXACT>(p, s, q.at, o, early, rested, rough);
-        done_storing(&s->q_empty[q.at]);
+        finish<D, FIXUP>(p, s, q.index, o, prefetched, accumulated,
+                         may_overflow);
+        consumer_release_stored(&s->q_empty[q.index]);
     }
 }
 
-template <int D, int EXACT, int PAGED>
-__global__ void __launch_bounds__(GROUP *(kind<D>::groups + 1), 1)
+template <int D, int FIXUP, int PAGED>
+__global__ void __launch_bounds__(GROUP *(kernel_traits<D>::groups + 1), 1)
     attention_forward(const __grid_constant__ forward_params p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     forward_shared<D> *s = (forward_shared<D> *)memory;
-    const int arrivals = kind<D>::groups * 4 * WARP_ARRIVALS;
+    const int arrivals = kernel_traits<D>::groups * 4 * WARP_ARRIVALS;
 
     if (threadIdx.x == 0) {
-        for (int i = 0; i < kind<D>::queries; i++) {
+        for (int i = 0; i < kernel_traits<D>::queries; i++) {
             barrier_init(&s->q_full[i], 1);
             barrier_init(&s->q_empty[i], arrivals);
         }
-        for (int i = 0; i < kind<D>::stages; i++) {
+        for (int i = 0; i < kernel_traits<D>::stages; i++) {
             barrier_init(&s->k_full[i], 1);
             barrier_init(&s->k_empty[i], arrivals);
             barrier_init(&s->v_full[i], 1);
@@ -329,27 +339,27 @@ __global__ void __launch_bounds__(GROUP *(kind<D>::groups + 1), 1)
         tensor_map_prefetch(&p.o);
     }
     __syncthreads();
-    if (!EXACT)
-        grid_release();
+    if (!FIXUP)
+        launch_dependents();
 
     if (threadIdx.x < GROUP) {
-        registers_lower<kind<D>::groups == 2 ? 40 : 32>();
+        setmaxnreg_dec<kernel_traits<D>::groups == 2 ? 40 : 32>();
         if (threadIdx.x < 32)
-            load_items<D, EXACT, PAGED>(&p, s);
-        else if (!EXACT)
+            load_items<D, FIXUP, PAGED>(&p, s);
+        else if (!FIXUP)
             store_empty<D>(&p);
     } else {
-        registers_raise<kind<D>::groups == 2 ? 232 : 160>();
-        if constexpr (kind<D>::wide)
-            compute_wide<D, EXACT>(&p, s);
+        setmaxnreg_inc<kernel_traits<D>::groups == 2 ? 232 : 160>();
+        if constexpr (kernel_traits<D>::large_head)
+            compute_large_head<D, FIXUP>(&p, s);
         else
-            compute_items<D, EXACT>(&p, s);
+            compute_items<D, FIXUP>(&p, s);
     }
 }
 
 /* ---- launching --------------------------------------------------------- */
 
-template <int D, int EXACT, int PAGED>
+template <int D, int FIXUP, int PAGED>
 static cudaError_t launch(const forward_params *params, int blocks,
                           cudaStream_t stream)
 {
@@ -358,22 +368,22 @@ static cudaError_t launch(const forward_params *params, int blocks,
     const int bytes = sizeof(forward_shared<D>);
     static_assert(bytes <= 227 * 1024, "shared memory of a block");
     cudaError_t status = cudaFuncSetAttribute(
-        attention_forward<D, EXACT, PAGED>,
+        attention_forward<D, FIXUP, PAGED>,
         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (status)
         return status;
     // The second kernel is brought up while the first one runs.
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute prefetched = {};
+    prefetched.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    prefetched.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)blocks);
-    config.blockDim = dim3(GROUP * (kind<D>::groups + 1));
+    config.blockDim = dim3(GROUP * (kernel_traits<D>::groups + 1));
     config.dynamicSmemBytes = bytes;
     config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = EXACT ? 1 : 0;
-    return cudaLaunchKernelEx(&config, attention_forward<D, EXACT, PAGED>,
+    config.attrs = &prefetched;
+    config.numAttrs = FIXUP ? 1 : 0;
+    return cudaLaunchKernelEx(&config, attention_forward<D, FIXUP, PAGED>,
                               *params);
 }
 
@@ -418,16 +428,16 @@ static bauta_status launch_all(forward_params *p, bt_cuda_plan *plan,
     p->tiles = plan->tiles;
     p->runs = plan->runs;
     p->bits = plan->bits;
-    p->ticket = plan->ticket;
-    p->redo = plan->redo;
-    p->rest = (float4 *)plan->rest;
+    p->tile_counter = plan->tile_counter;
+    p->nonfinite_fixup = plan->nonfinite_fixup;
+    p->chunk_acc = (float4 *)plan->chunk_acc;
     p->out = out;
     p->lse = lse;
     p->tile_count = plan->tile_count;
     p->empty_count = plan->empty_count;
     p->heads = (int)plan->heads;
     p->heads_per_kv = (int)(plan->heads / plan->kv_heads);
-    p->band = plan->band;
+    p->l2_heads = plan->l2_heads;
     p->items = plan->tile_count * (int)plan->heads;
     p->head_dim = (int)d;
     p->scale = scale * 1.44269504088896341f;

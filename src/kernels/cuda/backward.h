@@ -11,7 +11,7 @@
 enum { STEP = BT_STEP };
 
 /* Named barriers; 0 is __syncthreads. */
-enum { BARRIER_CLEAN = 1, BARRIER_TURN = 2, BARRIER_GROUP = 5 };
+enum { BARRIER_FILTER = 1, BARRIER_ORDER = 2, BARRIER_GROUP = 5 };
 
 /* Beside the flags of a step: it is the item's last one; and its stage. */
 enum { LAST = 1 << 16, STAGE = 1 << 20 };
@@ -19,20 +19,20 @@ enum { LAST = 1 << 16, STAGE = 1 << 20 };
 #define LOG2_E 1.44269504088896341f
 
 /* What is known of the rows of a step over queries, in base 2. For other steps
- * EXACT keeps in lse NaN for rows that are not finite and 0 for others. */
-typedef struct step_rows {
+ * FIXUP keeps in lse NaN for rows that are not finite and 0 for others. */
+typedef struct step_stats {
     float lse[STEP], delta[STEP];
-} step_rows;
+} step_stats;
 
 typedef struct backward_params {
-    CUtensorMap kept[2], swept[2], grad[2];
-    const bt_sweep_tile *tiles;
-    const bt_sweep *sweeps;
+    CUtensorMap stationary[2], streamed[2], grad[2];
+    const bt_loop_tile *tiles;
+    const bt_loop_run *runs;
     const uint64_t *bits;
-    const float *lse, *delta; /* dQ: (rows, heads) */
-    const step_rows *known;   /* KEYS: (heads, places / STEP) */
-    uint32_t *ticket;
-    unsigned char *redo;
+    const float *lse, *delta;    /* dQ: (rows, heads) */
+    const step_stats *row_stats; /* KEYS: (heads, places / STEP) */
+    uint32_t *tile_counter;
+    unsigned char *nonfinite_fixup;
     /* In five products: see backward_fused.h. */
     const int32_t *ranks;
     int *added;    /* (heads, steps, 2) tiles that have added to the halves of
@@ -46,7 +46,7 @@ typedef struct backward_params {
     int heads;                   /* of the kept side */
     int inner;                   /* heads of the swept side for each: KEYS */
     int share;                   /* kept heads that share a swept one: dQ */
-    int band, items;
+    int l2_heads, items;
     int head_dim; /* columns that are real; the others read as zero */
     float scale;
 } backward_params;
@@ -56,10 +56,10 @@ typedef struct backward_params {
 typedef struct delta_params {
     const uint16_t *out, *dout;
     const float *lse; /* (rows, heads) */
-    const bt_sweep_step *steps;
-    float *delta;     /* (rows, heads) */
-    step_rows *known; /* (heads, steps) */
-    int *bad;         /* set to 0 */
+    const bt_loop_step *steps;
+    float *delta;          /* (rows, heads) */
+    step_stats *row_stats; /* (heads, steps) */
+    int *bad;              /* set to 0 */
     size_t out_token, out_head;
     int heads, head_dim, bad_count;
 } delta_params;
@@ -67,12 +67,13 @@ typedef struct delta_params {
 /* From the sums of dQ to dQ. */
 typedef struct finish_params {
     const float *dq_sum;
-    const bt_sweep_step *places, *gaps; /* (steps), and rows in none of them */
+    const bt_loop_step *step_list,
+        *gaps; /* (steps), and rows in none of them */
     int *added, *bad;
-    uint32_t *ticket;
+    uint32_t *tile_counter;
     uint16_t *dq;
     size_t token, head; /* strides of dq */
-    int heads, group, steps, places_count, head_dim;
+    int heads, group, steps, task_count, head_dim;
     float scale;
 } finish_params;
 
@@ -80,19 +81,19 @@ extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width,
                                        size_t steps, cudaStream_t stream);
 
 /* All kernels of a backward pass with heads over 128, as wide as `width`
- * (attention_backward_wide.cu). */
+ * (attention_backward_large_head.cu). */
 extern "C" cudaError_t
-bt_launch_backward_wide(const delta_params *delta, int width, size_t steps,
-                        const backward_params *dq, int dq_blocks,
-                        const backward_params *dkv, int dkv_blocks,
-                        cudaStream_t stream);
+bt_launch_backward_large_head(const delta_params *delta, int width,
+                              size_t steps, const backward_params *dq,
+                              int dq_blocks, const backward_params *dkv,
+                              int dkv_blocks, cudaStream_t stream);
 
 /* What the loader tells the others about an item. */
 typedef struct work {
     int item; /* -1: no more */
     int row, rows, head;
-    int sweep, steps;
-    int sweeps, visit;
+    int run, steps;
+    int runs, visit;
 } work;
 
 /* What a kernel makes: KEYS, and false is dQ. Wide heads have registers for one
@@ -103,9 +104,9 @@ enum { MAKES_DQ = 0, MAKES_BOTH = 1, MAKES_DK = 2, MAKES_DV = 3 };
  * they are read once, and then their memory is free for those of the next item.
  * Elsewhere there are two buffers, and gradients leave through the one whose
  * item is done. Wide heads have memory for one. */
-template <int D, int KEYS> struct keeping {
-    static constexpr bool held = D == 128 && !KEYS;
-    static constexpr int buffers = held || D > 128 ? 1 : 2;
+template <int D, int KEYS> struct stationary_layout {
+    static constexpr bool in_registers = D == 128 && !KEYS;
+    static constexpr int buffers = in_registers || D > 128 ? 1 : 2;
     static constexpr int tensors = KEYS == MAKES_DV ? 1 : 2;
     /* The halves of a step have a ring each, and the second one a stage less:
      * nobody needs it while the sum runs. */
@@ -113,20 +114,22 @@ template <int D, int KEYS> struct keeping {
 };
 
 template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
-    typedef keeping<D, KEYS> of;
-    uint16_t kept[of::buffers][of::tensors][GROUPS][GROUP_ROWS * D];
-    uint16_t swept[STAGES][of::split ? 1 : 2][STEP * D];
+    typedef stationary_layout<D, KEYS> of;
+    uint16_t stationary[of::buffers][of::tensors][GROUPS][GROUP_ROWS * D];
+    uint16_t streamed[STAGES][of::split ? 1 : 2][STEP * D];
     /* held: gradients leave through it. split: the second halves. */
-    uint16_t more[of::held    ? GROUPS
-                  : of::split ? STAGES - 1
-                              : 1][of::held || of::split ? STEP * D : 8];
-    step_rows rows[STAGES];
-    int flags[STAGES]; /* see bt_sweep */
+    uint16_t more[of::in_registers ? GROUPS
+                  : of::split
+                      ? STAGES - 1
+                      : 1][of::in_registers || of::split ? STEP * D : 8];
+    step_stats rows[STAGES];
+    int flags[STAGES]; /* see bt_loop_run */
     int bits[STAGES];
     work item[2];
     uint64_t item_full[2], item_empty[2];
-    uint64_t kept_full[of::buffers][GROUPS], kept_empty[of::buffers][GROUPS];
-    uint64_t swept_full[STAGES], swept_empty[STAGES];
+    uint64_t stationary_full[of::buffers][GROUPS],
+        stationary_empty[of::buffers][GROUPS];
+    uint64_t streamed_full[STAGES], streamed_empty[STAGES];
     uint64_t second_full[of::split ? STAGES - 1 : 1];
     uint64_t second_empty[of::split ? STAGES - 1 : 1];
 };
@@ -137,79 +140,80 @@ template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE uint16_t *second_half(backward_shared<D, GROUPS, STAGES, KEYS> *s,
                                 int at, int second)
 {
-    const bool split = keeping<D, KEYS>::split;
-    return split ? s->more[split ? second : 0] : s->swept[at][!split];
+    const bool split = stationary_layout<D, KEYS>::split;
+    return split ? s->more[split ? second : 0] : s->streamed[at][!split];
 }
 
 /* ---- loading ----------------------------------------------------------- */
 
 typedef struct job {
     int item, head;
-    bt_sweep_tile tile;
+    bt_loop_tile tile;
 } job;
 
 BT_DEVICE job job_of(const backward_params *p, int item)
 {
     job j;
-    int band = item / (p->tile_count * p->band);
-    int rest = item - band * p->tile_count * p->band;
-    int width = min(p->band, p->heads - band * p->band);
+    int block = item / (p->tile_count * p->l2_heads);
+    int left = item - block * p->tile_count * p->l2_heads;
+    int width = min(p->l2_heads, p->heads - block * p->l2_heads);
     j.item = item;
-    j.head = band * p->band + rest % width;
-    j.tile = p->tiles[rest / width];
+    j.head = block * p->l2_heads + left % width;
+    j.tile = p->tiles[left / width];
     return j;
 }
 
 /* A loader's place in the steps of an item. */
-typedef struct walk {
-    bt_sweep sweep;
+typedef struct step_cursor {
+    bt_loop_run run;
     int head, inner; /* of the swept side: the present one, and how many come */
     int next, left;  /* sweep to come; steps left with this head */
-} walk;
+} step_cursor;
 
 template <int KEYS>
-BT_DEVICE walk walk_begin(const backward_params *p, const work *w)
+BT_DEVICE step_cursor cursor_begin(const backward_params *p, const work *w)
 {
-    walk k;
+    step_cursor k;
     k.head = KEYS ? w->head * p->inner : w->head / p->share;
     k.inner = p->inner;
-    k.next = w->sweep + 1;
+    k.next = w->run + 1;
     k.left = w->steps;
-    k.sweep = p->sweeps[w->sweep];
+    k.run = p->runs[w->run];
     return k;
 }
 
-BT_DEVICE bool walk_last(const walk *k)
+BT_DEVICE bool cursor_is_last(const step_cursor *k)
 {
     return k->left == 1 && k->inner == 1;
 }
 
 /* On to the next step; false: there is none. */
-BT_DEVICE bool walk_on(walk *k, const backward_params *p, const work *w)
+BT_DEVICE bool cursor_advance(step_cursor *k, const backward_params *p,
+                              const work *w)
 {
-    k->sweep.row += STEP;
-    k->sweep.place += STEP;
-    k->sweep.bits += k->sweep.bits >= 0;
+    k->run.row += STEP;
+    k->run.padded_row += STEP;
+    k->run.bits += k->run.bits >= 0;
     if (--k->left == 0) {
         if (--k->inner == 0)
             return false;
         k->head++;
         k->left = w->steps;
-        k->next = w->sweep;
-        k->sweep.count = 1;
+        k->next = w->run;
+        k->run.count = 1;
     }
-    if (--k->sweep.count == 0)
-        k->sweep = p->sweeps[k->next++];
+    if (--k->run.count == 0)
+        k->run = p->runs[k->next++];
     return true;
 }
 
 /* What is known of the rows of a step over queries. */
 template <int KEYS>
-BT_DEVICE void load_rows(const backward_params *p, const walk *k, step_rows *to,
-                         uint64_t *full)
+BT_DEVICE void load_row_stats(const backward_params *p, const step_cursor *k,
+                              step_stats *to, uint64_t *full)
 {
-    copy_bytes(to, p->known + k->head * p->steps + k->sweep.place / STEP,
-               sizeof(*to), full);
+    bulk_load(to, p->row_stats + k->head * p->steps + k->run.padded_row / STEP,
+              sizeof(*to), full);
 }
 
 /* Announce an item and load the first half of its steps. Draws the next item
@@ -217,39 +221,39 @@ BT_DEVICE void load_rows(const backward_params *p, const walk *k, step_rows *to,
 template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE uint32_t load_item(const backward_params *p,
                              backward_shared<D, GROUPS, STAGES, KEYS> *s,
-                             ring *items, ring *swept, const job *j,
-                             uint32_t *ticket)
+                             pipeline_state *items, pipeline_state *streamed,
+                             const job *j, uint32_t *tile_counter)
 {
-    const bool split = keeping<D, KEYS>::split;
-    uint32_t drawn = 0;
-    work w = { j->item, j->tile.row,   j->tile.rows,
-               j->head, j->tile.sweep, j->tile.steps };
+    const bool split = stationary_layout<D, KEYS>::split;
+    uint32_t claimed = 0;
+    work w = { j->item, j->tile.row, j->tile.rows,
+               j->head, j->tile.run, j->tile.steps };
 
-    barrier_wait(&s->item_empty[items->at], items->parity ^ 1);
-    s->item[items->at] = w;
-    barrier_arrive(&s->item_full[items->at]);
-    ring_next(items, 2);
+    barrier_wait(&s->item_empty[items->index], items->phase ^ 1);
+    s->item[items->index] = w;
+    barrier_arrive(&s->item_full[items->index]);
+    pipeline_advance(items, 2);
 
-    walk k = walk_begin<KEYS>(p, &w);
+    step_cursor k = cursor_begin<KEYS>(p, &w);
     do {
-        int at = swept->at;
-        bool last = walk_last(&k);
-        uint64_t *full = &s->swept_full[at];
-        if (ticket && last)
-            drawn = atomicAdd(ticket, 1);
-        barrier_wait(&s->swept_empty[at], swept->parity ^ 1);
-        s->flags[at] = k.sweep.flags | (last ? LAST : 0) | at * STAGE;
-        s->bits[at] = k.sweep.bits;
+        int at = streamed->index;
+        bool last = cursor_is_last(&k);
+        uint64_t *full = &s->streamed_full[at];
+        if (tile_counter && last)
+            claimed = atomicAdd(tile_counter, 1);
+        barrier_wait(&s->streamed_empty[at], streamed->phase ^ 1);
+        s->flags[at] = k.run.flags | (last ? LAST : 0) | at * STAGE;
+        s->bits[at] = k.run.bits;
         barrier_arrive_expect(full,
-                              sizeof(s->swept[0][0]) +
+                              sizeof(s->streamed[0][0]) +
                                   (split && KEYS ? sizeof(s->rows[0]) : 0));
         if (split && KEYS)
-            load_rows<KEYS>(p, &k, &s->rows[at], full);
-        load_tile<D, STEP>(s->swept[at][0], &p->swept[0], k.head, k.sweep.row,
-                           full);
-        ring_next(swept, STAGES);
-    } while (walk_on(&k, p, &w));
-    return drawn;
+            load_row_stats<KEYS>(p, &k, &s->rows[at], full);
+        load_tile<D, STEP>(s->streamed[at][0], &p->streamed[0], k.head,
+                           k.run.row, full);
+        pipeline_advance(streamed, STAGES);
+    } while (cursor_advance(&k, p, &w));
+    return claimed;
 }
 
 /* One thread runs this: the other half of the steps, and what is known of their
@@ -258,59 +262,62 @@ template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE void load_second(const backward_params *p,
                            backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    const bool split = keeping<D, KEYS>::split;
+    const bool split = stationary_layout<D, KEYS>::split;
     const int stages = split ? STAGES - 1 : STAGES;
     const int bytes =
-        sizeof(s->swept[0][0]) + (KEYS && !split ? sizeof(s->rows[0]) : 0);
-    ring items = {}, swept = {};
-    for (;; ring_next(&items, 2)) {
-        barrier_wait(&s->item_full[items.at], items.parity);
-        work w = s->item[items.at];
+        sizeof(s->streamed[0][0]) + (KEYS && !split ? sizeof(s->rows[0]) : 0);
+    pipeline_state items = {}, streamed = {};
+    for (;; pipeline_advance(&items, 2)) {
+        barrier_wait(&s->item_full[items.index], items.phase);
+        work w = s->item[items.index];
         if (w.item < 0)
             return;
-        walk k = walk_begin<KEYS>(p, &w);
+        step_cursor k = cursor_begin<KEYS>(p, &w);
         do {
-            int at = swept.at;
-            uint64_t *full = split ? &s->second_full[at] : &s->swept_full[at];
+            int at = streamed.index;
+            uint64_t *full =
+                split ? &s->second_full[at] : &s->streamed_full[at];
             uint64_t *empty =
-                split ? &s->second_empty[at] : &s->swept_empty[at];
-            barrier_wait(empty, swept.parity ^ 1);
+                split ? &s->second_empty[at] : &s->streamed_empty[at];
+            barrier_wait(empty, streamed.phase ^ 1);
             barrier_arrive_expect(full, bytes);
             if (KEYS && !split)
-                load_rows<KEYS>(p, &k, &s->rows[at], full);
-            load_tile<D, STEP>(second_half(s, at, at), &p->swept[1], k.head,
-                               k.sweep.row, full);
-            ring_next(&swept, stages);
-        } while (walk_on(&k, p, &w));
-        barrier_arrive(&s->item_empty[items.at]);
+                load_row_stats<KEYS>(p, &k, &s->rows[at], full);
+            load_tile<D, STEP>(second_half(s, at, at), &p->streamed[1], k.head,
+                               k.run.row, full);
+            pipeline_advance(&streamed, stages);
+        } while (cursor_advance(&k, p, &w));
+        barrier_arrive(&s->item_empty[items.index]);
     }
 }
 
 /* One warp runs this, one lane of it loads. */
-template <int D, int GROUPS, int STAGES, int KEYS, int EXACT>
+template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
 BT_DEVICE void load_items(const backward_params *p,
                           backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    ring items = {}, swept = {};
+    pipeline_state items = {}, streamed = {};
     int lane = threadIdx.x % 32, grid = gridDim.x;
 
-    if (EXACT) {
+    if (FIXUP) {
         for (int base = blockIdx.x; base < p->items; base += 32 * grid) {
             int mine = base + lane * grid;
-            uint4 note = { 0, 0, 0, 0 };
+            uint4 tile_info = { 0, 0, 0, 0 };
             if (mine < p->items)
-                note = ((const uint4 *)p->redo)[mine];
-            bool bad = (note.x | note.y | note.z | note.w) != 0;
+                tile_info = ((const uint4 *)p->nonfinite_fixup)[mine];
+            bool bad =
+                (tile_info.x | tile_info.y | tile_info.z | tile_info.w) != 0;
             uint32_t todo = __ballot_sync(~0u, bad);
             for (; lane == 0 && todo; todo &= todo - 1) {
                 job j = job_of(p, base + (__ffs((int)todo) - 1) * grid);
-                load_item<D, GROUPS, STAGES, KEYS>(p, s, &items, &swept, &j,
+                load_item<D, GROUPS, STAGES, KEYS>(p, s, &items, &streamed, &j,
                                                    NULL);
             }
             __syncwarp();
         }
         if (lane == 0 && blockIdx.x == 0)
-            *p->ticket = 0; // for the next launch: the first kernel is done
+            *p->tile_counter =
+                0; // for the next launch: the first kernel is done
     } else if (lane == 0) {
         // The first item is the block's own; each next one is drawn as late
         // as its arrival can still be hidden, for the sake of the balance.
@@ -318,40 +325,43 @@ BT_DEVICE void load_items(const backward_params *p,
         while (item < p->items) {
             job j = job_of(p, item);
             item = grid + (int)load_item<D, GROUPS, STAGES, KEYS>(
-                              p, s, &items, &swept, &j, p->ticket);
+                              p, s, &items, &streamed, &j, p->tile_counter);
         }
     }
     if (lane == 0) {
-        barrier_wait(&s->item_empty[items.at], items.parity ^ 1);
-        s->item[items.at].item = -1;
-        barrier_arrive(&s->item_full[items.at]);
+        barrier_wait(&s->item_empty[items.index], items.phase ^ 1);
+        s->item[items.index].item = -1;
+        barrier_arrive(&s->item_full[items.index]);
     }
 }
 
 /* One thread runs this: each group gets its kept tiles as soon as it is done
  * with those before. */
 template <int D, int GROUPS, int STAGES, int KEYS>
-BT_DEVICE void load_kept(const backward_params *p,
-                         backward_shared<D, GROUPS, STAGES, KEYS> *s)
+BT_DEVICE void load_stationary(const backward_params *p,
+                               backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    const int tensors = keeping<D, KEYS>::tensors;
-    const int bytes = tensors * sizeof(s->kept[0][0][0]);
-    ring items = {}, kept = {};
-    for (;; ring_next(&kept, keeping<D, KEYS>::buffers)) {
-        barrier_wait(&s->item_full[items.at], items.parity);
-        work w = s->item[items.at];
+    const int tensors = stationary_layout<D, KEYS>::tensors;
+    const int bytes = tensors * sizeof(s->stationary[0][0][0]);
+    pipeline_state items = {}, stationary = {};
+    for (;;
+         pipeline_advance(&stationary, stationary_layout<D, KEYS>::buffers)) {
+        barrier_wait(&s->item_full[items.index], items.phase);
+        work w = s->item[items.index];
         if (w.item < 0)
             return;
         for (int g = 0; g < GROUPS; g++) {
-            uint64_t *full = &s->kept_full[kept.at][g];
-            barrier_wait(&s->kept_empty[kept.at][g], kept.parity ^ 1);
+            uint64_t *full = &s->stationary_full[stationary.index][g];
+            barrier_wait(&s->stationary_empty[stationary.index][g],
+                         stationary.phase ^ 1);
             barrier_arrive_expect(full, bytes);
             for (int i = 0; i < tensors; i++)
-                load_tile<D, GROUP_ROWS>(s->kept[kept.at][i][g], &p->kept[i],
-                                         w.head, w.row + g * GROUP_ROWS, full);
+                load_tile<D, GROUP_ROWS>(s->stationary[stationary.index][i][g],
+                                         &p->stationary[i], w.head,
+                                         w.row + g * GROUP_ROWS, full);
         }
-        barrier_arrive(&s->item_empty[items.at]);
-        ring_next(&items, 2);
+        barrier_arrive(&s->item_empty[items.index]);
+        pipeline_advance(&items, 2);
     }
 }
 
@@ -361,7 +371,7 @@ template <int D, int KEYS> BT_DEVICE void store_empty(const backward_params *p)
     const int chunks = D / 8; // of 16 bytes in a row
     const int first = KEYS == MAKES_DV, behind = KEYS & 1;
     for (int i = blockIdx.x; i < p->empty_count * p->heads; i += gridDim.x) {
-        bt_sweep_tile tile = p->tiles[p->tile_count + i / p->heads];
+        bt_loop_tile tile = p->tiles[p->tile_count + i / p->heads];
         size_t head = i % p->heads;
         for (int j = threadIdx.x % 32; j < tile.rows * chunks; j += 32) {
             size_t row = (size_t)(tile.row + j / chunks), chunk = j % chunks;

@@ -22,13 +22,13 @@
  * downwards; so the tile before is at least as far, and there is rarely
  * anything to wait for. A last kernel rounds the sums to bfloat16.
  *
- * EXACT: what is not finite in K, Q and dO is replaced by 0, and the weights of
+ * FIXUP: what is not finite in K, Q and dO is replaced by 0, and the weights of
  * that row or key become NaN for those who see it. Where a result is not
  * finite, all tiles of that key head are done again so. */
 #ifndef BT_CUDA_BACKWARD_FUSED_H
 #define BT_CUDA_BACKWARD_FUSED_H
 
-#include "kernels/cuda/backward_desk.h"
+#include "kernels/cuda/backward_thread_state.h"
 
 enum { FUSED_GROUPS = 2, FUSED_WARPS = 4 * FUSED_GROUPS };
 enum { BARRIER_ALL = 8 }; /* both groups */
@@ -39,16 +39,16 @@ enum { DS = 1 << 17 };
 template <int D, int STAGES> struct fused_shared {
     uint16_t keys[FUSED_GROUPS][GROUP_ROWS * D];
     uint16_t values[FUSED_GROUPS][GROUP_ROWS * D];
-    uint16_t swept[STAGES][2][STEP * D]; /* Q, dO */
+    uint16_t streamed[STAGES][2][STEP * D]; /* Q, dO */
     uint16_t ds[2][FUSED_GROUPS][GROUP_ROWS * STEP];
     float dq[FUSED_GROUPS][STEP * D / FUSED_GROUPS]; /* as threads hold it */
-    step_rows rows[STAGES];
+    step_stats rows[STAGES];
     int flags[STAGES], bits[STAGES];
     work item[2];
     uint64_t item_full[2], item_empty[2];
     uint64_t keys_full, keys_empty;
     uint64_t values_full, values_empty;
-    uint64_t swept_full[STAGES], swept_empty[STAGES];
+    uint64_t streamed_full[STAGES], streamed_empty[STAGES];
     uint64_t ds_full[2], ds_empty[2];
     uint64_t dq_full[FUSED_GROUPS], dq_empty[FUSED_GROUPS];
 };
@@ -56,52 +56,54 @@ template <int D, int STAGES> struct fused_shared {
 /* ---- loading ----------------------------------------------------------- */
 
 /* A loader's place in the steps of an item, which run downwards. */
-typedef struct walk_down {
-    bt_sweep sweep; /* row, place and bits are those of the step */
+typedef struct reverse_cursor {
+    bt_loop_run run; /* row, place and bits are those of the step */
     int head, inner;
-    int at, left; /* the sweep; steps left with this head */
-} walk_down;
+    int run_index, left; /* the run; steps left with this head */
+} reverse_cursor;
 
-BT_DEVICE void down_enter(walk_down *k, const backward_params *p, int sweep)
+BT_DEVICE void reverse_enter_run(reverse_cursor *k, const backward_params *p,
+                                 int run)
 {
-    k->at = sweep;
-    k->sweep = p->sweeps[sweep];
-    k->sweep.row += (k->sweep.count - 1) * STEP;
-    k->sweep.place += (k->sweep.count - 1) * STEP;
-    if (k->sweep.bits >= 0)
-        k->sweep.bits += k->sweep.count - 1;
+    k->run_index = run;
+    k->run = p->runs[run];
+    k->run.row += (k->run.count - 1) * STEP;
+    k->run.padded_row += (k->run.count - 1) * STEP;
+    if (k->run.bits >= 0)
+        k->run.bits += k->run.count - 1;
 }
 
-BT_DEVICE walk_down down_begin(const backward_params *p, const work *w)
+BT_DEVICE reverse_cursor reverse_begin(const backward_params *p, const work *w)
 {
-    walk_down k;
+    reverse_cursor k;
     k.head = w->head * p->inner;
     k.inner = p->inner;
     k.left = w->steps;
-    down_enter(&k, p, w->sweep + w->sweeps - 1);
+    reverse_enter_run(&k, p, w->run + w->runs - 1);
     return k;
 }
 
-BT_DEVICE bool down_last(const walk_down *k)
+BT_DEVICE bool reverse_is_last(const reverse_cursor *k)
 {
     return k->left == 1 && k->inner == 1;
 }
 
 /* On to the next step; false: there is none. */
-BT_DEVICE bool down_on(walk_down *k, const backward_params *p, const work *w)
+BT_DEVICE bool reverse_advance(reverse_cursor *k, const backward_params *p,
+                               const work *w)
 {
     if (--k->left == 0) {
         if (--k->inner == 0)
             return false;
         k->head++;
         k->left = w->steps;
-        down_enter(k, p, w->sweep + w->sweeps - 1);
-    } else if (--k->sweep.count == 0) {
-        down_enter(k, p, k->at - 1);
+        reverse_enter_run(k, p, w->run + w->runs - 1);
+    } else if (--k->run.count == 0) {
+        reverse_enter_run(k, p, k->run_index - 1);
     } else {
-        k->sweep.row -= STEP;
-        k->sweep.place -= STEP;
-        k->sweep.bits -= k->sweep.bits >= 0;
+        k->run.row -= STEP;
+        k->run.padded_row -= STEP;
+        k->run.bits -= k->run.bits >= 0;
     }
     return true;
 }
@@ -110,71 +112,74 @@ BT_DEVICE bool down_on(walk_down *k, const backward_params *p, const work *w)
  * ticket shortly before the end. */
 template <int D, int STAGES>
 BT_DEVICE uint32_t fused_load_item(const backward_params *p,
-                                   fused_shared<D, STAGES> *s, ring *items,
-                                   ring *swept, int *ds, const job *j,
-                                   uint32_t *ticket)
+                                   fused_shared<D, STAGES> *s,
+                                   pipeline_state *items,
+                                   pipeline_state *streamed, int *ds,
+                                   const job *j, uint32_t *tile_counter)
 {
-    uint32_t drawn = 0;
-    work w = { j->item,       j->tile.row,   j->tile.rows,   j->head,
-               j->tile.sweep, j->tile.steps, j->tile.sweeps, j->tile.visit };
-    barrier_wait(&s->item_empty[items->at], items->parity ^ 1);
-    s->item[items->at] = w;
-    barrier_arrive(&s->item_full[items->at]);
-    ring_next(items, 2);
+    uint32_t claimed = 0;
+    work w = { j->item,     j->tile.row,   j->tile.rows, j->head,
+               j->tile.run, j->tile.steps, j->tile.runs, j->tile.visit };
+    barrier_wait(&s->item_empty[items->index], items->phase ^ 1);
+    s->item[items->index] = w;
+    barrier_arrive(&s->item_full[items->index]);
+    pipeline_advance(items, 2);
 
-    walk_down k = down_begin(p, &w);
+    reverse_cursor k = reverse_begin(p, &w);
     do {
-        int at = swept->at;
-        bool last = down_last(&k);
-        if (ticket && last)
-            drawn = atomicAdd(ticket, 1);
-        barrier_wait(&s->swept_empty[at], swept->parity ^ 1);
+        int at = streamed->index;
+        bool last = reverse_is_last(&k);
+        if (tile_counter && last)
+            claimed = atomicAdd(tile_counter, 1);
+        barrier_wait(&s->streamed_empty[at], streamed->phase ^ 1);
         s->flags[at] =
-            k.sweep.flags | (last ? LAST : 0) | (*ds ? DS : 0) | at * STAGE;
+            k.run.flags | (last ? LAST : 0) | (*ds ? DS : 0) | at * STAGE;
         *ds ^= 1;
-        s->bits[at] = k.sweep.bits;
-        barrier_arrive_expect(&s->swept_full[at], sizeof(s->swept[0][0]));
-        load_tile<D, STEP>(s->swept[at][0], &p->swept[0], k.head, k.sweep.row,
-                           &s->swept_full[at]);
-        ring_next(swept, STAGES);
-    } while (down_on(&k, p, &w));
-    return drawn;
+        s->bits[at] = k.run.bits;
+        barrier_arrive_expect(&s->streamed_full[at], sizeof(s->streamed[0][0]));
+        load_tile<D, STEP>(s->streamed[at][0], &p->streamed[0], k.head,
+                           k.run.row, &s->streamed_full[at]);
+        pipeline_advance(streamed, STAGES);
+    } while (reverse_advance(&k, p, &w));
+    return claimed;
 }
 
-template <int D, int STAGES, int EXACT>
+template <int D, int STAGES, int FIXUP>
 BT_DEVICE void fused_load_items(const backward_params *p,
                                 fused_shared<D, STAGES> *s)
 {
-    ring items = {}, swept = {};
+    pipeline_state items = {}, streamed = {};
     int grid = gridDim.x, ds = 0;
-    bool any = !EXACT;
-    for (int i = 0; EXACT && i < p->heads; i++)
+    bool any = !FIXUP;
+    for (int i = 0; FIXUP && i < p->heads; i++)
         any |= p->bad[i];
     // The first item is the block's own; each next one is drawn as late as its
     // arrival can still be hidden, for the sake of the balance.
     for (int item = any ? blockIdx.x : p->items; item < p->items;) {
         job j = job_of(p, item);
-        if (!EXACT || p->bad[j.head])
-            item = grid + (int)fused_load_item<D, STAGES>(p, s, &items, &swept,
-                                                          &ds, &j, p->ticket);
+        if (!FIXUP || p->bad[j.head])
+            item = grid + (int)fused_load_item<D, STAGES>(p, s, &items,
+                                                          &streamed, &ds, &j,
+                                                          p->tile_counter);
         else
-            item = grid + (int)atomicAdd(p->ticket, 1);
+            item = grid + (int)atomicAdd(p->tile_counter, 1);
     }
-    barrier_wait(&s->item_empty[items.at], items.parity ^ 1);
-    s->item[items.at].item = -1;
-    barrier_arrive(&s->item_full[items.at]);
+    barrier_wait(&s->item_empty[items.index], items.phase ^ 1);
+    s->item[items.index].item = -1;
+    barrier_arrive(&s->item_full[items.index]);
 }
 
 template <int ROWS_D>
-BT_DEVICE void load_kept(const backward_params *p, uint16_t (*to)[ROWS_D],
-                         int which, const work *w, uint64_t *full,
-                         uint64_t *empty, uint32_t parity)
+BT_DEVICE void load_stationary(const backward_params *p, uint16_t (*to)[ROWS_D],
+                               int which, const work *w, uint64_t *full,
+                               uint64_t *empty, uint32_t phase)
 {
-    barrier_wait(empty, parity ^ 1);
+    barrier_wait(empty, phase ^ 1);
     barrier_arrive_expect(full, FUSED_GROUPS * sizeof(*to));
     for (int g = 0; g < FUSED_GROUPS; g++)
         load_tile<ROWS_D / GROUP_ROWS, GROUP_ROWS>(
-            to[g], &p->kept[which], w->head, w->row + g * GROUP_ROWS, full);
+            to[g], &p->stationary[which], w->head, w->row + g * GROUP_ROWS,
+            full);
 }
 
 /* One thread runs this: keys and values, dO of the steps, and what is known of
@@ -183,33 +188,35 @@ template <int D, int STAGES>
 BT_DEVICE void fused_load_second(const backward_params *p,
                                  fused_shared<D, STAGES> *s)
 {
-    ring items = {}, swept = {};
-    uint32_t parity = 0;
-    for (;; ring_next(&items, 2), parity ^= 1) {
-        barrier_wait(&s->item_full[items.at], items.parity);
-        work w = s->item[items.at];
+    pipeline_state items = {}, streamed = {};
+    uint32_t phase = 0;
+    for (;; pipeline_advance(&items, 2), phase ^= 1) {
+        barrier_wait(&s->item_full[items.index], items.phase);
+        work w = s->item[items.index];
         if (w.item < 0)
             return;
         // Values are free first: the last step of the item before needs them
         // no more once it has dP.
-        load_kept(p, s->values, 1, &w, &s->values_full, &s->values_empty,
-                  parity);
-        load_kept(p, s->keys, 0, &w, &s->keys_full, &s->keys_empty, parity);
-        walk_down k = down_begin(p, &w);
+        load_stationary(p, s->values, 1, &w, &s->values_full, &s->values_empty,
+                        phase);
+        load_stationary(p, s->keys, 0, &w, &s->keys_full, &s->keys_empty,
+                        phase);
+        reverse_cursor k = reverse_begin(p, &w);
         do {
-            int at = swept.at;
-            uint64_t *full = &s->swept_full[at];
-            barrier_wait(&s->swept_empty[at], swept.parity ^ 1);
-            barrier_arrive_expect(full,
-                                  sizeof(s->swept[0][0]) + sizeof(s->rows[0]));
-            copy_bytes(&s->rows[at],
-                       p->known + k.head * p->steps + k.sweep.place / STEP,
-                       sizeof(s->rows[0]), full);
-            load_tile<D, STEP>(s->swept[at][1], &p->swept[1], k.head,
-                               k.sweep.row, full);
-            ring_next(&swept, STAGES);
-        } while (down_on(&k, p, &w));
-        barrier_arrive(&s->item_empty[items.at]);
+            int at = streamed.index;
+            uint64_t *full = &s->streamed_full[at];
+            barrier_wait(&s->streamed_empty[at], streamed.phase ^ 1);
+            barrier_arrive_expect(full, sizeof(s->streamed[0][0]) +
+                                            sizeof(s->rows[0]));
+            bulk_load(&s->rows[at],
+                      p->row_stats + k.head * p->steps +
+                          k.run.padded_row / STEP,
+                      sizeof(s->rows[0]), full);
+            load_tile<D, STEP>(s->streamed[at][1], &p->streamed[1], k.head,
+                               k.run.row, full);
+            pipeline_advance(&streamed, STAGES);
+        } while (reverse_advance(&k, p, &w));
+        barrier_arrive(&s->item_empty[items.index]);
     }
 }
 
@@ -251,14 +258,14 @@ BT_DEVICE void counter_set(int *counter, int value)
 
 /* Which half of which step's dQ, and how many tiles add to it before. */
 typedef struct addition {
-    size_t at;
+    size_t index;
     int rank;
 } addition;
 
 BT_DEVICE addition addition_at(const backward_params *p, const work *w,
-                               const walk_down *k, int group)
+                               const reverse_cursor *k, int group)
 {
-    size_t step = (size_t)k->head * p->steps + k->sweep.place / STEP;
+    size_t step = (size_t)k->head * p->steps + k->run.padded_row / STEP;
     addition a = { step * FUSED_GROUPS + group,
                    p->ranks[w->visit + k->left - 1] };
     return a;
@@ -271,39 +278,40 @@ BT_DEVICE void fused_add_dq(const backward_params *p,
                             fused_shared<D, STAGES> *s, int group)
 {
     const int half = STEP * D / FUSED_GROUPS;
-    ring items = {};
-    uint32_t parity = 0;
-    for (;; ring_next(&items, 2)) {
-        barrier_wait(&s->item_full[items.at], items.parity);
-        work w = s->item[items.at];
+    pipeline_state items = {};
+    uint32_t phase = 0;
+    for (;; pipeline_advance(&items, 2)) {
+        barrier_wait(&s->item_full[items.index], items.phase);
+        work w = s->item[items.index];
         if (w.item < 0)
             return;
-        walk_down k = down_begin(p, &w);
+        reverse_cursor k = reverse_begin(p, &w);
         addition now = addition_at(p, &w, &k, group), next = now;
         bool more, ready = false;
         do {
             while (!ready)
-                ready = counter_read(p->added + now.at) == now.rank;
-            barrier_wait(&s->dq_full[group], parity);
+                ready = counter_read(p->added + now.index) == now.rank;
+            barrier_wait(&s->dq_full[group], phase);
             asm volatile("fence.proxy.async.global;" ::: "memory");
             if (now.rank == 0)
-                bulk_store(p->dq_sum + now.at * half, s->dq[group], half * 4);
+                bulk_store(p->dq_sum + now.index * half, s->dq[group],
+                           half * 4);
             else
-                bulk_add(p->dq_sum + now.at * half, s->dq[group], half * 4);
-            store_commit();
-            more = down_on(&k, p, &w);
+                bulk_add(p->dq_sum + now.index * half, s->dq[group], half * 4);
+            tma_store_commit();
+            more = reverse_advance(&k, p, &w);
             if (more)
                 next = addition_at(p, &w, &k, group);
-            store_read();
+            tma_store_wait_read();
             barrier_arrive(&s->dq_empty[group]);
-            parity ^= 1;
+            phase ^= 1;
             // Look ahead while this one is under way.
-            ready = more && counter_read(p->added + next.at) == next.rank;
-            store_done();
-            counter_set(p->added + now.at, now.rank + 1);
+            ready = more && counter_read(p->added + next.index) == next.rank;
+            tma_store_wait();
+            counter_set(p->added + now.index, now.rank + 1);
             now = next;
         } while (more);
-        barrier_arrive(&s->item_empty[items.at]);
+        barrier_arrive(&s->item_empty[items.index]);
     }
 }
 
@@ -313,12 +321,12 @@ BT_DEVICE void fused_add_dq(const backward_params *p,
 template <int D> struct fused_state {
     int group, row, t;
     float scale;
-    ring items, swept;
-    uint32_t kept_parity, dq_parity;
+    pipeline_state items, streamed;
+    uint32_t stationary_phase, dq_parity;
     uint32_t ds_parity; /* of the round of the step's dS */
     int flags;          /* of the step */
     bool partial;
-    bool taint[2]; /* EXACT: the thread's keys are not finite */
+    bool taint[2]; /* FIXUP: the thread's keys are not finite */
     uint64_t word[2];
     float x[STEP / 2], y[STEP / 2];
     uint32_t w_p[STEP / 4], w_ds[STEP / 4];
@@ -326,7 +334,7 @@ template <int D> struct fused_state {
 };
 
 /* d (64 x 64) = or += a^T (a 16 x 64) b (16 x 64), both shared, row by row. */
-BT_DEVICE void product_tt_64(float *d, uint64_t a, uint64_t b, int accumulate)
+BT_DEVICE void wgmma_tt_64(float *d, uint64_t a, uint64_t b, int accumulate)
 {
     asm volatile(
         "{\n"
@@ -348,7 +356,7 @@ template <int D, int STAGES>
 BT_DEVICE void issue_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
 {
     static_assert(D == FUSED_GROUPS * PANEL, "a group makes one panel of dQ");
-    product_fence();
+    wgmma_fence();
 #pragma unroll
     for (int g = 0; g < FUSED_GROUPS; g++) {
         uint64_t a = tile_descriptor(s->ds[ds][g], GROUP_ROWS * PANEL * 2);
@@ -358,10 +366,10 @@ BT_DEVICE void issue_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
 #pragma unroll
         for (int i = 0; i < GROUP_ROWS / 16; i++) {
             uint64_t step = i * (16 * PANEL * 2 >> 4);
-            product_tt_64(b->y, a + step, k + step, g + i > 0);
+            wgmma_tt_64(b->y, a + step, k + step, g + i > 0);
         }
     }
-    product_commit();
+    wgmma_commit();
 }
 
 /* The group's half of a step's dQ, for the copy engine. */
@@ -376,8 +384,8 @@ BT_DEVICE void stage_dq(fused_state<D> *b, fused_shared<D, STAGES> *s)
     for (int i = 0; i < fours; i++)
         to[i * GROUP] = make_float4(b->y[i * 4], b->y[i * 4 + 1],
                                     b->y[i * 4 + 2], b->y[i * 4 + 3]);
-    fence_async();
-    done_with(&s->dq_full[b->group]);
+    fence_proxy_async();
+    consumer_release(&s->dq_full[b->group]);
 }
 
 /* dS of the step, for both groups. */
@@ -394,72 +402,72 @@ BT_DEVICE void store_ds(fused_state<D> *b, fused_shared<D, STAGES> *s)
         int chunk = i * 2 + lane / 16;
         store_fragment(to + (chunk ^ row % 8) * 8, b->w_ds + i * 4);
     }
-    fence_async();
-    done_with(&s->ds_full[ds]);
+    fence_proxy_async();
+    consumer_release(&s->ds_full[ds]);
 }
 
-/* EXACT: both groups clean the rows of a step and taint those that were not
+/* FIXUP: both groups clean the rows of a step and taint those that were not
  * finite. */
 template <int D, int STAGES>
-BT_DEVICE void fused_clean(fused_shared<D, STAGES> *s, int at)
+BT_DEVICE void fused_filter(fused_shared<D, STAGES> *s, int at)
 {
     int lane = threadIdx.x % 32;
     for (int row = threadIdx.x / 32 - 4; row < STEP; row += FUSED_WARPS) {
-        bool dirty = false;
+        bool nonfinite = false;
         for (int i = 0; i < 2 * (D / PANEL); i++) {
-            uint16_t *tile = s->swept[at][i / (D / PANEL)];
+            uint16_t *tile = s->streamed[at][i / (D / PANEL)];
             uint32_t *word =
                 (uint32_t *)(tile + (i % (D / PANEL) * STEP + row) * PANEL) +
                 lane;
-            uint32_t two = *word, clean = clean_two(two);
-            dirty |= clean != two;
-            *word = clean;
+            uint32_t two = *word, filtered = filter_pair(two);
+            nonfinite |= filtered != two;
+            *word = filtered;
         }
-        if (__any_sync(~0u, dirty) && lane == 0)
+        if (__any_sync(~0u, nonfinite) && lane == 0)
             s->rows[at].lse[row] = NAN;
     }
-    fence_async();
+    fence_proxy_async();
     named_sync(BARRIER_ALL, FUSED_GROUPS * GROUP);
 }
 
-/* EXACT: the same for the keys of the tile. */
+/* FIXUP: the same for the keys of the tile. */
 template <int D, int STAGES>
-BT_DEVICE void fused_clean_keys(fused_state<D> *b, fused_shared<D, STAGES> *s)
+BT_DEVICE void fused_filter_keys(fused_state<D> *b, fused_shared<D, STAGES> *s)
 {
     int lane = threadIdx.x % 32, first = threadIdx.x / 32 % 4 * 16;
-    uint32_t dirty_rows = 0;
+    uint32_t nonfinite_rows = 0;
     for (int row = 0; row < 16; row++) {
-        bool dirty = false;
+        bool nonfinite = false;
         for (int i = 0; i < D / PANEL; i++) {
             uint32_t *word =
                 (uint32_t *)(s->keys[b->group] +
                              (i * GROUP_ROWS + first + row) * PANEL) +
                 lane;
-            uint32_t two = *word, clean = clean_two(two);
-            dirty |= clean != two;
-            *word = clean;
+            uint32_t two = *word, filtered = filter_pair(two);
+            nonfinite |= filtered != two;
+            *word = filtered;
         }
-        dirty_rows |= (uint32_t)__any_sync(~0u, dirty) << row;
+        nonfinite_rows |= (uint32_t)__any_sync(~0u, nonfinite) << row;
     }
-    b->taint[0] = dirty_rows >> (lane / 4) & 1;
-    b->taint[1] = dirty_rows >> (lane / 4 + 8) & 1;
-    fence_async();
+    b->taint[0] = nonfinite_rows >> (lane / 4) & 1;
+    b->taint[1] = nonfinite_rows >> (lane / 4 + 8) & 1;
+    fence_proxy_async();
     named_sync(BARRIER_ALL, FUSED_GROUPS * GROUP);
 }
 
 /* The step that comes next in the ring is there: its stage, and what the group
  * sees of it. */
-template <int D, int STAGES, int EXACT>
+template <int D, int STAGES, int FIXUP>
 BT_DEVICE int enter_step(fused_state<D> *b, const backward_params *p,
                          fused_shared<D, STAGES> *s)
 {
-    barrier_wait(&s->swept_full[b->swept.at], b->swept.parity);
+    barrier_wait(&s->streamed_full[b->streamed.index], b->streamed.phase);
     // A reduction: its answer is in a uniform register, and so are the
     // descriptors that follow from the stage.
-    b->flags = (int)__reduce_or_sync(~0u, s->flags[b->swept.at]);
+    b->flags = (int)__reduce_or_sync(~0u, s->flags[b->streamed.index]);
     int at = b->flags / STAGE;
-    if (EXACT)
-        fused_clean(s, at);
+    if (FIXUP)
+        fused_filter(s, at);
     bool sees = b->flags >> b->group & 1;
     b->partial = !sees || b->flags >> (BT_STEP_PARTIAL + b->group) & 1;
     b->word[0] = b->word[1] = 0;
@@ -474,24 +482,24 @@ BT_DEVICE int enter_step(fused_state<D> *b, const backward_params *p,
 }
 
 /* x is there, y under way: from scores to dS. */
-template <int D, int STAGES, int EXACT>
+template <int D, int STAGES, int FIXUP>
 BT_DEVICE void make_step(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
 {
-    weigh<1, EXACT>(b->x, NULL, s->rows[at].lse, b->t, b->scale);
-    if (EXACT) {
+    compute_weights<1, FIXUP>(b->x, NULL, s->rows[at].lse, b->t, b->scale);
+    if (FIXUP) {
 #pragma unroll
         for (int i = 0; i < STEP / 2; i++)
             b->x[i] = b->taint[i / 2 % 2] ? NAN : b->x[i];
     }
     if (b->partial)
-        hide(b->x, b->word, b->t);
-    product_wait<0>(); // y
-    product_hold<STEP / 2>(b->y);
+        apply_mask(b->x, b->word, b->t);
+    wgmma_wait<0>(); // y
+    wgmma_fence_operand<STEP / 2>(b->y);
     if (b->flags & LAST)
-        done_with(&s->values_empty);
-    differ<1>(b->y, b->x, NULL, s->rows[at].delta, b->t);
+        consumer_release(&s->values_empty);
+    compute_ds<1>(b->y, b->x, NULL, s->rows[at].delta, b->t);
     if (b->partial)
-        hide(b->y, b->word, b->t);
+        apply_mask(b->y, b->word, b->t);
     pack_pairs(b->w_ds, b->y);
     pack_pairs(b->w_p, b->x);
     store_ds(b, s);
@@ -501,41 +509,42 @@ BT_DEVICE void make_step(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
 template <int D, int STAGES>
 BT_DEVICE void take_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
 {
-    product_hold<D / 4>(b->y);
-    done_with(&s->ds_empty[ds]);
+    wgmma_fence_operand<D / 4>(b->y);
+    consumer_release(&s->ds_empty[ds]);
     stage_dq(b, s);
 }
 
 /* From one step to the next: its sums, dQ of the step before (LATE), and the
  * next step's products. There are registers for the weights or for x, so x is
  * issued when the sums are done. */
-template <int D, int STAGES, int EXACT, bool LATE>
+template <int D, int STAGES, int FIXUP, bool LATE>
 BT_DEVICE int next_products(fused_state<D> *b, const backward_params *p,
                             fused_shared<D, STAGES> *s, int at)
 {
     int ds = b->flags / DS & 1, before = ds ^ 1;
-    ring_next(&b->swept, STAGES);
-    int next = enter_step<D, STAGES, EXACT>(b, p, s);
-    turn_take<FUSED_GROUPS, true>(b->group);
-    issue_sum<D>(b->dv, b->w_p, s->swept[at][1]);
-    issue_sum<D>(b->dk, b->w_ds, s->swept[at][0]);
+    pipeline_advance(&b->streamed, STAGES);
+    int next = enter_step<D, STAGES, FIXUP>(b, p, s);
+    order_wait<FUSED_GROUPS, true>(b->group);
+    issue_sum<D>(b->dv, b->w_p, s->streamed[at][1]);
+    issue_sum<D>(b->dk, b->w_ds, s->streamed[at][0]);
     if (LATE) {
         barrier_wait(&s->ds_full[before], b->ds_parity ^ (uint32_t)before);
         issue_dq(b, s, before);
     }
-    product_wait<LATE>(); // the sums
-    product_hold<D / 2>(b->dk);
-    product_hold<D / 2>(b->dv);
-    issue_pairs<D, false>(b->x, NULL, s->keys[b->group], s->swept[next][0]);
-    done_with(&s->swept_empty[at]);
+    wgmma_wait<LATE>(); // the sums
+    wgmma_fence_operand<D / 2>(b->dk);
+    wgmma_fence_operand<D / 2>(b->dv);
+    issue_pairs<D, false>(b->x, NULL, s->keys[b->group], s->streamed[next][0]);
+    consumer_release(&s->streamed_empty[at]);
     if (LATE) {
-        product_wait<1>(); // dQ
+        wgmma_wait<1>(); // dQ
         take_dq(b, s, before);
     }
-    issue_pairs<D, false>(b->y, NULL, s->values[b->group], s->swept[next][1]);
-    turn_pass<FUSED_GROUPS, true>(b->group);
-    product_wait<1>(); // x
-    product_hold<STEP / 2>(b->x);
+    issue_pairs<D, false>(b->y, NULL, s->values[b->group],
+                          s->streamed[next][1]);
+    order_arrive<FUSED_GROUPS, true>(b->group);
+    wgmma_wait<1>(); // x
+    wgmma_fence_operand<STEP / 2>(b->x);
     b->ds_parity ^= (uint32_t)ds;
     return next;
 }
@@ -574,83 +583,83 @@ BT_DEVICE bool store_direct(const backward_params *p, int which, const work *w,
 }
 
 /* The sums of an item leave, and start anew. */
-template <int D, int STAGES, int EXACT>
+template <int D, int STAGES, int FIXUP>
 BT_DEVICE void store_item(fused_state<D> *b, const backward_params *p,
                           fused_shared<D, STAGES> *s)
 {
-    const work *w = &s->item[b->items.at];
+    const work *w = &s->item[b->items.index];
     bool good = store_direct<D>(p, 1, w, b->row, b->dv, 1.0f);
     good &= store_direct<D>(p, 0, w, b->row, b->dk, p->scale);
-    if (!EXACT && !good)
+    if (!FIXUP && !good)
         p->bad[w->head] = 1;
-    done_with(&s->item_empty[b->items.at]);
+    consumer_release(&s->item_empty[b->items.index]);
 #pragma unroll
     for (int i = 0; i < D / 2; i++)
         b->dk[i] = b->dv[i] = 0.0f;
 }
 
 /* The products of an item's first step, alone. */
-template <int D, int STAGES, int EXACT>
+template <int D, int STAGES, int FIXUP>
 BT_DEVICE int first_products(fused_state<D> *b, const backward_params *p,
                              fused_shared<D, STAGES> *s)
 {
-    int at = enter_step<D, STAGES, EXACT>(b, p, s);
-    barrier_wait(&s->keys_full, b->kept_parity);
-    if (EXACT)
-        fused_clean_keys(b, s);
-    issue_pairs<D, false>(b->x, NULL, s->keys[b->group], s->swept[at][0]);
-    barrier_wait(&s->values_full, b->kept_parity);
-    issue_pairs<D, false>(b->y, NULL, s->values[b->group], s->swept[at][1]);
-    product_wait<1>(); // x
-    product_hold<STEP / 2>(b->x);
-    b->kept_parity ^= 1;
+    int at = enter_step<D, STAGES, FIXUP>(b, p, s);
+    barrier_wait(&s->keys_full, b->stationary_phase);
+    if (FIXUP)
+        fused_filter_keys(b, s);
+    issue_pairs<D, false>(b->x, NULL, s->keys[b->group], s->streamed[at][0]);
+    barrier_wait(&s->values_full, b->stationary_phase);
+    issue_pairs<D, false>(b->y, NULL, s->values[b->group], s->streamed[at][1]);
+    wgmma_wait<1>(); // x
+    wgmma_fence_operand<STEP / 2>(b->x);
+    b->stationary_phase ^= 1;
     return at;
 }
 
 /* The end of an item: the sums of its last step, what dQ there is still to be
  * made, and the sums leave. */
-template <int D, int STAGES, int EXACT, bool LATE>
+template <int D, int STAGES, int FIXUP, bool LATE>
 BT_DEVICE void last_products(fused_state<D> *b, const backward_params *p,
                              fused_shared<D, STAGES> *s, int at)
 {
     int ds = b->flags / DS & 1, before = ds ^ 1;
-    turn_take<FUSED_GROUPS, true>(b->group);
-    issue_sum<D>(b->dv, b->w_p, s->swept[at][1]);
-    issue_sum<D>(b->dk, b->w_ds, s->swept[at][0]);
+    order_wait<FUSED_GROUPS, true>(b->group);
+    issue_sum<D>(b->dv, b->w_p, s->streamed[at][1]);
+    issue_sum<D>(b->dk, b->w_ds, s->streamed[at][0]);
     if (LATE) {
         barrier_wait(&s->ds_full[before], b->ds_parity ^ (uint32_t)before);
         issue_dq(b, s, before);
     }
-    product_wait<LATE>(); // the sums
-    product_hold<D / 2>(b->dk);
-    product_hold<D / 2>(b->dv);
-    done_with(&s->swept_empty[at]);
+    wgmma_wait<LATE>(); // the sums
+    wgmma_fence_operand<D / 2>(b->dk);
+    wgmma_fence_operand<D / 2>(b->dv);
+    consumer_release(&s->streamed_empty[at]);
     if (LATE) {
-        product_wait<0>();
+        wgmma_wait<0>();
         take_dq(b, s, before);
     }
-    turn_pass<FUSED_GROUPS, true>(b->group);
+    order_arrive<FUSED_GROUPS, true>(b->group);
     barrier_wait(&s->ds_full[ds], b->ds_parity);
     issue_dq(b, s, ds);
-    product_wait<0>();
-    done_with(&s->keys_empty);
+    wgmma_wait<0>();
+    consumer_release(&s->keys_empty);
     take_dq(b, s, ds);
-    store_item<D, STAGES, EXACT>(b, p, s);
+    store_item<D, STAGES, FIXUP>(b, p, s);
     b->ds_parity ^= (uint32_t)ds;
-    ring_next(&b->swept, STAGES);
-    ring_next(&b->items, 2);
+    pipeline_advance(&b->streamed, STAGES);
+    pipeline_advance(&b->items, 2);
 }
 
 /* Whether the ring of items has one there. */
 template <int D, int STAGES>
 BT_DEVICE bool item_there(fused_state<D> *b, fused_shared<D, STAGES> *s)
 {
-    barrier_wait(&s->item_full[b->items.at], b->items.parity);
+    barrier_wait(&s->item_full[b->items.index], b->items.phase);
     // A reduction, again: else all that follows would count as divergent.
-    return __reduce_min_sync(~0u, s->item[b->items.at].item) >= 0;
+    return __reduce_min_sync(~0u, s->item[b->items.index].item) >= 0;
 }
 
-template <int D, int STAGES, int EXACT>
+template <int D, int STAGES, int FIXUP>
 BT_DEVICE void fused_compute(const backward_params *p,
                              fused_shared<D, STAGES> *s)
 {
@@ -662,25 +671,25 @@ BT_DEVICE void fused_compute(const backward_params *p,
     b->scale = p->scale * LOG2_E;
     // Group 0 has the first turn.
     if (b->group == FUSED_GROUPS - 1)
-        turn_pass<FUSED_GROUPS, true>(b->group);
+        order_arrive<FUSED_GROUPS, true>(b->group);
     while (item_there(b, s)) {
-        int at = first_products<D, STAGES, EXACT>(b, p, s);
-        make_step<D, STAGES, EXACT>(b, s, at);
+        int at = first_products<D, STAGES, FIXUP>(b, p, s);
+        make_step<D, STAGES, FIXUP>(b, s, at);
         if (b->flags & LAST) {
-            last_products<D, STAGES, EXACT, false>(b, p, s, at);
+            last_products<D, STAGES, FIXUP, false>(b, p, s, at);
             continue;
         }
-        at = next_products<D, STAGES, EXACT, false>(b, p, s, at);
-        make_step<D, STAGES, EXACT>(b, s, at);
+        at = next_products<D, STAGES, FIXUP, false>(b, p, s, at);
+        make_step<D, STAGES, FIXUP>(b, s, at);
         while (!(b->flags & LAST)) {
-            at = next_products<D, STAGES, EXACT, true>(b, p, s, at);
-            make_step<D, STAGES, EXACT>(b, s, at);
+            at = next_products<D, STAGES, FIXUP, true>(b, p, s, at);
+            make_step<D, STAGES, FIXUP>(b, s, at);
         }
-        last_products<D, STAGES, EXACT, true>(b, p, s, at);
+        last_products<D, STAGES, FIXUP, true>(b, p, s, at);
     }
 }
 
-template <int D, int STAGES, int EXACT>
+template <int D, int STAGES, int FIXUP>
 __global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
     attention_backward_fused(const __grid_constant__ backward_params p)
 {
@@ -693,8 +702,8 @@ __global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
             barrier_init(&s->item_empty[i], FUSED_WARPS * WARP_ARRIVALS + 3);
             barrier_init(&s->ds_full[i], FUSED_WARPS * WARP_ARRIVALS);
             barrier_init(&s->ds_empty[i], FUSED_WARPS * WARP_ARRIVALS);
-            tensor_map_prefetch(&p.kept[i]);
-            tensor_map_prefetch(&p.swept[i]);
+            tensor_map_prefetch(&p.stationary[i]);
+            tensor_map_prefetch(&p.streamed[i]);
         }
         barrier_init(&s->keys_full, 1);
         barrier_init(&s->keys_empty, FUSED_WARPS * WARP_ARRIVALS);
@@ -705,32 +714,32 @@ __global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
             barrier_init(&s->dq_empty[i], 1);
         }
         for (int i = 0; i < STAGES; i++) {
-            barrier_init(&s->swept_full[i], 2);
-            barrier_init(&s->swept_empty[i], FUSED_WARPS * WARP_ARRIVALS);
+            barrier_init(&s->streamed_full[i], 2);
+            barrier_init(&s->streamed_empty[i], FUSED_WARPS * WARP_ARRIVALS);
         }
         barrier_init_done();
     }
     __syncthreads();
-    grid_wait();
-    grid_release();
+    grid_dependency_wait();
+    launch_dependents();
 
     if (threadIdx.x < GROUP) {
-        registers_lower<24>();
+        setmaxnreg_dec<24>();
         if (threadIdx.x == 0)
-            fused_load_items<D, STAGES, EXACT>(&p, s);
+            fused_load_items<D, STAGES, FIXUP>(&p, s);
         else if (threadIdx.x == 32)
             fused_add_dq<D, STAGES>(&p, s, 0);
         else if (threadIdx.x == 64)
             fused_load_second<D, STAGES>(&p, s);
         else if (threadIdx.x >= 96) {
-            if (!EXACT)
+            if (!FIXUP)
                 store_empty<D, 1>(&p);
             if (threadIdx.x == 96)
                 fused_add_dq<D, STAGES>(&p, s, 1);
         }
     } else {
-        registers_raise<240>();
-        fused_compute<D, STAGES, EXACT>(&p, s);
+        setmaxnreg_inc<240>();
+        fused_compute<D, STAGES, FIXUP>(&p, s);
     }
 }
 
@@ -739,12 +748,13 @@ __global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
 /* A step's sum of one head, as the threads of attention_backward_fused held it,
  * becomes rows of dQ. Also sets the counters back, for the next launch. Places
  * behind the last step are rows that are in none, and get zeros. */
-template <int D, int EXACT>
-BT_DEVICE void finish_place(const finish_params *p, int head, int at,
-                            uint32_t (*words)[D / 2 + 4])
+template <int D, int FIXUP>
+BT_DEVICE void finish_step(const finish_params *p, int head, int at,
+                           uint32_t (*words)[D / 2 + 4])
 {
     const int fours = D / FUSED_GROUPS / 8, chunks = D / 8;
-    bt_sweep_step step = at < p->steps ? p->places[at] : p->gaps[at - p->steps];
+    bt_loop_step step =
+        at < p->steps ? p->step_list[at] : p->gaps[at - p->steps];
     int thread = threadIdx.x % GROUP, group = threadIdx.x / GROUP;
     int row = thread / 32 * 16 + thread % 32 / 4, added = 0;
     size_t index = ((size_t)head * p->steps + at) * FUSED_GROUPS + group;
@@ -776,7 +786,7 @@ BT_DEVICE void finish_place(const finish_params *p, int head, int at,
             if (row + r * 8 < step.rows)
                 good &= (check[r] & 0x7fff7fff) == 0;
     }
-    if (!EXACT && !good)
+    if (!FIXUP && !good)
         p->bad[head / p->group] = 1;
     __syncthreads();
     if (at < p->steps && thread == 0)
@@ -791,19 +801,19 @@ BT_DEVICE void finish_place(const finish_params *p, int head, int at,
     __syncthreads();
 }
 
-template <int D, int EXACT>
+template <int D, int FIXUP>
 __global__ void __launch_bounds__(256) attention_finish_dq(finish_params p)
 {
     __shared__ __align__(16) uint32_t words[STEP][D / 2 + 4];
-    grid_wait();
-    grid_release();
+    grid_dependency_wait();
+    launch_dependents();
     if (blockIdx.x == 0 && threadIdx.x == 0)
-        *p.ticket = 0;
+        *p.tile_counter = 0;
     // Heads lie beside each other, so rows are written whole.
-    for (int i = blockIdx.x; i < p.places_count * p.heads; i += gridDim.x) {
+    for (int i = blockIdx.x; i < p.task_count * p.heads; i += gridDim.x) {
         int head = i % p.heads;
-        if (!EXACT || p.bad[head / p.group])
-            finish_place<D, EXACT>(&p, head, i / p.heads, words);
+        if (!FIXUP || p.bad[head / p.group])
+            finish_step<D, FIXUP>(&p, head, i / p.heads, words);
     }
 }
 

@@ -9,7 +9,8 @@
 #include <math.h>
 
 /* A group's kept tile in registers, as the products take it. */
-template <int D> BT_DEVICE void hold_tile(uint32_t *f, const uint16_t *tile)
+template <int D>
+BT_DEVICE void load_tile_fragments(uint32_t *f, const uint16_t *tile)
 {
     int row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 16;
     int half = threadIdx.x / 16 % 2;
@@ -22,48 +23,50 @@ template <int D> BT_DEVICE void hold_tile(uint32_t *f, const uint16_t *tile)
 }
 
 /* x (64 kept rows, 64 swept rows) = kept swept^T, issued. */
-template <int D, bool HELD>
-BT_DEVICE void issue_pairs(float *x, const uint32_t *f, const uint16_t *kept,
-                           const uint16_t *swept)
+template <int D, bool IN_REGISTERS>
+BT_DEVICE void issue_pairs(float *x, const uint32_t *f,
+                           const uint16_t *stationary, const uint16_t *streamed)
 {
-    uint64_t a = tile_descriptor(kept, 16), b = tile_descriptor(swept, 16);
-    product_fence();
+    uint64_t a = tile_descriptor(stationary, 16),
+             b = tile_descriptor(streamed, 16);
+    wgmma_fence();
 #pragma unroll
     for (int i = 0; i < D / 16; i++) {
         // 16 columns are 32 bytes; four such steps are a panel.
         uint64_t step = i / 4 * (STEP * PANEL * 2 >> 4) + i % 4 * 2;
-        if (HELD)
-            product_rs_64(x, f + i * 4, b + step, i > 0);
+        if (IN_REGISTERS)
+            wgmma_rs_64(x, f + i * 4, b + step, i > 0);
         else
-            product_ss_64(x, a + step, b + step, i > 0);
+            wgmma_ss_64(x, a + step, b + step, i > 0);
     }
-    product_commit();
+    wgmma_commit();
 }
 
 /* sum (64 kept rows, D) += w swept, issued. */
 template <int D>
-BT_DEVICE void issue_sum(float *sum, const uint32_t *w, const uint16_t *swept)
+BT_DEVICE void issue_sum(float *sum, const uint32_t *w,
+                         const uint16_t *streamed)
 {
     const uint64_t panels = 2 * STEP * PANEL * 2 >> 4; // two of them
-    uint64_t b = tile_descriptor(swept, STEP * PANEL * 2);
-    product_fence();
+    uint64_t b = tile_descriptor(streamed, STEP * PANEL * 2);
+    wgmma_fence();
 #pragma unroll
     for (int i = 0; i < STEP / 16; i++) {
         uint64_t step = i * (16 * PANEL * 2 >> 4);
         if (D == 64)
-            product_pv_64(sum, w + i * 4, b + step);
+            wgmma_pv_64(sum, w + i * 4, b + step);
         else
-            product_pv_128(sum, w + i * 4, b + step);
+            wgmma_pv_128(sum, w + i * 4, b + step);
         if (D == 192)
-            product_pv_64(sum + 64, w + i * 4, b + panels + step);
+            wgmma_pv_64(sum + 64, w + i * 4, b + panels + step);
         else if (D == 256)
-            product_pv_128(sum + 64, w + i * 4, b + panels + step);
+            wgmma_pv_128(sum + 64, w + i * 4, b + panels + step);
     }
-    product_commit();
+    wgmma_commit();
 }
 
 /* What is hidden becomes 0, whatever it was. */
-BT_DEVICE void hide(float *x, const uint64_t *word, int t)
+BT_DEVICE void apply_mask(float *x, const uint64_t *word, int t)
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -79,20 +82,20 @@ BT_DEVICE void hide(float *x, const uint64_t *word, int t)
 }
 
 /* Scores become weights. `row`: log-sum-exp of the thread's two rows, `column`
- * of the step's (KEYS), or their taint (else, EXACT). */
-template <int KEYS, int EXACT>
-BT_DEVICE void weigh(float *x, const float *row, const float *column, int t,
-                     float scale)
+ * of the step's (KEYS), or their taint (else, FIXUP). */
+template <int KEYS, int FIXUP>
+BT_DEVICE void compute_weights(float *x, const float *row, const float *column,
+                               int t, float scale)
 {
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         float2 two = { 0.0f, 0.0f };
-        if (KEYS || EXACT)
+        if (KEYS || FIXUP)
             two = *(const float2 *)(column + i * 8 + t * 2);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             float *at = x + i * 4 + k, of = k % 2 ? two.y : two.x;
-            if (EXACT && !KEYS)
+            if (FIXUP && !KEYS)
                 *at += of;
             *at = exp2_fast(fmaf(*at, scale, -(KEYS ? of : row[k / 2])));
         }
@@ -101,8 +104,8 @@ BT_DEVICE void weigh(float *x, const float *row, const float *column, int t,
 
 /* y = dP becomes dS, with the weights x. */
 template <int KEYS>
-BT_DEVICE void differ(float *y, const float *x, const float *row,
-                      const float *column, int t)
+BT_DEVICE void compute_ds(float *y, const float *x, const float *row,
+                          const float *column, int t)
 {
 #pragma unroll
     for (int i = 0; i < 8; i++) {
@@ -118,8 +121,8 @@ BT_DEVICE void differ(float *y, const float *x, const float *row,
 }
 
 /* The same with weights that are packed already. */
-BT_DEVICE void differ_packed(float *y, const uint32_t *w, const float *column,
-                             int t)
+BT_DEVICE void compute_ds_packed(float *y, const uint32_t *w,
+                                 const float *column, int t)
 {
 #pragma unroll
     for (int i = 0; i < 8; i++) {
@@ -141,39 +144,39 @@ BT_DEVICE void pack_pairs(uint32_t *w, const float *x)
         w[i] = pack_bf16(x[2 * i], x[2 * i + 1]);
 }
 
-/* EXACT: two bf16, with 0 for what is not finite. */
-BT_DEVICE uint32_t clean_two(uint32_t two)
+/* FIXUP: two bf16, with 0 for what is not finite. */
+BT_DEVICE uint32_t filter_pair(uint32_t two)
 {
     uint32_t low = (two & 0x7f80) == 0x7f80 ? 0 : two & 0xffff;
     uint32_t high = (two & 0x7f800000) == 0x7f800000 ? 0 : two & 0xffff0000;
     return low | high;
 }
 
-/* EXACT: all groups together clean the rows of a step and taint those that
+/* FIXUP: all groups together clean the rows of a step and taint those that
  * were not finite. Values (dQ) are in no sum, so they are left as they are. */
 template <int D, int GROUPS, int STAGES, int KEYS>
-BT_DEVICE void clean_step(backward_shared<D, GROUPS, STAGES, KEYS> *s, int at,
-                          int second)
+BT_DEVICE void filter_step(backward_shared<D, GROUPS, STAGES, KEYS> *s, int at,
+                           int second)
 {
     int lane = threadIdx.x % 32;
     for (int row = threadIdx.x / 32 - 4; row < STEP; row += GROUPS * 4) {
-        bool dirty = false;
+        bool nonfinite = false;
         for (int i = 0; i < (KEYS ? 2 : 1) * (D / PANEL); i++) {
             uint16_t *half =
-                i < D / PANEL ? s->swept[at][0] : second_half(s, at, second);
+                i < D / PANEL ? s->streamed[at][0] : second_half(s, at, second);
             uint32_t *at_word =
                 (uint32_t *)(half + (i % (D / PANEL) * STEP + row) * PANEL) +
                 lane;
-            uint32_t two = *at_word, clean = clean_two(two);
-            dirty |= clean != two;
-            *at_word = clean;
+            uint32_t two = *at_word, filtered = filter_pair(two);
+            nonfinite |= filtered != two;
+            *at_word = filtered;
         }
-        dirty = __any_sync(~0u, dirty);
-        if (lane == 0 && (dirty || !KEYS))
-            s->rows[at].lse[row] = dirty ? NAN : 0.0f;
+        nonfinite = __any_sync(~0u, nonfinite);
+        if (lane == 0 && (nonfinite || !KEYS))
+            s->rows[at].lse[row] = nonfinite ? NAN : 0.0f;
     }
-    fence_async();
-    named_sync(BARRIER_CLEAN, GROUPS * GROUP);
+    fence_proxy_async();
+    named_sync(BARRIER_FILTER, GROUPS * GROUP);
 }
 
 /* A group's gradient leaves through shared memory: a warp's 16 rows whole by
@@ -211,15 +214,15 @@ BT_DEVICE bool store_sum(const backward_params *p, int which, uint16_t *out,
         if (first + warp_row + lane / 4 + r * 8 < w->rows)
             good &= (check[r] & 0x7fff7fff) == 0;
     if (first + warp_row + 16 <= w->rows) {
-        fence_async();
+        fence_proxy_async();
         __syncwarp();
         if (lane == 0) {
 #pragma unroll
             for (int i = 0; i < D / PANEL; i++)
-                store_box(&p->grad[which], i * PANEL, w->head,
-                          w->row + first + warp_row,
-                          out + (i * GROUP_ROWS + warp_row) * PANEL);
-            store_commit();
+                tma_store_box(&p->grad[which], i * PANEL, w->head,
+                              w->row + first + warp_row,
+                              out + (i * GROUP_ROWS + warp_row) * PANEL);
+            tma_store_commit();
         }
         return good;
     }
@@ -234,7 +237,7 @@ BT_DEVICE bool store_sum(const backward_params *p, int which, uint16_t *out,
                 *(uint4 *)(out + (chunk / 8 * GROUP_ROWS + row) * PANEL +
                            (chunk % 8 ^ row % 8) * 8);
     }
-    fence_async();
+    fence_proxy_async();
     __syncwarp();
     return good;
 }

@@ -97,8 +97,8 @@ static size_t pieces_size(const piece *pieces, size_t count)
  * chunk, for some of the columns each: they all make the same weights. */
 static int parts_of(const bt_cuda_decode *d, size_t items)
 {
-    size_t shares = bt_decode_shares(d->heads / d->kv_heads);
-    size_t units = items * d->kv_heads * shares;
+    size_t head_splits = bt_decode_head_splits(d->heads / d->kv_heads);
+    size_t units = items * d->kv_heads * head_splits;
     size_t panels = bt_cuda_width(d->head_dim) / 64, parts = panels;
     while (parts > 1 && (panels % parts ||
                          units * parts > (size_t)d->device.multiprocessors))
@@ -115,16 +115,17 @@ static void copied_pieces(piece *pieces, bt_cuda_decode *d,
 {
     bt_cuda_plan *plan = &d->prefill;
     const bt_worklist *work = &prefill->list;
-    size_t columns = d->kv_heads * bt_decode_shares(d->heads / d->kv_heads) *
+    size_t columns = d->kv_heads *
+                     bt_decode_head_splits(d->heads / d->kv_heads) *
                      (size_t)d->parts;
-    size_t redo = bt_size_mul(work->tile_count, plan->heads);
+    size_t nonfinite_fixup = bt_size_mul(work->tile_count, plan->heads);
     size_t bits = bt_size_mul(work->bits_count, work->tile_rows * 2);
     const piece all[COPIED] = {
-        piece_of(&d->ticket, NULL, 2, sizeof(uint32_t)),
-        piece_of(&plan->ticket, NULL, 1, sizeof(uint32_t)),
+        piece_of(&d->tile_counter, NULL, 2, sizeof(uint32_t)),
+        piece_of(&plan->tile_counter, NULL, 1, sizeof(uint32_t)),
         piece_of(&d->arrivals, NULL, list->unit_count,
                  columns * sizeof(uint32_t)),
-        piece_of(&plan->redo, NULL, redo, BT_REDO_BYTES),
+        piece_of(&plan->nonfinite_fixup, NULL, nonfinite_fixup, BT_FIXUP_BYTES),
         piece_of(&plan->tiles, work->tiles, work->tile_count,
                  sizeof(bt_work_tile)),
         piece_of(&plan->runs, work->runs, work->run_count, sizeof(bt_work_run)),
@@ -145,19 +146,21 @@ static void copied_pieces(piece *pieces, bt_cuda_decode *d,
 static void room_pieces(piece *pieces, bt_cuda_decode *d,
                         const bt_decode_list *list, const bt_prefill *prefill)
 {
-    size_t group = d->heads / d->kv_heads, shares = bt_decode_shares(group);
-    size_t share = (group + shares - 1) / shares;
+    size_t group = d->heads / d->kv_heads,
+           head_splits = bt_decode_head_splits(group);
+    size_t heads_per_split = (group + head_splits - 1) / head_splits;
     // A step in which every unit is one chunk needs no room for partial sums.
     size_t slots = list->item_count > list->unit_count ? list->item_count : 0;
-    size_t columns = d->kv_heads * shares * (size_t)d->parts;
-    size_t rows = bt_size_mul(slots, columns * list->unit_rows * share);
-    size_t rests =
+    size_t columns = d->kv_heads * head_splits * (size_t)d->parts;
+    size_t rows =
+        bt_size_mul(slots, columns * list->unit_rows * heads_per_split);
+    size_t acc_blocks =
         prefill->list.chunked ? (size_t)d->device.multiprocessors : 0;
     pieces[0] = piece_of(&d->partial, NULL, rows,
                          bt_cuda_width(d->head_dim) * sizeof(float));
     pieces[1] = piece_of(&d->partial_base, NULL, rows, 2 * sizeof(float));
-    pieces[2] = piece_of(&d->prefill.rest, NULL, rests,
-                         bt_cuda_rest_bytes(d->head_dim));
+    pieces[2] = piece_of(&d->prefill.chunk_acc, NULL, acc_blocks,
+                         bt_cuda_chunk_acc_bytes(d->head_dim));
 }
 
 /* Room for a step and, so that a sequence may grow for a while, half as much
@@ -231,7 +234,8 @@ static void describe(bt_cuda_decode *decode, const bt_prefill *prefill)
         .head_dim = decode->head_dim,
         .tile_count = (int)(list->tile_count - list->empty_count),
         .empty_count = (int)list->empty_count,
-        .band = bt_cuda_band(list->keys, decode->head_dim,
+        .l2_heads =
+            bt_cuda_l2_heads(list->keys, decode->head_dim,
                              decode->heads / decode->kv_heads, decode->heads),
         .multiprocessors = decode->device.multiprocessors,
         .tensor_map_encode = decode->device.tensor_map_encode,

@@ -23,7 +23,8 @@ struct bt_cuda_decode {
     /* Device memory: one block, kept from step to step, cut into these. */
     void *memory;
     size_t capacity;
-    uint32_t *ticket;   /* items handed out so far, and blocks that are done */
+    uint32_t
+        *tile_counter;  /* items handed out so far, and blocks that are done */
     uint32_t *arrivals; /* (units, columns of work) items that are done */
     bt_decode_item *items;
     bt_decode_tile *tiles;

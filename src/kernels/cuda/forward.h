@@ -12,20 +12,21 @@
 enum { PAIR = BT_PAIR };
 
 /* Named barriers; 0 is __syncthreads. */
-enum { BARRIER_CLEAN = 1, BARRIER_GROUP = 2, BARRIER_TURN = 5 };
+enum { BARRIER_FILTER = 1, BARRIER_GROUP = 2, BARRIER_ORDER = 5 };
 
 /* What a multiprocessor has room for, by the width of the heads. Wide heads
  * leave room for few keys at a time and for the queries of one item only. */
-template <int D> struct kind {
-    static constexpr bool wide = D > 128;
+template <int D> struct kernel_traits {
+    static constexpr bool large_head = D > 128;
     static constexpr int groups = D == 64 ? 3 : 2; /* that compute */
     static constexpr int rows = groups * GROUP_ROWS;
-    static constexpr int queries = wide ? 1 : 2;  /* tiles of them */
-    static constexpr int keys = wide ? 64 : PAIR; /* in a tile of K or V */
+    static constexpr int queries = large_head ? 1 : 2; /* tiles of them */
+    static constexpr int keys =
+        large_head ? 64 : PAIR; /* in a tile of K or V */
     static constexpr int stages = D == 64 ? 4 : D == 192 ? 3 : 2;
     /* Of a thread's D / 8 times four floats, see forward_end.h. */
-    static constexpr int near = D == 64 ? 4 : 5;
-    static constexpr int early = D == 128 ? 11 : D == 192 ? 8 : 0;
+    static constexpr int acc_shared = D == 64 ? 4 : 5;
+    static constexpr int prefetched = D == 128 ? 11 : D == 192 ? 8 : 0;
 };
 
 typedef struct forward_params {
@@ -33,15 +34,15 @@ typedef struct forward_params {
     const bt_work_tile *tiles;
     const bt_work_run *runs;
     const uint64_t *bits;
-    uint32_t *ticket;
-    unsigned char *redo;
-    float4 *rest;
+    uint32_t *tile_counter;
+    unsigned char *nonfinite_fixup;
+    float4 *chunk_acc;
     const int32_t *table, *start; /* PAGED: see bt_cuda_paged */
     uint16_t *out;
     float *lse;
     size_t out_token, out_head;
     int tile_count, empty_count; /* tiles that see something, and nothing */
-    int heads, heads_per_kv, band, items;
+    int heads, heads_per_kv, l2_heads, items;
     int head_dim; /* columns that are real; the others read as zero */
     int page_shift;
     float scale; /* times log2(e): scores become base-2 logarithms */
@@ -52,26 +53,26 @@ typedef struct work {
     int item; /* -1: no more */
     int row, rows, head;
     int tiles; /* of keys */
-    int pass;  /* EXACT only */
+    int pass;  /* FIXUP only */
 } work;
 
 /* And about a tile of keys. */
-typedef struct tile_note {
-    int halves; /* see bt_work_run; wide: which one. -1: full */
-    int begins; /* a chunk, and not the first one of its item */
-} tile_note;
+typedef struct tile_info_t {
+    int halves;      /* see bt_work_run; wide: which one. -1: full */
+    int chunk_start; /* a chunk, and not the first one of its item */
+} tile_info_t;
 
 template <int D> struct forward_shared {
-    typedef kind<D> of;
+    typedef kernel_traits<D> of;
     uint16_t q[of::queries][of::rows * D]; /* later the output, on its way */
     uint16_t k[of::stages][of::keys * D];
     uint16_t v[of::stages][of::keys * D];
     uint4 bits[of::stages][of::rows]; /* of a pair, 128 a row */
     /* By thread: base and sum of its rows in the chunk that has just ended, and
        in the chunks that rest, see forward_end.h. */
-    float4 done[of::groups * GROUP], rest[of::groups * GROUP];
-    float4 near[of::near * of::groups * GROUP];
-    tile_note note[of::stages];
+    float4 chunk_stats[of::groups * GROUP], chunk_acc[of::groups * GROUP];
+    float4 acc_shared[of::acc_shared * of::groups * GROUP];
+    tile_info_t tile_info[of::stages];
     work item[of::queries];
     uint64_t q_full[of::queries], q_empty[of::queries];
     uint64_t k_full[of::stages], k_empty[of::stages];
@@ -80,12 +81,12 @@ template <int D> struct forward_shared {
 
 /* Halves of a pair: bit 0 the first 64 keys, bit 1 the others. And whether a
  * chunk begins there. */
-enum { FIRST = 1, SECOND = 2, BOTH = 3, BEGINS = 4 };
+enum { FIRST = 1, SECOND = 2, BOTH = 3, CHUNK_START = 4 };
 
 /* The loader's place. V stays one tile behind K, across items too: what is
  * needed first is asked for first. */
 typedef struct loader {
-    ring q, k, v;
+    pipeline_state q, k, v;
     int value_key, value_head;   /* of the V that is due; key -1: none */
     int value_seen, value_pages; /* its halves, and its pages */
     int pages;                   /* of the item: where they are in the table */
@@ -105,7 +106,7 @@ BT_DEVICE void load_side(const forward_params *p, uint16_t *to,
                          const CUtensorMap *map, int head, int key, int pages,
                          int seen, uint64_t *full)
 {
-    const int keys = kind<D>::keys;
+    const int keys = kernel_traits<D>::keys;
     if constexpr (!PAGED) {
         load_tile<D, keys>(to, map, head, key, full);
     } else {
@@ -117,8 +118,8 @@ BT_DEVICE void load_side(const forward_params *p, uint16_t *to,
             int first = (block & ((1 << p->page_shift) - 1)) * 64;
 #pragma unroll
             for (int panel = 0; panel < D / PANEL; panel++)
-                copy_page(to + (panel * keys + h * 64) * PANEL, map,
-                          panel * PANEL, first, head, page, full);
+                tma_load_page(to + (panel * keys + h * 64) * PANEL, map,
+                              panel * PANEL, first, head, page, full);
         }
     }
 }
@@ -129,12 +130,12 @@ BT_DEVICE void load_values(const forward_params *p, forward_shared<D> *s,
 {
     if (l->value_key < 0)
         return;
-    uint64_t *full = &s->v_full[l->v.at];
-    barrier_wait(&s->v_empty[l->v.at], l->v.parity ^ 1);
+    uint64_t *full = &s->v_full[l->v.index];
+    barrier_wait(&s->v_empty[l->v.index], l->v.phase ^ 1);
     barrier_arrive_expect(full, sizeof(s->v[0]));
-    load_side<D, PAGED>(p, s->v[l->v.at], &p->v, l->value_head, l->value_key,
+    load_side<D, PAGED>(p, s->v[l->v.index], &p->v, l->value_head, l->value_key,
                         l->value_pages, l->value_seen, full);
-    ring_next(&l->v, kind<D>::stages);
+    pipeline_advance(&l->v, kernel_traits<D>::stages);
     l->value_key = -1;
 }
 
@@ -144,21 +145,23 @@ BT_DEVICE void load_keys(const forward_params *p, forward_shared<D> *s,
                          loader *l, int head, int origin, int key, int bits,
                          int halves)
 {
-    uint64_t *full = &s->k_full[l->k.at];
+    uint64_t *full = &s->k_full[l->k.index];
     int chunk = (key - origin) / BT_CHUNK;
-    barrier_wait(&s->k_empty[l->k.at], l->k.parity ^ 1);
-    s->note[l->k.at] = tile_note{ halves, l->chunk >= 0 && l->chunk != chunk };
+    barrier_wait(&s->k_empty[l->k.index], l->k.phase ^ 1);
+    s->tile_info[l->k.index] =
+        tile_info_t{ halves, l->chunk >= 0 && l->chunk != chunk };
     l->chunk = chunk;
     if (bits >= 0) {
         barrier_arrive_expect(full, sizeof(s->k[0]) + sizeof(s->bits[0]));
-        copy_bytes(s->bits[l->k.at], p->bits + (size_t)bits * kind<D>::rows * 2,
-                   sizeof(s->bits[0]), full);
+        bulk_load(s->bits[l->k.index],
+                  p->bits + (size_t)bits * kernel_traits<D>::rows * 2,
+                  sizeof(s->bits[0]), full);
     } else {
         barrier_arrive_expect(full, sizeof(s->k[0]));
     }
-    load_side<D, PAGED>(p, s->k[l->k.at], &p->k, head, key, l->pages,
+    load_side<D, PAGED>(p, s->k[l->k.index], &p->k, head, key, l->pages,
                         halves_seen(halves), full);
-    ring_next(&l->k, kind<D>::stages);
+    pipeline_advance(&l->k, kernel_traits<D>::stages);
     load_values<D, PAGED>(p, s, l);
     l->value_key = key;
     l->value_head = head;
@@ -175,12 +178,12 @@ typedef struct job {
 BT_DEVICE job job_of(const forward_params *p, int item)
 {
     job j;
-    int band = item / (p->tile_count * p->band);
-    int rest = item - band * p->tile_count * p->band;
-    int width = min(p->band, p->heads - band * p->band);
+    int block = item / (p->tile_count * p->l2_heads);
+    int left = item - block * p->tile_count * p->l2_heads;
+    int width = min(p->l2_heads, p->heads - block * p->l2_heads);
     j.item = item;
-    j.head = band * p->band + rest % width;
-    j.tile = p->tiles[rest / width];
+    j.head = block * p->l2_heads + left % width;
+    j.tile = p->tiles[left / width];
     return j;
 }
 
@@ -188,7 +191,7 @@ BT_DEVICE job job_of(const forward_params *p, int item)
 template <int D>
 BT_DEVICE int count_tiles(const forward_params *p, const bt_work_tile *tile)
 {
-    if constexpr (kind<D>::wide) {
+    if constexpr (kernel_traits<D>::large_head) {
         int count = 0;
         for (int left = tile->pairs, at = tile->run; left > 0; at++) {
             bt_work_run run = p->runs[at];
@@ -204,15 +207,15 @@ template <int D>
 BT_DEVICE void load_queries(const forward_params *p, forward_shared<D> *s,
                             loader *l, const job *j, int pass)
 {
-    uint64_t *full = &s->q_full[l->q.at];
+    uint64_t *full = &s->q_full[l->q.index];
     int tiles = count_tiles<D>(p, &j->tile);
-    barrier_wait(&s->q_empty[l->q.at], l->q.parity ^ 1);
-    s->item[l->q.at] =
+    barrier_wait(&s->q_empty[l->q.index], l->q.phase ^ 1);
+    s->item[l->q.index] =
         work{ j->item, j->tile.row, j->tile.rows, j->head, tiles, pass };
     barrier_arrive_expect(full, sizeof(s->q[0]));
-    load_tile<D, kind<D>::rows>(s->q[l->q.at], &p->q, j->head, j->tile.row,
-                                full);
-    ring_next(&l->q, kind<D>::queries);
+    load_tile<D, kernel_traits<D>::rows>(s->q[l->q.index], &p->q, j->head,
+                                         j->tile.row, full);
+    pipeline_advance(&l->q, kernel_traits<D>::queries);
 }
 
 /* One pair, by halves where heads are wide. With them the queries come behind
@@ -223,14 +226,14 @@ BT_DEVICE void load_pair(const forward_params *p, forward_shared<D> *s,
                          int pass, bool *first)
 {
     int kv_head = j->head / p->heads_per_kv;
-    if (!kind<D>::wide)
+    if (!kernel_traits<D>::large_head)
         load_keys<D, PAGED>(p, s, l, kv_head, j->tile.key, run->key, run->bits,
                             run->halves);
-    for (int h = 0; h < (kind<D>::wide ? 2 : 0); h++) {
+    for (int h = 0; h < (kernel_traits<D>::large_head ? 2 : 0); h++) {
         if (!(halves_seen(run->halves) >> h & 1))
             continue;
         load_keys<D, PAGED>(p, s, l, kv_head, j->tile.key,
-                            run->key + h * kind<D>::keys, run->bits,
+                            run->key + h * kernel_traits<D>::keys, run->bits,
                             run->halves < 0 ? -1 : h);
         if (*first)
             load_queries(p, s, l, j, pass);
@@ -242,44 +245,45 @@ BT_DEVICE void load_pair(const forward_params *p, forward_shared<D> *s,
 template <int D, int PAGED>
 BT_DEVICE uint32_t load_item(const forward_params *p, forward_shared<D> *s,
                              loader *l, const job *j, int pass,
-                             uint32_t *ticket)
+                             uint32_t *tile_counter)
 {
-    uint32_t drawn = 0;
+    uint32_t claimed = 0;
     bool first = true;
     bt_work_tile tile = j->tile;
     bt_work_run run = p->runs[tile.run];
 
     l->chunk = -1;
     l->pages = PAGED ? p->start[tile.plan] : 0;
-    if (!kind<D>::wide)
+    if (!kernel_traits<D>::large_head)
         load_queries(p, s, l, j, pass);
     for (int left = tile.pairs, next = tile.run + 1; left > 0; left--) {
-        if (ticket && left == 1)
-            drawn = atomicAdd(ticket, 1);
+        if (tile_counter && left == 1)
+            claimed = atomicAdd(tile_counter, 1);
         load_pair<D, PAGED>(p, s, l, j, &run, pass, &first);
         run.key += PAIR;
         run.bits += run.bits >= 0;
         if (--run.count == 0 && left > 1)
             run = p->runs[next++];
     }
-    return drawn;
+    return claimed;
 }
 
 /* One warp runs this, one lane of it loads. */
-template <int D, int EXACT, int PAGED>
+template <int D, int FIXUP, int PAGED>
 BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
 {
     loader l = { {}, {}, {}, -1, 0, 0, 0, 0, -1 };
     int lane = threadIdx.x % 32, grid = gridDim.x;
 
-    if (EXACT) {
-        grid_wait();
+    if (FIXUP) {
+        grid_dependency_wait();
         for (int base = blockIdx.x; base < p->items; base += 32 * grid) {
             int mine = base + lane * grid;
-            uint4 note = { 0, 0, 0, 0 };
+            uint4 tile_info = { 0, 0, 0, 0 };
             if (mine < p->items)
-                note = ((const uint4 *)p->redo)[mine];
-            bool bad = (note.x | note.y | note.z | note.w) != 0;
+                tile_info = ((const uint4 *)p->nonfinite_fixup)[mine];
+            bool bad =
+                (tile_info.x | tile_info.y | tile_info.z | tile_info.w) != 0;
             uint32_t todo = __ballot_sync(~0u, bad);
             for (; lane == 0 && todo; todo &= todo - 1) {
                 job j = job_of(p, base + (__ffs((int)todo) - 1) * grid);
@@ -289,21 +293,23 @@ BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
             __syncwarp();
         }
         if (lane == 0 && blockIdx.x == 0)
-            *p->ticket = 0; // for the next launch: the first kernel is done
+            *p->tile_counter =
+                0; // for the next launch: the first kernel is done
     } else if (lane == 0) {
         // The first item is the block's own; each next one is drawn as late
         // as its arrival can still be hidden, for the sake of the balance.
         int item = blockIdx.x;
         while (item < p->items) {
             job j = job_of(p, item);
-            item = grid + (int)load_item<D, PAGED>(p, s, &l, &j, 0, p->ticket);
+            item = grid +
+                   (int)load_item<D, PAGED>(p, s, &l, &j, 0, p->tile_counter);
         }
     }
     if (lane == 0) {
         load_values<D, PAGED>(p, s, &l);
-        barrier_wait(&s->q_empty[l.q.at], l.q.parity ^ 1);
-        s->item[l.q.at].item = -1;
-        barrier_arrive(&s->q_full[l.q.at]);
+        barrier_wait(&s->q_empty[l.q.index], l.q.phase ^ 1);
+        s->item[l.q.index].item = -1;
+        barrier_arrive(&s->q_full[l.q.index]);
     }
 }
 

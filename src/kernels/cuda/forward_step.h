@@ -12,39 +12,41 @@ template <int D>
 BT_DEVICE void issue_scores(float *x, const uint16_t *q, const uint16_t *k)
 {
     uint64_t a = tile_descriptor(q, 16), b = tile_descriptor(k, 16);
-    product_fence();
+    wgmma_fence();
 #pragma unroll
     for (int i = 0; i < D / 16; i++) {
         // 16 columns are 32 bytes; four such steps are a panel.
-        uint64_t q_step = i / 4 * (kind<D>::rows * PANEL * 2 >> 4) + i % 4 * 2;
-        uint64_t k_step = i / 4 * (kind<D>::keys * PANEL * 2 >> 4) + i % 4 * 2;
-        if (kind<D>::keys == 128)
-            product_qk(x, a + q_step, b + k_step, i > 0);
+        uint64_t q_step =
+            i / 4 * (kernel_traits<D>::rows * PANEL * 2 >> 4) + i % 4 * 2;
+        uint64_t k_step =
+            i / 4 * (kernel_traits<D>::keys * PANEL * 2 >> 4) + i % 4 * 2;
+        if (kernel_traits<D>::keys == 128)
+            wgmma_ss_128(x, a + q_step, b + k_step, i > 0);
         else
-            product_ss_64(x, a + q_step, b + k_step, i > 0);
+            wgmma_ss_64(x, a + q_step, b + k_step, i > 0);
     }
-    product_commit();
+    wgmma_commit();
 }
 
 /* o (64 rows, D) += w v over 16-key steps FROM to TO of a tile, issued. */
 template <int D, int FROM, int TO>
 BT_DEVICE void issue_value_steps(float *o, const uint32_t *w, uint64_t v)
 {
-    const uint64_t panel = kind<D>::keys * PANEL * 2 >> 4;
-    product_fence();
+    const uint64_t panel = kernel_traits<D>::keys * PANEL * 2 >> 4;
+    wgmma_fence();
 #pragma unroll
     for (int i = FROM; i < TO; i++) {
         uint64_t step = i * (16 * PANEL * 2 >> 4);
         if (D == 64)
-            product_pv_64(o, w + i * 4, v + step);
+            wgmma_pv_64(o, w + i * 4, v + step);
         else
-            product_pv_128(o, w + i * 4, v + step);
+            wgmma_pv_128(o, w + i * 4, v + step);
         if (D == 192)
-            product_pv_64(o + 64, w + i * 4, v + 2 * panel + step);
+            wgmma_pv_64(o + 64, w + i * 4, v + 2 * panel + step);
         if (D == 256)
-            product_pv_128(o + 64, w + i * 4, v + 2 * panel + step);
+            wgmma_pv_128(o + 64, w + i * 4, v + 2 * panel + step);
     }
-    product_commit();
+    wgmma_commit();
 }
 
 /* `halves`: what the group sees of a pair. The weights of the other half are 0,
@@ -56,8 +58,8 @@ template <int D>
 BT_DEVICE void issue_values(float *o, const uint32_t *w, const uint16_t *tile,
                             int halves)
 {
-    const int steps = kind<D>::keys / 16;
-    uint64_t v = tile_descriptor(tile, kind<D>::keys * PANEL * 2);
+    const int steps = kernel_traits<D>::keys / 16;
+    uint64_t v = tile_descriptor(tile, kernel_traits<D>::keys * PANEL * 2);
     if (D == 128 && (halves & BOTH) == FIRST)
         issue_value_steps<D, 0, steps / 2>(o, w, v);
     else if (D == 128 && (halves & BOTH) == SECOND)
@@ -69,26 +71,26 @@ BT_DEVICE void issue_values(float *o, const uint32_t *w, const uint16_t *tile,
 /* Hide what a tile's bits hide. `half`: which one of the pair, for wide heads.
  */
 template <int D>
-BT_DEVICE void hide(float *x, const uint4 *bits, int half, int row, int t)
+BT_DEVICE void apply_mask(float *x, const uint4 *bits, int half, int row, int t)
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        if (kind<D>::wide) {
+        if (kernel_traits<D>::large_head) {
             uint2 two = ((const uint2 *)bits)[(row + r * 8) * 2 + half];
             uint32_t word[2] = { two.x, two.y };
-            hide_row<64>(x, word, r, t);
+            mask_row<64>(x, word, r, t);
         } else {
             uint4 four = bits[row + r * 8];
             uint32_t word[4] = { four.x, four.y, four.z, four.w };
-            hide_row<PAIR>(x, word, r, t);
+            mask_row<PAIR>(x, word, r, t);
         }
     }
 }
 
-/* EXACT: what the passes make of two bf16 values. */
-BT_DEVICE uint32_t clean_two(uint32_t two, int pass)
+/* FIXUP: what the passes make of two bf16 values. */
+BT_DEVICE uint32_t filter_pair(uint32_t two, int pass)
 {
-    uint32_t clean = 0;
+    uint32_t filtered = 0;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         uint32_t value = two >> (16 * i) & 0xffff;
@@ -96,59 +98,61 @@ BT_DEVICE uint32_t clean_two(uint32_t two, int pass)
         bool nan = !finite && (value & 0x7f) != 0;
         bool hit = nan || value == (pass == 1 ? 0x7f80 : 0xff80);
         uint32_t one = pass == 0 ? (finite ? value : 0) : (hit ? 0x3f80 : 0);
-        clean |= one << (16 * i);
+        filtered |= one << (16 * i);
     }
-    return clean;
+    return filtered;
 }
 
-/* EXACT: all computing groups together clean a tile of values in place. */
-template <int D> BT_DEVICE void clean_values(uint16_t *v, int pass)
+/* FIXUP: all computing groups together clean a tile of values in place. */
+template <int D> BT_DEVICE void filter_values(uint16_t *v, int pass)
 {
-    const int threads = kind<D>::groups * GROUP;
+    const int threads = kernel_traits<D>::groups * GROUP;
     uint32_t *words = (uint32_t *)v;
-    for (int i = threadIdx.x - GROUP; i < kind<D>::keys * D / 2; i += threads)
-        words[i] = clean_two(words[i], pass);
-    fence_async();
-    named_sync(BARRIER_CLEAN, threads);
+    for (int i = threadIdx.x - GROUP; i < kernel_traits<D>::keys * D / 2;
+         i += threads)
+        words[i] = filter_pair(words[i], pass);
+    fence_proxy_async();
+    named_sync(BARRIER_FILTER, threads);
 }
 
 /* Wait for the item at q: how many tiles of keys it has, or 0: there is none.
  */
-template <int D> BT_DEVICE int next_item(forward_shared<D> *s, ring q)
+template <int D> BT_DEVICE int next_item(forward_shared<D> *s, pipeline_state q)
 {
-    barrier_wait(&s->q_full[q.at], q.parity);
-    return s->item[q.at].item < 0 ? 0 : s->item[q.at].tiles;
+    barrier_wait(&s->q_full[q.index], q.phase);
+    return s->item[q.index].item < 0 ? 0 : s->item[q.index].tiles;
 }
 
 /* Hide what is hidden of a tile's scores, and give its buffer back. Returns
  * which halves the group sees, and BEGINS. */
-template <int D, int EXACT>
-BT_DEVICE int look(forward_shared<D> *s, int stage, int group, int row,
-                   int pass, float *x)
+template <int D, int FIXUP>
+BT_DEVICE int mask_scores(forward_shared<D> *s, int stage, int group, int row,
+                          int pass, float *x)
 {
-    int halves = s->note[stage].halves;
-    int begins = s->note[stage].begins && !(EXACT && pass) ? BEGINS : 0;
-    if (EXACT && pass)
+    int halves = s->tile_info[stage].halves;
+    int chunk_start =
+        s->tile_info[stage].chunk_start && !(FIXUP && pass) ? CHUNK_START : 0;
+    if (FIXUP && pass)
 #pragma unroll
-        for (int i = 0; i < kind<D>::keys / 2; i++)
+        for (int i = 0; i < kernel_traits<D>::keys / 2; i++)
             x[i] = 0.0f;
     // The buffer is given back in each branch, not behind them: the compiler
     // would move that down, past the exponentials.
     if (halves >= 0) {
-        hide<D>(x, s->bits[stage], halves, row, threadIdx.x % 4);
-        done_with(&s->k_empty[stage]);
+        apply_mask<D>(x, s->bits[stage], halves, row, threadIdx.x % 4);
+        consumer_release(&s->k_empty[stage]);
     } else {
-        done_with(&s->k_empty[stage]);
+        consumer_release(&s->k_empty[stage]);
     }
-    if (EXACT && pass)
-        count_visible<kind<D>::keys>(x);
+    if (FIXUP && pass)
+        count_visible<kernel_traits<D>::keys>(x);
     if (D == 128)
-        begins |= halves >> 2 * group & BOTH;
+        chunk_start |= halves >> 2 * group & BOTH;
     else
-        begins |= BOTH;
+        chunk_start |= BOTH;
     // A reduction, not a vote or a shuffle: its answer is in a uniform
     // register, so the branches on it are uniform.
-    return (int)__reduce_or_sync(~0u, begins);
+    return (int)__reduce_or_sync(~0u, chunk_start);
 }
 
 #endif

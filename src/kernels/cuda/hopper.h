@@ -66,7 +66,7 @@ BT_DEVICE void barrier_arrive_expect(uint64_t *barrier, uint32_t bytes)
                  : "memory");
 }
 
-BT_DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
+BT_DEVICE void barrier_wait(uint64_t *barrier, uint32_t phase)
 {
     uint32_t done;
     do {
@@ -76,7 +76,7 @@ BT_DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
                      "selp.u32 %0, 1, 0, p;\n"
                      "}\n"
                      : "=r"(done)
-                     : "r"(shared_address(barrier)), "r"(parity)
+                     : "r"(shared_address(barrier)), "r"(phase)
                      : "memory");
     } while (!done);
 }
@@ -117,8 +117,8 @@ BT_DEVICE void tensor_map_prefetch(const CUtensorMap *map)
 }
 
 /* Fetch the box of a (token, head, column) tensor that begins there. */
-BT_DEVICE void copy_box(void *to, const CUtensorMap *map, int column, int head,
-                        int token, uint64_t *barrier)
+BT_DEVICE void tma_load_box(void *to, const CUtensorMap *map, int column,
+                            int head, int token, uint64_t *barrier)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
                  ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
@@ -129,8 +129,8 @@ BT_DEVICE void copy_box(void *to, const CUtensorMap *map, int column, int head,
 }
 
 /* Fetch the box of a (page, head, key, column) tensor that begins there. */
-BT_DEVICE void copy_page(void *to, const CUtensorMap *map, int column, int key,
-                         int head, int page, uint64_t *barrier)
+BT_DEVICE void tma_load_page(void *to, const CUtensorMap *map, int column,
+                             int key, int head, int page, uint64_t *barrier)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile"
                  ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
@@ -141,8 +141,8 @@ BT_DEVICE void copy_page(void *to, const CUtensorMap *map, int column, int key,
 }
 
 /* Fetch plain bytes; addresses and size are multiples of 16. */
-BT_DEVICE void copy_bytes(void *to, const void *from, uint32_t bytes,
-                          uint64_t *barrier)
+BT_DEVICE void bulk_load(void *to, const void *from, uint32_t bytes,
+                         uint64_t *barrier)
 {
     asm volatile("cp.async.bulk.shared::cluster.global"
                  ".mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -153,8 +153,8 @@ BT_DEVICE void copy_bytes(void *to, const void *from, uint32_t bytes,
 
 /* Store a box of a (token, head, column) tensor; this thread's stores are a
  * group, and store_read waits until their tiles may be overwritten. */
-BT_DEVICE void store_box(const CUtensorMap *map, int column, int head,
-                         int token, const void *from)
+BT_DEVICE void tma_store_box(const CUtensorMap *map, int column, int head,
+                             int token, const void *from)
 {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
                  "[%0, {%1, %2, %3}], [%4];" ::"l"(map),
@@ -162,25 +162,25 @@ BT_DEVICE void store_box(const CUtensorMap *map, int column, int head,
                  : "memory");
 }
 
-BT_DEVICE void store_commit(void)
+BT_DEVICE void tma_store_commit(void)
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-BT_DEVICE void store_read(void)
+BT_DEVICE void tma_store_wait_read(void)
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
 /* And until they are written: before the thread ends. */
-BT_DEVICE void store_done(void)
+BT_DEVICE void tma_store_wait(void)
 {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 /* What this thread wrote to shared memory, before the copy engine or the
  * tensor cores touch it. */
-BT_DEVICE void fence_async(void)
+BT_DEVICE void fence_proxy_async(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -188,50 +188,50 @@ BT_DEVICE void fence_async(void)
 /* ---- grids that follow each other --------------------------------------- */
 
 /* Let the grid behind this one be brought up while this one still runs; */
-BT_DEVICE void grid_release(void)
+BT_DEVICE void launch_dependents(void)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 /* it waits here until all before it is done and written. */
-BT_DEVICE void grid_wait(void)
+BT_DEVICE void grid_dependency_wait(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
 /* ---- registers --------------------------------------------------------- */
 
-template <int COUNT> BT_DEVICE void registers_raise(void)
+template <int COUNT> BT_DEVICE void setmaxnreg_inc(void)
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-template <int COUNT> BT_DEVICE void registers_lower(void)
+template <int COUNT> BT_DEVICE void setmaxnreg_dec(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
 /* ---- the tensor cores -------------------------------------------------- */
 
-/* A product runs from its issue until product_wait says that at most `LEFT`
+/* A product runs from its issue until wgmma_wait says that at most `LEFT`
  * groups are still running. Until then its registers are not to be touched;
- * product_hold tells the compiler that they change at that place. */
-BT_DEVICE void product_fence(void)
+ * wgmma_fence_operand tells the compiler that they change at that place. */
+BT_DEVICE void wgmma_fence(void)
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-BT_DEVICE void product_commit(void)
+BT_DEVICE void wgmma_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-template <int LEFT> BT_DEVICE void product_wait(void)
+template <int LEFT> BT_DEVICE void wgmma_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
-template <int COUNT> BT_DEVICE void product_hold(float *x)
+template <int COUNT> BT_DEVICE void wgmma_fence_operand(float *x)
 {
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
@@ -255,7 +255,7 @@ BT_DEVICE uint64_t tile_descriptor(const void *tile, uint32_t panel_bytes)
     BT_ACC_8(d, i), BT_ACC_8(d, i + 8), BT_ACC_8(d, i + 16), BT_ACC_8(d, i + 24)
 
 /* d (64 x 128) = or += a (64 x 16, shared) b^T (b 128 x 16, shared). */
-BT_DEVICE void product_qk(float *d, uint64_t a, uint64_t b, int accumulate)
+BT_DEVICE void wgmma_ss_128(float *d, uint64_t a, uint64_t b, int accumulate)
 {
     asm volatile(
         "{\n"
@@ -274,7 +274,7 @@ BT_DEVICE void product_qk(float *d, uint64_t a, uint64_t b, int accumulate)
 }
 
 /* d (64 x 64) = or += a (64 x 16, shared) b^T (b 64 x 16, shared). */
-BT_DEVICE void product_ss_64(float *d, uint64_t a, uint64_t b, int accumulate)
+BT_DEVICE void wgmma_ss_64(float *d, uint64_t a, uint64_t b, int accumulate)
 {
     asm volatile(
         "{\n"
@@ -291,8 +291,8 @@ BT_DEVICE void product_ss_64(float *d, uint64_t a, uint64_t b, int accumulate)
 }
 
 /* d (64 x 64) = or += a (64 x 16, registers) b^T (b 64 x 16, shared). */
-BT_DEVICE void product_rs_64(float *d, const uint32_t *a, uint64_t b,
-                             int accumulate)
+BT_DEVICE void wgmma_rs_64(float *d, const uint32_t *a, uint64_t b,
+                           int accumulate)
 {
     asm volatile(
         "{\n"
@@ -309,7 +309,7 @@ BT_DEVICE void product_rs_64(float *d, const uint32_t *a, uint64_t b,
 }
 
 /* d (64 x 128) += a (64 x 16, registers) b (16 x 128, shared, row by row). */
-BT_DEVICE void product_pv_128(float *d, const uint32_t *a, uint64_t b)
+BT_DEVICE void wgmma_pv_128(float *d, const uint32_t *a, uint64_t b)
 {
     asm volatile(
         "{\n"
@@ -328,7 +328,7 @@ BT_DEVICE void product_pv_128(float *d, const uint32_t *a, uint64_t b)
 }
 
 /* d (64 x 64) += a (64 x 16, registers) b (16 x 64, shared, row by row). */
-BT_DEVICE void product_pv_64(float *d, const uint32_t *a, uint64_t b)
+BT_DEVICE void wgmma_pv_64(float *d, const uint32_t *a, uint64_t b)
 {
     asm volatile(
         "{\n"

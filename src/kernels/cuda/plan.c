@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum {
-    BAND_BYTES = 32 << 20, /* of keys and values: well inside Hopper's L2 */
-    PIECE = 256            /* alignment of the pieces of device memory */
+    L2_BYTES = 32 << 20, /* of keys and values: well inside Hopper's L2 */
+    PIECE = 256          /* alignment of the pieces of device memory */
 };
 
 size_t bt_cuda_tile_rows(size_t head_dim)
@@ -26,11 +26,11 @@ size_t bt_cuda_tile_rows(size_t head_dim)
 /* Items are ordered by band, then tile (longest first), then head of the band.
  * A band is as many heads as have keys and values that stay in the L2 while
  * the tiles of the band read them again and again. */
-int bt_cuda_band(size_t tokens, size_t head_dim, size_t group, size_t heads)
+int bt_cuda_l2_heads(size_t tokens, size_t head_dim, size_t group, size_t heads)
 {
     size_t bytes = bt_size_mul(tokens, head_dim * 2 * 2);
-    size_t band = bt_size_max(BAND_BYTES / bt_size_max(bytes, 1), 1) * group;
-    return (int)bt_size_min(band, heads);
+    size_t l2_heads = bt_size_max(L2_BYTES / bt_size_max(bytes, 1), 1) * group;
+    return (int)bt_size_min(l2_heads, heads);
 }
 
 static bauta_status check_shape(const bauta_plan *plan,
@@ -106,7 +106,7 @@ static bauta_status upload(void **block, const piece *pieces, size_t count,
     return BAUTA_OK;
 }
 
-size_t bt_cuda_rest_bytes(size_t head_dim)
+size_t bt_cuda_chunk_acc_bytes(size_t head_dim)
 {
     return bt_cuda_tile_rows(head_dim) * bt_cuda_width(head_dim) *
            sizeof(float);
@@ -117,11 +117,12 @@ static bauta_status upload_list(bt_cuda_plan *plan, const bt_worklist *list,
 {
     size_t bits = bt_size_mul(list->bits_count, list->tile_rows * 2);
     size_t items = bt_size_mul((size_t)plan->tile_count, plan->heads);
-    size_t rests = list->chunked ? (size_t)plan->multiprocessors : 0;
+    size_t acc_blocks = list->chunked ? (size_t)plan->multiprocessors : 0;
     const piece pieces[] = {
-        piece_of(&plan->rest, NULL, rests, bt_cuda_rest_bytes(plan->head_dim)),
-        piece_of(&plan->ticket, NULL, 1, sizeof(uint32_t)),
-        piece_of(&plan->redo, NULL, items, BT_REDO_BYTES),
+        piece_of(&plan->chunk_acc, NULL, acc_blocks,
+                 bt_cuda_chunk_acc_bytes(plan->head_dim)),
+        piece_of(&plan->tile_counter, NULL, 1, sizeof(uint32_t)),
+        piece_of(&plan->nonfinite_fixup, NULL, items, BT_FIXUP_BYTES),
         piece_of(&plan->tiles, list->tiles, list->tile_count,
                  sizeof(bt_work_tile)),
         piece_of(&plan->runs, list->runs, list->run_count, sizeof(bt_work_run)),
@@ -160,8 +161,8 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out, const bauta_plan *source,
     plan->head_dim = shape->head_dim;
     plan->tile_count = (int)(list.tile_count - list.empty_count);
     plan->empty_count = (int)list.empty_count;
-    plan->band = bt_cuda_band(list.keys, plan->head_dim, plan->heads / kv_heads,
-                              plan->heads);
+    plan->l2_heads = bt_cuda_l2_heads(list.keys, plan->head_dim,
+                                      plan->heads / kv_heads, plan->heads);
     status = bt_cuda_device_init(&device, err);
     if (status)
         goto done;
@@ -193,30 +194,31 @@ void bt_cuda_plan_free(bt_cuda_plan *plan)
 /* The pieces of one side's list, for `heads` heads. */
 enum { SIDE_PIECES = 5 };
 
-static void side_pieces(piece *pieces, bt_cuda_sweeps *side,
-                        const bt_sweep_list *list, size_t heads)
+static void side_pieces(piece *pieces, bt_cuda_loop_list *side,
+                        const bt_loop_list *list, size_t heads)
 {
     size_t words = bt_size_mul(list->bits_count, list->tile_rows);
     side->empty_count = (int)list->empty_count;
     side->tile_count = (int)(list->tile_count - list->empty_count);
     size_t items = bt_size_mul((size_t)side->tile_count, heads);
-    pieces[0] = piece_of(&side->ticket, NULL, 1, sizeof(uint32_t));
-    pieces[1] = piece_of(&side->redo, NULL, items, BT_REDO_BYTES);
+    pieces[0] = piece_of(&side->tile_counter, NULL, 1, sizeof(uint32_t));
+    pieces[1] = piece_of(&side->nonfinite_fixup, NULL, items, BT_FIXUP_BYTES);
     pieces[2] = piece_of(&side->tiles, list->tiles, list->tile_count,
-                         sizeof(bt_sweep_tile));
-    pieces[3] = piece_of(&side->sweeps, list->sweeps, list->sweep_count,
-                         sizeof(bt_sweep));
+                         sizeof(bt_loop_tile));
+    pieces[3] =
+        piece_of(&side->runs, list->runs, list->run_count, sizeof(bt_loop_run));
     pieces[4] = piece_of(&side->bits, list->bits, words, sizeof(uint64_t));
 }
 
-static bauta_status upload_sweeps(bt_cuda_plan *plan, const bt_sweep_list *keys,
-                                  const bt_sweep_list *queries,
-                                  bauta_error *err)
+static bauta_status upload_loop_lists(bt_cuda_plan *plan,
+                                      const bt_loop_list *keys,
+                                      const bt_loop_list *queries,
+                                      bauta_error *err)
 {
     piece pieces[2 * SIDE_PIECES + 8], *more = pieces + 2 * SIDE_PIECES;
     size_t rows = bt_size_mul(plan->rows, plan->heads);
     size_t steps = bt_size_mul(queries->step_count, plan->heads);
-    size_t known = bt_size_mul(steps, BT_STEP * 2);
+    size_t row_stats = bt_size_mul(steps, BT_STEP * 2);
     size_t width = bt_cuda_width(plan->head_dim);
     size_t sum = plan->fused ? width * BT_STEP : 0;
     plan->step_count = queries->step_count;
@@ -224,12 +226,12 @@ static bauta_status upload_sweeps(bt_cuda_plan *plan, const bt_sweep_list *keys,
     side_pieces(pieces, &plan->over_keys, keys, plan->heads);
     side_pieces(pieces + SIDE_PIECES, &plan->over_queries, queries,
                 plan->kv_heads);
-    more[0] = piece_of(&plan->steps, queries->places, queries->step_count,
-                       sizeof(bt_sweep_step));
+    more[0] = piece_of(&plan->steps, queries->step_list, queries->step_count,
+                       sizeof(bt_loop_step));
     more[1] = piece_of(&plan->delta, NULL, rows, sizeof(float));
-    more[2] = piece_of(&plan->known, NULL, known, sizeof(float));
+    more[2] = piece_of(&plan->row_stats, NULL, row_stats, sizeof(float));
     more[3] = piece_of(&plan->gaps, queries->gaps, queries->gap_count,
-                       sizeof(bt_sweep_step));
+                       sizeof(bt_loop_step));
     more[4] = piece_of(&plan->ranks, queries->ranks, queries->visit_count,
                        sizeof(int32_t));
     more[5] = piece_of(&plan->added, NULL, steps, 2 * sizeof(int));
@@ -250,12 +252,12 @@ static size_t backward_tile(size_t head_dim)
  * the bytes. But the tiles of a document that run at once follow each other at
  * a distance of about 1.5 steps, and fewer heads at once mean more of its
  * tiles: the last one should not wait for more than 2 % of its steps. */
-static int fused_band(const bt_cuda_plan *plan, const bt_sweep_list *queries)
+static int fused_l2_heads(const bt_cuda_plan *plan, const bt_loop_list *queries)
 {
     size_t group = plan->heads / plan->kv_heads;
     size_t blocks = (size_t)plan->multiprocessors;
-    size_t fits = (size_t)bt_cuda_band(bt_size_mul(plan->rows, 2 * group),
-                                       plan->head_dim, 1, plan->kv_heads);
+    size_t fits = (size_t)bt_cuda_l2_heads(bt_size_mul(plan->rows, 2 * group),
+                                           plan->head_dim, 1, plan->kv_heads);
     double steps = (double)queries->visit_count * (double)plan->heads *
                    (double)queries->chain_count;
     double near = 75.0 * (double)(blocks * blocks) / (steps + 1.0);
@@ -275,26 +277,26 @@ bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
                                        const bauta_plan *source,
                                        bauta_error *err)
 {
-    bt_sweep_list keys = { 0 }, queries = { 0 };
+    bt_loop_list keys = { 0 }, queries = { 0 };
     size_t group = plan->heads / plan->kv_heads;
     if (plan->backward_memory)
         return BAUTA_OK;
     bauta_status status = BAUTA_OK;
     if (!plan->fused)
-        status =
-            bt_sweep_keys(&keys, source, backward_tile(plan->head_dim), err);
+        status = bt_loop_list_over_keys(&keys, source,
+                                        backward_tile(plan->head_dim), err);
     if (!status)
-        status = bt_sweep_queries(&queries, source,
-                                  backward_tile(plan->head_dim), err);
+        status = bt_loop_list_over_queries(&queries, source,
+                                           backward_tile(plan->head_dim), err);
     if (!status)
-        status = upload_sweeps(plan, &keys, &queries, err);
-    plan->over_keys.band = plan->band;
-    plan->over_queries.band = bt_cuda_band(bt_size_mul(plan->rows, group),
-                                           plan->head_dim, 1, plan->kv_heads);
+        status = upload_loop_lists(plan, &keys, &queries, err);
+    plan->over_keys.l2_heads = plan->l2_heads;
+    plan->over_queries.l2_heads = bt_cuda_l2_heads(
+        bt_size_mul(plan->rows, group), plan->head_dim, 1, plan->kv_heads);
     if (plan->fused)
-        plan->over_queries.band = fused_band(plan, &queries);
-    bt_sweep_release(&keys);
-    bt_sweep_release(&queries);
+        plan->over_queries.l2_heads = fused_l2_heads(plan, &queries);
+    bt_loop_list_release(&keys);
+    bt_loop_list_release(&queries);
     if (status) {
         cudaFree(plan->backward_memory);
         plan->backward_memory = NULL;

@@ -17,7 +17,7 @@
  * exact, once it is over 4096. Only when a tile's maximum is beyond the base by
  * more than LEAP does the row go on from that maximum. That is too late to be
  * seen by a sum, so where a sum is suspicious the forward pass notes the tile
- * and the EXACT kernel, which seeks all maxima, does it again; decoding seeks
+ * and the FIXUP kernel, which seeks all maxima, does it again; decoding seeks
  * them always. A row decides all this by its own scores.
  *
  * A thread has a share of two rows: of each 8 of KEYS keys, two. */
@@ -28,22 +28,22 @@
 
 #include <math.h>
 
-enum { HEAD = 32 }; /* keys of a tile that a base is sought in */
+enum { PROBE_KEYS = 32 }; /* keys of a tile that a base is sought in */
 
-#define LEAP 100.0f
-#define LIFT 16.0f
+#define BASE_JUMP 100.0f
+#define MERGE_JUMP 16.0f
 
 /* What the rows of a warp have to say after a tile. */
 enum {
-    FRESH = 1, /* one has seen nothing yet */
-    GROWN = 2, /* the base of one may have to grow */
-    ROUGH = 4  /* one may have leapt */
+    ROW_EMPTY = 1,   /* one has seen nothing yet */
+    BASE_GREW = 2,   /* the base of one may have to grow */
+    MAY_OVERFLOW = 4 /* one may have leapt */
 };
 
 /* Scores of hidden keys become -infinity, whatever they were. `word`: bits of a
  * row's keys, the lowest of the first. */
 template <int KEYS>
-BT_DEVICE void hide_row(float *x, const uint32_t *word, int r, int t)
+BT_DEVICE void mask_row(float *x, const uint32_t *word, int r, int t)
 {
 #pragma unroll
     for (int i = 0; i < KEYS / 32; i++) {
@@ -58,7 +58,7 @@ BT_DEVICE void hide_row(float *x, const uint32_t *word, int r, int t)
 }
 
 /* The maximum of a row's first KEYS scores, in base-2 logarithms. */
-template <int KEYS> BT_DEVICE float top_of(const float *x, int r, float scale)
+template <int KEYS> BT_DEVICE float row_max(const float *x, int r, float scale)
 {
     float top[4];
 #pragma unroll
@@ -76,19 +76,19 @@ template <int KEYS> BT_DEVICE float top_of(const float *x, int r, float scale)
 
 /* Rows that have seen nothing in their chunk yet seek a base. */
 template <int KEYS>
-BT_DEVICE void seek_base(const float *x, float *base, float scale)
+BT_DEVICE void find_base(const float *x, float *base, float scale)
 {
     bool lost = false;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        float head = top_of<HEAD>(x, r, scale);
+        float head = row_max<PROBE_KEYS>(x, r, scale);
         base[r] = base[r] == -INFINITY ? head : base[r];
         lost |= base[r] == -INFINITY;
     }
     if (__reduce_or_sync(~0u, lost))
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float top = top_of<KEYS>(x, r, scale);
+            float top = row_max<KEYS>(x, r, scale);
             base[r] = base[r] == -INFINITY ? top : base[r];
         }
 }
@@ -96,44 +96,47 @@ BT_DEVICE void seek_base(const float *x, float *base, float scale)
 /* What a row does about the maximum of its next tile (`head`: of the first HEAD
  * keys): it takes its first base, or leaps. What was summed before is to be
  * multiplied by the result. */
-BT_DEVICE float follow_base(float *base, float head, float top)
+BT_DEVICE float update_base(float *base, float head, float top)
 {
     if (*base == -INFINITY)
         *base = head == -INFINITY ? top : head;
-    if (!(top > *base + LEAP))
+    if (!(top > *base + BASE_JUMP))
         return 1.0f;
-    float keep = exp2_fast(*base - top);
+    float correction = exp2_fast(*base - top);
     *base = top;
-    return keep;
+    return correction;
 }
 
 /* The same with all maxima; what was summed before is multiplied by keep. */
 template <int KEYS>
-BT_DEVICE void seek_exact(const float *x, float *base, float *keep, float scale)
+BT_DEVICE void find_base_exact(const float *x, float *base, float *correction,
+                               float scale)
 {
 #pragma unroll
     for (int r = 0; r < 2; r++)
-        keep[r] = follow_base(&base[r], top_of<HEAD>(x, r, scale),
-                              top_of<KEYS>(x, r, scale));
+        correction[r] = update_base(&base[r], row_max<PROBE_KEYS>(x, r, scale),
+                                    row_max<KEYS>(x, r, scale));
 }
 
-template <int KEYS, int EXACT>
-BT_DEVICE void seek(const float *x, float *base, float *keep, float scale)
+template <int KEYS, int FIXUP>
+BT_DEVICE void update_bases(const float *x, float *base, float *correction,
+                            float scale)
 {
-    if (EXACT)
-        seek_exact<KEYS>(x, base, keep, scale);
+    if (FIXUP)
+        find_base_exact<KEYS>(x, base, correction, scale);
     else
-        seek_base<KEYS>(x, base, scale);
+        find_base<KEYS>(x, base, scale);
 }
 
 /* Scores x become weights, and sum, the thread's own share, grows by total,
  * its share of this tile. Returns a word whose sign bit is 0, as that of every
  * weight is. */
 template <int KEYS>
-BT_DEVICE uint32_t soften(float *x, const float *base, const float *keep,
-                          float *sum, float *total, float scale)
+BT_DEVICE uint32_t exponentiate(float *x, const float *base,
+                                const float *correction, float *sum,
+                                float *total, float scale)
 {
-    uint32_t done = 0;
+    uint32_t dependency = 0;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         // A row that has seen nothing yet: weights 2^(-inf - 0) = 0.
@@ -148,70 +151,73 @@ BT_DEVICE uint32_t soften(float *x, const float *base, const float *keep,
             part[i % 4] = i < 4 ? two : part[i % 4] + two;
         }
         total[r] = (part[0] + part[1]) + (part[2] + part[3]);
-        sum[r] = fmaf(sum[r], keep[r], total[r]);
-        done |= __float_as_uint(part[0]) | __float_as_uint(part[1]) |
-                __float_as_uint(part[2]) | __float_as_uint(part[3]);
+        sum[r] = fmaf(sum[r], correction[r], total[r]);
+        dependency |= __float_as_uint(part[0]) | __float_as_uint(part[1]) |
+                      __float_as_uint(part[2]) | __float_as_uint(part[3]);
     }
-    return done;
+    return dependency;
 }
 
 /* One of the four threads of a row has a quarter of a sum, or more. (A
  * reduction, not a vote: its answer is in a uniform register, so the branches
  * on it are uniform and the descriptors stay in such ones, too.) */
-BT_DEVICE uint32_t survey(const float *base, const float *total)
+BT_DEVICE uint32_t check_rows(const float *base, const float *total)
 {
     float more = fmaxf(total[0], total[1]);
-    uint32_t note = base[0] == -INFINITY || base[1] == -INFINITY ? FRESH : 0;
-    note |= more > 0x1p10f ? GROWN : 0;
-    note |= more > 0x1p90f ? ROUGH : 0;
-    return __reduce_or_sync(~0u, note);
+    uint32_t row_flags =
+        base[0] == -INFINITY || base[1] == -INFINITY ? ROW_EMPTY : 0;
+    row_flags |= more > 0x1p10f ? BASE_GREW : 0;
+    row_flags |= more > 0x1p90f ? MAY_OVERFLOW : 0;
+    return __reduce_or_sync(~0u, row_flags);
 }
 
 /* By how much the base of a row grows whose weights in a tile sum to `all`; and
  * 2^-e. */
-BT_DEVICE int growth_of(float all)
+BT_DEVICE int base_growth(float all)
 {
     return all > 0x1p12f ? (int)(__float_as_uint(all) >> 23) - 127 : 0;
 }
 
-BT_DEVICE float power_down(int e)
+BT_DEVICE float exp2_neg(int e)
 {
     return __uint_as_float((uint32_t)(127 - e) << 23);
 }
 
 /* The four threads of a row, each with its share of a sum. */
-BT_DEVICE float row_sum(float share)
+BT_DEVICE float row_sum(float heads_per_split)
 {
-    share = __fadd_rn(share, __shfl_xor_sync(~0u, share, 1));
-    return __fadd_rn(share, __shfl_xor_sync(~0u, share, 2));
+    heads_per_split =
+        __fadd_rn(heads_per_split, __shfl_xor_sync(~0u, heads_per_split, 1));
+    return __fadd_rn(heads_per_split, __shfl_xor_sync(~0u, heads_per_split, 2));
 }
 
 /* The base of a row grows by the exponent of its weights' sum. */
 template <int KEYS>
-BT_DEVICE void grow_base(float *x, float *base, float *keep, float *sum,
+BT_DEVICE void grow_base(float *x, float *base, float *correction, float *sum,
                          const float *total)
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        int e = growth_of(row_sum(total[r]));
-        float down = power_down(e);
+        int e = base_growth(row_sum(total[r]));
+        float down = exp2_neg(e);
 #pragma unroll
         for (int i = 0; i < KEYS / 8; i++) {
             x[i * 4 + r * 2] *= down;
             x[i * 4 + r * 2 + 1] *= down;
         }
         base[r] += (float)e;
-        keep[r] *= down;
+        correction[r] *= down;
         sum[r] *= down;
     }
 }
 
 /* `again`: they start again from 0. */
-template <int D> BT_DEVICE void rescale(float *o, const float *keep, bool again)
+template <int D>
+BT_DEVICE void rescale(float *o, const float *correction, bool again)
 {
 #pragma unroll
     for (int i = 0; i < D / 2; i++)
-        o[i] = again ? 0.0f : o[i] * keep[i / 2 % 2];
+        o[i] = again ? 0.0f : o[i] * correction[i / 2 % 2];
 }
 
 template <int KEYS> BT_DEVICE void pack_weights(uint32_t *w, const float *x)
@@ -221,7 +227,7 @@ template <int KEYS> BT_DEVICE void pack_weights(uint32_t *w, const float *x)
         w[i] = pack_bf16(x[2 * i], x[2 * i + 1]);
 }
 
-/* EXACT, passes 1 and 2: weights are 1 where visible. */
+/* FIXUP, passes 1 and 2: weights are 1 where visible. */
 template <int KEYS> BT_DEVICE void count_visible(float *x)
 {
 #pragma unroll
@@ -234,7 +240,7 @@ template <int KEYS> BT_DEVICE void count_visible(float *x)
 /* How a row's next chunk joins what the chunks before came to: as
  * total * keep + chunk * take. One of the two is always 1. */
 typedef struct merge {
-    float keep, take;
+    float correction, take;
 } merge;
 
 /* The base stays, unless the chunk's is far beyond. A chunk of which the row
@@ -244,8 +250,8 @@ BT_DEVICE merge merge_of(float *base, float chunk)
     merge m = { 1.0f, 1.0f };
     if (*base == -INFINITY) {
         *base = chunk;
-    } else if (chunk > *base + LIFT) {
-        m.keep = exp2_fast(*base - chunk);
+    } else if (chunk > *base + MERGE_JUMP) {
+        m.correction = exp2_fast(*base - chunk);
         *base = chunk;
     } else {
         m.take = exp2_fast(chunk - *base);
@@ -255,12 +261,12 @@ BT_DEVICE merge merge_of(float *base, float chunk)
 
 BT_DEVICE float merge_add(float total, float chunk, merge m)
 {
-    return __fmaf_rn(chunk, m.take, __fmul_rn(total, m.keep));
+    return __fmaf_rn(chunk, m.take, __fmul_rn(total, m.correction));
 }
 
 /* What a row's output is multiplied by, and its logarithm. A sum that is NaN is
  * one of something. */
-BT_DEVICE float share_of(float base, float sum)
+BT_DEVICE float inverse_sum(float base, float sum)
 {
     bool empty = base == -INFINITY && sum == 0.0f;
     return empty ? 0.0f : __fdividef(1.0f, sum);
@@ -276,9 +282,10 @@ BT_DEVICE float lse_of(float base, float sum)
 
 /* Two columns of an output. The fma turns -0 into 0, so that no sign tells what
  * a hidden value's was. */
-BT_DEVICE uint32_t output_of(float a, float b, float share)
+BT_DEVICE uint32_t pack_output(float a, float b, float heads_per_split)
 {
-    return pack_bf16(__fmaf_rn(a, share, 0.0f), __fmaf_rn(b, share, 0.0f));
+    return pack_bf16(__fmaf_rn(a, heads_per_split, 0.0f),
+                     __fmaf_rn(b, heads_per_split, 0.0f));
 }
 
 #endif

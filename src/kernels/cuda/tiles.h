@@ -17,16 +17,16 @@ enum {
 };
 
 /* A place in a ring of `count` buffers, and the parity of the round. */
-typedef struct ring {
-    int at;
-    uint32_t parity;
-} ring;
+typedef struct pipeline_state {
+    int index;
+    uint32_t phase;
+} pipeline_state;
 
-BT_DEVICE void ring_next(ring *r, int count)
+BT_DEVICE void pipeline_advance(pipeline_state *r, int count)
 {
-    if (++r->at == count) {
-        r->at = 0;
-        r->parity ^= 1;
+    if (++r->index == count) {
+        r->index = 0;
+        r->phase ^= 1;
     }
 }
 
@@ -36,8 +36,8 @@ BT_DEVICE void load_tile(uint16_t *to, const CUtensorMap *map, int head,
 {
 #pragma unroll
     for (int panel = 0; panel < D / PANEL; panel++)
-        copy_box(to + panel * ROWS * PANEL, map, panel * PANEL, head, token,
-                 full);
+        tma_load_box(to + panel * ROWS * PANEL, map, panel * PANEL, head, token,
+                     full);
 }
 
 /* One warp of readers is done with a buffer, and one lane says so for all. A
@@ -54,7 +54,7 @@ enum { WARP_ARRIVALS = 32 };
 enum { WARP_ARRIVALS = 1 };
 #endif
 
-BT_DEVICE void done_with(uint64_t *empty)
+BT_DEVICE void consumer_release(uint64_t *empty)
 {
     __syncwarp();
     if (threadIdx.x % 32 < WARP_ARRIVALS)

@@ -15,7 +15,7 @@
 /* Four matrices of 8 rows and 16 bytes, to whose rows the lanes point: lane i
  * to row i % 8 of matrix i / 8. Lane 4 * g + t gets the columns 2 t, 2 t + 1 of
  * the rows g; */
-BT_DEVICE void load_matrices(uint32_t *to, uint32_t from)
+BT_DEVICE void ldmatrix_x4(uint32_t *to, uint32_t from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, "
                  "[%4];"
@@ -24,7 +24,7 @@ BT_DEVICE void load_matrices(uint32_t *to, uint32_t from)
 }
 
 /* transposed, the rows 2 t, 2 t + 1 of the columns g. */
-BT_DEVICE void load_transposed(uint32_t *to, uint32_t from)
+BT_DEVICE void ldmatrix_x4_trans(uint32_t *to, uint32_t from)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
                  "{%0, %1, %2, %3}, [%4];"
@@ -33,7 +33,7 @@ BT_DEVICE void load_transposed(uint32_t *to, uint32_t from)
 }
 
 /* d += a b. */
-BT_DEVICE void product(float *d, const uint32_t *a, const uint32_t *b)
+BT_DEVICE void mma_16816(float *d, const uint32_t *a, const uint32_t *b)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -50,7 +50,7 @@ BT_DEVICE void prefetch(const void *at)
 /* Count up to `last` and round again; returns the count before. What this
  * thread knows of is written before it counts, and whoever counts later knows
  * of it too. */
-BT_DEVICE uint32_t count_round(uint32_t *counter, uint32_t last)
+BT_DEVICE uint32_t atomic_inc_wrap(uint32_t *counter, uint32_t last)
 {
     uint32_t before;
     asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
@@ -61,7 +61,7 @@ BT_DEVICE uint32_t count_round(uint32_t *counter, uint32_t last)
 }
 
 /* What is read once and should not drive other things out of the L2. */
-BT_DEVICE uint64_t policy_once(void)
+BT_DEVICE uint64_t policy_evict_first(void)
 {
     uint64_t policy;
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;"
@@ -70,8 +70,9 @@ BT_DEVICE uint64_t policy_once(void)
 }
 
 /* Fetch the box of a (page, head, key, column) tensor that begins there. */
-BT_DEVICE void copy_page(void *to, const CUtensorMap *map, int column, int key,
-                         int head, int page, uint64_t *barrier, uint64_t policy)
+BT_DEVICE void tma_load_page(void *to, const CUtensorMap *map, int column,
+                             int key, int head, int page, uint64_t *barrier,
+                             uint64_t policy)
 {
     asm volatile(
         "cp.async.bulk.tensor.4d.shared::cluster.global.tile"

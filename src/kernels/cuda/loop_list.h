@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sweep.h - a plan as the backward kernels read it.
+/* loop_list.h - a plan as the backward kernels read it.
  *
  * A kernel keeps a tile of rows of one side and sweeps over the other side in
  * steps of 64 rows: for dQ it keeps queries and sweeps over keys, for dK and dV
@@ -17,8 +17,8 @@
  * Tiles of keys also add to the gradients of the queries of each step that they
  * visit, in the order of the keys. A visit's rank says how many tiles add to
  * the step before; and a tile comes behind all those that it waits for. */
-#ifndef BT_CUDA_SWEEP_H
-#define BT_CUDA_SWEEP_H
+#ifndef BT_CUDA_LOOP_LIST_H
+#define BT_CUDA_LOOP_LIST_H
 
 #include "bauta.h"
 
@@ -28,54 +28,55 @@ enum { BT_STEP = 64, BT_STEP_GROUPS = 3 /* at most, in a tile */ };
  * BT_STEP_PARTIAL + g, but not everything. */
 enum { BT_STEP_PARTIAL = 8 };
 
-typedef struct bt_sweep_tile {
+typedef struct bt_loop_tile {
     int32_t row, rows;
-    int32_t sweep, sweeps; /* its slice of the sweeps */
-    int32_t steps;         /* that its sweeps have together; 0: sees nothing */
-    int32_t visit; /* index of its first step's rank; over queries only */
+    int32_t run, runs; /* its slice of the sweeps */
+    int32_t steps;     /* that its sweeps have together; 0: sees nothing */
+    int32_t visit;     /* index of its first step's rank; over queries only */
     int32_t
         order; /* the most steps come first, except to keep ranks in order */
-} bt_sweep_tile;
+} bt_loop_tile;
 
 /* `count` steps one behind the other with the same flags. */
-typedef struct bt_sweep {
+typedef struct bt_loop_run {
     int32_t row;
-    int32_t place; /* row in a numbering in which every step has 64 rows */
+    int32_t padded_row; /* row in a numbering in which every step has 64 rows */
     int32_t count;
     int32_t flags;
     int32_t bits; /* index of the first step's words; -1: partial for none */
-} bt_sweep;
+} bt_loop_run;
 
 /* Rows of a step; step s is at places 64 s to 64 s + 63. */
-typedef struct bt_sweep_step {
+typedef struct bt_loop_step {
     int32_t row, rows;
-} bt_sweep_step;
+} bt_loop_step;
 
-typedef struct bt_sweep_list {
+typedef struct bt_loop_list {
     size_t tile_rows;
-    size_t tile_count, sweep_count, bits_count, step_count;
-    size_t empty_count;    /* tiles that see nothing: the last ones */
-    bt_sweep_tile *tiles;  /* (tile_count) by order, then row */
-    bt_sweep *sweeps;      /* (sweep_count) by tile, then row */
-    uint64_t *bits;        /* (bits_count, tile_rows) */
-    bt_sweep_step *places; /* (step_count) steps over queries; else NULL */
+    size_t tile_count, run_count, bits_count, step_count;
+    size_t empty_count;      /* tiles that see nothing: the last ones */
+    bt_loop_tile *tiles;     /* (tile_count) by order, then row */
+    bt_loop_run *runs;       /* (sweep_count) by tile, then row */
+    uint64_t *bits;          /* (bits_count, tile_rows) */
+    bt_loop_step *step_list; /* (step_count) steps over queries; else NULL */
     size_t gap_count;
-    bt_sweep_step *gaps; /* (gap_count) queries that are in no step */
-    size_t chain_count;  /* tiles that wait for none: documents, mostly */
+    bt_loop_step *gaps; /* (gap_count) queries that are in no step */
+    size_t chain_count; /* tiles that wait for none: documents, mostly */
     size_t visit_count;
     int32_t *ranks; /* (visit_count) by tile, then step; else NULL */
-} bt_sweep_list;
+} bt_loop_list;
 
 /* Tiles of queries that sweep over keys: those of the plan, in pieces where
  * they have more than `tile_rows` rows. */
-bauta_status bt_sweep_keys(bt_sweep_list *list, const bauta_plan *plan,
-                           size_t tile_rows, bauta_error *err);
+bauta_status bt_loop_list_over_keys(bt_loop_list *list, const bauta_plan *plan,
+                                    size_t tile_rows, bauta_error *err);
 
 /* Tiles of keys that sweep over queries. Every key is in one tile, also one
  * that nobody sees. */
-bauta_status bt_sweep_queries(bt_sweep_list *list, const bauta_plan *plan,
-                              size_t tile_rows, bauta_error *err);
+bauta_status bt_loop_list_over_queries(bt_loop_list *list,
+                                       const bauta_plan *plan, size_t tile_rows,
+                                       bauta_error *err);
 
-void bt_sweep_release(bt_sweep_list *list);
+void bt_loop_list_release(bt_loop_list *list);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_sweep.c - what the backward kernels are told is what the mask says, from
  * either side. Needs no GPU. */
-#include "kernels/cuda/sweep.h"
+#include "kernels/cuda/loop_list.h"
 
 #include "base/error.h"
 #include "mask/plan.h"
@@ -19,22 +19,22 @@ static uint64_t low_bits(size_t count)
 typedef enum side { QUERIES, KEYS } side;
 
 /* Set what row `row` of a tile sees in (rows, keys), each pair once. */
-static void unfold(const bt_sweep_list *list, const bt_sweep_tile *tile,
+static void unfold(const bt_loop_list *list, const bt_loop_tile *tile,
                    size_t row, side of, unsigned char *seen, size_t keys)
 {
     int32_t steps = 0;
-    for (int32_t s = tile->sweep; steps < tile->steps; s++) {
-        const bt_sweep *sweep = &list->sweeps[s];
-        for (int32_t k = 0; k < sweep->count; k++, steps++) {
-            size_t first = (size_t)sweep->row + (size_t)k * BT_STEP;
-            int32_t flags = sweep->flags >> (row / BT_STEP);
+    for (int32_t s = tile->run; steps < tile->steps; s++) {
+        const bt_loop_run *run = &list->runs[s];
+        for (int32_t k = 0; k < run->count; k++, steps++) {
+            size_t first = (size_t)run->row + (size_t)k * BT_STEP;
+            int32_t flags = run->flags >> (row / BT_STEP);
             uint64_t word = flags & 1 ? UINT64_MAX : 0;
             if (flags & 1 && flags >> BT_STEP_PARTIAL & 1)
-                word = list->bits[(size_t)(sweep->bits + k) * list->tile_rows +
-                                  row];
+                word =
+                    list->bits[(size_t)(run->bits + k) * list->tile_rows + row];
             if (of == KEYS) {
-                const bt_sweep_step *step =
-                    &list->places[sweep->place / BT_STEP + k];
+                const bt_loop_step *step =
+                    &list->step_list[run->padded_row / BT_STEP + k];
                 assert_int_equal(step->row, first);
                 assert_int_equal(word & ~low_bits((size_t)step->rows), 0);
             }
@@ -53,17 +53,17 @@ static void unfold(const bt_sweep_list *list, const bt_sweep_tile *tile,
 
 /* The tiles of keys that visit a step have the ranks 0, 1, 2, ... in the order
  * of their keys, and each comes behind those with lower ranks. */
-static void check_ranks(const bt_sweep_list *list)
+static void check_ranks(const bt_loop_list *list)
 {
     int32_t *next = calloc(list->step_count + 1, sizeof(int32_t));
     int32_t *key = calloc(list->step_count + 1, sizeof(int32_t));
     size_t visits = 0;
     for (size_t t = 0; t < list->tile_count; t++) {
-        const bt_sweep_tile *tile = &list->tiles[t];
+        const bt_loop_tile *tile = &list->tiles[t];
         int32_t visit = tile->visit;
-        for (int32_t s = tile->sweep; s < tile->sweep + tile->sweeps; s++)
-            for (int32_t k = 0; k < list->sweeps[s].count; k++, visits++) {
-                int32_t step = list->sweeps[s].place / BT_STEP + k;
+        for (int32_t s = tile->run; s < tile->run + tile->runs; s++)
+            for (int32_t k = 0; k < list->runs[s].count; k++, visits++) {
+                int32_t step = list->runs[s].padded_row / BT_STEP + k;
                 assert_int_equal(list->ranks[visit++], next[step]);
                 assert_true(next[step]++ == 0 || key[step] < tile->row);
                 key[step] = tile->row;
@@ -76,14 +76,14 @@ static void check_ranks(const bt_sweep_list *list)
 }
 
 /* Every query is in one step or in one gap. */
-static void check_gaps(const bt_sweep_list *list, size_t rows)
+static void check_gaps(const bt_loop_list *list, size_t rows)
 {
     unsigned char *seen = calloc(rows + 1, 1);
     size_t total = 0;
     for (size_t i = 0; i < list->step_count + list->gap_count; i++) {
-        const bt_sweep_step *step = i < list->step_count
-                                        ? &list->places[i]
-                                        : &list->gaps[i - list->step_count];
+        const bt_loop_step *step = i < list->step_count
+                                       ? &list->step_list[i]
+                                       : &list->gaps[i - list->step_count];
         assert_in_range(step->rows, 1, BT_STEP);
         for (int32_t r = 0; r < step->rows; r++, total++)
             assert_int_equal(seen[step->row + r]++, 0);
@@ -93,12 +93,12 @@ static void check_gaps(const bt_sweep_list *list, size_t rows)
 }
 
 static void check_list(const bauta_mask *mask, size_t first, size_t rows,
-                       const bt_sweep_list *list, side of)
+                       const bt_loop_list *list, side of)
 {
     size_t keys = bauta_mask_keys(mask), total = 0, empty = 0;
     unsigned char *seen = calloc(rows + BT_STEP, keys + BT_STEP);
     for (size_t t = 0; t < list->tile_count; t++) {
-        const bt_sweep_tile *tile = &list->tiles[t];
+        const bt_loop_tile *tile = &list->tiles[t];
         if (t > 0)
             assert_true(list->tiles[t - 1].order >= tile->order);
         empty += tile->steps == 0;
@@ -118,20 +118,20 @@ static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
                         size_t tile_rows, size_t key_tile)
 {
     bauta_plan *plan = NULL;
-    bt_sweep_list list;
+    bt_loop_list list;
     assert_int_equal(bt_plan_create(&plan, mask, first, rows, tile_rows, NULL),
                      0);
     // Tiles of the plan, and pieces of them.
     for (size_t most = 64; most <= 192; most += 64) {
-        assert_int_equal(bt_sweep_keys(&list, plan, most, NULL), 0);
+        assert_int_equal(bt_loop_list_over_keys(&list, plan, most, NULL), 0);
         check_list(mask, first, rows, &list, QUERIES);
-        bt_sweep_release(&list);
+        bt_loop_list_release(&list);
     }
-    assert_int_equal(bt_sweep_queries(&list, plan, key_tile, NULL), 0);
+    assert_int_equal(bt_loop_list_over_queries(&list, plan, key_tile, NULL), 0);
     check_ranks(&list);
     check_gaps(&list, rows);
     check_list(mask, first, rows, &list, KEYS);
-    bt_sweep_release(&list);
+    bt_loop_list_release(&list);
     bauta_plan_free(plan);
 }
 
@@ -155,17 +155,17 @@ static void causal_lists_have_few_partial_steps(void **state)
 {
     bauta_mask *mask = NULL;
     bauta_plan *plan = NULL;
-    bt_sweep_list list;
+    bt_loop_list list;
     (void)state;
     assert_int_equal(bauta_mask_causal(&mask, 1024, 1024, NULL), 0);
     assert_int_equal(bt_plan_create(&plan, mask, 0, 1024, 128, NULL), 0);
-    assert_int_equal(bt_sweep_queries(&list, plan, 128, NULL), 0);
+    assert_int_equal(bt_loop_list_over_queries(&list, plan, 128, NULL), 0);
     assert_int_equal(list.tile_count, 8);
     assert_int_equal(list.step_count, 16);
     assert_int_equal(list.bits_count, 16); // two a tile, on the diagonal
     assert_int_equal(list.tiles[0].steps, 16);
     assert_int_equal(list.tiles[7].steps, 2);
-    bt_sweep_release(&list);
+    bt_loop_list_release(&list);
     bauta_plan_free(plan);
     bauta_mask_free(mask);
 }
@@ -177,7 +177,7 @@ static void steps_begin_with_the_first_row_that_sees(void **state)
     unsigned char visible[70 * 70] = { 0 };
     bauta_mask *part[2] = { NULL, NULL }, *mask = NULL;
     bauta_plan *plan = NULL;
-    bt_sweep_list list;
+    bt_loop_list list;
     (void)state;
     for (size_t i = 3; i < 69; i++) // rows 0 to 2 and 69 see nothing
         visible[i * 70 + i] = 1;
@@ -186,13 +186,13 @@ static void steps_begin_with_the_first_row_that_sees(void **state)
     assert_int_equal(
         bauta_mask_pack(&mask, 2, (const bauta_mask *const *)part, NULL), 0);
     assert_int_equal(bt_plan_create(&plan, mask, 0, 170, 128, NULL), 0);
-    assert_int_equal(bt_sweep_queries(&list, plan, 128, NULL), 0);
+    assert_int_equal(bt_loop_list_over_queries(&list, plan, 128, NULL), 0);
     assert_int_equal(list.step_count, 4);
-    assert_int_equal(list.places[2].row, 103);
-    assert_int_equal(list.places[2].rows, 64);
-    assert_int_equal(list.places[3].row, 167);
-    assert_int_equal(list.places[3].rows, 2);
-    bt_sweep_release(&list);
+    assert_int_equal(list.step_list[2].row, 103);
+    assert_int_equal(list.step_list[2].rows, 64);
+    assert_int_equal(list.step_list[3].row, 167);
+    assert_int_equal(list.step_list[3].rows, 2);
+    bt_loop_list_release(&list);
     bauta_plan_free(plan);
     bauta_mask_free(mask);
     bauta_mask_free(part[0]);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sweep.c - from a plan to what the backward kernels read.
+/* loop_list.c - from a plan to what the backward kernels read.
  *
  * Each list is made by one walk over the plan, made twice: first to count, then
  * to fill. Over keys the plan has it all but the flags. Over queries the walk
  * goes step by step: what the step's rows see is gathered in one pane for each
  * tile of keys, and then appended, turned round, to the sweeps of that tile. */
-#include "kernels/cuda/sweep.h"
+#include "kernels/cuda/loop_list.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -19,11 +19,11 @@
 
 /* Append a step to the sweeps that end with *last, of which there are *count.
  * Returns whether a new one was begun. */
-static bool append(bt_sweep *last, size_t *count, bt_sweep step)
+static bool append(bt_loop_run *last, size_t *count, bt_loop_run step)
 {
     if (*count && last->flags == step.flags &&
         last->row + last->count * BT_STEP == step.row &&
-        last->place + last->count * BT_STEP == step.place) {
+        last->padded_row + last->count * BT_STEP == step.padded_row) {
         last->count++;
         return false;
     }
@@ -35,46 +35,46 @@ static bool append(bt_sweep *last, size_t *count, bt_sweep step)
 /* Longest first; equal ones by row, so neighbours share rows in the cache. */
 static int tile_order(const void *a, const void *b)
 {
-    const bt_sweep_tile *x = a, *y = b;
+    const bt_loop_tile *x = a, *y = b;
     if (x->order != y->order)
         return x->order > y->order ? -1 : 1;
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-static void sort_tiles(bt_sweep_list *list)
+static void sort_tiles(bt_loop_list *list)
 {
-    qsort(list->tiles, list->tile_count, sizeof(bt_sweep_tile), tile_order);
+    qsort(list->tiles, list->tile_count, sizeof(bt_loop_tile), tile_order);
     list->empty_count = 0;
     for (size_t t = 0; t < list->tile_count; t++)
         list->empty_count += list->tiles[t].steps == 0;
 }
 
 /* The memory for sweeps and bits, once they are counted. */
-static bauta_status make_room(bt_sweep_list *list, bauta_error *err)
+static bauta_status make_room(bt_loop_list *list, bauta_error *err)
 {
-    if (list->sweep_count > INT32_MAX || list->bits_count > INT32_MAX)
+    if (list->run_count > INT32_MAX || list->bits_count > INT32_MAX)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%zu sweeps and %zu partial steps: the GPU kernels "
                        "count in 32 bits",
-                       list->sweep_count, list->bits_count);
+                       list->run_count, list->bits_count);
     size_t words = bt_size_mul(list->bits_count, list->tile_rows);
-    list->sweeps = bt_alloc_zero(list->sweep_count, sizeof(bt_sweep));
+    list->runs = bt_alloc_zero(list->run_count, sizeof(bt_loop_run));
     list->bits = bt_alloc_zero(words, sizeof(uint64_t));
-    if (!list->sweeps || !list->bits)
+    if (!list->runs || !list->bits)
         return bt_fail_memory(err, "the sweeps of a plan",
                               bt_size_mul(words, sizeof(uint64_t)));
     return BAUTA_OK;
 }
 
-void bt_sweep_release(bt_sweep_list *list)
+void bt_loop_list_release(bt_loop_list *list)
 {
     bt_free(list->tiles);
-    bt_free(list->sweeps);
+    bt_free(list->runs);
     bt_free(list->bits);
-    bt_free(list->places);
+    bt_free(list->step_list);
     bt_free(list->ranks);
     bt_free(list->gaps);
-    *list = (bt_sweep_list){ 0 };
+    *list = (bt_loop_list){ 0 };
 }
 
 /* ---- over keys --------------------------------------------------------- */
@@ -103,11 +103,11 @@ static int32_t block_flags(const piece *of, const uint64_t *words)
 
 /* A run of blocks as sweeps, as far as the piece sees something of them.
  * Returns how many steps they have. */
-static size_t add_blocks(bt_sweep_list *list, const bauta_plan *plan,
+static size_t add_blocks(bt_loop_list *list, const bauta_plan *plan,
                          const piece *of, const bt_run *run)
 {
     const bt_tile *tile = of->tile;
-    bt_sweep last = { 0 };
+    bt_loop_run last = { 0 };
     size_t count = 0, steps = 0;
     bool full = run->words == BT_FULL;
     for (size_t k = 0; k < run->count; k++) {
@@ -118,58 +118,57 @@ static size_t add_blocks(bt_sweep_list *list, const bauta_plan *plan,
         if (!(flags & ((1 << BT_STEP_GROUPS) - 1)))
             continue;
         append(&last, &count,
-               (bt_sweep){ key, key, 1, flags,
-                           full ? -1 : (int32_t)list->bits_count });
-        if (list->sweeps)
-            list->sweeps[list->sweep_count + count - 1] = last;
+               (bt_loop_run){ key, key, 1, flags,
+                              full ? -1 : (int32_t)list->bits_count });
+        if (list->runs)
+            list->runs[list->run_count + count - 1] = last;
         if (!full && list->bits)
             memcpy(list->bits + list->bits_count * list->tile_rows, words,
                    of->rows * sizeof(uint64_t));
         list->bits_count += !full;
         steps++;
     }
-    list->sweep_count += count;
+    list->run_count += count;
     return steps;
 }
 
 /* Without an array of tiles, only count them. */
-static void walk_blocks(bt_sweep_list *list, const bauta_plan *plan)
+static void walk_blocks(bt_loop_list *list, const bauta_plan *plan)
 {
-    list->tile_count = list->sweep_count = list->bits_count = 0;
+    list->tile_count = list->run_count = list->bits_count = 0;
     for (size_t t = 0; t < plan->tile_count; t++) {
         const bt_tile *tile = &plan->tiles[t];
         for (size_t at = 0; at < tile->rows; at += list->tile_rows) {
             piece of = { tile, at,
                          bt_size_min(tile->rows - at, list->tile_rows) };
-            size_t sweep = list->sweep_count, steps = 0;
+            size_t run = list->run_count, steps = 0;
             for (size_t r = 0; r < tile->runs; r++)
                 steps +=
                     add_blocks(list, plan, &of, &plan->runs[tile->run + r]);
             if (list->tiles)
                 list->tiles[list->tile_count] =
-                    (bt_sweep_tile){ .row = (int32_t)(tile->row + at),
-                                     .rows = (int32_t)of.rows,
-                                     .sweep = (int32_t)sweep,
-                                     .sweeps =
-                                         (int32_t)(list->sweep_count - sweep),
-                                     .steps = (int32_t)steps,
-                                     .order = (int32_t)steps };
+                    (bt_loop_tile){ .row = (int32_t)(tile->row + at),
+                                    .rows = (int32_t)of.rows,
+                                    .run = (int32_t)run,
+                                    .runs = (int32_t)(list->run_count - run),
+                                    .steps = (int32_t)steps,
+                                    .order = (int32_t)steps };
             list->tile_count++;
         }
     }
 }
 
-bauta_status bt_sweep_keys(bt_sweep_list *list, const bauta_plan *plan,
-                           size_t tile_rows, bauta_error *err)
+bauta_status bt_loop_list_over_keys(bt_loop_list *list, const bauta_plan *plan,
+                                    size_t tile_rows, bauta_error *err)
 {
-    *list = (bt_sweep_list){ .tile_rows = tile_rows };
+    *list = (bt_loop_list){ .tile_rows = tile_rows };
     walk_blocks(list, plan);
-    list->tiles = bt_alloc_zero(list->tile_count, sizeof(bt_sweep_tile));
+    list->tiles = bt_alloc_zero(list->tile_count, sizeof(bt_loop_tile));
     if (!list->tiles)
         return bt_fail_memory(err, "the tiles of a plan", list->tile_count);
     bauta_status status = make_room(list, err);
     if (status) {
-        bt_sweep_release(list);
+        bt_loop_list_release(list);
         return status;
     }
     walk_blocks(list, plan);
@@ -180,7 +179,7 @@ bauta_status bt_sweep_keys(bt_sweep_list *list, const bauta_plan *plan,
 /* ---- over queries: the steps ------------------------------------------- */
 
 /* The next tile, from t on, that sees something; tile_count: none. */
-static size_t seeing_tile(const bauta_plan *plan, size_t t)
+static size_t next_visible_tile(const bauta_plan *plan, size_t t)
 {
     while (t < plan->tile_count && !plan->tiles[t].runs)
         t++;
@@ -192,7 +191,7 @@ static size_t next_origin(const bauta_plan *plan, size_t t)
 {
     size_t grid = plan->tiles[t].grid;
     while (t < plan->tile_count && plan->tiles[t].grid == grid)
-        t = seeing_tile(plan, t + 1);
+        t = next_visible_tile(plan, t + 1);
     return t;
 }
 
@@ -214,7 +213,7 @@ static bool row_sees(const bauta_plan *plan, size_t row, size_t *t)
 
 /* The rows of the origin of tile t, from the first to the last one that sees
  * something, as steps; without an array, only counted. */
-static void cut_rows(bt_sweep_list *list, const bauta_plan *plan, size_t t)
+static void split_rows(bt_loop_list *list, const bauta_plan *plan, size_t t)
 {
     size_t next = next_origin(plan, t);
     size_t row = plan->tiles[t].row;
@@ -225,47 +224,47 @@ static void cut_rows(bt_sweep_list *list, const bauta_plan *plan, size_t t)
     while (!row_sees(plan, end - 1, &t))
         end--;
     for (; row < end; row += BT_STEP) {
-        if (list->places)
-            list->places[list->step_count] =
-                (bt_sweep_step){ (int32_t)row,
-                                 (int32_t)bt_size_min(BT_STEP, end - row) };
+        if (list->step_list)
+            list->step_list[list->step_count] =
+                (bt_loop_step){ (int32_t)row,
+                                (int32_t)bt_size_min(BT_STEP, end - row) };
         list->step_count++;
     }
 }
 
-static void walk_rows(bt_sweep_list *list, const bauta_plan *plan)
+static void walk_rows(bt_loop_list *list, const bauta_plan *plan)
 {
     list->step_count = 0;
-    for (size_t t = seeing_tile(plan, 0); t < plan->tile_count;
+    for (size_t t = next_visible_tile(plan, 0); t < plan->tile_count;
          t = next_origin(plan, t))
-        cut_rows(list, plan, t);
+        split_rows(list, plan, t);
 }
 
 /* Rows that are in no step; without an array, only counted. */
-static void walk_gaps(bt_sweep_list *list, const bauta_plan *plan)
+static void walk_gaps(bt_loop_list *list, const bauta_plan *plan)
 {
     size_t row = 0;
     list->gap_count = 0;
     for (size_t s = 0; s <= list->step_count; s++) {
-        const bt_sweep_step *step = &list->places[s];
+        const bt_loop_step *step = &list->step_list[s];
         bool last = s == list->step_count;
         size_t end = last ? plan->rows : (size_t)step->row;
         for (; row < end; row += BT_STEP) {
             if (list->gaps)
                 list->gaps[list->gap_count] =
-                    (bt_sweep_step){ (int32_t)row,
-                                     (int32_t)bt_size_min(BT_STEP, end - row) };
+                    (bt_loop_step){ (int32_t)row,
+                                    (int32_t)bt_size_min(BT_STEP, end - row) };
             list->gap_count++;
         }
         row = last ? end : end + (size_t)step->rows;
     }
 }
 
-static bauta_status make_gaps(bt_sweep_list *list, const bauta_plan *plan,
+static bauta_status make_gaps(bt_loop_list *list, const bauta_plan *plan,
                               bauta_error *err)
 {
     walk_gaps(list, plan);
-    list->gaps = bt_alloc_zero(list->gap_count, sizeof(bt_sweep_step));
+    list->gaps = bt_alloc_zero(list->gap_count, sizeof(bt_loop_step));
     if (!list->gaps)
         return bt_fail_memory(err, "the rows of a plan that see nothing",
                               list->gap_count);
@@ -276,72 +275,72 @@ static bauta_status make_gaps(bt_sweep_list *list, const bauta_plan *plan,
 /* ---- over queries: the tiles of keys ----------------------------------- */
 
 /* Cut keys [from, to) into tiles; without an array, only count. */
-static void cut_keys(bt_sweep_list *list, size_t from, size_t to)
+static void split_keys(bt_loop_list *list, size_t from, size_t to)
 {
     for (size_t key = from; key < to; key += list->tile_rows) {
         if (list->tiles)
             list->tiles[list->tile_count] =
-                (bt_sweep_tile){ .row = (int32_t)key,
-                                 .rows = (int32_t)bt_size_min(list->tile_rows,
-                                                              to - key) };
+                (bt_loop_tile){ .row = (int32_t)key,
+                                .rows = (int32_t)bt_size_min(list->tile_rows,
+                                                             to - key) };
         list->tile_count++;
     }
 }
 
 /* Tiles begin where a grid does, unless it overlaps those before. */
-static void walk_grids(bt_sweep_list *list, const bauta_plan *plan)
+static void walk_grids(bt_loop_list *list, const bauta_plan *plan)
 {
     size_t from = 0, end = 0;
     list->tile_count = 0;
-    for (size_t t = seeing_tile(plan, 0); t < plan->tile_count;) {
+    for (size_t t = next_visible_tile(plan, 0); t < plan->tile_count;) {
         size_t next = next_origin(plan, t);
         size_t behind = next < plan->tile_count ? plan->tiles[next].grid
                                                 : plan->block_count;
         const bt_key_block *last = &plan->blocks[behind - 1];
         size_t origin = plan->blocks[plan->tiles[t].grid].key;
         if (origin >= end) {
-            cut_keys(list, from, end);
-            cut_keys(list, end, origin); // keys that nobody sees
+            split_keys(list, from, end);
+            split_keys(list, end, origin); // keys that nobody sees
             from = origin;
         }
         end = bt_size_max(end, last->key + last->keys);
         t = next;
     }
-    cut_keys(list, from, end);
-    cut_keys(list, end, plan->keys);
+    split_keys(list, from, end);
+    split_keys(list, end, plan->keys);
 }
 
 /* ---- over queries: the sweeps ------------------------------------------ */
 
 /* What the rows of one step see of one tile of keys. */
-typedef struct pane {
+typedef struct mask_tile {
     bool used;
     bool full[BT_STEP_GROUPS];              /* every row sees these 64 keys */
     uint64_t word[BT_STEP_GROUPS][BT_STEP]; /* index: row, bit: key */
-} pane;
+} mask_tile;
 
 /* The sweeps of one tile of keys, as far as they are. */
 typedef struct column {
-    bt_sweep last;
-    size_t sweep, sweeps; /* its slice of list->sweeps */
+    bt_loop_run last;
+    size_t run, runs;     /* its slice of list->sweeps */
     size_t bits, partial; /* and of list->bits */
     size_t visit, steps;  /* and of list->ranks */
 } column;
 
-typedef struct turner {
-    bt_sweep_list *list;
+typedef struct transposer {
+    bt_loop_list *list;
     const bauta_plan *plan;
-    pane *panes;      /* (tile_count) */
-    column *columns;  /* (tile_count) */
-    size_t low, high; /* panes that may be in use */
-} turner;
+    mask_tile *mask_tiles; /* (tile_count) */
+    column *columns;       /* (tile_count) */
+    size_t low, high;      /* panes that may be in use */
+} transposer;
 
 static uint64_t low_bits(size_t count)
 {
     return count >= 64 ? UINT64_MAX : ((uint64_t)1 << count) - 1;
 }
 
-static size_t tile_of_key(const bt_sweep_list *list, size_t key)
+static size_t tile_of_key(const bt_loop_list *list, size_t key)
 {
     size_t low = 0, high = list->tile_count;
     while (high - low > 1) {
@@ -355,7 +354,7 @@ static size_t tile_of_key(const bt_sweep_list *list, size_t key)
 }
 
 /* Row `row` of a step sees keys of the tile, from its key `at` on. */
-static void see(pane *p, size_t row, size_t at, uint64_t word)
+static void mark_row(mask_tile *p, size_t row, size_t at, uint64_t word)
 {
     size_t w = at / 64, shift = at % 64;
     p->word[w][row] |= word << shift;
@@ -366,15 +365,15 @@ static void see(pane *p, size_t row, size_t at, uint64_t word)
 /* Rows [lo, hi) of a step see of a block what the words say that begin with
  * that of row lo; NULL: all of it. A block may lie in several tiles of keys
  * where grids overlap. */
-static void see_block(turner *x, size_t lo, size_t hi,
-                      const bt_key_block *block, const uint64_t *words)
+static void mark_block(transposer *x, size_t lo, size_t hi,
+                       const bt_key_block *block, const uint64_t *words)
 {
     size_t done = 0;
     for (size_t t = tile_of_key(x->list, block->key); done < block->keys; t++) {
-        const bt_sweep_tile *tile = &x->list->tiles[t];
+        const bt_loop_tile *tile = &x->list->tiles[t];
         size_t at = block->key + done - (size_t)tile->row;
         size_t here = bt_size_min(block->keys - done, (size_t)tile->rows - at);
-        pane *p = &x->panes[t];
+        mask_tile *p = &x->mask_tiles[t];
         p->used = true;
         x->low = bt_size_min(x->low, t);
         x->high = bt_size_max(x->high, t + 1);
@@ -382,15 +381,15 @@ static void see_block(turner *x, size_t lo, size_t hi,
             p->full[at / 64] = true;
         else
             for (size_t row = lo; row < hi; row++)
-                see(p, row, at,
-                    (words ? words[row - lo] >> done : UINT64_MAX) &
-                        low_bits(here));
+                mark_row(p, row, at,
+                         (words ? words[row - lo] >> done : UINT64_MAX) &
+                             low_bits(here));
         done += here;
     }
 }
 
 /* Fill the panes with what a step's rows see. *t: a tile at or before it. */
-static void see_step(turner *x, const bt_sweep_step *step, size_t *t)
+static void mark_step(transposer *x, const bt_loop_step *step, size_t *t)
 {
     const bauta_plan *plan = x->plan;
     size_t first = (size_t)step->row, end = first + (size_t)step->rows;
@@ -403,18 +402,19 @@ static void see_step(turner *x, const bt_sweep_step *step, size_t *t)
         for (size_t r = tile->run; r < tile->run + tile->runs; r++) {
             const bt_run *run = &plan->runs[r];
             for (size_t k = 0; k < run->count; k++)
-                see_block(x, lo - first, hi - first,
-                          &plan->blocks[tile->grid + run->first + k],
-                          run->words == BT_FULL
-                              ? NULL
-                              : plan->words + run->words + k * tile->rows +
-                                    (lo - tile->row));
+                mark_block(x, lo - first, hi - first,
+                           &plan->blocks[tile->grid + run->first + k],
+                           run->words == BT_FULL
+                               ? NULL
+                               : plan->words + run->words + k * tile->rows +
+                                     (lo - tile->row));
         }
     }
 }
 
-/* What the 64 keys of group g see of the step, see bt_sweep. */
-static int32_t pane_flags(const pane *p, size_t g, size_t keys, size_t rows)
+/* What the 64 keys of group g see of the step, see bt_loop_run. */
+static int32_t mask_tile_flags(const mask_tile *p, size_t g, size_t keys,
+                               size_t rows)
 {
     uint64_t any = 0, all = UINT64_MAX;
     if (p->full[g])
@@ -432,7 +432,7 @@ static int32_t pane_flags(const pane *p, size_t g, size_t keys, size_t rows)
 }
 
 /* Turn the words of a pane round: index key, bit row. */
-static void turn(uint64_t *to, const pane *p, size_t groups)
+static void transpose_bits(uint64_t *to, const mask_tile *p, size_t groups)
 {
     for (size_t g = 0; g < groups; g++)
         for (size_t row = 0; row < BT_STEP; row++) {
@@ -444,27 +444,28 @@ static void turn(uint64_t *to, const pane *p, size_t groups)
 }
 
 /* Returns whether the tile visits the step; `rank` others did before. */
-static bool add_pane(turner *x, size_t t, size_t s, size_t rank)
+static bool add_mask_tile(transposer *x, size_t t, size_t s, size_t rank)
 {
-    bt_sweep_list *list = x->list;
-    const bt_sweep_step *step = &list->places[s];
+    bt_loop_list *list = x->list;
+    const bt_loop_step *step = &list->step_list[s];
     column *c = &x->columns[t];
-    pane *p = &x->panes[t];
+    mask_tile *p = &x->mask_tiles[t];
     size_t groups = list->tile_rows / BT_STEP,
            keys = (size_t)list->tiles[t].rows;
     int32_t flags = 0;
     for (size_t g = 0; g < groups && g * 64 < keys; g++)
-        flags |= pane_flags(p, g, keys - g * 64, (size_t)step->rows);
+        flags |= mask_tile_flags(p, g, keys - g * 64, (size_t)step->rows);
     bool partial = flags >> BT_STEP_PARTIAL;
     if (flags) {
-        append(&c->last, &c->sweeps,
-               (bt_sweep){ step->row, (int32_t)(s * BT_STEP), 1, flags,
-                           partial ? (int32_t)(c->bits + c->partial) : -1 });
-        if (list->sweeps)
-            list->sweeps[c->sweep + c->sweeps - 1] = c->last;
+        append(&c->last, &c->runs,
+               (bt_loop_run){ step->row, (int32_t)(s * BT_STEP), 1, flags,
+                              partial ? (int32_t)(c->bits + c->partial) : -1 });
+        if (list->runs)
+            list->runs[c->run + c->runs - 1] = c->last;
         if (partial && list->bits)
-            turn(list->bits + (c->bits + c->partial) * list->tile_rows, p,
-                 groups);
+            transpose_bits(list->bits +
+                               (c->bits + c->partial) * list->tile_rows,
+                           p, groups);
         if (list->ranks)
             list->ranks[c->visit + c->steps] = (int32_t)rank;
         c->partial += partial;
@@ -474,38 +475,36 @@ static bool add_pane(turner *x, size_t t, size_t s, size_t rank)
     return flags;
 }
 
-static void walk_steps(turner *x)
+static void walk_steps(transposer *x)
 {
     size_t t = 0;
     for (size_t s = 0; s < x->list->step_count; s++) {
         x->low = SIZE_MAX;
         x->high = 0;
-        see_step(x, &x->list->places[s], &t);
+        mark_step(x, &x->list->step_list[s], &t);
         size_t rank = 0;
         for (size_t k = x->low; k < x->high; k++)
-            if (x->panes[k].used)
-                rank += add_pane(x, k, s, rank);
+            if (x->mask_tiles[k].used)
+                rank += add_mask_tile(x, k, s, rank);
     }
 }
 
 /* After counting: give each tile of keys its slices. */
-static void place_columns(turner *x)
+static void place_columns(transposer *x)
 {
-    bt_sweep_list *list = x->list;
+    bt_loop_list *list = x->list;
     for (size_t t = 0; t < list->tile_count; t++) {
         column *c = &x->columns[t];
-        bt_sweep_tile *tile = &list->tiles[t];
-        tile->sweep = (int32_t)list->sweep_count;
-        tile->sweeps = (int32_t)c->sweeps;
+        bt_loop_tile *tile = &list->tiles[t];
+        tile->run = (int32_t)list->run_count;
+        tile->runs = (int32_t)c->runs;
         tile->steps = (int32_t)c->steps;
         tile->visit = (int32_t)list->visit_count;
-        size_t sweep = list->sweep_count, bits = list->bits_count;
-        list->sweep_count += c->sweeps;
+        size_t run = list->run_count, bits = list->bits_count;
+        list->run_count += c->runs;
         list->bits_count += c->partial;
         list->visit_count += c->steps;
-        *c = (column){ .sweep = sweep,
-                       .bits = bits,
-                       .visit = (size_t)tile->visit };
+        *c = (column){ .run = run, .bits = bits, .visit = (size_t)tile->visit };
     }
 }
 
@@ -513,28 +512,28 @@ static void place_columns(turner *x)
  * add to its steps before it, and must not be begun before them. So it counts
  * as no longer than any of these. Tiles lie in the order of their keys yet.
  * `shortest` (step_count) is scratch memory. */
-static void order_tiles(bt_sweep_list *list, int32_t *shortest)
+static void order_tiles(bt_loop_list *list, int32_t *shortest)
 {
     for (size_t s = 0; s < list->step_count; s++)
         shortest[s] = INT32_MAX;
     for (size_t t = 0; t < list->tile_count; t++) {
-        bt_sweep_tile *tile = &list->tiles[t];
-        const bt_sweep *first = list->sweeps + tile->sweep;
-        const bt_sweep *end = first + tile->sweeps;
+        bt_loop_tile *tile = &list->tiles[t];
+        const bt_loop_run *first = list->runs + tile->run;
+        const bt_loop_run *end = first + tile->runs;
         int32_t before = INT32_MAX;
-        for (const bt_sweep *w = first; w < end; w++)
+        for (const bt_loop_run *w = first; w < end; w++)
             for (int32_t k = 0; k < w->count; k++)
-                if (shortest[w->place / BT_STEP + k] < before)
-                    before = shortest[w->place / BT_STEP + k];
+                if (shortest[w->padded_row / BT_STEP + k] < before)
+                    before = shortest[w->padded_row / BT_STEP + k];
         list->chain_count += tile->steps && before == INT32_MAX;
         tile->order = before < tile->steps ? before : tile->steps;
-        for (const bt_sweep *w = first; w < end; w++)
+        for (const bt_loop_run *w = first; w < end; w++)
             for (int32_t k = 0; k < w->count; k++)
-                shortest[w->place / BT_STEP + k] = tile->order;
+                shortest[w->padded_row / BT_STEP + k] = tile->order;
     }
 }
 
-static bauta_status make_ranks(bt_sweep_list *list, bauta_error *err)
+static bauta_status make_ranks(bt_loop_list *list, bauta_error *err)
 {
     if (list->visit_count > INT32_MAX)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
@@ -547,17 +546,18 @@ static bauta_status make_ranks(bt_sweep_list *list, bauta_error *err)
     return BAUTA_OK;
 }
 
-static bauta_status make_sweeps(bt_sweep_list *list, const bauta_plan *plan,
-                                bauta_error *err)
+static bauta_status make_runs(bt_loop_list *list, const bauta_plan *plan,
+                              bauta_error *err)
 {
-    turner x = { .list = list, .plan = plan };
+    transposer x = { .list = list, .plan = plan };
     bauta_status status;
     int32_t *shortest = bt_alloc_zero(list->step_count, sizeof(int32_t));
-    x.panes = bt_alloc_zero(list->tile_count, sizeof(pane));
+    x.mask_tiles = bt_alloc_zero(list->tile_count, sizeof(mask_tile));
     x.columns = bt_alloc_zero(list->tile_count, sizeof(column));
-    if (!x.panes || !x.columns || !shortest) {
-        status = bt_fail_memory(err, "the sweeps of a plan",
-                                bt_size_mul(list->tile_count, sizeof(pane)));
+    if (!x.mask_tiles || !x.columns || !shortest) {
+        status =
+            bt_fail_memory(err, "the sweeps of a plan",
+                           bt_size_mul(list->tile_count, sizeof(mask_tile)));
         goto done;
     }
     walk_steps(&x);
@@ -572,24 +572,25 @@ static bauta_status make_sweeps(bt_sweep_list *list, const bauta_plan *plan,
     sort_tiles(list);
 done:
     bt_free(shortest);
-    bt_free(x.panes);
+    bt_free(x.mask_tiles);
     bt_free(x.columns);
     return status;
 }
 
-bauta_status bt_sweep_queries(bt_sweep_list *list, const bauta_plan *plan,
-                              size_t tile_rows, bauta_error *err)
+bauta_status bt_loop_list_over_queries(bt_loop_list *list,
+                                       const bauta_plan *plan, size_t tile_rows,
+                                       bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    *list = (bt_sweep_list){ .tile_rows = tile_rows };
+    *list = (bt_loop_list){ .tile_rows = tile_rows };
     walk_rows(list, plan);
     walk_grids(list, plan);
-    list->places = bt_alloc_zero(list->step_count, sizeof(bt_sweep_step));
-    list->tiles = bt_alloc_zero(list->tile_count, sizeof(bt_sweep_tile));
-    if (!list->places || !list->tiles)
-        status = bt_fail_memory(
-            err, "the steps of a plan",
-            bt_size_mul(list->step_count, sizeof(bt_sweep_step)));
+    list->step_list = bt_alloc_zero(list->step_count, sizeof(bt_loop_step));
+    list->tiles = bt_alloc_zero(list->tile_count, sizeof(bt_loop_tile));
+    if (!list->step_list || !list->tiles)
+        status =
+            bt_fail_memory(err, "the steps of a plan",
+                           bt_size_mul(list->step_count, sizeof(bt_loop_step)));
     if (!status && bt_size_mul(list->step_count, BT_STEP) > INT32_MAX)
         status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                          "%zu steps over queries: the GPU kernels count in 32 "
@@ -601,8 +602,8 @@ bauta_status bt_sweep_queries(bt_sweep_list *list, const bauta_plan *plan,
         status = make_gaps(list, plan, err);
     }
     if (!status)
-        status = make_sweeps(list, plan, err);
+        status = make_runs(list, plan, err);
     if (status)
-        bt_sweep_release(list);
+        bt_loop_list_release(list);
     return status;
 }

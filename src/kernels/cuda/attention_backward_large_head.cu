@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_backward_wide.cu - the backward pass with heads of 192 and 256.
+/* attention_backward_large_head.cu - the backward pass with heads of 192 and
+ * 256.
  *
  * The program of attention_backward.cu, but a thread has registers for one sum
  * of such a head. So dK and dV have a kernel each, with the same items one
  * behind the other: eight products instead of seven. A block has memory for one
- * buffer of kept tiles, with heads of 256 for those of one group, whose tiles are
- * then 64 rows; and for three stages of steps, but (dV, which keeps only keys,
- * apart) for two of their second halves. */
+ * buffer of kept tiles, with heads of 256 for those of one group, whose tiles
+ * are then 64 rows; and for three stages of steps, but (dV, which keeps only
+ * keys, apart) for two of their second halves. */
 #include "kernels/cuda/backward_kernel.h"
 
 /* One kernel and, behind it, the one that does items again. They share the
@@ -25,9 +26,9 @@ static cudaError_t launch_pair(const backward_params *params, int blocks,
 }
 
 template <int D, int GROUPS>
-static cudaError_t launch_wide(const backward_params *dq, int dq_blocks,
-                               const backward_params *dkv, int dkv_blocks,
-                               cudaStream_t stream)
+static cudaError_t launch_large_head(const backward_params *dq, int dq_blocks,
+                                     const backward_params *dkv, int dkv_blocks,
+                                     cudaStream_t stream)
 {
     cudaError_t status =
         launch_pair<D, GROUPS, MAKES_DQ>(dq, dq_blocks, stream);
@@ -39,17 +40,18 @@ static cudaError_t launch_wide(const backward_params *dq, int dq_blocks,
 }
 
 extern "C" cudaError_t
-bt_launch_backward_wide(const delta_params *delta, int width, size_t steps,
-                        const backward_params *dq, int dq_blocks,
-                        const backward_params *dkv, int dkv_blocks,
-                        cudaStream_t stream)
+bt_launch_backward_large_head(const delta_params *delta, int width,
+                              size_t steps, const backward_params *dq,
+                              int dq_blocks, const backward_params *dkv,
+                              int dkv_blocks, cudaStream_t stream)
 {
     cudaError_t status = cudaSuccess;
     if (steps)
         status = bt_launch_delta(delta, width, steps, stream);
     if (status)
         return status;
-    return width == 192
-               ? launch_wide<192, 2>(dq, dq_blocks, dkv, dkv_blocks, stream)
-               : launch_wide<256, 1>(dq, dq_blocks, dkv, dkv_blocks, stream);
+    return width == 192 ? launch_large_head<192, 2>(dq, dq_blocks, dkv,
+                                                    dkv_blocks, stream)
+                        : launch_large_head<256, 1>(dq, dq_blocks, dkv,
+                                                    dkv_blocks, stream);
 }
