@@ -109,7 +109,7 @@ static __device__ int next_block(const bt_row_spans *rows, int row, int block,
 {
     int origin = rows->origin[row];
     for (; *at < rows->start[row + 1]; ++*at) {
-        bt_row_span span = rows->spans[*at];
+        bt_cuda_span span = rows->spans[*at];
         if (span.hi > origin + block * 32)
             return max(block, (span.lo - origin) / 32);
     }

@@ -153,7 +153,7 @@ static bauta_status create(bt_cuda_rows **out,
         .keys = (int32_t)keys,
         .start = w.start,
         .origin = w.origin,
-        .spans = (const bt_row_span *)w.span,
+        .spans = (const bt_cuda_span *)w.span,
         .table = page_keys ? w.table : NULL,
         .pages = w.page,
     };

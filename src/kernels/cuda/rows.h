@@ -5,15 +5,15 @@
 
 #include "kernels/cuda/cuda.h"
 
-typedef struct bt_row_span {
+typedef struct bt_cuda_span {
     int32_t lo, hi;
-} bt_row_span;
+} bt_cuda_span;
 
 typedef struct bt_row_spans {
     int32_t count, keys;
     const int32_t *start;  /* (count + 1) row i owns spans start[i] to ... */
     const int32_t *origin; /* (count) */
-    const bt_row_span *spans;
+    const bt_cuda_span *spans;
     /* Of a step of decoding; NULL: keys lie in a row. Key j of row i is in page
      * pages[table[i] + j / page_keys]. */
     const int32_t *table; /* (count) */
