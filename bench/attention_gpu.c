@@ -12,9 +12,9 @@
  * is the median of single passes between two events, after warm-up; the inputs
  * (200 MB) do not fit the L2. attention_gpu.py times other libraries on the
  * same cases. */
+#include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "base/philox.h"
-#include "kernels/cuda/cuda.h"
 #include "mask/plan.h"
 
 #include <cuda_runtime_api.h>
@@ -171,7 +171,7 @@ enum { Q, K, V, OUT, DOUT, DQ, DK, DV, TENSORS };
 /* What a case needs while it is timed. */
 typedef struct setup {
     const struct bench_case *c;
-    bauta_attention shape;
+    bauta_attention_shape shape;
     bt_cuda_plan *plan;
     uint16_t *const *x; /* (TENSORS) */
     float *lse;
@@ -233,7 +233,7 @@ static void bench(const struct bench_case *c, bool json, uint16_t *const *x,
     bauta_error err = { 0 };
     bauta_mask *mask = case_mask(c);
     bauta_plan *plan = NULL;
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     setup s = { .c = c, .x = x, .lse = lse };
 
     shape.heads = WIDTH / c->head_dim;

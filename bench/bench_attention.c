@@ -156,7 +156,7 @@ static void line_run(const options *o, const line *l)
     bauta_plan *plan;
     bauta_mask *mask = l->mask(l->tokens);
     bauta_context *context = context_create(o);
-    bauta_attention s = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape s = BAUTA_ATTENTION_SHAPE_INIT;
     tensors t = tensors_create(l);
     double forward[SAMPLES], backward[SAMPLES], peak[SAMPLES];
     size_t n = 0;
@@ -203,16 +203,17 @@ static const decode_line decode_lines[] = {
     { "decode 32768 32:8x128", 32768, 32, 8, 128 },
 };
 
-static bauta_cache *cache_fill(const decode_line *l, const bauta_attention *s,
-                               const float *some)
+static bauta_kv_cache *cache_fill(const decode_line *l,
+                                  const bauta_attention_shape *s,
+                                  const float *some)
 {
     bauta_error err;
-    bauta_cache *cache;
-    must(bauta_cache_create(&cache, s, l->keys, &err), &err);
+    bauta_kv_cache *cache;
+    must(bauta_kv_cache_create(&cache, s, l->keys, &err), &err);
     for (size_t t = 0; t < l->keys; t++)
-        must(
-            bauta_cache_append(cache, s, 1, some + t % 61, some + t % 67, &err),
-            &err);
+        must(bauta_kv_cache_append(cache, s, 1, some + t % 61, some + t % 67,
+                                   &err),
+             &err);
     return cache;
 }
 
@@ -220,13 +221,13 @@ static void decode_run(const options *o, const decode_line *l)
 {
     bauta_error err;
     bauta_mask *mask;
-    bauta_attention s = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape s = BAUTA_ATTENTION_SHAPE_INIT;
     s.heads = l->heads;
     s.kv_heads = l->kv_heads;
     s.head_dim = l->head_dim;
     size_t floats = 2 * l->keys * l->kv_heads * l->head_dim;
     float *some = bench_floats(floats), *out = bench_floats(1 << 14);
-    bauta_cache *cache = cache_fill(l, &s, some);
+    bauta_kv_cache *cache = cache_fill(l, &s, some);
     bauta_context *context = context_create(o);
     double step[SAMPLES], read[SAMPLES];
     size_t n = 0;
@@ -257,7 +258,7 @@ static void decode_run(const options *o, const decode_line *l)
                o->threads, seconds * 1e3, rate, 100 * rate / limit);
     free(some);
     free(out);
-    bauta_cache_free(cache);
+    bauta_kv_cache_free(cache);
     bauta_context_free(context);
     bauta_mask_free(mask);
 }
@@ -296,7 +297,7 @@ static void memory_run(const options *o)
     enum { TOKENS = 131072, HEADS = 4, DIM = 64 };
     bauta_error err;
     bauta_plan *plan;
-    bauta_attention s = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape s = BAUTA_ATTENTION_SHAPE_INIT;
     s.heads = HEADS;
     s.head_dim = DIM;
     bauta_allocator_set(&counting);

@@ -8,9 +8,9 @@
  * is timed in turns, so that a disturbance of the machine hits all alike;
  * figures are medians, or with --best the best of all turns, which a machine
  * with other work to do disturbs least. */
+#include "backend/cpu/gemm.h"
 #include "base/threads.h"
 #include "bench.h"
-#include "ops/gemm.h"
 
 #if defined(BENCH_OPENBLAS)
 #include <cblas.h>

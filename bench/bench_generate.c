@@ -12,10 +12,10 @@
  * tokens against the bytes of the weights that every token reads. The limits
  * are measured between the rounds. Figures are medians, or with --best the best
  * of all rounds: for a machine with other work to do. */
+#include "backend/cpu/kernels/kernels.h"
 #include "base/threads.h"
 #include "bench.h"
-#include "decode/stage.h"
-#include "kernels/kernels.h"
+#include "decode/session.h"
 
 #include <jansson.h>
 #include <unistd.h>
@@ -82,20 +82,20 @@ typedef struct work {
 static work work_of(const bauta_model *model)
 {
     work w = { 0 };
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         bauta_tensor t = BAUTA_TENSOR_INIT;
         bauta_error err;
         if (bauta_model_tensor(model, i, &t, &err))
             die(&err);
         if (t.rank == 1 || strstr(t.name, "wpe"))
             continue;
-        if (t.shape[0] != bauta_model_vocabulary(model))
+        if (t.shape[0] != bauta_model_vocab_size(model))
             w.matrices += (double)t.count;
         else
             w.head = (double)t.count; // a table that is only looked up has
                                       // the size of the head
     }
-    w.attention = 2.0 * (double)bauta_model_width(model) *
+    w.attention = 2.0 * (double)bauta_model_hidden_size(model) *
                   (double)bauta_model_decoder_layers(model) * PROMPT *
                   (PROMPT + 1) / 2;
     return w;
@@ -103,7 +103,7 @@ static work work_of(const bauta_model *model)
 
 /* Bytes of weights that a token reads; int8 has a scale for each output, which
  * is less than a hundredth and not counted. */
-static double token_bytes(const work *w, bauta_weights weights)
+static double token_bytes(const work *w, bauta_dtype weights)
 {
     static const double sizes[] = { 4, 2, 1 };
     return (w->matrices + w->head) * sizes[weights];
@@ -120,13 +120,13 @@ typedef struct runner {
     const options *o;
     bauta_context *context;
     bauta_model *model;
-    bt_stage *stage;
+    bt_decode_session *stage;
     float *logits;
     uint32_t ids[PROMPT];
     samples prompt, token; /* seconds */
 } runner;
 
-static void runner_open(runner *r, const char *folder, bauta_weights weights)
+static void runner_open(runner *r, const char *folder, bauta_dtype weights)
 {
     bauta_options how = BAUTA_OPTIONS_INIT;
     bauta_error err;
@@ -134,10 +134,10 @@ static void runner_open(runner *r, const char *folder, bauta_weights weights)
     how.isa = r->o->isa;
     if (bauta_context_create(&r->context, &how, &err) ||
         bauta_model_load(&r->model, folder, false, &err) ||
-        bauta_model_compress(r->model, weights, &err) ||
-        bt_stage_create(&r->stage, r->context, r->model, 0, &err))
+        bauta_model_pack(r->model, weights, &err) ||
+        bt_decode_session_create(&r->stage, r->context, r->model, 0, &err))
         die(&err);
-    size_t vocabulary = bauta_model_vocabulary(r->model);
+    size_t vocabulary = bauta_model_vocab_size(r->model);
     r->logits = bench_floats(vocabulary);
     for (size_t i = 0; i < PROMPT; i++)
         r->ids[i] = (uint32_t)(i * 7919 % vocabulary);
@@ -145,7 +145,7 @@ static void runner_open(runner *r, const char *folder, bauta_weights weights)
 
 static void runner_close(runner *r)
 {
-    bt_stage_free(r->stage);
+    bt_decode_session_free(r->stage);
     bauta_model_free(r->model);
     bauta_context_free(r->context);
     free(r->logits);
@@ -156,9 +156,9 @@ static double feed(runner *r, bt_sequence *sequence, const uint32_t *ids,
                    size_t count)
 {
     bauta_error err;
-    bt_feed one = { sequence, count, ids, r->logits };
+    bt_decode_input one = { sequence, count, ids, r->logits };
     double begin = bench_now();
-    if (bt_stage_feed(r->stage, &one, 1, &err))
+    if (bt_decode_session_append(r->stage, &one, 1, &err))
         die(&err);
     return bench_now() - begin;
 }
@@ -166,7 +166,7 @@ static double feed(runner *r, bt_sequence *sequence, const uint32_t *ids,
 static uint32_t best_of(const runner *r)
 {
     size_t best = 0;
-    for (size_t i = 1; i < bauta_model_vocabulary(r->model); i++)
+    for (size_t i = 1; i < bauta_model_vocab_size(r->model); i++)
         if (r->logits[i] > r->logits[best])
             best = i;
     return (uint32_t)best;
@@ -209,7 +209,7 @@ static void round_tokens(runner *r, bool counts)
 
 static const char *const weight_names[] = { "float32", "bfloat16", "int8" };
 
-static json_t *line_of(const char *name, bauta_weights weights, const work *w,
+static json_t *line_of(const char *name, bauta_dtype weights, const work *w,
                        runner *r, limits *l)
 {
     int best = r->o->best;
@@ -233,9 +233,8 @@ static json_t *line_of(const char *name, bauta_weights weights, const work *w,
                      "read_gb_s", read);
 }
 
-static void run_line(const char *name, const char *folder,
-                     bauta_weights weights, const options *o, float *memory,
-                     json_t *lines)
+static void run_line(const char *name, const char *folder, bauta_dtype weights,
+                     const options *o, float *memory, json_t *lines)
 {
     static runner r;
     static limits l;
@@ -280,7 +279,7 @@ static const struct {
 static void run_folder(const char *name, const char *folder, const options *o,
                        float *memory, json_t *lines)
 {
-    for (bauta_weights w = 0; w <= BAUTA_WEIGHTS_INT8; w++) {
+    for (bauta_dtype w = 0; w <= BAUTA_INT8; w++) {
         char text[256];
         snprintf(text, sizeof(text), "%s %s", name, weight_names[w]);
         if (!o->only || strstr(text, o->only))

@@ -16,7 +16,7 @@
 enum { MOST = 256, NAME = 96 };
 
 typedef struct list {
-    bt_stored tensors[MOST];
+    bt_stored_tensor tensors[MOST];
     char names[MOST][NAME];
     size_t count, floats;
 } list;
@@ -24,12 +24,12 @@ typedef struct list {
 static void collect(void *user, const char *name, bt_tensor *tensor, int rank)
 {
     list *l = user;
-    bt_stored *stored = &l->tensors[l->count];
+    bt_stored_tensor *stored = &l->tensors[l->count];
     snprintf(l->names[l->count], NAME, "%s", name);
-    *stored = (bt_stored){ .name = l->names[l->count],
-                           .dtype = BT_F32,
-                           .rank = (unsigned)rank,
-                           .bytes = tensor->rows * tensor->columns * 4 };
+    *stored = (bt_stored_tensor){ .name = l->names[l->count],
+                                  .dtype = BT_F32,
+                                  .rank = (unsigned)rank,
+                                  .bytes = tensor->rows * tensor->columns * 4 };
     stored->shape[0] = rank == 1 ? tensor->columns : tensor->rows;
     stored->shape[1] = rank == 1 ? 0 : tensor->columns;
     l->floats += tensor->rows * tensor->columns;
@@ -54,24 +54,27 @@ static void folder_write(const char *folder)
     char path[4200];
     bauta_error err;
     static list l;
-    const bt_blueprint print = {
+    const bt_model_config print = {
         .stacks = BT_DECODER_ONLY,
-        .decoder = { .layers = 12, .heads = 12, .kv_heads = 12, .ffn = 3072 },
-        .vocab = 50257,
+        .decoder = { .layers = 12,
+                     .heads = 12,
+                     .kv_heads = 12,
+                     .ffn_dim = 3072 },
+        .vocab_size = 50257,
         .width = 768,
         .head_dim = 64,
-        .last_norm = true,
+        .final_norm = true,
         .max_positions = 1024,
         .qkv_bias = true,
         .out_bias = true,
         .ffn_bias = true,
         .fused_qkv = true,
-        .turned = true,
+        .transposed = true,
         .tied = true,
     };
     bt_model *model;
     must(bt_model_create(&model, &print, &err), &err);
-    bt_family_gpt2.names(model, &(bt_names){ collect, &l });
+    bt_family_gpt2.visit_tensors(model, &(bt_tensor_visitor){ collect, &l });
     float *data = bench_floats(l.floats), *at = data;
     for (size_t i = 0; i < l.count; i++) {
         l.tensors[i].data = at;
@@ -112,7 +115,7 @@ static void load(const char *folder, bool trainable)
     double seconds = bench_now() - start, after = own_memory();
     printf("%s: %.2f ms, %.1f MiB of its own for %.1f MiB of weights\n",
            trainable ? "trainable" : "read-only", seconds * 1e3, after - before,
-           (double)bauta_model_parameters(model) * 4 / 1048576);
+           (double)bauta_model_parameter_count(model) * 4 / 1048576);
     bauta_model_free(model);
 }
 

@@ -49,32 +49,35 @@ static void must(bauta_status status, const bauta_error *err)
 
 static bt_model *gpt2_small(collection *c)
 {
-    static const bt_blueprint print = {
+    static const bt_model_config print = {
         .stacks = BT_DECODER_ONLY,
-        .decoder = { .layers = 12, .heads = 12, .kv_heads = 12, .ffn = 3072 },
-        .vocab = 50257,
+        .decoder = { .layers = 12,
+                     .heads = 12,
+                     .kv_heads = 12,
+                     .ffn_dim = 3072 },
+        .vocab_size = 50257,
         .width = 768,
         .head_dim = 64,
         .norm = BT_NORM_LAYER,
         .epsilon = 1e-5f,
         .norm_first = true,
-        .last_norm = true,
+        .final_norm = true,
         .act = BT_ACT_GELU_TANH,
-        .positions = BT_POSITIONS_LEARNED,
+        .position_kind = BT_POSITIONS_LEARNED,
         .max_positions = 1024,
         .embed_scale = 1.0f,
-        .frozen = BT_IGNORE,
+        .padding_token = BT_IGNORE_INDEX,
         .qkv_bias = true,
         .out_bias = true,
         .ffn_bias = true,
         .fused_qkv = true,
-        .turned = true,
+        .transposed = true,
         .tied = true,
     };
     bauta_error err;
     bt_model *model;
     must(bt_model_create(&model, &print, &err), &err);
-    bt_family_gpt2.names(model, &(bt_names){ collect, c });
+    bt_family_gpt2.visit_tensors(model, &(bt_tensor_visitor){ collect, c });
     float *data = bench_floats(c->floats), *grads = bench_floats(c->floats);
     for (size_t i = 0; i < c->floats; i++)
         data[i] *= 0.02f;
@@ -83,13 +86,13 @@ static bt_model *gpt2_small(collection *c)
         size_t floats = t->rows * t->columns;
         t->data = data;
         t->grad = grads;
-        t->wants = true;
+        t->requires_grad = true;
         for (size_t j = 0; t->rows == 1 && j < floats; j++)
             data[j] = 1.0f; // gains; biases may be anything
         data += floats;
         grads += floats;
     }
-    bt_model_split(model);
+    bt_model_split_qkv(model);
     return model;
 }
 
@@ -97,7 +100,7 @@ typedef struct step {
     bt_model *model;
     bt_tape *tape;
     bt_optimizer *optimizer;
-    bt_input input;
+    bt_forward_input input;
     uint32_t *labels;
     const bt_kernels *kernels;
     const options *o;
@@ -111,8 +114,9 @@ static double step_run(step *s, double part[3])
     bt_optimizer_zero(s->optimizer, s->o->threads);
     bt_tape_rewind(s->tape, true);
     bt_tensor *x = bt_transformer_decode(s->tape, s->model, &s->input, NULL);
-    bt_loss loss = bt_op_loss(s->tape, x, bt_transformer_head(s->model), false,
-                              NULL, s->labels, 0, 1);
+    bt_loss loss =
+        bt_op_cross_entropy(s->tape, x, bt_transformer_head_weight(s->model),
+                            false, NULL, s->labels, 0, 1);
     must(bt_tape_status(s->tape, &err), &err);
     double forward = bench_now();
     must(bt_tape_backward(s->tape, &err), &err);
@@ -150,11 +154,11 @@ static void run(const options *o, size_t sequences, size_t length)
     must(bauta_mask_causal(&causal, tokens, tokens, &err), &err);
     must(bauta_mask_and(&mask, documents, causal, &err), &err);
     must(bauta_plan_create(&plan, mask, 0, tokens, &err), &err);
-    s.input = (bt_input){
-        .tokens = tokens, .ids = ids, .positions = positions, .plan = plan
+    s.input = (bt_forward_input){
+        .tokens = tokens, .ids = ids, .positions = positions, .self_plan = plan
     };
     bt_optimizer_options tuning = BT_OPTIMIZER_OPTIONS_INIT;
-    tuning.clip = 1;
+    tuning.max_grad_norm = 1;
     must(bt_tape_create(&s.tape, s.kernels, o->threads, &err), &err);
     must(bt_optimizer_create(&s.optimizer, c.list, c.count, &tuning, &err),
          &err);

@@ -76,13 +76,14 @@ static text text_make(void)
     return t;
 }
 
-static void measure(bauta_vocabulary_kind kind, const char *name, const text *t)
+static void measure(bauta_tokenizer_kind kind, const char *name, const text *t)
 {
     double seconds[TURNS];
     size_t pieces = 0;
-    bauta_vocabulary_options options = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_tokenizer_trainer_options options =
+        BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT;
     options.kind = kind;
-    options.pieces = PIECES;
+    options.vocab_size = PIECES;
     for (int i = 0; i < TURNS; i++) {
         const char *bytes = t->bytes;
         bauta_tokenizer *tokenizer;
@@ -94,7 +95,7 @@ static void measure(bauta_vocabulary_kind kind, const char *name, const text *t)
             exit(1);
         }
         seconds[i] = bench_now() - begin;
-        pieces = bauta_tokenizer_size(tokenizer);
+        pieces = bauta_tokenizer_vocab_size(tokenizer);
         bauta_tokenizer_free(tokenizer);
     }
     double median = bench_median(seconds, TURNS);
@@ -111,9 +112,9 @@ int main(int argc, char **argv)
         t = text_make();
     printf("vocabularies from %.1f MB, median of %d\n", (double)t.size * 1e-6,
            TURNS);
-    measure(BAUTA_VOCABULARY_BPE, "bpe", &t);
-    measure(BAUTA_VOCABULARY_WORDPIECE, "wordpiece", &t);
-    measure(BAUTA_VOCABULARY_UNIGRAM, "unigram", &t);
+    measure(BAUTA_TOKENIZER_BPE, "bpe", &t);
+    measure(BAUTA_TOKENIZER_WORDPIECE, "wordpiece", &t);
+    measure(BAUTA_TOKENIZER_UNIGRAM, "unigram", &t);
     free(t.bytes);
     return 0;
 }

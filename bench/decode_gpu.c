@@ -11,9 +11,9 @@
  * L2, and a graph of launches, one for each set; a figure is the median of the
  * graph's replays, for one launch. decode_gpu.py times other libraries in the
  * same way. */
+#include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "base/philox.h"
-#include "kernels/cuda/cuda.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -133,7 +133,7 @@ static uint32_t *shuffled(size_t count)
 
 typedef struct setup {
     const struct bench_case *c;
-    bauta_attention shape;
+    bauta_attention_shape shape;
     bt_cuda_pages pages;
     size_t sets;
     uint64_t bytes; /* visible, of one set */
@@ -184,7 +184,7 @@ static void setup_init(setup *s, const struct bench_case *c)
 {
     size_t page = PAGE * c->kv_heads * c->head_dim;
     size_t pages = c->sequences * (c->keys / PAGE + 1);
-    *s = (setup){ .c = c, .shape = BAUTA_ATTENTION_INIT };
+    *s = (setup){ .c = c, .shape = BAUTA_ATTENTION_SHAPE_INIT };
     s->shape.heads = c->heads;
     s->shape.kv_heads = c->kv_heads;
     s->shape.head_dim = c->head_dim;

@@ -8,8 +8,8 @@
 #ifndef BT_SHARES_H
 #define BT_SHARES_H
 
+#include "backend/cpu/kernels/kernels.h"
 #include "bench.h"
-#include "kernels/kernels.h"
 
 #include <stdatomic.h>
 

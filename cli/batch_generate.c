@@ -32,23 +32,23 @@ int search_options_apply(const char *verb, const search_options *o,
                          bauta_generate_options *out)
 {
     if (o->has_beams)
-        out->beams = o->num_beams;
+        out->num_beams = o->num_beams;
     if (o->has_penalty)
         out->length_penalty = o->length_penalty;
     if (o->has_early)
-        out->early = (bauta_early)o->early_stopping;
+        out->early_stopping = (bauta_early_stopping)o->early_stopping;
     if (o->has_ngram)
-        out->no_repeat = o->no_repeat_ngram_size;
+        out->no_repeat_ngram_size = o->no_repeat_ngram_size;
     if (o->has_max) {
-        out->max_tokens = o->max_tokens;
+        out->max_new_tokens = o->max_tokens;
         out->max_length = 0; // as in transformers, max_new_tokens wins
     }
-    out->nbest = o->num_return_sequences;
-    if (out->nbest > out->beams)
+    out->num_return_sequences = o->num_return_sequences;
+    if (out->num_return_sequences > out->num_beams)
         return cli_usage(verb,
                          "--num-return-sequences is %zu, but there are only "
                          "%zu beams; use --num-beams N for more",
-                         out->nbest, out->beams);
+                         out->num_return_sequences, out->num_beams);
     return CLI_OK;
 }
 
@@ -141,9 +141,9 @@ static void result_store(batch *b, batch_item *t, bauta_result *r)
     t->done = true;
     t->seconds = seconds_now() - t->begun;
     b->totals->texts++;
-    b->totals->prompt += r->prompt;
+    b->totals->prompt += r->prompt_tokens;
     for (size_t i = 0; i < r->count; i++)
-        b->totals->tokens += r->hypotheses[i].count;
+        b->totals->tokens += r->hypotheses[i]->count;
 }
 
 static void results_take(batch *b)
@@ -206,7 +206,7 @@ int batch_generate(const opened_model *model, text_input *in,
     b->totals = totals;
     b->first = b->next = 1;
     if (limits->sequences)
-        how.sequences = limits->sequences;
+        how.max_sequences = limits->sequences;
     how.cache_bytes = (uint64_t)limits->cache_mb << 20;
     double begun = seconds_now();
     int failed = CLI_OK;

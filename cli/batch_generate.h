@@ -49,7 +49,7 @@ typedef struct batch_limits {
 typedef struct search_options {
     size_t num_beams, num_return_sequences, max_tokens, no_repeat_ngram_size;
     float length_penalty;
-    int early_stopping; /* of bauta_early */
+    int early_stopping; /* of bauta_early_stopping */
     bool has_beams, has_max, has_ngram, has_penalty, has_early;
 } search_options;
 

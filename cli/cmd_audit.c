@@ -156,9 +156,9 @@ static int ids_read(audit_input *r, const options *o, size_t vocabulary)
 static int audit_input_init(audit_input *r, const options *o,
                             const bauta_model *model, size_t rotation)
 {
-    size_t vocabulary = bauta_model_vocabulary(model);
+    size_t vocabulary = bauta_model_vocab_size(model);
     bauta_error err;
-    lengths_set(r, o->tokens, bauta_model_positions(model), rotation);
+    lengths_set(r, o->tokens, bauta_model_max_positions(model), rotation);
     int failed = CLI_OK;
     if (o->text)
         failed = ids_read(r, o, vocabulary);
@@ -184,10 +184,10 @@ static int text_print(const bauta_audit *audit, const options *o)
     size_t faults = 0;
     for (size_t i = 0; i < bauta_audit_findings(audit); i++) {
         const bauta_finding *f = bauta_audit_finding(audit, i);
-        printf("%-10s %-6s %s\n", bauta_check_name(f->check),
+        printf("%-11s %-6s %s\n", bauta_check_name(f->check),
                verdicts[f->verdict], f->message);
         seconds += f->seconds;
-        faults += f->verdict == BAUTA_FAULT;
+        faults += f->verdict == BAUTA_FAILED;
     }
     printf("%s: ", o->folder);
     if (faults)

@@ -282,7 +282,7 @@ static int text_add(embedder *e, const char *text, size_t length)
 {
     char place[512];
     bool pairs = bauta_model_kind_of(e->model.model) == BAUTA_ENCODER_DECODER;
-    size_t positions = bauta_model_positions(e->model.model);
+    size_t positions = bauta_model_max_positions(e->model.model);
     token_ids tokens;
     text_input_place(&e->in, e->in.number, place, sizeof(place));
     int failed = encode_text(&tokens, &e->model, place, text, length,
@@ -345,7 +345,7 @@ static int embedder_open(embedder *e)
                                    MODEL_KIND_ANY);
     if (failed)
         return failed;
-    e->width = bauta_model_width(e->model.model);
+    e->width = bauta_model_hidden_size(e->model.model);
     if (s->npy && !(e->out = npy_open(s->npy, e->width)))
         return cli_fail(VERB, "%s: %s", s->npy, strerror(errno));
     return CLI_OK;

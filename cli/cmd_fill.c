@@ -117,8 +117,8 @@ static bool better(candidate a, candidate b)
 /* The most likely tokens of a row of logits, in order; returns how many. */
 static size_t best_find(filler *f, const float *z)
 {
-    size_t vocabulary = bauta_model_vocabulary(f->model.model);
-    size_t known = bauta_tokenizer_size(f->model.tokenizer), count = 0;
+    size_t vocabulary = bauta_model_vocab_size(f->model.model);
+    size_t known = bauta_tokenizer_vocab_size(f->model.tokenizer), count = 0;
     double top = -INFINITY, sum = 0.0;
     for (size_t i = 0; i < vocabulary; i++)
         top = fmax(top, (double)z[i]);
@@ -147,12 +147,12 @@ static char *sentence(const filler *f, const bauta_tokens *tokens, size_t gap,
     uint32_t *kept = calloc(tokens->count, sizeof(*kept));
     size_t count = 0;
     char *text = NULL;
-    how.specials = true;
+    how.keep_special_tokens = true;
     for (size_t i = 0; kept && i < tokens->count; i++) {
         uint32_t id = tokens->ids[i];
         if (i == gap)
             kept[count++] = token;
-        else if (id == f->mask_id || !bauta_tokenizer_special(t, id))
+        else if (id == f->mask_id || !bauta_tokenizer_is_special(t, id))
             kept[count++] = id;
     }
     snprintf(err->message, sizeof(err->message), "out of memory");
@@ -180,7 +180,7 @@ static int candidate_show(const filler *f, const bauta_tokens *tokens,
     char *word = NULL;
     size_t word_length = 0, length = 0;
     int failed = CLI_OK;
-    how.specials = true;
+    how.keep_special_tokens = true;
     char *text = sentence(f, tokens, gap, c->token, &length, &err);
     if (!text || bauta_tokenizer_decode(f->model.tokenizer, &c->token, 1, &how,
                                         &word, &word_length, &err))
@@ -199,7 +199,7 @@ static int candidate_show(const filler *f, const bauta_tokens *tokens,
 static int gap_show(filler *f, const bauta_tokens *tokens, size_t gap,
                     json_t *gaps)
 {
-    size_t vocabulary = bauta_model_vocabulary(f->model.model);
+    size_t vocabulary = bauta_model_vocab_size(f->model.model);
     size_t count = best_find(f, f->logits + gap * vocabulary);
     json_t *list = gaps ? json_array() : NULL;
     int failed = CLI_OK;
@@ -241,7 +241,7 @@ static int gaps_show(filler *f, const bauta_tokens *tokens, const char *text,
 static int logits_check(const filler *f, const bauta_batch *batch)
 {
     bauta_error err;
-    size_t count = batch->lengths[0] * bauta_model_vocabulary(f->model.model);
+    size_t count = batch->lengths[0] * bauta_model_vocab_size(f->model.model);
     for (size_t i = 0; i < count; i++)
         if (isnan(f->logits[i]) || f->logits[i] == INFINITY) {
             if (!bauta_model_check_finite(f->model.context, f->model.model,
@@ -259,7 +259,7 @@ static int logits_compute(filler *f, const bauta_tokens *tokens)
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     bauta_error err;
     if (tokens->count > f->logit_rows) {
-        size_t row = bauta_model_vocabulary(f->model.model) * sizeof(float);
+        size_t row = bauta_model_vocab_size(f->model.model) * sizeof(float);
         free(f->logits);
         f->logits = calloc(tokens->count, row);
         f->logit_rows = f->logits ? tokens->count : 0;
@@ -270,7 +270,7 @@ static int logits_compute(filler *f, const bauta_tokens *tokens)
     batch.count = 1;
     batch.lengths = &tokens->count;
     batch.ids = tokens->ids;
-    batch.types = tokens->types;
+    batch.token_types = tokens->types;
     outputs.logits = f->logits;
     if (bauta_model_forward(f->model.context, f->model.model, &batch, NULL,
                             &outputs, &err))
@@ -311,7 +311,8 @@ static int filler_open(filler *f)
                                    BAUTA_ENCODER_ONLY);
     if (failed)
         return failed;
-    f->mask_id = bauta_tokenizer_token(f->model.tokenizer, BAUTA_TOKEN_MASK);
+    f->mask_id =
+        bauta_tokenizer_special_token(f->model.tokenizer, BAUTA_TOKEN_MASK);
     f->mask = bauta_tokenizer_piece(f->model.tokenizer, f->mask_id, NULL);
     if (!f->mask)
         return cli_fail(VERB, "the tokenizer of %s has no mask token",

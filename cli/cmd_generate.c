@@ -42,8 +42,8 @@ void escaped_print(const char *text, size_t length)
 static json_t *hypothesis_json(const bauta_hypothesis *h)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:s, s:I}", "text",
-                     json_text(h->text ? h->text : "", h->length), "tokens",
-                     json_ids(h->tokens, h->count), "logprobs",
+                     json_text(h->text ? h->text : "", h->text_length),
+                     "tokens", json_ids(h->tokens, h->count), "logprobs",
                      json_floats(h->logprobs, h->count), "score",
                      json_number(h->score), "finish",
                      bauta_finish_text(h->finish), "new_tokens",
@@ -57,7 +57,7 @@ int result_json(const bauta_generate_options *options, const bauta_result *r,
                 const char *prompt, size_t length, double seconds)
 {
     json_t *object = json_pack("{s:o}", "prompt", json_text(prompt, length));
-    json_t *best = hypothesis_json(&r->hypotheses[0]);
+    json_t *best = hypothesis_json(r->hypotheses[0]);
     if (!object || !best || json_object_update(object, best)) {
         json_decref(object);
         object = NULL;
@@ -68,15 +68,15 @@ int result_json(const bauta_generate_options *options, const bauta_result *r,
     if (r->count > 1) {
         json_t *all = json_array();
         for (size_t i = 0; i < r->count; i++)
-            json_array_append_new(all, hypothesis_json(&r->hypotheses[i]));
+            json_array_append_new(all, hypothesis_json(r->hypotheses[i]));
         json_object_set_new(object, "texts", all);
     }
     json_object_set_new(object, "prompt_tokens",
-                        json_integer((json_int_t)r->prompt));
+                        json_integer((json_int_t)r->prompt_tokens));
     json_object_set_new(object, "shared_tokens",
-                        json_integer((json_int_t)r->shared));
+                        json_integer((json_int_t)r->cached_tokens));
     json_object_set_new(object, "seconds", json_real(seconds));
-    if (options->sample)
+    if (options->do_sample)
         json_object_set_new(object, "seed",
                             json_integer((json_int_t)options->seed));
     return json_line(VERB, object);
@@ -131,18 +131,18 @@ static int report(void *user, const batch_item *t)
     prompt_batch *c = user;
     bauta_generate_options options = options_of(c, t);
     c->full +=
-        t->result && t->result->hypotheses[0].finish == BAUTA_FINISH_CONTEXT;
+        t->result && t->result->hypotheses[0]->finish == BAUTA_FINISH_CONTEXT;
     if (c->job->s->json)
         return t->result ? result_json(&options, t->result, t->text, t->length,
                                        t->seconds)
                          : error_json(t);
     for (size_t i = 0; t->result && i < t->result->count; i++) {
-        const bauta_hypothesis *h = &t->result->hypotheses[i];
+        const bauta_hypothesis *h = t->result->hypotheses[i];
         if (t->result->count > 1)
             printf("%zu\t%.4f\t", t->number, h->score);
         if (c->job->s->echo)
             fwrite(t->text, 1, t->length, stdout);
-        escaped_print(h->text, h->length);
+        escaped_print(h->text, h->text_length);
     }
     if (!t->result)
         putchar('\n');

@@ -100,9 +100,9 @@ static bauta_status decoder_ranges(const bauta_model *model, range_fn *each,
     size_t layers = bauta_model_decoder_layers(model);
     bauta_status status = BAUTA_OK;
     for (size_t first = 0, next; first < layers && !status; first = next) {
-        size_t window = bauta_model_window(model, first);
+        size_t window = bauta_model_sliding_window(model, first);
         for (next = first + 1; next < layers; next++)
-            if (bauta_model_window(model, next) != window)
+            if (bauta_model_sliding_window(model, next) != window)
                 break;
         status = each(
             user,
@@ -182,7 +182,7 @@ static void shape_text(char text[48], const bauta_tensor *t)
 static bauta_status tensors_print(const bauta_model *model, bauta_error *err)
 {
     char shape[48], count[32];
-    size_t tensors = bauta_model_tensors(model);
+    size_t tensors = bauta_model_tensor_count(model);
     int width = 5;
     bauta_tensor t = BAUTA_TENSOR_INIT;
     for (size_t i = 0; i < tensors; i++) {
@@ -202,7 +202,7 @@ static bauta_status tensors_print(const bauta_model *model, bauta_error *err)
     }
     snprintf(shape, sizeof(shape), "%zu tensors", tensors);
     printf("  %-*s  %16s  %15s\n", width, "total", shape,
-           format_grouped(count, bauta_model_parameters(model)));
+           format_grouped(count, bauta_model_parameter_count(model)));
     return BAUTA_OK;
 }
 
@@ -258,7 +258,7 @@ static json_t *tensors_json(const bauta_model *model)
 {
     json_t *list = json_array();
     bauta_tensor t = BAUTA_TENSOR_INIT;
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         if (bauta_model_tensor(model, i, &t, NULL))
             break;
         json_t *shape = json_pack("[I]", (json_int_t)t.shape[0]);

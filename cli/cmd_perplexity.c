@@ -28,7 +28,7 @@ typedef struct options {
     const char **files;
     size_t count;
     size_t context, stride, threads; /* 0: default */
-    int weights;                     /* of bauta_weights */
+    int weights;                     /* of bauta_dtype */
     bool perplexity;                 /* called as score --perplexity */
     bool lines, json, help;
 } options;
@@ -191,7 +191,7 @@ static bauta_status meter_load(meter *m, const options *o, bauta_error *err)
     if (!status)
         status = bauta_model_load(&m->model, o->model, false, err);
     if (!status && o->weights)
-        status = bauta_model_compress(m->model, (bauta_weights)o->weights, err);
+        status = bauta_model_pack(m->model, (bauta_dtype)o->weights, err);
     if (!status)
         status = bauta_tokenizer_load(&m->tokenizer, o->model, err);
     if (!status)
@@ -208,7 +208,7 @@ static int meter_open(meter *m, const options *o)
     unknown_chars_warn_corpus(VERB, "", m->corpus);
     cli_warn(VERB, bauta_model_warnings(m->model));
     bauta_model_kind kind = bauta_model_kind_of(m->model);
-    size_t positions = bauta_model_positions(m->model);
+    size_t positions = bauta_model_max_positions(m->model);
     if (kind != BAUTA_DECODER_ONLY)
         return cli_fail(VERB, "%s is %s; perplexity needs a decoder-only model",
                         o->model, bauta_model_kind_text(kind));

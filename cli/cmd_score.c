@@ -219,8 +219,8 @@ static bauta_status score_bleu(result *r, const input *in, const options *o,
     how.tokenizer = o->tokenizer;
     how.smoothing = o->smoothing;
     how.lowercase = o->lowercase;
-    how.effective = o->sentence;
-    how.add = true;
+    how.effective_order = o->sentence;
+    how.accumulate = true;
     return bauta_bleu(&in->all, &how, &r->bleu, sentences, err);
 }
 
@@ -228,9 +228,9 @@ static bauta_status score_chrf(result *r, const input *in, const options *o,
                                int which, double *sentences, bauta_error *err)
 {
     bauta_chrf_options how = BAUTA_CHRF_OPTIONS_INIT;
-    how.words = which ? 2 : 0;
+    how.word_order = which ? 2 : 0;
     how.lowercase = o->lowercase;
-    how.add = true;
+    how.accumulate = true;
     return bauta_chrf(&in->all, &how, &r->chrf[which], sentences, err);
 }
 
@@ -292,7 +292,7 @@ static void bleu_print(const bauta_bleu_score *s)
     printf("BLEU|%s = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f "
            "hyp_len = %.0f ref_len = %.0f)\n",
            s->signature, s->score, s->precisions[0], s->precisions[1],
-           s->precisions[2], s->precisions[3], s->brevity,
+           s->precisions[2], s->precisions[3], s->brevity_penalty,
            reference > 0 ? length / reference : 0, length, reference);
 }
 
@@ -343,13 +343,13 @@ static json_t *reals_json(const double *reals, size_t count)
 
 static json_t *bleu_json(const bauta_bleu_score *s)
 {
-    return json_pack("{s:f, s:s, s:o, s:o, s:o, s:f, s:I, s:I}", "score",
-                     s->score, "signature", s->signature, "matches",
-                     counts_json(s->matches, 4), "totals",
-                     counts_json(s->totals, 4), "precisions",
-                     reals_json(s->precisions, 4), "brevity", s->brevity,
-                     "hypothesis_length", (json_int_t)s->hypothesis_length,
-                     "reference_length", (json_int_t)s->reference_length);
+    return json_pack(
+        "{s:f, s:s, s:o, s:o, s:o, s:f, s:I, s:I}", "score", s->score,
+        "signature", s->signature, "matches", counts_json(s->matches, 4),
+        "totals", counts_json(s->totals, 4), "precisions",
+        reals_json(s->precisions, 4), "brevity", s->brevity_penalty,
+        "hypothesis_length", (json_int_t)s->hypothesis_length,
+        "reference_length", (json_int_t)s->reference_length);
 }
 
 static json_t *chrf_json(const bauta_chrf_score *s)

@@ -181,7 +181,7 @@ static int text_decode(job *j, const char *text, size_t length)
     int failed = ids_parse(j, text, length, &count);
     if (failed)
         return failed;
-    how.specials = j->o->specials;
+    how.keep_special_tokens = j->o->specials;
     how.source = !j->o->target;
     if (bauta_tokenizer_decode(j->tokenizer, j->ids, count, &how, &decoded,
                                &length, &j->err))
@@ -196,8 +196,8 @@ static int text_encode(job *j, const char *text, size_t length)
     const options *o = j->o;
     bauta_encode_options how = BAUTA_ENCODE_OPTIONS_INIT;
     bauta_tokens tokens;
-    how.bare = o->bare;
-    how.literal = o->literal;
+    how.no_special_tokens = o->bare;
+    how.split_special_tokens = o->literal;
     how.target = o->target;
     bauta_status status =
         o->second ? bauta_tokenizer_encode_pair(j->tokenizer, text, length,

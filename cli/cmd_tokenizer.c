@@ -18,14 +18,14 @@
 
 #define VERB "tokenizer train"
 
-/* A kind that needs no texts, besides those of bauta_vocabulary_kind. */
+/* A kind that needs no texts, besides those of bauta_tokenizer_kind. */
 enum { KIND_BYTES = 100 };
 
 static const char *const kind_names[] = { "bpe",   "wordpiece", "unigram",
                                           "bytes", "chars",     NULL };
-static const int kinds[] = { BAUTA_VOCABULARY_BPE, BAUTA_VOCABULARY_WORDPIECE,
-                             BAUTA_VOCABULARY_UNIGRAM, KIND_BYTES,
-                             BAUTA_VOCABULARY_CHARACTERS };
+static const int kinds[] = { BAUTA_TOKENIZER_BPE, BAUTA_TOKENIZER_WORDPIECE,
+                             BAUTA_TOKENIZER_UNIGRAM, KIND_BYTES,
+                             BAUTA_TOKENIZER_CHARACTERS };
 
 typedef struct options {
     int kind; /* index into kinds */
@@ -78,7 +78,7 @@ static int help(void)
 static int options_check(const options *o)
 {
     int kind = kinds[o->kind];
-    bool learns = kind < BAUTA_VOCABULARY_CHARACTERS;
+    bool learns = kind < BAUTA_TOKENIZER_CHARACTERS;
     const char *name = kind_names[o->kind];
     if (!o->out)
         return cli_usage(VERB, "--out is missing: a folder");
@@ -88,7 +88,7 @@ static int options_check(const options *o)
                          : o->least_given ? "--min-count"
                                           : "--special",
                          name);
-    if (o->lowercase && (!learns || kind == BAUTA_VOCABULARY_BPE))
+    if (o->lowercase && (!learns || kind == BAUTA_TOKENIZER_BPE))
         return cli_usage(VERB, "--lowercase cannot be used with --kind %s",
                          name);
     if (kind == KIND_BYTES && o->files.count)
@@ -160,28 +160,28 @@ static bauta_status learn(bauta_tokenizer **out, const options *o, amount *read,
                           bauta_error *err)
 {
     progress p = { .terminal = isatty(STDERR_FILENO) };
-    bauta_vocabulary_options v = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_tokenizer_trainer_options v = BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT;
     bauta_corpus_options how = BAUTA_CORPUS_OPTIONS_INIT;
-    bauta_vocabulary *vocabulary = NULL;
+    bauta_tokenizer_trainer *vocabulary = NULL;
     how.lines = o->lines;
-    v.kind = (bauta_vocabulary_kind)kinds[o->kind];
-    v.pieces = o->pieces;
-    v.least = o->least;
+    v.kind = (bauta_tokenizer_kind)kinds[o->kind];
+    v.vocab_size = o->pieces;
+    v.min_frequency = o->least;
     v.lowercase = o->lowercase;
-    v.specials = o->specials.count ? o->specials.at : NULL;
-    v.special_count = o->specials.count;
+    v.special_tokens = o->specials.count ? o->specials.at : NULL;
+    v.special_token_count = o->specials.count;
     v.progress = progress_print;
     v.user = &p;
-    bauta_status status = bauta_vocabulary_create(&vocabulary, &v, err);
+    bauta_status status = bauta_tokenizer_trainer_create(&vocabulary, &v, err);
     if (!status)
-        status = bauta_vocabulary_add_files(vocabulary, o->files.at,
-                                            o->files.count, &how, err);
+        status = bauta_tokenizer_trainer_add_files(vocabulary, o->files.at,
+                                                   o->files.count, &how, err);
     if (!status) {
-        read->texts = bauta_vocabulary_texts(vocabulary);
-        read->bytes = bauta_vocabulary_bytes(vocabulary);
-        status = bauta_vocabulary_train(vocabulary, out, err);
+        read->texts = bauta_tokenizer_trainer_texts(vocabulary);
+        read->bytes = bauta_tokenizer_trainer_bytes(vocabulary);
+        status = bauta_tokenizer_trainer_train(vocabulary, out, err);
     }
-    bauta_vocabulary_free(vocabulary);
+    bauta_tokenizer_trainer_free(vocabulary);
     progress_end(&p);
     return status;
 }
@@ -279,7 +279,7 @@ static int train(const options *o)
     if (!failed)
         failed = save(tokenizer, o->out);
     if (!failed) {
-        size_t pieces = bauta_tokenizer_size(tokenizer);
+        size_t pieces = bauta_tokenizer_vocab_size(tokenizer);
         (o->json ? json_print : text_print)(o, &read, pieces,
                                             seconds_now() - begin);
         failed = cli_finish(VERB);

@@ -15,7 +15,7 @@ static void start_report(const train_job *job, const char *checkpoint)
     size_t documents = bauta_corpus_documents(job->corpus);
     int threads = bauta_context_threads(job->context);
     fprintf(stderr, "%s parameters, %s tokens in %zu %s",
-            format_grouped(parameters, bauta_model_parameters(job->model)),
+            format_grouped(parameters, bauta_model_parameter_count(job->model)),
             format_grouped(tokens, bauta_corpus_tokens(job->corpus)), documents,
             documents == 1 ? "document" : "documents");
     if (job->valid)

@@ -173,7 +173,7 @@ static int report_json(const translator *r, const batch_item *t)
     json_t *list = json_array();
     size_t count = t->result ? t->result->count : 0, length;
     for (size_t i = 0; i < count; i++) {
-        const bauta_hypothesis *h = &t->result->hypotheses[i];
+        const bauta_hypothesis *h = t->result->hypotheses[i];
         char *text = whole_text(r, h, &length);
         if (!text) {
             json_decref(list);
@@ -185,7 +185,7 @@ static int report_json(const translator *r, const batch_item *t)
     json_t *object =
         json_pack("{s:o, s:o, s:I}", "source", json_text(t->text, t->length),
                   "translations", list, "source_tokens",
-                  (json_int_t)(t->result ? t->result->prompt : 0));
+                  (json_int_t)(t->result ? t->result->prompt_tokens : 0));
     if (object && *t->error)
         json_object_set_new(object, "error",
                             json_text(t->error, strlen(t->error)));
@@ -201,7 +201,7 @@ static int report(void *user, const batch_item *t)
     if (!t->result && !r->s->search.num_return_sequences)
         putchar('\n');
     for (size_t i = 0; t->result && i < t->result->count; i++) {
-        const bauta_hypothesis *h = &t->result->hypotheses[i];
+        const bauta_hypothesis *h = t->result->hypotheses[i];
         char *text = whole_text(r, h, &length);
         if (!text)
             return CLI_FAILED;
@@ -253,7 +253,7 @@ static int translate(translator *r)
                 "%.0f tokens/s (%zu beams)\n",
                 totals.texts, totals.prompt, totals.tokens, totals.seconds,
                 (double)totals.tokens / fmax(totals.seconds, 1e-9),
-                r->options.beams);
+                r->options.num_beams);
     return failed ? failed : cli_finish(VERB);
 }
 

@@ -21,7 +21,7 @@ static bauta_status gradients_copy(float *to, const bauta_model *model,
                                    bauta_error *err)
 {
     bauta_tensor t = BAUTA_TENSOR_INIT;
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         bauta_status status = bauta_model_tensor(model, i, &t, err);
         if (status)
             return status;
@@ -78,7 +78,7 @@ static bauta_status modes_run(comparison *c, bauta_trainer *trainer,
 bauta_status compare_modes(comparison *c, bauta_trainer *trainer,
                            const bauta_model *model, bauta_error *err)
 {
-    size_t count = (size_t)bauta_model_parameters(model);
+    size_t count = (size_t)bauta_model_parameter_count(model);
     float *first = calloc(count + 1, sizeof(*first));
     float *other = calloc(count + 1, sizeof(*other));
     bauta_status status = BAUTA_ERR_NOMEM;

@@ -9,7 +9,7 @@ enum { PARALLEL, SEQUENTIAL, FREE_RUNNING, MODES };
 
 typedef struct mode_entry {
     const char *name;
-    bauta_mode mode;
+    bauta_train_mode mode;
 } mode_entry;
 extern const mode_entry mode_entries[MODES];
 

@@ -39,7 +39,7 @@ int settings_apply(const settings *s, const opened_model *m,
  * the command line. `out` points into it. */
 typedef struct token_filters {
     string_list stops;
-    bauta_word *bad_words;
+    bauta_token_seq *bad_words;
     size_t bad_count, bad_borrowed; /* the first ones belong to the folder */
 } token_filters;
 

@@ -80,11 +80,11 @@ static bool on_token(void *user, uint32_t token, float logprob,
 static void beams_print(const bauta_result *r)
 {
     for (size_t i = 0; i < r->count; i++) {
-        const bauta_hypothesis *h = &r->hypotheses[i];
+        const bauta_hypothesis *h = r->hypotheses[i];
         if (r->count > 1)
             printf("%s--- %zu of %zu, score %.4f\n", i ? "\n" : "", i + 1,
                    r->count, h->score);
-        fwrite(h->text, 1, h->length, stdout);
+        fwrite(h->text, 1, h->text_length, stdout);
         putchar('\n');
     }
 }
@@ -93,19 +93,20 @@ static void statistics_print(const bauta_result *r, const token_printer *p,
                              double begun)
 {
     double now = seconds_now(), first = p->first > 0.0 ? p->first : now;
-    size_t made = r->hypotheses[0].count;
-    fprintf(stderr, "%zu prompt tokens, %zu new tokens", r->prompt, made);
-    if (p->job->options->beams > 1 || made < 2)
+    size_t made = r->hypotheses[0]->count;
+    fprintf(stderr, "%zu prompt tokens, %zu new tokens", r->prompt_tokens,
+            made);
+    if (p->job->options->num_beams > 1 || made < 2)
         fprintf(stderr, " in %.2f s", now - begun);
     else
         fprintf(stderr, ": %.1f and %.1f tokens/s",
-                (double)r->prompt / fmax(first - begun, 1e-9),
+                (double)r->prompt_tokens / fmax(first - begun, 1e-9),
                 (double)(made - 1) / fmax(now - first, 1e-9));
     fprintf(stderr, " (%s)\n",
             interrupted ? "interrupted"
-                        : bauta_finish_text(r->hypotheses[0].finish));
-    context_note(p->job->options, p->job->model, r->hypotheses[0].finish,
-                 r->prompt + made);
+                        : bauta_finish_text(r->hypotheses[0]->finish));
+    context_note(p->job->options, p->job->model, r->hypotheses[0]->finish,
+                 r->prompt_tokens + made);
 }
 
 static int result_show(const token_printer *p, const bauta_result *r,
@@ -116,7 +117,7 @@ static int result_show(const token_printer *p, const bauta_result *r,
     if (s->json)
         failed = result_json(p->job->options, r, text, length,
                              seconds_now() - begun);
-    else if (p->job->options->beams > 1)
+    else if (p->job->options->num_beams > 1)
         beams_print(r);
     else if (!p->newline)
         putchar('\n');
@@ -147,14 +148,14 @@ static bauta_status request_run(const generate_job *job,
     size_t left = 1;
     *out = NULL;
     options.cache_bytes = (uint64_t)job->s->limits.cache_mb << 20;
-    if (options.sequences < job->options->beams)
-        options.sequences = job->options->beams;
+    if (options.max_sequences < job->options->num_beams)
+        options.max_sequences = job->options->num_beams;
     bauta_status status = bauta_generator_create(
         &generator, job->model->context, job->model->model,
         job->model->tokenizer, &options, err);
     if (!status)
         status = bauta_generator_add(generator, request, err);
-    while (!status && left && !(interrupted && job->options->beams > 1))
+    while (!status && left && !(interrupted && job->options->num_beams > 1))
         status = bauta_generator_step(generator, &left, err);
     if (!status)
         *out = bauta_generator_take(generator);
@@ -175,7 +176,7 @@ int generate_one(const generate_job *job, const char *text, size_t length)
     request.tokens = prompt.at;
     request.count = prompt.count;
     request.options = job->options;
-    request.hear = on_token;
+    request.on_token = on_token;
     request.user = &p;
     if (!failed && job->s->echo && !job->s->json && !job->s->logprobs)
         fwrite(text, 1, length, stdout);

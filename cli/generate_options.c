@@ -129,8 +129,8 @@ int settings_read(settings *s, int argc, char **argv)
         { "--echo", OPTION_FLAG, &s->echo, NULL, 0, 0, NULL },
         { "--logprobs", OPTION_FLAG, &s->logprobs, NULL, 0, 0, NULL },
         { "--quiet", OPTION_FLAG, &s->quiet, NULL, 0, 0, NULL },
-        { "--min-tokens", OPTION_SIZE, &g->min_tokens, &s->has.min_tokens, 0,
-          1e9, NULL },
+        { "--min-tokens", OPTION_SIZE, &g->min_new_tokens, &s->has.min_tokens,
+          0, 1e9, NULL },
         { "--sliding-window", OPTION_SIZE, &g->sliding_window,
           &s->has.sliding_window, 1, 1e9, NULL },
         { "--stop", OPTION_STRINGS, &s->stops, NULL, 0, 0, NULL },
@@ -176,9 +176,9 @@ static void sampling_apply(const settings *s, bauta_generate_options *out)
         out->min_p = s->sampling.min_p;
     if (s->do_sample || s->has.temperature || s->has.top_k || s->has.top_p ||
         s->has.min_p || s->has.seed)
-        out->sample = true;
+        out->do_sample = true;
     if (s->greedy || (s->has.temperature && s->sampling.temperature == 0.0f)) {
-        out->sample = false;
+        out->do_sample = false;
         out->temperature = 1.0f;
     }
     out->seed = s->has.seed ? s->sampling.seed : seed_choose();
@@ -195,18 +195,18 @@ int settings_apply(const settings *s, const opened_model *m,
     if (s->has.repetition_penalty)
         out->repetition_penalty = s->sampling.repetition_penalty;
     if (s->has.min_tokens)
-        out->min_tokens = s->sampling.min_tokens;
-    if (!s->search.has_max && !out->max_tokens && !out->max_length)
-        out->max_tokens = TOKENS_DEFAULT;
+        out->min_new_tokens = s->sampling.min_new_tokens;
+    if (!s->search.has_max && !out->max_new_tokens && !out->max_length)
+        out->max_new_tokens = TOKENS_DEFAULT;
     if (s->ignore_eos)
-        out->end_count = 0;
+        out->eos_token_count = 0;
     if (s->has.sliding_window)
         out->sliding_window = s->sampling.sliding_window;
     if (out->sliding_window && !bauta_model_rotary(m->model))
         return cli_fail(VERB,
                         "--sliding-window needs a model with rotary positions; "
                         "%s has a table of %zu positions",
-                        m->folder, bauta_model_positions(m->model));
+                        m->folder, bauta_model_max_positions(m->model));
     return search_options_apply(VERB, &s->search, out);
 }
 
@@ -226,7 +226,7 @@ static void whole_print(const char *name, size_t value, size_t neutral)
 void context_note(const bauta_generate_options *options, const opened_model *m,
                   bauta_finish finish, size_t count)
 {
-    size_t context = bauta_model_positions(m->model);
+    size_t context = bauta_model_max_positions(m->model);
     bool rotary = bauta_model_rotary(m->model);
     if (finish == BAUTA_FINISH_CONTEXT)
         fprintf(stderr,
@@ -247,8 +247,8 @@ void context_note(const bauta_generate_options *options, const opened_model *m,
 void settings_print(const bauta_generate_options *options,
                     const opened_model *m)
 {
-    fprintf(stderr, "settings: %s", options->sample ? "sampling" : "greedy");
-    if (options->sample) {
+    fprintf(stderr, "settings: %s", options->do_sample ? "sampling" : "greedy");
+    if (options->do_sample) {
         fprintf(stderr, ", seed %" PRIu64 ", temperature %g", options->seed,
                 (double)options->temperature);
         whole_print("top-k", options->top_k, 0);
@@ -256,16 +256,16 @@ void settings_print(const bauta_generate_options *options,
         real_print("min-p", options->min_p, 0.0f);
     }
     real_print("repeat-penalty", options->repetition_penalty, 1.0f);
-    whole_print("no-repeat-ngram-size", options->no_repeat, 0);
-    whole_print("num-beams", options->beams, 1);
-    if (options->beams > 1)
+    whole_print("no-repeat-ngram-size", options->no_repeat_ngram_size, 0);
+    whole_print("num-beams", options->num_beams, 1);
+    if (options->num_beams > 1)
         real_print("length-penalty", options->length_penalty, 1.0f);
-    whole_print("min-tokens", options->min_tokens, 0);
-    whole_print("max-tokens", options->max_tokens, 0);
+    whole_print("min-tokens", options->min_new_tokens, 0);
+    whole_print("max-tokens", options->max_new_tokens, 0);
     whole_print("max-length", options->max_length, 0);
     whole_print("sliding-window", options->sliding_window, 0);
     fprintf(stderr, "; %s, %d %s, %s\n",
-            weight_formats[bauta_model_weights(m->model)],
+            weight_formats[bauta_model_dtype(m->model)],
             bauta_context_threads(m->context),
             bauta_context_threads(m->context) == 1 ? "thread" : "threads",
             bauta_context_isa(m->context));
@@ -277,12 +277,12 @@ static int stops_init(token_filters *f, const settings *s,
                       bauta_generate_options *out)
 {
     int failed = CLI_OK;
-    for (size_t i = 0; i < out->stop_count && !failed; i++)
-        failed = string_list_add(VERB, &f->stops, out->stops[i]);
+    for (size_t i = 0; i < out->stop_string_count && !failed; i++)
+        failed = string_list_add(VERB, &f->stops, out->stop_strings[i]);
     for (size_t i = 0; i < s->stops.count && !failed; i++)
         failed = string_list_add(VERB, &f->stops, s->stops.at[i]);
-    out->stops = f->stops.at;
-    out->stop_count = f->stops.count;
+    out->stop_strings = f->stops.at;
+    out->stop_string_count = f->stops.count;
     return failed;
 }
 
@@ -303,7 +303,8 @@ static int bad_word_add(token_filters *f, const opened_model *m,
     if (failed || known)
         free(tokens.at);
     else
-        f->bad_words[f->bad_count++] = (bauta_word){ tokens.count, tokens.at };
+        f->bad_words[f->bad_count++] =
+            (bauta_token_seq){ tokens.count, tokens.at };
     return failed;
 }
 
@@ -328,17 +329,17 @@ static int bad_words_init(token_filters *f, const settings *s,
                           const opened_model *m, bauta_generate_options *out)
 {
     int failed = CLI_OK;
-    f->bad_words = calloc(out->word_count + 2 * s->bad_words.count + 1,
+    f->bad_words = calloc(out->bad_word_count + 2 * s->bad_words.count + 1,
                           sizeof(*f->bad_words));
     if (!f->bad_words)
         return cli_fail(VERB, "out of memory");
-    for (size_t i = 0; i < out->word_count; i++)
-        f->bad_words[i] = out->words[i];
-    f->bad_borrowed = f->bad_count = out->word_count;
+    for (size_t i = 0; i < out->bad_word_count; i++)
+        f->bad_words[i] = out->bad_words[i];
+    f->bad_borrowed = f->bad_count = out->bad_word_count;
     for (size_t i = 0; i < s->bad_words.count && !failed; i++)
         failed = bad_word_add_both(f, m, s->bad_words.at[i]);
-    out->words = f->bad_words;
-    out->word_count = f->bad_count;
+    out->bad_words = f->bad_words;
+    out->bad_word_count = f->bad_count;
     return failed;
 }
 

@@ -16,7 +16,7 @@ typedef struct look_options {
     const char *model, *text, *source;
     const char *mask, *out;
     long layer, head;     /* or LOOK_NONE */
-    int at;               /* of bauta_look_at, or LOOK_NONE */
+    int at;               /* of bauta_attention_kind, or LOOK_NONE */
     size_t queries, keys; /* of a mask without a model */
     size_t generate, threads;
     bool all, json, help, sized;
@@ -58,6 +58,6 @@ int look_output(const look_input *s, const look_weights *v,
 int look_output_mask(const bauta_mask *mask, const look_options *o);
 
 /* "encoder", "decoder" or "cross". */
-const char *attention_name(bauta_look_at at);
+const char *attention_name(bauta_attention_kind at);
 
 #endif

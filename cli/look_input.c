@@ -66,7 +66,7 @@ static int text_read(const look_input *s, const char *word, bool target,
  * There is room for it. */
 static void end_add(const look_input *s, uint32_t *ids, size_t *count)
 {
-    uint32_t end = bauta_tokenizer_token(s->tokenizer, BAUTA_TOKEN_EOS);
+    uint32_t end = bauta_tokenizer_special_token(s->tokenizer, BAUTA_TOKEN_EOS);
     if (end != BAUTA_NO_TOKEN && ids[*count - 1] != end)
         ids[(*count)++] = end;
 }
@@ -81,18 +81,18 @@ static int generate(const look_input *s, bauta_request *request, size_t most,
     bauta_generate_options options = BAUTA_GENERATE_OPTIONS_INIT;
     if (bauta_generate_options_load(&options, s->model, &err))
         return failed_with(&err);
-    options.sample = false;
-    options.beams = 1;
-    options.nbest = 0;
+    options.do_sample = false;
+    options.num_beams = 1;
+    options.num_return_sequences = 0;
     if (most) {
-        options.max_tokens = most;
+        options.max_new_tokens = most;
         options.max_length = 0;
     }
     request->options = &options;
     if (bauta_generate(s->context, s->model, s->tokenizer, request, &result,
                        &err))
         return failed_with(&err);
-    const bauta_hypothesis *best = &result->hypotheses[0];
+    const bauta_hypothesis *best = result->hypotheses[0];
     uint32_t *ids = realloc(*out, (*count + best->count + 1) * sizeof(*ids));
     if (ids) {
         memcpy(ids + *count, best->tokens, best->count * sizeof(*ids));
@@ -168,7 +168,7 @@ static int translation_read(look_input *s, const look_options *o)
     s->target = calloc(s->target_count, sizeof(*s->target));
     if (!s->target)
         return out_of_memory();
-    s->target[0] = options.start;
+    s->target[0] = options.decoder_start_token_id;
     memcpy(s->target + 1, s->outputs,
            (s->target_count - 1) * sizeof(*s->target));
     return CLI_OK;
@@ -190,7 +190,7 @@ static char *label_of(const bauta_tokenizer *tokenizer, uint32_t id)
     const char *piece = bauta_tokenizer_piece(tokenizer, id, NULL);
     char *text = NULL, *label = NULL;
     size_t length = 0;
-    options.specials = true;
+    options.keep_special_tokens = true;
     bool decoded = piece && !bauta_tokenizer_decode(tokenizer, &id, 1, &options,
                                                     &text, &length, NULL);
     if (!decoded || !length || strlen(text) != length || strstr(text, broken) ||

@@ -55,8 +55,8 @@ static json_t *weights_json(const bauta_picture *p)
 static json_t *picture_json(const bauta_picture *p)
 {
     return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o}", "at",
-                     attention_name(p->at), "layer", (json_int_t)p->layer,
-                     "head", (json_int_t)p->head, "rows",
+                     attention_name(p->attention), "layer",
+                     (json_int_t)p->layer, "head", (json_int_t)p->head, "rows",
                      labels_json(p->row_labels, p->rows), "columns",
                      labels_json(p->column_labels, p->columns), "mask",
                      json_mask(p->mask), "weights", weights_json(p));
@@ -150,22 +150,22 @@ static int picture_show(const bauta_picture *p, const float *weights)
     return failed;
 }
 
-static const char *axes_text(bauta_look_at at)
+static const char *axes_text(bauta_attention_kind at)
 {
-    return at == BAUTA_LOOK_CROSS ? "rows: target; columns: source"
-                                  : "rows: queries; columns: keys";
+    return at == BAUTA_ATTENTION_CROSS ? "rows: target; columns: source"
+                                       : "rows: queries; columns: keys";
 }
 
 /* The mean over the heads of a layer, or one head. */
 static int layer_show(const bauta_picture *p, size_t count)
 {
     float *mean = count > 1 ? mean_of(p, count) : NULL;
-    printf("%s, layer %zu, ", attention_name(p->at), p->layer);
+    printf("%s, layer %zu, ", attention_name(p->attention), p->layer);
     if (count > 1)
         printf("mean of %zu heads", count);
     else
         printf("head %zu", p->head);
-    printf(", in percent (%s)\n\n", axes_text(p->at));
+    printf(", in percent (%s)\n\n", axes_text(p->attention));
     int failed = picture_show(p, count > 1 ? mean : p->weights);
     free(mean);
     return failed;
@@ -200,7 +200,7 @@ static int terminal_show(const look_input *s, const look_weights *v,
                             "--out draws them",
                             p->rows, p->columns);
         n = 1;
-        while (!o->all && i + n < v->count && p[n].at == p->at &&
+        while (!o->all && i + n < v->count && p[n].attention == p->attention &&
                p[n].layer == p->layer)
             n++;
         if (i)

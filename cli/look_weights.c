@@ -13,17 +13,17 @@
 
 enum { WEIGHTS_MAX = 64 << 20 }; /* 256 MiB of them */
 
-const char *attention_name(bauta_look_at at)
+const char *attention_name(bauta_attention_kind at)
 {
-    return at == BAUTA_LOOK_ENCODER   ? "encoder"
-           : at == BAUTA_LOOK_DECODER ? "decoder"
-                                      : "cross";
+    return at == BAUTA_ATTENTION_ENCODER   ? "encoder"
+           : at == BAUTA_ATTENTION_DECODER ? "decoder"
+                                           : "cross";
 }
 
 /* ---- selection --------------------------------------------------------- */
 
 typedef struct choice {
-    bauta_look_at first, last;
+    bauta_attention_kind first, last;
     bool every_layer;
 } choice;
 
@@ -33,11 +33,11 @@ static bool is_page(const look_options *o)
     return length > 5 && strcasecmp(o->out + length - 5, ".html") == 0;
 }
 
-static bauta_look_at default_at(const look_input *s)
+static bauta_attention_kind default_at(const look_input *s)
 {
-    return s->kind == BAUTA_DECODER_ONLY   ? BAUTA_LOOK_DECODER
-           : s->kind == BAUTA_ENCODER_ONLY ? BAUTA_LOOK_ENCODER
-                                           : BAUTA_LOOK_CROSS;
+    return s->kind == BAUTA_DECODER_ONLY   ? BAUTA_ATTENTION_DECODER
+           : s->kind == BAUTA_ENCODER_ONLY ? BAUTA_ATTENTION_ENCODER
+                                           : BAUTA_ATTENTION_CROSS;
 }
 
 /* A page shows all attentions unless some are selected. */
@@ -47,22 +47,22 @@ static choice choice_of(const look_input *s, const look_options *o)
     choice c = { default_at(s), default_at(s),
                  o->all || (page && o->layer < 0) };
     if (o->at != LOOK_NONE)
-        c.first = c.last = (bauta_look_at)o->at;
+        c.first = c.last = (bauta_attention_kind)o->at;
     else if (page || o->all) {
-        c.first = BAUTA_LOOK_ENCODER;
-        c.last = BAUTA_LOOK_CROSS;
+        c.first = BAUTA_ATTENTION_ENCODER;
+        c.last = BAUTA_ATTENTION_CROSS;
     }
     return c;
 }
 
-static size_t layers_of(const look_input *s, bauta_look_at at)
+static size_t layers_of(const look_input *s, bauta_attention_kind at)
 {
-    return at == BAUTA_LOOK_ENCODER ? bauta_model_encoder_layers(s->model)
-                                    : bauta_model_decoder_layers(s->model);
+    return at == BAUTA_ATTENTION_ENCODER ? bauta_model_encoder_layers(s->model)
+                                         : bauta_model_decoder_layers(s->model);
 }
 
 static int choice_check(const look_input *s, const look_options *o,
-                        bauta_look_at at)
+                        bauta_attention_kind at)
 {
     size_t heads = bauta_model_heads(s->model, at), layers = layers_of(s, at);
     if (!heads)
@@ -79,12 +79,13 @@ static int choice_check(const look_input *s, const look_options *o,
 
 /* ---- pictures ---------------------------------------------------------- */
 
-static void picture_set(bauta_picture *p, const look_input *s, bauta_look_at at,
-                        size_t layer, size_t head)
+static void picture_set(bauta_picture *p, const look_input *s,
+                        bauta_attention_kind at, size_t layer, size_t head)
 {
-    bool source = at == BAUTA_LOOK_ENCODER, cross = at == BAUTA_LOOK_CROSS;
+    bool source = at == BAUTA_ATTENTION_ENCODER,
+         cross = at == BAUTA_ATTENTION_CROSS;
     *p = (bauta_picture)BAUTA_PICTURE_INIT;
-    p->at = at;
+    p->attention = at;
     p->layer = layer;
     p->head = head;
     p->rows = source ? s->source_count : s->target_count;
@@ -98,7 +99,8 @@ static void picture_set(bauta_picture *p, const look_input *s, bauta_look_at at,
 }
 
 static void layer_add(look_weights *v, const look_input *s,
-                      const look_options *o, bauta_look_at at, size_t layer)
+                      const look_options *o, bauta_attention_kind at,
+                      size_t layer)
 {
     size_t heads = bauta_model_heads(s->model, at);
     for (size_t head = 0; head < heads; head++)
@@ -113,22 +115,23 @@ static int pictures_choose(look_weights *v, const look_input *s,
     size_t most = 0;
     bool one = c.first == c.last;
     for (int at = (int)c.first; at <= (int)c.last; at++) {
-        size_t heads = bauta_model_heads(s->model, (bauta_look_at)at);
-        int usage = one || heads ? choice_check(s, o, (bauta_look_at)at) : 0;
+        size_t heads = bauta_model_heads(s->model, (bauta_attention_kind)at);
+        int usage =
+            one || heads ? choice_check(s, o, (bauta_attention_kind)at) : 0;
         if (usage)
             return usage;
-        most += heads * layers_of(s, (bauta_look_at)at);
+        most += heads * layers_of(s, (bauta_attention_kind)at);
     }
     v->pictures = calloc(most, sizeof(*v->pictures));
     v->masks = calloc(most, sizeof(*v->masks));
     if (!v->pictures || !v->masks)
         return cli_fail(VERB, "out of memory");
     for (int at = (int)c.first; at <= (int)c.last; at++) {
-        size_t layers = layers_of(s, (bauta_look_at)at);
+        size_t layers = layers_of(s, (bauta_attention_kind)at);
         size_t only = o->layer >= 0 ? (size_t)o->layer : layers - 1;
         for (size_t l = 0; l < layers; l++)
             if (c.every_layer || l == only)
-                layer_add(v, s, o, (bauta_look_at)at, l);
+                layer_add(v, s, o, (bauta_attention_kind)at, l);
     }
     return CLI_OK;
 }
@@ -139,8 +142,8 @@ static int pictures_choose(look_weights *v, const look_input *s,
 static bauta_status own_mask(bauta_mask **out, const look_input *s,
                              const bauta_picture *p, bauta_error *err)
 {
-    size_t window = bauta_model_window(s->model, p->layer);
-    if (p->at != BAUTA_LOOK_DECODER)
+    size_t window = bauta_model_sliding_window(s->model, p->layer);
+    if (p->attention != BAUTA_ATTENTION_DECODER)
         return bauta_mask_all(out, p->rows, p->columns, err);
     return window ? bauta_mask_window(out, p->rows, p->columns, window, err)
                   : bauta_mask_causal(out, p->rows, p->columns, err);
@@ -151,8 +154,8 @@ static bauta_status mask_make(bauta_mask **out, const look_input *s,
 {
     bauta_mask *own = NULL;
     bauta_status status = own_mask(&own, s, p, err);
-    bool hides = s->extra &&
-                 (p->at == BAUTA_LOOK_DECODER || s->kind == BAUTA_ENCODER_ONLY);
+    bool hides = s->extra && (p->attention == BAUTA_ATTENTION_DECODER ||
+                              s->kind == BAUTA_ENCODER_ONLY);
     if (status || !hides) {
         *out = own;
         return status;
@@ -166,9 +169,10 @@ static bauta_status mask_make(bauta_mask **out, const look_input *s,
 static bool same_mask(const look_input *s, const bauta_picture *a,
                       const bauta_picture *b)
 {
-    return a->at == b->at && (a->at != BAUTA_LOOK_DECODER ||
-                              bauta_model_window(s->model, a->layer) ==
-                                  bauta_model_window(s->model, b->layer));
+    return a->attention == b->attention &&
+           (a->attention != BAUTA_ATTENTION_DECODER ||
+            bauta_model_sliding_window(s->model, a->layer) ==
+                bauta_model_sliding_window(s->model, b->layer));
 }
 
 static int masks_make(look_weights *v, const look_input *s)
@@ -207,7 +211,8 @@ static bool all_finite(const float *numbers, size_t count)
 }
 
 static bauta_status weights_fill(look_weights *v, const look_input *s,
-                                 bauta_look *looks, bauta_error *err)
+                                 bauta_attention_weights *looks,
+                                 bauta_error *err)
 {
     bauta_batch source = batch_of(s->source, s->source_count);
     bauta_batch target = batch_of(s->target, s->target_count);
@@ -215,8 +220,8 @@ static bauta_status weights_fill(look_weights *v, const look_input *s,
     (s->target ? &target : &source)->mask = s->extra;
     for (size_t i = 0; i < v->count; i++) {
         bauta_picture *p = &v->pictures[i];
-        looks[i] = (bauta_look)BAUTA_LOOK_INIT;
-        looks[i].at = p->at;
+        looks[i] = (bauta_attention_weights)BAUTA_ATTENTION_WEIGHTS_INIT;
+        looks[i].attention = p->attention;
         looks[i].layer = p->layer;
         looks[i].head = p->head;
         looks[i].rows = p->rows;
@@ -226,8 +231,8 @@ static bauta_status weights_fill(look_weights *v, const look_input *s,
     }
     const bauta_batch *reads = s->source ? &source : NULL;
     const bauta_batch *writes = s->target ? &target : NULL;
-    bauta_status status = bauta_model_look(s->context, s->model, reads, writes,
-                                           NULL, looks, v->count, err);
+    bauta_status status = bauta_model_attention_weights(
+        s->context, s->model, reads, writes, NULL, looks, v->count, err);
     if (!status && !all_finite(v->weights, (size_t)(at - v->weights)))
         status =
             bauta_model_check_finite(s->context, s->model, reads, writes, err);
@@ -246,7 +251,7 @@ static int weights_make(look_weights *v, const look_input *s)
                         "choose a --layer, a --head or a shorter text",
                         all, v->count);
     v->weights = calloc((size_t)all, sizeof(*v->weights));
-    bauta_look *looks = calloc(v->count, sizeof(*looks));
+    bauta_attention_weights *looks = calloc(v->count, sizeof(*looks));
     bauta_status status = BAUTA_ERR_NOMEM;
     snprintf(err.message, sizeof(err.message), "out of memory");
     if (v->weights && looks)

@@ -64,8 +64,8 @@ int opened_model_open(opened_model *m, const char *verb, const char *folder,
     // Decoding token by token has a layout of its own for float32, too.
     bool decodes = kind == BAUTA_DECODER_ONLY || kind == BAUTA_ENCODER_DECODER;
     if (!status && (options->weights || decodes))
-        status = bauta_model_compress(m->model, (bauta_weights)options->weights,
-                                      &err);
+        status =
+            bauta_model_pack(m->model, (bauta_dtype)options->weights, &err);
     return status ? cli_fail(verb, "%s", err.message) : CLI_OK;
 }
 
@@ -75,9 +75,9 @@ int opened_model_open(opened_model *m, const char *verb, const char *folder,
 static uint32_t ending_token(const opened_model *m, const bauta_tokens *tokens,
                              text_ending ending)
 {
-    uint32_t bos = bauta_tokenizer_token(m->tokenizer, BAUTA_TOKEN_BOS);
-    uint32_t eos = bauta_tokenizer_token(m->tokenizer, BAUTA_TOKEN_EOS);
-    uint32_t sep = bauta_tokenizer_token(m->tokenizer, BAUTA_TOKEN_SEP);
+    uint32_t bos = bauta_tokenizer_special_token(m->tokenizer, BAUTA_TOKEN_BOS);
+    uint32_t eos = bauta_tokenizer_special_token(m->tokenizer, BAUTA_TOKEN_EOS);
+    uint32_t sep = bauta_tokenizer_special_token(m->tokenizer, BAUTA_TOKEN_SEP);
     if (ending == ENDING_NONE)
         return BAUTA_NO_TOKEN;
     if (ending == ENDING_OPEN) {
@@ -97,7 +97,7 @@ int encode_text(token_ids *out, const opened_model *m, const char *place,
     bauta_tokens tokens;
     bauta_error err;
     *out = (token_ids){ 0 };
-    options.bare = options.target = ending == ENDING_NONE;
+    options.no_special_tokens = options.target = ending == ENDING_NONE;
     if (bauta_tokenizer_encode(m->tokenizer, text, length, &options, &tokens,
                                &err))
         return cli_fail(m->verb, "%s: %s", place, err.message);

@@ -14,7 +14,7 @@ typedef struct opened_model {
     bauta_tokenizer *tokenizer;
 } opened_model;
 
-/* The values of --weights, in the order of bauta_weights. */
+/* The values of --weights, in the order of bauta_dtype. */
 extern const char *const weight_formats[];
 
 typedef struct model_options {

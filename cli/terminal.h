@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 /* Rows are queries, columns are keys. A weight of 0 marks a pair hidden by the
- * mask, as in bauta_model_look(). */
+ * mask, as in bauta_model_attention_weights(). */
 typedef struct heatmap {
     size_t rows, columns;
     const char *const *row_labels;    /* (rows) UTF-8 */

@@ -38,10 +38,13 @@ static uint64_t tokens_of(const bauta_corpus *corpus)
 static bauta_train_options trial_options(const settings *s, size_t context)
 {
     bauta_train_options o = s->train;
-    o.accumulate = 1;
-    o.tokens = o.tokens && o.tokens < o.pass ? o.tokens : o.pass;
-    if (o.sequences && o.sequences * context > o.pass)
-        o.sequences = o.pass > context ? o.pass / context : 1;
+    o.gradient_accumulation_steps = 1;
+    o.batch_tokens = o.batch_tokens && o.batch_tokens < o.microbatch_tokens
+                         ? o.batch_tokens
+                         : o.microbatch_tokens;
+    if (o.batch_sequences && o.batch_sequences * context > o.microbatch_tokens)
+        o.batch_sequences =
+            o.microbatch_tokens > context ? o.microbatch_tokens / context : 1;
     return o;
 }
 
@@ -76,8 +79,9 @@ static int trial_run(train_job *job, const bauta_train_options *o, estimate *e)
 static int estimate_make(train_job *job, const settings *s, estimate *e)
 {
     struct rusage usage;
-    size_t context =
-        s->train.context ? s->train.context : bauta_model_positions(job->model);
+    size_t context = s->train.context_length
+                         ? s->train.context_length
+                         : bauta_model_max_positions(job->model);
     bauta_train_options o = trial_options(s, context);
     *e = (estimate){ .epoch_steps = bauta_trainer_epoch_steps(job->trainer),
                      .epoch_tokens = tokens_of(job->corpus) };
@@ -85,7 +89,7 @@ static int estimate_make(train_job *job, const settings *s, estimate *e)
     if (failed)
         return failed;
     double tokens = (double)e->epoch_tokens / (double)e->epoch_steps *
-                    (double)s->train.steps;
+                    (double)s->train.max_steps;
     e->run_seconds = e->trial_seconds * tokens /
                      (double)(e->trial_tokens ? e->trial_tokens : 1);
     if (getrusage(RUSAGE_SELF, &usage) == 0)
@@ -99,7 +103,7 @@ int dry_run_timing(train_job *job, const settings *s, step_timing *out)
     int failed = estimate_make(job, s, &e);
     if (failed)
         return failed;
-    out->step_seconds = e.run_seconds / (double)s->train.steps;
+    out->step_seconds = e.run_seconds / (double)s->train.max_steps;
     out->token_seconds =
         e.trial_seconds / (double)(e.trial_tokens ? e.trial_tokens : 1);
     return CLI_OK;
@@ -113,7 +117,7 @@ static int dry_json(const train_job *job, const settings *s, const estimate *e)
         (json_int_t)bauta_corpus_documents(job->corpus), "tokens",
         (json_int_t)bauta_corpus_tokens(job->corpus), "valid_tokens",
         (json_int_t)(job->valid ? bauta_corpus_tokens(job->valid) : 0), "steps",
-        (json_int_t)s->train.steps, "steps_per_epoch",
+        (json_int_t)s->train.max_steps, "steps_per_epoch",
         (json_int_t)e->epoch_steps, "memory_bytes", e->memory,
         "tokens_per_second", (double)e->trial_tokens / e->trial_seconds,
         "estimated_seconds", e->run_seconds, "settings", settings_json(s));
@@ -145,7 +149,7 @@ static void config_print(json_t *object, int indent)
 static int dry_text(const train_job *job, const settings *s, const estimate *e)
 {
     char text[32];
-    double epochs = (double)s->train.steps / (double)e->epoch_steps;
+    double epochs = (double)s->train.max_steps / (double)e->epoch_steps;
     json_t *config = json_model(job->model);
     printf("model\n");
     config_print(config, 2);
@@ -160,9 +164,9 @@ static int dry_text(const train_job *job, const settings *s, const estimate *e)
         format_grouped(text, job->valid ? bauta_corpus_tokens(job->valid) : 0));
     printf("run\n");
     printf("  %-22s %s\n", "parameters",
-           format_grouped(text, bauta_model_parameters(job->model)));
-    printf("  %-22s %zu, %.1f epochs of %zu\n", "steps", s->train.steps, epochs,
-           e->epoch_steps);
+           format_grouped(text, bauta_model_parameter_count(job->model)));
+    printf("  %-22s %zu, %.1f epochs of %zu\n", "steps", s->train.max_steps,
+           epochs, e->epoch_steps);
     printf("  %-22s %.0f MiB\n", "memory", e->memory / 0x1p20);
     printf("  %-22s %.0f\n", "tokens per second",
            (double)e->trial_tokens / e->trial_seconds);

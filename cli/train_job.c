@@ -93,12 +93,12 @@ static int stdin_keep(off_t *begin)
 
 static const struct {
     const char *name;
-    bauta_vocabulary_kind kind;
+    bauta_tokenizer_kind kind;
 } trained_kinds[] = {
-    { "bpe", BAUTA_VOCABULARY_BPE },
-    { "wordpiece", BAUTA_VOCABULARY_WORDPIECE },
-    { "unigram", BAUTA_VOCABULARY_UNIGRAM },
-    { "chars", BAUTA_VOCABULARY_CHARACTERS },
+    { "bpe", BAUTA_TOKENIZER_BPE },
+    { "wordpiece", BAUTA_TOKENIZER_WORDPIECE },
+    { "unigram", BAUTA_TOKENIZER_UNIGRAM },
+    { "chars", BAUTA_TOKENIZER_CHARACTERS },
 };
 enum { TRAINED_KINDS = sizeof(trained_kinds) / sizeof(trained_kinds[0]) };
 
@@ -125,39 +125,41 @@ bool tokenizer_is_trained(const char *word)
 }
 
 /* The tokenizer is trained on the texts of the model. */
-static bauta_status texts_add(bauta_vocabulary *v, const settings *s,
+static bauta_status texts_add(bauta_tokenizer_trainer *v, const settings *s,
                               bauta_error *err)
 {
     bauta_corpus_options how = BAUTA_CORPUS_OPTIONS_INIT;
     const char *source = s->source ? s->source : s->pairs;
     how.lines = s->lines;
-    how.skip_bad = s->skip_bad;
+    how.skip_invalid = s->skip_bad;
     if (source)
-        return bauta_vocabulary_add_pairs(v, source, s->target, &how, err);
-    return bauta_vocabulary_add_files(v, s->files.at, s->files.count, &how,
-                                      err);
+        return bauta_tokenizer_trainer_add_pairs(v, source, s->target, &how,
+                                                 err);
+    return bauta_tokenizer_trainer_add_files(v, s->files.at, s->files.count,
+                                             &how, err);
 }
 
 static int tokenizer_train(bauta_tokenizer **out,
-                           const bauta_vocabulary_options *how,
+                           const bauta_tokenizer_trainer_options *how,
                            const settings *s)
 {
     bauta_error err;
-    bauta_vocabulary *v = NULL;
+    bauta_tokenizer_trainer *v = NULL;
     off_t begin = 0;
     bool uses_stdin = stdin_count(s) > 0;
     int failed = uses_stdin ? stdin_keep(&begin) : CLI_OK;
     if (failed)
         return failed;
-    bauta_status status = bauta_vocabulary_create(&v, how, &err);
+    bauta_status status = bauta_tokenizer_trainer_create(&v, how, &err);
     if (!status)
         status = texts_add(v, s, &err);
-    if (!status && how->kind != BAUTA_VOCABULARY_CHARACTERS)
+    if (!status && how->kind != BAUTA_TOKENIZER_CHARACTERS)
         fprintf(stderr, "training a vocabulary of %zu pieces on %llu bytes\n",
-                how->pieces, (unsigned long long)bauta_vocabulary_bytes(v));
+                how->vocab_size,
+                (unsigned long long)bauta_tokenizer_trainer_bytes(v));
     if (!status)
-        status = bauta_vocabulary_train(v, out, &err);
-    bauta_vocabulary_free(v);
+        status = bauta_tokenizer_trainer_train(v, out, &err);
+    bauta_tokenizer_trainer_free(v);
     if (status)
         return train_failed(&err);
     return uses_stdin && lseek(STDIN_FILENO, begin, SEEK_SET) < 0
@@ -167,7 +169,7 @@ static int tokenizer_train(bauta_tokenizer **out,
 
 static int tokenizer_make(bauta_tokenizer **out, const settings *s)
 {
-    bauta_vocabulary_options v = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_tokenizer_trainer_options v = BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT;
     const char *size = "";
     char *end = NULL;
     bauta_error err;
@@ -179,10 +181,10 @@ static int tokenizer_make(bauta_tokenizer **out, const settings *s)
                    ? train_failed(&err)
                    : CLI_OK;
     v.kind = trained_kinds[kind].kind;
-    if (v.kind == BAUTA_VOCABULARY_CHARACTERS)
+    if (v.kind == BAUTA_TOKENIZER_CHARACTERS)
         return tokenizer_train(out, &v, s);
-    v.pieces = strtoul(size, &end, 10);
-    if (*size < '0' || *size > '9' || *end || v.pieces > 10000000)
+    v.vocab_size = strtoul(size, &end, 10);
+    if (*size < '0' || *size > '9' || *end || v.vocab_size > 10000000)
         return cli_usage(VERB, "--tokenizer %s needs a size, as in '%s:8000'",
                          trained_kinds[kind].name, trained_kinds[kind].name);
     return tokenizer_train(out, &v, s);
@@ -218,7 +220,7 @@ static bauta_status corpus_open(bauta_corpus **out, const train_job *job,
 {
     bauta_corpus_options how = BAUTA_CORPUS_OPTIONS_INIT;
     how.lines = s->lines;
-    how.skip_bad = s->skip_bad;
+    how.skip_invalid = s->skip_bad;
     if (source)
         return bauta_corpus_load_pairs(out, job->tokenizer, source, target,
                                        &how, err);
@@ -298,7 +300,7 @@ static int model_new(train_job *job, settings *s, const train_args *args)
 {
     bauta_error err;
     char *overrides = NULL, *config = NULL;
-    int failed = overrides_make(&overrides, s, s->train.context);
+    int failed = overrides_make(&overrides, s, s->train.context_length);
     if (!failed && bauta_preset(&config, &s->train, s->preset, job->tokenizer,
                                 overrides, &err))
         failed = train_failed(&err);
@@ -353,17 +355,17 @@ static int model_open(train_job *job, settings *s, const train_args *args,
 /* Ids must fit into the vocabulary, and the context into the positions. */
 static int model_check(const train_job *job, const settings *s)
 {
-    size_t tokens = bauta_tokenizer_size(job->tokenizer);
-    size_t vocabulary = bauta_model_vocabulary(job->model);
-    size_t positions = bauta_model_positions(job->model);
+    size_t tokens = bauta_tokenizer_vocab_size(job->tokenizer);
+    size_t vocabulary = bauta_model_vocab_size(job->model);
+    size_t positions = bauta_model_max_positions(job->model);
     if (tokens > vocabulary)
         return cli_fail(VERB,
                         "the tokenizer has %zu tokens, but the model only %zu",
                         tokens, vocabulary);
-    if (s->train.context > positions)
+    if (s->train.context_length > positions)
         return cli_fail(
             VERB, "--context is %zu, but the model has only %zu positions",
-            s->train.context, positions);
+            s->train.context_length, positions);
     return CLI_OK;
 }
 

@@ -132,17 +132,17 @@ int log_step(train_log *log, const bauta_train_report *r, double seconds)
 {
     double speed = seconds > 0.0 ? (double)r->tokens / seconds : 0.0;
     const event_scalar list[] = { { "train/loss", r->loss },
-                                  { "train/gradient_norm", r->norm },
-                                  { "train/learning_rate", r->rate },
+                                  { "train/gradient_norm", r->grad_norm },
+                                  { "train/learning_rate", r->learning_rate },
                                   { "train/tokens_per_second", speed } };
     int failed = line_write(
-        log,
-        json_pack("{s:I, s:I, s:o, s:o, s:f, s:I, s:I, s:b, s:f}", "step",
-                  (json_int_t)r->step, "epoch", (json_int_t)r->epoch, "loss",
-                  json_number(r->loss), "gradient_norm", json_number(r->norm),
-                  "learning_rate", r->rate, "predicted", (json_int_t)r->counted,
-                  "tokens", (json_int_t)r->tokens, "taken", (int)r->taken,
-                  "seconds", seconds));
+        log, json_pack("{s:I, s:I, s:o, s:o, s:f, s:I, s:I, s:b, s:f}", "step",
+                       (json_int_t)r->step, "epoch", (json_int_t)r->epoch,
+                       "loss", json_number(r->loss), "gradient_norm",
+                       json_number(r->grad_norm), "learning_rate",
+                       r->learning_rate, "predicted", (json_int_t)r->counted,
+                       "tokens", (json_int_t)r->tokens, "taken",
+                       (int)r->updated, "seconds", seconds));
     return failed
                ? failed
                : events_add(log, r->step, list, sizeof(list) / sizeof(list[0]));

@@ -212,7 +212,7 @@ static bool is_fixed(const train_option *t)
     return t->offset >= offsetof(settings, train) &&
            t->offset <
                offsetof(settings, train) + sizeof(bauta_train_options) &&
-           t->offset != offsetof(settings, train.steps);
+           t->offset != offsetof(settings, train.max_steps);
 }
 
 int notes_compare(const json_t *saved, const train_args *args, settings *s)

@@ -38,29 +38,32 @@ const train_option train_options[] = {
     { "--skip-bad", OPTION_FLAG, AT(skip_bad), 0, NULL },
     { "--objective", OPTION_CHOICE, AT(train.objective), 0, objectives },
     { "--mode", OPTION_CHOICE, AT(train.mode), 0, modes },
-    { "--scheduled-sampling", OPTION_FLOAT, AT(train.sampled), 0, NULL },
-    { "--steps", OPTION_SIZE, AT(train.steps), 0, NULL },
-    { "--batch-size", OPTION_SIZE, AT(train.sequences), 0, NULL },
-    { "--batch-tokens", OPTION_SIZE, AT(train.tokens), 0, NULL },
-    { "--gradient-accumulation-steps", OPTION_SIZE, AT(train.accumulate), 0,
+    { "--scheduled-sampling", OPTION_FLOAT, AT(train.scheduled_sampling), 0,
       NULL },
-    { "--microbatch-tokens", OPTION_SIZE, AT(train.pass), 0, NULL },
-    { "--context", OPTION_SIZE, AT(train.context), 0, NULL },
-    { "--learning-rate", OPTION_DOUBLE, AT(train.rate), 0, NULL },
-    { "--min-learning-rate", OPTION_DOUBLE, AT(train.min_rate), 0, NULL },
-    { "--schedule", OPTION_CHOICE, AT(train.schedule), 0, schedules },
-    { "--warmup-steps", OPTION_SIZE, AT(train.warmup), 0, NULL },
-    { "--beta1", OPTION_DOUBLE, AT(train.beta1), 0, NULL },
-    { "--beta2", OPTION_DOUBLE, AT(train.beta2), 0, NULL },
-    { "--epsilon", OPTION_DOUBLE, AT(train.epsilon), 0, NULL },
+    { "--steps", OPTION_SIZE, AT(train.max_steps), 0, NULL },
+    { "--batch-size", OPTION_SIZE, AT(train.batch_sequences), 0, NULL },
+    { "--batch-tokens", OPTION_SIZE, AT(train.batch_tokens), 0, NULL },
+    { "--gradient-accumulation-steps", OPTION_SIZE,
+      AT(train.gradient_accumulation_steps), 0, NULL },
+    { "--microbatch-tokens", OPTION_SIZE, AT(train.microbatch_tokens), 0,
+      NULL },
+    { "--context", OPTION_SIZE, AT(train.context_length), 0, NULL },
+    { "--learning-rate", OPTION_DOUBLE, AT(train.learning_rate), 0, NULL },
+    { "--min-learning-rate", OPTION_DOUBLE, AT(train.min_learning_rate), 0,
+      NULL },
+    { "--schedule", OPTION_CHOICE, AT(train.lr_scheduler_type), 0, schedules },
+    { "--warmup-steps", OPTION_SIZE, AT(train.warmup_steps), 0, NULL },
+    { "--beta1", OPTION_DOUBLE, AT(train.adam_beta1), 0, NULL },
+    { "--beta2", OPTION_DOUBLE, AT(train.adam_beta2), 0, NULL },
+    { "--epsilon", OPTION_DOUBLE, AT(train.adam_epsilon), 0, NULL },
     { "--weight-decay", OPTION_DOUBLE, AT(train.weight_decay), 0, NULL },
-    { "--max-grad-norm", OPTION_DOUBLE, AT(train.clip), 0, NULL },
+    { "--max-grad-norm", OPTION_DOUBLE, AT(train.max_grad_norm), 0, NULL },
     { "--dropout", OPTION_FLOAT, AT(train.dropout), 0, NULL },
-    { "--label-smoothing", OPTION_FLOAT, AT(train.smoothing), 0, NULL },
-    { "--mlm-probability", OPTION_FLOAT, AT(train.hidden), 0, NULL },
-    { "--mask-random", OPTION_FLOAT, AT(train.hidden_random), 0, NULL },
-    { "--mask-kept", OPTION_FLOAT, AT(train.hidden_kept), 0, NULL },
-    { "--ema-decay", OPTION_DOUBLE, AT(train.average), 0, NULL },
+    { "--label-smoothing", OPTION_FLOAT, AT(train.label_smoothing), 0, NULL },
+    { "--mlm-probability", OPTION_FLOAT, AT(train.mlm_probability), 0, NULL },
+    { "--mask-random", OPTION_FLOAT, AT(train.mlm_random), 0, NULL },
+    { "--mask-kept", OPTION_FLOAT, AT(train.mlm_keep), 0, NULL },
+    { "--ema-decay", OPTION_DOUBLE, AT(train.ema_decay), 0, NULL },
     { "--seed", OPTION_SEED, AT(train.seed), 0, NULL },
     { "--average", OPTION_SIZE, AT(average), 0, NULL },
     { "--eval-every", OPTION_SIZE, AT(eval_every), 0, NULL },
@@ -203,12 +206,12 @@ int train_args_apply(const train_args *args, settings *s)
     // --batch-tokens replaces the preset's number of sequences.
     if (train_args_has(args, "--batch-tokens") &&
         !train_args_has(args, "--batch-size"))
-        s->train.sequences = 0;
+        s->train.batch_sequences = 0;
     // The preset's minimum was chosen for its own learning rate.
     if (train_args_has(args, "--learning-rate") &&
         !train_args_has(args, "--min-learning-rate") &&
-        s->train.min_rate > s->train.rate)
-        s->train.min_rate = s->train.rate / 10.0;
+        s->train.min_learning_rate > s->train.learning_rate)
+        s->train.min_learning_rate = s->train.learning_rate / 10.0;
     if (!failed && train_args_has(args, "--steps") +
                            train_args_has(args, "--epochs") +
                            train_args_has(args, "--minutes") >
@@ -261,7 +264,7 @@ static int numbers_check(const settings *s)
     if (!(s->valid_share >= 0.0 && s->valid_share < 1.0))
         return cli_usage(VERB, "--valid-share is %g, not from 0 to below 1",
                          s->valid_share);
-    if (s->train.steps == 0)
+    if (s->train.max_steps == 0)
         return cli_usage(VERB, "--steps is 0");
     if (!(s->epochs >= 0.0 && s->epochs <= 1e6))
         return cli_usage(VERB, "--epochs is %g, not from 0 to a million",

@@ -159,7 +159,7 @@ static int validate(run *r, size_t step)
 
 static int bad_step(run *r, const bauta_train_report *report)
 {
-    if (report->taken || report->counted == 0) {
+    if (report->updated || report->counted == 0) {
         r->bad = 0;
         return CLI_OK;
     }
@@ -202,7 +202,7 @@ static int after_step(run *r)
     size_t step = bauta_trainer_steps(r->job->trainer);
     size_t save_every = s->save_every ? s->save_every : s->eval_every;
     int failed = CLI_OK;
-    if (step >= s->train.steps)
+    if (step >= s->train.max_steps)
         r->ending = DONE;
     if (r->job->valid && (due(step, s->eval_every) || r->ending == DONE))
         failed = validate(r, step);
@@ -222,7 +222,7 @@ static int audit_report(const bauta_audit *audit)
     for (size_t i = 0; i < bauta_audit_findings(audit); i++) {
         const bauta_finding *f = bauta_audit_finding(audit, i);
         seconds += f->seconds;
-        if (f->verdict == BAUTA_FAULT)
+        if (f->verdict == BAUTA_FAILED)
             cli_fail(VERB, "audit: %s: %s", bauta_check_name(f->check),
                      f->message);
     }
@@ -274,7 +274,7 @@ static int folder_validate(run *r, const char *folder, double *loss)
     bauta_model *model = NULL;
     bauta_trainer *trainer = NULL;
     bauta_train_options options = r->s->train;
-    options.average = 0.0;
+    options.ema_decay = 0.0;
     bauta_status status = bauta_model_load(&model, folder, true, &err);
     if (!status)
         status = bauta_trainer_create(&trainer, r->job->context, model,
@@ -355,7 +355,7 @@ static int json_print(const run *r)
         "{s:o, s:s, s:I, s:I, s:f, s:o, s:o, s:o, s:I, s:o}", "run",
         folder ? folder : json_null(), "ended", endings[r->ending], "steps",
         (json_int_t)bauta_trainer_steps(r->job->trainer), "parameters",
-        (json_int_t)bauta_model_parameters(r->job->model), "seconds",
+        (json_int_t)bauta_model_parameter_count(r->job->model), "seconds",
         seconds_now() - r->began, "loss", json_number(r->loss), "valid_loss",
         json_number(r->valid), "best_loss", json_number(r->p->best),
         "best_step", (json_int_t)r->p->best_step, "average_loss",
@@ -421,12 +421,12 @@ int train_run(train_job *job, settings *s, progress *p, run_folder *f)
               .averaged = NAN };
     size_t step = bauta_trainer_steps(job->trainer);
     r.saved = step;
-    r.display = display_begin(step, s->train.steps);
+    r.display = display_begin(step, s->train.max_steps);
     bauta_trainer_on_evaluate(job->trainer, on_evaluate, &r.display);
     int failed = notes_check(s, p);
-    if (step >= s->train.steps) {
+    if (step >= s->train.max_steps) {
         fprintf(stderr, "all %zu steps are done; use --steps for more\n",
-                s->train.steps);
+                s->train.max_steps);
         r.ending = DONE;
     } else if (!failed) {
         failed = audit_run(&r);
@@ -437,7 +437,7 @@ int train_run(train_job *job, settings *s, progress *p, run_folder *f)
     }
     if (!failed && s->average && r.ending != STOPPED)
         failed = average(&r);
-    else if (!failed && s->train.average > 0.0 && r.ending != STOPPED)
+    else if (!failed && s->train.ema_decay > 0.0 && r.ending != STOPPED)
         failed = moving_average(&r);
     if (failed)
         return failed;

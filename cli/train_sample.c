@@ -53,10 +53,11 @@ static bauta_result *decode(const train_job *job, bauta_request *request,
 {
     bauta_generate_options how = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_result *result = NULL;
-    how.max_tokens = most;
-    how.start = job->start;
-    how.ends[0] = bauta_tokenizer_token(job->tokenizer, BAUTA_TOKEN_EOS);
-    how.end_count = how.ends[0] != BAUTA_NO_TOKEN;
+    how.max_new_tokens = most;
+    how.decoder_start_token_id = job->start;
+    how.eos_token_ids[0] =
+        bauta_tokenizer_special_token(job->tokenizer, BAUTA_TOKEN_EOS);
+    how.eos_token_count = how.eos_token_ids[0] != BAUTA_NO_TOKEN;
     request->options = &how;
     bauta_generate(job->context, job->model, job->tokenizer, request, &result,
                    NULL);
@@ -67,7 +68,7 @@ static bauta_result *decode(const train_job *job, bauta_request *request,
 static char *with_output(const train_job *job, char *to, const char *between,
                          bauta_result *result)
 {
-    const bauta_hypothesis *h = result ? &result->hypotheses[0] : NULL;
+    const bauta_hypothesis *h = result ? result->hypotheses[0] : NULL;
     char *answer =
         h ? line_of(job, h->tokens, h->count - (h->finish == BAUTA_FINISH_END),
                     false)
@@ -80,7 +81,7 @@ static char *continuation(const train_job *job, const uint32_t *tokens,
                           size_t count)
 {
     bauta_request request = BAUTA_REQUEST_INIT;
-    size_t most = bauta_model_positions(job->model) / 2;
+    size_t most = bauta_model_max_positions(job->model) / 2;
     size_t prompt = count / 2 < PROMPT ? count / 2 + 1 : PROMPT;
     prompt = prompt > most ? most : prompt;
     if (prompt == 0 || prompt > count)
@@ -107,8 +108,8 @@ static char *translation(const train_job *job, const uint32_t *source,
 /* The most likely token of a row of logits. */
 static uint32_t most_likely(const train_job *job, const float *logits)
 {
-    size_t vocabulary = bauta_model_vocabulary(job->model);
-    size_t known = bauta_tokenizer_size(job->tokenizer), best = 0;
+    size_t vocabulary = bauta_model_vocab_size(job->model);
+    size_t known = bauta_tokenizer_vocab_size(job->tokenizer), best = 0;
     for (size_t i = 1; i < vocabulary && i < known; i++)
         if (logits[i] > logits[best])
             best = i;
@@ -121,7 +122,7 @@ static uint32_t predict(const train_job *job, const uint32_t *ids, size_t count,
 {
     bauta_batch batch = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
-    size_t vocabulary = bauta_model_vocabulary(job->model);
+    size_t vocabulary = bauta_model_vocab_size(job->model);
     uint32_t token = BAUTA_NO_TOKEN;
     float *logits = calloc(count * vocabulary, sizeof(*logits));
     batch.count = 1;
@@ -140,12 +141,12 @@ static char *masked_token(const train_job *job, const uint32_t *tokens,
                           size_t count)
 {
     const bauta_tokenizer *t = job->tokenizer;
-    uint32_t mask = bauta_tokenizer_token(t, BAUTA_TOKEN_MASK);
+    uint32_t mask = bauta_tokenizer_special_token(t, BAUTA_TOKEN_MASK);
     uint32_t ids[PROMPT + LONGEST];
     char *text = NULL;
     count = count < PROMPT + LONGEST ? count : PROMPT + LONGEST;
-    if (count > bauta_model_positions(job->model))
-        count = bauta_model_positions(job->model);
+    if (count > bauta_model_max_positions(job->model))
+        count = bauta_model_max_positions(job->model);
     size_t at = count / 2;
     if (count < 3 || mask == BAUTA_NO_TOKEN)
         return NULL;

@@ -51,35 +51,36 @@ static int minutes_fit(train_job *job, const settings *s, double *steps)
 static void steps_set(settings *s, const train_args *args, double steps,
                       size_t done)
 {
-    s->train.steps = done + (size_t)fmin(steps, 1e12);
-    size_t tenth = s->train.steps / 10;
+    s->train.max_steps = done + (size_t)fmin(steps, 1e12);
+    size_t tenth = s->train.max_steps / 10;
     if (!s->resume && !train_args_has(args, "--warmup-steps") &&
-        s->train.warmup > tenth)
-        s->train.warmup = tenth;
+        s->train.warmup_steps > tenth)
+        s->train.warmup_steps = tenth;
 }
 
 static void steps_report(const settings *s, size_t epoch)
 {
-    fprintf(stderr, "%zu steps, %.1f epochs of %zu", s->train.steps,
-            (double)s->train.steps / (double)epoch, epoch);
+    fprintf(stderr, "%zu steps, %.1f epochs of %zu", s->train.max_steps,
+            (double)s->train.max_steps / (double)epoch, epoch);
     if (!s->resume)
         fprintf(stderr, "; '--steps %zu --warmup-steps %zu' gives the same run",
-                s->train.steps, s->train.warmup);
+                s->train.max_steps, s->train.warmup_steps);
     fputc('\n', stderr);
 }
 
 static void warmup_warn(const settings *s)
 {
-    if (s->train.warmup <= s->train.steps)
+    if (s->train.warmup_steps <= s->train.max_steps)
         return;
     fprintf(
         stderr,
         "bauta " VERB ": warning: --warmup-steps is %zu and the run has only "
         "%zu steps, so the learning rate ends at %g instead of %g; consider "
         "--warmup-steps %zu\n",
-        s->train.warmup, s->train.steps,
-        s->train.rate * (double)s->train.steps / (double)s->train.warmup,
-        s->train.rate, s->train.steps / 10);
+        s->train.warmup_steps, s->train.max_steps,
+        s->train.learning_rate * (double)s->train.max_steps /
+            (double)s->train.warmup_steps,
+        s->train.learning_rate, s->train.max_steps / 10);
 }
 
 int steps_fit(train_job *job, settings *s, const train_args *args,

@@ -8,7 +8,7 @@
 #
 # nvcc is called by its name, not as a language of CMake's: the programs that
 # link the library stay C programs, which the C compiler links.
-set(cuda_sources src/kernels/cuda/none/gpu.c)
+set(cuda_sources src/backend/cuda/none/gpu.c)
 set(cuda_include "")
 set(cuda_objects "")
 set(cuda_link_needs "")
@@ -56,9 +56,8 @@ if(NOT BAUTA_NVCC_WORKS)
   return()
 endif()
 
-set(from ${PROJECT_SOURCE_DIR}/src/kernels/cuda)
+set(from ${PROJECT_SOURCE_DIR}/src/backend/cuda)
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${from}/*.c)
-list(FILTER cuda_sources EXCLUDE REGEX "/(decode_list|loop_list|prefill|worklist)\\.c$")
 file(GLOB kernels CONFIGURE_DEPENDS ${from}/*.cu)
 foreach(kernel ${kernels})
   get_filename_component(name ${kernel} NAME_WE)

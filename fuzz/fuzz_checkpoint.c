@@ -6,7 +6,7 @@
  * is read as a record of a run or refused with a sentence. */
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/sealed.h"
+#include "formats/sealed_json.h"
 #include "train/checkpoint.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void record_read(const json_t *object)
     bt_train_progress progress;
     bauta_error err = { BAUTA_OK, "" };
     bauta_status status =
-        bt_record_read(&progress, object, trainer_of(), path, &err);
+        bt_trainer_record_read(&progress, object, trainer_of(), path, &err);
     must(status == err.status);
     if (status)
         must(strstr(err.message, path) != NULL);
@@ -67,10 +67,10 @@ static void seal_round_trip(json_t *object)
     bauta_error err;
     (void)json_object_del(object, "seal");
     json_t *plain = json_deep_copy(object);
-    bauta_status status = bt_sealed_text(&text, object, path, &err);
+    bauta_status status = bt_sealed_json_text(&text, object, path, &err);
     must(!status || status == BAUTA_ERR_ARGUMENT); // it may be too long
     if (!status) {
-        must(!bt_sealed_parse(&again, text, strlen(text), path, &err));
+        must(!bt_sealed_json_parse(&again, text, strlen(text), path, &err));
         must(json_equal(again, plain));
         json_decref(again);
     }
@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     json_t *object;
     bauta_error err = { BAUTA_OK, "" };
     bauta_status status =
-        bt_sealed_parse(&object, (const char *)bytes, size, path, &err);
+        bt_sealed_json_parse(&object, (const char *)bytes, size, path, &err);
     must(!object == !!status && status == err.status);
     if (status)
         must(status == BAUTA_ERR_IO && strstr(err.message, path));

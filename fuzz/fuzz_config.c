@@ -4,7 +4,7 @@
  * A folder with this config and no weights is refused with a sentence. If the
  * config is of a small model, one is made of it or refused, too; a model
  * describes itself as JSON and reads some tokens. */
-#include "model/folder.h"
+#include "model/model_store.h"
 #include "scratch.h"
 
 #include <jansson.h>
@@ -22,28 +22,28 @@ static void folder_load(const uint8_t *bytes, size_t size)
     must_refuse(status, &err);
 }
 
-static bool stack_small(const bt_stack_print *stack)
+static bool stack_small(const bt_stack_config *stack)
 {
-    return stack->layers <= 4 && stack->ffn <= 64 && stack->heads <= 8 &&
+    return stack->layers <= 4 && stack->ffn_dim <= 64 && stack->heads <= 8 &&
            stack->kv_heads <= 8;
 }
 
 /* Whether it is a config of a model of which one can be made in no time. */
 static bool small(const char *text, size_t size)
 {
-    bt_config *config;
-    bt_blueprint print = { 0 };
-    if (bt_config_parse(&config, text, size, NULL))
+    bt_config_reader *config;
+    bt_model_config print = { 0 };
+    if (bt_config_reader_parse(&config, text, size, NULL))
         return false;
     const bt_family *family = bt_family_find(config);
     if (family)
-        family->read(&print, config);
-    bool fits = family && !bt_config_status(config, NULL) &&
+        family->read_config(&print, config);
+    bool fits = family && !bt_config_reader_status(config, NULL) &&
                 stack_small(&print.encoder) && stack_small(&print.decoder) &&
-                print.vocab <= 256 && print.width <= 64 &&
+                print.vocab_size <= 256 && print.width <= 64 &&
                 print.head_dim <= 64 && print.max_positions <= 256 &&
                 print.token_types <= 8 && print.position_offset <= 256;
-    bt_config_free(config);
+    bt_config_reader_free(config);
     return fits;
 }
 
@@ -68,7 +68,7 @@ static void forward(const bauta_model *model)
     bauta_batch batch = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     bauta_error err = { 0 };
-    size_t vocabulary = bauta_model_vocabulary(model);
+    size_t vocabulary = bauta_model_vocab_size(model);
     batch.count = 1;
     batch.lengths = &length;
     batch.ids = ids;

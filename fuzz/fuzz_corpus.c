@@ -29,7 +29,7 @@ static void tokens_check(const uint32_t *tokens, size_t count)
 {
     must(tokens || !count);
     for (size_t i = 0; i < count; i++)
-        must(tokens[i] < bauta_tokenizer_size(tokenizer_of()));
+        must(tokens[i] < bauta_tokenizer_vocab_size(tokenizer_of()));
 }
 
 static void corpus_check(const bauta_corpus *corpus, bool pairs)
@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     snprintf(first, sizeof(first), "%s", scratch_path("first"));
     snprintf(second, sizeof(second), "%s", scratch_path("second"));
     options.lines = how & LINES;
-    options.skip_bad = how & SKIP_BAD;
+    options.skip_invalid = how & SKIP_BAD;
     bool pairs = how & (COLUMNS | FILES);
     bauta_status status =
         pairs ? bauta_corpus_load_pairs(&corpus, tokenizer_of(), first,

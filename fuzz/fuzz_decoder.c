@@ -33,10 +33,10 @@ typedef struct text {
     size_t size;
 } text;
 
-static void take(bt_stream *stream, text *t)
+static void take(bt_detokenizer_stream *stream, text *t)
 {
     size_t size;
-    const char *more = bt_stream_take(stream, &size);
+    const char *more = bt_detokenizer_stream_take(stream, &size);
     must(more[size] == '\0');
     t->bytes = realloc(t->bytes, t->size + size + 1);
     must(t->bytes != NULL);
@@ -45,21 +45,21 @@ static void take(bt_stream *stream, text *t)
 }
 
 /* False when a pattern took too long. */
-static bool decode(bt_stream *stream, const char *pieces, size_t size,
-                   bool often, text *t)
+static bool decode(bt_detokenizer_stream *stream, const char *pieces,
+                   size_t size, bool often, text *t)
 {
     bauta_error err;
-    bt_stream_reset(stream);
+    bt_detokenizer_stream_reset(stream);
     for (size_t at = 0; at < size;) {
         const char *end = memchr(pieces + at, '\n', size - at);
         size_t length = end ? (size_t)(end - pieces) - at : size - at;
-        if (bt_stream_push(stream, pieces + at, length, &err))
+        if (bt_detokenizer_stream_push(stream, pieces + at, length, &err))
             return false;
         if (often)
             take(stream, t);
         at += length + 1;
     }
-    if (bt_stream_finish(stream, &err))
+    if (bt_detokenizer_stream_finish(stream, &err))
         return false;
     take(stream, t);
     return true;
@@ -67,28 +67,29 @@ static bool decode(bt_stream *stream, const char *pieces, size_t size,
 
 static void decoder_try(const json_t *json, const char *pieces, size_t size)
 {
-    bt_decoding *decoding;
-    bt_stream *stream;
+    bt_detokenizer_chain *decoding;
+    bt_detokenizer_stream *stream;
     bauta_error err;
-    bauta_status status = bt_decoding_parse(&decoding, json, path, &err);
+    bauta_status status =
+        bt_detokenizer_chain_parse(&decoding, json, path, &err);
     if (status) {
         refused(status, &err);
         return;
     }
-    must(!bt_stream_create(&stream, decoding, &err));
+    must(!bt_detokenizer_stream_create(&stream, decoding, &err));
     text once = { NULL, 0 }, streamed = { NULL, 0 };
     bool done = decode(stream, pieces, size, true, &streamed);
     must(done == decode(stream, pieces, size, false, &once));
     if (done) {
         must(once.size == streamed.size);
         must(!memcmp(once.bytes, streamed.bytes, once.size));
-        must(bt_utf8_valid(pieces, size) < size ||
-             bt_utf8_valid(once.bytes, once.size) == once.size);
+        must(bt_utf8_valid_prefix(pieces, size) < size ||
+             bt_utf8_valid_prefix(once.bytes, once.size) == once.size);
     }
     free(once.bytes);
     free(streamed.bytes);
-    bt_stream_free(stream);
-    bt_decoding_free(decoding);
+    bt_detokenizer_stream_free(stream);
+    bt_detokenizer_chain_free(decoding);
 }
 
 static void template_try(const json_t *json)

@@ -5,7 +5,7 @@
  * What is accepted names no token beyond the vocabulary among the ends, the
  * banned and the words, and is JSON again that gives the same options. */
 #include "base/memory.h"
-#include "decode/settings.h"
+#include "decode/generation_config.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,26 +22,26 @@ static void must(bool fine)
 
 static void words_check(const bauta_generate_options *o)
 {
-    for (size_t i = 0; i < o->word_count; i++) {
-        must(o->words[i].count > 0);
-        for (size_t j = 0; j < o->words[i].count; j++)
-            must(o->words[i].tokens[j] < VOCAB);
+    for (size_t i = 0; i < o->bad_word_count; i++) {
+        must(o->bad_words[i].count > 0);
+        for (size_t j = 0; j < o->bad_words[i].count; j++)
+            must(o->bad_words[i].tokens[j] < VOCAB);
     }
-    for (size_t i = 0; i < o->stop_count; i++)
-        must(o->stops[i][0] != '\0');
+    for (size_t i = 0; i < o->stop_string_count; i++)
+        must(o->stop_strings[i][0] != '\0');
 }
 
 static bool same_words(const bauta_generate_options *a,
                        const bauta_generate_options *b)
 {
-    bool same =
-        a->stop_count == b->stop_count && a->word_count == b->word_count;
-    for (size_t i = 0; same && i < a->stop_count; i++)
-        same = strcmp(a->stops[i], b->stops[i]) == 0;
-    for (size_t i = 0; same && i < a->word_count; i++)
-        same = a->words[i].count == b->words[i].count &&
-               memcmp(a->words[i].tokens, b->words[i].tokens,
-                      a->words[i].count * sizeof(uint32_t)) == 0;
+    bool same = a->stop_string_count == b->stop_string_count &&
+                a->bad_word_count == b->bad_word_count;
+    for (size_t i = 0; same && i < a->stop_string_count; i++)
+        same = strcmp(a->stop_strings[i], b->stop_strings[i]) == 0;
+    for (size_t i = 0; same && i < a->bad_word_count; i++)
+        same = a->bad_words[i].count == b->bad_words[i].count &&
+               memcmp(a->bad_words[i].tokens, b->bad_words[i].tokens,
+                      a->bad_words[i].count * sizeof(uint32_t)) == 0;
     return same;
 }
 
@@ -49,16 +49,18 @@ static bool same_words(const bauta_generate_options *a,
 static void again(const bauta_generate_options *o)
 {
     bauta_generate_options back;
-    bt_phrases *words;
+    bt_generation_lists *words;
     size_t length = bauta_generate_options_json(o, NULL, 0);
     char *text = malloc(length + 1);
     must(text != NULL);
     must(bauta_generate_options_json(o, text, length + 1) == length);
     must(strlen(text) == length);
-    must(!bt_phrases_read(&words, text, length, NULL, 0, VOCAB, NULL));
-    must(!bt_settings_parse(&back, words, text, length, "{}", 2, VOCAB, NULL));
-    must(back.beams == o->beams && back.end_count == o->end_count);
-    must(back.banned_count == o->banned_count);
+    must(!bt_generation_lists_read(&words, text, length, NULL, 0, VOCAB, NULL));
+    must(!bt_generation_config_parse(&back, words, text, length, "{}", 2, VOCAB,
+                                     NULL));
+    must(back.num_beams == o->num_beams &&
+         back.eos_token_count == o->eos_token_count);
+    must(back.suppress_token_count == o->suppress_token_count);
     must(same_words(o, &back));
     bt_free(words);
     free(text);
@@ -66,12 +68,12 @@ static void again(const bauta_generate_options *o)
 
 static void check(const bauta_generate_options *o)
 {
-    must(o->end_count <= BAUTA_ENDS_MAX);
-    must(o->banned_count <= BAUTA_BANNED_MAX);
-    for (size_t i = 0; i < o->end_count; i++)
-        must(o->ends[i] < VOCAB);
-    for (size_t i = 0; i < o->banned_count; i++)
-        must(o->banned[i] < VOCAB);
+    must(o->eos_token_count <= BAUTA_EOS_TOKENS_MAX);
+    must(o->suppress_token_count <= BAUTA_SUPPRESS_TOKENS_MAX);
+    for (size_t i = 0; i < o->eos_token_count; i++)
+        must(o->eos_token_ids[i] < VOCAB);
+    for (size_t i = 0; i < o->suppress_token_count; i++)
+        must(o->suppress_tokens[i] < VOCAB);
     words_check(o);
     again(o);
 }
@@ -81,11 +83,12 @@ static void parse(const char *generation, size_t generation_size,
 {
     bauta_generate_options o;
     bauta_error err;
-    bt_phrases *words;
-    must(!bt_phrases_read(&words, generation, generation_size, config,
-                          config_size, VOCAB, &err));
-    if (bt_settings_parse(&o, words, generation, generation_size, config,
-                          config_size, VOCAB, &err) == BAUTA_OK)
+    bt_generation_lists *words;
+    must(!bt_generation_lists_read(&words, generation, generation_size, config,
+                                   config_size, VOCAB, &err));
+    if (bt_generation_config_parse(&o, words, generation, generation_size,
+                                   config, config_size, VOCAB,
+                                   &err) == BAUTA_OK)
         check(&o);
     else
         must(err.status != BAUTA_OK && err.message[0] != '\0');

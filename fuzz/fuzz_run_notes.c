@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/train.h"
-#include "formats/sealed.h"
+#include "formats/sealed_json.h"
 #include "scratch.h"
 
 static bool checkpoint_whole(const void *bytes, size_t size, char **notes)
@@ -47,7 +47,7 @@ static void notes_round_trip(json_t *object)
     bauta_error err;
     json_t *record = json_pack("{s:i, s:O}", "format", 1, "notes", object);
     must(record != NULL);
-    if (!bt_sealed_text(&text, record, "trainer.json", &err)) {
+    if (!bt_sealed_json_text(&text, record, "trainer.json", &err)) {
         must(checkpoint_whole(text, strlen(text), &notes) && notes);
         json_t *again = json_loads(notes, 0, NULL);
         must(json_equal(again, object));

@@ -22,11 +22,12 @@ static void must(bool fine)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 /* Every byte belongs to the input, and each float can be had. */
-static void tensor_read(const bt_stored *t, const uint8_t *bytes, size_t size)
+static void tensor_read(const bt_stored_tensor *t, const uint8_t *bytes,
+                        size_t size)
 {
     const uint8_t *data = t->data;
     must(data >= bytes && t->bytes <= (size_t)(bytes + size - data));
-    must(bt_stored_bytes(t->dtype, t->rank, t->shape) == t->bytes);
+    must(bt_stored_tensor_bytes(t->dtype, t->rank, t->shape) == t->bytes);
     size_t element = bt_dtype_size(t->dtype);
     for (size_t at = 0; at < t->bytes; at += element) {
         float x;
@@ -37,7 +38,7 @@ static void tensor_read(const bt_stored *t, const uint8_t *bytes, size_t size)
     }
 }
 
-static void same(const bt_stored *x, const bt_stored *y)
+static void same(const bt_stored_tensor *x, const bt_stored_tensor *y)
 {
     must(!strcmp(x->name, y->name) && x->dtype == y->dtype);
     must(x->rank == y->rank && x->bytes == y->bytes);
@@ -51,7 +52,7 @@ static void round_trip(const bt_safetensors *file, size_t data_size)
     unsigned char *header;
     bt_safetensors *again;
     bauta_error err;
-    const bt_stored **order = malloc((count + 1) * sizeof(*order));
+    const bt_stored_tensor **order = malloc((count + 1) * sizeof(*order));
     must(order != NULL);
     for (size_t i = 0; i < count; i++)
         order[i] = bt_safetensors_at(file, i);
@@ -83,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     size_t data_size = 0;
     for (size_t i = 0; i < bt_safetensors_count(file); i++) {
-        const bt_stored *t = bt_safetensors_at(file, i);
+        const bt_stored_tensor *t = bt_safetensors_at(file, i);
         must(bt_safetensors_find(file, t->name) == t);
         tensor_read(t, bytes, size);
         data_size += t->bytes;

@@ -30,12 +30,12 @@ static void bleu_check(const bauta_translations *texts, const uint8_t *bytes,
     o.tokenizer = (bauta_bleu_tokenizer)(bytes[0] & 3);
     o.smoothing = (bauta_bleu_smoothing)(bytes[0] >> 2 & 3);
     o.lowercase = bytes[0] >> 4 & 1;
-    o.effective = bytes[0] >> 5 & 1;
-    o.order = 1u + (bytes[1] & 15);
+    o.effective_order = bytes[0] >> 5 & 1;
+    o.max_ngram_order = 1u + (bytes[1] & 15);
     must(bauta_bleu(texts, &o, &s, &alone, NULL) == BAUTA_OK);
     must(s.score >= 0 && s.score <= 100 + 1e-9 && alone == s.score);
     must(s.totals[0] == s.hypothesis_length);
-    for (size_t n = 0; n < o.order; n++) {
+    for (size_t n = 0; n < o.max_ngram_order; n++) {
         must(s.matches[n] <= s.totals[n]);
         must(!itself || s.matches[n] == s.totals[n]);
     }
@@ -47,8 +47,8 @@ static void chrf_check(const bauta_translations *texts, const uint8_t *bytes,
     bauta_chrf_options o = BAUTA_CHRF_OPTIONS_INIT;
     bauta_chrf_score s = BAUTA_CHRF_SCORE_INIT;
     double alone;
-    o.characters = bytes[1] & 15;
-    o.words = o.characters ? bytes[1] >> 4 & 3 : 2;
+    o.char_order = bytes[1] & 15;
+    o.word_order = o.char_order ? bytes[1] >> 4 & 3 : 2;
     o.lowercase = bytes[0] >> 4 & 1;
     o.whitespace = bytes[0] >> 6 & 1;
     o.epsilon = bytes[0] >> 7 & 1;

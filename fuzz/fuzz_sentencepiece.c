@@ -28,21 +28,21 @@ static void decode(const bauta_tokenizer *t, const bauta_tokens *tokens)
     char *text;
     const char *part;
     size_t size, at = 0, length;
-    bauta_decoder *decoder;
+    bauta_detokenizer *decoder;
     must(!bauta_tokenizer_decode(t, tokens->ids, tokens->count, NULL, &text,
                                  &size, &err));
-    must(bt_utf8_valid(text, size) == size);
-    must(!bauta_decoder_create(&decoder, t, NULL, &err));
+    must(bt_utf8_valid_prefix(text, size) == size);
+    must(!bauta_detokenizer_create(&decoder, t, NULL, &err));
     for (size_t i = 0; i <= tokens->count; i++) {
         must(!(i < tokens->count
-                   ? bauta_decoder_push(decoder, tokens->ids[i], &part, &length,
-                                        &err)
-                   : bauta_decoder_finish(decoder, &part, &length, &err)));
+                   ? bauta_detokenizer_push(decoder, tokens->ids[i], &part,
+                                            &length, &err)
+                   : bauta_detokenizer_finish(decoder, &part, &length, &err)));
         must(length <= size - at && !memcmp(part, text + at, length));
         at += length;
     }
     must(at == size);
-    bauta_decoder_free(decoder);
+    bauta_detokenizer_free(decoder);
     bauta_text_free(text);
 }
 
@@ -52,8 +52,8 @@ static void encode(const bauta_tokenizer *t, const char *text, size_t size)
     bauta_tokens tokens;
     must(!bauta_tokenizer_encode(t, text, size, NULL, &tokens, &err));
     for (size_t i = 0; i < tokens.count; i++) {
-        must(tokens.ids[i] < bauta_tokenizer_size(t));
-        must(!bauta_tokenizer_special(t, tokens.ids[i]));
+        must(tokens.ids[i] < bauta_tokenizer_vocab_size(t));
+        must(!bauta_tokenizer_is_special(t, tokens.ids[i]));
         must(tokens.starts[i] <= tokens.ends[i] && tokens.ends[i] <= size);
         must(i == 0 || tokens.starts[i] >= tokens.starts[i - 1]);
     }

@@ -16,7 +16,7 @@ static const char config[] =
 static void shard_write(const char *name, const bt_safetensors *file,
                         size_t first, size_t end)
 {
-    bt_stored tensors[TENSORS_MAX];
+    bt_stored_tensor tensors[TENSORS_MAX];
     for (size_t i = first; i < end; i++)
         tensors[i - first] = *bt_safetensors_at(file, i);
     must(!bt_safetensors_write(scratch_path(name), tensors, end - first, NULL,
@@ -29,7 +29,7 @@ static void shards_write(void)
     bt_safetensors *file;
     char whole[128];
     must(!bauta_model_create(&model, config, 1, NULL));
-    must(bauta_model_parameters(model) == PARAMETERS);
+    must(bauta_model_parameter_count(model) == PARAMETERS);
     snprintf(whole, sizeof(whole), "%s", scratch_path("whole"));
     must(!bauta_model_save(model, whole, NULL));
     bauta_model_free(model);
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (status)
         must_refuse(status, &err);
     else
-        must(bauta_model_parameters(model) == PARAMETERS);
+        must(bauta_model_parameter_count(model) == PARAMETERS);
     bauta_model_free(model);
     return 0;
 }

@@ -32,7 +32,7 @@ static json_t *json_next(const uint8_t *bytes, size_t size, size_t *at)
     return json;
 }
 
-static void origins_check(const bt_text *text, size_t size)
+static void origins_check(const bt_aligned_text *text, size_t size)
 {
     for (size_t i = 0; text->origins && i < text->size; i++)
         must(text->origins[i].from <= text->origins[i].to &&
@@ -56,10 +56,10 @@ static void run(const bt_normalizer *normalizer, const bt_pretokenizer *pre,
 {
     bt_splits s = { .list = NULL };
     bauta_error err = { .message = "" };
-    bauta_status status = bt_text_init(&s.text, text, size, 0, &err);
+    bauta_status status = bt_aligned_text_init(&s.text, text, size, 0, &err);
     if (!status)
         status = bt_normalizer_run(normalizer, &s.text, &err);
-    must(bt_utf8_valid(s.text.bytes, s.text.size) == s.text.size);
+    must(bt_utf8_valid_prefix(s.text.bytes, s.text.size) == s.text.size);
     origins_check(&s.text, size);
     bt_split all = { 0, (uint32_t)s.text.size, BT_NO_TOKEN, true };
     if (!status)

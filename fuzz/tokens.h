@@ -22,20 +22,20 @@ static inline char *decoding_holds(const bauta_tokenizer *tokenizer,
     char *whole;
     const char *part;
     size_t length, at = 0;
-    bauta_decoder *decoder;
+    bauta_detokenizer *decoder;
     must(!bauta_tokenizer_decode(tokenizer, tokens->ids, tokens->count, NULL,
                                  &whole, size, NULL));
-    must(!bauta_decoder_create(&decoder, tokenizer, NULL, NULL));
+    must(!bauta_detokenizer_create(&decoder, tokenizer, NULL, NULL));
     for (size_t i = 0; i <= tokens->count; i++) {
         must(!(i < tokens->count
-                   ? bauta_decoder_push(decoder, tokens->ids[i], &part, &length,
-                                        NULL)
-                   : bauta_decoder_finish(decoder, &part, &length, NULL)));
+                   ? bauta_detokenizer_push(decoder, tokens->ids[i], &part,
+                                            &length, NULL)
+                   : bauta_detokenizer_finish(decoder, &part, &length, NULL)));
         must(length <= *size - at && !memcmp(whole + at, part, length));
         at += length;
     }
     must(at == *size);
-    bauta_decoder_free(decoder);
+    bauta_detokenizer_free(decoder);
     return whole;
 }
 

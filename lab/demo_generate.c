@@ -39,7 +39,7 @@ int demo_model_read(const demo_model *t, const char *text, bool target,
     bauta_error err;
     bauta_tokens tokens;
     bauta_encode_options options = BAUTA_ENCODE_OPTIONS_INIT;
-    uint32_t end = bauta_tokenizer_token(t->tokenizer, BAUTA_TOKEN_EOS);
+    uint32_t end = bauta_tokenizer_special_token(t->tokenizer, BAUTA_TOKEN_EOS);
     options.target = target;
     if (bauta_tokenizer_encode(t->tokenizer, text, strlen(text), &options,
                                &tokens, &err))
@@ -98,7 +98,7 @@ static char *error_line(const pair *p, const char *text)
 static void result_count(tally *y, const bauta_result *result)
 {
     const pair *p = &y->from[result->tag];
-    const char *text = result->count ? result->hypotheses[0].text : "";
+    const char *text = result->count ? result->hypotheses[0]->text : "";
     bool right = strcmp(text, p->german) == 0;
     if (result->tag < y->shown)
         printf("  %-44s %s%s\n", p->english, text, right ? "" : "   (wrong)");
@@ -178,11 +178,11 @@ static int sentence_make(const demo_model *t, uint64_t seed, bauta_result **out)
     request.options = &options;
     if (bauta_generate_options_load(&options, t->model, &err))
         return demo_failed(&err);
-    options.sample = true;
+    options.do_sample = true;
     options.temperature = 0.6f;
     options.seed = seed;
-    options.stops = ends;
-    options.stop_count = 1;
+    options.stop_strings = ends;
+    options.stop_string_count = 1;
     if (bauta_generate(t->context, t->model, t->tokenizer, &request, out, &err))
         return demo_failed(&err);
     return CLI_OK;
@@ -198,7 +198,7 @@ int char_model_sample(const char *folder, size_t count, uint64_t seed,
         failed = sentence_make(&t, seed + i, &result);
         if (failed)
             break;
-        const bauta_hypothesis *text = result->hypotheses;
+        const bauta_hypothesis *text = result->hypotheses[0];
         bool old = in_training(from, from_count, text->text);
         bool whole = text->finish == BAUTA_FINISH_STOP;
         printf("  %s%s%s\n", text->text, whole ? "" : " ...",

@@ -286,7 +286,7 @@ static int lab_run(const lab *l, const settings *s, size_t which, bool first,
     progress_end(l);
     if (failed)
         return failed;
-    if (!report_whole(r))
+    if (!report_valid(r))
         return cli_fail(VERB, "%s: out of memory", experiments[which].name);
     if (s->json)
         failed = report_json(r);
@@ -309,7 +309,7 @@ static int labs_run(const lab *l, const settings *s)
         if (!s->wanted[i])
             continue;
         failed = lab_run(l, s, i, count == 0, &reports[count]);
-        if (!failed && !report_holds(reports[count])) {
+        if (!failed && !report_passed(reports[count])) {
             cli_fail(VERB, "%s: a claim does not hold", experiments[i].name);
             holds = false;
         }

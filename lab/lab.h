@@ -33,15 +33,15 @@
 /* ---- reports ----------------------------------------------------------- */
 
 /* The findings of an experiment. Calls copy their arguments. If one runs out of
- * memory, the report is void: report_whole() is false. NULL is a void report.
+ * memory, the report is void: report_valid() is false. NULL is a void report.
  */
 typedef struct report report;
 
 report *report_create(const char *name, const char *question);
 void report_free(report *r);
-bool report_whole(const report *r);
+bool report_valid(const report *r);
 /* Whether all claims hold. */
-bool report_holds(const report *r);
+bool report_passed(const report *r);
 
 /* A heading for the next items. */
 void report_heading(report *r, const char *text);
@@ -72,7 +72,7 @@ void report_mask(report *r, const char *title, const bauta_mask *mask,
 /* A verbatim text: output of a model. */
 void report_quote(report *r, const char *title, const char *text);
 /* A sentence of the conclusion. */
-void report_say(report *r, const char *format, ...)
+void report_conclude(report *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* A claim about the result; shown only if it does not hold. */
 void report_claim(report *r, bool holds, const char *format, ...)
@@ -110,15 +110,15 @@ int lab_failed(const bauta_error *err);
 
 /* English sentences of the grammar, for training and validation, and a
  * tokenizer of their characters or words. */
-typedef struct lab_text {
+typedef struct lab_corpus {
     bauta_tokenizer *tokenizer;
     uint32_t *train, *valid; /* tokens of all sentences */
     size_t train_count, valid_count;
     bauta_corpus *train_corpus, *valid_corpus; /* the same, for a trainer */
-} lab_text;
+} lab_corpus;
 
-int lab_text_make(lab_text *t, size_t sentences, uint64_t seed);
-void lab_text_release(lab_text *t);
+int lab_corpus_make(lab_corpus *t, size_t sentences, uint64_t seed);
+void lab_corpus_release(lab_corpus *t);
 
 /* ---- the optimizer ----------------------------------------------------- */
 

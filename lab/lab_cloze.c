@@ -27,10 +27,11 @@ static size_t place_of(cloze_place place, size_t words, uint64_t *random)
     return place == CLOZE_LAST ? words : 2 + random_below(random, words - 2);
 }
 
-int cloze_make(cloze *x, const lab_text *text, cloze_place place, size_t most,
+int cloze_make(cloze *x, const lab_corpus *text, cloze_place place, size_t most,
                uint64_t seed)
 {
-    uint32_t mask = bauta_tokenizer_token(text->tokenizer, BAUTA_TOKEN_MASK);
+    uint32_t mask =
+        bauta_tokenizer_special_token(text->tokenizer, BAUTA_TOKEN_MASK);
     size_t documents = bauta_corpus_documents(text->valid_corpus);
     size_t rows = (size_t)bauta_corpus_tokens(text->valid_corpus);
     *x = (cloze){ .lengths = malloc((documents + 1) * sizeof(*x->lengths)),
@@ -66,7 +67,7 @@ static float *logits_of(const cloze *x, const lab *l, const bauta_model *model)
     bauta_batch batch = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     float *logits =
-        malloc(x->rows * bauta_model_vocabulary(model) * sizeof(*logits));
+        malloc(x->rows * bauta_model_vocab_size(model) * sizeof(*logits));
     if (!logits) {
         cli_fail("lab", "out of memory");
         return NULL;
@@ -89,7 +90,7 @@ static const float *prediction(const cloze *x, const bauta_model *model,
                                const float *logits, size_t i)
 {
     bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY;
-    return logits + (x->asked[i] - !encoder) * bauta_model_vocabulary(model);
+    return logits + (x->asked[i] - !encoder) * bauta_model_vocab_size(model);
 }
 
 int cloze_evaluate(const cloze *x, const lab *l, const bauta_model *model,
@@ -101,9 +102,9 @@ int cloze_evaluate(const cloze *x, const lab *l, const bauta_model *model,
     *result = (cloze_result){ 0.0, 0.0 };
     for (size_t i = 0; i < x->count; i++) {
         bool right;
-        result->loss += lab_surprise(prediction(x, model, logits, i),
-                                     bauta_model_vocabulary(model),
-                                     x->ids[x->asked[i]], &right);
+        result->loss += lab_cross_entropy(prediction(x, model, logits, i),
+                                          bauta_model_vocab_size(model),
+                                          x->ids[x->asked[i]], &right);
         result->accuracy += right;
     }
     result->loss /= (double)x->count;
@@ -135,7 +136,7 @@ static const char *most_likely(const cloze *x, const bauta_model *model,
 {
     const float *z = prediction(x, model, logits, i);
     uint32_t best = 0;
-    for (uint32_t k = 1; k < bauta_model_vocabulary(model); k++)
+    for (uint32_t k = 1; k < bauta_model_vocab_size(model); k++)
         if (z[k] > z[best])
             best = k;
     const char *piece = bauta_tokenizer_piece(tokenizer, best, NULL);

@@ -25,7 +25,7 @@ typedef struct cloze_result {
     double loss, accuracy; /* loss in nats */
 } cloze_result;
 
-int cloze_make(cloze *x, const lab_text *text, cloze_place place, size_t most,
+int cloze_make(cloze *x, const lab_corpus *text, cloze_place place, size_t most,
                uint64_t seed);
 void cloze_release(cloze *x);
 

@@ -110,16 +110,16 @@ static bauta_status tokenizer_make(bauta_tokenizer **out, const passage *p,
                                    bool words, bauta_error *err)
 {
     // More pieces than the grammar has words, so that each word is one token.
-    bauta_vocabulary_options o = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_tokenizer_trainer_options o = BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT;
     const char *text = p->text;
-    o.kind = BAUTA_VOCABULARY_WORDPIECE;
+    o.kind = BAUTA_TOKENIZER_WORDPIECE;
     o.lowercase = true;
-    o.least = 1;
+    o.min_frequency = 1;
     return words ? bauta_tokenizer_train(out, &o, &text, &p->length, 1, err)
                  : bauta_tokenizer_characters(out, text, p->length, err);
 }
 
-static int text_fill(lab_text *t, const passage *p, bool words)
+static int text_fill(lab_corpus *t, const passage *p, bool words)
 {
     bauta_error err;
     part train = { .ids = NULL }, valid = { .ids = NULL };
@@ -143,35 +143,35 @@ static int text_fill(lab_text *t, const passage *p, bool words)
     return CLI_OK;
 }
 
-static int text_make(lab_text *t, size_t sentences, uint64_t seed, bool words)
+static int text_make(lab_corpus *t, size_t sentences, uint64_t seed, bool words)
 {
     passage p;
-    *t = (lab_text){ .tokenizer = NULL };
+    *t = (lab_corpus){ .tokenizer = NULL };
     int failed = passage_make(&p, sentences, seed);
     if (!failed)
         failed = text_fill(t, &p, words);
     free(p.text);
     if (failed)
-        lab_text_release(t);
+        lab_corpus_release(t);
     return failed;
 }
 
-int lab_text_make(lab_text *t, size_t sentences, uint64_t seed)
+int lab_corpus_make(lab_corpus *t, size_t sentences, uint64_t seed)
 {
     return text_make(t, sentences, seed, false);
 }
 
-int lab_words_make(lab_text *t, size_t sentences, uint64_t seed)
+int lab_corpus_make_words(lab_corpus *t, size_t sentences, uint64_t seed)
 {
     return text_make(t, sentences, seed, true);
 }
 
-void lab_text_release(lab_text *t)
+void lab_corpus_release(lab_corpus *t)
 {
     free(t->train);
     free(t->valid);
     bauta_corpus_free(t->train_corpus);
     bauta_corpus_free(t->valid_corpus);
     bauta_tokenizer_free(t->tokenizer);
-    *t = (lab_text){ .tokenizer = NULL };
+    *t = (lab_corpus){ .tokenizer = NULL };
 }

@@ -30,7 +30,7 @@ static const char *const names[PREFIXES] = { "true prefix", "own output",
 /* Texts with the same prompts, and their losses. */
 typedef struct comparison_texts {
     const lab *l;
-    const lab_text *text;
+    const lab_corpus *text;
     const bauta_model *model;
     size_t count, length;
     uint32_t *ids[PREFIXES]; /* (count, length) each, in one allocation */
@@ -55,18 +55,18 @@ static int steps_take(const lab *l, bauta_trainer *trainer, size_t steps)
     return CLI_OK;
 }
 
-static int model_train(const lab *l, bauta_model *model, const lab_text *text,
+static int model_train(const lab *l, bauta_model *model, const lab_corpus *text,
                        const sizes *z)
 {
     bauta_error err;
     bauta_trainer *trainer;
     bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
-    o.sequences = z->batch;
-    o.context = z->length;
-    o.steps = z->steps;
-    o.warmup = z->steps / 10;
-    o.rate = 5e-3;
-    o.min_rate = 5e-4;
+    o.batch_sequences = z->batch;
+    o.context_length = z->length;
+    o.max_steps = z->steps;
+    o.warmup_steps = z->steps / 10;
+    o.learning_rate = 5e-3;
+    o.min_learning_rate = 5e-4;
     o.seed = l->seed;
     if (bauta_trainer_create(&trainer, l->context, model, text->tokenizer,
                              text->train_corpus, &o, &err))
@@ -85,7 +85,7 @@ static void texts_release(comparison_texts *w)
     free(w->logits);
 }
 
-static int texts_init(comparison_texts *w, const lab *l, const lab_text *text,
+static int texts_init(comparison_texts *w, const lab *l, const lab_corpus *text,
                       const bauta_model *model, const sizes *z)
 {
     size_t rows = z->texts * z->length;
@@ -97,7 +97,7 @@ static int texts_init(comparison_texts *w, const lab *l, const lab_text *text,
     w->ids[0] = malloc(PREFIXES * rows * sizeof(*w->ids[0]));
     w->loss[0] = calloc(2 * PREFIXES * z->length, sizeof(*w->loss[0]));
     w->logits =
-        malloc(rows * bauta_model_vocabulary(model) * sizeof(*w->logits));
+        malloc(rows * bauta_model_vocab_size(model) * sizeof(*w->logits));
     if (!w->ids[0] || !w->loss[0] || !w->logits) {
         texts_release(w);
         return cli_fail("lab", "out of memory");
@@ -113,7 +113,7 @@ static int texts_init(comparison_texts *w, const lab *l, const lab_text *text,
 /* Draw held-out texts that begin with a sentence. */
 static void texts_draw(comparison_texts *w, uint64_t random)
 {
-    const lab_text *t = w->text;
+    const lab_corpus *t = w->text;
     uint32_t line = bauta_tokenizer_find(t->tokenizer, "\n", 1);
     for (size_t i = 0; i < w->count; i++) {
         size_t at;
@@ -134,7 +134,7 @@ static bauta_status requests_add(const comparison_texts *w, bauta_generator *g,
 {
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_status status = BAUTA_OK;
-    o.max_tokens = w->length - PROMPT;
+    o.max_new_tokens = w->length - PROMPT;
     for (size_t i = 0; i < w->count && !status; i++) {
         bauta_request request = BAUTA_REQUEST_INIT;
         request.count = PROMPT;
@@ -151,7 +151,7 @@ static void result_keep(comparison_texts *w, const bauta_result *result)
     size_t from = (size_t)result->tag * w->length;
     uint32_t *to = w->ids[OWN_PREFIX] + from;
     memcpy(to, w->ids[TRUE_PREFIX] + from, PROMPT * sizeof(*to));
-    memcpy(to + PROMPT, result->hypotheses[0].tokens,
+    memcpy(to + PROMPT, result->hypotheses[0]->tokens,
            (w->length - PROMPT) * sizeof(*to));
 }
 
@@ -192,7 +192,7 @@ static int prefix_evaluate(comparison_texts *w, int prefix)
     bauta_error err;
     bauta_batch batch = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
-    size_t vocabulary = bauta_model_vocabulary(w->model);
+    size_t vocabulary = bauta_model_vocab_size(w->model);
     batch.count = w->count;
     batch.stride = w->length;
     batch.ids = w->ids[prefix];
@@ -206,8 +206,8 @@ static int prefix_evaluate(comparison_texts *w, int prefix)
         if (at == 0)
             continue;
         w->loss[prefix][at] +=
-            lab_surprise(w->logits + (i - 1) * vocabulary, vocabulary,
-                         w->ids[TRUE_PREFIX][i], &right) /
+            lab_cross_entropy(w->logits + (i - 1) * vocabulary, vocabulary,
+                              w->ids[TRUE_PREFIX][i], &right) /
             (double)w->count;
         w->right[prefix][at] += right / (double)w->count;
     }
@@ -276,7 +276,7 @@ static int texts_run(comparison_texts *w, report *r,
     return CLI_OK;
 }
 
-int lab_exposure_bias(const lab *l, report *r, const lab_text *text,
+int lab_exposure_bias(const lab *l, report *r, const lab_corpus *text,
                       lab_exposure_bias_result *found)
 {
     static const char overrides[] =

@@ -156,14 +156,14 @@ static void layers_conclude(report *r, const stack *s, const trial *missing,
             most = holes[i].found;
             where = i;
         }
-    report_say(
+    report_conclude(
         r,
         "With the mask in all %zu layers, %zu of %zu outputs changes when the "
         "last token does: its own. Without it in a single layer, no matter "
         "which, %zu change, because the layers above pass on what one token "
         "has seen.",
         s->layers, missing[0].affected[s->layers], s->tokens, least);
-    report_say(
+    report_conclude(
         r,
         "Even one extra pair, in layer %zu, becomes %zu pairs at the top, "
         "so a mask must hold in every layer and for every pair.",

@@ -85,7 +85,7 @@ static int windows_loss(const lab *l, bauta_model *model, const windows *w,
     batch.count = w->count;
     batch.stride = w->length;
     batch.ids = w->ids;
-    batch.prefixes = mask ? NULL : w->lengths;
+    batch.prefix_lengths = mask ? NULL : w->lengths;
     if (bauta_model_loss(l->context, model, NULL, &batch, w->labels, NULL, loss,
                          NULL, &err))
         return lab_failed(&err);
@@ -111,7 +111,7 @@ static int variant_step(const lab *l, variant *s, learner *a, windows *w,
 
 /* Points of the curve are means over a fiftieth of the steps. */
 static int variant_learn(const lab *l, report *r, variant *s, learner *a,
-                         windows *w, const lab_text *text, const sizes *z,
+                         windows *w, const lab_corpus *text, const sizes *z,
                          bool mask)
 {
     uint64_t random = l->seed;
@@ -136,7 +136,7 @@ static int variant_learn(const lab *l, report *r, variant *s, learner *a,
 }
 
 static int variant_train(const lab *l, report *r, variant *s,
-                         const lab_text *text, const sizes *z, bool mask)
+                         const lab_corpus *text, const sizes *z, bool mask)
 {
     windows w;
     int failed = lab_model_make(&s->model, "gpt2-tiny", z->model,
@@ -157,7 +157,7 @@ static int variant_train(const lab *l, report *r, variant *s,
 
 static const char prompt[] = "The old ";
 
-static int variant_evaluate(const lab *l, variant *s, const lab_text *text,
+static int variant_evaluate(const lab *l, variant *s, const lab_corpus *text,
                             const windows *w)
 {
     int failed = windows_loss(l, s->model, w, true, &s->causal_loss);
@@ -172,7 +172,7 @@ static int variant_evaluate(const lab *l, variant *s, const lab_text *text,
 }
 
 static int variants_run(const lab *l, report *r, variant *s,
-                        const lab_text *text, const sizes *z)
+                        const lab_corpus *text, const sizes *z)
 {
     windows held;
     uint64_t random = l->seed + 1;
@@ -192,7 +192,7 @@ static int variants_run(const lab *l, report *r, variant *s,
 
 static void table_fill(report *r, const variant *s)
 {
-    size_t tokens = bauta_model_vocabulary(s->model);
+    size_t tokens = bauta_model_vocab_size(s->model);
     double guess = log((double)tokens);
     report_table(r, "loss in nats per token",
                  "trained\ttraining\theld out, causal\t"
@@ -214,15 +214,17 @@ static void report_fill(report *r, const variant *s)
                  prompt);
         report_quote(r, title, s[i].output);
     }
-    report_say(r,
-               "Without the mask the training loss falls to %.2g, because the "
-               "next token is visible and is copied; with it, to %.3f.",
-               u->train, m->train);
-    report_say(r,
-               "In use the future does not exist: there the loss on held-out "
-               "text is %.2f for the model trained without the mask and %.2f "
-               "with it. The first has learned to copy, not to predict.",
-               u->causal_loss, m->causal_loss);
+    report_conclude(
+        r,
+        "Without the mask the training loss falls to %.2g, because the "
+        "next token is visible and is copied; with it, to %.3f.",
+        u->train, m->train);
+    report_conclude(
+        r,
+        "In use the future does not exist: there the loss on held-out "
+        "text is %.2f for the model trained without the mask and %.2f "
+        "with it. The first has learned to copy, not to predict.",
+        u->causal_loss, m->causal_loss);
     report_claim(r, u->train < 0.1,
                  "without the mask the training loss is below 0.1, not %.3f",
                  u->train);
@@ -242,8 +244,8 @@ int lab_leak(const lab *l, report *r)
     const plot_options plot = { "training loss", "step", "training loss", false,
                                 false };
     variant s[MODELS] = { { .model = NULL } };
-    lab_text text;
-    int failed = lab_text_make(&text, z->sentences, l->seed);
+    lab_corpus text;
+    int failed = lab_corpus_make(&text, z->sentences, l->seed);
     if (failed)
         return failed;
     report_plot(r, &plot);
@@ -254,6 +256,6 @@ int lab_leak(const lab *l, report *r)
         bauta_model_free(s[i].model);
         free(s[i].output);
     }
-    lab_text_release(&text);
+    lab_corpus_release(&text);
     return failed;
 }

@@ -37,7 +37,7 @@ enum { REPEATS_MAX = 15, TENSORS = 8 };
 typedef struct bench {
     const lab *l;
     bauta_context *context; /* of one thread */
-    bauta_attention shape;
+    bauta_attention_shape shape;
     float *memory;
     float *q, *k, *v, *out, *dout, *dq, *dk, *dv, *lse;
 } bench;
@@ -180,14 +180,15 @@ static double seen(const timed *t)
 static void kinds_conclude(report *r, const timed *all, const sizes *s,
                            size_t repeats)
 {
-    report_say(r,
-               "At %zu tokens the causal mask shows %.0f %% of the pairs and "
-               "takes %.0f %% of the time without a mask, and a window of %zu "
-               "shows %.0f %% and takes %.0f %%: hidden pairs are never "
-               "computed.",
-               s->tokens, seen(&all[CAUSAL]),
-               percent(&all[CAUSAL], &all[ALL], repeats), s->window,
-               seen(&all[WINDOW]), percent(&all[WINDOW], &all[ALL], repeats));
+    report_conclude(
+        r,
+        "At %zu tokens the causal mask shows %.0f %% of the pairs and "
+        "takes %.0f %% of the time without a mask, and a window of %zu "
+        "shows %.0f %% and takes %.0f %%: hidden pairs are never "
+        "computed.",
+        s->tokens, seen(&all[CAUSAL]),
+        percent(&all[CAUSAL], &all[ALL], repeats), s->window,
+        seen(&all[WINDOW]), percent(&all[WINDOW], &all[ALL], repeats));
     report_claim(r, all[CAUSAL].forward[0] < 0.9 * all[ALL].forward[0],
                  "A causal mask takes less than 90 %% of the time of none; "
                  "at best %.2f ms and %.2f ms.",
@@ -250,13 +251,14 @@ static void growth_show(report *r, double ms[GROWN][STEPS_MAX], size_t steps,
         for (size_t i = 0; i < steps; i++)
             report_point(r, (double)(first << i), ms[k][i]);
     }
-    report_say(r,
-               "Twice the tokens, from %zu to %zu, take %.1f times as long "
-               "with the causal mask, whose pairs grow quadratically, but %.1f "
-               "times with a window of %zu, whose pairs grow linearly.",
-               first << (steps - 2), first << (steps - 1),
-               ms[CAUSAL][steps - 1] / ms[CAUSAL][steps - 2],
-               ms[WINDOW][steps - 1] / ms[WINDOW][steps - 2], s->window);
+    report_conclude(
+        r,
+        "Twice the tokens, from %zu to %zu, take %.1f times as long "
+        "with the causal mask, whose pairs grow quadratically, but %.1f "
+        "times with a window of %zu, whose pairs grow linearly.",
+        first << (steps - 2), first << (steps - 1),
+        ms[CAUSAL][steps - 1] / ms[CAUSAL][steps - 2],
+        ms[WINDOW][steps - 1] / ms[WINDOW][steps - 2], s->window);
 }
 
 static int growth_time(report *r, bench *b, sizes s, size_t first, size_t steps,
@@ -305,7 +307,7 @@ int lab_masks(const lab *l, report *r)
 {
     bauta_options options = BAUTA_OPTIONS_INIT;
     bauta_error err;
-    bench b = { .l = l, .shape = BAUTA_ATTENTION_INIT };
+    bench b = { .l = l, .shape = BAUTA_ATTENTION_SHAPE_INIT };
     options.threads = 1;
     if (bauta_context_create(&b.context, &options, &err))
         return lab_failed(&err);

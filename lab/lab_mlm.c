@@ -56,7 +56,7 @@ static void model_release(trained_model *p)
 }
 
 static int model_init(trained_model *p, int kind, const lab *l,
-                      const lab_text *text, const sizes *z)
+                      const lab_corpus *text, const sizes *z)
 {
     bauta_error err;
     bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
@@ -66,12 +66,12 @@ static int model_init(trained_model *p, int kind, const lab *l,
                                 text->tokenizer, l->seed);
     if (failed)
         return failed;
-    o.sequences = z->batch;
-    o.steps = z->steps;
-    o.warmup = z->steps / 10;
-    o.rate = 5e-3;
-    o.min_rate = 5e-4;
-    o.beta2 = 0.98;
+    o.batch_sequences = z->batch;
+    o.max_steps = z->steps;
+    o.warmup_steps = z->steps / 10;
+    o.learning_rate = 5e-3;
+    o.min_learning_rate = 5e-4;
+    o.adam_beta2 = 0.98;
     o.weight_decay = 0.01;
     o.seed = l->seed;
     if (bauta_trainer_create(&p->trainer, l->context, p->model, text->tokenizer,
@@ -161,7 +161,7 @@ static void tables_report(report *r, const trained_model *p)
                  "final training loss");
     for (int k = 0; k < MODELS; k++)
         report_row(r, "%s\t%llu\t%.0f\t%.0f (%.0f %%)\t%.3f", names[k],
-                   (unsigned long long)bauta_model_parameters(p[k].model),
+                   (unsigned long long)bauta_model_parameter_count(p[k].model),
                    p[k].read, p[k].counted, 1e2 * p[k].counted / p[k].read,
                    p[k].loss);
     report_table(r, "cloze test on held-out sentences",
@@ -179,13 +179,13 @@ static void conclude(report *r, const trained_model *p)
     const trained_model *m = &p[MASKED], *c = &p[CAUSAL];
     double both = m->results[CLOZE_MIDDLE].loss;
     double before = c->results[CLOZE_MIDDLE].loss;
-    report_say(
+    report_conclude(
         r,
         "A step of the causal model learns from all %.0f tokens that it "
         "reads, one of the masked model from %.0f of %.0f, since only 15 %% of "
         "the words are masked.",
         c->counted, m->counted, m->read);
-    report_say(
+    report_conclude(
         r,
         "But the masked model sees both sides: a word in the middle of a "
         "held-out sentence costs it %.2f nats, and %.2f for the causal "
@@ -205,7 +205,7 @@ static void conclude(report *r, const trained_model *p)
 /* ---- the experiment ---------------------------------------------------- */
 
 static int model_run(trained_model *p, int kind, const lab *l,
-                     const lab_text *text, const cloze *tests, const sizes *z,
+                     const lab_corpus *text, const cloze *tests, const sizes *z,
                      curves *c)
 {
     int failed = model_init(p, kind, l, text, z);
@@ -216,7 +216,7 @@ static int model_run(trained_model *p, int kind, const lab *l,
     return failed;
 }
 
-static int samples_report(report *r, const lab *l, const lab_text *text,
+static int samples_report(report *r, const lab *l, const lab_corpus *text,
                           const cloze *middle, const trained_model *p)
 {
     int failed = cloze_examples(middle, l, r, text->tokenizer, p[MASKED].model,
@@ -232,7 +232,7 @@ static int samples_report(report *r, const lab *l, const lab_text *text,
     return CLI_OK;
 }
 
-static int models_run(const lab *l, report *r, const lab_text *text,
+static int models_run(const lab *l, report *r, const lab_corpus *text,
                       const cloze *tests, const sizes *z)
 {
     trained_model p[MODELS] = { { .model = NULL } };
@@ -255,8 +255,8 @@ int lab_mlm(const lab *l, report *r)
 {
     const sizes *z = l->fast ? &fast : &full;
     cloze tests[CLOZE_TESTS] = { { .count = 0 } };
-    lab_text text;
-    int failed = lab_words_make(&text, z->sentences, l->seed);
+    lab_corpus text;
+    int failed = lab_corpus_make_words(&text, z->sentences, l->seed);
     if (failed)
         return failed;
     for (int e = 0; e < CLOZE_TESTS && !failed; e++)
@@ -266,6 +266,6 @@ int lab_mlm(const lab *l, report *r)
         failed = models_run(l, r, &text, tests, z);
     for (int e = 0; e < CLOZE_TESTS; e++)
         cloze_release(&tests[e]);
-    lab_text_release(&text);
+    lab_corpus_release(&text);
     return failed;
 }

@@ -31,7 +31,7 @@ static const char *const names[MODES] = { "parallel", "sequential",
 typedef struct bench {
     const lab *l;
     bauta_context *context;
-    const lab_text *text;
+    const lab_corpus *text;
     bauta_model *model;
 } bench;
 
@@ -40,8 +40,8 @@ static int trainer_make(bauta_trainer **out, const bench *b, size_t sequences,
 {
     bauta_error err;
     bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
-    o.sequences = sequences;
-    o.context = context;
+    o.batch_sequences = sequences;
+    o.context_length = context;
     o.seed = b->l->seed;
     if (bauta_trainer_create(out, b->context, b->model, b->text->tokenizer,
                              b->text->train_corpus, &o, &err))
@@ -104,8 +104,8 @@ static int by_size(const void *a, const void *b)
 }
 
 /* The median of readings, each of some passes. */
-static int seconds_of(bauta_trainer *trainer, bauta_mode mode, size_t passes,
-                      size_t readings, double *median)
+static int seconds_of(bauta_trainer *trainer, bauta_train_mode mode,
+                      size_t passes, size_t readings, double *median)
 {
     enum { MOST = 8 };
     bauta_error err;
@@ -186,13 +186,13 @@ static int times_find(const bench *b, report *r, const sizes *z, double *ratio)
 static void conclude(report *r, const comparison *c, double ratio,
                      const lab_exposure_bias_result *d)
 {
-    report_say(
+    report_conclude(
         r,
         "One masked pass gives the gradients of one pass per position, up "
         "to rounding (%.1g of the largest), and for %d characters it is "
         "%.0f times as fast.",
         c->difference[SEQUENTIAL] / c->largest, QUOTED, ratio);
-    report_say(
+    report_conclude(
         r,
         "But it only ever shows the true prefix. When the model reads its own "
         "output, errors accumulate (exposure bias): over the second half of a "
@@ -242,14 +242,14 @@ static int bench_run(bench *b, report *r, const sizes *z)
 int lab_parallel(const lab *l, report *r)
 {
     const sizes *z = l->fast ? &fast : &full;
-    lab_text text;
+    lab_corpus text;
     bench b = { .l = l, .text = &text };
-    int failed = lab_text_make(&text, z->sentences, l->seed);
+    int failed = lab_corpus_make(&text, z->sentences, l->seed);
     if (failed)
         return failed;
     failed = bench_run(&b, r, z);
     bauta_model_free(b.model);
     bauta_context_free(b.context);
-    lab_text_release(&text);
+    lab_corpus_release(&text);
     return failed;
 }

@@ -128,14 +128,14 @@ void report_free(report *r)
     free(r);
 }
 
-bool report_whole(const report *r)
+bool report_valid(const report *r)
 {
     return r && !r->out_of_memory;
 }
 
-bool report_holds(const report *r)
+bool report_passed(const report *r)
 {
-    bool holds = report_whole(r);
+    bool holds = report_valid(r);
     for (size_t i = 0; holds && i < r->claims; i++)
         holds = r->claim[i].holds;
     return holds;
@@ -144,7 +144,7 @@ bool report_holds(const report *r)
 /* Append an empty item; or NULL. */
 static item *item_add(report *r, item_kind kind, const char *title)
 {
-    if (!report_whole(r))
+    if (!report_valid(r))
         return NULL;
     item *more = grown(r, r->item, r->items, sizeof(*more));
     if (!more)
@@ -159,7 +159,7 @@ static item *item_add(report *r, item_kind kind, const char *title)
 /* The last item if it is of this kind; or NULL. */
 static item *item_last(report *r, item_kind kind)
 {
-    if (!report_whole(r) || r->items == 0)
+    if (!report_valid(r) || r->items == 0)
         return NULL;
     item *last = &r->item[r->items - 1];
     return last->kind == kind ? last : NULL;
@@ -330,7 +330,7 @@ char mask_view_cell(const mask_view *m, size_t query, size_t key)
     return bauta_mask_visible(m->seen, query, key) ? '#' : '.';
 }
 
-uint64_t sight_leaks(const mask_view *m)
+uint64_t mask_view_leaks(const mask_view *m)
 {
     return m->leaks ? bauta_mask_pairs(m->leaks) : 0;
 }
@@ -344,9 +344,9 @@ void report_quote(report *r, const char *title, const char *text)
         i->of.quote = text_copy(r, text);
 }
 
-void report_say(report *r, const char *format, ...)
+void report_conclude(report *r, const char *format, ...)
 {
-    char **more = report_whole(r)
+    char **more = report_valid(r)
                       ? grown(r, r->sentence, r->sentences, sizeof(*more))
                       : NULL;
     if (!more)
@@ -361,7 +361,7 @@ void report_say(report *r, const char *format, ...)
 void report_claim(report *r, bool holds, const char *format, ...)
 {
     claim *more =
-        report_whole(r) ? grown(r, r->claim, r->claims, sizeof(*more)) : NULL;
+        report_valid(r) ? grown(r, r->claim, r->claims, sizeof(*more)) : NULL;
     if (!more)
         return;
     va_list args;

@@ -102,6 +102,6 @@ void html_text(FILE *to, const char *text);
 /* '#' visible, '.' hidden, '!' a leak. */
 char mask_view_cell(const mask_view *m, size_t query, size_t key);
 /* The number of leaks. */
-uint64_t sight_leaks(const mask_view *m);
+uint64_t mask_view_leaks(const mask_view *m);
 
 #endif

@@ -229,7 +229,7 @@ int report_page(const report *const *reports, size_t count, const char *path)
 {
     output_file out;
     for (size_t i = 0; i < count; i++)
-        if (!report_whole(reports[i]))
+        if (!report_valid(reports[i]))
             return cli_fail("lab", "out of memory");
     bool good = output_file_open(&out, path);
     if (good) {

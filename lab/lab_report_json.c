@@ -72,7 +72,7 @@ static json_t *mask_json(const item *i)
 {
     return json_pack("{s:s, s:o, s:o, s:I}", "kind", "mask", "title",
                      text_json(i->title), "mask", json_mask(i->of.mask.seen),
-                     "leaks", (json_int_t)sight_leaks(&i->of.mask));
+                     "leaks", (json_int_t)mask_view_leaks(&i->of.mask));
 }
 
 static json_t *item_json(const item *i)
@@ -106,7 +106,7 @@ static json_t *claims_json(const report *r)
 int report_json(const report *r)
 {
     json_t *found = NULL, *sentences = NULL, *all = NULL;
-    if (report_whole(r)) {
+    if (report_valid(r)) {
         found = json_array();
         sentences = json_array();
         for (size_t i = 0; found && i < r->items; i++)
@@ -116,7 +116,7 @@ int report_json(const report *r)
         all = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "lab",
                         text_json(r->name), "question", text_json(r->question),
                         "found", found, "conclusion", sentences, "claims",
-                        claims_json(r), "holds", (int)report_holds(r));
+                        claims_json(r), "holds", (int)report_passed(r));
     }
     return json_line("lab", all);
 }

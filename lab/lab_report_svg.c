@@ -205,7 +205,7 @@ void mask_svg(FILE *to, const mask_view *m, const char *title)
     html_text(to, title);
     fprintf(to, ": %llu of %zu pairs are visible, %llu of them are leaks\">\n",
             (unsigned long long)bauta_mask_pairs(m->seen), queries * keys,
-            (unsigned long long)sight_leaks(m));
+            (unsigned long long)mask_view_leaks(m));
     fprintf(to,
             "<rect class=\"hidden\" width=\"%zu\" height=\"%zu\"/>\n"
             "<rect fill=\"url(#hatch)\" width=\"%zu\" height=\"%zu\"/>\n",

@@ -212,7 +212,7 @@ static void claims_print(FILE *to, const report *r, bool colours)
 
 void report_print(const report *r, FILE *to, bool colours)
 {
-    if (!report_whole(r))
+    if (!report_valid(r))
         return;
     size_t room = terminal_columns(to) < WIDEST ? terminal_columns(to) : WIDEST;
     fprintf(to, colours ? "\033[1;36m%s\033[0m\n\n" : "%s\n\n", r->name);

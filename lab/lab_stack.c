@@ -67,7 +67,7 @@ typedef struct states {
 static int stack_run(const stack *s, bauta_plan *const *plans, states *x)
 {
     float q[TOKENS_MAX * WIDTH], k[TOKENS_MAX * WIDTH], v[TOKENS_MAX * WIDTH];
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     bauta_error err;
     shape.heads = HEADS;
     shape.head_dim = WIDTH / HEADS;

@@ -31,7 +31,7 @@ struct learner {
 
 learner *learner_create(bauta_model *model, double rate, size_t steps)
 {
-    size_t count = (size_t)bauta_model_parameters(model);
+    size_t count = (size_t)bauta_model_parameter_count(model);
     learner *l = malloc(sizeof(*l));
     if (!l)
         return NULL;
@@ -71,7 +71,7 @@ static int scale_find(const learner *l, double *scale)
     bauta_error err;
     bauta_tensor t = BAUTA_TENSOR_INIT;
     double squares = 0.0;
-    for (size_t i = 0; i < bauta_model_tensors(l->model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(l->model); i++) {
         if (bauta_model_tensor(l->model, i, &t, &err))
             return lab_failed(&err);
         for (size_t j = 0; t.gradient && j < t.count; j++)
@@ -109,7 +109,7 @@ int learner_step(learner *l)
     if (failed)
         return failed;
     l->done++;
-    for (size_t i = 0, at = 0; i < bauta_model_tensors(l->model); i++) {
+    for (size_t i = 0, at = 0; i < bauta_model_tensor_count(l->model); i++) {
         if (bauta_model_tensor(l->model, i, &t, &err))
             return lab_failed(&err);
         if (!t.gradient)
@@ -139,8 +139,8 @@ int lab_model_make(bauta_model **out, const char *preset, const char *overrides,
     return status ? lab_failed(&err) : CLI_OK;
 }
 
-double lab_surprise(const float *logits, size_t count, uint32_t token,
-                    bool *right)
+double lab_cross_entropy(const float *logits, size_t count, uint32_t token,
+                         bool *right)
 {
     size_t best = 0;
     double sum = 0.0;
@@ -155,7 +155,7 @@ double lab_surprise(const float *logits, size_t count, uint32_t token,
 }
 
 static bauta_status continuation(const lab *l, const bauta_model *model,
-                                 const lab_text *text, const char *prompt,
+                                 const lab_corpus *text, const char *prompt,
                                  size_t tokens, bauta_result **out,
                                  bauta_error *err)
 {
@@ -164,10 +164,11 @@ static bauta_status continuation(const lab *l, const bauta_model *model,
     bauta_request request = BAUTA_REQUEST_INIT;
     bauta_tokens ids;
     *out = NULL;
-    o.max_tokens = tokens;
-    o.ends[0] = bauta_tokenizer_token(text->tokenizer, BAUTA_TOKEN_SEP);
-    o.end_count = o.ends[0] != BAUTA_NO_TOKEN;
-    plain.bare = true;
+    o.max_new_tokens = tokens;
+    o.eos_token_ids[0] =
+        bauta_tokenizer_special_token(text->tokenizer, BAUTA_TOKEN_SEP);
+    o.eos_token_count = o.eos_token_ids[0] != BAUTA_NO_TOKEN;
+    plain.no_special_tokens = true;
     bauta_status status = bauta_tokenizer_encode(
         text->tokenizer, prompt, strlen(prompt), &plain, &ids, err);
     if (status)
@@ -181,8 +182,8 @@ static bauta_status continuation(const lab *l, const bauta_model *model,
     return status;
 }
 
-char *lab_continue(const lab *l, const bauta_model *model, const lab_text *text,
-                   const char *prompt, size_t tokens)
+char *lab_continue(const lab *l, const bauta_model *model,
+                   const lab_corpus *text, const char *prompt, size_t tokens)
 {
     bauta_error err;
     bauta_result *result;
@@ -190,7 +191,7 @@ char *lab_continue(const lab *l, const bauta_model *model, const lab_text *text,
         lab_failed(&err);
         return NULL;
     }
-    char *output = strdup(result->hypotheses[0].text);
+    char *output = strdup(result->hypotheses[0]->text);
     bauta_result_free(result);
     if (!output)
         cli_fail("lab", "out of memory");

@@ -6,9 +6,9 @@
 
 #include "lab.h"
 
-/* As lab_text_make(), but with word tokens: each sentence is a document, in
+/* As lab_corpus_make(), but with word tokens: each sentence is a document, in
  * lower case, with BERT's special tokens around it. */
-int lab_words_make(lab_text *t, size_t sentences, uint64_t seed);
+int lab_corpus_make_words(lab_corpus *t, size_t sentences, uint64_t seed);
 
 /* A new model: a preset for this tokenizer, with overrides as a JSON object. */
 int lab_model_make(bauta_model **out, const char *preset, const char *overrides,
@@ -16,13 +16,13 @@ int lab_model_make(bauta_model **out, const char *preset, const char *overrides,
 
 /* The cross-entropy of a row of logits against a token, in nats; *right, unless
  * NULL, receives whether the token is the most likely one. */
-double lab_surprise(const float *logits, size_t count, uint32_t token,
-                    bool *right);
+double lab_cross_entropy(const float *logits, size_t count, uint32_t token,
+                         bool *right);
 
 /* The greedy continuation of a prompt, on one line, for free(); NULL after a
  * message. */
-char *lab_continue(const lab *l, const bauta_model *model, const lab_text *text,
-                   const char *prompt, size_t tokens);
+char *lab_continue(const lab *l, const bauta_model *model,
+                   const lab_corpus *text, const char *prompt, size_t tokens);
 
 /* Train a model with teacher forcing, and measure its loss on held-out texts
  * with the true prefix, its own output, and another text as prefix: means over
@@ -31,7 +31,7 @@ typedef struct lab_exposure_bias_result {
     double true_prefix, own, other;
     double own_early; /* over the first characters of its own output */
 } lab_exposure_bias_result;
-int lab_exposure_bias(const lab *l, report *r, const lab_text *text,
+int lab_exposure_bias(const lab *l, report *r, const lab_corpus *text,
                       lab_exposure_bias_result *found);
 
 #endif

@@ -6,15 +6,15 @@
  * part of the library calls another. */
 #include "fault_injection.h"
 
+#include "backend/cpu/attention.h"
+#include "backend/cpu/gemm.h"
 #include "base/error.h"
-#include "decode/stage.h"
+#include "decode/session.h"
 #include "mask/mask.h"
 #include "mask/plan.h"
-#include "mask/shelf.h"
+#include "mask/plan_cache.h"
 #include "model/batch.h"
 #include "model/transformer.h"
-#include "ops/attention.h"
-#include "ops/gemm.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -215,7 +215,8 @@ static void tile_write(const bauta_plan *from, bauta_plan *to, size_t index,
     size_t blocks = grid_blocks(from, old.grid);
     size_t first = from->visits ? 0 : from->runs[old.run].first;
     to->runs[to->run_count++] =
-        (bt_run){ first, blocks - first, to->word_count + first * t->rows };
+        (bt_block_run){ first, blocks - first,
+                        to->word_count + first * t->rows };
     t->runs = 1;
     t->visits = blocks - first;
     for (size_t r = 0; r < t->rows; r++)
@@ -233,9 +234,9 @@ static void visits_write(bauta_plan *p)
             const bt_tile *t = &p->tiles[i];
             if (!t->runs || b < t->grid || b - t->grid >= t->visits)
                 continue;
-            p->visits[p->visit_count++] =
-                (bt_visit){ i, 1,
-                            p->runs[t->run].words + (b - t->grid) * t->rows };
+            p->visits[p->visit_count++] = (bt_tile_run){
+                i, 1, p->runs[t->run].words + (b - t->grid) * t->rows
+            };
         }
         p->blocks[b].visits = p->visit_count - p->blocks[b].visit;
     }
@@ -246,18 +247,18 @@ static void arrays_take(bauta_plan *to, const bauta_plan *from, bt_arena *arena)
 {
     size_t tiles = from->tile_count, blocks = from->block_count;
     *to = *from;
-    to->tiles = bt_arena_take(arena, tiles, sizeof(*to->tiles));
-    to->runs = bt_arena_take(arena, tiles, sizeof(*to->runs));
-    to->blocks = bt_arena_take(arena, blocks, sizeof(*to->blocks));
-    to->visits = bt_arena_take(arena, tiles * blocks, sizeof(*to->visits));
-    to->words = bt_arena_take(arena, from->rows * blocks, sizeof(*to->words));
+    to->tiles = bt_arena_alloc(arena, tiles, sizeof(*to->tiles));
+    to->runs = bt_arena_alloc(arena, tiles, sizeof(*to->runs));
+    to->blocks = bt_arena_alloc(arena, blocks, sizeof(*to->blocks));
+    to->visits = bt_arena_alloc(arena, tiles * blocks, sizeof(*to->visits));
+    to->words = bt_arena_alloc(arena, from->rows * blocks, sizeof(*to->words));
 }
 
 static size_t plan_bytes(const bauta_plan *from)
 {
     bauta_plan to;
     bt_arena measure = { NULL, 0, 0 };
-    bt_arena_take(&measure, 1, sizeof(to));
+    bt_arena_alloc(&measure, 1, sizeof(to));
     arrays_take(&to, from, &measure);
     return measure.used;
 }
@@ -268,7 +269,7 @@ static bauta_plan *plan_write(void *memory, const bauta_plan *from,
 {
     bt_arena arena = { memory, plan_bytes(from), 0 };
     memset(memory, 0, arena.capacity);
-    bauta_plan *to = bt_arena_take(&arena, 1, sizeof(*to));
+    bauta_plan *to = bt_arena_alloc(&arena, 1, sizeof(*to));
     arrays_take(to, from, &arena);
     memcpy(to->tiles, from->tiles, from->tile_count * sizeof(*to->tiles));
     if (from->block_count)
@@ -287,7 +288,7 @@ static const bauta_plan *plan_under(rule_fn *rule, const bauta_plan *plan,
 {
     if (!rule || !plan)
         return plan;
-    void *memory = bt_tape_take(tape, plan_bytes(plan), 1);
+    void *memory = bt_tape_alloc(tape, plan_bytes(plan), 1);
     return memory ? plan_write(memory, plan, rule) : plan;
 }
 
@@ -296,22 +297,23 @@ static const bauta_plan *plan_under(rule_fn *rule, const bauta_plan *plan,
 /* The stack that this thread runs. A decoder that reads an encoder's states has
  * self- and cross-attention in turns. */
 static _Thread_local struct {
-    const bt_input *input; /* NULL: none */
+    const bt_forward_input *input; /* NULL: none */
     bool in_turns;
     size_t attentions; /* that were run, of a whole batch */
 } stack;
 
 /* Positions of tokens that a decoder reads over a cache. */
-static const uint32_t *positions_in_steps(bt_tape *tape, const bt_input *input)
+static const uint32_t *positions_in_steps(bt_tape *tape,
+                                          const bt_forward_input *input)
 {
     bool restart = fault_is("positions-restart");
     bool off = fault_is("position-off-in-steps");
-    if (!input->past || !(restart || off))
+    if (!input->self_kv || !(restart || off))
         return input->positions;
-    uint32_t *positions = bt_tape_take(tape, input->tokens, sizeof(uint32_t));
-    for (size_t i = 0; positions && i < input->past->count; i++) {
-        const bt_part *part = &input->past->parts[i];
-        size_t first = part->book->tokens;
+    uint32_t *positions = bt_tape_alloc(tape, input->tokens, sizeof(uint32_t));
+    for (size_t i = 0; positions && i < input->self_kv->count; i++) {
+        const bt_kv_sequence *part = &input->self_kv->sequences[i];
+        size_t first = part->table->tokens;
         if (restart && part->rows > 1)
             first = 0;
         if (off && first)
@@ -324,7 +326,7 @@ static const uint32_t *positions_in_steps(bt_tape *tape, const bt_input *input)
 
 DECLARE(bt_transformer_encode);
 bt_tensor *WRAP(bt_transformer_encode)(bt_tape *tape, bt_model *model,
-                                       const bt_input *input)
+                                       const bt_forward_input *input)
 {
     stack.input = input;
     stack.in_turns = false;
@@ -336,9 +338,10 @@ bt_tensor *WRAP(bt_transformer_encode)(bt_tape *tape, bt_model *model,
 
 DECLARE(bt_transformer_decode);
 bt_tensor *WRAP(bt_transformer_decode)(bt_tape *tape, bt_model *model,
-                                       const bt_input *input, bt_tensor *memory)
+                                       const bt_forward_input *input,
+                                       bt_tensor *memory)
 {
-    bt_input wrong = *input;
+    bt_forward_input wrong = *input;
     wrong.positions = positions_in_steps(tape, input);
     if (!wrong.positions)
         return NULL; // the tape has failed
@@ -359,30 +362,30 @@ bt_tensor *WRAP(bt_op_attention)(bt_tape *tape, bt_tensor *q, bt_tensor *k,
     size_t layer = stack.in_turns ? index / 2 : index;
     place where = stack.in_turns && index % 2 ? CROSS : SELF;
     need(stack.input);
-    plan = plan_under(rule_for(where, layer, stack.input->noise.rate > 0), plan,
-                      tape);
+    plan = plan_under(rule_for(where, layer, stack.input->dropout.rate > 0),
+                      plan, tape);
     return REAL(bt_op_attention)(tape, q, k, v, plan, heads, kv_heads, scale);
 }
 
-DECLARE(bt_op_attention_past);
-bt_tensor *WRAP(bt_op_attention_past)(bt_tape *tape, bt_tensor *q,
-                                      const bt_past *past, size_t layer,
-                                      const bauta_plan *plan, size_t heads,
-                                      size_t kv_heads, size_t value_dim,
-                                      float scale)
+DECLARE(bt_op_paged_attention);
+bt_tensor *WRAP(bt_op_paged_attention)(bt_tape *tape, bt_tensor *q,
+                                       const bt_kv_batch *past, size_t layer,
+                                       const bauta_plan *plan, size_t heads,
+                                       size_t kv_heads, size_t value_dim,
+                                       float scale)
 {
     need(stack.input);
-    if (past == stack.input->past)
+    if (past == stack.input->self_kv)
         plan = plan_under(rule_for(STEP, layer, false), plan, tape);
-    return REAL(bt_op_attention_past)(tape, q, past, layer, plan, heads,
-                                      kv_heads, value_dim, scale);
+    return REAL(bt_op_paged_attention)(tape, q, past, layer, plan, heads,
+                                       kv_heads, value_dim, scale);
 }
 
 /* ---- attention --------------------------------------------------------- */
 
 DECLARE(bt_attention_backward_cpu);
 bauta_status WRAP(bt_attention_backward_cpu)(
-    const bt_cpu *cpu, const bauta_plan *plan, const bt_shape *shape,
+    const bt_cpu *cpu, const bauta_plan *plan, const bt_attention_shape *shape,
     const float *q, const float *k, const float *v, const float *out,
     const float *lse, const float *dout, float *dq, float *dk, float *dv,
     bauta_error *err)
@@ -401,8 +404,9 @@ bauta_status WRAP(bt_attention_backward_cpu)(
 }
 
 /* A row that sees nothing has a sum of weights of 0; divide by it. */
-static void empty_rows_divide(const bauta_plan *plan, const bt_shape *s,
-                              const float *lse, float *out)
+static void empty_rows_divide(const bauta_plan *plan,
+                              const bt_attention_shape *s, const float *lse,
+                              float *out)
 {
     for (size_t row = 0; row < plan->rows; row++)
         for (size_t head = 0; head < s->heads; head++) {
@@ -417,7 +421,7 @@ static void empty_rows_divide(const bauta_plan *plan, const bt_shape *s,
 DECLARE(bt_attention_forward_cpu);
 bauta_status WRAP(bt_attention_forward_cpu)(const bt_cpu *cpu,
                                             const bauta_plan *plan,
-                                            const bt_shape *shape,
+                                            const bt_attention_shape *shape,
                                             const float *q, const float *k,
                                             const float *v, float *out,
                                             float *lse, bauta_error *err)
@@ -446,8 +450,8 @@ static void hidden_keys_add(const bt_attention_step *s, size_t row)
             continue;
         l[j % BT_LANES] += weight;
         for (size_t e = 0; e < s->value_pad; e++)
-            o[e] += weight * s->v[bt_panel_start(e) + e % BT_PANEL +
-                                  j * bt_panel_width(s->value_pad, e)];
+            o[e] += weight * s->v[bt_value_panel_start(e) + e % BT_VALUE_PANEL +
+                                  j * bt_value_panel_width(s->value_pad, e)];
     }
 }
 
@@ -524,14 +528,15 @@ static size_t *lengths_with_padding(const bauta_batch *batch)
     return lengths;
 }
 
-DECLARE(bt_rows_take);
-void WRAP(bt_rows_take)(bt_rows *rows, bt_tape *tape, const bauta_batch *batch)
+DECLARE(bt_packed_batch_init);
+void WRAP(bt_packed_batch_init)(bt_packed_batch *rows, bt_tape *tape,
+                                const bauta_batch *batch)
 {
     bauta_batch wrong = *batch;
     size_t *lengths = NULL;
     if (fault_is("padding-read") && batch->lengths)
         wrong.lengths = lengths = lengths_with_padding(batch);
-    REAL(bt_rows_take)(rows, tape, &wrong);
+    REAL(bt_packed_batch_init)(rows, tape, &wrong);
     free(lengths);
     if (!fault_is("positions-run-on") || !rows->positions)
         return;
@@ -539,11 +544,12 @@ void WRAP(bt_rows_take)(bt_rows *rows, bt_tape *tape, const bauta_batch *batch)
         rows->positions[i] = (uint32_t)i;
 }
 
-DECLARE(bt_stage_encode);
-bauta_status WRAP(bt_stage_encode)(bt_stage *stage, size_t count,
-                                   const uint32_t *const *ids,
-                                   const size_t *lengths, bt_memory **out,
-                                   bauta_error *err)
+DECLARE(bt_decode_session_encode);
+bauta_status WRAP(bt_decode_session_encode)(bt_decode_session *stage,
+                                            size_t count,
+                                            const uint32_t *const *ids,
+                                            const size_t *lengths,
+                                            bt_cross_kv **out, bauta_error *err)
 {
     bool first = fault_is("source-of-another");
     const uint32_t **wrong = calloc(count + 1, sizeof(*wrong));
@@ -551,41 +557,44 @@ bauta_status WRAP(bt_stage_encode)(bt_stage *stage, size_t count,
     for (size_t i = 0; i < count; i++)
         wrong[i] = ids[first && lengths[0] >= lengths[i] ? 0 : i];
     bauta_status status =
-        REAL(bt_stage_encode)(stage, count, wrong, lengths, out, err);
+        REAL(bt_decode_session_encode)(stage, count, wrong, lengths, out, err);
     free(wrong);
     return status;
 }
 
 /* ---- caches ------------------------------------------------------------ */
 
-DECLARE(bt_book_write);
-void WRAP(bt_book_write)(const bt_book *book, size_t layer,
-                         const bt_kernels *kernels, const bt_shape *shape,
-                         size_t kv_head, size_t at, size_t rows, const float *k,
-                         const float *v)
+DECLARE(bt_block_table_write);
+void WRAP(bt_block_table_write)(const bt_block_table *book, size_t layer,
+                                const bt_kernels *kernels,
+                                const bt_attention_shape *shape, size_t kv_head,
+                                size_t at, size_t rows, const float *k,
+                                const float *v)
 {
     if (fault_is("heads-swapped-in-steps") && layer == fault.layer)
         kv_head = shape->kv_heads - 1 - kv_head;
-    REAL(bt_book_write)(book, layer, kernels, shape, kv_head, at, rows, k, v);
+    REAL(bt_block_table_write)
+    (book, layer, kernels, shape, kv_head, at, rows, k, v);
 }
 
 /* Pages that others hold look as if they were the book's alone. */
-DECLARE(bt_book_take);
-bauta_status WRAP(bt_book_take)(bt_book *book, size_t tokens, bauta_error *err)
+DECLARE(bt_block_table_alloc);
+bauta_status WRAP(bt_block_table_alloc)(bt_block_table *book, size_t tokens,
+                                        bauta_error *err)
 {
     size_t references[64] = { 0 };
     size_t first = book->tokens / BT_BLOCK * book->layers;
     size_t count = book->blocks * book->layers - first;
     if (!fault_is("forks-share-writes") || count == 0)
-        return REAL(bt_book_take)(book, tokens, err);
+        return REAL(bt_block_table_alloc)(book, tokens, err);
     need(count <= BT_LEN(references));
-    bt_page **pages = book->pages + first;
+    bt_kv_page **pages = book->pages + first;
     for (size_t i = 0; i < count; i++)
         if (pages[i]) {
             references[i] = pages[i]->references;
             pages[i]->references = 1;
         }
-    bauta_status status = REAL(bt_book_take)(book, tokens, err);
+    bauta_status status = REAL(bt_block_table_alloc)(book, tokens, err);
     pages = book->pages + first;
     for (size_t i = 0; i < count; i++)
         if (references[i])
@@ -594,30 +603,30 @@ bauta_status WRAP(bt_book_take)(bt_book *book, size_t tokens, bauta_error *err)
 }
 
 /* The last token of a page is not copied with the others. */
-DECLARE(bt_book_settle);
-void WRAP(bt_book_settle)(bt_book *book)
+DECLARE(bt_block_table_commit);
+void WRAP(bt_block_table_commit)(bt_block_table *book)
 {
     bool one_short = fault_is("copy-one-short") && book->tokens % BT_BLOCK;
     book->tokens -= one_short;
-    REAL(bt_book_settle)(book);
+    REAL(bt_block_table_commit)(book);
     book->tokens += one_short;
 }
 
-DECLARE(bt_book_truncate);
-void WRAP(bt_book_truncate)(bt_book *book, size_t tokens)
+DECLARE(bt_block_table_truncate);
+void WRAP(bt_block_table_truncate)(bt_block_table *book, size_t tokens)
 {
     if (!fault_is("truncate-forgotten") || tokens >= book->tokens)
-        REAL(bt_book_truncate)(book, tokens);
+        REAL(bt_block_table_truncate)(book, tokens);
 }
 
 /* ---- products ---------------------------------------------------------- */
 
-DECLARE(bt_gemm_several_f32);
-bauta_status WRAP(bt_gemm_several_f32)(const bt_kernels *kernels, int threads,
+DECLARE(bt_gemm_grouped_f32);
+bauta_status WRAP(bt_gemm_grouped_f32)(const bt_kernels *kernels, int threads,
                                        const bt_gemm *gemms, size_t count,
                                        bt_arena *workspace, bauta_error *err)
 {
-    bauta_status status = REAL(bt_gemm_several_f32)(kernels, threads, gemms,
+    bauta_status status = REAL(bt_gemm_grouped_f32)(kernels, threads, gemms,
                                                     count, workspace, err);
     if (status)
         return status;

@@ -3,17 +3,18 @@
 #ifndef BT_TEST_PARAMETERS_H
 #define BT_TEST_PARAMETERS_H
 
-#include "guard.h"
-#include "ops/tape.h"
+#include "autograd/tape.h"
+#include "guard_page.h"
 
 /* A parameter: random data, and a gradient that is already there, as from an
  * earlier part of the batch. */
 static inline bt_tensor parameter_create(test_random *r, size_t rows,
                                          size_t columns)
 {
-    bt_tensor t = {
-        .rows = rows, .columns = columns, .stride = columns, .wants = true
-    };
+    bt_tensor t = { .rows = rows,
+                    .columns = columns,
+                    .stride = columns,
+                    .requires_grad = true };
     t.data = malloc(rows * columns * sizeof(float) + 1);
     t.grad = malloc(rows * columns * sizeof(float) + 1);
     assert_true(t.data && t.grad);

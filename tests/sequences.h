@@ -6,7 +6,7 @@
 #define BT_TEST_SEQUENCES_H
 
 #include "base/error.h"
-#include "model/folder.h"
+#include "model/model_store.h"
 #include "model/transformer.h"
 #include "testing.h"
 
@@ -22,27 +22,29 @@ typedef struct text {
 } text;
 
 /* The token that only padding has. */
-static inline uint32_t text_padding(const bt_blueprint *print)
+static inline uint32_t text_padding(const bt_model_config *print)
 {
-    return (uint32_t)print->vocab - 1;
+    return (uint32_t)print->vocab_size - 1;
 }
 
 /* Lengths from 1 to the longest; `turn` moves them on, so that a target is not
  * as long as its source. */
-static inline text text_random(test_random *r, const bt_blueprint *print,
+static inline text text_random(test_random *r, const bt_model_config *print,
                                size_t turn)
 {
     text x;
     size_t most = TIME_MAX;
-    if (print->positions != BT_POSITIONS_ROTARY && print->max_positions < most)
+    if (print->position_kind != BT_POSITIONS_ROTARY &&
+        print->max_positions < most)
         most = print->max_positions;
     const size_t lengths[SEQUENCES] = { most, 1, most / 2 + 1, most / 3 + 1 };
     for (size_t s = 0; s < SEQUENCES; s++) {
         x.lengths[s] = lengths[(s + turn) % SEQUENCES];
         for (size_t t = 0; t < x.lengths[s]; t++) {
-            x.ids[s][t] = (uint32_t)test_below(r, print->vocab - 1);
-            x.labels[s][t] =
-                t % 5 == 3 ? BT_IGNORE : (uint32_t)test_below(r, print->vocab);
+            x.ids[s][t] = (uint32_t)test_below(r, print->vocab_size - 1);
+            x.labels[s][t] = t % 5 == 3
+                                 ? BT_IGNORE_INDEX
+                                 : (uint32_t)test_below(r, print->vocab_size);
         }
     }
     return x;
@@ -66,7 +68,7 @@ typedef struct side {
     size_t first[SEQUENCES], rows, time;
     uint32_t *ids, *positions, *labels;
     bauta_plan *plan, *window, *cross;
-    bt_input input;
+    bt_forward_input input;
 } side;
 
 static inline bauta_plan *plan_from(bauta_mask *mask)
@@ -148,7 +150,7 @@ static inline void side_fill(side *x, const text *from, uint32_t padding)
     for (size_t i = 0; i < x->rows; i++) {
         x->ids[i] = padding;
         x->positions[i] = 0;
-        x->labels[i] = BT_IGNORE;
+        x->labels[i] = BT_IGNORE_INDEX;
     }
     for (size_t s = 0; s < x->how.count; s++)
         for (size_t t = 0; t < x->lengths[s]; t++) {
@@ -159,7 +161,7 @@ static inline void side_fill(side *x, const text *from, uint32_t padding)
 }
 
 static inline side side_make(const text *from, layout how, sight kind,
-                             const bt_blueprint *print)
+                             const bt_model_config *print)
 {
     side x = { .how = how, .lengths = from->lengths + how.from };
     side_place(&x);
@@ -167,11 +169,11 @@ static inline side side_make(const text *from, layout how, sight kind,
     x.plan = side_plan(&x, kind, 0);
     if (print->window)
         x.window = side_plan(&x, WINDOW, print->window);
-    x.input = (bt_input){ .tokens = x.rows,
-                          .ids = x.ids,
-                          .positions = x.positions,
-                          .plan = x.plan,
-                          .window = x.window };
+    x.input = (bt_forward_input){ .tokens = x.rows,
+                                  .ids = x.ids,
+                                  .positions = x.positions,
+                                  .self_plan = x.plan,
+                                  .window_plan = x.window };
     return x;
 }
 
@@ -189,7 +191,7 @@ static inline void side_cross(side *target, const side *source)
                                       source->lengths, NULL);
     assert_int_equal(status, 0);
     target->cross = plan_from(mask);
-    target->input.cross = target->cross;
+    target->input.cross_plan = target->cross;
 }
 
 static inline void side_release(side *x)

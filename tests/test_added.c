@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_added.c - added tokens are found where Hugging Face's library finds
  * them, leftmost and longest, in linear time. */
+#include "allocation_faults.h"
 #include "base/error.h"
-#include "faults.h"
-#include "steps.h"
 #include "text/added_tokens.h"
+#include "text_step_cases.h"
 
 static uint64_t seed;
 
@@ -40,7 +40,7 @@ static size_t tokens_of(bt_added_token *out, const json_t *list)
 
 /* What a test case needs, and how far its results have been checked. */
 typedef struct checker {
-    bt_added *added;
+    bt_added_tokens *added;
     bt_normalizer *normalizer;
     const json_t *item;
     bool literal;
@@ -49,7 +49,8 @@ typedef struct checker {
 
 /* Where the library's model, which knows the contents of all tokens, gives a
  * plain text the id of a token that looks the same, that is not a match. */
-static void check_split(checker *c, const bt_text *text, const bt_split *split)
+static void check_split(checker *c, const bt_aligned_text *text,
+                        const bt_split *split)
 {
     const json_t *ids = json_object_get(c->item, "ids");
     const json_t *origins = json_object_get(c->item, "origins");
@@ -57,19 +58,22 @@ static void check_split(checker *c, const bt_text *text, const bt_split *split)
     if (split->token != BT_NO_TOKEN)
         assert_int_equal(split->token, id);
     check_range(json_array_get(origins, c->count++),
-                bt_text_origin(text, split->lo, split->hi));
+                bt_aligned_text_origin(text, split->lo, split->hi));
 }
 
 /* The second pass, in the normalised text. */
-static void check_second(checker *c, const bt_text *raw, const bt_split *split)
+static void check_second(checker *c, const bt_aligned_text *raw,
+                         const bt_split *split)
 {
     bt_splits s = { .list = NULL };
-    assert_int_equal(bt_text_init(&s.text, raw->bytes + split->lo,
-                                  split->hi - split->lo, split->lo, NULL),
+    assert_int_equal(bt_aligned_text_init(&s.text, raw->bytes + split->lo,
+                                          split->hi - split->lo, split->lo,
+                                          NULL),
                      0);
     assert_int_equal(bt_normalizer_run(c->normalizer, &s.text, NULL), 0);
-    assert_int_equal(bt_added_split(c->added, true, c->literal, s.text.bytes, 0,
-                                    s.text.size, &s, NULL),
+    assert_int_equal(bt_added_tokens_split(c->added, true, c->literal,
+                                           s.text.bytes, 0, s.text.size, &s,
+                                           NULL),
                      0);
     for (size_t i = 0; i < s.count; i++)
         check_split(c, &s.text, &s.list[i]);
@@ -87,14 +91,15 @@ static void check_case(const json_t *item)
                                          json_object_get(item, "normalizer"),
                                          "t.json", NULL),
                      0);
-    assert_int_equal(
-        bt_added_create(&c.added, tokens, count, c.normalizer, "t.json", NULL),
-        0);
-    assert_int_equal(bt_text_init(&s.text, json_string_value(text),
-                                  json_string_length(text), 0, NULL),
+    assert_int_equal(bt_added_tokens_create(&c.added, tokens, count,
+                                            c.normalizer, "t.json", NULL),
                      0);
-    assert_int_equal(bt_added_split(c.added, false, c.literal, s.text.bytes, 0,
-                                    s.text.size, &s, NULL),
+    assert_int_equal(bt_aligned_text_init(&s.text, json_string_value(text),
+                                          json_string_length(text), 0, NULL),
+                     0);
+    assert_int_equal(bt_added_tokens_split(c.added, false, c.literal,
+                                           s.text.bytes, 0, s.text.size, &s,
+                                           NULL),
                      0);
     for (size_t i = 0; i < s.count; i++)
         if (s.list[i].token == BT_NO_TOKEN)
@@ -103,7 +108,7 @@ static void check_case(const json_t *item)
             check_split(&c, &s.text, &s.list[i]);
     assert_int_equal(c.count, json_array_size(json_object_get(item, "ids")));
     bt_splits_release(&s);
-    bt_added_free(c.added);
+    bt_added_tokens_free(c.added);
     bt_normalizer_free(c.normalizer);
 }
 
@@ -171,15 +176,17 @@ static void the_leftmost_longest_token_is_found(void **state)
         }
         for (size_t j = 0; j < size; j++)
             text[j] = "abc"[test_below(&r, 3)];
-        bt_added *added;
+        bt_added_tokens *added;
         bt_splits s = { .list = NULL };
         assert_int_equal(
-            bt_added_create(&added, tokens, count, NULL, "t.json", NULL), 0);
+            bt_added_tokens_create(&added, tokens, count, NULL, "t.json", NULL),
+            0);
         assert_int_equal(
-            bt_added_split(added, false, false, text, 0, size, &s, NULL), 0);
+            bt_added_tokens_split(added, false, false, text, 0, size, &s, NULL),
+            0);
         check_cover(&s, tokens, count, text, size);
         bt_splits_release(&s);
-        bt_added_free(added);
+        bt_added_tokens_free(added);
     }
 }
 
@@ -189,27 +196,28 @@ static void only_the_range_is_looked_at(void **state)
     bt_added_token token = {
         .content = "on", .size = 2, .id = 5, .single_word = true, .lstrip = true
     };
-    bt_added *added;
+    bt_added_tokens *added;
     bt_splits s = { .list = NULL };
-    assert_int_equal(bt_added_create(&added, &token, 1, NULL, "t.json", NULL),
-                     0);
     assert_int_equal(
-        bt_added_split(added, false, false, "x on x", 1, 4, &s, NULL), 0);
+        bt_added_tokens_create(&added, &token, 1, NULL, "t.json", NULL), 0);
+    assert_int_equal(
+        bt_added_tokens_split(added, false, false, "x on x", 1, 4, &s, NULL),
+        0);
     assert_int_equal(s.count, 1);
     assert_int_equal(s.list[0].lo, 1);
     assert_int_equal(s.list[0].token, 5);
     s.count = 0;
     assert_int_equal(
-        bt_added_split(added, false, false, "xonx", 1, 3, &s, NULL), 0);
+        bt_added_tokens_split(added, false, false, "xonx", 1, 3, &s, NULL), 0);
     assert_int_equal(s.list[0].token, 5);
     s.count = 0;
-    assert_int_equal(bt_added_split(NULL, false, false, "xonx", 0, 4, &s, NULL),
-                     0);
+    assert_int_equal(
+        bt_added_tokens_split(NULL, false, false, "xonx", 0, 4, &s, NULL), 0);
     assert_int_equal(s.count, 1);
     assert_int_equal(s.list[0].token, BT_NO_TOKEN);
     bt_splits_release(&s);
-    bt_added_free(added);
-    bt_added_free(NULL);
+    bt_added_tokens_free(added);
+    bt_added_tokens_free(NULL);
 }
 
 /* ---- Resources ----------------------------------------------------------- */
@@ -218,14 +226,15 @@ static bauta_status create_and_split(const bt_added_token *tokens, size_t count,
                                      const char *text, size_t size,
                                      bauta_error *err)
 {
-    bt_added *added;
+    bt_added_tokens *added;
     bt_splits s = { .list = NULL };
     bauta_status status =
-        bt_added_create(&added, tokens, count, NULL, "t.json", err);
+        bt_added_tokens_create(&added, tokens, count, NULL, "t.json", err);
     if (!status)
-        status = bt_added_split(added, false, false, text, 0, size, &s, err);
+        status =
+            bt_added_tokens_split(added, false, false, text, 0, size, &s, err);
     bt_splits_release(&s);
-    bt_added_free(added);
+    bt_added_tokens_free(added);
     return status;
 }
 

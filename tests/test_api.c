@@ -3,11 +3,11 @@
  * does not depend on how sequences lie, equals what the parts inside give, and
  * survives being saved. The folders are written by the test; those of the data
  * folder, where there are any, are run as well. */
+#include "allocation_faults.h"
 #include "bauta.h"
 #include "data.h"
-#include "faults.h"
 #include "model/transformer.h"
-#include "tiny.h"
+#include "tiny_models.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -81,8 +81,9 @@ static void subject_load(subject *s, const char *path, bool trainable)
     options.threads = 2;
     s->model = load(path, trainable);
     assert_int_equal(bauta_context_create(&s->context, &options, NULL), 0);
-    size_t vocab = bauta_model_vocabulary(s->model);
-    s->lengths = bauta_model_positions(s->model) < 70 ? short_lengths : lengths;
+    size_t vocab = bauta_model_vocab_size(s->model);
+    s->lengths =
+        bauta_model_max_positions(s->model) < 70 ? short_lengths : lengths;
     s->r = test_random_from(11);
     s->rows = 0;
     for (size_t i = 0; i < SEQUENCES; i++)
@@ -114,7 +115,7 @@ static bauta_batch packed(const subject *s, bool target)
     batch.count = SEQUENCES;
     batch.lengths = s->lengths;
     batch.ids = target ? s->target_ids : s->source_ids;
-    batch.types = target ? NULL : s->types;
+    batch.token_types = target ? NULL : s->types;
     return batch;
 }
 
@@ -191,16 +192,16 @@ static void forward_alone(subject *s, size_t sequence, size_t start,
         both[i]->count = 1;
         both[i]->lengths += sequence;
         both[i]->ids += start;
-        if (both[i]->types)
-            both[i]->types += start;
+        if (both[i]->token_types)
+            both[i]->token_types += start;
     }
-    outputs.logits = logits + start * bauta_model_vocabulary(s->model);
+    outputs.logits = logits + start * bauta_model_vocab_size(s->model);
     forward(s, &source, &target, &outputs);
 }
 
 static void alone_equals_packed(subject *s)
 {
-    size_t vocab = bauta_model_vocabulary(s->model), start = 0;
+    size_t vocab = bauta_model_vocab_size(s->model), start = 0;
     float *alone = floats_create(s->rows * vocab);
     forward_packed(s, s->logits);
     for (size_t i = 0; i < SEQUENCES; i++) {
@@ -247,7 +248,7 @@ static void assert_padded(const subject *s, const char *what,
 
 static void padded_equals_packed(subject *s)
 {
-    size_t vocab = bauta_model_vocabulary(s->model);
+    size_t vocab = bauta_model_vocab_size(s->model);
     size_t stride = s->lengths[1] + 2;
     bauta_batch source = packed(s, false), target = packed(s, true);
     uint32_t *source_ids = pad(s, s->source_ids, stride);
@@ -257,7 +258,7 @@ static void padded_equals_packed(subject *s)
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     source.stride = target.stride = stride;
     source.ids = source_ids;
-    source.types = types;
+    source.token_types = types;
     target.ids = target_ids;
     outputs.logits = logits;
     forward_packed(s, s->logits);
@@ -313,48 +314,48 @@ static bauta_mask *causal(const subject *s, size_t window)
 
 /* What is inside, put together by hand. */
 typedef struct inside {
-    bt_folder *folder;
+    bt_model_store *folder;
     bt_tape *tape;
     uint32_t *positions;
     bauta_plan *all, *causal, *window;
     bt_tensor *encoder_states[8], *decoder_states[8];
-    bt_input encoder, decoder;
+    bt_forward_input encoder, decoder;
 } inside;
 
-static void inside_init(inside *in, const subject *s, bt_load how)
+static void inside_init(inside *in, const subject *s, bt_load_mode how)
 {
     size_t at = 0;
     *in = (inside){ .positions = malloc(s->rows * sizeof(uint32_t)) };
     assert_non_null(in->positions);
-    assert_int_equal(bt_folder_load(&in->folder, s->path, how, NULL), 0);
+    assert_int_equal(bt_model_store_load(&in->folder, s->path, how, NULL), 0);
     assert_int_equal(bt_tape_create(&in->tape, bt_kernels_get(NULL), 1, NULL),
                      0);
     for (size_t i = 0; i < SEQUENCES; i++)
         for (size_t t = 0; t < s->lengths[i]; t++)
             in->positions[at++] = (uint32_t)t;
-    size_t window = in->folder->model->print.window;
+    size_t window = in->folder->model->config.window;
     in->all = plan_of(documents(s), NULL);
     in->causal = plan_of(documents(s), causal(s, 0));
     if (window)
         in->window = plan_of(documents(s), causal(s, window));
-    in->encoder = (bt_input){ .tokens = s->rows,
-                              .ids = s->source_ids,
-                              .positions = in->positions,
-                              .types = s->types,
-                              .plan = in->all,
-                              .states = in->encoder_states };
-    in->decoder = (bt_input){ .tokens = s->rows,
-                              .ids = s->target_ids,
-                              .positions = in->positions,
-                              .plan = in->causal,
-                              .window = in->window,
-                              .cross = in->all,
-                              .states = in->decoder_states };
+    in->encoder = (bt_forward_input){ .tokens = s->rows,
+                                      .ids = s->source_ids,
+                                      .positions = in->positions,
+                                      .token_types = s->types,
+                                      .self_plan = in->all,
+                                      .hidden_states = in->encoder_states };
+    in->decoder = (bt_forward_input){ .tokens = s->rows,
+                                      .ids = s->target_ids,
+                                      .positions = in->positions,
+                                      .self_plan = in->causal,
+                                      .window_plan = in->window,
+                                      .cross_plan = in->all,
+                                      .hidden_states = in->decoder_states };
 }
 
 static void inside_release(inside *in)
 {
-    bt_folder_free(in->folder);
+    bt_model_store_free(in->folder);
     bt_tape_free(in->tape);
     bauta_plan_free(in->all);
     bauta_plan_free(in->causal);
@@ -390,7 +391,7 @@ static void forward_equals_inside(subject *s)
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     size_t encoder = bauta_model_encoder_layers(s->model);
     size_t decoder = bauta_model_decoder_layers(s->model);
-    size_t count = s->rows * bauta_model_width(s->model);
+    size_t count = s->rows * bauta_model_hidden_size(s->model);
     outputs.logits = s->logits;
     if (encoder)
         outputs.encoder_states = floats_create((encoder + 1) * count);
@@ -480,21 +481,23 @@ static void loss_equals_inside(subject *s)
     inside in;
     size_t counted = 0;
     bauta_loss_options options = BAUTA_LOSS_OPTIONS_INIT;
-    options.smoothing = 0.1f;
+    options.label_smoothing = 0.1f;
     options.weight = 0.5;
-    inside_init(&in, s, BT_LOAD_TRAINED);
+    inside_init(&in, s, BT_LOAD_TRAINABLE);
     bt_model *model = in.folder->model;
-    bt_loss want = bt_op_loss(
-        in.tape, bt_transformer_top(in.tape, model, inside_run(&in, s, true)),
-        bt_transformer_head(model), false, bt_transformer_head_bias(model),
-        s->labels, options.smoothing, options.weight);
+    bt_loss want = bt_op_cross_entropy(
+        in.tape,
+        bt_transformer_head_transform(in.tape, model, inside_run(&in, s, true)),
+        bt_transformer_head_weight(model), false,
+        bt_transformer_head_bias(model), s->labels, options.label_smoothing,
+        options.weight);
     assert_int_equal(bt_tape_backward(in.tape, NULL), 0);
     double got = loss_packed(s, &options, &counted);
     assert_true(got == want.loss);
     assert_int_equal(counted, labels_counted(s));
     matching m = { .model = s->model };
-    bt_folder_names(in.folder, &(bt_names){ gradient_equal, &m });
-    assert_int_equal(m.index, bauta_model_tensors(s->model));
+    bt_model_store_visit(in.folder, &(bt_tensor_visitor){ gradient_equal, &m });
+    assert_int_equal(m.index, bauta_model_tensor_count(s->model));
     inside_release(&in);
 }
 
@@ -507,7 +510,7 @@ static void loss_and_gradients_equal_the_parts_inside(void **state)
 static double gradient_length(const bauta_model *model)
 {
     double sum = 0;
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         bauta_tensor t = tensor_at(model, i);
         for (size_t k = 0; t.gradient && k < t.count; k++)
             sum += (double)t.gradient[k] * (double)t.gradient[k];
@@ -608,7 +611,7 @@ static bauta_mask *pad_mask(subject *s, const bauta_mask *mask, size_t stride)
 static void batch_masks_padded(subject *s, const bauta_mask *mask,
                                const bauta_mask *cross)
 {
-    size_t vocab = bauta_model_vocabulary(s->model);
+    size_t vocab = bauta_model_vocab_size(s->model);
     size_t stride = s->lengths[1] + 1;
     bauta_batch source = packed(s, false), target = packed(s, true);
     uint32_t *source_ids = pad(s, s->source_ids, stride);
@@ -621,10 +624,10 @@ static void batch_masks_padded(subject *s, const bauta_mask *mask,
     outputs.logits = logits;
     source.stride = target.stride = stride;
     source.ids = source_ids;
-    source.types = types;
+    source.token_types = types;
     target.ids = target_ids;
     source.mask = target.mask = padded;
-    target.cross = padded_cross;
+    target.cross_mask = padded_cross;
     forward(s, &source, &target, &outputs);
     assert_padded(s, "masked and padded", s->logits, logits, stride, vocab);
     bauta_mask_free(padded);
@@ -645,12 +648,12 @@ static void batch_masks_and(subject *s)
     bauta_mask *mask = random_dense(&s->r, s->rows, s->rows);
     bauta_mask *cross = both ? random_dense(&s->r, s->rows, s->rows) : NULL;
     source.mask = target.mask = mask;
-    target.cross = cross;
+    target.cross_mask = cross;
     outputs.logits = s->logits;
     forward(s, &source, &target, &outputs);
 
     inside_init(&in, s, BT_LOAD_MAPPED);
-    size_t window = in.folder->model->print.window;
+    size_t window = in.folder->model->config.window;
     bauta_mask *own[4] = { documents(s), documents(s), documents(s),
                            documents(s) };
     const bauta_mask *more[4] = { mask, mask, mask, cross };
@@ -667,10 +670,10 @@ static void batch_masks_and(subject *s)
                                    : i == 2 ? causal(s, window ? window : 1)
                                             : NULL);
     }
-    in.encoder.plan = plans[0];
-    in.decoder.plan = plans[1];
-    in.decoder.window = plans[2];
-    in.decoder.cross = plans[3];
+    in.encoder.self_plan = plans[0];
+    in.decoder.self_plan = plans[1];
+    in.decoder.window_plan = plans[2];
+    in.decoder.cross_plan = plans[3];
     bt_tensor *want = bt_transformer_logits(in.tape, in.folder->model,
                                             inside_run(&in, s, false));
     assert_non_null(want);
@@ -690,7 +693,7 @@ static void batch_masks_extremes(subject *s)
     bauta_batch source = packed(s, false), target = packed(s, true);
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     bauta_mask *all = NULL, *none = NULL;
-    size_t count = s->rows * bauta_model_vocabulary(s->model);
+    size_t count = s->rows * bauta_model_vocab_size(s->model);
     float *logits = floats_create(count);
     assert_int_equal(bauta_mask_all(&all, s->rows, s->rows, NULL), 0);
     assert_int_equal(bauta_mask_not(&none, all, NULL), 0);
@@ -722,9 +725,10 @@ static void a_batch_may_hide_more(void **state)
 
 static void tensors_equal(const bauta_model *a, const bauta_model *b)
 {
-    assert_int_equal(bauta_model_tensors(a), bauta_model_tensors(b));
-    assert_true(bauta_model_parameters(a) == bauta_model_parameters(b));
-    for (size_t i = 0; i < bauta_model_tensors(a); i++) {
+    assert_int_equal(bauta_model_tensor_count(a), bauta_model_tensor_count(b));
+    assert_true(bauta_model_parameter_count(a) ==
+                bauta_model_parameter_count(b));
+    for (size_t i = 0; i < bauta_model_tensor_count(a); i++) {
         bauta_tensor want = tensor_at(a, i), got = tensor_at(b, i);
         assert_string_equal(want.name, got.name);
         assert_int_equal(want.rank, got.rank);
@@ -774,7 +778,7 @@ static void save_and_load(subject *s)
 {
     char path[512], again[512];
     bauta_error err;
-    size_t count = s->rows * bauta_model_vocabulary(s->model);
+    size_t count = s->rows * bauta_model_vocab_size(s->model);
     float *logits = floats_create(count);
     snprintf(path, sizeof(path), "%s", scratch_path(&s->scratch, "saved/"));
     snprintf(again, sizeof(again), "%s", scratch_path(&s->scratch, "again"));
@@ -883,7 +887,7 @@ enum { THREADS = 3 };
 static void threads_share(subject *s)
 {
     subject each[THREADS];
-    size_t count = s->rows * bauta_model_vocabulary(s->model);
+    size_t count = s->rows * bauta_model_vocab_size(s->model);
     forward_packed(s, s->logits);
     for (size_t i = 0; i < THREADS; i++) {
         each[i] = *s;
@@ -923,15 +927,15 @@ static void describe_and_count(subject *s)
     assert_string_equal(json_string_value(json_object_get(root, "kind")),
                         bauta_model_kind_text(bauta_model_kind_of(s->model)));
     assert_int_equal(json_integer_value(json_object_get(root, "vocabulary")),
-                     bauta_model_vocabulary(s->model));
+                     bauta_model_vocab_size(s->model));
     json_decref(root);
     uint64_t sum = 0;
-    for (size_t i = 0; i < bauta_model_tensors(s->model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(s->model); i++) {
         bauta_tensor t = tensor_at(s->model, i);
         assert_int_equal(t.count, t.shape[0] * t.shape[1]);
         sum += t.count;
     }
-    assert_true(sum == bauta_model_parameters(s->model));
+    assert_true(sum == bauta_model_parameter_count(s->model));
 }
 
 static void a_model_answers_questions(void **state)
@@ -945,10 +949,10 @@ static void a_model_answers_questions(void **state)
     assert_int_equal(bauta_model_kind_of(model), BAUTA_DECODER_ONLY);
     assert_int_equal(bauta_model_encoder_layers(model), 0);
     assert_int_equal(bauta_model_decoder_layers(model), 3);
-    assert_int_equal(bauta_model_window(model, 0), 0);
-    assert_int_equal(bauta_model_window(model, 2), 3);
-    assert_int_equal(bauta_model_positions(model), 96);
-    assert_int_equal(bauta_model_width(model), 16);
+    assert_int_equal(bauta_model_sliding_window(model, 0), 0);
+    assert_int_equal(bauta_model_sliding_window(model, 2), 3);
+    assert_int_equal(bauta_model_max_positions(model), 96);
+    assert_int_equal(bauta_model_hidden_size(model), 16);
     assert_false(bauta_model_trainable(model));
     assert_string_equal(bauta_model_kind_text((bauta_model_kind)7),
                         "unknown kind");
@@ -1058,7 +1062,7 @@ static void golden_run(subject *s)
     first->stride = time;
     first->lengths = source_lengths;
     uint32_t *types = golden_ids(file, "token_type_ids", &rows, &time);
-    first->types = types;
+    first->token_types = types;
     uint32_t *more = NULL;
     if (has_source(s) && has_target(s)) {
         more = golden_ids(file, "decoder_input_ids", &rows, &time);
@@ -1067,7 +1071,7 @@ static void golden_run(subject *s)
         target.stride = time; // all tokens are real
     }
     float *logits =
-        floats_create(rows * time * bauta_model_vocabulary(s->model));
+        floats_create(rows * time * bauta_model_vocab_size(s->model));
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     outputs.logits = logits;
     forward(s, &source, &target, &outputs);

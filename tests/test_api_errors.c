@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_api_errors.c - models used wrongly, and without memory: every misuse is
  * a status and a sentence, and nothing leaks. */
+#include "allocation_faults.h"
 #include "bauta.h"
-#include "faults.h"
-#include "tiny.h"
+#include "tiny_models.h"
 
 #include <math.h>
 
@@ -115,23 +115,23 @@ SPOIL(rows_overflow, c->target.stride = SIZE_MAX; c->target.count = 2)
 SPOIL(count_huge, c->target.stride = 1; c->target.count = (size_t)1 << 63;
       c->target.lengths = NULL)
 SPOIL(lengths_overflow, c->lengths[1][0] = SIZE_MAX)
-SPOIL(types_unknown, c->target.types = c->types)
-SPOIL(type, c->source.types = c->types; c->types[4] = 2)
+SPOIL(types_unknown, c->target.token_types = c->types)
+SPOIL(type, c->source.token_types = c->types; c->types[4] = 2)
 SPOIL(mask, c->target.mask = w.wrong)
 SPOIL(mask_of_source, c->source.mask = w.wrong)
 SPOIL(mask_not_padded, c->target.stride = 6; c->target.mask = w.right)
-SPOIL(cross, c->target.cross = w.wrong)
-SPOIL(cross_useless, c->target.cross = w.right)
-SPOIL(cross_of_source, c->source.cross = w.right)
+SPOIL(cross, c->target.cross_mask = w.wrong)
+SPOIL(cross_useless, c->target.cross_mask = w.right)
+SPOIL(cross_of_source, c->source.cross_mask = w.right)
 SPOIL(counts, c->target.count = 2)
 SPOIL(no_labels, c->labels_arg = NULL)
 SPOIL(label, c->labels[2] = 40)
 SPOIL(label_negative, c->labels[11] = UINT32_MAX - 1)
 SPOIL(no_loss, c->loss_arg = NULL)
 SPOIL(options_size, c->options.size = 1)
-SPOIL(smoothing, c->options.smoothing = 1.5f)
-SPOIL(smoothing_negative, c->options.smoothing = -0.1f)
-SPOIL(smoothing_nan, c->options.smoothing = NAN)
+SPOIL(smoothing, c->options.label_smoothing = 1.5f)
+SPOIL(smoothing_negative, c->options.label_smoothing = -0.1f)
+SPOIL(smoothing_nan, c->options.label_smoothing = NAN)
 SPOIL(weight, c->options.weight = INFINITY)
 
 typedef bauta_status call_fn(call *c, bauta_error *err);
@@ -302,7 +302,7 @@ static void objects_are_checked(void **state)
     assert_int_equal(bauta_model_tensor(NULL, 0, &t, &err), BAUTA_ERR_ARGUMENT);
     assert_int_equal(bauta_model_tensor(w.gpt2, 0, NULL, &err),
                      BAUTA_ERR_ARGUMENT);
-    size_t count = bauta_model_tensors(w.gpt2);
+    size_t count = bauta_model_tensor_count(w.gpt2);
     assert_int_equal(bauta_model_tensor(w.gpt2, count, &t, &err),
                      BAUTA_ERR_ARGUMENT);
     assert_string_equal(err.message, "tensor 28 of a model that has 28");

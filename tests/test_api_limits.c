@@ -3,7 +3,7 @@
  * memory holds, and NULL inside arrays: each is an error with a sentence, never
  * a crash or a hang. Each case runs in a process of its own. */
 #include "bauta.h"
-#include "tiny.h"
+#include "tiny_models.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -46,14 +46,14 @@ CASE(train_objective)
 CASE(train_mode)
 {
     bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
-    o.mode = (bauta_mode)99;
+    o.mode = (bauta_train_mode)99;
     return train(&o, err);
 }
 
 CASE(train_schedule)
 {
     bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
-    o.schedule = (bauta_schedule)99;
+    o.lr_scheduler_type = (bauta_schedule)99;
     return train(&o, err);
 }
 
@@ -65,15 +65,15 @@ CASE(gradients_mode)
     assert_int_equal(bauta_trainer_create(&trainer, w.context, w.gpt2, w.bytes,
                                           w.corpus, &o, err),
                      0);
-    return bauta_trainer_gradients(trainer, (bauta_mode)99, &loss, err);
+    return bauta_trainer_gradients(trainer, (bauta_train_mode)99, &loss, err);
 }
 
 CASE(vocabulary_kind)
 {
-    bauta_vocabulary_options o = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_tokenizer_trainer_options o = BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT;
     bauta_tokenizer *out;
     const size_t length = 1;
-    o.kind = (bauta_vocabulary_kind)99;
+    o.kind = (bauta_tokenizer_kind)99;
     return bauta_tokenizer_train(&out, &o, words, &length, 1, err);
 }
 
@@ -132,8 +132,8 @@ CASE(generate_early)
 {
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_request r = request_of(&o);
-    o.max_tokens = 2;
-    o.early = (bauta_early)99;
+    o.max_new_tokens = 2;
+    o.early_stopping = (bauta_early_stopping)99;
     return generate(w.gpt2, &r, err);
 }
 
@@ -147,25 +147,27 @@ static bauta_batch batch_of(size_t count)
     return b;
 }
 
-static bauta_status look(bauta_look *l, size_t count, bauta_error *err)
+static bauta_status look(bauta_attention_weights *l, size_t count,
+                         bauta_error *err)
 {
     static float weights[64];
     bauta_batch b = batch_of(1);
     l->weights = weights;
-    return bauta_model_look(w.context, w.gpt2, NULL, &b, NULL, l, count, err);
+    return bauta_model_attention_weights(w.context, w.gpt2, NULL, &b, NULL, l,
+                                         count, err);
 }
 
 CASE(look_at)
 {
-    bauta_look l = BAUTA_LOOK_INIT;
-    l.at = (bauta_look_at)99;
+    bauta_attention_weights l = BAUTA_ATTENTION_WEIGHTS_INIT;
+    l.attention = (bauta_attention_kind)99;
     l.rows = 4;
     return look(&l, 1, err);
 }
 
 CASE(look_rows)
 {
-    bauta_look l = BAUTA_LOOK_INIT;
+    bauta_attention_weights l = BAUTA_ATTENTION_WEIGHTS_INIT;
     l.first = 2;
     l.rows = SIZE_MAX - 1;
     return look(&l, 1, err);
@@ -174,7 +176,7 @@ CASE(look_rows)
 CASE(picture_at)
 {
     bauta_picture p = BAUTA_PICTURE_INIT;
-    p.at = (bauta_look_at)99;
+    p.attention = (bauta_attention_kind)99;
     p.rows = p.columns = 4;
     p.mask = w.mask;
     return bauta_picture_save("/nonexistent/x.svg", &p, 1, NULL, err);
@@ -201,7 +203,7 @@ CASE(picture_count)
 
 CASE(weights_type)
 {
-    return bauta_model_compress(w.llama, (bauta_weights)99, err);
+    return bauta_model_pack(w.llama, (bauta_dtype)99, err);
 }
 
 CASE(audit_checks)
@@ -236,7 +238,7 @@ CASE(source_beyond_memory)
 {
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_request r = request_of(&o);
-    o.start = 1;
+    o.decoder_start_token_id = 1;
     r.source = ids;
     r.source_count = SIZE_MAX / 2;
     return generate(w.marian, &r, err);
@@ -246,7 +248,7 @@ CASE(target_beyond_memory)
 {
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_request r = request_of(&o);
-    o.start = 1;
+    o.decoder_start_token_id = 1;
     r.source = ids;
     r.source_count = 2;
     r.count = SIZE_MAX;
@@ -257,32 +259,32 @@ CASE(beams_beyond_memory)
 {
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_request r = request_of(&o);
-    o.max_tokens = 2;
-    o.beams = SIZE_MAX / 2;
+    o.max_new_tokens = 2;
+    o.num_beams = SIZE_MAX / 2;
     return generate(w.gpt2, &r, err);
 }
 
 CASE(word_beyond_memory)
 {
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
-    bauta_word word = { SIZE_MAX / 2, NULL };
+    bauta_token_seq word = { SIZE_MAX / 2, NULL };
     word.tokens = ids;
     bauta_request r = request_of(&o);
-    o.max_tokens = 2;
-    o.words = &word;
-    o.word_count = 1;
+    o.max_new_tokens = 2;
+    o.bad_words = &word;
+    o.bad_word_count = 1;
     return generate(w.gpt2, &r, err);
 }
 
 CASE(words_beyond_memory)
 {
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
-    bauta_word word = { 1, NULL };
+    bauta_token_seq word = { 1, NULL };
     word.tokens = ids;
     bauta_request r = request_of(&o);
-    o.max_tokens = 2;
-    o.words = &word;
-    o.word_count = SIZE_MAX / 2;
+    o.max_new_tokens = 2;
+    o.bad_words = &word;
+    o.bad_word_count = SIZE_MAX / 2;
     return generate(w.gpt2, &r, err);
 }
 
@@ -290,9 +292,9 @@ CASE(stops_beyond_memory)
 {
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_request r = request_of(&o);
-    o.max_tokens = 2;
-    o.stops = words;
-    o.stop_count = SIZE_MAX / 2;
+    o.max_new_tokens = 2;
+    o.stop_strings = words;
+    o.stop_string_count = SIZE_MAX / 2;
     return generate(w.gpt2, &r, err);
 }
 
@@ -300,9 +302,9 @@ CASE(stop_null)
 {
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_request r = request_of(&o);
-    o.max_tokens = 2;
-    o.stops = words;
-    o.stop_count = 2;
+    o.max_new_tokens = 2;
+    o.stop_strings = words;
+    o.stop_string_count = 2;
     return generate(w.gpt2, &r, err);
 }
 
@@ -310,7 +312,7 @@ CASE(keep_beyond_memory)
 {
     bauta_generator_options o = BAUTA_GENERATOR_OPTIONS_INIT;
     bauta_generator *g;
-    o.keep = SIZE_MAX / 2;
+    o.cached_sequences = SIZE_MAX / 2;
     return bauta_generator_create(&g, w.context, w.gpt2, NULL, &o, err);
 }
 
@@ -451,9 +453,9 @@ CASE(plan_rows)
 
 CASE(cache_capacity)
 {
-    bauta_cache *cache;
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
-    return bauta_cache_create(&cache, &shape, SIZE_MAX / 2, err);
+    bauta_kv_cache *cache;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
+    return bauta_kv_cache_create(&cache, &shape, SIZE_MAX / 2, err);
 }
 
 CASE(corpus_add_count)
@@ -486,7 +488,7 @@ CASE(train_texts_count)
 
 CASE(looks_count)
 {
-    bauta_look l = BAUTA_LOOK_INIT;
+    bauta_attention_weights l = BAUTA_ATTENTION_WEIGHTS_INIT;
     l.rows = 4;
     return look(&l, SIZE_MAX / 2, err);
 }
@@ -532,11 +534,11 @@ CASE(reach_layers)
 
 CASE(specials_null)
 {
-    bauta_vocabulary_options o = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_tokenizer_trainer_options o = BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT;
     bauta_tokenizer *out;
     const size_t length = 1;
-    o.specials = words;
-    o.special_count = 2;
+    o.special_tokens = words;
+    o.special_token_count = 2;
     return bauta_tokenizer_train(&out, &o, words, &length, 1, err);
 }
 
@@ -555,7 +557,7 @@ CASE(average_null)
 
 CASE(attention_heads)
 {
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     bauta_plan *plan;
     static float numbers[4096];
     shape.heads = SIZE_MAX / 64;
@@ -566,7 +568,7 @@ CASE(attention_heads)
 
 CASE(attention_stride)
 {
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     bauta_plan *plan;
     static float numbers[4096];
     shape.q_token = SIZE_MAX / 2;
@@ -692,15 +694,16 @@ static void each_is_an_error_with_a_sentence(void **state)
 static void questions_take_any_enum(void **state)
 {
     (void)state;
-    assert_int_equal(bauta_model_heads(w.gpt2, (bauta_look_at)99), 0);
-    assert_int_equal(bauta_tokenizer_token(w.bytes, (bauta_token_name)99),
-                     BAUTA_NO_TOKEN);
+    assert_int_equal(bauta_model_heads(w.gpt2, (bauta_attention_kind)99), 0);
+    assert_int_equal(
+        bauta_tokenizer_special_token(w.bytes, (bauta_special_token)99),
+        BAUTA_NO_TOKEN);
     assert_non_null(bauta_status_text((bauta_status)99));
     assert_non_null(bauta_model_kind_text((bauta_model_kind)99));
     assert_non_null(bauta_finish_text((bauta_finish)99));
     assert_non_null(bauta_check_name((bauta_check)99));
     assert_non_null(bauta_check_text((bauta_check)99));
-    assert_int_equal(bauta_model_window(w.gpt2, SIZE_MAX), 0);
+    assert_int_equal(bauta_model_sliding_window(w.gpt2, SIZE_MAX), 0);
     assert_null(bauta_preset_name(SIZE_MAX, NULL));
     assert_null(bauta_tokenizer_piece(w.bytes, UINT32_MAX, NULL));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_attention.c - the promises of masked attention, through the API. */
-#include "kernels/kernels.h"
-#include "oracle.h"
-#include "problem.h"
+#include "attention_oracle.h"
+#include "attention_problem.h"
+#include "backend/cpu/kernels/kernels.h"
 
 static uint64_t seed;
 
@@ -235,7 +235,7 @@ static problem document_alone(const problem *all, const bauta_mask *mask,
                               size_t query, size_t key)
 {
     size_t n = bauta_mask_queries(mask), m = bauta_mask_keys(mask);
-    const bauta_attention *s = &all->shape;
+    const bauta_attention_shape *s = &all->shape;
     problem p = { .mask = mask, .shape = *s };
     size_t q_row = s->heads * s->head_dim, o_row = s->heads * s->value_dim;
     size_t k_row = s->kv_heads * s->head_dim,
@@ -273,7 +273,7 @@ static void a_document_gives_the_same_bits_alone_and_packed(void **state)
                          0);
         problem all = problem_random(&r, mask);
         problem_run(&all, context, BT_TILE_ROWS);
-        const bauta_attention *s = &all.shape;
+        const bauta_attention_shape *s = &all.shape;
         for (size_t d = 0; d < count; d++) {
             problem p = document_alone(&all, inner[d], query, key);
             problem_run(&p, context, BT_TILE_ROWS);
@@ -339,9 +339,9 @@ static void a_padded_batch_gives_the_same_bits_as_its_sequences(void **state)
 
 /* Row i alone, over plain keys and over a cache, must equal the whole pass. */
 static void decode_row(const problem *all, bauta_context *context,
-                       const bauta_cache *cache, size_t i)
+                       const bauta_kv_cache *cache, size_t i)
 {
-    const bauta_attention *s = &all->shape;
+    const bauta_attention_shape *s = &all->shape;
     bauta_plan *plan = NULL;
     float *out = problem_floats(NULL, s->heads * s->value_dim, 0);
     float *lse = problem_floats(NULL, s->heads, 0);
@@ -380,19 +380,19 @@ static void decoding_row_by_row_equals_the_parallel_pass(void **state)
         assert_int_equal(bauta_mask_causal(&causal, n, m, NULL), 0);
         assert_int_equal(bauta_mask_and(&mask, any, causal, NULL), 0);
         problem all = problem_random(&r, mask);
-        const bauta_attention *s = &all.shape;
+        const bauta_attention_shape *s = &all.shape;
         problem_run(&all, context, BT_TILE_ROWS);
         bool documents = false; // a cache holds one sequence
         for (size_t i = 0; i < n; i++)
             documents |= bauta_mask_origin(mask, i) != 0;
-        bauta_cache *cache = NULL;
-        assert_int_equal(bauta_cache_create(&cache, s, m, NULL), 0);
+        bauta_kv_cache *cache = NULL;
+        assert_int_equal(bauta_kv_cache_create(&cache, s, m, NULL), 0);
         for (size_t i = 0; i < n; i++) {
             // The cache grows with the position and never holds the future.
             size_t end = i + m + 1 > n ? i + m + 1 - n : 0;
-            size_t held = bauta_cache_tokens(cache);
+            size_t held = bauta_kv_cache_tokens(cache);
             if (end > held)
-                assert_int_equal(bauta_cache_append(
+                assert_int_equal(bauta_kv_cache_append(
                                      cache, s, end - held,
                                      all.k + held * s->kv_heads * s->head_dim,
                                      all.v + held * s->kv_heads * s->value_dim,
@@ -400,7 +400,7 @@ static void decoding_row_by_row_equals_the_parallel_pass(void **state)
                                  0);
             decode_row(&all, context, documents ? NULL : cache, i);
         }
-        bauta_cache_free(cache);
+        bauta_kv_cache_free(cache);
         problem_free(&all);
         bauta_mask_free(any);
         bauta_mask_free(causal);
@@ -420,7 +420,7 @@ static void strides_and_grouped_heads_change_no_bit(void **state)
     problem grouped = problem_make(&r, mask, 4, 2, 16, 16);
     problem_run(&grouped, context, BT_TILE_ROWS);
     // Head-major, with gaps: q and out (head, token, dim + 5), k and v alike.
-    bauta_attention s = grouped.shape;
+    bauta_attention_shape s = grouped.shape;
     s.q_token = s.out_token = s.k_token = s.v_token = 21;
     s.q_head = s.out_head = s.k_head = s.v_head = 90 * 21;
     s.kv_heads = 4;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_attention_errors.c - calls that cannot be are a status and a sentence
  * and touch nothing; calls about nothing are calls like any other. */
-#include "faults.h"
-#include "kernels/kernels.h"
-#include "problem.h"
+#include "allocation_faults.h"
+#include "attention_problem.h"
+#include "backend/cpu/kernels/kernels.h"
 
 enum { QUERIES = 70, KEYS = 90, HEADS = 4, KV_HEADS = 2, DIM = 8, VALUE = 12 };
 
@@ -69,24 +69,24 @@ static bauta_status op_cached(const call *c, bauta_error *err)
 
 static bauta_status op_cache(const call *c, bauta_error *err)
 {
-    return bauta_cache_create(c->p[MADE], c->p[SHAPE], c->tokens, err);
+    return bauta_kv_cache_create(c->p[MADE], c->p[SHAPE], c->tokens, err);
 }
 
 static bauta_status op_append(const call *c, bauta_error *err)
 {
-    return bauta_cache_append(c->p[CACHE], c->p[SHAPE], c->tokens, c->p[IN_K],
-                              c->p[IN_V], err);
+    return bauta_kv_cache_append(c->p[CACHE], c->p[SHAPE], c->tokens,
+                                 c->p[IN_K], c->p[IN_V], err);
 }
 
 static bauta_status op_truncate(const call *c, bauta_error *err)
 {
-    return bauta_cache_truncate(c->p[CACHE], c->tokens, err);
+    return bauta_kv_cache_truncate(c->p[CACHE], c->tokens, err);
 }
 
 /* Objects that make every call right. The cache is full. */
 typedef struct fixture {
     call right;
-    bauta_attention shape;
+    bauta_attention_shape shape;
     bauta_options options;
     void *made;
     bauta_mask *mask;
@@ -100,17 +100,17 @@ static void fixture_init(fixture *f)
 {
     test_random r = test_random_from(1);
     bauta_plan *plan = NULL;
-    bauta_cache *cache = NULL;
+    bauta_kv_cache *cache = NULL;
     faults_begin();
     *f = (fixture){ .options = BAUTA_OPTIONS_INIT };
     assert_int_equal(bauta_mask_causal(&f->mask, QUERIES, KEYS, NULL), 0);
     assert_int_equal(bauta_plan_create(&plan, f->mask, 0, QUERIES, NULL), 0);
     f->data = problem_make(&r, f->mask, HEADS, KV_HEADS, DIM, VALUE);
     f->shape = f->data.shape;
-    assert_int_equal(bauta_cache_create(&cache, &f->shape, KEYS, NULL), 0);
-    assert_int_equal(
-        bauta_cache_append(cache, &f->shape, KEYS, f->data.k, f->data.v, NULL),
-        0);
+    assert_int_equal(bauta_kv_cache_create(&cache, &f->shape, KEYS, NULL), 0);
+    assert_int_equal(bauta_kv_cache_append(cache, &f->shape, KEYS, f->data.k,
+                                           f->data.v, NULL),
+                     0);
     f->right = (call){ { [CONTEXT] = test_context(NULL, 2),
                          [OPTIONS] = &f->options,
                          [PLAN] = plan,
@@ -134,7 +134,7 @@ static void fixture_release(fixture *f)
 {
     bauta_context_free(f->right.p[CONTEXT]);
     bauta_plan_free(f->right.p[PLAN]);
-    bauta_cache_free(f->right.p[CACHE]);
+    bauta_kv_cache_free(f->right.p[CACHE]);
     bauta_mask_free(f->mask);
     problem_free(&f->data);
     assert_int_equal(faults_end(), 0);
@@ -162,7 +162,7 @@ static void refuse(fixture *f, const call *c, op_fn *op, bauta_status want,
         assert_null(f->made);
     assert_int_equal(op(c, NULL), want);
     assert_int_equal(faults_live(), f->live);
-    assert_int_equal(bauta_cache_tokens(f->right.p[CACHE]), KEYS);
+    assert_int_equal(bauta_kv_cache_tokens(f->right.p[CACHE]), KEYS);
     assert_untouched(f->data.out, f->data.no);
     assert_untouched(f->data.lse, f->data.nl);
     assert_untouched(f->data.dq, f->data.nq);
@@ -216,7 +216,7 @@ static void every_missing_pointer_is_named(void **state)
 static op_fn *const shaped[] = { op_forward, op_backward, op_cached, op_cache,
                                  op_append };
 
-#define FIELD(name) #name, offsetof(bauta_attention, name)
+#define FIELD(name) #name, offsetof(bauta_attention_shape, name)
 
 static void a_size_out_of_range_is_named_with_its_value(void **state)
 {
@@ -226,8 +226,8 @@ static void a_size_out_of_range_is_named_with_its_value(void **state)
         size_t offset, value;
     } fields[] = {
         { FIELD(size), 0 },
-        { FIELD(size), sizeof(bauta_attention) - 1 },
-        { FIELD(size), sizeof(bauta_attention) + 8 },
+        { FIELD(size), sizeof(bauta_attention_shape) - 1 },
+        { FIELD(size), sizeof(bauta_attention_shape) + 8 },
         { FIELD(heads), 0 },
         { FIELD(heads), 65536 },
         { FIELD(heads), SIZE_MAX },
@@ -257,7 +257,7 @@ static void a_size_out_of_range_is_named_with_its_value(void **state)
     for (size_t i = 0; i < BT_LEN(fields); i++)
         for (size_t op = 0; op < BT_LEN(shaped); op++) {
             char says[64];
-            bauta_attention right = f.shape;
+            bauta_attention_shape right = f.shape;
             memcpy((char *)&f.shape + fields[i].offset, &fields[i].value,
                    sizeof(size_t));
             snprintf(says, sizeof(says), "%s is %zu", fields[i].name,
@@ -297,18 +297,20 @@ static void outputs_that_overlap_are_refused(void **state)
         size_t token, head; /* offsets of the strides */
         size_t dim;
     } outputs[] = {
-        { op_forward, FIELD(out_token), offsetof(bauta_attention, out_head),
-          VALUE },
-        { op_cached, FIELD(out_token), offsetof(bauta_attention, out_head),
-          VALUE },
-        { op_backward, FIELD(q_token), offsetof(bauta_attention, q_head), DIM },
-        { op_backward, FIELD(k_token), offsetof(bauta_attention, k_head), DIM },
-        { op_backward, FIELD(v_token), offsetof(bauta_attention, v_head),
+        { op_forward, FIELD(out_token),
+          offsetof(bauta_attention_shape, out_head), VALUE },
+        { op_cached, FIELD(out_token),
+          offsetof(bauta_attention_shape, out_head), VALUE },
+        { op_backward, FIELD(q_token), offsetof(bauta_attention_shape, q_head),
+          DIM },
+        { op_backward, FIELD(k_token), offsetof(bauta_attention_shape, k_head),
+          DIM },
+        { op_backward, FIELD(v_token), offsetof(bauta_attention_shape, v_head),
           VALUE },
     };
     fixture f;
     fixture_init(&f);
-    bauta_attention right = f.shape;
+    bauta_attention_shape right = f.shape;
     for (size_t i = 0; i < BT_LEN(outputs); i++)
         for (size_t layout = 0; layout < 2; layout++) {
             // Tokens outside, then heads outside; both one element too near.
@@ -422,17 +424,18 @@ static void a_plan_that_sees_more_than_the_cache_holds_is_refused(void **state)
     fixture_init(&f);
     for (size_t tokens = 0; tokens < KEYS; tokens += KEYS - 1) {
         call c = f.right;
-        bauta_cache *cache = NULL;
+        bauta_kv_cache *cache = NULL;
         char says[64];
-        assert_int_equal(bauta_cache_create(&cache, &f.shape, KEYS, NULL), 0);
-        assert_int_equal(bauta_cache_append(cache, &f.shape, tokens, f.data.k,
-                                            f.data.v, NULL),
+        assert_int_equal(bauta_kv_cache_create(&cache, &f.shape, KEYS, NULL),
+                         0);
+        assert_int_equal(bauta_kv_cache_append(cache, &f.shape, tokens,
+                                               f.data.k, f.data.v, NULL),
                          0);
         c.p[CACHE] = cache;
         f.live = faults_live();
         snprintf(says, sizeof(says), "key 89, the cache holds %zu", tokens);
         refuse_argument(&f, &c, op_cached, says);
-        bauta_cache_free(cache);
+        bauta_kv_cache_free(cache);
     }
     fixture_release(&f);
 }
@@ -516,10 +519,10 @@ static void a_cache_of_no_tokens_is_a_cache(void **state)
     (void)state;
     fixture f;
     fixture_init(&f);
-    bauta_cache *cache = NULL;
+    bauta_kv_cache *cache = NULL;
     bauta_mask *mask = NULL;
     bauta_plan *plan = NULL;
-    assert_int_equal(bauta_cache_create(&cache, &f.shape, 0, NULL), 0);
+    assert_int_equal(bauta_kv_cache_create(&cache, &f.shape, 0, NULL), 0);
     assert_int_equal(bauta_mask_all(&mask, QUERIES, 0, NULL), 0);
     assert_int_equal(bauta_plan_create(&plan, mask, 0, QUERIES, NULL), 0);
     call c = f.right;
@@ -527,13 +530,13 @@ static void a_cache_of_no_tokens_is_a_cache(void **state)
     c.p[PLAN] = plan;
     assert_int_equal(op_append(&c, NULL), 0);
     assert_int_equal(op_truncate(&c, NULL), 0);
-    assert_int_equal(bauta_cache_tokens(cache), 0);
+    assert_int_equal(bauta_kv_cache_tokens(cache), 0);
     assert_int_equal(op_cached(&c, NULL), 0);
     assert_all(f.data.out, f.data.no, 0);
     assert_all(f.data.lse, f.data.nl, -INFINITY);
     c.tokens = 1;
     assert_int_equal(op_append(&c, NULL), BAUTA_ERR_ARGUMENT);
-    bauta_cache_free(cache);
+    bauta_kv_cache_free(cache);
     bauta_plan_free(plan);
     bauta_mask_free(mask);
     fixture_release(&f);
@@ -554,12 +557,12 @@ static void append_by(fixture *f, size_t from, size_t to, size_t step)
     for (size_t t = from; t < to; t += step) {
         size_t tokens = to - t < step ? to - t : step;
         assert_int_equal(
-            bauta_cache_append(f->right.p[CACHE], &f->shape, tokens,
-                               f->data.k + t * KV_HEADS * DIM,
-                               f->data.v + t * KV_HEADS * VALUE, NULL),
+            bauta_kv_cache_append(f->right.p[CACHE], &f->shape, tokens,
+                                  f->data.k + t * KV_HEADS * DIM,
+                                  f->data.v + t * KV_HEADS * VALUE, NULL),
             0);
     }
-    assert_int_equal(bauta_cache_tokens(f->right.p[CACHE]), to);
+    assert_int_equal(bauta_kv_cache_tokens(f->right.p[CACHE]), to);
 }
 
 static void tokens_one_by_one_or_at_once_give_the_same_bits(void **state)
@@ -571,7 +574,7 @@ static void tokens_one_by_one_or_at_once_give_the_same_bits(void **state)
     outputs_of_plain_keys(&f, &out, &lse);
     static const size_t steps[] = { 1, 7, 63, 64, 65, KEYS };
     for (size_t i = 0; i < BT_LEN(steps); i++) {
-        assert_int_equal(bauta_cache_truncate(f.right.p[CACHE], 0, NULL), 0);
+        assert_int_equal(bauta_kv_cache_truncate(f.right.p[CACHE], 0, NULL), 0);
         append_by(&f, 0, KEYS, steps[i]);
         assert_int_equal(op_cached(&f.right, NULL), 0);
         same_bits("out", out, f.data.out, f.data.no);
@@ -593,14 +596,14 @@ static void forgotten_tokens_leave_no_trace(void **state)
     outputs_of_plain_keys(&f, &out, &lse);
     float *nans = problem_floats(NULL, KEYS * KV_HEADS * VALUE, 0);
     for (size_t keep = 0; keep < KEYS; keep += 13) {
-        bauta_cache *cache = f.right.p[CACHE];
+        bauta_kv_cache *cache = f.right.p[CACHE];
         bauta_plan *plan = NULL;
         call c = f.right;
-        assert_int_equal(bauta_cache_truncate(cache, keep, NULL), 0);
-        assert_int_equal(
-            bauta_cache_append(cache, &f.shape, KEYS - keep, nans, nans, NULL),
-            0);
-        assert_int_equal(bauta_cache_truncate(cache, keep, NULL), 0);
+        assert_int_equal(bauta_kv_cache_truncate(cache, keep, NULL), 0);
+        assert_int_equal(bauta_kv_cache_append(cache, &f.shape, KEYS - keep,
+                                               nans, nans, NULL),
+                         0);
+        assert_int_equal(bauta_kv_cache_truncate(cache, keep, NULL), 0);
         // Row i of the mask ends with key i + KEYS - QUERIES.
         size_t rows = keep + QUERIES > KEYS ? keep + QUERIES - KEYS : 0;
         assert_int_equal(bauta_plan_create(&plan, f.mask, 0, rows, NULL), 0);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_attention_faults.c - each allocation fails once; the call says so, and
  * the same objects then give the same bits as if nothing had happened. */
-#include "faults.h"
-#include "kernels/kernels.h"
-#include "problem.h"
+#include "allocation_faults.h"
+#include "attention_problem.h"
+#include "backend/cpu/kernels/kernels.h"
 
 /* All that attention needs, what it must give and what it gave. */
 typedef struct world {
@@ -11,7 +11,7 @@ typedef struct world {
     bauta_mask *mask;
     bauta_context *context;
     bauta_plan *plan;
-    bauta_cache *cache;
+    bauta_kv_cache *cache;
     problem want, got;
 } world;
 
@@ -34,8 +34,8 @@ static bauta_status step_plan(world *w, bauta_error *err)
 
 static bauta_status step_cache(world *w, bauta_error *err)
 {
-    return bauta_cache_create(&w->cache, &w->want.shape,
-                              bauta_mask_keys(w->mask), err);
+    return bauta_kv_cache_create(&w->cache, &w->want.shape,
+                                 bauta_mask_keys(w->mask), err);
 }
 
 static bauta_status step_forward(world *w, bauta_error *err)
@@ -79,9 +79,9 @@ static void world_init(world *w, int threads)
 static void world_fill_cache(world *w)
 {
     problem *p = &w->want;
-    assert_int_equal(bauta_cache_append(w->cache, &p->shape,
-                                        bauta_mask_keys(w->mask), p->k, p->v,
-                                        NULL),
+    assert_int_equal(bauta_kv_cache_append(w->cache, &p->shape,
+                                           bauta_mask_keys(w->mask), p->k, p->v,
+                                           NULL),
                      0);
 }
 
@@ -96,7 +96,7 @@ static void world_release(world *w)
 {
     bauta_context_free(w->context);
     bauta_plan_free(w->plan);
-    bauta_cache_free(w->cache);
+    bauta_kv_cache_free(w->cache);
     bauta_mask_free(w->mask);
     problem_free(&w->want);
     problem_free(&w->got);

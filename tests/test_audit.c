@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_audit.c - audits of models in which nothing is wrong, and what an audit
  * refuses. Random models are in test_audit_random.c; that an audit finds what
- * is wrong is in test_audit_planted.c. */
-#include "audits.h"
-#include "faults.h"
-#include "folders.h"
-#include "tiny.h"
+ * is wrong is in test_audit_faults.c. */
+#include "allocation_faults.h"
+#include "audit_fixtures.h"
+#include "model_folders.h"
+#include "tiny_models.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -15,7 +15,7 @@ static uint64_t seed;
 /* ---- what passes --------------------------------------------------------- */
 
 /* How models are held. */
-static bauta_weights compressed = BAUTA_WEIGHTS_FLOAT32;
+static bauta_dtype compressed = BAUTA_FLOAT32;
 
 static void folder_passes(const char *path, const char *name, size_t longest,
                           size_t probes)
@@ -25,15 +25,15 @@ static void folder_passes(const char *path, const char *name, size_t longest,
     test_random r = test_random_from(seed);
     if (bauta_model_load(&s.model, path, false, &err))
         fail_msg("%s", err.message);
-    if (compressed != BAUTA_WEIGHTS_FLOAT32 &&
-        bauta_model_compress(s.model, compressed, &err))
+    if (compressed != BAUTA_FLOAT32 &&
+        bauta_model_pack(s.model, compressed, &err))
         fail_msg("%s", err.message);
-    size_t most = bauta_model_positions(s.model);
+    size_t most = bauta_model_max_positions(s.model);
     most = most < longest ? most : longest;
     const size_t targets[] = { most, 1, most / 3 + 1 };
     const size_t sources[] = { most / 2 + 1, most, 2 };
-    side_init(&s.source, &r, 3, sources, 0, bauta_model_vocabulary(s.model));
-    side_init(&s.target, &r, 3, targets, 0, bauta_model_vocabulary(s.model));
+    side_init(&s.source, &r, 3, sources, 0, bauta_model_vocab_size(s.model));
+    side_init(&s.target, &r, 3, targets, 0, bauta_model_vocab_size(s.model));
     must_pass(&s, probes, seed, name);
     subject_release(&s);
 }
@@ -82,11 +82,11 @@ static void compressed_models_pass(void **state)
         scratch f = scratch_create();
         char path[512];
         tiny_write(&f, &tinies[which[i / 2]], path);
-        compressed = i % 2 ? BAUTA_WEIGHTS_INT8 : BAUTA_WEIGHTS_BFLOAT16;
+        compressed = i % 2 ? BAUTA_INT8 : BAUTA_BFLOAT16;
         folder_passes(path, tinies[which[i / 2]].name, 20, 8);
         scratch_free(&f);
     }
-    compressed = BAUTA_WEIGHTS_FLOAT32;
+    compressed = BAUTA_FLOAT32;
 }
 
 /* ---- a small subject ------------------------------------------------------
@@ -112,7 +112,7 @@ static void findings_can_be_read_as_json(void **state)
     char text[4096], part[20];
     (void)state;
     small_subject(&s, tinies[0].config);
-    how.checks = 1u << BAUTA_CHECK_REACH | 1u << BAUTA_CHECK_STEPS;
+    how.checks = 1u << BAUTA_CHECK_REACH | 1u << BAUTA_CHECK_INCREMENTAL;
     assert_int_equal(bauta_audit_create(&audit, s.context, s.model, NULL,
                                         &s.target.batch, &how, NULL),
                      0);
@@ -261,7 +261,7 @@ static double trainer_steps(const char *config, bauta_objective objective,
                          0);
     how.objective = objective;
     how.dropout = 0.1f;
-    how.sequences = 4;
+    how.batch_sequences = 4;
     if (bauta_trainer_create(&trainer, context, model, NULL, corpus, &how,
                              &err))
         fail_msg("%s", err.message);

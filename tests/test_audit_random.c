@@ -3,8 +3,8 @@
  * alarm; and leaks of masks, beside the matrices that they are.
  *
  * BAUTA_AUDITS sets how many models are audited; a soak may ask for 1000. */
-#include "audits.h"
-#include "model.h"
+#include "audit_fixtures.h"
+#include "mask_model.h"
 
 static uint64_t seed;
 
@@ -76,11 +76,11 @@ static void random_side(subject *s, side *x, test_random *r, size_t count,
     if (!lengths[0])
         longest = lengths[0] = 1;
     side_init(x, r, count, lengths, padded ? longest + test_below(r, 4) : 0,
-              bauta_model_vocabulary(s->model));
+              bauta_model_vocab_size(s->model));
     for (size_t i = 0; i < count; i++)
         x->prefixes[i] = test_below(r, lengths[i] + 1);
     if (decoder && test_below(r, 3) == 0)
-        x->batch.prefixes = x->prefixes;
+        x->batch.prefix_lengths = x->prefixes;
 }
 
 static bauta_mask *drawn(test_random *r, size_t rows, size_t keys)
@@ -111,7 +111,7 @@ static void random_subject(subject *s, test_random *r)
         s->target.cross = drawn(r, s->target.rows, s->source.rows);
     s->source.batch.mask = s->source.mask;
     s->target.batch.mask = s->target.mask;
-    s->target.batch.cross = s->target.cross;
+    s->target.batch.cross_mask = s->target.cross;
 }
 
 static void random_models_and_masks_raise_no_alarm(void **state)

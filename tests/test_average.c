@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_average.c - the mean of several models, and of one over time. */
-#include "courses.h"
-#include "faults.h"
+#include "allocation_faults.h"
+#include "training_fixtures.h"
 
 static void the_mean_of_models_is_a_model(void **state)
 {
@@ -14,7 +14,7 @@ static void the_mean_of_models_is_a_model(void **state)
     bauta_tokenizer *tokenizer;
     bauta_error err;
     course_init(&l, &courses[0], NULL);
-    size_t floats = l.model->folder->floats;
+    size_t floats = l.model->store->floats;
     double *sums = calloc(floats, sizeof(*sums));
     assert_non_null(sums);
     for (size_t i = 0; i < 3; i++) {
@@ -24,14 +24,14 @@ static void the_mean_of_models_is_a_model(void **state)
         save(&l, paths[i]);
         folders[i] = paths[i];
         for (size_t j = 0; j < floats; j++)
-            sums[j] += (double)l.model->folder->memory[j];
+            sums[j] += (double)l.model->store->memory[j];
     }
     const char *out = scratch_path(&s, "mean");
     must(bauta_model_average(out, folders, 3, &err), &err);
     must(bauta_model_load(&model, out, true, &err), &err);
     must(bauta_tokenizer_load(&tokenizer, out, &err), &err);
     for (size_t j = 0; j < floats; j++)
-        assert_true(model->folder->memory[j] == (float)(sums[j] / 3.0));
+        assert_true(model->store->memory[j] == (float)(sums[j] / 3.0));
     bauta_tokenizer_free(tokenizer);
     bauta_model_free(model);
     // One, or one thrice, is that one.
@@ -42,7 +42,7 @@ static void the_mean_of_models_is_a_model(void **state)
         must(bauta_model_average(scratch_path(&s, name), folders, count, &err),
              &err);
         must(bauta_model_load(&model, s.path, true, &err), &err);
-        assert_memory_equal(model->folder->memory, l.model->folder->memory,
+        assert_memory_equal(model->store->memory, l.model->store->memory,
                             floats * sizeof(float));
         bauta_model_free(model);
     }
@@ -120,9 +120,9 @@ static void an_export_has_the_averaged_weights(void **state)
         must(bauta_trainer_export(l.trainer, folder, &err), &err);
         must(bauta_model_load(&model, folder, true, &err), &err);
         must(bauta_tokenizer_load(&tokenizer, folder, &err), &err);
-        assert_memory_equal(model->folder->memory,
-                            i ? l.model->folder->memory : l.trainer->average,
-                            model->folder->floats * sizeof(float));
+        assert_memory_equal(model->store->memory,
+                            i ? l.model->store->memory : l.trainer->ema,
+                            model->store->floats * sizeof(float));
         assert_int_equal(bauta_trainer_export(l.trainer, folder, &err),
                          BAUTA_ERR_IO);
         bauta_tokenizer_free(tokenizer);

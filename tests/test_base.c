@@ -41,12 +41,12 @@ static void an_arena_measures_then_serves(void **state)
 {
     (void)state;
     bt_arena arena = { NULL, 0, 0 };
-    assert_null(bt_arena_take(&arena, 3, 1));
-    assert_null(bt_arena_take(&arena, 100, 4));
+    assert_null(bt_arena_alloc(&arena, 3, 1));
+    assert_null(bt_arena_alloc(&arena, 100, 4));
     assert_int_equal(arena.used, 64 + 448);
     assert_int_equal(bt_arena_reserve(&arena, arena.used), 0);
-    unsigned char *a = bt_arena_take(&arena, 3, 1);
-    unsigned char *b = bt_arena_take(&arena, 100, 4);
+    unsigned char *a = bt_arena_alloc(&arena, 3, 1);
+    unsigned char *b = bt_arena_alloc(&arena, 100, 4);
     assert_int_equal(b - a, 64);
     assert_int_equal((uintptr_t)a % BT_ALIGN, 0);
     memset(a, 1, arena.used);
@@ -102,7 +102,7 @@ static void every_task_runs_once_and_may_wait_for_earlier_ones(void **state)
     for (int threads = 1; threads <= 4; threads++) {
         static counting c;
         memset(&c, 0, sizeof(c));
-        bt_parallel(threads, BT_LEN(c.runs), count_in_turn, &c);
+        bt_parallel_for(threads, BT_LEN(c.runs), count_in_turn, &c);
         for (size_t i = 0; i < BT_LEN(c.runs); i++)
             assert_int_equal(c.runs[i], 1);
     }

@@ -19,18 +19,18 @@ enum { VOCAB_MAX = 24, LONG = 12, BEAMS_MAX = 8, WIDE_MAX = 32 };
 static struct {
     float work[VOCAB_MAX], exps[VOCAB_MAX];
     unsigned char marks[VOCAB_MAX];
-    bt_pick picks[BEAMS_MAX * VOCAB_MAX + WIDE_MAX];
+    bt_topk_item picks[BEAMS_MAX * VOCAB_MAX + WIDE_MAX];
 } table;
 
-static bt_desk desk_of(size_t vocab)
+static bt_sampler_scratch desk_of(size_t vocab)
 {
-    return (bt_desk){ .kernels = bt_kernels_get(NULL),
-                      .vocab = vocab,
-                      .work = table.work,
-                      .exps = table.exps,
-                      .marks = table.marks,
-                      .picks = table.picks,
-                      .picks_room = BT_LEN(table.picks) };
+    return (bt_sampler_scratch){ .kernels = bt_kernels_get(NULL),
+                                 .vocab = vocab,
+                                 .work = table.work,
+                                 .exps = table.exps,
+                                 .marks = table.marks,
+                                 .topk = table.picks,
+                                 .topk_capacity = BT_LEN(table.picks) };
 }
 
 /* ---- the toy model ----------------------------------------------------- */
@@ -70,8 +70,8 @@ typedef struct found {
 
 static bool is_end(const bauta_generate_options *o, uint32_t token)
 {
-    for (size_t i = 0; i < o->end_count; i++)
-        if (o->ends[i] == token)
+    for (size_t i = 0; i < o->eos_token_count; i++)
+        if (o->eos_token_ids[i] == token)
             return true;
     return false;
 }
@@ -80,40 +80,43 @@ static bool is_end(const bauta_generate_options *o, uint32_t token)
 static void search_run(const toy *t, const bauta_generate_options *o,
                        size_t most, found *out)
 {
-    bt_search s;
-    bt_trail trail = { 0 };
-    bt_desk desk = desk_of(t->vocab);
+    bt_beam_search s;
+    bt_beam_tree trail = { 0 };
+    bt_sampler_scratch desk = desk_of(t->vocab);
     bool over = false;
-    assert_true(bt_search_init(&s, o));
+    assert_true(bt_beam_search_init(&s, o));
     for (size_t made = 1; !over; made++) {
         static float logits[BEAMS_MAX][VOCAB_MAX];
         static uint32_t ids[BEAMS_MAX][LONG + 1];
         const float *rows[BEAMS_MAX];
-        bt_history h[BEAMS_MAX];
+        bt_token_history h[BEAMS_MAX];
         for (size_t b = 0; b < s.open_count; b++) {
             ids[b][0] = 1;
-            bt_trail_read(&trail, s.open[b].node, made - 1, ids[b] + 1, NULL);
+            bt_beam_tree_read(&trail, s.open[b].node, made - 1, ids[b] + 1,
+                              NULL);
             toy_logits(t, ids[b], made, logits[b]);
             rows[b] = logits[b];
-            h[b] = (bt_history){ ids[b], made, 1, most + 1 };
+            h[b] = (bt_token_history){ ids[b], made, 1, most + 1 };
         }
-        assert_int_equal(bt_search_select(&s, &desk, rows, o, h), BT_CHOSEN);
-        for (size_t i = 0; i < s.count; i++)
-            s.candidates[i].hit =
+        assert_int_equal(bt_beam_search_select(&s, &desk, rows, o, h),
+                         BT_SAMPLE_OK);
+        for (size_t i = 0; i < s.candidate_count; i++)
+            s.candidates[i].ends =
                 is_end(o, s.candidates[i].token) || made == most;
-        assert_int_equal(bt_trail_reserve(&trail, s.wide), 0);
-        bt_search_plan(&s);
-        over = bt_search_advance(&s, &trail, made, most);
+        assert_int_equal(bt_beam_tree_reserve(&trail, s.candidate_capacity), 0);
+        bt_beam_search_preview(&s);
+        over = bt_beam_search_advance(&s, &trail, made, most);
     }
-    out->count = s.ended_count;
-    for (size_t i = 0; i < s.ended_count; i++) {
-        size_t length = bt_trail_length(&trail, s.ended[i].node);
-        out->all[i].score = s.ended[i].score;
+    out->count = s.finished_count;
+    for (size_t i = 0; i < s.finished_count; i++) {
+        size_t length = bt_beam_tree_length(&trail, s.finished[i].node);
+        out->all[i].score = s.finished[i].score;
         out->all[i].length = length;
-        bt_trail_read(&trail, s.ended[i].node, length, out->all[i].ids, NULL);
+        bt_beam_tree_read(&trail, s.finished[i].node, length, out->all[i].ids,
+                          NULL);
     }
-    bt_trail_release(&trail);
-    bt_search_release(&s);
+    bt_beam_tree_release(&trail);
+    bt_beam_search_release(&s);
 }
 
 /* ---- the reference ----------------------------------------------------- */
@@ -155,7 +158,8 @@ static void slow_run(const toy *t, const bauta_generate_options *o, size_t most,
                      text *done, size_t *done_count)
 {
     static text open[BEAMS_MAX], all[BEAMS_MAX * VOCAB_MAX];
-    size_t wide = (o->end_count > 1 ? 1 + o->end_count : 2) * o->beams;
+    size_t wide =
+        (o->eos_token_count > 1 ? 1 + o->eos_token_count : 2) * o->num_beams;
     size_t open_count = 1;
     open[0] = (text){ 0 };
     *done_count = 0;
@@ -175,23 +179,25 @@ static void slow_run(const toy *t, const bauta_generate_options *o, size_t most,
         }
         texts_sort(all, count);
         for (size_t i = 0; i < count && i < wide; i++) {
-            if (!all[i].ended && kept < o->beams)
+            if (!all[i].ended && kept < o->num_beams)
                 open[kept++] = all[i];
-            if (!all[i].ended || i >= o->beams)
+            if (!all[i].ended || i >= o->num_beams)
                 continue;
             done[*done_count] = all[i];
             done[*done_count].score /= power;
             texts_sort(done, ++*done_count);
-            if (*done_count > o->beams)
-                *done_count = o->beams;
+            if (*done_count > o->num_beams)
+                *done_count = o->num_beams;
         }
         open_count = kept;
-        if (*done_count < o->beams || !kept)
+        if (*done_count < o->num_beams || !kept)
             continue;
-        bool never = o->early == BAUTA_EARLY_NEVER && o->length_penalty > 0;
+        bool never = o->early_stopping == BAUTA_EARLY_STOPPING_NEVER &&
+                     o->length_penalty > 0;
         double best = open[0].score / pow((double)(never ? most : made),
                                           (double)o->length_penalty);
-        if (o->early == BAUTA_EARLY_YES || !(best > done[o->beams - 1].score))
+        if (o->early_stopping == BAUTA_EARLY_STOPPING_YES ||
+            !(best > done[o->num_beams - 1].score))
             break;
     }
 }
@@ -200,15 +206,16 @@ static void options_draw(test_random *r, bauta_generate_options *o,
                          const toy *t)
 {
     *o = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
-    o->beams = 2 + test_below(r, BEAMS_MAX - 1);
-    o->early = (bauta_early)test_below(r, 3);
+    o->num_beams = 2 + test_below(r, BEAMS_MAX - 1);
+    o->early_stopping = (bauta_early_stopping)test_below(r, 3);
     o->length_penalty = (float)test_below(r, 7) * 0.5f - 1.0f;
     for (size_t n = test_below(r, 4); n > 0; n--)
-        o->ends[o->end_count++] = (uint32_t)test_below(r, t->vocab);
-    for (size_t i = 0; i < o->end_count; i++)
+        o->eos_token_ids[o->eos_token_count++] =
+            (uint32_t)test_below(r, t->vocab);
+    for (size_t i = 0; i < o->eos_token_count; i++)
         for (size_t j = 0; j < i; j++)
-            if (o->ends[i] == o->ends[j])
-                o->end_count = i; // each once
+            if (o->eos_token_ids[i] == o->eos_token_ids[j])
+                o->eos_token_count = i; // each once
 }
 
 static void search_is_the_slow_reference(void **state)
@@ -248,7 +255,7 @@ static void enough_beams_find_the_best_text(void **state)
         bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
         found got;
         double best = -INFINITY;
-        o.beams = BEAMS_MAX;
+        o.num_beams = BEAMS_MAX;
         o.length_penalty = 0;
         search_run(&t, &o, 3, &got);
         for (uint32_t n = 0; n < 8; n++) {
@@ -274,17 +281,19 @@ static void search_is_transformers(void **state)
                   beam_cases[i].spread };
         bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
         found got;
-        o.beams = beam_cases[i].beams;
-        o.early = (bauta_early)beam_cases[i].early;
+        o.num_beams = beam_cases[i].beams;
+        o.early_stopping = (bauta_early_stopping)beam_cases[i].early;
         o.length_penalty = beam_cases[i].length_penalty;
         o.repetition_penalty = beam_cases[i].repetition_penalty;
-        o.no_repeat = beam_cases[i].no_repeat;
-        o.min_tokens = beam_cases[i].min_tokens;
-        o.renormalize = beam_cases[i].renormalize;
-        o.last = beam_cases[i].last < 0 ? BAUTA_NO_TOKEN
-                                        : (uint32_t)beam_cases[i].last;
-        o.end_count = beam_cases[i].end_count;
-        memcpy(o.ends, beam_cases[i].ends, o.end_count * sizeof(*o.ends));
+        o.no_repeat_ngram_size = beam_cases[i].no_repeat;
+        o.min_new_tokens = beam_cases[i].min_tokens;
+        o.renormalize_logits = beam_cases[i].renormalize;
+        o.forced_eos_token_id = beam_cases[i].last < 0
+                                    ? BAUTA_NO_TOKEN
+                                    : (uint32_t)beam_cases[i].last;
+        o.eos_token_count = beam_cases[i].end_count;
+        memcpy(o.eos_token_ids, beam_cases[i].ends,
+               o.eos_token_count * sizeof(*o.eos_token_ids));
         search_run(&t, &o, beam_cases[i].most, &got);
         assert_true(got.count >= beam_cases[i].count);
         for (size_t b = 0; b < beam_cases[i].count; b++) {

@@ -8,11 +8,11 @@
  * initial weights and the tables of positions come from the C library's log,
  * sin, cos and pow: a library that rounds them in another way changes all
  * digests of a family at once. */
+#include "backend/cpu/kernels/kernels.h"
 #include "base/digest.h"
 #include "data/bit_digests.h"
-#include "generating.h"
-#include "kernels/kernels.h"
-#include "training.h"
+#include "generation_fixtures.h"
+#include "tiny_training.h"
 
 enum { ROWS = 70, FIRST = 41 }; /* two sequences: 41 and 29 tokens */
 
@@ -72,7 +72,7 @@ static uint64_t gradients_digest(const bauta_model *model)
 {
     uint64_t digest = 0;
     bauta_error err;
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         bauta_tensor t = BAUTA_TENSOR_INIT;
         MUST(bauta_model_tensor(model, i, &t, &err), &err);
         if (t.gradient)
@@ -85,7 +85,7 @@ static uint64_t weights_digest(const bauta_model *model)
 {
     uint64_t digest = 0;
     bauta_error err;
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         bauta_tensor t = BAUTA_TENSOR_INIT;
         MUST(bauta_model_tensor(model, i, &t, &err), &err);
         digest = digest_floats(digest, t.data, t.count);
@@ -102,7 +102,7 @@ static void forward_and_loss(digests *d, bauta_context *context,
     bauta_loss_options options = BAUTA_LOSS_OPTIONS_INIT;
     double loss;
     bauta_error err;
-    size_t count = ROWS * bauta_model_vocabulary(model);
+    size_t count = ROWS * bauta_model_vocab_size(model);
     packed_init(&s, 11);
     packed_init(&t, 12);
     sides(model, &s, &t, &source, &target);
@@ -112,7 +112,7 @@ static void forward_and_loss(digests *d, bauta_context *context,
          &err);
     d->logits = digest_floats(0, outputs.logits, count);
     free(outputs.logits);
-    options.smoothing = 0.1f;
+    options.label_smoothing = 0.1f;
     options.dropout = 0.1f;
     options.seed = 7;
     MUST(bauta_model_loss(context, model, source, target,
@@ -128,13 +128,13 @@ static void train(digests *d, const char *family, const char *isa, int threads)
 {
     bauta_train_options o = lesson_options();
     lesson l;
-    o.steps = 50;
+    o.max_steps = 50;
     o.dropout = 0.1f;
-    o.smoothing = 0.1f;
-    o.accumulate = 2;
-    o.pass = 64;
-    o.average = 0.9;
-    o.hidden = 0.4f;
+    o.label_smoothing = 0.1f;
+    o.gradient_accumulation_steps = 2;
+    o.microbatch_tokens = 64;
+    o.ema_decay = 0.9;
+    o.mlm_probability = 0.4f;
     lesson_init(&l, family, NULL, &o, threads, isa);
     double loss = lesson_steps(&l, 5);
     d->steps5 = bt_digest_bytes(weights_digest(l.model), &loss, sizeof(loss));
@@ -151,7 +151,7 @@ static void train(digests *d, const char *family, const char *isa, int threads)
 static uint64_t result_digest(uint64_t digest, const bauta_result *r)
 {
     for (size_t h = 0; h < r->count; h++) {
-        const bauta_hypothesis *x = &r->hypotheses[h];
+        const bauta_hypothesis *x = r->hypotheses[h];
         digest =
             bt_digest_bytes(digest, x->tokens, x->count * sizeof(x->tokens[0]));
         digest = digest_floats(digest, x->logprobs, x->count);
@@ -193,18 +193,18 @@ static void decode(digests *d, bauta_context *context, const bauta_model *model)
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     if (bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY)
         return;
-    o.max_tokens = 30;
-    o.start = 39;
-    o.end_count = 1;
-    o.ends[0] = 2;
+    o.max_new_tokens = 30;
+    o.decoder_start_token_id = 39;
+    o.eos_token_count = 1;
+    o.eos_token_ids[0] = 2;
     d->greedy = generate(context, model, &o);
-    o.sample = true;
+    o.do_sample = true;
     o.top_k = 20;
     o.seed = 3;
     d->greedy = bt_digest_mix(d->greedy, generate(context, model, &o));
-    o.sample = false;
-    o.beams = 4;
-    o.nbest = 3;
+    o.do_sample = false;
+    o.num_beams = 4;
+    o.num_return_sequences = 3;
     d->beams = generate(context, model, &o);
 }
 

@@ -19,7 +19,7 @@ static size_t text_put(char *text, size_t size, const uint32_t *at,
 {
     for (size_t i = 0; i < count; i++) {
         assert_true(size + 4 < TEXT_MAX);
-        size += bt_utf8_put(text + size, at[i]);
+        size += bt_utf8_encode(text + size, at[i]);
     }
     return size;
 }
@@ -28,19 +28,20 @@ static size_t text_put(char *text, size_t size, const uint32_t *at,
 static void tokenized(char text[TEXT_MAX], const char *line,
                       bauta_bleu_tokenizer tokenizer)
 {
-    bt_codes codes = { 0 }, spare = { 0 };
+    bt_codepoints codes = { 0 }, spare = { 0 };
     bt_word_range word = { 0, 0 };
     size_t size = 0;
-    assert_int_equal(bt_codes_read(&codes, line, strlen(line), false, NULL), 0);
+    assert_int_equal(
+        bt_codepoints_decode(&codes, line, strlen(line), false, NULL), 0);
     assert_int_equal(bt_bleu_tokenize(tokenizer, &codes, &spare, NULL), 0);
-    while (bt_codes_word(&codes, &word)) {
+    while (bt_codepoints_next_word(&codes, &word)) {
         if (size)
             text[size++] = ' ';
         size = text_put(text, size, codes.at + word.start, word.length);
     }
     text[size] = '\0';
-    bt_codes_release(&codes);
-    bt_codes_release(&spare);
+    bt_codepoints_release(&codes);
+    bt_codepoints_release(&spare);
 }
 
 static const struct {
@@ -129,13 +130,13 @@ static void lower_case_is_pythons(void **state)
     };
     for (size_t i = 0; i < BT_LEN(pairs); i++) {
         char got[TEXT_MAX];
-        bt_codes codes = { 0 };
-        assert_int_equal(
-            bt_codes_read(&codes, pairs[i][0], strlen(pairs[i][0]), true, NULL),
-            0);
+        bt_codepoints codes = { 0 };
+        assert_int_equal(bt_codepoints_decode(&codes, pairs[i][0],
+                                              strlen(pairs[i][0]), true, NULL),
+                         0);
         got[text_put(got, 0, codes.at, codes.count)] = '\0';
         assert_string_equal(got, pairs[i][1]);
-        bt_codes_release(&codes);
+        bt_codepoints_release(&codes);
     }
 }
 

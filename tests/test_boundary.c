@@ -3,7 +3,7 @@
  * same texts as a whole, over all kinds of pipelines. */
 #include "base/error.h"
 #include "data.h"
-#include "scratch.h"
+#include "temp_folder.h"
 #include "testing.h"
 #include "text/chunk_boundary.h"
 
@@ -165,15 +165,15 @@ static bauta_tokenizer *learned(int base)
 {
     static char text[1 << 16];
     test_random r = test_random_from(7);
-    bauta_vocabulary_options o = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_tokenizer_trainer_options o = BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT;
     bauta_tokenizer *made = NULL;
     bauta_error err = { .message = "" };
     size_t size = 0;
     while (size < 40000)
         size += text_make(&r, text + size, 400);
     const char *at = text;
-    o.kind = (bauta_vocabulary_kind)base;
-    o.pieces = 700;
+    o.kind = (bauta_tokenizer_kind)base;
+    o.vocab_size = 700;
     if (base == BYTES   ? bauta_tokenizer_bytes(&made, &err)
         : base == CHARS ? bauta_tokenizer_characters(&made, text, size, &err)
                         : bauta_tokenizer_train(&made, &o, &at, &size, 1, &err))
@@ -207,7 +207,7 @@ static bauta_tokenizer *pipeline_make(size_t row)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
         snprintf(token, sizeof(token), pipelines[row].added,
-                 (int)bauta_tokenizer_size(from));
+                 (int)bauta_tokenizer_vocab_size(from));
 #pragma GCC diagnostic pop
         json_array_append_new(json_object_get(document, "added_tokens"),
                               json_loads(token, 0, NULL));
@@ -228,7 +228,7 @@ static bauta_tokens encode(const bauta_tokenizer *t, const char *text,
     bauta_encode_options o = BAUTA_ENCODE_OPTIONS_INIT;
     bauta_tokens tokens;
     bauta_error err = { .message = "" };
-    o.bare = true;
+    o.no_special_tokens = true;
     if (bauta_tokenizer_encode(t, text, size, &o, &tokens, &err))
         fail_msg("%s", err.message);
     return tokens;
@@ -254,12 +254,13 @@ static bool parts_agree(const bauta_tokenizer *t, const char *text, size_t size,
 static size_t cuts_check(const bauta_tokenizer *t, const char *name,
                          test_random *r, size_t texts)
 {
-    bt_boundary b = bt_boundary_of(t);
+    bt_chunk_boundary b = bt_chunk_boundary_of(t);
     char text[512];
     size_t count = 0;
     for (size_t i = 0; i < texts; i++) {
         size_t size = text_make(r, text, sizeof(text)), end = size, cut;
-        for (; (cut = bt_boundary_last(b, text, 0, end)); end = cut, count++)
+        for (; (cut = bt_chunk_boundary_last(b, text, 0, end));
+             end = cut, count++)
             if (!parts_agree(t, text, size, cut))
                 fail_msg("%s: '%.*s' | '%.*s'", name, (int)cut, text,
                          (int)(size - cut), text + cut);
@@ -286,14 +287,14 @@ static void other_places_change_tokens(void **state)
     (void)state;
     static const char text[] = "ab  ab !\n\n ab";
     bauta_tokenizer *t = pipeline_make(6); // Llama 3's
-    bt_boundary b = bt_boundary_of(t);
+    bt_chunk_boundary b = bt_chunk_boundary_of(t);
     size_t differ = 0;
     for (size_t cut = 1; cut < sizeof(text) - 1; cut++)
         differ += !parts_agree(t, text, sizeof(text) - 1, cut);
     assert_true(differ > 0);
-    assert_int_equal(bt_boundary_last(b, text, 0, sizeof(text) - 1), 6);
-    assert_int_equal(bt_boundary_last(b, text, 0, 6), 2);
-    assert_int_equal(bt_boundary_last(b, text, 2, 6), 0);
+    assert_int_equal(bt_chunk_boundary_last(b, text, 0, sizeof(text) - 1), 6);
+    assert_int_equal(bt_chunk_boundary_last(b, text, 0, 6), 2);
+    assert_int_equal(bt_chunk_boundary_last(b, text, 2, 6), 0);
     bauta_tokenizer_free(t);
 }
 

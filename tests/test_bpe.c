@@ -3,14 +3,14 @@
  * kind of it against one that works on strings. */
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "subwords.h"
+#include "subword_fixtures.h"
 #include "text/subword/bytelevel.h"
 
 #include <time.h>
 
-static bt_subword *bpe_create(const bt_bpe_spec *spec)
+static bt_subword_model *bpe_create(const bt_bpe_spec *spec)
 {
-    bt_subword *model;
+    bt_subword_model *model;
     bauta_error err;
     if (bt_bpe_create(&model, spec, "test", &err))
         fail_msg("%s", err.message);
@@ -24,13 +24,13 @@ static void the_lowest_rank_goes_first_and_the_leftmost_of_equals(void **state)
     (void)state;
     bt_vocab *vocab = VOCAB("a", "b", "ab", "ba", "aba", "aa");
     // Ranks as SentencePiece has them: "ab" and "ba" have the same.
-    const bt_merge merges[] = {
+    const bt_merge_rule merges[] = {
         { 0, 1, 2, 1 }, { 1, 0, 3, 1 }, { 2, 0, 4, 2 }, { 0, 0, 5, 0 }
     };
-    bt_subword *model = bpe_create(&(bt_bpe_spec){ .vocab = vocab,
-                                                   .merges = merges,
-                                                   .merge_count = 4,
-                                                   .unknown = BT_NO_ID });
+    bt_subword_model *model = bpe_create(&(bt_bpe_spec){ .vocab = vocab,
+                                                         .merges = merges,
+                                                         .merge_count = 4,
+                                                         .unknown = BT_NO_ID });
     assert_tokens(model, vocab, "", "");
     assert_tokens(model, vocab, "a", "a@0-1");
     assert_tokens(model, vocab, "abab", "ab@0-2 ab@2-4");
@@ -50,7 +50,7 @@ static void unknown_characters_become_bytes_or_one_token(void **state)
     (void)state;
     bt_vocab *vocab = VOCAB("<unk>", "a", "<0xC3>", "<0xA9>");
     bt_bpe_spec spec = { .vocab = vocab, .byte_fallback = true };
-    bt_subword *model = bpe_create(&spec);
+    bt_subword_model *model = bpe_create(&spec);
     assert_tokens(model, vocab, "a\u00e9a",
                   "a@0-1 <0xC3>@1-3 <0xA9>@1-3 a@3-4");
     assert_tokens(model, vocab, "xyxa", "<unk>@0-1 <unk>@1-2 <unk>@2-3 a@3-4");
@@ -72,13 +72,13 @@ static void prefix_and_suffix_are_part_of_a_symbol(void **state)
 {
     (void)state;
     bt_vocab *vocab = VOCAB("l", "##o", "##w</w>", "lo", "low</w>", "l</w>");
-    const bt_merge merges[] = { { 0, 1, 3, 0 }, { 3, 2, 4, 1 } };
-    bt_subword *model = bpe_create(&(bt_bpe_spec){ .vocab = vocab,
-                                                   .merges = merges,
-                                                   .merge_count = 2,
-                                                   .unknown = BT_NO_ID,
-                                                   .prefix = "##",
-                                                   .suffix = "</w>" });
+    const bt_merge_rule merges[] = { { 0, 1, 3, 0 }, { 3, 2, 4, 1 } };
+    bt_subword_model *model = bpe_create(&(bt_bpe_spec){ .vocab = vocab,
+                                                         .merges = merges,
+                                                         .merge_count = 2,
+                                                         .unknown = BT_NO_ID,
+                                                         .prefix = "##",
+                                                         .suffix = "</w>" });
     assert_tokens(model, vocab, "low", "low</w>@0-3");
     assert_tokens(model, vocab, "l", "l</w>@0-1");
     assert_tokens(model, vocab, "loow", "lo@0-2 ##o@2-3 ##w</w>@3-4");
@@ -96,17 +96,17 @@ static void a_whole_split_comes_first_when_asked(void **state)
     bt_vocab *vocab = VOCAB("a", "b", "ab", longer);
     bt_bpe_spec spec = { .vocab = vocab,
                          .unknown = BT_NO_ID,
-                         .whole_first = true };
-    bt_subword *model = bpe_create(&spec);
+                         .ignore_merges = true };
+    bt_subword_model *model = bpe_create(&spec);
     assert_tokens(model, vocab, "ab", "ab@0-2");
     assert_tokens(model, vocab, "aba", "a@0-1 b@1-2 a@2-3");
-    bt_subword_work work = { 0 };
+    bt_subword_workspace work = { 0 };
     assert_int_equal(
         bt_subword_encode(model, longer, strlen(longer), &work, NULL), 0);
     assert_int_equal(work.count, 1);
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
     bt_subword_free(model);
-    spec.whole_first = false;
+    spec.ignore_merges = false;
     model = bpe_create(&spec);
     assert_tokens(model, vocab, "ab", "a@0-1 b@1-2");
     bt_subword_free(model);
@@ -119,12 +119,12 @@ static void bytes_are_looked_up_in_their_alphabet(void **state)
     // U+0120 is a space, U+00C3 and U+00A9 the bytes of e with an acute.
     bt_vocab *vocab =
         VOCAB("\u0120", "a", "\u0120a", "\u00c3", "\u00a9", "\u00c3\u00a9");
-    const bt_merge merges[] = { { 0, 1, 2, 0 }, { 3, 4, 5, 1 } };
-    bt_subword *model = bpe_create(&(bt_bpe_spec){ .vocab = vocab,
-                                                   .merges = merges,
-                                                   .merge_count = 2,
-                                                   .unknown = BT_NO_ID,
-                                                   .bytelevel = true });
+    const bt_merge_rule merges[] = { { 0, 1, 2, 0 }, { 3, 4, 5, 1 } };
+    bt_subword_model *model = bpe_create(&(bt_bpe_spec){ .vocab = vocab,
+                                                         .merges = merges,
+                                                         .merge_count = 2,
+                                                         .unknown = BT_NO_ID,
+                                                         .bytelevel = true });
     assert_tokens(model, vocab, " a", "\u0120a@0-2");
     assert_tokens(model, vocab, "\u00e9 a", "\u00c3\u00a9@0-2 \u0120a@2-4");
     assert_tokens(model, vocab, "\xa9\xc3", "\u00a9@0-1 \u00c3@1-2");
@@ -136,11 +136,11 @@ static void a_merge_that_cannot_be_is_refused(void **state)
 {
     (void)state;
     bauta_error err;
-    bt_subword *model;
+    bt_subword_model *model;
     bt_vocab *vocab = VOCAB("a", "b", "ab");
-    const bt_merge merges[] = { { 0, 1, 2, 0 },
-                                { 0, 1, 2, 1 },
-                                { 0, 3, 2, 2 } };
+    const bt_merge_rule merges[] = { { 0, 1, 2, 0 },
+                                     { 0, 1, 2, 1 },
+                                     { 0, 3, 2, 2 } };
     bt_bpe_spec spec = { .vocab = vocab, .merges = merges, .merge_count = 2 };
     assert_int_equal(bt_bpe_create(&model, &spec, "f", &err), BAUTA_ERR_IO);
     assert_string_equal(err.message,
@@ -160,9 +160,9 @@ enum { MERGES = 60, PIECE = 512, TEXT = 2048 };
 
 typedef struct model {
     bt_vocab *vocab;
-    bt_merge merges[MERGES];
+    bt_merge_rule merges[MERGES];
     bt_bpe_spec spec;
-    bt_subword *made;
+    bt_subword_model *made;
 } model;
 
 /* Add a piece if it is new; returns its id. */
@@ -204,8 +204,8 @@ static void merges_random(model *m, test_random *r)
             continue;
         snprintf(piece, sizeof(piece), "%s%s", a, b);
         m->merges[m->spec.merge_count] =
-            (bt_merge){ left, right, piece_add(m->vocab, piece),
-                        (uint32_t)m->spec.merge_count };
+            (bt_merge_rule){ left, right, piece_add(m->vocab, piece),
+                             (uint32_t)m->spec.merge_count };
         m->spec.merge_count++;
     }
 }
@@ -220,7 +220,7 @@ static model *model_random(test_random *r)
                              .unknown = test_below(r, 3) ? 0 : BT_NO_ID,
                              .fuse_unknown = test_below(r, 2),
                              .byte_fallback = test_below(r, 2),
-                             .whole_first = test_below(r, 4) == 0,
+                             .ignore_merges = test_below(r, 4) == 0,
                              .prefix = test_below(r, 4) ? NULL : "b",
                              .suffix = test_below(r, 4) ? NULL : "\u00e9" };
     char letter[16];
@@ -325,7 +325,7 @@ static size_t encode_slow(const model *m, const char *text, size_t size,
                           bt_token *out)
 {
     uint32_t id = bt_vocab_find(m->vocab, text, size);
-    if (m->spec.whole_first && size && id != BT_NO_ID) {
+    if (m->spec.ignore_merges && size && id != BT_NO_ID) {
         out[0] = (bt_token){ id, 0, (uint32_t)size };
         return 1;
     }
@@ -338,7 +338,7 @@ static void random_models_encode_as_the_textbook_does(void **state)
     static bt_token want[TEXT];
     static char text[TEXT];
     test_random r = test_random_from(test_seed());
-    bt_subword_work work = { 0 };
+    bt_subword_workspace work = { 0 };
     for (int turn = 0; turn < 1500; turn++) {
         model *m = model_random(&r);
         for (int k = 0; k < 12; k++) {
@@ -357,7 +357,7 @@ static void random_models_encode_as_the_textbook_does(void **state)
         }
         model_free(m);
     }
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
 }
 
 /* ---- SentencePiece's kind ------------------------------------------------ */
@@ -421,7 +421,7 @@ static size_t characters(const char *text)
 }
 
 /* The merges that make the pieces: every way to cut one in two symbols. */
-static size_t merges_of(const strings *s, bt_merge *out)
+static size_t merges_of(const strings *s, bt_merge_rule *out)
 {
     size_t count = 0;
     for (size_t i = 0; i < s->pieces; i++) {
@@ -432,28 +432,28 @@ static size_t merges_of(const strings *s, bt_merge *out)
                 string_find(s, s->text[i] + cut, size - cut, s->count);
             if (left != SIZE_MAX && right != SIZE_MAX)
                 out[count++] =
-                    (bt_merge){ (uint32_t)left, (uint32_t)right, (uint32_t)i,
-                                (uint32_t)-s->score[i] };
+                    (bt_merge_rule){ (uint32_t)left, (uint32_t)right,
+                                     (uint32_t)i, (uint32_t)-s->score[i] };
         }
     }
     return count;
 }
 
-static bt_subword *strings_create(const strings *s, bt_vocab **vocab)
+static bt_subword_model *strings_create(const strings *s, bt_vocab **vocab)
 {
     const char *list[STRINGS], *frozen[STRINGS];
     uint32_t unused[STRINGS];
-    bt_merge merges[STRINGS * 16];
+    bt_merge_rule merges[STRINGS * 16];
     bt_bpe_spec spec = { .merges = merges,
                          .unknown = BT_NO_ID,
                          .unused = unused,
-                         .frozen = frozen };
+                         .user_defined = frozen };
     for (size_t i = 0; i < s->count; i++) {
         list[i] = s->text[i];
         if (s->unused[i])
             unused[spec.unused_count++] = (uint32_t)i;
         if (s->frozen[i])
-            frozen[spec.frozen_count++] = s->text[i];
+            frozen[spec.user_defined_count++] = s->text[i];
     }
     *vocab = vocab_of(list, s->count);
     spec.vocab = *vocab;
@@ -558,12 +558,12 @@ static void unused_pieces_are_taken_apart_and_frozen_ones_stay(void **state)
     static bt_token want[TEXT];
     strings pieces;
     test_random r = test_random_from(test_seed());
-    bt_subword_work work = { 0 };
+    bt_subword_workspace work = { 0 };
     for (int turn = 0; turn < 3000; turn++) {
         bt_vocab *vocab;
         size_t letters = 1 + test_below(&r, 4);
         strings_random(&pieces, &r, letters);
-        bt_subword *made = strings_create(&pieces, &vocab);
+        bt_subword_model *made = strings_create(&pieces, &vocab);
         s.strings = &pieces;
         s.text = text;
         for (int k = 0; k < 8; k++) {
@@ -586,21 +586,21 @@ static void unused_pieces_are_taken_apart_and_frozen_ones_stay(void **state)
         bt_subword_free(made);
         bt_vocab_free(vocab);
     }
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
 }
 
 /* ---- Time and memory ----------------------------------------------------- */
 
 /* "a", "aa", "aaaa" and so on: each merge doubles. */
-static bt_subword *doubling_create(bt_vocab **vocab)
+static bt_subword_model *doubling_create(bt_vocab **vocab)
 {
     enum { TIMES = 8 };
-    bt_merge merges[TIMES];
+    bt_merge_rule merges[TIMES];
     char piece[(1 << TIMES) + 1] = "";
     *vocab = VOCAB("a");
     for (uint32_t i = 0; i < TIMES; i++) {
         memset(piece, 'a', (size_t)2 << i);
-        merges[i] = (bt_merge){ i, i, piece_add(*vocab, piece), i };
+        merges[i] = (bt_merge_rule){ i, i, piece_add(*vocab, piece), i };
     }
     return bpe_create(&(bt_bpe_spec){ .vocab = *vocab,
                                       .merges = merges,
@@ -614,8 +614,8 @@ static void a_megabyte_of_one_letter_takes_no_time(void **state)
     enum { SIZE = 1 << 20 };
     bt_vocab *vocab;
     bauta_error err;
-    bt_subword *made = doubling_create(&vocab);
-    bt_subword_work work = { 0 };
+    bt_subword_model *made = doubling_create(&vocab);
+    bt_subword_workspace work = { 0 };
     char *text = malloc(SIZE);
     assert_non_null(text);
     memset(text, 'a', SIZE);
@@ -627,7 +627,7 @@ static void a_megabyte_of_one_letter_takes_no_time(void **state)
     assert_true(seconds < 10); // quadratic would be hours
     assert_int_equal(work.count, SIZE / 256);
     free(text);
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
     bt_subword_free(made);
     bt_vocab_free(vocab);
 }
@@ -637,14 +637,14 @@ static void a_text_beyond_4_gib_is_refused(void **state)
     (void)state;
     bauta_error err;
     bt_vocab *vocab;
-    bt_subword *made = doubling_create(&vocab);
-    bt_subword_work work = { 0 };
+    bt_subword_model *made = doubling_create(&vocab);
+    bt_subword_workspace work = { 0 };
     assert_int_equal(
         bt_subword_encode(made, "", (size_t)UINT32_MAX, &work, &err),
         BAUTA_ERR_ARGUMENT);
     assert_string_equal(err.message, "a text of 4294967295 bytes is too long "
                                      "to be encoded");
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
     bt_subword_free(made);
     bt_vocab_free(vocab);
 }
@@ -653,12 +653,12 @@ static void memory_that_runs_out_leaks_nothing(void **state)
 {
     (void)state;
     bauta_error err;
-    bt_subword *made;
+    bt_subword_model *made;
     faults_begin();
     bt_vocab *vocab = VOCAB("a", "b", "ab", "c", "abc", "aba");
-    const bt_merge merges[] = { { 0, 1, 2, 0 },
-                                { 2, 3, 4, 1 },
-                                { 2, 0, 5, 2 } };
+    const bt_merge_rule merges[] = { { 0, 1, 2, 0 },
+                                     { 2, 3, 4, 1 },
+                                     { 2, 0, 5, 2 } };
     const uint32_t unused[] = { 4 };
     const char *const frozen[] = { "aba" };
     const bt_bpe_spec spec = { .vocab = vocab,
@@ -669,8 +669,8 @@ static void memory_that_runs_out_leaks_nothing(void **state)
                                .suffix = "c",
                                .unused = unused,
                                .unused_count = 1,
-                               .frozen = frozen,
-                               .frozen_count = 1 };
+                               .user_defined = frozen,
+                               .user_defined_count = 1 };
     for (size_t k = 0;; k++) {
         size_t live = faults_live();
         faults_arm(k);

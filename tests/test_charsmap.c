@@ -3,9 +3,9 @@
  * normalizers that use it. */
 #include "testing.h"
 
+#include "allocation_faults.h"
 #include "base/error.h"
-#include "faults.h"
-#include "pieces.h"
+#include "sentencepiece_fixtures.h"
 #include "text/normalize/charsmap.h"
 #include "text/normalize/normalizer_step.h"
 
@@ -188,7 +188,7 @@ static void changed_maps_are_survived(void **state)
 
 typedef struct norm_row {
     const char *name;
-    bt_sentencepiece_norm spec; /* the map is put in */
+    bt_sentencepiece_normalizer_spec spec; /* the map is put in */
     const char *text, *want;
 } norm_row;
 
@@ -197,52 +197,63 @@ static const char *const kept[] = { "[M", "[MASK]", "  " };
 
 static const norm_row norm_rows[] = {
     { "spaces",
-      { .remove_extra = true, .escape = true },
+      { .remove_extra_whitespaces = true, .escape_whitespaces = true },
       "  a  b ",
       "a" B "b" },
-    { "prefix", { .dummy_prefix = true, .escape = true }, " a ", B B "a" B },
+    { "prefix",
+      { .add_dummy_prefix = true, .escape_whitespaces = true },
+      " a ",
+      B B "a" B },
     { "both",
-      { .dummy_prefix = true, .remove_extra = true, .escape = true },
+      { .add_dummy_prefix = true,
+        .remove_extra_whitespaces = true,
+        .escape_whitespaces = true },
       "\t\xE3\x80\x80"
       "A\n\n",
       B "a" },
     { "all_spaces",
-      { .dummy_prefix = true, .remove_extra = true, .escape = true },
+      { .add_dummy_prefix = true,
+        .remove_extra_whitespaces = true,
+        .escape_whitespaces = true },
       " \t ",
       "" },
-    { "not_escaped", { .dummy_prefix = true }, "a b", " a b" },
+    { "not_escaped", { .add_dummy_prefix = true }, "a b", " a b" },
     { "suffix",
-      { .dummy_prefix = true,
-        .remove_extra = true,
-        .escape = true,
-        .suffix = true },
+      { .add_dummy_prefix = true,
+        .remove_extra_whitespaces = true,
+        .escape_whitespaces = true,
+        .whitespace_as_suffix = true },
       " a ",
       "a" B },
     { "kept",
-      { .remove_extra = true,
-        .escape = true,
-        .kept = kept,
-        .kept_count = BT_LEN(kept) },
+      { .remove_extra_whitespaces = true,
+        .escape_whitespaces = true,
+        .user_defined = kept,
+        .user_defined_count = BT_LEN(kept) },
       "[MASK]A[MA",
       "[MASK]a[Ma" },
     // A kept string is not looked up, but its spaces are spaces.
     { "kept_spaces",
-      { .escape = true, .kept = kept, .kept_count = BT_LEN(kept) },
+      { .escape_whitespaces = true,
+        .user_defined = kept,
+        .user_defined_count = BT_LEN(kept) },
       "a  b",
       "a" B B "b" },
     { "a_wrong_byte_is_not_mapped",
-      { .escape = true },
+      { .escape_whitespaces = true },
       "a\xFF\xEF\xBF\xBD",
       "a\xEF\xBF\xBD" B },
     { "code",
-      { .dummy_prefix = true,
-        .remove_extra = true,
-        .escape = true,
-        .codes = true },
+      { .add_dummy_prefix = true,
+        .remove_extra_whitespaces = true,
+        .escape_whitespaces = true,
+        .language_codes = true },
       ">>T<< T",
       ">>T<<" B "t" },
     { "no_code",
-      { .dummy_prefix = true, .escape = true, .codes = true },
+      { .add_dummy_prefix = true,
+        .escape_whitespaces = true,
+        .language_codes = true },
       ">>T",
       B ">>t" },
 };
@@ -253,22 +264,23 @@ static void spaces_are_sorted_out(void **state)
     pieces_file map = map_bytes();
     for (size_t i = 0; i < BT_LEN(norm_rows); i++) {
         const norm_row *row = norm_rows + i;
-        bt_sentencepiece_norm spec = row->spec;
-        bt_step step = { 0 };
-        bt_text text;
+        bt_sentencepiece_normalizer_spec spec = row->spec;
+        bt_normalizer_step step = { 0 };
+        bt_aligned_text text;
         spec.charsmap = map.bytes;
         spec.charsmap_size = map.size;
-        assert_int_equal(bt_step_sentencepiece(&step, &spec, "x", NULL),
-                         BAUTA_OK);
         assert_int_equal(
-            bt_text_init(&text, row->text, strlen(row->text), 0, NULL),
+            bt_normalizer_step_sentencepiece(&step, &spec, "x", NULL),
+            BAUTA_OK);
+        assert_int_equal(
+            bt_aligned_text_init(&text, row->text, strlen(row->text), 0, NULL),
             BAUTA_OK);
         assert_int_equal(step.run(&step, &text, NULL), BAUTA_OK);
         if (text.size != strlen(row->want) ||
             memcmp(text.bytes, row->want, text.size) != 0)
             fail_msg("%s: \"%.*s\", not \"%s\"", row->name, (int)text.size,
                      text.bytes, row->want);
-        bt_text_release(&text);
+        bt_aligned_text_release(&text);
         step.free(step.data);
     }
     free(map.bytes);
@@ -329,18 +341,19 @@ static void precompiled_walks_clusters(void **state)
     (void)state;
     pieces_file map = map_bytes();
     json_t *json = precompiled_json(map.bytes, map.size);
-    bt_step step = { 0 };
-    assert_int_equal(bt_step_precompiled(&step, json, "x", NULL), BAUTA_OK);
+    bt_normalizer_step step = { 0 };
+    assert_int_equal(bt_normalizer_step_precompiled(&step, json, "x", NULL),
+                     BAUTA_OK);
     json_decref(json);
     for (size_t i = 0; i < BT_LEN(precompiled_rows); i++) {
         const char *from = precompiled_rows[i].text;
-        bt_text text;
-        assert_int_equal(bt_text_init(&text, from, strlen(from), 0, NULL),
-                         BAUTA_OK);
+        bt_aligned_text text;
+        assert_int_equal(
+            bt_aligned_text_init(&text, from, strlen(from), 0, NULL), BAUTA_OK);
         assert_int_equal(step.run(&step, &text, NULL), BAUTA_OK);
         assert_int_equal(text.size, strlen(precompiled_rows[i].want));
         assert_memory_equal(text.bytes, precompiled_rows[i].want, text.size);
-        bt_text_release(&text);
+        bt_aligned_text_release(&text);
     }
     step.free(step.data);
     free(map.bytes);
@@ -351,16 +364,18 @@ static void precompiled_characters_know_their_bytes(void **state)
     (void)state;
     pieces_file map = map_bytes();
     json_t *json = precompiled_json(map.bytes, map.size);
-    bt_step step = { 0 };
-    bt_text text;
-    assert_int_equal(bt_step_precompiled(&step, json, "x", NULL), BAUTA_OK);
-    assert_int_equal(bt_text_init(&text, "b\xEF\xAC\x81x\xCC\xA3", 7, 0, NULL),
+    bt_normalizer_step step = { 0 };
+    bt_aligned_text text;
+    assert_int_equal(bt_normalizer_step_precompiled(&step, json, "x", NULL),
                      BAUTA_OK);
+    assert_int_equal(
+        bt_aligned_text_init(&text, "b\xEF\xAC\x81x\xCC\xA3", 7, 0, NULL),
+        BAUTA_OK);
     assert_int_equal(step.run(&step, &text, NULL), BAUTA_OK);
     static const bt_origin want[] = { { 0, 1 }, { 1, 4 }, { 1, 4 }, { 4, 5 } };
     assert_int_equal(text.size, BT_LEN(want)); // b f i X
     assert_memory_equal(text.origins, want, sizeof(want));
-    bt_text_release(&text);
+    bt_aligned_text_release(&text);
     step.free(step.data);
     json_decref(json);
     free(map.bytes);
@@ -383,10 +398,11 @@ static void precompiled_refuses_what_is_no_map(void **state)
     };
     for (size_t i = 0; i < BT_LEN(rows); i++) {
         json_t *json = json_loads(rows[i].json, 0, NULL);
-        bt_step step = { 0 };
+        bt_normalizer_step step = { 0 };
         bauta_error err = { BAUTA_OK, "" };
-        assert_int_equal(bt_step_precompiled(&step, json, "f/t.json", &err),
-                         BAUTA_ERR_IO);
+        assert_int_equal(
+            bt_normalizer_step_precompiled(&step, json, "f/t.json", &err),
+            BAUTA_ERR_IO);
         if (!strstr(err.message, rows[i].because))
             fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].because);
         assert_null(step.data);
@@ -399,25 +415,27 @@ static void each_allocation_may_fail(void **state)
     (void)state;
     pieces_file map = map_bytes();
     json_t *json = precompiled_json(map.bytes, map.size);
-    bt_sentencepiece_norm spec = { .charsmap = map.bytes,
-                                   .charsmap_size = map.size,
-                                   .dummy_prefix = true,
-                                   .kept = kept,
-                                   .kept_count = BT_LEN(kept) };
+    bt_sentencepiece_normalizer_spec spec = { .charsmap = map.bytes,
+                                              .charsmap_size = map.size,
+                                              .add_dummy_prefix = true,
+                                              .user_defined = kept,
+                                              .user_defined_count =
+                                                  BT_LEN(kept) };
     faults_begin();
     for (int kind = 0; kind < 2; kind++)
         for (size_t k = 0;; k++) {
-            bt_step step = { 0 };
-            bt_text text;
-            bt_text_init(&text, "T a b c", 7, 0, NULL);
+            bt_normalizer_step step = { 0 };
+            bt_aligned_text text;
+            bt_aligned_text_init(&text, "T a b c", 7, 0, NULL);
             faults_arm(k);
             bauta_status status =
-                kind ? bt_step_precompiled(&step, json, "x", NULL)
-                     : bt_step_sentencepiece(&step, &spec, "x", NULL);
+                kind
+                    ? bt_normalizer_step_precompiled(&step, json, "x", NULL)
+                    : bt_normalizer_step_sentencepiece(&step, &spec, "x", NULL);
             if (!status)
                 status = step.run(&step, &text, NULL);
             bool failed = faults_disarm();
-            bt_text_release(&text);
+            bt_aligned_text_release(&text);
             if (step.free)
                 step.free(step.data);
             assert_int_equal(faults_live(), 0);

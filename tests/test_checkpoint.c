@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_checkpoint.c - a run that is stopped and goes on is the run that was
  * never stopped; one that cannot go on says why. */
-#include "courses.h"
+#include "training_fixtures.h"
 
 #include <math.h>
 
@@ -70,11 +70,11 @@ static void what_does_not_matter_may_differ(void **state)
     lesson a, b;
     bauta_train_options o = options_of(&courses[0]);
     bauta_error err;
-    o.schedule = BAUTA_SCHEDULE_CONSTANT;
+    o.lr_scheduler_type = BAUTA_SCHEDULE_CONSTANT;
     lesson_init(&a, "gpt2", NULL, &o, 1, "c");
     lesson_steps(&a, 5);
     save(&a, scratch_path(&s, "step-5"));
-    o.steps = 1000;
+    o.max_steps = 1000;
     lesson_init(&b, "gpt2", s.path, &o, 2, NULL);
     must(bauta_trainer_resume(b.trainer, s.path, &err), &err);
     lesson_steps(&a, 5);
@@ -95,13 +95,13 @@ static void steps_that_were_not_taken_are_remembered(void **state)
     bauta_error err;
     course_init(&a, &courses[0], NULL);
     lesson_steps(&a, 2);
-    float *weight = a.model->folder->memory, kept = *weight;
+    float *weight = a.model->store->memory, kept = *weight;
     *weight = NAN;
     must(bauta_trainer_step(a.trainer, &report, &err), &err);
-    assert_false(report.taken);
+    assert_false(report.updated);
     assert_true(isnan(*weight));
     *weight = kept;
-    a.trainer->average[0] = kept;
+    a.trainer->ema[0] = kept;
     lesson_steps(&a, 1);
     assert_int_equal(bauta_trainer_steps(a.trainer), 4);
     assert_int_equal(bt_optimizer_steps(a.trainer->optimizer), 3);
@@ -131,10 +131,10 @@ static void a_checkpoint_is_a_model_folder(void **state)
     save(&l, folder);
     assert_int_equal(scratch_count(&s), 1);
     must(bauta_model_load(&model, folder, true, &err), &err);
-    assert_memory_equal(model->folder->memory, l.model->folder->memory,
-                        model->folder->floats * sizeof(float));
+    assert_memory_equal(model->store->memory, l.model->store->memory,
+                        model->store->floats * sizeof(float));
     must(bauta_tokenizer_load(&tokenizer, folder, &err), &err);
-    assert_int_equal(bauta_tokenizer_size(tokenizer), LESSON_VOCABULARY);
+    assert_int_equal(bauta_tokenizer_vocab_size(tokenizer), LESSON_VOCABULARY);
     // What exists is not written over.
     assert_int_equal(bauta_trainer_save(l.trainer, folder, NULL, &err),
                      BAUTA_ERR_IO);
@@ -257,7 +257,7 @@ static float loaded_from(const char *folder)
     bauta_error err;
     must(bauta_model_load(&model, folder, true, &err), &err);
     must(bauta_tokenizer_load(&tokenizer, folder, &err), &err);
-    float number = model->folder->memory[0];
+    float number = model->store->memory[0];
     bauta_tokenizer_free(tokenizer);
     bauta_model_free(model);
     return number;
@@ -273,7 +273,7 @@ static void a_run_stands_for_its_model(void **state)
     assert_int_equal(bauta_model_load(&model, s.folder, false, &err),
                      BAUTA_ERR_IO);
     course_init(&l, &courses[0], NULL);
-    float *number = l.model->folder->memory;
+    float *number = l.model->store->memory;
     for (int i = 1; i <= 3; i++) {
         char name[16];
         snprintf(name, sizeof(name), "step-%d", 8 + i);
@@ -303,27 +303,27 @@ typedef void (*change)(bauta_train_options *o);
 CHANGE(objective, BAUTA_OBJECTIVE_PREFIX)
 CHANGE(mode, BAUTA_MODE_SEQUENTIAL)
 CHANGE(seed, UINT64_MAX)
-CHANGE(sequences, 7)
-CHANGE(tokens, 99)
-CHANGE(accumulate, 2)
-CHANGE(pass, 4095)
-CHANGE(context, 15)
+CHANGE(batch_sequences, 7)
+CHANGE(batch_tokens, 99)
+CHANGE(gradient_accumulation_steps, 2)
+CHANGE(microbatch_tokens, 4095)
+CHANGE(context_length, 15)
 CHANGE(dropout, 0.11f)
-CHANGE(smoothing, 0.01f)
-CHANGE(hidden, 0.16f)
-CHANGE(hidden_random, 0.2f)
-CHANGE(hidden_kept, 0.2f)
-CHANGE(sampled, 0.3f)
-CHANGE(warmup, 5)
-CHANGE(schedule, BAUTA_SCHEDULE_LINEAR)
-CHANGE(rate, 0.010000000000000002)
-CHANGE(min_rate, 0.0)
-CHANGE(beta1, 0.8)
-CHANGE(beta2, 0.98)
-CHANGE(epsilon, 1e-9)
+CHANGE(label_smoothing, 0.01f)
+CHANGE(mlm_probability, 0.16f)
+CHANGE(mlm_random, 0.2f)
+CHANGE(mlm_keep, 0.2f)
+CHANGE(scheduled_sampling, 0.3f)
+CHANGE(warmup_steps, 5)
+CHANGE(lr_scheduler_type, BAUTA_SCHEDULE_LINEAR)
+CHANGE(learning_rate, 0.010000000000000002)
+CHANGE(min_learning_rate, 0.0)
+CHANGE(adam_beta1, 0.8)
+CHANGE(adam_beta2, 0.98)
+CHANGE(adam_epsilon, 1e-9)
 CHANGE(weight_decay, 0.0)
-CHANGE(clip, 2.0)
-CHANGE(average, 0.95)
+CHANGE(max_grad_norm, 2.0)
+CHANGE(ema_decay, 0.95)
 
 static void options_that_differ_are_refused_by_name(void **state)
 {
@@ -333,14 +333,30 @@ static void options_that_differ_are_refused_by_name(void **state)
         const char *name;
     } changes[] = {
 #define OTHER(name) { name##_other, " option " #name " is " }
-        OTHER(objective),    OTHER(mode),    OTHER(seed),
-        OTHER(sequences),    OTHER(tokens),  OTHER(accumulate),
-        OTHER(pass),         OTHER(context), OTHER(dropout),
-        OTHER(smoothing),    OTHER(hidden),  OTHER(hidden_random),
-        OTHER(hidden_kept),  OTHER(sampled), OTHER(warmup),
-        OTHER(schedule),     OTHER(rate),    OTHER(min_rate),
-        OTHER(beta1),        OTHER(beta2),   OTHER(epsilon),
-        OTHER(weight_decay), OTHER(clip),    OTHER(average),
+        OTHER(objective),
+        OTHER(mode),
+        OTHER(seed),
+        OTHER(batch_sequences),
+        OTHER(batch_tokens),
+        OTHER(gradient_accumulation_steps),
+        OTHER(microbatch_tokens),
+        OTHER(context_length),
+        OTHER(dropout),
+        OTHER(label_smoothing),
+        OTHER(mlm_probability),
+        OTHER(mlm_random),
+        OTHER(mlm_keep),
+        OTHER(scheduled_sampling),
+        OTHER(warmup_steps),
+        OTHER(lr_scheduler_type),
+        OTHER(learning_rate),
+        OTHER(min_learning_rate),
+        OTHER(adam_beta1),
+        OTHER(adam_beta2),
+        OTHER(adam_epsilon),
+        OTHER(weight_decay),
+        OTHER(max_grad_norm),
+        OTHER(ema_decay),
     };
     scratch s = scratch_create();
     lesson saved, l, fresh;
@@ -422,7 +438,7 @@ static void another_tokenizer_is_refused_where_it_matters(void **state)
     save(&saved, folder);
     bauta_train_options o = options_of(&courses[1]);
     lesson_init(&l, "bert", folder, &o, 1, NULL);
-    l.tokenizer->special[LESSON_A] = 1;
+    l.tokenizer->is_special[LESSON_A] = 1;
     refused(&l, folder, BAUTA_ERR_ARGUMENT, "special tokens are not");
     lesson_release(&l);
     lesson_release(&saved);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_checkpoint_damage.c - checkpoints that are damaged, forged or of another
  * run, and memory that fails: a sentence, and a trainer that is as it was. */
-#include "courses.h"
-#include "faults.h"
-#include "formats/sealed.h"
+#include "allocation_faults.h"
+#include "formats/sealed_json.h"
+#include "training_fixtures.h"
 
 static uint64_t seed;
 
@@ -170,7 +170,7 @@ static void impossible_records_are_refused(void **state)
                 json_loads(wrong[i].value, JSON_DECODE_ANY, NULL));
         else
             json_object_del(record, wrong[i].key);
-        assert_int_equal(bt_sealed_text(&text, record, "", NULL), 0);
+        assert_int_equal(bt_sealed_json_text(&text, record, "", NULL), 0);
         file_store(folder, "trainer.json", text, strlen(text));
         bauta_text_free(text);
         json_decref(record);
@@ -187,7 +187,7 @@ static void impossible_records_are_refused(void **state)
     char *text;
     json_object_set_new(json_object_get(record, "options"), "more",
                         json_true());
-    assert_int_equal(bt_sealed_text(&text, record, "", NULL), 0);
+    assert_int_equal(bt_sealed_json_text(&text, record, "", NULL), 0);
     file_store(folder, "trainer.json", text, strlen(text));
     refused(&l, folder, BAUTA_ERR_IO, "unknown options");
     bauta_text_free(text);
@@ -217,12 +217,12 @@ static void tensors_of_another_run_are_refused(void **state)
     save(&other, scratch_path(&s, "step-4"));
     text_file later = file_load(s.path, "optimizer.safetensors");
     text_file model = file_load(s.path, "model.safetensors");
-    o.average = 0.0;
+    o.ema_decay = 0.0;
     lesson_init(&l, "gpt2", NULL, &o, 1, NULL);
     save(&l, scratch_path(&s, "step-0"));
     text_file fewer = file_load(s.path, "optimizer.safetensors");
     lesson_release(&l);
-    o.average = 0.9;
+    o.ema_decay = 0.9;
     lesson_init(&l, "llama", NULL, &o, 1, NULL);
     save(&l, scratch_path(&s, "llama"));
     text_file llama = file_load(s.path, "optimizer.safetensors");
@@ -242,7 +242,7 @@ static void tensors_of_another_run_are_refused(void **state)
     lesson_release(&l);
 
     // More than this run has, under its record: without an average.
-    o.average = 0.0;
+    o.ema_decay = 0.0;
     folder = scratch_path(&s, "step-0");
     lesson_init(&l, "gpt2", folder, &o, 1, NULL);
     file_store(folder, "optimizer.safetensors", later.bytes, later.size);

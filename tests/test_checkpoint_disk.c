@@ -2,8 +2,8 @@
 /* test_checkpoint_disk.c - a disk that fails and a program that dies while it
  * writes a checkpoint: there is a whole one or none, and the run that goes on
  * has the bits of one that was never stopped. */
-#include "courses.h"
-#include "disk.h"
+#include "disk_faults.h"
+#include "training_fixtures.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>

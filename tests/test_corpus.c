@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_corpus.c - files of text and of pairs as documents of tokens. */
+#include "allocation_faults.h"
 #include "base/memory.h"
 #include "data/epoch.h"
-#include "faults.h"
-#include "training.h"
+#include "tiny_training.h"
 
 static bauta_tokenizer *tokenizer;
 static scratch files;
@@ -28,7 +28,7 @@ static bauta_corpus_options options(bool lines, bool skip_bad)
 {
     bauta_corpus_options o = BAUTA_CORPUS_OPTIONS_INIT;
     o.lines = lines;
-    o.skip_bad = skip_bad;
+    o.skip_invalid = skip_bad;
     return o;
 }
 
@@ -264,7 +264,7 @@ static void document_is(const bauta_corpus *corpus, size_t index,
     size_t count;
     const uint32_t *got =
         bauta_corpus_document(corpus, index, &count, NULL, NULL);
-    uint32_t end = bauta_tokenizer_token(t, BAUTA_TOKEN_EOS);
+    uint32_t end = bauta_tokenizer_special_token(t, BAUTA_TOKEN_EOS);
     assert_int_equal(bauta_tokenizer_encode(t, text, size, NULL, &want, NULL),
                      BAUTA_OK);
     bool ended = end != BAUTA_NO_TOKEN;
@@ -275,14 +275,14 @@ static void document_is(const bauta_corpus *corpus, size_t index,
     bauta_tokens_release(&want);
 }
 
-static bauta_tokenizer *learned(bauta_vocabulary_kind kind, const char *text)
+static bauta_tokenizer *learned(bauta_tokenizer_kind kind, const char *text)
 {
-    bauta_vocabulary_options o = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_tokenizer_trainer_options o = BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT;
     bauta_tokenizer *made = NULL;
     bauta_error err;
     size_t size = 100000;
     o.kind = kind;
-    o.pieces = 300;
+    o.vocab_size = 300;
     must(bauta_tokenizer_train(&made, &o, &text, &size, 1, &err), &err);
     return made;
 }
@@ -295,14 +295,14 @@ static void a_large_document_has_the_same_tokens(void **state)
     for (int one_line = 0; one_line < 2; one_line++) {
         char *text = large_text(one_line);
         const char *path = scratch_file(&files, "large", text, LARGE);
-        for (int kind = 0; kind <= BAUTA_VOCABULARY_CHARACTERS; kind++) {
-            bauta_tokenizer *t = learned((bauta_vocabulary_kind)kind, text);
+        for (int kind = 0; kind <= BAUTA_TOKENIZER_CHARACTERS; kind++) {
+            bauta_tokenizer *t = learned((bauta_tokenizer_kind)kind, text);
             bauta_corpus_options o = options(false, kind % 2);
             bauta_corpus *in_memory, *in_file;
             bauta_error err;
-            o.memory = (size_t)1 << 40;
+            o.memory_bytes = (size_t)1 << 40;
             must(bauta_corpus_load(&in_memory, t, &path, 1, &o, &err), &err);
-            o.memory = 1;
+            o.memory_bytes = 1;
             must(bauta_corpus_load(&in_file, t, &path, 1, &o, &err), &err);
             document_is(in_memory, 0, t, text, LARGE);
             document_is(in_file, 0, t, text, LARGE);
@@ -326,25 +326,26 @@ static void a_corpus_in_a_file_is_the_same_corpus(void **state)
     (void)state;
     char *text = large_text(false);
     const char *path = scratch_file(&files, "large", text, LARGE / 2);
-    bt_cutting how = { .context = 4, .tokens = 64 };
+    bt_packing how = { .context = 4, .tokens = 64 };
     bauta_corpus *corpus[2], *rest[2];
     bt_epoch epoch[2];
     bauta_error err;
     for (int i = 0; i < 2; i++) {
         bauta_corpus_options o = options(true, false);
-        o.memory = i ? 1 : 0;
+        o.memory_bytes = i ? 1 : 0;
         must(bauta_corpus_load(&corpus[i], tokenizer, &path, 1, &o, &err),
              &err);
         must(bauta_corpus_split(corpus[i], 0.3, &rest[i], &err), &err);
         must(bt_epoch_init(&epoch[i], corpus[i], &how, 7, 1, &err), &err);
     }
-    assert_true(epoch[1].list_store.mapped && !epoch[0].list_store.mapped);
+    assert_true(epoch[1].example_store.mapped &&
+                !epoch[0].example_store.mapped);
     assert_true(bt_corpus_digest(corpus[0]) == bt_corpus_digest(corpus[1]));
     assert_true(bt_corpus_digest(rest[0]) == bt_corpus_digest(rest[1]));
     assert_true(bt_corpus_digest(rest[0]) != bt_corpus_digest(corpus[0]));
     assert_true(epoch[0].count > 1000 && epoch[0].count == epoch[1].count);
-    assert_memory_equal(epoch[0].list, epoch[1].list,
-                        epoch[0].count * sizeof(*epoch[0].list));
+    assert_memory_equal(epoch[0].examples, epoch[1].examples,
+                        epoch[0].count * sizeof(*epoch[0].examples));
     for (int i = 0; i < 2; i++) {
         bt_epoch_release(&epoch[i]);
         bauta_corpus_free(corpus[i]);
@@ -396,11 +397,11 @@ static void memory_does_not_grow_with_the_file(void **state)
                 fwrite(text, 1, LARGE, out);
             fclose(out);
             bauta_allocator_set(&allocator);
-            bauta_tokenizer *t = learned(BAUTA_VOCABULARY_BPE, text);
+            bauta_tokenizer *t = learned(BAUTA_TOKENIZER_BPE, text);
             bauta_corpus_options o = options(kind == 2, false);
             bauta_corpus *corpus;
             bauta_error err;
-            o.memory = 64 << 10;
+            o.memory_bytes = 64 << 10;
             counted.most = counted.now;
             must(bauta_corpus_load(&corpus, t, &path, 1, &o, &err), &err);
             most[times > 1][kind] = counted.most;
@@ -429,7 +430,7 @@ static void a_folder_that_is_missing_is_named(void **state)
     bauta_corpus_options o = options(false, false);
     bauta_corpus *corpus;
     bauta_error err;
-    o.memory = 1;
+    o.memory_bytes = 1;
     setenv("TMPDIR", "/nowhere", 1);
     assert_int_equal(bauta_corpus_load(&corpus, tokenizer, &path, 1, &o, &err),
                      BAUTA_ERR_IO);

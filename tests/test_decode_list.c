@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_decode_list.c - what the GPU's decoding is told is what the masks say,
  * chunk by chunk. Needs no GPU. */
-#include "kernels/cuda/decode_list.h"
+#include "mask/decode_list.h"
 
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "faults.h"
 #include "mask/mask.h"
 #include "mask/plan.h"
 #include "masks.h"
@@ -174,7 +174,7 @@ static void long_sequences_are_whole_chunks(void **state)
 {
     bauta_mask *mask = NULL;
     uint32_t pages[512];
-    bt_decode_sequence one = { .first = 0, .rows = 1, .pages = pages };
+    bt_decode_sequence one = { .first = 0, .rows = 1, .block_table = pages };
     bt_decode_list list;
     (void)state;
     for (uint32_t i = 0; i < 512; i++)

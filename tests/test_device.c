@@ -3,9 +3,9 @@
  * can be tried without one: over a table whose GPU is the host's memory and
  * whose kernels only note that they were called. tests/cuda/check_device.c goes
  * on from there. */
+#include "allocation_faults.h"
 #include "base/error.h"
-#include "faults.h"
-#include "ops/context.h"
+#include "runtime/context.h"
 #include "testing.h"
 
 #include <string.h>
@@ -177,7 +177,8 @@ static size_t fake_tile_rows(size_t head_dim)
 }
 
 static bauta_status fake_plan(bt_cuda_plan **out, const bauta_plan *plan,
-                              const bauta_attention *shape, bauta_error *e)
+                              const bauta_attention_shape *shape,
+                              bauta_error *e)
 {
     (void)plan;
     if (!fake_tile_rows(shape->head_dim))
@@ -221,7 +222,7 @@ static void fake_rows_free(bt_cuda_rows *rows)
     } while (0)
 
 static bauta_status fake_forward(bt_cuda_plan *plan,
-                                 const bauta_attention *shape,
+                                 const bauta_attention_shape *shape,
                                  const uint16_t *q, const uint16_t *k,
                                  const uint16_t *v, uint16_t *out, float *lse,
                                  void *stream, bauta_error *e)
@@ -234,7 +235,7 @@ static bauta_status fake_forward(bt_cuda_plan *plan,
 }
 
 static bauta_status fake_backward(bt_cuda_plan *plan,
-                                  const bauta_attention *shape,
+                                  const bauta_attention_shape *shape,
                                   const uint16_t *q, const uint16_t *k,
                                   const uint16_t *v, const uint16_t *out,
                                   const float *lse, const uint16_t *dout,
@@ -251,7 +252,7 @@ static bauta_status fake_backward(bt_cuda_plan *plan,
 }
 
 static bauta_status fake_forward_f32(const bt_cuda_rows *rows,
-                                     const bauta_attention *shape,
+                                     const bauta_attention_shape *shape,
                                      const float *q, const float *k,
                                      const float *v, float *out, float *lse,
                                      void *stream, bauta_error *e)
@@ -264,7 +265,7 @@ static bauta_status fake_forward_f32(const bt_cuda_rows *rows,
 }
 
 static bauta_status
-fake_backward_f32(const bt_cuda_rows *rows, const bauta_attention *shape,
+fake_backward_f32(const bt_cuda_rows *rows, const bauta_attention_shape *shape,
                   const float *q, const float *k, const float *v,
                   const float *out, const float *lse, const float *dout,
                   float *dq, float *dk, float *dv, void *stream, bauta_error *e)
@@ -279,7 +280,7 @@ fake_backward_f32(const bt_cuda_rows *rows, const bauta_attention *shape,
 }
 
 static bauta_status fake_decode_create(bt_cuda_decode **out,
-                                       const bauta_attention *shape,
+                                       const bauta_attention_shape *shape,
                                        size_t page_keys, bauta_error *e)
 {
     (void)shape;
@@ -303,9 +304,10 @@ static bauta_status fake_step(bt_cuda_decode *decode,
 }
 
 static bauta_status fake_decode(bt_cuda_decode *decode,
-                                const bauta_attention *shape, const uint16_t *q,
-                                const bt_cuda_pages *pages, uint16_t *out,
-                                float *lse, void *stream, bauta_error *e)
+                                const bauta_attention_shape *shape,
+                                const uint16_t *q, const bt_cuda_pages *pages,
+                                uint16_t *out, float *lse, void *stream,
+                                bauta_error *e)
 {
     IGNORE(decode, shape, q);
     IGNORE(out, lse, stream);
@@ -325,7 +327,7 @@ static bauta_status fake_step_f32(bt_cuda_rows **out,
 }
 
 static bauta_status fake_decode_f32(const bt_cuda_rows *rows,
-                                    const bauta_attention *shape,
+                                    const bauta_attention_shape *shape,
                                     const float *q, const bt_cuda_pages *pages,
                                     float *out, float *lse, void *stream,
                                     bauta_error *e)
@@ -378,17 +380,17 @@ static bauta_context *fake_context(void)
 typedef struct scene {
     bauta_context *context;
     bauta_mask *mask;
-    bauta_attention shape;
+    bauta_attention_shape shape;
     bauta_gpu_plan *plan[2]; /* forward alone; both, float32 */
-    bauta_gpu_decode *decode;
+    bauta_gpu_decode_plan *decode;
     bauta_gpu_pages pages;
     uint32_t page[1];
     bauta_gpu_sequence sequence;
     float x[64];
 } scene;
 
-static bauta_status plan_make(scene *s, bauta_gpu_plan **plan,
-                              bauta_gpu_type type, bool backward)
+static bauta_status plan_make(scene *s, bauta_gpu_plan **plan, bauta_dtype type,
+                              bool backward)
 {
     return bauta_gpu_plan_create(plan, s->context, s->mask, 0, 8, &s->shape,
                                  type, backward, &err);
@@ -397,13 +399,14 @@ static bauta_status plan_make(scene *s, bauta_gpu_plan **plan,
 static scene scene_make(void)
 {
     scene s = { .context = fake_context(),
-                .shape = BAUTA_ATTENTION_INIT,
+                .shape = BAUTA_ATTENTION_SHAPE_INIT,
                 .pages = BAUTA_GPU_PAGES_INIT };
     assert_int_equal(bauta_mask_causal(&s.mask, 8, 8, &err), 0);
-    assert_int_equal(plan_make(&s, &s.plan[0], BAUTA_GPU_BFLOAT16, false), 0);
-    assert_int_equal(plan_make(&s, &s.plan[1], BAUTA_GPU_FLOAT32, true), 0);
-    assert_int_equal(bauta_gpu_decode_create(&s.decode, s.context, &s.shape, 64,
-                                             BAUTA_GPU_BFLOAT16, &err),
+    assert_int_equal(plan_make(&s, &s.plan[0], BAUTA_BFLOAT16, false), 0);
+    assert_int_equal(plan_make(&s, &s.plan[1], BAUTA_FLOAT32, true), 0);
+    assert_int_equal(bauta_gpu_decode_plan_create(&s.decode, s.context,
+                                                  &s.shape, 64, BAUTA_BFLOAT16,
+                                                  &err),
                      0);
     s.sequence.mask = s.mask;
     s.sequence.first = 7;
@@ -415,7 +418,7 @@ static void scene_free(scene *s)
 {
     bauta_gpu_plan_free(s->plan[0]);
     bauta_gpu_plan_free(s->plan[1]);
-    bauta_gpu_decode_free(s->decode);
+    bauta_gpu_decode_plan_free(s->decode);
     bauta_mask_free(s->mask);
     bauta_context_free(s->context);
     assert_int_equal(fake.entered, 0);
@@ -437,8 +440,9 @@ static bauta_status backward(scene *s, bauta_gpu_plan *plan)
 
 static bauta_status step(scene *s)
 {
-    s->sequence.pages = s->page;
-    return bauta_gpu_decode_step(s->context, s->decode, &s->sequence, 1, &err);
+    s->sequence.block_table = s->page;
+    return bauta_gpu_decode_plan_update(s->context, s->decode, &s->sequence, 1,
+                                        &err);
 }
 
 static bauta_status decode(scene *s)
@@ -456,14 +460,14 @@ static void the_calls_for_gpus_reach_the_table_on_their_device(void **state)
     char text[4] = "";
     (void)state;
     assert_int_equal(bauta_gpu_alloc(s.context, &memory, 4, &err), 0);
-    assert_int_equal(bauta_gpu_put(s.context, memory, "abc", 4, &err), 0);
-    assert_int_equal(bauta_gpu_get(s.context, text, memory, 4, &err), 0);
+    assert_int_equal(bauta_gpu_upload(s.context, memory, "abc", 4, &err), 0);
+    assert_int_equal(bauta_gpu_download(s.context, text, memory, 4, &err), 0);
     assert_string_equal(text, "abc");
-    assert_int_equal(bauta_gpu_put(s.context, NULL, NULL, 0, &err), 0);
+    assert_int_equal(bauta_gpu_upload(s.context, NULL, NULL, 0, &err), 0);
     bauta_gpu_free(s.context, memory);
     bauta_gpu_free(s.context, NULL);
     assert_int_equal(bauta_gpu_stream_set(s.context, &fake, &err), 0);
-    assert_int_equal(bauta_gpu_wait(s.context, &err), 0);
+    assert_int_equal(bauta_gpu_synchronize(s.context, &err), 0);
     assert_int_equal(forward(&s, s.plan[0]), 0);
     assert_int_equal(forward(&s, s.plan[1]), 0);
     assert_int_equal(backward(&s, s.plan[1]), 0);
@@ -480,30 +484,30 @@ static void a_context_of_the_cpu_is_refused_by_the_calls_for_gpus(void **state)
     scene s = scene_make();
     bauta_context *gpu = s.context, *cpu = context_with(NULL);
     bauta_gpu_plan *plan = NULL;
-    bauta_gpu_decode *decoding = NULL;
+    bauta_gpu_decode_plan *decoding = NULL;
     void *memory = s.x;
     (void)state;
     s.context = cpu;
 #define CPU(call) REFUSED(call, BAUTA_ERR_UNSUPPORTED, "context is for the CPU")
     CPU(bauta_gpu_alloc(cpu, &memory, 4, &err));
     assert_null(memory);
-    CPU(bauta_gpu_put(cpu, s.x, s.x, 4, &err));
-    CPU(bauta_gpu_get(cpu, s.x, s.x, 4, &err));
-    CPU(bauta_gpu_wait(cpu, &err));
+    CPU(bauta_gpu_upload(cpu, s.x, s.x, 4, &err));
+    CPU(bauta_gpu_download(cpu, s.x, s.x, 4, &err));
+    CPU(bauta_gpu_synchronize(cpu, &err));
     CPU(bauta_gpu_stream_set(cpu, NULL, &err));
-    CPU(plan_make(&s, &plan, BAUTA_GPU_FLOAT32, false));
+    CPU(plan_make(&s, &plan, BAUTA_FLOAT32, false));
     assert_null(plan);
     CPU(forward(&s, s.plan[0]));
     CPU(backward(&s, s.plan[1]));
-    CPU(bauta_gpu_decode_create(&decoding, cpu, &s.shape, 64,
-                                BAUTA_GPU_BFLOAT16, &err));
+    CPU(bauta_gpu_decode_plan_create(&decoding, cpu, &s.shape, 64,
+                                     BAUTA_BFLOAT16, &err));
     assert_null(decoding);
     CPU(step(&s));
     CPU(decode(&s));
     if (!bt_gpu_table())
         assert_non_null(strstr(err.message, "built without CUDA"));
     bauta_gpu_free(cpu, NULL);
-    REFUSED(bauta_gpu_wait(NULL, &err), BAUTA_ERR_ARGUMENT, "NULL");
+    REFUSED(bauta_gpu_synchronize(NULL, &err), BAUTA_ERR_ARGUMENT, "NULL");
     bauta_context_free(cpu);
     s.context = gpu;
     scene_free(&s);
@@ -513,7 +517,7 @@ static void a_context_of_a_gpu_is_refused_by_all_other_calls(void **state)
 {
     scene s = scene_make();
     bauta_plan *plan = NULL;
-    bauta_cache *cache = NULL;
+    bauta_kv_cache *cache = NULL;
     bauta_generator *generator = NULL;
     bauta_trainer *trainer = NULL;
     bauta_audit *audit = NULL;
@@ -525,7 +529,7 @@ static void a_context_of_a_gpu_is_refused_by_all_other_calls(void **state)
     double loss;
     (void)state;
     assert_int_equal(bauta_plan_create(&plan, s.mask, 0, 8, &err), 0);
-    assert_int_equal(bauta_cache_create(&cache, &s.shape, 8, &err), 0);
+    assert_int_equal(bauta_kv_cache_create(&cache, &s.shape, 8, &err), 0);
 #define GPU(call) REFUSED(call, BAUTA_ERR_UNSUPPORTED, "cuda:3")
     GPU(bauta_attention_forward(gpu, plan, &s.shape, x, x, x, x, x, &err));
     GPU(bauta_attention_backward(gpu, plan, &s.shape, x, x, x, x, x, x, x, x, x,
@@ -534,12 +538,13 @@ static void a_context_of_a_gpu_is_refused_by_all_other_calls(void **state)
     GPU(bauta_model_forward(gpu, model, NULL, &batch, &outputs, &err));
     GPU(bauta_model_loss(gpu, (bauta_model *)&s, NULL, &batch, s.page, NULL,
                          &loss, NULL, &err));
-    GPU(bauta_model_look(gpu, model, NULL, &batch, &outputs, NULL, 0, &err));
+    GPU(bauta_model_attention_weights(gpu, model, NULL, &batch, &outputs, NULL,
+                                      0, &err));
     GPU(bauta_generator_create(&generator, gpu, model, NULL, NULL, &err));
     GPU(bauta_trainer_create(&trainer, gpu, (bauta_model *)&s, NULL, NULL, NULL,
                              &err));
     GPU(bauta_audit_create(&audit, gpu, model, NULL, &batch, NULL, &err));
-    bauta_cache_free(cache);
+    bauta_kv_cache_free(cache);
     bauta_plan_free(plan);
     scene_free(&s);
 }
@@ -548,38 +553,38 @@ static void arguments_that_make_no_sense_are_sentences(void **state)
 {
     scene s = scene_make();
     bauta_gpu_plan *plan = NULL;
-    bauta_gpu_decode *decoding = NULL;
+    bauta_gpu_decode_plan *decoding = NULL;
     bauta_gpu_sequence none = { 0 };
-    bauta_attention other = s.shape;
+    bauta_attention_shape other = s.shape;
     bauta_mask *wide = NULL;
     (void)state;
 #define WRONG(call, words) REFUSED(call, BAUTA_ERR_ARGUMENT, words)
-    WRONG(plan_make(&s, &plan, (bauta_gpu_type)2, false), "type is 2");
+    WRONG(plan_make(&s, &plan, (bauta_dtype)2, false), "type is 2");
     WRONG(bauta_gpu_plan_create(&plan, s.context, s.mask, 5, 4, &s.shape,
-                                BAUTA_GPU_FLOAT32, false, &err),
+                                BAUTA_FLOAT32, false, &err),
           "rows 5 to 9");
     WRONG(bauta_gpu_plan_create(&plan, s.context, s.mask, SIZE_MAX, 2, &s.shape,
-                                BAUTA_GPU_FLOAT32, false, &err),
+                                BAUTA_FLOAT32, false, &err),
           "of a mask of 8");
     WRONG(bauta_gpu_plan_create(&plan, s.context, NULL, 0, 8, &s.shape,
-                                BAUTA_GPU_FLOAT32, false, &err),
+                                BAUTA_FLOAT32, false, &err),
           "mask is NULL");
     other.heads = UINT16_MAX;
     assert_int_equal(bauta_mask_all(&wide, 1, 40000, &err), 0);
     REFUSED(bauta_gpu_plan_create(&plan, s.context, wide, 0, 1, &other,
-                                  BAUTA_GPU_FLOAT32, false, &err),
+                                  BAUTA_FLOAT32, false, &err),
             BAUTA_ERR_UNSUPPORTED, "32 bits");
     assert_null(plan);
     bauta_mask_free(wide);
     WRONG(forward(&s, NULL), "plan is NULL");
     WRONG(backward(&s, s.plan[0]), "forward pass only");
-    WRONG(decode(&s), "bauta_gpu_decode_step");
+    WRONG(decode(&s), "bauta_gpu_decode_plan_update");
     none.mask = s.mask;
-    WRONG(bauta_gpu_decode_step(s.context, s.decode, &none, 1, &err),
+    WRONG(bauta_gpu_decode_plan_update(s.context, s.decode, &none, 1, &err),
           "sequence 0");
-    none.pages = s.page;
+    none.block_table = s.page;
     none.first = 9;
-    WRONG(bauta_gpu_decode_step(s.context, s.decode, &none, 1, &err),
+    WRONG(bauta_gpu_decode_plan_update(s.context, s.decode, &none, 1, &err),
           "rows 9 to 9");
     assert_int_equal(step(&s), 0);
     s.pages.page_keys = 128;
@@ -601,10 +606,10 @@ static void arguments_that_make_no_sense_are_sentences(void **state)
     WRONG(backward(&s, s.plan[1]), "k_token");
     s.shape.size = 0;
     WRONG(forward(&s, s.plan[0]), "shape.size");
-    WRONG(bauta_gpu_decode_create(&decoding, s.context, &s.shape, 64,
-                                  BAUTA_GPU_BFLOAT16, &err),
+    WRONG(bauta_gpu_decode_plan_create(&decoding, s.context, &s.shape, 64,
+                                       BAUTA_BFLOAT16, &err),
           "shape.size");
-    WRONG(bauta_gpu_put(s.context, NULL, s.x, 4, &err), "to is NULL");
+    WRONG(bauta_gpu_upload(s.context, NULL, s.x, 4, &err), "to is NULL");
     fake.full = true;
     void *memory = s.x;
     REFUSED(bauta_gpu_alloc(s.context, &memory, 4, &err), BAUTA_ERR_NOMEM,
@@ -614,7 +619,7 @@ static void arguments_that_make_no_sense_are_sentences(void **state)
 
 static void memory_that_runs_out_is_a_sentence_and_no_leak(void **state)
 {
-    scene s = { .shape = BAUTA_ATTENTION_INIT };
+    scene s = { .shape = BAUTA_ATTENTION_SHAPE_INIT };
     (void)state;
     faults_begin();
     s.context = fake_context();
@@ -622,23 +627,23 @@ static void memory_that_runs_out_is_a_sentence_and_no_leak(void **state)
     for (int what = 0; what < 5; what++)
         for (size_t k = 0;; k++) {
             bauta_gpu_plan *plan = NULL;
-            bauta_gpu_decode *decoding = NULL;
+            bauta_gpu_decode_plan *decoding = NULL;
             bauta_context *cpu = NULL;
-            bauta_gpu_type type = (bauta_gpu_type)(what % 2);
+            bauta_dtype type = (bauta_dtype)(what % 2);
             bauta_status status;
             size_t live = faults_live();
             faults_arm(k);
             if (what < 2)
                 status = plan_make(&s, &plan, type, true);
             else if (what < 4)
-                status = bauta_gpu_decode_create(&decoding, s.context, &s.shape,
-                                                 64, type, &err);
+                status = bauta_gpu_decode_plan_create(&decoding, s.context,
+                                                      &s.shape, 64, type, &err);
             else
                 status = bauta_context_create(&cpu, NULL, &err);
             if (!faults_disarm()) {
                 assert_int_equal(status, BAUTA_OK);
                 bauta_gpu_plan_free(plan);
-                bauta_gpu_decode_free(decoding);
+                bauta_gpu_decode_plan_free(decoding);
                 bauta_context_free(cpu);
                 break;
             }

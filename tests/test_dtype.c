@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_dtype.c - every half and bfloat to float32 and back, and the rounding
  * between any two neighbours. */
-#include "formats/dtype.h"
-#include "guard.h"
+#include "guard_page.h"
+#include "tensor/dtype.h"
 
 static void types_have_names_and_sizes(void **state)
 {

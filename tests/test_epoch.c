@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_epoch.c - a pass through a corpus: every token once, in batches. */
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "data/epoch.h"
-#include "faults.h"
 #include "testing.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ static bauta_corpus *random_corpus(test_random *r, size_t documents,
     return corpus;
 }
 
-static bt_epoch epoch_of(const bauta_corpus *corpus, const bt_cutting *how,
+static bt_epoch epoch_of(const bauta_corpus *corpus, const bt_packing *how,
                          uint64_t of, size_t number)
 {
     bt_epoch epoch;
@@ -44,27 +44,27 @@ static void tokens_count(unsigned *times, const bt_epoch *e,
                          const bauta_corpus *corpus, size_t context)
 {
     for (size_t i = 0; i < e->count; i++) {
-        const bt_example *s = &e->list[i];
-        size_t length = bt_side_length(&corpus->text, s->document);
+        const bt_example *s = &e->examples[i];
+        size_t length = bt_corpus_side_length(&corpus->text, s->document);
         assert_true(s->count > 0 && s->count <= context);
         assert_true(s->first + s->count <= length);
         for (size_t j = 0; j < s->count; j++)
-            times[corpus->text.starts[s->document] + s->first + j]++;
+            times[corpus->text.offsets[s->document] + s->first + j]++;
     }
 }
 
 static void texts_are_read_once(const bt_epoch *e, const bauta_corpus *corpus,
-                                const bt_cutting *how)
+                                const bt_packing *how)
 {
     unsigned *times = calloc(corpus->text.count + 1, sizeof(*times));
     size_t skipped = 0;
     assert_non_null(times);
     tokens_count(times, e, corpus, how->context);
     for (size_t d = 0; d < corpus->documents; d++) {
-        size_t length = bt_side_length(&corpus->text, d);
-        size_t readable = how->shifted && length ? length - 1 : length;
+        size_t length = bt_corpus_side_length(&corpus->text, d);
+        size_t readable = how->next_token && length ? length - 1 : length;
         for (size_t i = 0; i < length; i++)
-            assert_int_equal(times[corpus->text.starts[d] + i], i < readable);
+            assert_int_equal(times[corpus->text.offsets[d] + i], i < readable);
         skipped += readable == 0;
     }
     assert_int_equal(e->skipped, skipped);
@@ -72,20 +72,21 @@ static void texts_are_read_once(const bt_epoch *e, const bauta_corpus *corpus,
 }
 
 static void pairs_are_read_once(const bt_epoch *e, const bauta_corpus *corpus,
-                                const bt_cutting *how)
+                                const bt_packing *how)
 {
     unsigned *times = calloc(corpus->documents + 1, sizeof(*times));
     size_t skipped = 0;
     assert_non_null(times);
     for (size_t i = 0; i < e->count; i++) {
-        const bt_example *s = &e->list[i];
+        const bt_example *s = &e->examples[i];
         assert_int_equal(s->first, 0);
-        assert_int_equal(s->count, bt_side_length(&corpus->text, s->document));
+        assert_int_equal(s->count,
+                         bt_corpus_side_length(&corpus->text, s->document));
         times[s->document]++;
     }
     for (size_t d = 0; d < corpus->documents; d++) {
-        size_t target = bt_side_length(&corpus->text, d);
-        size_t source = bt_side_length(&corpus->source, d);
+        size_t target = bt_corpus_side_length(&corpus->text, d);
+        size_t source = bt_corpus_side_length(&corpus->source, d);
         bool fits = target && source && target <= how->context &&
                     source <= how->context;
         assert_int_equal(times[d], fits);
@@ -97,22 +98,24 @@ static void pairs_are_read_once(const bt_epoch *e, const bauta_corpus *corpus,
 
 static size_t tokens_of(const bauta_corpus *corpus, const bt_example *s)
 {
-    return corpus->pairs ? bt_size_max(s->count, bt_side_length(&corpus->source,
-                                                                s->document))
-                         : s->count;
+    return corpus->pairs
+               ? bt_size_max(s->count, bt_corpus_side_length(&corpus->source,
+                                                             s->document))
+               : s->count;
 }
 
 /* Within their budget, and not smaller than they must be. */
 static void batches_are_full(const bt_epoch *e, const bauta_corpus *corpus,
-                             const bt_cutting *how)
+                             const bt_packing *how)
 {
-    assert_int_equal(e->batches[0], 0);
-    assert_int_equal(e->batches[e->batch_count], e->count);
+    assert_int_equal(e->batch_offsets[0], 0);
+    assert_int_equal(e->batch_offsets[e->batch_count], e->count);
     for (size_t b = 0; b < e->batch_count; b++) {
-        size_t first = e->batches[b], end = e->batches[b + 1], tokens = 0;
+        size_t first = e->batch_offsets[b], end = e->batch_offsets[b + 1],
+               tokens = 0;
         assert_true(first < end);
         for (size_t i = first; i < end; i++)
-            tokens += tokens_of(corpus, &e->list[i]);
+            tokens += tokens_of(corpus, &e->examples[i]);
         if (how->sequences) {
             assert_true(
                 end - first == how->sequences ||
@@ -121,7 +124,7 @@ static void batches_are_full(const bt_epoch *e, const bauta_corpus *corpus,
         }
         assert_true(end - first == 1 || tokens <= how->tokens);
         if (b + 1 < e->batch_count)
-            assert_true(tokens + tokens_of(corpus, &e->list[end]) >
+            assert_true(tokens + tokens_of(corpus, &e->examples[end]) >
                         how->tokens);
     }
 }
@@ -134,11 +137,11 @@ static void epochs_of_random_corpora_hold_every_token_once(void **state)
         bool pairs = i % 3 == 2;
         bauta_corpus *corpus = random_corpus(&r, test_below(&r, 30),
                                              1 + test_below(&r, 300), pairs);
-        bt_cutting how = { .context = 1 + test_below(&r, 64),
+        bt_packing how = { .context = 1 + test_below(&r, 64),
                            .sequences = i % 4 ? 0 : 1 + test_below(&r, 5),
                            .tokens = 1 + test_below(&r, 200),
-                           .shifted = i % 2,
-                           .ordered = i % 5 == 0 };
+                           .next_token = i % 2,
+                           .in_order = i % 5 == 0 };
         bt_epoch e = epoch_of(corpus, &how, r.counter[0], i % 7);
         if (pairs)
             pairs_are_read_once(&e, corpus, &how);
@@ -154,8 +157,8 @@ static void epochs_of_random_corpora_hold_every_token_once(void **state)
 
 static bool same_order(const bt_epoch *a, const bt_epoch *b)
 {
-    return a->count == b->count &&
-           memcmp(a->list, b->list, a->count * sizeof(*a->list)) == 0;
+    return a->count == b->count && memcmp(a->examples, b->examples,
+                                          a->count * sizeof(*a->examples)) == 0;
 }
 
 static void order_follows_from_seed_and_epoch(void **state)
@@ -163,11 +166,11 @@ static void order_follows_from_seed_and_epoch(void **state)
     (void)state;
     test_random r = test_random_from(seed + 1);
     bauta_corpus *corpus = random_corpus(&r, 60, 50, false);
-    bt_cutting how = { .context = 16, .tokens = 64 };
-    bt_cutting other = { .context = 16, .sequences = 3, .tokens = 1 };
+    bt_packing how = { .context = 16, .tokens = 64 };
+    bt_packing other = { .context = 16, .sequences = 3, .tokens = 1 };
     bt_epoch e = epoch_of(corpus, &how, 9, 4);
     const struct {
-        const bt_cutting *how;
+        const bt_packing *how;
         uint64_t seed;
         size_t number;
         bool same;
@@ -195,13 +198,13 @@ static void every_document_may_come_first(void **state)
     bauta_corpus *corpus = NULL;
     const uint32_t token = 7;
     size_t times[DOCUMENTS] = { 0 };
-    bt_cutting how = { .context = 8, .tokens = 8 };
+    bt_packing how = { .context = 8, .tokens = 8 };
     assert_int_equal(bauta_corpus_create(&corpus, NULL), 0);
     for (size_t d = 0; d < DOCUMENTS; d++)
         assert_int_equal(bauta_corpus_add(corpus, &token, 1, NULL, 0, NULL), 0);
     for (size_t i = 0; i < EPOCHS; i++) {
         bt_epoch e = epoch_of(corpus, &how, seed, i);
-        times[e.list[0].document]++;
+        times[e.examples[0].document]++;
         bt_epoch_release(&e);
     }
     for (size_t d = 0; d < DOCUMENTS; d++)
@@ -216,14 +219,14 @@ static void cuts_move_from_epoch_to_epoch(void **state)
     bauta_corpus *corpus = NULL;
     uint32_t tokens[100] = { 0 };
     bool seen[17] = { false };
-    bt_cutting how = { .context = 16, .tokens = 16, .ordered = false };
+    bt_packing how = { .context = 16, .tokens = 16, .in_order = false };
     assert_int_equal(bauta_corpus_create(&corpus, NULL), 0);
     assert_int_equal(bauta_corpus_add(corpus, tokens, 100, NULL, 0, NULL), 0);
     for (size_t i = 0; i < EPOCHS; i++) {
         bt_epoch e = epoch_of(corpus, &how, seed, i);
         for (size_t j = 0; j < e.count; j++)
-            if (e.list[j].first == 0)
-                seen[e.list[j].count] = true;
+            if (e.examples[j].first == 0)
+                seen[e.examples[j].count] = true;
         bt_epoch_release(&e);
     }
     // (15 / 16)^400 x 16 is one in 10^10.
@@ -237,11 +240,11 @@ static void validation_is_in_order(void **state)
     (void)state;
     test_random r = test_random_from(seed + 2);
     bauta_corpus *corpus = random_corpus(&r, 20, 50, false);
-    bt_cutting how = { .context = 16, .tokens = 64, .ordered = true };
+    bt_packing how = { .context = 16, .tokens = 64, .in_order = true };
     bt_epoch e = epoch_of(corpus, &how, 1, 0), f = epoch_of(corpus, &how, 2, 3);
     assert_true(same_order(&e, &f));
     for (size_t i = 1; i < e.count; i++) {
-        const bt_example *a = &e.list[i - 1], *b = &e.list[i];
+        const bt_example *a = &e.examples[i - 1], *b = &e.examples[i];
         assert_true(a->document < b->document ||
                     (a->document == b->document &&
                      a->first + a->count == b->first && a->count == 16));
@@ -259,7 +262,7 @@ static void every_allocation_may_fail(void **state)
     test_random r = test_random_from(seed + 3);
     faults_begin();
     bauta_corpus *corpus = random_corpus(&r, 60, 50, false);
-    bt_cutting how = { .context = 4, .tokens = 8 };
+    bt_packing how = { .context = 4, .tokens = 8 };
     for (size_t k = 0;; k++) {
         bt_epoch e;
         bauta_error err;

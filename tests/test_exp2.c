@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_exp2.c - the shared exponential and logarithm are as close as their
  * comments say. */
-#include "kernels/exp2.h"
+#include "backend/cpu/kernels/exp2.h"
 #include "testing.h"
 
 static void exp2_is_within_its_bound(void **state)

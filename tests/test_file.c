@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_file.c - files read, mapped and written, and what is said of failures.
  */
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "faults.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -148,17 +148,17 @@ static void an_uncommitted_draft_leaves_no_trace(void **state)
 {
     (void)state;
     scratch s = scratch_create();
-    bt_draft *draft;
+    bt_atomic_file *draft;
     bauta_error err;
     const char *path = scratch_file(&s, "x", "old", 3);
-    assert_int_equal(bt_draft_create(&draft, path, &err), BAUTA_OK);
-    assert_int_equal(bt_draft_write(draft, "new", 3, &err), BAUTA_OK);
+    assert_int_equal(bt_atomic_file_create(&draft, path, &err), BAUTA_OK);
+    assert_int_equal(bt_atomic_file_write(draft, "new", 3, &err), BAUTA_OK);
     assert_int_equal(scratch_count(&s), 2);
     check_content(path, "old");
-    bt_draft_free(draft);
+    bt_atomic_file_free(draft);
     assert_int_equal(scratch_count(&s), 1);
     check_content(path, "old");
-    bt_draft_free(NULL);
+    bt_atomic_file_free(NULL);
     scratch_free(&s);
 }
 

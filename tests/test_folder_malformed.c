@@ -2,7 +2,7 @@
 /* test_folder_malformed.c - model folders that are not: each is refused by a
  * sentence, soon, in little memory, and without a leak. */
 #include "bauta.h"
-#include "tiny.h"
+#include "tiny_models.h"
 
 #include <stdatomic.h>
 #include <time.h>
@@ -407,7 +407,7 @@ static void folders_without_their_files_are_refused(void **state)
 
 typedef void weights_fn(tiny_weights *w);
 
-static bt_stored *weight(tiny_weights *w, const char *name)
+static bt_stored_tensor *weight(tiny_weights *w, const char *name)
 {
     for (size_t i = 0; i < w->count; i++)
         if (strcmp(w->tensors[i].name, name) == 0)
@@ -438,12 +438,12 @@ static void add_one(tiny_weights *w, const char *name)
 {
     float *data = calloc(1, sizeof(float));
     assert_non_null(data);
-    w->tensors[w->count++] = (bt_stored){ .name = name,
-                                          .dtype = BT_F32,
-                                          .rank = 1,
-                                          .shape = { 1 },
-                                          .data = data,
-                                          .bytes = sizeof(float) };
+    w->tensors[w->count++] = (bt_stored_tensor){ .name = name,
+                                                 .dtype = BT_F32,
+                                                 .rank = 1,
+                                                 .shape = { 1 },
+                                                 .data = data,
+                                                 .bytes = sizeof(float) };
 }
 
 static void add_unknown(tiny_weights *w)
@@ -473,28 +473,28 @@ static void rename_one(tiny_weights *w)
 
 static void turn(tiny_weights *w)
 {
-    bt_stored *t = weight(w, WEIGHT);
+    bt_stored_tensor *t = weight(w, WEIGHT);
     t->shape[0] = 64;
     t->shape[1] = 16;
 }
 
 static void flatten(tiny_weights *w)
 {
-    bt_stored *t = weight(w, WEIGHT);
+    bt_stored_tensor *t = weight(w, WEIGHT);
     t->rank = 1;
     t->shape[0] = 16 * 64;
 }
 
 static void deepen(tiny_weights *w)
 {
-    bt_stored *t = weight(w, WEIGHT);
+    bt_stored_tensor *t = weight(w, WEIGHT);
     t->rank = 3;
     t->shape[2] = 1;
 }
 
 static void deepest(tiny_weights *w)
 {
-    bt_stored *t = weight(w, WEIGHT);
+    bt_stored_tensor *t = weight(w, WEIGHT);
     t->rank = 8;
     for (size_t i = 2; i < 8; i++)
         t->shape[i] = 1;
@@ -502,21 +502,21 @@ static void deepest(tiny_weights *w)
 
 static void scalar(tiny_weights *w)
 {
-    bt_stored *t = weight(w, WEIGHT);
+    bt_stored_tensor *t = weight(w, WEIGHT);
     t->rank = 0;
     t->bytes = 4;
 }
 
 static void empty(tiny_weights *w)
 {
-    bt_stored *t = weight(w, WEIGHT);
+    bt_stored_tensor *t = weight(w, WEIGHT);
     t->shape[1] = 0;
     t->bytes = 0;
 }
 
 static void bias_as_matrix(tiny_weights *w)
 {
-    bt_stored *t = weight(w, "transformer.ln_f.bias");
+    bt_stored_tensor *t = weight(w, "transformer.ln_f.bias");
     t->rank = 2;
     t->shape[0] = 1;
     t->shape[1] = 16;
@@ -524,14 +524,14 @@ static void bias_as_matrix(tiny_weights *w)
 
 static void bias_too_short(tiny_weights *w)
 {
-    bt_stored *t = weight(w, "transformer.ln_f.bias");
+    bt_stored_tensor *t = weight(w, "transformer.ln_f.bias");
     t->shape[0] = 15;
     t->bytes = 60;
 }
 
 static void typed(tiny_weights *w, bt_dtype dtype)
 {
-    bt_stored *t = weight(w, WEIGHT);
+    bt_stored_tensor *t = weight(w, WEIGHT);
     t->dtype = dtype;
     t->shape[1] = 64 * sizeof(float) / bt_dtype_size(dtype);
 }
@@ -549,7 +549,7 @@ static void type_u32(tiny_weights *w)
 /* Of the right shape, with half of the bytes in use. */
 static void type_f64(tiny_weights *w)
 {
-    bt_stored *t = weight(w, "transformer.wpe.weight");
+    bt_stored_tensor *t = weight(w, "transformer.wpe.weight");
     float *more = calloc(2 * 96 * 16, sizeof(float));
     assert_non_null(more);
     free((void *)(uintptr_t)t->data);
@@ -560,21 +560,21 @@ static void type_f64(tiny_weights *w)
 
 static void type_u8(tiny_weights *w)
 {
-    bt_stored *t = weight(w, WEIGHT);
+    bt_stored_tensor *t = weight(w, WEIGHT);
     t->dtype = BT_U8;
     t->bytes = 16 * 64;
 }
 
 static void type_bool(tiny_weights *w)
 {
-    bt_stored *t = weight(w, WEIGHT);
+    bt_stored_tensor *t = weight(w, WEIGHT);
     t->dtype = BT_BOOL;
     t->bytes = 16 * 64;
 }
 
 static void type_f8(tiny_weights *w)
 {
-    bt_stored *t = weight(w, WEIGHT);
+    bt_stored_tensor *t = weight(w, WEIGHT);
     t->dtype = BT_F8_E4M3;
     t->bytes = 16 * 64;
 }
@@ -685,21 +685,21 @@ static void many_tensors_are_refused_soon(void **state)
     };
     static const float zeros[16];
     size_t count = 0, most = LAYERS * BT_LEN(parts) + 5;
-    bt_stored *tensors = calloc(most, sizeof(*tensors));
+    bt_stored_tensor *tensors = calloc(most, sizeof(*tensors));
     char(*names)[48] = calloc(most, sizeof(*names));
     assert_true(tensors && names);
     for (size_t l = 0; l < LAYERS; l++)
         for (size_t p = 0; p < BT_LEN(parts); p++, count++) {
             snprintf(names[count], 48, "transformer.h.%zu.%s", l,
                      parts[p].name);
-            tensors[count] = (bt_stored){ .name = names[count],
-                                          .dtype = BT_F32,
-                                          .rank = parts[p].rank,
-                                          .data = zeros };
+            tensors[count] = (bt_stored_tensor){ .name = names[count],
+                                                 .dtype = BT_F32,
+                                                 .rank = parts[p].rank,
+                                                 .data = zeros };
             memcpy(tensors[count].shape, parts[p].shape,
                    sizeof(parts[p].shape));
             tensors[count].bytes =
-                bt_stored_bytes(BT_F32, parts[p].rank, parts[p].shape);
+                bt_stored_tensor_bytes(BT_F32, parts[p].rank, parts[p].shape);
         }
     static const struct {
         const char *name;
@@ -712,12 +712,12 @@ static void many_tensors_are_refused_soon(void **state)
                  { "zzz", 1, 2, 1 } };
     for (size_t i = 0; i < BT_LEN(rest); i++)
         tensors[count++] =
-            (bt_stored){ .name = rest[i].name,
-                         .dtype = BT_F32,
-                         .rank = rest[i].rank,
-                         .shape = { rest[i].rows, rest[i].columns },
-                         .data = zeros,
-                         .bytes = 8 };
+            (bt_stored_tensor){ .name = rest[i].name,
+                                .dtype = BT_F32,
+                                .rank = rest[i].rank,
+                                .shape = { rest[i].rows, rest[i].columns },
+                                .data = zeros,
+                                .bytes = 8 };
     char file[600];
     snprintf(file, sizeof(file), "%s/model.safetensors", path);
     tiny_file(path, "config.json", config, strlen(config));

@@ -3,7 +3,7 @@
  * folder, token by token. */
 #include "base/error.h"
 #include "data.h"
-#include "generating.h"
+#include "generation_fixtures.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -68,7 +68,7 @@ static void tiny_check(const char *folder, const char *key, size_t beams)
     bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
     bauta_generate_options o;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
-    o.beams = beams;
+    o.num_beams = beams;
     o.max_length = output.dims[1];
     assert_int_equal(input.dims[0], ROWS);
     for (size_t i = 0; i < ROWS; i++) {
@@ -89,7 +89,7 @@ static void tiny_check(const char *folder, const char *key, size_t beams)
     for (size_t i = 0; i < ROWS; i++) {
         size_t lead = encoder ? 1 : input.dims[1];
         size_t count = row_of(&output, i, want);
-        const bauta_hypothesis *h = &results[i]->hypotheses[0];
+        const bauta_hypothesis *h = results[i]->hypotheses[0];
         tokens_equal(h->tokens, h->count, want + lead, count - lead, folder, i);
     }
     results_free(results, ROWS);
@@ -145,16 +145,16 @@ static void stories_go_on_for_200_tokens(void **state)
     speaker s = speaker_load(path, true, 1);
     bauta_generate_options o;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
-    o.max_tokens = 200;
+    o.max_new_tokens = 200;
     bauta_request r = BAUTA_REQUEST_INIT;
     r.tokens = ids;
     r.count = 1;
     r.options = &o;
     MUST(bauta_generate(s.context, s.model, s.tokenizer, &r, &result, &err),
          &err);
-    tokens_equal(result->hypotheses[0].tokens, result->hypotheses[0].count,
+    tokens_equal(result->hypotheses[0]->tokens, result->hypotheses[0]->count,
                  ids + 1, 200, "stories", 0);
-    assert_int_equal(result->hypotheses[0].finish, BAUTA_FINISH_LENGTH);
+    assert_int_equal(result->hypotheses[0]->finish, BAUTA_FINISH_LENGTH);
     bauta_result_free(result);
     speaker_release(&s);
     tensor_release(&want);
@@ -176,7 +176,7 @@ static void sorting_model_sorts(void **state)
     speaker s = speaker_load(need_folder(path, "gpt-nano-sort-hf"), false, 1);
     bauta_generate_options o;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
-    o.max_tokens = DIGITS;
+    o.max_new_tokens = DIGITS;
     for (size_t i = 0; i < ALL; i++) {
         size_t n = i;
         for (size_t j = 0; j < DIGITS; j++, n /= 3)
@@ -188,7 +188,7 @@ static void sorting_model_sorts(void **state)
     }
     generate_all(&s, NULL, requests, ALL, results);
     for (size_t i = 0; i < ALL; i++) {
-        const bauta_hypothesis *h = &results[i]->hypotheses[0];
+        const bauta_hypothesis *h = results[i]->hypotheses[0];
         size_t counts[3] = { 0 }, at = 0;
         bool sorted = h->count == DIGITS;
         for (size_t j = 0; j < DIGITS; j++)
@@ -225,8 +225,8 @@ static void shakespeare_check(const speaker *s, const json_t *text,
     bauta_generate_options o;
     size_t count = ids_of(json_object_get(text, key), &want);
     MUST(bauta_generate_options_load(&o, s->model, &err), &err);
-    o.max_tokens = tokens;
-    o.beams = beams;
+    o.max_new_tokens = tokens;
+    o.num_beams = beams;
     MUST(bauta_tokenizer_encode(s->tokenizer, prompt, strlen(prompt), NULL,
                                 &ids, &err),
          &err);
@@ -236,7 +236,7 @@ static void shakespeare_check(const speaker *s, const json_t *text,
     r.options = &o;
     MUST(bauta_generate(s->context, s->model, s->tokenizer, &r, &result, &err),
          &err);
-    const bauta_hypothesis *h = &result->hypotheses[0];
+    const bauta_hypothesis *h = result->hypotheses[0];
     assert_true(count > ids.count);
     tokens_equal(h->tokens, h->count, want + ids.count, count - ids.count,
                  prompt, beams);
@@ -292,7 +292,7 @@ static size_t lines_read(char *lines[SENTENCES])
 static double score_of(const speaker *s, const bauta_tokens *source,
                        const uint32_t *tokens, size_t count)
 {
-    size_t vocab = bauta_model_vocabulary(s->model), length = count + 1;
+    size_t vocab = bauta_model_vocab_size(s->model), length = count + 1;
     uint32_t *ids = malloc((length + 1) * sizeof(*ids));
     float *logits = malloc(length * vocab * sizeof(float));
     bauta_generate_options o;
@@ -301,9 +301,9 @@ static double score_of(const speaker *s, const bauta_tokens *source,
     assert_non_null(ids);
     assert_non_null(logits);
     MUST(bauta_generate_options_load(&o, s->model, &err), &err);
-    ids[0] = o.start;
+    ids[0] = o.decoder_start_token_id;
     memcpy(ids + 1, tokens, count * sizeof(*ids));
-    ids[length] = o.ends[0];
+    ids[length] = o.eos_token_ids[0];
     bauta_batch target = BAUTA_BATCH_INIT, from = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     target.count = from.count = 1;
@@ -355,9 +355,9 @@ static void translate(const char *ids, size_t beams)
     assert_int_equal(json_array_size(root), SENTENCES);
     bauta_generate_options o;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
-    o.beams = beams;
-    o.max_tokens = 80;
-    o.early = BAUTA_EARLY_YES; // as the goldens were made
+    o.num_beams = beams;
+    o.max_new_tokens = 80;
+    o.early_stopping = BAUTA_EARLY_STOPPING_YES; // as the goldens were made
     for (size_t i = 0; i < count; i++) {
         MUST(bauta_tokenizer_encode(s.tokenizer, lines[i], strlen(lines[i]),
                                     NULL, &sources[i], &err),
@@ -368,12 +368,12 @@ static void translate(const char *ids, size_t beams)
         requests[i].options = &o;
     }
     bauta_generator_options wide = BAUTA_GENERATOR_OPTIONS_INIT;
-    wide.sequences = 64 * beams;
+    wide.max_sequences = 64 * beams;
     generate_all(&s, &wide, requests, count, results);
     for (size_t i = 0; i < count; i++) {
         uint32_t *want;
         size_t n = ids_of(json_array_get(root, i), &want);
-        const bauta_hypothesis *h = &results[i]->hypotheses[0];
+        const bauta_hypothesis *h = results[i]->hypotheses[0];
         size_t got = h->count - (h->finish == BAUTA_FINISH_END);
         if (got == n && !memcmp(h->tokens, want, n * sizeof(*want)))
             same++;

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_generation_settings.c - generation options from the files of a model. */
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "decode/settings.h"
-#include "faults.h"
-#include "generating.h"
-#include "tiny.h"
+#include "decode/generation_config.h"
+#include "generation_fixtures.h"
+#include "tiny_models.h"
 
-static bt_phrases *words; /* of the text that was parsed last */
+static bt_generation_lists *words; /* of the text that was parsed last */
 
 static bauta_status parse(bauta_generate_options *o, const char *generation,
                           const char *config, bauta_error *err)
 {
     size_t size = generation ? strlen(generation) : 0;
     bt_free(words);
-    MUST(bt_phrases_read(&words, generation, size, config, strlen(config), 100,
-                         err),
+    MUST(bt_generation_lists_read(&words, generation, size, config,
+                                  strlen(config), 100, err),
          err);
-    return bt_settings_parse(o, words, generation, size, config, strlen(config),
-                             100, err);
+    return bt_generation_config_parse(o, words, generation, size, config,
+                                      strlen(config), 100, err);
 }
 
 static int words_release(void **state)
@@ -51,35 +51,36 @@ static void every_key_reaches_its_option(void **state)
                "\"transformers_version\": \"5\"}",
                "{}", &err),
          &err);
-    assert_int_equal(o.max_tokens, 11);
+    assert_int_equal(o.max_new_tokens, 11);
     assert_int_equal(o.max_length, 0);
-    assert_int_equal(o.min_tokens, 3);
+    assert_int_equal(o.min_new_tokens, 3);
     assert_int_equal(o.min_length, 4);
     assert_true(o.repetition_penalty == 1.5f);
-    assert_int_equal(o.no_repeat, 2);
-    assert_true(o.sample);
+    assert_int_equal(o.no_repeat_ngram_size, 2);
+    assert_true(o.do_sample);
     assert_true(o.temperature == 0.5f && o.top_p == 0.25f && o.min_p == 0.125f);
     assert_int_equal(o.top_k, 7);
-    assert_int_equal(o.beams, 4);
+    assert_int_equal(o.num_beams, 4);
     assert_true(o.length_penalty == 2.0f);
-    assert_int_equal(o.early, BAUTA_EARLY_NEVER);
-    assert_int_equal(o.nbest, 3);
-    assert_true(o.renormalize);
-    assert_int_equal(o.start, 5);
-    assert_int_equal(o.first, 6);
-    assert_int_equal(o.last, 7);
-    assert_int_equal(o.end_count, 2); // once each, and 200 is no token
-    assert_int_equal(o.ends[0], 8);
-    assert_int_equal(o.ends[1], 9);
-    assert_int_equal(o.banned_count, 1);
-    assert_int_equal(o.banned[0], 11);
-    assert_int_equal(o.word_count, 2); // 300 is no token
-    assert_int_equal(o.words[0].count, 1);
-    assert_int_equal(o.words[0].tokens[0], 8); // an end, so it does not count
-    assert_int_equal(o.words[1].count, 2);
-    assert_int_equal(o.words[1].tokens[1], 12);
-    assert_int_equal(o.stop_count, 1);
-    assert_string_equal(o.stops[0], "end");
+    assert_int_equal(o.early_stopping, BAUTA_EARLY_STOPPING_NEVER);
+    assert_int_equal(o.num_return_sequences, 3);
+    assert_true(o.renormalize_logits);
+    assert_int_equal(o.decoder_start_token_id, 5);
+    assert_int_equal(o.forced_bos_token_id, 6);
+    assert_int_equal(o.forced_eos_token_id, 7);
+    assert_int_equal(o.eos_token_count, 2); // once each, and 200 is no token
+    assert_int_equal(o.eos_token_ids[0], 8);
+    assert_int_equal(o.eos_token_ids[1], 9);
+    assert_int_equal(o.suppress_token_count, 1);
+    assert_int_equal(o.suppress_tokens[0], 11);
+    assert_int_equal(o.bad_word_count, 2); // 300 is no token
+    assert_int_equal(o.bad_words[0].count, 1);
+    assert_int_equal(o.bad_words[0].tokens[0],
+                     8); // an end, so it does not count
+    assert_int_equal(o.bad_words[1].count, 2);
+    assert_int_equal(o.bad_words[1].tokens[1], 12);
+    assert_int_equal(o.stop_string_count, 1);
+    assert_string_equal(o.stop_strings[0], "end");
 }
 
 static void config_speaks_where_there_is_no_other_file(void **state)
@@ -91,21 +92,21 @@ static void config_speaks_where_there_is_no_other_file(void **state)
     bauta_generate_options o;
     bauta_error err;
     MUST(parse(&o, NULL, config, &err), &err);
-    assert_int_equal(o.beams, 6);
+    assert_int_equal(o.num_beams, 6);
     assert_int_equal(o.max_length, 50);
-    assert_int_equal(o.ends[0], 3);
-    assert_int_equal(o.start, 4);
+    assert_int_equal(o.eos_token_ids[0], 3);
+    assert_int_equal(o.decoder_start_token_id, 4);
     MUST(parse(&o, "{\"top_k\": 0}", config, &err), &err);
-    assert_int_equal(o.beams, 1);
+    assert_int_equal(o.num_beams, 1);
     assert_int_equal(o.top_k, 0);
-    assert_int_equal(o.end_count, 1); // the tokens are asked for still
-    assert_int_equal(o.start, 4);
+    assert_int_equal(o.eos_token_count, 1); // the tokens are asked for still
+    assert_int_equal(o.decoder_start_token_id, 4);
     MUST(parse(&o, "{\"eos_token_id\": null}", config, &err), &err);
-    assert_int_equal(o.end_count, 0);
+    assert_int_equal(o.eos_token_count, 0);
     MUST(parse(&o, NULL, "{}", &err), &err);
-    assert_int_equal(o.end_count, 0);
+    assert_int_equal(o.eos_token_count, 0);
     assert_int_equal(o.top_k, 50); // transformers' own
-    assert_int_equal(o.start, BAUTA_NO_TOKEN);
+    assert_int_equal(o.decoder_start_token_id, BAUTA_NO_TOKEN);
 }
 
 static const struct {
@@ -169,19 +170,19 @@ static void json_goes_there_and_back(void **state)
     char text[2048], small[40];
     static const char *const stops[] = { "a\"b\\\n", "\xc3\xa4" };
     static const uint32_t ids[] = { 3, 1, 4 };
-    static const bauta_word bad[] = { { 3, ids }, { 1, ids + 1 } };
-    o.max_tokens = 9;
+    static const bauta_token_seq bad[] = { { 3, ids }, { 1, ids + 1 } };
+    o.max_new_tokens = 9;
     o.temperature = 0.7f;
     o.top_k = 3;
-    o.beams = 5;
-    o.nbest = 2;
-    o.early = BAUTA_EARLY_NEVER;
-    o.end_count = 2;
-    o.ends[0] = 4;
-    o.ends[1] = 5;
-    o.banned_count = 1;
-    o.banned[0] = 17;
-    o.last = 4;
+    o.num_beams = 5;
+    o.num_return_sequences = 2;
+    o.early_stopping = BAUTA_EARLY_STOPPING_NEVER;
+    o.eos_token_count = 2;
+    o.eos_token_ids[0] = 4;
+    o.eos_token_ids[1] = 5;
+    o.suppress_token_count = 1;
+    o.suppress_tokens[0] = 17;
+    o.forced_eos_token_id = 4;
     size_t length = bauta_generate_options_json(&o, text, sizeof(text));
     assert_int_equal(length, strlen(text));
     MUST(parse(&back, text, "{}", &err), &err);
@@ -191,19 +192,19 @@ static void json_goes_there_and_back(void **state)
     assert_int_equal(strlen(small), sizeof(small) - 1);
     assert_memory_equal(small, text, sizeof(small) - 1);
     assert_int_equal(bauta_generate_options_json(&o, NULL, 0), length);
-    o.stops = stops;
-    o.stop_count = 2;
-    o.words = bad;
-    o.word_count = 2;
+    o.stop_strings = stops;
+    o.stop_string_count = 2;
+    o.bad_words = bad;
+    o.bad_word_count = 2;
     bauta_generate_options_json(&o, text, sizeof(text));
     MUST(parse(&back, text, "{}", &err), &err);
-    assert_int_equal(back.stop_count, 2);
-    assert_string_equal(back.stops[0], stops[0]);
-    assert_string_equal(back.stops[1], stops[1]);
-    assert_int_equal(back.word_count, 2);
+    assert_int_equal(back.stop_string_count, 2);
+    assert_string_equal(back.stop_strings[0], stops[0]);
+    assert_string_equal(back.stop_strings[1], stops[1]);
+    assert_int_equal(back.bad_word_count, 2);
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(back.words[i].count, bad[i].count);
-        assert_memory_equal(back.words[i].tokens, bad[i].tokens,
+        assert_int_equal(back.bad_words[i].count, bad[i].count);
+        assert_memory_equal(back.bad_words[i].tokens, bad[i].tokens,
                             bad[i].count * sizeof(uint32_t));
     }
 }
@@ -230,9 +231,9 @@ static void models_tell_their_settings(void **state)
         }
         assert_int_equal(status, BAUTA_ERR_NOMEM);
     }
-    assert_int_equal(o.beams, 3);
-    assert_int_equal(o.ends[0], 5);
-    assert_int_equal(o.start, 39);
+    assert_int_equal(o.num_beams, 3);
+    assert_int_equal(o.eos_token_ids[0], 5);
+    assert_int_equal(o.decoder_start_token_id, 39);
     bauta_model_free(model);
     assert_int_equal(faults_end(), 0);
     scratch_free(&place);

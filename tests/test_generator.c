@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_generator.c - a request gets the same bits whatever runs beside it. */
-#include "faults.h"
-#include "tiny.h"
-#include "wishes.h"
+#include "allocation_faults.h"
+#include "random_requests.h"
+#include "tiny_models.h"
 
 #include <math.h>
 
@@ -68,12 +68,12 @@ static void company_changes_no_bit(void **state)
         alone(&s, wishes, MANY, want);
         for (size_t round = 0; round < 4; round++) {
             bauta_generator_options o = BAUTA_GENERATOR_OPTIONS_INIT;
-            o.sequences = 5 + test_below(&r, 40);
-            o.prompt_tokens = 1 + test_below(&r, 60);
-            o.keep = test_below(&r, 2) * 3;
+            o.max_sequences = 5 + test_below(&r, 40);
+            o.max_batched_tokens = 1 + test_below(&r, 60);
+            o.cached_sequences = test_below(&r, 2) * 3;
             arrive(&r, &s, &o, wishes, MANY, got);
             for (size_t i = 0; i < MANY; i++) {
-                shared += got[i]->shared;
+                shared += got[i]->cached_tokens;
                 results_equal(want[i], got[i]);
             }
             results_free(got, MANY);
@@ -111,7 +111,7 @@ static void requests_wait_until_they_fit(void **state)
     uint64_t most = 0;
     size_t left = COUNT;
     speaker s = speaker_load(folder_of("llama"), false, 1);
-    o.max_tokens = 20;
+    o.max_new_tokens = 20;
     for (size_t i = 0; i < COUNT; i++)
         requests[i] = plain(ids, 3, &o);
     generate_all(&s, NULL, requests, COUNT, wide);
@@ -126,7 +126,7 @@ static void requests_wait_until_they_fit(void **state)
     assert_non_null(strstr(err.message, "the cache has 1"));
     bauta_generator_free(g);
     narrow.cache_bytes = need * 2;
-    narrow.keep = 2;
+    narrow.cached_sequences = 2;
     MUST(bauta_generator_create(&g, s.context, s.model, NULL, &narrow, &err),
          &err);
     for (size_t i = 0; i < COUNT; i++) {
@@ -160,8 +160,8 @@ static void kept_texts_serve_others(void **state)
     bauta_result *first, *second;
     size_t left = 1;
     speaker s = speaker_load(folder_of("gpt2"), false, 1);
-    o.max_tokens = 4;
-    keep.keep = 1;
+    o.max_new_tokens = 4;
+    keep.cached_sequences = 1;
     MUST(bauta_generator_create(&g, s.context, s.model, NULL, &keep, &err),
          &err);
     bauta_request r = plain(ids, 8, &o);
@@ -171,9 +171,9 @@ static void kept_texts_serve_others(void **state)
     for (left = 1, bauta_generator_add(g, &r, NULL); left;)
         MUST(bauta_generator_step(g, &left, &err), &err);
     second = bauta_generator_take(g);
-    assert_int_equal(first->shared, 0);
-    assert_int_equal(second->shared, 7);
-    assert_int_equal(second->prompt, 8);
+    assert_int_equal(first->cached_tokens, 0);
+    assert_int_equal(second->cached_tokens, 7);
+    assert_int_equal(second->prompt_tokens, 8);
     results_equal(first, second);
     bauta_result_free(first);
     bauta_result_free(second);
@@ -213,16 +213,16 @@ static void hearing_false_ends_the_text(void **state)
     heard h = { .stop_at = 5 };
     speaker s = speaker_load(folder_of("qwen3"), false, 1);
     bauta_request r = plain(ids, 3, &o);
-    o.max_tokens = 9;
-    r.hear = hear;
+    o.max_new_tokens = 9;
+    r.on_token = hear;
     r.user = &h;
     MUST(bauta_generate(s.context, s.model, NULL, &r, &result, &err), &err);
-    assert_int_equal(result->hypotheses[0].count, 5);
-    assert_int_equal(result->hypotheses[0].finish, BAUTA_FINISH_HEARD);
-    assert_memory_equal(h.tokens, result->hypotheses[0].tokens, 20);
+    assert_int_equal(result->hypotheses[0]->count, 5);
+    assert_int_equal(result->hypotheses[0]->finish, BAUTA_FINISH_CANCELLED);
+    assert_memory_equal(h.tokens, result->hypotheses[0]->tokens, 20);
     assert_int_equal(h.last, 1);
-    assert_null(result->hypotheses[0].text);
-    assert_string_equal(bauta_finish_text(BAUTA_FINISH_HEARD), "heard");
+    assert_null(result->hypotheses[0]->text);
+    assert_string_equal(bauta_finish_text(BAUTA_FINISH_CANCELLED), "heard");
     bauta_result_free(result);
     speaker_release(&s);
 }
@@ -245,13 +245,13 @@ static void ids_without_a_piece_add_no_text(void **state)
         bauta_result *result;
         char want[64] = "";
         size_t length = 0, padded = 0;
-        o.max_tokens = 60;
-        o.beams = beams;
-        o.sample = beams == 1;
+        o.max_new_tokens = 60;
+        o.num_beams = beams;
+        o.do_sample = beams == 1;
         o.temperature = 3.0f;
         MUST(bauta_generate(s.context, s.model, s.tokenizer, &r, &result, &err),
              &err);
-        const bauta_hypothesis *h = &result->hypotheses[0];
+        const bauta_hypothesis *h = result->hypotheses[0];
         assert_int_equal(h->count, 60);
         for (size_t i = 0; i < h->count; i++) {
             if (h->tokens[i] < 20)
@@ -280,16 +280,16 @@ typedef void spoil_fn(bauta_request *r, bauta_generate_options *o);
 static const uint32_t far_id = VOCAB;
 static const char *const no_stop[] = { "" };
 static const uint32_t near_id = 1;
-static const bauta_word no_words[] = { { 1, &far_id },
-                                       { 0, &near_id },
-                                       { 1, NULL } };
+static const bauta_token_seq no_words[] = { { 1, &far_id },
+                                            { 0, &near_id },
+                                            { 1, NULL } };
 SPOIL(spoil_size, o->size = 0)
 SPOIL(spoil_request_size, r->size = 1)
-SPOIL(spoil_beams, o->beams = 0)
-SPOIL(spoil_wide, o->beams = 33)
-SPOIL(spoil_nbest, o->nbest = 2)
-SPOIL(spoil_sample, (o->sample = true, o->beams = 2))
-SPOIL(spoil_early, o->early = (bauta_early)7)
+SPOIL(spoil_beams, o->num_beams = 0)
+SPOIL(spoil_wide, o->num_beams = 33)
+SPOIL(spoil_nbest, o->num_return_sequences = 2)
+SPOIL(spoil_sample, (o->do_sample = true, o->num_beams = 2))
+SPOIL(spoil_early, o->early_stopping = (bauta_early_stopping)7)
 SPOIL(spoil_penalty, o->repetition_penalty = 0)
 SPOIL(spoil_penalty_nan, o->repetition_penalty = NAN)
 SPOIL(spoil_temperature, o->temperature = -1)
@@ -297,19 +297,21 @@ SPOIL(spoil_temperature_inf, o->temperature = INFINITY)
 SPOIL(spoil_top_p, o->top_p = 1.5f)
 SPOIL(spoil_min_p, o->min_p = -0.1f)
 SPOIL(spoil_length, o->length_penalty = NAN)
-SPOIL(spoil_ends, (o->end_count = 1, o->ends[0] = VOCAB))
-SPOIL(spoil_end_count, o->end_count = BAUTA_ENDS_MAX + 1)
-SPOIL(spoil_banned, (o->banned_count = 1, o->banned[0] = VOCAB))
-SPOIL(spoil_banned_count, o->banned_count = BAUTA_BANNED_MAX + 1)
-SPOIL(spoil_first, o->first = VOCAB)
-SPOIL(spoil_last, o->last = VOCAB)
-SPOIL(spoil_start, o->start = VOCAB)
-SPOIL(spoil_stops_null, (o->stop_count = 1, o->stops = NULL))
-SPOIL(spoil_stops_empty, (o->stop_count = 1, o->stops = no_stop))
-SPOIL(spoil_words_null, (o->word_count = 1, o->words = NULL))
-SPOIL(spoil_words_empty, (o->word_count = 1, o->words = no_words + 1))
-SPOIL(spoil_words_far, (o->word_count = 1, o->words = no_words))
-SPOIL(spoil_words_tokens, (o->word_count = 1, o->words = no_words + 2))
+SPOIL(spoil_ends, (o->eos_token_count = 1, o->eos_token_ids[0] = VOCAB))
+SPOIL(spoil_end_count, o->eos_token_count = BAUTA_EOS_TOKENS_MAX + 1)
+SPOIL(spoil_banned,
+      (o->suppress_token_count = 1, o->suppress_tokens[0] = VOCAB))
+SPOIL(spoil_banned_count,
+      o->suppress_token_count = BAUTA_SUPPRESS_TOKENS_MAX + 1)
+SPOIL(spoil_first, o->forced_bos_token_id = VOCAB)
+SPOIL(spoil_last, o->forced_eos_token_id = VOCAB)
+SPOIL(spoil_start, o->decoder_start_token_id = VOCAB)
+SPOIL(spoil_stops_null, (o->stop_string_count = 1, o->stop_strings = NULL))
+SPOIL(spoil_stops_empty, (o->stop_string_count = 1, o->stop_strings = no_stop))
+SPOIL(spoil_words_null, (o->bad_word_count = 1, o->bad_words = NULL))
+SPOIL(spoil_words_empty, (o->bad_word_count = 1, o->bad_words = no_words + 1))
+SPOIL(spoil_words_far, (o->bad_word_count = 1, o->bad_words = no_words))
+SPOIL(spoil_words_tokens, (o->bad_word_count = 1, o->bad_words = no_words + 2))
 SPOIL(spoil_prompt, r->count = 0)
 SPOIL(spoil_prompt_null, r->tokens = NULL)
 SPOIL(spoil_token, (r->tokens = &far_id, r->count = 1))
@@ -368,7 +370,7 @@ static void bad_requests_get_a_sentence(void **state)
     for (size_t i = 0; i < BT_LEN(spoils); i++) {
         bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
         bauta_request r = plain(ids, 3, &o);
-        o.max_tokens = 4;
+        o.max_new_tokens = 4;
         spoils[i].spoil(&r, &o);
         assert_int_not_equal(bauta_generator_add(g, &r, &err), BAUTA_OK);
         if (!strstr(err.message, spoils[i].says))
@@ -416,9 +418,9 @@ static void options_that_forbid_all_are_a_sentence(void **state)
     for (uint32_t i = 0; i < VOCAB; i++)
         ids[i] = i;
     bauta_request r = plain(ids, VOCAB, &o);
-    o.max_tokens = 4;
-    o.no_repeat = 1;
-    for (o.beams = 1; o.beams < 4; o.beams += 2) {
+    o.max_new_tokens = 4;
+    o.no_repeat_ngram_size = 1;
+    for (o.num_beams = 1; o.num_beams < 4; o.num_beams += 2) {
         assert_int_not_equal(
             bauta_generate(s.context, s.model, NULL, &r, &result, &err),
             BAUTA_OK);
@@ -439,8 +441,8 @@ static void run_with_fault(const speaker *s, size_t k, const wish *wishes,
     bauta_error err;
     size_t left = 1;
     bool failed = false;
-    o.keep = 1;
-    o.prompt_tokens = 40;
+    o.cached_sequences = 1;
+    o.max_batched_tokens = 40;
     faults_arm(k);
     while (bauta_generator_create(&g, s->context, s->model, NULL, &o, &err)) {
         assert_int_equal(err.status, BAUTA_ERR_NOMEM);
@@ -483,10 +485,10 @@ static void every_allocation_may_fail_once(void **state)
         speaker s = speaker_load(folder_of(names[m]), false, 1);
         wishes_draw(&r, wishes, FEW, m == 1);
         for (size_t i = 0; i < FEW; i++)
-            wishes[i].options.max_tokens = 3;
-        wishes[0].options.beams = 3;
-        wishes[0].options.sample = false;
-        wishes[0].options.nbest = 2;
+            wishes[i].options.max_new_tokens = 3;
+        wishes[0].options.num_beams = 3;
+        wishes[0].options.do_sample = false;
+        wishes[0].options.num_return_sequences = 2;
         alone(&s, wishes, FEW, want);
         bool hit = true;
         size_t k = 0;

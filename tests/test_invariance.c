@@ -5,11 +5,11 @@
  * packed or alone; any number of threads and any instruction set; whatever
  * stands in padding. And a step of a known shape allocates nothing. There is no
  * tolerance anywhere here. */
-#include "decode/stage.h"
-#include "faults.h"
-#include "folders.h"
-#include "model/handle.h"
-#include "problem.h"
+#include "allocation_faults.h"
+#include "attention_problem.h"
+#include "decode/session.h"
+#include "model/api.h"
+#include "model_folders.h"
 #include "sequences.h"
 
 enum { NAME = 256 };
@@ -19,8 +19,8 @@ static uint64_t seed;
 /* ---- a model and something to read --------------------------------------- */
 
 typedef struct subject {
-    bt_folder *folder;
-    const bt_blueprint *print;
+    bt_model_store *folder;
+    const bt_model_config *print;
     text source, target; /* of encoder and decoder */
 } subject;
 
@@ -28,9 +28,9 @@ static void subject_init(subject *s, const char *path)
 {
     bauta_error err;
     test_random r = test_random_from(seed);
-    if (bt_folder_load(&s->folder, path, BT_LOAD_TRAINED, &err))
+    if (bt_model_store_load(&s->folder, path, BT_LOAD_TRAINABLE, &err))
         fail_msg("%s", err.message);
-    s->print = &s->folder->model->print;
+    s->print = &s->folder->model->config;
     s->source = text_random(&r, s->print, 0);
     s->target = text_random(&r, s->print, 1);
 }
@@ -48,7 +48,7 @@ static void each_folder(void (*test)(subject *s))
         subject_init(&s, path);
         printf("%s\n", test_folders[i].path); // which one fails, if one does
         test(&s);
-        bt_folder_free(s.folder);
+        bt_model_store_free(s.folder);
     }
 }
 
@@ -111,10 +111,10 @@ static bt_tensor *pass_run(const subject *s, bt_tape *tape, pass *p)
 static bt_loss pass_loss(const subject *s, bt_tape *tape, pass *p, bt_tensor *x)
 {
     bt_model *model = s->folder->model;
-    return bt_op_loss(tape, bt_transformer_top(tape, model, x),
-                      bt_transformer_head(model), false,
-                      bt_transformer_head_bias(model), pass_top(s, p)->labels,
-                      0.1f, 1);
+    return bt_op_cross_entropy(
+        tape, bt_transformer_head_transform(tape, model, x),
+        bt_transformer_head_weight(model), false,
+        bt_transformer_head_bias(model), pass_top(s, p)->labels, 0.1f, 1);
 }
 
 /* What comes of the real tokens, in their order: the same in every layout. */
@@ -128,7 +128,7 @@ static outcome outcome_of(const subject *s, bt_tape *tape, layout how)
 {
     pass p = pass_make(s, how);
     const side *top = pass_top(s, &p);
-    outcome o = { .columns = s->print->vocab };
+    outcome o = { .columns = s->print->vocab_size };
     o.logits = malloc(top->rows * o.columns * sizeof(float));
     assert_non_null(o.logits);
     bt_tape_rewind(tape, false);
@@ -164,8 +164,8 @@ static void same_loss(double want, double got)
 /* One sequence that is decoded on a stage of its own. */
 typedef struct decoding {
     bauta_context *context;
-    bt_stage *stage;
-    bt_memory *memory;
+    bt_decode_session *stage;
+    bt_cross_kv *memory;
     bt_sequence *sequence;
     float *logits;
 } decoding;
@@ -173,16 +173,17 @@ typedef struct decoding {
 static void decoding_init(decoding *d, const subject *s, size_t sequence)
 {
     bauta_error err;
-    const bauta_model model = { .folder = s->folder };
+    const bauta_model model = { .store = s->folder };
     *d = (decoding){ .context = test_context(NULL, 1) };
-    d->logits = malloc(s->print->vocab * sizeof(float));
+    d->logits = malloc(s->print->vocab_size * sizeof(float));
     assert_non_null(d->logits);
-    if (bt_stage_create(&d->stage, d->context, &model, 0, &err))
+    if (bt_decode_session_create(&d->stage, d->context, &model, 0, &err))
         fail_msg("%s", err.message);
     const uint32_t *source = s->source.ids[sequence];
     if (s->print->stacks == BT_ENCODER_DECODER &&
-        bt_stage_encode(d->stage, 1, &source, &s->source.lengths[sequence],
-                        &d->memory, &err))
+        bt_decode_session_encode(d->stage, 1, &source,
+                                 &s->source.lengths[sequence], &d->memory,
+                                 &err))
         fail_msg("%s", err.message);
     if (bt_sequence_create(&d->sequence, d->stage, d->memory, &err))
         fail_msg("%s", err.message);
@@ -191,8 +192,8 @@ static void decoding_init(decoding *d, const subject *s, size_t sequence)
 static void decoding_release(decoding *d)
 {
     bt_sequence_free(d->sequence);
-    bt_memory_drop(d->memory);
-    bt_stage_free(d->stage);
+    bt_cross_kv_release(d->memory);
+    bt_decode_session_free(d->stage);
     bauta_context_free(d->context);
     free(d->logits);
 }
@@ -208,9 +209,9 @@ static void decoding_run(const subject *s, size_t sequence, size_t prefill,
     decoding_init(&d, s, sequence);
     for (size_t t = 0, rows; t < length; t += rows) {
         rows = t == 0 && prefill <= length ? prefill : 1;
-        bt_feed feed = { d.sequence, rows, s->target.ids[sequence] + t,
-                         d.logits };
-        if (bt_stage_feed(d.stage, &feed, 1, &err))
+        bt_decode_input feed = { d.sequence, rows, s->target.ids[sequence] + t,
+                                 d.logits };
+        if (bt_decode_session_append(d.stage, &feed, 1, &err))
             fail_msg("%s", err.message);
         same_bits("logits", want->logits + (t + rows - 1) * want->columns,
                   d.logits, want->columns);
@@ -250,8 +251,8 @@ static void check_alone(subject *s, bt_tape *tape, size_t i, const float *want)
     same_bits("alone", want, alone.logits, alone.rows * alone.columns);
     for (size_t other = 0; other < SEQUENCES; other++)
         for (size_t t = 0; other != i && t < TIME_MAX; t++) {
-            s->source.labels[other][t] = BT_IGNORE;
-            s->target.labels[other][t] = BT_IGNORE;
+            s->source.labels[other][t] = BT_IGNORE_INDEX;
+            s->target.labels[other][t] = BT_IGNORE_INDEX;
         }
     outcome among = outcome_of(s, tape, packed);
     same_loss(alone.loss, among.loss);
@@ -437,7 +438,7 @@ static void a_second_step_allocates_nothing(void **state)
         faults_begin();
         subject_init(&s, path);
         check_memory(&s);
-        bt_folder_free(s.folder);
+        bt_model_store_free(s.folder);
         assert_int_equal(faults_end(), 0);
     }
 }

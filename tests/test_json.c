@@ -31,7 +31,8 @@ static bool compare(const char *text, size_t size, unsigned flags)
 {
     json_t *mine = NULL;
     bauta_error err = { 0 };
-    bauta_status status = bt_json_object(&mine, text, size, flags, "x", &err);
+    bauta_status status =
+        bt_json_parse_object(&mine, text, size, flags, "x", &err);
     json_t *theirs = json_loadb(
         text, size,
         JSON_REJECT_DUPLICATES | (flags & BT_JSON_NUL ? JSON_ALLOW_NUL : 0) |
@@ -107,7 +108,7 @@ static bauta_status read_of(const char *first, const char *again, size_t count,
     json_t *value;
     bauta_error err = { 0 };
     bauta_status status =
-        bt_json_object(&value, text, strlen(text), 0, "x", &err);
+        bt_json_parse_object(&value, text, strlen(text), 0, "x", &err);
     strcpy(says, err.message);
     json_decref(value);
     free(text);
@@ -134,19 +135,19 @@ static void what_is_skipped_is_checked(void **state)
 {
     (void)state;
     static const char text[] = "[{\"a\": [1, \"\\u00e9\", {}]}, 2, tru]";
-    bt_json json = bt_json_over("x", text, sizeof(text) - 1);
+    bt_json_reader json = bt_json_reader_init("x", text, sizeof(text) - 1);
     bool more;
     json_t *value;
-    assert_int_equal(bt_json_enter_list(&json, NULL), 0);
-    assert_int_equal(bt_json_more(&json, &more, NULL), 0);
-    assert_int_equal(bt_json_skip(&json, NULL), 0);
-    assert_int_equal(bt_json_more(&json, &more, NULL), 0);
+    assert_int_equal(bt_json_enter_array(&json, NULL), 0);
+    assert_int_equal(bt_json_next_item(&json, &more, NULL), 0);
+    assert_int_equal(bt_json_skip_value(&json, NULL), 0);
+    assert_int_equal(bt_json_next_item(&json, &more, NULL), 0);
     assert_true(more);
-    assert_int_equal(bt_json_value(&json, &value, NULL), 0);
+    assert_int_equal(bt_json_read_value(&json, &value, NULL), 0);
     assert_int_equal(json_integer_value(value), 2);
     json_decref(value);
-    assert_int_equal(bt_json_more(&json, &more, NULL), 0);
-    assert_int_equal(bt_json_skip(&json, NULL), BAUTA_ERR_IO);
+    assert_int_equal(bt_json_next_item(&json, &more, NULL), 0);
+    assert_int_equal(bt_json_skip_value(&json, NULL), BAUTA_ERR_IO);
 }
 
 static void numbers_do_not_depend_on_the_locale(void **state)
@@ -158,7 +159,8 @@ static void numbers_do_not_depend_on_the_locale(void **state)
     for (size_t i = 0; i < BT_LEN(names) && !set; i++)
         set = setlocale(LC_NUMERIC, names[i]) != NULL;
     json_t *value;
-    assert_int_equal(bt_json_object(&value, "{\"a\":1.5}", 9, 0, "x", NULL), 0);
+    assert_int_equal(
+        bt_json_parse_object(&value, "{\"a\":1.5}", 9, 0, "x", NULL), 0);
     double got = json_real_value(json_object_get(value, "a"));
     json_decref(value);
     setlocale(LC_NUMERIC, "C");
@@ -172,7 +174,7 @@ static void a_text_is_written_as_jansson_does(void **state)
     for (size_t i = 0; i < BT_LEN(seeds); i++) {
         json_t *value = json_loads(seeds[i], 0, NULL);
         char *want = value ? json_dumps(value, JSON_SORT_KEYS) : NULL;
-        char *got = bt_json_text(value, JSON_SORT_KEYS);
+        char *got = bt_json_dump(value, JSON_SORT_KEYS);
         assert_int_equal(want != NULL, got != NULL);
         if (want)
             assert_string_equal(got, want);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_lab.c - what the experiments of bauta lab learn with: the text and the
- * optimizer. The experiments themselves are run by tests/house/lab.sh. */
+ * optimizer. The experiments themselves are run by tests/cli/lab.sh. */
 #include "../cli/cli.h"
 #include "../lab/lab_train.h"
-#include "faults.h"
+#include "allocation_faults.h"
 #include "testing.h"
 
 #include <math.h>
@@ -53,7 +53,7 @@ static bauta_tensor tensor_at(const bauta_model *model, size_t index)
 /* Gradients at random, all of them from -size to size. */
 static void gradients_draw(const bauta_model *model, test_random *r, float size)
 {
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         bauta_tensor t = tensor_at(model, i);
         for (size_t k = 0; k < t.count; k++)
             t.gradient[k] = size * test_float(r);
@@ -90,7 +90,7 @@ static void number_step(number *n, double g, size_t step, double rate,
 static double norm_of(const bauta_model *model)
 {
     double squares = 0.0;
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         bauta_tensor t = tensor_at(model, i);
         for (size_t k = 0; k < t.count; k++)
             squares += (double)t.gradient[k] * (double)t.gradient[k];
@@ -102,7 +102,7 @@ static void numbers_step(number *n, const bauta_model *model, size_t step,
                          double rate)
 {
     double norm = norm_of(model), scale = norm > 1.0 ? 1.0 / norm : 1.0;
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         bauta_tensor t = tensor_at(model, i);
         for (size_t k = 0; k < t.count; k++, n++)
             number_step(n, scale * (double)t.gradient[k], step,
@@ -130,9 +130,9 @@ static void the_learner_takes_the_steps_of_adamw(void **state)
     bauta_model *model = model_small();
     learner *l = learner_create(model, rate, STEPS);
     assert_non_null(l);
-    assert_true(bauta_model_parameters(model) <= NUMBERS_MAX);
+    assert_true(bauta_model_parameter_count(model) <= NUMBERS_MAX);
     number *n = numbers;
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         bauta_tensor t = tensor_at(model, i);
         for (size_t k = 0; k < t.count; k++)
             *n++ = (number){ (double)t.data[k], 0.0, 0.0 };
@@ -146,7 +146,7 @@ static void the_learner_takes_the_steps_of_adamw(void **state)
         assert_true(norm_of(model) == 0.0);
     }
     n = numbers;
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         bauta_tensor t = tensor_at(model, i);
         for (size_t k = 0; k < t.count; k++, n++)
             if (!(fabs((double)t.data[k] - n->value) <=
@@ -165,7 +165,7 @@ static void without_gradients_only_matrices_decay(void **state)
     learner *l = learner_create(model, 0.5, 1);
     assert_non_null(l);
     assert_int_equal(learner_step(l), CLI_OK);
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         bauta_tensor now = tensor_at(model, i), then = tensor_at(before, i);
         for (size_t k = 0; k < now.count; k++)
             assert_true(now.data[k] ==
@@ -188,7 +188,7 @@ static void gradients_that_are_not_finite_change_nothing(void **state)
     t.gradient[1] = NAN;
     assert_int_equal(learner_step(l), CLI_FAILED);
     assert_string_equal(said, "lab: the gradients are not finite");
-    for (size_t i = 0; i < bauta_model_tensors(model); i++) {
+    for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         t = tensor_at(model, i);
         assert_memory_equal(t.data, tensor_at(before, i).data,
                             t.count * sizeof(*t.data));
@@ -200,8 +200,8 @@ static void gradients_that_are_not_finite_change_nothing(void **state)
 
 /* ---- the text ----------------------------------------------------------- */
 
-typedef int make_fn(lab_text *t, size_t sentences, uint64_t seed);
-static make_fn *const makes[] = { lab_text_make, lab_words_make };
+typedef int make_fn(lab_corpus *t, size_t sentences, uint64_t seed);
+static make_fn *const makes[] = { lab_corpus_make, lab_corpus_make_words };
 enum { KINDS = 2, SENTENCES = 2000 };
 
 static void assert_same_tokens(const uint32_t *a, size_t a_count,
@@ -215,7 +215,7 @@ static void a_seed_gives_the_same_text(void **state)
 {
     (void)state;
     for (size_t i = 0; i < KINDS; i++) {
-        lab_text a, b, c;
+        lab_corpus a, b, c;
         assert_int_equal(makes[i](&a, 300, 5), CLI_OK);
         assert_int_equal(makes[i](&b, 300, 5), CLI_OK);
         assert_int_equal(makes[i](&c, 300, 6), CLI_OK);
@@ -224,9 +224,9 @@ static void a_seed_gives_the_same_text(void **state)
         size_t both =
             a.train_count < c.train_count ? a.train_count : c.train_count;
         assert_memory_not_equal(a.train, c.train, both * sizeof(*a.train));
-        lab_text_release(&a);
-        lab_text_release(&b);
-        lab_text_release(&c);
+        lab_corpus_release(&a);
+        lab_corpus_release(&b);
+        lab_corpus_release(&c);
     }
 }
 
@@ -250,13 +250,13 @@ static void the_corpora_hold_the_text(void **state)
 {
     (void)state;
     for (size_t i = 0; i < KINDS; i++) {
-        lab_text t;
+        lab_corpus t;
         assert_int_equal(makes[i](&t, 300, 5), CLI_OK);
         assert_holds(t.train_corpus, t.train, t.train_count);
         assert_holds(t.valid_corpus, t.valid, t.valid_count);
         assert_int_equal(bauta_corpus_documents(t.train_corpus), i ? 270 : 1);
         assert_int_equal(bauta_corpus_documents(t.valid_corpus), i ? 30 : 1);
-        lab_text_release(&t);
+        lab_corpus_release(&t);
     }
 }
 
@@ -271,7 +271,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static sorted lines_of(const lab_text *t, const uint32_t *ids, size_t count)
+static sorted lines_of(const lab_corpus *t, const uint32_t *ids, size_t count)
 {
     sorted s = { .lines = calloc(SENTENCES, sizeof(char *)) };
     assert_non_null(s.lines);
@@ -297,8 +297,8 @@ static void what_is_kept_back_was_not_learned(void **state)
     (void)state;
     uint64_t seed = test_seed();
     for (uint64_t k = 0; k < 10; k++) {
-        lab_text t;
-        assert_int_equal(lab_text_make(&t, SENTENCES, seed + k), CLI_OK);
+        lab_corpus t;
+        assert_int_equal(lab_corpus_make(&t, SENTENCES, seed + k), CLI_OK);
         sorted train = lines_of(&t, t.train, t.train_count);
         sorted valid = lines_of(&t, t.valid, t.valid_count);
         assert_int_equal(train.count, SENTENCES - SENTENCES / 10);
@@ -308,16 +308,16 @@ static void what_is_kept_back_was_not_learned(void **state)
                                 sizeof(*train.lines), by_text));
         sorted_release(&train);
         sorted_release(&valid);
-        lab_text_release(&t);
+        lab_corpus_release(&t);
     }
 }
 
 static void a_word_is_a_token(void **state)
 {
     (void)state;
-    lab_text t;
+    lab_corpus t;
     size_t count;
-    assert_int_equal(lab_words_make(&t, SENTENCES, 5), CLI_OK);
+    assert_int_equal(lab_corpus_make_words(&t, SENTENCES, 5), CLI_OK);
     const uint32_t *ids =
         bauta_corpus_document(t.train_corpus, 0, &count, NULL, NULL);
     static const char *const want[] = { "[CLS]", "i", "love",
@@ -330,7 +330,7 @@ static void a_word_is_a_token(void **state)
     for (size_t i = 0; i < t.valid_count; i++)
         assert_int_not_equal(
             bauta_tokenizer_piece(t.tokenizer, t.valid[i], NULL)[0], '#');
-    lab_text_release(&t);
+    lab_corpus_release(&t);
 }
 
 /* ---- the rest ----------------------------------------------------------- */
@@ -340,13 +340,15 @@ static void surprise_is_minus_the_logarithm(void **state)
     (void)state;
     const float logits[] = { 0.0f, logf(2.0f), logf(5.0f) };
     bool right;
-    assert_true(fabs(lab_surprise(logits, 3, 1, &right) - log(4.0)) < 1e-6);
+    assert_true(fabs(lab_cross_entropy(logits, 3, 1, &right) - log(4.0)) <
+                1e-6);
     assert_false(right);
-    assert_true(fabs(lab_surprise(logits, 3, 2, &right) - log(1.6)) < 1e-6);
+    assert_true(fabs(lab_cross_entropy(logits, 3, 2, &right) - log(1.6)) <
+                1e-6);
     assert_true(right);
     const float large[] = { 1000.0f, -1000.0f };
-    assert_true(lab_surprise(large, 2, 0, NULL) == 0.0);
-    assert_true(lab_surprise(large, 2, 1, NULL) == 2000.0);
+    assert_true(lab_cross_entropy(large, 2, 0, NULL) == 0.0);
+    assert_true(lab_cross_entropy(large, 2, 1, NULL) == 2000.0);
 }
 
 /* The linker leads what the files of the program allocate to these. */
@@ -401,14 +403,14 @@ static void without_memory_of_its_own_there_is_no_text(void **state)
     for (size_t i = 0; i < KINDS; i++) {
         size_t k = 0;
         for (bool failed = true; failed; k++) {
-            lab_text t;
+            lab_corpus t;
             arm(k);
             int status = makes[i](&t, 20, 5);
             failed = disarm();
             assert_int_equal(status, failed ? CLI_FAILED : CLI_OK);
             if (failed)
                 assert_string_equal(said, "lab: out of memory");
-            lab_text_release(&t);
+            lab_corpus_release(&t);
         }
         assert_true(k > 4);
     }
@@ -437,12 +439,12 @@ static void without_memory_there_is_no_text(void **state)
         size_t k = 0;
         faults_begin();
         for (;; k++) {
-            lab_text t;
+            lab_corpus t;
             faults_arm(k);
             int status = makes[i](&t, 20, 5);
             bool failed = faults_disarm();
             assert_int_equal(status, failed ? CLI_FAILED : CLI_OK);
-            lab_text_release(&t);
+            lab_corpus_release(&t);
             assert_int_equal(faults_live(), 0);
             if (!failed)
                 break;

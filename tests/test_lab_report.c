@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_lab_report.c - the reports of bauta lab: what is kept, and what happens
  * without memory. */
-#include "faults.h"
-#include "reports.h"
+#include "allocation_faults.h"
+#include "report_fixtures.h"
 
 /* ---- what is kept ------------------------------------------------------- */
 
@@ -11,8 +11,8 @@ static void a_report_keeps_what_it_was_given(void **state)
     (void)state;
     report *r = report_create("name", "question?");
     fill(r);
-    assert_true(report_whole(r));
-    assert_true(report_holds(r));
+    assert_true(report_valid(r));
+    assert_true(report_passed(r));
     assert_int_equal(r->items, 6);
     assert_int_equal(r->item[1].of.table.rows, 2);
     assert_string_equal(r->item[1].of.table.cells[2], "one");
@@ -20,8 +20,8 @@ static void a_report_keeps_what_it_was_given(void **state)
     assert_false(r->item[1].of.table.numbers[0]);
     assert_int_equal(r->item[2].of.plot.count, 2);
     assert_int_equal(r->item[2].of.plot.curves[0].count, 5);
-    assert_int_equal(sight_leaks(&r->item[3].of.mask), 0);
-    assert_int_equal(sight_leaks(&r->item[4].of.mask), 3);
+    assert_int_equal(mask_view_leaks(&r->item[3].of.mask), 0);
+    assert_int_equal(mask_view_leaks(&r->item[4].of.mask), 3);
     assert_string_equal(r->sentence[1], "And so.");
     report_free(r);
     report_free(NULL);
@@ -52,8 +52,8 @@ static void a_void_report_takes_everything_and_holds_nothing(void **state)
 {
     (void)state;
     fill(NULL);
-    assert_false(report_whole(NULL));
-    assert_false(report_holds(NULL));
+    assert_false(report_valid(NULL));
+    assert_false(report_passed(NULL));
     char *text = printed(NULL, false);
     assert_string_equal(text, "");
     free(text);
@@ -103,7 +103,7 @@ static void a_report_that_lacks_memory_is_void(void **state)
         report *r = report_create("name", "question?");
         fill(r);
         to_fail = 0;
-        assert_int_equal(report_whole(r), !failed);
+        assert_int_equal(report_valid(r), !failed);
         char *text = printed(r, false);
         assert_int_equal(*text == '\0', failed);
         free(text);
@@ -126,7 +126,7 @@ static void a_mask_that_lacks_memory_makes_it_void(void **state)
         faults_arm(k);
         report_mask(r, "leak", all, causal);
         bool lacked = faults_disarm();
-        assert_int_equal(report_whole(r), !lacked);
+        assert_int_equal(report_valid(r), !lacked);
         report_free(r);
         assert_int_equal(faults_live() > 0, true);
         if (!lacked)

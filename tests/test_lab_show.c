@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_lab_show.c - the reports of bauta lab in the terminal, as JSON and as a
  * page; curves of any numbers. */
-#include "reports.h"
+#include "report_fixtures.h"
 
 static void assert_prints(const report *r, const char *want)
 {
@@ -34,7 +34,7 @@ static void a_table_is_aligned_and_words_are_wrapped(void **state)
     report_row(r, "a\t1\t10.5 %%\tx");
     report_row(r, "bbbbbbb\t12345\t-\t");
     report_row(r, "c\t-3\t1e-06\tx y");
-    report_say(r, "Done.");
+    report_conclude(r, "Done.");
     assert_prints(r, "lab\n\n"
                      "one two three four five six seven eight nine ten eleven "
                      "twelve thirteen\nfourteen\n"
@@ -55,10 +55,10 @@ static void a_claim_is_shown_where_it_does_not_hold(void **state)
     (void)state;
     report *r = report_create("lab", "why?");
     report_claim(r, true, "water is %s", "wet");
-    assert_true(report_holds(r));
+    assert_true(report_passed(r));
     report_claim(r, false, "two is %d", 3);
     report_claim(r, true, "fire is hot");
-    assert_false(report_holds(r));
+    assert_false(report_passed(r));
     assert_prints(r, "lab\n\nwhy?\n\nThis does not hold:\n  two is 3\n");
     report_free(r);
 }

@@ -11,13 +11,13 @@ enum { LAYERS = 4, SEQUENCES = 3, TOKENS = 40 };
 static uint64_t seed;
 
 /* A decoder, or an encoder and a decoder, of LAYERS layers. */
-static bt_blueprint print_of(size_t window, size_t window_from)
+static bt_model_config print_of(size_t window, size_t window_from)
 {
-    return (bt_blueprint){ .stacks = BT_ENCODER_DECODER,
-                           .encoder = { .layers = LAYERS + 1 },
-                           .decoder = { .layers = LAYERS },
-                           .window = window,
-                           .window_from = window_from };
+    return (bt_model_config){ .stacks = BT_ENCODER_DECODER,
+                              .encoder = { .layers = LAYERS + 1 },
+                              .decoder = { .layers = LAYERS },
+                              .window = window,
+                              .window_first_layer = window_from };
 }
 
 static void windows_are_those_of_the_config(void **state)
@@ -32,17 +32,17 @@ static void windows_are_those_of_the_config(void **state)
     };
     (void)state;
     for (size_t i = 0; i < BT_LEN(configs); i++) {
-        bt_blueprint print = print_of(configs[i].window, configs[i].from);
+        bt_model_config print = print_of(configs[i].window, configs[i].from);
         bt_batch_mask none = { .extra = NULL };
         for (size_t l = 0; l < LAYERS; l++) {
             size_t want = configs[i].want[l];
             bt_batch_mask mask =
-                bt_layer_mask(&print, BAUTA_LOOK_DECODER, l, &none);
+                bt_layer_mask(&print, BAUTA_ATTENTION_DECODER, l, &none);
             assert_true(mask.causal);
             assert_int_equal(mask.window, want);
             assert_int_equal(bt_layer_window(&print, l), want);
-            assert_int_equal(bt_layer_place(&print, BAUTA_LOOK_DECODER, l),
-                             want ? BT_PLACE_WINDOW : BT_PLACE_DECODER);
+            assert_int_equal(bt_layer_slot(&print, BAUTA_ATTENTION_DECODER, l),
+                             want ? BT_SLOT_WINDOW : BT_SLOT_DECODER);
         }
     }
 }
@@ -50,26 +50,26 @@ static void windows_are_those_of_the_config(void **state)
 static void encoder_and_cross_attention_see_every_key(void **state)
 {
     static const struct {
-        bauta_look_at at;
-        bt_place place;
+        bauta_attention_kind at;
+        bt_attention_slot place;
         size_t layers;
     } kinds[] = {
-        { BAUTA_LOOK_ENCODER, BT_PLACE_ENCODER, LAYERS + 1 },
-        { BAUTA_LOOK_CROSS, BT_PLACE_CROSS, LAYERS },
+        { BAUTA_ATTENTION_ENCODER, BT_SLOT_ENCODER, LAYERS + 1 },
+        { BAUTA_ATTENTION_CROSS, BT_SLOT_CROSS, LAYERS },
     };
     const size_t rows = 3, keys = 7, prefix = 2, window = 1;
     const bt_batch_mask batch = { .queries = { 1, &rows, 0 },
                                   .keys = { 1, &keys, 0 },
                                   .prefixes = &prefix,
                                   .windows = &window };
-    bt_blueprint print = print_of(2, 0);
+    bt_model_config print = print_of(2, 0);
     (void)state;
     for (size_t i = 0; i < BT_LEN(kinds); i++) {
-        bauta_look_at at = kinds[i].at;
+        bauta_attention_kind at = kinds[i].at;
         bt_batch_mask mask = bt_layer_mask(&print, at, 1, &batch);
-        assert_int_equal(bt_layer_place(&print, at, 1), kinds[i].place);
-        assert_int_equal(bt_layer_count(&print, at), kinds[i].layers);
-        bt_row_rule rule = bt_row_rule_of(&mask, 0);
+        assert_int_equal(bt_layer_slot(&print, at, 1), kinds[i].place);
+        assert_int_equal(bt_attention_layer_count(&print, at), kinds[i].layers);
+        bt_row_visibility rule = bt_row_visibility_of(&mask, 0);
         for (size_t r = 0; r < rows; r++) {
             bauta_span span = bt_row_span(&rule, r);
             assert_int_equal(span.lo, 0);
@@ -84,7 +84,7 @@ static void step_compare(const bauta_mask *whole, const bt_batch_mask *step)
     size_t first = 0; // row, and key, of the sequence in the whole mask
     for (size_t s = 0; s < step->keys.count; s++) {
         size_t rows = step->queries.lengths[s], keys = step->keys.lengths[s];
-        bt_row_rule rule = bt_row_rule_of(step, s);
+        bt_row_visibility rule = bt_row_visibility_of(step, s);
         for (size_t r = 0; r < rows; r++) {
             bauta_span got = bt_row_span(&rule, r);
             bt_spans want = bt_mask_spans(whole, first + keys - rows + r);
@@ -103,7 +103,8 @@ static void a_step_sees_what_the_parallel_pass_sees(void **state)
     for (size_t round = 0; round < 500; round++) {
         size_t rows[SEQUENCES], keys[SEQUENCES], windows[SEQUENCES];
         size_t window = test_below(&random, 12);
-        bt_blueprint print = print_of(window, test_below(&random, LAYERS + 1));
+        bt_model_config print =
+            print_of(window, test_below(&random, LAYERS + 1));
         for (size_t s = 0; s < SEQUENCES; s++) {
             keys[s] = 1 + test_below(&random, TOKENS);
             rows[s] = 1 + test_below(&random, keys[s]);
@@ -117,9 +118,9 @@ static void a_step_sees_what_the_parallel_pass_sees(void **state)
         for (size_t l = 0; l < LAYERS; l++) {
             bauta_mask *whole = NULL;
             bt_batch_mask how =
-                bt_layer_mask(&print, BAUTA_LOOK_DECODER, l, &batch);
+                bt_layer_mask(&print, BAUTA_ATTENTION_DECODER, l, &batch);
             bt_batch_mask step =
-                bt_layer_mask(&print, BAUTA_LOOK_DECODER, l, &last);
+                bt_layer_mask(&print, BAUTA_ATTENTION_DECODER, l, &last);
             assert_int_equal(bt_batch_mask_create(&whole, &how, NULL), 0);
             step_compare(whole, &step);
             bauta_mask_free(whole);

@@ -3,8 +3,8 @@
  * file or text takes, and about the time. Each file is as bad as we know how to
  * make one of its kind. By default they have a few MiB; with
  * BAUTA_LIMITS=whole, which `make soak` sets, as much as is read. */
-#include "peak.h"
-#include "tiny.h"
+#include "memory_peak.h"
+#include "tiny_models.h"
 
 #include "text/tokenizer.h"
 #include "train/checkpoint.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_linear.c - the linear layer on the tape: values and gradients against
  * double precision, and the same bits in all circumstances. */
+#include "allocation_faults.h"
+#include "autograd/ops.h"
 #include "base/error.h"
-#include "faults.h"
-#include "ops/ops.h"
 #include "parameters.h"
 
 static test_random randoms;
@@ -371,19 +371,19 @@ static void what_wants_no_gradient_gets_none(void **state)
     bt_tensor *all[] = { &l.x, &l.w, &l.bias };
     bt_tape *tape = test_tape(NULL, 1, true);
     for (size_t i = 0; i < BT_LEN(all); i++)
-        all[i]->wants = i == 1;
+        all[i]->requires_grad = i == 1;
     assert_int_equal(layer_run(&l, tape), 0);
     same("dx", start.x.grad, l.x.grad, tensor_count(&l.x));
     same("dbias", start.bias.grad, l.bias.grad, tensor_count(&l.bias));
     assert_int_not_equal(
         floats_differ(start.w.grad, l.w.grad, tensor_count(&l.w)),
         tensor_count(&l.w));
-    l.w.wants = false;
+    l.w.requires_grad = false;
     bt_tape_rewind(tape, true);
-    assert_false(bt_op_linear(tape, &l.x, &l.w, false, NULL)->wants);
-    l.w.wants = true;
+    assert_false(bt_op_linear(tape, &l.x, &l.w, false, NULL)->requires_grad);
+    l.w.requires_grad = true;
     bt_tape_rewind(tape, false);
-    assert_false(bt_op_linear(tape, &l.x, &l.w, false, NULL)->wants);
+    assert_false(bt_op_linear(tape, &l.x, &l.w, false, NULL)->requires_grad);
     bt_tape_free(tape);
     layer_free(&l);
     layer_free(&start);

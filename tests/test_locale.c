@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_locale.c - a program that runs under a locale with a decimal comma gets
  * the same JSON as any other. */
-#include "audits.h"
+#include "audit_fixtures.h"
 #include "base/string_writer.h"
-#include "tiny.h"
+#include "tiny_models.h"
 
 #include <jansson.h>
 #include <locale.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_sweep.c - what the backward kernels are told is what the mask says, from
- * either side. Needs no GPU. */
-#include "kernels/cuda/loop_list.h"
+/* test_loop_list.c - what the backward kernels are told is what the mask says,
+ * from either side. Needs no GPU. */
+#include "mask/loop_list.h"
 
 #include "base/error.h"
 #include "mask/plan.h"

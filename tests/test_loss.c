@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_loss.c - cross-entropy on the tape: loss and gradients against double
  * precision within derived bounds, and the same bits in all circumstances. */
+#include "allocation_faults.h"
+#include "autograd/cross_entropy.h"
 #include "base/error.h"
-#include "faults.h"
-#include "ops/loss.h"
 #include "parameters.h"
 
 static test_random randoms;
@@ -26,7 +26,7 @@ static void draw_labels(problem *p)
     for (size_t i = 0; i < p->rows; i++) {
         p->labels[i] = (uint32_t)test_below(&randoms, p->vocabulary);
         if (p->ignored && test_below(&randoms, p->ignored) == 0)
-            p->labels[i] = BT_IGNORE;
+            p->labels[i] = BT_IGNORE_INDEX;
     }
 }
 
@@ -63,9 +63,9 @@ static void problem_free(problem *p)
 
 static void forward(problem *p, bt_tape *tape, size_t chunk)
 {
-    p->got = bt_op_loss_chunked(tape, &p->x, &p->w, p->turned,
-                                p->biased ? &p->bias : NULL, p->labels,
-                                p->smoothing, p->weight, chunk);
+    p->got = bt_op_cross_entropy_chunked(tape, &p->x, &p->w, p->turned,
+                                         p->biased ? &p->bias : NULL, p->labels,
+                                         p->smoothing, p->weight, chunk);
 }
 
 static void run(problem *p, bt_tape *tape, size_t chunk)
@@ -134,7 +134,7 @@ static exact exact_create(const problem *p)
     e.p_row = malloc(p->vocabulary * sizeof(double));
     assert_true(e.z && e.p_row);
     for (size_t i = 0; i < p->rows; i++)
-        e.counted += p->labels[i] != BT_IGNORE;
+        e.counted += p->labels[i] != BT_IGNORE_INDEX;
     return e;
 }
 
@@ -262,7 +262,7 @@ static void exact_run(exact *e, size_t parts)
                 { e->dw, p->w.grad, tensor_count(&p->w) },
                 { e->dbias, p->bias.grad, tensor_count(&p->bias) } };
     for (size_t row = 0; row < p->rows; row++)
-        if (p->labels[row] != BT_IGNORE)
+        if (p->labels[row] != BT_IGNORE_INDEX)
             exact_row(e, row);
     for (size_t a = 0; a < BT_LEN(all); a++)
         for (size_t i = 0; i < all[a].count; i++)
@@ -512,7 +512,7 @@ static problem problem_counted(const problem *from)
     problem p = problem_copy(from);
     size_t width = p.width, kept = 0;
     for (size_t i = 0; i < p.rows; i++) {
-        if (p.labels[i] == BT_IGNORE)
+        if (p.labels[i] == BT_IGNORE_INDEX)
             continue;
         p.labels[kept] = p.labels[i];
         memcpy(p.x.data + kept * width, p.x.data + i * width,
@@ -531,10 +531,10 @@ static void ignored_rows_change_no_bit(void **state)
     static const float odd[] = { NAN, INFINITY, -INFINITY, 0x1p127f };
     problem start = cases[3];
     problem_fill(&start);
-    start.labels[0] = start.labels[start.rows - 1] = BT_IGNORE;
+    start.labels[0] = start.labels[start.rows - 1] = BT_IGNORE_INDEX;
     for (size_t i = 0; i < start.rows; i++)
         for (size_t k = 0; k < start.width; k++)
-            if (start.labels[i] == BT_IGNORE)
+            if (start.labels[i] == BT_IGNORE_INDEX)
                 start.x.data[i * start.width + k] = odd[(i + k) % BT_LEN(odd)];
     problem got = problem_copy(&start), want = problem_counted(&start);
     bt_tape *tape = test_tape(NULL, 2, true);
@@ -544,7 +544,7 @@ static void ignored_rows_change_no_bit(void **state)
     kept.got = got.got;
     same_problem(&want, &kept);
     for (size_t i = 0; i < start.rows; i++)
-        if (start.labels[i] == BT_IGNORE)
+        if (start.labels[i] == BT_IGNORE_INDEX)
             same("dx", start.x.grad + i * start.width,
                  got.x.grad + i * start.width, start.width);
     bt_tape_free(tape);
@@ -561,7 +561,7 @@ static void an_ignored_row_of_a_new_gradient_is_zero(void **state)
     problem_fill(&p);
     free(p.x.grad);
     p.x.grad = NULL; // the tape's from here
-    p.labels[1] = BT_IGNORE;
+    p.labels[1] = BT_IGNORE_INDEX;
     p.x.data[2] = NAN;
     bt_tape *tape = test_tape(NULL, 1, true);
     run(&p, tape, 256);
@@ -617,7 +617,7 @@ static void a_loss_that_is_not_walked_back_moves_no_gradient(void **state)
 static void add_part(problem *sum, bt_tape *tape, size_t first, size_t rows,
                      size_t counted)
 {
-    bt_tensor *x = bt_tape_take(tape, 1, sizeof(*x)); // outlives the record
+    bt_tensor *x = bt_tape_alloc(tape, 1, sizeof(*x)); // outlives the record
     const uint32_t *labels = sum->labels + first;
     size_t count = 0;
     *x = sum->x;
@@ -625,9 +625,10 @@ static void add_part(problem *sum, bt_tape *tape, size_t first, size_t rows,
     x->data += first * sum->width;
     x->grad += first * sum->width;
     for (size_t i = 0; i < rows; i++)
-        count += labels[i] != BT_IGNORE;
-    bt_loss part = bt_op_loss(tape, x, &sum->w, sum->turned, &sum->bias, labels,
-                              sum->smoothing, (double)count / (double)counted);
+        count += labels[i] != BT_IGNORE_INDEX;
+    bt_loss part =
+        bt_op_cross_entropy(tape, x, &sum->w, sum->turned, &sum->bias, labels,
+                            sum->smoothing, (double)count / (double)counted);
     sum->got.loss += part.loss;
     sum->got.counted += part.counted;
 }
@@ -719,7 +720,7 @@ static void wrong_arguments_are_a_sentence(void **state)
     assert_tape_fails(tape, "loss: the label of row 1 is 4, the vocabulary has "
                             "4 entries");
     assert_int_equal(p.got.counted, 0);
-    p.labels[1] = BT_IGNORE - 1;
+    p.labels[1] = BT_IGNORE_INDEX - 1;
     bt_tape_rewind(tape, true);
     forward(&p, tape, 256);
     assert_tape_fails(tape, "loss: the label of row 1 is 4294967294, the "
@@ -782,7 +783,7 @@ static void memory_does_not_hold_all_logits(void **state)
     problem p = { .rows = 6000, .width = 4, .vocabulary = 5000, .weight = 1 };
     problem_fill(&p);
     bt_tape *tape = test_tape(NULL, 2, false);
-    p.got = bt_op_loss(tape, &p.x, &p.w, false, NULL, p.labels, 0, 1);
+    p.got = bt_op_cross_entropy(tape, &p.x, &p.w, false, NULL, p.labels, 0, 1);
     assert_int_equal(p.got.counted, 6000);
     assert_true(bt_tape_bytes(tape) < p.rows * p.vocabulary); // and not x 4
     bt_tape_free(tape);

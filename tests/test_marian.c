@@ -3,9 +3,9 @@
  * vocabulary. */
 #include "testing.h"
 
+#include "allocation_faults.h"
 #include "base/error.h"
-#include "faults.h"
-#include "pieces.h"
+#include "sentencepiece_fixtures.h"
 #include "text/tokenizer.h"
 
 /* The files of the tree: unigram is the source, BPE the target. */
@@ -111,13 +111,14 @@ static void special_tokens_are_left_out_of_decoded_text(void **state)
     bauta_decode_options options = BAUTA_DECODE_OPTIONS_INIT;
     options.source = true;
     decoded_is(t, "the cat", &options, "the cat");
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_EOS),
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_EOS),
                      bauta_tokenizer_find(t, "</s>", 4));
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_BOS), BAUTA_NO_TOKEN);
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_BOS),
+                     BAUTA_NO_TOKEN);
     assert_true(
-        bauta_tokenizer_special(t, bauta_tokenizer_find(t, "<pad>", 5)));
+        bauta_tokenizer_is_special(t, bauta_tokenizer_find(t, "<pad>", 5)));
     assert_false(
-        bauta_tokenizer_special(t, bauta_tokenizer_find(t, ">>de<<", 6)));
+        bauta_tokenizer_is_special(t, bauta_tokenizer_find(t, ">>de<<", 6)));
     bauta_tokenizer_free(t);
 }
 
@@ -155,7 +156,7 @@ static void each_side_may_have_ids_of_its_own(void **state)
     assert_int_equal(tokens.count, BT_LEN(want));
     assert_memory_equal(tokens.ids, want, sizeof(want));
     bauta_tokens_release(&tokens);
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_EOS), 0);
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_EOS), 0);
     bauta_tokenizer_free(t);
 }
 

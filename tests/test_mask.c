@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_mask.c - masks: pictures by hand, ten thousand at random, errors. */
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "bauta.h"
-#include "faults.h"
-#include "model.h"
+#include "mask_model.h"
 
 #include <string.h>
 #include <time.h>

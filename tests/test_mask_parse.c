@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_mask_parse.c - masks from text: what a line says is what the
  * constructors give, and what it cannot mean is a sentence with a column. */
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "faults.h"
-#include "model.h"
+#include "mask_model.h"
 
 static bauta_mask *parse(const char *text, size_t queries, size_t keys)
 {

@@ -14,11 +14,11 @@
  * Weights in bfloat16 are another unit, 2^-9. There each term of a chain is
  * rounded once and independently, which moves the sum by about one unit
  * whatever its length, so n is 1. */
+#include "attention_problem.h"
 #include "data.h"
-#include "folders.h"
-#include "model/folder.h"
+#include "model/model_store.h"
 #include "model/transformer.h"
-#include "problem.h"
+#include "model_folders.h"
 
 enum { NAME = 256 };
 
@@ -58,7 +58,7 @@ static uint32_t *golden_numbers(const golden *g, const char *name,
     uint32_t *numbers = calloc(t.count, sizeof(*numbers));
     assert_non_null(numbers);
     for (size_t i = 0; i < t.count; i++)
-        numbers[i] = from[i] < 0 ? BT_IGNORE : (uint32_t)from[i];
+        numbers[i] = from[i] < 0 ? BT_IGNORE_INDEX : (uint32_t)from[i];
     *batch = t.rank > 1 ? t.dims[0] : 1;
     *time = t.dims[t.rank - 1];
     tensor_release(&t);
@@ -108,7 +108,7 @@ typedef struct batch {
     golden g;
     const char *prefix; /* of the names of the hidden states */
     bauta_plan *plan, *window, *cross;
-    bt_input input;
+    bt_forward_input input;
     bt_tensor *states[16];
 } batch;
 
@@ -151,7 +151,7 @@ static bauta_mask *causal(const golden *g, size_t window)
 
 /* Read the ids called `ids`; all tokens are real unless `padded`. */
 static void batch_init(batch *b, tensors *file, const char *ids, bool padded,
-                       bool is_causal, const bt_blueprint *print)
+                       bool is_causal, const bt_model_config *print)
 {
     golden *g = &b->g;
     *b = (batch){ .g = { .file = file } };
@@ -172,13 +172,13 @@ static void batch_init(batch *b, tensors *file, const char *ids, bool padded,
     b->plan = plan_of(is_causal ? both(padding(g), causal(g, 0)) : padding(g));
     if (print->window)
         b->window = plan_of(both(padding(g), causal(g, print->window)));
-    b->input = (bt_input){ .tokens = n,
-                           .ids = g->ids,
-                           .positions = g->positions,
-                           .types = g->types,
-                           .plan = b->plan,
-                           .window = b->window,
-                           .states = b->states };
+    b->input = (bt_forward_input){ .tokens = n,
+                                   .ids = g->ids,
+                                   .positions = g->positions,
+                                   .token_types = g->types,
+                                   .self_plan = b->plan,
+                                   .window_plan = b->window,
+                                   .hidden_states = b->states };
 }
 
 static void batch_release(batch *b)
@@ -195,7 +195,7 @@ static void batch_release(batch *b)
 /* ---- a model on its golden batch ----------------------------------------- */
 
 typedef struct subject {
-    bt_folder *folder;
+    bt_model_store *folder;
     tensors *file;
     bt_tape *tape;
     batch encoder, decoder; /* those that the model has */
@@ -204,7 +204,7 @@ typedef struct subject {
 
 static bt_stacks stacks_of(const subject *s)
 {
-    return s->folder->model->print.stacks;
+    return s->folder->model->config.stacks;
 }
 
 static batch *top_batch(subject *s)
@@ -223,7 +223,7 @@ static void labels_read(subject *s)
     if (stacks_of(s) != BT_DECODER_ONLY)
         return;
     for (size_t i = 0; i < rows * time; i++)
-        s->labels[i] = i % time + 1 < time ? s->labels[i + 1] : BT_IGNORE;
+        s->labels[i] = i % time + 1 < time ? s->labels[i + 1] : BT_IGNORE_INDEX;
 }
 
 static void subject_cross(subject *s)
@@ -234,7 +234,7 @@ static void subject_cross(subject *s)
                                         d->lengths, e->lengths, NULL),
                      0);
     s->decoder.cross = plan_of(mask);
-    s->decoder.input.cross = s->decoder.cross;
+    s->decoder.input.cross_plan = s->decoder.cross;
 }
 
 static tensors *file_need(const char *path, const char *file)
@@ -248,24 +248,24 @@ static tensors *file_need(const char *path, const char *file)
 }
 
 /* The bound of errors in units: see the top. */
-static double bound_of(const bt_blueprint *print, bool rounded)
+static double bound_of(const bt_model_config *print, bool rounded)
 {
-    const bt_stack_print *e = &print->encoder, *d = &print->decoder;
+    const bt_stack_config *e = &print->encoder, *d = &print->decoder;
     double parts = 3.0 * (double)(e->layers + d->layers);
-    size_t chain = e->ffn > d->ffn ? e->ffn : d->ffn;
+    size_t chain = e->ffn_dim > d->ffn_dim ? e->ffn_dim : d->ffn_dim;
     if (print->width > chain)
         chain = print->width;
     return 4 * sqrt(2 * parts * (rounded ? 1.0 : (double)chain));
 }
 
 static void subject_init(subject *s, const char *path, const char *golden_path,
-                         bt_load load)
+                         bt_load_mode load)
 {
     bauta_error err;
     *s = (subject){ 0 };
-    if (bt_folder_load(&s->folder, path, load, &err))
+    if (bt_model_store_load(&s->folder, path, load, &err))
         fail_msg("%s", err.message);
-    const bt_blueprint *print = &s->folder->model->print;
+    const bt_model_config *print = &s->folder->model->config;
     bound = bound_of(print, unit > 0x1p-24);
     s->file = file_need(golden_path, "golden.safetensors");
     assert_int_equal(bt_tape_create(&s->tape, bt_kernels_get(NULL), 2, &err),
@@ -289,7 +289,7 @@ static void subject_init(subject *s, const char *path, const char *golden_path,
 
 static void subject_release(subject *s)
 {
-    bt_folder_free(s->folder);
+    bt_model_store_free(s->folder);
     tensors_free(s->file);
     bt_tape_free(s->tape);
     batch_release(&s->encoder);
@@ -314,9 +314,10 @@ static bt_loss loss_of(subject *s, bt_tensor *x)
 {
     bt_model *model = s->folder->model;
     bauta_error err;
-    bt_loss loss = bt_op_loss(s->tape, bt_transformer_top(s->tape, model, x),
-                              bt_transformer_head(model), false,
-                              bt_transformer_head_bias(model), s->labels, 0, 1);
+    bt_loss loss = bt_op_cross_entropy(
+        s->tape, bt_transformer_head_transform(s->tape, model, x),
+        bt_transformer_head_weight(model), false,
+        bt_transformer_head_bias(model), s->labels, 0, 1);
     if (bt_tape_status(s->tape, &err))
         fail_msg("%s", err.message);
     return loss;
@@ -337,7 +338,7 @@ static void states_compare(const batch *b, size_t layers)
 
 static void forward_compare(subject *s)
 {
-    const bt_blueprint *print = &s->folder->model->print;
+    const bt_model_config *print = &s->folder->model->config;
     bauta_error err;
     bt_tensor *logits =
         bt_transformer_logits(s->tape, s->folder->model, run(s, false));
@@ -401,7 +402,7 @@ static void name_compare(void *user, const char *name, bt_tensor *t, int rank)
     tensor want;
     size_t first, end;
     (void)rank;
-    if (!t->wants)
+    if (!t->requires_grad)
         return;
     assert_true(tensor_read(&want, n->file, name));
     bool key = key_bias(name, want.count, &first, &end);
@@ -416,8 +417,8 @@ static void gradients_compare(subject *s, const char *path)
     loss_compare(s, "loss", 0, loss.loss);
     assert_int_equal(bt_tape_backward(s->tape, &err), 0);
     naming n = { .file = file_need(path, "grads.safetensors") };
-    bt_folder_names(s->folder, &(bt_names){ name_measure, &n });
-    bt_folder_names(s->folder, &(bt_names){ name_compare, &n });
+    bt_model_store_visit(s->folder, &(bt_tensor_visitor){ name_measure, &n });
+    bt_model_store_visit(s->folder, &(bt_tensor_visitor){ name_compare, &n });
     tensors_free(n.file);
 }
 
@@ -436,7 +437,7 @@ static void name_stepped(void *user, const char *name, bt_tensor *t, int rank)
     double size = 0;
     size_t first, end;
     (void)rank;
-    if (!t->wants)
+    if (!t->requires_grad)
         return;
     assert_true(tensor_read(&want, n->file, name));
     assert_true(tensor_read(&grad, n->grads, name));
@@ -475,7 +476,7 @@ static void steps_compare(subject *s, const char *path)
     bt_optimizer_free(optimizer);
     naming n = { .file = file_need(path, "after-adamw5.safetensors"),
                  .grads = file_need(path, "grads.safetensors") };
-    bt_folder_names(s->folder, &(bt_names){ name_stepped, &n });
+    bt_model_store_visit(s->folder, &(bt_tensor_visitor){ name_stepped, &n });
     tensors_free(n.file);
     tensors_free(n.grads);
 }
@@ -491,11 +492,11 @@ static void forward_agrees(const char *path, const char *golden_path)
 static void training_agrees(const char *path)
 {
     subject s;
-    subject_init(&s, path, path, BT_LOAD_TRAINED);
+    subject_init(&s, path, path, BT_LOAD_TRAINABLE);
     if (s.labels)
         gradients_compare(&s, path);
     subject_release(&s);
-    subject_init(&s, path, path, BT_LOAD_TRAINED);
+    subject_init(&s, path, path, BT_LOAD_TRAINABLE);
     if (s.labels)
         steps_compare(&s, path);
     subject_release(&s);
@@ -552,11 +553,11 @@ static void what_is_not_supported_is_refused(void **state)
     for (size_t i = 0; i < BT_LEN(cases); i++) {
         char path[NAME];
         bauta_error err = { BAUTA_OK, "" };
-        bt_folder *folder = NULL;
+        bt_model_store *folder = NULL;
         if (!test_data_path(path, sizeof(path), cases[i].path))
             skip();
         assert_int_not_equal(
-            bt_folder_load(&folder, path, BT_LOAD_MAPPED, &err), BAUTA_OK);
+            bt_model_store_load(&folder, path, BT_LOAD_MAPPED, &err), BAUTA_OK);
         assert_null(folder);
         if (!strstr(err.message, cases[i].says))
             fail_msg("%s: %s", cases[i].path, err.message);
@@ -569,7 +570,7 @@ static void changed_config_load(bauta_error *err, const char *from,
                                 const char *word, const char *other)
 {
     char path[NAME], text[4096] = "", folder[] = "/tmp/bauta-config-XXXXXX";
-    bt_folder *loaded = NULL;
+    bt_model_store *loaded = NULL;
     FILE *file = fopen(test_tree_path(path, sizeof(path), from), "r");
     assert_non_null(file);
     assert_true(fread(text, 1, sizeof(text) - 1, file) < sizeof(text) - 1);
@@ -582,8 +583,8 @@ static void changed_config_load(bauta_error *err, const char *from,
     assert_non_null(file);
     fprintf(file, "%.*s%s%s", (int)(at - text), text, other, at + strlen(word));
     fclose(file);
-    assert_int_not_equal(bt_folder_load(&loaded, folder, BT_LOAD_MAPPED, err),
-                         BAUTA_OK);
+    assert_int_not_equal(
+        bt_model_store_load(&loaded, folder, BT_LOAD_MAPPED, err), BAUTA_OK);
     remove(path);
     remove(folder);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_normalizer.c - normalizers: what they make of a text is what Hugging
  * Face's library makes of it, with the same origins. */
+#include "allocation_faults.h"
 #include "base/error.h"
-#include "faults.h"
-#include "steps.h"
 #include "text/normalize/normal_form.h"
 #include "text/normalize/normalizer.h"
+#include "text_step_cases.h"
 
 #include <utf8proc.h>
 
@@ -26,21 +26,21 @@ static void check_case(const json_t *item)
     const json_t *text = json_object_get(item, "text");
     const json_t *want = json_object_get(item, "result");
     const json_t *origins = json_object_get(item, "origins");
-    bt_text t;
-    assert_int_equal(bt_text_init(&t, json_string_value(text),
-                                  json_string_length(text), 0, NULL),
+    bt_aligned_text t;
+    assert_int_equal(bt_aligned_text_init(&t, json_string_value(text),
+                                          json_string_length(text), 0, NULL),
                      0);
     assert_int_equal(bt_normalizer_run(n, &t, NULL), 0);
     assert_int_equal(t.size, json_string_length(want));
     assert_memory_equal(t.bytes, json_string_value(want), t.size);
     size_t i = 0;
     for (size_t at = 0, length; at < t.size; at += length, i++) {
-        bt_utf8_get(t.bytes + at, t.size - at, &length);
+        bt_utf8_decode(t.bytes + at, t.size - at, &length);
         check_range(json_array_get(origins, i),
-                    bt_text_origin(&t, at, at + length));
+                    bt_aligned_text_origin(&t, at, at + length));
     }
     assert_int_equal(i, json_array_size(origins));
-    bt_text_release(&t);
+    bt_aligned_text_release(&t);
     bt_normalizer_free(n);
 }
 
@@ -59,8 +59,8 @@ static void null_is_no_normalizer(void **state)
     (void)state;
     json_t *null = json_null();
     assert_null(parsed(null));
-    bt_text t;
-    assert_int_equal(bt_text_init(&t, "A", 1, 0, NULL), 0);
+    bt_aligned_text t;
+    assert_int_equal(bt_aligned_text_init(&t, "A", 1, 0, NULL), 0);
     assert_int_equal(bt_normalizer_run(NULL, &t, NULL), 0);
     assert_memory_equal(t.bytes, "A", 1);
     bt_normalizer_free(NULL);
@@ -81,18 +81,18 @@ static void forms_are_those_of_utf8proc(void **state)
     test_random r = test_random_from(seed);
     char bytes[256];
     for (int turn = 0; turn < 40000; turn++) {
-        bt_form form = (bt_form)(turn % 4);
+        bt_unicode_form form = (bt_unicode_form)(turn % 4);
         size_t size = random_text(&r, bytes, test_below(&r, 24));
         utf8proc_uint8_t *want;
         utf8proc_ssize_t length = utf8proc_map(
             (utf8proc_uint8_t *)bytes, (utf8proc_ssize_t)size, &want,
             (utf8proc_option_t)(options[form] | UTF8PROC_STABLE));
-        bt_text t;
-        assert_int_equal(bt_text_init(&t, bytes, size, 0, NULL), 0);
-        assert_int_equal(bt_normal_form(&t, form, NULL), 0);
+        bt_aligned_text t;
+        assert_int_equal(bt_aligned_text_init(&t, bytes, size, 0, NULL), 0);
+        assert_int_equal(bt_unicode_normalize(&t, form, NULL), 0);
         assert_int_equal(t.size, length);
         assert_memory_equal(t.bytes, want, t.size);
-        bt_text_release(&t);
+        bt_aligned_text_release(&t);
         free(want);
     }
 }
@@ -104,15 +104,15 @@ static void every_character_has_the_forms_of_utf8proc(void **state)
     for (uint32_t code = 1; code < 0x110000; code++) {
         if (code >= 0xD800 && code <= 0xDFFF)
             continue;
-        size_t size = 1 + bt_utf8_put(bytes + 1, code);
+        size_t size = 1 + bt_utf8_encode(bytes + 1, code);
         bytes[size] = '\0';
         utf8proc_uint8_t *want = utf8proc_NFKC((utf8proc_uint8_t *)bytes);
-        bt_text t;
-        assert_int_equal(bt_text_init(&t, bytes, size, 0, NULL), 0);
-        assert_int_equal(bt_normal_form(&t, BT_NFKC, NULL), 0);
+        bt_aligned_text t;
+        assert_int_equal(bt_aligned_text_init(&t, bytes, size, 0, NULL), 0);
+        assert_int_equal(bt_unicode_normalize(&t, BT_NFKC, NULL), 0);
         assert_int_equal(t.size, strlen((char *)want));
         assert_memory_equal(t.bytes, want, t.size);
-        bt_text_release(&t);
+        bt_aligned_text_release(&t);
         free(want);
     }
 }
@@ -122,13 +122,14 @@ static void text_in_normal_form_is_not_copied(void **state)
     (void)state;
     static const char text[] = "Gr\xC3\xBC\xC3\x9F dich, \xE6\xBC\xA2\xE5\xAD"
                                "\x97 \xF0\x9F\x98\x80 \xE1\xBA\xBF";
-    bt_text t;
-    assert_int_equal(bt_text_init(&t, text, sizeof(text) - 1, 0, NULL), 0);
-    assert_int_equal(bt_normal_form(&t, BT_NFC, NULL), 0);
+    bt_aligned_text t;
+    assert_int_equal(bt_aligned_text_init(&t, text, sizeof(text) - 1, 0, NULL),
+                     0);
+    assert_int_equal(bt_unicode_normalize(&t, BT_NFC, NULL), 0);
     assert_ptr_equal(t.bytes, text);
-    assert_int_equal(bt_normal_form(&t, BT_NFKC, NULL), 0);
+    assert_int_equal(bt_unicode_normalize(&t, BT_NFKC, NULL), 0);
     assert_ptr_equal(t.bytes, text);
-    bt_text_release(&t);
+    bt_aligned_text_release(&t);
 }
 
 /* ---- What is refused ----------------------------------------------------- */
@@ -199,12 +200,12 @@ static void a_text_that_grows_without_end_is_refused(void **state)
         json_array_append_new(list, json_of(twice));
     json = json_pack("{s:s, s:o}", "type", "Sequence", "normalizers", list);
     bt_normalizer *n = parsed(json);
-    bt_text t;
+    bt_aligned_text t;
     bauta_error err;
-    assert_int_equal(bt_text_init(&t, "abba", 4, 0, NULL), 0);
+    assert_int_equal(bt_aligned_text_init(&t, "abba", 4, 0, NULL), 0);
     assert_int_equal(bt_normalizer_run(n, &t, &err), BAUTA_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "of a text of 4"));
-    bt_text_release(&t);
+    bt_aligned_text_release(&t);
     bt_normalizer_free(n);
     json_decref(json);
 }
@@ -218,11 +219,11 @@ static bauta_status parse_and_run(const json_t *json, const char *bytes,
     bauta_status status = bt_normalizer_parse(&n, json, "t.json", err);
     if (status)
         return status;
-    bt_text t;
-    status = bt_text_init(&t, bytes, size, 0, err);
+    bt_aligned_text t;
+    status = bt_aligned_text_init(&t, bytes, size, 0, err);
     if (!status)
         status = bt_normalizer_run(n, &t, err);
-    bt_text_release(&t);
+    bt_aligned_text_release(&t);
     bt_normalizer_free(n);
     return status;
 }

@@ -12,10 +12,10 @@
  * within 2.6 units in the last place, 5.2 u <= 3 (3.1 u); its sums are chains
  * of n where ours are shorter, 2 n + 1 <= 3 (n + n / 16 + 10). So Y is within
  * three bounds of the truth, ours within one, and the two within four. */
+#include "attention_oracle.h"
+#include "attention_problem.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "data.h"
-#include "kernels/kernels.h"
-#include "oracle.h"
-#include "problem.h"
 
 #include <jansson.h>
 
@@ -328,9 +328,9 @@ static bauta_mask *batch_mask(const onnx_case *c, size_t first, size_t count,
 
 /* ---- Running ------------------------------------------------------------- */
 
-static bauta_attention case_shape(const onnx_case *c, size_t heads)
+static bauta_attention_shape case_shape(const onnx_case *c, size_t heads)
 {
-    bauta_attention s = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape s = BAUTA_ATTENTION_SHAPE_INIT;
     s.heads = heads;
     s.kv_heads = heads == c->q.heads ? c->k.heads : 1;
     s.head_dim = c->q.dim;
@@ -354,7 +354,7 @@ static void case_call(const onnx_case *c, bauta_context *context, float *out,
     bauta_error err = { BAUTA_OK, "" };
     bauta_plan *plan = NULL;
     bauta_mask *mask = batch_mask(c, batch, count, head);
-    bauta_attention shape = case_shape(c, heads);
+    bauta_attention_shape shape = case_shape(c, heads);
     size_t kv_head = head / (c->q.heads / c->k.heads);
     bauta_status status =
         bauta_plan_create(&plan, mask, 0, count * c->q.tokens, &err);

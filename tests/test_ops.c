@@ -2,10 +2,10 @@
 /* test_ops.c - ops on the tape: against their formulas in double, these
  * against finite differences, and bit for bit among threads, instruction sets
  * and batches. */
+#include "allocation_faults.h"
 #include "base/error.h"
-#include "faults.h"
-#include "guard.h"
-#include "ops.h"
+#include "guard_page.h"
+#include "op_cases.h"
 
 static test_random randoms;
 static const double u = 0x1p-24;
@@ -114,7 +114,7 @@ static void tensors_make(const problem *p, const result *r, bool add,
                              .columns = op_columns(p->c, &p->d, k),
                              .data = p->in[k],
                              .grad = add ? r->grad[k] : NULL,
-                             .wants = true };
+                             .requires_grad = true };
         pointers[i] = &in[k];
     }
 }
@@ -444,10 +444,10 @@ static void what_wants_no_gradient_gets_none(void **state)
             bt_tape_rewind(tape, recording);
             tensors_make(&p, &r, false, in, x);
             // Recording: only the first input wants none. Else: all would.
-            in[0].wants = !recording;
+            in[0].requires_grad = !recording;
             bt_tensor *y = p.c->call(tape, p.c, &p.d, x);
             bool others = recording && tensors(p.c) > 1, add;
-            assert_int_equal(y->wants, others);
+            assert_int_equal(y->requires_grad, others);
             assert_int_equal(bt_tape_grad(tape, y, &add) != NULL, others);
             if (!others)
                 y->grad = p.dy; // a record would now be seen at work
@@ -554,7 +554,7 @@ static void bad_shapes_are_a_sentence(void **state)
          "norm: bias is 2 x 6, not 1 x 6");
     says(t, bt_op_rotary(t, &x, 2, positions, data),
          "rotary: 6 columns are not 2 heads of pairs");
-    says(t, bt_op_embed(t, &x, ids, 3, 1, BT_IGNORE),
+    says(t, bt_op_embedding(t, &x, ids, 3, 1, BT_IGNORE_INDEX),
          "embed: id 7 of row 1 is not in a table of 2 rows");
     says(t, bt_op_dropout(t, &x, 1, 0, 0, tokens),
          "dropout: the rate 1 is not in [0, 1)");

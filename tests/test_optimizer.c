@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_optimizer.c - AdamW against its formula in double within derived
  * bounds, against PyTorch, and the same bits in all circumstances. */
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "data/adamw.h"
-#include "faults.h"
 #include "parameters.h"
 #include "train/optimizer.h"
 
@@ -123,14 +123,14 @@ static void same_model(const model *want, const model *got)
         size_t n = tensor_count(&want->tensors[i]);
         assert_int_equal(
             floats_differ(want->tensors[i].data, got->tensors[i].data, n), n);
-        assert_int_equal(floats_differ(bt_optimizer_first(want->optimizer, i),
-                                       bt_optimizer_first(got->optimizer, i),
-                                       n),
-                         n);
-        assert_int_equal(floats_differ(bt_optimizer_second(want->optimizer, i),
-                                       bt_optimizer_second(got->optimizer, i),
-                                       n),
-                         n);
+        assert_int_equal(
+            floats_differ(bt_optimizer_first_moment(want->optimizer, i),
+                          bt_optimizer_first_moment(got->optimizer, i), n),
+            n);
+        assert_int_equal(
+            floats_differ(bt_optimizer_second_moment(want->optimizer, i),
+                          bt_optimizer_second_moment(got->optimizer, i), n),
+            n);
     }
     assert_int_equal(bt_optimizer_steps(want->optimizer),
                      bt_optimizer_steps(got->optimizer));
@@ -163,8 +163,8 @@ static element *elements_before(const model *m, size_t parameter)
     assert_non_null(e);
     for (size_t j = 0; j < tensor_count(t); j++) {
         e[j].p = (double)t->data[j];
-        e[j].m = (double)bt_optimizer_first(m->optimizer, parameter)[j];
-        e[j].v = (double)bt_optimizer_second(m->optimizer, parameter)[j];
+        e[j].m = (double)bt_optimizer_first_moment(m->optimizer, parameter)[j];
+        e[j].v = (double)bt_optimizer_second_moment(m->optimizer, parameter)[j];
         e[j].g = (double)t->grad[j];
     }
     return e;
@@ -174,7 +174,8 @@ static void check_step(model *m, const bt_optimizer_options *o, size_t t)
 {
     element *e[PARAMETERS];
     double norm = exact_norm(m), rate = 0.003 * (double)t;
-    double scale = o->clip > 0 ? fmin(1, o->clip / (norm + 1e-6)) : 1.0;
+    double scale =
+        o->max_grad_norm > 0 ? fmin(1, o->max_grad_norm / (norm + 1e-6)) : 1.0;
     for (size_t i = 0; i < PARAMETERS; i++) {
         e[i] = elements_before(m, i);
         for (size_t j = 0; j < tensor_count(&m->tensors[i]); j++)
@@ -187,9 +188,9 @@ static void check_step(model *m, const bt_optimizer_options *o, size_t t)
         for (size_t j = 0; j < tensor_count(&m->tensors[i]); j++) {
             within("p", j, e[i][j].new_p, m->tensors[i].data[j]);
             within("m", j, e[i][j].new_m,
-                   bt_optimizer_first(m->optimizer, i)[j]);
+                   bt_optimizer_first_moment(m->optimizer, i)[j]);
             within("v", j, e[i][j].new_v,
-                   bt_optimizer_second(m->optimizer, i)[j]);
+                   bt_optimizer_second_moment(m->optimizer, i)[j]);
         }
         free(e[i]);
     }
@@ -225,8 +226,8 @@ static void steps_stay_within_their_bounds(void **state)
  * norm of the list of norms are fewer than 32 roundings. */
 static void check_torch_step(bt_tensor *t, bt_optimizer *optimizer, size_t step)
 {
-    float *m = bt_optimizer_first(optimizer, 0);
-    float *v = bt_optimizer_second(optimizer, 0);
+    float *m = bt_optimizer_first_moment(optimizer, 0);
+    float *v = bt_optimizer_second_moment(optimizer, 0);
     memcpy(t->data, adamw_p[step], sizeof(adamw_p[0]));
     memcpy(t->grad, adamw_gradient[step], sizeof(adamw_p[0]));
     memcpy(m, adamw_m[step], sizeof(adamw_p[0]));
@@ -275,7 +276,7 @@ static void threads_and_instruction_sets_change_no_bit(void **state)
     const char *names[8];
     size_t count = bt_kernels_names(names, BT_LEN(names));
     bt_optimizer_options clipped = defaults;
-    clipped.clip = 1.0;
+    clipped.max_grad_norm = 1.0;
     model want, start;
     model_init(&start, &clipped);
     model_init_copy(&want, &start, &clipped);
@@ -305,10 +306,10 @@ static void a_resumed_run_gives_the_same_bits(void **state)
                            bt_optimizer_steps(first.optimizer));
     for (size_t i = 0; i < PARAMETERS; i++) {
         size_t bytes = tensor_count(&first.tensors[i]) * sizeof(float);
-        memcpy(bt_optimizer_first(second.optimizer, i),
-               bt_optimizer_first(first.optimizer, i), bytes);
-        memcpy(bt_optimizer_second(second.optimizer, i),
-               bt_optimizer_second(first.optimizer, i), bytes);
+        memcpy(bt_optimizer_first_moment(second.optimizer, i),
+               bt_optimizer_first_moment(first.optimizer, i), bytes);
+        memcpy(bt_optimizer_second_moment(second.optimizer, i),
+               bt_optimizer_second_moment(first.optimizer, i), bytes);
     }
     train(&second, NULL, 2, 2, 5);
     same_model(&whole, &second);
@@ -383,7 +384,7 @@ static void wrong_arguments_are_a_sentence(void **state)
                      BAUTA_ERR_ARGUMENT);
     assert_string_equal(err.message, "beta2 is 1, not from 0 to below 1");
     wrong = defaults;
-    wrong.clip = NAN;
+    wrong.max_grad_norm = NAN;
     assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &wrong, &err),
                      BAUTA_ERR_ARGUMENT);
     assert_int_equal(bt_optimizer_create(&optimizer, NULL, 0, &defaults, &err),

@@ -2,10 +2,10 @@
 /* test_page.c - pages of pictures: what is in the file is what was given, and
  * nothing in it can break it. */
 #include "base/error.h"
-#include "page.h"
-#include "pictures.h"
-#include "scratch.h"
-#include "tiny.h"
+#include "html_page.h"
+#include "picture_fixtures.h"
+#include "temp_folder.h"
+#include "tiny_models.h"
 
 /* A weight w is kept as its root in steps of 1 / levels: half a step off at
  * most, and a rounding of float32. */
@@ -143,16 +143,16 @@ static void look_at_all(looked *l, const bauta_model *model, size_t n,
     static const uint32_t ids[] = { 3, 1, 4, 1, 5, 9, 2, 6 };
     bauta_context *context;
     bauta_batch batch = BAUTA_BATCH_INIT;
-    bauta_look looks[16];
+    bauta_attention_weights looks[16];
     batch.count = 1;
     batch.stride = n;
     batch.ids = ids;
-    size_t heads = bauta_model_heads(model, BAUTA_LOOK_DECODER);
+    size_t heads = bauta_model_heads(model, BAUTA_ATTENTION_DECODER);
     l->count = heads * bauta_model_decoder_layers(model);
     for (size_t i = 0; i < l->count; i++) {
         float *w = calloc(n * n, sizeof(*w));
         assert_non_null(w);
-        looks[i] = (bauta_look)BAUTA_LOOK_INIT;
+        looks[i] = (bauta_attention_weights)BAUTA_ATTENTION_WEIGHTS_INIT;
         looks[i].layer = i / heads;
         looks[i].head = i % heads;
         looks[i].rows = n;
@@ -162,8 +162,8 @@ static void look_at_all(looked *l, const bauta_model *model, size_t n,
         l->pictures[i].head = i % heads;
     }
     assert_int_equal(bauta_context_create(&context, NULL, NULL), 0);
-    assert_int_equal(bauta_model_look(context, model, NULL, &batch, NULL, looks,
-                                      l->count, NULL),
+    assert_int_equal(bauta_model_attention_weights(context, model, NULL, &batch,
+                                                   NULL, looks, l->count, NULL),
                      0);
     bauta_context_free(context);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_picture.c - pictures of attention: sheets, colours, labels; hidden pairs
  * look like no weight, and what cannot be drawn is told. */
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "draw/label.h"
 #include "draw/raster.h"
-#include "faults.h"
-#include "page.h"
-#include "pictures.h"
-#include "scratch.h"
+#include "html_page.h"
+#include "picture_fixtures.h"
+#include "temp_folder.h"
 
 /* ---- Sheets -------------------------------------------------------------- */
 
@@ -156,7 +156,7 @@ static void a_dot_is_the_largest_weight_that_it_covers(void **state)
     bauta_mask *mask = mask_of("causal", N, N);
     float *w = weights_draw(&r, mask);
     bauta_picture of = picture_of(mask, w);
-    bt_picture p = { .of = &of, .mask = mask };
+    bt_picture p = { .input = &of, .mask = mask };
     bt_palette_init(&palette, false);
     for (size_t side = 1; side <= 3 * N; side++) {
         uint32_t dots[9 * N * N];
@@ -241,7 +241,7 @@ static void malformed_pictures_are_sentences(void **state)
     BAD(p.columns = 20000, "more than 16384");
     BAD((p.weights = NULL, p.mask = NULL), "neither weights nor a mask");
     BAD(p.mask = wide, "its mask 2 queries and 3 keys");
-    BAD(p.at = (bauta_look_at)7, "is of 7");
+    BAD(p.attention = (bauta_attention_kind)7, "is of 7");
     BAD(p.row_labels = holes, "the label of row 1 is NULL");
     BAD(p.column_labels = holes, "the label of column 1 is NULL");
     BAD((p.rows = 5000, p.weights = NULL, p.mask = large), "at most 4096");

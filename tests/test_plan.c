@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_plan.c - plans, decoded back to the matrix they were made from. */
+#include "allocation_faults.h"
 #include "base/error.h"
-#include "faults.h"
 #include "mask/plan.h"
-#include "model.h"
+#include "mask_model.h"
 
 #include <string.h>
 
@@ -63,7 +63,7 @@ static void decode_tile(const subject *s, const bt_tile *tile)
     const bauta_plan *plan = s->plan;
     size_t behind = 0, visits = 0;
     for (size_t i = 0; i < tile->runs; i++) {
-        const bt_run *run = &plan->runs[tile->run + i];
+        const bt_block_run *run = &plan->runs[tile->run + i];
         assert_true(run->count > 0);
         assert_true(run->first >= behind); // sorted and disjoint
         behind = run->first + run->count;
@@ -141,7 +141,7 @@ static void decode_visits(const subject *s)
         const bt_key_block *block = &plan->blocks[b];
         size_t behind = 0;
         for (size_t i = 0; i < block->visits; i++) {
-            const bt_visit *visit = &plan->visits[block->visit + i];
+            const bt_tile_run *visit = &plan->visits[block->visit + i];
             bool full = visit->words == BT_FULL;
             assert_true(visit->first >= behind);
             assert_true(full ? visit->count >= 1 : visit->count == 1);

@@ -2,10 +2,10 @@
 /* test_prefill.c - sequences with many queries in a step of decoding: what the
  * forward kernel is told of them is what the masks and the pages say. Needs no
  * GPU. */
-#include "kernels/cuda/prefill.h"
+#include "mask/prefill_list.h"
 
+#include "allocation_faults.h"
 #include "base/error.h"
-#include "faults.h"
 #include "mask/mask.h"
 #include "masks.h"
 #include "testing.h"
@@ -78,7 +78,7 @@ static void check_pair(const batch *b, const bt_prefill *p,
             assert_true(
                 bauta_mask_visible(sequence->mask, sequence->first + row, key));
             assert_int_equal(table[key / per_page],
-                             sequence->pages[key / per_page]);
+                             sequence->block_table[key / per_page]);
         }
     }
 }
@@ -106,7 +106,7 @@ static void check(const batch *b, const bt_prefill *p)
             const bauta_span *span = bauta_mask_row(s->mask, row, &count);
             for (size_t x = 0; x < count; x++) {
                 want += span[x].hi - span[x].lo;
-                size_t page = s->pages[span[x].lo / b->page_keys];
+                size_t page = s->block_table[span[x].lo / b->page_keys];
                 last = page + 1 > last ? page + 1 : last;
             }
             rows--;

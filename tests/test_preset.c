@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_preset.c - presets: configs that models are made of, fit for the
  * tokenizer, with parts replaced. */
+#include "allocation_faults.h"
 #include "bauta.h"
-#include "faults.h"
 #include "testing.h"
 
 #include <jansson.h>
 #include <string.h>
 
-static bauta_tokenizer *learned(bauta_vocabulary_kind kind, size_t pieces)
+static bauta_tokenizer *learned(bauta_tokenizer_kind kind, size_t pieces)
 {
     static const char text[] = "the mask hides the face of the mask";
     const char *texts[] = { text };
     const size_t lengths[] = { sizeof(text) - 1 };
-    bauta_vocabulary_options o = BAUTA_VOCABULARY_OPTIONS_INIT;
+    bauta_tokenizer_trainer_options o = BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT;
     bauta_tokenizer *t = NULL;
     o.kind = kind;
-    o.pieces = pieces;
+    o.vocab_size = pieces;
     assert_int_equal(bauta_tokenizer_train(&t, &o, texts, lengths, 1, NULL),
                      BAUTA_OK);
     return t;
@@ -93,7 +93,7 @@ static void every_preset_makes_a_model(void **state)
         { "transformer-base", "{\"encoder_layers\": 1}", 0 },
         { "bert-tiny", NULL, 0 },
     };
-    bauta_tokenizer *t = learned(BAUTA_VOCABULARY_UNIGRAM, 40);
+    bauta_tokenizer *t = learned(BAUTA_TOKENIZER_UNIGRAM, 40);
     (void)state;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
@@ -106,10 +106,13 @@ static void every_preset_makes_a_model(void **state)
         if (bauta_model_create(&model, config, 1, &err))
             fail_msg("%s: %s", all[i].name, err.message);
         if (all[i].parameters)
-            assert_int_equal(bauta_model_parameters(model), all[i].parameters);
+            assert_int_equal(bauta_model_parameter_count(model),
+                             all[i].parameters);
         assert_int_equal(o.size, sizeof(o));
-        assert_true(o.steps > 0 && o.rate > 0 && o.accumulate > 0 &&
-                    o.pass > 0 && o.tokens > 0 && o.beta2 > 0);
+        assert_true(o.max_steps > 0 && o.learning_rate > 0 &&
+                    o.gradient_accumulation_steps > 0 &&
+                    o.microbatch_tokens > 0 && o.batch_tokens > 0 &&
+                    o.adam_beta2 > 0);
         bauta_model_free(model);
         bauta_text_free(config);
     }
@@ -124,11 +127,13 @@ static void the_options_of_nanogpt_are_its_own(void **state)
     (void)state;
     assert_int_equal(bauta_preset(&config, &o, "gpt2-tiny", t, NULL, NULL),
                      BAUTA_OK);
-    assert_int_equal(o.sequences, 12);
-    assert_int_equal(o.steps, 2000);
-    assert_int_equal(o.warmup, 100);
-    assert_true(o.rate == 1e-3 && o.min_rate == 1e-4 && o.beta2 == 0.99);
-    assert_true(o.dropout == 0.0f && o.schedule == BAUTA_SCHEDULE_COSINE);
+    assert_int_equal(o.batch_sequences, 12);
+    assert_int_equal(o.max_steps, 2000);
+    assert_int_equal(o.warmup_steps, 100);
+    assert_true(o.learning_rate == 1e-3 && o.min_learning_rate == 1e-4 &&
+                o.adam_beta2 == 0.99);
+    assert_true(o.dropout == 0.0f &&
+                o.lr_scheduler_type == BAUTA_SCHEDULE_COSINE);
     bauta_text_free(config);
     bauta_tokenizer_free(t);
 }
@@ -148,7 +153,7 @@ static void every_preset_is_done_in_minutes(void **state)
         { "transformer-tiny", 2.4e6, 256 }, { "transformer-base", 48.3e6, 512 },
         { "bert-tiny", 3.4e6, 128 },
     };
-    bauta_tokenizer *t = learned(BAUTA_VOCABULARY_UNIGRAM, 40);
+    bauta_tokenizer *t = learned(BAUTA_TOKENIZER_UNIGRAM, 40);
     (void)state;
     assert_null(bauta_preset_name(sizeof(all) / sizeof(all[0]), NULL));
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -157,14 +162,15 @@ static void every_preset_is_done_in_minutes(void **state)
         assert_string_equal(bauta_preset_name(i, NULL), all[i].name);
         assert_int_equal(bauta_preset(&config, &o, all[i].name, t, NULL, NULL),
                          BAUTA_OK);
-        size_t batch = o.sequences ? o.sequences * all[i].context : o.tokens;
-        double work = 6.0 * all[i].parameters * (double)o.steps *
-                      (double)(batch * o.accumulate);
+        size_t batch = o.batch_sequences ? o.batch_sequences * all[i].context
+                                         : o.batch_tokens;
+        double work = 6.0 * all[i].parameters * (double)o.max_steps *
+                      (double)(batch * o.gradient_accumulation_steps);
         if (work > 1.2e14)
             fail_msg("%s: %.2g operations take longer than minutes",
                      all[i].name, work);
-        assert_true(o.warmup > 0 && o.warmup <= o.steps / 5);
-        assert_true(o.min_rate < o.rate / 9);
+        assert_true(o.warmup_steps > 0 && o.warmup_steps <= o.max_steps / 5);
+        assert_true(o.min_learning_rate < o.learning_rate / 9);
         bauta_text_free(config);
     }
     bauta_tokenizer_free(t);
@@ -172,9 +178,9 @@ static void every_preset_is_done_in_minutes(void **state)
 
 static void vocabulary_and_tokens_are_the_tokenizers(void **state)
 {
-    bauta_tokenizer *t = learned(BAUTA_VOCABULARY_UNIGRAM, 40);
+    bauta_tokenizer *t = learned(BAUTA_TOKENIZER_UNIGRAM, 40);
     json_t *config = config_of("transformer-tiny", t, NULL);
-    json_int_t size = (json_int_t)bauta_tokenizer_size(t);
+    json_int_t size = (json_int_t)bauta_tokenizer_vocab_size(t);
     (void)state;
     assert_int_equal(number(config, "vocab_size"), size);
     assert_int_equal(number(config, "decoder_vocab_size"), size);
@@ -189,9 +195,9 @@ static void vocabulary_and_tokens_are_the_tokenizers(void **state)
 
 static void a_start_without_a_padding_token_is_a_row_of_its_own(void **state)
 {
-    bauta_tokenizer *t = learned(BAUTA_VOCABULARY_BPE, 260);
+    bauta_tokenizer *t = learned(BAUTA_TOKENIZER_BPE, 260);
     json_t *config = config_of("transformer-tiny", t, NULL);
-    json_int_t size = (json_int_t)bauta_tokenizer_size(t);
+    json_int_t size = (json_int_t)bauta_tokenizer_vocab_size(t);
     (void)state;
     assert_int_equal(number(config, "vocab_size"), size + 1);
     assert_int_equal(number(config, "decoder_vocab_size"), size + 1);
@@ -207,7 +213,7 @@ static void a_start_without_a_padding_token_is_a_row_of_its_own(void **state)
 
 static void overrides_replace_what_is_there(void **state)
 {
-    bauta_tokenizer *t = learned(BAUTA_VOCABULARY_UNIGRAM, 40);
+    bauta_tokenizer *t = learned(BAUTA_TOKENIZER_UNIGRAM, 40);
     json_t *config = config_of("transformer-tiny", t,
                                "{\"d_model\": 64, \"vocab_size\": 4096}");
     (void)state;
@@ -232,7 +238,7 @@ static void what_is_not_known_is_refused(void **state)
     assert_refused("gpt2-tiny", t, "{\"vocab_size\": 4}", "at least 5");
     assert_refused("gpt2-tiny", t, "{\"vocab_size\": \"x\"}", "at least 5");
     bauta_tokenizer_free(t);
-    t = learned(BAUTA_VOCABULARY_WORDPIECE, 40);
+    t = learned(BAUTA_TOKENIZER_WORDPIECE, 40);
     assert_refused("transformer-tiny", t, NULL, "no end-of-sequence token");
     bauta_tokenizer_free(t);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_pretokenizer.c - pre-tokenizers and patterns: texts are cut where
  * Hugging Face's library cuts them. */
+#include "allocation_faults.h"
 #include "base/error.h"
-#include "faults.h"
-#include "steps.h"
 #include "text/pretokenize/gpt2_split.h"
 #include "text/pretokenize/pretokenizer.h"
 #include "text/pretokenize/splitter.h"
 #include "text/subword/bytelevel.h"
+#include "text_step_cases.h"
 
 static uint64_t seed;
 
@@ -36,7 +36,7 @@ static json_t *split_json(const char *regex)
 static bt_splits splits_of(const char *bytes, size_t size)
 {
     bt_splits s = { .list = NULL };
-    assert_int_equal(bt_text_init(&s.text, bytes, size, 0, NULL), 0);
+    assert_int_equal(bt_aligned_text_init(&s.text, bytes, size, 0, NULL), 0);
     bt_split all = { 0, (uint32_t)s.text.size, BT_NO_TOKEN, true };
     assert_int_equal(bt_splits_add(&s, all, NULL), 0);
     return s;
@@ -84,8 +84,9 @@ static void check_case(const json_t *item)
     for (size_t i = 0; i < s.count; i++) {
         check_split(&s, i, bytes, json_array_get(want, i));
         if (!bytes)
-            check_range(json_array_get(origins, i),
-                        bt_text_origin(&s.text, s.list[i].lo, s.list[i].hi));
+            check_range(
+                json_array_get(origins, i),
+                bt_aligned_text_origin(&s.text, s.list[i].lo, s.list[i].hi));
     }
     assert_int_equal(s.count, json_array_size(want));
     bt_splits_release(&s);
@@ -159,9 +160,9 @@ static void patterns_by_hand_cut_as_compiled_ones(void **state)
     static const char *const patterns[] = { BT_GPT2_PATTERN, LLAMA3, QWEN2 };
     test_random r = test_random_from(seed);
     char bytes[256], wrapped[512];
-    assert_int_equal(bt_llama3_digits(LLAMA3), 3);
-    assert_int_equal(bt_llama3_digits(QWEN2), 1);
-    assert_int_equal(bt_llama3_digits(BT_GPT2_PATTERN), 0);
+    assert_int_equal(bt_llama3_max_digits(LLAMA3), 3);
+    assert_int_equal(bt_llama3_max_digits(QWEN2), 1);
+    assert_int_equal(bt_llama3_max_digits(BT_GPT2_PATTERN), 0);
     for (size_t i = 0; i < BT_LEN(patterns); i++) {
         // In a group it is not known, and goes to PCRE2.
         snprintf(wrapped, sizeof(wrapped), "(?:%s)", patterns[i]);
@@ -191,20 +192,20 @@ typedef struct piece {
 
 /* As the definition has it: from the right for MERGED_NEXT, from the left for
  * the others. */
-static size_t slow_behave(piece *p, size_t count, bt_behavior behavior)
+static size_t slow_behave(piece *p, size_t count, bt_split_behavior behavior)
 {
     size_t n = 0;
     bool previous = false;
     piece out[64];
     for (size_t k = 0; k < count; k++) {
-        bool right = behavior == BT_MERGED_NEXT;
+        bool right = behavior == BT_SPLIT_MERGED_WITH_NEXT;
         piece c = p[right ? count - 1 - k : k];
-        bool merge = behavior == BT_CONTIGUOUS ? c.match == previous
-                                               : c.match && !previous;
+        bool merge = behavior == BT_SPLIT_CONTIGUOUS ? c.match == previous
+                                                     : c.match && !previous;
         previous = c.match;
-        if (behavior == BT_REMOVED && c.match)
+        if (behavior == BT_SPLIT_REMOVED && c.match)
             continue;
-        if (n > 0 && merge && behavior > BT_ISOLATED) {
+        if (n > 0 && merge && behavior > BT_SPLIT_ISOLATED) {
             out[n - 1].lo = right ? c.lo : out[n - 1].lo;
             out[n - 1].hi = right ? out[n - 1].hi : c.hi;
         } else {
@@ -212,7 +213,7 @@ static size_t slow_behave(piece *p, size_t count, bt_behavior behavior)
         }
     }
     for (size_t k = 0; k < n; k++)
-        p[k] = out[behavior == BT_MERGED_NEXT ? n - 1 - k : k];
+        p[k] = out[behavior == BT_SPLIT_MERGED_WITH_NEXT ? n - 1 - k : k];
     return n;
 }
 
@@ -225,16 +226,16 @@ static void behaviours_are_those_of_the_definition(void **state)
         size_t count = test_below(&r, 12), at = 0;
         bt_splits out = { .list = NULL };
         bt_splitter cut = { .out = &out,
-                            .behavior = (bt_behavior)test_below(&r, 5),
+                            .behavior = (bt_split_behavior)test_below(&r, 5),
                             .invert = test_below(&r, 2) };
         for (size_t i = 0; i < count; i++) {
             size_t length = 1 + test_below(&r, 3);
             bool match = test_below(&r, 2);
-            assert_int_equal(bt_cut_piece(&cut, at, at + length, match), 0);
+            assert_int_equal(bt_splitter_add(&cut, at, at + length, match), 0);
             pieces[i] = (piece){ at, at + length, match ^ cut.invert };
             at += length;
         }
-        assert_int_equal(bt_cut_end(&cut), 0);
+        assert_int_equal(bt_splitter_end(&cut), 0);
         size_t want = slow_behave(pieces, count, cut.behavior);
         assert_int_equal(out.count, want);
         for (size_t i = 0; i < want; i++) {
@@ -346,7 +347,7 @@ static bauta_status parse_and_run(const json_t *json, const char *bytes,
     if (status)
         return status;
     bt_splits s = { .list = NULL };
-    status = bt_text_init(&s.text, bytes, size, 0, err);
+    status = bt_aligned_text_init(&s.text, bytes, size, 0, err);
     bt_split all = { 0, (uint32_t)s.text.size, BT_NO_TOKEN, true };
     if (!status)
         status = bt_splits_add(&s, all, err);

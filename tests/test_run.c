@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_run.c - the folder of a run: held by one program at a time, swept, and
  * checkpoints that are removed. */
-#include "faults.h"
-#include "formats/run.h"
-#include "scratch.h"
+#include "allocation_faults.h"
+#include "formats/run_folder.h"
+#include "temp_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_safetensors.c - files of tensors: what is written can be read, what
  * others write is read and written alike, and what is malformed is refused. */
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "data.h"
-#include "faults.h"
 #include "formats/safetensors.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -70,7 +70,7 @@ static void a_tensor_is_found_where_the_file_has_it(void **state)
     bytes b = fixture("unaligned.safetensors");
     bt_safetensors *file = parsed(b);
     assert_int_equal(bt_safetensors_count(file), 2);
-    const bt_stored *x = bt_safetensors_find(file, "x");
+    const bt_stored_tensor *x = bt_safetensors_find(file, "x");
     assert_non_null(x);
     assert_ptr_equal(bt_safetensors_at(file, 1), x);
     assert_int_equal(x->dtype, BT_F32);
@@ -82,7 +82,7 @@ static void a_tensor_is_found_where_the_file_has_it(void **state)
     float values[3], half;
     assert_true(bt_convert_f32(values, x->data, x->dtype, 3));
     assert_true(values[0] == 0.1f && values[1] == -2 && values[2] == 3e38f);
-    const bt_stored *h = bt_safetensors_find(file, "half");
+    const bt_stored_tensor *h = bt_safetensors_find(file, "half");
     assert_true(bt_convert_f32(&half, h->data, h->dtype, 1) && half == 1.5f);
     assert_null(bt_safetensors_find(file, "y"));
     assert_null(bt_safetensors_find(file, ""));
@@ -93,10 +93,10 @@ static void a_tensor_is_found_where_the_file_has_it(void **state)
 }
 
 /* Copies of a file's list, in another order than the file's. */
-static bt_stored *tensors_of(const bt_safetensors *file)
+static bt_stored_tensor *tensors_of(const bt_safetensors *file)
 {
     size_t count = bt_safetensors_count(file);
-    bt_stored *list = calloc(count + 1, sizeof(*list));
+    bt_stored_tensor *list = calloc(count + 1, sizeof(*list));
     for (size_t i = 0; i < count; i++)
         list[count - 1 - i] = *bt_safetensors_at(file, i);
     return list;
@@ -109,7 +109,7 @@ static void check_rewritten(bytes b, const bt_metadata *metadata, size_t count)
     const char *path = scratch_path(&s, "again.safetensors");
     bauta_error err;
     bt_safetensors *file = parsed(b), *again;
-    bt_stored *list = tensors_of(file);
+    bt_stored_tensor *list = tensors_of(file);
     if (bt_safetensors_write(path, list, bt_safetensors_count(file), metadata,
                              count, &err))
         fail_msg("%s", err.message);
@@ -162,24 +162,25 @@ static void random_tensors_come_back(void **state)
     enum { ROUNDS = 20, MOST = 40 };
     static unsigned char data[4096];
     char names[MOST][32];
-    bt_stored list[MOST];
+    bt_stored_tensor list[MOST];
     bauta_error err;
     for (size_t i = 0; i < sizeof(data); i++)
         data[i] = (unsigned char)test_u32(r);
     for (int round = 0; round < ROUNDS; round++) {
         size_t count = test_below(r, MOST + 1);
         for (size_t i = 0; i < count; i++) {
-            bt_stored *t = list + i;
+            bt_stored_tensor *t = list + i;
             snprintf(names[i], sizeof(names[i]), "%c.%zu.\"%c",
                      (char)('a' + test_below(r, 26)), i,
                      (char)(1 + test_below(r, 126)));
-            *t = (bt_stored){ .name = names[i],
-                              .dtype = (bt_dtype)test_below(r, BT_DTYPES),
-                              .rank = (unsigned)test_below(r, 5),
-                              .data = data + test_below(r, 1000) };
+            *t =
+                (bt_stored_tensor){ .name = names[i],
+                                    .dtype = (bt_dtype)test_below(r, BT_DTYPES),
+                                    .rank = (unsigned)test_below(r, 5),
+                                    .data = data + test_below(r, 1000) };
             for (unsigned d = 0; d < t->rank; d++)
                 t->shape[d] = test_below(r, 4);
-            t->bytes = bt_stored_bytes(t->dtype, t->rank, t->shape);
+            t->bytes = bt_stored_tensor_bytes(t->dtype, t->rank, t->shape);
         }
         if (bt_safetensors_write(path, list, count, NULL, 0, &err))
             fail_msg("%s", err.message);
@@ -188,8 +189,8 @@ static void random_tensors_come_back(void **state)
             fail_msg("%s", err.message);
         assert_int_equal(bt_safetensors_count(file), count);
         for (size_t i = 0; i < count; i++) {
-            const bt_stored *t = list + i;
-            const bt_stored *got = bt_safetensors_find(file, t->name);
+            const bt_stored_tensor *t = list + i;
+            const bt_stored_tensor *got = bt_safetensors_find(file, t->name);
             assert_non_null(got);
             assert_int_equal(got->dtype, t->dtype);
             assert_int_equal(got->rank, t->rank);
@@ -563,9 +564,9 @@ static void what_cannot_be_read_is_not_written(void **state)
     const char *path = scratch_path(&s, "x.safetensors");
     bauta_error err;
     const char data[8] = { 0 };
-    const bt_stored fine = { "a", BT_U8, 1, { 8 }, data, 8 };
+    const bt_stored_tensor fine = { "a", BT_U8, 1, { 8 }, data, 8 };
     const bt_metadata twice[] = { { "k", "1" }, { "k", "2" } };
-    bt_stored t[2] = { fine, fine };
+    bt_stored_tensor t[2] = { fine, fine };
 #define REFUSED(count, metadata, says)                                       \
     do {                                                                     \
         assert_int_equal(                                                    \
@@ -623,7 +624,7 @@ static void each_allocation_may_fail(void **state)
     }
     assert_int_equal(k, 2); // the object and its block
     size_t live = faults_live();
-    bt_stored *list = tensors_of(file);
+    bt_stored_tensor *list = tensors_of(file);
     for (k = 0;; k++) {
         faults_arm(k);
         bauta_status status = bt_safetensors_write(

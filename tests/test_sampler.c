@@ -21,18 +21,18 @@ enum { VOCAB_MAX = 400, HISTORY = 24, WORDS = 4 };
 static struct {
     float work[VOCAB_MAX], exps[VOCAB_MAX];
     unsigned char marks[VOCAB_MAX];
-    bt_pick picks[VOCAB_MAX];
+    bt_topk_item picks[VOCAB_MAX];
 } table;
 
-static bt_desk desk_of(size_t vocab)
+static bt_sampler_scratch desk_of(size_t vocab)
 {
-    return (bt_desk){ .kernels = bt_kernels_get(NULL),
-                      .vocab = vocab,
-                      .work = table.work,
-                      .exps = table.exps,
-                      .marks = table.marks,
-                      .picks = table.picks,
-                      .picks_room = VOCAB_MAX };
+    return (bt_sampler_scratch){ .kernels = bt_kernels_get(NULL),
+                                 .vocab = vocab,
+                                 .work = table.work,
+                                 .exps = table.exps,
+                                 .marks = table.marks,
+                                 .topk = table.picks,
+                                 .topk_capacity = VOCAB_MAX };
 }
 
 /* ---- the reference ----------------------------------------------------- */
@@ -66,8 +66,8 @@ static void slow_sort(slow *s)
 }
 
 /* Whether token j completes a word. */
-static bool slow_word(const bauta_word *word, size_t j, bool end,
-                      const bt_history *h)
+static bool slow_word(const bauta_token_seq *word, size_t j, bool end,
+                      const bt_token_history *h)
 {
     size_t n = word->count - 1;
     bool same = word->tokens[n] == j && n <= h->count && !(n == 0 && end);
@@ -77,9 +77,9 @@ static bool slow_word(const bauta_word *word, size_t j, bool end,
 }
 
 static void slow_rules(slow *s, const bauta_generate_options *o,
-                       const bt_history *h)
+                       const bt_token_history *h)
 {
-    size_t n = o->no_repeat;
+    size_t n = o->no_repeat_ngram_size;
     for (size_t j = 0; j < s->vocab; j++) {
         bool seen = false, repeats = false, banned = false, end = false;
         for (size_t i = 0; i < h->count; i++)
@@ -90,23 +90,25 @@ static void slow_rules(slow *s, const bauta_generate_options *o,
                 same &= h->ids[i + d] == h->ids[h->count - n + 1 + d];
             repeats |= same;
         }
-        for (size_t i = 0; i < o->banned_count; i++)
-            banned |= o->banned[i] == j;
-        for (size_t i = 0; i < o->end_count; i++)
-            end |= o->ends[i] == j;
-        for (size_t i = 0; i < o->word_count; i++)
-            banned |= slow_word(&o->words[i], j, end, h);
-        end &= h->count - h->prompt < o->min_tokens || h->count < o->min_length;
+        for (size_t i = 0; i < o->suppress_token_count; i++)
+            banned |= o->suppress_tokens[i] == j;
+        for (size_t i = 0; i < o->eos_token_count; i++)
+            end |= o->eos_token_ids[i] == j;
+        for (size_t i = 0; i < o->bad_word_count; i++)
+            banned |= slow_word(&o->bad_words[i], j, end, h);
+        end &= h->count - h->prompt < o->min_new_tokens ||
+               h->count < o->min_length;
         if (seen && o->repetition_penalty != 1.0f)
             s->x[j] = (float)s->x[j] < 0
                           ? (double)((float)s->x[j] * o->repetition_penalty)
                           : (double)((float)s->x[j] / o->repetition_penalty);
         if (repeats || banned || end)
             s->x[j] = -INFINITY;
-        if (o->first != BAUTA_NO_TOKEN && h->count == 1)
-            s->x[j] = j == o->first ? 0 : -INFINITY;
-        if (o->last != BAUTA_NO_TOKEN && h->count + 1 == h->limit)
-            s->x[j] = j == o->last ? 0 : -INFINITY;
+        if (o->forced_bos_token_id != BAUTA_NO_TOKEN && h->count == 1)
+            s->x[j] = j == o->forced_bos_token_id ? 0 : -INFINITY;
+        if (o->forced_eos_token_id != BAUTA_NO_TOKEN &&
+            h->count + 1 == h->limit)
+            s->x[j] = j == o->forced_eos_token_id ? 0 : -INFINITY;
     }
 }
 
@@ -169,9 +171,9 @@ typedef struct sample_case {
     float logits[VOCAB_MAX];
     uint32_t ids[HISTORY];
     uint32_t tokens[WORDS][3];
-    bauta_word words[WORDS];
+    bauta_token_seq words[WORDS];
     bauta_generate_options o;
-    bt_history h;
+    bt_token_history h;
 } sample_case;
 
 static uint32_t some_id(test_random *r, const sample_case *c)
@@ -198,31 +200,31 @@ static void rules_draw(test_random *r, sample_case *c)
     bauta_generate_options *o = &c->o;
     if (test_below(r, 3) == 0)
         o->repetition_penalty = 0.5f + (float)test_below(r, 4) * 0.5f;
-    o->no_repeat = test_below(r, 2) ? 0 : 1 + test_below(r, 3);
+    o->no_repeat_ngram_size = test_below(r, 2) ? 0 : 1 + test_below(r, 3);
     for (size_t n = test_below(r, 4); n > 0; n--)
-        o->banned[o->banned_count++] = some_id(r, c);
+        o->suppress_tokens[o->suppress_token_count++] = some_id(r, c);
     for (size_t n = test_below(r, 4); n > 0; n--)
-        o->ends[o->end_count++] = some_id(r, c);
-    o->words = c->words;
-    o->word_count = test_below(r, 2) ? 0 : test_below(r, WORDS + 1);
-    for (size_t i = 0; i < o->word_count; i++) {
+        o->eos_token_ids[o->eos_token_count++] = some_id(r, c);
+    o->bad_words = c->words;
+    o->bad_word_count = test_below(r, 2) ? 0 : test_below(r, WORDS + 1);
+    for (size_t i = 0; i < o->bad_word_count; i++) {
         for (size_t d = 0; d < 3; d++)
             c->tokens[i][d] =
                 (uint32_t)test_below(r, c->vocab < 6 ? c->vocab : 6);
-        c->words[i] = (bauta_word){ 1 + test_below(r, 3), c->tokens[i] };
+        c->words[i] = (bauta_token_seq){ 1 + test_below(r, 3), c->tokens[i] };
     }
-    o->min_tokens = test_below(r, 6);
+    o->min_new_tokens = test_below(r, 6);
     o->min_length = test_below(r, 12);
     if (test_below(r, 8) == 0)
-        o->first = some_id(r, c);
+        o->forced_bos_token_id = some_id(r, c);
     if (test_below(r, 8) == 0)
-        o->last = some_id(r, c);
+        o->forced_eos_token_id = some_id(r, c);
 }
 
 static void warpers_draw(test_random *r, sample_case *c)
 {
     bauta_generate_options *o = &c->o;
-    o->sample = test_below(r, 4) != 0;
+    o->do_sample = test_below(r, 4) != 0;
     o->seed = (uint64_t)test_u32(r) << 32 | test_u32(r);
     if (test_below(r, 2))
         o->temperature = 0.1f + 0.3f * (float)test_below(r, 8);
@@ -244,8 +246,8 @@ static void case_draw(test_random *r, sample_case *c)
     size_t count = 1 + test_below(r, HISTORY);
     for (size_t i = 0; i < count; i++)
         c->ids[i] = (uint32_t)test_below(r, c->vocab < 6 ? c->vocab : 6);
-    c->h = (bt_history){ c->ids, count, 1 + test_below(r, count),
-                         count + 1 + test_below(r, 3) };
+    c->h = (bt_token_history){ c->ids, count, 1 + test_below(r, count),
+                               count + 1 + test_below(r, 3) };
 }
 
 static void slow_run(slow *s, const sample_case *c)
@@ -255,7 +257,7 @@ static void slow_run(slow *s, const sample_case *c)
     for (size_t j = 0; j < c->vocab; j++)
         s->x[j] = (double)c->logits[j];
     slow_rules(s, &c->o, &c->h);
-    if (c->o.sample && c->o.temperature > 0)
+    if (c->o.do_sample && c->o.temperature > 0)
         slow_warp(s, &c->o);
     slow_softmax(s);
 }
@@ -263,8 +265,8 @@ static void slow_run(slow *s, const sample_case *c)
 /* What the reference chooses, or vocab where it is too close to say. */
 static size_t slow_choose(slow *s, const sample_case *c)
 {
-    double u = bt_draw(c->o.seed, c->h.count), sum = 0;
-    if (!c->o.sample || !(c->o.temperature > 0)) {
+    double u = bt_sample_uniform(c->o.seed, c->h.count), sum = 0;
+    if (!c->o.do_sample || !(c->o.temperature > 0)) {
         slow_sort(s);
         return s->order[0];
     }
@@ -297,17 +299,18 @@ static bool nothing_given(const sample_case *c)
 
 /* The row behind rules and warpers: it keeps what the reference keeps, and its
  * probabilities add up to 1. */
-static void row_check(const sample_case *c, const slow *s, const bt_desk *desk)
+static void row_check(const sample_case *c, const slow *s,
+                      const bt_sampler_scratch *desk)
 {
     float x[VOCAB_MAX];
-    bt_row row;
+    bt_row_stats row;
     double sum = 0;
     const bauta_generate_options *o = &c->o;
     memcpy(x, c->logits, c->vocab * sizeof(float));
-    bt_rules_apply(x, desk, o, &c->h);
+    bt_logits_processors_apply(x, desk, o, &c->h);
     for (size_t j = 0; j < c->vocab; j++)
         assert_int_equal(desk->marks[j], 0);
-    if (o->sample && o->temperature > 0) {
+    if (o->do_sample && o->temperature > 0) {
         if (o->temperature != 1.0f)
             bt_warp_temperature(x, desk, o->temperature);
         if (o->top_k)
@@ -317,7 +320,7 @@ static void row_check(const sample_case *c, const slow *s, const bt_desk *desk)
         if (o->min_p > 0.0f)
             bt_warp_min_p(x, desk, o->min_p);
     }
-    assert_int_equal(bt_row_look(&row, desk, x), BT_CHOSEN);
+    assert_int_equal(bt_row_stats_compute(&row, desk, x), BT_SAMPLE_OK);
     for (size_t j = 0; j < c->vocab; j++) {
         if ((x[j] > -INFINITY) != (s->x[j] > -INFINITY))
             fail_msg("token %zu of %zu: %g, the reference has %g", j, c->vocab,
@@ -342,16 +345,17 @@ static void sampler_is_the_slow_reference(void **state)
     test_random r = test_random_from(test_seed());
     size_t passed_over = 0, count = cases();
     for (size_t i = 0; i < count; i++) {
-        bt_choice choice, again;
+        bt_sampled_token choice, again;
         case_draw(&r, &c);
-        bt_desk desk = desk_of(c.vocab);
-        bt_chosen chosen = bt_sample(&choice, &desk, c.logits, &c.o, &c.h);
+        bt_sampler_scratch desk = desk_of(c.vocab);
+        bt_sample_status chosen =
+            bt_sample(&choice, &desk, c.logits, &c.o, &c.h);
         slow_run(&s, &c);
         if (nothing_left(&s) || nothing_given(&c)) {
-            assert_int_equal(chosen, BT_NOTHING_LEFT);
+            assert_int_equal(chosen, BT_SAMPLE_ALL_MASKED);
             continue;
         }
-        assert_int_equal(chosen, BT_CHOSEN);
+        assert_int_equal(chosen, BT_SAMPLE_OK);
         bt_sample(&again, &desk, c.logits, &c.o, &c.h);
         assert_memory_equal(&choice.token, &again.token, sizeof(uint32_t));
         assert_true(choice.logprob <= 1e-5f && choice.score <= 1e-5);
@@ -385,19 +389,20 @@ static void draws_have_their_probabilities(void **state)
     static size_t seen[TOKENS];
     float logits[TOKENS];
     test_random r = test_random_from(test_seed());
-    bt_desk desk = desk_of(TOKENS);
+    bt_sampler_scratch desk = desk_of(TOKENS);
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     double sum = 0, chi = 0;
-    o.sample = true;
+    o.do_sample = true;
     o.seed = test_u32(&r);
     for (size_t j = 0; j < TOKENS; j++) {
         logits[j] = test_float(&r) * 2;
         sum += want[j] = exp((double)logits[j]);
     }
     for (size_t i = 0; i < DRAWS; i++) {
-        bt_history h = { NULL, i + 1, 1, DRAWS + 2 };
-        bt_choice choice;
-        assert_int_equal(bt_sample(&choice, &desk, logits, &o, &h), BT_CHOSEN);
+        bt_token_history h = { NULL, i + 1, 1, DRAWS + 2 };
+        bt_sampled_token choice;
+        assert_int_equal(bt_sample(&choice, &desk, logits, &o, &h),
+                         BT_SAMPLE_OK);
         seen[choice.token]++;
     }
     for (size_t j = 0; j < TOKENS; j++) {
@@ -415,9 +420,10 @@ static void other_seeds_and_positions_draw_otherwise(void **state)
     (void)state;
     size_t same = 0;
     for (uint64_t i = 0; i < 1000; i++) {
-        double u = bt_draw(i, 7);
+        double u = bt_sample_uniform(i, 7);
         assert_true(u >= 0 && u < 1);
-        same += bt_draw(i + 1, 7) == u || bt_draw(i, 8) == u;
+        same +=
+            bt_sample_uniform(i + 1, 7) == u || bt_sample_uniform(i, 8) == u;
     }
     assert_int_equal(same, 0);
 }
@@ -426,9 +432,9 @@ static void broken_logits_are_told_apart(void **state)
 {
     (void)state;
     float x[20];
-    bt_desk desk = desk_of(20);
-    bt_choice choice;
-    bt_history h = { NULL, 1, 1, 9 };
+    bt_sampler_scratch desk = desk_of(20);
+    bt_sampled_token choice;
+    bt_token_history h = { NULL, 1, 1, 9 };
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     const float bad[] = { NAN, INFINITY };
     for (size_t b = 0; b < BT_LEN(bad); b++)
@@ -437,13 +443,14 @@ static void broken_logits_are_told_apart(void **state)
                 for (size_t j = 0; j < 20; j++)
                     x[j] = rest ? -INFINITY : (float)j;
                 x[at] = bad[b];
-                o.sample = at % 2;
+                o.do_sample = at % 2;
                 assert_int_equal(bt_sample(&choice, &desk, x, &o, &h),
-                                 BT_NOT_FINITE);
+                                 BT_SAMPLE_NOT_FINITE);
             }
     for (size_t j = 0; j < 20; j++)
         x[j] = -INFINITY;
-    assert_int_equal(bt_sample(&choice, &desk, x, &o, &h), BT_NOTHING_LEFT);
+    assert_int_equal(bt_sample(&choice, &desk, x, &o, &h),
+                     BT_SAMPLE_ALL_MASKED);
 }
 
 int main(void)

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_schedule.c - the learning rate of every step against its formula. */
 #include "testing.h"
-#include "train/schedule.h"
+#include "train/learning_rate.h"
 
 #include <math.h>
 
 static bauta_train_options options(bauta_schedule schedule)
 {
     bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
-    o.schedule = schedule;
-    o.steps = 1100;
-    o.warmup = 100;
-    o.rate = 1e-3;
-    o.min_rate = 1e-4;
+    o.lr_scheduler_type = schedule;
+    o.max_steps = 1100;
+    o.warmup_steps = 100;
+    o.learning_rate = 1e-3;
+    o.min_learning_rate = 1e-4;
     return o;
 }
 
@@ -20,8 +20,8 @@ static bauta_train_options options(bauta_schedule schedule)
  * roundings, each of half a unit of something not larger. */
 static void rate_is(const bauta_train_options *o, size_t step, double want)
 {
-    double got = bt_schedule_rate(o, step);
-    if (!(fabs(got - want) <= 4 * 0x1p-53 * o->rate))
+    double got = bt_learning_rate(o, step);
+    if (!(fabs(got - want) <= 4 * 0x1p-53 * o->learning_rate))
         fail_msg("step %zu: %.17g, want %.17g", step, got, want);
 }
 
@@ -33,8 +33,8 @@ static void warmup_grows_in_equal_parts(void **state)
         bauta_train_options o = options((bauta_schedule)s);
         for (size_t step = 1; step <= 100; step++)
             rate_is(&o, step, 1e-3 * (double)step / 100);
-        assert_true(bt_schedule_rate(&o, 100) == o.rate);
-        assert_true(bt_schedule_rate(&o, 101) <= o.rate);
+        assert_true(bt_learning_rate(&o, 100) == o.learning_rate);
+        assert_true(bt_learning_rate(&o, 101) <= o.learning_rate);
     }
 }
 
@@ -63,10 +63,10 @@ static void rates_never_rise_behind_warmup(void **state)
     for (int s = BAUTA_SCHEDULE_CONSTANT; s <= BAUTA_SCHEDULE_INVERSE_SQRT;
          s++) {
         bauta_train_options o = options((bauta_schedule)s);
-        double before = bt_schedule_rate(&o, 100);
+        double before = bt_learning_rate(&o, 100);
         for (size_t step = 101; step <= 1300; step++) {
-            double rate = bt_schedule_rate(&o, step);
-            assert_true(rate <= before && rate >= o.min_rate);
+            double rate = bt_learning_rate(&o, step);
+            assert_true(rate <= before && rate >= o.min_learning_rate);
             before = rate;
         }
     }
@@ -81,11 +81,11 @@ static void odd_options_have_finite_rates(void **state)
     for (int s = BAUTA_SCHEDULE_CONSTANT; s <= BAUTA_SCHEDULE_INVERSE_SQRT; s++)
         for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
             bauta_train_options o = options((bauta_schedule)s);
-            o.steps = odd[i].steps;
-            o.warmup = odd[i].warmup;
+            o.max_steps = odd[i].steps;
+            o.warmup_steps = odd[i].warmup;
             for (size_t step = 1; step < 30; step++) {
-                double rate = bt_schedule_rate(&o, step);
-                assert_true(rate > 0 && rate <= o.rate);
+                double rate = bt_learning_rate(&o, step);
+                assert_true(rate > 0 && rate <= o.learning_rate);
             }
         }
 }

@@ -3,9 +3,9 @@
  * sacrebleu 2.6.0 gives for the same sentences. */
 #include "testing.h"
 
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "data.h"
-#include "faults.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -92,7 +92,7 @@ static void bleu_is(const char *name, const json_t *want,
     bauta_bleu_score got = BAUTA_BLEU_SCORE_INIT;
     assert_int_equal(bauta_bleu(texts, options, &got, NULL, NULL), BAUTA_OK);
     near(name, got.score, number(want, "score"));
-    near("brevity", got.brevity, number(want, "bp"));
+    near("brevity", got.brevity_penalty, number(want, "bp"));
     near("length", (double)got.hypothesis_length, number(want, "sys_len"));
     near("reference", (double)got.reference_length, number(want, "ref_len"));
     for (size_t n = 0; n < 4; n++) {
@@ -109,7 +109,7 @@ static void chrf_is(const char *name, const json_t *want,
 {
     bauta_chrf_options options = BAUTA_CHRF_OPTIONS_INIT;
     bauta_chrf_score got = BAUTA_CHRF_SCORE_INIT;
-    options.words = words;
+    options.word_order = words;
     assert_int_equal(bauta_chrf(texts, &options, &got, NULL, NULL), BAUTA_OK);
     near(name, got.score, number(want, "score"));
     assert_string_equal(got.name, name);
@@ -163,8 +163,8 @@ static void sentences_score_as_with_sacrebleu(void **state)
     size_t index;
     bauta_bleu_options effective = BAUTA_BLEU_OPTIONS_INIT;
     bauta_chrf_options words = BAUTA_CHRF_OPTIONS_INIT;
-    effective.effective = true;
-    words.words = 2;
+    effective.effective_order = true;
+    words.word_order = 2;
     json_array_foreach(json_object_get(all, "sentence"), index, item)
     {
         const char *hyp = json_string_value(json_object_get(item, "hyp"));
@@ -313,7 +313,7 @@ static void every_option_of_bleu_counts(void **state)
         assert_int_equal(
             bauta_bleu(&texts, &bleus[i].options, &got, NULL, NULL), 0);
         near(bleus[i].signature, got.score, bleus[i].score);
-        near(bleus[i].signature, got.brevity, bleus[i].brevity);
+        near(bleus[i].signature, got.brevity_penalty, bleus[i].brevity);
         for (size_t n = 0; n < 7; n++) {
             assert_int_equal(got.matches[n], bleus[i].matches[n]);
             assert_int_equal(got.totals[n], bleus[i].totals[n]);
@@ -391,7 +391,7 @@ static void a_sentence_too_short_scores_by_its_effective_order(void **state)
     texts.references = few_ref + 2;
     assert_int_equal(bauta_bleu(&texts, NULL, &got, NULL, NULL), 0);
     near("whole order", got.score, 0);
-    options.effective = true;
+    options.effective_order = true;
     assert_int_equal(bauta_bleu(&texts, &options, &got, NULL, NULL), 0);
     near("effective order", got.score, 71.65313105737896);
 }
@@ -472,7 +472,7 @@ static void random_sentences_are_counted_as_one_would_by_hand(void **state)
     test_random *r = *state;
     bauta_bleu_options bleu = BAUTA_BLEU_OPTIONS_INIT;
     bauta_chrf_options chrf = BAUTA_CHRF_OPTIONS_INIT;
-    bleu.order = chrf.words = chrf.characters = RANDOM_ORDER;
+    bleu.max_ngram_order = chrf.word_order = chrf.char_order = RANDOM_ORDER;
     for (size_t turn = 0; turn < 2000; turn++) {
         sentence hyp = sentence_draw(r), refs[SETS];
         const char *hyp_text = hyp.text, *ref_texts[SETS];
@@ -549,8 +549,9 @@ static void arguments_out_of_range_are_a_sentence(void **state)
     BLEU(b.smoothing = (bauta_bleu_smoothing)4, "no smoothing 4");
     BLEU(b.smoothing_value = NAN, "smoothing_value is");
     BLEU(b.smoothing_value = 1e9, "smoothing_value is 1e+09");
-    BLEU(b.order = 0, "order is 0");
-    BLEU(b.order = BAUTA_NGRAM_MAX + 1, "order is 17, not from 1 to 16");
+    BLEU(b.max_ngram_order = 0, "order is 0");
+    BLEU(b.max_ngram_order = BAUTA_NGRAM_MAX + 1,
+         "order is 17, not from 1 to 16");
     BLEU(bleu.size = 3, "BAUTA_BLEU_SCORE_INIT");
 #define CHRF(change, says)                                    \
     do {                                                      \
@@ -559,9 +560,9 @@ static void arguments_out_of_range_are_a_sentence(void **state)
         REFUSED(bauta_chrf(&t, &c, &chrf, NULL, &err), says); \
     } while (0)
     CHRF(c.size = 1, "BAUTA_CHRF_OPTIONS_INIT");
-    CHRF(c.characters = 17, "17 characters and 0 words");
-    CHRF(c.words = 17, "6 characters and 17 words");
-    CHRF(c.characters = 0, "neither of characters nor of words");
+    CHRF(c.char_order = 17, "17 characters and 0 words");
+    CHRF(c.word_order = 17, "6 characters and 17 words");
+    CHRF(c.char_order = 0, "neither of characters nor of words");
     CHRF(c.beta = 1001, "beta is 1001");
     CHRF(chrf.size = 3, "BAUTA_CHRF_SCORE_INIT");
 }
@@ -574,7 +575,7 @@ static void each_allocation_may_fail(void **state)
     bauta_chrf_options words = BAUTA_CHRF_OPTIONS_INIT;
     size_t k = 0, faults_seen = 0;
     bauta_error err;
-    words.words = 2;
+    words.word_order = 2;
     options.lowercase = words.lowercase = true;
     faults_begin();
     for (int way = 0; way < 5; way++) {
@@ -612,7 +613,7 @@ static void a_long_sentence_takes_no_long_time(void **state)
     bauta_bleu_score bleu = BAUTA_BLEU_SCORE_INIT;
     bauta_chrf_score chrf = BAUTA_CHRF_SCORE_INIT;
     bauta_chrf_options words = BAUTA_CHRF_OPTIONS_INIT;
-    words.words = 2;
+    words.word_order = 2;
     clock_t start = clock();
     assert_non_null(text);
     both = text;
@@ -649,7 +650,7 @@ static void parts_add_up(void **state)
     texts.references = ref;
     assert_int_equal(bauta_bleu(&texts, &bleu, &whole, NULL, NULL), 0);
     assert_int_equal(bauta_chrf(&texts, &chrf, &both, NULL, NULL), 0);
-    bleu.add = chrf.add = true;
+    bleu.accumulate = chrf.accumulate = true;
     for (size_t i = 0; i < 4; i += texts.count) {
         texts.count = i == 1 ? 2 : 1;
         texts.hypotheses = hyp + i;

@@ -3,10 +3,10 @@
  * become. */
 #include "testing.h"
 
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "base/utf8.h"
-#include "faults.h"
-#include "pieces.h"
+#include "sentencepiece_fixtures.h"
 #include "text/tokenizer.h"
 
 #include <time.h>
@@ -44,7 +44,8 @@ static void a_model_is_read_as_it_was_written(void **state)
     assert_int_equal(m.pieces[1].type, BT_PIECE_CONTROL);
     assert_memory_equal(m.pieces[5].text.bytes, "at", m.pieces[5].text.size);
     assert_true(m.pieces[5].score == -1.0f);
-    assert_true(m.dummy_prefix && m.remove_extra && m.escape && !m.suffix);
+    assert_true(m.add_dummy_prefix && m.remove_extra_whitespaces &&
+                m.escape_whitespaces && !m.whitespace_suffix);
     assert_true(m.charsmap.size > 1000 && m.denormalizer_charsmap.size == 0);
     bt_sentencepiece_release(&m);
     bt_free(file.bytes);
@@ -52,7 +53,8 @@ static void a_model_is_read_as_it_was_written(void **state)
     file = model_file("bytes");
     assert_int_equal(
         bt_sentencepiece_parse(&m, file.bytes, file.size, "x", NULL), BAUTA_OK);
-    assert_true(m.byte_fallback && !m.dummy_prefix && !m.remove_extra);
+    assert_true(m.byte_fallback && !m.add_dummy_prefix &&
+                !m.remove_extra_whitespaces);
     bt_sentencepiece_release(&m);
     bt_free(file.bytes);
 }
@@ -173,7 +175,7 @@ static void use(const bauta_tokenizer *t)
         bauta_tokenizer_encode(t, text, sizeof(text) - 1, NULL, &tokens, &err),
         BAUTA_OK);
     for (size_t i = 0; i < tokens.count; i++) {
-        assert_true(tokens.ids[i] < bauta_tokenizer_size(t));
+        assert_true(tokens.ids[i] < bauta_tokenizer_vocab_size(t));
         assert_true(tokens.starts[i] <= tokens.ends[i] &&
                     tokens.ends[i] < sizeof(text));
     }
@@ -318,19 +320,19 @@ static void special_tokens_have_names_and_are_not_found_in_text(void **state)
     pieces_file file = model_file("suffix");
     bauta_tokenizer *t = tokenizer_over(file.bytes, file.size);
     bt_free(file.bytes);
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_UNK), 0);
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_BOS), 1);
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_EOS), 2);
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_PAD), 14);
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_MASK),
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_UNK), 0);
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_BOS), 1);
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_EOS), 2);
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_PAD), 14);
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_MASK),
                      BAUTA_NO_TOKEN);
-    assert_true(bauta_tokenizer_special(t, 1));
-    assert_false(bauta_tokenizer_special(t, 0));
+    assert_true(bauta_tokenizer_is_special(t, 1));
+    assert_false(bauta_tokenizer_is_special(t, 0));
     bauta_tokens tokens;
     assert_int_equal(
         bauta_tokenizer_encode(t, "</s><s>", 7, NULL, &tokens, NULL), BAUTA_OK);
     for (size_t i = 0; i < tokens.count; i++)
-        assert_false(bauta_tokenizer_special(t, tokens.ids[i]));
+        assert_false(bauta_tokenizer_is_special(t, tokens.ids[i]));
     bauta_tokens_release(&tokens);
     bauta_tokenizer_free(t);
 }

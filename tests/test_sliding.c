@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_sliding.c - texts that go on beyond the model's context, and the reasons
  * for which texts end. */
-#include "tiny.h"
-#include "wishes.h"
+#include "random_requests.h"
+#include "tiny_models.h"
 
 static scratch place;
 static char folders[BT_LEN(tinies)][512];
@@ -67,12 +67,12 @@ static void company_changes_no_bit(void **state)
         }
         for (size_t round = 0; round < 3; round++) {
             bauta_generator_options o = BAUTA_GENERATOR_OPTIONS_INIT;
-            o.sequences = 5 + test_below(&r, 40);
-            o.prompt_tokens = 1 + test_below(&r, 60);
-            o.keep = 4;
+            o.max_sequences = 5 + test_below(&r, 40);
+            o.max_batched_tokens = 1 + test_below(&r, 60);
+            o.cached_sequences = 4;
             arrive(&r, &s, &o, wishes, MANY, got);
             for (size_t i = 0; i < MANY; i++) {
-                shared += got[i]->shared;
+                shared += got[i]->cached_tokens;
                 results_equal(want[i], got[i]);
             }
             results_free(got, MANY);
@@ -108,9 +108,9 @@ static bauta_result *long_text(const char *folder, size_t window,
     bauta_error err;
     size_t left = 1;
     speaker s = speaker_load(folder, false, 1);
-    o.max_tokens = max_tokens;
+    o.max_new_tokens = max_tokens;
     o.sliding_window = window;
-    o.sample = sample;
+    o.do_sample = sample;
     o.seed = 5;
     o.temperature = 1.5f;
     request.tokens = ids;
@@ -145,8 +145,8 @@ static void a_text_goes_on_beyond_the_context(void **state)
         bauta_result *slides =
             long_text(folder_of("llama"), WINDOW, TOKENS, sample, 0, &bytes);
         bauta_result *made = long_text(path, 0, TOKENS, sample, 0, &own);
-        assert_int_equal(slides->hypotheses[0].count, TOKENS);
-        assert_int_equal(slides->hypotheses[0].finish, BAUTA_FINISH_LENGTH);
+        assert_int_equal(slides->hypotheses[0]->count, TOKENS);
+        assert_int_equal(slides->hypotheses[0]->finish, BAUTA_FINISH_LENGTH);
         results_equal(slides, made);
         assert_int_equal(bytes, own);
         bauta_result_free(slides);
@@ -162,7 +162,7 @@ static void a_text_goes_on_beyond_the_context(void **state)
     // So a cache that is too small for the whole text has room for it.
     bauta_result *bounded =
         long_text(folder_of("llama"), WINDOW, TOKENS, false, 5 * page, &bytes);
-    assert_int_equal(bounded->hypotheses[0].count, TOKENS);
+    assert_int_equal(bounded->hypotheses[0]->count, TOKENS);
     bauta_result_free(bounded);
 }
 
@@ -197,15 +197,15 @@ static void texts_say_why_they_end(void **state)
         bauta_result *result;
         bauta_error err;
         speaker s = speaker_load(folder_of(ends[i].model), false, 1);
-        o.max_tokens = ends[i].max_tokens;
+        o.max_new_tokens = ends[i].max_tokens;
         o.max_length = ends[i].max_length;
         o.sliding_window = ends[i].window;
-        o.beams = ends[i].beams;
+        o.num_beams = ends[i].beams;
         r.tokens = ids;
         r.count = 2;
         r.options = &o;
         MUST(bauta_generate(s.context, s.model, NULL, &r, &result, &err), &err);
-        const bauta_hypothesis *h = &result->hypotheses[0];
+        const bauta_hypothesis *h = result->hypotheses[0];
         if (h->finish != ends[i].finish || h->count != ends[i].count)
             fail_msg("%zu: %s after %zu", i, bauta_finish_text(h->finish),
                      h->count);
@@ -229,7 +229,7 @@ static void tables_of_positions_do_not_slide(void **state)
         bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
         assert_false(bauta_model_rotary(s.model));
         o.sliding_window = 8;
-        o.start = 39;
+        o.decoder_start_token_id = 39;
         r.tokens = ids;
         r.count = 2;
         r.source = encoder ? ids : NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_stops.c - texts that end a text, and what may be told before. */
-#include "decode/stops.h"
-#include "faults.h"
-#include "generating.h"
-#include "tiny.h"
+#include "allocation_faults.h"
+#include "decode/stop_matcher.h"
+#include "generation_fixtures.h"
+#include "tiny_models.h"
 
 static scratch place;
 static char folder[512];
@@ -23,7 +23,7 @@ static int voice_make(void **state)
     MUST(bauta_tokenizer_characters(&voice.tokenizer, alphabet,
                                     strlen(alphabet), &err),
          &err);
-    assert_int_equal(bauta_tokenizer_size(voice.tokenizer), 40);
+    assert_int_equal(bauta_tokenizer_vocab_size(voice.tokenizer), 40);
     return 0;
 }
 
@@ -63,12 +63,12 @@ static bauta_result *speak(const uint32_t *ids, bauta_generate_options *o,
     r.tokens = ids;
     r.count = 2;
     r.options = o;
-    r.hear = hear;
+    r.on_token = hear;
     r.user = t;
     // Where the tokenizer has fewer characters than the model has tokens.
     for (uint32_t id = 0; id < 40; id++)
         if (!bauta_tokenizer_piece(voice.tokenizer, id, NULL))
-            o->banned[o->banned_count++] = id;
+            o->suppress_tokens[o->suppress_token_count++] = id;
     MUST(bauta_generate(voice.context, voice.model, voice.tokenizer, &r,
                         &result, &err),
          &err);
@@ -79,11 +79,11 @@ static bauta_result *speak(const uint32_t *ids, bauta_generate_options *o,
  * character. */
 static size_t first_stop(const char *text, const char *const stops[2])
 {
-    bt_stops both = { stops, 2 };
+    bt_stop_strings both = { stops, 2 };
     size_t length = 1;
     for (;; length++) {
         bool whole = ((unsigned char)text[length] & 0xc0) != 0x80;
-        size_t at = bt_stops_find(&both, text, length, 0);
+        size_t at = bt_stop_strings_find(&both, text, length, 0);
         if (whole && at != SIZE_MAX)
             return at;
     }
@@ -100,27 +100,28 @@ static void text_is_cut_before_the_first_stop(void **state)
         char one[64] = "", two[64] = "zzzzzz";
         const char *stops[] = { one, two };
         told t;
-        o.max_tokens = 40;
-        o.sample = true;
+        o.max_new_tokens = 40;
+        o.do_sample = true;
         o.seed = i;
         bauta_result *whole = speak(ids, &o, &t);
-        const bauta_hypothesis *h = &whole->hypotheses[0];
+        const bauta_hypothesis *h = whole->hypotheses[0];
         assert_int_equal(h->count, 40);
         assert_string_equal(h->text, t.text);
         // Some bytes of the text itself, perhaps half a character of it.
-        size_t at = test_below(&r, h->length - 8), n = 1 + test_below(&r, 7);
+        size_t at = test_below(&r, h->text_length - 8),
+               n = 1 + test_below(&r, 7);
         memcpy(one, h->text + at, n);
         if (test_below(&r, 2))
-            memcpy(two, h->text + test_below(&r, h->length - 4), 3);
+            memcpy(two, h->text + test_below(&r, h->text_length - 4), 3);
         two[3] = '\0';
-        o.stops = stops;
-        o.stop_count = 2;
-        o.banned_count = 0;
+        o.stop_strings = stops;
+        o.stop_string_count = 2;
+        o.suppress_token_count = 0;
         bauta_result *cut = speak(ids, &o, &t);
         size_t length = first_stop(h->text, stops);
-        assert_int_equal(cut->hypotheses[0].finish, BAUTA_FINISH_STOP);
-        assert_int_equal(cut->hypotheses[0].length, length);
-        assert_memory_equal(cut->hypotheses[0].text, h->text, length);
+        assert_int_equal(cut->hypotheses[0]->finish, BAUTA_FINISH_STOP);
+        assert_int_equal(cut->hypotheses[0]->text_length, length);
+        assert_memory_equal(cut->hypotheses[0]->text, h->text, length);
         assert_int_equal(t.length, length);
         assert_memory_equal(t.text, h->text, length);
         bauta_result_free(cut);
@@ -136,20 +137,20 @@ static void beams_stop_as_well(void **state)
     told t;
     char stop[8] = "";
     const char *stops[] = { stop };
-    o.max_tokens = 12;
-    o.beams = 3;
-    o.early = BAUTA_EARLY_YES;
+    o.max_new_tokens = 12;
+    o.num_beams = 3;
+    o.early_stopping = BAUTA_EARLY_STOPPING_YES;
     bauta_result *whole = speak(ids, &o, &t);
     assert_int_equal(t.length, 0); // beams are not heard
-    memcpy(stop, whole->hypotheses[0].text, 2);
-    o.stops = stops;
-    o.stop_count = 1;
-    o.nbest = 3;
-    o.banned_count = 0;
+    memcpy(stop, whole->hypotheses[0]->text, 2);
+    o.stop_strings = stops;
+    o.stop_string_count = 1;
+    o.num_return_sequences = 3;
+    o.suppress_token_count = 0;
     bauta_result *cut = speak(ids, &o, &t);
     size_t stopped = 0;
     for (size_t i = 0; i < cut->count; i++) {
-        const bauta_hypothesis *h = &cut->hypotheses[i];
+        const bauta_hypothesis *h = cut->hypotheses[i];
         assert_null(strstr(h->text, stop));
         stopped += h->finish == BAUTA_FINISH_STOP;
     }
@@ -162,14 +163,14 @@ static void what_may_become_a_stop_is_held(void **state)
 {
     (void)state;
     static const char *const texts[] = { "abab!", "bx" };
-    bt_stops stops = { texts, 2 };
-    assert_int_equal(bt_stops_hold(&stops, "xabab", 5), 4);
-    assert_int_equal(bt_stops_hold(&stops, "xababa", 6), 3);
-    assert_int_equal(bt_stops_hold(&stops, "xb", 2), 1);
-    assert_int_equal(bt_stops_hold(&stops, "c", 1), 0);
-    assert_int_equal(bt_stops_hold(&stops, "", 0), 0);
-    assert_int_equal(bt_stops_find(&stops, "ababab!", 7, 0), 2);
-    assert_int_equal(bt_stops_find(&stops, "ababab", 6, 0), SIZE_MAX);
+    bt_stop_strings stops = { texts, 2 };
+    assert_int_equal(bt_stop_strings_partial(&stops, "xabab", 5), 4);
+    assert_int_equal(bt_stop_strings_partial(&stops, "xababa", 6), 3);
+    assert_int_equal(bt_stop_strings_partial(&stops, "xb", 2), 1);
+    assert_int_equal(bt_stop_strings_partial(&stops, "c", 1), 0);
+    assert_int_equal(bt_stop_strings_partial(&stops, "", 0), 0);
+    assert_int_equal(bt_stop_strings_find(&stops, "ababab!", 7, 0), 2);
+    assert_int_equal(bt_stop_strings_find(&stops, "ababab", 6, 0), SIZE_MAX);
 }
 
 static void stops_without_a_tokenizer_are_refused(void **state)
@@ -181,8 +182,8 @@ static void stops_without_a_tokenizer_are_refused(void **state)
     bauta_request r = BAUTA_REQUEST_INIT;
     bauta_result *result;
     bauta_error err;
-    o.stops = texts;
-    o.stop_count = 1;
+    o.stop_strings = texts;
+    o.stop_string_count = 1;
     r.tokens = &id;
     r.count = 1;
     r.options = &o;

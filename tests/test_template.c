@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_template.c - what is put around a text, as Hugging Face's library puts
  * it, and what is refused. */
+#include "allocation_faults.h"
 #include "base/error.h"
-#include "faults.h"
 #include "testing.h"
 #include "text/post_processor.h"
 
@@ -95,9 +95,9 @@ static void tokens_can_be_put_around_by_hand(void **state)
     const uint32_t before[] = { 7, 8 }, behind = 9;
     bt_template single, pair;
     assert_int_equal(
-        bt_template_around(&single, &pair, before, 2, &behind, 1, NULL), 0);
+        bt_template_wrap(&single, &pair, before, 2, &behind, 1, NULL), 0);
     check_lists(&single, &pair, "7:0 8:0 A:0 9:0", "7:0 8:0 A:0 9:0 B:1 9:1");
-    assert_int_equal(bt_template_around(&single, &pair, NULL, 0, NULL, 0, NULL),
+    assert_int_equal(bt_template_wrap(&single, &pair, NULL, 0, NULL, 0, NULL),
                      0);
     check_lists(&single, &pair, "A:0", "A:0 B:1");
 }

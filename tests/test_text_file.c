@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_text_file.c - text files: lines, parts, what is refused, gzip. */
+#include "allocation_faults.h"
 #include "base/error.h"
-#include "faults.h"
-#include "scratch.h"
+#include "temp_folder.h"
 #include "testing.h"
 #include "text/io/text_file.h"
 

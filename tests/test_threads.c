@@ -58,7 +58,7 @@ static int child_run(size_t mib)
         return 77;
     if (setrlimit(RLIMIT_STACK, &stack) || setrlimit(RLIMIT_AS, &space))
         return 2;
-    bt_parallel(THREADS, TASKS, task_run, &w);
+    bt_parallel_for(THREADS, TASKS, task_run, &w);
     return all_done(&w) ? 0 : 3;
 }
 
@@ -90,7 +90,7 @@ static void work_is_done_by_many_threads(void **state)
     (void)state;
     for (int threads = 1; threads <= THREADS; threads++) {
         work w = { .most = 0 };
-        bt_parallel(threads, TASKS, task_run, &w);
+        bt_parallel_for(threads, TASKS, task_run, &w);
         assert_true(all_done(&w));
     }
 }

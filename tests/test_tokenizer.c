@@ -5,7 +5,7 @@
  * swift-transformers' tests; the files are those of the data folder. Every set
  * whose vocabulary is not there is named and skipped. */
 #include "data.h"
-#include "scratch.h"
+#include "temp_folder.h"
 #include "testing.h"
 
 #include "bauta.h"
@@ -128,19 +128,19 @@ static bool decodes(const bauta_tokenizer *tokenizer, const json_t *ids,
     uint32_t *list = malloc((count + 1) * sizeof(*list));
     char *text;
     const char *part;
-    bauta_decoder *decoder;
+    bauta_detokenizer *decoder;
     for (size_t i = 0; i < count; i++)
         list[i] = (uint32_t)json_integer_value(json_array_get(ids, i));
     assert_int_equal(bauta_tokenizer_decode(tokenizer, list, count, options,
                                             &text, &size, NULL),
                      0);
-    assert_int_equal(bauta_decoder_create(&decoder, tokenizer, options, NULL),
-                     0);
+    assert_int_equal(
+        bauta_detokenizer_create(&decoder, tokenizer, options, NULL), 0);
     for (size_t i = 0; i <= count; i++) {
         if (i < count)
-            bauta_decoder_push(decoder, list[i], &part, &n, NULL);
+            bauta_detokenizer_push(decoder, list[i], &part, &n, NULL);
         else
-            bauta_decoder_finish(decoder, &part, &n, NULL);
+            bauta_detokenizer_finish(decoder, &part, &n, NULL);
         assert_true(n <= size - at && !memcmp(part, text + at, n));
         at += n;
     }
@@ -148,7 +148,7 @@ static bool decodes(const bauta_tokenizer *tokenizer, const json_t *ids,
     bool same = size == want_size && !memcmp(text, want, size);
     if (!same)
         print_message("want: %s\ngot:  %s\n", want, text);
-    bauta_decoder_free(decoder);
+    bauta_detokenizer_free(decoder);
     bauta_text_free(text);
     free(list);
     return same;
@@ -170,7 +170,8 @@ static void tally_check(const char *what, const tally *t)
 static bool same_pieces(const bauta_tokenizer *tokenizer, const json_t *ids,
                         const json_t *pieces)
 {
-    uint32_t unknown = bauta_tokenizer_token(tokenizer, BAUTA_TOKEN_UNK);
+    uint32_t unknown =
+        bauta_tokenizer_special_token(tokenizer, BAUTA_TOKEN_UNK);
     for (size_t i = 0; i < json_array_size(ids); i++) {
         uint32_t id = (uint32_t)json_integer_value(json_array_get(ids, i));
         const char *piece = bauta_tokenizer_piece(tokenizer, id, NULL);

@@ -2,8 +2,8 @@
 /* test_tokenizer_api.c - tokenizers through bauta.h, with small files of our
  * own: what is put around, offsets, streaming, saving, any bytes, any length,
  * and every allocation failing once. */
-#include "faults.h"
-#include "scratch.h"
+#include "allocation_faults.h"
+#include "temp_folder.h"
 #include "testing.h"
 
 #include "bauta.h"
@@ -95,11 +95,11 @@ static void options_say_what_is_around(void **state)
     assert_int_equal(tokens.starts[4], 0);
     assert_int_equal(tokens.ends[4], 0);
     bauta_tokens_release(&tokens);
-    o.bare = true;
+    o.no_special_tokens = true;
     encoded(t, "abc", &o, &tokens);
     ids_are(&tokens, 1, (uint32_t[]){ 257 });
     bauta_tokens_release(&tokens);
-    o.literal = true;
+    o.split_special_tokens = true;
     encoded(t, "</s>", &o, &tokens);
     ids_are(&tokens, 4, (uint32_t[]){ '<', '/', 's', '>' });
     bauta_tokens_release(&tokens);
@@ -120,7 +120,7 @@ static void pairs_follow_the_template(void **state)
     ids_are(&tokens, 7, (uint32_t[]){ 270, 'a', 271, 271, 'b', 'c', 271 });
     assert_int_equal(tokens.starts[4], 0);
     bauta_tokens_release(&tokens);
-    o.bare = true;
+    o.no_special_tokens = true;
     assert_int_equal(
         bauta_tokenizer_encode_pair(t, "a", 1, "", 0, &o, &tokens, NULL), 0);
     ids_are(&tokens, 1, (uint32_t[]){ 'a' });
@@ -135,12 +135,12 @@ static void names_and_pieces_are_known(void **state)
     scratch s = scratch_create();
     bauta_tokenizer *t = bpe_at(&s);
     size_t length;
-    assert_int_equal(bauta_tokenizer_size(t), 272);
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_BOS), 270);
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_EOS), 271);
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_MASK),
+    assert_int_equal(bauta_tokenizer_vocab_size(t), 272);
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_BOS), 270);
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_EOS), 271);
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_MASK),
                      BAUTA_NO_TOKEN);
-    assert_int_equal(bauta_tokenizer_token(t, (bauta_token_name)99),
+    assert_int_equal(bauta_tokenizer_special_token(t, (bauta_special_token)99),
                      BAUTA_NO_TOKEN);
     assert_string_equal(bauta_tokenizer_piece(t, 257, &length), "abc");
     assert_int_equal(length, 3);
@@ -148,9 +148,9 @@ static void names_and_pieces_are_known(void **state)
     assert_null(bauta_tokenizer_piece(t, 999, NULL));
     assert_int_equal(bauta_tokenizer_find(t, "abc", 3), 257);
     assert_int_equal(bauta_tokenizer_find(t, "abd", 3), BAUTA_NO_TOKEN);
-    assert_true(bauta_tokenizer_special(t, 270));
-    assert_false(bauta_tokenizer_special(t, 257));
-    assert_false(bauta_tokenizer_special(t, 99999));
+    assert_true(bauta_tokenizer_is_special(t, 270));
+    assert_false(bauta_tokenizer_is_special(t, 257));
+    assert_false(bauta_tokenizer_is_special(t, 99999));
     bauta_tokenizer_free(t);
     scratch_free(&s);
 }
@@ -167,23 +167,24 @@ static void half_a_character_waits(void **state)
         "", "", "", "\xF0\x9F\x91\xA9", "x", "\xEF\xBF\xBD", ""
     };
     bauta_tokenizer *t;
-    bauta_decoder *decoder;
+    bauta_detokenizer *decoder;
     const char *text;
     size_t length;
     assert_int_equal(bauta_tokenizer_bytes(&t, NULL), 0);
-    assert_int_equal(bauta_decoder_create(&decoder, t, NULL, NULL), 0);
+    assert_int_equal(bauta_detokenizer_create(&decoder, t, NULL, NULL), 0);
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < 7; i++) {
             assert_int_equal(
-                bauta_decoder_push(decoder, ids[i], &text, &length, NULL), 0);
+                bauta_detokenizer_push(decoder, ids[i], &text, &length, NULL),
+                0);
             assert_string_equal(text, parts[i]);
             assert_int_equal(length, strlen(parts[i]));
         }
-        assert_int_equal(bauta_decoder_finish(decoder, &text, &length, NULL),
-                         0);
+        assert_int_equal(
+            bauta_detokenizer_finish(decoder, &text, &length, NULL), 0);
         assert_string_equal(text, "\xEF\xBF\xBD");
     }
-    bauta_decoder_free(decoder);
+    bauta_detokenizer_free(decoder);
     bauta_tokenizer_free(t);
 }
 
@@ -200,7 +201,7 @@ static void specials_are_left_out_or_kept(void **state)
                      0);
     assert_string_equal(text, "abc");
     bauta_text_free(text);
-    o.specials = true;
+    o.keep_special_tokens = true;
     assert_int_equal(bauta_tokenizer_decode(t, ids, 3, &o, &text, NULL, NULL),
                      0);
     assert_string_equal(text, "<s>abc</s>");
@@ -222,9 +223,9 @@ static void bytes_are_lossless(void **state)
     test_random random = test_random_from(test_seed());
     bauta_tokenizer *t;
     assert_int_equal(bauta_tokenizer_bytes(&t, NULL), 0);
-    assert_int_equal(bauta_tokenizer_size(t), 257);
-    assert_int_equal(bauta_tokenizer_token(t, BAUTA_TOKEN_EOS), 256);
-    assert_true(bauta_tokenizer_special(t, 256));
+    assert_int_equal(bauta_tokenizer_vocab_size(t), 257);
+    assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_EOS), 256);
+    assert_true(bauta_tokenizer_is_special(t, 256));
     for (int round = 0; round < 200; round++) {
         char text[64];
         bauta_tokens tokens;
@@ -254,7 +255,7 @@ static void characters_are_sorted_and_saved(void **state)
     char *back;
     assert_int_equal(bauta_tokenizer_characters(&t, text, strlen(text), NULL),
                      0);
-    assert_int_equal(bauta_tokenizer_size(t), 16);
+    assert_int_equal(bauta_tokenizer_vocab_size(t), 16);
     assert_string_equal(bauta_tokenizer_piece(t, 0, NULL), "\n");
     assert_string_equal(bauta_tokenizer_piece(t, 13, NULL), "\xF0\x9F\x91\xA9");
     encoded(t, text, NULL, &tokens);
@@ -270,8 +271,8 @@ static void characters_are_sorted_and_saved(void **state)
     bauta_text_free(back);
     bauta_tokens_release(&same);
     assert_string_equal(bauta_tokenizer_piece(t, 14, NULL), "<unk>");
-    assert_int_equal(bauta_tokenizer_token(again, BAUTA_TOKEN_UNK), 14);
-    assert_int_equal(bauta_tokenizer_token(again, BAUTA_TOKEN_EOS), 15);
+    assert_int_equal(bauta_tokenizer_special_token(again, BAUTA_TOKEN_UNK), 14);
+    assert_int_equal(bauta_tokenizer_special_token(again, BAUTA_TOKEN_EOS), 15);
     bauta_tokens_release(&tokens);
     bauta_tokenizer_free(t);
     bauta_tokenizer_free(again);
@@ -368,13 +369,13 @@ static void wrong_arguments_are_told(void **state)
     (void)state;
     bauta_tokenizer *t;
     bauta_tokens tokens;
-    bauta_decoder *decoder;
+    bauta_detokenizer *decoder;
     char *text;
     assert_int_equal(bauta_tokenizer_load(NULL, "x", NULL), BAUTA_ERR_ARGUMENT);
     assert_int_equal(bauta_tokenizer_load(&t, NULL, NULL), BAUTA_ERR_ARGUMENT);
     assert_int_equal(bauta_tokenizer_encode(NULL, "", 0, NULL, &tokens, NULL),
                      BAUTA_ERR_ARGUMENT);
-    assert_int_equal(bauta_decoder_create(&decoder, NULL, NULL, NULL),
+    assert_int_equal(bauta_detokenizer_create(&decoder, NULL, NULL, NULL),
                      BAUTA_ERR_ARGUMENT);
     assert_null(decoder);
     assert_int_equal(
@@ -391,7 +392,7 @@ static void wrong_arguments_are_told(void **state)
     bauta_tokenizer_free(t);
     bauta_tokens_release(NULL);
     bauta_tokenizer_free(NULL);
-    bauta_decoder_free(NULL);
+    bauta_detokenizer_free(NULL);
     bauta_text_free(NULL);
 }
 

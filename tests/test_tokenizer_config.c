@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_tokenizer_config.c - what tokenizer_config.json may say. */
-#include "scratch.h"
+#include "temp_folder.h"
 
 #include <bauta.h>
 

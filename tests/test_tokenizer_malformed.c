@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_tokenizer_malformed.c - tokenizer files that are not right: each gives
  * a sentence that names the file, at once, and leaves nothing behind. */
-#include "faults.h"
-#include "scratch.h"
+#include "allocation_faults.h"
+#include "temp_folder.h"
 #include "testing.h"
 
 #include "bauta.h"

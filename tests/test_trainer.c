@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_trainer.c - training of every family: that it learns, and what changes
  * no bit of it, or no more than rounding may. */
-#include "faults.h"
-#include "training.h"
+#include "allocation_faults.h"
+#include "tiny_training.h"
 
-#include "kernels/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
 
 #include <math.h>
 
@@ -28,7 +28,7 @@ static double evaluate(lesson *l, size_t limit, size_t *counted)
     return loss;
 }
 
-static double gradients(lesson *l, bauta_mode mode)
+static double gradients(lesson *l, bauta_train_mode mode)
 {
     double loss;
     bauta_error err;
@@ -38,7 +38,7 @@ static double gradients(lesson *l, bauta_mode mode)
 
 static size_t floats_of(const lesson *l)
 {
-    return l->model->folder->floats;
+    return l->model->store->floats;
 }
 
 static float *copy_of(const float *from, size_t count)
@@ -57,11 +57,11 @@ static void every_family_learns(void **state)
     for (size_t i = 0; i < BT_LEN(tinies); i++) {
         lesson l;
         bauta_train_options o = lesson_options();
-        o.steps = 150;
-        o.tokens = 200;
+        o.max_steps = 150;
+        o.batch_tokens = 200;
         lesson_init(&l, tinies[i].name, NULL, &o, 1, NULL);
         double before = evaluate(&l, 0, NULL);
-        lesson_steps(&l, o.steps);
+        lesson_steps(&l, o.max_steps);
         double after = evaluate(&l, 0, NULL);
         printf("%-8s %.3f -> %.3f\n", tinies[i].name, before, after);
         // Nothing known is log(40) = 3.69 nats.
@@ -77,11 +77,11 @@ static void prefix_objective_learns(void **state)
     lesson l;
     bauta_train_options o = lesson_options();
     o.objective = BAUTA_OBJECTIVE_PREFIX;
-    o.steps = 100;
-    o.tokens = 200;
+    o.max_steps = 100;
+    o.batch_tokens = 200;
     lesson_init(&l, "llama", NULL, &o, 1, NULL);
     double before = evaluate(&l, 0, NULL);
-    lesson_steps(&l, o.steps);
+    lesson_steps(&l, o.max_steps);
     assert_true(evaluate(&l, 0, NULL) < 0.6 * before);
     lesson_release(&l);
 }
@@ -95,11 +95,11 @@ static void every_mode_takes_steps(void **state)
              mode++) {
             lesson l;
             bauta_train_options o = lesson_options();
-            o.mode = (bauta_mode)mode;
-            o.sampled = 0.5f;
+            o.mode = (bauta_train_mode)mode;
+            o.scheduled_sampling = 0.5f;
             lesson_init(&l, families[i], NULL, &o, 1, NULL);
             double before = evaluate(&l, 0, NULL);
-            lesson_steps(&l, o.steps);
+            lesson_steps(&l, o.max_steps);
             double after = evaluate(&l, 0, NULL);
             printf("%s, mode %d: %.3f -> %.3f\n", families[i], mode, before,
                    after);
@@ -120,13 +120,13 @@ static void accumulated_batches_are_one_larger_batch(void **state)
         lesson a, b;
         bauta_train_options o = lesson_options();
         o.dropout = 0.1f;
-        o.sequences = batches[i].sequences;
-        o.tokens = batches[i].tokens;
-        o.accumulate = 4;
+        o.batch_sequences = batches[i].sequences;
+        o.batch_tokens = batches[i].tokens;
+        o.gradient_accumulation_steps = 4;
         lesson_init(&a, "gpt2", NULL, &o, 1, NULL);
-        o.sequences *= 4;
-        o.tokens *= 4;
-        o.accumulate = 1;
+        o.batch_sequences *= 4;
+        o.batch_tokens *= 4;
+        o.gradient_accumulation_steps = 1;
         lesson_init(&b, "gpt2", NULL, &o, 1, NULL);
         for (size_t step = 0; step < 20; step++) {
             double x = lesson_steps(&a, 1), y = lesson_steps(&b, 1);
@@ -148,8 +148,8 @@ static void threads_and_instruction_sets_change_no_bit(void **state)
         lesson want;
         bauta_train_options o = lesson_options();
         o.dropout = 0.1f;
-        o.smoothing = 0.1f;
-        o.average = 0.9;
+        o.label_smoothing = 0.1f;
+        o.ema_decay = 0.9;
         lesson_init(&want, families[i], NULL, &o, 1, "c");
         lesson_steps(&want, 8);
         for (size_t isa = 0; isa < count; isa++)
@@ -172,7 +172,7 @@ static void evaluation_leaves_no_trace(void **state)
         lesson a, b;
         bauta_train_options o = lesson_options();
         o.dropout = 0.2f;
-        o.average = i ? 0.9 : 0.0;
+        o.ema_decay = i ? 0.9 : 0.0;
         lesson_init(&a, families[i], NULL, &o, 1, NULL);
         lesson_init(&b, families[i], NULL, &o, 1, NULL);
         for (size_t step = 0; step < 25; step++) {
@@ -207,8 +207,8 @@ static void evaluation_keeps_to_its_limit(void **state)
     static const size_t limits[] = { 20, 31, 100, 101, 150 };
     lesson l;
     bauta_train_options o = lesson_options();
-    size_t all, some, longest = o.context;
-    o.pass = 32;
+    size_t all, some, longest = o.context_length;
+    o.microbatch_tokens = 32;
     lesson_init(&l, "gpt2", NULL, &o, 1, NULL);
     double whole = evaluate(&l, 0, &all);
     // Of every document all but one token is predicted.
@@ -242,7 +242,7 @@ static void evaluation_keeps_to_its_limit(void **state)
  * the terms. A term that is missing would be a 64th of the norm. */
 static void gradients_near(const lesson *a, const lesson *b, size_t additions)
 {
-    const float *x = a->model->folder->grads, *y = b->model->folder->grads;
+    const float *x = a->model->store->grads, *y = b->model->store->grads;
     double squares = 0.0, worst = 0.0;
     for (size_t i = 0; i < floats_of(a); i++) {
         double d = fabs((double)x[i] - (double)y[i]);
@@ -263,10 +263,10 @@ static void passes_make_up_the_batch(void **state)
     for (size_t i = 0; i < BT_LEN(families); i++) {
         lesson whole, parts;
         bauta_train_options o = lesson_options();
-        o.tokens = 300;
+        o.batch_tokens = 300;
         o.dropout = 0.1f; // keyed by token, so the passes do not matter
         lesson_init(&whole, families[i], NULL, &o, 1, NULL);
-        o.pass = 20;
+        o.microbatch_tokens = 20;
         lesson_init(&parts, families[i], NULL, &o, 1, NULL);
         double a = gradients(&whole, BAUTA_MODE_PARALLEL);
         double b = gradients(&parts, BAUTA_MODE_PARALLEL);
@@ -293,7 +293,7 @@ static void sequential_gradients_are_the_parallel_ones(void **state)
         lesson a, b;
         bauta_train_options o = lesson_options();
         o.objective = cases[i].objective;
-        o.smoothing = 0.1f;
+        o.label_smoothing = 0.1f;
         lesson_init(&a, cases[i].family, NULL, &o, 1, NULL);
         lesson_init(&b, cases[i].family, NULL, &o, 1, NULL);
         double x = gradients(&a, BAUTA_MODE_PARALLEL);
@@ -333,13 +333,13 @@ static void a_share_of_nothing_is_parallel(void **state)
     (void)state;
     lesson a, b;
     bauta_train_options o = lesson_options();
-    o.sampled = 0.0f;
+    o.scheduled_sampling = 0.0f;
     lesson_init(&a, "gpt2", NULL, &o, 1, NULL);
     lesson_init(&b, "gpt2", NULL, &o, 1, NULL);
     double x = gradients(&a, BAUTA_MODE_PARALLEL);
     double y = gradients(&b, BAUTA_MODE_SCHEDULED);
     assert_memory_equal(&x, &y, sizeof(x));
-    assert_memory_equal(a.model->folder->grads, b.model->folder->grads,
+    assert_memory_equal(a.model->store->grads, b.model->store->grads,
                         floats_of(&a) * sizeof(float));
     double z = gradients(&b, BAUTA_MODE_FREE);
     assert_true(z != x);
@@ -361,7 +361,7 @@ static uint32_t predicted(const lesson *l, const uint32_t *ids, size_t count,
     batch.count = 1;
     batch.lengths = &count;
     batch.ids = ids;
-    batch.prefixes = &prefix;
+    batch.prefix_lengths = &prefix;
     outputs.logits = logits;
     must(
         bauta_model_forward(l->context, l->model, NULL, &batch, &outputs, &err),
@@ -377,19 +377,20 @@ static uint32_t predicted(const lesson *l, const uint32_t *ids, size_t count,
 typedef struct reading {
     lesson l;
     uint32_t *truth;
-    const bt_filling *f; /* of the mode */
+    const bt_train_batch *f; /* of the mode */
 } reading;
 
-static void reading_init(reading *r, bauta_objective objective, bauta_mode mode)
+static void reading_init(reading *r, bauta_objective objective,
+                         bauta_train_mode mode)
 {
     bauta_train_options o = lesson_options();
     o.objective = objective;
-    o.sampled = 0.5f;
-    o.tokens = 400;
+    o.scheduled_sampling = 0.5f;
+    o.batch_tokens = 400;
     lesson_init(&r->l, "llama", NULL, &o, 1, NULL);
     lesson_steps(&r->l, 2);
     gradients(&r->l, BAUTA_MODE_PARALLEL);
-    r->f = &r->l.trainer->filling;
+    r->f = &r->l.trainer->train_batch;
     r->truth = malloc(r->f->rows * sizeof(*r->truth));
     assert_non_null(r->truth);
     memcpy(r->truth, r->f->ids, r->f->rows * sizeof(*r->truth));
@@ -415,7 +416,7 @@ static void free_running_reads_its_own_predictions(void **state)
         for (size_t s = 0; s < r.f->count; row += r.f->lengths[s], s++)
             for (size_t i = 0; i < r.f->lengths[s]; i++) {
                 const uint32_t *ids = r.f->ids + row;
-                size_t prefix = r.f->prefixes[s];
+                size_t prefix = r.f->prefix_lengths[s];
                 uint32_t want = i == 0 || i < prefix
                                     ? r.truth[row + i]
                                     : predicted(&r.l, ids, i, prefix);
@@ -440,7 +441,7 @@ static void scheduled_inputs_are_true_or_predicted(void **state)
         for (size_t s = 0; s < r.f->count; row += r.f->lengths[s], s++)
             for (size_t i = 0; i < r.f->lengths[s]; i++) {
                 uint32_t truth = r.truth[row + i], got = r.f->ids[row + i];
-                size_t prefix = r.f->prefixes[s];
+                size_t prefix = r.f->prefix_lengths[s];
                 uint32_t own = i == 0 || i < prefix
                                    ? truth
                                    : predicted(&r.l, r.truth + row, i, prefix);
@@ -463,10 +464,10 @@ static void a_perfect_model_feeds_itself_the_truth(void **state)
     (void)state;
     lesson l;
     bauta_train_options o = lesson_options();
-    o.steps = 600;
-    o.tokens = 400;
+    o.max_steps = 600;
+    o.batch_tokens = 400;
     o.weight_decay = 0.0;
-    o.context = 64;
+    o.context_length = 64;
     lesson_init(&l, "llama", NULL, &o, 1, NULL);
     // One document, so that its end is known, too.
     uint32_t tokens[12];
@@ -508,10 +509,10 @@ static void dropout_follows_the_token(void **state)
     double losses[3];
     static const size_t passes[] = { 10000, 60, 1 };
     bauta_train_options o = lesson_options();
-    o.tokens = 300;
+    o.batch_tokens = 300;
     o.dropout = 0.3f;
     for (size_t i = 0; i < 3; i++) {
-        o.pass = passes[i];
+        o.microbatch_tokens = passes[i];
         lesson_init(&l, "bart", NULL, &o, 1, NULL);
         losses[i] = gradients(&l, BAUTA_MODE_PARALLEL);
         assert_true(fabs(losses[i] - losses[0]) <= 1e-13 * losses[0]);
@@ -529,22 +530,22 @@ static void the_average_follows_the_weights(void **state)
     (void)state;
     lesson l;
     bauta_train_options o = lesson_options();
-    o.average = 0.75;
+    o.ema_decay = 0.75;
     lesson_init(&l, "gpt2", NULL, &o, 1, NULL);
     size_t floats = floats_of(&l);
-    float *want = copy_of(l.model->folder->memory, floats);
+    float *want = copy_of(l.model->store->memory, floats);
     for (size_t step = 1; step <= 12; step++) {
         lesson_steps(&l, 1);
         double early = (double)(1 + step) / (double)(10 + step);
         double decay = early < 0.75 ? early : 0.75;
         for (size_t i = 0; i < floats; i++)
             want[i] = (float)decay * want[i] +
-                      (float)(1.0 - decay) * l.model->folder->memory[i];
+                      (float)(1.0 - decay) * l.model->store->memory[i];
     }
-    assert_memory_equal(want, l.trainer->average, floats * sizeof(float));
+    assert_memory_equal(want, l.trainer->ema, floats * sizeof(float));
     // It is what evaluation measures.
     double averaged = evaluate(&l, 0, NULL);
-    memcpy(l.model->folder->memory, want, floats * sizeof(float));
+    memcpy(l.model->store->memory, want, floats * sizeof(float));
     double same = evaluate(&l, 0, NULL);
     assert_memory_equal(&averaged, &same, sizeof(same));
     free(want);
@@ -560,23 +561,23 @@ typedef void (*change)(bauta_train_options *o);
         o->what;                                     \
     }
 CHANGE(dropout, dropout = 1.0f)
-CHANGE(smoothing, smoothing = -0.1f)
-CHANGE(hidden, hidden = 1.5f)
-CHANGE(kept, hidden_kept = NAN)
-CHANGE(sampled, sampled = 2.0f)
-CHANGE(average, average = 1.0)
-CHANGE(rate, rate = INFINITY)
-CHANGE(min_rate, min_rate = 1.0)
-CHANGE(tokens, tokens = 0)
-CHANGE(accumulate, accumulate = 0)
-CHANGE(pass, pass = 0)
-CHANGE(mode, mode = (bauta_mode)9)
-CHANGE(schedule, schedule = (bauta_schedule)9)
+CHANGE(smoothing, label_smoothing = -0.1f)
+CHANGE(hidden, mlm_probability = 1.5f)
+CHANGE(kept, mlm_keep = NAN)
+CHANGE(sampled, scheduled_sampling = 2.0f)
+CHANGE(average, ema_decay = 1.0)
+CHANGE(rate, learning_rate = INFINITY)
+CHANGE(min_rate, min_learning_rate = 1.0)
+CHANGE(tokens, batch_tokens = 0)
+CHANGE(accumulate, gradient_accumulation_steps = 0)
+CHANGE(pass, microbatch_tokens = 0)
+CHANGE(mode, mode = (bauta_train_mode)9)
+CHANGE(schedule, lr_scheduler_type = (bauta_schedule)9)
 CHANGE(objective, objective = (bauta_objective)9)
 CHANGE(seq2seq, objective = BAUTA_OBJECTIVE_SEQ2SEQ)
 CHANGE(masked, objective = BAUTA_OBJECTIVE_MASKED)
-CHANGE(beta, beta1 = 1.0)
-CHANGE(clip, clip = -1.0)
+CHANGE(beta, adam_beta1 = 1.0)
+CHANGE(clip, max_grad_norm = -1.0)
 CHANGE(size, size = 3)
 
 static void wrong_options_are_refused_by_name(void **state)
@@ -703,8 +704,8 @@ static void texts_longer_than_the_model_are_cut(void **state)
         bauta_trainer *trainer;
         bauta_error err;
         double loss;
-        o.context = i % 2 ? 0 : 1000;
-        o.tokens = 500;
+        o.context_length = i % 2 ? 0 : 1000;
+        o.batch_tokens = 500;
         lesson_init(&l, tinies[i].name, NULL, &o, 1, NULL);
         bauta_corpus *corpus = is_pairs(tinies[i].name)
                                    ? lesson_pairs(2, 30, 200)
@@ -712,8 +713,8 @@ static void texts_longer_than_the_model_are_cut(void **state)
         must(bauta_trainer_create(&trainer, l.context, l.model, l.tokenizer,
                                   corpus, &o, &err),
              &err);
-        assert_int_equal(trainer->options.context,
-                         bauta_model_positions(l.model));
+        assert_int_equal(trainer->options.context_length,
+                         bauta_model_max_positions(l.model));
         for (size_t step = 0; step < bauta_trainer_epoch_steps(trainer); step++)
             must(bauta_trainer_step(trainer, NULL, &err), &err);
         must(bauta_trainer_evaluate(trainer, corpus, 0, &loss, NULL, &err),
@@ -732,17 +733,17 @@ static void a_batch_without_labels_is_no_step(void **state)
     bauta_train_report report;
     bauta_error err;
     double loss;
-    o.hidden = 0.0f;
+    o.mlm_probability = 0.0f;
     lesson_init(&l, "bert", NULL, &o, 1, NULL);
-    float *before = copy_of(l.model->folder->memory, floats_of(&l));
+    float *before = copy_of(l.model->store->memory, floats_of(&l));
     must(bauta_trainer_step(l.trainer, &report, &err), &err);
-    assert_false(report.taken);
+    assert_false(report.updated);
     assert_true(report.loss == 0.0 && report.counted == 0);
     assert_int_equal(report.step, 1);
     must(bauta_trainer_evaluate(l.trainer, l.corpus, 0, &loss, NULL, &err),
          &err);
     assert_true(loss == 0.0);
-    assert_memory_equal(before, l.model->folder->memory,
+    assert_memory_equal(before, l.model->store->memory,
                         floats_of(&l) * sizeof(float));
     free(before);
     lesson_release(&l);
@@ -756,7 +757,7 @@ static void a_failed_step_can_be_taken_again(void **state)
     (void)state;
     static const struct {
         const char *family;
-        bauta_mode mode;
+        bauta_train_mode mode;
     } cases[] = { { "gpt2", BAUTA_MODE_PARALLEL },
                   { "bert", BAUTA_MODE_PARALLEL },
                   { "gpt2", BAUTA_MODE_FREE },
@@ -765,9 +766,9 @@ static void a_failed_step_can_be_taken_again(void **state)
         lesson want, got;
         bauta_train_options o = lesson_options();
         o.mode = cases[i].mode;
-        o.sampled = 0.5f;
-        o.tokens = 256;
-        o.average = 0.9;
+        o.scheduled_sampling = 0.5f;
+        o.batch_tokens = 256;
+        o.ema_decay = 0.9;
         faults_begin();
         lesson_init(&want, cases[i].family, NULL, &o, 1, NULL);
         lesson_init(&got, cases[i].family, NULL, &o, 1, NULL);
@@ -795,7 +796,7 @@ static void a_trainer_that_memory_fails_is_not_made(void **state)
     (void)state;
     lesson l;
     bauta_train_options o = lesson_options();
-    o.average = 0.9;
+    o.ema_decay = 0.9;
     faults_begin();
     lesson_init(&l, "bert", NULL, &o, 1, NULL);
     for (size_t k = 0;; k++) {

@@ -2,15 +2,15 @@
 /* test_unigram.c - the likeliest pieces, against all ways to cut a text and
  * against a search that looks every piece up. */
 #include "base/utf8.h"
-#include "subwords.h"
+#include "subword_fixtures.h"
 
 #include <float.h>
 #include <math.h>
 #include <time.h>
 
-static bt_subword *unigram_create(const bt_unigram_spec *spec)
+static bt_subword_model *unigram_create(const bt_unigram_spec *spec)
 {
-    bt_subword *model;
+    bt_subword_model *model;
     bauta_error err;
     if (bt_unigram_create(&model, spec, "test", &err))
         fail_msg("%s", err.message);
@@ -25,7 +25,7 @@ static void the_likeliest_path_is_taken(void **state)
     bt_vocab *vocab =
         VOCAB("<unk>", "a", "b", "c", "d", "cd", "ab", "abc", "abcd");
     const double scores[] = { 0, 0, 0, 0, 0, 1, 2, 5, 10 };
-    bt_subword *model =
+    bt_subword_model *model =
         unigram_create(&(bt_unigram_spec){ .vocab = vocab, .scores = scores });
     assert_tokens(model, vocab, "", "");
     assert_tokens(model, vocab, "abcd", "abcd@0-4");
@@ -44,7 +44,7 @@ static void a_run_of_unknowns_may_be_a_piece_after_all(void **state)
     (void)state;
     bt_vocab *vocab = VOCAB("<unk>", "xy");
     const double scores[] = { 40, 30 };
-    bt_subword *model =
+    bt_subword_model *model =
         unigram_create(&(bt_unigram_spec){ .vocab = vocab, .scores = scores });
     assert_tokens(model, vocab, "xy", "xy@0-2"); // 20 + 20 > 30
     assert_tokens(model, vocab, "xyz", "<unk>@0-3");
@@ -62,14 +62,14 @@ static void unknown_characters_become_bytes(void **state)
     bt_unigram_spec spec = { .vocab = vocab,
                              .scores = scores,
                              .byte_fallback = true };
-    bt_subword *model = unigram_create(&spec);
+    bt_subword_model *model = unigram_create(&spec);
     // All of a run or nothing, and its tokens cover all of it.
     assert_tokens(model, vocab, "a\u00e9b",
                   "a@0-1 <0xC3>@1-4 <0xA9>@1-4 <0x62>@1-4");
     assert_tokens(model, vocab, "a\u00e9c", "a@0-1 <unk>@1-4");
     bt_subword_free(model);
     spec.kinds = kinds;
-    spec.single = true;
+    spec.float32_scores = true;
     model = unigram_create(&spec);
     // SentencePiece: each character by itself.
     assert_tokens(model, vocab, "\u00e9ba\u00e8",
@@ -86,9 +86,9 @@ static void a_user_piece_wins_and_a_hidden_one_is_not_seen(void **state)
     const double scores[] = { 0, -1, -1, 0, -0.5, 0 };
     unsigned char kinds[] = { 2, 0, 0, 1, 0, 2 };
     bt_unigram_spec spec = {
-        .vocab = vocab, .scores = scores, .kinds = kinds, .single = true
+        .vocab = vocab, .scores = scores, .kinds = kinds, .float32_scores = true
     };
-    bt_subword *model = unigram_create(&spec);
+    bt_subword_model *model = unigram_create(&spec);
     assert_tokens(model, vocab, "abab", "ab@0-2 ab@2-4");
     assert_tokens(model, vocab, "a<s>", "a@0-1 <unk>@1-4");
     bt_subword_free(model);
@@ -104,20 +104,20 @@ static void without_an_unknown_piece_unknown_text_is_an_error(void **state)
 {
     (void)state;
     bauta_error err;
-    bt_subword_work work = { 0 };
+    bt_subword_workspace work = { 0 };
     bt_vocab *vocab = VOCAB("a");
     const double scores[] = { -1 };
     bt_unigram_spec spec = { .vocab = vocab,
                              .scores = scores,
                              .unknown = BT_NO_ID };
-    bt_subword *model = unigram_create(&spec);
+    bt_subword_model *model = unigram_create(&spec);
     assert_tokens(model, vocab, "aa", "a@0-1 a@1-2");
     assert_int_equal(bt_subword_encode(model, "ab", 2, &work, &err),
                      BAUTA_ERR_ARGUMENT);
     assert_string_equal(err.message, "\"b\" is not in the vocabulary, which "
                                      "has no unknown token");
     assert_int_equal(work.count, 0);
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
     bt_subword_free(model);
     spec.unknown = 1;
     assert_int_equal(bt_unigram_create(&model, &spec, "f", &err), BAUTA_ERR_IO);
@@ -141,10 +141,13 @@ static void a_long_text_is_counted_from_zero_again(void **state)
     double scores[] = { 0, -10, -4, -4 + 0x1p-18, -8 };
     const unsigned char kinds[] = { 2, 0, 0, 0, 0 };
     for (int sign = 0; sign < 2; sign++, scores[1] = 10) {
-        bt_subword *made = unigram_create(&(bt_unigram_spec){
-            .vocab = vocab, .scores = scores, .kinds = kinds, .single = true });
+        bt_subword_model *made =
+            unigram_create(&(bt_unigram_spec){ .vocab = vocab,
+                                               .scores = scores,
+                                               .kinds = kinds,
+                                               .float32_scores = true });
         for (size_t i = 0; i < BT_LEN(rows); i++) {
-            bt_subword_work work = { 0 };
+            bt_subword_workspace work = { 0 };
             memset(text, 'x', rows[i].before);
             memcpy(text + rows[i].before, "ab", 2);
             assert_int_equal(
@@ -152,7 +155,7 @@ static void a_long_text_is_counted_from_zero_again(void **state)
                 0);
             assert_int_equal(work.tokens[work.count - 1].id,
                              sign ? rows[i].up : rows[i].down);
-            bt_subword_work_release(&work);
+            bt_subword_workspace_release(&work);
         }
         bt_subword_free(made);
     }
@@ -168,7 +171,7 @@ typedef struct model {
     double scores[PIECES];
     unsigned char kinds[PIECES];
     bt_unigram_spec spec;
-    bt_subword *made;
+    bt_subword_model *made;
 } model;
 
 /* Scores: tenths, of which many sums are equal but for rounding, or any. */
@@ -194,7 +197,7 @@ static void model_init(model *m, test_random *r)
     m->spec = (bt_unigram_spec){ .vocab = m->vocab,
                                  .scores = m->scores,
                                  .kinds = spm ? m->kinds : NULL,
-                                 .single = spm };
+                                 .float32_scores = spm };
     m->made = unigram_create(&m->spec);
 }
 
@@ -206,11 +209,11 @@ static void model_release(model *m)
 
 static double unknown_score(const model *m)
 {
-    double worst = m->spec.single ? (double)FLT_MAX : (double)INFINITY;
+    double worst = m->spec.float32_scores ? (double)FLT_MAX : (double)INFINITY;
     for (size_t i = 0; i < bt_vocab_size(m->vocab); i++)
         if (!m->spec.kinds || m->kinds[i] == BT_UNIGRAM_NORMAL)
             worst = fmin(worst, m->scores[i]);
-    return m->spec.single ? (double)((float)worst - 10) : worst - 10;
+    return m->spec.float32_scores ? (double)((float)worst - 10) : worst - 10;
 }
 
 /* The score of a piece, or false when it is not found in text. */
@@ -222,7 +225,7 @@ static bool piece_score(const model *m, const char *text, size_t size,
         (m->spec.kinds && m->kinds[*id] == BT_UNIGRAM_HIDDEN))
         return false;
     *score = m->scores[*id];
-    if (m->spec.kinds && m->kinds[*id] == BT_UNIGRAM_USER) {
+    if (m->spec.kinds && m->kinds[*id] == BT_UNIGRAM_USER_DEFINED) {
         volatile float product = 0.1f * (float)size; // no fused multiply-add
         *score = (double)(product - 0.1f);
     }
@@ -254,7 +257,7 @@ static size_t encode_slow(const model *m, const char *text, size_t size,
                 continue;
             alone |= end - at == length;
             score += best[at];
-            if (m->spec.single)
+            if (m->spec.float32_scores)
                 score = (double)(float)score;
             if (from[to] != SIZE_MAX && !(score > best[to]))
                 continue;
@@ -285,7 +288,7 @@ static void random_models_cut_as_the_slow_way_does(void **state)
     static bt_token want[TEXT];
     static char text[TEXT];
     test_random r = test_random_from(test_seed());
-    bt_subword_work work = { 0 };
+    bt_subword_workspace work = { 0 };
     for (int turn = 0; turn < 3000; turn++) {
         model m = { 0 };
         model_init(&m, &r);
@@ -304,7 +307,7 @@ static void random_models_cut_as_the_slow_way_does(void **state)
         }
         model_release(&m);
     }
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
 }
 
 /* The best score of all ways to cut a text. */
@@ -327,7 +330,7 @@ static void no_way_to_cut_is_better(void **state)
     (void)state;
     char text[TEXT];
     test_random r = test_random_from(test_seed() + 1);
-    bt_subword_work work = { 0 };
+    bt_subword_workspace work = { 0 };
     for (int turn = 0; turn < 1000; turn++) {
         model m = { 0 };
         model_init(&m, &r);
@@ -347,11 +350,11 @@ static void no_way_to_cut_is_better(void **state)
                 got += (double)characters * unknown_score(&m);
         }
         // Some ten float32 sums of up to 150 each lose no more.
-        double loss = m.spec.single ? 1e-3 : 1e-9;
+        double loss = m.spec.float32_scores ? 1e-3 : 1e-9;
         assert_true(fabs(got - best_of_all(&m, text, size)) < loss);
         model_release(&m);
     }
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
 }
 
 /* ---- Time and memory ----------------------------------------------------- */
@@ -363,9 +366,9 @@ static void a_megabyte_takes_no_time(void **state)
     bauta_error err;
     bt_vocab *vocab = VOCAB("<unk>", "a", "aa", "aaaa", "aaaaaaaa");
     const double scores[] = { 0, -4, -4, -4, -4 };
-    bt_subword *made =
+    bt_subword_model *made =
         unigram_create(&(bt_unigram_spec){ .vocab = vocab, .scores = scores });
-    bt_subword_work work = { 0 };
+    bt_subword_workspace work = { 0 };
     char *text = malloc(SIZE);
     assert_non_null(text);
     memset(text, 'a', SIZE / 2);
@@ -378,7 +381,7 @@ static void a_megabyte_takes_no_time(void **state)
     assert_true(seconds < 10); // quadratic would be hours
     assert_int_equal(work.count, SIZE / 2 / 8 + 1);
     free(text);
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
     bt_subword_free(made);
     bt_vocab_free(vocab);
 }
@@ -387,7 +390,7 @@ static void memory_that_runs_out_leaks_nothing(void **state)
 {
     (void)state;
     bauta_error err;
-    bt_subword *made;
+    bt_subword_model *made;
     faults_begin();
     bt_vocab *vocab = VOCAB("<unk>", "a", "<0x78>");
     const double scores[] = { 0, -1, -2 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_vocab.c - pieces and their ids, and the trie that finds pieces. */
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "bauta.h"
-#include "faults.h"
 #include "testing.h"
 #include "text/subword/trie.h"
 #include "text/subword/vocab.h"
@@ -175,14 +175,14 @@ static void the_longest_piece_is_found(void **state)
             if (bt_vocab_find(vocab, text, size) == UINT32_MAX)
                 add(vocab, text, size, id);
         }
-        if (bt_trie_vocab(&trie, vocab, NULL, SIZE_MAX, "t", &err))
+        if (bt_trie_init_vocab(&trie, vocab, NULL, SIZE_MAX, "t", &err))
             fail_msg("%s", err.message);
         for (int k = 0; k < 100; k++) {
             uint32_t want_id = 0, id = 0;
             for (size_t i = 0; i < sizeof(text); i++)
                 text[i] = (char)test_below(&r, letters);
             size_t want = longest_slow(vocab, text, sizeof(text), &want_id);
-            size_t got = bt_trie_longest(&trie, text, sizeof(text), &id);
+            size_t got = bt_trie_longest_prefix(&trie, text, sizeof(text), &id);
             assert_int_equal(got, want);
             if (want)
                 assert_int_equal(id, want_id);
@@ -201,10 +201,10 @@ static void hidden_pieces_are_not_in_the_trie(void **state)
     bt_vocab *vocab = vocab_create();
     add(vocab, "ab", 2, 0);
     add(vocab, "a", 1, 1);
-    if (bt_trie_vocab(&trie, vocab, (const unsigned char *)"\1\0", SIZE_MAX,
-                      "t", &err))
+    if (bt_trie_init_vocab(&trie, vocab, (const unsigned char *)"\1\0",
+                           SIZE_MAX, "t", &err))
         fail_msg("%s", err.message);
-    assert_int_equal(bt_trie_longest(&trie, "abc", 3, &id), 1);
+    assert_int_equal(bt_trie_longest_prefix(&trie, "abc", 3, &id), 1);
     assert_int_equal(id, 1);
     bt_trie_release(&trie);
     bt_vocab_free(vocab);
@@ -226,7 +226,7 @@ static void a_trie_without_memory_is_empty(void **state)
         size_t live = faults_live();
         faults_arm(k);
         bauta_status status =
-            bt_trie_vocab(&trie, vocab, NULL, SIZE_MAX, "t", &err);
+            bt_trie_init_vocab(&trie, vocab, NULL, SIZE_MAX, "t", &err);
         if (!faults_disarm())
             break;
         assert_int_equal(status, BAUTA_ERR_NOMEM);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_weights.c - the weights of a folder, whole and in shards. */
+#include "allocation_faults.h"
 #include "base/error.h"
 #include "data.h"
-#include "faults.h"
-#include "formats/weights.h"
-#include "scratch.h"
+#include "formats/weight_files.h"
+#include "temp_folder.h"
 
 #include <sys/stat.h>
 
@@ -18,15 +18,16 @@ static const float numbers[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 static void file_make(scratch *s, const char *name, const char *letters)
 {
     char names[26][2];
-    bt_stored list[26] = { { .name = NULL } };
+    bt_stored_tensor list[26] = { { .name = NULL } };
     size_t count = strlen(letters);
     bauta_error err;
     for (size_t i = 0; i < count; i++) {
         size_t length = (size_t)(letters[i] - 'a' + 2);
         names[i][0] = letters[i];
         names[i][1] = '\0';
-        list[i] = (bt_stored){ names[i],   BT_F32,  1,
-                               { length }, numbers, length * sizeof(float) };
+        list[i] =
+            (bt_stored_tensor){ names[i],   BT_F32,  1,
+                                { length }, numbers, length * sizeof(float) };
     }
     if (bt_safetensors_write(scratch_path(s, name), list, count, NULL, 0, &err))
         fail_msg("%s", err.message);
@@ -50,54 +51,54 @@ static scratch sharded(const char *index)
     return s;
 }
 
-static void check_abc(const bt_weights *weights)
+static void check_abc(const bt_weight_files *weights)
 {
-    assert_int_equal(bt_weights_count(weights), 3);
+    assert_int_equal(bt_weight_files_count(weights), 3);
     for (size_t i = 0; i < 3; i++) {
         char name[] = { (char)('a' + i), '\0' };
-        const bt_stored *t = bt_weights_find(weights, name);
+        const bt_stored_tensor *t = bt_weight_files_find(weights, name);
         assert_non_null(t);
-        assert_ptr_equal(bt_weights_at(weights, i), t);
+        assert_ptr_equal(bt_weight_files_at(weights, i), t);
         assert_int_equal(t->shape[0], i + 2);
         assert_memory_equal(t->data, numbers, t->bytes);
     }
-    assert_null(bt_weights_find(weights, "d"));
-    assert_null(bt_weights_find(weights, ""));
+    assert_null(bt_weight_files_find(weights, "d"));
+    assert_null(bt_weight_files_find(weights, ""));
 }
 
 static void one_file_and_shards_are_the_same(void **state)
 {
     (void)state;
-    bt_weights *weights;
+    bt_weight_files *weights;
     bauta_error err;
     scratch s = sharded(fine_index);
-    if (bt_weights_open(&weights, s.folder, &err))
+    if (bt_weight_files_open(&weights, s.folder, &err))
         fail_msg("%s", err.message);
     check_abc(weights);
-    bt_weights_free(weights);
+    bt_weight_files_free(weights);
     // Where both are, the one file is taken, as transformers does.
     file_make(&s, "model.safetensors", "cab");
     index_make(&s, "nonsense");
-    if (bt_weights_open(&weights, s.folder, &err))
+    if (bt_weight_files_open(&weights, s.folder, &err))
         fail_msg("%s", err.message);
     check_abc(weights);
-    bt_weights_free(weights);
-    bt_weights_free(NULL);
+    bt_weight_files_free(weights);
+    bt_weight_files_free(NULL);
     scratch_free(&s);
 }
 
 static void check_refused(scratch *s, bauta_status want, const char *file,
                           const char *says)
 {
-    bt_weights *weights = (bt_weights *)1;
+    bt_weight_files *weights = (bt_weight_files *)1;
     bauta_error err = { BAUTA_OK, "" };
-    assert_int_equal(bt_weights_open(&weights, s->folder, &err), want);
+    assert_int_equal(bt_weight_files_open(&weights, s->folder, &err), want);
     assert_null(weights);
     assert_int_equal(err.status, want);
     if (!strstr(err.message, file) || !strstr(err.message, says))
         fail_msg("\"%s\" should name %s and say \"%s\"", err.message, file,
                  says);
-    assert_int_equal(bt_weights_open(&weights, s->folder, NULL), want);
+    assert_int_equal(bt_weight_files_open(&weights, s->folder, NULL), want);
 }
 
 #define MAP(members) "{\"weight_map\": {" members "}}"
@@ -169,7 +170,7 @@ static void a_folder_without_weights_says_what_to_do(void **state)
     (void)state;
     scratch s = scratch_create();
     bauta_error err;
-    bt_weights *weights;
+    bt_weight_files *weights;
     check_refused(&s, BAUTA_ERR_IO, s.folder,
                   "neither model.safetensors nor " INDEX);
     scratch_file(&s, "pytorch_model.bin", "x", 1);
@@ -177,7 +178,7 @@ static void a_folder_without_weights_says_what_to_do(void **state)
                   "from_pretrained(dir).save_pretrained(dir2, "
                   "safe_serialization=True)");
     assert_int_equal(
-        bt_weights_open(&weights, scratch_path(&s, "missing"), &err),
+        bt_weight_files_open(&weights, scratch_path(&s, "missing"), &err),
         BAUTA_ERR_IO);
     assert_non_null(strstr(err.message, "missing: No such file"));
     scratch_free(&s);
@@ -193,14 +194,14 @@ static void many_shards_are_found(void **state)
     (void)state;
     enum { SHARDS = 26 };
     scratch s = scratch_create();
-    bt_weights *weights;
+    bt_weight_files *weights;
     bauta_error err;
     char name[64], letter[2] = "", index[SHARDS * 40] = "{\"weight_map\":{";
     for (int i = 0; i < SHARDS; i++) {
         // Neither names nor letters come in their order.
         letter[0] = (char)('a' + i * 7 % SHARDS);
         snprintf(name, sizeof(name), "s%d", i * 11 % SHARDS);
-        bt_stored t = { letter, BT_F32, 0, { 0 }, numbers + i % 8, 4 };
+        bt_stored_tensor t = { letter, BT_F32, 0, { 0 }, numbers + i % 8, 4 };
         assert_int_equal(
             bt_safetensors_write(scratch_path(&s, name), &t, 1, NULL, 0, &err),
             BAUTA_OK);
@@ -210,16 +211,16 @@ static void many_shards_are_found(void **state)
     }
     strcat(index, "}}");
     index_make(&s, index);
-    if (bt_weights_open(&weights, s.folder, &err))
+    if (bt_weight_files_open(&weights, s.folder, &err))
         fail_msg("%s", err.message);
-    assert_int_equal(bt_weights_count(weights), SHARDS);
+    assert_int_equal(bt_weight_files_count(weights), SHARDS);
     for (int i = 0; i < SHARDS; i++) {
         letter[0] = (char)('a' + i * 7 % SHARDS);
-        const bt_stored *t = bt_weights_find(weights, letter);
+        const bt_stored_tensor *t = bt_weight_files_find(weights, letter);
         assert_non_null(t);
         assert_memory_equal(t->data, numbers + i % 8, 4);
     }
-    bt_weights_free(weights);
+    bt_weight_files_free(weights);
     scratch_free(&s);
 }
 
@@ -231,12 +232,13 @@ static void each_allocation_may_fail(void **state)
     const char *folders[] = { shards.folder, single.folder };
     bauta_error err;
     for (size_t i = 0; i < 2; i++) {
-        bt_weights *weights;
+        bt_weight_files *weights;
         size_t k = 0;
         faults_begin();
         for (;; k++) {
             faults_arm(k);
-            bauta_status status = bt_weights_open(&weights, folders[i], &err);
+            bauta_status status =
+                bt_weight_files_open(&weights, folders[i], &err);
             if (!faults_disarm())
                 break;
             assert_int_equal(status, BAUTA_ERR_NOMEM);
@@ -245,7 +247,7 @@ static void each_allocation_may_fail(void **state)
         }
         assert_true(k > 5);
         check_abc(weights);
-        bt_weights_free(weights);
+        bt_weight_files_free(weights);
         assert_int_equal(faults_end(), 0);
     }
     scratch_free(&shards);
@@ -274,22 +276,23 @@ static void folders_of_transformers_are_opened(void **state)
     size_t found = 0;
     for (size_t i = 0; i < BT_LEN(folders); i++) {
         char path[1024];
-        bt_weights *weights;
+        bt_weight_files *weights;
         bauta_error err;
         if (!test_data_path(path, sizeof(path), folders[i].file))
             continue;
         found++;
         *strrchr(path, '/') = '\0';
-        if (bt_weights_open(&weights, path, &err))
+        if (bt_weight_files_open(&weights, path, &err))
             fail_msg("%s", err.message);
-        const bt_stored *t = bt_weights_find(weights, folders[i].tensor);
+        const bt_stored_tensor *t =
+            bt_weight_files_find(weights, folders[i].tensor);
         if (!t)
             fail_msg("%s: no %s", path, folders[i].tensor);
         assert_int_equal(t->dtype, folders[i].dtype);
         assert_int_equal(t->rank, 2);
         assert_int_equal(t->shape[0], folders[i].rows);
         assert_int_equal(t->shape[1], folders[i].columns);
-        bt_weights_free(weights);
+        bt_weight_files_free(weights);
     }
     printf("%zu of %zu folders found\n", found, BT_LEN(folders));
     if (!found)
@@ -301,7 +304,7 @@ static void a_sharded_model_equals_the_whole_one(void **state)
 {
     (void)state;
     char whole_path[1024], shards_path[1024];
-    bt_weights *whole, *shards;
+    bt_weight_files *whole, *shards;
     bauta_error err;
     if (!test_data_path(whole_path, sizeof(whole_path),
                         "hf-tiny-random/llama-gqa/model.safetensors") ||
@@ -309,31 +312,33 @@ static void a_sharded_model_equals_the_whole_one(void **state)
                         "hf-tiny-random/llama-gqa-sharded/" INDEX))
         skip();
     *strrchr(whole_path, '/') = *strrchr(shards_path, '/') = '\0';
-    assert_int_equal(bt_weights_open(&whole, whole_path, &err), BAUTA_OK);
-    assert_int_equal(bt_weights_open(&shards, shards_path, &err), BAUTA_OK);
-    assert_int_equal(bt_weights_count(shards), bt_weights_count(whole));
-    for (size_t i = 0; i < bt_weights_count(whole); i++) {
-        const bt_stored *x = bt_weights_at(whole, i);
-        const bt_stored *y = bt_weights_at(shards, i);
+    assert_int_equal(bt_weight_files_open(&whole, whole_path, &err), BAUTA_OK);
+    assert_int_equal(bt_weight_files_open(&shards, shards_path, &err),
+                     BAUTA_OK);
+    assert_int_equal(bt_weight_files_count(shards),
+                     bt_weight_files_count(whole));
+    for (size_t i = 0; i < bt_weight_files_count(whole); i++) {
+        const bt_stored_tensor *x = bt_weight_files_at(whole, i);
+        const bt_stored_tensor *y = bt_weight_files_at(shards, i);
         assert_string_equal(x->name, y->name);
         assert_int_equal(x->bytes, y->bytes);
         assert_memory_equal(x->data, y->data, x->bytes);
     }
-    bt_weights_free(whole);
-    bt_weights_free(shards);
+    bt_weight_files_free(whole);
+    bt_weight_files_free(shards);
 }
 
 static void pickled_weights_of_transformers_are_refused(void **state)
 {
     (void)state;
     char path[1024];
-    bt_weights *weights;
+    bt_weight_files *weights;
     bauta_error err;
     if (!test_data_path(path, sizeof(path),
                         "hf-tiny-random/gpt2-pytorch-bin/pytorch_model.bin"))
         skip();
     *strrchr(path, '/') = '\0';
-    assert_int_equal(bt_weights_open(&weights, path, &err),
+    assert_int_equal(bt_weight_files_open(&weights, path, &err),
                      BAUTA_ERR_UNSUPPORTED);
     printf("%s\n", err.message);
     assert_non_null(strstr(err.message, "safe_serialization=True)"));

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_wordpiece.c - longest piece first, and whole words. */
-#include "subwords.h"
+#include "subword_fixtures.h"
 
-static bt_subword *wordpiece_create(const bt_wordpiece_spec *spec)
+static bt_subword_model *wordpiece_create(const bt_wordpiece_spec *spec)
 {
-    bt_subword *model;
+    bt_subword_model *model;
     bauta_error err;
     if (bt_wordpiece_create(&model, spec, "t", &err))
         fail_msg("%s", err.message);
@@ -16,7 +16,7 @@ static void the_longest_piece_is_taken_each_time(void **state)
     (void)state;
     bt_vocab *vocab = VOCAB("[UNK]", "un", "##aff", "##able", "unaffe", "##a",
                             "##affa", "\u00e9", "##\u00e9");
-    bt_subword *model =
+    bt_subword_model *model =
         wordpiece_create(&(bt_wordpiece_spec){ vocab, 0, "##", 8 });
     assert_tokens(model, vocab, "", "");
     assert_tokens(model, vocab, "unaff", "un@0-2 ##aff@2-5");
@@ -34,7 +34,7 @@ static void too_long_a_word_is_unknown_by_its_characters(void **state)
 {
     (void)state;
     bt_vocab *vocab = VOCAB("?", "\u00e9", "##\u00e9");
-    bt_subword *model =
+    bt_subword_model *model =
         wordpiece_create(&(bt_wordpiece_spec){ vocab, 0, "##", 3 });
     assert_tokens(model, vocab, "\u00e9\u00e9\u00e9",
                   "\u00e9@0-2 ##\u00e9@2-4 ##\u00e9@4-6");
@@ -47,9 +47,9 @@ static void what_is_unknown_without_a_token_is_an_error(void **state)
 {
     (void)state;
     bauta_error err;
-    bt_subword_work work = { 0 };
+    bt_subword_workspace work = { 0 };
     bt_vocab *vocab = VOCAB("a");
-    bt_subword *model =
+    bt_subword_model *model =
         wordpiece_create(&(bt_wordpiece_spec){ vocab, BT_NO_ID, "##", 100 });
     assert_tokens(model, vocab, "a", "a@0-1");
     assert_int_equal(bt_subword_encode(model, "ab", 2, &work, &err),
@@ -62,7 +62,7 @@ static void what_is_unknown_without_a_token_is_an_error(void **state)
     assert_int_equal(bt_subword_encode(model, "ab", 2, &work, &err),
                      BAUTA_ERR_ARGUMENT);
     bt_subword_free(model);
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
     bt_vocab_free(vocab);
 }
 
@@ -70,7 +70,7 @@ static void a_word_is_a_piece_or_unknown(void **state)
 {
     (void)state;
     bauta_error err;
-    bt_subword *model;
+    bt_subword_model *model;
     bt_vocab *vocab = VOCAB("word", "[UNK]");
     assert_int_equal(bt_wordlevel_create(&model, vocab, 1, &err), 0);
     assert_tokens(model, vocab, "word", "word@0-4");
@@ -91,7 +91,7 @@ static size_t encode_slow(const bt_wordpiece_spec *spec, const char *text,
     size_t count = 0, characters = 0, start = 0;
     for (size_t i = 0; i < size; i++)
         characters += ((unsigned char)text[i] & 0xC0) != 0x80;
-    while (start < size && characters <= spec->longest) {
+    while (start < size && characters <= spec->max_word_chars) {
         size_t end = size;
         char piece[TEXT + 8];
         for (; end > start; end--) {
@@ -139,13 +139,14 @@ static void random_models_cut_as_the_slow_way_does(void **state)
     bt_token want[TEXT];
     char text[TEXT];
     test_random r = test_random_from(test_seed());
-    bt_subword_work work = { 0 };
+    bt_subword_workspace work = { 0 };
     for (int turn = 0; turn < 3000; turn++) {
         bt_wordpiece_spec spec = { .prefix = prefixes[test_below(&r, 4)],
-                                   .longest = longest[test_below(&r, 3)] };
+                                   .max_word_chars =
+                                       longest[test_below(&r, 3)] };
         bt_vocab *vocab = vocab_random(&r, spec.prefix);
         spec.vocab = vocab;
-        bt_subword *model = wordpiece_create(&spec);
+        bt_subword_model *model = wordpiece_create(&spec);
         for (int k = 0; k < 10; k++) {
             bauta_error err;
             size_t size = text_random(&r, text, k < 8 ? 6 : 30, 6);
@@ -161,14 +162,14 @@ static void random_models_cut_as_the_slow_way_does(void **state)
         bt_subword_free(model);
         bt_vocab_free(vocab);
     }
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
 }
 
 static void memory_that_runs_out_leaks_nothing(void **state)
 {
     (void)state;
     bauta_error err;
-    bt_subword *model;
+    bt_subword_model *model;
     faults_begin();
     bt_vocab *vocab = VOCAB("[UNK]", "a", "##b");
     const bt_wordpiece_spec spec = { vocab, 0, "##", 100 };

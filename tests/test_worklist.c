@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_worklist.c - what the GPU kernels are told is what the mask says. Needs
  * no GPU. */
-#include "kernels/cuda/worklist.h"
+#include "mask/work_list.h"
 
 #include "base/error.h"
 #include "mask/plan.h"

@@ -182,7 +182,7 @@ def options_of(**given):
 
 
 def rate_of(o, step):
-    """src/train/schedule.c."""
+    """src/train/learning_rate.c."""
     if step <= o.warmup:
         return o.rate * step / o.warmup
     x = min((step - o.warmup) / (o.steps - o.warmup), 1.0)

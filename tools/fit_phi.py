@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""fit_phi.py - the coefficients of bt_phi_ratio() in src/kernels/phi.h.
+"""fit_phi.py - the coefficients of bt_normal_tail_ratio() in src/backend/cpu/kernels/activations.h.
 
 R(a) = e^(a^2 / 2) Phi(-a) = 1/2 erfcx(a / sqrt(2)) on [0, 14] by N(a) / D(a),
 of degrees 4 and 5, such that the largest relative error is least. Remez's

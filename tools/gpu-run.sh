@@ -41,9 +41,10 @@ make() {
     shift 2
     mkdir -p "$to"
     {
-        for source in src/kernels/cuda/*.cu src/base/*.c src/mask/*.c \
-            src/kernels/*.c src/ops/*.c src/kernels/x86/*.c \
-            src/kernels/cuda/*.c; do
+        for source in src/backend/cuda/*.cu src/base/*.c src/mask/*.c \
+            src/backend/cpu/*.c src/backend/cpu/kernels/*.c \
+            src/backend/cpu/kernels/x86/*.c src/runtime/*.c \
+            src/backend/cuda/*.c; do
             echo "$source $to/part_$(echo "$source" | tr / _).o"
         done
         for program in "$@"; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What Hugging Face's trainers learn from small texts, for
-tests/test_vocabulary.c.
+tests/test_tokenizer_training.c.
 
     python3 -m venv venv && venv/bin/pip install tokenizers==0.23.3
     venv/bin/python tools/make-vocabulary-fixtures.py tests/data

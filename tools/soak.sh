@@ -39,7 +39,7 @@ while :; do
 done
 echo "$((seed - first)) seeds from $first passed."
 
-faults=$build/tests/house/faults
+faults=$build/tests/cli/faults
 if [ -x "$faults" ]; then
     "$faults" --list | BAUTA_FAULTS=all xargs -n 1 -P "$jobs" "$faults"
     echo "All faults passed."

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "ops/context.h"
+#include "runtime/context.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,15 +24,15 @@ static const struct {
 
 static bt_check_fn *const check_functions[BAUTA_CHECKS] = {
     [BAUTA_CHECK_REACH] = bt_check_reachability,
-    [BAUTA_CHECK_SIGHT] = bt_check_layer_visibility,
+    [BAUTA_CHECK_VISIBILITY] = bt_check_layer_visibility,
     [BAUTA_CHECK_TOKENS] = bt_check_token_change,
     [BAUTA_CHECK_POISON] = bt_check_nan_poison,
     [BAUTA_CHECK_EMPTY] = bt_check_fully_masked,
     [BAUTA_CHECK_GRADIENTS] = bt_check_gradients,
-    [BAUTA_CHECK_COMPANY] = bt_check_batch_invariance,
+    [BAUTA_CHECK_BATCH] = bt_check_batch_invariance,
     [BAUTA_CHECK_PADDING] = bt_check_padding,
-    [BAUTA_CHECK_STEPS] = bt_check_decode_steps,
-    [BAUTA_CHECK_PIECES] = bt_check_chunked_prefill,
+    [BAUTA_CHECK_INCREMENTAL] = bt_check_decode_steps,
+    [BAUTA_CHECK_CHUNKED] = bt_check_chunked_prefill,
     [BAUTA_CHECK_FORKS] = bt_check_forks,
     [BAUTA_CHECK_THREADS] = bt_check_threads,
     [BAUTA_CHECK_ISA] = bt_check_isa,
@@ -84,7 +84,7 @@ static bauta_status check_run(bt_audit_state *a, bauta_check check,
     *finding = (bauta_finding){ .size = sizeof(*finding),
                                 .check = check,
                                 .verdict = status        ? BAUTA_SKIPPED
-                                           : fault.found ? BAUTA_FAULT
+                                           : fault.found ? BAUTA_FAILED
                                                          : BAUTA_PASSED,
                                 .compared = a->compared,
                                 .seconds = now() - began };
@@ -98,11 +98,12 @@ static bauta_status check_run(bt_audit_state *a, bauta_check check,
  * included, and once more per layer, with half of the layers on average. */
 static size_t probes_chosen(const bt_audit_state *a)
 {
-    const bt_model *m = a->model->folder->model;
-    double parameters = (double)a->model->folder->parameters -
+    const bt_model *m = a->model->store->model;
+    double parameters = (double)a->model->store->parameters -
                         (double)m->tokens.rows * (double)m->tokens.columns;
     double rows = (double)(a->inputs.source.rows + a->inputs.target.rows);
-    double layers = (double)(m->print.encoder.layers + m->print.decoder.layers);
+    double layers =
+        (double)(m->config.encoder.layers + m->config.decoder.layers);
     double each = 2.0 * (parameters + 1.0) * rows * (12.0 + layers / 2.0);
     double count = 3e11 / each;
     return count > PROBES_MAX   ? PROBES_MAX
@@ -116,7 +117,8 @@ static bauta_status nan_check(const bauta_batch *source,
                               const bauta_batch *target, const float *logits,
                               size_t count, bauta_error *err)
 {
-    if ((source && source->mask) || (target && (target->mask || target->cross)))
+    if ((source && source->mask) ||
+        (target && (target->mask || target->cross_mask)))
         return BAUTA_OK;
     for (size_t i = 0; i < count; i++)
         if (isnan(logits[i]))
@@ -144,7 +146,7 @@ static bauta_status batches_check(bauta_context *context,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a batch of %zu rows; an audit takes 1 to %d", rows,
                        ROWS_MAX);
-    size_t count = bt_size_mul(rows, bauta_model_vocabulary(model));
+    size_t count = bt_size_mul(rows, bauta_model_vocab_size(model));
     outputs.logits = bt_alloc(bt_size_mul(count, sizeof(float)));
     if (!outputs.logits)
         return bt_fail_memory(err, "the logits of a batch", count);
@@ -153,7 +155,7 @@ static bauta_status batches_check(bauta_context *context,
     if (!status)
         status = nan_check(
             source, target, outputs.logits,
-            bauta_batch_rows(top) * bauta_model_vocabulary(model), err);
+            bauta_batch_rows(top) * bauta_model_vocab_size(model), err);
     bt_free(outputs.logits);
     return status;
 }
@@ -172,12 +174,12 @@ state_init(bt_audit_state *a, bauta_context *context, const bauta_model *model,
     if (status)
         return status;
     a->probes = options->probes ? options->probes : probes_chosen(a);
-    a->scratch = bt_alloc_zero(bt_size_mul(2, bauta_model_width(model)),
+    a->scratch = bt_alloc_zero(bt_size_mul(2, bauta_model_hidden_size(model)),
                                sizeof(*a->scratch));
     if (a->scratch)
         return BAUTA_OK;
     bt_probe_inputs_release(&a->inputs);
-    return bt_fail_memory(err, "two rows", bauta_model_width(model));
+    return bt_fail_memory(err, "two rows", bauta_model_hidden_size(model));
 }
 
 static bauta_status checks_run(bauta_audit *audit, bt_audit_state *a,

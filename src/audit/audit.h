@@ -20,23 +20,23 @@ typedef struct bt_audit_state {
     float *scratch;    /* (2, width) */
 } bt_audit_state;
 
-/* A fault, in rows of the probe inputs. BAUTA_NOWHERE: not known. */
+/* A fault, in rows of the probe inputs. BAUTA_NO_INDEX: not known. */
 typedef struct bt_fault {
     bool found;
-    bool target;      /* `row` is in the decoder, else in the encoder */
-    size_t level;     /* number of layers applied to the hidden state */
-    size_t row;       /* the query */
-    bool key_target;  /* the side of `key` */
-    size_t key;       /* the input that leaks, or is missing */
-    bool should_see;  /* the query should see the key, and does not */
-    char detail[96];  /* appended to the message, or "" */
-    bauta_look_at at; /* set by bt_fault_locate(), with layer and head */
+    bool target;             /* `row` is in the decoder, else in the encoder */
+    size_t level;            /* number of layers applied to the hidden state */
+    size_t row;              /* the query */
+    bool key_target;         /* the side of `key` */
+    size_t key;              /* the input that leaks, or is missing */
+    bool should_see;         /* the query should see the key, and does not */
+    char detail[96];         /* appended to the message, or "" */
+    bauta_attention_kind at; /* set by bt_fault_locate(), with layer and head */
     size_t layer, head;
 } bt_fault;
-#define BT_FAULT_INIT                                                       \
-    {                                                                       \
-        .level = BAUTA_NOWHERE, .row = BAUTA_NOWHERE, .key = BAUTA_NOWHERE, \
-        .layer = BAUTA_NOWHERE, .head = BAUTA_NOWHERE                       \
+#define BT_FAULT_INIT                                                          \
+    {                                                                          \
+        .level = BAUTA_NO_INDEX, .row = BAUTA_NO_INDEX, .key = BAUTA_NO_INDEX, \
+        .layer = BAUTA_NO_INDEX, .head = BAUTA_NO_INDEX                        \
     }
 
 /* A fault in a row, with no key yet. */

@@ -21,7 +21,7 @@ static void rows_compare(bt_audit_state *a, bt_fault *fault,
 {
     bool output = target == (a->inputs.target.count > 0);
     size_t bytes = want->width * sizeof(float);
-    bt_fault found = bt_fault_at(target, BAUTA_NOWHERE, i);
+    bt_fault found = bt_fault_at(target, BAUTA_NO_INDEX, i);
     for (size_t l = 0; l < want->levels[target]; l++) {
         a->compared++;
         found.level = l;
@@ -103,7 +103,7 @@ static void padding_compare(bt_audit_state *a, bt_fault *fault,
                             const bt_hidden_states *got, size_t i, size_t row,
                             bool target)
 {
-    bt_fault found = bt_fault_at(target, BAUTA_NOWHERE, i);
+    bt_fault found = bt_fault_at(target, BAUTA_NO_INDEX, i);
     snprintf(found.detail, sizeof(found.detail),
              "the padding after it is not 0");
     for (size_t l = 0; l < got->levels[target]; l++) {
@@ -199,10 +199,10 @@ static bauta_status padded_init(padded *p, const bt_probe_inputs *inputs,
     p->batch.lengths = r->lengths;
     p->batch.stride = stride;
     p->batch.ids = p->ids;
-    p->batch.types = r->types ? p->types : NULL;
+    p->batch.token_types = r->types ? p->types : NULL;
     p->batch.mask = p->mask;
-    p->batch.cross = p->cross;
-    p->batch.prefixes = r->prefixes;
+    p->batch.cross_mask = p->cross;
+    p->batch.prefix_lengths = r->prefixes;
     return status;
 }
 

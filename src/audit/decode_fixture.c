@@ -21,7 +21,7 @@ static bauta_status sources_encode(bt_decode_fixture *fixture,
         return bt_fail_memory(err, "sources", n);
     for (size_t s = 0; s < n; s++)
         ids[s] = source->ids + source->starts[s];
-    bauta_status status = bt_stage_encode(
+    bauta_status status = bt_decode_session_encode(
         fixture->session, n, ids, source->lengths, fixture->cross_kv, err);
     bt_free(ids);
     return status;
@@ -48,14 +48,14 @@ bauta_status bt_decode_fixture_init(bt_decode_fixture *fixture,
 {
     size_t count = inputs->target.count;
     *fixture =
-        (bt_decode_fixture){ .vocabulary = clone->original->print.vocab };
+        (bt_decode_fixture){ .vocabulary = clone->original->config.vocab_size };
     // A replaced embedding changes the vocabulary that decoding assumes, but
     // not the output head. Leave room so that rows of logits cannot overlap.
     fixture->stride = fixture->vocabulary;
-    if (clone->model.print.vocab != fixture->vocabulary)
-        fixture->stride += clone->model.print.vocab + 1;
-    bauta_status status =
-        bt_stage_create(&fixture->session, a->context, &clone->handle, 0, err);
+    if (clone->model.config.vocab_size != fixture->vocabulary)
+        fixture->stride += clone->model.config.vocab_size + 1;
+    bauta_status status = bt_decode_session_create(
+        &fixture->session, a->context, &clone->handle, 0, err);
     if (!status && !fixture_alloc(fixture, count, count * each))
         status = bt_fail_memory(err, "sequences of an audit", count * each);
     if (!status && inputs->source.count)
@@ -65,7 +65,7 @@ bauta_status bt_decode_fixture_init(bt_decode_fixture *fixture,
                                     fixture->cross_kv[i / each], err);
     for (size_t s = 0; fixture->cross_kv && s < count; s++) {
         if (fixture->cross_kv[s])
-            bt_memory_drop(fixture->cross_kv[s]); // the sequences hold it
+            bt_cross_kv_release(fixture->cross_kv[s]); // the sequences hold it
         fixture->cross_kv[s] = NULL;
     }
     if (status)
@@ -83,7 +83,7 @@ void bt_decode_fixture_release(bt_decode_fixture *fixture)
     bt_free(fixture->steps);
     bt_free(fixture->logits);
     if (fixture->session)
-        bt_stage_free(fixture->session);
+        bt_decode_session_free(fixture->session);
     *fixture = (bt_decode_fixture){ 0 };
 }
 
@@ -137,11 +137,12 @@ static size_t steps_fill(bt_decode_fixture *fixture, const bt_probe_input *r,
         size_t done = bt_sequence_tokens(fixture->sequences[s]);
         if (done == r->lengths[s])
             continue;
-        fixture->steps[count] =
-            (bt_feed){ .sequence = fixture->sequences[s],
-                       .count = bt_size_min(chunk, r->lengths[s] - done),
-                       .ids = r->ids + r->starts[s] + done,
-                       .logits = fixture->logits + count * fixture->stride };
+        fixture->steps[count] = (bt_decode_input){
+            .sequence = fixture->sequences[s],
+            .count = bt_size_min(chunk, r->lengths[s] - done),
+            .ids = r->ids + r->starts[s] + done,
+            .logits = fixture->logits + count * fixture->stride
+        };
         count++;
     }
     return count;
@@ -172,14 +173,14 @@ bauta_status bt_decode_fixture_run(bt_decode_fixture *fixture,
         size_t count = steps_fill(fixture, r, chunk_size(step));
         if (!count)
             return BAUTA_OK;
-        bauta_status status =
-            bt_stage_feed(fixture->session, fixture->steps, count, err);
+        bauta_status status = bt_decode_session_append(
+            fixture->session, fixture->steps, count, err);
         if (status)
             return status;
         for (size_t f = 0; f < count; f++) {
-            const bt_feed *chunk = &fixture->steps[f];
+            const bt_decode_input *chunk = &fixture->steps[f];
             size_t row = (size_t)(chunk->ids - r->ids) + chunk->count - 1;
-            bt_fault found = bt_fault_at(true, BAUTA_NOWHERE, row);
+            bt_fault found = bt_fault_at(true, BAUTA_NO_INDEX, row);
             a->compared++;
             if (!logits_right(chunk->logits, row, want, oracle, poisoned,
                               &found.should_see))
@@ -198,7 +199,7 @@ static bauta_status key_check(bt_audit_state *a, bt_model_clone *clone,
     bt_decode_fixture fixture;
     bt_oracle oracle;
     bauta_status status =
-        bt_oracle_init(&oracle, &clone->model.print, inputs, err);
+        bt_oracle_init(&oracle, &clone->model.config, inputs, err);
     if (status)
         return status;
     status = bt_decode_fixture_init(&fixture, a, clone, inputs, 1, err);

@@ -5,15 +5,15 @@
 #define BT_DECODE_FIXTURE_H
 
 #include "audit/audit.h"
-#include "decode/stage.h"
+#include "decode/session.h"
 
 typedef struct bt_decode_fixture {
-    bt_stage *session;
-    size_t count;         /* sequences */
-    bt_memory **cross_kv; /* (inputs) used while it is created */
+    bt_decode_session *session;
+    size_t count;           /* sequences */
+    bt_cross_kv **cross_kv; /* (inputs) used while it is created */
     bt_sequence **sequences;
-    bt_feed *steps; /* (count) arguments of a step */
-    float *logits;  /* (count, stride) */
+    bt_decode_input *steps; /* (count) arguments of a step */
+    float *logits;          /* (count, stride) */
     size_t vocabulary, stride;
 } bt_decode_fixture;
 

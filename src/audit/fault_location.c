@@ -27,22 +27,24 @@ typedef struct location_search {
 } location_search;
 
 /* Ablate all heads of a layer but one, in self- and cross-attention. */
-static bauta_status keep_one_head(bt_model_clone *clone, bauta_look_at at,
-                                  size_t layer, size_t head, bauta_error *err)
+static bauta_status keep_one_head(bt_model_clone *clone,
+                                  bauta_attention_kind at, size_t layer,
+                                  size_t head, bauta_error *err)
 {
-    bool target = at != BAUTA_LOOK_ENCODER, cross = at == BAUTA_LOOK_CROSS;
+    bool target = at != BAUTA_ATTENTION_ENCODER,
+         cross = at == BAUTA_ATTENTION_CROSS;
     bauta_status status =
         bt_model_clone_ablate_heads(clone, at, layer, head, err);
     if (!status && target && clone->layers[target][layer].cross.q.w.rows)
         status = bt_model_clone_ablate_heads(
-            clone, cross ? BAUTA_LOOK_DECODER : BAUTA_LOOK_CROSS, layer,
-            SIZE_MAX, err);
+            clone, cross ? BAUTA_ATTENTION_DECODER : BAUTA_ATTENTION_CROSS,
+            layer, SIZE_MAX, err);
     return status;
 }
 
 /* Run the check on a clone; s->fault.found is the result. With `head`
- * BAUTA_NOWHERE no head is ablated. */
-static bauta_status check_again(location_search *s, bauta_look_at at,
+ * BAUTA_NO_INDEX no head is ablated. */
+static bauta_status check_again(location_search *s, bauta_attention_kind at,
                                 size_t layer, size_t head, bauta_error *err)
 {
     bt_model_clone clone;
@@ -52,7 +54,7 @@ static bauta_status check_again(location_search *s, bauta_look_at at,
     if (status)
         return status;
     bt_model_clone_set_depth(&clone, s->encoder, s->decoder);
-    if (head != BAUTA_NOWHERE)
+    if (head != BAUTA_NO_INDEX)
         status = keep_one_head(&clone, at, layer, head, err);
     if (!status)
         status = s->check(s->a, &clone, &s->fault, err);
@@ -66,7 +68,7 @@ static bauta_status check_at_depth(location_search *s, size_t encoder,
 {
     s->encoder = encoder;
     s->decoder = decoder;
-    return check_again(s, BAUTA_LOOK_DECODER, 0, BAUTA_NOWHERE, err);
+    return check_again(s, BAUTA_ATTENTION_DECODER, 0, BAUTA_NO_INDEX, err);
 }
 
 /* The smallest depth of the decoder that shows the fault, then the smallest
@@ -75,7 +77,7 @@ static bauta_status check_at_depth(location_search *s, size_t encoder,
 static bauta_status layer_find(location_search *s, bt_fault *fault,
                                bauta_error *err)
 {
-    const bt_blueprint *print = &s->a->model->folder->model->print;
+    const bt_model_config *print = &s->a->model->store->model->config;
     size_t encoder = print->encoder.layers, decoder = print->decoder.layers;
     bauta_status status = BAUTA_OK;
     size_t d = 0, e = 0;
@@ -98,8 +100,8 @@ static bauta_status layer_find(location_search *s, bt_fault *fault,
     bool in_encoder = e > 0 && e <= encoder;
     s->encoder = in_encoder ? e : e > encoder ? encoder : 0;
     s->decoder = d;
-    fault->at = in_encoder ? BAUTA_LOOK_ENCODER : BAUTA_LOOK_DECODER;
-    fault->layer = in_encoder ? e - 1 : d ? d - 1 : BAUTA_NOWHERE;
+    fault->at = in_encoder ? BAUTA_ATTENTION_ENCODER : BAUTA_ATTENTION_DECODER;
+    fault->layer = in_encoder ? e - 1 : d ? d - 1 : BAUTA_NO_INDEX;
     return BAUTA_OK;
 }
 
@@ -107,13 +109,13 @@ static bauta_status layer_find(location_search *s, bt_fault *fault,
 static bauta_status head_find(location_search *s, bt_fault *fault,
                               bauta_error *err)
 {
-    const bt_blueprint *print = &s->a->model->folder->model->print;
-    bool encoder = fault->at == BAUTA_LOOK_ENCODER;
+    const bt_model_config *print = &s->a->model->store->model->config;
+    bool encoder = fault->at == BAUTA_ATTENTION_ENCODER;
     bool cross = !encoder && print->stacks == BT_ENCODER_DECODER;
     size_t heads = encoder ? print->encoder.heads : print->decoder.heads;
     for (size_t k = 0; k < (cross ? 2u : 1u); k++)
         for (size_t h = 0; h < heads; h++) {
-            bauta_look_at at = k ? BAUTA_LOOK_CROSS : fault->at;
+            bauta_attention_kind at = k ? BAUTA_ATTENTION_CROSS : fault->at;
             bauta_status status = check_again(s, at, fault->layer, h, err);
             if (status)
                 return status;
@@ -129,9 +131,10 @@ static bauta_status head_find(location_search *s, bt_fault *fault,
 /* A check that compares hidden states knows the layer from the level. */
 static void layer_from_level(location_search *s, bt_fault *fault)
 {
-    const bt_blueprint *print = &s->a->model->folder->model->print;
-    fault->at = fault->target ? BAUTA_LOOK_DECODER : BAUTA_LOOK_ENCODER;
-    fault->layer = fault->level ? fault->level - 1 : BAUTA_NOWHERE;
+    const bt_model_config *print = &s->a->model->store->model->config;
+    fault->at =
+        fault->target ? BAUTA_ATTENTION_DECODER : BAUTA_ATTENTION_ENCODER;
+    fault->layer = fault->level ? fault->level - 1 : BAUTA_NO_INDEX;
     s->encoder = fault->target ? print->encoder.layers : fault->level;
     s->decoder = fault->target ? fault->level : print->decoder.layers;
 }
@@ -145,11 +148,11 @@ bauta_status bt_fault_locate(bt_audit_state *a, bt_check_fn *check,
         return BAUTA_OK; // these set the location themselves
     if (check == bt_check_nan_poison)
         s.check = bt_check_token_change; // NaN passes through an ablated head
-    if (fault->level != BAUTA_NOWHERE)
+    if (fault->level != BAUTA_NO_INDEX)
         layer_from_level(&s, fault);
     else
         status = layer_find(&s, fault, err);
-    if (!status && fault->layer != BAUTA_NOWHERE)
+    if (!status && fault->layer != BAUTA_NO_INDEX)
         status = head_find(&s, fault, err);
     if (status)
         return status;

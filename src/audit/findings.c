@@ -11,14 +11,14 @@
 
 static void location_write(bt_string_writer *l, const bauta_finding *f)
 {
-    static const char *const names[] = { [BAUTA_LOOK_ENCODER] = "encoder",
-                                         [BAUTA_LOOK_DECODER] = "decoder",
-                                         [BAUTA_LOOK_CROSS] = "decoder" };
-    if (f->layer == BAUTA_NOWHERE)
+    static const char *const names[] = { [BAUTA_ATTENTION_ENCODER] = "encoder",
+                                         [BAUTA_ATTENTION_DECODER] = "decoder",
+                                         [BAUTA_ATTENTION_CROSS] = "decoder" };
+    if (f->layer == BAUTA_NO_INDEX)
         return;
-    bt_put(l, "%s layer %zu%s", names[f->at], f->layer,
-           f->at == BAUTA_LOOK_CROSS ? ", cross-attention" : "");
-    if (f->head != BAUTA_NOWHERE)
+    bt_put(l, "%s layer %zu%s", names[f->attention], f->layer,
+           f->attention == BAUTA_ATTENTION_CROSS ? ", cross-attention" : "");
+    if (f->head != BAUTA_NO_INDEX)
         bt_put(l, ", head %zu", f->head);
     bt_put(l, ": ");
 }
@@ -40,13 +40,13 @@ static const char *complaint(bauta_check check)
     switch (check) {
     case BAUTA_CHECK_EMPTY:
         return " sees no key, but attention changes it";
-    case BAUTA_CHECK_COMPANY:
+    case BAUTA_CHECK_BATCH:
         return " differs from the same sequence alone";
     case BAUTA_CHECK_PADDING:
         return " differs from the batch without padding";
-    case BAUTA_CHECK_STEPS:
+    case BAUTA_CHECK_INCREMENTAL:
         return " decoded token by token differs from the parallel pass";
-    case BAUTA_CHECK_PIECES:
+    case BAUTA_CHECK_CHUNKED:
         return " decoded in chunks differs from the parallel pass";
     case BAUTA_CHECK_FORKS:
         return " of a forked or truncated sequence differs from the "
@@ -60,14 +60,14 @@ static void fault_write(bt_string_writer *l, const bauta_finding *f,
                         const bt_fault *fault)
 {
     location_write(l, f);
-    if (f->query == BAUTA_NOWHERE) {
+    if (f->query == BAUTA_NO_INDEX) {
         bt_put(l, "%s",
                fault->detail[0] ? fault->detail : "the results differ");
         return;
     }
     bt_put(l, "token %zu of %s %zu", f->query,
            fault->target ? "sequence" : "source", f->sequence);
-    if (f->key == BAUTA_NOWHERE)
+    if (f->key == BAUTA_NO_INDEX)
         bt_put(l, "%s", complaint(f->check));
     else
         pair_write(l, f, fault);
@@ -82,19 +82,19 @@ void bt_finding_write(bauta_finding *f, const bt_probe_inputs *inputs,
     const bt_probe_input *keys =
         bt_probe_inputs_side(inputs, fault->key_target);
     bt_string_writer l = { f->message, sizeof(f->message), 0 };
-    f->at = fault->at;
+    f->attention = fault->at;
     f->layer = fault->layer;
     f->head = fault->head;
-    f->sequence = f->query = f->key_sequence = f->key = BAUTA_NOWHERE;
-    if (fault->found && fault->row != BAUTA_NOWHERE) {
+    f->sequence = f->query = f->key_sequence = f->key = BAUTA_NO_INDEX;
+    if (fault->found && fault->row != BAUTA_NO_INDEX) {
         f->sequence = rows->sequence[fault->row];
         f->query = bt_probe_input_position(rows, fault->row);
     }
-    if (fault->found && fault->key != BAUTA_NOWHERE) {
+    if (fault->found && fault->key != BAUTA_NO_INDEX) {
         f->key_sequence = keys->sequence[fault->key];
         f->key = bt_probe_input_position(keys, fault->key);
     }
-    if (f->verdict == BAUTA_FAULT)
+    if (f->verdict == BAUTA_FAILED)
         fault_write(&l, f, fault);
     else
         bt_put(&l, "%s",
@@ -107,7 +107,7 @@ void bt_finding_write(bauta_finding *f, const bt_probe_inputs *inputs,
 bool bauta_audit_passed(const bauta_audit *audit)
 {
     for (size_t i = 0; i < audit->count; i++)
-        if (audit->findings[i].verdict == BAUTA_FAULT)
+        if (audit->findings[i].verdict == BAUTA_FAILED)
             return false;
     return true;
 }
@@ -126,25 +126,25 @@ const bauta_finding *bauta_audit_finding(const bauta_audit *audit, size_t index)
 
 static void member_write(bt_string_writer *l, const char *name, size_t number)
 {
-    if (number != BAUTA_NOWHERE)
+    if (number != BAUTA_NO_INDEX)
         bt_put(l, ",\"%s\":%zu", name, number);
 }
 
 static void finding_json(bt_string_writer *l, const bauta_finding *f)
 {
     static const char *const verdicts[] = { [BAUTA_PASSED] = "passed",
-                                            [BAUTA_FAULT] = "fault",
+                                            [BAUTA_FAILED] = "fault",
                                             [BAUTA_SKIPPED] = "skipped" };
-    static const char *const ats[] = { [BAUTA_LOOK_ENCODER] = "encoder",
-                                       [BAUTA_LOOK_DECODER] = "decoder",
-                                       [BAUTA_LOOK_CROSS] = "cross" };
+    static const char *const ats[] = { [BAUTA_ATTENTION_ENCODER] = "encoder",
+                                       [BAUTA_ATTENTION_DECODER] = "decoder",
+                                       [BAUTA_ATTENTION_CROSS] = "cross" };
     bt_put(l,
            "{\"check\":\"%s\",\"verdict\":\"%s\",\"compared\":%" PRIu64
            ",\"seconds\":",
            bauta_check_name(f->check), verdicts[f->verdict], f->compared);
     bt_put_fixed(l, f->seconds, 3);
-    if (f->layer != BAUTA_NOWHERE)
-        bt_put(l, ",\"attention\":\"%s\"", ats[f->at]);
+    if (f->layer != BAUTA_NO_INDEX)
+        bt_put(l, ",\"attention\":\"%s\"", ats[f->attention]);
     member_write(l, "layer", f->layer);
     member_write(l, "head", f->head);
     member_write(l, "sequence", f->sequence);

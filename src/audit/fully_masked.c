@@ -29,23 +29,23 @@ static bauta_status rows_hide(bt_bit_matrix *mask, size_t rows, size_t keys,
     return BAUTA_OK;
 }
 
-static bauta_status ablate_all_layers(bt_model_clone *clone, bauta_look_at at,
-                                      bauta_error *err)
+static bauta_status ablate_all_layers(bt_model_clone *clone,
+                                      bauta_attention_kind at, bauta_error *err)
 {
-    size_t layers = at == BAUTA_LOOK_ENCODER
-                        ? clone->model.print.encoder.layers
-                        : clone->model.print.decoder.layers;
+    size_t layers = at == BAUTA_ATTENTION_ENCODER
+                        ? clone->model.config.encoder.layers
+                        : clone->model.config.decoder.layers;
     bauta_status status = BAUTA_OK;
     for (size_t l = 0; !status && l < layers; l++)
         status = bt_model_clone_ablate_heads(clone, at, l, SIZE_MAX, err);
     return status;
 }
 
-static void rows_compare(bt_audit_state *a, bauta_look_at at,
+static void rows_compare(bt_audit_state *a, bauta_attention_kind at,
                          const bt_hidden_states *want,
                          const bt_hidden_states *got, bt_fault *fault)
 {
-    bool target = at != BAUTA_LOOK_ENCODER;
+    bool target = at != BAUTA_ATTENTION_ENCODER;
     for (size_t l = 0; l < want->levels[target]; l++)
         for (size_t i = 0; i < want->rows[target]; i += EVERY) {
             a->compared++;
@@ -63,7 +63,7 @@ static void rows_compare(bt_audit_state *a, bauta_look_at at,
 
 /* With fully masked rows in a->inputs: the forward pass, then gradients. */
 static bauta_status masked_rows_check(bt_audit_state *a, bt_model_clone *clone,
-                                      bauta_look_at at, bt_fault *fault,
+                                      bauta_attention_kind at, bt_fault *fault,
                                       bauta_error *err)
 {
     bt_model_clone ablated;
@@ -73,10 +73,10 @@ static bauta_status masked_rows_check(bt_audit_state *a, bt_model_clone *clone,
     if (status)
         return status;
     // Rows that see the source must not pass it on to those that do not.
-    if (at == BAUTA_LOOK_CROSS)
-        status = ablate_all_layers(clone, BAUTA_LOOK_DECODER, err);
-    if (!status && at == BAUTA_LOOK_CROSS)
-        status = ablate_all_layers(&ablated, BAUTA_LOOK_DECODER, err);
+    if (at == BAUTA_ATTENTION_CROSS)
+        status = ablate_all_layers(clone, BAUTA_ATTENTION_DECODER, err);
+    if (!status && at == BAUTA_ATTENTION_CROSS)
+        status = ablate_all_layers(&ablated, BAUTA_ATTENTION_DECODER, err);
     if (!status)
         status = ablate_all_layers(&ablated, at, err);
     if (!status)
@@ -99,11 +99,12 @@ static bauta_status masked_rows_check(bt_audit_state *a, bt_model_clone *clone,
 }
 
 static bauta_status attention_check(bt_audit_state *a, bt_model_clone *clone,
-                                    bauta_look_at at, bt_fault *fault,
+                                    bauta_attention_kind at, bt_fault *fault,
                                     bauta_error *err)
 {
     bt_probe_inputs given = a->inputs, masked;
-    bool target = at != BAUTA_LOOK_ENCODER, cross = at == BAUTA_LOOK_CROSS;
+    bool target = at != BAUTA_ATTENTION_ENCODER,
+         cross = at == BAUTA_ATTENTION_CROSS;
     bauta_status status = bt_probe_inputs_copy(&masked, &given, err);
     if (status)
         return status;
@@ -122,12 +123,12 @@ bauta_status bt_check_fully_masked(bt_audit_state *a, bt_model_clone *clone,
                                    bt_fault *fault, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    if (a->inputs.source.count && clone->model.print.encoder.layers)
-        status = attention_check(a, clone, BAUTA_LOOK_ENCODER, fault, err);
+    if (a->inputs.source.count && clone->model.config.encoder.layers)
+        status = attention_check(a, clone, BAUTA_ATTENTION_ENCODER, fault, err);
     if (!status && !fault->found && a->inputs.target.count)
-        status = attention_check(a, clone, BAUTA_LOOK_DECODER, fault, err);
+        status = attention_check(a, clone, BAUTA_ATTENTION_DECODER, fault, err);
     if (!status && !fault->found && a->inputs.target.count &&
         a->inputs.source.count)
-        status = attention_check(a, clone, BAUTA_LOOK_CROSS, fault, err);
+        status = attention_check(a, clone, BAUTA_ATTENTION_CROSS, fault, err);
     return status;
 }

@@ -75,8 +75,8 @@ static bauta_status clone_init(gradient_check *f, bauta_error *err)
 static void labels_write(const gradient_check *f, size_t first)
 {
     const bt_probe_input *top = bt_probe_inputs_output(&f->a->inputs);
-    size_t vocab =
-        bt_size_min(f->clone.original->print.vocab, f->clone.model.print.vocab);
+    size_t vocab = bt_size_min(f->clone.original->config.vocab_size,
+                               f->clone.model.config.vocab_size);
     if (f->variant == NAN_HEAD)
         vocab = bt_size_min(vocab, 2);
     for (size_t i = 0; i < top->rows * f->batch.copies; i++)
@@ -134,7 +134,7 @@ static void row_check(gradient_check *f, size_t copy, size_t out, bool target,
     f->nonzero += kind != ZERO;
     if (right)
         return;
-    bt_fault fault = bt_fault_at(top, BAUTA_NOWHERE, out);
+    bt_fault fault = bt_fault_at(top, BAUTA_NO_INDEX, out);
     fault.key_target = target;
     fault.key = in;
     fault.should_see = may;
@@ -197,7 +197,7 @@ bauta_status bt_check_gradients(bt_audit_state *a, bt_model_clone *clone,
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "a compressed model has no gradients");
     bauta_status status =
-        bt_oracle_init(&f.oracle, &clone->model.print, &a->inputs, err);
+        bt_oracle_init(&f.oracle, &clone->model.config, &a->inputs, err);
     if (status)
         return status;
     for (f.variant = PLAIN; !status && !fault->found && f.variant < VARIANTS;

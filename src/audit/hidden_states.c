@@ -23,11 +23,11 @@ bauta_status bt_hidden_states_init(bt_hidden_states *s,
                                    bauta_error *err)
 {
     const bauta_batch *batches[] = { source, target };
-    const bt_blueprint *print = &clone->model.print;
+    const bt_model_config *print = &clone->model.config;
     const size_t layers[] = { print->encoder.layers, print->decoder.layers };
     *s = (bt_hidden_states){ .width = print->width };
     // A replaced embedding leaves the output head as it was.
-    s->vocabulary = clone->original->print.vocab;
+    s->vocabulary = clone->original->config.vocab_size;
     for (size_t i = 0; i < 2; i++) {
         if (!batches[i])
             continue;

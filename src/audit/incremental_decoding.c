@@ -128,7 +128,7 @@ static bauta_status all_fork(beam_set *t, size_t step, bauta_error *err)
 static bauta_status beam_truncate(beam_set *t, size_t s, size_t step,
                                   bauta_error *err)
 {
-    const bt_blueprint *print = &t->clone->model.print;
+    const bt_model_config *print = &t->clone->model.config;
     bt_sequence **at = &t->fixture.sequences[s * BEAMS], *kept;
     uint32_t ids[2] = { t->r->ids[0], t->r->ids[0] };
     if (step + 2 > print->max_positions || !print->decoder.layers)
@@ -137,8 +137,8 @@ static bauta_status beam_truncate(beam_set *t, size_t s, size_t step,
     if (status)
         return status;
     ids[0] = bt_different_token(t->a, ids[0], 977);
-    bt_feed wrong = { .sequence = *at, .count = 2, .ids = ids };
-    status = bt_stage_feed(t->fixture.session, &wrong, 1, err);
+    bt_decode_input wrong = { .sequence = *at, .count = 2, .ids = ids };
+    status = bt_decode_session_append(t->fixture.session, &wrong, 1, err);
     if (!status && !bt_sequence_truncate(*at, step)) {
         bt_sequence *unused = *at;
         *at = kept;
@@ -170,15 +170,15 @@ static bauta_status beams_step(beam_set *t, size_t step, bauta_error *err)
         uint32_t *to = &t->ids[i * t->longest + step];
         *to = b ? bt_different_token(t->a, id, step * BEAMS + b) : id;
         t->fixture.steps[count] =
-            (bt_feed){ .sequence = t->fixture.sequences[i],
-                       .count = 1,
-                       .ids = to,
-                       .logits =
-                           t->fixture.logits + count * t->fixture.stride };
+            (bt_decode_input){ .sequence = t->fixture.sequences[i],
+                               .count = 1,
+                               .ids = to,
+                               .logits = t->fixture.logits +
+                                         count * t->fixture.stride };
         count++;
     }
-    bauta_status status =
-        bt_stage_feed(t->fixture.session, t->fixture.steps, count, err);
+    bauta_status status = bt_decode_session_append(
+        t->fixture.session, t->fixture.steps, count, err);
     for (size_t f = 0; !status && f < count; f++) {
         size_t at = (size_t)(t->fixture.steps[f].ids - t->ids);
         t->digests[at] =
@@ -234,7 +234,7 @@ static void beams_compare(const beam_set *t, const bt_probe_inputs *all,
             digest(want->logits + row * want->vocabulary, want->vocabulary))
             continue;
         bt_fault found =
-            bt_fault_at(true, BAUTA_NOWHERE, t->r->starts[i / BEAMS] + at);
+            bt_fault_at(true, BAUTA_NO_INDEX, t->r->starts[i / BEAMS] + at);
         bt_fault_keep_first(fault, &found);
     }
 }

@@ -2,10 +2,10 @@
 /* model_clone.c - a shallow copy of a model with replaceable parts. */
 #include "audit/model_clone.h"
 
+#include "backend/cpu/kernels/packed_weight.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "kernels/compact.h"
 
 #include <assert.h>
 #include <math.h>
@@ -21,13 +21,13 @@ static void clear_gradient(void *user, const char *name, bt_tensor *tensor,
     (void)name;
     (void)rank;
     tensor->grad = NULL;
-    tensor->wants = false;
+    tensor->requires_grad = false;
 }
 
 /* The slices of a fused projection are not in the list of names. */
-static void clear_projection_gradients(bt_heads *heads)
+static void clear_projection_gradients(bt_attention_params *heads)
 {
-    bt_dense *parts[] = { &heads->q, &heads->k, &heads->v };
+    bt_linear_params *parts[] = { &heads->q, &heads->k, &heads->v };
     for (size_t i = 0; i < BT_LEN(parts); i++) {
         clear_gradient(NULL, NULL, &parts[i]->w, 0);
         clear_gradient(NULL, NULL, &parts[i]->bias, 0);
@@ -35,9 +35,9 @@ static void clear_projection_gradients(bt_heads *heads)
 }
 
 static bool stack_copy(bt_layer **out, bt_stack *stack,
-                       const bt_stack_print *print)
+                       const bt_stack_config *print)
 {
-    if (!stack->print)
+    if (!stack->config)
         return true;
     size_t bytes = bt_size_mul(print->layers, sizeof(**out));
     *out = bt_alloc(bytes);
@@ -46,7 +46,7 @@ static bool stack_copy(bt_layer **out, bt_stack *stack,
     if (bytes)
         memcpy(*out, stack->layers, bytes);
     stack->layers = *out;
-    stack->print = print;
+    stack->config = print;
     return true;
 }
 
@@ -54,23 +54,24 @@ bauta_status bt_model_clone_init(bt_model_clone *clone,
                                  const bauta_model *model, bauta_error *err)
 {
     *clone = (bt_model_clone){ .handle = *model,
-                               .folder = *model->folder,
-                               .model = *model->folder->model,
-                               .original = model->folder->model };
-    clone->handle.folder = &clone->folder;
+                               .folder = *model->store,
+                               .model = *model->store->model,
+                               .original = model->store->model };
+    clone->handle.store = &clone->folder;
     clone->handle.trainable = false;
     clone->folder.model = &clone->model;
     if (!stack_copy(&clone->layers[0], &clone->model.encoder,
-                    &clone->model.print.encoder) ||
+                    &clone->model.config.encoder) ||
         !stack_copy(&clone->layers[1], &clone->model.decoder,
-                    &clone->model.print.decoder)) {
+                    &clone->model.config.decoder)) {
         bt_model_clone_release(clone);
         return bt_fail_memory(err, "a clone of the model", sizeof(bt_layer));
     }
-    bt_folder_names(&clone->folder, &(bt_names){ clear_gradient, NULL });
+    bt_model_store_visit(&clone->folder,
+                         &(bt_tensor_visitor){ clear_gradient, NULL });
     for (size_t s = 0; s < 2; s++) {
-        const bt_stack_print *print =
-            s ? &clone->model.print.decoder : &clone->model.print.encoder;
+        const bt_stack_config *print =
+            s ? &clone->model.config.decoder : &clone->model.config.encoder;
         for (size_t l = 0; clone->layers[s] && l < print->layers; l++)
             clear_projection_gradients(&clone->layers[s][l].self);
     }
@@ -89,8 +90,8 @@ void bt_model_clone_release(bt_model_clone *clone)
 void bt_model_clone_set_depth(bt_model_clone *clone, size_t encoder,
                               size_t decoder)
 {
-    clone->model.print.encoder.layers = encoder;
-    clone->model.print.decoder.layers = decoder;
+    clone->model.config.encoder.layers = encoder;
+    clone->model.config.decoder.layers = decoder;
 }
 
 /* An array of zeros that lives as long as the clone. */
@@ -115,7 +116,7 @@ static bool replace_data(bt_model_clone *clone, bt_tensor *tensor,
     if (!numbers)
         return false;
     tensor->data = numbers;
-    tensor->compact = NULL;
+    tensor->packed = NULL;
     tensor->stride = tensor->columns;
     return true;
 }
@@ -127,18 +128,18 @@ bauta_status bt_model_clone_replace_embedding(bt_model_clone *clone,
                                               bauta_error *err)
 {
     bt_tensor *tokens = &clone->model.tokens;
-    if (clone->model.print.tied)
+    if (clone->model.config.tied)
         clone->model.head.w = *tokens;
-    clone->model.print.tied = false;
-    clone->model.print.vocab = rows;
-    clone->model.print.frozen = BT_IGNORE;
+    clone->model.config.tied = false;
+    clone->model.config.vocab_size = rows;
+    clone->model.config.padding_token = BT_IGNORE_INDEX;
     tokens->rows = rows;
     if (!replace_data(clone, tokens, err))
         return BAUTA_ERR_NOMEM;
     if (!trainable)
         return BAUTA_OK;
     tokens->grad = owned_zeros(clone, rows, tokens->columns, err);
-    tokens->wants = true;
+    tokens->requires_grad = true;
     clone->handle.trainable = true;
     return tokens->grad ? BAUTA_OK : BAUTA_ERR_NOMEM;
 }
@@ -146,8 +147,8 @@ bauta_status bt_model_clone_replace_embedding(bt_model_clone *clone,
 void bt_embedding_read(const bt_model *model, uint32_t id, float *to)
 {
     const bt_tensor *from = &model->tokens;
-    if (from->compact)
-        bt_compact_row(to, from->compact, id, 1.0f);
+    if (from->packed)
+        bt_packed_weight_row(to, from->packed, id, 1.0f);
     else
         memcpy(to, from->data + id * from->stride,
                from->columns * sizeof(float));
@@ -170,7 +171,7 @@ bauta_status bt_model_clone_poison_output_head(bt_model_clone *clone,
                                                bauta_error *err)
 {
     bt_tensor *w = &clone->model.head.w;
-    *w = (bt_tensor){ .rows = 2, .columns = clone->model.print.width };
+    *w = (bt_tensor){ .rows = 2, .columns = clone->model.config.width };
     clone->model.head.bias = (bt_tensor){ .rows = 0 };
     if (!replace_data(clone, w, err))
         return BAUTA_ERR_NOMEM;
@@ -181,25 +182,26 @@ bauta_status bt_model_clone_poison_output_head(bt_model_clone *clone,
 
 /* ---- attention --------------------------------------------------------- */
 
-static bt_heads *attention_of(const bt_model_clone *clone, bauta_look_at at,
-                              size_t layer)
+static bt_attention_params *attention_of(const bt_model_clone *clone,
+                                         bauta_attention_kind at, size_t layer)
 {
-    bt_layer *l = &clone->layers[at != BAUTA_LOOK_ENCODER][layer];
-    return at == BAUTA_LOOK_CROSS ? &l->cross : &l->self;
+    bt_layer *l = &clone->layers[at != BAUTA_ATTENTION_ENCODER][layer];
+    return at == BAUTA_ATTENTION_CROSS ? &l->cross : &l->self;
 }
 
-static size_t heads_of(const bt_model_clone *clone, bauta_look_at at)
+static size_t heads_of(const bt_model_clone *clone, bauta_attention_kind at)
 {
-    return at == BAUTA_LOOK_ENCODER ? clone->model.print.encoder.heads
-                                    : clone->model.print.decoder.heads;
+    return at == BAUTA_ATTENTION_ENCODER ? clone->model.config.encoder.heads
+                                         : clone->model.config.decoder.heads;
 }
 
 /* Element (input, output) of a projection. */
 static float *element(const bt_model_clone *clone, const bt_tensor *w,
                       size_t input, size_t output)
 {
-    return clone->model.print.turned ? w->data + input * w->stride + output
-                                     : w->data + output * w->stride + input;
+    return clone->model.config.transposed
+               ? w->data + input * w->stride + output
+               : w->data + output * w->stride + input;
 }
 
 /* Ablated layers share one array of zeros. */
@@ -212,18 +214,19 @@ static bauta_status zero_weights(bt_model_clone *clone, bt_tensor *w,
         clone->zero_count = clone->zeros ? count : 0;
     }
     w->data = clone->zeros;
-    w->compact = NULL;
+    w->packed = NULL;
     w->stride = w->columns;
     return w->data ? BAUTA_OK : BAUTA_ERR_NOMEM;
 }
 
 bauta_status bt_model_clone_ablate_heads(bt_model_clone *clone,
-                                         bauta_look_at at, size_t layer,
+                                         bauta_attention_kind at, size_t layer,
                                          size_t keep, bauta_error *err)
 {
     bt_tensor *out = &attention_of(clone, at, layer)->out.w;
     const bt_tensor from = *out;
-    size_t dim = clone->model.print.head_dim, width = clone->model.print.width;
+    size_t dim = clone->model.config.head_dim,
+           width = clone->model.config.width;
     if (keep >= heads_of(clone, at))
         return zero_weights(clone, out, err);
     if (!from.data)
@@ -250,10 +253,10 @@ static void randomize(const bt_tensor *w)
 
 /* With queries of 0 all scores are equal. */
 bauta_status bt_model_clone_uniform_attention(bt_model_clone *clone,
-                                              bauta_look_at at, size_t layer,
-                                              bauta_error *err)
+                                              bauta_attention_kind at,
+                                              size_t layer, bauta_error *err)
 {
-    bt_heads *heads = attention_of(clone, at, layer);
+    bt_attention_params *heads = attention_of(clone, at, layer);
     if (!replace_data(clone, &heads->q.w, err) ||
         !replace_data(clone, &heads->v.w, err) ||
         !replace_data(clone, &heads->out.w, err) ||
@@ -280,7 +283,7 @@ static void assign_gradient(void *user, const char *name, bt_tensor *tensor,
     (void)rank;
     if (l->gradients) {
         tensor->grad = l->gradients + l->count;
-        tensor->wants = true;
+        tensor->requires_grad = true;
     }
     l->count += tensor->rows * tensor->columns;
 }
@@ -290,14 +293,16 @@ bauta_status bt_model_clone_enable_gradients(bt_model_clone *clone,
                                              bauta_error *err)
 {
     gradient_layout l = { NULL, 0 };
-    bt_folder_names(&clone->folder, &(bt_names){ assign_gradient, &l });
+    bt_model_store_visit(&clone->folder,
+                         &(bt_tensor_visitor){ assign_gradient, &l });
     *count = l.count;
     *gradients = l.gradients = owned_zeros(clone, l.count, 1, err);
     if (!l.gradients)
         return BAUTA_ERR_NOMEM;
     l.count = 0;
-    bt_folder_names(&clone->folder, &(bt_names){ assign_gradient, &l });
-    bt_model_split(&clone->model);
+    bt_model_store_visit(&clone->folder,
+                         &(bt_tensor_visitor){ assign_gradient, &l });
+    bt_model_split_qkv(&clone->model);
     clone->handle.trainable = true;
     return BAUTA_OK;
 }

@@ -7,13 +7,13 @@
 #ifndef BT_MODEL_CLONE_H
 #define BT_MODEL_CLONE_H
 
-#include "model/handle.h"
+#include "model/api.h"
 
 enum { BT_MODEL_CLONE_OWNED = 16 };
 
 typedef struct bt_model_clone {
     bauta_model handle; /* for calls of the library */
-    bt_folder folder;
+    bt_model_store folder;
     bt_model model;
     const bt_model *original;
     bt_layer *layers[2];               /* encoder, decoder */
@@ -31,7 +31,7 @@ void bt_model_clone_release(bt_model_clone *clone);
 /* Compressed weights cannot be trained. */
 static inline bool bt_model_clone_trainable(const bt_model_clone *clone)
 {
-    return !clone->folder.compacts;
+    return !clone->folder.packed;
 }
 
 /* Copy a token's embedding, of any storage type, to `to`. */
@@ -64,14 +64,14 @@ bauta_status bt_model_clone_poison_output_head(bt_model_clone *clone,
 
 /* Ablate all heads of an attention but head `keep`; SIZE_MAX: all of them. */
 bauta_status bt_model_clone_ablate_heads(bt_model_clone *clone,
-                                         bauta_look_at at, size_t layer,
+                                         bauta_attention_kind at, size_t layer,
                                          size_t keep, bauta_error *err);
 /* Make an attention weigh all visible keys equally, with value and output
  * projections that let every key show in the result, whatever the model has
  * learned. */
 bauta_status bt_model_clone_uniform_attention(bt_model_clone *clone,
-                                              bauta_look_at at, size_t layer,
-                                              bauta_error *err);
+                                              bauta_attention_kind at,
+                                              size_t layer, bauta_error *err);
 
 /* Give every parameter a gradient of its own, all in one array of `*count`
  * zeros, which the clone owns. */

@@ -121,12 +121,13 @@ static bauta_status source_init(bt_oracle *oracle,
     return status;
 }
 
-bauta_status bt_oracle_init(bt_oracle *oracle, const bt_blueprint *print,
+bauta_status bt_oracle_init(bt_oracle *oracle, const bt_model_config *print,
                             const bt_probe_inputs *inputs, bauta_error *err)
 {
     *oracle = (bt_oracle){ .encoder_layers = print->encoder.layers,
                            .decoder_layers = print->decoder.layers };
-    oracle->first_window_layer = print->window ? print->window_from : SIZE_MAX;
+    oracle->first_window_layer =
+        print->window ? print->window_first_layer : SIZE_MAX;
     oracle->encoder_reach =
         bt_alloc_zero(oracle->encoder_layers + 1, sizeof(bt_bit_matrix));
     oracle->decoder_reach =

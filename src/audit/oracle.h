@@ -7,7 +7,7 @@
 #define BT_AUDIT_ORACLE_H
 
 #include "audit/probe_input.h"
-#include "model/blueprint.h"
+#include "model/model_config.h"
 
 typedef struct bt_oracle {
     size_t encoder_layers, decoder_layers;
@@ -21,7 +21,7 @@ typedef struct bt_oracle {
     bt_bit_matrix *source_reach;  /* (decoder_layers + 1) source on target */
 } bt_oracle;
 
-bauta_status bt_oracle_init(bt_oracle *oracle, const bt_blueprint *print,
+bauta_status bt_oracle_init(bt_oracle *oracle, const bt_model_config *print,
                             const bt_probe_inputs *inputs, bauta_error *err);
 void bt_oracle_release(bt_oracle *oracle);
 

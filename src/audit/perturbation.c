@@ -25,7 +25,7 @@ size_t bt_probe_row(const bt_audit_state *a, const bt_probe_input *r, size_t n)
 static bool embeddings_differ(const bt_model *model, uint32_t a, uint32_t b,
                               float *scratch)
 {
-    size_t width = model->print.width;
+    size_t width = model->config.width;
     bt_embedding_read(model, a, scratch);
     bt_embedding_read(model, b, scratch + width);
     return memcmp(scratch, scratch + width, width * sizeof(*scratch)) != 0;
@@ -33,10 +33,10 @@ static bool embeddings_differ(const bt_model *model, uint32_t a, uint32_t b,
 
 uint32_t bt_different_token(const bt_audit_state *a, uint32_t id, size_t salt)
 {
-    const bt_model *model = a->model->folder->model;
+    const bt_model *model = a->model->store->model;
     const uint32_t key[2] = { (uint32_t)a->seed, (uint32_t)(a->seed >> 32) };
     const uint32_t counter[4] = { id, (uint32_t)salt, 0x61756469, 0 };
-    size_t vocab = model->print.vocab;
+    size_t vocab = model->config.vocab_size;
     uint32_t random[4];
     bt_philox(random, counter, key);
     for (size_t n = 0; n < vocab; n++) {
@@ -121,7 +121,7 @@ bauta_status bt_perturbation_run(bt_perturbation *p, bauta_error *err)
     size_t together = bt_size_max(BATCH_ROWS / bt_size_max(rows, 1), 2) - 1;
     size_t probes = probes_total(p);
     bauta_status status =
-        bt_oracle_init(&p->oracle, &p->clone->model.print, inputs, err);
+        bt_oracle_init(&p->oracle, &p->clone->model.config, inputs, err);
     if (status)
         return status;
     for (size_t n = 0; !status && n < probes; n += together)

@@ -35,12 +35,13 @@ static bool arrays_alloc(bt_probe_input *r, const bauta_batch *b)
     r->starts = bt_alloc_zero(r->count, sizeof(*r->starts));
     r->sequence = bt_alloc_zero(r->rows, sizeof(*r->sequence));
     r->ids = bt_alloc_zero(r->rows, sizeof(*r->ids));
-    if (b->types)
+    if (b->token_types)
         r->types = bt_alloc_zero(r->rows, sizeof(*r->types));
-    if (b->prefixes)
-        r->prefixes = repeated(b->prefixes, r->count, sizeof(*r->prefixes), 1);
+    if (b->prefix_lengths)
+        r->prefixes =
+            repeated(b->prefix_lengths, r->count, sizeof(*r->prefixes), 1);
     return r->lengths && r->starts && r->sequence && r->ids &&
-           (r->types || !b->types) && (r->prefixes || !b->prefixes);
+           (r->types || !b->token_types) && (r->prefixes || !b->prefix_lengths);
 }
 
 static void rows_fill(bt_probe_input *r, const bauta_batch *b)
@@ -54,7 +55,7 @@ static void rows_fill(bt_probe_input *r, const bauta_batch *b)
             size_t from = batch_row(r, b, row);
             r->ids[row] = b->ids[from];
             if (r->types)
-                r->types[row] = b->types[from];
+                r->types[row] = b->token_types[from];
         }
     }
 }
@@ -101,7 +102,7 @@ bauta_status bt_probe_inputs_init(bt_probe_inputs *inputs,
     if (!status)
         status = input_init(&inputs->target, target, err);
     if (!status && source && target)
-        status = mask_copy(&inputs->cross, target->cross, &inputs->target,
+        status = mask_copy(&inputs->cross, target->cross_mask, &inputs->target,
                            target, &inputs->source, source, err);
     if (status)
         bt_probe_inputs_release(inputs);
@@ -165,7 +166,7 @@ static bauta_status input_select(bt_probe_input *to, const bt_probe_input *from,
     to->count = count;
     for (size_t s = 0; s < count; s++)
         to->rows += from->lengths[list[s]];
-    like.types = from->types;
+    like.token_types = from->types;
     if (!arrays_alloc(to, &like))
         return bt_fail_memory(err, "the batch of an audit", to->rows);
     if (from->prefixes)
@@ -256,10 +257,10 @@ static bauta_status side_init(bt_probe_batch_side *side,
     side->batch.count = r->count * copies;
     side->batch.lengths = side->lengths;
     side->batch.ids = side->ids;
-    side->batch.types = side->types;
+    side->batch.token_types = side->types;
     side->batch.mask = side->mask;
-    side->batch.cross = side->cross;
-    side->batch.prefixes = side->prefixes;
+    side->batch.cross_mask = side->cross;
+    side->batch.prefix_lengths = side->prefixes;
     return status;
 }
 

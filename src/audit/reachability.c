@@ -102,21 +102,21 @@ bauta_status bauta_audit_masks(const bauta_mask *const *masks, size_t layers,
 
 typedef struct mask_check {
     bt_audit_state *a;
-    const bt_blueprint *print;
+    const bt_model_config *print;
     bt_oracle oracle;
     bt_fault *fault;
 } mask_check;
 
-static void fault_record(const mask_check *s, bauta_look_at at, size_t layer,
-                         size_t row, size_t key, bool should_see)
+static void fault_record(const mask_check *s, bauta_attention_kind at,
+                         size_t layer, size_t row, size_t key, bool should_see)
 {
     if (s->fault->found)
         return;
     s->fault->found = true;
     s->fault->at = at;
     s->fault->layer = layer;
-    s->fault->target = at != BAUTA_LOOK_ENCODER;
-    s->fault->key_target = at == BAUTA_LOOK_DECODER;
+    s->fault->target = at != BAUTA_ATTENTION_ENCODER;
+    s->fault->key_target = at == BAUTA_ATTENTION_DECODER;
     s->fault->row = row;
     s->fault->key = key;
     s->fault->should_see = should_see;
@@ -124,7 +124,8 @@ static void fault_record(const mask_check *s, bauta_look_at at, size_t layer,
 
 /* Compare a mask with the expected matrix, pair by pair. */
 static void compare(const mask_check *s, const bauta_mask *mask,
-                    const bt_bit_matrix *matrix, bauta_look_at at, size_t layer)
+                    const bt_bit_matrix *matrix, bauta_attention_kind at,
+                    size_t layer)
 {
     for (size_t i = 0; i < mask->queries; i++) {
         bt_spans row = bt_mask_spans(mask, i);
@@ -141,20 +142,20 @@ static void compare(const mask_check *s, const bauta_mask *mask,
     s->a->compared += (uint64_t)mask->queries * mask->keys;
 }
 
-static bt_axis axis_of(const bt_probe_input *r)
+static bt_token_axis axis_of(const bt_probe_input *r)
 {
-    return (bt_axis){ .count = r->count, .lengths = r->lengths };
+    return (bt_token_axis){ .count = r->count, .lengths = r->lengths };
 }
 
 /* Build the mask of an attention as the forward pass does. */
 static bauta_status mask_create(const mask_check *s, bauta_mask **out,
-                                bauta_look_at at, size_t layer,
+                                bauta_attention_kind at, size_t layer,
                                 bauta_error *err)
 {
     const bt_probe_inputs *inputs = &s->a->inputs;
     const bt_probe_input *r =
-        at == BAUTA_LOOK_ENCODER ? &inputs->source : &inputs->target;
-    bool cross = at == BAUTA_LOOK_CROSS;
+        at == BAUTA_ATTENTION_ENCODER ? &inputs->source : &inputs->target;
+    bool cross = at == BAUTA_ATTENTION_CROSS;
     const bt_bit_matrix *matrix = cross ? &inputs->cross : &r->mask;
     bauta_mask *extra = NULL;
     bt_batch_mask batch = { .queries = axis_of(r),
@@ -175,10 +176,11 @@ static bauta_status mask_create(const mask_check *s, bauta_mask **out,
  * layers so far. */
 static bauta_status stack_check(mask_check *s, bool target, bauta_error *err)
 {
-    const bt_blueprint *print = s->print;
+    const bt_model_config *print = s->print;
     size_t layers = target ? print->decoder.layers : print->encoder.layers;
     size_t rows = target ? s->a->inputs.target.rows : s->a->inputs.source.rows;
-    bauta_look_at at = target ? BAUTA_LOOK_DECODER : BAUTA_LOOK_ENCODER;
+    bauta_attention_kind at =
+        target ? BAUTA_ATTENTION_DECODER : BAUTA_ATTENTION_ENCODER;
     bauta_mask *reach = NULL;
     bauta_status status = bauta_mask_window(&reach, rows, rows, 1, err);
     for (size_t l = 0; !status && l < layers; l++) {
@@ -202,9 +204,9 @@ static bauta_status stack_check(mask_check *s, bool target, bauta_error *err)
 static bauta_status cross_check(mask_check *s, bauta_error *err)
 {
     bauta_mask *mask = NULL;
-    bauta_status status = mask_create(s, &mask, BAUTA_LOOK_CROSS, 0, err);
+    bauta_status status = mask_create(s, &mask, BAUTA_ATTENTION_CROSS, 0, err);
     if (!status)
-        compare(s, mask, &s->oracle.cross, BAUTA_LOOK_CROSS, 0);
+        compare(s, mask, &s->oracle.cross, BAUTA_ATTENTION_CROSS, 0);
     bauta_mask_free(mask);
     return status;
 }
@@ -212,7 +214,7 @@ static bauta_status cross_check(mask_check *s, bauta_error *err)
 bauta_status bt_check_reachability(bt_audit_state *a, bt_model_clone *clone,
                                    bt_fault *fault, bauta_error *err)
 {
-    mask_check s = { .a = a, .print = &clone->model.print, .fault = fault };
+    mask_check s = { .a = a, .print = &clone->model.config, .fault = fault };
     bauta_status status = bt_oracle_init(&s.oracle, s.print, &a->inputs, err);
     if (status)
         return status;

@@ -32,7 +32,7 @@ static bauta_status gradients_run(results *o, bt_audit_state *a,
     bt_probe_batch batch;
     bauta_loss_options options = BAUTA_LOSS_OPTIONS_INIT;
     options.dropout = 0.1f;
-    options.smoothing = 0.1f;
+    options.label_smoothing = 0.1f;
     bauta_status status = bt_probe_batch_init(&batch, &a->inputs, 1, err);
     if (status)
         return status;
@@ -116,8 +116,8 @@ static bool gradients_differ(results *want, const results *got, char *text,
     for (size_t i = 0; i < want->count; i++)
         if (memcmp(want->gradients + i, got->gradients + i, sizeof(float))) {
             name_search s = { i, 0, text, size };
-            bt_folder_names(&want->trainable.folder,
-                            &(bt_names){ name_find, &s });
+            bt_model_store_visit(&want->trainable.folder,
+                                 &(bt_tensor_visitor){ name_find, &s });
             return true;
         }
     return memcmp(&want->loss, &got->loss, sizeof(want->loss)) != 0;
@@ -198,7 +198,7 @@ static bauta_status isas_check(bt_audit_state *a, const bt_model_clone *clone,
     bt_probe_inputs all = a->inputs;
     const bt_probe_input *top = bt_probe_inputs_output(&all);
     size_t shortest = 0;
-    if (top->rows * a->model->folder->parameters < WORK_MAX)
+    if (top->rows * a->model->store->parameters < WORK_MAX)
         return executions_check(a, clone, list, count, fault, err);
     for (size_t s = 1; s < top->count; s++)
         if (top->lengths[s] && (top->lengths[s] < top->lengths[shortest] ||
@@ -208,7 +208,7 @@ static bauta_status isas_check(bt_audit_state *a, const bt_model_clone *clone,
         bt_probe_inputs_select(&a->inputs, &all, &shortest, 1, err);
     if (!status) {
         status = executions_check(a, clone, list, count, fault, err);
-        if (fault->found && fault->row != BAUTA_NOWHERE)
+        if (fault->found && fault->row != BAUTA_NO_INDEX)
             fault->row +=
                 (fault->target ? &all.target : &all.source)->starts[shortest];
         bt_probe_inputs_release(&a->inputs);

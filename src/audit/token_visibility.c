@@ -176,7 +176,7 @@ bauta_status bt_check_nan_poison(bt_audit_state *a, bt_model_clone *clone,
 /* ---- each layer by itself ---------------------------------------------- */
 
 typedef struct layer_attention {
-    bauta_look_at at;
+    bauta_attention_kind at;
     size_t layer;
 } layer_attention;
 
@@ -184,9 +184,9 @@ static void layer_examine(bt_perturbation *p, size_t copy, bool key_target,
                           size_t key)
 {
     const layer_attention *e = p->user;
-    bool target = e->at != BAUTA_LOOK_ENCODER;
+    bool target = e->at != BAUTA_ATTENTION_ENCODER;
     const bt_bit_matrix *sees =
-        e->at == BAUTA_LOOK_CROSS
+        e->at == BAUTA_ATTENTION_CROSS
             ? &p->oracle.cross
             : bt_oracle_mask(&p->oracle, target, e->layer);
     for (size_t i = 0; i < bt_probe_inputs_side(&p->a->inputs, target)->rows;
@@ -207,7 +207,7 @@ static bauta_status isolate_attention(bt_model_clone *clone,
                                       const layer_attention *e,
                                       bauta_error *err)
 {
-    bool target = e->at != BAUTA_LOOK_ENCODER;
+    bool target = e->at != BAUTA_ATTENTION_ENCODER;
     bauta_status status = BAUTA_OK;
     for (size_t l = 0; !status && l < e->layer; l++)
         status = bt_model_clone_ablate_heads(clone, e->at, l, SIZE_MAX, err);
@@ -223,7 +223,7 @@ static bauta_status layer_check(bt_audit_state *a, const layer_attention *e,
 {
     bt_model_clone clone;
     const bt_probe_input *sides[] = { &a->inputs.source, &a->inputs.target };
-    bool key_target = e->at == BAUTA_LOOK_DECODER;
+    bool key_target = e->at == BAUTA_ATTENTION_DECODER;
     uint32_t *changed = different_tokens(a, sides[key_target]);
     if (!changed)
         return bt_fail_memory(err, "other tokens", sides[key_target]->rows);
@@ -254,20 +254,20 @@ static bauta_status layer_check(bt_audit_state *a, const layer_attention *e,
 bauta_status bt_check_layer_visibility(bt_audit_state *a, bt_model_clone *clone,
                                        bt_fault *fault, bauta_error *err)
 {
-    const bt_blueprint *print = &clone->model.print;
+    const bt_model_config *print = &clone->model.config;
     bool both = print->stacks == BT_ENCODER_DECODER;
     bauta_status status = BAUTA_OK;
     for (size_t l = 0; !status && !fault->found && l < print->encoder.layers;
          l++)
-        status = layer_check(a, &(layer_attention){ BAUTA_LOOK_ENCODER, l },
-                             fault, err);
+        status = layer_check(
+            a, &(layer_attention){ BAUTA_ATTENTION_ENCODER, l }, fault, err);
     for (size_t l = 0; !status && !fault->found && l < print->decoder.layers;
          l++) {
-        status = layer_check(a, &(layer_attention){ BAUTA_LOOK_DECODER, l },
-                             fault, err);
+        status = layer_check(
+            a, &(layer_attention){ BAUTA_ATTENTION_DECODER, l }, fault, err);
         if (!status && !fault->found && both)
-            status = layer_check(a, &(layer_attention){ BAUTA_LOOK_CROSS, l },
-                                 fault, err);
+            status = layer_check(
+                a, &(layer_attention){ BAUTA_ATTENTION_CROSS, l }, fault, err);
     }
     return status;
 }

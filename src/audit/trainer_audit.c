@@ -9,20 +9,20 @@ enum { SEQUENCES = 3, TOKENS = 16, SHORTER = 4, PROBES = 4 };
 
 /* The first tokens of the first sequences of the batch, each sequence shorter
  * than the one before. */
-static bauta_status batch_begin(bt_filling *batch, const bauta_trainer *t,
+static bauta_status batch_begin(bt_train_batch *batch, const bauta_trainer *t,
                                 bauta_error *err)
 {
     bt_example sequences[SEQUENCES];
-    size_t first = t->epoch.batches[t->batch];
-    size_t count = t->epoch.batches[t->batch + 1] - first;
+    size_t first = t->epoch.batch_offsets[t->batch];
+    size_t count = t->epoch.batch_offsets[t->batch + 1] - first;
     count = bt_size_min(count, SEQUENCES);
     for (size_t s = 0; s < count; s++) {
-        sequences[s] = t->epoch.list[first + s];
+        sequences[s] = t->epoch.examples[first + s];
         sequences[s].count =
             bt_size_min(sequences[s].count, TOKENS - SHORTER * s);
     }
-    return bt_filling_set(batch, &t->objective, t->corpus, sequences, count,
-                          err);
+    return bt_train_batch_set(batch, &t->objective, t->corpus, sequences, count,
+                              err);
 }
 
 bauta_status bauta_audit_trainer(bauta_audit **out, bauta_trainer *trainer,
@@ -30,8 +30,8 @@ bauta_status bauta_audit_trainer(bauta_audit **out, bauta_trainer *trainer,
                                  bauta_error *err)
 {
     bauta_audit_options chosen = BAUTA_AUDIT_OPTIONS_INIT;
-    bt_filling batch = { 0 };
-    bt_pass pass;
+    bt_train_batch batch = { 0 };
+    bt_microbatch pass;
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(trainer, err);
@@ -49,11 +49,11 @@ bauta_status bauta_audit_trainer(bauta_audit **out, bauta_trainer *trainer,
     if (!status)
         status = batch_begin(&batch, trainer, err);
     if (!status) {
-        bt_pass_set(&pass, trainer, &batch);
+        bt_microbatch_set(&pass, trainer, &batch);
         status = bauta_audit_create(out, trainer->context, trainer->model,
                                     pass.read_source, pass.read_target, &chosen,
                                     err);
     }
-    bt_filling_release(&batch);
+    bt_train_batch_release(&batch);
     return status;
 }

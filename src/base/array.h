@@ -3,7 +3,7 @@
  *
  *     uint32_t *ids = NULL;
  *     size_t count = 0, capacity = 0;
- *     if (BT_ROOM(ids, capacity, count, 1)) // for one more
+ *     if (BT_ARRAY_RESERVE(ids, capacity, count, 1)) // for one more
  *         return bt_fail_memory(err, "tokens", sizeof(*ids));
  *     ids[count++] = id;
  *     bt_free(ids); */
@@ -15,11 +15,11 @@
 /* Grow *array, which is NULL or came from here and holds `count` elements of
  * `size` bytes, to a capacity of at least count + more. The capacity grows by
  * half, so n appends cost O(n). Returns 0, or -1 when there is no memory; the
- * array is then unchanged. Call it through BT_ROOM. */
+ * array is then unchanged. Call it through BT_ARRAY_RESERVE. */
 int bt_array_grow(void **array, size_t *capacity, size_t count, size_t more,
                   size_t size);
 
-#define BT_ROOM(array, capacity, count, more)                             \
+#define BT_ARRAY_RESERVE(array, capacity, count, more)                    \
     ((capacity) - (count) >= (size_t)(more)                               \
          ? 0                                                              \
          : bt_array_grow((void **)&(array), &(capacity), (count), (more), \

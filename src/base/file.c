@@ -55,8 +55,8 @@ char *bt_path_join(const char *folder, const char *name)
 /* ---- Directories
  * ------------------------------------------------------------- */
 
-bauta_status bt_parent_open(int *parent, const char **name, const char *path,
-                            bauta_error *err)
+bauta_status bt_path_open_parent(int *parent, const char **name,
+                                 const char *path, bauta_error *err)
 {
     const char *slash = strrchr(path, '/');
     size_t length = slash == path ? 1 : slash ? (size_t)(slash - path) : 0;
@@ -71,7 +71,7 @@ bauta_status bt_parent_open(int *parent, const char **name, const char *path,
                        : BAUTA_OK;
 }
 
-int bt_folder_sync(int folder)
+int bt_directory_sync(int folder)
 {
     return fsync(folder) != 0 && errno != EINVAL ? -1 : 0;
 }
@@ -198,7 +198,7 @@ void bt_file_map_release(bt_file_map *map)
 /* ---- Atomic files
  * -------------------------------------------------------------- */
 
-struct bt_draft {
+struct bt_atomic_file {
     char *path;         /* of the target */
     const char *name;   /* last component of the path */
     char temporary[64]; /* name of the temporary file; "" when none */
@@ -208,7 +208,7 @@ struct bt_draft {
 /* Create a file that did not exist, not even as a link. The name holds the
  * process id and a counter, so a retry is needed only when a process with the
  * same id died and left a file behind. */
-static bauta_status temporary_open(bt_draft *file, bauta_error *err)
+static bauta_status temporary_open(bt_atomic_file *file, bauta_error *err)
 {
     static atomic_uint count;
     enum { ATTEMPTS = 1000 };
@@ -231,16 +231,16 @@ static bauta_status temporary_open(bt_draft *file, bauta_error *err)
 }
 
 /* Takes ownership of the directory's descriptor. */
-static bauta_status draft_make(bt_draft **out, int folder, const char *path,
-                               bauta_error *err)
+static bauta_status draft_make(bt_atomic_file **out, int folder,
+                               const char *path, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    bt_draft *file = bt_alloc_zero(1, sizeof(*file));
+    bt_atomic_file *file = bt_alloc_zero(1, sizeof(*file));
     if (!file) {
         close(folder);
         return bt_fail_memory(err, "a file to write", sizeof(*file));
     }
-    *file = (bt_draft){ .folder = folder, .fd = -1 };
+    *file = (bt_atomic_file){ .folder = folder, .fd = -1 };
     file->path = bt_path_copy(path, strlen(path));
     if (file->path) {
         const char *slash = strrchr(file->path, '/');
@@ -250,23 +250,24 @@ static bauta_status draft_make(bt_draft **out, int folder, const char *path,
         status = bt_fail_memory(err, "the name of a file", strlen(path) + 1);
     }
     if (status)
-        bt_draft_free(file);
+        bt_atomic_file_free(file);
     else
         *out = file;
     return status;
 }
 
-bauta_status bt_draft_create(bt_draft **out, const char *path, bauta_error *err)
+bauta_status bt_atomic_file_create(bt_atomic_file **out, const char *path,
+                                   bauta_error *err)
 {
     int folder;
     const char *name;
     *out = NULL;
-    bauta_status status = bt_parent_open(&folder, &name, path, err);
+    bauta_status status = bt_path_open_parent(&folder, &name, path, err);
     return status ? status : draft_make(out, folder, path, err);
 }
 
-bauta_status bt_draft_create_at(bt_draft **out, int folder, const char *path,
-                                bauta_error *err)
+bauta_status bt_atomic_file_create_at(bt_atomic_file **out, int folder,
+                                      const char *path, bauta_error *err)
 {
     *out = NULL;
     int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -274,8 +275,8 @@ bauta_status bt_draft_create_at(bt_draft **out, int folder, const char *path,
                    : draft_make(out, own, path, err);
 }
 
-bauta_status bt_draft_write(bt_draft *file, const void *bytes, size_t size,
-                            bauta_error *err)
+bauta_status bt_atomic_file_write(bt_atomic_file *file, const void *bytes,
+                                  size_t size, bauta_error *err)
 {
     const char *from = bytes;
     while (size > 0) {
@@ -290,7 +291,7 @@ bauta_status bt_draft_write(bt_draft *file, const void *bytes, size_t size,
     return BAUTA_OK;
 }
 
-bauta_status bt_draft_commit(bt_draft *file, bauta_error *err)
+bauta_status bt_atomic_file_commit(bt_atomic_file *file, bauta_error *err)
 {
     int fd = file->fd;
     if (fsync(fd) != 0)
@@ -301,12 +302,12 @@ bauta_status bt_draft_commit(bt_draft *file, bauta_error *err)
     if (renameat(file->folder, file->temporary, file->folder, file->name))
         return bt_fail_errno(err, file->path, "replace it");
     file->temporary[0] = '\0';
-    if (bt_folder_sync(file->folder) != 0)
+    if (bt_directory_sync(file->folder) != 0)
         return bt_fail_errno(err, file->path, "make its new name durable");
     return BAUTA_OK;
 }
 
-void bt_draft_free(bt_draft *file)
+void bt_atomic_file_free(bt_atomic_file *file)
 {
     if (!file)
         return;
@@ -323,12 +324,12 @@ void bt_draft_free(bt_draft *file)
 bauta_status bt_file_write(const char *path, const void *bytes, size_t size,
                            bauta_error *err)
 {
-    bt_draft *file;
-    bauta_status status = bt_draft_create(&file, path, err);
+    bt_atomic_file *file;
+    bauta_status status = bt_atomic_file_create(&file, path, err);
     if (!status)
-        status = bt_draft_write(file, bytes, size, err);
+        status = bt_atomic_file_write(file, bytes, size, err);
     if (!status)
-        status = bt_draft_commit(file, err);
-    bt_draft_free(file);
+        status = bt_atomic_file_commit(file, err);
+    bt_atomic_file_free(file);
     return status;
 }

@@ -31,31 +31,31 @@ void bt_file_map_release(bt_file_map *map);
 /* A file that is written under a temporary name in the same directory.
  * Committing syncs it and renames it over the target in one step. Freeing
  * without a commit removes it and leaves the old file as it was. */
-typedef struct bt_draft bt_draft;
+typedef struct bt_atomic_file bt_atomic_file;
 
-bauta_status bt_draft_create(bt_draft **out, const char *path,
-                             bauta_error *err);
+bauta_status bt_atomic_file_create(bt_atomic_file **out, const char *path,
+                                   bauta_error *err);
 /* In an open directory, wherever that has been moved to. `path` names the file
  * in messages; its last component is the file's name. */
-bauta_status bt_draft_create_at(bt_draft **out, int folder, const char *path,
-                                bauta_error *err);
-bauta_status bt_draft_write(bt_draft *file, const void *bytes, size_t size,
-                            bauta_error *err);
+bauta_status bt_atomic_file_create_at(bt_atomic_file **out, int folder,
+                                      const char *path, bauta_error *err);
+bauta_status bt_atomic_file_write(bt_atomic_file *file, const void *bytes,
+                                  size_t size, bauta_error *err);
 /* After a failure the old file is still in place, unless only the final sync of
  * the directory failed: then the new file is. */
-bauta_status bt_draft_commit(bt_draft *file, bauta_error *err);
-void bt_draft_free(bt_draft *file);
+bauta_status bt_atomic_file_commit(bt_atomic_file *file, bauta_error *err);
+void bt_atomic_file_free(bt_atomic_file *file);
 
 /* Write a whole file atomically. */
 bauta_status bt_file_write(const char *path, const void *bytes, size_t size,
                            bauta_error *err);
 
 /* Open the directory that contains a path; *name is its last component. */
-bauta_status bt_parent_open(int *parent, const char **name, const char *path,
-                            bauta_error *err);
+bauta_status bt_path_open_parent(int *parent, const char **name,
+                                 const char *path, bauta_error *err);
 /* fsync() an open directory; -1 with errno set on failure. EINVAL, from file
  * systems that cannot sync directories, is not a failure. */
-int bt_folder_sync(int folder);
+int bt_directory_sync(int folder);
 
 /* "folder/name", and the first `length` bytes of a path; release them with
  * bt_free(). NULL when there is no memory. */

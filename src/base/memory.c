@@ -63,7 +63,7 @@ void bt_free(void *memory)
         current.free(current.user, memory);
 }
 
-void *bt_arena_take(bt_arena *arena, size_t count, size_t size)
+void *bt_arena_alloc(bt_arena *arena, size_t count, size_t size)
 {
     size_t at = arena->used;
     size_t bytes = bt_size_round(bt_size_mul(count, size), BT_ALIGN);

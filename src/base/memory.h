@@ -28,7 +28,7 @@ typedef struct bt_arena {
 } bt_arena;
 
 /* The next count x size bytes, or NULL while measuring. */
-void *bt_arena_take(bt_arena *arena, size_t count, size_t size);
+void *bt_arena_alloc(bt_arena *arena, size_t count, size_t size);
 /* Empty the arena and make sure that it has `size` bytes. The block is kept if
  * it is large enough. Returns 0, or -1 when there is no memory; the arena then
  * has no block. */

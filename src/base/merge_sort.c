@@ -6,7 +6,7 @@
 
 enum { RUN = 8 }; /* elements that are sorted by insertion */
 
-static void run_sort(uint32_t *list, size_t count, bt_order_fn *after,
+static void run_sort(uint32_t *list, size_t count, bt_sort_after_fn *after,
                      const void *user)
 {
     for (size_t i = 1; i < count; i++) {
@@ -20,7 +20,7 @@ static void run_sort(uint32_t *list, size_t count, bt_order_fn *after,
 
 /* Merge the sorted runs [0, middle) and [middle, count). */
 static void run_merge(uint32_t *out, const uint32_t *list, size_t middle,
-                      size_t count, bt_order_fn *after, const void *user)
+                      size_t count, bt_sort_after_fn *after, const void *user)
 {
     size_t a = 0, b = middle;
     for (size_t i = 0; i < count; i++) {
@@ -30,8 +30,8 @@ static void run_merge(uint32_t *out, const uint32_t *list, size_t middle,
     }
 }
 
-void bt_order(uint32_t *list, uint32_t *spare, size_t count, bt_order_fn *after,
-              const void *user)
+void bt_merge_sort(uint32_t *list, uint32_t *spare, size_t count,
+                   bt_sort_after_fn *after, const void *user)
 {
     uint32_t *from = list, *to = spare;
     for (size_t i = 0; i < count; i += RUN)

@@ -11,10 +11,10 @@
 #include <stdint.h>
 
 /* Whether `a`, which comes before `b` now, must come after it. */
-typedef bool bt_order_fn(const void *user, uint32_t a, uint32_t b);
+typedef bool bt_sort_after_fn(const void *user, uint32_t a, uint32_t b);
 
 /* Sort list[0] to list[count - 1]; `spare` is scratch of the same size. */
-void bt_order(uint32_t *list, uint32_t *spare, size_t count, bt_order_fn *after,
-              const void *user);
+void bt_merge_sort(uint32_t *list, uint32_t *spare, size_t count,
+                   bt_sort_after_fn *after, const void *user);
 
 #endif

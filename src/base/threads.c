@@ -69,7 +69,7 @@ static int team_size(int wanted)
 
 /* ---- Tasks --------------------------------------------------------------- */
 
-void bt_parallel(int threads, size_t count, bt_task_fn *run, void *job)
+void bt_parallel_for(int threads, size_t count, bt_task_fn *run, void *job)
 {
     if (threads > 1 && (size_t)threads > count)
         threads = (int)count;
@@ -102,7 +102,7 @@ void bt_progress_set(bt_progress *progress, unsigned done)
     atomic_store_explicit(&progress->done, done, memory_order_release);
 }
 
-void bt_progress_step(bt_progress *progress)
+void bt_progress_increment(bt_progress *progress)
 {
     atomic_fetch_add_explicit(&progress->done, 1, memory_order_release);
 }
@@ -145,7 +145,7 @@ void bt_once_end(bt_once *once, unsigned round)
     atomic_store_explicit(&once->state, 2 * round + 2, memory_order_release);
 }
 
-bool bt_once_begun(const bt_once *once, unsigned round)
+bool bt_once_started(const bt_once *once, unsigned round)
 {
     return atomic_load_explicit(&once->state, memory_order_relaxed) > 2 * round;
 }

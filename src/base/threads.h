@@ -16,7 +16,7 @@ typedef void bt_task_fn(void *job, size_t task, int thread);
 /* Run tasks 0 to count - 1 and return when all are done. They start in this
  * order, each on the first free thread, so a task may wait for an earlier one.
  * Fewer threads are used if the system cannot start as many. */
-void bt_parallel(int threads, size_t count, bt_task_fn *run, void *job);
+void bt_parallel_for(int threads, size_t count, bt_task_fn *run, void *job);
 
 /* Number of cores that this process may use. */
 int bt_threads_available(void);
@@ -28,9 +28,9 @@ typedef struct bt_progress {
 
 void bt_progress_set(bt_progress *progress, unsigned done);
 /* Add one; several tasks may do so in any order. */
-void bt_progress_step(bt_progress *progress);
+void bt_progress_increment(bt_progress *progress);
 /* Wait until the counter has reached `done`. Everything written before the
- * bt_progress_set() or bt_progress_step() calls that took it there is then
+ * bt_progress_set() or bt_progress_increment() calls that took it there is then
  * visible. */
 void bt_progress_wait(const bt_progress *progress, unsigned done);
 
@@ -45,6 +45,6 @@ typedef struct bt_once {
 bool bt_once_begin(bt_once *once, unsigned round);
 void bt_once_end(bt_once *once, unsigned round);
 /* Whether a task has started on it; the answer may be outdated at once. */
-bool bt_once_begun(const bt_once *once, unsigned round);
+bool bt_once_started(const bt_once *once, unsigned round);
 
 #endif

@@ -46,7 +46,7 @@ static size_t valid_bytes(const unsigned char *at, size_t size, size_t *length)
     return n;
 }
 
-uint32_t bt_utf8_get(const char *text, size_t size, size_t *length)
+uint32_t bt_utf8_decode(const char *text, size_t size, size_t *length)
 {
     static const unsigned char first_bits[] = { 0, 0x7F, 0x1F, 0x0F, 0x07 };
     const unsigned char *at = (const unsigned char *)text;
@@ -56,7 +56,7 @@ uint32_t bt_utf8_get(const char *text, size_t size, size_t *length)
     }
     if (valid_bytes(at, size, length) < *length) {
         *length = 1;
-        return BT_REPLACEMENT;
+        return BT_UTF8_REPLACEMENT;
     }
     uint32_t code = at[0] & first_bits[*length];
     for (size_t i = 1; i < *length; i++)
@@ -64,7 +64,7 @@ uint32_t bt_utf8_get(const char *text, size_t size, size_t *length)
     return code;
 }
 
-size_t bt_utf8_put(char out[4], uint32_t code)
+size_t bt_utf8_encode(char out[4], uint32_t code)
 {
     if (code < 0x80) {
         out[0] = (char)code;
@@ -77,7 +77,7 @@ size_t bt_utf8_put(char out[4], uint32_t code)
     return length;
 }
 
-size_t bt_utf8_ascii(const char *text, size_t size)
+size_t bt_utf8_ascii_prefix(const char *text, size_t size)
 {
     size_t i = 0;
     for (uint64_t word; i + 8 <= size; i += 8) {
@@ -90,13 +90,13 @@ size_t bt_utf8_ascii(const char *text, size_t size)
     return i;
 }
 
-size_t bt_utf8_valid(const char *text, size_t size)
+size_t bt_utf8_valid_prefix(const char *text, size_t size)
 {
     const unsigned char *at = (const unsigned char *)text;
     size_t i = 0, length;
     while (i < size) {
         if (at[i] < 0x80)
-            i += bt_utf8_ascii(text + i, size - i);
+            i += bt_utf8_ascii_prefix(text + i, size - i);
         else if (valid_bytes(at + i, size - i, &length) == length)
             i += length;
         else
@@ -105,7 +105,7 @@ size_t bt_utf8_valid(const char *text, size_t size)
     return i;
 }
 
-size_t bt_utf8_unfinished(const char *text, size_t size)
+size_t bt_utf8_incomplete_suffix(const char *text, size_t size)
 {
     size_t length;
     for (size_t back = 1; back <= 3 && back <= size; back++) {

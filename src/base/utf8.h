@@ -11,15 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { BT_REPLACEMENT = 0xFFFD };
+enum { BT_UTF8_REPLACEMENT = 0xFFFD };
 
 /* Decode the character at `at`, where `size` > 0 bytes are left; *length
  * receives its length in bytes. A malformed byte gives U+FFFD and a length of
  * 1; a U+FFFD that is in the text has a length of 3. */
-uint32_t bt_utf8_get(const char *at, size_t size, size_t *length);
+uint32_t bt_utf8_decode(const char *at, size_t size, size_t *length);
 
 /* Encode a Unicode scalar value; returns its length, 1 to 4. */
-size_t bt_utf8_put(char out[4], uint32_t code);
+size_t bt_utf8_encode(char out[4], uint32_t code);
 
 /* The length of the character that begins with this byte, in well-formed
  * text. */
@@ -44,13 +44,13 @@ static inline size_t bt_utf8_char_start(const char *text, size_t lo, size_t end)
 }
 
 /* How many bytes from the start are well formed: `size` when all are. */
-size_t bt_utf8_valid(const char *text, size_t size);
+size_t bt_utf8_valid_prefix(const char *text, size_t size);
 
 /* How many bytes from the start are ASCII. */
-size_t bt_utf8_ascii(const char *text, size_t size);
+size_t bt_utf8_ascii_prefix(const char *text, size_t size);
 
 /* How many bytes at the end are the beginning of a character that is not
  * complete: 0 to 3. */
-size_t bt_utf8_unfinished(const char *text, size_t size);
+size_t bt_utf8_incomplete_suffix(const char *text, size_t size);
 
 #endif

@@ -9,11 +9,11 @@
 
 #include <string.h>
 
-static bauta_status grow(bt_store *store, size_t count, size_t size,
+static bauta_status grow(bt_spill_buffer *store, size_t count, size_t size,
                          size_t memory, bauta_error *err)
 {
-    return bt_store_reserve(store, bt_size_mul(count, size), memory, "a corpus",
-                            err);
+    return bt_spill_buffer_reserve(store, bt_size_mul(count, size), memory,
+                                   "a corpus", err);
 }
 
 bauta_status bauta_corpus_create(bauta_corpus **out, bauta_error *err)
@@ -22,14 +22,14 @@ bauta_status bauta_corpus_create(bauta_corpus **out, bauta_error *err)
     *out = bt_alloc_zero(1, sizeof(**out));
     if (!*out)
         return bt_fail_memory(err, "a corpus", sizeof(**out));
-    (*out)->memory = BT_STORE_MEMORY;
+    (*out)->memory = BT_SPILL_LIMIT;
     return BAUTA_OK;
 }
 
-static void side_release(bt_side *side)
+static void side_release(bt_corpus_side *side)
 {
-    bt_store_release(&side->token_store);
-    bt_store_release(&side->start_store);
+    bt_spill_buffer_release(&side->token_store);
+    bt_spill_buffer_release(&side->offset_store);
 }
 
 void bauta_corpus_free(bauta_corpus *corpus)
@@ -42,20 +42,21 @@ void bauta_corpus_free(bauta_corpus *corpus)
 }
 
 /* Reserve memory for `count` tokens and one more document. */
-static bauta_status side_reserve(bt_side *side, size_t count, size_t memory,
-                                 bauta_error *err)
+static bauta_status side_reserve(bt_corpus_side *side, size_t count,
+                                 size_t memory, bauta_error *err)
 {
     bauta_status status =
         grow(&side->token_store, count, sizeof(*side->tokens), memory, err);
     if (!status)
         status =
-            grow(&side->start_store, 2, sizeof(*side->starts), memory, err);
+            grow(&side->offset_store, 2, sizeof(*side->offsets), memory, err);
     side->tokens = side->token_store.bytes;
-    side->starts = side->start_store.bytes;
+    side->offsets = side->offset_store.bytes;
     return status;
 }
 
-static void side_append(bt_side *side, const uint32_t *tokens, size_t count)
+static void side_append(bt_corpus_side *side, const uint32_t *tokens,
+                        size_t count)
 {
     if (count)
         memcpy(side->tokens + side->count, tokens, count * sizeof(*tokens));
@@ -64,24 +65,24 @@ static void side_append(bt_side *side, const uint32_t *tokens, size_t count)
 }
 
 /* End a document at the current end of the tokens. */
-static void side_end(bt_side *side, size_t documents)
+static void side_end(bt_corpus_side *side, size_t documents)
 {
     if (documents == 0)
-        side->starts[0] = 0;
-    side->starts[documents + 1] = side->count;
-    side->start_store.size = (documents + 2) * sizeof(*side->starts);
+        side->offsets[0] = 0;
+    side->offsets[documents + 1] = side->count;
+    side->offset_store.size = (documents + 2) * sizeof(*side->offsets);
 }
 
 /* Keep only the first documents. */
-static void side_keep(bt_side *side, size_t documents)
+static void side_keep(bt_corpus_side *side, size_t documents)
 {
-    side->count = side->starts[documents];
+    side->count = side->offsets[documents];
     side->token_store.size = side->count * sizeof(*side->tokens);
-    side->start_store.size = (documents + 1) * sizeof(*side->starts);
+    side->offset_store.size = (documents + 1) * sizeof(*side->offsets);
 }
 
-bauta_status bt_corpus_put(bauta_corpus *corpus, const uint32_t *tokens,
-                           size_t count, bauta_error *err)
+bauta_status bt_corpus_append(bauta_corpus *corpus, const uint32_t *tokens,
+                              size_t count, bauta_error *err)
 {
     bauta_status status =
         side_reserve(&corpus->text, count, corpus->memory, err);
@@ -90,7 +91,7 @@ bauta_status bt_corpus_put(bauta_corpus *corpus, const uint32_t *tokens,
     return status;
 }
 
-bauta_status bt_corpus_end(bauta_corpus *corpus, bauta_error *err)
+bauta_status bt_corpus_end_document(bauta_corpus *corpus, bauta_error *err)
 {
     bauta_status status = side_reserve(&corpus->text, 0, corpus->memory, err);
     if (status)
@@ -128,7 +129,7 @@ bauta_status bauta_corpus_add(bauta_corpus *corpus, const uint32_t *tokens,
         side_append(&corpus->source, source, source_count);
         side_end(&corpus->source, corpus->documents);
     }
-    return bt_corpus_end(corpus, err);
+    return bt_corpus_end_document(corpus, err);
 }
 
 /* ---- properties -------------------------------------------------------- */
@@ -166,12 +167,12 @@ uint64_t bauta_corpus_unknown(const bauta_corpus *corpus, const char **first,
     return u->count;
 }
 
-static const uint32_t *side_document(const bt_side *side, size_t index,
+static const uint32_t *side_document(const bt_corpus_side *side, size_t index,
                                      size_t *count)
 {
     if (count)
-        *count = bt_side_length(side, index);
-    return side->tokens + side->starts[index];
+        *count = bt_corpus_side_length(side, index);
+    return side->tokens + side->offsets[index];
 }
 
 const uint32_t *bauta_corpus_document(const bauta_corpus *corpus, size_t index,
@@ -192,29 +193,29 @@ uint64_t bauta_corpus_bytes(const bauta_corpus *corpus)
     return corpus->bytes;
 }
 
-void bt_side_unload(const bt_side *side)
+void bt_corpus_side_unload(const bt_corpus_side *side)
 {
-    bt_store_unload(&side->token_store);
-    bt_store_unload(&side->start_store);
+    bt_spill_buffer_unload(&side->token_store);
+    bt_spill_buffer_unload(&side->offset_store);
 }
 
 void bt_corpus_unload(const bauta_corpus *corpus)
 {
-    bt_side_unload(&corpus->text);
-    bt_side_unload(&corpus->source);
+    bt_corpus_side_unload(&corpus->text);
+    bt_corpus_side_unload(&corpus->source);
 }
 
-static uint64_t side_digest(uint64_t hash, const bt_side *side,
+static uint64_t side_digest(uint64_t hash, const bt_corpus_side *side,
                             size_t documents)
 {
     for (size_t i = 0; i < side->count; i++) {
-        if (i % BT_SIDE_BLOCK == 0)
-            bt_side_unload(side);
+        if (i % BT_CORPUS_SIDE_BLOCK == 0)
+            bt_corpus_side_unload(side);
         hash = bt_digest_mix(hash, side->tokens[i]);
     }
-    for (size_t i = 0; i <= documents && side->starts; i++)
-        hash = bt_digest_mix(hash, side->starts[i]);
-    bt_side_unload(side);
+    for (size_t i = 0; i <= documents && side->offsets; i++)
+        hash = bt_digest_mix(hash, side->offsets[i]);
+    bt_corpus_side_unload(side);
     return hash;
 }
 
@@ -240,7 +241,7 @@ uint64_t bt_corpus_digest(const bauta_corpus *corpus)
 static bauta_status split_text(bauta_corpus *corpus, double share,
                                bauta_corpus *rest, bauta_error *err)
 {
-    bt_side *text = &corpus->text;
+    bt_corpus_side *text = &corpus->text;
     size_t keep = (size_t)((double)text->count * (1.0 - share));
     if (keep == 0 || keep == text->count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -250,7 +251,7 @@ static bauta_status split_text(bauta_corpus *corpus, double share,
                                            text->count - keep, NULL, 0, err);
     if (status)
         return status;
-    text->starts[1] = keep;
+    text->offsets[1] = keep;
     side_keep(text, 1);
     return BAUTA_OK;
 }

@@ -6,17 +6,17 @@
 #ifndef BT_CORPUS_H
 #define BT_CORPUS_H
 
-#include "base/store.h"
+#include "base/spill_buffer.h"
 
 #include <stdatomic.h>
 
 /* One side of the documents: texts, targets or sources. */
-typedef struct bt_side {
+typedef struct bt_corpus_side {
     uint32_t *tokens;
     size_t count;
-    size_t *starts; /* (documents + 1) first token of each; NULL: none */
-    bt_store token_store, start_store; /* the memory of both */
-} bt_side;
+    size_t *offsets; /* (documents + 1) first token of each; NULL: none */
+    bt_spill_buffer token_store, offset_store; /* the memory of both */
+} bt_corpus_side;
 
 /* Characters unknown to the tokenizer, and the first of them. */
 typedef struct bt_corpus_unknown {
@@ -29,29 +29,30 @@ typedef struct bt_corpus_unknown {
 struct bauta_corpus {
     size_t documents, skipped;
     uint64_t bytes; /* of the files */
-    size_t memory;  /* most bytes of each array; see bt_store_reserve() */
+    size_t memory; /* most bytes of each array; see bt_spill_buffer_reserve() */
     bool pairs;
-    bt_side text, source;         /* source: only with pairs */
+    bt_corpus_side text, source;  /* source: only with pairs */
     atomic_uint_least64_t digest; /* 0: not computed yet */
     bt_corpus_unknown unknown;
 };
 
 /* The number of tokens of document i. */
-static inline size_t bt_side_length(const bt_side *side, size_t i)
+static inline size_t bt_corpus_side_length(const bt_corpus_side *side, size_t i)
 {
-    return side->starts[i + 1] - side->starts[i];
+    return side->offsets[i + 1] - side->offsets[i];
 }
 
-/* Append tokens to a document that is not complete yet; bt_corpus_end()
- * completes it. */
-bauta_status bt_corpus_put(bauta_corpus *corpus, const uint32_t *tokens,
-                           size_t count, bauta_error *err);
-bauta_status bt_corpus_end(bauta_corpus *corpus, bauta_error *err);
+/* Append tokens to a document that is not complete yet;
+ * bt_corpus_end_document() completes it. */
+bauta_status bt_corpus_append(bauta_corpus *corpus, const uint32_t *tokens,
+                              size_t count, bauta_error *err);
+bauta_status bt_corpus_end_document(bauta_corpus *corpus, bauta_error *err);
 
 /* Release the pages of a large corpus that were read; they are read again when
- * needed. A loop over all tokens calls the first every BT_SIDE_BLOCK tokens. */
-enum { BT_SIDE_BLOCK = 4 << 20 };
-void bt_side_unload(const bt_side *side);
+ * needed. A loop over all tokens calls the first every BT_CORPUS_SIDE_BLOCK
+ * tokens. */
+enum { BT_CORPUS_SIDE_BLOCK = 4 << 20 };
+void bt_corpus_side_unload(const bt_corpus_side *side);
 void bt_corpus_unload(const bauta_corpus *corpus);
 
 /* A digest of all tokens and document boundaries. */

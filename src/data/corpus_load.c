@@ -21,11 +21,11 @@ typedef struct buffer {
     size_t count, room;
 } buffer;
 
-typedef struct reader {
+typedef struct corpus_reader {
     bauta_corpus *corpus;
     const bauta_tokenizer *tokenizer;
     bauta_corpus_options options;
-    bt_boundary boundary;
+    bt_chunk_boundary boundary;
     buffer text, source; /* reused */
     /* The current document: bytes that are not encoded yet. */
     char *held;
@@ -35,7 +35,7 @@ typedef struct reader {
     uint32_t last;    /* the last token of that chunk */
     const char *name; /* of the file */
     size_t line;      /* in which `held` begins */
-} reader;
+} corpus_reader;
 
 /* ---- documents --------------------------------------------------------- */
 
@@ -43,8 +43,8 @@ typedef struct reader {
  * its last token, or BAUTA_NO_TOKEN. */
 static uint32_t ending(const bauta_tokenizer *t, uint32_t last)
 {
-    uint32_t eos = bauta_tokenizer_token(t, BAUTA_TOKEN_EOS);
-    uint32_t sep = bauta_tokenizer_token(t, BAUTA_TOKEN_SEP);
+    uint32_t eos = bauta_tokenizer_special_token(t, BAUTA_TOKEN_EOS);
+    uint32_t sep = bauta_tokenizer_special_token(t, BAUTA_TOKEN_SEP);
     bool ended = last != BAUTA_NO_TOKEN && (last == eos || last == sep);
     return ended ? BAUTA_NO_TOKEN : eos;
 }
@@ -91,7 +91,7 @@ static void unknown_note(bt_corpus_unknown *u, const bauta_tokenizer *tokenizer,
     u->count += found.count;
 }
 
-static bauta_status buffer_encode(buffer *b, reader *r, const passage *p,
+static bauta_status buffer_encode(buffer *b, corpus_reader *r, const passage *p,
                                   bool target, bauta_error *err)
 {
     const bauta_tokenizer *tokenizer = r->tokenizer;
@@ -120,7 +120,7 @@ static bauta_status buffer_encode(buffer *b, reader *r, const passage *p,
 /* ---- a document in chunks ---------------------------------------------- */
 
 /* Append the tokens that the template puts before the text, or after it. */
-static bauta_status template_put(reader *r, bool after, bauta_error *err)
+static bauta_status template_put(corpus_reader *r, bool after, bauta_error *err)
 {
     const bt_template *t = &r->tokenizer->single;
     bauta_status status = BAUTA_OK;
@@ -128,7 +128,7 @@ static bauta_status template_put(reader *r, bool after, bauta_error *err)
     for (size_t i = 0; !status && i < t->count; i++) {
         uint32_t id = t->items[i].id;
         if (id != BT_TEMPLATE_A && seen == after) {
-            status = bt_corpus_put(r->corpus, &id, 1, err);
+            status = bt_corpus_append(r->corpus, &id, 1, err);
             r->last = id;
         }
         seen |= id == BT_TEMPLATE_A;
@@ -137,17 +137,18 @@ static bauta_status template_put(reader *r, bool after, bauta_error *err)
 }
 
 /* Encode the first `size` bytes that are held. */
-static bauta_status chunk_encode(reader *r, size_t size, bauta_error *err)
+static bauta_status chunk_encode(corpus_reader *r, size_t size,
+                                 bauta_error *err)
 {
     bauta_encode_options how = BAUTA_ENCODE_OPTIONS_INIT;
     bauta_tokens tokens = { 0 };
-    how.bare = true;
+    how.no_special_tokens = true;
     bauta_status status = r->begun ? BAUTA_OK : template_put(r, false, err);
     if (!status)
         status = bauta_tokenizer_encode(r->tokenizer, r->held, size, &how,
                                         &tokens, err);
     if (!status)
-        status = bt_corpus_put(r->corpus, tokens.ids, tokens.count, err);
+        status = bt_corpus_append(r->corpus, tokens.ids, tokens.count, err);
     if (tokens.count)
         r->last = tokens.ids[tokens.count - 1];
     if (!status)
@@ -163,15 +164,15 @@ static bauta_status chunk_encode(reader *r, size_t size, bauta_error *err)
 }
 
 /* Encode everything up to the last split point. */
-static bauta_status chunks_encode(reader *r, const bauta_text_file *file,
+static bauta_status chunks_encode(corpus_reader *r, const bauta_text_file *file,
                                   bauta_error *err)
 {
     size_t cut =
-        bt_boundary_last(r->boundary, r->held, r->searched, r->held_size);
+        bt_chunk_boundary_last(r->boundary, r->held, r->searched, r->held_size);
     if (cut)
         return chunk_encode(r, cut, err);
     r->searched = r->held_size - 2; // the last point may depend on later bytes
-    if (r->held_size <= BT_TEXT_LONGEST)
+    if (r->held_size <= BT_TEXT_LINE_MAX)
         return BAUTA_OK;
     return bt_text_file_fail(file, bauta_text_file_lines(file) + 1,
                              "ends 64 MiB in which this tokenizer cannot split "
@@ -179,13 +180,13 @@ static bauta_status chunks_encode(reader *r, const bauta_text_file *file,
                              err);
 }
 
-static bauta_status document_put(reader *r, const bauta_text_file *file,
+static bauta_status document_put(corpus_reader *r, const bauta_text_file *file,
                                  const char *text, size_t size,
                                  bauta_error *err)
 {
     if (size == 0)
         return BAUTA_OK;
-    if (BT_ROOM(r->held, r->held_room, r->held_size, size))
+    if (BT_ARRAY_RESERVE(r->held, r->held_room, r->held_size, size))
         return bt_fail_memory(err, "a document", size);
     memcpy(r->held + r->held_size, text, size);
     r->held_size += size;
@@ -195,7 +196,7 @@ static bauta_status document_put(reader *r, const bauta_text_file *file,
 }
 
 /* The tokens are the same as those of buffer_encode(). */
-static bauta_status document_end(reader *r, bauta_error *err)
+static bauta_status document_end(corpus_reader *r, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     if (!r->begun) {
@@ -203,24 +204,25 @@ static bauta_status document_end(reader *r, bauta_error *err)
                           r->line };
         status = buffer_encode(&r->text, r, &whole, false, err);
         if (!status)
-            status = bt_corpus_put(r->corpus, r->text.ids, r->text.count, err);
+            status =
+                bt_corpus_append(r->corpus, r->text.ids, r->text.count, err);
     } else {
         status = chunk_encode(r, r->held_size, err);
         if (!status)
             status = template_put(r, true, err);
         uint32_t end = ending(r->tokenizer, r->last);
         if (!status && end != BAUTA_NO_TOKEN)
-            status = bt_corpus_put(r->corpus, &end, 1, err);
+            status = bt_corpus_append(r->corpus, &end, 1, err);
     }
     r->held_size = r->searched = 0;
     r->begun = false;
-    return status ? status : bt_corpus_end(r->corpus, err);
+    return status ? status : bt_corpus_end_document(r->corpus, err);
 }
 
 /* ---- texts ------------------------------------------------------------- */
 
 /* End a line, which is a document unless it is empty. */
-static bauta_status line_end(reader *r, bauta_error *err)
+static bauta_status line_end(corpus_reader *r, bauta_error *err)
 {
     if (r->held_size && r->held[r->held_size - 1] == '\r')
         r->held_size--;
@@ -231,7 +233,8 @@ static bauta_status line_end(reader *r, bauta_error *err)
 }
 
 /* Add a chunk of a file line by line. */
-static bauta_status chunk_add_lines(reader *r, const bauta_text_file *file,
+static bauta_status chunk_add_lines(corpus_reader *r,
+                                    const bauta_text_file *file,
                                     const char *chunk, size_t size,
                                     bauta_error *err)
 {
@@ -248,7 +251,7 @@ static bauta_status chunk_add_lines(reader *r, const bauta_text_file *file,
 }
 
 /* Add a file; invalid UTF-8 is an error. */
-static bauta_status add_chunks(reader *r, bauta_text_file *file,
+static bauta_status add_chunks(corpus_reader *r, bauta_text_file *file,
                                bauta_error *err)
 {
     bauta_status status;
@@ -267,19 +270,20 @@ static bauta_status add_chunks(reader *r, bauta_text_file *file,
 }
 
 /* Add a file, skipping invalid lines. */
-static bauta_status add_valid_lines(reader *r, bauta_text_file *file,
+static bauta_status add_valid_lines(corpus_reader *r, bauta_text_file *file,
                                     bauta_error *err)
 {
     bauta_status status;
-    bt_line line;
-    while (!(status = bt_text_file_next(file, &line, err)) && line.text) {
-        if (line.wrong) {
+    bt_text_line line;
+    while (!(status = bt_text_file_next_line(file, &line, err)) && line.text) {
+        if (line.error) {
             r->corpus->skipped++;
             r->line++;
             continue;
         }
-        status = document_put(r, file, line.text,
-                              r->options.lines ? line.size : line.whole, err);
+        status = document_put(
+            r, file, line.text,
+            r->options.lines ? line.size : line.size_with_break, err);
         if (!status && r->options.lines)
             status = line_end(r, err);
         if (status)
@@ -288,7 +292,8 @@ static bauta_status add_valid_lines(reader *r, bauta_text_file *file,
     return status || r->options.lines ? status : document_end(r, err);
 }
 
-static bauta_status file_add(reader *r, const char *path, bauta_error *err)
+static bauta_status file_add(corpus_reader *r, const char *path,
+                             bauta_error *err)
 {
     bauta_text_file *file = NULL;
     bauta_status status = bauta_text_file_open(&file, path, err);
@@ -296,8 +301,8 @@ static bauta_status file_add(reader *r, const char *path, bauta_error *err)
         return status;
     r->name = bt_text_file_name(file);
     r->line = 1;
-    status = r->options.skip_bad ? add_valid_lines(r, file, err)
-                                 : add_chunks(r, file, err);
+    status = r->options.skip_invalid ? add_valid_lines(r, file, err)
+                                     : add_chunks(r, file, err);
     r->corpus->bytes += bt_text_file_bytes(file);
     bauta_text_file_free(file);
     return status;
@@ -307,10 +312,10 @@ static bauta_status file_add(reader *r, const char *path, bauta_error *err)
 
 /* A line of each file, or the two columns of one line. */
 typedef struct pair {
-    bt_line source, target;
+    bt_text_line source, target;
 } pair;
 
-static bauta_status pair_add(reader *r, const passage *source,
+static bauta_status pair_add(corpus_reader *r, const passage *source,
                              const passage *target, bauta_error *err)
 {
     bauta_status status = buffer_encode(&r->source, r, source, false, err);
@@ -323,15 +328,15 @@ static bauta_status pair_add(reader *r, const passage *source,
 }
 
 /* Add a pair, or fail with the line of the side that is invalid. */
-static bauta_status pair_take(reader *r, const bauta_text_file *sources,
+static bauta_status pair_take(corpus_reader *r, const bauta_text_file *sources,
                               const bauta_text_file *targets, const pair *p,
                               bauta_error *err)
 {
-    const bt_line *wrong = p->source.wrong   ? &p->source
-                           : p->target.wrong ? &p->target
-                           : !p->source.size ? &p->source
-                           : !p->target.size ? &p->target
-                                             : NULL;
+    const bt_text_line *wrong = p->source.error   ? &p->source
+                                : p->target.error ? &p->target
+                                : !p->source.size ? &p->source
+                                : !p->target.size ? &p->target
+                                                  : NULL;
     if (!wrong)
         return pair_add(
             r,
@@ -340,13 +345,13 @@ static bauta_status pair_take(reader *r, const bauta_text_file *sources,
             &(passage){ p->target.text, p->target.size,
                         bt_text_file_name(targets), p->target.number },
             err);
-    if (r->options.skip_bad) {
+    if (r->options.skip_invalid) {
         r->corpus->skipped++;
         return BAUTA_OK;
     }
     const bauta_text_file *file = wrong == &p->source ? sources : targets;
-    return wrong->wrong
-               ? bt_text_file_bad(file, wrong, err)
+    return wrong->error
+               ? bt_text_file_fail_invalid(file, wrong, err)
                : bt_text_file_fail(file, wrong->number, "is empty", err);
 }
 
@@ -355,12 +360,12 @@ static bauta_status fail_lengths(bauta_text_file *sources,
                                  bauta_text_file *targets, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    bt_line line = { .text = "" };
+    bt_text_line line = { .text = "" };
     while (!status && line.text)
-        status = bt_text_file_next(sources, &line, err);
+        status = bt_text_file_next_line(sources, &line, err);
     line.text = "";
     while (!status && line.text)
-        status = bt_text_file_next(targets, &line, err);
+        status = bt_text_file_next_line(targets, &line, err);
     if (status)
         return status;
     return bt_fail(err, BAUTA_ERR_IO, "%s has %zu lines, %s has %zu",
@@ -368,14 +373,14 @@ static bauta_status fail_lengths(bauta_text_file *sources,
                    bt_text_file_name(targets), bauta_text_file_lines(targets));
 }
 
-static bauta_status add_two_files(reader *r, bauta_text_file *sources,
+static bauta_status add_two_files(corpus_reader *r, bauta_text_file *sources,
                                   bauta_text_file *targets, bauta_error *err)
 {
     pair p;
     for (;;) {
-        bauta_status status = bt_text_file_next(sources, &p.source, err);
+        bauta_status status = bt_text_file_next_line(sources, &p.source, err);
         if (!status)
-            status = bt_text_file_next(targets, &p.target, err);
+            status = bt_text_file_next_line(targets, &p.target, err);
         if (!status && !p.source.text && !p.target.text)
             return BAUTA_OK;
         if (!status && (!p.source.text || !p.target.text))
@@ -388,7 +393,7 @@ static bauta_status add_two_files(reader *r, bauta_text_file *sources,
 }
 
 /* Split a line into two columns; false if there are not exactly two. */
-static bool columns_split(pair *p, const bt_line *line)
+static bool columns_split(pair *p, const bt_text_line *line)
 {
     const char *tab = memchr(line->text, '\t', line->size);
     size_t first = tab ? (size_t)(tab - line->text) : 0;
@@ -399,16 +404,16 @@ static bool columns_split(pair *p, const bt_line *line)
     return tab && !memchr(p->target.text, '\t', p->target.size);
 }
 
-static bauta_status add_columns(reader *r, bauta_text_file *file,
+static bauta_status add_columns(corpus_reader *r, bauta_text_file *file,
                                 bauta_error *err)
 {
     bauta_status status;
-    bt_line line;
-    while (!(status = bt_text_file_next(file, &line, err)) && line.text) {
+    bt_text_line line;
+    while (!(status = bt_text_file_next_line(file, &line, err)) && line.text) {
         pair p;
         if (columns_split(&p, &line))
             status = pair_take(r, file, file, &p, err);
-        else if (r->options.skip_bad)
+        else if (r->options.skip_invalid)
             r->corpus->skipped++;
         else
             status = bt_text_file_fail(file, line.number,
@@ -419,8 +424,8 @@ static bauta_status add_columns(reader *r, bauta_text_file *file,
     return status;
 }
 
-static bauta_status pairs_add(reader *r, const char *source, const char *target,
-                              bauta_error *err)
+static bauta_status pairs_add(corpus_reader *r, const char *source,
+                              const char *target, bauta_error *err)
 {
     bauta_text_file *from = NULL, *to = NULL;
     bauta_status status = bauta_text_file_open(&from, source, err);
@@ -439,26 +444,27 @@ static bauta_status pairs_add(reader *r, const char *source, const char *target,
 
 /* ---- public calls ------------------------------------------------------ */
 
-static bauta_status reader_init(reader *r, const bauta_tokenizer *tokenizer,
+static bauta_status reader_init(corpus_reader *r,
+                                const bauta_tokenizer *tokenizer,
                                 const bauta_corpus_options *options,
                                 bauta_error *err)
 {
-    *r = (reader){ .tokenizer = tokenizer };
+    *r = (corpus_reader){ .tokenizer = tokenizer };
     r->options = (bauta_corpus_options)BAUTA_CORPUS_OPTIONS_INIT;
     if (options) {
         BT_NEED_SIZE(options, bauta_corpus_options, "BAUTA_CORPUS_OPTIONS_INIT",
                      err);
         r->options = *options;
     }
-    r->boundary = bt_boundary_of(tokenizer);
+    r->boundary = bt_chunk_boundary_of(tokenizer);
     r->last = BAUTA_NO_TOKEN;
     bauta_status status = bauta_corpus_create(&r->corpus, err);
-    if (!status && r->options.memory)
-        r->corpus->memory = r->options.memory;
+    if (!status && r->options.memory_bytes)
+        r->corpus->memory = r->options.memory_bytes;
     return status;
 }
 
-static bauta_status reader_finish(reader *r, bauta_corpus **out,
+static bauta_status reader_finish(corpus_reader *r, bauta_corpus **out,
                                   bauta_status status)
 {
     bt_free(r->text.ids);
@@ -479,7 +485,7 @@ bauta_status bauta_corpus_load(bauta_corpus **out,
                                const bauta_corpus_options *options,
                                bauta_error *err)
 {
-    reader r;
+    corpus_reader r;
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(tokenizer, err);
@@ -499,7 +505,7 @@ bauta_status bauta_corpus_load_pairs(bauta_corpus **out,
                                      const bauta_corpus_options *options,
                                      bauta_error *err)
 {
-    reader r;
+    corpus_reader r;
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(tokenizer, err);

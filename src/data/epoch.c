@@ -13,29 +13,29 @@
 typedef struct epoch_builder {
     bt_epoch *epoch;
     const bauta_corpus *corpus;
-    const bt_cutting *packing;
+    const bt_packing *packing;
     uint64_t seed;
     size_t number;
 } epoch_builder;
 
 /* Reserve memory for one more element. */
-static bauta_status grow(const epoch_builder *c, bt_store *store, size_t size,
-                         bauta_error *err)
+static bauta_status grow(const epoch_builder *c, bt_spill_buffer *store,
+                         size_t size, bauta_error *err)
 {
-    return bt_store_reserve(store, size, c->corpus->memory,
-                            "the sequences of an epoch", err);
+    return bt_spill_buffer_reserve(store, size, c->corpus->memory,
+                                   "the sequences of an epoch", err);
 }
 
 static bauta_status example_add(epoch_builder *c, size_t document, size_t first,
                                 size_t count, bauta_error *err)
 {
     bt_epoch *e = c->epoch;
-    bauta_status status = grow(c, &e->list_store, sizeof(*e->list), err);
+    bauta_status status = grow(c, &e->example_store, sizeof(*e->examples), err);
     if (status)
         return status;
-    e->list = e->list_store.bytes;
-    e->list[e->count++] = (bt_example){ document, first, count };
-    e->list_store.size = e->count * sizeof(*e->list);
+    e->examples = e->example_store.bytes;
+    e->examples[e->count++] = (bt_example){ document, first, count };
+    e->example_store.size = e->count * sizeof(*e->examples);
     return BAUTA_OK;
 }
 
@@ -44,19 +44,19 @@ static size_t first_split(const epoch_builder *c, size_t document,
                           size_t length)
 {
     size_t context = c->packing->context;
-    if (c->packing->ordered || length <= context)
+    if (c->packing->in_order || length <= context)
         return bt_size_min(length, context);
     uint64_t bits =
-        bt_random(c->seed, BT_FOR_OFFSET, document, (uint32_t)c->number);
+        bt_random(c->seed, BT_RANDOM_OFFSET, document, (uint32_t)c->number);
     return 1 + bt_random_below(bits, context);
 }
 
 static bauta_status document_split(epoch_builder *c, size_t document,
                                    bauta_error *err)
 {
-    size_t length = bt_side_length(&c->corpus->text, document);
+    size_t length = bt_corpus_side_length(&c->corpus->text, document);
     bauta_status status = BAUTA_OK;
-    if (c->packing->shifted && length)
+    if (c->packing->next_token && length)
         length--;
     if (length == 0) {
         c->epoch->skipped++;
@@ -75,8 +75,8 @@ static bauta_status document_split(epoch_builder *c, size_t document,
 static bauta_status pair_add(epoch_builder *c, size_t document,
                              bauta_error *err)
 {
-    size_t target = bt_side_length(&c->corpus->text, document);
-    size_t source = bt_side_length(&c->corpus->source, document);
+    size_t target = bt_corpus_side_length(&c->corpus->text, document);
+    size_t source = bt_corpus_side_length(&c->corpus->source, document);
     if (bt_size_max(target, source) > c->packing->context || target == 0 ||
         source == 0) {
         c->epoch->skipped++;
@@ -91,18 +91,18 @@ static void shuffle(const epoch_builder *c)
     bt_epoch *e = c->epoch;
     for (size_t i = e->count; i > 1; i--) {
         size_t j = bt_random_below(
-            bt_random(c->seed, BT_FOR_ORDER, i, (uint32_t)c->number), i);
-        bt_example s = e->list[i - 1];
-        e->list[i - 1] = e->list[j];
-        e->list[j] = s;
+            bt_random(c->seed, BT_RANDOM_ORDER, i, (uint32_t)c->number), i);
+        bt_example s = e->examples[i - 1];
+        e->examples[i - 1] = e->examples[j];
+        e->examples[j] = s;
     }
 }
 
 static size_t tokens_of(const epoch_builder *c, const bt_example *s)
 {
     return c->corpus->pairs
-               ? bt_size_max(s->count,
-                             bt_side_length(&c->corpus->source, s->document))
+               ? bt_size_max(s->count, bt_corpus_side_length(&c->corpus->source,
+                                                             s->document))
                : s->count;
 }
 
@@ -113,17 +113,17 @@ static void subsample(const epoch_builder *c)
     bt_epoch *e = c->epoch;
     size_t all = 0, seen = 0, taken = 0, kept = 0;
     for (size_t i = 0; i < e->count; i++)
-        all += tokens_of(c, &e->list[i]);
-    if (c->packing->limit == 0 || all <= c->packing->limit)
+        all += tokens_of(c, &e->examples[i]);
+    if (c->packing->max_tokens == 0 || all <= c->packing->max_tokens)
         return;
-    double share = (double)c->packing->limit / (double)all;
+    double share = (double)c->packing->max_tokens / (double)all;
     for (size_t i = 0; i < e->count; i++) {
-        size_t more = tokens_of(c, &e->list[i]);
+        size_t more = tokens_of(c, &e->examples[i]);
         seen += more;
         if (taken + more > (size_t)(share * (double)seen))
             continue;
         taken += more;
-        e->list[kept++] = e->list[i];
+        e->examples[kept++] = e->examples[i];
     }
     e->count = kept ? kept : 1;
 }
@@ -131,12 +131,13 @@ static void subsample(const epoch_builder *c)
 static bauta_status batch_add(epoch_builder *c, size_t at, bauta_error *err)
 {
     bt_epoch *e = c->epoch;
-    bauta_status status = grow(c, &e->batch_store, sizeof(*e->batches), err);
+    bauta_status status =
+        grow(c, &e->batch_offset_store, sizeof(*e->batch_offsets), err);
     if (status)
         return status;
-    e->batches = e->batch_store.bytes;
-    e->batches[e->batch_count++] = at;
-    e->batch_store.size = e->batch_count * sizeof(*e->batches);
+    e->batch_offsets = e->batch_offset_store.bytes;
+    e->batch_offsets[e->batch_count++] = at;
+    e->batch_offset_store.size = e->batch_count * sizeof(*e->batch_offsets);
     return BAUTA_OK;
 }
 
@@ -147,7 +148,7 @@ static bauta_status make_batches(epoch_builder *c, bauta_error *err)
     size_t tokens = 0, first = 0;
     bauta_status status = batch_add(c, 0, err);
     for (size_t i = 0; !status && i < e->count; i++) {
-        size_t more = tokens_of(c, &e->list[i]);
+        size_t more = tokens_of(c, &e->examples[i]);
         bool full = c->packing->sequences ? i - first == c->packing->sequences
                                           : tokens + more > c->packing->tokens;
         if (i > first && full) {
@@ -165,7 +166,7 @@ static bauta_status make_batches(epoch_builder *c, bauta_error *err)
 }
 
 bauta_status bt_epoch_init(bt_epoch *epoch, const bauta_corpus *corpus,
-                           const bt_cutting *packing, uint64_t seed,
+                           const bt_packing *packing, uint64_t seed,
                            size_t number, bauta_error *err)
 {
     epoch_builder c = { epoch, corpus, packing, seed, number };
@@ -174,14 +175,14 @@ bauta_status bt_epoch_init(bt_epoch *epoch, const bauta_corpus *corpus,
     for (size_t i = 0; !status && i < corpus->documents; i++)
         status =
             corpus->pairs ? pair_add(&c, i, err) : document_split(&c, i, err);
-    if (!status && !packing->ordered)
+    if (!status && !packing->in_order)
         shuffle(&c);
     if (!status)
         subsample(&c);
     if (!status)
         status = make_batches(&c, err);
     bt_corpus_unload(corpus);
-    bt_store_unload(&epoch->list_store);
+    bt_spill_buffer_unload(&epoch->example_store);
     if (status)
         bt_epoch_release(epoch);
     return status;
@@ -189,7 +190,7 @@ bauta_status bt_epoch_init(bt_epoch *epoch, const bauta_corpus *corpus,
 
 void bt_epoch_release(bt_epoch *epoch)
 {
-    bt_store_release(&epoch->list_store);
-    bt_store_release(&epoch->batch_store);
+    bt_spill_buffer_release(&epoch->example_store);
+    bt_spill_buffer_release(&epoch->batch_offset_store);
     *epoch = (bt_epoch){ 0 };
 }

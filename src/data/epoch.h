@@ -17,29 +17,29 @@ typedef struct bt_example {
 
 /* How documents become examples and batches. Tokens are counted on the longer
  * side of a pair. */
-typedef struct bt_cutting {
-    size_t context;   /* most tokens of an example */
-    size_t sequences; /* examples of a batch; 0: as many as `tokens` allows */
-    size_t tokens;    /* most tokens of a batch of more than one example */
-    bool shifted;     /* next-token prediction: the last token of a document is
-                         never an input */
-    bool ordered;     /* in the order of the corpus, split from the start of
+typedef struct bt_packing {
+    size_t context;    /* most tokens of an example */
+    size_t sequences;  /* examples of a batch; 0: as many as `tokens` allows */
+    size_t tokens;     /* most tokens of a batch of more than one example */
+    bool next_token;   /* next-token prediction: the last token of a document is
+                       never an input */
+    bool in_order;     /* in the order of the corpus, split from the start of
                          each document: for validation */
-    size_t limit;     /* most tokens of all batches, but at least one example;
-                         0: no limit */
-} bt_cutting;
+    size_t max_tokens; /* most tokens of all batches, but at least one example;
+                     0: no limit */
+} bt_packing;
 
 typedef struct bt_epoch {
-    bt_example *list;
+    bt_example *examples;
     size_t count;
-    size_t *batches; /* (batch_count + 1) first example of each */
+    size_t *batch_offsets; /* (batch_count + 1) first example of each */
     size_t batch_count;
     size_t skipped; /* documents that are empty, and pairs that are too long */
-    bt_store list_store, batch_store; /* the memory of both */
+    bt_spill_buffer example_store, batch_offset_store; /* the memory of both */
 } bt_epoch;
 
 bauta_status bt_epoch_init(bt_epoch *epoch, const bauta_corpus *corpus,
-                           const bt_cutting *packing, uint64_t seed,
+                           const bt_packing *packing, uint64_t seed,
                            size_t number, bauta_error *err);
 void bt_epoch_release(bt_epoch *epoch);
 

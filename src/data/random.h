@@ -8,18 +8,18 @@
 
 #include <stddef.h>
 
-typedef enum bt_purpose {
-    BT_FOR_ORDER = 1, /* the order of an epoch's examples */
-    BT_FOR_OFFSET,    /* the first split of a document */
-    BT_FOR_HIDING,    /* which tokens are masked, and how */
-    BT_FOR_PREFIX,    /* the length of a prefix */
-    BT_FOR_DROPOUT,   /* the dropout seed of a step */
-    BT_FOR_SAMPLING   /* which inputs scheduled sampling replaces */
-} bt_purpose;
+typedef enum bt_random_purpose {
+    BT_RANDOM_ORDER = 1, /* the order of an epoch's examples */
+    BT_RANDOM_OFFSET,    /* the first split of a document */
+    BT_RANDOM_MASKING,   /* which tokens are masked, and how */
+    BT_RANDOM_PREFIX,    /* the length of a prefix */
+    BT_RANDOM_DROPOUT,   /* the dropout seed of a step */
+    BT_RANDOM_SAMPLING   /* which inputs scheduled sampling replaces */
+} bt_random_purpose;
 
 /* 64 random bits for (purpose, a, b) under a seed. */
-static inline uint64_t bt_random(uint64_t seed, bt_purpose purpose, uint64_t a,
-                                 uint32_t b)
+static inline uint64_t bt_random(uint64_t seed, bt_random_purpose purpose,
+                                 uint64_t a, uint32_t b)
 {
     const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
     const uint32_t counter[4] = { (uint32_t)a, (uint32_t)(a >> 32), b,

@@ -2,34 +2,34 @@
 /* beam.c - beam search; see beam.h. */
 #include "decode/beam.h"
 
+#include "backend/cpu/kernels/exp2.h"
 #include "base/array.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "kernels/exp2.h"
 
 #include <string.h>
 
 /* ---- the tree of tokens ------------------------------------------------ */
 
-int bt_trail_reserve(bt_trail *tree, size_t more)
+int bt_beam_tree_reserve(bt_beam_tree *tree, size_t more)
 {
     if (tree->count + more >= BT_NO_NODE)
         return -1;
-    return BT_ROOM(tree->nodes, tree->room, tree->count, more);
+    return BT_ARRAY_RESERVE(tree->nodes, tree->capacity, tree->count, more);
 }
 
-uint32_t bt_trail_add(bt_trail *tree, uint32_t parent, uint32_t token,
-                      float logprob)
+uint32_t bt_beam_tree_add(bt_beam_tree *tree, uint32_t parent, uint32_t token,
+                          float logprob)
 {
-    tree->nodes[tree->count] = (bt_node){ parent, token, logprob };
+    tree->nodes[tree->count] = (bt_beam_node){ parent, token, logprob };
     return (uint32_t)tree->count++;
 }
 
-void bt_trail_read(const bt_trail *tree, uint32_t node, size_t count,
-                   uint32_t *tokens, float *logprobs)
+void bt_beam_tree_read(const bt_beam_tree *tree, uint32_t node, size_t count,
+                       uint32_t *tokens, float *logprobs)
 {
     while (count-- > 0) {
-        const bt_node *n = &tree->nodes[node];
+        const bt_beam_node *n = &tree->nodes[node];
         if (tokens)
             tokens[count] = n->token;
         if (logprobs)
@@ -38,7 +38,7 @@ void bt_trail_read(const bt_trail *tree, uint32_t node, size_t count,
     }
 }
 
-size_t bt_trail_length(const bt_trail *tree, uint32_t node)
+size_t bt_beam_tree_length(const bt_beam_tree *tree, uint32_t node)
 {
     size_t length = 0;
     for (; node != BT_NO_NODE; node = tree->nodes[node].parent)
@@ -46,41 +46,43 @@ size_t bt_trail_length(const bt_trail *tree, uint32_t node)
     return length;
 }
 
-void bt_trail_release(bt_trail *tree)
+void bt_beam_tree_release(bt_beam_tree *tree)
 {
     bt_free(tree->nodes);
-    *tree = (bt_trail){ NULL, 0, 0 };
+    *tree = (bt_beam_tree){ NULL, 0, 0 };
 }
 
 /* ---- the search -------------------------------------------------------- */
 
-bool bt_search_init(bt_search *s, const bauta_generate_options *o)
+bool bt_beam_search_init(bt_beam_search *s, const bauta_generate_options *o)
 {
-    size_t times = bt_size_max(2, 1 + o->end_count);
-    *s = (bt_search){ .beams = o->beams,
-                      .wide = bt_size_mul(times, o->beams),
-                      .length_penalty = o->length_penalty,
-                      .early = o->early,
-                      .open_count = 1 };
+    size_t times = bt_size_max(2, 1 + o->eos_token_count);
+    *s = (bt_beam_search){ .beams = o->num_beams,
+                           .candidate_capacity =
+                               bt_size_mul(times, o->num_beams),
+                           .length_penalty = o->length_penalty,
+                           .early_stopping = o->early_stopping,
+                           .open_count = 1 };
     s->open = bt_alloc_zero(s->beams, sizeof(*s->open));
     s->next = bt_alloc_zero(s->beams, sizeof(*s->next));
-    s->ended = bt_alloc_zero(s->beams, sizeof(*s->ended));
-    s->candidates = bt_alloc_zero(s->wide, sizeof(*s->candidates));
-    if (!s->open || !s->next || !s->ended || !s->candidates) {
-        bt_search_release(s);
+    s->finished = bt_alloc_zero(s->beams, sizeof(*s->finished));
+    s->candidates =
+        bt_alloc_zero(s->candidate_capacity, sizeof(*s->candidates));
+    if (!s->open || !s->next || !s->finished || !s->candidates) {
+        bt_beam_search_release(s);
         return false;
     }
-    s->open[0] = (bt_open){ 0, BT_NO_NODE, 0 };
+    s->open[0] = (bt_open_beam){ 0, BT_NO_NODE, 0 };
     return true;
 }
 
-void bt_search_release(bt_search *s)
+void bt_beam_search_release(bt_beam_search *s)
 {
     bt_free(s->open);
     bt_free(s->next);
-    bt_free(s->ended);
+    bt_free(s->finished);
     bt_free(s->candidates);
-    *s = (bt_search){ 0 };
+    *s = (bt_beam_search){ 0 };
 }
 
 /* ---- powers ------------------------------------------------------------ */
@@ -114,128 +116,136 @@ double bt_length_power(size_t count, float p)
 /* ---- selecting --------------------------------------------------------- */
 
 /* Offer a row of log-probabilities, after the logits processors. */
-static bt_chosen add_row(bt_search *s, bt_picks *picks, const bt_desk *scratch,
-                         const float *x, size_t beam,
-                         const bauta_generate_options *o, const bt_history *h,
-                         float *lse)
+static bt_sample_status add_row(bt_beam_search *s, bt_topk *picks,
+                                const bt_sampler_scratch *scratch,
+                                const float *x, size_t beam,
+                                const bauta_generate_options *o,
+                                const bt_token_history *h, float *lse)
 {
-    bt_row row;
-    bt_chosen status = bt_row_look(&row, scratch, x);
+    bt_row_stats row;
+    bt_sample_status status = bt_row_stats_compute(&row, scratch, x);
     float subtract = row.lse;
     *lse = row.lse;
-    if (!status && (o->renormalize || bt_rules_act(o, h))) {
+    if (!status &&
+        (o->renormalize_logits || bt_logits_processors_active(o, h))) {
         for (size_t j = 0; j < scratch->vocab; j++)
             scratch->work[j] = x[j] - row.lse;
-        bt_rules_apply(scratch->work, scratch, o, h);
+        bt_logits_processors_apply(scratch->work, scratch, o, h);
         x = scratch->work;
         subtract = 0;
-        status = bt_row_look(&row, scratch, x);
-        if (status == BT_NOTHING_LEFT)
-            return BT_CHOSEN; // another beam may continue
-        if (o->renormalize)
+        status = bt_row_stats_compute(&row, scratch, x);
+        if (status == BT_SAMPLE_ALL_MASKED)
+            return BT_SAMPLE_OK; // another beam may continue
+        if (o->renormalize_logits)
             subtract = row.lse;
     }
     if (!status)
-        bt_picks_row(picks, scratch->kernels, x, scratch->vocab, row.max,
-                     (uint32_t)beam, subtract, s->open[beam].score);
+        bt_topk_add_row(picks, scratch->kernels, x, scratch->vocab, row.max,
+                        (uint32_t)beam, subtract, s->open[beam].score);
     return status;
 }
 
-bt_chosen bt_search_select(bt_search *s, const bt_desk *scratch,
-                           const float *const *rows,
-                           const bauta_generate_options *o,
-                           const bt_history *histories)
+bt_sample_status bt_beam_search_select(bt_beam_search *s,
+                                       const bt_sampler_scratch *scratch,
+                                       const float *const *rows,
+                                       const bauta_generate_options *o,
+                                       const bt_token_history *histories)
 {
-    bt_picks picks = bt_picks_start(scratch->picks,
-                                    bt_size_min(s->wide, scratch->picks_room));
-    s->count = 0;
+    bt_topk picks =
+        bt_topk_init(scratch->topk, bt_size_min(s->candidate_capacity,
+                                                scratch->topk_capacity));
+    s->candidate_count = 0;
     for (size_t b = 0; b < s->open_count; b++) {
         // s->next is free until the preview, and holds log-sum-exps here.
-        bt_chosen status = add_row(s, &picks, scratch, rows[b], b, o,
-                                   &histories[b], &s->next[b].score);
+        bt_sample_status status = add_row(s, &picks, scratch, rows[b], b, o,
+                                          &histories[b], &s->next[b].score);
         if (status)
             return status;
     }
-    bt_picks_sort(&picks);
+    bt_topk_sort(&picks);
     for (size_t i = 0; i < picks.count; i++) {
-        const bt_pick *p = &picks.all[i];
-        s->candidates[i] = (bt_candidate){
+        const bt_topk_item *p = &picks.all[i];
+        s->candidates[i] = (bt_beam_candidate){
             .score = p->value,
             .beam = p->row,
             .token = p->id,
             .logprob = rows[p->row][p->id] - s->next[p->row].score,
         };
     }
-    s->count = picks.count;
-    return s->count ? BT_CHOSEN : BT_NOTHING_LEFT;
+    s->candidate_count = picks.count;
+    return s->candidate_count ? BT_SAMPLE_OK : BT_SAMPLE_ALL_MASKED;
 }
 
 /* ---- advancing --------------------------------------------------------- */
 
-void bt_search_plan(bt_search *s)
+void bt_beam_search_preview(bt_beam_search *s)
 {
     s->next_count = 0;
-    for (size_t i = 0; i < s->count && s->next_count < s->beams; i++) {
-        const bt_candidate *c = &s->candidates[i];
-        if (!c->hit)
+    for (size_t i = 0; i < s->candidate_count && s->next_count < s->beams;
+         i++) {
+        const bt_beam_candidate *c = &s->candidates[i];
+        if (!c->ends)
             s->next[s->next_count++] =
-                (bt_open){ c->score, BT_NO_NODE, c->beam };
+                (bt_open_beam){ c->score, BT_NO_NODE, c->beam };
     }
 }
 
 /* Insert after equal scores. */
-static void finished_add(bt_search *s, bt_ended ended)
+static void finished_add(bt_beam_search *s, bt_finished_beam ended)
 {
-    size_t at = s->ended_count;
-    while (at > 0 && s->ended[at - 1].score < ended.score)
+    size_t at = s->finished_count;
+    while (at > 0 && s->finished[at - 1].score < ended.score)
         at--;
     if (at == s->beams)
         return;
-    if (s->ended_count < s->beams)
-        s->ended_count++;
-    memmove(s->ended + at + 1, s->ended + at,
-            (s->ended_count - 1 - at) * sizeof(ended));
-    s->ended[at] = ended;
+    if (s->finished_count < s->beams)
+        s->finished_count++;
+    memmove(s->finished + at + 1, s->finished + at,
+            (s->finished_count - 1 - at) * sizeof(ended));
+    s->finished[at] = ended;
 }
 
-static uint32_t node_of(const bt_search *s, bt_trail *tree,
-                        const bt_candidate *c)
+static uint32_t node_of(const bt_beam_search *s, bt_beam_tree *tree,
+                        const bt_beam_candidate *c)
 {
-    return bt_trail_add(tree, s->open[c->beam].node, c->token, c->logprob);
+    return bt_beam_tree_add(tree, s->open[c->beam].node, c->token, c->logprob);
 }
 
 /* Whether the best open beam can still beat the worst finished one. */
-static bool can_improve(const bt_search *s, size_t generated, size_t most)
+static bool can_improve(const bt_beam_search *s, size_t generated, size_t most)
 {
-    if (s->ended_count < s->beams)
+    if (s->finished_count < s->beams)
         return true;
-    bool never = s->early == BAUTA_EARLY_NEVER && s->length_penalty > 0;
+    bool never = s->early_stopping == BAUTA_EARLY_STOPPING_NEVER &&
+                 s->length_penalty > 0;
     float power =
         (float)bt_length_power(never ? most : generated, s->length_penalty);
-    return s->open[0].score / power > s->ended[s->beams - 1].score;
+    return s->open[0].score / power > s->finished[s->beams - 1].score;
 }
 
-bool bt_search_advance(bt_search *s, bt_trail *tree, size_t generated,
-                       size_t most)
+bool bt_beam_search_advance(bt_beam_search *s, bt_beam_tree *tree,
+                            size_t generated, size_t most)
 {
     float power = (float)bt_length_power(generated, s->length_penalty);
     size_t open = 0;
-    for (size_t i = 0; i < s->count; i++) {
-        const bt_candidate *c = &s->candidates[i];
-        if (c->hit && i < s->beams)
-            finished_add(s, (bt_ended){ c->score / power, node_of(s, tree, c),
-                                        c->finish });
-        else if (!c->hit && open < s->next_count)
+    for (size_t i = 0; i < s->candidate_count; i++) {
+        const bt_beam_candidate *c = &s->candidates[i];
+        if (c->ends && i < s->beams)
+            finished_add(s,
+                         (bt_finished_beam){ c->score / power,
+                                             node_of(s, tree, c), c->finish });
+        else if (!c->ends && open < s->next_count)
             s->next[open++].node = node_of(s, tree, c);
     }
-    bt_open *before = s->open;
+    bt_open_beam *before = s->open;
     s->open = s->next;
     s->next = before;
     s->open_count = s->next_count;
-    s->count = 0;
+    s->candidate_count = 0;
     if (s->open_count == 0)
         return true;
-    if (s->early == BAUTA_EARLY_YES && s->ended_count == s->beams)
+    if (s->early_stopping == BAUTA_EARLY_STOPPING_YES &&
+        s->finished_count == s->beams)
         return true;
     return !can_improve(s, generated, most);
 }

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "ops/context.h"
+#include "runtime/context.h"
 
 /* ---- create and free --------------------------------------------------- */
 
@@ -14,9 +14,9 @@ static bauta_status options_check(const bauta_generator_options *options,
 {
     BT_NEED_SIZE(options, bauta_generator_options,
                  "BAUTA_GENERATOR_OPTIONS_INIT", err);
-    if (options->sequences == 0)
+    if (options->max_sequences == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the number of sequences is 0");
-    if (options->prompt_tokens == 0)
+    if (options->max_batched_tokens == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the token budget of a step is 0");
     return BAUTA_OK;
@@ -24,19 +24,20 @@ static bauta_status options_check(const bauta_generator_options *options,
 
 static bauta_status generator_fill(bauta_generator *g, bauta_error *err)
 {
-    g->vocab = bauta_model_vocabulary(g->model);
+    g->vocab = bauta_model_vocab_size(g->model);
     g->queue_end = &g->queue;
-    bauta_status status = bt_stage_create(&g->session, g->context, g->model,
-                                          g->options.cache_bytes, err);
+    bauta_status status = bt_decode_session_create(
+        &g->session, g->context, g->model, g->options.cache_bytes, err);
     if (!status)
-        status = bt_generator_desks(g, 1, 1, err);
+        status = bt_generator_reserve_scratch(g, 1, 1, err);
     if (status)
         return status;
-    g->prefixes = bt_alloc_zero(g->options.keep, sizeof(*g->prefixes));
+    g->prefixes =
+        bt_alloc_zero(g->options.cached_sequences, sizeof(*g->prefixes));
     if (!g->prefixes)
         return bt_fail_memory(
             err, "ended texts",
-            bt_size_mul(g->options.keep, sizeof(*g->prefixes)));
+            bt_size_mul(g->options.cached_sequences, sizeof(*g->prefixes)));
     return BAUTA_OK;
 }
 
@@ -85,14 +86,14 @@ void bauta_generator_free(bauta_generator *g)
     }
     for (size_t i = 0; i < g->running_count; i++)
         bt_request_free(g->running[i]);
-    while (bt_generator_forget(g))
+    while (bt_generator_evict_prefix(g))
         ;
     for (size_t i = 0; i < g->results.count; i++)
-        bauta_result_free(g->results.all[g->results.first + i]);
-    bt_stage_free(g->session);
+        bauta_result_free(g->results.items[g->results.first + i]);
+    bt_decode_session_free(g->session);
     bt_free(g->running);
     bt_free(g->prefixes);
-    bt_free(g->results.all);
+    bt_free(g->results.items);
     bt_free(g->rows);
     bt_free(g->inputs);
     bt_free(g->scratch);
@@ -106,7 +107,7 @@ void bauta_generator_free(bauta_generator *g)
 
 /* ---- scratch memory ---------------------------------------------------- */
 
-bool bt_generator_replace(void **block, size_t count, size_t size)
+bool bt_generator_replace_block(void **block, size_t count, size_t size)
 {
     void *larger = bt_alloc_zero(count, size);
     if (!larger)
@@ -119,45 +120,45 @@ bool bt_generator_replace(void **block, size_t count, size_t size)
 static bool scratch_create(bauta_generator *g, size_t threads)
 {
     size_t cells = bt_size_mul(threads, g->vocab);
-    return bt_generator_replace((void **)&g->scratch_floats,
-                                bt_size_mul(cells, 2), sizeof(float)) &&
-           bt_generator_replace((void **)&g->scratch_marks, cells, 1) &&
-           bt_generator_replace((void **)&g->scratch, threads,
-                                sizeof(*g->scratch));
+    return bt_generator_replace_block((void **)&g->scratch_floats,
+                                      bt_size_mul(cells, 2), sizeof(float)) &&
+           bt_generator_replace_block((void **)&g->scratch_marks, cells, 1) &&
+           bt_generator_replace_block((void **)&g->scratch, threads,
+                                      sizeof(*g->scratch));
 }
 
 static void scratch_assign(bauta_generator *g, size_t threads)
 {
     for (size_t t = 0; t < threads; t++)
-        g->scratch[t] = (bt_desk){
+        g->scratch[t] = (bt_sampler_scratch){
             .kernels = g->context->kernels,
             .vocab = g->vocab,
             .work = g->scratch_floats + 2 * t * g->vocab,
             .exps = g->scratch_floats + (2 * t + 1) * g->vocab,
             .marks = g->scratch_marks + t * g->vocab,
-            .picks = g->scratch_topk + t * g->topk_capacity,
-            .picks_room = g->topk_capacity,
+            .topk = g->scratch_topk + t * g->topk_capacity,
+            .topk_capacity = g->topk_capacity,
         };
 }
 
-bauta_status bt_generator_desks(bauta_generator *g, size_t wide, size_t beams,
-                                bauta_error *err)
+bauta_status bt_generator_reserve_scratch(bauta_generator *g, size_t wide,
+                                          size_t beams, bauta_error *err)
 {
     size_t threads = (size_t)g->context->threads;
     wide = bt_size_max(wide, g->vocab);
     bool made = g->scratch || scratch_create(g, threads);
     if (made && wide > g->topk_capacity) {
-        made =
-            bt_generator_replace((void **)&g->scratch_topk,
-                                 bt_size_mul(threads, wide), sizeof(bt_pick));
+        made = bt_generator_replace_block((void **)&g->scratch_topk,
+                                          bt_size_mul(threads, wide),
+                                          sizeof(bt_topk_item));
         g->topk_capacity = made ? wide : g->topk_capacity;
     }
     if (made && beams > g->beams_capacity) {
         size_t count = bt_size_mul(threads, beams);
-        made = bt_generator_replace((void **)&g->beam_rows, count,
-                                    sizeof(float *)) &&
-               bt_generator_replace((void **)&g->histories, count,
-                                    sizeof(bt_history));
+        made = bt_generator_replace_block((void **)&g->beam_rows, count,
+                                          sizeof(float *)) &&
+               bt_generator_replace_block((void **)&g->histories, count,
+                                          sizeof(bt_token_history));
         g->beams_capacity = made ? beams : g->beams_capacity;
     }
     if (!made)
@@ -174,8 +175,9 @@ bauta_status bauta_generator_add(bauta_generator *generator,
     BT_NEED(generator, err);
     BT_NEED(request, err);
     bt_request *r;
-    bt_terms limits = { generator->model, generator->tokenizer,
-                        generator->session, generator->options.sequences };
+    bt_request_limits limits = { generator->model, generator->tokenizer,
+                                 generator->session,
+                                 generator->options.max_sequences };
     bauta_status status = bt_request_create(&r, request, &limits, err);
     if (status)
         return status;
@@ -190,12 +192,12 @@ bauta_result *bauta_generator_take(bauta_generator *generator)
     if (!generator || generator->results.count == 0)
         return NULL;
     generator->results.count--;
-    return generator->results.all[generator->results.first++];
+    return generator->results.items[generator->results.first++];
 }
 
 uint64_t bauta_generator_bytes(const bauta_generator *generator)
 {
-    return generator ? bt_stage_used(generator->session) : 0;
+    return generator ? bt_decode_session_used(generator->session) : 0;
 }
 
 /* The number of beams of the request, or the model's default. */
@@ -208,7 +210,7 @@ static bauta_status sequences_of(size_t *out, const bauta_request *request,
     if (!request->options)
         status = bauta_generate_options_load(&own, model, err);
     if (!status)
-        *out = request->options ? request->options->beams : own.beams;
+        *out = request->options ? request->options->num_beams : own.num_beams;
     return status;
 }
 
@@ -239,9 +241,10 @@ bauta_status bauta_generate(bauta_context *context, const bauta_model *model,
     *out = NULL;
     BT_NEED(model, err);
     BT_NEED(request, err);
-    bauta_status status = sequences_of(&options.sequences, request, model, err);
-    if (!status && options.sequences == 0)
-        options.sequences = 1; // bauta_generator_add() reports the error
+    bauta_status status =
+        sequences_of(&options.max_sequences, request, model, err);
+    if (!status && options.max_sequences == 0)
+        options.max_sequences = 1; // bauta_generator_add() reports the error
     if (!status)
         status = bauta_generator_create(&generator, context, model, tokenizer,
                                         &options, err);

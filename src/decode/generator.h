@@ -19,17 +19,17 @@ typedef struct bt_prefix_entry {
 } bt_prefix_entry;
 
 /* Results that have not been taken yet. */
-typedef struct bt_waiting {
-    bauta_result **all;
-    size_t first, count, room;
-} bt_waiting;
+typedef struct bt_result_queue {
+    bauta_result **items;
+    size_t first, count, capacity;
+} bt_result_queue;
 
 struct bauta_generator {
     bauta_context *context;
     const bauta_model *model;
     const bauta_tokenizer *tokenizer;
     bauta_generator_options options;
-    bt_stage *session;
+    bt_decode_session *session;
     size_t vocab;
     uint64_t steps;
 
@@ -45,38 +45,38 @@ struct bauta_generator {
     size_t prefix_count;
     uint64_t prefix_cost;
 
-    bt_waiting results;
+    bt_result_queue results;
 
     bool sampled; /* sampled, but not all requests are committed */
     float *rows;  /* (rows_room, vocab) */
     size_t rows_capacity;
-    bt_feed *inputs; /* (feeds_room) */
+    bt_decode_input *inputs; /* (feeds_room) */
     size_t inputs_capacity;
 
-    bt_desk *scratch; /* (threads) */
+    bt_sampler_scratch *scratch; /* (threads) */
     float *scratch_floats;
     unsigned char *scratch_marks;
-    bt_pick *scratch_topk;
-    size_t topk_capacity;    /* of each */
-    const float **beam_rows; /* (threads, options.sequences) */
-    bt_history *histories;   /* likewise */
+    bt_topk_item *scratch_topk;
+    size_t topk_capacity;        /* of each */
+    const float **beam_rows;     /* (threads, options.sequences) */
+    bt_token_history *histories; /* likewise */
     size_t beams_capacity;
 };
 
 /* Start requests from the queue while there is capacity, encode their sources,
  * and give each one that can start its first sequence. */
-bauta_status bt_generator_admit(bauta_generator *g, bauta_error *err);
+bauta_status bt_generator_schedule(bauta_generator *g, bauta_error *err);
 
 /* Replace a block by a larger one of zeros; the old contents are lost. False
  * when memory runs out. */
-bool bt_generator_replace(void **block, size_t count, size_t size);
+bool bt_generator_replace_block(void **block, size_t count, size_t size);
 /* Reserve sampler scratch for `wide` candidates and `beams` beams. */
-bauta_status bt_generator_desks(bauta_generator *g, size_t wide, size_t beams,
-                                bauta_error *err);
+bauta_status bt_generator_reserve_scratch(bauta_generator *g, size_t wide,
+                                          size_t beams, bauta_error *err);
 
 /* Move the sequence of a finished request to the prefix cache, if it is on. */
-void bt_generator_keep(bauta_generator *g, bt_request *r);
+void bt_generator_cache_prefix(bauta_generator *g, bt_request *r);
 /* Evict the least recently used entry; false: the cache is empty. */
-bool bt_generator_forget(bauta_generator *g);
+bool bt_generator_evict_prefix(bauta_generator *g);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "mask/mask.h"
 #include "mask/plan.h"
-#include "model/handle.h"
+#include "model/api.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -74,33 +74,34 @@ static bauta_status numbers_check(const bauta_generate_options *o,
 static bauta_status beams_check(const bauta_generate_options *o,
                                 bauta_error *err)
 {
-    if (o->beams == 0)
+    if (o->num_beams == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the number of beams is 0");
-    if (o->nbest > o->beams)
+    if (o->num_return_sequences > o->num_beams)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%zu results of %zu beams are requested", o->nbest,
-                       o->beams);
-    if (o->sample && o->beams > 1)
+                       "%zu results of %zu beams are requested",
+                       o->num_return_sequences, o->num_beams);
+    if (o->do_sample && o->num_beams > 1)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%zu beams and sampling are not supported together",
-                       o->beams);
-    if ((unsigned)o->early > BAUTA_EARLY_NEVER)
+                       o->num_beams);
+    if ((unsigned)o->early_stopping > BAUTA_EARLY_STOPPING_NEVER)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "there is no early stopping %d",
-                       (int)o->early);
+                       (int)o->early_stopping);
     return BAUTA_OK;
 }
 
 static bauta_status stops_check(const bauta_generate_options *o,
                                 bauta_error *err)
 {
-    if (o->stop_count && !o->stops)
+    if (o->stop_string_count && !o->stop_strings)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.stops is NULL, of %zu",
-                       o->stop_count);
-    BT_NEED_COUNT("options.stops", o->stop_count, sizeof(*o->stops), err);
-    for (size_t i = 0; i < o->stop_count; i++)
-        if (!o->stops[i] || !*o->stops[i])
+                       o->stop_string_count);
+    BT_NEED_COUNT("options.stops", o->stop_string_count,
+                  sizeof(*o->stop_strings), err);
+    for (size_t i = 0; i < o->stop_string_count; i++)
+        if (!o->stop_strings[i] || !*o->stop_strings[i])
             return bt_fail(err, BAUTA_ERR_ARGUMENT, "stop %zu is %s", i + 1,
-                           o->stops[i] ? "empty" : "NULL");
+                           o->stop_strings[i] ? "empty" : "NULL");
     return BAUTA_OK;
 }
 
@@ -109,12 +110,13 @@ static bauta_status words_check(const bauta_generate_options *o, size_t vocab,
 {
     bauta_status status = BAUTA_OK;
     char name[48];
-    if (o->word_count && !o->words)
+    if (o->bad_word_count && !o->bad_words)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.words is NULL, of %zu",
-                       o->word_count);
-    BT_NEED_COUNT("options.words", o->word_count, sizeof(*o->words), err);
-    for (size_t i = 0; i < o->word_count && !status; i++) {
-        const bauta_word *word = &o->words[i];
+                       o->bad_word_count);
+    BT_NEED_COUNT("options.words", o->bad_word_count, sizeof(*o->bad_words),
+                  err);
+    for (size_t i = 0; i < o->bad_word_count && !status; i++) {
+        const bauta_token_seq *word = &o->bad_words[i];
         snprintf(name, sizeof(name), "bad word %zu", i + 1);
         if (!word->count)
             return bt_fail(err, BAUTA_ERR_ARGUMENT, "bad word %zu is empty",
@@ -127,24 +129,25 @@ static bauta_status words_check(const bauta_generate_options *o, size_t vocab,
 static bauta_status tokens_check(const bauta_generate_options *o, size_t vocab,
                                  bauta_error *err)
 {
-    if (o->end_count > BAUTA_ENDS_MAX)
+    if (o->eos_token_count > BAUTA_EOS_TOKENS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "there are %zu end tokens, more than %d", o->end_count,
-                       BAUTA_ENDS_MAX);
-    if (o->banned_count > BAUTA_BANNED_MAX)
+                       "there are %zu end tokens, more than %d",
+                       o->eos_token_count, BAUTA_EOS_TOKENS_MAX);
+    if (o->suppress_token_count > BAUTA_SUPPRESS_TOKENS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "there are %zu suppressed tokens, more than %d",
-                       o->banned_count, BAUTA_BANNED_MAX);
-    bauta_status status =
-        ids_check("the list of end tokens", o->ends, o->end_count, vocab, err);
+                       o->suppress_token_count, BAUTA_SUPPRESS_TOKENS_MAX);
+    bauta_status status = ids_check("the list of end tokens", o->eos_token_ids,
+                                    o->eos_token_count, vocab, err);
     if (!status)
-        status = ids_check("the list of suppressed tokens", o->banned,
-                           o->banned_count, vocab, err);
+        status = ids_check("the list of suppressed tokens", o->suppress_tokens,
+                           o->suppress_token_count, vocab, err);
     if (!status)
-        status = token_check("start", o->start, vocab, err);
+        status = token_check("start", o->decoder_start_token_id, vocab, err);
     if (!status)
-        status = token_check("first", o->first, vocab, err);
-    return status ? status : token_check("last", o->last, vocab, err);
+        status = token_check("first", o->forced_bos_token_id, vocab, err);
+    return status ? status
+                  : token_check("last", o->forced_eos_token_id, vocab, err);
 }
 
 bauta_status bt_generate_options_check(const bauta_generate_options *options,
@@ -166,14 +169,14 @@ bauta_status bt_generate_options_check(const bauta_generate_options *options,
 
 static bool has_position_table(const bauta_model *model)
 {
-    return model->folder->model->print.positions != BT_POSITIONS_ROTARY;
+    return model->store->model->config.position_kind != BT_POSITIONS_ROTARY;
 }
 
 static bauta_status source_check(const bauta_request *request,
                                  const bauta_model *model, bauta_error *err)
 {
     bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
-    size_t positions = bauta_model_positions(model);
+    size_t positions = bauta_model_max_positions(model);
     if (!encoder && request->source_count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the source has %zu tokens, and the model has no "
@@ -187,7 +190,7 @@ static bauta_status source_check(const bauta_request *request,
                        "positions",
                        request->source_count, positions);
     return ids_check("the source", request->source, request->source_count,
-                     bauta_model_vocabulary(model), err);
+                     bauta_model_vocab_size(model), err);
 }
 
 static bauta_status prompt_check(const bauta_request *request,
@@ -195,19 +198,19 @@ static bauta_status prompt_check(const bauta_request *request,
                                  const bauta_model *model, bauta_error *err)
 {
     bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
-    if (encoder && o->start == BAUTA_NO_TOKEN)
+    if (encoder && o->decoder_start_token_id == BAUTA_NO_TOKEN)
         return bt_fail(
             err, BAUTA_ERR_ARGUMENT,
             "there is no start token, which an encoder-decoder needs");
     if (!encoder && !request->count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the prompt is empty");
     if (has_position_table(model) &&
-        request->count > bauta_model_positions(model))
+        request->count > bauta_model_max_positions(model))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the prompt has %zu tokens, the model has %zu positions",
-                       request->count, bauta_model_positions(model));
+                       request->count, bauta_model_max_positions(model));
     return ids_check("the prompt", request->tokens, request->count,
-                     bauta_model_vocabulary(model), err);
+                     bauta_model_vocab_size(model), err);
 }
 
 /* Find the most tokens there can be. The last token is never read by the model,
@@ -216,9 +219,9 @@ static bauta_status limit_find(bt_request *r, const bauta_model *model,
                                bauta_error *err)
 {
     const bauta_generate_options *o = &r->options;
-    size_t positions = bauta_model_positions(model), limit = SIZE_MAX;
-    if (o->max_tokens)
-        limit = bt_size_add(r->prompt, o->max_tokens);
+    size_t positions = bauta_model_max_positions(model), limit = SIZE_MAX;
+    if (o->max_new_tokens)
+        limit = bt_size_add(r->prompt, o->max_new_tokens);
     if (o->max_length)
         limit = bt_size_min(limit, o->max_length);
     r->limited_by_context = limit == SIZE_MAX;
@@ -246,7 +249,7 @@ static bauta_status window_check(const bauta_generate_options *o,
     return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                    "a sliding window of %zu tokens needs rotary positions; "
                    "this model has a table of %zu positions",
-                   o->sliding_window, bauta_model_positions(model));
+                   o->sliding_window, bauta_model_max_positions(model));
 }
 
 /* The most tokens whose keys and values are cached at a time. A sliding window
@@ -261,26 +264,28 @@ static size_t tokens_held(const bt_request *r)
 
 /* Beams share the source and the prompt, but the last page and the new pages
  * may not be shared, so every beam counts in full. */
-static bauta_status cost_check(bt_request *r, const bt_terms *limits,
+static bauta_status cost_check(bt_request *r, const bt_request_limits *limits,
                                bauta_error *err)
 {
-    uint64_t bound = bt_stage_bound(limits->session);
+    uint64_t bound = bt_decode_session_limit(limits->session);
     size_t tokens = tokens_held(r);
-    uint64_t more = bt_stage_cost(limits->session, tokens, 0);
-    uint64_t first = bt_stage_cost(limits->session, tokens, r->source_count);
-    if (__builtin_mul_overflow(more, r->options.beams - 1, &more) ||
-        __builtin_add_overflow(first, more, &r->cost))
-        r->cost = UINT64_MAX;
-    if (r->options.beams > limits->sequences)
+    uint64_t more = bt_decode_session_cost(limits->session, tokens, 0);
+    uint64_t first =
+        bt_decode_session_cost(limits->session, tokens, r->source_count);
+    if (__builtin_mul_overflow(more, r->options.num_beams - 1, &more) ||
+        __builtin_add_overflow(first, more, &r->cost_bytes))
+        r->cost_bytes = UINT64_MAX;
+    if (r->options.num_beams > limits->sequences)
         return bt_fail(
             err, BAUTA_ERR_ARGUMENT,
             "%zu beams are requested, the generator runs %zu sequences",
-            r->options.beams, limits->sequences);
-    if (bound && r->cost > bound)
+            r->options.num_beams, limits->sequences);
+    if (bound && r->cost_bytes > bound)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the request may need %llu bytes of keys and values, "
                        "the cache has %llu",
-                       (unsigned long long)r->cost, (unsigned long long)bound);
+                       (unsigned long long)r->cost_bytes,
+                       (unsigned long long)bound);
     return BAUTA_OK;
 }
 
@@ -290,14 +295,14 @@ static bauta_status ids_copy(bt_request *r, const bauta_request *request,
                              bool encoder, bauta_error *err)
 {
     size_t lead = encoder ? 1 : 0;
-    r->prompt = r->count = r->room = lead + request->count;
+    r->prompt = r->count = r->capacity = lead + request->count;
     r->source_count = request->source_count;
-    r->ids = bt_alloc(bt_size_mul(r->room, sizeof(*r->ids)));
+    r->ids = bt_alloc(bt_size_mul(r->capacity, sizeof(*r->ids)));
     r->source = bt_alloc(bt_size_mul(r->source_count, sizeof(*r->source)));
     if (!r->ids || !r->source)
-        return bt_fail_memory(err, "a request", r->room + r->source_count);
+        return bt_fail_memory(err, "a request", r->capacity + r->source_count);
     if (encoder)
-        r->ids[0] = r->options.start;
+        r->ids[0] = r->options.decoder_start_token_id;
     if (request->count)
         memcpy(r->ids + lead, request->tokens,
                request->count * sizeof(*r->ids));
@@ -308,13 +313,13 @@ static bauta_status ids_copy(bt_request *r, const bauta_request *request,
 }
 
 static bauta_status fill(bt_request *r, const bauta_request *request,
-                         const bt_terms *limits, bauta_error *err)
+                         const bt_request_limits *limits, bauta_error *err)
 {
     const bauta_model *model = limits->model;
     bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_DECODER;
-    size_t vocab = bauta_model_vocabulary(model);
+    size_t vocab = bauta_model_vocab_size(model);
     bauta_status status = bt_generate_options_check(&r->options, vocab, err);
-    if (!status && r->options.stop_count && !limits->tokenizer)
+    if (!status && r->options.stop_string_count && !limits->tokenizer)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
                          "stop strings need a tokenizer, and there is none");
     if (!status)
@@ -331,7 +336,8 @@ static bauta_status fill(bt_request *r, const bauta_request *request,
 }
 
 bauta_status bt_request_create(bt_request **out, const bauta_request *request,
-                               const bt_terms *limits, bauta_error *err)
+                               const bt_request_limits *limits,
+                               bauta_error *err)
 {
     *out = NULL;
     BT_NEED_SIZE(request, bauta_request, "BAUTA_REQUEST_INIT", err);
@@ -339,7 +345,7 @@ bauta_status bt_request_create(bt_request **out, const bauta_request *request,
     if (!r)
         return bt_fail_memory(err, "a request", sizeof(*r));
     bauta_status status = BAUTA_OK;
-    r->hear = request->hear;
+    r->on_token = request->on_token;
     r->user = request->user;
     r->tag = request->tag;
     if (request->options)
@@ -359,29 +365,32 @@ void bt_request_free(bt_request *r)
 {
     if (!r)
         return;
-    for (size_t b = 0; r->sequences && b < r->options.beams; b++)
+    for (size_t b = 0; r->sequences && b < r->options.num_beams; b++)
         bt_sequence_free(r->sequences[b]);
     bt_free(r->sequences);
     bt_free(r->forks);
     bt_free(r->history);
-    bt_trail_release(&r->tree);
-    bt_search_release(&r->search);
-    bt_speech_release(&r->matcher);
+    bt_beam_tree_release(&r->tree);
+    bt_beam_search_release(&r->search);
+    bt_stop_matcher_release(&r->matcher);
     bt_free(r->ids);
     bt_free(r->source);
     bt_free(r);
 }
 
-bauta_status bt_request_speech(bt_speech *matcher, const bt_request *r,
-                               const bauta_tokenizer *tokenizer,
-                               bauta_error *err)
+bauta_status bt_request_stop_matcher(bt_stop_matcher *matcher,
+                                     const bt_request *r,
+                                     const bauta_tokenizer *tokenizer,
+                                     bauta_error *err)
 {
-    bt_stops stops = { r->options.stops, r->options.stop_count };
-    bauta_status status = bt_speech_init(matcher, tokenizer, &stops, err);
+    bt_stop_strings stops = { r->options.stop_strings,
+                              r->options.stop_string_count };
+    bauta_status status = bt_stop_matcher_init(matcher, tokenizer, &stops, err);
     if (!status)
-        status = bt_speech_follow(matcher, tokenizer, r->ids, r->prompt, err);
+        status =
+            bt_stop_matcher_prime(matcher, tokenizer, r->ids, r->prompt, err);
     if (status)
-        bt_speech_release(matcher);
+        bt_stop_matcher_release(matcher);
     return status;
 }
 
@@ -389,37 +398,38 @@ bauta_status bt_request_start(bt_request *r, const bauta_tokenizer *tokenizer,
                               bauta_error *err)
 {
     const bauta_generate_options *o = &r->options;
-    bool beams = o->beams > 1;
+    bool beams = o->num_beams > 1;
     if (!r->sequences)
-        r->sequences = bt_alloc_zero(o->beams, sizeof(*r->sequences));
+        r->sequences = bt_alloc_zero(o->num_beams, sizeof(*r->sequences));
     if (!r->forks)
-        r->forks = bt_alloc_zero(o->beams, sizeof(*r->forks));
+        r->forks = bt_alloc_zero(o->num_beams, sizeof(*r->forks));
     if (!r->sequences || !r->forks)
-        return bt_fail_memory(err, "beams", o->beams * sizeof(*r->forks));
-    if (beams && !r->search.open && !bt_search_init(&r->search, o))
-        return bt_fail_memory(err, "beams", o->beams * sizeof(bt_candidate));
-    if (beams && bt_rules_read_history(o) && !r->history) {
-        size_t bytes =
-            bt_size_mul(bt_size_mul(r->limit, o->beams), sizeof(*r->history));
+        return bt_fail_memory(err, "beams", o->num_beams * sizeof(*r->forks));
+    if (beams && !r->search.open && !bt_beam_search_init(&r->search, o))
+        return bt_fail_memory(err, "beams",
+                              o->num_beams * sizeof(bt_beam_candidate));
+    if (beams && bt_logits_processors_need_history(o) && !r->history) {
+        size_t bytes = bt_size_mul(bt_size_mul(r->limit, o->num_beams),
+                                   sizeof(*r->history));
         r->history = bt_alloc(bytes);
         if (!r->history)
             return bt_fail_memory(err, "the tokens of beams", bytes);
     }
-    return tokenizer && !beams && !r->matcher.decoder
-               ? bt_request_speech(&r->matcher, r, tokenizer, err)
+    return tokenizer && !beams && !r->matcher.detokenizer
+               ? bt_request_stop_matcher(&r->matcher, r, tokenizer, err)
                : BAUTA_OK;
 }
 
-size_t bt_request_open(const bt_request *r)
+size_t bt_request_open_beams(const bt_request *r)
 {
-    return r->options.beams > 1 ? r->search.open_count : 1;
+    return r->options.num_beams > 1 ? r->search.open_count : 1;
 }
 
 bool bt_request_ends(const bt_request *r, uint32_t token, size_t generated,
                      bauta_finish *finish)
 {
-    for (size_t i = 0; i < r->options.end_count; i++)
-        if (r->options.ends[i] == token) {
+    for (size_t i = 0; i < r->options.eos_token_count; i++)
+        if (r->options.eos_token_ids[i] == token) {
             *finish = BAUTA_FINISH_END;
             return true;
         }

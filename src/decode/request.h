@@ -4,15 +4,15 @@
 #define BT_REQUEST_H
 
 #include "decode/beam.h"
-#include "decode/stage.h"
-#include "decode/stops.h"
+#include "decode/session.h"
+#include "decode/stop_matcher.h"
 
 typedef struct bt_request {
     struct bt_request *next; /* in the queue */
 
     /* the request */
     bauta_generate_options options;
-    bauta_hear_fn *hear;
+    bauta_on_token_fn *on_token;
     void *user;
     uint64_t tag;
     size_t source_count;
@@ -20,27 +20,27 @@ typedef struct bt_request {
     size_t prompt;           /* tokens before the first new one */
     size_t limit;            /* most tokens, prompt included */
     bool limited_by_context; /* the limit is the model's, not the caller's */
-    uint64_t cost;           /* most bytes of pages that it can need */
+    uint64_t cost_bytes;     /* most bytes of pages that it can need */
 
     /* progress */
     uint32_t *ids; /* the prompt and, without beams, the new tokens */
-    size_t count, room;
+    size_t count, capacity;
     size_t prompt_read;   /* prompt tokens that the first sequence has */
     size_t cached_tokens; /* of these, taken from another request */
     size_t generated;     /* new tokens */
-    bt_trail tree;
-    bt_search search;        /* with beam search */
+    bt_beam_tree tree;
+    bt_beam_search search;   /* with beam search */
     bt_sequence **sequences; /* (beams) of the open beams, or NULL */
     bt_sequence **forks;     /* (beams) scratch while a step is committed */
     uint32_t *history;       /* (beams, limit) if a logits processor needs it */
     double score;            /* without beam search */
-    bt_speech matcher;       /* without beam search, with a tokenizer */
+    bt_stop_matcher matcher; /* without beam search, with a tokenizer */
 
     /* this step */
-    size_t row;              /* of logits, of its first beam */
-    bool has_logits;         /* the prompt is read, so there are logits */
-    bt_chosen sample_status; /* the result of sampling */
-    bt_choice sampled;       /* without beams */
+    size_t logits_row; /* of logits, of its first beam */
+    bool has_logits;   /* the prompt is read, so there are logits */
+    bt_sample_status sample_status; /* the result of sampling */
+    bt_sampled_token sampled;       /* without beams */
 
     /* the end */
     bool ended, flushed;
@@ -50,16 +50,17 @@ typedef struct bt_request {
 } bt_request;
 
 /* The limits that a request is checked against. */
-typedef struct bt_terms {
+typedef struct bt_request_limits {
     const bauta_model *model;
     const bauta_tokenizer *tokenizer;
-    const bt_stage *session;
+    const bt_decode_session *session;
     size_t sequences; /* most beams */
-} bt_terms;
+} bt_request_limits;
 
 /* Check a request and copy it. */
 bauta_status bt_request_create(bt_request **out, const bauta_request *request,
-                               const bt_terms *limits, bauta_error *err);
+                               const bt_request_limits *limits,
+                               bauta_error *err);
 void bt_request_free(bt_request *request);
 /* Allocate everything that running it needs, except pages. */
 bauta_status bt_request_start(bt_request *request,
@@ -67,25 +68,26 @@ bauta_status bt_request_start(bt_request *request,
                               bauta_error *err);
 
 /* Start the text that follows the prompt. */
-bauta_status bt_request_speech(bt_speech *matcher, const bt_request *request,
-                               const bauta_tokenizer *tokenizer,
-                               bauta_error *err);
+bauta_status bt_request_stop_matcher(bt_stop_matcher *matcher,
+                                     const bt_request *request,
+                                     const bauta_tokenizer *tokenizer,
+                                     bauta_error *err);
 
 /* Check options against a vocabulary. */
 bauta_status bt_generate_options_check(const bauta_generate_options *options,
                                        size_t vocab, bauta_error *err);
 
 /* The number of open beams; 1 without beam search. */
-size_t bt_request_open(const bt_request *request);
+size_t bt_request_open_beams(const bt_request *request);
 /* Whether a token ends the text, and why. `generated` includes the token. */
 bool bt_request_ends(const bt_request *request, uint32_t token,
                      size_t generated, bauta_finish *finish);
 
 /* Sample from the rows of this step. It allocates nothing and changes no row,
  * so that threads can run it for many requests. */
-void bt_request_choose(bt_request *request, const bt_desk *scratch,
+void bt_request_sample(bt_request *request, const bt_sampler_scratch *scratch,
                        const float *rows, const float **beam_rows,
-                       bt_history *histories);
+                       bt_token_history *histories);
 /* Commit the sampled token: append it, fork and free beams, and report it to
  * the caller. If no token could be sampled, the text ends and `failure` says
  * why. On an error the request is unchanged, and the call can be repeated. */
@@ -95,8 +97,10 @@ bauta_status bt_request_apply(bt_request *request,
 
 /* For a request whose logits are not finite: make its failure name the layer.
  */
-bauta_status bt_request_explain(bt_request *request, bauta_context *context,
-                                const bauta_model *model, bauta_error *err);
+bauta_status bt_request_explain_not_finite(bt_request *request,
+                                           bauta_context *context,
+                                           const bauta_model *model,
+                                           bauta_error *err);
 
 /* The result of a request that has ended. */
 bauta_status bt_request_result(bauta_result **out, bt_request *request,

@@ -21,49 +21,49 @@ void bauta_result_free(bauta_result *result)
 }
 
 /* One hypothesis before it is copied into the block. */
-typedef struct draft {
+typedef struct hypothesis_draft {
     size_t count;
     uint32_t node;
     double score;
     bauta_finish finish;
     const char *text; /* NULL without a tokenizer */
     size_t length;
-    bt_speech owned; /* owns the text, or is empty */
-} draft;
+    bt_stop_matcher owned; /* owns the text, or is empty */
+} hypothesis_draft;
 
 /* The text of a beam, without the end token and cut at a stop string. */
-static bauta_status draft_decode(draft *d, const bt_request *r,
+static bauta_status draft_decode(hypothesis_draft *d, const bt_request *r,
                                  const bauta_tokenizer *tokenizer,
                                  bauta_error *err)
 {
     uint32_t *ids = bt_alloc(bt_size_mul(d->count, sizeof(*ids)));
     if (!ids)
         return bt_fail_memory(err, "tokens", d->count * sizeof(*ids));
-    bt_trail_read(&r->tree, d->node, d->count, ids, NULL);
+    bt_beam_tree_read(&r->tree, d->node, d->count, ids, NULL);
     size_t decoded = d->count - (d->finish == BAUTA_FINISH_END);
-    bauta_status status = bt_request_speech(&d->owned, r, tokenizer, err);
+    bauta_status status = bt_request_stop_matcher(&d->owned, r, tokenizer, err);
     for (size_t i = 0; i < decoded && !status && !d->owned.stopped; i++)
-        status = bt_speech_push(&d->owned, ids[i], err);
+        status = bt_stop_matcher_push(&d->owned, ids[i], err);
     if (!status)
-        status = bt_speech_finish(&d->owned, err);
+        status = bt_stop_matcher_finish(&d->owned, err);
     d->text = d->owned.text ? d->owned.text : "";
     d->length = d->owned.length;
     bt_free(ids);
     return status;
 }
 
-static bauta_status drafts_fill(draft *drafts, size_t count,
+static bauta_status drafts_fill(hypothesis_draft *drafts, size_t count,
                                 const bt_request *r,
                                 const bauta_tokenizer *tokenizer,
                                 bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    if (count && r->options.beams == 1) {
-        const bt_speech *s = &r->matcher;
-        drafts[0] = (draft){ .count = r->generated,
-                             .node = (uint32_t)(r->generated - 1),
-                             .score = r->score,
-                             .finish = r->finish };
+    if (count && r->options.num_beams == 1) {
+        const bt_stop_matcher *s = &r->matcher;
+        drafts[0] = (hypothesis_draft){ .count = r->generated,
+                                        .node = (uint32_t)(r->generated - 1),
+                                        .score = r->score,
+                                        .finish = r->finish };
         if (tokenizer) {
             drafts[0].text = s->text ? s->text : "";
             drafts[0].length = s->length;
@@ -71,11 +71,12 @@ static bauta_status drafts_fill(draft *drafts, size_t count,
         return BAUTA_OK;
     }
     for (size_t i = 0; i < count && !status; i++) {
-        const bt_ended *e = &r->search.ended[i];
-        drafts[i] = (draft){ .count = bt_trail_length(&r->tree, e->node),
-                             .node = e->node,
-                             .score = (double)e->score,
-                             .finish = e->finish };
+        const bt_finished_beam *e = &r->search.finished[i];
+        drafts[i] =
+            (hypothesis_draft){ .count = bt_beam_tree_length(&r->tree, e->node),
+                                .node = e->node,
+                                .score = (double)e->score,
+                                .finish = e->finish };
         if (tokenizer)
             status = draft_decode(&drafts[i], r, tokenizer, err);
     }
@@ -83,34 +84,37 @@ static bauta_status drafts_fill(draft *drafts, size_t count,
 }
 
 /* Runs twice: to measure, then to fill in. */
-static bauta_result *block_take(bt_arena *arena, const draft *drafts,
+static bauta_result *block_take(bt_arena *arena, const hypothesis_draft *drafts,
                                 size_t count, const bt_request *r)
 {
-    bauta_result *result = bt_arena_take(arena, 1, sizeof(*result));
-    bauta_hypothesis *all = bt_arena_take(arena, count, sizeof(*all));
+    bauta_result *result = bt_arena_alloc(arena, 1, sizeof(*result));
+    bauta_hypothesis *all = bt_arena_alloc(arena, count, sizeof(*all));
+    const bauta_hypothesis **each = bt_arena_alloc(arena, count, sizeof(*each));
     size_t length = strlen(r->failure.message) + 1;
-    char *message = bt_arena_take(arena, length, 1);
+    char *message = bt_arena_alloc(arena, length, 1);
     for (size_t i = 0; i < count; i++) {
-        const draft *d = &drafts[i];
-        uint32_t *tokens = bt_arena_take(arena, d->count, sizeof(*tokens));
-        float *logprobs = bt_arena_take(arena, d->count, sizeof(*logprobs));
+        const hypothesis_draft *d = &drafts[i];
+        uint32_t *tokens = bt_arena_alloc(arena, d->count, sizeof(*tokens));
+        float *logprobs = bt_arena_alloc(arena, d->count, sizeof(*logprobs));
         char *text = NULL;
         if (d->text)
-            text = bt_arena_take(arena, bt_size_add(d->length, 1), 1);
+            text = bt_arena_alloc(arena, bt_size_add(d->length, 1), 1);
         if (!arena->base)
             continue;
-        bt_trail_read(&r->tree, d->node, d->count, tokens, logprobs);
+        bt_beam_tree_read(&r->tree, d->node, d->count, tokens, logprobs);
         if (text) {
             memcpy(text, d->text, d->length);
             text[d->length] = '\0';
         }
-        all[i] = (bauta_hypothesis){ d->count,
-                                     tokens,
-                                     logprobs,
-                                     d->score,
-                                     d->finish,
-                                     text,
-                                     text ? d->length : 0 };
+        all[i] = (bauta_hypothesis){ .size = sizeof(*all),
+                                     .count = d->count,
+                                     .tokens = tokens,
+                                     .logprobs = logprobs,
+                                     .score = d->score,
+                                     .finish = d->finish,
+                                     .text = text,
+                                     .text_length = text ? d->length : 0 };
+        each[i] = &all[i];
     }
     if (!result)
         return NULL;
@@ -118,10 +122,10 @@ static bauta_result *block_take(bt_arena *arena, const draft *drafts,
     *result = (bauta_result){
         .size = sizeof(*result),
         .tag = r->tag,
-        .prompt = r->source_count ? r->source_count : r->prompt,
-        .shared = r->cached_tokens,
+        .prompt_tokens = r->source_count ? r->source_count : r->prompt,
+        .cached_tokens = r->cached_tokens,
         .count = count,
-        .hypotheses = count ? all : NULL,
+        .hypotheses = count ? each : NULL,
         .status = r->failure.status,
         .message = message,
     };
@@ -134,11 +138,11 @@ bauta_status bt_request_result(bauta_result **out, bt_request *r,
 {
     size_t count = r->failure.status ? 0 : 1;
     bt_arena arena = { 0 };
-    if (count && r->options.beams > 1)
-        count = bt_size_min(bt_size_max(1, r->options.nbest),
-                            r->search.ended_count);
+    if (count && r->options.num_beams > 1)
+        count = bt_size_min(bt_size_max(1, r->options.num_return_sequences),
+                            r->search.finished_count);
     *out = NULL;
-    draft *drafts = bt_alloc_zero(count, sizeof(*drafts));
+    hypothesis_draft *drafts = bt_alloc_zero(count, sizeof(*drafts));
     if (!drafts)
         return bt_fail_memory(err, "a result", count * sizeof(*drafts));
     bauta_status status = drafts_fill(drafts, count, r, tokenizer, err);
@@ -152,7 +156,7 @@ bauta_status bt_request_result(bauta_result **out, bt_request *r,
     if (!status)
         *out = block_take(&arena, drafts, count, r);
     for (size_t i = 0; i < count; i++)
-        bt_speech_release(&drafts[i].owned);
+        bt_stop_matcher_release(&drafts[i].owned);
     bt_free(drafts);
     return status;
 }
@@ -164,10 +168,11 @@ static void beam_read(const bt_request *r, size_t beam, uint32_t *ids)
 {
     memcpy(ids, r->ids, r->prompt * sizeof(*ids));
     if (r->generated)
-        bt_trail_read(&r->tree,
-                      r->options.beams > 1 ? r->search.open[beam].node
-                                           : (uint32_t)(r->generated - 1),
-                      r->generated, ids + r->prompt, NULL);
+        bt_beam_tree_read(&r->tree,
+                          r->options.num_beams > 1
+                              ? r->search.open[beam].node
+                              : (uint32_t)(r->generated - 1),
+                          r->generated, ids + r->prompt, NULL);
 }
 
 static bauta_batch batch_of(const uint32_t *ids, const size_t *count)
@@ -199,8 +204,10 @@ static bauta_status beam_check(const bt_request *r, bauta_context *context,
     return status;
 }
 
-bauta_status bt_request_explain(bt_request *r, bauta_context *context,
-                                const bauta_model *model, bauta_error *err)
+bauta_status bt_request_explain_not_finite(bt_request *r,
+                                           bauta_context *context,
+                                           const bauta_model *model,
+                                           bauta_error *err)
 {
     size_t at = r->prompt + r->generated;
     bauta_error why;
@@ -208,7 +215,7 @@ bauta_status bt_request_explain(bt_request *r, bauta_context *context,
     uint32_t *ids = bt_alloc(bt_size_mul(at, sizeof(*ids)));
     if (!ids)
         return bt_fail_memory(err, "tokens", at);
-    for (size_t b = 0; b < bt_request_open(r) && !status; b++) {
+    for (size_t b = 0; b < bt_request_open_beams(r) && !status; b++) {
         beam_read(r, b, ids);
         status = beam_check(r, context, model, ids, &why);
     }

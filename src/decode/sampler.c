@@ -2,33 +2,36 @@
 /* sampler.c - warpers and sampling. */
 #include "decode/sampler.h"
 
+#include "backend/cpu/kernels/exp2.h"
 #include "base/philox.h"
 #include "base/size.h"
-#include "kernels/exp2.h"
 
 #include <string.h>
 
-bt_chosen bt_row_look(bt_row *out, const bt_desk *scratch, const float *x)
+bt_sample_status bt_row_stats_compute(bt_row_stats *out,
+                                      const bt_sampler_scratch *scratch,
+                                      const float *x)
 {
     const bt_kernels *k = scratch->kernels;
-    *out = (bt_row){ .max = k->row_max(x, scratch->vocab) };
+    *out = (bt_row_stats){ .max = k->row_max(x, scratch->vocab) };
     if (out->max == INFINITY)
-        return BT_NOT_FINITE;
+        return BT_SAMPLE_NOT_FINITE;
     // Then all are -infinity, or some are NaN.
     float base = out->max == -INFINITY ? 0.0f : out->max;
     out->sum = k->row_exp_sum(scratch->exps, x, scratch->vocab, base);
     if (isnan(out->sum))
-        return BT_NOT_FINITE;
+        return BT_SAMPLE_NOT_FINITE;
     if (out->max == -INFINITY)
-        return BT_NOTHING_LEFT;
+        return BT_SAMPLE_ALL_MASKED;
     out->lse = (float)((double)out->max + bt_log2((double)out->sum) * BT_LN2);
-    return BT_CHOSEN;
+    return BT_SAMPLE_OK;
 }
 
 /* ---- warpers ----------------------------------------------------------- */
 
 /* The maximum is subtracted first, so that nothing overflows. */
-void bt_warp_temperature(float *x, const bt_desk *scratch, float temperature)
+void bt_warp_temperature(float *x, const bt_sampler_scratch *scratch,
+                         float temperature)
 {
     float max = scratch->kernels->row_max(x, scratch->vocab);
     if (max == -INFINITY)
@@ -37,18 +40,18 @@ void bt_warp_temperature(float *x, const bt_desk *scratch, float temperature)
         x[j] = (x[j] - max) / temperature;
 }
 
-static void topk_of(bt_picks *picks, const bt_desk *scratch, const float *x,
-                    size_t want)
+static void topk_of(bt_topk *picks, const bt_sampler_scratch *scratch,
+                    const float *x, size_t want)
 {
     float max = scratch->kernels->row_max(x, scratch->vocab);
-    *picks = bt_picks_start(scratch->picks, bt_size_min(want, scratch->vocab));
-    bt_picks_row(picks, scratch->kernels, x, scratch->vocab, max, 0, 0, 0);
+    *picks = bt_topk_init(scratch->topk, bt_size_min(want, scratch->vocab));
+    bt_topk_add_row(picks, scratch->kernels, x, scratch->vocab, max, 0, 0, 0);
 }
 
 /* Tokens that tie with the k-th stay, too. */
-void bt_warp_top_k(float *x, const bt_desk *scratch, size_t k)
+void bt_warp_top_k(float *x, const bt_sampler_scratch *scratch, size_t k)
 {
-    bt_picks picks;
+    bt_topk picks;
     if (k >= scratch->vocab)
         return;
     topk_of(&picks, scratch, x, k);
@@ -61,7 +64,7 @@ void bt_warp_top_k(float *x, const bt_desk *scratch, size_t k)
 
 /* The smallest number of sorted items whose probabilities sum to at least p; 0
  * if all of them are not enough. */
-static size_t nucleus(const bt_picks *picks, const float *exps, double total,
+static size_t nucleus(const bt_topk *picks, const float *exps, double total,
                       double p)
 {
     double before = 0;
@@ -74,39 +77,39 @@ static size_t nucleus(const bt_picks *picks, const float *exps, double total,
 }
 
 /* A few items nearly always suffice, so the search starts small and grows. */
-void bt_warp_top_p(float *x, const bt_desk *scratch, float p)
+void bt_warp_top_p(float *x, const bt_sampler_scratch *scratch, float p)
 {
-    bt_row row;
-    bt_picks picks;
+    bt_row_stats row;
+    bt_topk picks;
     size_t kept = 0;
-    if (bt_row_look(&row, scratch, x))
+    if (bt_row_stats_compute(&row, scratch, x))
         return;
     double total = scratch->kernels->row_sum(scratch->exps, scratch->vocab);
     for (size_t want = 64; kept == 0; want *= 8) {
         topk_of(&picks, scratch, x, want);
-        bt_picks_sort(&picks);
+        bt_topk_sort(&picks);
         kept = nucleus(&picks, scratch->exps, total, (double)p);
         if (picks.count < want)
             break;
     }
     if (kept == 0)
         return;
-    bt_pick last = picks.all[kept - 1];
+    bt_topk_item last = picks.all[kept - 1];
     for (size_t j = 0; j < scratch->vocab; j++)
         if (x[j] < last.value || (x[j] == last.value && j > last.id))
             x[j] = -INFINITY;
 }
 
-void bt_warp_min_p(float *x, const bt_desk *scratch, float p)
+void bt_warp_min_p(float *x, const bt_sampler_scratch *scratch, float p)
 {
-    bt_row row;
-    if (bt_row_look(&row, scratch, x))
+    bt_row_stats row;
+    if (bt_row_stats_compute(&row, scratch, x))
         return;
     for (size_t j = 0; j < scratch->vocab; j++)
         x[j] = scratch->exps[j] < p ? -INFINITY : x[j];
 }
 
-static void warp(float *x, const bt_desk *scratch,
+static void warp(float *x, const bt_sampler_scratch *scratch,
                  const bauta_generate_options *o)
 {
     if (o->temperature != 1.0f)
@@ -121,7 +124,7 @@ static void warp(float *x, const bt_desk *scratch,
 
 /* ---- sampling ---------------------------------------------------------- */
 
-double bt_draw(uint64_t seed, uint64_t position)
+double bt_sample_uniform(uint64_t seed, uint64_t position)
 {
     uint32_t words[4];
     const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
@@ -135,7 +138,7 @@ double bt_draw(uint64_t seed, uint64_t position)
 /* The token at which the running sum of the exponentials, in the order of ids,
  * passes u times their total. Blocks are summed first, so that few numbers are
  * added one by one. */
-static size_t draw_token(const bt_desk *scratch, double u)
+static size_t draw_token(const bt_sampler_scratch *scratch, double u)
 {
     enum { BLOCK = 256 };
     const float *e = scratch->exps;
@@ -168,29 +171,32 @@ static size_t argmax(const float *x, size_t count, float max)
     return j;
 }
 
-bt_chosen bt_sample(bt_choice *out, const bt_desk *scratch, const float *logits,
-                    const bauta_generate_options *o, const bt_history *h)
+bt_sample_status bt_sample(bt_sampled_token *out,
+                           const bt_sampler_scratch *scratch,
+                           const float *logits, const bauta_generate_options *o,
+                           const bt_token_history *h)
 {
-    bt_row raw, row;
+    bt_row_stats raw, row;
     const float *x = logits;
-    bool draws = o->sample && o->temperature > 0;
-    bt_chosen chosen = bt_row_look(&raw, scratch, logits);
+    bool draws = o->do_sample && o->temperature > 0;
+    bt_sample_status chosen = bt_row_stats_compute(&raw, scratch, logits);
     if (chosen)
         return chosen;
     row = raw;
-    if (draws || bt_rules_act(o, h)) {
+    if (draws || bt_logits_processors_active(o, h)) {
         memcpy(scratch->work, logits, scratch->vocab * sizeof(float));
-        bt_rules_apply(scratch->work, scratch, o, h);
+        bt_logits_processors_apply(scratch->work, scratch, o, h);
         if (draws)
             warp(scratch->work, scratch, o);
         x = scratch->work;
-        chosen = bt_row_look(&row, scratch, x);
+        chosen = bt_row_stats_compute(&row, scratch, x);
         if (chosen)
             return chosen;
     }
-    size_t token = draws ? draw_token(scratch, bt_draw(o->seed, h->count))
-                         : argmax(x, scratch->vocab, row.max);
-    *out = (bt_choice){ (uint32_t)token, logits[token] - raw.lse,
-                        (double)(x[token] - row.lse) };
-    return BT_CHOSEN;
+    size_t token =
+        draws ? draw_token(scratch, bt_sample_uniform(o->seed, h->count))
+              : argmax(x, scratch->vocab, row.max);
+    *out = (bt_sampled_token){ (uint32_t)token, logits[token] - raw.lse,
+                               (double)(x[token] - row.lse) };
+    return BT_SAMPLE_OK;
 }

@@ -6,10 +6,11 @@
 
 #include <assert.h>
 
-static bauta_status cross_kv_check(const bt_stage *session,
-                                   const bt_memory *cross_kv, bauta_error *err)
+static bauta_status cross_kv_check(const bt_decode_session *session,
+                                   const bt_cross_kv *cross_kv,
+                                   bauta_error *err)
 {
-    bool needs = session->model->print.stacks == BT_ENCODER_DECODER;
+    bool needs = session->model->config.stacks == BT_ENCODER_DECODER;
     if (needs && !cross_kv)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a sequence of an encoder-decoder needs a source");
@@ -22,22 +23,22 @@ static bauta_status cross_kv_check(const bt_stage *session,
     return BAUTA_OK;
 }
 
-static bauta_status sequence_new(bt_sequence **out, bt_stage *session,
-                                 bt_memory *cross_kv, bauta_error *err)
+static bauta_status sequence_new(bt_sequence **out, bt_decode_session *session,
+                                 bt_cross_kv *cross_kv, bauta_error *err)
 {
     bt_sequence *sequence = bt_alloc_zero(1, sizeof(*sequence));
     if (!sequence)
         return bt_fail_memory(err, "a sequence", sizeof(*sequence));
     sequence->session = session;
-    sequence->cross_kv = bt_memory_hold(cross_kv);
-    bt_book_init(&sequence->block_table, session->pool,
-                 session->model->print.decoder.layers);
+    sequence->cross_kv = bt_cross_kv_retain(cross_kv);
+    bt_block_table_init(&sequence->block_table, session->pool,
+                        session->model->config.decoder.layers);
     *out = sequence;
     return BAUTA_OK;
 }
 
-bauta_status bt_sequence_create(bt_sequence **out, bt_stage *session,
-                                bt_memory *cross_kv, bauta_error *err)
+bauta_status bt_sequence_create(bt_sequence **out, bt_decode_session *session,
+                                bt_cross_kv *cross_kv, bauta_error *err)
 {
     *out = NULL;
     bauta_status status = cross_kv_check(session, cross_kv, err);
@@ -47,14 +48,15 @@ bauta_status bt_sequence_create(bt_sequence **out, bt_stage *session,
 bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *sequence,
                               bauta_error *err)
 {
-    bt_book pages;
+    bt_block_table pages;
     *out = NULL;
-    bauta_status status = bt_book_fork(&pages, &sequence->block_table, err);
+    bauta_status status =
+        bt_block_table_fork(&pages, &sequence->block_table, err);
     if (status)
         return status;
     status = sequence_new(out, sequence->session, sequence->cross_kv, err);
     if (status)
-        bt_book_release(&pages);
+        bt_block_table_release(&pages);
     else
         (*out)->block_table = pages;
     if (!status)
@@ -62,7 +64,7 @@ bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *sequence,
     return status;
 }
 
-void bt_sequence_slide(bt_sequence *sequence, size_t window)
+void bt_sequence_set_window(bt_sequence *sequence, size_t window)
 {
     assert(sequence->block_table.tokens == 0);
     sequence->window = window;
@@ -72,8 +74,8 @@ void bt_sequence_free(bt_sequence *sequence)
 {
     if (!sequence)
         return;
-    bt_book_release(&sequence->block_table);
-    bt_memory_drop(sequence->cross_kv);
+    bt_block_table_release(&sequence->block_table);
+    bt_cross_kv_release(sequence->cross_kv);
     bt_free(sequence);
 }
 
@@ -89,9 +91,9 @@ size_t bt_sequence_first_key(const bt_sequence *sequence, size_t layer,
     const bt_batch_mask batch = { .queries = { 1, &rows, 0 },
                                   .keys = { 1, &keys, 0 },
                                   .windows = &sequence->window };
-    bt_batch_mask mask = bt_layer_mask(&sequence->session->model->print,
-                                       BAUTA_LOOK_DECODER, layer, &batch);
-    bt_row_rule rule = bt_row_rule_of(&mask, 0);
+    bt_batch_mask mask = bt_layer_mask(&sequence->session->model->config,
+                                       BAUTA_ATTENTION_DECODER, layer, &batch);
+    bt_row_visibility rule = bt_row_visibility_of(&mask, 0);
     return bt_row_span(&rule, 0).lo;
 }
 
@@ -102,7 +104,7 @@ static bool window_cached(const bt_sequence *sequence, size_t tokens)
     for (size_t l = 0; l < sequence->block_table.layers; l++) {
         size_t begin = bt_sequence_first_key(sequence, l, tokens);
         if (begin < tokens &&
-            !bt_book_page(&sequence->block_table, l, begin / BT_BLOCK))
+            !bt_block_table_page(&sequence->block_table, l, begin / BT_BLOCK))
             return false;
     }
     return true;
@@ -114,6 +116,6 @@ bool bt_sequence_truncate(bt_sequence *sequence, size_t tokens)
         return true;
     if (!window_cached(sequence, tokens))
         return false;
-    bt_book_truncate(&sequence->block_table, tokens);
+    bt_block_table_truncate(&sequence->block_table, tokens);
     return true;
 }

@@ -3,55 +3,59 @@
 #ifndef BT_SESSION_INTERNAL_H
 #define BT_SESSION_INTERNAL_H
 
-#include "decode/stage.h"
-#include "mask/steps.h"
+#include "decode/session.h"
+#include "mask/decode_plan.h"
 #include "model/transformer.h"
 
 /* A forward pass over some of the inputs: its plans, and what a worker of one
  * thread has for itself. */
-typedef struct bt_lane {
-    bt_step_plan plans[BT_PLACES];
+typedef struct bt_decode_worker {
+    bt_decode_plan plans[BT_SLOT_COUNT];
     /* Of a worker that is one thread's: tape, share of a call, and result. */
     bt_tape *tape;
-    const bt_feed *inputs;
+    const bt_decode_input *inputs;
     size_t count;
     bauta_status status;
     bauta_error err;
-} bt_lane;
+} bt_decode_worker;
 
-struct bt_stage {
+struct bt_decode_session {
     bauta_context *context;
     bt_model *model;
-    bt_pool *pool;
-    uint64_t calls;   /* of append; marks the sequences of the current call */
-    bt_lane whole;    /* runs on all threads, on the context's tape */
-    bt_lane *workers; /* (threads) one thread each; NULL until needed */
+    bt_kv_pool *pool;
+    uint64_t calls; /* of append; marks the sequences of the current call */
+    bt_decode_worker whole; /* runs on all threads, on the context's tape */
+    bt_decode_worker
+        *workers; /* (threads) one thread each; NULL until needed */
 };
 
-struct bt_memory {
-    bt_stage *session;
+struct bt_cross_kv {
+    bt_decode_session *session;
     size_t references; /* its owner and the sequences that use it */
-    bt_book block_table;
+    bt_block_table block_table;
 };
 
 struct bt_sequence {
-    bt_stage *session;
-    bt_memory *cross_kv; /* or NULL */
-    uint64_t call;       /* the last one that appended to it */
-    size_t window;       /* of all layers, beside the model's own; 0: none */
-    bt_book block_table;
+    bt_decode_session *session;
+    bt_cross_kv *cross_kv; /* or NULL */
+    uint64_t call;         /* the last one that appended to it */
+    size_t window;         /* of all layers, beside the model's own; 0: none */
+    bt_block_table block_table;
 };
 
 /* The tape of the session's context, rewound, for inference. */
-bauta_status bt_stage_tape(bt_stage *session, bt_tape **out, bauta_error *err);
+bauta_status bt_decode_session_tape(bt_decode_session *session, bt_tape **out,
+                                    bauta_error *err);
 
 /* Check that `tokens` tokens fit the model's positions, and that ids are in the
  * vocabulary. `what` and `number` begin the error message. */
-bauta_status bt_stage_positions(const bt_stage *session, const char *what,
-                                size_t number, size_t tokens, bauta_error *err);
-bauta_status bt_stage_ids(const bt_stage *session, const char *what,
-                          size_t number, const uint32_t *ids, size_t count,
-                          bauta_error *err);
+bauta_status bt_decode_session_check_length(const bt_decode_session *session,
+                                            const char *what, size_t number,
+                                            size_t tokens, bauta_error *err);
+bauta_status bt_decode_session_check_ids(const bt_decode_session *session,
+                                         const char *what, size_t number,
+                                         const uint32_t *ids, size_t count,
+                                         bauta_error *err);
 
 /* The first key that the token at position `tokens` of a sequence sees in a
  * layer. */
@@ -60,16 +64,20 @@ size_t bt_sequence_first_key(const bt_sequence *sequence, size_t layer,
 
 /* Create the plans of an attention for the last rows of a batch, and set them
  * in the input. Layers that see the same keys share one. */
-bauta_status bt_lane_plans(bt_lane *worker, bt_input *input,
-                           const bt_blueprint *config, bauta_look_at attention,
-                           const bt_batch_mask *batch, bauta_error *err);
+bauta_status bt_decode_worker_plans(bt_decode_worker *worker,
+                                    bt_forward_input *input,
+                                    const bt_model_config *config,
+                                    bauta_attention_kind attention,
+                                    const bt_batch_mask *batch,
+                                    bauta_error *err);
 /* One forward pass over inputs that are checked and have their pages, on a
  * rewound tape. */
-bauta_status bt_lane_feed(bt_lane *worker, bt_tape *tape,
-                          const bt_stage *session, const bt_feed *inputs,
-                          size_t count, bauta_error *err);
-void bt_lane_release(bt_lane *worker);
+bauta_status bt_decode_worker_run(bt_decode_worker *worker, bt_tape *tape,
+                                  const bt_decode_session *session,
+                                  const bt_decode_input *inputs, size_t count,
+                                  bauta_error *err);
+void bt_decode_worker_release(bt_decode_worker *worker);
 
-bt_memory *bt_memory_hold(bt_memory *cross_kv);
+bt_cross_kv *bt_cross_kv_retain(bt_cross_kv *cross_kv);
 
 #endif

@@ -10,7 +10,7 @@
 /* Numbers that are compared with the threshold together. */
 enum { BLOCK = 256 };
 
-static bool better(const bt_pick *a, const bt_pick *b)
+static bool better(const bt_topk_item *a, const bt_topk_item *b)
 {
     if (a->value != b->value)
         return a->value > b->value;
@@ -18,9 +18,9 @@ static bool better(const bt_pick *a, const bt_pick *b)
 }
 
 /* Sift the item at `at` down until no child is worse. The root is the worst. */
-static void sift_down(bt_pick *all, size_t count, size_t at)
+static void sift_down(bt_topk_item *all, size_t count, size_t at)
 {
-    bt_pick moving = all[at];
+    bt_topk_item moving = all[at];
     for (size_t child; (child = 2 * at + 1) < count; at = child) {
         if (child + 1 < count && better(&all[child], &all[child + 1]))
             child++;
@@ -31,12 +31,12 @@ static void sift_down(bt_pick *all, size_t count, size_t at)
     all[at] = moving;
 }
 
-bt_picks bt_picks_start(bt_pick *memory, size_t want)
+bt_topk bt_topk_init(bt_topk_item *memory, size_t want)
 {
-    return (bt_picks){ want, 0, memory };
+    return (bt_topk){ want, 0, memory };
 }
 
-static void add(bt_picks *p, bt_pick pick)
+static void add(bt_topk *p, bt_topk_item pick)
 {
     if (p->count == p->want) {
         p->all[0] = pick;
@@ -50,13 +50,14 @@ static void add(bt_picks *p, bt_pick pick)
 }
 
 /* A new value must be larger than this; of equal values the first stays. */
-static float threshold_of(const bt_picks *p)
+static float threshold_of(const bt_topk *p)
 {
     return p->count == p->want ? p->all[0].value : -INFINITY;
 }
 
-void bt_picks_row(bt_picks *p, const bt_kernels *kernels, const float *x,
-                  size_t count, float max, uint32_t row, float less, float more)
+void bt_topk_add_row(bt_topk *p, const bt_kernels *kernels, const float *x,
+                     size_t count, float max, uint32_t row, float less,
+                     float more)
 {
     float threshold = threshold_of(p);
     if (p->want == 0 || !((max - less) + more > threshold))
@@ -69,20 +70,20 @@ void bt_picks_row(bt_picks *p, const bt_kernels *kernels, const float *x,
             float value = (x[i] - less) + more;
             if (!(value > threshold))
                 continue;
-            add(p, (bt_pick){ value, row, (uint32_t)i });
+            add(p, (bt_topk_item){ value, row, (uint32_t)i });
             threshold = threshold_of(p);
         }
     }
 }
 
 /* Heap sort: the worst item moves to the end, one after another. */
-void bt_picks_sort(bt_picks *p)
+void bt_topk_sort(bt_topk *p)
 {
     if (p->count < p->want)
         for (size_t i = p->count / 2; i-- > 0;)
             sift_down(p->all, p->count, i);
     for (size_t left = p->count; left > 1; left--) {
-        bt_pick worst = p->all[0];
+        bt_topk_item worst = p->all[0];
         p->all[0] = p->all[left - 1];
         p->all[left - 1] = worst;
         sift_down(p->all, left - 1, 0);

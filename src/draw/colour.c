@@ -6,9 +6,9 @@
 
 #define PI 3.14159265358979323846
 
-typedef struct linear {
+typedef struct linear_rgb {
     double r, g, b; /* linear light, 0 to 1 inside the sRGB gamut */
-} linear;
+} linear_rgb;
 
 /* The inverse of the CIE L*a*b* function f, which is linear near black. */
 static double lab_inverse(double t)
@@ -18,7 +18,7 @@ static double lab_inverse(double t)
 }
 
 /* Lightness, chroma and hue (degrees) to linear sRGB. */
-static linear linear_srgb(double lightness, double chroma, double hue)
+static linear_rgb linear_srgb(double lightness, double chroma, double hue)
 {
     double a = chroma * cos(hue * PI / 180.0);
     double b = chroma * sin(hue * PI / 180.0);
@@ -26,12 +26,12 @@ static linear linear_srgb(double lightness, double chroma, double hue)
     double x = 0.95047 * lab_inverse(fy + a / 500.0);
     double y = lab_inverse(fy);
     double z = 1.08883 * lab_inverse(fy - b / 200.0);
-    return (linear){ 3.2406 * x - 1.5372 * y - 0.4986 * z,
-                     -0.9689 * x + 1.8758 * y + 0.0415 * z,
-                     0.0557 * x - 0.2040 * y + 1.0570 * z };
+    return (linear_rgb){ 3.2406 * x - 1.5372 * y - 0.4986 * z,
+                         -0.9689 * x + 1.8758 * y + 0.0415 * z,
+                         0.0557 * x - 0.2040 * y + 1.0570 * z };
 }
 
-static bool in_gamut(linear c)
+static bool in_gamut(linear_rgb c)
 {
     return c.r >= 0.0 && c.g >= 0.0 && c.b >= 0.0 && c.r <= 1.0 && c.g <= 1.0 &&
            c.b <= 1.0;
@@ -49,7 +49,7 @@ static uint8_t srgb_byte(double light)
 /* The colour with the largest chroma up to `chroma` that is in the gamut. */
 static bt_colour lch_colour(double lightness, double chroma, double hue)
 {
-    linear c = linear_srgb(lightness, chroma, hue);
+    linear_rgb c = linear_srgb(lightness, chroma, hue);
     while (!in_gamut(c) && chroma > 0.0) {
         chroma = chroma > 1.0 ? chroma - 1.0 : 0.0;
         c = linear_srgb(lightness, chroma, hue);

@@ -70,7 +70,7 @@ static bool same_mask(const bauta_mask *a, const bauta_mask *b)
 static const char *const *axis_labels(const bt_figure *figure, size_t axis,
                                       size_t *count)
 {
-    const bauta_picture *p = figure->pictures[axis / 2].of;
+    const bauta_picture *p = figure->pictures[axis / 2].input;
     *count = axis % 2 ? p->columns : p->rows;
     return axis % 2 ? p->column_labels : p->row_labels;
 }
@@ -185,11 +185,11 @@ static void masks_write(bt_page_writer *w, const bt_figure *figure, shared *s)
 static void weights_write(bt_page_writer *w, const bt_picture *p, size_t bytes)
 {
     float levels = bytes == 2 ? 65534.0f : 254.0f;
-    for (size_t i = 0; i < p->of->rows; i++) {
+    for (size_t i = 0; i < p->input->rows; i++) {
         bt_spans row = bt_mask_spans(p->mask, i);
         for (size_t k = 0; k < row.count; k++)
             for (size_t j = row.at[k].lo; j < row.at[k].hi; j++) {
-                float weight = p->of->weights[i * p->of->columns + j];
+                float weight = p->input->weights[i * p->input->columns + j];
                 float root = sqrtf(weight > 1.0f ? 1.0f : weight);
                 unsigned stored = 1u + (unsigned)(root * levels + 0.5f);
                 bt_write_base64(w, (unsigned char)(stored & 255));
@@ -221,17 +221,17 @@ static void picture_write(bt_page_writer *w, const bt_figure *figure,
 {
     const bt_picture *p = &figure->pictures[i];
     bt_write_text(w, i ? ",\n{\"at\":" : "\n{\"at\":");
-    bt_write_string(w, bt_attention_name(p->of->at));
+    bt_write_string(w, bt_attention_name(p->input->attention));
     bt_write_text(w, ",\"title\":");
     bt_write_string(w, p->title);
-    member_write(w, "layer", p->of->layer);
-    member_write(w, "head", p->of->head);
-    member_write(w, "rows", p->of->rows);
-    member_write(w, "columns", p->of->columns);
+    member_write(w, "layer", p->input->layer);
+    member_write(w, "head", p->input->head);
+    member_write(w, "rows", p->input->rows);
+    member_write(w, "columns", p->input->columns);
     member_write(w, "mask", s->mask_index[s->mask[i]]);
     axis_write(w, "y", figure, s, 2 * i);
     axis_write(w, "x", figure, s, 2 * i + 1);
-    if (p->of->weights) {
+    if (p->input->weights) {
         bt_write_text(w, ",\"weights\":\"");
         weights_write(w, p, bytes);
         bt_write_text(w, "\"");
@@ -268,7 +268,7 @@ static bauta_status page_check(const bt_figure *figure, const char *path,
 {
     *pairs = 0;
     for (size_t i = 0; i < figure->count; i++) {
-        const bauta_picture *p = figure->pictures[i].of;
+        const bauta_picture *p = figure->pictures[i].input;
         *pairs += p->weights ? figure->pictures[i].mask->pairs : 0;
         if (p->rows > PAGE_SIDE_MAX || p->columns > PAGE_SIDE_MAX)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -286,7 +286,7 @@ static bauta_status page_check(const bt_figure *figure, const char *path,
     return BAUTA_OK;
 }
 
-static bauta_status page_write(bt_draft *draft, const bt_figure *figure,
+static bauta_status page_write(bt_atomic_file *draft, const bt_figure *figure,
                                shared *s, size_t bytes, bauta_error *err)
 {
     bt_page_writer w;
@@ -301,22 +301,22 @@ static bauta_status page_write(bt_draft *draft, const bt_figure *figure,
 bauta_status bt_html_page_save(const bt_figure *figure, const char *path,
                                bauta_error *err)
 {
-    bt_draft *draft = NULL;
+    bt_atomic_file *draft = NULL;
     shared s = { NULL, NULL, NULL, NULL };
     uint64_t pairs;
     bauta_status status = page_check(figure, path, &pairs, err);
     if (!status)
         status = shared_init(&s, figure->count, err);
     if (!status)
-        status = bt_draft_create(&draft, path, err);
+        status = bt_atomic_file_create(&draft, path, err);
     if (!status) {
         shared_find(&s, figure);
         status =
             page_write(draft, figure, &s, pairs > exact_pairs ? 1 : 2, err);
     }
     if (!status)
-        status = bt_draft_commit(draft, err);
-    bt_draft_free(draft);
+        status = bt_atomic_file_commit(draft, err);
+    bt_atomic_file_free(draft);
     bt_free(s.mask);
     return status;
 }

@@ -22,7 +22,7 @@ static uint32_t visible(uint32_t code)
     default:
         return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 ||
                        code == 0x2029
-                   ? BT_REPLACEMENT
+                   ? BT_UTF8_REPLACEMENT
                    : code;
     }
 }
@@ -33,14 +33,14 @@ static void copy(char out[BT_LABEL_MAX], const char *text, size_t most,
 {
     size_t used = 0, count = 0, left = strlen(text), length;
     for (; left > 0; text += length, left -= length, count++) {
-        uint32_t code = bt_utf8_get(text, left, &length);
+        uint32_t code = bt_utf8_decode(text, left, &length);
         bool last = left == length;
         // Room for this character, the ellipsis and the NUL.
         if ((!last && count + 1 >= most) || used + 8 > BT_LABEL_MAX) {
-            used += bt_utf8_put(out + used, 0x2026);
+            used += bt_utf8_encode(out + used, 0x2026);
             break;
         }
-        used += bt_utf8_put(out + used, map(code));
+        used += bt_utf8_encode(out + used, map(code));
     }
     out[used] = '\0';
 }

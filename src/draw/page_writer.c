@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-void bt_page_writer_init(bt_page_writer *w, bt_draft *draft, bauta_error *err)
+void bt_page_writer_init(bt_page_writer *w, bt_atomic_file *draft,
+                         bauta_error *err)
 {
     w->draft = draft;
     w->status = BAUTA_OK;
@@ -19,7 +20,7 @@ void bt_page_writer_init(bt_page_writer *w, bt_draft *draft, bauta_error *err)
 static void flush(bt_page_writer *w)
 {
     if (!w->status)
-        w->status = bt_draft_write(w->draft, w->buffer, w->used, w->err);
+        w->status = bt_atomic_file_write(w->draft, w->buffer, w->used, w->err);
     w->used = 0;
 }
 
@@ -63,7 +64,7 @@ static void character_write(bt_page_writer *w, uint32_t code)
         code == 0x7F || code == 0x2028 || code == 0x2029)
         snprintf(bytes, sizeof(bytes), "\\u%04x", (unsigned)code & 0xFFFFu);
     else
-        bytes[bt_utf8_put(bytes, code)] = '\0';
+        bytes[bt_utf8_encode(bytes, code)] = '\0';
     bt_write_text(w, bytes);
 }
 
@@ -72,7 +73,7 @@ void bt_write_string(bt_page_writer *w, const char *text)
     size_t left = strlen(text), length;
     bt_write_text(w, "\"");
     for (; left > 0; text += length, left -= length)
-        character_write(w, bt_utf8_get(text, left, &length));
+        character_write(w, bt_utf8_decode(text, left, &length));
     bt_write_text(w, "\"");
 }
 

@@ -10,7 +10,7 @@
 enum { BT_PAGE_WRITER_BUFFER = 4096 };
 
 typedef struct bt_page_writer {
-    bt_draft *draft;
+    bt_atomic_file *draft;
     bauta_status status;
     bauta_error *err;
     size_t used;
@@ -19,7 +19,8 @@ typedef struct bt_page_writer {
     char buffer[BT_PAGE_WRITER_BUFFER];
 } bt_page_writer;
 
-void bt_page_writer_init(bt_page_writer *w, bt_draft *draft, bauta_error *err);
+void bt_page_writer_init(bt_page_writer *w, bt_atomic_file *draft,
+                         bauta_error *err);
 /* Flush; returns the status of all writes. */
 bauta_status bt_page_writer_finish(bt_page_writer *w);
 

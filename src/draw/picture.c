@@ -15,14 +15,14 @@
 
 enum { SIDE_MAX = 16384, COUNT_MAX = 4096 };
 
-const char *bt_attention_name(bauta_look_at at)
+const char *bt_attention_name(bauta_attention_kind at)
 {
     switch (at) {
-    case BAUTA_LOOK_ENCODER:
+    case BAUTA_ATTENTION_ENCODER:
         return "encoder";
-    case BAUTA_LOOK_DECODER:
+    case BAUTA_ATTENTION_DECODER:
         return "decoder";
-    case BAUTA_LOOK_CROSS:
+    case BAUTA_ATTENTION_CROSS:
         return "cross";
     }
     return NULL;
@@ -48,10 +48,10 @@ static bauta_status check_sizes(const bauta_picture *p, size_t index,
                        "%zu queries and %zu keys",
                        index, p->rows, p->columns, p->mask->queries,
                        p->mask->keys);
-    if (!bt_attention_name(p->at))
+    if (!bt_attention_name(p->attention))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "picture %zu is of %d, which is no attention", index,
-                       (int)p->at);
+                       (int)p->attention);
     return BAUTA_OK;
 }
 
@@ -77,8 +77,8 @@ static bauta_status check_row(const bt_picture *p, size_t row, size_t index,
                               bauta_error *err)
 {
     bt_spans seen = bt_mask_spans(p->mask, row);
-    const float *w = p->of->weights + row * p->of->columns;
-    for (size_t j = 0, k = 0; j < p->of->columns; j++) {
+    const float *w = p->input->weights + row * p->input->columns;
+    for (size_t j = 0, k = 0; j < p->input->columns; j++) {
         while (k < seen.count && seen.at[k].hi <= j)
             k++;
         bool visible = k < seen.count && seen.at[k].lo <= j;
@@ -118,20 +118,21 @@ static size_t weights_row(void *user, size_t query, bauta_span *spans,
 
 static void title_set(bt_picture *p)
 {
-    p->title = p->of->title;
+    p->title = p->input->title;
     if (p->title)
         return;
-    if (p->of->weights)
+    if (p->input->weights)
         snprintf(p->default_title, sizeof(p->default_title),
-                 "%s, layer %zu, head %zu", bt_attention_name(p->of->at),
-                 p->of->layer, p->of->head);
+                 "%s, layer %zu, head %zu",
+                 bt_attention_name(p->input->attention), p->input->layer,
+                 p->input->head);
     p->title = p->default_title;
 }
 
 static bauta_status picture_init(bt_picture *p, const bauta_picture *of,
                                  size_t index, bauta_error *err)
 {
-    *p = (bt_picture){ .of = of, .mask = of->mask };
+    *p = (bt_picture){ .input = of, .mask = of->mask };
     BT_NEED_SIZE(of, bauta_picture, "BAUTA_PICTURE_INIT", err);
     bauta_status status = check_sizes(of, index, err);
     if (!status)
@@ -177,7 +178,8 @@ static bauta_status format_from_path(bt_picture_format *format,
 static size_t default_across(const bauta_picture *pictures, size_t count)
 {
     size_t heads = 0, side = 1;
-    while (heads < count && pictures[heads].at == pictures[0].at &&
+    while (heads < count &&
+           pictures[heads].attention == pictures[0].attention &&
            pictures[heads].layer == pictures[0].layer)
         heads++;
     if (heads > 1 && heads < count)

@@ -10,10 +10,10 @@
 #include "bauta.h"
 
 typedef struct bt_picture {
-    const bauta_picture *of; /* the caller's */
-    const bauta_mask *mask;  /* never NULL */
-    bauta_mask *own_mask;    /* the same, if made from the weights */
-    const char *title;       /* never NULL */
+    const bauta_picture *input; /* the caller's */
+    const bauta_mask *mask;     /* never NULL */
+    bauta_mask *own_mask;       /* the same, if made from the weights */
+    const char *title;          /* never NULL */
     char default_title[64];
 } bt_picture;
 
@@ -36,6 +36,6 @@ bauta_status bt_figure_save(const bt_figure *figure, const char *path,
                             bt_picture_format format, bauta_error *err);
 
 /* "encoder", "decoder" or "cross". */
-const char *bt_attention_name(bauta_look_at at);
+const char *bt_attention_name(bauta_attention_kind at);
 
 #endif

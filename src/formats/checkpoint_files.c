@@ -4,13 +4,13 @@
  *
  * A folder is removed only if all files in it are ones that bauta writes there:
  * a folder with a file of the user's is left alone. Links are not followed. */
+#include "base/atomic_directory.h"
 #include "base/digest.h"
-#include "base/directory.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "formats/run.h"
-#include "formats/sealed.h"
+#include "formats/run_folder.h"
+#include "formats/sealed_json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static const char *const checkpoint_names[] = {
     "optimizer.safetensors", "trainer.json",           NULL,
 };
 
-bool bt_is_draft(const char *name, const char *ending)
+bool bt_is_temporary_name(const char *name, const char *ending)
 {
     static const char start[] = ".bauta-", digits[] = "0123456789";
     if (strncmp(name, start, sizeof(start) - 1) != 0)
@@ -75,7 +75,8 @@ static bool is_ours(int folder, const char *name)
 {
     struct stat is;
     return (is_listed(name, checkpoint_names) ||
-            is_listed(name, bt_tokenizer_names) || bt_is_draft(name, ".tmp")) &&
+            is_listed(name, bt_tokenizer_names) ||
+            bt_is_temporary_name(name, ".tmp")) &&
            fstatat(folder, name, &is, AT_SYMLINK_NOFOLLOW) == 0 &&
            S_ISREG(is.st_mode);
 }
@@ -116,7 +117,7 @@ static bauta_status files_remove(DIR *entries, const char *path,
 bauta_status bt_checkpoint_remove(int parent, const char *name,
                                   const char *path, bauta_error *err)
 {
-    DIR *entries = bt_folder_list(parent, name);
+    DIR *entries = bt_directory_open(parent, name);
     if (!entries && errno == ENOENT)
         return BAUTA_OK;
     if (!entries && (errno == ELOOP || errno == ENOTDIR))
@@ -139,10 +140,10 @@ bauta_status bauta_checkpoint_remove(const char *folder, bauta_error *err)
     BT_NEED(folder, err);
     int parent;
     const char *name;
-    char *path = bt_path_plain(folder);
+    char *path = bt_path_strip_slashes(folder);
     if (!path)
         return bt_fail_memory(err, "the name of a folder", strlen(folder) + 1);
-    bauta_status status = bt_parent_open(&parent, &name, path, err);
+    bauta_status status = bt_path_open_parent(&parent, &name, path, err);
     if (!status) {
         status = bt_checkpoint_remove(parent, name, path, err);
         close(parent);
@@ -153,7 +154,8 @@ bauta_status bauta_checkpoint_remove(const char *folder, bauta_error *err)
 
 /* ---- digests ----------------------------------------------------------- */
 
-bauta_status bt_record_open(json_t **out, const char *folder, bauta_error *err)
+bauta_status bt_trainer_record_open(json_t **out, const char *folder,
+                                    bauta_error *err)
 {
     *out = NULL;
     bauta_status status = BAUTA_OK;
@@ -161,12 +163,12 @@ bauta_status bt_record_open(json_t **out, const char *folder, bauta_error *err)
     if (!path)
         return bt_fail_memory(err, "the name of a file", strlen(folder));
     if (bt_file_exists(path))
-        status = bt_sealed_read(out, path, err);
+        status = bt_sealed_json_read(out, path, err);
     bt_free(path);
     return status;
 }
 
-bauta_status bt_intact_check(const json_t *digests, const char *key,
+bauta_status bt_digest_check(const json_t *digests, const char *key,
                              uint64_t is, const char *folder, const char *file,
                              bauta_error *err)
 {
@@ -192,7 +194,7 @@ static bauta_status file_check(const json_t *files, const char *folder,
         return bt_fail_memory(err, "the name of a file", strlen(folder));
     bauta_status status = bt_file_map_init(&map, path, err);
     if (!status)
-        status = bt_intact_check(files, name,
+        status = bt_digest_check(files, name,
                                  bt_digest_bytes(1, map.bytes, map.size),
                                  folder, name, err);
     bt_file_map_release(&map);
@@ -203,7 +205,7 @@ static bauta_status file_check(const json_t *files, const char *folder,
 bauta_status bt_tokenizer_files_check(const char *folder, bauta_error *err)
 {
     json_t *record;
-    bauta_status status = bt_record_open(&record, folder, err);
+    bauta_status status = bt_trainer_record_open(&record, folder, err);
     const json_t *files = json_object_get(record, "files");
     for (size_t i = 0; !status && bt_tokenizer_names[i]; i++)
         status = file_check(files, folder, bt_tokenizer_names[i], err);

@@ -8,15 +8,17 @@
 
 #include <string.h>
 
-bt_json bt_json_over(const char *path, const char *text, size_t size)
+bt_json_reader bt_json_reader_init(const char *path, const char *text,
+                                   size_t size)
 {
-    return (bt_json){
-        .path = path, .text = text, .size = size, .longest = BT_JSON_MEMBER_MAX
-    };
+    return (bt_json_reader){ .path = path,
+                             .text = text,
+                             .size = size,
+                             .max_value_bytes = BT_JSON_VALUE_BYTES_MAX };
 }
 
-bauta_status bt_json_fail(const bt_json *json, size_t at, const char *what,
-                          bauta_error *err)
+bauta_status bt_json_fail(const bt_json_reader *json, size_t at,
+                          const char *what, bauta_error *err)
 {
     bool lines = json->flags & BT_JSON_LINES;
     size_t place = at;
@@ -30,31 +32,31 @@ bauta_status bt_json_fail(const bt_json *json, size_t at, const char *what,
                    bt_quote(what).text);
 }
 
-char bt_json_next(bt_json *json)
+char bt_json_peek(bt_json_reader *json)
 {
-    while (json->at < json->size && json->text[json->at] &&
-           strchr(" \t\n\r", json->text[json->at]))
-        json->at++;
-    return json->at < json->size ? json->text[json->at] : '\0';
+    while (json->offset < json->size && json->text[json->offset] &&
+           strchr(" \t\n\r", json->text[json->offset]))
+        json->offset++;
+    return json->offset < json->size ? json->text[json->offset] : '\0';
 }
 
-static bauta_status expect(bt_json *json, char c, const char *what,
+static bauta_status expect(bt_json_reader *json, char c, const char *what,
                            bauta_error *err)
 {
-    if (bt_json_next(json) != c)
-        return bt_json_fail(json, json->at, what, err);
-    json->at++;
+    if (bt_json_peek(json) != c)
+        return bt_json_fail(json, json->offset, what, err);
+    json->offset++;
     return BAUTA_OK;
 }
 
-bauta_status bt_json_enter(bt_json *json, bauta_error *err)
+bauta_status bt_json_enter_object(bt_json_reader *json, bauta_error *err)
 {
     bauta_status status = expect(json, '{', "an object is expected", err);
     json->first = true;
     return status;
 }
 
-bauta_status bt_json_enter_list(bt_json *json, bauta_error *err)
+bauta_status bt_json_enter_array(bt_json_reader *json, bauta_error *err)
 {
     bauta_status status = expect(json, '[', "an array is expected", err);
     json->first = true;
@@ -62,36 +64,37 @@ bauta_status bt_json_enter_list(bt_json *json, bauta_error *err)
 }
 
 /* Whether there is another member, and the comma before it. */
-static bauta_status more(bt_json *json, char end, const char *what, bool *is,
-                         bauta_error *err)
+static bauta_status more(bt_json_reader *json, char end, const char *what,
+                         bool *is, bauta_error *err)
 {
-    *is = bt_json_next(json) != end;
+    *is = bt_json_peek(json) != end;
     bauta_status status = BAUTA_OK;
     if (!*is)
-        json->at++;
+        json->offset++;
     else if (!json->first)
         status = expect(json, ',', what, err);
     json->first = false; // at the end: of the enclosing object or array
     return status;
 }
 
-bauta_status bt_json_more(bt_json *json, bool *is, bauta_error *err)
+bauta_status bt_json_next_item(bt_json_reader *json, bool *is, bauta_error *err)
 {
     return more(json, ']', "']' or ',' is expected", is, err);
 }
 
-bauta_status bt_json_key(bt_json *json, json_t **key, bauta_error *err)
+bauta_status bt_json_next_key(bt_json_reader *json, json_t **key,
+                              bauta_error *err)
 {
     bool is;
     *key = NULL;
     bauta_status status = more(json, '}', "'}' or ',' is expected", &is, err);
     if (status || !is)
         return status;
-    if (bt_json_next(json) != '"')
-        return bt_json_fail(json, json->at, "a key is expected", err);
-    status = bt_json_value(json, key, err);
+    if (bt_json_peek(json) != '"')
+        return bt_json_fail(json, json->offset, "a key is expected", err);
+    status = bt_json_read_value(json, key, err);
     if (!status && strlen(json_string_value(*key)) != json_string_length(*key))
-        status = bt_json_fail(json, json->at, "a key contains NUL", err);
+        status = bt_json_fail(json, json->offset, "a key contains NUL", err);
     if (!status)
         status = expect(json, ':', "':' is expected", err);
     if (status) {
@@ -101,27 +104,28 @@ bauta_status bt_json_key(bt_json *json, json_t **key, bauta_error *err)
     return status;
 }
 
-bauta_status bt_json_end(bt_json *json, bauta_error *err)
+bauta_status bt_json_expect_end(bt_json_reader *json, bauta_error *err)
 {
-    bt_json_next(json);
-    if (json->at < json->size)
-        return bt_json_fail(json, json->at, "something follows the object",
+    bt_json_peek(json);
+    if (json->offset < json->size)
+        return bt_json_fail(json, json->offset, "something follows the object",
                             err);
     return BAUTA_OK;
 }
 
-bauta_status bt_json_object(json_t **out, const char *text, size_t size,
-                            unsigned flags, const char *path, bauta_error *err)
+bauta_status bt_json_parse_object(json_t **out, const char *text, size_t size,
+                                  unsigned flags, const char *path,
+                                  bauta_error *err)
 {
-    bt_json json = bt_json_over(path, text, size);
+    bt_json_reader json = bt_json_reader_init(path, text, size);
     json.flags = flags | BT_JSON_LINES;
-    json.longest = SIZE_MAX;
-    bauta_status status = bt_json_value(&json, out, err);
+    json.max_value_bytes = SIZE_MAX;
+    bauta_status status = bt_json_read_value(&json, out, err);
     if (!status && !json_is_object(*out))
         status = bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object",
                          bt_path_tail(path));
     if (!status)
-        status = bt_json_end(&json, err);
+        status = bt_json_expect_end(&json, err);
     if (status) {
         json_decref(*out);
         *out = NULL;
@@ -135,7 +139,7 @@ json_t *bt_json_get(const json_t *object, const char *key)
     return json_is_null(value) ? NULL : value;
 }
 
-char *bt_json_text(const json_t *value, size_t flags)
+char *bt_json_dump(const json_t *value, size_t flags)
 {
     size_t size = value ? json_dumpb(value, NULL, 0, flags) : 0;
     char *text = size ? bt_alloc(size + 1) : NULL;

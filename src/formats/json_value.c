@@ -16,30 +16,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct reader {
-    bt_json *json;
+typedef struct value_reader {
+    bt_json_reader *json;
     size_t begin;  /* of the outermost value */
     size_t values; /* how many more it may contain */
     unsigned depth;
     bauta_error *err;
-} reader;
+} value_reader;
 
-static bauta_status value_read(reader *r, json_t **out);
+static bauta_status value_read(value_reader *r, json_t **out);
 
-static bauta_status fail_here(const reader *r, const char *what)
+static bauta_status fail_here(const value_reader *r, const char *what)
 {
-    return bt_json_fail(r->json, r->json->at, what, r->err);
+    return bt_json_fail(r->json, r->json->offset, what, r->err);
 }
 
-static bauta_status no_memory(const reader *r)
+static bauta_status no_memory(const value_reader *r)
 {
-    return bt_fail_memory(r->err, "a JSON value", r->json->at - r->begin);
+    return bt_fail_memory(r->err, "a JSON value", r->json->offset - r->begin);
 }
 
-static char peek(const reader *r)
+static char peek(const value_reader *r)
 {
-    const bt_json *j = r->json;
-    return j->at < j->size ? j->text[j->at] : '\0';
+    const bt_json_reader *j = r->json;
+    return j->offset < j->size ? j->text[j->offset] : '\0';
 }
 
 /* ---- Strings ------------------------------------------------------------- */
@@ -98,16 +98,16 @@ static size_t escape_read(const char *at, size_t left, uint32_t *code)
 }
 
 /* Move past the closing quote; the string's bytes are [*lo, *hi). */
-static bauta_status string_scan(reader *r, size_t *lo, size_t *hi,
+static bauta_status string_scan(value_reader *r, size_t *lo, size_t *hi,
                                 bool *escapes)
 {
-    bt_json *j = r->json;
+    bt_json_reader *j = r->json;
     *escapes = false;
-    for (*lo = ++j->at;; j->at++) {
+    for (*lo = ++j->offset;; j->offset++) {
         uint32_t code = 1;
         size_t length = 0;
         unsigned char c = (unsigned char)peek(r);
-        if (j->at == j->size)
+        if (j->offset == j->size)
             return fail_here(r, "premature end of the text, within a string");
         if (c == '"')
             break;
@@ -116,15 +116,16 @@ static bauta_status string_scan(reader *r, size_t *lo, size_t *hi,
         if (c != '\\')
             continue;
         *escapes = true;
-        length = escape_read(j->text + j->at + 1, j->size - j->at - 1, &code);
+        length = escape_read(j->text + j->offset + 1, j->size - j->offset - 1,
+                             &code);
         if (length == 0)
             return fail_here(r, "an invalid escape");
         if (code == 0 && !(j->flags & BT_JSON_NUL))
             return fail_here(r, "\\u0000 in a string");
-        j->at += length;
+        j->offset += length;
     }
-    *hi = j->at++;
-    size_t good = bt_utf8_valid(j->text + *lo, *hi - *lo);
+    *hi = j->offset++;
+    size_t good = bt_utf8_valid_prefix(j->text + *lo, *hi - *lo);
     return good == *hi - *lo
                ? BAUTA_OK
                : bt_json_fail(j, *lo + good, "a string is not UTF-8", r->err);
@@ -141,12 +142,12 @@ static size_t string_unescape(char *to, const char *from, size_t size)
             continue;
         }
         i += escape_read(from + i + 1, size - i - 1, &code);
-        used += bt_utf8_put(to + used, code);
+        used += bt_utf8_encode(to + used, code);
     }
     return used;
 }
 
-static bauta_status string_read(reader *r, json_t **out)
+static bauta_status string_read(value_reader *r, json_t **out)
 {
     size_t lo = 0, hi = 0;
     bool escapes;
@@ -155,7 +156,7 @@ static bauta_status string_read(reader *r, json_t **out)
         return status;
     const char *bytes = r->json->text + lo;
     size_t size = hi - lo;
-    if (size > r->json->longest)
+    if (size > r->json->max_value_bytes)
         return bt_json_fail(r->json, r->begin, "a value is too long", r->err);
     char *plain = escapes ? bt_alloc(size) : NULL;
     if (escapes && !plain)
@@ -169,36 +170,36 @@ static bauta_status string_read(reader *r, json_t **out)
 
 /* ---- Numbers ------------------------------------------------------------- */
 
-static size_t digits_skip(reader *r)
+static size_t digits_skip(value_reader *r)
 {
-    size_t begin = r->json->at;
+    size_t begin = r->json->offset;
     while (peek(r) >= '0' && peek(r) <= '9')
-        r->json->at++;
-    return r->json->at - begin;
+        r->json->offset++;
+    return r->json->offset - begin;
 }
 
 /* Move past a number; false if it is invalid. */
-static bool number_scan(reader *r, bool *real)
+static bool number_scan(value_reader *r, bool *real)
 {
-    bt_json *j = r->json;
+    bt_json_reader *j = r->json;
     *real = false;
     if (peek(r) == '-')
-        j->at++;
+        j->offset++;
     bool zero = peek(r) == '0';
     size_t digits = digits_skip(r);
     if (digits == 0 || (zero && digits > 1))
         return false;
     if (peek(r) == '.') {
         *real = true;
-        j->at++;
+        j->offset++;
         if (digits_skip(r) == 0)
             return false;
     }
     if (peek(r) == 'e' || peek(r) == 'E') {
         *real = true;
-        j->at++;
+        j->offset++;
         if (peek(r) == '+' || peek(r) == '-')
-            j->at++;
+            j->offset++;
         if (digits_skip(r) == 0)
             return false;
     }
@@ -213,7 +214,7 @@ static void point_localize(char *number)
         *point = *localeconv()->decimal_point;
 }
 
-static bauta_status number_make(reader *r, json_t **out, char *number,
+static bauta_status number_make(value_reader *r, json_t **out, char *number,
                                 bool real)
 {
     errno = 0;
@@ -232,17 +233,17 @@ static bauta_status number_make(reader *r, json_t **out, char *number,
     return *out ? BAUTA_OK : no_memory(r);
 }
 
-static bauta_status number_read(reader *r, json_t **out)
+static bauta_status number_read(value_reader *r, json_t **out)
 {
     char small[64], *number = small;
-    size_t begin = r->json->at;
+    size_t begin = r->json->offset;
     bool real;
     if (!number_scan(r, &real))
         return fail_here(r, "an invalid number");
-    size_t size = r->json->at - begin;
+    size_t size = r->json->offset - begin;
     if (!out)
         return BAUTA_OK;
-    if (size > r->json->longest)
+    if (size > r->json->max_value_bytes)
         return bt_json_fail(r->json, r->begin, "a value is too long", r->err);
     if (size >= sizeof(small) && !(number = bt_alloc(size + 1)))
         return no_memory(r);
@@ -258,28 +259,28 @@ static bauta_status number_read(reader *r, json_t **out)
 /* ---- Objects and lists --------------------------------------------------- */
 
 /* Read what follows a member: ',' if there is another one, or `end`. */
-static bauta_status member_end(reader *r, char end, bool *more)
+static bauta_status member_end(value_reader *r, char end, bool *more)
 {
-    char c = bt_json_next(r->json);
+    char c = bt_json_peek(r->json);
     *more = c == ',';
     if (c != ',' && c != end)
         return fail_here(r, end == '}' ? "'}' or ',' is expected"
                                        : "']' or ',' is expected");
-    r->json->at++;
+    r->json->offset++;
     return BAUTA_OK;
 }
 
 /* Enter an object or array; false if it is empty, and it is left again. */
-static bool inside(reader *r, char end)
+static bool inside(value_reader *r, char end)
 {
-    r->json->at++;
-    if (bt_json_next(r->json) != end)
+    r->json->offset++;
+    if (bt_json_peek(r->json) != end)
         return true;
-    r->json->at++;
+    r->json->offset++;
     return false;
 }
 
-static bauta_status items_read(reader *r, json_t *list)
+static bauta_status items_read(value_reader *r, json_t *list)
 {
     bauta_status status = BAUTA_OK;
     for (bool more = inside(r, ']'); more && !status;) {
@@ -294,7 +295,8 @@ static bauta_status items_read(reader *r, json_t *list)
 }
 
 /* The caller keeps ownership of `key`. */
-static bauta_status member_read(reader *r, json_t *object, const json_t *key)
+static bauta_status member_read(value_reader *r, json_t *object,
+                                const json_t *key)
 {
     json_t *value = NULL;
     const char *name = json_string_value(key);
@@ -303,9 +305,9 @@ static bauta_status member_read(reader *r, json_t *object, const json_t *key)
         return fail_here(r, "a key contains NUL");
     if (object && json_object_getn(object, name, size))
         return fail_here(r, "duplicate key");
-    if (bt_json_next(r->json) != ':')
+    if (bt_json_peek(r->json) != ':')
         return fail_here(r, "':' is expected");
-    r->json->at++;
+    r->json->offset++;
     bauta_status status = value_read(r, object ? &value : NULL);
     if (!status && object &&
         json_object_setn_new_nocheck(object, name, size, value))
@@ -313,12 +315,12 @@ static bauta_status member_read(reader *r, json_t *object, const json_t *key)
     return status;
 }
 
-static bauta_status members_read(reader *r, json_t *object)
+static bauta_status members_read(value_reader *r, json_t *object)
 {
     bauta_status status = BAUTA_OK;
     for (bool more = inside(r, '}'); more && !status;) {
         json_t *key = NULL;
-        if (bt_json_next(r->json) != '"')
+        if (bt_json_peek(r->json) != '"')
             return fail_here(r, "a key is expected");
         status = string_read(r, object ? &key : NULL);
         if (!status)
@@ -330,7 +332,7 @@ static bauta_status members_read(reader *r, json_t *object)
     return status;
 }
 
-static bauta_status container_read(reader *r, json_t **out, bool object)
+static bauta_status container_read(value_reader *r, json_t **out, bool object)
 {
     json_t *made = !out ? NULL : object ? json_object() : json_array();
     if (out && !made)
@@ -351,16 +353,17 @@ static bauta_status container_read(reader *r, json_t **out, bool object)
 
 /* ---- Values -------------------------------------------------------------- */
 
-static bauta_status word_read(reader *r, json_t **out)
+static bauta_status word_read(value_reader *r, json_t **out)
 {
     static const char *const words[] = { "true", "false", "null" };
     json_t *made[] = { json_true(), json_false(), json_null() };
-    bt_json *j = r->json;
+    bt_json_reader *j = r->json;
     for (size_t i = 0; i < BT_LEN(words); i++) {
         size_t size = strlen(words[i]);
-        if (size > j->size - j->at || memcmp(j->text + j->at, words[i], size))
+        if (size > j->size - j->offset ||
+            memcmp(j->text + j->offset, words[i], size))
             continue;
-        j->at += size;
+        j->offset += size;
         if (out)
             *out = made[i];
         return BAUTA_OK;
@@ -368,10 +371,10 @@ static bauta_status word_read(reader *r, json_t **out)
     return fail_here(r, "a value is expected");
 }
 
-static bauta_status value_read(reader *r, json_t **out)
+static bauta_status value_read(value_reader *r, json_t **out)
 {
-    char c = bt_json_next(r->json);
-    if (out && (r->json->at - r->begin > r->json->longest))
+    char c = bt_json_peek(r->json);
+    if (out && (r->json->offset - r->begin > r->json->max_value_bytes))
         return bt_json_fail(r->json, r->begin, "a value is too long", r->err);
     if (out && r->values-- == 0) {
         r->values = 0;
@@ -389,22 +392,23 @@ static bauta_status value_read(reader *r, json_t **out)
     }
 }
 
-static reader reader_at(bt_json *json, bauta_error *err)
+static value_reader reader_at(bt_json_reader *json, bauta_error *err)
 {
-    bt_json_next(json);
+    bt_json_peek(json);
     json->first = false;
-    return (reader){ json, json->at, BT_JSON_VALUES_MAX, 0, err };
+    return (value_reader){ json, json->offset, BT_JSON_VALUES_MAX, 0, err };
 }
 
-bauta_status bt_json_value(bt_json *json, json_t **value, bauta_error *err)
+bauta_status bt_json_read_value(bt_json_reader *json, json_t **value,
+                                bauta_error *err)
 {
-    reader r = reader_at(json, err);
+    value_reader r = reader_at(json, err);
     *value = NULL;
     return value_read(&r, value);
 }
 
-bauta_status bt_json_skip(bt_json *json, bauta_error *err)
+bauta_status bt_json_skip_value(bt_json_reader *json, bauta_error *err)
 {
-    reader r = reader_at(json, err);
+    value_reader r = reader_at(json, err);
     return value_read(&r, NULL);
 }

@@ -11,7 +11,7 @@
  * one name is written to. */
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/run.h"
+#include "formats/run_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -160,14 +160,14 @@ static bauta_status lock_take(bauta_run *run, bauta_error *err)
  * temporary name was left by a program that was killed. */
 static bauta_status leftovers_remove(const bauta_run *run, bauta_error *err)
 {
-    DIR *entries = bt_folder_list(run->folder, ".");
+    DIR *entries = bt_directory_open(run->folder, ".");
     if (!entries)
         return fail_errno(err, run->path, "list it");
     for (struct dirent *e; (e = readdir(entries));) {
         struct stat is;
-        if (bt_is_draft(e->d_name, ".folder"))
+        if (bt_is_temporary_name(e->d_name, ".folder"))
             (void)bt_checkpoint_remove(run->folder, e->d_name, e->d_name, NULL);
-        else if (bt_is_draft(e->d_name, ".tmp") &&
+        else if (bt_is_temporary_name(e->d_name, ".tmp") &&
                  fstatat(run->folder, e->d_name, &is, AT_SYMLINK_NOFOLLOW) ==
                      0 &&
                  S_ISREG(is.st_mode))
@@ -205,7 +205,7 @@ bauta_status bauta_run_open(bauta_run **out, const char *folder, bool create,
     if (!run)
         return bt_fail_memory(err, "a run", sizeof(*run));
     run->folder = run->lock = -1;
-    run->path = bt_path_plain(folder);
+    run->path = bt_path_strip_slashes(folder);
     bauta_status status = run->path
                               ? run_fill(run, create, err)
                               : bt_fail_memory(err, "the name of a folder", 0);

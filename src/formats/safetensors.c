@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "formats/foreign.h"
+#include "formats/file_kind.h"
 #include "formats/json.h"
 
 #include <assert.h>
@@ -25,7 +25,7 @@
 #define METADATA "__metadata__"
 
 typedef struct entry {
-    bt_stored tensor;
+    bt_stored_tensor tensor;
     size_t begin; /* of its bytes in the data */
 } entry;
 
@@ -39,14 +39,15 @@ struct bt_safetensors {
 };
 
 /* The state while a header is read. */
-typedef struct reader {
+typedef struct header_reader {
     bt_safetensors *file;
     const char *path;
     size_t data_size;
     bauta_error *err;
-} reader;
+} header_reader;
 
-size_t bt_stored_bytes(bt_dtype dtype, unsigned rank, const size_t *shape)
+size_t bt_stored_tensor_bytes(bt_dtype dtype, unsigned rank,
+                              const size_t *shape)
 {
     size_t bytes = bt_dtype_size(dtype);
     // Overflow sticks, even if a later dimension is 0.
@@ -61,7 +62,7 @@ size_t bt_stored_bytes(bt_dtype dtype, unsigned rank, const size_t *shape)
 #define ENTRY_TEXT \
     (sizeof("\"\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}") - 1)
 
-static bauta_status block_create(reader *r, size_t header)
+static bauta_status block_create(header_reader *r, size_t header)
 {
     bt_safetensors *file = r->file;
     file->capacity = bt_size_min(header / ENTRY_TEXT, BT_TENSORS_MAX);
@@ -104,7 +105,8 @@ static bool size_read(size_t *out, const json_t *value)
     return true;
 }
 
-static bauta_status dtype_read(reader *r, bt_stored *t, const json_t *value)
+static bauta_status dtype_read(header_reader *r, bt_stored_tensor *t,
+                               const json_t *value)
 {
     const char *name = json_string_value(value);
     if (!name)
@@ -115,7 +117,8 @@ static bauta_status dtype_read(reader *r, bt_stored *t, const json_t *value)
     return BAUTA_OK;
 }
 
-static bauta_status shape_read(reader *r, bt_stored *t, const json_t *value)
+static bauta_status shape_read(header_reader *r, bt_stored_tensor *t,
+                               const json_t *value)
 {
     size_t rank = json_array_size(value);
     if (!json_is_array(value))
@@ -130,10 +133,11 @@ static bauta_status shape_read(reader *r, bt_stored *t, const json_t *value)
     return BAUTA_OK;
 }
 
-static bauta_status offsets_read(reader *r, entry *e, const json_t *value)
+static bauta_status offsets_read(header_reader *r, entry *e,
+                                 const json_t *value)
 {
-    bt_stored *t = &e->tensor;
-    size_t end, needed = bt_stored_bytes(t->dtype, t->rank, t->shape);
+    bt_stored_tensor *t = &e->tensor;
+    size_t end, needed = bt_stored_tensor_bytes(t->dtype, t->rank, t->shape);
     if (json_array_size(value) != 2 ||
         !size_read(&e->begin, json_array_get(value, 0)) ||
         !size_read(&end, json_array_get(value, 1)))
@@ -151,7 +155,7 @@ static bauta_status offsets_read(reader *r, entry *e, const json_t *value)
     return BAUTA_OK;
 }
 
-static bauta_status tensor_read(reader *r, const char *name,
+static bauta_status tensor_read(header_reader *r, const char *name,
                                 const json_t *value)
 {
     if (!json_is_object(value))
@@ -175,7 +179,7 @@ static bauta_status tensor_read(reader *r, const char *name,
 /* ---- The header ---------------------------------------------------------- */
 
 /* Takes ownership of the value. */
-static bauta_status metadata_read(reader *r, json_t *value)
+static bauta_status metadata_read(header_reader *r, json_t *value)
 {
     const char *key;
     json_t *text;
@@ -198,11 +202,12 @@ static bauta_status metadata_read(reader *r, json_t *value)
     return BAUTA_OK;
 }
 
-static bauta_status member_read(reader *r, bt_json *json, const char *name)
+static bauta_status member_read(header_reader *r, bt_json_reader *json,
+                                const char *name)
 {
     json_t *value;
-    const char *text = json->text + json->at;
-    bauta_status status = bt_json_value(json, &value, r->err);
+    const char *text = json->text + json->offset;
+    bauta_status status = bt_json_read_value(json, &value, r->err);
     if (status)
         return status;
     if (!strcmp(name, METADATA))
@@ -210,24 +215,26 @@ static bauta_status member_read(reader *r, bt_json *json, const char *name)
     status = tensor_read(r, name, value);
     json_decref(value);
     // jansson reads -0 as 0. No other valid value has a minus sign.
-    if (!status && memchr(text, '-', (size_t)(json->text + json->at - text)))
+    if (!status &&
+        memchr(text, '-', (size_t)(json->text + json->offset - text)))
         status = FAIL_TENSOR(r, name, "has a minus sign before a size");
     return status;
 }
 
-static bauta_status members_read(reader *r, const char *text, size_t size)
+static bauta_status members_read(header_reader *r, const char *text,
+                                 size_t size)
 {
-    bt_json json = bt_json_over(r->path, text, size);
+    bt_json_reader json = bt_json_reader_init(r->path, text, size);
     json_t *key = NULL;
-    bauta_status status = bt_json_enter(&json, r->err);
+    bauta_status status = bt_json_enter_object(&json, r->err);
     while (!status) {
-        status = bt_json_key(&json, &key, r->err);
+        status = bt_json_next_key(&json, &key, r->err);
         if (status || !key)
             break;
         status = member_read(r, &json, json_string_value(key));
         json_decref(key);
     }
-    return status ? status : bt_json_end(&json, r->err);
+    return status ? status : bt_json_expect_end(&json, r->err);
 }
 
 /* ---- All tensors --------------------------------------------------------- */
@@ -248,7 +255,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* The tensors must fill the data: no holes, no overlaps, nothing after them. */
-static bauta_status offsets_check(reader *r)
+static bauta_status offsets_check(header_reader *r)
 {
     entry *entries = r->file->entries;
     size_t end = 0;
@@ -269,7 +276,7 @@ static bauta_status offsets_check(reader *r)
     return BAUTA_OK;
 }
 
-static bauta_status names_check(reader *r)
+static bauta_status names_check(header_reader *r)
 {
     entry *entries = r->file->entries;
     qsort(entries, r->file->count, sizeof(*entries), by_name);
@@ -279,7 +286,7 @@ static bauta_status names_check(reader *r)
     return BAUTA_OK;
 }
 
-static bauta_status header_read(reader *r, const char *text, size_t size)
+static bauta_status header_read(header_reader *r, const char *text, size_t size)
 {
     if (size == 0 || text[0] != '{')
         return bt_fail(
@@ -326,7 +333,7 @@ static bauta_status file_create(bt_safetensors **out, const char *path,
     *out = NULL;
     if (!file)
         return bt_fail_memory(err, "a file of tensors", sizeof(*file));
-    reader r = { file, path, data_size, err };
+    header_reader r = { file, path, data_size, err };
     bauta_status status = header_read(&r, header, size);
     if (status)
         bt_safetensors_free(file);
@@ -377,7 +384,7 @@ bauta_status bt_safetensors_open(bt_safetensors **out, const char *path,
     bauta_status status = bt_file_map_init(&map, path, err);
     if (status)
         return status;
-    status = bt_foreign_explain(
+    status = bt_file_kind_explain(
         bt_safetensors_parse(out, path, map.bytes, map.size, err), path, err);
     if (status)
         bt_file_map_release(&map);
@@ -401,13 +408,14 @@ size_t bt_safetensors_count(const bt_safetensors *file)
     return file->count;
 }
 
-const bt_stored *bt_safetensors_at(const bt_safetensors *file, size_t index)
+const bt_stored_tensor *bt_safetensors_at(const bt_safetensors *file,
+                                          size_t index)
 {
     return &file->entries[index].tensor;
 }
 
-const bt_stored *bt_safetensors_find(const bt_safetensors *file,
-                                     const char *name)
+const bt_stored_tensor *bt_safetensors_find(const bt_safetensors *file,
+                                            const char *name)
 {
     entry key = { .tensor.name = name };
     const entry *e = file->count ? bsearch(&key, file->entries, file->count,

@@ -15,8 +15,8 @@
 #ifndef BT_SAFETENSORS_H
 #define BT_SAFETENSORS_H
 
-#include "base/directory.h"
-#include "formats/dtype.h"
+#include "base/atomic_directory.h"
+#include "tensor/dtype.h"
 
 #include "bauta.h"
 
@@ -26,17 +26,18 @@ enum {
     BT_HEADER_MAX = 100000000 /* bytes; the format's own limit */
 };
 
-typedef struct bt_stored {
+typedef struct bt_stored_tensor {
     const char *name; /* UTF-8 */
     bt_dtype dtype;
     unsigned rank;
     size_t shape[BT_RANK_MAX];
     const void *data; /* may be unaligned; see bt_convert_f32() */
     size_t bytes;     /* product of shape x size of dtype */
-} bt_stored;
+} bt_stored_tensor;
 
 /* The number of bytes of a shape; SIZE_MAX on overflow. */
-size_t bt_stored_bytes(bt_dtype dtype, unsigned rank, const size_t *shape);
+size_t bt_stored_tensor_bytes(bt_dtype dtype, unsigned rank,
+                              const size_t *shape);
 
 /* ---- Reading ------------------------------------------------------------- */
 
@@ -57,10 +58,11 @@ void bt_safetensors_free(bt_safetensors *file);
 
 /* Tensors sorted by name. They live as long as the file. */
 size_t bt_safetensors_count(const bt_safetensors *file);
-const bt_stored *bt_safetensors_at(const bt_safetensors *file, size_t index);
+const bt_stored_tensor *bt_safetensors_at(const bt_safetensors *file,
+                                          size_t index);
 /* NULL if there is no such tensor. */
-const bt_stored *bt_safetensors_find(const bt_safetensors *file,
-                                     const char *name);
+const bt_stored_tensor *bt_safetensors_find(const bt_safetensors *file,
+                                            const char *name);
 /* The metadata value of a key, or NULL. */
 const char *bt_safetensors_metadata(const bt_safetensors *file,
                                     const char *key);
@@ -71,24 +73,28 @@ typedef struct bt_metadata {
     const char *key, *value;
 } bt_metadata;
 
-/* Write a file atomically (see bt_draft). A file that the reader would reject
- * is not written: names must be unique UTF-8, and bytes must match the shape.
- * The result is byte for byte that of the format's own library: tensors sorted
- * by type and name, the header padded to a multiple of eight. Metadata keep
- * their order; NULL stands for "format": "pt", which transformers requires. */
-bauta_status bt_safetensors_write(const char *path, const bt_stored *tensors,
-                                  size_t count, const bt_metadata *metadata,
+/* Write a file atomically (see bt_atomic_file). A file that the reader would
+ * reject is not written: names must be unique UTF-8, and bytes must match the
+ * shape. The result is byte for byte that of the format's own library: tensors
+ * sorted by type and name, the header padded to a multiple of eight. Metadata
+ * keep their order; NULL stands for "format": "pt", which transformers
+ * requires. */
+bauta_status bt_safetensors_write(const char *path,
+                                  const bt_stored_tensor *tensors, size_t count,
+                                  const bt_metadata *metadata,
                                   size_t metadata_count, bauta_error *err);
 /* Write a file into a folder that is being created, with default metadata. */
-bauta_status bt_safetensors_write_in(const bt_directory *to, const char *name,
-                                     const bt_stored *tensors, size_t count,
-                                     bauta_error *err);
+bauta_status bt_safetensors_write_in(const bt_atomic_directory *to,
+                                     const char *name,
+                                     const bt_stored_tensor *tensors,
+                                     size_t count, bauta_error *err);
 
 /* The bytes of a file before the data, for bt_free(). `order` points to the
  * tensors and is sorted into the order of their data. */
 bauta_status bt_safetensors_header(unsigned char **out, size_t *size,
-                                   const char *path, const bt_stored **order,
-                                   size_t count, const bt_metadata *metadata,
+                                   const char *path,
+                                   const bt_stored_tensor **order, size_t count,
+                                   const bt_metadata *metadata,
                                    size_t metadata_count, bauta_error *err);
 
 #endif

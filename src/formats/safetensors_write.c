@@ -81,7 +81,7 @@ static void put_metadata(text *t, const bt_metadata *metadata, size_t count)
     put_text(t, "}");
 }
 
-static void put_tensor(text *t, const bt_stored *tensor, size_t begin)
+static void put_tensor(text *t, const bt_stored_tensor *tensor, size_t begin)
 {
     put_string(t, tensor->name);
     put_text(t, ":{\"dtype\":\"");
@@ -99,7 +99,7 @@ static void put_tensor(text *t, const bt_stored *tensor, size_t begin)
 }
 
 typedef struct contents {
-    const bt_stored **order;
+    const bt_stored_tensor **order;
     size_t count;
     const bt_metadata *metadata;
     size_t metadata_count;
@@ -124,8 +124,8 @@ static void put_header(text *t, const contents *c)
 /* The widest types first, so that every tensor is aligned to its type. */
 static int by_type_and_name(const void *a, const void *b)
 {
-    const bt_stored *x = *(const bt_stored *const *)a;
-    const bt_stored *y = *(const bt_stored *const *)b;
+    const bt_stored_tensor *x = *(const bt_stored_tensor *const *)a;
+    const bt_stored_tensor *y = *(const bt_stored_tensor *const *)b;
     if (x->dtype != y->dtype)
         return x->dtype > y->dtype ? -1 : 1;
     return strcmp(x->name, y->name);
@@ -136,7 +136,7 @@ static bauta_status tensors_check(const char *path, const contents *c,
                                   bauta_error *err)
 {
     for (size_t i = 0; i < c->count; i++) {
-        const bt_stored *t = c->order[i];
+        const bt_stored_tensor *t = c->order[i];
         if (!t->name)
             return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s: a tensor has no name",
                            bt_path_tail(path));
@@ -168,8 +168,9 @@ static bauta_status header_check(const char *path, const unsigned char *bytes,
 }
 
 bauta_status bt_safetensors_header(unsigned char **out, size_t *size,
-                                   const char *path, const bt_stored **order,
-                                   size_t count, const bt_metadata *metadata,
+                                   const char *path,
+                                   const bt_stored_tensor **order, size_t count,
+                                   const bt_metadata *metadata,
                                    size_t metadata_count, bauta_error *err)
 {
     static const bt_metadata usual = { "format", "pt" };
@@ -182,7 +183,7 @@ bauta_status bt_safetensors_header(unsigned char **out, size_t *size,
     if (status)
         return status;
     if (count > 1)
-        qsort(order, count, sizeof(const bt_stored *), by_type_and_name);
+        qsort(order, count, sizeof(const bt_stored_tensor *), by_type_and_name);
     put_header(&t, &c);
     unsigned char *bytes = bt_alloc(bt_size_add(t.length, 8));
     if (!bytes)
@@ -201,26 +202,28 @@ bauta_status bt_safetensors_header(unsigned char **out, size_t *size,
     return BAUTA_OK;
 }
 
-static bauta_status draft_fill(bt_draft *draft, const unsigned char *header,
-                               size_t size, const bt_stored **order,
-                               size_t count, bauta_error *err)
+static bauta_status draft_fill(bt_atomic_file *draft,
+                               const unsigned char *header, size_t size,
+                               const bt_stored_tensor **order, size_t count,
+                               bauta_error *err)
 {
-    bauta_status status = bt_draft_write(draft, header, size, err);
+    bauta_status status = bt_atomic_file_write(draft, header, size, err);
     for (size_t i = 0; i < count && !status; i++)
-        status = bt_draft_write(draft, order[i]->data, order[i]->bytes, err);
-    return status ? status : bt_draft_commit(draft, err);
+        status =
+            bt_atomic_file_write(draft, order[i]->data, order[i]->bytes, err);
+    return status ? status : bt_atomic_file_commit(draft, err);
 }
 
 /* Write into a folder that is being created, or to a path. */
-static bauta_status file_write(const bt_directory *to, const char *path,
-                               const bt_stored *tensors, size_t count,
+static bauta_status file_write(const bt_atomic_directory *to, const char *path,
+                               const bt_stored_tensor *tensors, size_t count,
                                const bt_metadata *metadata,
                                size_t metadata_count, bauta_error *err)
 {
-    bt_draft *draft = NULL;
+    bt_atomic_file *draft = NULL;
     unsigned char *header = NULL;
     size_t size = 0;
-    const bt_stored **order = bt_alloc_zero(count, sizeof(*order));
+    const bt_stored_tensor **order = bt_alloc_zero(count, sizeof(*order));
     if (!order)
         return bt_fail_memory(err, "the order of tensors", count);
     for (size_t i = 0; i < count; i++)
@@ -228,27 +231,29 @@ static bauta_status file_write(const bt_directory *to, const char *path,
     bauta_status status = bt_safetensors_header(
         &header, &size, path, order, count, metadata, metadata_count, err);
     if (!status)
-        status = to ? bt_directory_draft(to, &draft, path, err)
-                    : bt_draft_create(&draft, path, err);
+        status = to ? bt_atomic_directory_file(to, &draft, path, err)
+                    : bt_atomic_file_create(&draft, path, err);
     if (!status)
         status = draft_fill(draft, header, size, order, count, err);
-    bt_draft_free(draft);
+    bt_atomic_file_free(draft);
     bt_free(header);
     bt_free(order);
     return status;
 }
 
-bauta_status bt_safetensors_write(const char *path, const bt_stored *tensors,
-                                  size_t count, const bt_metadata *metadata,
+bauta_status bt_safetensors_write(const char *path,
+                                  const bt_stored_tensor *tensors, size_t count,
+                                  const bt_metadata *metadata,
                                   size_t metadata_count, bauta_error *err)
 {
     return file_write(NULL, path, tensors, count, metadata, metadata_count,
                       err);
 }
 
-bauta_status bt_safetensors_write_in(const bt_directory *to, const char *name,
-                                     const bt_stored *tensors, size_t count,
-                                     bauta_error *err)
+bauta_status bt_safetensors_write_in(const bt_atomic_directory *to,
+                                     const char *name,
+                                     const bt_stored_tensor *tensors,
+                                     size_t count, bauta_error *err)
 {
     return file_write(to, name, tensors, count, NULL, 0, err);
 }

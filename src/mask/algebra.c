@@ -2,7 +2,7 @@
 /* algebra.c - AND, OR and NOT, row by row, in time linear in the spans. */
 #include "base/error.h"
 #include "base/size.h"
-#include "mask/builder.h"
+#include "mask/mask_builder.h"
 
 static bauta_status check_operands(const bauta_mask *a, const bauta_mask *b,
                                    const char *verb, bauta_error *err)
@@ -33,28 +33,30 @@ static bauta_status combine(bauta_mask **out, const bauta_mask *a,
 
     // An estimate: usually the result has as many spans as the larger operand.
     size_t expected = bt_size_max(a->start[a->queries], b->start[b->queries]);
-    bt_builder builder;
-    status = bt_builder_begin(&builder, a->queries, a->keys, expected, err);
+    bt_mask_builder builder;
+    status =
+        bt_mask_builder_begin(&builder, a->queries, a->keys, expected, err);
     for (size_t i = 0; i < a->queries && !status; i++) {
         bt_spans x = bt_mask_spans(a, i), y = bt_mask_spans(b, i);
-        status = bt_builder_reserve(&builder, x.count + y.count, err);
+        status = bt_mask_builder_reserve(&builder, x.count + y.count, err);
         if (!status)
-            bt_builder_row(&builder, spans(bt_builder_next(&builder), x, y),
-                           origin(a->origin[i], b->origin[i]));
+            bt_mask_builder_add_row(&builder,
+                                    spans(bt_mask_builder_next(&builder), x, y),
+                                    origin(a->origin[i], b->origin[i]));
     }
-    return bt_builder_end(&builder, out, status);
+    return bt_mask_builder_end(&builder, out, status);
 }
 
 bauta_status bauta_mask_and(bauta_mask **out, const bauta_mask *a,
                             const bauta_mask *b, bauta_error *err)
 {
-    return combine(out, a, b, bt_spans_and, bt_size_max, "and", err);
+    return combine(out, a, b, bt_spans_intersect, bt_size_max, "and", err);
 }
 
 bauta_status bauta_mask_or(bauta_mask **out, const bauta_mask *a,
                            const bauta_mask *b, bauta_error *err)
 {
-    return combine(out, a, b, bt_spans_or, bt_size_min, "or", err);
+    return combine(out, a, b, bt_spans_union, bt_size_min, "or", err);
 }
 
 bauta_status bauta_mask_not(bauta_mask **out, const bauta_mask *a,
@@ -69,12 +71,13 @@ bauta_status bauta_mask_not(bauta_mask **out, const bauta_mask *a,
     bauta_span keys = { 0, a->keys };
     bt_spans all = { &keys, a->keys > 0 };
     size_t most = a->start[a->queries] + a->queries; // at most one more per row
-    bt_builder builder;
-    status = bt_builder_begin(&builder, a->queries, a->keys, most, err);
+    bt_mask_builder builder;
+    status = bt_mask_builder_begin(&builder, a->queries, a->keys, most, err);
     for (size_t i = 0; i < a->queries && !status; i++)
-        bt_builder_row(&builder,
-                       bt_spans_without(bt_builder_next(&builder), all,
-                                        bt_mask_spans(a, i)),
-                       0);
-    return bt_builder_end(&builder, out, status);
+        bt_mask_builder_add_row(
+            &builder,
+            bt_spans_subtract(bt_mask_builder_next(&builder), all,
+                              bt_mask_spans(a, i)),
+            0);
+    return bt_mask_builder_end(&builder, out, status);
 }

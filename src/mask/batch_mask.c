@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batch_mask.c - the mask of a batch of sequences, packed back to back. */
+#include "mask/batch_mask.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "mask/builder.h"
-#include "mask/row_spans.h"
+#include "mask/mask_builder.h"
 
-static size_t axis_total(const bt_axis *axis)
+static size_t axis_total(const bt_token_axis *axis)
 {
     size_t total = 0;
     for (size_t s = 0; s < axis->count; s++)
@@ -14,7 +14,8 @@ static size_t axis_total(const bt_axis *axis)
 }
 
 /* Where a sequence begins on the caller's axis. */
-static size_t axis_start(const bt_axis *axis, size_t sequence, size_t packed)
+static size_t axis_start(const bt_token_axis *axis, size_t sequence,
+                         size_t packed)
 {
     return axis->stride ? sequence * axis->stride : packed;
 }
@@ -22,30 +23,31 @@ static size_t axis_start(const bt_axis *axis, size_t sequence, size_t packed)
 /* Add a row: the intersection of `span` and the extra mask's row, both on the
  * caller's axis, where the sequence begins at key `start`; packed it begins at
  * `key`. */
-static bauta_status intersection_add(bt_builder *builder, bauta_span span,
+static bauta_status intersection_add(bt_mask_builder *builder, bauta_span span,
                                      bt_spans extra, size_t start, size_t key,
                                      bauta_error *err)
 {
-    bauta_status status = bt_builder_reserve(builder, extra.count + 1, err);
+    bauta_status status =
+        bt_mask_builder_reserve(builder, extra.count + 1, err);
     if (status)
         return status;
-    bauta_span *to = bt_builder_next(builder);
+    bauta_span *to = bt_mask_builder_next(builder);
     size_t count =
-        bt_spans_and(to, extra, (bt_spans){ &span, span.lo < span.hi });
+        bt_spans_intersect(to, extra, (bt_spans){ &span, span.lo < span.hi });
     for (size_t i = 0; i < count; i++)
         to[i] = (bauta_span){ to[i].lo - start + key, to[i].hi - start + key };
-    bt_builder_row(builder, count, key);
+    bt_mask_builder_add_row(builder, count, key);
     return BAUTA_OK;
 }
 
 /* Add the rows of a sequence that begins at `query` and `key` when packed. */
-static bauta_status sequence_add(bt_builder *builder, const bt_batch_mask *mask,
-                                 size_t sequence, size_t query, size_t key,
-                                 bauta_error *err)
+static bauta_status sequence_add(bt_mask_builder *builder,
+                                 const bt_batch_mask *mask, size_t sequence,
+                                 size_t query, size_t key, bauta_error *err)
 {
     size_t from = axis_start(&mask->queries, sequence, query);
     size_t start = axis_start(&mask->keys, sequence, key);
-    bt_row_rule rule = bt_row_rule_of(mask, sequence);
+    bt_row_visibility rule = bt_row_visibility_of(mask, sequence);
     bauta_status status = BAUTA_OK;
     for (size_t r = 0; r < rule.rows && !status; r++) {
         bauta_span span = bt_row_span(&rule, r);
@@ -54,7 +56,7 @@ static bauta_status sequence_add(bt_builder *builder, const bt_batch_mask *mask,
                 builder, (bauta_span){ start + span.lo, start + span.hi },
                 bt_mask_spans(mask->extra, from + r), start, key, err);
         else
-            bt_builder_row_span(
+            bt_mask_builder_add_span(
                 builder, (bauta_span){ key + span.lo, key + span.hi }, key);
     }
     return status;
@@ -64,14 +66,14 @@ bauta_status bt_batch_mask_create(bauta_mask **out, const bt_batch_mask *mask,
                                   bauta_error *err)
 {
     size_t queries = axis_total(&mask->queries), query = 0, key = 0;
-    bt_builder builder;
+    bt_mask_builder builder;
     *out = NULL;
-    bauta_status status = bt_builder_begin(
+    bauta_status status = bt_mask_builder_begin(
         &builder, queries, axis_total(&mask->keys), queries, err);
     for (size_t s = 0; s < mask->queries.count && !status; s++) {
         status = sequence_add(&builder, mask, s, query, key, err);
         query += mask->queries.lengths[s];
         key += mask->keys.lengths[s];
     }
-    return bt_builder_end(&builder, out, status);
+    return bt_mask_builder_end(&builder, out, status);
 }

@@ -25,7 +25,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "mask/bits.h"
-#include "mask/builder.h"
+#include "mask/mask_builder.h"
 
 #include <string.h>
 
@@ -51,19 +51,20 @@ static bauta_status halve(bauta_mask **out, const bauta_mask *mask,
                           bauta_error *err)
 {
     size_t rows = (mask->queries + 1) / 2;
-    bt_builder builder;
+    bt_mask_builder builder;
     bauta_status status =
-        bt_builder_begin(&builder, rows, mask->keys, rows, err);
+        bt_mask_builder_begin(&builder, rows, mask->keys, rows, err);
     for (size_t i = 0; i < rows && !status; i++) {
         bt_spans a = bt_mask_spans(mask, 2 * i), b = { NULL, 0 };
         if (2 * i + 1 < mask->queries)
             b = bt_mask_spans(mask, 2 * i + 1);
-        status = bt_builder_reserve(&builder, a.count + b.count, err);
+        status = bt_mask_builder_reserve(&builder, a.count + b.count, err);
         if (!status)
-            bt_builder_row(&builder,
-                           bt_spans_or(bt_builder_next(&builder), a, b), 0);
+            bt_mask_builder_add_row(
+                &builder, bt_spans_union(bt_mask_builder_next(&builder), a, b),
+                0);
     }
-    return bt_builder_end(&builder, out, status);
+    return bt_mask_builder_end(&builder, out, status);
 }
 
 /* Add the bits if they take less memory than the spans. */
@@ -133,7 +134,7 @@ static void stack_unite_top(list_stack *p)
     size_t a = p->start[p->depth - 2], b = p->start[p->depth - 1];
     bt_spans below = { p->spans + a, b - a };
     bt_spans top = { p->spans + b, p->used - b };
-    size_t count = bt_spans_or(p->spans + p->used, below, top);
+    size_t count = bt_spans_union(p->spans + p->used, below, top);
     memmove(p->spans + a, p->spans + p->used, count * sizeof(*p->spans));
     p->used = a + count;
     p->depth--;
@@ -250,7 +251,7 @@ static bauta_status add_rows(row_union *u, const union_tree *from,
     return status;
 }
 
-static bauta_status compose_row(bt_builder *builder, bt_spans upper,
+static bauta_status compose_row(bt_mask_builder *builder, bt_spans upper,
                                 const union_tree *lower, row_union *u,
                                 bauta_error *err)
 {
@@ -266,12 +267,13 @@ static bauta_status compose_row(bt_builder *builder, bt_spans upper,
     u->any_bits = false;
     bt_spans row = stack_pop_union(&u->lists);
     if (!status)
-        status = bt_builder_reserve(builder, row.count, err);
+        status = bt_mask_builder_reserve(builder, row.count, err);
     if (status)
         return status;
     if (row.count)
-        memcpy(bt_builder_next(builder), row.at, row.count * sizeof(*row.at));
-    bt_builder_row(builder, row.count, 0);
+        memcpy(bt_mask_builder_next(builder), row.at,
+               row.count * sizeof(*row.at));
+    bt_mask_builder_add_row(builder, row.count, 0);
     return BAUTA_OK;
 }
 
@@ -283,13 +285,14 @@ static bauta_status compose(bauta_mask **out, const bauta_mask *upper,
     if (!u.bits)
         return bt_fail_memory(err, "a row of bits",
                               lower->words * sizeof(*u.bits));
-    bt_builder builder;
-    bauta_status status = bt_builder_begin(&builder, rows, keys, rows, err);
+    bt_mask_builder builder;
+    bauta_status status =
+        bt_mask_builder_begin(&builder, rows, keys, rows, err);
     for (size_t i = 0; i < rows && !status; i++)
         status = compose_row(&builder, bt_mask_spans(upper, i), lower, &u, err);
     bt_free(u.bits);
     bt_free(u.lists.spans);
-    return bt_builder_end(&builder, out, status);
+    return bt_mask_builder_end(&builder, out, status);
 }
 
 bauta_status bauta_mask_compose(bauta_mask **out, const bauta_mask *upper,

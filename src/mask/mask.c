@@ -126,7 +126,7 @@ uint64_t bauta_mask_pairs(const bauta_mask *mask)
 bool bauta_mask_is_causal(const bauta_mask *mask, size_t *query, size_t *key)
 {
     for (size_t i = 0; i < mask->queries; i++) {
-        size_t end = bt_mask_past(mask->queries, mask->keys, i);
+        size_t end = bt_mask_causal_end(mask->queries, mask->keys, i);
         bt_spans row = bt_mask_spans(mask, i);
         size_t at = span_ending_after(row, end);
         if (at == row.count)

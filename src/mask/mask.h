@@ -28,7 +28,7 @@ static inline bt_spans bt_mask_spans(const bauta_mask *mask, size_t row)
 
 /* The end of a causal row: how many keys are at the row's position or before
  * it, which is its position + 1, or 0 for a row before every key. */
-static inline size_t bt_mask_past(size_t queries, size_t keys, size_t row)
+static inline size_t bt_mask_causal_end(size_t queries, size_t keys, size_t row)
 {
     size_t end = row + 1 + keys;
     return end > queries ? end - queries : 0;

@@ -11,10 +11,10 @@
  * time. The depth is limited, since each level is a call on the stack. */
 #include "base/array.h"
 #include "base/error.h"
-#include "base/guess.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "mask/builder.h"
+#include "base/suggestion.h"
+#include "mask/mask_builder.h"
 
 #include <string.h>
 
@@ -148,8 +148,8 @@ typedef struct lengths {
 static bauta_status length_read(parser *p, lengths *l)
 {
     size_t queries = 0, keys = 0;
-    if (BT_ROOM(l->queries, l->capacity, l->count, 1) ||
-        BT_ROOM(l->keys, l->key_capacity, l->count, 1))
+    if (BT_ARRAY_RESERVE(l->queries, l->capacity, l->count, 1) ||
+        BT_ARRAY_RESERVE(l->keys, l->key_capacity, l->count, 1))
         return bt_fail_memory(p->err, "lengths", sizeof(size_t));
     bauta_status status = number_read(p, &queries);
     keys = queries;
@@ -216,16 +216,16 @@ typedef bauta_status listed_fn(bauta_mask **, const parser *, const lengths *,
                                bauta_error *);
 
 /* Exactly one of the functions or flags is set; it determines the arguments. */
-typedef struct kind {
+typedef struct mask_kind {
     const char *name;
     const char *form; /* expected after the name */
     plain_fn *plain;
     sized_fn *sized;
     listed_fn *listed;
     bool reach, compose;
-} kind;
+} mask_kind;
 
-static const kind kinds[] = {
+static const mask_kind kinds[] = {
     { .name = "all", .plain = bauta_mask_all },
     { .name = "none", .plain = none },
     { .name = "causal", .plain = bauta_mask_causal },
@@ -238,7 +238,7 @@ static const kind kinds[] = {
     { .name = "compose", .form = "(upper, lower)", .compose = true },
 };
 
-static bauta_status sized_read(parser *p, const kind *k, bauta_mask **out,
+static bauta_status sized_read(parser *p, const mask_kind *k, bauta_mask **out,
                                size_t from)
 {
     size_t number = 0;
@@ -251,7 +251,7 @@ static bauta_status sized_read(parser *p, const kind *k, bauta_mask **out,
     return status;
 }
 
-static bauta_status listed_read(parser *p, const kind *k, bauta_mask **out,
+static bauta_status listed_read(parser *p, const mask_kind *k, bauta_mask **out,
                                 size_t from)
 {
     lengths l = { .queries = NULL };
@@ -301,9 +301,9 @@ static bauta_status compose_read(parser *p, bauta_mask **out, size_t from)
 
 static bauta_status name_unknown(parser *p, size_t from, const char *name)
 {
-    bt_guess guess = bt_guess_of(name);
+    bt_suggestion guess = bt_suggestion_for(name);
     for (size_t i = 0; i < BT_LEN(kinds); i++)
-        bt_guess_try(&guess, kinds[i].name);
+        bt_suggestion_try(&guess, kinds[i].name);
     return bt_fail(p->err, BAUTA_ERR_ARGUMENT,
                    "column %zu: there is no mask '%s'%s%s%s",
                    column_of(p, from), name, BT_DID_YOU_MEAN(guess, "'"));
@@ -318,7 +318,7 @@ static bauta_status kind_read(parser *p, bauta_mask **out)
         i++;
     if (i == BT_LEN(kinds))
         return name_unknown(p, from, name.text);
-    const kind *k = &kinds[i];
+    const mask_kind *k = &kinds[i];
     p->at += strlen(k->name);
     if (k->plain)
         return k->plain(out, p->queries, p->keys, &why) ? fail_at(p, from, &why)

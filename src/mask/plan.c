@@ -240,7 +240,7 @@ static void add_run(bauta_plan *plan, bt_tile *tile, size_t first, size_t end,
     size_t count = end - first;
     if (plan->runs)
         plan->runs[plan->run_count] =
-            (bt_run){ first, count, full ? BT_FULL : plan->word_count };
+            (bt_block_run){ first, count, full ? BT_FULL : plan->word_count };
     plan->run_count++;
     if (!full)
         plan->word_count += count * tile->rows;
@@ -275,9 +275,10 @@ static void scan_runs(planner *p)
         tile->runs = tile->visits = 0;
         // fold() leaves its result in one of its two lists; the other is free.
         bt_spans seen =
-            fold(p, tile, touched, bt_spans_or, p->list[0], p->list[1]);
+            fold(p, tile, touched, bt_spans_union, p->list[0], p->list[1]);
         bauta_span *other = seen.at == p->list[0] ? p->list[1] : p->list[0];
-        bt_spans full = fold(p, tile, covered, bt_spans_and, other, p->list[2]);
+        bt_spans full =
+            fold(p, tile, covered, bt_spans_intersect, other, p->list[2]);
         add_runs(plan, tile, seen, full);
     }
 }
@@ -288,7 +289,7 @@ static void fill_words(bauta_plan *plan, const bt_tile *tile, size_t r,
 {
     size_t origin = tile_origin(plan, tile), k = 0;
     for (size_t i = 0; i < tile->runs; i++) {
-        const bt_run *run = &plan->runs[tile->run + i];
+        const bt_block_run *run = &plan->runs[tile->run + i];
         if (run->words == BT_FULL)
             continue;
         size_t lo = origin + run->first * BT_BLOCK;
@@ -332,7 +333,7 @@ static bauta_status make_runs(planner *p, bauta_error *err)
 
 /* Count a visit; write it once there is memory. The visits of a block come in
  * tile order. */
-static void add_visit(bauta_plan *plan, size_t block, bt_visit visit)
+static void add_visit(bauta_plan *plan, size_t block, bt_tile_run visit)
 {
     bt_key_block *b = &plan->blocks[block];
     if (plan->visits)
@@ -346,7 +347,7 @@ static size_t full_blocks(bauta_span *to, const bauta_plan *plan, size_t t)
     size_t count = 0;
     const bt_tile *tile = &plan->tiles[t];
     for (size_t i = 0; i < tile->runs; i++) {
-        const bt_run *run = &plan->runs[tile->run + i];
+        const bt_block_run *run = &plan->runs[tile->run + i];
         size_t first = tile->grid + run->first;
         if (run->words == BT_FULL)
             count = bt_spans_append(to, count, first, first + run->count);
@@ -358,10 +359,10 @@ static void add_partial_visits(bauta_plan *plan, size_t t)
 {
     const bt_tile *tile = &plan->tiles[t];
     for (size_t i = 0; i < tile->runs; i++) {
-        const bt_run *run = &plan->runs[tile->run + i];
+        const bt_block_run *run = &plan->runs[tile->run + i];
         for (size_t k = 0; k < run->count && run->words != BT_FULL; k++)
             add_visit(plan, tile->grid + run->first + k,
-                      (bt_visit){ t, 1, run->words + k * tile->rows });
+                      (bt_tile_run){ t, 1, run->words + k * tile->rows });
     }
 }
 
@@ -377,13 +378,13 @@ static void scan_visits(planner *p)
         bt_spans now = { to, 0 };
         if (t < plan->tile_count)
             now.count = full_blocks(to, plan, t);
-        size_t ended = bt_spans_without(p->list[2], before, now);
+        size_t ended = bt_spans_subtract(p->list[2], before, now);
         for (size_t k = 0; k < ended; k++)
             for (size_t b = p->list[2][k].lo; b < p->list[2][k].hi; b++)
                 add_visit(
                     plan, b,
-                    (bt_visit){ p->opened[b], t - p->opened[b], BT_FULL });
-        size_t begun = bt_spans_without(p->list[2], now, before);
+                    (bt_tile_run){ p->opened[b], t - p->opened[b], BT_FULL });
+        size_t begun = bt_spans_subtract(p->list[2], now, before);
         for (size_t k = 0; k < begun; k++)
             for (size_t b = p->list[2][k].lo; b < p->list[2][k].hi; b++)
                 p->opened[b] = t;

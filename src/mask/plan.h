@@ -40,10 +40,10 @@ enum {
 
 /* Consecutive blocks of a tile. The word of block first + k and row r of the
  * tile is plan->words[words + k * tile.rows + r]. */
-typedef struct bt_run {
+typedef struct bt_block_run {
     size_t first, count; /* blocks, counted within the tile's grid */
     size_t words;        /* or BT_FULL */
-} bt_run;
+} bt_block_run;
 
 typedef struct bt_tile {
     size_t row, rows; /* rows of the plan (not of the mask) */
@@ -55,10 +55,10 @@ typedef struct bt_tile {
 
 /* Consecutive tiles that visit a block. Full: any count. Partial: count is 1
  * and row r of that tile has the word plan->words[words + r]. */
-typedef struct bt_visit {
+typedef struct bt_tile_run {
     size_t first, count; /* tiles */
     size_t words;        /* or BT_FULL */
-} bt_visit;
+} bt_tile_run;
 
 typedef struct bt_key_block {
     size_t key;           /* first key */
@@ -73,10 +73,10 @@ struct bauta_plan {
     uint64_t pairs;
     size_t tile_count, run_count, block_count, visit_count, word_count;
     bt_tile *tiles;       /* by row; includes rows that see nothing */
-    bt_run *runs;         /* by tile, then block */
+    bt_block_run *runs;   /* by tile, then block */
     bt_key_block *blocks; /* by grid, then key; a block inside a grid may have
                              no visits */
-    bt_visit *visits;     /* by block, then tile */
+    bt_tile_run *visits;  /* by block, then tile */
     uint64_t *words;
 };
 

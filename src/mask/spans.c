@@ -4,7 +4,7 @@
 
 #include "base/size.h"
 
-size_t bt_spans_or(bauta_span *out, bt_spans a, bt_spans b)
+size_t bt_spans_union(bauta_span *out, bt_spans a, bt_spans b)
 {
     size_t count = 0, i = 0, j = 0;
     while (i < a.count || j < b.count) {
@@ -15,7 +15,7 @@ size_t bt_spans_or(bauta_span *out, bt_spans a, bt_spans b)
     return count;
 }
 
-size_t bt_spans_and(bauta_span *out, bt_spans a, bt_spans b)
+size_t bt_spans_intersect(bauta_span *out, bt_spans a, bt_spans b)
 {
     size_t count = 0, i = 0, j = 0;
     while (i < a.count && j < b.count) {
@@ -29,7 +29,7 @@ size_t bt_spans_and(bauta_span *out, bt_spans a, bt_spans b)
     return count;
 }
 
-size_t bt_spans_without(bauta_span *out, bt_spans a, bt_spans b)
+size_t bt_spans_subtract(bauta_span *out, bt_spans a, bt_spans b)
 {
     size_t count = 0, j = 0;
     for (size_t i = 0; i < a.count; i++) {

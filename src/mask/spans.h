@@ -36,6 +36,6 @@ static inline size_t bt_spans_append(bauta_span *list, size_t count, size_t lo,
  * the number of spans. `out` has room for a.count + b.count spans and overlaps
  * neither list. */
 typedef size_t bt_spans_fn(bauta_span *out, bt_spans a, bt_spans b);
-bt_spans_fn bt_spans_or, bt_spans_and, bt_spans_without;
+bt_spans_fn bt_spans_union, bt_spans_intersect, bt_spans_subtract;
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "mask/mask.h"
-#include "model/handle.h"
+#include "model/api.h"
 
 #include <string.h>
 
@@ -29,9 +29,10 @@ size_t bauta_batch_rows(const bauta_batch *batch)
 /* ---- checks ------------------------------------------------------------ */
 
 static bauta_status lengths_check(const bauta_batch *batch, const char *name,
-                                  const bt_blueprint *config, bauta_error *err)
+                                  const bt_model_config *config,
+                                  bauta_error *err)
 {
-    bool table = config->positions != BT_POSITIONS_ROTARY;
+    bool table = config->position_kind != BT_POSITIONS_ROTARY;
     if (batch->count && !batch->lengths && !batch->stride)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s: lengths is NULL for %zu packed sequences", name,
@@ -44,11 +45,11 @@ static bauta_status lengths_check(const bauta_batch *batch, const char *name,
                        BT_AXIS_MAX, batch->count);
     for (size_t s = 0; s < batch->count; s++) {
         size_t length = length_of(batch, s);
-        if (batch->prefixes && batch->prefixes[s] > length)
+        if (batch->prefix_lengths && batch->prefix_lengths[s] > length)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "%s: sequence %zu has %zu tokens and a prefix of "
                            "%zu",
-                           name, s, length, batch->prefixes[s]);
+                           name, s, length, batch->prefix_lengths[s]);
         if (batch->stride && length > batch->stride)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "%s: sequence %zu has %zu tokens, the stride is "
@@ -89,10 +90,11 @@ static bool find_too_large(batch_position *at, const bauta_batch *batch,
 }
 
 static bauta_status tokens_check(const bauta_batch *batch, const char *name,
-                                 const bt_blueprint *config, bauta_error *err)
+                                 const bt_model_config *config,
+                                 bauta_error *err)
 {
     batch_position at;
-    size_t vocab = config->vocab, types = config->token_types;
+    size_t vocab = config->vocab_size, types = config->token_types;
     if (!batch->ids && bauta_batch_rows(batch))
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s: ids is NULL for %zu rows",
                        name, bauta_batch_rows(batch));
@@ -102,22 +104,22 @@ static bauta_status tokens_check(const bauta_batch *batch, const char *name,
                        "vocabulary of %zu",
                        name, at.sequence, at.position,
                        (unsigned)batch->ids[at.row], vocab);
-    if (!batch->types)
+    if (!batch->token_types)
         return BAUTA_OK;
     if (types == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s: types are given, and the model has none", name);
-    if (find_too_large(&at, batch, batch->types, types, 0))
+    if (find_too_large(&at, batch, batch->token_types, types, 0))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s: sequence %zu, position %zu: type %u of a model "
                        "with %zu",
                        name, at.sequence, at.position,
-                       (unsigned)batch->types[at.row], types);
+                       (unsigned)batch->token_types[at.row], types);
     return BAUTA_OK;
 }
 
 bauta_status bt_batch_check(const bauta_batch *batch, const char *name,
-                            const bt_blueprint *config, bauta_error *err)
+                            const bt_model_config *config, bauta_error *err)
 {
     BT_NEED_SIZE(batch, bauta_batch, "BAUTA_BATCH_INIT", err);
     bauta_status status = lengths_check(batch, name, config, err);
@@ -140,7 +142,7 @@ bauta_status bt_labels_check(const bauta_batch *batch, const uint32_t *labels,
     if (!labels && bauta_batch_rows(batch))
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "labels is NULL for %zu rows",
                        bauta_batch_rows(batch));
-    if (find_too_large(&at, batch, labels, vocab, BT_IGNORE))
+    if (find_too_large(&at, batch, labels, vocab, BT_IGNORE_INDEX))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "labels: sequence %zu, position %zu: %u is not in a "
                        "vocabulary of %zu, nor BAUTA_IGNORE",
@@ -152,15 +154,16 @@ bauta_status bt_labels_check(const bauta_batch *batch, const uint32_t *labels,
 /* ---- packing ----------------------------------------------------------- */
 
 /* The caller's first row of sequence s, whose first packed row is `packed`. */
-static size_t start_of(const bt_rows *rows, size_t s, size_t packed)
+static size_t start_of(const bt_packed_batch *rows, size_t s, size_t packed)
 {
     return rows->axis.stride ? s * rows->axis.stride : packed;
 }
 
-uint32_t *bt_rows_pack(const bt_rows *rows, bt_tape *tape, const uint32_t *from)
+uint32_t *bt_packed_batch_pack(const bt_packed_batch *rows, bt_tape *tape,
+                               const uint32_t *from)
 {
     size_t at = 0;
-    uint32_t *to = bt_tape_take(tape, rows->tokens, sizeof(*to));
+    uint32_t *to = bt_tape_alloc(tape, rows->tokens, sizeof(*to));
     for (size_t s = 0; to && s < rows->axis.count; s++) {
         size_t length = rows->axis.lengths[s];
         if (length)
@@ -170,7 +173,7 @@ uint32_t *bt_rows_pack(const bt_rows *rows, bt_tape *tape, const uint32_t *from)
     return to;
 }
 
-static void positions_set(const bt_rows *rows)
+static void positions_set(const bt_packed_batch *rows)
 {
     size_t at = 0;
     for (size_t s = 0; s < rows->axis.count; s++)
@@ -178,28 +181,31 @@ static void positions_set(const bt_rows *rows)
             rows->positions[at++] = (uint32_t)t;
 }
 
-void bt_rows_take(bt_rows *rows, bt_tape *tape, const bauta_batch *batch)
+void bt_packed_batch_init(bt_packed_batch *rows, bt_tape *tape,
+                          const bauta_batch *batch)
 {
-    size_t *lengths = bt_tape_take(tape, batch->count, sizeof(*lengths));
-    *rows = (bt_rows){ .axis = { batch->count, lengths, batch->stride },
-                       .mask = batch->mask,
-                       .cross = batch->cross,
-                       .prefixes = batch->prefixes };
+    size_t *lengths = bt_tape_alloc(tape, batch->count, sizeof(*lengths));
+    *rows = (bt_packed_batch){ .axis = { batch->count, lengths, batch->stride },
+                               .mask = batch->mask,
+                               .cross_mask = batch->cross_mask,
+                               .prefix_lengths = batch->prefix_lengths };
     if (!lengths)
         return;
     for (size_t s = 0; s < batch->count; s++) {
         lengths[s] = length_of(batch, s);
         rows->tokens += lengths[s];
     }
-    rows->ids = bt_rows_pack(rows, tape, batch->ids);
-    if (batch->types)
-        rows->types = bt_rows_pack(rows, tape, batch->types);
-    rows->positions = bt_tape_take(tape, rows->tokens, sizeof(uint32_t));
+    rows->ids = bt_packed_batch_pack(rows, tape, batch->ids);
+    if (batch->token_types)
+        rows->token_types =
+            bt_packed_batch_pack(rows, tape, batch->token_types);
+    rows->positions = bt_tape_alloc(tape, rows->tokens, sizeof(uint32_t));
     if (rows->positions)
         positions_set(rows);
 }
 
-void bt_rows_zero_padding(const bt_rows *rows, float *to, size_t columns)
+void bt_packed_batch_zero_padding(const bt_packed_batch *rows, float *to,
+                                  size_t columns)
 {
     size_t stride = rows->axis.stride;
     for (size_t s = 0; stride && s < rows->axis.count; s++) {
@@ -210,8 +216,8 @@ void bt_rows_zero_padding(const bt_rows *rows, float *to, size_t columns)
     }
 }
 
-void bt_rows_unpack(const bt_rows *rows, float *to, const float *from,
-                    size_t columns)
+void bt_packed_batch_unpack(const bt_packed_batch *rows, float *to,
+                            const float *from, size_t columns)
 {
     size_t at = 0;
     for (size_t s = 0; s < rows->axis.count; s++) {
@@ -221,5 +227,5 @@ void bt_rows_unpack(const bt_rows *rows, float *to, const float *from,
                    length * columns * sizeof(float));
         at += length;
     }
-    bt_rows_zero_padding(rows, to, columns);
+    bt_packed_batch_zero_padding(rows, to, columns);
 }

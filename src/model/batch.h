@@ -3,39 +3,41 @@
 #ifndef BT_BATCH_H
 #define BT_BATCH_H
 
-#include "mask/shelf.h"
-#include "model/blueprint.h"
+#include "mask/plan_cache.h"
+#include "model/model_config.h"
 
 /* A batch as the model reads it, in the tape's memory: sequences packed back to
  * back, without padding. */
-typedef struct bt_rows {
-    bt_axis axis;  /* lengths and stride of the caller's rows */
-    size_t tokens; /* without padding */
+typedef struct bt_packed_batch {
+    bt_token_axis axis; /* lengths and stride of the caller's rows */
+    size_t tokens;      /* without padding */
     uint32_t *ids, *positions;
-    uint32_t *types; /* or NULL */
-    const bauta_mask *mask, *cross;
-    const size_t *prefixes; /* or NULL */
-} bt_rows;
+    uint32_t *token_types; /* or NULL */
+    const bauta_mask *mask, *cross_mask;
+    const size_t *prefix_lengths; /* or NULL */
+} bt_packed_batch;
 
 /* Check a batch against the model. `name` is "source" or "target". The error
  * names the sequence and the position. */
 bauta_status bt_batch_check(const bauta_batch *batch, const char *name,
-                            const bt_blueprint *config, bauta_error *err);
+                            const bt_model_config *config, bauta_error *err);
 /* Check labels, which have the layout of the ids. */
 bauta_status bt_labels_check(const bauta_batch *batch, const uint32_t *labels,
                              size_t vocab, bauta_error *err);
 
 /* Pack a checked batch. When memory runs out, the tape holds the failure. */
-void bt_rows_take(bt_rows *rows, bt_tape *tape, const bauta_batch *batch);
+void bt_packed_batch_init(bt_packed_batch *rows, bt_tape *tape,
+                          const bauta_batch *batch);
 /* Pack values that have the layout of the ids. NULL when the tape has failed.
  */
-uint32_t *bt_rows_pack(const bt_rows *rows, bt_tape *tape,
-                       const uint32_t *from);
+uint32_t *bt_packed_batch_pack(const bt_packed_batch *rows, bt_tape *tape,
+                               const uint32_t *from);
 /* Copy packed rows of `columns` floats to the caller's layout. Padding rows
  * become 0. */
-void bt_rows_unpack(const bt_rows *rows, float *to, const float *from,
-                    size_t columns);
+void bt_packed_batch_unpack(const bt_packed_batch *rows, float *to,
+                            const float *from, size_t columns);
 /* Set the padding rows alone to 0. */
-void bt_rows_zero_padding(const bt_rows *rows, float *to, size_t columns);
+void bt_packed_batch_zero_padding(const bt_packed_batch *rows, float *to,
+                                  size_t columns);
 
 #endif

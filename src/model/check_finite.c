@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_finite.c - finding the first layer that produces NaN or infinity. */
+#include "autograd/linear.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "base/string_writer.h"
-#include "model/call.h"
-#include "ops/linear.h"
+#include "model/model_call.h"
 
 #include <math.h>
 
@@ -32,7 +32,8 @@ static const char *name_of(float number)
 }
 
 /* Append the token and the sequence of a packed row. */
-static void put_row(bt_string_writer *w, const bt_rows *rows, size_t row)
+static void put_row(bt_string_writer *w, const bt_packed_batch *rows,
+                    size_t row)
 {
     size_t sequence = 0;
     while (row >= rows->axis.lengths[sequence])
@@ -45,14 +46,14 @@ static void put_row(bt_string_writer *w, const bt_rows *rows, size_t row)
 static void put_weights(bt_string_writer *w, const bauta_model *model)
 {
     bool all = true;
-    for (size_t i = 0; i < model->count; i++) {
-        const bt_tensor *t = model->entries[i].tensor;
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const bt_tensor *t = model->tensors[i].tensor;
         size_t count = t->rows * t->columns;
         size_t at = t->data ? first_bad(t->data, count) : count;
         all = all && t->data;
         if (at == count)
             continue;
-        bt_put(w, "; tensor %s holds %s", model->entries[i].name,
+        bt_put(w, "; tensor %s holds %s", model->tensors[i].name,
                name_of(t->data[at]));
         return;
     }
@@ -69,7 +70,7 @@ static bauta_status fail(const char *message, bauta_error *err)
  * layer l - 1. */
 static bauta_status stack_check(const bauta_model *model, const char *stack,
                                 bt_tensor *const *states, size_t layers,
-                                const bt_rows *rows, bauta_error *err)
+                                const bt_packed_batch *rows, bauta_error *err)
 {
     for (size_t l = 0; l <= layers; l++) {
         const bt_tensor *x = states[l];
@@ -93,16 +94,17 @@ static bauta_status stack_check(const bauta_model *model, const char *stack,
 
 /* Row by row, since the logits of all rows may take much more memory than the
  * hidden states. */
-static bauta_status head_check(const bauta_model *model, bt_call *r,
+static bauta_status head_check(const bauta_model *model, bt_model_call *r,
                                bt_tensor *x, bauta_error *err)
 {
-    const bt_rows *rows = r->target ? &r->decoder_rows : &r->encoder_rows;
+    const bt_packed_batch *rows =
+        r->target ? &r->decoder_batch : &r->encoder_batch;
     const bt_tensor *bias = bt_transformer_head_bias(r->model);
-    bt_linear l = bt_linear_of(bt_transformer_head(r->model), false);
-    float *logits = bt_tape_take(r->tape, l.outputs, sizeof(*logits));
+    bt_linear l = bt_linear_of(bt_transformer_head_weight(r->model), false);
+    float *logits = bt_tape_alloc(r->tape, l.outputs, sizeof(*logits));
     for (size_t i = 0; logits && i < rows->tokens; i++) {
-        if (!bt_linear_y(r->tape, &l, 1, x->data + i * l.inputs,
-                         bias ? bias->data : NULL, logits))
+        if (!bt_linear_forward(r->tape, &l, 1, x->data + i * l.inputs,
+                               bias ? bias->data : NULL, logits))
             break;
         size_t at = first_bad_logit(logits, l.outputs);
         if (at == l.outputs)
@@ -118,21 +120,24 @@ static bauta_status head_check(const bauta_model *model, bt_call *r,
     return bt_tape_status(r->tape, err);
 }
 
-static bauta_status run(const bauta_model *model, bt_call *r, bauta_error *err)
+static bauta_status run(const bauta_model *model, bt_model_call *r,
+                        bauta_error *err)
 {
-    const bt_blueprint *config = &r->model->print;
+    const bt_model_config *config = &r->model->config;
     size_t encoder = config->encoder.layers, decoder = config->decoder.layers;
-    r->encoder.states = bt_tape_take(r->tape, encoder + 1, sizeof(bt_tensor *));
-    r->decoder.states = bt_tape_take(r->tape, decoder + 1, sizeof(bt_tensor *));
-    bt_tensor *x = bt_call_stacks(r);
-    bt_tensor *top = bt_transformer_top(r->tape, r->model, x);
+    r->encoder.hidden_states =
+        bt_tape_alloc(r->tape, encoder + 1, sizeof(bt_tensor *));
+    r->decoder.hidden_states =
+        bt_tape_alloc(r->tape, decoder + 1, sizeof(bt_tensor *));
+    bt_tensor *x = bt_model_call_stacks(r);
+    bt_tensor *top = bt_transformer_head_transform(r->tape, r->model, x);
     bauta_status status = bt_tape_status(r->tape, err);
     if (!status && r->source)
-        status = stack_check(model, "encoder", r->encoder.states, encoder,
-                             &r->encoder_rows, err);
+        status = stack_check(model, "encoder", r->encoder.hidden_states,
+                             encoder, &r->encoder_batch, err);
     if (!status && r->target)
-        status = stack_check(model, "decoder", r->decoder.states, decoder,
-                             &r->decoder_rows, err);
+        status = stack_check(model, "decoder", r->decoder.hidden_states,
+                             decoder, &r->decoder_batch, err);
     return status ? status : head_check(model, r, top, err);
 }
 
@@ -142,10 +147,10 @@ bauta_status bauta_model_check_finite(bauta_context *context,
                                       const bauta_batch *target,
                                       bauta_error *err)
 {
-    bt_call r;
+    bt_model_call r;
     bauta_status status =
-        bt_call_check(&r, context, model, source, target, err);
+        bt_model_call_check(&r, context, model, source, target, err);
     if (!status)
-        status = bt_call_prepare(&r, false, err);
+        status = bt_model_call_prepare(&r, false, err);
     return status ? status : run(model, &r, err);
 }

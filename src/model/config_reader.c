@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "formats/foreign.h"
+#include "formats/file_kind.h"
 #include "formats/json.h"
 
 #include <stdio.h>
@@ -16,26 +16,26 @@
 /* Largest config.json in bytes, a hundred times the size of any known one. */
 enum { CONFIG_MAX = 1 << 20 };
 
-struct bt_config {
+struct bt_config_reader {
     char *path, *text; /* the text as it was read */
     size_t size;
     json_t *root, *object; /* the object in which keys are looked up */
     bauta_error failure;
 };
 
-static bauta_status root_parse(bt_config *reader, bauta_error *err)
+static bauta_status root_parse(bt_config_reader *reader, bauta_error *err)
 {
-    bauta_status status = bt_json_object(&reader->root, reader->text,
-                                         reader->size, 0, reader->path, err);
+    bauta_status status = bt_json_parse_object(
+        &reader->root, reader->text, reader->size, 0, reader->path, err);
     reader->object = reader->root;
     return status;
 }
 
-bauta_status bt_config_load(bt_config **out, const char *folder,
-                            bauta_error *err)
+bauta_status bt_config_reader_load(bt_config_reader **out, const char *folder,
+                                   bauta_error *err)
 {
     *out = NULL;
-    bt_config *reader = bt_alloc_zero(1, sizeof(*reader));
+    bt_config_reader *reader = bt_alloc_zero(1, sizeof(*reader));
     if (!reader)
         return bt_fail_memory(err, "a config", sizeof(*reader));
     reader->path = bt_path_join(folder, "config.json");
@@ -44,22 +44,23 @@ bauta_status bt_config_load(bt_config **out, const char *folder,
                                              reader->path, CONFIG_MAX, err)
                               : bt_fail_memory(err, "the name of a file", 0);
     if (!status)
-        status = bt_foreign_explain(root_parse(reader, err), reader->path, err);
+        status =
+            bt_file_kind_explain(root_parse(reader, err), reader->path, err);
     else if (reader->path && !bt_file_exists(reader->path))
-        status = bt_foreign_folder(folder, err);
+        status = bt_file_kind_explain_folder(folder, err);
     if (status)
-        bt_config_free(reader);
+        bt_config_reader_free(reader);
     else
         *out = reader;
     return status;
 }
 
-bauta_status bt_config_parse(bt_config **out, const char *text, size_t size,
-                             bauta_error *err)
+bauta_status bt_config_reader_parse(bt_config_reader **out, const char *text,
+                                    size_t size, bauta_error *err)
 {
     static const char name[] = "config.json";
     *out = NULL;
-    bt_config *reader = bt_alloc_zero(1, sizeof(*reader));
+    bt_config_reader *reader = bt_alloc_zero(1, sizeof(*reader));
     if (!reader)
         return bt_fail_memory(err, "a config", sizeof(*reader));
     reader->path = bt_alloc(sizeof(name));
@@ -75,13 +76,13 @@ bauta_status bt_config_parse(bt_config **out, const char *text, size_t size,
         status = root_parse(reader, err);
     }
     if (status)
-        bt_config_free(reader);
+        bt_config_reader_free(reader);
     else
         *out = reader;
     return status;
 }
 
-void bt_config_free(bt_config *reader)
+void bt_config_reader_free(bt_config_reader *reader)
 {
     if (!reader)
         return;
@@ -91,21 +92,23 @@ void bt_config_free(bt_config *reader)
     bt_free(reader);
 }
 
-bauta_status bt_config_status(const bt_config *reader, bauta_error *err)
+bauta_status bt_config_reader_status(const bt_config_reader *reader,
+                                     bauta_error *err)
 {
     if (reader->failure.status && err)
         *err = reader->failure;
     return reader->failure.status;
 }
 
-static void fail_key(bt_config *reader, const char *key, const char *what)
+static void fail_key(bt_config_reader *reader, const char *key,
+                     const char *what)
 {
     if (!reader->failure.status)
         bt_fail(&reader->failure, BAUTA_ERR_UNSUPPORTED, "%s: %s %s",
                 bt_path_tail(reader->path), key, what);
 }
 
-static json_t *need(bt_config *reader, const char *key)
+static json_t *need(bt_config_reader *reader, const char *key)
 {
     json_t *value = bt_json_get(reader->object, key);
     if (!value)
@@ -113,7 +116,8 @@ static json_t *need(bt_config *reader, const char *key)
     return value;
 }
 
-static size_t as_size(bt_config *reader, const char *key, const json_t *value)
+static size_t as_size(bt_config_reader *reader, const char *key,
+                      const json_t *value)
 {
     json_int_t number = json_integer_value(value);
     if (json_is_integer(value) && number >= 0 && number <= INT32_MAX)
@@ -122,7 +126,7 @@ static size_t as_size(bt_config *reader, const char *key, const json_t *value)
     return 0;
 }
 
-size_t bt_config_size(bt_config *reader, const char *key)
+size_t bt_config_reader_size(bt_config_reader *reader, const char *key)
 {
     const json_t *value = need(reader, key);
     size_t size = value ? as_size(reader, key, value) : 0;
@@ -131,32 +135,36 @@ size_t bt_config_size(bt_config *reader, const char *key)
     return size;
 }
 
-size_t bt_config_size_or(bt_config *reader, const char *key, size_t fallback)
+size_t bt_config_reader_size_or(bt_config_reader *reader, const char *key,
+                                size_t fallback)
 {
     const json_t *value = bt_json_get(reader->object, key);
     return value ? as_size(reader, key, value) : fallback;
 }
 
-static double as_number(bt_config *reader, const char *key, const json_t *value)
+static double as_number(bt_config_reader *reader, const char *key,
+                        const json_t *value)
 {
     if (!json_is_number(value))
         fail_key(reader, key, "is not a number");
     return json_number_value(value);
 }
 
-double bt_config_number(bt_config *reader, const char *key)
+double bt_config_reader_number(bt_config_reader *reader, const char *key)
 {
     const json_t *value = need(reader, key);
     return value ? as_number(reader, key, value) : 0;
 }
 
-double bt_config_number_or(bt_config *reader, const char *key, double fallback)
+double bt_config_reader_number_or(bt_config_reader *reader, const char *key,
+                                  double fallback)
 {
     const json_t *value = bt_json_get(reader->object, key);
     return value ? as_number(reader, key, value) : fallback;
 }
 
-bool bt_config_bool_or(bt_config *reader, const char *key, bool fallback)
+bool bt_config_reader_bool_or(bt_config_reader *reader, const char *key,
+                              bool fallback)
 {
     const json_t *value = bt_json_get(reader->object, key);
     if (!value)
@@ -166,8 +174,8 @@ bool bt_config_bool_or(bt_config *reader, const char *key, bool fallback)
     return json_is_true(value);
 }
 
-const char *bt_config_text_or(bt_config *reader, const char *key,
-                              const char *fallback)
+const char *bt_config_reader_string_or(bt_config_reader *reader,
+                                       const char *key, const char *fallback)
 {
     const json_t *value = bt_json_get(reader->object, key);
     if (!value)
@@ -179,7 +187,7 @@ const char *bt_config_text_or(bt_config *reader, const char *key,
     return json_string_value(value);
 }
 
-bool bt_config_enter(bt_config *reader, const char *key)
+bool bt_config_reader_enter(bt_config_reader *reader, const char *key)
 {
     json_t *value = bt_json_get(reader->object, key);
     if (value && !json_is_object(value))
@@ -190,12 +198,12 @@ bool bt_config_enter(bt_config *reader, const char *key)
     return true;
 }
 
-void bt_config_leave(bt_config *reader)
+void bt_config_reader_leave(bt_config_reader *reader)
 {
     reader->object = reader->root;
 }
 
-size_t bt_config_list(bt_config *reader, const char *key)
+size_t bt_config_reader_list_size(bt_config_reader *reader, const char *key)
 {
     const json_t *value = bt_json_get(reader->object, key);
     if (value && !json_is_array(value))
@@ -203,16 +211,18 @@ size_t bt_config_list(bt_config *reader, const char *key)
     return json_array_size(value);
 }
 
-const char *bt_config_list_text(bt_config *reader, const char *key, size_t i)
+const char *bt_config_reader_list_string(bt_config_reader *reader,
+                                         const char *key, size_t i)
 {
     const char *text =
         json_string_value(json_array_get(bt_json_get(reader->object, key), i));
     return text ? text : "";
 }
 
-void bt_config_refuse(bt_config *reader, const char *key, const char *why)
+void bt_config_reader_reject(bt_config_reader *reader, const char *key,
+                             const char *why)
 {
-    char *value = bt_json_text(json_object_get(reader->object, key),
+    char *value = bt_json_dump(json_object_get(reader->object, key),
                                JSON_ENCODE_ANY | JSON_COMPACT);
     char what[160];
     snprintf(what, sizeof(what), "is %s, %s",
@@ -221,13 +231,14 @@ void bt_config_refuse(bt_config *reader, const char *key, const char *why)
     fail_key(reader, key, what);
 }
 
-void bt_config_only(bt_config *reader, const char *key, bool supported)
+void bt_config_reader_require(bt_config_reader *reader, const char *key,
+                              bool supported)
 {
-    if (bt_config_bool_or(reader, key, supported) != supported)
-        bt_config_refuse(reader, key, "which is not supported");
+    if (bt_config_reader_bool_or(reader, key, supported) != supported)
+        bt_config_reader_reject(reader, key, "which is not supported");
 }
 
-const char *bt_config_path(const bt_config *reader)
+const char *bt_config_reader_path(const bt_config_reader *reader)
 {
     return bt_path_tail(reader->path);
 }
@@ -261,10 +272,10 @@ static char *dump_shortest(const json_t *root)
 {
     for (size_t digits = 15; digits < 17; digits++) {
         char *text =
-            bt_json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
+            bt_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits));
         json_t *again = NULL;
         if (text)
-            (void)bt_json_object(&again, text, strlen(text), 0, "", NULL);
+            (void)bt_json_parse_object(&again, text, strlen(text), 0, "", NULL);
         bool same = again && json_equal(root, again), memory = !again;
         json_decref(again);
         if (same)
@@ -273,7 +284,7 @@ static char *dump_shortest(const json_t *root)
         if (memory)
             return NULL;
     }
-    return bt_json_text(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    return bt_json_dump(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
 }
 
 static char *copy_of(const char *text, size_t size)
@@ -286,8 +297,8 @@ static char *copy_of(const char *text, size_t size)
     return copy;
 }
 
-bauta_status bt_config_saved(char **out, const bt_config *reader,
-                             const char *architecture, bauta_error *err)
+bauta_status bt_config_reader_save(char **out, const bt_config_reader *reader,
+                                   const char *architecture, bauta_error *err)
 {
     bool failed = false;
     json_t *root = json_deep_copy(reader->root);

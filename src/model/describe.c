@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* describe.c - a model's config as JSON. */
 #include "base/string_writer.h"
-#include "model/handle.h"
+#include "model/api.h"
 
 /* An object that is being written. */
 typedef struct writer {
@@ -60,7 +60,7 @@ static void leave(writer *w)
     w->first = false;
 }
 
-static void put_stack(writer *w, const char *key, const bt_stack_print *stack)
+static void put_stack(writer *w, const char *key, const bt_stack_config *stack)
 {
     if (!stack->layers)
         return;
@@ -68,42 +68,42 @@ static void put_stack(writer *w, const char *key, const bt_stack_print *stack)
     put_size(w, "layers", stack->layers);
     put_size(w, "heads", stack->heads);
     put_size(w, "kv_heads", stack->kv_heads);
-    put_size(w, "feed_forward", stack->ffn);
+    put_size(w, "feed_forward", stack->ffn_dim);
     leave(w);
 }
 
-static void put_norms(writer *w, const bt_blueprint *config)
+static void put_norms(writer *w, const bt_model_config *config)
 {
     enter(w, "norm");
     put_text(w, "kind", config->norm == BT_NORM_RMS ? "rms" : "layer");
     put_float(w, "epsilon", config->epsilon);
     put_text(w, "place", config->norm_first ? "before" : "after");
     put_bool(w, "after_embedding", config->embed_norm);
-    put_bool(w, "after_stack", config->last_norm);
+    put_bool(w, "after_stack", config->final_norm);
     put_bool(w, "queries_and_keys", config->qk_norm);
     leave(w);
 }
 
-static void put_positions(writer *w, const bt_blueprint *config)
+static void put_positions(writer *w, const bt_model_config *config)
 {
     static const char *const kinds[] = {
         [BT_POSITIONS_LEARNED] = "learned",
         [BT_POSITIONS_SINUSOIDAL] = "sinusoidal",
         [BT_POSITIONS_ROTARY] = "rotary",
     };
-    const bt_rope *rope = &config->rope;
+    const bt_rope_config *rope = &config->rope;
     enter(w, "positions");
-    put_text(w, "kind", kinds[config->positions]);
+    put_text(w, "kind", kinds[config->position_kind]);
     put_size(w, "count", config->max_positions);
     if (config->position_offset)
         put_size(w, "offset", config->position_offset);
-    if (config->positions == BT_POSITIONS_ROTARY)
+    if (config->position_kind == BT_POSITIONS_ROTARY)
         put_double(w, "theta", rope->theta);
     if (rope->scaled) {
         put_double(w, "factor", rope->factor);
-        put_double(w, "low_frequency", rope->low);
-        put_double(w, "high_frequency", rope->high);
-        put_size(w, "original_count", rope->original);
+        put_double(w, "low_frequency", rope->low_freq_factor);
+        put_double(w, "high_frequency", rope->high_freq_factor);
+        put_size(w, "original_count", rope->original_positions);
     }
     leave(w);
 }
@@ -122,15 +122,15 @@ static const char *act_text(bt_act act)
     }
 }
 
-static void put_rest(writer *w, const bt_blueprint *config)
+static void put_rest(writer *w, const bt_model_config *config)
 {
     put_text(w, "activation", act_text(config->act));
     put_bool(w, "gated", config->gated);
     if (config->token_types)
         put_size(w, "token_types", config->token_types);
     put_float(w, "embedding_scale", config->embed_scale);
-    if (config->frozen != BT_IGNORE)
-        put_size(w, "padding_token", config->frozen);
+    if (config->padding_token != BT_IGNORE_INDEX)
+        put_size(w, "padding_token", config->padding_token);
     enter(w, "biases");
     put_bool(w, "queries_keys_values", config->qkv_bias);
     put_bool(w, "attention_output", config->out_bias);
@@ -139,20 +139,20 @@ static void put_rest(writer *w, const bt_blueprint *config)
     leave(w);
     if (config->window) {
         put_size(w, "window", config->window);
-        put_size(w, "window_from_layer", config->window_from);
+        put_size(w, "window_from_layer", config->window_first_layer);
     }
     put_bool(w, "tied", config->tied);
 }
 
 size_t bauta_model_describe(const bauta_model *model, char *text, size_t size)
 {
-    const bt_blueprint *config = &model->folder->model->print;
+    const bt_model_config *config = &model->store->model->config;
     writer w = { { text, size, 0 }, true };
     bt_put_text(&w.out, "{");
-    put_text(&w, "type", model->folder->family->model_type);
+    put_text(&w, "type", model->store->family->model_type);
     put_text(&w, "kind", bauta_model_kind_text(bauta_model_kind_of(model)));
-    put_size(&w, "parameters", model->folder->parameters);
-    put_size(&w, "vocabulary", config->vocab);
+    put_size(&w, "parameters", model->store->parameters);
+    put_size(&w, "vocabulary", config->vocab_size);
     put_size(&w, "width", config->width);
     put_size(&w, "head_width", config->head_dim);
     put_stack(&w, "encoder", &config->encoder);

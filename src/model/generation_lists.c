@@ -24,7 +24,7 @@ static void reject(const lists *l, const char *key, const json_t *value,
 {
     if (l->wrong->status)
         return;
-    char *text = bt_json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = bt_json_dump(value, JSON_ENCODE_ANY | JSON_COMPACT);
     bt_fail(l->wrong, BAUTA_ERR_UNSUPPORTED, "%s: %s is %s, %s", l->file, key,
             bt_quote(text ? text : "?").text, why);
     bt_free(text);
@@ -90,28 +90,28 @@ static bool in_vocabulary(const json_t *word, size_t vocab)
 static const char *text_take(bt_arena *arena, const json_t *value)
 {
     size_t size = json_string_length(value) + 1;
-    char *text = bt_arena_take(arena, size, 1);
+    char *text = bt_arena_alloc(arena, size, 1);
     if (text)
         memcpy(text, json_string_value(value), size);
     return text;
 }
 
-static bauta_word word_take(bt_arena *arena, const json_t *value)
+static bauta_token_seq word_take(bt_arena *arena, const json_t *value)
 {
     size_t count = json_array_size(value);
-    uint32_t *tokens = bt_arena_take(arena, count, sizeof(*tokens));
+    uint32_t *tokens = bt_arena_alloc(arena, count, sizeof(*tokens));
     for (size_t j = 0; tokens && j < count; j++)
         tokens[j] = (uint32_t)token_at(value, j);
-    return (bauta_word){ count, tokens };
+    return (bauta_token_seq){ count, tokens };
 }
 
 /* Runs twice: to measure, then to fill in. */
-static bt_phrases *block_take(bt_arena *arena, const lists *l)
+static bt_generation_lists *block_take(bt_arena *arena, const lists *l)
 {
     size_t stop_count = items(l->stops), bad_count = 0;
-    bt_phrases *words = bt_arena_take(arena, 1, sizeof(*words));
-    const char **stops = bt_arena_take(arena, stop_count, sizeof(*stops));
-    bauta_word *bad = bt_arena_take(arena, items(l->bad), sizeof(*bad));
+    bt_generation_lists *words = bt_arena_alloc(arena, 1, sizeof(*words));
+    const char **stops = bt_arena_alloc(arena, stop_count, sizeof(*stops));
+    bauta_token_seq *bad = bt_arena_alloc(arena, items(l->bad), sizeof(*bad));
     for (size_t i = 0; i < stop_count; i++) {
         const char *text = text_take(arena, item(l->stops, i));
         if (text)
@@ -120,29 +120,31 @@ static bt_phrases *block_take(bt_arena *arena, const lists *l)
     for (size_t i = 0; i < items(l->bad); i++) {
         if (!in_vocabulary(item(l->bad, i), l->vocab))
             continue;
-        bauta_word word = word_take(arena, item(l->bad, i));
+        bauta_token_seq word = word_take(arena, item(l->bad, i));
         if (words)
             bad[bad_count++] = word;
     }
     if (words)
-        *words = (bt_phrases){ .stop_count = stop_count,
-                               .stops = stops,
-                               .bad_count = bad_count,
-                               .bad = bad,
-                               .wrong = *l->wrong };
+        *words = (bt_generation_lists){ .stop_count = stop_count,
+                                        .stop_strings = stops,
+                                        .bad_word_count = bad_count,
+                                        .bad_words = bad,
+                                        .error = *l->wrong };
     return words;
 }
 
 /* ---- reading ----------------------------------------------------------- */
 
-bauta_status bt_phrases_read(bt_phrases **out, const char *generation,
-                             size_t generation_size, const char *config,
-                             size_t config_size, size_t vocab, bauta_error *err)
+bauta_status bt_generation_lists_read(bt_generation_lists **out,
+                                      const char *generation,
+                                      size_t generation_size,
+                                      const char *config, size_t config_size,
+                                      size_t vocab, bauta_error *err)
 {
     bauta_error wrong = { 0 };
     bt_arena arena = { 0 };
     json_t *root = NULL;
-    bauta_status status = bt_json_object(
+    bauta_status status = bt_json_parse_object(
         &root, generation ? generation : config,
         generation ? generation_size : config_size, 0, "", &wrong);
     if (status == BAUTA_ERR_NOMEM)

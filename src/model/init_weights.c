@@ -72,7 +72,7 @@ static bool is_gain(const char *name)
 /* Whether a matrix's output is added to the residual stream of a decoder. */
 static bool is_residual(const bt_model *model, const bt_tensor *t)
 {
-    for (size_t l = 0; l < model->print.decoder.layers; l++) {
+    for (size_t l = 0; l < model->config.decoder.layers; l++) {
         const bt_layer *layer = &model->decoder.layers[l];
         if (t == &layer->self.out.w || t == &layer->down.w)
             return true;
@@ -82,7 +82,7 @@ static bool is_residual(const bt_model *model, const bt_tensor *t)
 
 static void matrix_init(const initializer *in, bt_tensor *t)
 {
-    const bt_blueprint *config = &in->model->print;
+    const bt_model_config *config = &in->model->config;
     double deviation = in->range;
     if (config->stacks == BT_ENCODER_DECODER) {
         if (is_embedding(in->model, t))
@@ -99,7 +99,7 @@ static void matrix_init(const initializer *in, bt_tensor *t)
 static void init_name(void *user, const char *name, bt_tensor *t, int rank)
 {
     initializer *in = user;
-    uint32_t frozen = in->model->print.frozen;
+    uint32_t frozen = in->model->config.padding_token;
     if (rank == 2 && t != &in->model->head.bias)
         matrix_init(in, t);
     else
@@ -110,10 +110,11 @@ static void init_name(void *user, const char *name, bt_tensor *t, int rank)
     in->index++;
 }
 
-void bt_init(bt_folder *store, uint64_t seed)
+void bt_init_weights(bt_model_store *store, uint64_t seed)
 {
     initializer in = { .model = store->model, .seed = seed };
-    double range = bt_config_number_or(store->config, "init_std", 0.02);
-    in.range = bt_config_number_or(store->config, "initializer_range", range);
-    bt_folder_names(store, &(bt_names){ init_name, &in });
+    double range = bt_config_reader_number_or(store->reader, "init_std", 0.02);
+    in.range =
+        bt_config_reader_number_or(store->reader, "initializer_range", range);
+    bt_model_store_visit(store, &(bt_tensor_visitor){ init_name, &in });
 }

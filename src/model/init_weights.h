@@ -13,8 +13,8 @@
 #ifndef BT_INIT_WEIGHTS_H
 #define BT_INIT_WEIGHTS_H
 
-#include "model/folder.h"
+#include "model/model_store.h"
 
-void bt_init(bt_folder *store, uint64_t seed);
+void bt_init_weights(bt_model_store *store, uint64_t seed);
 
 #endif

@@ -14,10 +14,10 @@ static void shape_set(bt_tensor *tensor, size_t rows, size_t columns)
         (bt_tensor){ .rows = rows, .columns = columns, .stride = columns };
 }
 
-static void linear_init(bt_dense *linear, const bt_blueprint *config,
+static void linear_init(bt_linear_params *linear, const bt_model_config *config,
                         size_t inputs, size_t outputs, bool bias)
 {
-    if (config->turned)
+    if (config->transposed)
         shape_set(&linear->w, inputs, outputs);
     else
         shape_set(&linear->w, outputs, inputs);
@@ -25,7 +25,7 @@ static void linear_init(bt_dense *linear, const bt_blueprint *config,
         shape_set(&linear->bias, 1, outputs);
 }
 
-static void norm_init(bt_scaling *norm, const bt_blueprint *config,
+static void norm_init(bt_norm_params *norm, const bt_model_config *config,
                       size_t columns)
 {
     shape_set(&norm->gain, 1, columns);
@@ -33,8 +33,9 @@ static void norm_init(bt_scaling *norm, const bt_blueprint *config,
         shape_set(&norm->bias, 1, columns);
 }
 
-static void attention_init(bt_heads *attention, const bt_blueprint *config,
-                           const bt_stack_print *stack)
+static void attention_init(bt_attention_params *attention,
+                           const bt_model_config *config,
+                           const bt_stack_config *stack)
 {
     size_t q = stack->heads * config->head_dim;
     size_t kv = stack->kv_heads * config->head_dim;
@@ -51,8 +52,8 @@ static void attention_init(bt_heads *attention, const bt_blueprint *config,
     }
 }
 
-static void layer_init(bt_layer *layer, const bt_blueprint *config,
-                       const bt_stack_print *stack, bool cross)
+static void layer_init(bt_layer *layer, const bt_model_config *config,
+                       const bt_stack_config *stack, bool cross)
 {
     size_t width = config->width;
     attention_init(&layer->self, config, stack);
@@ -63,9 +64,10 @@ static void layer_init(bt_layer *layer, const bt_blueprint *config,
     }
     norm_init(&layer->ffn_norm, config, width);
     if (config->gated)
-        linear_init(&layer->gate, config, width, stack->ffn, config->ffn_bias);
-    linear_init(&layer->up, config, width, stack->ffn, config->ffn_bias);
-    linear_init(&layer->down, config, stack->ffn, width, config->ffn_bias);
+        linear_init(&layer->gate, config, width, stack->ffn_dim,
+                    config->ffn_bias);
+    linear_init(&layer->up, config, width, stack->ffn_dim, config->ffn_bias);
+    linear_init(&layer->down, config, stack->ffn_dim, width, config->ffn_bias);
 }
 
 /* The sinusoidal position table: sines in the first half of the columns,
@@ -90,10 +92,10 @@ static bool sinusoids(bt_tensor *positions)
     return true;
 }
 
-static bool stack_init(bt_stack *stack, const bt_blueprint *config,
-                       const bt_stack_print *shape, bool cross)
+static bool stack_init(bt_stack *stack, const bt_model_config *config,
+                       const bt_stack_config *shape, bool cross)
 {
-    stack->print = shape;
+    stack->config = shape;
     stack->layers = bt_alloc_zero(shape->layers, sizeof(*stack->layers));
     if (!stack->layers)
         return false;
@@ -101,40 +103,41 @@ static bool stack_init(bt_stack *stack, const bt_blueprint *config,
         layer_init(&stack->layers[l], config, shape, cross);
     if (config->embed_norm)
         norm_init(&stack->embed_norm, config, config->width);
-    if (config->last_norm)
-        norm_init(&stack->last_norm, config, config->width);
+    if (config->final_norm)
+        norm_init(&stack->final_norm, config, config->width);
     if (config->token_types)
         shape_set(&stack->types, config->token_types, config->width);
-    if (config->positions == BT_POSITIONS_ROTARY)
+    if (config->position_kind == BT_POSITIONS_ROTARY)
         return true;
     shape_set(&stack->positions,
               config->max_positions + config->position_offset, config->width);
-    return config->positions == BT_POSITIONS_LEARNED ||
+    return config->position_kind == BT_POSITIONS_LEARNED ||
            sinusoids(&stack->positions);
 }
 
 /* Llama 3's scaling: the frequencies of long wavelengths are divided by the
  * factor, those of short ones stay, and between the two bounds they are
  * interpolated. */
-static double rope_scaled(const bt_rope *rope, double frequency)
+static double rope_scaled(const bt_rope_config *rope, double frequency)
 {
     if (!rope->scaled)
         return frequency;
     double wavelength = 2 * acos(-1) / frequency;
-    double original = (double)rope->original;
-    if (wavelength < original / rope->high)
+    double original = (double)rope->original_positions;
+    if (wavelength < original / rope->high_freq_factor)
         return frequency;
-    if (wavelength > original / rope->low)
+    if (wavelength > original / rope->low_freq_factor)
         return frequency / rope->factor;
-    double mix = (original / wavelength - rope->low) / (rope->high - rope->low);
+    double mix = (original / wavelength - rope->low_freq_factor) /
+                 (rope->high_freq_factor - rope->low_freq_factor);
     return (1 - mix) * frequency / rope->factor + mix * frequency;
 }
 
 static bool frequencies_init(bt_model *model)
 {
-    const bt_blueprint *config = &model->print;
+    const bt_model_config *config = &model->config;
     size_t half = config->head_dim / 2;
-    if (config->positions != BT_POSITIONS_ROTARY)
+    if (config->position_kind != BT_POSITIONS_ROTARY)
         return true;
     model->frequencies = bt_alloc(half * sizeof(float));
     if (!model->frequencies)
@@ -151,13 +154,13 @@ static bool frequencies_init(bt_model *model)
 
 static bool parameters_init(bt_model *model)
 {
-    const bt_blueprint *config = &model->print;
+    const bt_model_config *config = &model->config;
     bool both = config->stacks == BT_ENCODER_DECODER;
-    shape_set(&model->tokens, config->vocab, config->width);
+    shape_set(&model->tokens, config->vocab_size, config->width);
     if (!config->tied)
-        shape_set(&model->head.w, config->vocab, config->width);
+        shape_set(&model->head.w, config->vocab_size, config->width);
     if (config->head_bias)
-        shape_set(&model->head.bias, 1, config->vocab);
+        shape_set(&model->head.bias, 1, config->vocab_size);
     if (config->head_dense) {
         linear_init(&model->head_dense, config, config->width, config->width,
                     true);
@@ -172,13 +175,13 @@ static bool parameters_init(bt_model *model)
     return frequencies_init(model);
 }
 
-bauta_status bt_model_create(bt_model **out, const bt_blueprint *config,
+bauta_status bt_model_create(bt_model **out, const bt_model_config *config,
                              bauta_error *err)
 {
     bt_model *model = bt_alloc_zero(1, sizeof(*model));
     *out = NULL;
     if (model) {
-        model->print = *config;
+        model->config = *config;
         if (parameters_init(model)) {
             *out = model;
             return BAUTA_OK;
@@ -199,7 +202,7 @@ void bt_model_free(bt_model *model)
 {
     if (!model)
         return;
-    bool sines = model->print.positions == BT_POSITIONS_SINUSOIDAL;
+    bool sines = model->config.position_kind == BT_POSITIONS_SINUSOIDAL;
     stack_release(&model->encoder, sines);
     stack_release(&model->decoder, sines);
     bt_free(model->frequencies);
@@ -212,13 +215,13 @@ static void part_of(bt_tensor *part, const bt_tensor *whole, size_t first)
     part->stride = whole->stride;
     part->data = whole->data ? whole->data + first : NULL;
     part->grad = whole->grad ? whole->grad + first : NULL;
-    part->wants = whole->wants;
+    part->requires_grad = whole->requires_grad;
 }
 
-static void heads_split(bt_heads *attention)
+static void heads_split(bt_attention_params *attention)
 {
     size_t at = 0;
-    bt_dense *parts[] = { &attention->q, &attention->k, &attention->v };
+    bt_linear_params *parts[] = { &attention->q, &attention->k, &attention->v };
     if (!attention->fused.w.rows)
         return;
     for (size_t i = 0; i < BT_LEN(parts); i++) {
@@ -228,11 +231,11 @@ static void heads_split(bt_heads *attention)
     }
 }
 
-void bt_model_split(bt_model *model)
+void bt_model_split_qkv(bt_model *model)
 {
     bt_stack *stacks[] = { &model->encoder, &model->decoder };
     for (size_t i = 0; i < BT_LEN(stacks); i++)
-        for (size_t l = 0; stacks[i]->print && l < stacks[i]->print->layers;
+        for (size_t l = 0; stacks[i]->config && l < stacks[i]->config->layers;
              l++)
             heads_split(&stacks[i]->layers[l].self);
 }

@@ -10,13 +10,13 @@
  * end, so a failure leaves the model unchanged. Position and type embeddings
  * are not packed: a token reads one row of them, and nothing would get faster.
  */
+#include "backend/cpu/kernels/packed_weight.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "base/threads.h"
-#include "formats/weights.h"
-#include "kernels/compact.h"
-#include "model/handle.h"
+#include "formats/weight_files.h"
+#include "model/api.h"
 
 #include <string.h>
 
@@ -28,13 +28,13 @@ typedef struct visit {
     bool transposed; /* how the model stores matrices, embeddings aside */
 } visit;
 
-static void visit_dense(const visit *v, bt_dense *dense)
+static void visit_dense(const visit *v, bt_linear_params *dense)
 {
     if (dense->w.rows)
         v->matrix(v->user, &dense->w, v->transposed);
 }
 
-static void visit_heads(const visit *v, bt_heads *heads)
+static void visit_heads(const visit *v, bt_attention_params *heads)
 {
     visit_dense(v, &heads->q);
     visit_dense(v, &heads->k);
@@ -44,7 +44,7 @@ static void visit_heads(const visit *v, bt_heads *heads)
 
 static void visit_stack(const visit *v, bt_stack *stack)
 {
-    for (size_t l = 0; stack->print && l < stack->print->layers; l++) {
+    for (size_t l = 0; stack->config && l < stack->config->layers; l++) {
         bt_layer *layer = &stack->layers[l];
         visit_heads(v, &layer->self);
         visit_heads(v, &layer->cross);
@@ -58,7 +58,7 @@ static void visit_stack(const visit *v, bt_stack *stack)
 static void visit_matrices(bt_model *model, void *user,
                            void (*matrix)(void *, bt_tensor *, bool))
 {
-    visit v = { matrix, user, model->print.turned };
+    visit v = { matrix, user, model->config.transposed };
     matrix(user, &model->tokens, false);
     visit_stack(&v, &model->encoder);
     visit_stack(&v, &model->decoder);
@@ -69,7 +69,7 @@ static void visit_matrices(bt_model *model, void *user,
 
 /* Whether a stored tensor stays_float32 float32. Marian stores its head's bias
  * as a matrix of one row. */
-static bool stays_float32(const bt_model *model, const bt_entry *entry)
+static bool stays_float32(const bt_model *model, const bt_named_tensor *entry)
 {
     const bt_tensor *const tables[] = {
         &model->encoder.positions, &model->encoder.types,
@@ -85,27 +85,28 @@ static bool stays_float32(const bt_model *model, const bt_entry *entry)
 
 typedef struct packer {
     bauta_model *model;
-    bt_compact_type type;
-    size_t count;       /* of matrices; in later passes the current one */
-    bt_arena space;     /* panels and scales */
-    bt_compact *packed; /* (count) NULL in the first pass */
-    float *unpacked;    /* (floats) tensors that stay float32 */
+    bt_packed_type type;
+    size_t count;             /* of matrices; in later passes the current one */
+    bt_arena space;           /* panels and scales */
+    bt_packed_weight *packed; /* (count) NULL in the first pass */
+    float *unpacked;          /* (floats) tensors that stay float32 */
     size_t floats;
     bauta_status status;
     bauta_error *err;
 } packer;
 
-static bt_compact compact_of(packer *c, const bt_tensor *w, bool transposed)
+static bt_packed_weight compact_of(packer *c, const bt_tensor *w,
+                                   bool transposed)
 {
-    bt_compact compact = { .type = c->type,
-                           .outputs = transposed ? w->columns : w->rows,
-                           .inputs = transposed ? w->rows : w->columns };
+    bt_packed_weight compact = { .type = c->type,
+                                 .outputs = transposed ? w->columns : w->rows,
+                                 .inputs = transposed ? w->rows : w->columns };
     size_t outputs = compact.outputs;
-    compact.panels = bt_arena_take(
-        &c->space, bt_compact_bytes(c->type, outputs, compact.inputs), 1);
-    if (c->type == BT_COMPACT_INT8)
-        compact.scales = bt_arena_take(
-            &c->space, bt_size_round(outputs, BT_ABREAST), sizeof(float));
+    compact.panels = bt_arena_alloc(
+        &c->space, bt_packed_weight_bytes(c->type, outputs, compact.inputs), 1);
+    if (c->type == BT_PACKED_INT8)
+        compact.scales = bt_arena_alloc(
+            &c->space, bt_size_round(outputs, BT_PANEL_COLUMNS), sizeof(float));
     return compact;
 }
 
@@ -120,11 +121,11 @@ static void measure_matrix(void *user, bt_tensor *w, bool transposed)
 static bauta_status allocate(packer *c)
 {
     const bauta_model *model = c->model;
-    visit_matrices(model->folder->model, c, measure_matrix);
-    for (size_t i = 0; i < model->count; i++)
-        if (stays_float32(model->folder->model, &model->entries[i]))
-            c->floats += model->entries[i].tensor->rows *
-                         model->entries[i].tensor->columns;
+    visit_matrices(model->store->model, c, measure_matrix);
+    for (size_t i = 0; i < model->tensor_count; i++)
+        if (stays_float32(model->store->model, &model->tensors[i]))
+            c->floats += model->tensors[i].tensor->rows *
+                         model->tensors[i].tensor->columns;
     size_t bytes = c->space.used;
     c->packed = bt_alloc_zero(c->count, sizeof(*c->packed));
     c->unpacked = bt_alloc(c->floats * sizeof(float));
@@ -137,7 +138,7 @@ static bauta_status allocate(packer *c)
 /* ---- packing ----------------------------------------------------------- */
 
 typedef struct pack_job {
-    const bt_compact *compact;
+    const bt_packed_weight *compact;
     const bt_tensor *w;
     bool transposed;
     bt_progress failed; /* panels that int8 cannot represent */
@@ -147,19 +148,19 @@ static void pack_panel(void *job, size_t task, int thread)
 {
     (void)thread;
     pack_job *p = job;
-    if (!bt_compact_pack(p->compact, task, p->w->data, p->w->stride,
-                         p->transposed))
-        bt_progress_step(&p->failed);
+    if (!bt_packed_weight_pack(p->compact, task, p->w->data, p->w->stride,
+                               p->transposed))
+        bt_progress_increment(&p->failed);
 }
 
 /* The name of the stored tensor that holds a matrix. */
 static const char *name_of(const bauta_model *model, const bt_tensor *w)
 {
-    for (size_t i = 0; i < model->count; i++) {
-        const bt_tensor *t = model->entries[i].tensor;
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const bt_tensor *t = model->tensors[i].tensor;
         uintptr_t at = (uintptr_t)w->data - (uintptr_t)t->data;
         if (at < t->rows * t->stride * sizeof(float))
-            return model->entries[i].name;
+            return model->tensors[i].name;
     }
     return "a matrix";
 }
@@ -169,11 +170,11 @@ static void pack_matrix(void *user, bt_tensor *w, bool transposed)
     packer *c = user;
     if (c->status)
         return;
-    bt_compact *compact = &c->packed[c->count++];
+    bt_packed_weight *compact = &c->packed[c->count++];
     *compact = compact_of(c, w, transposed);
     pack_job p = { .compact = compact, .w = w, .transposed = transposed };
-    bt_parallel(bt_threads_available(), bt_compact_panels(compact->outputs),
-                pack_panel, &p);
+    bt_parallel_for(bt_threads_available(),
+                    bt_packed_weight_panels(compact->outputs), pack_panel, &p);
     if (p.failed.done)
         c->status = bt_fail(c->err, BAUTA_ERR_UNSUPPORTED,
                             "tensor %s has a weight that is not finite, which "
@@ -187,7 +188,7 @@ static void bind_matrix(void *user, bt_tensor *w, bool transposed)
 {
     (void)transposed;
     packer *c = user;
-    w->compact = &c->packed[c->count++];
+    w->packed = &c->packed[c->count++];
     w->data = NULL;
 }
 
@@ -195,10 +196,10 @@ static void copy_unpacked(packer *c)
 {
     bauta_model *model = c->model;
     float *to = c->unpacked;
-    for (size_t i = 0; i < model->count; i++) {
-        bt_tensor *t = model->entries[i].tensor;
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        bt_tensor *t = model->tensors[i].tensor;
         size_t count = t->rows * t->columns;
-        if (stays_float32(model->folder->model, &model->entries[i])) {
+        if (stays_float32(model->store->model, &model->tensors[i])) {
             memcpy(to, t->data, count * sizeof(float));
             t->data = to;
             to += count;
@@ -211,27 +212,27 @@ static void copy_unpacked(packer *c)
 /* Cannot fail. */
 static void replace_weights(packer *c)
 {
-    bt_folder *folder = c->model->folder;
+    bt_model_store *folder = c->model->store;
     c->count = 0;
     visit_matrices(folder->model, c, bind_matrix);
     copy_unpacked(c);
-    bt_model_split(folder->model);
-    bt_weights_free(folder->weights);
-    folder->weights = NULL;
+    bt_model_split_qkv(folder->model);
+    bt_weight_files_free(folder->files);
+    folder->files = NULL;
     bt_free(folder->memory);
     folder->memory = c->unpacked;
     folder->floats = c->floats;
-    folder->compacts = c->packed;
+    folder->packed = c->packed;
     folder->panels = c->space.base;
 }
 
-static bauta_status pack(bauta_model *model, bt_compact_type type,
+static bauta_status pack(bauta_model *model, bt_packed_type type,
                          bauta_error *err)
 {
     packer c = { .model = model, .type = type, .err = err };
     c.status = allocate(&c);
     if (!c.status)
-        visit_matrices(model->folder->model, &c, pack_matrix);
+        visit_matrices(model->store->model, &c, pack_matrix);
     if (!c.status) {
         replace_weights(&c);
         return BAUTA_OK;
@@ -244,19 +245,19 @@ static bauta_status pack(bauta_model *model, bt_compact_type type,
 
 /* ---- public calls ------------------------------------------------------ */
 
-const char *bt_weights_text(bauta_weights weights)
+const char *bt_model_dtype_name(bauta_dtype weights)
 {
     static const char *const names[] = { "float32", "bfloat16", "int8" };
     return names[weights];
 }
 
-bauta_status bauta_model_compress(bauta_model *model, bauta_weights weights,
-                                  bauta_error *err)
+bauta_status bauta_model_pack(bauta_model *model, bauta_dtype weights,
+                              bauta_error *err)
 {
-    static const bt_compact_type types[] = { BT_COMPACT_F32, BT_COMPACT_BF16,
-                                             BT_COMPACT_INT8 };
+    static const bt_packed_type types[] = { BT_PACKED_F32, BT_PACKED_BF16,
+                                            BT_PACKED_INT8 };
     BT_NEED(model, err);
-    if ((unsigned)weights > BAUTA_WEIGHTS_INT8)
+    if ((unsigned)weights > BAUTA_INT8)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "weights is %u, which is not a known type",
                        (unsigned)weights);
@@ -264,22 +265,22 @@ bauta_status bauta_model_compress(bauta_model *model, bauta_weights weights,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a trainable model cannot be packed: load it read-only "
                        "to pack its weights as %s",
-                       bt_weights_text(weights));
-    if (model->folder->compacts && weights == model->weights)
+                       bt_model_dtype_name(weights));
+    if (model->store->packed && weights == model->dtype)
         return BAUTA_OK;
-    if (model->folder->compacts)
+    if (model->store->packed)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the weights are already packed as %s: load the model "
                        "again to pack them as %s",
-                       bt_weights_text(model->weights),
-                       bt_weights_text(weights));
+                       bt_model_dtype_name(model->dtype),
+                       bt_model_dtype_name(weights));
     bauta_status status = pack(model, types[weights], err);
     if (!status)
-        model->weights = weights;
+        model->dtype = weights;
     return status;
 }
 
-bauta_weights bauta_model_weights(const bauta_model *model)
+bauta_dtype bauta_model_dtype(const bauta_model *model)
 {
-    return model->weights;
+    return model->dtype;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* save.c - writing a model as a Hugging Face folder. */
-#include "base/directory.h"
+#include "base/atomic_directory.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "formats/safetensors.h"
-#include "model/handle.h"
+#include "model/api.h"
 
 #include <string.h>
 
@@ -19,66 +19,67 @@ static void architecture_of(char *name, size_t size, const bt_family *family)
     name[length] = '\0';
 }
 
-static bauta_status config_write(const bt_directory *to,
+static bauta_status config_write(const bt_atomic_directory *to,
                                  const bauta_model *model, bauta_error *err)
 {
     char architecture[64], *text = NULL;
-    architecture_of(architecture, sizeof(architecture), model->folder->family);
+    architecture_of(architecture, sizeof(architecture), model->store->family);
     bauta_status status =
-        bt_config_saved(&text, model->folder->config, architecture, err);
+        bt_config_reader_save(&text, model->store->reader, architecture, err);
     if (!status)
-        status = bt_directory_write(to, "config.json", text, strlen(text), err);
+        status = bt_atomic_directory_write(to, "config.json", text,
+                                           strlen(text), err);
     bt_free(text);
     return status;
 }
 
-bt_stored bt_tensor_to_store(const bt_entry *entry, const char *name,
-                             const float *data)
+bt_stored_tensor bt_tensor_to_store(const bt_named_tensor *entry,
+                                    const char *name, const float *data)
 {
     const bt_tensor *t = entry->tensor;
     bool vector = entry->rank == 1;
-    return (bt_stored){ .name = name,
-                        .dtype = BT_F32,
-                        .rank = (unsigned)entry->rank,
-                        .shape = { vector ? t->columns : t->rows,
-                                   vector ? 0 : t->columns },
-                        .data = data,
-                        .bytes = t->rows * t->columns * sizeof(float) };
+    return (bt_stored_tensor){ .name = name,
+                               .dtype = BT_F32,
+                               .rank = (unsigned)entry->rank,
+                               .shape = { vector ? t->columns : t->rows,
+                                          vector ? 0 : t->columns },
+                               .data = data,
+                               .bytes = t->rows * t->columns * sizeof(float) };
 }
 
-static const float *data_of(const bauta_model *model, const bt_entry *entry,
-                            const float *others)
+static const float *data_of(const bauta_model *model,
+                            const bt_named_tensor *entry, const float *others)
 {
     const float *data = entry->tensor->data;
-    return others ? others + (data - model->folder->memory) : data;
+    return others ? others + (data - model->store->memory) : data;
 }
 
-static bauta_status weights_write(const bt_directory *to,
+static bauta_status weights_write(const bt_atomic_directory *to,
                                   const bauta_model *model, const float *others,
                                   bauta_error *err)
 {
-    size_t bytes = bt_size_mul(model->count, sizeof(bt_stored));
-    bt_stored *tensors = bt_alloc(bytes);
+    size_t bytes = bt_size_mul(model->tensor_count, sizeof(bt_stored_tensor));
+    bt_stored_tensor *tensors = bt_alloc(bytes);
     if (!tensors)
         return bt_fail_memory(err, "the names of tensors", bytes);
-    for (size_t i = 0; i < model->count; i++)
+    for (size_t i = 0; i < model->tensor_count; i++)
         tensors[i] =
-            bt_tensor_to_store(&model->entries[i], model->entries[i].name,
-                               data_of(model, &model->entries[i], others));
-    bauta_status status = bt_safetensors_write_in(to, "model.safetensors",
-                                                  tensors, model->count, err);
+            bt_tensor_to_store(&model->tensors[i], model->tensors[i].name,
+                               data_of(model, &model->tensors[i], others));
+    bauta_status status = bt_safetensors_write_in(
+        to, "model.safetensors", tensors, model->tensor_count, err);
     bt_free(tensors);
     return status;
 }
 
 bauta_status bt_model_write(const bauta_model *model, const float *others,
-                            const bt_directory *to, bauta_error *err)
+                            const bt_atomic_directory *to, bauta_error *err)
 {
     bauta_status status = config_write(to, model, err);
-    if (!status && model->generation)
-        status =
-            bt_directory_write(to, "generation_config.json", model->generation,
-                               model->generation_size, err);
+    if (!status && model->generation_config)
+        status = bt_atomic_directory_write(to, "generation_config.json",
+                                           model->generation_config,
+                                           model->generation_config_size, err);
     if (!status)
         status = weights_write(to, model, others, err);
     return status;
@@ -89,17 +90,17 @@ bauta_status bauta_model_save(const bauta_model *model, const char *folder,
 {
     BT_NEED(model, err);
     BT_NEED(folder, err);
-    if (model->folder->compacts)
+    if (model->store->packed)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the weights are packed as %s and cannot be saved",
-                       bt_weights_text(model->weights));
-    bt_directory *to;
-    bauta_status status = bt_directory_create(&to, folder, err);
+                       bt_model_dtype_name(model->dtype));
+    bt_atomic_directory *to;
+    bauta_status status = bt_atomic_directory_create(&to, folder, err);
     if (status)
         return status;
     status = bt_model_write(model, NULL, to, err);
     if (!status)
-        status = bt_directory_commit(to, err);
-    bt_directory_free(to);
+        status = bt_atomic_directory_commit(to, err);
+    bt_atomic_directory_free(to);
     return status;
 }

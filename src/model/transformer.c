@@ -6,9 +6,9 @@
 typedef struct forward_state {
     bt_tape *tape;
     bt_model *model;
-    const bt_blueprint *config;
+    const bt_model_config *config;
     bt_stack *stack;
-    const bt_input *input;
+    const bt_forward_input *input;
     bt_tensor *encoded; /* the encoder's output, or NULL */
     size_t layer;
     uint32_t site; /* index of the next dropout */
@@ -19,32 +19,34 @@ static bt_tensor *optional(bt_tensor *tensor)
     return tensor->rows ? tensor : NULL;
 }
 
-static bt_tensor *norm(forward_state *state, bt_tensor *x, bt_scaling *params)
+static bt_tensor *norm(forward_state *state, bt_tensor *x,
+                       bt_norm_params *params)
 {
     return bt_op_norm(state->tape, x, &params->gain, optional(&params->bias),
                       state->config->norm, state->config->epsilon, 1);
 }
 
-static bt_tensor *linear(forward_state *state, bt_tensor *x, bt_dense *d)
+static bt_tensor *linear(forward_state *state, bt_tensor *x,
+                         bt_linear_params *d)
 {
-    return bt_op_linear(state->tape, x, &d->w, state->config->turned,
+    return bt_op_linear(state->tape, x, &d->w, state->config->transposed,
                         optional(&d->bias));
 }
 
 /* Several linear layers of the same input. */
 static bool linears(forward_state *state, bt_tensor *x, size_t count,
-                    bt_dense *const *d, bt_tensor **y)
+                    bt_linear_params *const *d, bt_tensor **y)
 {
     bt_linear_op layers[3];
     for (size_t i = 0; i < count; i++)
         layers[i] = (bt_linear_op){ &d[i]->w, optional(&d[i]->bias) };
-    return bt_op_linears(state->tape, x, count, layers, state->config->turned,
-                         y);
+    return bt_op_linears(state->tape, x, count, layers,
+                         state->config->transposed, y);
 }
 
 static bt_tensor *dropout(forward_state *state, bt_tensor *x)
 {
-    const bt_noise *drop = &state->input->noise;
+    const bt_dropout_input *drop = &state->input->dropout;
     uint32_t site = state->site++;
     if (drop->rate == 0 || !bt_tape_recording(state->tape))
         return x;
@@ -56,12 +58,12 @@ static bt_tensor *dropout(forward_state *state, bt_tensor *x)
 
 /* Apply the norm of each head and the rotary positions to queries or keys. */
 static bt_tensor *apply_rotary(forward_state *state, bt_tensor *x,
-                               bt_scaling *params, size_t heads)
+                               bt_norm_params *params, size_t heads)
 {
     if (state->config->qk_norm)
         x = bt_op_norm(state->tape, x, &params->gain, NULL, BT_NORM_RMS,
                        state->config->epsilon, heads);
-    if (state->config->positions == BT_POSITIONS_ROTARY)
+    if (state->config->position_kind == BT_POSITIONS_ROTARY)
         x = bt_op_rotary(state->tape, x, heads, state->input->positions,
                          state->model->frequencies);
     return x;
@@ -70,32 +72,34 @@ static bt_tensor *apply_rotary(forward_state *state, bt_tensor *x,
 static const bauta_plan *self_plan(const forward_state *state)
 {
     bool encoder = state->stack == &state->model->encoder;
-    bauta_look_at self = encoder ? BAUTA_LOOK_ENCODER : BAUTA_LOOK_DECODER;
+    bauta_attention_kind self =
+        encoder ? BAUTA_ATTENTION_ENCODER : BAUTA_ATTENTION_DECODER;
     bool window =
-        bt_layer_place(state->config, self, state->layer) == BT_PLACE_WINDOW;
-    return window ? state->input->window : state->input->plan;
+        bt_layer_slot(state->config, self, state->layer) == BT_SLOT_WINDOW;
+    return window ? state->input->window_plan : state->input->self_plan;
 }
 
 static bt_tensor *attend_cached(forward_state *state, bt_tensor *q,
-                                const bauta_plan *plan, const bt_past *kv)
+                                const bauta_plan *plan, const bt_kv_batch *kv)
 {
-    return bt_op_attention_past(
-        state->tape, q, kv, state->layer, plan, state->stack->print->heads,
-        state->stack->print->kv_heads, state->config->head_dim, 0);
+    return bt_op_paged_attention(
+        state->tape, q, kv, state->layer, plan, state->stack->config->heads,
+        state->stack->config->kv_heads, state->config->head_dim, 0);
 }
 
-static void save_qk(const forward_state *state, bt_kept *saved, bt_tensor *q,
-                    bt_tensor *k)
+static void save_qk(const forward_state *state, bt_saved_qk *saved,
+                    bt_tensor *q, bt_tensor *k)
 {
     if (saved)
-        saved[state->layer] = (bt_kept){ q, k };
+        saved[state->layer] = (bt_saved_qk){ q, k };
 }
 
 static bt_tensor *self_attention(forward_state *state, bt_tensor *x,
-                                 bt_heads *params)
+                                 bt_attention_params *params)
 {
-    const bt_stack_print *s = state->stack->print;
-    bt_dense *const projections[] = { &params->q, &params->k, &params->v };
+    const bt_stack_config *s = state->stack->config;
+    bt_linear_params *const projections[] = { &params->q, &params->k,
+                                              &params->v };
     bt_tensor *projected[3];
     if (!linears(state, x, 3, projections, projected))
         return NULL;
@@ -103,41 +107,41 @@ static bt_tensor *self_attention(forward_state *state, bt_tensor *x,
     bt_tensor *k =
         apply_rotary(state, projected[1], &params->k_norm, s->kv_heads);
     bt_tensor *v = projected[2];
-    save_qk(state, state->input->kept, q, k);
-    const bt_past *kv = state->input->past;
+    save_qk(state, state->input->saved_qk, q, k);
+    const bt_kv_batch *kv = state->input->self_kv;
     if (!kv)
         return bt_op_attention(state->tape, q, k, v, self_plan(state), s->heads,
                                s->kv_heads, 0);
-    if (!bt_op_remember(state->tape, kv, state->layer, k, v, s->kv_heads))
+    if (!bt_op_kv_write(state->tape, kv, state->layer, k, v, s->kv_heads))
         return NULL;
     return attend_cached(state, q, self_plan(state), kv);
 }
 
 static bt_tensor *cross_attention(forward_state *state, bt_tensor *x,
-                                  bt_heads *params)
+                                  bt_attention_params *params)
 {
-    const bt_stack_print *s = state->stack->print;
+    const bt_stack_config *s = state->stack->config;
     bt_tensor *q = linear(state, x, &params->q);
-    if (state->input->sources)
-        return attend_cached(state, q, state->input->cross,
-                             state->input->sources);
+    if (state->input->cross_kv)
+        return attend_cached(state, q, state->input->cross_plan,
+                             state->input->cross_kv);
     bt_tensor *k = linear(state, state->encoded, &params->k);
     bt_tensor *v = linear(state, state->encoded, &params->v);
-    save_qk(state, state->input->kept_cross, q, k);
-    return bt_op_attention(state->tape, q, k, v, state->input->cross, s->heads,
-                           s->kv_heads, 0);
+    save_qk(state, state->input->saved_cross_qk, q, k);
+    return bt_op_attention(state->tape, q, k, v, state->input->cross_plan,
+                           s->heads, s->kv_heads, 0);
 }
 
-bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *encoded,
-                             const bt_past *kv)
+bool bt_transformer_write_cross_kv(bt_tape *tape, bt_model *model,
+                                   bt_tensor *encoded, const bt_kv_batch *kv)
 {
-    forward_state state = { .tape = tape, .config = &model->print };
-    const bt_stack_print *stack = &model->print.decoder;
+    forward_state state = { .tape = tape, .config = &model->config };
+    const bt_stack_config *stack = &model->config.decoder;
     for (size_t l = 0; l < stack->layers; l++) {
-        bt_heads *params = &model->decoder.layers[l].cross;
+        bt_attention_params *params = &model->decoder.layers[l].cross;
         bt_tensor *k = linear(&state, encoded, &params->k);
         bt_tensor *v = linear(&state, encoded, &params->v);
-        if (!bt_op_remember(tape, kv, l, k, v, stack->kv_heads))
+        if (!bt_op_kv_write(tape, kv, l, k, v, stack->kv_heads))
             return false;
     }
     return true;
@@ -148,7 +152,7 @@ bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *encoded,
 static bt_tensor *feed_forward(forward_state *state, bt_tensor *x,
                                bt_layer *layer)
 {
-    bt_dense *const projections[] = { &layer->up, &layer->gate };
+    bt_linear_params *const projections[] = { &layer->up, &layer->gate };
     bt_tensor *projected[2] = { NULL, NULL };
     if (!linears(state, x, state->config->gated ? 2 : 1, projections,
                  projected))
@@ -177,7 +181,7 @@ static bt_tensor *sublayer_run(forward_state *state, bt_tensor *x,
 
 /* A sublayer with its residual connection: pre-norm, or post-norm. */
 static bt_tensor *residual(forward_state *state, bt_tensor *x, bt_layer *layer,
-                           sublayer which, bt_scaling *params)
+                           sublayer which, bt_norm_params *params)
 {
     bt_tensor *y = state->config->norm_first ? norm(state, x, params) : x;
     y = bt_op_add(state->tape, x,
@@ -201,25 +205,26 @@ static bt_tensor *add_embedding(forward_state *state, bt_tensor *x,
                                 size_t offset)
 {
     size_t tokens = state->input->tokens;
-    uint32_t *rows = bt_tape_take(state->tape, tokens, sizeof(*rows));
+    uint32_t *rows = bt_tape_alloc(state->tape, tokens, sizeof(*rows));
     if (!rows)
         return NULL;
     for (size_t t = 0; t < tokens; t++)
         rows[t] = (ids ? ids[t] : 0) + (uint32_t)offset;
-    return bt_op_add(
-        state->tape, x,
-        bt_op_embed(state->tape, table, rows, tokens, 1.0f, BT_IGNORE));
+    return bt_op_add(state->tape, x,
+                     bt_op_embedding(state->tape, table, rows, tokens, 1.0f,
+                                     BT_IGNORE_INDEX));
 }
 
 static bt_tensor *embed(forward_state *state)
 {
     bt_stack *stack = state->stack;
     bt_tensor *x =
-        bt_op_embed(state->tape, &state->model->tokens, state->input->ids,
-                    state->input->tokens, state->config->embed_scale,
-                    state->config->frozen);
+        bt_op_embedding(state->tape, &state->model->tokens, state->input->ids,
+                        state->input->tokens, state->config->embed_scale,
+                        state->config->padding_token);
     if (stack->types.rows)
-        x = add_embedding(state, x, &stack->types, state->input->types, 0);
+        x = add_embedding(state, x, &stack->types, state->input->token_types,
+                          0);
     if (stack->positions.rows)
         x = add_embedding(state, x, &stack->positions, state->input->positions,
                           state->config->position_offset);
@@ -231,41 +236,42 @@ static bt_tensor *embed(forward_state *state)
 static void save_hidden_states(const forward_state *state, size_t index,
                                bt_tensor *x)
 {
-    if (state->input->states)
-        state->input->states[index] = x;
+    if (state->input->hidden_states)
+        state->input->hidden_states[index] = x;
 }
 
 static bt_tensor *stack_run(forward_state *state)
 {
     bt_tensor *x = embed(state);
-    size_t layers = state->stack->print->layers;
+    size_t layers = state->stack->config->layers;
     save_hidden_states(state, 0, x);
     for (state->layer = 0; state->layer < layers; state->layer++) {
         x = layer_run(state, x, &state->stack->layers[state->layer]);
-        if (state->layer + 1 == layers && state->config->last_norm)
-            x = norm(state, x, &state->stack->last_norm);
+        if (state->layer + 1 == layers && state->config->final_norm)
+            x = norm(state, x, &state->stack->final_norm);
         save_hidden_states(state, state->layer + 1, x);
     }
     return x;
 }
 
 bt_tensor *bt_transformer_encode(bt_tape *tape, bt_model *model,
-                                 const bt_input *input)
+                                 const bt_forward_input *input)
 {
     forward_state state = { .tape = tape,
                             .model = model,
-                            .config = &model->print,
+                            .config = &model->config,
                             .stack = &model->encoder,
                             .input = input };
     return stack_run(&state);
 }
 
 bt_tensor *bt_transformer_decode(bt_tape *tape, bt_model *model,
-                                 const bt_input *input, bt_tensor *encoded)
+                                 const bt_forward_input *input,
+                                 bt_tensor *encoded)
 {
     forward_state state = { .tape = tape,
                             .model = model,
-                            .config = &model->print,
+                            .config = &model->config,
                             .stack = &model->decoder,
                             .input = input,
                             .encoded = encoded,
@@ -275,21 +281,22 @@ bt_tensor *bt_transformer_decode(bt_tape *tape, bt_model *model,
 
 /* ---- the head ---------------------------------------------------------- */
 
-bt_tensor *bt_transformer_top(bt_tape *tape, bt_model *model, bt_tensor *x)
+bt_tensor *bt_transformer_head_transform(bt_tape *tape, bt_model *model,
+                                         bt_tensor *x)
 {
     forward_state state = { .tape = tape,
                             .model = model,
-                            .config = &model->print };
-    if (!model->print.head_dense)
+                            .config = &model->config };
+    if (!model->config.head_dense)
         return x;
     x = bt_op_act(tape, linear(&state, x, &model->head_dense),
-                  model->print.head_act);
+                  model->config.head_act);
     return norm(&state, x, &model->head_norm);
 }
 
-bt_tensor *bt_transformer_head(bt_model *model)
+bt_tensor *bt_transformer_head_weight(bt_model *model)
 {
-    return model->print.tied ? &model->tokens : &model->head.w;
+    return model->config.tied ? &model->tokens : &model->head.w;
 }
 
 bt_tensor *bt_transformer_head_bias(bt_model *model)
@@ -299,7 +306,7 @@ bt_tensor *bt_transformer_head_bias(bt_model *model)
 
 bt_tensor *bt_transformer_logits(bt_tape *tape, bt_model *model, bt_tensor *x)
 {
-    return bt_op_linear(tape, bt_transformer_top(tape, model, x),
-                        bt_transformer_head(model), false,
+    return bt_op_linear(tape, bt_transformer_head_transform(tape, model, x),
+                        bt_transformer_head_weight(model), false,
                         bt_transformer_head_bias(model));
 }

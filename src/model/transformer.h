@@ -7,68 +7,74 @@
 #ifndef BT_TRANSFORMER_H
 #define BT_TRANSFORMER_H
 
+#include "autograd/paged_attention.h"
 #include "model/layer_mask.h"
 #include "model/model.h"
-#include "ops/past.h"
 
 /* Dropout: one rate everywhere, and the key of its random numbers. */
-typedef struct bt_noise {
+typedef struct bt_dropout_input {
     float rate;
     uint64_t seed;
     const uint64_t *tokens; /* (tokens) the index of each row in the data */
-} bt_noise;
+} bt_dropout_input;
 
 /* The queries and keys of one attention, from which its weights can be computed
  * until the tape is rewound. */
-typedef struct bt_kept {
+typedef struct bt_saved_qk {
     const bt_tensor *q, *k;
-} bt_kept;
+} bt_saved_qk;
 
 /* The input of one stack. */
-typedef struct bt_input {
+typedef struct bt_forward_input {
     size_t tokens;
-    const uint32_t *ids;       /* (tokens) */
-    const uint32_t *positions; /* (tokens) within the sequence */
-    const uint32_t *types;     /* (tokens) or NULL: all 0 */
-    const bauta_plan *plan;    /* self-attention */
-    const bauta_plan *window;  /* self-attention of layers with a window */
-    const bauta_plan *cross;   /* cross-attention */
-    const bt_past *past;       /* KV cache of self-attention, to which new keys
-                                  and values are written; NULL: no cache */
-    const bt_past *sources;    /* KV cache of cross-attention, filled before; or
-                                  NULL */
-    bt_noise noise;
-    bt_tensor **states; /* (layers + 1) receives the hidden states, or NULL */
-    bt_kept *kept, *kept_cross; /* (layers) or NULL; only without a KV cache */
-} bt_input;
+    const uint32_t *ids;           /* (tokens) */
+    const uint32_t *positions;     /* (tokens) within the sequence */
+    const uint32_t *token_types;   /* (tokens) or NULL: all 0 */
+    const bauta_plan *self_plan;   /* self-attention */
+    const bauta_plan *window_plan; /* self-attention of layers with a window */
+    const bauta_plan *cross_plan;  /* cross-attention */
+    const bt_kv_batch *self_kv; /* KV cache of self-attention, to which new keys
+                            and values are written; NULL: no cache */
+    const bt_kv_batch *cross_kv; /* KV cache of cross-attention, filled before;
+                               or NULL */
+    bt_dropout_input dropout;
+    bt_tensor *
+        *hidden_states; /* (layers + 1) receives the hidden states, or NULL */
+    bt_saved_qk *saved_qk,
+        *saved_cross_qk; /* (layers) or NULL; only without a KV cache */
+} bt_forward_input;
 
 /* The plan that the layers of a slot use. */
-static inline const bauta_plan **bt_input_plan(bt_input *input, bt_place slot)
+static inline const bauta_plan **bt_forward_input_plan(bt_forward_input *input,
+                                                       bt_attention_slot slot)
 {
-    if (slot == BT_PLACE_WINDOW)
-        return &input->window;
-    return slot == BT_PLACE_CROSS ? &input->cross : &input->plan;
+    if (slot == BT_SLOT_WINDOW)
+        return &input->window_plan;
+    return slot == BT_SLOT_CROSS ? &input->cross_plan : &input->self_plan;
 }
 
 /* The encoder's hidden states. */
 bt_tensor *bt_transformer_encode(bt_tape *tape, bt_model *model,
-                                 const bt_input *input);
+                                 const bt_forward_input *input);
 /* The decoder's hidden states. `encoded` is the encoder's output; NULL when
  * there is no encoder, or when cross-attention has a KV cache. */
 bt_tensor *bt_transformer_decode(bt_tape *tape, bt_model *model,
-                                 const bt_input *input, bt_tensor *encoded);
+                                 const bt_forward_input *input,
+                                 bt_tensor *encoded);
 /* The input of the head's matrix: the hidden states, or for BERT their linear
  * transform, activation and norm. */
-bt_tensor *bt_transformer_top(bt_tape *tape, bt_model *model, bt_tensor *x);
+bt_tensor *bt_transformer_head_transform(bt_tape *tape, bt_model *model,
+                                         bt_tensor *x);
 /* The head's matrix (vocab, width) and its bias, which may be NULL. */
-bt_tensor *bt_transformer_head(bt_model *model);
+bt_tensor *bt_transformer_head_weight(bt_model *model);
 bt_tensor *bt_transformer_head_bias(bt_model *model);
 /* The logits (rows, vocab) of hidden states, by the three functions above. */
 bt_tensor *bt_transformer_logits(bt_tape *tape, bt_model *model, bt_tensor *x);
 
 /* Write the keys and values of cross-attention, computed from the encoder's
  * output, to the KV cache in every layer. False when the tape has failed. */
-bool bt_transformer_remember(bt_tape *tape, bt_model *model, bt_tensor *encoded,
-                             const bt_past *sources);
+bool bt_transformer_write_cross_kv(bt_tape *tape, bt_model *model,
+                                   bt_tensor *encoded,
+                                   const bt_kv_batch *sources);
 
 #endif

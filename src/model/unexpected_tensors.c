@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "base/string_writer.h"
-#include "formats/weights.h"
+#include "formats/weight_files.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -32,11 +32,12 @@ static void search_name(void *user, const char *name, bt_tensor *tensor,
 }
 
 /* The stored tensor of a parameter, or NULL. */
-static const bt_stored *stored_of(bt_folder *store, const bt_tensor *tensor)
+static const bt_stored_tensor *stored_of(bt_model_store *store,
+                                         const bt_tensor *tensor)
 {
     search s = { .tensor = tensor };
-    bt_folder_names(store, &(bt_names){ search_name, &s });
-    return s.name[0] ? bt_folder_stored(store, s.name) : NULL;
+    bt_model_store_visit(store, &(bt_tensor_visitor){ search_name, &s });
+    return s.name[0] ? bt_model_store_find(store, s.name) : NULL;
 }
 
 static bool ends_with(const char *name, const char *end)
@@ -49,7 +50,7 @@ static bool ends_with(const char *name, const char *end)
 
 /* Read elements [first, first + count) as float32; false for types that cannot
  * be converted. */
-static bool read_floats(float *to, const bt_stored *from, size_t first,
+static bool read_floats(float *to, const bt_stored_tensor *from, size_t first,
                         size_t count)
 {
     const char *data = from->data;
@@ -57,13 +58,13 @@ static bool read_floats(float *to, const bt_stored *from, size_t first,
                           from->dtype, count);
 }
 
-static size_t elements(const bt_stored *stored)
+static size_t elements(const bt_stored_tensor *stored)
 {
     return stored->bytes / bt_dtype_size(stored->dtype);
 }
 
 /* Whether two tensors are equal, bit for bit as float32. */
-static bool same(const bt_stored *a, const bt_stored *b)
+static bool same(const bt_stored_tensor *a, const bt_stored_tensor *b)
 {
     enum { CHUNK = 1024 };
     float x[CHUNK], y[CHUNK];
@@ -83,7 +84,8 @@ static bool same(const bt_stored *a, const bt_stored *b)
 }
 
 /* Position ids: 0, 1, 2, ... in every row. */
-static bool is_position_ids(const bt_model *model, const bt_stored *stored)
+static bool is_position_ids(const bt_model *model,
+                            const bt_stored_tensor *stored)
 {
     const char *data = stored->data;
     (void)model;
@@ -99,7 +101,7 @@ static bool is_position_ids(const bt_model *model, const bt_stored *stored)
 }
 
 /* A causal mask: ones up to the diagonal and zeros after it. */
-static bool is_causal(const bt_model *model, const bt_stored *stored)
+static bool is_causal(const bt_model *model, const bt_stored_tensor *stored)
 {
     size_t size = bt_dtype_size(stored->dtype), n;
     const unsigned char *data = stored->data;
@@ -122,11 +124,12 @@ static bool is_causal(const bt_model *model, const bt_stored *stored)
 }
 
 /* The rotary frequencies of the config; files store them with few bits. */
-static bool is_frequencies(const bt_model *model, const bt_stored *stored)
+static bool is_frequencies(const bt_model *model,
+                           const bt_stored_tensor *stored)
 {
     for (size_t i = 0; i < elements(stored); i++) {
         float value;
-        if (!model->frequencies || i >= model->print.head_dim / 2 ||
+        if (!model->frequencies || i >= model->config.head_dim / 2 ||
             !read_floats(&value, stored, i, 1) ||
             !(fabsf(value - model->frequencies[i]) <=
               0.01f * model->frequencies[i]))
@@ -136,7 +139,7 @@ static bool is_frequencies(const bt_model *model, const bt_stored *stored)
 }
 
 /* The score that old versions stored for masked keys. */
-static bool is_number(const bt_model *model, const bt_stored *stored)
+static bool is_number(const bt_model *model, const bt_stored_tensor *stored)
 {
     (void)model;
     return elements(stored) == 1;
@@ -144,7 +147,7 @@ static bool is_number(const bt_model *model, const bt_stored *stored)
 
 /* ---- tensors that are used --------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void warn(bt_folder *store,
+__attribute__((format(printf, 2, 3))) static void warn(bt_model_store *store,
                                                        const char *format, ...)
 {
     char sentence[512];
@@ -158,9 +161,9 @@ __attribute__((format(printf, 2, 3))) static void warn(bt_folder *store,
 }
 
 /* Use the file's sinusoidal positions instead of the computed ones. */
-static void positions_adopt(bt_folder *store, bt_stack *stack)
+static void positions_adopt(bt_model_store *store, bt_stack *stack)
 {
-    if (!stack->print)
+    if (!stack->config)
         return;
     stack->positions_stored = true;
     if (stored_of(store, &stack->positions)) {
@@ -173,13 +176,13 @@ static void positions_adopt(bt_folder *store, bt_stack *stack)
 
 /* The head has a name only while the model is not tied, so it is untied for the
  * lookup. */
-static void head_adopt(bt_folder *store, const char *path)
+static void head_adopt(bt_model_store *store, const char *path)
 {
     bt_model *model = store->model;
-    model->print.tied = false;
+    model->config.tied = false;
     model->head.w = model->tokens;
-    const bt_stored *head = stored_of(store, &model->head.w);
-    const bt_stored *tokens = stored_of(store, &model->tokens);
+    const bt_stored_tensor *head = stored_of(store, &model->head.w);
+    const bt_stored_tensor *tokens = stored_of(store, &model->tokens);
     if (head && tokens && !same(head, tokens)) {
         warn(store,
              "%s: %s differs from %s although tie_word_embeddings is true; "
@@ -187,18 +190,18 @@ static void head_adopt(bt_folder *store, const char *path)
              path, bt_quote(head->name).text, bt_quote(tokens->name).text);
         return;
     }
-    model->print.tied = true;
+    model->config.tied = true;
     model->head.w = (bt_tensor){ .rows = 0 };
 }
 
-void bt_surplus_adopt(bt_folder *store, const char *path)
+void bt_unexpected_tensors_adopt(bt_model_store *store, const char *path)
 {
     bt_model *model = store->model;
-    if (model->print.positions == BT_POSITIONS_SINUSOIDAL) {
+    if (model->config.position_kind == BT_POSITIONS_SINUSOIDAL) {
         positions_adopt(store, &model->encoder);
         positions_adopt(store, &model->decoder);
     }
-    if (model->print.tied)
+    if (model->config.tied)
         head_adopt(store, path);
 }
 
@@ -206,8 +209,9 @@ void bt_surplus_adopt(bt_folder *store, const char *path)
 
 typedef enum tensor_class { UNKNOWN, BAD_COPY, REDUNDANT, UNUSED } tensor_class;
 
-static tensor_class classify_copy(bt_folder *store, const bt_stored *stored,
-                                  const bt_stored **of)
+static tensor_class classify_copy(bt_model_store *store,
+                                  const bt_stored_tensor *stored,
+                                  const bt_stored_tensor **of)
 {
     bt_model *model = store->model;
     const struct {
@@ -231,12 +235,13 @@ static tensor_class classify_copy(bt_folder *store, const bt_stored *stored,
     return UNKNOWN;
 }
 
-static tensor_class classify(bt_folder *store, const bt_stored *stored,
-                             const bt_stored **of)
+static tensor_class classify(bt_model_store *store,
+                             const bt_stored_tensor *stored,
+                             const bt_stored_tensor **of)
 {
     static const struct {
         const char *end;
-        bool (*holds)(const bt_model *model, const bt_stored *stored);
+        bool (*holds)(const bt_model *model, const bt_stored_tensor *stored);
     } buffers[] = {
         { ".attn.bias", is_causal },
         { ".attn.masked_bias", is_number },
@@ -266,7 +271,7 @@ static void unused_add(bt_string_writer *w, size_t unused, const char *name)
         bt_put(w, "%s%s", unused ? ", " : "", bt_quote(name).text);
 }
 
-static void unused_warn(bt_folder *store, bt_string_writer *names,
+static void unused_warn(bt_model_store *store, bt_string_writer *names,
                         size_t unused, const char *path)
 {
     if (unused == 0)
@@ -278,15 +283,17 @@ static void unused_warn(bt_folder *store, bt_string_writer *names,
          unused == 1 ? "" : "s", unused == 1 ? "is" : "are", names->text);
 }
 
-bauta_status bt_surplus_check(bt_folder *store, const bool *bound,
-                              const char *path, bauta_error *err)
+bauta_status bt_unexpected_tensors_check(bt_model_store *store,
+                                         const bool *bound, const char *path,
+                                         bauta_error *err)
 {
-    const bt_weights *weights = store->weights;
+    const bt_weight_files *weights = store->files;
     char text[NAMED_MAX * sizeof(bt_quoted) + 64];
     bt_string_writer names = { text, sizeof(text), 0 };
     size_t unused = 0;
-    for (size_t i = 0; i < bt_weights_count(weights); i++) {
-        const bt_stored *stored = bt_weights_at(weights, i), *of = NULL;
+    for (size_t i = 0; i < bt_weight_files_count(weights); i++) {
+        const bt_stored_tensor *stored = bt_weight_files_at(weights, i),
+                               *of = NULL;
         tensor_class v = bound[i] ? REDUNDANT : classify(store, stored, &of);
         if (v == BAD_COPY)
             return bt_fail(err, BAUTA_ERR_UNSUPPORTED,

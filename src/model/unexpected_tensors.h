@@ -15,14 +15,15 @@
 #ifndef BT_UNEXPECTED_TENSORS_H
 #define BT_UNEXPECTED_TENSORS_H
 
-#include "model/folder.h"
+#include "model/model_store.h"
 
 /* Before the weights are bound: add the tensors that are used to the model. */
-void bt_surplus_adopt(bt_folder *store, const char *path);
+void bt_unexpected_tensors_adopt(bt_model_store *store, const char *path);
 
 /* After binding: classify the tensors that are not bound. `bound` has a flag
  * for each tensor of the files, in the order of their names. */
-bauta_status bt_surplus_check(bt_folder *store, const bool *bound,
-                              const char *path, bauta_error *err);
+bauta_status bt_unexpected_tensors_check(bt_model_store *store,
+                                         const bool *bound, const char *path,
+                                         bauta_error *err);
 
 #endif

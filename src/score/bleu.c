@@ -35,15 +35,15 @@ static const struct {
 typedef struct bleu_run {
     const bauta_translations *texts;
     bauta_bleu_options options;
-    bt_codes line, spare;
+    bt_codepoints line, spare;
     bt_word_ids words;
     bt_ngrams ngrams;
 } bleu_run;
 
 static void run_release(bleu_run *r)
 {
-    bt_codes_release(&r->line);
-    bt_codes_release(&r->spare);
+    bt_codepoints_release(&r->line);
+    bt_codepoints_release(&r->spare);
     bt_word_ids_release(&r->words);
     bt_ngrams_release(&r->ngrams);
 }
@@ -62,9 +62,9 @@ static bauta_status options_check(const bauta_bleu_options *o, bauta_error *err)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "smoothing_value is %g, not from 0 to %d",
                        o->smoothing_value, SMOOTHING_MAX);
-    if (o->order == 0 || o->order > BAUTA_NGRAM_MAX)
+    if (o->max_ngram_order == 0 || o->max_ngram_order > BAUTA_NGRAM_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "order is %zu, not from 1 to %d", o->order,
+                       "order is %zu, not from 1 to %d", o->max_ngram_order,
                        BAUTA_NGRAM_MAX);
     return BAUTA_OK;
 }
@@ -89,9 +89,9 @@ static void signature_write(char *text, size_t size,
     }
     snprintf(text, size,
              "nrefs:%s|case:%s|eff:%s|tok:%s|smooth:%s%s|version:bauta-%s",
-             nrefs, o->lowercase ? "lc" : "mixed", o->effective ? "yes" : "no",
-             tokenizer_names[o->tokenizer], smoothings[o->smoothing].name,
-             value, bauta_version());
+             nrefs, o->lowercase ? "lc" : "mixed",
+             o->effective_order ? "yes" : "no", tokenizer_names[o->tokenizer],
+             smoothings[o->smoothing].name, value, bauta_version());
 }
 
 /* ---- Counting ------------------------------------------------------------ */
@@ -103,7 +103,7 @@ static bauta_status line_add(void *user, bauta_error *err)
     bt_word_range word = { 0, 0 };
     bauta_status status =
         bt_bleu_tokenize(r->options.tokenizer, &r->line, &r->spare, err);
-    while (!status && bt_codes_word(&r->line, &word))
+    while (!status && bt_codepoints_next_word(&r->line, &word))
         status = bt_word_ids_add(&r->words, r->line.at + word.start,
                                  word.length, err);
     return status ? status : bt_word_ids_end_sequence(&r->words, err);
@@ -151,14 +151,14 @@ static size_t precisions_compute(double *precisions, const bt_ngram_counts *c,
                                  const bauta_bleu_options *o)
 {
     double halves = 1, value = smoothing_value(o);
-    size_t effective = o->order;
-    for (size_t n = 0; n < o->order; n++) {
+    size_t effective = o->max_ngram_order;
+    for (size_t n = 0; n < o->max_ngram_order; n++) {
         double more = o->smoothing == BAUTA_SMOOTH_ADD_K && n > 0 ? value : 0;
         double right = (double)c->matches[n] + more;
         double total = (double)c->hypothesis[n] + more;
         if (total == 0)
             break;
-        if (o->effective)
+        if (o->effective_order)
             effective = n + 1;
         if (right == 0 && o->smoothing == BAUTA_SMOOTH_EXP)
             precisions[n] = 100 / ((halves *= 2) * total);
@@ -176,7 +176,7 @@ static double score_compute(double *precisions, const bt_ngram_counts *c,
 {
     uint64_t any = 0;
     double logs = 0;
-    for (size_t n = 0; n < o->order; n++) {
+    for (size_t n = 0; n < o->max_ngram_order; n++) {
         precisions[n] = 0;
         any |= c->matches[n];
     }
@@ -205,7 +205,7 @@ static bauta_status sentence_count(void *user, size_t i, bt_ngram_counts *c,
         return status;
     c->length = bt_ngrams_length(&r->ngrams, 0);
     c->reference_length = closest_length(&r->ngrams);
-    for (size_t n = 0; n < r->options.order; n++) {
+    for (size_t n = 0; n < r->options.max_ngram_order; n++) {
         bt_ngrams_next_order(&r->ngrams);
         c->matches[n] = r->ngrams.shared[0];
         c->hypothesis[n] = bt_ngrams_total(&r->ngrams, 0);
@@ -221,11 +221,11 @@ static void score_write(bauta_bleu_score *score, const bt_ngram_counts *c,
 {
     *score = (bauta_bleu_score)BAUTA_BLEU_SCORE_INIT;
     score->score = score_compute(score->precisions, c, o);
-    for (size_t n = 0; n < o->order; n++) {
+    for (size_t n = 0; n < o->max_ngram_order; n++) {
         score->matches[n] = c->matches[n];
         score->totals[n] = c->hypothesis[n];
     }
-    score->brevity = brevity_penalty(c);
+    score->brevity_penalty = brevity_penalty(c);
     score->hypothesis_length = c->length;
     score->reference_length = c->reference_length;
     signature_write(score->signature, sizeof(score->signature), texts, o);
@@ -246,7 +246,7 @@ bauta_status bauta_bleu(const bauta_translations *texts,
         r.options = *options;
     }
     bauta_status status = options_check(&r.options, err);
-    if (r.options.add)
+    if (r.options.accumulate)
         sum = counts_of(score);
     if (!status)
         status = bt_translations_count(&sum, sentences, texts, sentence_count,

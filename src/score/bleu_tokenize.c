@@ -57,19 +57,19 @@ static bool is_symbol(uint32_t c)
 
 /* A character of class `first` followed by one of class `second`: one of the
  * two gets spaces around it. With `second` NULL any character may follow. */
-typedef struct step {
+typedef struct tokenize_step {
     bool (*first)(uint32_t);
     bool (*second)(uint32_t);
     bool around_first;
-} step;
+} tokenize_step;
 
-static const step steps_13a[] = {
+static const tokenize_step steps_13a[] = {
     { is_ascii_symbol, NULL, true },
     { not_digit, is_stop, false },
     { is_stop, not_digit, true },
     { is_digit, is_dash, false },
 };
-static const step steps_intl[] = {
+static const tokenize_step steps_intl[] = {
     { not_number, bt_is_punctuation, false },
     { bt_is_punctuation, not_number, true },
     { is_symbol, NULL, true },
@@ -85,8 +85,8 @@ static size_t spaced(uint32_t *to, uint32_t code)
 
 /* Apply the step at `from`, where `left` characters remain. Returns how many
  * were written; *taken is how many were matched. */
-static size_t step_one(uint32_t *to, const step *s, const uint32_t *from,
-                       size_t left, size_t *taken)
+static size_t step_one(uint32_t *to, const tokenize_step *s,
+                       const uint32_t *from, size_t left, size_t *taken)
 {
     *taken = 1;
     to[0] = from[0];
@@ -101,18 +101,18 @@ static size_t step_one(uint32_t *to, const step *s, const uint32_t *from,
     return 4;
 }
 
-static bauta_status step_run(const step *s, bt_codes *line, bt_codes *spare,
-                             bauta_error *err)
+static bauta_status step_run(const tokenize_step *s, bt_codepoints *line,
+                             bt_codepoints *spare, bauta_error *err)
 {
     size_t taken;
     spare->count = 0;
-    bauta_status status = bt_codes_reserve(spare, 3 * line->count, err);
+    bauta_status status = bt_codepoints_reserve(spare, 3 * line->count, err);
     if (status)
         return status;
     for (size_t i = 0; i < line->count; i += taken)
         spare->count += step_one(spare->at + spare->count, s, line->at + i,
                                  line->count - i, &taken);
-    bt_codes done = *spare;
+    bt_codepoints done = *spare;
     *spare = *line;
     *line = done;
     return BAUTA_OK;
@@ -127,7 +127,7 @@ static bool begins(const uint32_t *codes, size_t left, const char *text)
 }
 
 /* Replace every `from` by `to`, which must not be longer. */
-static void replace(bt_codes *line, const char *from, const char *to)
+static void replace(bt_codepoints *line, const char *from, const char *to)
 {
     size_t count = 0, length = strlen(from);
     for (size_t i = 0; i < line->count;) {
@@ -146,7 +146,7 @@ static void replace(bt_codes *line, const char *from, const char *to)
 
 /* The first part of 13a: entities and line breaks. The line gets a space at
  * each end. */
-static bauta_status prepare_13a(bt_codes *line, bauta_error *err)
+static bauta_status prepare_13a(bt_codepoints *line, bauta_error *err)
 {
     static const char *const pairs[][2] = {
         { "<skipped>", "" }, { "-\n", "" },    { "\n", " " },
@@ -155,7 +155,7 @@ static bauta_status prepare_13a(bt_codes *line, bauta_error *err)
     };
     for (size_t i = 0; i < BT_LEN(pairs); i++)
         replace(line, pairs[i][0], pairs[i][1]);
-    bauta_status status = bt_codes_reserve(line, line->count + 2, err);
+    bauta_status status = bt_codepoints_reserve(line, line->count + 2, err);
     if (status)
         return status;
     memmove(line->at + 1, line->at, line->count * sizeof(*line->at));
@@ -166,9 +166,9 @@ static bauta_status prepare_13a(bt_codes *line, bauta_error *err)
 }
 
 /* A space after every character. */
-static bauta_status tokenize_char(bt_codes *line, bauta_error *err)
+static bauta_status tokenize_char(bt_codepoints *line, bauta_error *err)
 {
-    bauta_status status = bt_codes_reserve(line, 2 * line->count, err);
+    bauta_status status = bt_codepoints_reserve(line, 2 * line->count, err);
     if (status)
         return status;
     for (size_t i = line->count; i-- > 0;) {
@@ -179,10 +179,11 @@ static bauta_status tokenize_char(bt_codes *line, bauta_error *err)
     return BAUTA_OK;
 }
 
-bauta_status bt_bleu_tokenize(bauta_bleu_tokenizer tokenizer, bt_codes *line,
-                              bt_codes *spare, bauta_error *err)
+bauta_status bt_bleu_tokenize(bauta_bleu_tokenizer tokenizer,
+                              bt_codepoints *line, bt_codepoints *spare,
+                              bauta_error *err)
 {
-    const step *steps = NULL;
+    const tokenize_step *steps = NULL;
     size_t count = 0;
     bauta_status status = BAUTA_OK;
     while (line->count && bt_is_python_space(line->at[line->count - 1]))

@@ -19,7 +19,7 @@ enum { BETA_MAX = 1000 };
 typedef struct chrf_run {
     const bauta_translations *texts;
     bauta_chrf_options options;
-    bt_codes line;
+    bt_codepoints line;
     bt_word_ids words;
     bt_ngrams characters, word_ngrams;
     bt_ngram_counts *counts; /* (references) */
@@ -28,7 +28,7 @@ typedef struct chrf_run {
 
 static void run_release(chrf_run *r)
 {
-    bt_codes_release(&r->line);
+    bt_codepoints_release(&r->line);
     bt_word_ids_release(&r->words);
     bt_ngrams_release(&r->characters);
     bt_ngrams_release(&r->word_ngrams);
@@ -39,12 +39,12 @@ static void run_release(chrf_run *r)
 
 static bauta_status options_check(const bauta_chrf_options *o, bauta_error *err)
 {
-    if (o->characters > BAUTA_NGRAM_MAX || o->words > BAUTA_NGRAM_MAX)
+    if (o->char_order > BAUTA_NGRAM_MAX || o->word_order > BAUTA_NGRAM_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "n-grams of %zu characters and %zu words, not of up to "
                        "%d",
-                       o->characters, o->words, BAUTA_NGRAM_MAX);
-    if (!o->characters && !o->words)
+                       o->char_order, o->word_order, BAUTA_NGRAM_MAX);
+    if (!o->char_order && !o->word_order)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "n-grams neither of characters nor of words");
     if (o->beta > BETA_MAX)
@@ -61,11 +61,11 @@ static void names_write(bauta_chrf_score *score,
     char nrefs[24];
     bt_translations_nrefs(nrefs, texts);
     snprintf(score->name, sizeof(score->name), "chrF%zu%.*s", o->beta,
-             (int)o->words, pluses);
+             (int)o->word_order, pluses);
     snprintf(score->signature, sizeof(score->signature),
              "nrefs:%s|case:%s|eff:%s|nc:%zu|nw:%zu|space:%s|version:bauta-%s",
              nrefs, o->lowercase ? "lc" : "mixed", o->epsilon ? "no" : "yes",
-             o->characters, o->words, o->whitespace ? "yes" : "no",
+             o->char_order, o->word_order, o->whitespace ? "yes" : "no",
              bauta_version());
 }
 
@@ -93,7 +93,7 @@ static bauta_status word_add(bt_word_ids *words, const uint32_t *codes,
     return status;
 }
 
-static void spaces_remove(bt_codes *line)
+static void spaces_remove(bt_codepoints *line)
 {
     size_t count = 0;
     for (size_t i = 0; i < line->count; i++)
@@ -108,7 +108,8 @@ static bauta_status line_add(void *user, bauta_error *err)
     chrf_run *r = user;
     bt_word_range word = { 0, 0 };
     bauta_status status = BAUTA_OK;
-    while (!status && r->options.words && bt_codes_word(&r->line, &word))
+    while (!status && r->options.word_order &&
+           bt_codepoints_next_word(&r->line, &word))
         status = word_add(&r->words, r->line.at + word.start, word.length, err);
     if (!status)
         status = bt_word_ids_end_sequence(&r->words, err);
@@ -173,7 +174,7 @@ static double score_epsilon(const bt_ngram_counts *c,
 {
     const double epsilon = 1e-16;
     double factor = (double)(o->beta * o->beta), sum = 0;
-    size_t orders = o->characters + o->words;
+    size_t orders = o->char_order + o->word_order;
     for (size_t n = 0; n < orders; n++) {
         double matches = (double)c->matches[n];
         double precision =
@@ -196,7 +197,7 @@ static double score_compute(const bt_ngram_counts *c,
     size_t effective = 0;
     if (o->epsilon)
         return score_epsilon(c, o);
-    for (size_t n = 0; n < o->characters + o->words; n++) {
+    for (size_t n = 0; n < o->char_order + o->word_order; n++) {
         if (!c->hypothesis[n] || !c->reference[n])
             continue;
         precision += (double)c->matches[n] / (double)c->hypothesis[n];
@@ -220,12 +221,12 @@ static bauta_status sentence_count(void *user, size_t i, bt_ngram_counts *best,
     if (status)
         return status;
     size_t references = r->characters.sequences - 1;
-    if (BT_ROOM(r->counts, r->room, 0, references))
+    if (BT_ARRAY_RESERVE(r->counts, r->room, 0, references))
         return bt_fail_memory(err, "counts of n-grams",
                               references * sizeof(*r->counts));
     memset(r->counts, 0, references * sizeof(*r->counts));
-    ngrams_count(r->counts, &r->characters, 0, o->characters);
-    ngrams_count(r->counts, &r->word_ngrams, o->characters, o->words);
+    ngrams_count(r->counts, &r->characters, 0, o->char_order);
+    ngrams_count(r->counts, &r->word_ngrams, o->char_order, o->word_order);
     double highest = -1;
     for (size_t k = 0; k < references; k++) {
         double other = score_compute(&r->counts[k], o);
@@ -245,7 +246,7 @@ static void score_write(bauta_chrf_score *score, const bt_ngram_counts *c,
 {
     *score = (bauta_chrf_score)BAUTA_CHRF_SCORE_INIT;
     score->score = score_compute(c, o);
-    score->orders = o->characters + o->words;
+    score->orders = o->char_order + o->word_order;
     memcpy(score->matches, c->matches, sizeof(c->matches));
     memcpy(score->hypothesis_totals, c->hypothesis, sizeof(c->hypothesis));
     memcpy(score->reference_totals, c->reference, sizeof(c->reference));
@@ -267,7 +268,7 @@ bauta_status bauta_chrf(const bauta_translations *texts,
         r.options = *options;
     }
     bauta_status status = options_check(&r.options, err);
-    if (r.options.add)
+    if (r.options.accumulate)
         sum = counts_of(score);
     if (!status)
         status = bt_translations_count(&sum, sentences, texts, sentence_count,

@@ -14,20 +14,22 @@
 /* SIGMA_MARKED is outside Unicode. */
 enum { SIGMA = 0x3A3, SIGMA_FINAL = 0x3C2, SIGMA_MARKED = 0x110000 };
 
-bauta_status bt_codes_reserve(bt_codes *codes, size_t count, bauta_error *err)
+bauta_status bt_codepoints_reserve(bt_codepoints *codes, size_t count,
+                                   bauta_error *err)
 {
     if (count <= codes->room)
         return BAUTA_OK;
-    if (BT_ROOM(codes->at, codes->room, codes->count, count - codes->count))
+    if (BT_ARRAY_RESERVE(codes->at, codes->room, codes->count,
+                         count - codes->count))
         return bt_fail_memory(err, "the characters of a sentence",
                               bt_size_mul(count, sizeof(*codes->at)));
     return BAUTA_OK;
 }
 
-void bt_codes_release(bt_codes *codes)
+void bt_codepoints_release(bt_codepoints *codes)
 {
     bt_free(codes->at);
-    *codes = (bt_codes){ 0 };
+    *codes = (bt_codepoints){ 0 };
 }
 
 bool bt_is_python_space(uint32_t code)
@@ -35,7 +37,7 @@ bool bt_is_python_space(uint32_t code)
     return bt_is_space(code) || (code >= 0x1C && code <= 0x1F);
 }
 
-bool bt_codes_word(const bt_codes *codes, bt_word_range *word)
+bool bt_codepoints_next_word(const bt_codepoints *codes, bt_word_range *word)
 {
     size_t start = word->start + word->length;
     while (start < codes->count && bt_is_python_space(codes->at[start]))
@@ -105,7 +107,7 @@ static bool in_word(bool before, uint32_t code)
 /* A capital sigma at the end of a word becomes a final sigma. The first pass
  * marks those with a letter before them, the second, from the end, unmarks
  * those with a letter after them. */
-static void sigmas_mark(bt_codes *codes)
+static void sigmas_mark(bt_codepoints *codes)
 {
     bool word = false;
     for (size_t i = 0; i < codes->count; i++) {
@@ -126,12 +128,12 @@ static void sigmas_mark(bt_codes *codes)
 static size_t lower(uint32_t out[3], uint32_t code)
 {
     if (code != SIGMA_MARKED)
-        return bt_lower(out, code);
+        return bt_unicode_lower(out, code);
     out[0] = SIGMA_FINAL;
     return 1;
 }
 
-static bool has_sigma(const bt_codes *codes)
+static bool has_sigma(const bt_codepoints *codes)
 {
     for (size_t i = 0; i < codes->count; i++)
         if (codes->at[i] == SIGMA)
@@ -141,7 +143,7 @@ static bool has_sigma(const bt_codes *codes)
 
 /* One character may become several: count first, then write from the end, so
  * that nothing is overwritten before it is read. */
-static bauta_status codes_lower(bt_codes *codes, bauta_error *err)
+static bauta_status codes_lower(bt_codepoints *codes, bauta_error *err)
 {
     uint32_t small[3];
     size_t count = 0;
@@ -149,7 +151,7 @@ static bauta_status codes_lower(bt_codes *codes, bauta_error *err)
         sigmas_mark(codes);
     for (size_t i = 0; i < codes->count; i++)
         count += lower(small, codes->at[i]);
-    bauta_status status = bt_codes_reserve(codes, count, err);
+    bauta_status status = bt_codepoints_reserve(codes, count, err);
     if (status)
         return status;
     for (size_t i = codes->count, to = count; i-- > 0;)
@@ -161,15 +163,17 @@ static bauta_status codes_lower(bt_codes *codes, bauta_error *err)
 
 /* ---- Decoding ------------------------------------------------------------ */
 
-bauta_status bt_codes_read(bt_codes *codes, const char *text, size_t length,
-                           bool lowercase, bauta_error *err)
+bauta_status bt_codepoints_decode(bt_codepoints *codes, const char *text,
+                                  size_t length, bool lowercase,
+                                  bauta_error *err)
 {
     size_t bytes;
     codes->count = 0;
-    bauta_status status = bt_codes_reserve(codes, length, err);
+    bauta_status status = bt_codepoints_reserve(codes, length, err);
     if (status)
         return status;
     for (size_t i = 0; i < length; i += bytes)
-        codes->at[codes->count++] = bt_utf8_get(text + i, length - i, &bytes);
+        codes->at[codes->count++] =
+            bt_utf8_decode(text + i, length - i, &bytes);
     return lowercase ? codes_lower(codes, err) : BAUTA_OK;
 }

@@ -34,8 +34,9 @@ void bt_ngrams_release(bt_ngrams *ngrams)
 bauta_status bt_ngrams_add(bt_ngrams *ngrams, const uint32_t *symbols,
                            size_t count, bauta_error *err)
 {
-    if (BT_ROOM(ngrams->symbols, ngrams->symbols_room, ngrams->count, count) ||
-        BT_ROOM(ngrams->ends, ngrams->ends_room, ngrams->sequences, 1))
+    if (BT_ARRAY_RESERVE(ngrams->symbols, ngrams->symbols_room, ngrams->count,
+                         count) ||
+        BT_ARRAY_RESERVE(ngrams->ends, ngrams->ends_room, ngrams->sequences, 1))
         return bt_fail_memory(err, "the symbols of a sentence",
                               bt_size_mul(count, sizeof(*symbols)));
     if (count)
@@ -53,8 +54,9 @@ bauta_status bt_ngrams_begin(bt_ngrams *ngrams, bauta_error *err)
                        "a sentence and its references have %zu symbols, more "
                        "than %u",
                        ngrams->count, (unsigned)UINT32_MAX - 1);
-    if (BT_ROOM(ngrams->ranks, ngrams->ranks_room, 0, ngrams->count) ||
-        BT_ROOM(ngrams->shared, ngrams->shared_room, 0, ngrams->sequences))
+    if (BT_ARRAY_RESERVE(ngrams->ranks, ngrams->ranks_room, 0, ngrams->count) ||
+        BT_ARRAY_RESERVE(ngrams->shared, ngrams->shared_room, 0,
+                         ngrams->sequences))
         return bt_fail_memory(err, "the n-grams of a sentence",
                               bt_size_mul(ngrams->count, sizeof(uint32_t)));
     if (ngrams->count)

@@ -13,18 +13,20 @@
 
 /* ---- Code points --------------------------------------------------------- */
 
-typedef struct bt_codes {
+typedef struct bt_codepoints {
     uint32_t *at;
     size_t count, room;
-} bt_codes;
+} bt_codepoints;
 
 /* Decode UTF-8, optionally to lower case: Unicode's full mapping, including the
  * final sigma. */
-bauta_status bt_codes_read(bt_codes *codes, const char *text, size_t length,
-                           bool lowercase, bauta_error *err);
+bauta_status bt_codepoints_decode(bt_codepoints *codes, const char *text,
+                                  size_t length, bool lowercase,
+                                  bauta_error *err);
 /* Grow the array to at least `count` code points. */
-bauta_status bt_codes_reserve(bt_codes *codes, size_t count, bauta_error *err);
-void bt_codes_release(bt_codes *codes);
+bauta_status bt_codepoints_reserve(bt_codepoints *codes, size_t count,
+                                   bauta_error *err);
+void bt_codepoints_release(bt_codepoints *codes);
 
 /* White space as Python's str.split() has it: Unicode's, and the four
  * separators of ASCII. */
@@ -36,11 +38,12 @@ typedef struct bt_word_range {
 
 /* Find the next word between white space; start from a zeroed range. False if
  * there is none. */
-bool bt_codes_word(const bt_codes *codes, bt_word_range *word);
+bool bt_codepoints_next_word(const bt_codepoints *codes, bt_word_range *word);
 
 /* Insert spaces into a line as a tokenizer of BLEU does. `spare` is scratch. */
-bauta_status bt_bleu_tokenize(bauta_bleu_tokenizer tokenizer, bt_codes *line,
-                              bt_codes *spare, bauta_error *err);
+bauta_status bt_bleu_tokenize(bauta_bleu_tokenizer tokenizer,
+                              bt_codepoints *line, bt_codepoints *spare,
+                              bauta_error *err);
 
 /* ---- Sorting ------------------------------------------------------------- */
 
@@ -70,7 +73,7 @@ typedef struct bt_ngrams bt_ngrams;
 /* The words of a hypothesis and its references, one sequence after another.
  * Equal words get equal ids. */
 typedef struct bt_word_ids {
-    bt_codes codes;
+    bt_codepoints codes;
     bt_word_range *list;
     size_t count, room;
     size_t *ends; /* (sequences) */
@@ -126,7 +129,7 @@ void bt_ngrams_release(bt_ngrams *ngrams);
 /* Decode hypothesis i into `line` and call add(); then each of its references.
  */
 typedef bauta_status bt_line_fn(void *user, bauta_error *err);
-bauta_status bt_translation_read(bt_codes *line,
+bauta_status bt_translation_read(bt_codepoints *line,
                                  const bauta_translations *texts, size_t i,
                                  bool lowercase, bt_line_fn *add, void *user,
                                  bauta_error *err);

@@ -51,13 +51,13 @@ static size_t text_length(const char *text, const size_t *lengths, size_t i)
     return lengths ? lengths[i] : strlen(text);
 }
 
-bauta_status bt_translation_read(bt_codes *line,
+bauta_status bt_translation_read(bt_codepoints *line,
                                  const bauta_translations *texts, size_t i,
                                  bool lowercase, bt_line_fn *add, void *user,
                                  bauta_error *err)
 {
     const char *text = texts->hypotheses[i];
-    bauta_status status = bt_codes_read(
+    bauta_status status = bt_codepoints_decode(
         line, text, text_length(text, texts->hypothesis_lengths, i), lowercase,
         err);
     if (!status)
@@ -67,9 +67,9 @@ bauta_status bt_translation_read(bt_codes *line,
         text = texts->references[at];
         if (!text)
             continue;
-        status = bt_codes_read(line, text,
-                               text_length(text, texts->reference_lengths, at),
-                               lowercase, err);
+        status = bt_codepoints_decode(
+            line, text, text_length(text, texts->reference_lengths, at),
+            lowercase, err);
         if (!status)
             status = add(user, err);
     }

@@ -18,7 +18,7 @@ void bt_word_ids_clear(bt_word_ids *words)
 
 void bt_word_ids_release(bt_word_ids *words)
 {
-    bt_codes_release(&words->codes);
+    bt_codepoints_release(&words->codes);
     bt_sorter_release(&words->sorter);
     bt_free(words->list);
     bt_free(words->ends);
@@ -29,9 +29,9 @@ void bt_word_ids_release(bt_word_ids *words)
 bauta_status bt_word_ids_add(bt_word_ids *words, const uint32_t *codes,
                              size_t length, bauta_error *err)
 {
-    bt_codes *all = &words->codes;
-    if (BT_ROOM(words->list, words->room, words->count, 1) ||
-        BT_ROOM(all->at, all->room, all->count, length))
+    bt_codepoints *all = &words->codes;
+    if (BT_ARRAY_RESERVE(words->list, words->room, words->count, 1) ||
+        BT_ARRAY_RESERVE(all->at, all->room, all->count, length))
         return bt_fail_memory(err, "a word", sizeof(bt_word_range) + length);
     memcpy(all->at + all->count, codes, length * sizeof(*codes));
     words->list[words->count++] = (bt_word_range){ all->count, length };
@@ -41,7 +41,7 @@ bauta_status bt_word_ids_add(bt_word_ids *words, const uint32_t *codes,
 
 bauta_status bt_word_ids_end_sequence(bt_word_ids *words, bauta_error *err)
 {
-    if (BT_ROOM(words->ends, words->ends_room, words->sequences, 1))
+    if (BT_ARRAY_RESERVE(words->ends, words->ends_room, words->sequences, 1))
         return bt_fail_memory(err, "a sentence", sizeof(*words->ends));
     words->ends[words->sequences++] = words->count;
     return BAUTA_OK;
@@ -72,7 +72,7 @@ static bauta_status ids_reserve(bt_word_ids *words, bauta_error *err)
                        "a sentence and its references have %zu characters, "
                        "more than %u",
                        words->codes.count, (unsigned)UINT32_MAX - 1);
-    if (BT_ROOM(words->ids, words->ids_room, 0, words->count))
+    if (BT_ARRAY_RESERVE(words->ids, words->ids_room, 0, words->count))
         return bt_fail_memory(err, "the words of a sentence",
                               bt_size_mul(words->count, sizeof(uint32_t)));
     return bt_sorter_reserve(&words->sorter, words->count, err);

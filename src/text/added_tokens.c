@@ -32,7 +32,7 @@ typedef struct automaton {
     uint32_t first[256]; /* the root's children; 0 where there is none */
 } automaton;
 
-struct bt_added {
+struct bt_added_tokens {
     bt_added_token *tokens; /* content is NULL, it is in the tries only; size
                                is that of the normalized content */
     size_t count;
@@ -54,7 +54,8 @@ static uint32_t child_of(const automaton *t, uint32_t at, unsigned char byte)
 static bauta_status node_add(automaton *t, uint32_t parent, unsigned char byte,
                              uint32_t *out, bauta_error *err)
 {
-    if (t->count >= NODES_MAX || BT_ROOM(t->nodes, t->room, t->count, 1))
+    if (t->count >= NODES_MAX ||
+        BT_ARRAY_RESERVE(t->nodes, t->room, t->count, 1))
         return bt_fail_memory(err, "added tokens",
                               t->count * sizeof(automaton_node));
     uint32_t at = (uint32_t)t->count++;
@@ -123,12 +124,14 @@ static bauta_status set_failure_links(automaton *t, bauta_error *err)
 
 /* ---- Tokens -------------------------------------------------------------- */
 
-static bauta_status add_token(bt_added *added, size_t i, const char *content,
+static bauta_status add_token(bt_added_tokens *added, size_t i,
+                              const char *content,
                               const bt_normalizer *normalizer, bauta_error *err)
 {
     bt_added_token *token = &added->tokens[i];
-    bt_text text;
-    bauta_status status = bt_text_init(&text, content, token->size, 0, err);
+    bt_aligned_text text;
+    bauta_status status =
+        bt_aligned_text_init(&text, content, token->size, 0, err);
     if (!status && token->normalized)
         status = bt_normalizer_run(normalizer, &text, err);
     token->content = NULL;
@@ -136,12 +139,13 @@ static bauta_status add_token(bt_added *added, size_t i, const char *content,
     if (!status && text.size)
         status = trie_add(&added->tries[token->normalized], text.bytes,
                           text.size, (uint32_t)i, err);
-    bt_text_release(&text);
+    bt_aligned_text_release(&text);
     return status;
 }
 
 /* Special tokens take precedence over others with the same content. */
-static bauta_status add_tokens(bt_added *added, const bt_added_token *tokens,
+static bauta_status add_tokens(bt_added_tokens *added,
+                               const bt_added_token *tokens,
                                const bt_normalizer *normalizer,
                                bauta_error *err)
 {
@@ -156,13 +160,14 @@ static bauta_status add_tokens(bt_added *added, const bt_added_token *tokens,
     return status;
 }
 
-bauta_status bt_added_create(bt_added **out, const bt_added_token *tokens,
-                             size_t count, const bt_normalizer *normalizer,
-                             const char *path, bauta_error *err)
+bauta_status bt_added_tokens_create(bt_added_tokens **out,
+                                    const bt_added_token *tokens, size_t count,
+                                    const bt_normalizer *normalizer,
+                                    const char *path, bauta_error *err)
 {
     (void)path; // no token can be malformed
     *out = NULL;
-    bt_added *added = bt_alloc_zero(1, sizeof(*added));
+    bt_added_tokens *added = bt_alloc_zero(1, sizeof(*added));
     if (!added)
         return bt_fail_memory(err, "added tokens", sizeof(*added));
     bauta_status status = BAUTA_OK;
@@ -176,13 +181,13 @@ bauta_status bt_added_create(bt_added **out, const bt_added_token *tokens,
         status = bt_fail_memory(err, "added tokens", count * sizeof(*tokens));
     }
     if (status)
-        bt_added_free(added);
+        bt_added_tokens_free(added);
     else
         *out = added;
     return status;
 }
 
-void bt_added_free(bt_added *added)
+void bt_added_tokens_free(bt_added_tokens *added)
 {
     if (!added)
         return;
@@ -192,7 +197,7 @@ void bt_added_free(bt_added *added)
     bt_free(added);
 }
 
-bool bt_added_empty(const bt_added *added)
+bool bt_added_tokens_empty(const bt_added_tokens *added)
 {
     return !added || added->count == 0;
 }
@@ -215,7 +220,7 @@ static bool has_inner_white_space(const automaton *t)
     return false;
 }
 
-bool bt_added_local(const bt_added *added)
+bool bt_added_tokens_local(const bt_added_tokens *added)
 {
     for (size_t i = 0; added && i < added->count; i++)
         if (added->tokens[i].rstrip || added->tokens[i].single_word)
@@ -232,7 +237,7 @@ typedef struct token_match {
 } token_match;
 
 typedef struct token_finder {
-    const bt_added *added;
+    const bt_added_tokens *added;
     bool literal;
     const char *text;
     size_t lo, hi;        /* the range */
@@ -251,7 +256,7 @@ static bauta_status find_matches(token_finder *f, const automaton *t)
         uint32_t token = t->nodes[at].token;
         if (token == NONE)
             continue;
-        if (BT_ROOM(f->matches, f->room, f->count, 1))
+        if (BT_ARRAY_RESERVE(f->matches, f->room, f->count, 1))
             return bt_fail_memory(f->err, "added tokens",
                                   f->count * sizeof(token_match));
         f->matches[f->count++] = (token_match){ (uint32_t)(i - 1), token };
@@ -264,15 +269,16 @@ static uint32_t char_before(const token_finder *f, size_t at, size_t *lo)
 {
     size_t length;
     *lo = bt_utf8_char_start(f->text, f->lo, at);
-    return bt_utf8_get(f->text + *lo, at - *lo, &length);
+    return bt_utf8_decode(f->text + *lo, at - *lo, &length);
 }
 
 static bool is_whole_word(const token_finder *f, size_t lo, size_t hi)
 {
     size_t unused;
-    return (lo == f->lo || !bt_is_word(char_before(f, lo, &unused))) &&
-           (hi == f->hi ||
-            !bt_is_word(bt_utf8_get(f->text + hi, f->hi - hi, &unused)));
+    return (lo == f->lo ||
+            !bt_is_word_character(char_before(f, lo, &unused))) &&
+           (hi == f->hi || !bt_is_word_character(bt_utf8_decode(
+                               f->text + hi, f->hi - hi, &unused)));
 }
 
 static bauta_status add_split(token_finder *f, size_t lo, size_t hi,
@@ -292,7 +298,7 @@ static bauta_status add_match(token_finder *f, const bt_added_token *token,
            bt_is_space(char_before(f, lo, &before)))
         lo = before;
     while (token->rstrip && hi < f->hi &&
-           bt_is_space(bt_utf8_get(f->text + hi, f->hi - hi, &length)))
+           bt_is_space(bt_utf8_decode(f->text + hi, f->hi - hi, &length)))
         hi += length;
     lo = lo > f->done ? lo : f->done;
     hi = hi > lo ? hi : lo;
@@ -321,14 +327,15 @@ static bauta_status use_matches(token_finder *f)
     return status ? status : add_split(f, f->done, f->hi, BT_NO_TOKEN);
 }
 
-bool bt_added_some(const bt_added *added, bool normalized)
+bool bt_added_tokens_any(const bt_added_tokens *added, bool normalized)
 {
     return added && added->tries[normalized].count > 0;
 }
 
-bauta_status bt_added_split(const bt_added *added, bool normalized,
-                            bool literal, const char *text, size_t lo,
-                            size_t hi, bt_splits *out, bauta_error *err)
+bauta_status bt_added_tokens_split(const bt_added_tokens *added,
+                                   bool normalized, bool literal,
+                                   const char *text, size_t lo, size_t hi,
+                                   bt_splits *out, bauta_error *err)
 {
     token_finder f = { .added = added,
                        .literal = literal,

@@ -16,47 +16,53 @@ typedef struct bt_origin {
     uint32_t from, to;
 } bt_origin;
 
-typedef struct bt_text {
+typedef struct bt_aligned_text {
     const char *bytes; /* well formed; the own copy, or the caller's */
     size_t size;
-    char *own;          /* NULL while the bytes are the caller's */
-    size_t room;        /* of the copy and of origins */
+    char *owned;        /* NULL while the bytes are the caller's */
+    size_t capacity;    /* of the copy and of origins */
     bt_origin *origins; /* (size); NULL: byte i is byte i + shift of the
                            original */
-    uint32_t shift;
-} bt_text;
+    uint32_t base_offset;
+} bt_aligned_text;
 
 /* A text over the caller's bytes, which begin `shift` bytes into the original.
  * If they are not well formed, it is a copy in which each malformed byte is
  * replaced by U+FFFD with that byte as its origin. */
-bauta_status bt_text_init(bt_text *text, const char *bytes, size_t size,
-                          size_t shift, bauta_error *err);
+bauta_status bt_aligned_text_init(bt_aligned_text *text, const char *bytes,
+                                  size_t size, size_t shift, bauta_error *err);
 /* An empty text to append to. */
-void bt_text_init_empty(bt_text *text);
-void bt_text_release(bt_text *text);
+void bt_aligned_text_init_empty(bt_aligned_text *text);
+void bt_aligned_text_release(bt_aligned_text *text);
 /* Release the contents of `text` and move those of `other` there. */
-void bt_text_become(bt_text *text, bt_text *other);
+void bt_aligned_text_replace(bt_aligned_text *text, bt_aligned_text *other);
 
 /* Reserve memory for `more` bytes. */
-bauta_status bt_text_reserve(bt_text *text, size_t more, bauta_error *err);
+bauta_status bt_aligned_text_reserve(bt_aligned_text *text, size_t more,
+                                     bauta_error *err);
 
 /* Append `size` bytes that all have the same origin. */
-bauta_status bt_text_put(bt_text *text, const char *bytes, size_t size,
-                         bt_origin origin, bauta_error *err);
+bauta_status bt_aligned_text_append(bt_aligned_text *text, const char *bytes,
+                                    size_t size, bt_origin origin,
+                                    bauta_error *err);
 /* The same for one character. */
-bauta_status bt_text_put_char(bt_text *text, uint32_t code, bt_origin origin,
-                              bauta_error *err);
+bauta_status bt_aligned_text_append_char(bt_aligned_text *text, uint32_t code,
+                                         bt_origin origin, bauta_error *err);
 /* Append bytes [lo, hi) of another text with their origins. */
-bauta_status bt_text_copy(bt_text *text, const bt_text *from, size_t lo,
-                          size_t hi, bauta_error *err);
+bauta_status bt_aligned_text_append_range(bt_aligned_text *text,
+                                          const bt_aligned_text *from,
+                                          size_t lo, size_t hi,
+                                          bauta_error *err);
 
 /* The origin of bytes [lo, hi): from the start of the first one's to the end of
  * the last one's. An empty range at that position if lo == hi. */
-bt_origin bt_text_origin(const bt_text *text, size_t lo, size_t hi);
+bt_origin bt_aligned_text_origin(const bt_aligned_text *text, size_t lo,
+                                 size_t hi);
 /* The origin of the character that ends at `end`; [0, 0) when none does. */
-bt_origin bt_text_origin_before(const bt_text *text, size_t end);
+bt_origin bt_aligned_text_origin_before(const bt_aligned_text *text,
+                                        size_t end);
 /* Whether the character at `at` is a U+FFFD that replaces one malformed
  * byte. */
-bool bt_aligned_text_is_repaired(const bt_text *text, size_t at);
+bool bt_aligned_text_is_repaired(const bt_aligned_text *text, size_t at);
 
 #endif

@@ -24,19 +24,19 @@
 
 #include "text/tokenizer.h"
 
-typedef struct bt_boundary {
+typedef struct bt_chunk_boundary {
     bool anywhere;
-    bool spaces;      /* before a space */
-    bool line_breaks; /* before a line break */
-    bool ascii;       /* only after ASCII: other characters may vanish */
-    bool words;       /* a line break only after a letter or a number */
-    bool single;      /* only before a single space that ASCII follows */
-} bt_boundary;
+    bool spaces;       /* before a space */
+    bool line_breaks;  /* before a line break */
+    bool after_ascii;  /* only after ASCII: other characters may vanish */
+    bool after_word;   /* a line break only after a letter or a number */
+    bool single_space; /* only before a single space that ASCII follows */
+} bt_chunk_boundary;
 
-bt_boundary bt_boundary_of(const bauta_tokenizer *tokenizer);
+bt_chunk_boundary bt_chunk_boundary_of(const bauta_tokenizer *tokenizer);
 
 /* The last such position in (from, size), or 0. */
-size_t bt_boundary_last(bt_boundary boundary, const char *text, size_t from,
-                        size_t size);
+size_t bt_chunk_boundary_last(bt_chunk_boundary boundary, const char *text,
+                              size_t from, size_t size);
 
 #endif

@@ -12,34 +12,35 @@
 /* ---- Added tokens and normalization -------------------------------------- */
 
 /* A text of the bytes [lo, hi) of another. */
-static bauta_status part_init(bt_text *part, const bt_text *of, size_t lo,
-                              size_t hi, bauta_error *err)
+static bauta_status part_init(bt_aligned_text *part, const bt_aligned_text *of,
+                              size_t lo, size_t hi, bauta_error *err)
 {
-    bt_text_init_empty(part);
+    bt_aligned_text_init_empty(part);
     if (of->origins)
-        return bt_text_copy(part, of, lo, hi, err);
+        return bt_aligned_text_append_range(part, of, lo, hi, err);
     part->bytes = of->bytes + lo;
     part->size = hi - lo;
-    part->shift = of->shift + (uint32_t)lo;
+    part->base_offset = of->base_offset + (uint32_t)lo;
     return BAUTA_OK;
 }
 
 /* Append a split of `from` to `to`, normalized unless it is an added token. */
 static bauta_status normalize_split(const bt_normalizer *normalizer,
-                                    bt_splits *to, const bt_text *from,
+                                    bt_splits *to, const bt_aligned_text *from,
                                     bt_split split, bauta_error *err)
 {
-    bt_text part;
+    bt_aligned_text part;
     bauta_status status = part_init(&part, from, split.lo, split.hi, err);
     if (!status && split.token == BT_NO_TOKEN)
         status = bt_normalizer_run(normalizer, &part, err);
     split.lo = (uint32_t)to->text.size;
     if (!status)
-        status = bt_text_copy(&to->text, &part, 0, part.size, err);
+        status =
+            bt_aligned_text_append_range(&to->text, &part, 0, part.size, err);
     split.hi = (uint32_t)to->text.size;
     if (!status)
         status = bt_splits_add(to, split, err);
-    bt_text_release(&part);
+    bt_aligned_text_release(&part);
     return status;
 }
 
@@ -59,7 +60,7 @@ static bauta_status normalize(const bt_normalizer *normalizer,
             splits->count = 0;
         return status;
     }
-    bt_text_init_empty(&done.text);
+    bt_aligned_text_init_empty(&done.text);
     for (size_t i = 0; !status && i < splits->count; i++)
         status = normalize_split(normalizer, &done, &splits->text,
                                  splits->list[i], err);
@@ -69,8 +70,9 @@ static bauta_status normalize(const bt_normalizer *normalizer,
 }
 
 /* Split at the added tokens of the normalized text. */
-static bauta_status split_normalized_tokens(const bt_added *added, bool literal,
-                                            bt_splits *splits, bauta_error *err)
+static bauta_status split_normalized_tokens(const bt_added_tokens *added,
+                                            bool literal, bt_splits *splits,
+                                            bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     bt_splits found = { 0 };
@@ -81,8 +83,8 @@ static bauta_status split_normalized_tokens(const bt_added *added, bool literal,
             status = bt_splits_add(&found, s, err);
             continue;
         }
-        status = bt_added_split(added, true, literal, splits->text.bytes, s.lo,
-                                s.hi, &found, err);
+        status = bt_added_tokens_split(added, true, literal, splits->text.bytes,
+                                       s.lo, s.hi, &found, err);
         for (size_t j = begin; j < found.count; j++)
             found.list[j].first = s.first && found.list[j].lo == s.lo;
     }
@@ -95,15 +97,15 @@ static bauta_status split_normalized_tokens(const bt_added *added, bool literal,
 static bauta_status prepare(const bauta_tokenizer *t, bt_splits *splits,
                             bool literal, bauta_error *err)
 {
-    bauta_status status =
-        bt_added_split(t->added, false, literal, splits->text.bytes, 0,
-                       splits->text.size, splits, err);
+    bauta_status status = bt_added_tokens_split(t->added_tokens, false, literal,
+                                                splits->text.bytes, 0,
+                                                splits->text.size, splits, err);
     for (size_t i = 0; i < splits->count; i++)
         splits->list[i].first = splits->list[i].lo == 0;
     if (!status)
         status = normalize(t->normalizer, splits, err);
-    if (!status && bt_added_some(t->added, true))
-        status = split_normalized_tokens(t->added, literal, splits, err);
+    if (!status && bt_added_tokens_any(t->added_tokens, true))
+        status = split_normalized_tokens(t->added_tokens, literal, splits, err);
     return status;
 }
 
@@ -113,10 +115,10 @@ typedef struct encoding {
     const bauta_tokenizer *tokenizer;
     const char *original;
     bt_splits splits;
-    bt_subword_work work; /* its tokens are the result */
-    bool repaired;        /* the original has malformed bytes */
-    char *bytes;          /* the original bytes of a split */
-    bt_origin *origins;   /* of these bytes */
+    bt_subword_workspace work; /* its tokens are the result */
+    bool repaired;             /* the original has malformed bytes */
+    char *bytes;               /* the original bytes of a split */
+    bt_origin *origins;        /* of these bytes */
     size_t room;
 } encoding;
 
@@ -135,7 +137,7 @@ static void encoding_trim(encoding *e)
 static void encoding_release(encoding *e)
 {
     encoding_trim(e);
-    bt_subword_work_release(&e->work);
+    bt_subword_workspace_release(&e->work);
 }
 
 static bauta_status reserve_bytes(encoding *e, size_t size, bauta_error *err)
@@ -153,10 +155,10 @@ static bauta_status reserve_bytes(encoding *e, size_t size, bauta_error *err)
 /* The bytes of a split, with the malformed bytes restored. */
 static size_t restore_bytes(encoding *e, bt_split s)
 {
-    const bt_text *text = &e->splits.text;
+    const bt_aligned_text *text = &e->splits.text;
     size_t n = 0;
     for (size_t at = s.lo, length; at < s.hi; at += length) {
-        bt_origin o = bt_text_origin(text, at, at + 1);
+        bt_origin o = bt_aligned_text_origin(text, at, at + 1);
         length = bt_utf8_length((unsigned char)text->bytes[at]);
         if (length > s.hi - at)
             length = 1; // a split may end inside a character
@@ -167,7 +169,7 @@ static size_t restore_bytes(encoding *e, bt_split s)
         }
         for (size_t i = 0; i < length; i++, n++) {
             e->bytes[n] = text->bytes[at + i];
-            e->origins[n] = bt_text_origin(text, at + i, at + i + 1);
+            e->origins[n] = bt_aligned_text_origin(text, at + i, at + i + 1);
         }
     }
     return n;
@@ -192,9 +194,9 @@ static bauta_status encode_restored(encoding *e, bt_split s, bauta_error *err)
 
 static bauta_status add_token(encoding *e, bt_split s, bauta_error *err)
 {
-    bt_subword_work *work = &e->work;
-    bt_origin o = bt_text_origin(&e->splits.text, s.lo, s.hi);
-    bauta_status status = bt_subword_reserve(work, 1, err);
+    bt_subword_workspace *work = &e->work;
+    bt_origin o = bt_aligned_text_origin(&e->splits.text, s.lo, s.hi);
+    bauta_status status = bt_subword_reserve_tokens(work, 1, err);
     if (!status)
         work->tokens[work->count++] = (bt_token){ s.token, o.from, o.to };
     return status;
@@ -202,7 +204,7 @@ static bauta_status add_token(encoding *e, bt_split s, bauta_error *err)
 
 static bauta_status encode_split(encoding *e, bt_split s, bauta_error *err)
 {
-    const bt_text *text = &e->splits.text;
+    const bt_aligned_text *text = &e->splits.text;
     size_t begin = e->work.count;
     if (s.token != BT_NO_TOKEN)
         return add_token(e, s, err);
@@ -214,7 +216,8 @@ static bauta_status encode_split(encoding *e, bt_split s, bauta_error *err)
         return status;
     for (size_t i = begin; i < e->work.count; i++) {
         bt_token *token = &e->work.tokens[i];
-        bt_origin o = bt_text_origin(text, s.lo + token->lo, s.lo + token->hi);
+        bt_origin o =
+            bt_aligned_text_origin(text, s.lo + token->lo, s.lo + token->hi);
         token->lo = o.from;
         token->hi = o.to;
     }
@@ -236,15 +239,16 @@ static bauta_status encode(encoding *e, const bauta_tokenizer *tokenizer,
                            const char *text, size_t length, bool literal,
                            bauta_error *err)
 {
-    const bt_splits_taker sink = { encode_splits, e };
+    const bt_split_sink sink = { encode_splits, e };
     *e = (encoding){ .tokenizer = tokenizer, .original = text };
-    bauta_status status = bt_text_init(&e->splits.text, text, length, 0, err);
-    e->repaired = e->splits.text.own != NULL;
+    bauta_status status =
+        bt_aligned_text_init(&e->splits.text, text, length, 0, err);
+    e->repaired = e->splits.text.owned != NULL;
     if (!status)
         status = prepare(tokenizer, &e->splits, literal, err);
     if (!status)
-        status = bt_pretokenizer_give(tokenizer->pretokenizer, &e->splits,
-                                      &sink, err);
+        status = bt_pretokenizer_stream(tokenizer->pretokenizer, &e->splits,
+                                        &sink, err);
     encoding_trim(e);
     return status;
 }
@@ -285,21 +289,21 @@ static void tokens_add(bauta_tokens *tokens, bt_token token, uint32_t type)
 
 /* The tokens of the text that an item of a template represents, or NULL for a
  * special token. */
-static const bt_subword_work *item_text(bt_template_item item,
-                                        const bt_subword_work *a,
-                                        const bt_subword_work *b)
+static const bt_subword_workspace *item_text(bt_template_item item,
+                                             const bt_subword_workspace *a,
+                                             const bt_subword_workspace *b)
 {
     return item.id == BT_TEMPLATE_A ? a : item.id == BT_TEMPLATE_B ? b : NULL;
 }
 
 /* Apply the template; if `bare`, without its special tokens. */
 static bauta_status wrap(bauta_tokens *tokens, const bt_template *template,
-                         bool bare, const bt_subword_work *a,
-                         const bt_subword_work *b, bauta_error *err)
+                         bool bare, const bt_subword_workspace *a,
+                         const bt_subword_workspace *b, bauta_error *err)
 {
     size_t count = 0;
     for (size_t i = 0; i < template->count; i++) {
-        const bt_subword_work *text = item_text(template->items[i], a, b);
+        const bt_subword_workspace *text = item_text(template->items[i], a, b);
         count += text ? text->count : !bare;
     }
     bauta_status status = tokens_init(tokens, count, err);
@@ -307,7 +311,7 @@ static bauta_status wrap(bauta_tokens *tokens, const bt_template *template,
         return status;
     for (size_t i = 0; i < template->count; i++) {
         bt_template_item item = template->items[i];
-        const bt_subword_work *text = item_text(item, a, b);
+        const bt_subword_workspace *text = item_text(item, a, b);
         if (!text && !bare)
             tokens_add(tokens, (bt_token){ item.id, 0, 0 }, item.type);
         for (size_t j = 0; text && j < text->count; j++)
@@ -331,12 +335,13 @@ static bauta_status encode_both(const bauta_tokenizer *t, const char *first,
     if (options->target && t->target)
         t = t->target;
     bauta_status status =
-        encode(&a, t, first, first_length, options->literal, err);
+        encode(&a, t, first, first_length, options->split_special_tokens, err);
     if (!status && second)
-        status = encode(&b, t, second, second_length, options->literal, err);
+        status = encode(&b, t, second, second_length,
+                        options->split_special_tokens, err);
     if (!status)
-        status = wrap(tokens, second ? &t->pair : &t->single, options->bare,
-                      &a.work, &b.work, err);
+        status = wrap(tokens, second ? &t->pair : &t->single,
+                      options->no_special_tokens, &a.work, &b.work, err);
     encoding_release(&a);
     encoding_release(&b);
     return status;

@@ -32,7 +32,7 @@ static bauta_status fail(const template_parser *p, const char *what,
 static bauta_status item_add(bt_template *t, uint32_t id, uint32_t type,
                              bauta_error *err)
 {
-    if (BT_ROOM(t->items, t->room, t->count, 1))
+    if (BT_ARRAY_RESERVE(t->items, t->room, t->count, 1))
         return bt_fail_memory(err, "a template", sizeof(*t->items));
     t->items[t->count++] = (bt_template_item){ id, type };
     return BAUTA_OK;
@@ -80,10 +80,10 @@ static bauta_status wrap(bt_template *t, bool pair, const uint32_t *before,
     return status;
 }
 
-bauta_status bt_template_around(bt_template *single, bt_template *pair,
-                                const uint32_t *before, size_t before_count,
-                                const uint32_t *after, size_t after_count,
-                                bauta_error *err)
+bauta_status bt_template_wrap(bt_template *single, bt_template *pair,
+                              const uint32_t *before, size_t before_count,
+                              const uint32_t *after, size_t after_count,
+                              bauta_error *err)
 {
     *single = *pair = (bt_template){ 0 };
     bauta_status status =
@@ -215,9 +215,9 @@ static bauta_status bert_parse(template_parser *p, const json_t *json)
     bauta_status status = token_get(p, json, "cls", &cls);
     if (!status)
         status = token_get(p, json, "sep", &sep);
-    return status ? status
-                  : bt_template_around(p->single, p->pair, &cls, 1, &sep, 1,
-                                       p->err);
+    return status
+               ? status
+               : bt_template_wrap(p->single, p->pair, &cls, 1, &sep, 1, p->err);
 }
 
 /* <s> A </s></s> B </s>, all of type 0. */
@@ -277,7 +277,7 @@ bauta_status bt_template_parse(bt_template *single, bt_template *pair,
     if (json && !json_is_null(json))
         status = bt_steps_parse(&reader, json);
     if (!status && !p.done)
-        return bt_template_around(single, pair, NULL, 0, NULL, 0, err);
+        return bt_template_wrap(single, pair, NULL, 0, NULL, 0, err);
     if (status) {
         bt_template_release(single);
         bt_template_release(pair);

@@ -32,10 +32,10 @@ bauta_status bt_template_parse(bt_template *single, bt_template *pair,
                                const char *path, bauta_error *err);
 /* The templates `before` A `after`, and `before` A `after` B `after`, where B
  * and its `after` have type 1. */
-bauta_status bt_template_around(bt_template *single, bt_template *pair,
-                                const uint32_t *before, size_t before_count,
-                                const uint32_t *after, size_t after_count,
-                                bauta_error *err);
+bauta_status bt_template_wrap(bt_template *single, bt_template *pair,
+                              const uint32_t *before, size_t before_count,
+                              const uint32_t *after, size_t after_count,
+                              bauta_error *err);
 void bt_template_release(bt_template *t);
 
 #endif

@@ -42,7 +42,7 @@ enum {
     STACK_MAX = 64 << 20,
 };
 
-struct bt_pattern {
+struct bt_regex {
     pcre2_general_context *general;
     pcre2_match_context *limits;
     pcre2_code *code; /* NULL: search for the literal */
@@ -52,8 +52,8 @@ struct bt_pattern {
     bool creating, out_of_memory; /* while it was created */
 };
 
-struct bt_matcher {
-    const bt_pattern *pattern;
+struct bt_regex_matcher {
+    const bt_regex *pattern;
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack; /* of the context, or NULL */
@@ -64,7 +64,7 @@ struct bt_matcher {
 
 static void *pattern_alloc(size_t size, void *user)
 {
-    bt_pattern *pattern = user;
+    bt_regex *pattern = user;
     void *memory = bt_alloc(size);
     // After creation it may be shared, so nothing is written.
     if (!memory && pattern->creating)
@@ -78,7 +78,7 @@ static void pattern_release(void *memory, void *user)
     bt_free(memory);
 }
 
-void bt_pattern_free(bt_pattern *pattern)
+void bt_regex_free(bt_regex *pattern)
 {
     if (!pattern)
         return;
@@ -89,7 +89,7 @@ void bt_pattern_free(bt_pattern *pattern)
     bt_free(pattern);
 }
 
-static bauta_status fail_compile(const bt_pattern *pattern, int code,
+static bauta_status fail_compile(const bt_regex *pattern, int code,
                                  const char *text, size_t size, size_t at,
                                  const char *path, bauta_error *err)
 {
@@ -100,13 +100,13 @@ static bauta_status fail_compile(const bt_pattern *pattern, int code,
         0)
         strcpy(message, "unknown error");
     return bt_fail(err, BAUTA_ERR_IO, "%s: the pattern \"%s\" at byte %zu: %s",
-                   bt_path_tail(path), bt_pattern_quote(text, size).text, at,
+                   bt_path_tail(path), bt_regex_quote(text, size).text, at,
                    message);
 }
 
 /* Sizes and offsets in messages are those of the translated pattern, which is
  * close to that of the file. */
-static bauta_status compile(bt_pattern *pattern, const char *text, size_t size,
+static bauta_status compile(bt_regex *pattern, const char *text, size_t size,
                             const char *path, bauta_error *err)
 {
     int code;
@@ -132,7 +132,7 @@ static bauta_status compile(bt_pattern *pattern, const char *text, size_t size,
                                   : BAUTA_OK;
 }
 
-static bauta_status contexts_create(bt_pattern *pattern, bauta_error *err)
+static bauta_status contexts_create(bt_regex *pattern, bauta_error *err)
 {
     pattern->general =
         pcre2_general_context_create(pattern_alloc, pattern_release, pattern);
@@ -146,7 +146,7 @@ static bauta_status contexts_create(bt_pattern *pattern, bauta_error *err)
     return BAUTA_OK;
 }
 
-static bauta_status pattern_fill(bt_pattern *pattern, const char *text,
+static bauta_status pattern_fill(bt_regex *pattern, const char *text,
                                  size_t size, const char *path,
                                  bauta_error *err)
 {
@@ -155,8 +155,8 @@ static bauta_status pattern_fill(bt_pattern *pattern, const char *text,
     bauta_status status = contexts_create(pattern, err);
     if (status)
         return status;
-    status = bt_pattern_translate(&translated, &translated_size, text, size,
-                                  path, err);
+    status = bt_regex_translate(&translated, &translated_size, text, size, path,
+                                err);
     if (status)
         return status;
     status = compile(pattern, translated, translated_size, path, err);
@@ -164,34 +164,34 @@ static bauta_status pattern_fill(bt_pattern *pattern, const char *text,
     return status;
 }
 
-bauta_status bt_pattern_create(bt_pattern **out, const char *text, size_t size,
-                               const char *path, bauta_error *err)
+bauta_status bt_regex_create(bt_regex **out, const char *text, size_t size,
+                             const char *path, bauta_error *err)
 {
     *out = NULL;
-    if (size > PATTERN_MAX || bt_utf8_valid(text, size) != size)
+    if (size > PATTERN_MAX || bt_utf8_valid_prefix(text, size) != size)
         return bt_fail(err, BAUTA_ERR_IO,
                        "%s: a pattern of %zu bytes is too long, or is not "
                        "UTF-8",
                        bt_path_tail(path), size);
-    bt_pattern *pattern = bt_alloc_zero(1, sizeof(*pattern));
+    bt_regex *pattern = bt_alloc_zero(1, sizeof(*pattern));
     if (!pattern)
         return bt_fail_memory(err, "a pattern", sizeof(*pattern));
     pattern->creating = true;
-    pattern->quoted = bt_pattern_quote(text, size);
+    pattern->quoted = bt_regex_quote(text, size);
     bauta_status status = pattern_fill(pattern, text, size, path, err);
     pattern->creating = false;
     if (status)
-        bt_pattern_free(pattern);
+        bt_regex_free(pattern);
     else
         *out = pattern;
     return status;
 }
 
-bauta_status bt_pattern_literal(bt_pattern **out, const char *string,
-                                size_t size, bauta_error *err)
+bauta_status bt_regex_create_literal(bt_regex **out, const char *string,
+                                     size_t size, bauta_error *err)
 {
     *out = NULL;
-    bt_pattern *pattern = bt_alloc_zero(1, sizeof(*pattern));
+    bt_regex *pattern = bt_alloc_zero(1, sizeof(*pattern));
     char *literal = pattern ? bt_alloc(size) : NULL;
     if (!literal) {
         bt_free(pattern);
@@ -206,11 +206,11 @@ bauta_status bt_pattern_literal(bt_pattern **out, const char *string,
 
 /* ---- Matching ------------------------------------------------------------ */
 
-bauta_status bt_matcher_create(bt_matcher **out, const bt_pattern *pattern,
-                               bauta_error *err)
+bauta_status bt_regex_matcher_create(bt_regex_matcher **out,
+                                     const bt_regex *pattern, bauta_error *err)
 {
     *out = NULL;
-    bt_matcher *matcher = bt_alloc_zero(1, sizeof(*matcher));
+    bt_regex_matcher *matcher = bt_alloc_zero(1, sizeof(*matcher));
     if (!matcher)
         return bt_fail_memory(err, "a match", sizeof(*matcher));
     matcher->pattern = pattern;
@@ -218,7 +218,7 @@ bauta_status bt_matcher_create(bt_matcher **out, const bt_pattern *pattern,
         matcher->data = pcre2_match_data_create(1, pattern->general);
         matcher->context = pcre2_match_context_copy(pattern->limits);
         if (!matcher->data || !matcher->context) {
-            bt_matcher_free(matcher);
+            bt_regex_matcher_free(matcher);
             return bt_fail_memory(err, "a match", sizeof(*matcher));
         }
     }
@@ -226,7 +226,7 @@ bauta_status bt_matcher_create(bt_matcher **out, const bt_pattern *pattern,
     return BAUTA_OK;
 }
 
-void bt_matcher_free(bt_matcher *matcher)
+void bt_regex_matcher_free(bt_regex_matcher *matcher)
 {
     if (!matcher)
         return;
@@ -245,7 +245,7 @@ typedef struct regex_search {
     bool anchored; /* to the first start position */
 } regex_search;
 
-static int run(bt_matcher *m, const regex_search *a, uint32_t options)
+static int run(bt_regex_matcher *m, const regex_search *a, uint32_t options)
 {
     size_t end = a->at + bt_size_min(a->window, a->size - a->at);
     // The window ends at the end of a character.
@@ -259,7 +259,7 @@ static int run(bt_matcher *m, const regex_search *a, uint32_t options)
 }
 
 /* False if there is one already, or no memory for it. */
-static bool stack_create(bt_matcher *m)
+static bool stack_create(bt_regex_matcher *m)
 {
     if (m->stack)
         return false;
@@ -271,7 +271,7 @@ static bool stack_create(bt_matcher *m)
 }
 
 /* Run, with a larger stack or the interpreter if needed. */
-static int run_stacked(bt_matcher *m, const regex_search *a)
+static int run_stacked(bt_regex_matcher *m, const regex_search *a)
 {
     int code = run(m, a, 0);
     if (code == PCRE2_ERROR_JIT_STACKLIMIT && stack_create(m))
@@ -288,7 +288,7 @@ static bool unfinished(int code)
 
 /* Match at one start position with as many steps and bytes as it needs, within
  * the budget. */
-static int run_charged(bt_matcher *m, regex_search a)
+static int run_charged(bt_regex_matcher *m, regex_search a)
 {
     size_t budget = bt_size_add(STEPS_FREE + m->earned,
                                 bt_size_mul(a.size - a.at, STEPS_A_BYTE));
@@ -317,7 +317,7 @@ static size_t char_next(const regex_search *a, size_t at)
 
 /* Try the start positions up to `last` one by one; a->at is the next one
  * then. */
-static int run_positions(bt_matcher *m, regex_search *a, size_t last)
+static int run_positions(bt_regex_matcher *m, regex_search *a, size_t last)
 {
     int code = PCRE2_ERROR_NOMATCH;
     a->anchored = true;
@@ -330,7 +330,8 @@ static int run_positions(bt_matcher *m, regex_search *a, size_t last)
 }
 
 /* The first match from `at` on. */
-static int run_all(bt_matcher *m, const char *text, size_t size, size_t at)
+static int run_all(bt_regex_matcher *m, const char *text, size_t size,
+                   size_t at)
 {
     regex_search a = { text, size, at, STARTS + WINDOW_FIRST, false };
     int code = PCRE2_ERROR_NOMATCH;
@@ -346,7 +347,7 @@ static int run_all(bt_matcher *m, const char *text, size_t size, size_t at)
     return code;
 }
 
-static bauta_status fail_match(const bt_matcher *m, int code, size_t size,
+static bauta_status fail_match(const bt_regex_matcher *m, int code, size_t size,
                                bauta_error *err)
 {
     char message[120] = "";
@@ -364,8 +365,8 @@ static bauta_status fail_match(const bt_matcher *m, int code, size_t size,
                    m->pattern->quoted.text, size, message);
 }
 
-static void find_literal(const bt_pattern *pattern, const char *text,
-                         size_t size, size_t at, size_t *lo, size_t *hi)
+static void find_literal(const bt_regex *pattern, const char *text, size_t size,
+                         size_t at, size_t *lo, size_t *hi)
 {
     const char *found =
         memmem(text + at, size - at, pattern->literal, pattern->literal_size);
@@ -373,9 +374,9 @@ static void find_literal(const bt_pattern *pattern, const char *text,
     *hi = found ? *lo + pattern->literal_size : SIZE_MAX;
 }
 
-bauta_status bt_matcher_find(bt_matcher *m, const char *text, size_t size,
-                             size_t at, size_t *lo, size_t *hi,
-                             bauta_error *err)
+bauta_status bt_regex_matcher_find(bt_regex_matcher *m, const char *text,
+                                   size_t size, size_t at, size_t *lo,
+                                   size_t *hi, bauta_error *err)
 {
     *lo = *hi = SIZE_MAX;
     if (!m->pattern->code) {
@@ -396,24 +397,25 @@ bauta_status bt_matcher_find(bt_matcher *m, const char *text, size_t size,
     return BAUTA_OK;
 }
 
-bauta_status bt_matcher_next(bt_matcher *m, const char *text, size_t size,
-                             bt_match *match, bool *found, bauta_error *err)
+bauta_status bt_regex_matcher_next(bt_regex_matcher *m, const char *text,
+                                   size_t size, bt_regex_match *match,
+                                   bool *found, bauta_error *err)
 {
     size_t lo, hi;
     *found = false;
-    while (match->at <= size) {
+    while (match->next <= size) {
         bauta_status status =
-            bt_matcher_find(m, text, size, match->at, &lo, &hi, err);
+            bt_regex_matcher_find(m, text, size, match->next, &lo, &hi, err);
         if (status || lo == SIZE_MAX)
             return status;
-        if (lo < hi || !match->some || lo != match->hi) {
-            *match = (bt_match){ lo, hi, hi, true };
+        if (lo < hi || !match->any || lo != match->hi) {
+            *match = (bt_regex_match){ lo, hi, hi, true };
             *found = true;
             return BAUTA_OK;
         }
-        match->at += match->at < size
-                         ? bt_utf8_length((unsigned char)text[match->at])
-                         : 1;
+        match->next += match->next < size
+                           ? bt_utf8_length((unsigned char)text[match->next])
+                           : 1;
     }
     return BAUTA_OK;
 }

@@ -37,7 +37,7 @@ typedef struct translator {
     bauta_error *err;
 } translator;
 
-bt_quoted bt_pattern_quote(const char *pattern, size_t size)
+bt_quoted bt_regex_quote(const char *pattern, size_t size)
 {
     char copy[sizeof(bt_quoted) + 1] = "";
     memcpy(copy, pattern, size < sizeof(bt_quoted) ? size : sizeof(bt_quoted));
@@ -49,13 +49,13 @@ static bauta_status refuse(const translator *t, const char *why)
     return bt_fail(t->err, BAUTA_ERR_IO,
                    "%s: the pattern \"%s\" %s (at byte %zu), which is not "
                    "supported",
-                   bt_path_tail(t->path), bt_pattern_quote(t->in, t->size).text,
+                   bt_path_tail(t->path), bt_regex_quote(t->in, t->size).text,
                    why, t->at);
 }
 
 static bauta_status put(translator *t, const char *bytes, size_t size)
 {
-    if (BT_ROOM(t->out, t->room, t->count, size + 1))
+    if (BT_ARRAY_RESERVE(t->out, t->room, t->count, size + 1))
         return bt_fail_memory(t->err, "a pattern", t->count + size + 1);
     memcpy(t->out + t->count, bytes, size);
     t->count += size;
@@ -443,9 +443,9 @@ static bauta_status repetition(translator *t)
     return status ? status : copy(t, n);
 }
 
-bauta_status bt_pattern_translate(char **out, size_t *out_size,
-                                  const char *pattern, size_t size,
-                                  const char *path, bauta_error *err)
+bauta_status bt_regex_translate(char **out, size_t *out_size,
+                                const char *pattern, size_t size,
+                                const char *path, bauta_error *err)
 {
     translator t = { .in = pattern, .size = size, .path = path, .err = err };
     *out = NULL;

@@ -8,11 +8,11 @@
 /* The pattern for PCRE2 with its options UTF, UCP and MULTILINE and a line feed
  * as the only newline; NUL-terminated, for bt_free(). Syntax with another
  * meaning in PCRE2 that is not translated is an error. */
-bauta_status bt_pattern_translate(char **out, size_t *out_size,
-                                  const char *pattern, size_t size,
-                                  const char *path, bauta_error *err);
+bauta_status bt_regex_translate(char **out, size_t *out_size,
+                                const char *pattern, size_t size,
+                                const char *path, bauta_error *err);
 
 /* A pattern quoted for a message; it need not be NUL-terminated. */
-bt_quoted bt_pattern_quote(const char *pattern, size_t size);
+bt_quoted bt_regex_quote(const char *pattern, size_t size);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-const char *bt_field_type(const json_t *json)
+const char *bt_step_type(const json_t *json)
 {
     return json_string_value(json_object_get(json, "type"));
 }
@@ -16,7 +16,7 @@ const char *bt_field_type(const json_t *json)
 static bauta_status parse_nested(const bt_step_reader *r, const json_t *json,
                                  unsigned depth)
 {
-    const char *type = bt_field_type(json);
+    const char *type = bt_step_type(json);
     bauta_status status = BAUTA_OK;
     if (!type)
         return bt_fail(r->err, BAUTA_ERR_IO, "%s: a %s has no \"type\"",
@@ -45,14 +45,14 @@ static bauta_status fail_field(const json_t *json, const char *key,
                                const char *what, const char *path,
                                bauta_error *err)
 {
-    const char *type = bt_field_type(json);
+    const char *type = bt_step_type(json);
     return bt_fail(err, BAUTA_ERR_IO, "%s: \"%s\" of %s is not %s",
                    bt_path_tail(path), key, bt_quote(type ? type : "?").text,
                    what);
 }
 
-bauta_status bt_field_bool(bool *out, const json_t *json, const char *key,
-                           const char *path, bauta_error *err)
+bauta_status bt_step_bool(bool *out, const json_t *json, const char *key,
+                          const char *path, bauta_error *err)
 {
     const json_t *value = json_object_get(json, key);
     if (!value || json_is_null(value))
@@ -63,9 +63,8 @@ bauta_status bt_field_bool(bool *out, const json_t *json, const char *key,
     return BAUTA_OK;
 }
 
-bauta_status bt_field_string(const char **out, const json_t *json,
-                             const char *key, const char *path,
-                             bauta_error *err)
+bauta_status bt_step_string(const char **out, const json_t *json,
+                            const char *key, const char *path, bauta_error *err)
 {
     const json_t *value = json_object_get(json, key);
     if (!value || json_is_null(value))
@@ -76,33 +75,33 @@ bauta_status bt_field_string(const char **out, const json_t *json,
     return BAUTA_OK;
 }
 
-bauta_status bt_field_char(uint32_t *out, const json_t *json, const char *key,
-                           const char *path, bauta_error *err)
+bauta_status bt_step_char(uint32_t *out, const json_t *json, const char *key,
+                          const char *path, bauta_error *err)
 {
     const char *text = NULL;
     size_t length = 0;
-    bauta_status status = bt_field_string(&text, json, key, path, err);
+    bauta_status status = bt_step_string(&text, json, key, path, err);
     if (status || !text)
         return status;
-    uint32_t code = *text ? bt_utf8_get(text, strlen(text), &length) : 0;
+    uint32_t code = *text ? bt_utf8_decode(text, strlen(text), &length) : 0;
     if (length == 0 || text[length])
         return fail_field(json, key, "one character", path, err);
     *out = code;
     return BAUTA_OK;
 }
 
-bauta_status bt_field_pattern(bt_pattern **out, const json_t *json,
-                              const char *path, bauta_error *err)
+bauta_status bt_step_regex(bt_regex **out, const json_t *json, const char *path,
+                           bauta_error *err)
 {
     const json_t *value = json_object_get(json, "pattern");
     const json_t *string = json_object_get(value, "String");
     const json_t *regex = json_object_get(value, "Regex");
     *out = NULL;
     if (json_is_string(string))
-        return bt_pattern_literal(out, json_string_value(string),
-                                  json_string_length(string), err);
+        return bt_regex_create_literal(out, json_string_value(string),
+                                       json_string_length(string), err);
     if (json_is_string(regex))
-        return bt_pattern_create(out, json_string_value(regex),
-                                 json_string_length(regex), path, err);
+        return bt_regex_create(out, json_string_value(regex),
+                               json_string_length(regex), path, err);
     return fail_field(json, "pattern", "a String or a Regex", path, err);
 }

@@ -30,19 +30,19 @@ typedef struct bt_step_reader {
 bauta_status bt_steps_parse(const bt_step_reader *reader, const json_t *json);
 
 /* The value of "type", or NULL. */
-const char *bt_field_type(const json_t *json);
+const char *bt_step_type(const json_t *json);
 
-bauta_status bt_field_bool(bool *out, const json_t *json, const char *key,
-                           const char *path, bauta_error *err);
+bauta_status bt_step_bool(bool *out, const json_t *json, const char *key,
+                          const char *path, bauta_error *err);
 /* The string belongs to the object. */
-bauta_status bt_field_string(const char **out, const json_t *json,
-                             const char *key, const char *path,
-                             bauta_error *err);
+bauta_status bt_step_string(const char **out, const json_t *json,
+                            const char *key, const char *path,
+                            bauta_error *err);
 /* A string of exactly one character. */
-bauta_status bt_field_char(uint32_t *out, const json_t *json, const char *key,
-                           const char *path, bauta_error *err);
+bauta_status bt_step_char(uint32_t *out, const json_t *json, const char *key,
+                          const char *path, bauta_error *err);
 /* "pattern": {"String": ...} or {"Regex": ...}; it is required. */
-bauta_status bt_field_pattern(bt_pattern **out, const json_t *json,
-                              const char *path, bauta_error *err);
+bauta_status bt_step_regex(bt_regex **out, const json_t *json, const char *path,
+                           bauta_error *err);
 
 #endif

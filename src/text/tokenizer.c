@@ -15,8 +15,8 @@ bauta_status bt_tokenizer_create(bauta_tokenizer **out, bauta_error *err)
     *out = tokenizer;
     if (!tokenizer)
         return bt_fail_memory(err, "a tokenizer", sizeof(*tokenizer));
-    for (size_t i = 0; i < BAUTA_TOKEN_NAMES; i++)
-        tokenizer->names[i] = BT_NO_ID;
+    for (size_t i = 0; i < BAUTA_TOKEN_COUNT; i++)
+        tokenizer->special_ids[i] = BT_NO_ID;
     return BAUTA_OK;
 }
 
@@ -27,22 +27,22 @@ void bauta_tokenizer_free(bauta_tokenizer *tokenizer)
     bauta_tokenizer_free(tokenizer->target);
     for (size_t i = 0; i < tokenizer->file_count; i++)
         bt_free(tokenizer->files[i].bytes);
-    bt_decoding_free(tokenizer->decoding);
+    bt_detokenizer_chain_free(tokenizer->detokenizer);
     bt_template_release(&tokenizer->pair);
     bt_template_release(&tokenizer->single);
     bt_subword_free(tokenizer->model);
     bt_pretokenizer_free(tokenizer->pretokenizer);
-    bt_added_free(tokenizer->added);
+    bt_added_tokens_free(tokenizer->added_tokens);
     bt_normalizer_free(tokenizer->normalizer);
-    bt_vocab_free(tokenizer->pieces);
+    bt_vocab_free(tokenizer->model_vocab);
     bt_vocab_free(tokenizer->vocab);
-    bt_free(tokenizer->special);
-    bt_free(tokenizer->surface);
+    bt_free(tokenizer->is_special);
+    bt_free(tokenizer->unknown_surface);
     bt_free(tokenizer);
 }
 
-void bt_tokenizer_keep(bauta_tokenizer *tokenizer, const char *name,
-                       char *bytes, size_t size)
+void bt_tokenizer_store_file(bauta_tokenizer *tokenizer, const char *name,
+                             char *bytes, size_t size)
 {
     if (tokenizer->file_count == BT_TOKENIZER_FILES) {
         bt_free(bytes);
@@ -76,7 +76,7 @@ bauta_status bauta_tokenizer_save(const bauta_tokenizer *tokenizer,
 
 /* ---- Queries ------------------------------------------------------------- */
 
-size_t bauta_tokenizer_size(const bauta_tokenizer *tokenizer)
+size_t bauta_tokenizer_vocab_size(const bauta_tokenizer *tokenizer)
 {
     return bt_vocab_size(tokenizer->vocab);
 }
@@ -97,30 +97,30 @@ uint32_t bauta_tokenizer_find(const bauta_tokenizer *tokenizer,
     return bt_vocab_find(tokenizer->vocab, piece, length);
 }
 
-uint32_t bauta_tokenizer_token(const bauta_tokenizer *tokenizer,
-                               bauta_token_name name)
+uint32_t bauta_tokenizer_special_token(const bauta_tokenizer *tokenizer,
+                                       bauta_special_token name)
 {
-    return (unsigned)name < BAUTA_TOKEN_NAMES ? tokenizer->names[name]
+    return (unsigned)name < BAUTA_TOKEN_COUNT ? tokenizer->special_ids[name]
                                               : BAUTA_NO_TOKEN;
 }
 
-bool bauta_tokenizer_special(const bauta_tokenizer *tokenizer, uint32_t id)
+bool bauta_tokenizer_is_special(const bauta_tokenizer *tokenizer, uint32_t id)
 {
-    return tokenizer->special && id < bt_vocab_size(tokenizer->vocab) &&
-           tokenizer->special[id];
+    return tokenizer->is_special && id < bt_vocab_size(tokenizer->vocab) &&
+           tokenizer->is_special[id];
 }
 
-bauta_status bt_tokenizer_mark(bauta_tokenizer *tokenizer, uint32_t id,
-                               bauta_error *err)
+bauta_status bt_tokenizer_mark_special(bauta_tokenizer *tokenizer, uint32_t id,
+                                       bauta_error *err)
 {
     size_t size = bt_vocab_size(tokenizer->vocab);
-    if (!tokenizer->special) {
-        tokenizer->special = bt_alloc_zero(size, 1);
-        if (!tokenizer->special)
+    if (!tokenizer->is_special) {
+        tokenizer->is_special = bt_alloc_zero(size, 1);
+        if (!tokenizer->is_special)
             return bt_fail_memory(err, "the marks of special tokens", size);
     }
     if (id < size)
-        tokenizer->special[id] = 1;
+        tokenizer->is_special[id] = 1;
     return BAUTA_OK;
 }
 
@@ -131,7 +131,7 @@ static void unknown_add(bauta_unknown *u, const char *text, size_t from,
                         size_t to)
 {
     for (size_t at = from, size; at < to; at += size, u->count++) {
-        bt_utf8_get(text + at, to - at, &size);
+        bt_utf8_decode(text + at, to - at, &size);
         if (u->count == 0) {
             u->start = at;
             u->end = at + size;
@@ -154,7 +154,7 @@ bauta_unknown bauta_tokens_unknown(const bauta_tokenizer *t,
                                    size_t length)
 {
     bauta_unknown found = { 0, 0, 0 };
-    uint32_t unknown = t->names[BAUTA_TOKEN_UNK];
+    uint32_t unknown = t->special_ids[BAUTA_TOKEN_UNK];
     bool gaps = unknown == BT_NO_ID && !t->normalizer &&
                 (!t->pretokenizer || t->bytelevel);
     size_t done = 0; // bytes of the text that tokens cover

@@ -31,19 +31,19 @@ enum {
 struct bauta_tokenizer {
     bt_vocab *vocab; /* including the added tokens */
     bt_normalizer *normalizer;
-    bt_added *added;
+    bt_added_tokens *added_tokens;
     bt_pretokenizer *pretokenizer;
-    bt_subword *model;
+    bt_subword_model *model;
     bt_template single, pair;
-    bt_decoding *decoding;
-    bool bytelevel;         /* the model encodes bytes, not characters */
-    bool sentencepiece;     /* the unknown piece decodes to the surface */
-    char *surface;          /* NULL: U+2047 between spaces */
-    unsigned char *special; /* (size of vocab) skipped by decoding */
-    uint32_t names[BAUTA_TOKEN_NAMES]; /* ids, or BT_NO_ID */
+    bt_detokenizer_chain *detokenizer;
+    bool bytelevel;            /* the model encodes bytes, not characters */
+    bool sentencepiece;        /* the unknown piece decodes to the surface */
+    char *unknown_surface;     /* NULL: U+2047 between spaces */
+    unsigned char *is_special; /* (size of vocab) skipped by decoding */
+    uint32_t special_ids[BAUTA_TOKEN_COUNT]; /* ids, or BT_NO_ID */
 
     /* The pieces of the model if they differ from `vocab`; else NULL. */
-    bt_vocab *pieces;
+    bt_vocab *model_vocab;
     bauta_tokenizer *target; /* the target side of a translation, or NULL */
     bt_tokenizer_file files[BT_TOKENIZER_FILES];
     size_t file_count;
@@ -54,12 +54,12 @@ bauta_status bt_tokenizer_create(bauta_tokenizer **out, bauta_error *err);
 
 /* Store a file for bauta_tokenizer_save(). The tokenizer owns the bytes from
  * here on; `name` is a constant. */
-void bt_tokenizer_keep(bauta_tokenizer *tokenizer, const char *name,
-                       char *bytes, size_t size);
+void bt_tokenizer_store_file(bauta_tokenizer *tokenizer, const char *name,
+                             char *bytes, size_t size);
 /* Store a tokenizer_config.json for a tokenizer that was created here: its
  * class is that of a plain tokenizer.json, and it names the special tokens. */
-bauta_status bt_tokenizer_keep_config(bauta_tokenizer *tokenizer,
-                                      bauta_error *err);
+bauta_status bt_tokenizer_store_config(bauta_tokenizer *tokenizer,
+                                       bauta_error *err);
 /* Parse a tokenizer.json that was created here, and store it with its config.
  * Takes the text, even on failure. */
 bauta_status bt_tokenizer_create_json(bauta_tokenizer **out, char *text,
@@ -73,8 +73,8 @@ bauta_status bt_tokenizer_create_characters(bauta_tokenizer **out,
                                             bauta_error *err);
 
 /* Mark a token as special; the vocabulary must be complete. */
-bauta_status bt_tokenizer_mark(bauta_tokenizer *tokenizer, uint32_t id,
-                               bauta_error *err);
+bauta_status bt_tokenizer_mark_special(bauta_tokenizer *tokenizer, uint32_t id,
+                                       bauta_error *err);
 
 /* Parse a tokenizer.json in memory. */
 bauta_status bt_tokenizer_parse_json(bauta_tokenizer **out, const char *text,

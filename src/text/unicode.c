@@ -151,7 +151,7 @@ bool bt_is_punctuation(uint32_t code)
            !is_newer(code);
 }
 
-bool bt_is_other(uint32_t code)
+bool bt_is_control(uint32_t code)
 {
     if (code < 0x80)
         return code < ' ' || code == 0x7F;
@@ -159,7 +159,7 @@ bool bt_is_other(uint32_t code)
     return c >= UTF8PROC_CATEGORY_CC && !is_newer(code);
 }
 
-bool bt_is_mark(uint32_t code)
+bool bt_is_nonspacing_mark(uint32_t code)
 {
     if (code < 0x300)
         return false;
@@ -176,7 +176,7 @@ static bool is_current_mark(uint32_t code)
     return c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
 }
 
-bool bt_is_any_mark(uint32_t code)
+bool bt_is_combining_mark(uint32_t code)
 {
     if (is_current_mark(code))
         return !is_newer_mark(code);
@@ -199,7 +199,7 @@ bool bt_is_letter(uint32_t code)
     return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
 }
 
-bool bt_is_word(uint32_t code)
+bool bt_is_word_character(uint32_t code)
 {
     if (code < 0x80)
         return bt_is_letter(code) || bt_is_number(code) || code == '_';
@@ -219,7 +219,7 @@ bool bt_is_word(uint32_t code)
     }
 }
 
-bool bt_is_ideograph(uint32_t code)
+bool bt_is_cjk_ideograph(uint32_t code)
 {
     static const uint32_t ranges[][2] = {
         { 0x3400, 0x4DBF },   { 0x4E00, 0x9FFF },   { 0xF900, 0xFAFF },
@@ -232,7 +232,7 @@ bool bt_is_ideograph(uint32_t code)
     return false;
 }
 
-size_t bt_lower(uint32_t out[3], uint32_t code)
+size_t bt_unicode_lower(uint32_t out[3], uint32_t code)
 {
     if (code < 0x80)
         out[0] = code >= 'A' && code <= 'Z' ? code + 0x20 : code;

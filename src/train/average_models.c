@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "formats/run.h"
-#include "model/handle.h"
+#include "formats/run_folder.h"
+#include "model/api.h"
 
 #include <string.h>
 
@@ -16,9 +16,10 @@
 static bauta_status same_check(const bauta_model *a, const bauta_model *b,
                                const char *folder, bauta_error *err)
 {
-    bool same = a->folder->family == b->folder->family && a->count == b->count;
-    for (size_t i = 0; same && i < a->count; i++) {
-        const bt_entry *x = &a->entries[i], *y = &b->entries[i];
+    bool same = a->store->family == b->store->family &&
+                a->tensor_count == b->tensor_count;
+    for (size_t i = 0; same && i < a->tensor_count; i++) {
+        const bt_named_tensor *x = &a->tensors[i], *y = &b->tensors[i];
         same = strcmp(x->name, y->name) == 0 &&
                x->tensor->rows == y->tensor->rows &&
                x->tensor->columns == y->tensor->columns;
@@ -35,12 +36,12 @@ static bauta_status same_check(const bauta_model *a, const bauta_model *b,
 
 static void mean_set(bauta_model *const *models, size_t count)
 {
-    for (size_t i = 0; i < models[0]->count; i++) {
-        bt_tensor *to = models[0]->entries[i].tensor;
+    for (size_t i = 0; i < models[0]->tensor_count; i++) {
+        bt_tensor *to = models[0]->tensors[i].tensor;
         for (size_t j = 0; j < to->rows * to->columns; j++) {
             double sum = 0.0;
             for (size_t m = 0; m < count; m++)
-                sum += (double)models[m]->entries[i].tensor->data[j];
+                sum += (double)models[m]->tensors[i].tensor->data[j];
             to->data[j] = (float)(sum / (double)count);
         }
     }
@@ -49,7 +50,7 @@ static void mean_set(bauta_model *const *models, size_t count)
 /* ---- the folder ---------------------------------------------------------- */
 
 /* Copy a file if it is there. */
-static bauta_status file_copy(const bt_directory *to, const char *folder,
+static bauta_status file_copy(const bt_atomic_directory *to, const char *folder,
                               const char *name, bauta_error *err)
 {
     bt_file_map map;
@@ -60,15 +61,16 @@ static bauta_status file_copy(const bt_directory *to, const char *folder,
     if (bt_file_exists(path)) {
         status = bt_file_map_init(&map, path, err);
         if (!status)
-            status = bt_directory_write(to, name, map.bytes, map.size, err);
+            status =
+                bt_atomic_directory_write(to, name, map.bytes, map.size, err);
         bt_file_map_release(&map);
     }
     bt_free(path);
     return status;
 }
 
-static bauta_status tokenizer_copy(const bt_directory *to, const char *folder,
-                                   bauta_error *err)
+static bauta_status tokenizer_copy(const bt_atomic_directory *to,
+                                   const char *folder, bauta_error *err)
 {
     char *resolved;
     bauta_status status = bt_run_resolve(&resolved, folder, err);
@@ -81,16 +83,16 @@ static bauta_status tokenizer_copy(const bt_directory *to, const char *folder,
 static bauta_status mean_write(const char *out, const bauta_model *model,
                                const char *first, bauta_error *err)
 {
-    bt_directory *to;
-    bauta_status status = bt_directory_create(&to, out, err);
+    bt_atomic_directory *to;
+    bauta_status status = bt_atomic_directory_create(&to, out, err);
     if (status)
         return status;
     status = bt_model_write(model, NULL, to, err);
     if (!status)
         status = tokenizer_copy(to, first, err);
     if (!status)
-        status = bt_directory_commit(to, err);
-    bt_directory_free(to);
+        status = bt_atomic_directory_commit(to, err);
+    bt_atomic_directory_free(to);
     return status;
 }
 

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "formats/json.h"
-#include "formats/run.h"
-#include "formats/sealed.h"
+#include "formats/run_folder.h"
+#include "formats/sealed_json.h"
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static bauta_status notes_parse(json_t **out, const char *notes,
     if (!notes)
         return BAUTA_OK;
     bauta_status status =
-        bt_json_object(out, notes, strlen(notes), 0, "the notes", &why);
+        bt_json_parse_object(out, notes, strlen(notes), 0, "the notes", &why);
     if (status == BAUTA_ERR_NOMEM)
         return bt_fail(err, status, "%s", why.message);
     return status
@@ -43,26 +43,26 @@ static bauta_status notes_parse(json_t **out, const char *notes,
                : BAUTA_OK;
 }
 
-static bauta_status tokenizer_write(const bt_directory *to,
+static bauta_status tokenizer_write(const bt_atomic_directory *to,
                                     const bauta_tokenizer *tokenizer,
                                     bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; tokenizer && !status && i < tokenizer->file_count; i++) {
         const bt_tokenizer_file *file = &tokenizer->files[i];
-        status =
-            bt_directory_write(to, file->name, file->bytes, file->size, err);
+        status = bt_atomic_directory_write(to, file->name, file->bytes,
+                                           file->size, err);
     }
     return status;
 }
 
 /* The record is written last: if it exists, the checkpoint is complete. */
 static bauta_status folder_write(const bauta_trainer *t, const char *folder,
-                                 const bt_moments *state, const char *record,
-                                 bauta_error *err)
+                                 const bt_optimizer_state *state,
+                                 const char *record, bauta_error *err)
 {
-    bt_directory *to;
-    bauta_status status = bt_directory_create(&to, folder, err);
+    bt_atomic_directory *to;
+    bauta_status status = bt_atomic_directory_create(&to, folder, err);
     if (status)
         return status;
     status = bt_model_write(t->model, NULL, to, err);
@@ -72,25 +72,25 @@ static bauta_status folder_write(const bauta_trainer *t, const char *folder,
         status = bt_safetensors_write_in(to, optimizer_name, state->tensors,
                                          state->count, err);
     if (!status)
-        status =
-            bt_directory_write(to, record_name, record, strlen(record), err);
+        status = bt_atomic_directory_write(to, record_name, record,
+                                           strlen(record), err);
     if (!status)
-        status = bt_directory_commit(to, err);
-    bt_directory_free(to);
+        status = bt_atomic_directory_commit(to, err);
+    bt_atomic_directory_free(to);
     return status;
 }
 
 static bauta_status record_text(char **out, const bauta_trainer *t,
-                                const bt_moments *state, const char *notes,
-                                bauta_error *err)
+                                const bt_optimizer_state *state,
+                                const char *notes, bauta_error *err)
 {
     json_t *kept, *record = NULL;
     *out = NULL;
     bauta_status status = notes_parse(&kept, notes, err);
     if (!status)
-        status = bt_record_make(&record, t, state, kept, err);
+        status = bt_trainer_record_make(&record, t, state, kept, err);
     if (!status)
-        status = bt_sealed_text(out, record, record_name, err);
+        status = bt_sealed_json_text(out, record, record_name, err);
     json_decref(record);
     json_decref(kept);
     return status;
@@ -102,16 +102,16 @@ bauta_status bauta_trainer_save(const bauta_trainer *trainer,
 {
     BT_NEED(trainer, err);
     BT_NEED(folder, err);
-    bt_moments state;
+    bt_optimizer_state state;
     char *record = NULL;
-    bauta_status status = bt_moments_init(&state, trainer, err);
+    bauta_status status = bt_optimizer_state_init(&state, trainer, err);
     if (status)
         return status;
     status = record_text(&record, trainer, &state, notes, err);
     if (!status)
         status = folder_write(trainer, folder, &state, record, err);
     bt_free(record);
-    bt_moments_release(&state);
+    bt_optimizer_state_release(&state);
     return status;
 }
 
@@ -120,16 +120,16 @@ bauta_status bauta_trainer_export(const bauta_trainer *trainer,
 {
     BT_NEED(trainer, err);
     BT_NEED(folder, err);
-    bt_directory *to;
-    bauta_status status = bt_directory_create(&to, folder, err);
+    bt_atomic_directory *to;
+    bauta_status status = bt_atomic_directory_create(&to, folder, err);
     if (status)
         return status;
-    status = bt_model_write(trainer->model, trainer->average, to, err);
+    status = bt_model_write(trainer->model, trainer->ema, to, err);
     if (!status)
         status = tokenizer_write(to, trainer->tokenizer, err);
     if (!status)
-        status = bt_directory_commit(to, err);
-    bt_directory_free(to);
+        status = bt_atomic_directory_commit(to, err);
+    bt_atomic_directory_free(to);
     return status;
 }
 
@@ -142,7 +142,7 @@ static bauta_status record_open(json_t **out, const char *folder,
     char *path = bt_path_join(folder, record_name);
     if (!path)
         return fail_name(err);
-    bauta_status status = bt_sealed_read(out, path, err);
+    bauta_status status = bt_sealed_json_read(out, path, err);
     bt_free(path);
     return status;
 }
@@ -155,7 +155,7 @@ static bauta_status progress_read(bt_train_progress *progress,
     bauta_status status = record_open(&record, folder, err);
     char *path = status ? NULL : bt_path_join(folder, record_name);
     if (!status)
-        status = path ? bt_record_read(progress, record, t, path, err)
+        status = path ? bt_trainer_record_read(progress, record, t, path, err)
                       : fail_name(err);
     bt_free(path);
     json_decref(record);
@@ -163,7 +163,7 @@ static bauta_status progress_read(bt_train_progress *progress,
 }
 
 static bauta_status optimizer_open(bt_safetensors **out,
-                                   const bt_moments *state,
+                                   const bt_optimizer_state *state,
                                    const bt_train_progress *progress,
                                    const char *folder, bauta_error *err)
 {
@@ -174,7 +174,7 @@ static bauta_status optimizer_open(bt_safetensors **out,
         return fail_name(err);
     bauta_status status = bt_safetensors_open(out, path, err);
     if (!status)
-        status = bt_moments_check(state, *out, path, &digest, err);
+        status = bt_optimizer_state_check(state, *out, path, &digest, err);
     if (!status && digest != progress->optimizer_digest)
         status =
             bt_fail(err, BAUTA_ERR_IO,
@@ -188,7 +188,7 @@ static bauta_status epoch_open(bt_epoch *epoch, const bauta_trainer *t,
                                const bt_train_progress *progress,
                                const char *folder, bauta_error *err)
 {
-    bauta_status status = bt_epoch_init(epoch, t->corpus, &t->cutting,
+    bauta_status status = bt_epoch_init(epoch, t->corpus, &t->packing,
                                         t->options.seed, progress->epoch, err);
     if (!status && progress->batch > epoch->batch_count)
         status = bt_fail(err, BAUTA_ERR_IO,
@@ -217,23 +217,23 @@ bauta_status bauta_trainer_resume(bauta_trainer *trainer, const char *folder,
     BT_NEED(trainer, err);
     BT_NEED(folder, err);
     bt_train_progress progress;
-    bt_moments state = { 0 };
+    bt_optimizer_state state = { 0 };
     bt_safetensors *file = NULL;
     bt_epoch epoch = { 0 };
     bauta_status status = progress_read(&progress, trainer, folder, err);
     if (!status)
-        status = bt_moments_init(&state, trainer, err);
+        status = bt_optimizer_state_init(&state, trainer, err);
     if (!status)
         status = optimizer_open(&file, &state, &progress, folder, err);
     if (!status)
         status = epoch_open(&epoch, trainer, &progress, folder, err);
     if (!status) {
-        bt_moments_take(&state, file);
+        bt_optimizer_state_load(&state, file);
         trainer_set(trainer, &progress, &epoch);
     }
     bt_epoch_release(&epoch);
     bt_safetensors_free(file);
-    bt_moments_release(&state);
+    bt_optimizer_state_release(&state);
     return status;
 }
 
@@ -241,7 +241,7 @@ bauta_status bauta_trainer_resume(bauta_trainer *trainer, const char *folder,
 
 static bauta_status text_copy(char **out, const json_t *value, bauta_error *err)
 {
-    *out = bt_json_text(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    *out = bt_json_dump(value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     return *out ? BAUTA_OK : bt_fail_memory(err, "notes", 0);
 }
 
@@ -265,5 +265,5 @@ bauta_status bauta_run_last(char **folder, const char *run, bauta_error *err)
     BT_NEED(folder, err);
     *folder = NULL;
     BT_NEED(run, err);
-    return bt_run_last(folder, run, err);
+    return bt_run_last_checkpoint(folder, run, err);
 }

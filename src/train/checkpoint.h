@@ -21,32 +21,35 @@ enum { BT_CHECKPOINT_FORMAT = 1 };
 /* ---- optimizer_state.c --------------------------------------------------- */
 
 /* The tensors of optimizer.safetensors, with their data in the trainer. */
-typedef struct bt_moments {
-    bt_stored *tensors;
+typedef struct bt_optimizer_state {
+    bt_stored_tensor *tensors;
     size_t count;
     char *names;
-} bt_moments;
+} bt_optimizer_state;
 
-bauta_status bt_moments_init(bt_moments *state, const bauta_trainer *trainer,
-                             bauta_error *err);
-void bt_moments_release(bt_moments *state);
+bauta_status bt_optimizer_state_init(bt_optimizer_state *state,
+                                     const bauta_trainer *trainer,
+                                     bauta_error *err);
+void bt_optimizer_state_release(bt_optimizer_state *state);
 
 /* Over the names and values, in the order of the list. */
-uint64_t bt_moments_digest(const bt_moments *state);
+uint64_t bt_optimizer_state_digest(const bt_optimizer_state *state);
 /* Check that a file has exactly these tensors, and compute the digest of its
  * values. */
-bauta_status bt_moments_check(const bt_moments *state,
-                              const bt_safetensors *file, const char *path,
-                              uint64_t *digest, bauta_error *err);
+bauta_status bt_optimizer_state_check(const bt_optimizer_state *state,
+                                      const bt_safetensors *file,
+                                      const char *path, uint64_t *digest,
+                                      bauta_error *err);
 /* Copy the values of a checked file into the trainer. */
-void bt_moments_take(const bt_moments *state, const bt_safetensors *file);
+void bt_optimizer_state_load(const bt_optimizer_state *state,
+                             const bt_safetensors *file);
 
 /* ---- trainer_record.c ---------------------------------------------------- */
 
 /* The record of a trainer, for json_decref(); `notes` may be NULL. */
-bauta_status bt_record_make(json_t **out, const bauta_trainer *trainer,
-                            const bt_moments *state, json_t *notes,
-                            bauta_error *err);
+bauta_status bt_trainer_record_make(json_t **out, const bauta_trainer *trainer,
+                                    const bt_optimizer_state *state,
+                                    json_t *notes, bauta_error *err);
 
 /* The progress of a run. */
 typedef struct bt_train_progress {
@@ -55,8 +58,9 @@ typedef struct bt_train_progress {
 } bt_train_progress;
 
 /* Read a record, and check that it belongs to this trainer's run. */
-bauta_status bt_record_read(bt_train_progress *progress, const json_t *record,
-                            const bauta_trainer *trainer, const char *path,
-                            bauta_error *err);
+bauta_status bt_trainer_record_read(bt_train_progress *progress,
+                                    const json_t *record,
+                                    const bauta_trainer *trainer,
+                                    const char *path, bauta_error *err);
 
 #endif

@@ -22,16 +22,16 @@ typedef struct slot {
     float *first, *second; /* moments, (count) */
 } slot;
 
-typedef struct piece {
+typedef struct param_slice {
     size_t slot, from, count;
-} piece;
+} param_slice;
 
 struct bt_optimizer {
     bt_optimizer_options options;
     size_t steps;
     size_t slot_count, piece_count;
     slot *slots;
-    piece *pieces;
+    param_slice *pieces;
     double *squares; /* (pieces) */
     bt_arena memory; /* of all arrays */
 };
@@ -48,7 +48,8 @@ static bauta_status check_options(const bt_optimizer_options *o,
                    { "beta2", o->beta2, 1.0 },
                    { "epsilon", o->epsilon, INFINITY },
                    { "the weight decay", o->weight_decay, INFINITY },
-                   { "the largest norm of gradients", o->clip, INFINITY } };
+                   { "the largest norm of gradients", o->max_grad_norm,
+                     INFINITY } };
     for (size_t i = 0; i < BT_LEN(ranges); i++)
         if (!(ranges[i].value >= 0.0 && ranges[i].value < ranges[i].below))
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -88,13 +89,13 @@ static size_t parameter_count(const bt_parameter *parameter)
 static void take_memory(bt_optimizer *o, const bt_parameter *parameters)
 {
     bt_arena *memory = &o->memory;
-    o->slots = bt_arena_take(memory, o->slot_count, sizeof(*o->slots));
-    o->pieces = bt_arena_take(memory, o->piece_count, sizeof(*o->pieces));
-    o->squares = bt_arena_take(memory, o->piece_count, sizeof(*o->squares));
+    o->slots = bt_arena_alloc(memory, o->slot_count, sizeof(*o->slots));
+    o->pieces = bt_arena_alloc(memory, o->piece_count, sizeof(*o->pieces));
+    o->squares = bt_arena_alloc(memory, o->piece_count, sizeof(*o->squares));
     for (size_t i = 0; i < o->slot_count; i++) {
         size_t count = parameter_count(&parameters[i]);
-        float *first = bt_arena_take(memory, count, sizeof(float));
-        float *second = bt_arena_take(memory, count, sizeof(float));
+        float *first = bt_arena_alloc(memory, count, sizeof(float));
+        float *second = bt_arena_alloc(memory, count, sizeof(float));
         if (memory->base)
             o->slots[i] = (slot){ parameters[i].tensor, parameters[i].decay,
                                   count, first, second };
@@ -103,10 +104,11 @@ static void take_memory(bt_optimizer *o, const bt_parameter *parameters)
 
 static void split_pieces(bt_optimizer *o)
 {
-    piece *next = o->pieces;
+    param_slice *next = o->pieces;
     for (size_t i = 0; i < o->slot_count; i++)
         for (size_t from = 0; from < o->slots[i].count; from += PIECE)
-            *next++ = (piece){ i, from,
+            *next++ =
+                (param_slice){ i, from,
                                bt_size_min(PIECE, o->slots[i].count - from) };
 }
 
@@ -159,17 +161,17 @@ void bt_optimizer_free(bt_optimizer *optimizer)
 
 /* ---- A step -------------------------------------------------------------- */
 
-typedef struct step {
+typedef struct adamw_step {
     bt_optimizer *optimizer;
     const bt_kernels *kernels;
     bt_adamw decayed, undecayed; /* with weight decay and without */
-} step;
+} adamw_step;
 
 static void square_task(void *job, size_t task, int thread)
 {
     (void)thread;
-    const step *s = job;
-    const piece *p = &s->optimizer->pieces[task];
+    const adamw_step *s = job;
+    const param_slice *p = &s->optimizer->pieces[task];
     const slot *t = &s->optimizer->slots[p->slot];
     s->optimizer->squares[task] =
         s->kernels->squares(t->tensor->grad + p->from, p->count);
@@ -178,18 +180,18 @@ static void square_task(void *job, size_t task, int thread)
 static void adamw_task(void *job, size_t task, int thread)
 {
     (void)thread;
-    const step *s = job;
-    const piece *p = &s->optimizer->pieces[task];
+    const adamw_step *s = job;
+    const param_slice *p = &s->optimizer->pieces[task];
     const slot *t = &s->optimizer->slots[p->slot];
     s->kernels->adamw(t->decay ? &s->decayed : &s->undecayed,
                       t->tensor->data + p->from, t->first + p->from,
                       t->second + p->from, t->tensor->grad + p->from, p->count);
 }
 
-static double norm_of_gradients(step *s, int threads)
+static double norm_of_gradients(adamw_step *s, int threads)
 {
     double sum = 0.0;
-    bt_parallel(threads, s->optimizer->piece_count, square_task, s);
+    bt_parallel_for(threads, s->optimizer->piece_count, square_task, s);
     for (size_t i = 0; i < s->optimizer->piece_count; i++)
         sum += s->optimizer->squares[i];
     return sqrt(sum);
@@ -209,8 +211,8 @@ static double power(double base, size_t exponent)
 /* As in torch.nn.utils.clip_grad_norm_. */
 static double clip_scale(const bt_optimizer_options *o, double norm)
 {
-    double scale = o->clip / (norm + 1e-6);
-    return o->clip > 0.0 && scale < 1.0 ? scale : 1.0;
+    double scale = o->max_grad_norm / (norm + 1e-6);
+    return o->max_grad_norm > 0.0 && scale < 1.0 ? scale : 1.0;
 }
 
 static bt_adamw constants(const bt_optimizer *o, double norm, double rate,
@@ -233,7 +235,7 @@ static bt_adamw constants(const bt_optimizer *o, double norm, double rate,
 double bt_optimizer_step(bt_optimizer *optimizer, const bt_kernels *kernels,
                          int threads, double rate)
 {
-    step s = { .optimizer = optimizer, .kernels = kernels };
+    adamw_step s = { .optimizer = optimizer, .kernels = kernels };
     double norm = norm_of_gradients(&s, threads);
     if (!isfinite(norm))
         return norm;
@@ -241,7 +243,7 @@ double bt_optimizer_step(bt_optimizer *optimizer, const bt_kernels *kernels,
     s.decayed =
         constants(optimizer, norm, rate, optimizer->options.weight_decay);
     s.undecayed = constants(optimizer, norm, rate, 0.0);
-    bt_parallel(threads, optimizer->piece_count, adamw_task, &s);
+    bt_parallel_for(threads, optimizer->piece_count, adamw_task, &s);
     return norm;
 }
 
@@ -249,14 +251,14 @@ static void zero_task(void *job, size_t task, int thread)
 {
     (void)thread;
     const bt_optimizer *o = job;
-    const piece *p = &o->pieces[task];
+    const param_slice *p = &o->pieces[task];
     memset(o->slots[p->slot].tensor->grad + p->from, 0,
            p->count * sizeof(float));
 }
 
 void bt_optimizer_zero(bt_optimizer *optimizer, int threads)
 {
-    bt_parallel(threads, optimizer->piece_count, zero_task, optimizer);
+    bt_parallel_for(threads, optimizer->piece_count, zero_task, optimizer);
 }
 
 /* ---- State --------------------------------------------------------------- */
@@ -271,12 +273,14 @@ void bt_optimizer_set_steps(bt_optimizer *optimizer, size_t steps)
     optimizer->steps = steps;
 }
 
-float *bt_optimizer_first(const bt_optimizer *optimizer, size_t parameter)
+float *bt_optimizer_first_moment(const bt_optimizer *optimizer,
+                                 size_t parameter)
 {
     return optimizer->slots[parameter].first;
 }
 
-float *bt_optimizer_second(const bt_optimizer *optimizer, size_t parameter)
+float *bt_optimizer_second_moment(const bt_optimizer *optimizer,
+                                  size_t parameter)
 {
     return optimizer->slots[parameter].second;
 }

@@ -7,13 +7,13 @@
 #ifndef BT_OPTIMIZER_H
 #define BT_OPTIMIZER_H
 
-#include "ops/tape.h"
+#include "autograd/tape.h"
 
 typedef struct bt_optimizer_options {
     double beta1, beta2;
     double epsilon;
     double weight_decay;
-    double clip; /* largest global gradient norm; 0: no clipping */
+    double max_grad_norm; /* largest global gradient norm; 0: no clipping */
 } bt_optimizer_options;
 /* The defaults of torch.optim.AdamW, without clipping. */
 #define BT_OPTIMIZER_OPTIONS_INIT    \
@@ -51,7 +51,9 @@ void bt_optimizer_zero(bt_optimizer *optimizer, int threads);
  * the steps. */
 size_t bt_optimizer_steps(const bt_optimizer *optimizer);
 void bt_optimizer_set_steps(bt_optimizer *optimizer, size_t steps);
-float *bt_optimizer_first(const bt_optimizer *optimizer, size_t parameter);
-float *bt_optimizer_second(const bt_optimizer *optimizer, size_t parameter);
+float *bt_optimizer_first_moment(const bt_optimizer *optimizer,
+                                 size_t parameter);
+float *bt_optimizer_second_moment(const bt_optimizer *optimizer,
+                                  size_t parameter);
 
 #endif

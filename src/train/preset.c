@@ -13,10 +13,10 @@
  * the vocabulary of the model is one larger than the tokenizer's, and the last
  * token is used for padding. */
 #include "base/error.h"
-#include "base/guess.h"
 #include "base/memory.h"
+#include "base/suggestion.h"
 #include "formats/json.h"
-#include "model/handle.h"
+#include "model/api.h"
 
 #include <string.h>
 
@@ -84,61 +84,71 @@ typedef struct preset_entry {
     "\"initializer_range\": 0.02, \"tie_word_embeddings\": true}"
 
 /* The options that all presets share. */
-#define DEFAULTS                                                     \
-    .size = sizeof(bauta_train_options), .seed = 1, .hidden = 0.15f, \
-    .hidden_random = 0.1f, .hidden_kept = 0.1f, .sampled = 0.25f, .beta1 = 0.9
+#define DEFAULTS                                                              \
+    .size = sizeof(bauta_train_options), .seed = 1, .mlm_probability = 0.15f, \
+    .mlm_random = 0.1f, .mlm_keep = 0.1f, .scheduled_sampling = 0.25f,        \
+    .adam_beta1 = 0.9
 
 static const preset_entry presets[] = {
     { "gpt2-tiny",
       "nanoGPT's character model for a CPU: 4 layers, 128 wide, context 256",
       GPT2("4", "4", "128", "256", "0.0"),
-      { DEFAULTS, .accumulate = 1, .pass = 8192,
-        .schedule = BAUTA_SCHEDULE_COSINE, .epsilon = 1e-8, .sequences = 12,
-        .tokens = 4096, .steps = 2000, .warmup = 100, .rate = 1e-3,
-        .min_rate = 1e-4, .beta2 = 0.99, .weight_decay = 0.1, .clip = 1.0 } },
+      { DEFAULTS, .gradient_accumulation_steps = 1, .microbatch_tokens = 8192,
+        .lr_scheduler_type = BAUTA_SCHEDULE_COSINE, .adam_epsilon = 1e-8,
+        .batch_sequences = 12, .batch_tokens = 4096, .max_steps = 2000,
+        .warmup_steps = 100, .learning_rate = 1e-3, .min_learning_rate = 1e-4,
+        .adam_beta2 = 0.99, .weight_decay = 0.1, .max_grad_norm = 1.0 } },
     { "gpt2-char",
       "nanoGPT's larger character model: 6 layers, 384 wide, context 256",
       GPT2("6", "6", "384", "256", "0.0"),
-      { DEFAULTS, .accumulate = 1, .pass = 2048,
-        .schedule = BAUTA_SCHEDULE_COSINE, .epsilon = 1e-8, .sequences = 16,
-        .tokens = 4096, .steps = 400, .warmup = 40, .rate = 1e-3,
-        .min_rate = 1e-4, .beta2 = 0.99, .weight_decay = 0.1, .clip = 1.0 } },
+      { DEFAULTS, .gradient_accumulation_steps = 1, .microbatch_tokens = 2048,
+        .lr_scheduler_type = BAUTA_SCHEDULE_COSINE, .adam_epsilon = 1e-8,
+        .batch_sequences = 16, .batch_tokens = 4096, .max_steps = 400,
+        .warmup_steps = 40, .learning_rate = 1e-3, .min_learning_rate = 1e-4,
+        .adam_beta2 = 0.99, .weight_decay = 0.1, .max_grad_norm = 1.0 } },
     { "gpt2-small",
       "GPT-2 of 124 million parameters: 12 layers, 768 wide, context 1024",
       GPT2("12", "12", "768", "1024", "0.0"),
-      { DEFAULTS, .pass = 1024, .schedule = BAUTA_SCHEDULE_COSINE,
-        .epsilon = 1e-8, .sequences = 2, .tokens = 2048, .accumulate = 1,
-        .steps = 50, .warmup = 10, .rate = 6e-4, .min_rate = 6e-5,
-        .beta2 = 0.95, .weight_decay = 0.1, .clip = 1.0 } },
+      { DEFAULTS, .microbatch_tokens = 1024,
+        .lr_scheduler_type = BAUTA_SCHEDULE_COSINE, .adam_epsilon = 1e-8,
+        .batch_sequences = 2, .batch_tokens = 2048,
+        .gradient_accumulation_steps = 1, .max_steps = 50, .warmup_steps = 10,
+        .learning_rate = 6e-4, .min_learning_rate = 6e-5, .adam_beta2 = 0.95,
+        .weight_decay = 0.1, .max_grad_norm = 1.0 } },
     { "llama-tiny",
       "Llama of llama2.c's smallest kind: 5 layers, 64 wide, context 512",
       LLAMA("5", "8", "4", "64", "172", "512"),
-      { DEFAULTS, .accumulate = 1, .pass = 2048,
-        .schedule = BAUTA_SCHEDULE_COSINE, .epsilon = 1e-8, .sequences = 16,
-        .tokens = 8192, .steps = 2000, .warmup = 100, .rate = 2e-3,
-        .min_rate = 0.0, .beta2 = 0.99, .weight_decay = 0.01, .clip = 1.0 } },
+      { DEFAULTS, .gradient_accumulation_steps = 1, .microbatch_tokens = 2048,
+        .lr_scheduler_type = BAUTA_SCHEDULE_COSINE, .adam_epsilon = 1e-8,
+        .batch_sequences = 16, .batch_tokens = 8192, .max_steps = 2000,
+        .warmup_steps = 100, .learning_rate = 2e-3, .min_learning_rate = 0.0,
+        .adam_beta2 = 0.99, .weight_decay = 0.01, .max_grad_norm = 1.0 } },
     { "transformer-tiny",
       "translation of few sentences: 4 + 4 layers, 128 wide (Multi30k)",
       MARIAN("4", "4", "128", "256", "256", "0.1"),
-      { DEFAULTS, .accumulate = 1, .epsilon = 1e-8, .tokens = 4096,
-        .pass = 2048, .dropout = 0.1f, .smoothing = 0.1f, .steps = 1200,
-        .warmup = 200, .schedule = BAUTA_SCHEDULE_COSINE, .rate = 3e-3,
-        .min_rate = 0.0, .beta2 = 0.98, .clip = 1.0 } },
+      { DEFAULTS, .gradient_accumulation_steps = 1, .adam_epsilon = 1e-8,
+        .batch_tokens = 4096, .microbatch_tokens = 2048, .dropout = 0.1f,
+        .label_smoothing = 0.1f, .max_steps = 1200, .warmup_steps = 200,
+        .lr_scheduler_type = BAUTA_SCHEDULE_COSINE, .learning_rate = 3e-3,
+        .min_learning_rate = 0.0, .adam_beta2 = 0.98, .max_grad_norm = 1.0 } },
     { "transformer-base",
       "the original Transformer: 6 + 6 layers, 512 wide",
       MARIAN("6", "8", "512", "2048", "512", "0.1"),
-      { DEFAULTS, .accumulate = 1, .pass = 1024, .tokens = 2048,
-        .dropout = 0.1f, .smoothing = 0.1f, .steps = 150, .warmup = 30,
-        .schedule = BAUTA_SCHEDULE_COSINE, .rate = 5e-4, .min_rate = 0.0,
-        .beta2 = 0.98, .epsilon = 1e-9, .clip = 1.0 } },
+      { DEFAULTS, .gradient_accumulation_steps = 1, .microbatch_tokens = 1024,
+        .batch_tokens = 2048, .dropout = 0.1f, .label_smoothing = 0.1f,
+        .max_steps = 150, .warmup_steps = 30,
+        .lr_scheduler_type = BAUTA_SCHEDULE_COSINE, .learning_rate = 5e-4,
+        .min_learning_rate = 0.0, .adam_beta2 = 0.98, .adam_epsilon = 1e-9,
+        .max_grad_norm = 1.0 } },
     { "bert-tiny",
       "a small BERT for hidden words: 4 layers, 192 wide, context 128",
       BERT("4", "6", "192", "768", "128", "0.1"),
-      { DEFAULTS, .accumulate = 1, .pass = 2048,
-        .schedule = BAUTA_SCHEDULE_COSINE, .epsilon = 1e-8, .sequences = 0,
-        .tokens = 4096, .dropout = 0.1f, .steps = 1200, .warmup = 120,
-        .rate = 1e-3, .min_rate = 0.0, .beta2 = 0.98, .weight_decay = 0.01,
-        .clip = 1.0 } },
+      { DEFAULTS, .gradient_accumulation_steps = 1, .microbatch_tokens = 2048,
+        .lr_scheduler_type = BAUTA_SCHEDULE_COSINE, .adam_epsilon = 1e-8,
+        .batch_sequences = 0, .batch_tokens = 4096, .dropout = 0.1f,
+        .max_steps = 1200, .warmup_steps = 120, .learning_rate = 1e-3,
+        .min_learning_rate = 0.0, .adam_beta2 = 0.98, .weight_decay = 0.01,
+        .max_grad_norm = 1.0 } },
 };
 
 const char *bauta_preset_name(size_t index, const char **summary)
@@ -159,11 +169,11 @@ static bauta_status fail_json(bauta_error *err)
 
 static const preset_entry *preset_find(const char *name, bauta_error *err)
 {
-    bt_guess g = bt_guess_of(name);
+    bt_suggestion g = bt_suggestion_for(name);
     for (size_t i = 0; i < BT_LEN(presets); i++) {
         if (strcmp(presets[i].name, name) == 0)
             return &presets[i];
-        bt_guess_try(&g, presets[i].name);
+        bt_suggestion_try(&g, presets[i].name);
     }
     bt_fail(err, BAUTA_ERR_ARGUMENT, "there is no preset \"%s\"%s%s%s",
             bt_quote(name).text, BT_DID_YOU_MEAN(g, "\""));
@@ -180,9 +190,10 @@ static bool number_set(json_t *config, const char *key, size_t value)
 }
 
 static bool token_set(json_t *config, const char *key,
-                      const bauta_tokenizer *tokenizer, bauta_token_name name)
+                      const bauta_tokenizer *tokenizer,
+                      bauta_special_token name)
 {
-    uint32_t id = bauta_tokenizer_token(tokenizer, name);
+    uint32_t id = bauta_tokenizer_special_token(tokenizer, name);
     return id == BAUTA_NO_TOKEN || number_set(config, key, id);
 }
 
@@ -198,10 +209,11 @@ static bool tokens_set(json_t *config, const bauta_tokenizer *t)
 static bauta_status start_set(json_t *config, const bauta_tokenizer *tokenizer,
                               size_t *vocabulary, bauta_error *err)
 {
-    uint32_t pad = bauta_tokenizer_token(tokenizer, BAUTA_TOKEN_PAD);
+    uint32_t pad = bauta_tokenizer_special_token(tokenizer, BAUTA_TOKEN_PAD);
     if (!json_object_get(config, "decoder_start_token_id"))
         return BAUTA_OK;
-    if (bauta_tokenizer_token(tokenizer, BAUTA_TOKEN_EOS) == BAUTA_NO_TOKEN)
+    if (bauta_tokenizer_special_token(tokenizer, BAUTA_TOKEN_EOS) ==
+        BAUTA_NO_TOKEN)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the tokenizer has no end-of-sequence token, which a "
                        "translation needs");
@@ -217,7 +229,7 @@ static bauta_status tokenizer_apply(json_t *config,
                                     const bauta_tokenizer *tokenizer,
                                     size_t *vocabulary, bauta_error *err)
 {
-    *vocabulary = bauta_tokenizer_size(tokenizer);
+    *vocabulary = bauta_tokenizer_vocab_size(tokenizer);
     if (!tokens_set(config, tokenizer))
         return fail_json(err);
     bauta_status status = start_set(config, tokenizer, vocabulary, err);
@@ -232,10 +244,10 @@ static bauta_status tokenizer_apply(json_t *config,
 static bauta_status key_unknown(const json_t *config, const char *key,
                                 const char *preset, bauta_error *err)
 {
-    bt_guess g = bt_guess_of(key);
+    bt_suggestion g = bt_suggestion_for(key);
     for (void *at = json_object_iter((json_t *)config); at;
          at = json_object_iter_next((json_t *)config, at))
-        bt_guess_try(&g, json_object_iter_key(at));
+        bt_suggestion_try(&g, json_object_iter_key(at));
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
                    "the config of %s has no key \"%s\"%s%s%s", preset,
                    bt_quote(key).text, BT_DID_YOU_MEAN(g, "\""));
@@ -259,8 +271,8 @@ static bauta_status overrides_apply(json_t *config, const char *preset,
 {
     bauta_error why;
     json_t *overrides;
-    bauta_status status = bt_json_object(&overrides, text, strlen(text), 0,
-                                         "the overrides", &why);
+    bauta_status status = bt_json_parse_object(&overrides, text, strlen(text),
+                                               0, "the overrides", &why);
     if (status == BAUTA_ERR_NOMEM)
         return fail_json(err);
     if (status)
@@ -319,7 +331,7 @@ bauta_status bauta_preset(char **config, bauta_train_options *options,
         return BAUTA_ERR_ARGUMENT;
     size_t vocabulary = 0;
     json_t *made;
-    bauta_status status = bt_json_object(
+    bauta_status status = bt_json_parse_object(
         &made, preset->config, strlen(preset->config), 0, preset->name, err);
     if (!status)
         status = tokenizer_apply(made, tokenizer, &vocabulary, err);

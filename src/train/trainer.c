@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "data/random.h"
-#include "ops/context.h"
-#include "train/schedule.h"
+#include "runtime/context.h"
+#include "train/learning_rate.h"
 
 #include <math.h>
 #include <string.h>
@@ -78,33 +78,34 @@ static bauta_status numbers_check(const bauta_train_options *o,
     bauta_status status;
     (void)((status =
                 fraction_check("dropout", (double)o->dropout, true, err)) ||
-           (status = fraction_check("label smoothing", (double)o->smoothing,
-                                    false, err)) ||
+           (status = fraction_check("label smoothing",
+                                    (double)o->label_smoothing, false, err)) ||
            (status = fraction_check("the fraction of masked tokens",
-                                    (double)o->hidden, false, err)) ||
+                                    (double)o->mlm_probability, false, err)) ||
            (status = fraction_check(
                 "the fraction of masked tokens that are random or kept",
-                (double)o->hidden_random + (double)o->hidden_kept, false,
-                err)) ||
-           (status = fraction_check("the fraction of sampled tokens",
-                                    (double)o->sampled, false, err)) ||
+                (double)o->mlm_random + (double)o->mlm_keep, false, err)) ||
+           (status =
+                fraction_check("the fraction of sampled tokens",
+                               (double)o->scheduled_sampling, false, err)) ||
            (status = fraction_check("the decay of the moving average",
-                                    o->average, true, err)));
+                                    o->ema_decay, true, err)));
     if (status)
         return status;
-    if (!(o->rate >= 0.0 && isfinite(o->rate) && o->min_rate >= 0.0 &&
-          o->min_rate <= o->rate))
+    if (!(o->learning_rate >= 0.0 && isfinite(o->learning_rate) &&
+          o->min_learning_rate >= 0.0 &&
+          o->min_learning_rate <= o->learning_rate))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the learning rate is %g and its minimum %g; neither "
                        "may be negative, nor the minimum larger",
-                       o->rate, o->min_rate);
-    if ((o->sequences == 0 && o->tokens == 0) || o->accumulate == 0 ||
-        o->pass == 0)
+                       o->learning_rate, o->min_learning_rate);
+    if ((o->batch_sequences == 0 && o->batch_tokens == 0) ||
+        o->gradient_accumulation_steps == 0 || o->microbatch_tokens == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the batch size, the gradient accumulation steps and "
                        "the micro-batch size must not be 0");
     if ((unsigned)o->mode > BAUTA_MODE_SCHEDULED ||
-        (unsigned)o->schedule > BAUTA_SCHEDULE_INVERSE_SQRT)
+        (unsigned)o->lr_scheduler_type > BAUTA_SCHEDULE_INVERSE_SQRT)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "no such mode or schedule");
     return BAUTA_OK;
 }
@@ -112,7 +113,7 @@ static bauta_status numbers_check(const bauta_train_options *o,
 /* ---- create and free --------------------------------------------------- */
 
 /* Find tokens outside of the model's vocabulary before the first step. */
-static bauta_status tokens_check(const bt_side *side, size_t vocabulary,
+static bauta_status tokens_check(const bt_corpus_side *side, size_t vocabulary,
                                  bauta_error *err)
 {
     for (size_t i = 0; i < side->count; i++) {
@@ -121,10 +122,10 @@ static bauta_status tokens_check(const bt_side *side, size_t vocabulary,
                            "the corpus has token %u, but the model's "
                            "vocabulary has %zu tokens",
                            (unsigned)side->tokens[i], vocabulary);
-        if (i % BT_SIDE_BLOCK == 0)
-            bt_side_unload(side);
+        if (i % BT_CORPUS_SIDE_BLOCK == 0)
+            bt_corpus_side_unload(side);
     }
-    bt_side_unload(side);
+    bt_corpus_side_unload(side);
     return BAUTA_OK;
 }
 
@@ -134,23 +135,24 @@ static bauta_status objective_set(bauta_trainer *t, bauta_error *err)
     bt_objective *to = &t->objective;
     *to = (bt_objective){ .kind = o->objective,
                           .seed = o->seed,
-                          .vocabulary = bauta_model_vocabulary(t->model),
+                          .vocab_size = bauta_model_vocab_size(t->model),
                           .tokenizer = t->tokenizer,
-                          .hidden = o->hidden,
-                          .hidden_random = o->hidden_random,
-                          .hidden_kept = o->hidden_kept };
+                          .mlm_probability = o->mlm_probability,
+                          .mlm_random = o->mlm_random,
+                          .mlm_keep = o->mlm_keep };
     if (o->objective == BAUTA_OBJECTIVE_SEQ2SEQ) {
-        to->start = (uint32_t)bt_config_size_or(
-            t->model->folder->config, "decoder_start_token_id", SIZE_MAX);
-        if (to->start >= to->vocabulary)
+        to->decoder_start_token = (uint32_t)bt_config_reader_size_or(
+            t->model->store->reader, "decoder_start_token_id", SIZE_MAX);
+        if (to->decoder_start_token >= to->vocab_size)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "the model's config has no decoder_start_token_id");
     }
     if (o->objective != BAUTA_OBJECTIVE_MASKED)
         return BAUTA_OK;
     if (t->tokenizer)
-        to->mask = bauta_tokenizer_token(t->tokenizer, BAUTA_TOKEN_MASK);
-    if (!t->tokenizer || to->mask >= to->vocabulary)
+        to->mask_token =
+            bauta_tokenizer_special_token(t->tokenizer, BAUTA_TOKEN_MASK);
+    if (!t->tokenizer || to->mask_token >= to->vocab_size)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the masked objective needs a tokenizer with a mask "
                        "token");
@@ -160,12 +162,13 @@ static bauta_status objective_set(bauta_trainer *t, bauta_error *err)
 static void packing_set(bauta_trainer *t)
 {
     const bauta_train_options *o = &t->options;
-    t->cutting = (bt_cutting){
-        .context = o->context,
-        .sequences = bt_size_mul(o->sequences, o->accumulate),
-        .tokens = bt_size_mul(o->tokens, o->accumulate),
-        .shifted = o->objective == BAUTA_OBJECTIVE_CAUSAL ||
-                   o->objective == BAUTA_OBJECTIVE_PREFIX,
+    t->packing = (bt_packing){
+        .context = o->context_length,
+        .sequences =
+            bt_size_mul(o->batch_sequences, o->gradient_accumulation_steps),
+        .tokens = bt_size_mul(o->batch_tokens, o->gradient_accumulation_steps),
+        .next_token = o->objective == BAUTA_OBJECTIVE_CAUSAL ||
+                      o->objective == BAUTA_OBJECTIVE_PREFIX,
     };
 }
 
@@ -173,17 +176,18 @@ static void packing_set(bauta_trainer *t)
 static bauta_status optimizer_create(bauta_trainer *t, bauta_error *err)
 {
     const bauta_train_options *o = &t->options;
-    bt_optimizer_options options = { o->beta1, o->beta2, o->epsilon,
-                                     o->weight_decay, o->clip };
+    bt_optimizer_options options = { o->adam_beta1, o->adam_beta2,
+                                     o->adam_epsilon, o->weight_decay,
+                                     o->max_grad_norm };
     size_t count = 0;
-    bt_parameter *list = bt_alloc_zero(t->model->count, sizeof(*list));
-    t->trained = bt_alloc_zero(t->model->count, sizeof(*t->trained));
+    bt_parameter *list = bt_alloc_zero(t->model->tensor_count, sizeof(*list));
+    t->trained = bt_alloc_zero(t->model->tensor_count, sizeof(*t->trained));
     if (!list || !t->trained) {
         bt_free(list);
         return bt_fail_memory(err, "a list of parameters", 0);
     }
-    for (size_t i = 0; i < t->model->count; i++) {
-        bt_entry *e = &t->model->entries[i];
+    for (size_t i = 0; i < t->model->tensor_count; i++) {
+        bt_named_tensor *e = &t->model->tensors[i];
         if (!e->tensor->grad)
             continue;
         t->trained[count] = e;
@@ -198,26 +202,26 @@ static bauta_status optimizer_create(bauta_trainer *t, bauta_error *err)
 
 static bauta_status ema_create(bauta_trainer *t, bauta_error *err)
 {
-    const bt_folder *folder = t->model->folder;
+    const bt_model_store *folder = t->model->store;
     size_t bytes = bt_size_mul(folder->floats, sizeof(float));
-    if (t->options.average == 0.0)
+    if (t->options.ema_decay == 0.0)
         return BAUTA_OK;
-    t->average = bt_alloc(bytes);
-    if (!t->average)
+    t->ema = bt_alloc(bytes);
+    if (!t->ema)
         return bt_fail_memory(err, "averaged weights", bytes);
-    memcpy(t->average, folder->memory, bytes);
+    memcpy(t->ema, folder->memory, bytes);
     return BAUTA_OK;
 }
 
 static bauta_status trainer_fill(bauta_trainer *t, bauta_error *err)
 {
     bauta_train_options *o = &t->options;
-    size_t positions = bauta_model_positions(t->model);
-    size_t vocabulary = bauta_model_vocabulary(t->model);
+    size_t positions = bauta_model_max_positions(t->model);
+    size_t vocabulary = bauta_model_vocab_size(t->model);
     if (o->objective == BAUTA_OBJECTIVE_AUTO)
         o->objective = objective_of(bauta_model_kind_of(t->model));
-    if (o->context == 0 || o->context > positions)
-        o->context = positions;
+    if (o->context_length == 0 || o->context_length > positions)
+        o->context_length = positions;
     bauta_status status;
     (void)((status = numbers_check(o, err)) ||
            (status = objective_check(t, err)) ||
@@ -229,12 +233,13 @@ static bauta_status trainer_fill(bauta_trainer *t, bauta_error *err)
     packing_set(t);
     if (!status)
         status =
-            bt_epoch_init(&t->epoch, t->corpus, &t->cutting, o->seed, 0, err);
+            bt_epoch_init(&t->epoch, t->corpus, &t->packing, o->seed, 0, err);
     if (!status && t->epoch.batch_count == 0)
-        status = bt_fail(err, BAUTA_ERR_ARGUMENT,
-                         "the corpus has nothing to learn from: %zu documents, "
-                         "of which %zu are empty or longer than %zu tokens",
-                         t->corpus->documents, t->epoch.skipped, o->context);
+        status =
+            bt_fail(err, BAUTA_ERR_ARGUMENT,
+                    "the corpus has nothing to learn from: %zu documents, "
+                    "of which %zu are empty or longer than %zu tokens",
+                    t->corpus->documents, t->epoch.skipped, o->context_length);
     return status;
 }
 
@@ -276,19 +281,19 @@ void bauta_trainer_free(bauta_trainer *trainer)
     if (!trainer)
         return;
     bt_epoch_release(&trainer->epoch);
-    bt_filling_release(&trainer->filling);
-    bt_filling_release(&trainer->part);
+    bt_train_batch_release(&trainer->train_batch);
+    bt_train_batch_release(&trainer->partial);
     bt_optimizer_free(trainer->optimizer);
     bt_free(trainer->trained);
-    bt_free(trainer->average);
+    bt_free(trainer->ema);
     bt_free(trainer->logits);
     bt_free(trainer);
 }
 
 /* ---- a micro-batch ----------------------------------------------------- */
 
-void bt_pass_set(bt_pass *microbatch, const bauta_trainer *t,
-                 const bt_filling *data)
+void bt_microbatch_set(bt_microbatch *microbatch, const bauta_trainer *t,
+                       const bt_train_batch *data)
 {
     bauta_batch batch = BAUTA_BATCH_INIT, source = BAUTA_BATCH_INIT;
     bauta_objective kind = t->options.objective;
@@ -296,7 +301,7 @@ void bt_pass_set(bt_pass *microbatch, const bauta_trainer *t,
     batch.lengths = data->lengths;
     batch.ids = data->ids;
     if (kind == BAUTA_OBJECTIVE_PREFIX)
-        batch.prefixes = data->prefixes;
+        batch.prefix_lengths = data->prefix_lengths;
     source.lengths = data->source_lengths;
     source.ids = data->source;
     microbatch->target = batch;
@@ -309,22 +314,22 @@ void bt_pass_set(bt_pass *microbatch, const bauta_trainer *t,
             : NULL;
 }
 
-bauta_status bt_pass_run(bauta_trainer *t, const bt_filling *data, size_t total,
-                         double *loss, bauta_error *err)
+bauta_status bt_microbatch_run(bauta_trainer *t, const bt_train_batch *data,
+                               size_t total, double *loss, bauta_error *err)
 {
     const bauta_train_options *o = &t->options;
     bauta_loss_options options = BAUTA_LOSS_OPTIONS_INIT;
     bool masked = o->objective == BAUTA_OBJECTIVE_MASKED;
-    bt_pass microbatch;
-    bt_pass_set(&microbatch, t, data);
-    options.weight = (double)data->counted / (double)total;
+    bt_microbatch microbatch;
+    bt_microbatch_set(&microbatch, t, data);
+    options.weight = (double)data->label_count / (double)total;
     if (t->model->trainable) {
-        options.smoothing = o->smoothing;
+        options.label_smoothing = o->label_smoothing;
         options.dropout = o->dropout;
-        options.seed = bt_random(o->seed, BT_FOR_DROPOUT, t->steps, 0);
+        options.seed = bt_random(o->seed, BT_RANDOM_DROPOUT, t->steps, 0);
     }
-    options.source_keys = masked ? data->keys : data->source_keys;
-    options.target_keys = data->keys;
+    options.source_keys = masked ? data->token_keys : data->source_keys;
+    options.target_keys = data->token_keys;
     return bauta_model_loss(t->context, t->model, microbatch.read_source,
                             microbatch.read_target, data->labels, &options,
                             loss, NULL, err);
@@ -336,7 +341,7 @@ typedef struct batch {
     const bauta_corpus *corpus;
     const bt_example *list;
     size_t count;
-    bauta_mode mode;
+    bauta_train_mode mode;
     size_t counted, tokens; /* of all micro-batches */
 } batch;
 
@@ -349,8 +354,8 @@ static size_t microbatch_length(const bauta_trainer *t, const batch *b,
         const bt_example *s = &b->list[i];
         tokens += s->count;
         if (b->corpus->pairs)
-            tokens += bt_side_length(&b->corpus->source, s->document);
-        if (i > first && tokens > t->options.pass)
+            tokens += bt_corpus_side_length(&b->corpus->source, s->document);
+        if (i > first && tokens > t->options.microbatch_tokens)
             break;
     }
     return i - first;
@@ -360,8 +365,8 @@ static bauta_status microbatch_fill(bauta_trainer *t, const batch *b,
                                     size_t first, size_t count,
                                     bauta_error *err)
 {
-    return bt_filling_set(&t->filling, &t->objective, b->corpus,
-                          b->list + first, count, err);
+    return bt_train_batch_set(&t->train_batch, &t->objective, b->corpus,
+                              b->list + first, count, err);
 }
 
 /* Count the labels of the whole batch, which every micro-batch needs. */
@@ -371,8 +376,8 @@ static bauta_status batch_count(bauta_trainer *t, batch *b, bauta_error *err)
     for (size_t first = 0, n; !status && first < b->count; first += n) {
         n = microbatch_length(t, b, first);
         status = microbatch_fill(t, b, first, n, err);
-        b->counted += t->filling.counted;
-        b->tokens += t->filling.rows + t->filling.source_rows;
+        b->counted += t->train_batch.label_count;
+        b->tokens += t->train_batch.rows + t->train_batch.source_rows;
     }
     return status;
 }
@@ -388,20 +393,20 @@ static bauta_status batch_run(bauta_trainer *t, batch *b, double *loss,
         n = microbatch_length(t, b, first);
         if (n < b->count) // otherwise batch_count() has filled it
             status = microbatch_fill(t, b, first, n, err);
-        if (!status && t->filling.counted)
-            status =
-                bt_mode_run(t, b->mode, &t->filling, b->counted, &part, err);
+        if (!status && t->train_batch.label_count)
+            status = bt_train_mode_run(t, b->mode, &t->train_batch, b->counted,
+                                       &part, err);
         *loss += part;
     }
     return status;
 }
 
-static batch next_batch(const bauta_trainer *t, bauta_mode mode)
+static batch next_batch(const bauta_trainer *t, bauta_train_mode mode)
 {
-    size_t first = t->epoch.batches[t->batch];
+    size_t first = t->epoch.batch_offsets[t->batch];
     return (batch){ .corpus = t->corpus,
-                    .list = t->epoch.list + first,
-                    .count = t->epoch.batches[t->batch + 1] - first,
+                    .list = t->epoch.examples + first,
+                    .count = t->epoch.batch_offsets[t->batch + 1] - first,
                     .mode = mode };
 }
 
@@ -412,7 +417,7 @@ bauta_status bt_trainer_seek(bauta_trainer *t, size_t epoch, size_t batch_at,
 {
     if (epoch != t->epoch_number) {
         bt_epoch next;
-        bauta_status status = bt_epoch_init(&next, t->corpus, &t->cutting,
+        bauta_status status = bt_epoch_init(&next, t->corpus, &t->packing,
                                             t->options.seed, epoch, err);
         if (status)
             return status;
@@ -436,12 +441,12 @@ bauta_status bt_trainer_next(bauta_trainer *t, bauta_error *err)
  * so that the random initialization is forgotten. */
 static void ema_step(bauta_trainer *t)
 {
-    const bt_folder *folder = t->model->folder;
+    const bt_model_store *folder = t->model->store;
     double early = (double)(1 + t->steps) / (double)(10 + t->steps);
-    double decay = t->options.average < early ? t->options.average : early;
+    double decay = t->options.ema_decay < early ? t->options.ema_decay : early;
     float keep = (float)decay, take = (float)(1.0 - decay);
-    for (size_t i = 0; t->average && i < folder->floats; i++)
-        t->average[i] = keep * t->average[i] + take * folder->memory[i];
+    for (size_t i = 0; t->ema && i < folder->floats; i++)
+        t->ema[i] = keep * t->ema[i] + take * folder->memory[i];
 }
 
 static void report_set(bauta_train_report *report, const bauta_trainer *t,
@@ -454,9 +459,9 @@ static void report_set(bauta_train_report *report, const bauta_trainer *t,
     report->loss = loss;
     report->counted = b->counted;
     report->tokens = b->tokens;
-    report->norm = norm;
-    report->rate = rate;
-    report->taken = taken;
+    report->grad_norm = norm;
+    report->learning_rate = rate;
+    report->updated = taken;
 }
 
 bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
@@ -472,7 +477,7 @@ bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
     status = batch_run(t, &b, &loss, err);
     if (status)
         return status;
-    double rate = bt_schedule_rate(&t->options, t->steps + 1);
+    double rate = bt_learning_rate(&t->options, t->steps + 1);
     double norm = b.counted
                       ? bt_optimizer_step(t->optimizer, t->context->kernels,
                                           t->context->threads, rate)
@@ -486,7 +491,7 @@ bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
     return BAUTA_OK;
 }
 
-bauta_status bauta_trainer_gradients(bauta_trainer *t, bauta_mode mode,
+bauta_status bauta_trainer_gradients(bauta_trainer *t, bauta_train_mode mode,
                                      double *loss, bauta_error *err)
 {
     BT_NEED(t, err);
@@ -521,11 +526,11 @@ size_t bauta_trainer_epoch_steps(const bauta_trainer *trainer)
 /* Swap the weights with their moving average. */
 static void ema_swap(bauta_trainer *t)
 {
-    float *memory = t->model->folder->memory;
-    for (size_t i = 0; t->average && i < t->model->folder->floats; i++) {
+    float *memory = t->model->store->memory;
+    for (size_t i = 0; t->ema && i < t->model->store->floats; i++) {
         float x = memory[i];
-        memory[i] = t->average[i];
-        t->average[i] = x;
+        memory[i] = t->ema[i];
+        t->ema[i] = x;
     }
 }
 
@@ -537,10 +542,10 @@ static bauta_status evaluate(bauta_trainer *t, const bauta_corpus *corpus,
     bauta_status status = BAUTA_OK;
     size_t done = 0;
     for (size_t i = 0; !status && i < epoch->batch_count; i++) {
-        size_t first = epoch->batches[i];
+        size_t first = epoch->batch_offsets[i];
         batch b = { .corpus = corpus,
-                    .list = epoch->list + first,
-                    .count = epoch->batches[i + 1] - first,
+                    .list = epoch->examples + first,
+                    .count = epoch->batch_offsets[i + 1] - first,
                     .mode = BAUTA_MODE_PARALLEL };
         double mean;
         status = batch_run(t, &b, &mean, err);
@@ -571,17 +576,17 @@ bauta_status bauta_trainer_evaluate(bauta_trainer *t,
     BT_NEED(t, err);
     BT_NEED(corpus, err);
     BT_NEED(loss, err);
-    bt_cutting options = t->cutting;
+    bt_packing options = t->packing;
     bt_epoch epoch;
     size_t done = 0, number = t->objective.epoch;
     if (corpus->pairs != t->corpus->pairs)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the validation corpus is of another kind than the "
                        "training corpus");
-    options.ordered = true;
+    options.in_order = true;
     options.sequences = 0;
-    options.tokens = t->options.pass;
-    options.limit = limit;
+    options.tokens = t->options.microbatch_tokens;
+    options.max_tokens = limit;
     bauta_status status =
         bt_epoch_init(&epoch, corpus, &options, t->options.seed, 0, err);
     if (status)

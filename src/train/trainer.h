@@ -9,7 +9,7 @@
 #define BT_TRAINER_H
 
 #include "data/objective.h"
-#include "model/handle.h"
+#include "model/api.h"
 #include "train/optimizer.h"
 
 struct bauta_trainer {
@@ -18,36 +18,37 @@ struct bauta_trainer {
     const bauta_tokenizer *tokenizer; /* or NULL */
     const bauta_corpus *corpus;
     bauta_train_options options; /* with defaults resolved */
-    bt_cutting cutting;
+    bt_packing packing;
     bt_objective objective;
     bt_optimizer *optimizer;
-    bt_entry **trained; /* (trained_count) in the optimizer's order */
+    bt_named_tensor **trained; /* (trained_count) in the optimizer's order */
     size_t trained_count;
-    float *average; /* exponential moving average of the weights, or NULL */
+    float *ema; /* exponential moving average of the weights, or NULL */
     size_t steps;
     size_t epoch_number, batch; /* of the next step */
     bt_epoch epoch;
-    bt_filling filling;
-    bt_filling part; /* scratch of the modes other than parallel */
-    float *logits;   /* scratch of the modes that predict */
-    size_t logits_room;
+    bt_train_batch train_batch;
+    bt_train_batch partial; /* scratch of the modes other than parallel */
+    float *logits;          /* scratch of the modes that predict */
+    size_t logits_capacity;
     void (*progress)(void *user, size_t done, size_t all); /* or NULL */
     void *progress_user;
 };
 
 /* A training batch as the public calls take it. read_source and read_target are
  * NULL where the model has no such input. */
-typedef struct bt_pass {
+typedef struct bt_microbatch {
     bauta_batch source, target;
     const bauta_batch *read_source, *read_target;
-} bt_pass;
-void bt_pass_set(bt_pass *microbatch, const bauta_trainer *trainer,
-                 const bt_filling *data);
+} bt_microbatch;
+void bt_microbatch_set(bt_microbatch *microbatch, const bauta_trainer *trainer,
+                       const bt_train_batch *data);
 
 /* Loss and gradients of a micro-batch by teacher forcing: its mean times its
  * share of the `total` labels of the batch. */
-bauta_status bt_pass_run(bauta_trainer *trainer, const bt_filling *data,
-                         size_t total, double *loss, bauta_error *err);
+bauta_status bt_microbatch_run(bauta_trainer *trainer,
+                               const bt_train_batch *data, size_t total,
+                               double *loss, bauta_error *err);
 
 /* Move to a batch of an epoch. */
 bauta_status bt_trainer_seek(bauta_trainer *trainer, size_t epoch, size_t batch,
@@ -57,9 +58,9 @@ bauta_status bt_trainer_seek(bauta_trainer *trainer, size_t epoch, size_t batch,
  * resumes with `batch` equal to batch_count. */
 bauta_status bt_trainer_next(bauta_trainer *trainer, bauta_error *err);
 
-/* bt_pass_run() in any training mode; see train_modes.c. */
-bauta_status bt_mode_run(bauta_trainer *trainer, bauta_mode mode,
-                         bt_filling *data, size_t total, double *loss,
-                         bauta_error *err);
+/* bt_microbatch_run() in any training mode; see train_modes.c. */
+bauta_status bt_train_mode_run(bauta_trainer *trainer, bauta_train_mode mode,
+                               bt_train_batch *data, size_t total, double *loss,
+                               bauta_error *err);
 
 #endif

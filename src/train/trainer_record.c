@@ -64,27 +64,27 @@ static json_t *options_make(const bauta_train_options *o)
         { "objective", enum_name((unsigned)o->objective, objectives) },
         { "mode", enum_name((unsigned)o->mode, modes) },
         { "seed", number(o->seed) },
-        { "sequences", number(o->sequences) },
-        { "tokens", number(o->tokens) },
-        { "accumulate", number(o->accumulate) },
-        { "pass", number(o->pass) },
-        { "context", number(o->context) },
+        { "sequences", number(o->batch_sequences) },
+        { "tokens", number(o->batch_tokens) },
+        { "accumulate", number(o->gradient_accumulation_steps) },
+        { "pass", number(o->microbatch_tokens) },
+        { "context", number(o->context_length) },
         { "dropout", json_real((double)o->dropout) },
-        { "smoothing", json_real((double)o->smoothing) },
-        { "hidden", json_real((double)o->hidden) },
-        { "hidden_random", json_real((double)o->hidden_random) },
-        { "hidden_kept", json_real((double)o->hidden_kept) },
-        { "sampled", json_real((double)o->sampled) },
-        { "warmup", number(o->warmup) },
-        { "schedule", enum_name((unsigned)o->schedule, schedules) },
-        { "rate", json_real(o->rate) },
-        { "min_rate", json_real(o->min_rate) },
-        { "beta1", json_real(o->beta1) },
-        { "beta2", json_real(o->beta2) },
-        { "epsilon", json_real(o->epsilon) },
+        { "smoothing", json_real((double)o->label_smoothing) },
+        { "hidden", json_real((double)o->mlm_probability) },
+        { "hidden_random", json_real((double)o->mlm_random) },
+        { "hidden_kept", json_real((double)o->mlm_keep) },
+        { "sampled", json_real((double)o->scheduled_sampling) },
+        { "warmup", number(o->warmup_steps) },
+        { "schedule", enum_name((unsigned)o->lr_scheduler_type, schedules) },
+        { "rate", json_real(o->learning_rate) },
+        { "min_rate", json_real(o->min_learning_rate) },
+        { "beta1", json_real(o->adam_beta1) },
+        { "beta2", json_real(o->adam_beta2) },
+        { "epsilon", json_real(o->adam_epsilon) },
         { "weight_decay", json_real(o->weight_decay) },
-        { "clip", json_real(o->clip) },
-        { "average", json_real(o->average) },
+        { "clip", json_real(o->max_grad_norm) },
+        { "average", json_real(o->ema_decay) },
     };
     json_t *object = json_object();
     bool failed = !object;
@@ -105,10 +105,10 @@ static uint64_t tokenizer_digest(const bauta_trainer *t)
     uint64_t digest = 1;
     if (t->options.objective != BAUTA_OBJECTIVE_MASKED)
         return 0;
-    for (size_t i = 0; i < bauta_tokenizer_size(t->tokenizer); i++)
+    for (size_t i = 0; i < bauta_tokenizer_vocab_size(t->tokenizer); i++)
         digest = bt_digest_mix(
-            digest, bauta_tokenizer_special(t->tokenizer, (uint32_t)i));
-    return bt_digest_mix(digest, t->objective.mask);
+            digest, bauta_tokenizer_is_special(t->tokenizer, (uint32_t)i));
+    return bt_digest_mix(digest, t->objective.mask_token);
 }
 
 /* Digests that must match for a run to continue. */
@@ -126,23 +126,24 @@ static bauta_status digests_set(uint64_t digests[DIGESTS],
                                 const bauta_trainer *t, bauta_error *err)
 {
     digests[CORPUS] = bt_corpus_digest(t->corpus);
-    digests[WEIGHTS] = bt_weights_digest(t->model);
+    digests[WEIGHTS] = bt_model_weights_digest(t->model);
     digests[TOKENIZER] = tokenizer_digest(t);
-    return bt_config_digest(&digests[CONFIG], t->model, err);
+    return bt_model_config_digest(&digests[CONFIG], t->model, err);
 }
 
 /* ---- writing ------------------------------------------------------------- */
 
 static json_t *digests_make(const uint64_t digests[DIGESTS],
-                            const bt_moments *state)
+                            const bt_optimizer_state *state)
 {
     json_t *object = json_object();
     bool failed = !object;
     for (size_t i = 0; i < DIGESTS; i++)
         failed |= json_object_set_new(object, digest_names[i].key,
                                       digits(digests[i])) != 0;
-    failed |= json_object_set_new(object, "optimizer",
-                                  digits(bt_moments_digest(state))) != 0;
+    failed |=
+        json_object_set_new(object, "optimizer",
+                            digits(bt_optimizer_state_digest(state))) != 0;
     if (!failed)
         return object;
     json_decref(object);
@@ -166,9 +167,9 @@ static json_t *files_make(const bauta_tokenizer *tokenizer)
     return NULL;
 }
 
-bauta_status bt_record_make(json_t **out, const bauta_trainer *t,
-                            const bt_moments *state, json_t *notes,
-                            bauta_error *err)
+bauta_status bt_trainer_record_make(json_t **out, const bauta_trainer *t,
+                                    const bt_optimizer_state *state,
+                                    json_t *notes, bauta_error *err)
 {
     uint64_t digests[DIGESTS];
     *out = NULL;
@@ -200,7 +201,7 @@ bauta_status bt_record_make(json_t **out, const bauta_trainer *t,
 /* A value for an error message. */
 static bt_quoted shown(const json_t *value)
 {
-    char *text = bt_json_text(value, JSON_ENCODE_ANY);
+    char *text = bt_json_dump(value, JSON_ENCODE_ANY);
     bt_quoted quoted = bt_quote(text ? text : "nothing");
     bt_free(text);
     return quoted;
@@ -286,9 +287,10 @@ static bauta_status progress_read(bt_train_progress *progress,
     return BAUTA_OK;
 }
 
-bauta_status bt_record_read(bt_train_progress *progress, const json_t *record,
-                            const bauta_trainer *t, const char *path,
-                            bauta_error *err)
+bauta_status bt_trainer_record_read(bt_train_progress *progress,
+                                    const json_t *record,
+                                    const bauta_trainer *t, const char *path,
+                                    bauta_error *err)
 {
     const json_t *format = json_object_get(record, "format");
     const json_t *digests = json_object_get(record, "digests");

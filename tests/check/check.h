@@ -11,8 +11,8 @@
 #ifndef BT_CHECK_H
 #define BT_CHECK_H
 
-#include "guard.h"
-#include "kernels/kernels.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "guard_page.h"
 
 #include <time.h>
 

@@ -3,7 +3,7 @@
  * of a key block. */
 #include "check.h"
 
-#include "kernels/exp2.h"
+#include "backend/cpu/kernels/exp2.h"
 
 enum { BLOCK = 64 };
 

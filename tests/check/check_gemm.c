@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_gemm.c - the matrix product: every twin and thread count against the
  * reference, bit for bit, and the reference against double precision. */
+#include "backend/cpu/gemm.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "guard.h"
-#include "ops/gemm.h"
+#include "guard_page.h"
 
 static test_random randoms;
 

@@ -81,7 +81,7 @@ typedef struct exact {
 
 static void reference(exact *e, const problem *p, size_t i, size_t head)
 {
-    const bauta_attention *a = &p->shape;
+    const bauta_attention_shape *a = &p->shape;
     size_t kv = head / (p->heads / p->kv_heads), spans;
     const bauta_span *span = bauta_mask_row(p->mask, i, &spans);
     const uint16_t *q = p->q + i * a->q_token + head * a->q_head;
@@ -456,7 +456,7 @@ static void check_refusals(void)
     bauta_mask *mask = make_causal(8, 8);
     bauta_plan *plan = NULL;
     bt_cuda_plan *device_plan = NULL;
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     need(bt_plan_create(&plan, mask, 0, 8, 8, &err), &err);
     for (size_t d = 84; d <= 264; d += 180) {
         shape.head_dim = d;

@@ -95,7 +95,7 @@ static gradients run_rows(const backward *b, size_t first, size_t rows,
                           size_t tile_rows)
 {
     const problem *p = &b->p;
-    const bauta_attention *a = &p->shape;
+    const bauta_attention_shape *a = &p->shape;
     bauta_error err = { 0 };
     bauta_plan *plan = NULL;
     bt_cuda_plan *device_plan = NULL;
@@ -624,7 +624,7 @@ static void check_refusals(void)
     bauta_mask *mask = make_causal(8, 8);
     bauta_plan *plan = NULL;
     bt_cuda_plan *device_plan = NULL;
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     need(bt_plan_create(&plan, mask, 0, 8, 8, &err), &err);
     need(bt_cuda_plan_create(&device_plan, plan, &shape, &err), &err);
     uint16_t *x = to_device(NULL, 0);

@@ -13,7 +13,7 @@
  *                 pass)
  *   the hidden    NaN, infinity and huge values that one query sees and
  *                 another one does not change no bit of the latter */
-#include "kernels/cuda/decode.h"
+#include "backend/cuda/decode.h"
 #include "mask/mask.h"
 #include "masks.h"
 
@@ -169,9 +169,9 @@ static void pool_free(pool *o)
 
 /* ---- running ----------------------------------------------------------- */
 
-static bauta_attention shape_of(const problem *p)
+static bauta_attention_shape shape_of(const problem *p)
 {
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     shape.heads = p->heads;
     shape.kv_heads = p->kv_heads;
     shape.head_dim = p->d;
@@ -185,7 +185,7 @@ static result launch(const problem *p, bt_cuda_decode *decode, const pool *o,
                      const uint16_t *q_host, size_t rows, int times)
 {
     bauta_error err = { 0 };
-    bauta_attention shape = shape_of(p);
+    bauta_attention_shape shape = shape_of(p);
     size_t out_size = rows * p->out_token, lse_size = rows * p->heads;
     result r = { malloc(out_size * 2 + 1), malloc(lse_size * 4 + 1) };
     memset(r.out, 0x7f, out_size * 2);
@@ -219,7 +219,7 @@ static result run_slice(const problem *p, const pool *o, const setting *set,
                         slice part, int times)
 {
     bauta_error err = { 0 };
-    bauta_attention shape = shape_of(p);
+    bauta_attention_shape shape = shape_of(p);
     bt_cuda_decode *decode = NULL;
     bt_decode_sequence sequences[SEQUENCES];
     size_t at = 0, rows = 0, count = 0;
@@ -611,7 +611,7 @@ static void check_refusals(void)
 {
     bauta_error err = { 0 };
     bt_cuda_decode *decode = NULL;
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     shape.head_dim = 264;
     if (bt_cuda_decode_create(&decode, &shape, 64, &err) !=
         BAUTA_ERR_UNSUPPORTED)

@@ -2,7 +2,7 @@
 /* check_cuda_f32.c - the GPU's plain float32 attention, forward and backward,
  * against float64: within an error derived from the arithmetic, with NaN in all
  * that is hidden, twice with the same bits, and rows alone as among others. */
-#include "kernels/cuda/cuda.h"
+#include "backend/cuda/cuda.h"
 #include "masks.h"
 
 /* ---- a problem --------------------------------------------------------- */
@@ -13,7 +13,7 @@ enum { OUT, LSE, DQ, DK, DV, RESULTS };
 typedef struct problem {
     const char *name;
     bauta_mask *mask;
-    bauta_attention shape;
+    bauta_attention_shape shape;
     size_t n, m, heads, kv_heads, d, e;
     size_t in_size[INPUTS], size[RESULTS];
     float *in[INPUTS];
@@ -26,7 +26,9 @@ typedef struct result {
 static problem problem_make(const char *name, bauta_mask *mask, size_t heads,
                             size_t kv_heads, size_t d, size_t e)
 {
-    problem p = { .name = name, .mask = mask, .shape = BAUTA_ATTENTION_INIT };
+    problem p = { .name = name,
+                  .mask = mask,
+                  .shape = BAUTA_ATTENTION_SHAPE_INIT };
     p.n = bauta_mask_queries(mask);
     p.m = bauta_mask_keys(mask);
     p.heads = heads;

@@ -12,8 +12,8 @@
  * under random scores (small, large, growing along the keys), with values that
  * are NaN or infinite here and there, random sizes and orders of pages, and
  * random numbers of blocks of threads. */
-#include "kernels/cuda/decode.h"
-#include "kernels/cuda/plan.h"
+#include "backend/cuda/decode.h"
+#include "backend/cuda/plan.h"
 #include "mask/mask.h"
 #include "mask/plan.h"
 #include "masks.h"
@@ -197,9 +197,9 @@ static void problem_free(problem *p)
     free(p->v);
 }
 
-static bauta_attention shape_of(const problem *p)
+static bauta_attention_shape shape_of(const problem *p)
 {
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     shape.heads = p->heads;
     shape.kv_heads = p->kv_heads;
     shape.head_dim = p->d;
@@ -237,7 +237,7 @@ static result run_forward(const problem *p, const bauta_mask *mask, size_t row,
                           size_t key, size_t first, size_t rows, size_t tile)
 {
     bauta_error err = { 0 };
-    bauta_attention shape = shape_of(p);
+    bauta_attention_shape shape = shape_of(p);
     bauta_plan *plan = NULL;
     bt_cuda_plan *device = NULL;
     size_t width = p->kv_heads * p->d;
@@ -368,7 +368,7 @@ static void check_step(const problem *p, const char *what, const result *all,
                        const pool *o, const size_t *at, const size_t *rows)
 {
     bauta_error err = { 0 };
-    bauta_attention shape = shape_of(p);
+    bauta_attention_shape shape = shape_of(p);
     bt_cuda_decode *decode = NULL;
     bt_decode_sequence sequence[SEQUENCES];
     size_t total = 0, row = p->heads * p->d;

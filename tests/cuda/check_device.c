@@ -6,7 +6,7 @@
  * forward pass of the same rows. What is hidden is NaN from the start. Each
  * call is made twice, through two plans and in memory that held something else,
  * the second time on a stream of the caller's, and gives the same bits. */
-#include "faults.h"
+#include "allocation_faults.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -75,8 +75,8 @@ static float widen(uint16_t x)
 typedef struct problem {
     const char *name;
     bauta_mask *mask;
-    bauta_attention shape;
-    bauta_gpu_type type;
+    bauta_attention_shape shape;
+    bauta_dtype type;
     size_t n, m, kv;
     size_t size[TENSORS];  /* elements */
     float *x[TENSORS];     /* inputs and, once it ran, results */
@@ -86,7 +86,7 @@ typedef struct problem {
 
 static size_t element(const problem *p, int which)
 {
-    return p->type == BAUTA_GPU_BFLOAT16 && which != LSE ? 2 : 4;
+    return p->type == BAUTA_BFLOAT16 && which != LSE ? 2 : 4;
 }
 
 static bool seen(const problem *p, size_t key)
@@ -99,10 +99,10 @@ static bool seen(const problem *p, size_t key)
 
 static problem problem_make(const char *name, const char *mask, size_t n,
                             size_t m, size_t heads, size_t kv, size_t dim,
-                            bauta_gpu_type type)
+                            bauta_dtype type)
 {
     problem p = { .name = name,
-                  .shape = BAUTA_ATTENTION_INIT,
+                  .shape = BAUTA_ATTENTION_SHAPE_INIT,
                   .type = type,
                   .n = n,
                   .m = m,
@@ -142,7 +142,7 @@ static void *raw_put(const void *from, size_t bytes)
 {
     void *memory;
     need(bauta_gpu_alloc(gpu, &memory, bytes, &err));
-    need(bauta_gpu_put(gpu, memory, from, bytes, &err));
+    need(bauta_gpu_upload(gpu, memory, from, bytes, &err));
     return memory;
 }
 
@@ -161,8 +161,8 @@ static void *put(const float *from, size_t count, size_t bytes)
 static void get(float *to, const void *from, size_t count, size_t bytes)
 {
     uint16_t *small = malloc(count * 2 + 1);
-    need(bauta_gpu_get(gpu, bytes == 2 ? (void *)small : to, from,
-                       count * bytes, &err));
+    need(bauta_gpu_download(gpu, bytes == 2 ? (void *)small : to, from,
+                            count * bytes, &err));
     for (size_t i = 0; i < count && bytes == 2; i++)
         to[i] = widen(small[i]);
     free(small);
@@ -184,7 +184,7 @@ static void run(problem *p)
     need(bauta_gpu_attention_backward(gpu, plan, &p->shape, x[Q], x[K], x[V],
                                       x[OUT], x[LSE], x[DOUT], x[DQ], x[DK],
                                       x[DV], &err));
-    need(bauta_gpu_wait(gpu, &err));
+    need(bauta_gpu_synchronize(gpu, &err));
     for (int i = OUT; i < TENSORS; i++)
         get(p->x[i], x[i], p->size[i], element(p, i));
     for (int i = 0; i < TENSORS; i++)
@@ -256,7 +256,7 @@ static void reference_row(problem *p, size_t i, size_t h)
  * nothing is exact. */
 static void check_against_float64(problem *p)
 {
-    double bound = p->type == BAUTA_GPU_BFLOAT16 ? 0x1p-6 : 0x1p-15;
+    double bound = p->type == BAUTA_BFLOAT16 ? 0x1p-6 : 0x1p-15;
     for (size_t i = 0; i < p->n; i++)
         for (size_t h = 0; h < p->shape.heads; h++)
             reference_row(p, i, h);
@@ -273,7 +273,7 @@ static void check_against_float64(problem *p)
 
 static void check_problem(const char *name, const char *mask, size_t n,
                           size_t m, size_t heads, size_t kv, size_t dim,
-                          bauta_gpu_type type)
+                          bauta_dtype type)
 {
     float *first[TENSORS];
     problem p = problem_make(name, mask, n, m, heads, kv, dim, type);
@@ -314,7 +314,7 @@ static float *paged(const problem *p, const float *x, size_t pages)
  * same bits; of bfloat16 the sums are a tree here and a chain there. */
 static void check_decode(const char *name, const char *mask, size_t n, size_t m,
                          size_t rows, size_t heads, size_t kv, size_t dim,
-                         bauta_gpu_type type)
+                         bauta_dtype type)
 {
     problem p = problem_make(name, mask, n, m, heads, kv, dim, type);
     size_t pages = m / 64 + 1, bytes = element(&p, Q), width = heads * dim;
@@ -322,7 +322,7 @@ static void check_decode(const char *name, const char *mask, size_t n, size_t m,
     uint32_t *table = malloc(pages * sizeof(*table));
     bauta_gpu_sequence sequence = { p.mask, n - rows, rows, table };
     bauta_gpu_pages pool = BAUTA_GPU_PAGES_INIT;
-    bauta_gpu_decode *decode;
+    bauta_gpu_decode_plan *decode;
     float *k = paged(&p, p.x[K], pages), *v = paged(&p, p.x[V], pages);
     float *got = malloc(size * sizeof(float));
     for (size_t i = 0; i < pages; i++)
@@ -335,20 +335,20 @@ static void check_decode(const char *name, const char *mask, size_t n, size_t m,
     pool.k = pool_k;
     pool.v = pool_v;
     pool.pages = pages;
-    need(bauta_gpu_decode_create(&decode, gpu, &p.shape, 64, type, &err));
-    need(bauta_gpu_decode_step(gpu, decode, &sequence, 1, &err));
+    need(bauta_gpu_decode_plan_create(&decode, gpu, &p.shape, 64, type, &err));
+    need(bauta_gpu_decode_plan_update(gpu, decode, &sequence, 1, &err));
     need(bauta_gpu_attention_decode(gpu, decode, &p.shape, q, &pool, out, NULL,
                                     &err));
     get(got, out, size, bytes);
     const float *want = p.x[OUT] + (n - rows) * width;
     bool good = true;
     for (size_t i = 0; i < size; i++)
-        good &= type == BAUTA_GPU_FLOAT32
+        good &= type == BAUTA_FLOAT32
                     ? !memcmp(got + i, want + i, sizeof(float))
                     : fabsf(got[i] - want[i]) <= 0x1p-5f;
     check(good, name, "decoding and the forward pass differ");
 
-    bauta_gpu_decode_free(decode);
+    bauta_gpu_decode_plan_free(decode);
     bauta_gpu_free(gpu, q);
     bauta_gpu_free(gpu, out);
     bauta_gpu_free(gpu, pool_k);
@@ -363,21 +363,22 @@ static void check_decode(const char *name, const char *mask, size_t n, size_t m,
 /* ---- memory that runs out ---------------------------------------------- */
 
 /* A plan and a step of decoding of one type. */
-static bauta_status make_all(const bauta_mask *mask, bauta_gpu_type type)
+static bauta_status make_all(const bauta_mask *mask, bauta_dtype type)
 {
     static const uint32_t pages[4] = { 3, 1, 0, 2 };
     bauta_gpu_sequence sequence = { mask, 199, 1, pages };
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     bauta_gpu_plan *plan = NULL;
-    bauta_gpu_decode *decode = NULL;
+    bauta_gpu_decode_plan *decode = NULL;
     bauta_status status = bauta_gpu_plan_create(&plan, gpu, mask, 0, 200,
                                                 &shape, type, true, &err);
     if (!status)
-        status = bauta_gpu_decode_create(&decode, gpu, &shape, 64, type, &err);
+        status =
+            bauta_gpu_decode_plan_create(&decode, gpu, &shape, 64, type, &err);
     if (!status)
-        status = bauta_gpu_decode_step(gpu, decode, &sequence, 1, &err);
+        status = bauta_gpu_decode_plan_update(gpu, decode, &sequence, 1, &err);
     bauta_gpu_plan_free(plan);
-    bauta_gpu_decode_free(decode);
+    bauta_gpu_decode_plan_free(decode);
     return status;
 }
 
@@ -392,7 +393,7 @@ static void check_faults(const bauta_options *options)
         for (size_t k = 0;; k++) {
             size_t live = faults_live();
             faults_arm(k);
-            bauta_status status = make_all(mask, (bauta_gpu_type)type);
+            bauta_status status = make_all(mask, (bauta_dtype)type);
             bool failed = faults_disarm();
             check(status == (failed ? BAUTA_ERR_NOMEM : BAUTA_OK), "faults",
                   "a failed allocation is not told");
@@ -415,7 +416,7 @@ static void refused(bauta_status got, bauta_status want, const char *words)
 static void check_refusals(void)
 {
     bauta_options options = BAUTA_OPTIONS_INIT;
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     bauta_context *other = NULL;
     bauta_gpu_plan *plan = NULL;
     bauta_plan *cpu_plan;
@@ -436,17 +437,17 @@ static void check_refusals(void)
             "memory");
     shape.head_dim = 65;
     refused(bauta_gpu_plan_create(&plan, gpu, mask, 0, 1, &shape,
-                                  BAUTA_GPU_BFLOAT16, false, &err),
+                                  BAUTA_BFLOAT16, false, &err),
             BAUTA_ERR_UNSUPPORTED, "65");
     shape.head_dim = 64;
-    need(bauta_gpu_plan_create(&plan, gpu, mask, 0, 1, &shape,
-                               BAUTA_GPU_BFLOAT16, false, &err));
+    need(bauta_gpu_plan_create(&plan, gpu, mask, 0, 1, &shape, BAUTA_BFLOAT16,
+                               false, &err));
     need(bauta_gpu_alloc(gpu, &memory, 1024, &err));
     char *odd = (char *)memory + 2;
     refused(bauta_gpu_attention_forward(gpu, plan, &shape, odd, memory, memory,
                                         memory, NULL, &err),
             BAUTA_ERR_ARGUMENT, "aligned");
-    need(bauta_gpu_wait(gpu, &err)); // nothing sticks
+    need(bauta_gpu_synchronize(gpu, &err)); // nothing sticks
     bauta_gpu_free(gpu, memory);
     bauta_gpu_plan_free(plan);
     bauta_plan_free(cpu_plan);
@@ -477,13 +478,13 @@ int main(void)
             for (size_t i = 0; i < LEN(cases); i++)
                 check_problem(cases[i].name, cases[i].mask, cases[i].n,
                               cases[i].m, cases[i].heads, cases[i].kv, dims[d],
-                              (bauta_gpu_type)type);
+                              (bauta_dtype)type);
     for (int type = 0; type < 2; type++)
         for (size_t i = 0; i < LEN(cases); i++)
             for (size_t dim = 64; dim <= 128 && i != 4; dim += 64)
                 check_decode(cases[i].name, cases[i].mask, cases[i].n,
                              cases[i].m, cases[i].n > 3 ? 3 : 1, cases[i].heads,
-                             cases[i].kv, dim, (bauta_gpu_type)type);
+                             cases[i].kv, dim, (bauta_dtype)type);
     check_refusals();
     bauta_context_free(gpu);
     printf("%zu checks, %zu failures\n", checks, failures);

@@ -4,7 +4,7 @@
 #ifndef BT_CUDA_PROBLEM_H
 #define BT_CUDA_PROBLEM_H
 
-#include "kernels/cuda/cuda.h"
+#include "backend/cuda/cuda.h"
 #include "mask/plan.h"
 #include "masks.h"
 
@@ -13,7 +13,7 @@
 typedef struct problem {
     const char *name;
     bauta_mask *mask;
-    bauta_attention shape;
+    bauta_attention_shape shape;
     size_t n, m, heads, kv_heads, d;
     size_t q_size, kv_size, out_size, lse_size; /* elements */
     uint16_t *q, *k, *v;                        /* inputs */
@@ -25,7 +25,7 @@ static inline problem problem_make(const char *name, bauta_mask *mask,
                                    size_t extra)
 {
     problem p = { .name = name, .mask = mask };
-    bauta_attention shape = BAUTA_ATTENTION_INIT;
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     p.n = bauta_mask_queries(mask);
     p.m = bauta_mask_keys(mask);
     p.heads = heads;

@@ -33,7 +33,7 @@ static bauta_status memory_check(bauta_error *err)
 
 /* The output stream of cairo, with the error that cairo cannot report. */
 typedef struct sink {
-    bt_draft *draft;
+    bt_atomic_file *draft;
     bauta_status status;
     bauta_error *err;
 } sink;
@@ -43,7 +43,7 @@ static cairo_status_t sink_write(void *user, const unsigned char *bytes,
 {
     sink *s = user;
     if (!s->status)
-        s->status = bt_draft_write(s->draft, bytes, size, s->err);
+        s->status = bt_atomic_file_write(s->draft, bytes, size, s->err);
     return s->status ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
 }
 
@@ -73,7 +73,7 @@ static bauta_status figure_draw(const bt_canvas *c, const bt_figure *figure,
     bt_text_draw(c->cr, text, 13.0, 18.0, 24.0, false);
     for (size_t i = 0; i < figure->count && !status; i++) {
         size_t column = i % figure->across, row = i / figure->across;
-        weights |= figure->pictures[i].of->weights != NULL;
+        weights |= figure->pictures[i].input->weights != NULL;
         status = bt_panel_draw(c, &figure->pictures[i],
                                18.0 + (double)column * l->panel_width,
                                l->top + (double)row * l->panel_height, err);
@@ -147,18 +147,18 @@ bauta_status bt_figure_save(const bt_figure *figure, const char *path,
                             bt_picture_format format, bauta_error *err)
 {
     bt_layout layout;
-    bt_draft *draft = NULL;
+    bt_atomic_file *draft = NULL;
     bauta_status status = memory_check(err);
     if (!status)
         status = bt_layout_init(&layout, figure, err);
     if (!status)
-        status = bt_draft_create(&draft, path, err);
+        status = bt_atomic_file_create(&draft, path, err);
     if (!status) {
         sink to = { draft, BAUTA_OK, err };
         status = figure_write(&to, figure, &layout, format);
     }
     if (!status)
-        status = bt_draft_commit(draft, err);
-    bt_draft_free(draft);
+        status = bt_atomic_file_commit(draft, err);
+    bt_atomic_file_free(draft);
     return status;
 }

@@ -27,7 +27,7 @@ static bool listed(const char *list, const char *word)
     return false;
 }
 
-static void reject_type(bt_config *reader)
+static void reject_type(bt_config_reader *reader)
 {
     char list[128] = "which is not among";
     for (size_t i = 0; i < BT_LEN(families); i++) {
@@ -35,12 +35,12 @@ static void reject_type(bt_config *reader)
         snprintf(list + used, sizeof(list) - used, " %s",
                  families[i]->model_type);
     }
-    bt_config_refuse(reader, "model_type", list);
+    bt_config_reader_reject(reader, "model_type", list);
 }
 
-const bt_family *bt_family_find(bt_config *reader)
+const bt_family *bt_family_find(bt_config_reader *reader)
 {
-    const char *type = bt_config_text_or(reader, "model_type", "");
+    const char *type = bt_config_reader_string_or(reader, "model_type", "");
     const bt_family *family = NULL;
     for (size_t i = 0; i < BT_LEN(families); i++)
         if (strcmp(families[i]->model_type, type) == 0)
@@ -49,18 +49,19 @@ const bt_family *bt_family_find(bt_config *reader)
         reject_type(reader);
         return NULL;
     }
-    if (bt_config_list(reader, "architectures") == 0)
+    if (bt_config_reader_list_size(reader, "architectures") == 0)
         return family;
     if (listed(family->architectures,
-               bt_config_list_text(reader, "architectures", 0)))
+               bt_config_reader_list_string(reader, "architectures", 0)))
         return family;
     char why[160];
     snprintf(why, sizeof(why), "which is not among %s", family->architectures);
-    bt_config_refuse(reader, "architectures", why);
+    bt_config_reader_reject(reader, "architectures", why);
     return NULL;
 }
 
-bt_act bt_family_act(bt_config *reader, const char *key, const char *fallback)
+bt_act bt_family_activation(bt_config_reader *reader, const char *key,
+                            const char *fallback)
 {
     static const struct {
         const char *name;
@@ -74,29 +75,30 @@ bt_act bt_family_act(bt_config *reader, const char *key, const char *fallback)
         { "silu", BT_ACT_SILU },
         { "swish", BT_ACT_SILU },
     };
-    const char *name = bt_config_text_or(reader, key, fallback);
+    const char *name = bt_config_reader_string_or(reader, key, fallback);
     for (size_t i = 0; i < BT_LEN(acts); i++)
         if (strcmp(acts[i].name, name) == 0)
             return acts[i].act;
-    bt_config_refuse(reader, key, "which is not a known activation");
+    bt_config_reader_reject(reader, key, "which is not a known activation");
     return BT_ACT_RELU;
 }
 
-uint32_t bt_family_padding(bt_config *reader)
+uint32_t bt_family_padding_token(bt_config_reader *reader)
 {
-    return (uint32_t)bt_config_size_or(reader, "pad_token_id", BT_IGNORE);
+    return (uint32_t)bt_config_reader_size_or(reader, "pad_token_id",
+                                              BT_IGNORE_INDEX);
 }
 
 enum { NAME_BYTES = 160 };
 
-static void visit_one(const bt_names *visitor, bt_tensor *tensor, int rank,
-                      const char *prefix, const char *suffix)
+static void visit_one(const bt_tensor_visitor *visitor, bt_tensor *tensor,
+                      int rank, const char *prefix, const char *suffix)
 {
     char name[NAME_BYTES + 16];
     if (!tensor->rows)
         return;
     snprintf(name, sizeof(name), "%s%s", prefix, suffix);
-    visitor->name(visitor->user, name, tensor, rank);
+    visitor->visit(visitor->user, name, tensor, rank);
 }
 
 #define PREFIX_FROM_FORMAT                           \
@@ -106,30 +108,30 @@ static void visit_one(const bt_names *visitor, bt_tensor *tensor, int rank,
     vsnprintf(prefix, sizeof(prefix), format, args); \
     va_end(args)
 
-void bt_name_matrix(const bt_names *visitor, bt_tensor *tensor,
-                    const char *format, ...)
+void bt_visit_matrix(const bt_tensor_visitor *visitor, bt_tensor *tensor,
+                     const char *format, ...)
 {
     PREFIX_FROM_FORMAT;
     visit_one(visitor, tensor, 2, prefix, "");
 }
 
-void bt_name_vector(const bt_names *visitor, bt_tensor *tensor,
-                    const char *format, ...)
+void bt_visit_vector(const bt_tensor_visitor *visitor, bt_tensor *tensor,
+                     const char *format, ...)
 {
     PREFIX_FROM_FORMAT;
     visit_one(visitor, tensor, 1, prefix, "");
 }
 
-void bt_name_dense(const bt_names *visitor, bt_dense *linear,
-                   const char *format, ...)
+void bt_visit_linear(const bt_tensor_visitor *visitor, bt_linear_params *linear,
+                     const char *format, ...)
 {
     PREFIX_FROM_FORMAT;
     visit_one(visitor, &linear->w, 2, prefix, ".weight");
     visit_one(visitor, &linear->bias, 1, prefix, ".bias");
 }
 
-void bt_name_scaling(const bt_names *visitor, bt_scaling *norm,
-                     const char *format, ...)
+void bt_visit_norm(const bt_tensor_visitor *visitor, bt_norm_params *norm,
+                   const char *format, ...)
 {
     PREFIX_FROM_FORMAT;
     visit_one(visitor, &norm->gain, 1, prefix, ".weight");

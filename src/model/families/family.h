@@ -9,17 +9,17 @@
 
 /* Called with every stored parameter and its name in the file. `rank` is 1 for
  * a vector (one row) and 2 for a matrix. */
-typedef struct bt_names {
-    void (*name)(void *user, const char *name, bt_tensor *tensor, int rank);
+typedef struct bt_tensor_visitor {
+    void (*visit)(void *user, const char *name, bt_tensor *tensor, int rank);
     void *user;
-} bt_names;
+} bt_tensor_visitor;
 
 typedef struct bt_family {
     const char *model_type;    /* in config.json */
     const char *architectures; /* supported ones, separated by spaces; the first
                                   is written to saved configs */
-    void (*read)(bt_blueprint *config, bt_config *reader);
-    void (*names)(bt_model *model, const bt_names *visitor);
+    void (*read_config)(bt_model_config *config, bt_config_reader *reader);
+    void (*visit_tensors)(bt_model *model, const bt_tensor_visitor *visitor);
 } bt_family;
 
 extern const bt_family bt_family_gpt2, bt_family_llama, bt_family_mistral,
@@ -28,30 +28,31 @@ extern const bt_family bt_family_gpt2, bt_family_llama, bt_family_mistral,
 
 /* The family of a config. NULL if it is unknown; the reader's error then lists
  * the known ones. */
-const bt_family *bt_family_find(bt_config *reader);
+const bt_family *bt_family_find(bt_config_reader *reader);
 
 /* ---- shared by the families -------------------------------------------- */
 
 /* The activation with this name in transformers. */
-bt_act bt_family_act(bt_config *reader, const char *key, const char *fallback);
+bt_act bt_family_activation(bt_config_reader *reader, const char *key,
+                            const char *fallback);
 
-/* The padding token, or BT_IGNORE if the config has none. */
-uint32_t bt_family_padding(bt_config *reader);
+/* The padding token, or BT_IGNORE_INDEX if the config has none. */
+uint32_t bt_family_padding_token(bt_config_reader *reader);
 
 /* Visit a parameter, whose name is given by a format. A parameter that the
  * model does not have is skipped. */
-void bt_name_matrix(const bt_names *visitor, bt_tensor *tensor,
-                    const char *format, ...)
+void bt_visit_matrix(const bt_tensor_visitor *visitor, bt_tensor *tensor,
+                     const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void bt_name_vector(const bt_names *visitor, bt_tensor *tensor,
-                    const char *format, ...)
+void bt_visit_vector(const bt_tensor_visitor *visitor, bt_tensor *tensor,
+                     const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* "<prefix>.weight" and "<prefix>.bias". */
-void bt_name_dense(const bt_names *visitor, bt_dense *linear,
-                   const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-void bt_name_scaling(const bt_names *visitor, bt_scaling *norm,
+void bt_visit_linear(const bt_tensor_visitor *visitor, bt_linear_params *linear,
                      const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void bt_visit_norm(const bt_tensor_visitor *visitor, bt_norm_params *norm,
+                   const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 #endif

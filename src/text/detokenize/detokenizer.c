@@ -9,16 +9,16 @@
 /* The default text of SentencePiece's unknown piece. */
 static const char unknown_surface[] = " \xE2\x81\x87 ";
 
-struct bauta_decoder {
+struct bauta_detokenizer {
     const bauta_tokenizer *tokenizer;
-    bt_stream *stream;
+    bt_detokenizer_stream *stream;
     bool specials;
 };
 
-bauta_status bauta_decoder_create(bauta_decoder **out,
-                                  const bauta_tokenizer *tokenizer,
-                                  const bauta_decode_options *options,
-                                  bauta_error *err)
+bauta_status bauta_detokenizer_create(bauta_detokenizer **out,
+                                      const bauta_tokenizer *tokenizer,
+                                      const bauta_decode_options *options,
+                                      bauta_error *err)
 {
     BT_NEED(out, err);
     *out = NULL;
@@ -26,31 +26,32 @@ bauta_status bauta_decoder_create(bauta_decoder **out,
     if (options)
         BT_NEED_SIZE(options, bauta_decode_options, "BAUTA_DECODE_OPTIONS_INIT",
                      err);
-    bauta_decoder *created = bt_alloc_zero(1, sizeof(*created));
+    bauta_detokenizer *created = bt_alloc_zero(1, sizeof(*created));
     if (!created)
         return bt_fail_memory(err, "a decoder", sizeof(*created));
     bool target = tokenizer->target && !(options && options->source);
     created->tokenizer = target ? tokenizer->target : tokenizer;
-    created->specials = options && options->specials;
-    bauta_status status =
-        bt_stream_create(&created->stream, created->tokenizer->decoding, err);
+    created->specials = options && options->keep_special_tokens;
+    bauta_status status = bt_detokenizer_stream_create(
+        &created->stream, created->tokenizer->detokenizer, err);
     if (status) {
-        bauta_decoder_free(created);
+        bauta_detokenizer_free(created);
         return status;
     }
     *out = created;
     return BAUTA_OK;
 }
 
-void bauta_decoder_free(bauta_decoder *decoder)
+void bauta_detokenizer_free(bauta_detokenizer *decoder)
 {
     if (!decoder)
         return;
-    bt_stream_free(decoder->stream);
+    bt_detokenizer_stream_free(decoder->stream);
     bt_free(decoder);
 }
 
-static bauta_status push(bauta_decoder *decoder, uint32_t id, bauta_error *err)
+static bauta_status push(bauta_detokenizer *decoder, uint32_t id,
+                         bauta_error *err)
 {
     const bauta_tokenizer *t = decoder->tokenizer;
     size_t size;
@@ -59,19 +60,19 @@ static bauta_status push(bauta_decoder *decoder, uint32_t id, bauta_error *err)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "no token has the id %u; the vocabulary has %zu",
                        (unsigned)id, bt_vocab_size(t->vocab));
-    if (bauta_tokenizer_special(t, id)) {
+    if (bauta_tokenizer_is_special(t, id)) {
         if (!decoder->specials)
             return BAUTA_OK;
-    } else if (t->sentencepiece && id == t->names[BAUTA_TOKEN_UNK]) {
-        piece = t->surface ? t->surface : unknown_surface;
+    } else if (t->sentencepiece && id == t->special_ids[BAUTA_TOKEN_UNK]) {
+        piece = t->unknown_surface ? t->unknown_surface : unknown_surface;
         size = strlen(piece);
     }
-    return bt_stream_push(decoder->stream, piece, size, err);
+    return bt_detokenizer_stream_push(decoder->stream, piece, size, err);
 }
 
-bauta_status bauta_decoder_push(bauta_decoder *decoder, uint32_t id,
-                                const char **text, size_t *length,
-                                bauta_error *err)
+bauta_status bauta_detokenizer_push(bauta_detokenizer *decoder, uint32_t id,
+                                    const char **text, size_t *length,
+                                    bauta_error *err)
 {
     BT_NEED(decoder, err);
     BT_NEED(text, err);
@@ -80,22 +81,23 @@ bauta_status bauta_decoder_push(bauta_decoder *decoder, uint32_t id,
     *length = 0;
     bauta_status status = push(decoder, id, err);
     if (!status)
-        *text = bt_stream_take(decoder->stream, length);
+        *text = bt_detokenizer_stream_take(decoder->stream, length);
     return status;
 }
 
-bauta_status bauta_decoder_finish(bauta_decoder *decoder, const char **text,
-                                  size_t *length, bauta_error *err)
+bauta_status bauta_detokenizer_finish(bauta_detokenizer *decoder,
+                                      const char **text, size_t *length,
+                                      bauta_error *err)
 {
     BT_NEED(decoder, err);
     BT_NEED(text, err);
     BT_NEED(length, err);
     *text = "";
     *length = 0;
-    bauta_status status = bt_stream_finish(decoder->stream, err);
+    bauta_status status = bt_detokenizer_stream_finish(decoder->stream, err);
     if (!status)
-        *text = bt_stream_take(decoder->stream, length);
-    bt_stream_reset(decoder->stream);
+        *text = bt_detokenizer_stream_take(decoder->stream, length);
+    bt_detokenizer_stream_reset(decoder->stream);
     return status;
 }
 
@@ -104,7 +106,7 @@ void bauta_text_free(char *text)
     bt_free(text);
 }
 
-static bauta_status decode(bauta_decoder *decoder, const uint32_t *ids,
+static bauta_status decode(bauta_detokenizer *decoder, const uint32_t *ids,
                            size_t count, char **text, size_t *length,
                            bauta_error *err)
 {
@@ -112,10 +114,10 @@ static bauta_status decode(bauta_decoder *decoder, const uint32_t *ids,
     for (size_t i = 0; !status && i < count; i++)
         status = push(decoder, ids[i], err);
     if (!status)
-        status = bt_stream_finish(decoder->stream, err);
+        status = bt_detokenizer_stream_finish(decoder->stream, err);
     if (status)
         return status;
-    const char *whole = bt_stream_take(decoder->stream, length);
+    const char *whole = bt_detokenizer_stream_take(decoder->stream, length);
     *text = bt_alloc(*length + 1);
     if (!*text)
         return bt_fail_memory(err, "a text", *length + 1);
@@ -130,7 +132,7 @@ bauta_status bauta_tokenizer_decode(const bauta_tokenizer *tokenizer,
                                     char **text, size_t *length,
                                     bauta_error *err)
 {
-    bauta_decoder *decoder = NULL;
+    bauta_detokenizer *decoder = NULL;
     size_t unused;
     BT_NEED(text, err);
     *text = NULL;
@@ -141,9 +143,9 @@ bauta_status bauta_tokenizer_decode(const bauta_tokenizer *tokenizer,
     if (count)
         BT_NEED(ids, err);
     bauta_status status =
-        bauta_decoder_create(&decoder, tokenizer, options, err);
+        bauta_detokenizer_create(&decoder, tokenizer, options, err);
     if (!status)
         status = decode(decoder, ids, count, text, length, err);
-    bauta_decoder_free(decoder);
+    bauta_detokenizer_free(decoder);
     return status;
 }

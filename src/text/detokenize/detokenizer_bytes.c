@@ -18,28 +18,29 @@ static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
 static size_t maximal_subpart(const char *bytes, size_t size)
 {
     for (size_t n = size < 3 ? size : 3; n > 1; n--)
-        if (bt_utf8_unfinished(bytes, n) == n)
+        if (bt_utf8_incomplete_suffix(bytes, n) == n)
             return n;
     return 1;
 }
 
 /* Emit the bytes that are held, except for an incomplete character at the
  * end. */
-static bauta_status emit_held(bt_stream *stream, size_t at, bool end)
+static bauta_status emit_held(bt_detokenizer_stream *stream, size_t at,
+                              bool end)
 {
-    bt_filter_state *state = stream->states + at;
+    bt_detokenizer_step_state *state = stream->states + at;
     size_t from = 0, size = state->held_size;
     bauta_status status = BAUTA_OK;
     while (from < size && !status) {
         const char *bytes = state->held + from;
-        size_t left = size - from, valid = bt_utf8_valid(bytes, left);
-        status = bt_filter_next(stream, at, bytes, valid, false);
+        size_t left = size - from, valid = bt_utf8_valid_prefix(bytes, left);
+        status = bt_detokenizer_emit(stream, at, bytes, valid, false);
         from += valid;
         left -= valid;
         if (status || !left ||
-            (!end && bt_utf8_unfinished(bytes + valid, left) == left))
+            (!end && bt_utf8_incomplete_suffix(bytes + valid, left) == left))
             break;
-        status = bt_filter_next(stream, at, replacement, 3, false);
+        status = bt_detokenizer_emit(stream, at, replacement, 3, false);
         from += maximal_subpart(bytes + valid, left);
     }
     memmove(state->held, state->held + from, size - from);
@@ -50,11 +51,11 @@ static bauta_status emit_held(bt_stream *stream, size_t at, bool end)
 /* Decode the token that is held, after `matched` bytes of an incomplete
  * character. A token with a character that is not in the alphabet is not
  * changed. */
-static bauta_status decode_token(bt_stream *stream, size_t at)
+static bauta_status decode_token(bt_detokenizer_stream *stream, size_t at)
 {
-    bt_filter_state *state = stream->states + at;
+    bt_detokenizer_step_state *state = stream->states + at;
     size_t size = state->held_size - state->matched, decoded;
-    if (BT_ROOM(state->held, state->held_room, state->held_size, size))
+    if (BT_ARRAY_RESERVE(state->held, state->held_room, state->held_size, size))
         return bt_fail_memory(stream->err, "text that is held back", size);
     char *token = state->held + state->matched;
     if (bt_bytelevel_decode(token + size, &decoded, token, size)) {
@@ -64,11 +65,11 @@ static bauta_status decode_token(bt_stream *stream, size_t at)
     return BAUTA_OK;
 }
 
-bauta_status bt_filter_bytelevel(bt_stream *stream, size_t at,
-                                 const char *bytes, size_t size, bool end)
+bauta_status bt_detokenize_bytelevel(bt_detokenizer_stream *stream, size_t at,
+                                     const char *bytes, size_t size, bool end)
 {
-    bt_filter_state *state = stream->states + at;
-    bauta_status status = bt_filter_hold(stream, at, bytes, size);
+    bt_detokenizer_step_state *state = stream->states + at;
+    bauta_status status = bt_detokenizer_hold(stream, at, bytes, size);
     if (status || !end || state->held_size == state->matched)
         return status;
     status = decode_token(stream, at);
@@ -78,11 +79,12 @@ bauta_status bt_filter_bytelevel(bt_stream *stream, size_t at,
     return status;
 }
 
-bauta_status bt_filter_bytelevel_finish(bt_stream *stream, size_t at)
+bauta_status bt_detokenize_bytelevel_finish(bt_detokenizer_stream *stream,
+                                            size_t at)
 {
     bauta_status status =
         stream->states[at].held_size ? emit_held(stream, at, true) : BAUTA_OK;
-    return status ? status : bt_filter_next(stream, at, "", 0, true);
+    return status ? status : bt_detokenizer_emit(stream, at, "", 0, true);
 }
 
 /* ---- Byte fallback ------------------------------------------------------- */
@@ -120,59 +122,63 @@ static bool byte_read(const char *piece, size_t size, unsigned *byte)
 /* Adjacent bytes become characters, and all of them one token; a byte that is
  * not part of a character becomes U+FFFD. The bytes of an incomplete character
  * are held; `later` says that such a token is open. */
-static bauta_status add_byte(bt_stream *stream, size_t at, char byte)
+static bauta_status add_byte(bt_detokenizer_stream *stream, size_t at,
+                             char byte)
 {
-    bt_filter_state *state = stream->states + at;
-    bauta_status status = bt_filter_hold(stream, at, &byte, 1);
+    bt_detokenizer_step_state *state = stream->states + at;
+    bauta_status status = bt_detokenizer_hold(stream, at, &byte, 1);
     state->later = true;
     while (!status && state->held_size) {
         size_t length, size = state->held_size;
-        bool whole = bt_utf8_valid(state->held, size) == size;
-        if (!whole && bt_utf8_unfinished(state->held, size) == size)
+        bool whole = bt_utf8_valid_prefix(state->held, size) == size;
+        if (!whole && bt_utf8_incomplete_suffix(state->held, size) == size)
             break;
-        bt_utf8_get(state->held, size, &length);
-        status = whole ? bt_filter_next(stream, at, state->held, length, false)
-                       : bt_filter_next(stream, at, replacement, 3, false);
+        bt_utf8_decode(state->held, size, &length);
+        status =
+            whole ? bt_detokenizer_emit(stream, at, state->held, length, false)
+                  : bt_detokenizer_emit(stream, at, replacement, 3, false);
         memmove(state->held, state->held + length, size - length);
         state->held_size -= length;
     }
     return status;
 }
 
-bauta_status bt_filter_bytes_finish(bt_stream *stream, size_t at)
+bauta_status bt_detokenize_byte_fallback_finish(bt_detokenizer_stream *stream,
+                                                size_t at)
 {
-    bt_filter_state *state = stream->states + at;
+    bt_detokenizer_step_state *state = stream->states + at;
     bauta_status status = BAUTA_OK;
     if (!state->later)
         return BAUTA_OK;
     for (size_t i = 0; i < state->held_size && !status; i++)
-        status = bt_filter_next(stream, at, replacement, 3, false);
+        status = bt_detokenizer_emit(stream, at, replacement, 3, false);
     state->held_size = 0;
     state->later = false;
-    return status ? status : bt_filter_next(stream, at, "", 0, true);
+    return status ? status : bt_detokenizer_emit(stream, at, "", 0, true);
 }
 
 /* Any other token; its first `matched` bytes are in `piece`. */
-static bauta_status pass_token(bt_stream *stream, size_t at, const char *bytes,
-                               size_t size, bool end)
+static bauta_status pass_token(bt_detokenizer_stream *stream, size_t at,
+                               const char *bytes, size_t size, bool end)
 {
-    bt_filter_state *state = stream->states + at;
+    bt_detokenizer_step_state *state = stream->states + at;
     bauta_status status = BAUTA_OK;
     if (!state->inside) {
-        status = bt_filter_bytes_finish(stream, at);
+        status = bt_detokenize_byte_fallback_finish(stream, at);
         if (!status)
-            status =
-                bt_filter_next(stream, at, state->piece, state->matched, false);
+            status = bt_detokenizer_emit(stream, at, state->piece,
+                                         state->matched, false);
     }
     state->matched = 0;
     state->inside = !end;
-    return status ? status : bt_filter_next(stream, at, bytes, size, end);
+    return status ? status : bt_detokenizer_emit(stream, at, bytes, size, end);
 }
 
-bauta_status bt_filter_bytes(bt_stream *stream, size_t at, const char *bytes,
-                             size_t size, bool end)
+bauta_status bt_detokenize_byte_fallback(bt_detokenizer_stream *stream,
+                                         size_t at, const char *bytes,
+                                         size_t size, bool end)
 {
-    bt_filter_state *state = stream->states + at;
+    bt_detokenizer_step_state *state = stream->states + at;
     size_t all = state->matched + size;
     unsigned byte;
     if (state->inside || all > BYTE_SIZE || all < size ||

@@ -19,7 +19,7 @@
 enum { STEPS_MAX = 256, GROWTH_MAX = 1024 };
 
 typedef struct detokenizer_parser {
-    bt_decoding *decoding;
+    bt_detokenizer_chain *decoding;
     const char *path;
     bauta_error *err;
     double growth; /* the factor by which the text may have grown */
@@ -35,25 +35,26 @@ static bauta_status fail(const detokenizer_parser *p, const char *what,
 
 /* ---- Steps --------------------------------------------------------------- */
 
-static void step_release(bt_filter *step)
+static void step_release(bt_detokenizer_step *step)
 {
     bt_free(step->needle);
     bt_free(step->borders);
     bt_free(step->content);
-    bt_pattern_free(step->pattern);
+    bt_regex_free(step->regex);
 }
 
 /* Append a step; the pointer is valid until the next call. */
-static bauta_status step_add(detokenizer_parser *p, bt_filter_kind kind,
-                             bt_filter **out)
+static bauta_status step_add(detokenizer_parser *p,
+                             bt_detokenizer_step_kind kind,
+                             bt_detokenizer_step **out)
 {
-    bt_decoding *d = p->decoding;
+    bt_detokenizer_chain *d = p->decoding;
     if (d->count == STEPS_MAX)
         return fail(p, "more than 256 steps", "");
-    if (BT_ROOM(d->steps, d->room, d->count, 1))
+    if (BT_ARRAY_RESERVE(d->steps, d->room, d->count, 1))
         return bt_fail_memory(p->err, "a decoder", sizeof(*d->steps));
     *out = d->steps + d->count++;
-    **out = (bt_filter){ .kind = kind };
+    **out = (bt_detokenizer_step){ .kind = kind };
     return BAUTA_OK;
 }
 
@@ -62,7 +63,7 @@ static bauta_status string_copy(const detokenizer_parser *p, char **out,
                                 size_t *out_size, const char *string,
                                 size_t size)
 {
-    if (size > BT_STEP_STRING_MAX)
+    if (size > BT_DETOKENIZE_STRING_MAX)
         return fail(p, "a string is longer than 65535 bytes", "");
     *out = bt_alloc(size + 1);
     if (!*out)
@@ -74,7 +75,8 @@ static bauta_status string_copy(const detokenizer_parser *p, char **out,
 }
 
 /* The failure table of Knuth, Morris and Pratt. */
-static bauta_status create_borders(const detokenizer_parser *p, bt_filter *step)
+static bauta_status create_borders(const detokenizer_parser *p,
+                                   bt_detokenizer_step *step)
 {
     size_t n = step->needle_size, border = 0;
     step->borders = bt_alloc_zero(n + 1, sizeof(*step->borders));
@@ -100,13 +102,13 @@ static bauta_status grow(detokenizer_parser *p, double factor)
 /* Append a step that replaces `needle`, which may be empty. */
 static bauta_status literal_add(detokenizer_parser *p, const char *needle,
                                 size_t size, const char *content,
-                                size_t content_size, bt_filter **out)
+                                size_t content_size, bt_detokenizer_step **out)
 {
     bauta_status status =
-        step_add(p, size ? BT_STEP_LITERAL : BT_STEP_WHOLE, out);
+        step_add(p, size ? BT_DETOKENIZE_LITERAL : BT_DETOKENIZE_REGEX, out);
     if (status)
         return status;
-    bt_filter *step = *out;
+    bt_detokenizer_step *step = *out;
     status = string_copy(p, &step->needle, &step->needle_size, needle, size);
     if (!status)
         status = string_copy(p, &step->content, &step->content_size, content,
@@ -165,26 +167,26 @@ typedef bauta_status decoder_fn(detokenizer_parser *p, const json_t *json);
 
 static bauta_status bytelevel_parse(detokenizer_parser *p, const json_t *json)
 {
-    bt_filter *step;
+    bt_detokenizer_step *step;
     (void)json;
     p->fused = true;
-    bauta_status status = step_add(p, BT_STEP_BYTELEVEL, &step);
+    bauta_status status = step_add(p, BT_DETOKENIZE_BYTELEVEL, &step);
     return status ? status : grow(p, 1.5); // two bytes may become U+FFFD
 }
 
 static bauta_status fallback_parse(detokenizer_parser *p, const json_t *json)
 {
-    bt_filter *step;
+    bt_detokenizer_step *step;
     (void)json;
-    return step_add(p, BT_STEP_BYTES, &step);
+    return step_add(p, BT_DETOKENIZE_BYTE_FALLBACK, &step);
 }
 
 static bauta_status fuse_parse(detokenizer_parser *p, const json_t *json)
 {
-    bt_filter *step;
+    bt_detokenizer_step *step;
     (void)json;
     p->fused = true;
-    return step_add(p, BT_STEP_FUSE, &step);
+    return step_add(p, BT_DETOKENIZE_FUSE, &step);
 }
 
 static bauta_status metaspace_parse(detokenizer_parser *p, const json_t *json)
@@ -192,7 +194,7 @@ static bauta_status metaspace_parse(detokenizer_parser *p, const json_t *json)
     const json_t *scheme = json_object_get(json, "prepend_scheme");
     const char *text, *name = scheme ? json_string_value(scheme) : "always";
     size_t size;
-    bt_filter *step;
+    bt_detokenizer_step *step;
     if (!name || (strcmp(name, "always") != 0 && strcmp(name, "never") != 0 &&
                   strcmp(name, "first") != 0))
         return fail(p, "no prepend_scheme of Metaspace: ", name ? name : "");
@@ -216,7 +218,7 @@ static bauta_status cleanup_add(detokenizer_parser *p)
         { " 've", "'ve" }, { " 're", "'re" },
     };
     bauta_status status = BAUTA_OK;
-    bt_filter *step;
+    bt_detokenizer_step *step;
     for (size_t i = 0; i < BT_LEN(replacements) && !status; i++)
         status =
             literal_add(p, replacements[i][0], strlen(replacements[i][0]),
@@ -229,12 +231,12 @@ static bauta_status wordpiece_parse(detokenizer_parser *p, const json_t *json)
     const char *prefix;
     size_t size;
     bool cleanup;
-    bt_filter *step;
+    bt_detokenizer_step *step;
     bauta_status status = string_get(p, json, "prefix", &prefix, &size);
     if (!status)
         status = bool_get(p, json, "cleanup", &cleanup);
     if (!status)
-        status = step_add(p, BT_STEP_PREFIX, &step);
+        status = step_add(p, BT_DETOKENIZE_PREFIX, &step);
     if (!status)
         status =
             string_copy(p, &step->needle, &step->needle_size, prefix, size);
@@ -248,31 +250,31 @@ static bauta_status bpe_parse(detokenizer_parser *p, const json_t *json)
 {
     const char *suffix;
     size_t size;
-    bt_filter *step;
+    bt_detokenizer_step *step;
     bauta_status status = string_get(p, json, "suffix", &suffix, &size);
     if (status)
         return status;
     if (p->fused)
         return size ? literal_add(p, suffix, size, "", 0, &step) : BAUTA_OK;
-    status = literal_add(p, suffix, size, BT_STEP_MARK, 1, &step);
+    status = literal_add(p, suffix, size, BT_DETOKENIZE_MARK, 1, &step);
     if (status)
         return status;
-    step->empty_too = true;
-    return step_add(p, BT_STEP_LAST, &step);
+    step->match_empty = true;
+    return step_add(p, BT_DETOKENIZE_SUFFIX, &step);
 }
 
 static bauta_status strip_parse(detokenizer_parser *p, const json_t *json)
 {
     const char *text;
     size_t size, start, stop;
-    bt_filter *step;
+    bt_detokenizer_step *step;
     bauta_status status = char_get(p, json, "content", &text, &size);
     if (!status)
         status = count_get(p, json, "start", &start);
     if (!status)
         status = count_get(p, json, "stop", &stop);
     if (!status)
-        status = step_add(p, BT_STEP_STRIP, &step);
+        status = step_add(p, BT_DETOKENIZE_STRIP, &step);
     if (status)
         return status;
     step->start = start;
@@ -284,14 +286,13 @@ static bauta_status regex_add(detokenizer_parser *p, const char *pattern,
                               size_t size, const char *content,
                               size_t content_size)
 {
-    bt_filter *step;
-    bauta_status status = step_add(p, BT_STEP_WHOLE, &step);
+    bt_detokenizer_step *step;
+    bauta_status status = step_add(p, BT_DETOKENIZE_REGEX, &step);
     if (!status)
         status = string_copy(p, &step->content, &step->content_size, content,
                              content_size);
     if (!status)
-        status =
-            bt_pattern_create(&step->pattern, pattern, size, p->path, p->err);
+        status = bt_regex_create(&step->regex, pattern, size, p->path, p->err);
     return status ? status : grow(p, 1 + 2 * (double)content_size);
 }
 
@@ -300,7 +301,7 @@ static bauta_status replace_parse(detokenizer_parser *p, const json_t *json)
     const json_t *pattern = json_object_get(json, "pattern");
     const char *content, *text;
     size_t size, text_size;
-    bt_filter *step;
+    bt_detokenizer_step *step;
     bauta_status status = string_get(p, json, "content", &content, &size);
     if (status)
         return status;
@@ -355,15 +356,15 @@ static bauta_status chain_create(detokenizer_parser *p, const char *path,
 
 /* Return the chain, or free it after a failure. */
 static bauta_status chain_end(detokenizer_parser *p, bauta_status status,
-                              bt_decoding **out)
+                              bt_detokenizer_chain **out)
 {
     if (status)
-        bt_decoding_free(p->decoding);
+        bt_detokenizer_chain_free(p->decoding);
     *out = status ? NULL : p->decoding;
     return status;
 }
 
-void bt_decoding_free(bt_decoding *decoding)
+void bt_detokenizer_chain_free(bt_detokenizer_chain *decoding)
 {
     if (!decoding)
         return;
@@ -373,14 +374,15 @@ void bt_decoding_free(bt_decoding *decoding)
     bt_free(decoding);
 }
 
-bauta_status bt_decoding_parse(bt_decoding **out, const json_t *json,
-                               const char *path, bauta_error *err)
+bauta_status bt_detokenizer_chain_parse(bt_detokenizer_chain **out,
+                                        const json_t *json, const char *path,
+                                        bauta_error *err)
 {
     detokenizer_parser p;
-    bt_filter *step;
+    bt_detokenizer_step *step;
     bauta_status status = chain_create(&p, path, err);
     if (!status && (!json || json_is_null(json)))
-        status = step_add(&p, BT_STEP_JOIN, &step);
+        status = step_add(&p, BT_DETOKENIZE_JOIN, &step);
     else if (!status)
         status = bt_steps_parse(&(bt_step_reader){ "decoder", "decoders", path,
                                                    step_parse, &p, err },
@@ -388,17 +390,19 @@ bauta_status bt_decoding_parse(bt_decoding **out, const json_t *json,
     return chain_end(&p, status, out);
 }
 
-bauta_status bt_decoding_sentencepiece(bt_decoding **out, bool dummy_prefix,
-                                       bool remove_extra, bauta_error *err)
+bauta_status bt_detokenizer_chain_sentencepiece(bt_detokenizer_chain **out,
+                                                bool dummy_prefix,
+                                                bool remove_extra,
+                                                bauta_error *err)
 {
     static const char space[] = "\xE2\x96\x81"; /* U+2581 */
     detokenizer_parser p;
-    bt_filter *step;
+    bt_detokenizer_step *step;
     bauta_status status = chain_create(&p, "SentencePiece", err);
     if (!status && (dummy_prefix || remove_extra)) {
-        status = step_add(&p, BT_STEP_OPENING, &step);
+        status = step_add(&p, BT_DETOKENIZE_DUMMY_PREFIX, &step);
         if (!status) {
-            step->all = remove_extra;
+            step->all_leading = remove_extra;
             status =
                 string_copy(&p, &step->needle, &step->needle_size, space, 3);
         }
@@ -407,6 +411,6 @@ bauta_status bt_decoding_sentencepiece(bt_decoding **out, bool dummy_prefix,
     if (!status)
         status = literal_add(&p, space, 3, " ", 1, &step);
     if (!status)
-        status = step_add(&p, BT_STEP_BYTES, &step);
+        status = step_add(&p, BT_DETOKENIZE_BYTE_FALLBACK, &step);
     return chain_end(&p, status, out);
 }

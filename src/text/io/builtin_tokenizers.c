@@ -23,7 +23,7 @@ static bauta_status no_memory(bauta_error *err)
 static bauta_status json_text(char **out, size_t *size, const json_t *document,
                               bauta_error *err)
 {
-    *out = bt_json_text(document, JSON_INDENT(1));
+    *out = bt_json_dump(document, JSON_INDENT(1));
     *size = *out ? strlen(*out) + 1 : 0;
     if (!*out)
         return no_memory(err);
@@ -39,22 +39,22 @@ static bauta_status store_json(bauta_tokenizer *tokenizer, const char *name,
     size_t size;
     bauta_status status = json_text(&text, &size, document, err);
     if (!status)
-        bt_tokenizer_keep(tokenizer, name, text, size);
+        bt_tokenizer_store_file(tokenizer, name, text, size);
     return status;
 }
 
 /* Without this file transformers would derive the class from the model in the
  * folder: GPT-2's splits at spaces, Marian's needs SentencePiece. */
-bauta_status bt_tokenizer_keep_config(bauta_tokenizer *tokenizer,
-                                      bauta_error *err)
+bauta_status bt_tokenizer_store_config(bauta_tokenizer *tokenizer,
+                                       bauta_error *err)
 {
     json_t *config =
         json_pack("{s:s,s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
                   "clean_up_tokenization_spaces", 0);
     bool failed = !config;
-    for (unsigned i = 0; i < BAUTA_TOKEN_NAMES && !failed; i++) {
+    for (unsigned i = 0; i < BAUTA_TOKEN_COUNT && !failed; i++) {
         const char *piece =
-            bauta_tokenizer_piece(tokenizer, tokenizer->names[i], NULL);
+            bauta_tokenizer_piece(tokenizer, tokenizer->special_ids[i], NULL);
         if (piece)
             failed = json_object_set_new(config, bt_special_token_keys[i],
                                          json_string(piece));
@@ -75,8 +75,8 @@ bauta_status bt_tokenizer_create_json(bauta_tokenizer **out, char *text,
         bt_free(text);
         return status;
     }
-    bt_tokenizer_keep(*out, name, text, size);
-    status = bt_tokenizer_keep_config(*out, err);
+    bt_tokenizer_store_file(*out, name, text, size);
+    status = bt_tokenizer_store_config(*out, err);
     if (status) {
         bauta_tokenizer_free(*out);
         *out = NULL;
@@ -99,7 +99,7 @@ static bauta_status create(bauta_tokenizer **out, json_t *document,
 static int character_add(json_t *vocab, uint32_t code)
 {
     char bytes[4];
-    size_t size = bt_utf8_put(bytes, code);
+    size_t size = bt_utf8_encode(bytes, code);
     json_int_t id = (json_int_t)json_object_size(vocab);
     return json_object_setn_new(vocab, bytes, size, json_integer(id));
 }
@@ -143,7 +143,7 @@ bauta_status bauta_tokenizer_bytes(bauta_tokenizer **out, bauta_error *err)
 void bt_char_set_add(uint64_t *set, const char *text, size_t length)
 {
     for (size_t at = 0, n; at < length; at += n) {
-        uint32_t code = bt_utf8_get(text + at, length - at, &n);
+        uint32_t code = bt_utf8_decode(text + at, length - at, &n);
         set[code / 64] |= UINT64_C(1) << code % 64;
     }
 }

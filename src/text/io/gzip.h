@@ -14,9 +14,9 @@ void bt_gzip_free(bt_gzip *gzip);
 
 /* Decompress from *in to *out and advance both. Concatenated members are one
  * text. */
-bauta_status bt_gzip_run(bt_gzip *gzip, const unsigned char **in,
-                         size_t *in_size, unsigned char **out, size_t *out_size,
-                         bauta_error *err);
+bauta_status bt_gzip_inflate(bt_gzip *gzip, const unsigned char **in,
+                             size_t *in_size, unsigned char **out,
+                             size_t *out_size, bauta_error *err);
 /* The end of the file: fails inside a member. */
 bauta_status bt_gzip_end(const bt_gzip *gzip, bauta_error *err);
 

@@ -9,25 +9,27 @@
 #include <jansson.h>
 
 /* The next line of a text, without its end; false past the last one. */
-bool bt_part_line(const char **line, size_t *length, const char **at,
+bool bt_next_line(const char **line, size_t *length, const char **at,
                   const char *end);
 /* A member that is not null, or NULL. */
-json_t *bt_part_given(const json_t *object, const char *key);
+json_t *bt_member_get(const json_t *object, const char *key);
 /* "FILE: "key" is not ..." */
-bauta_status bt_part_wrong(const char *path, const char *key, const char *what,
-                           bauta_error *err);
-/* A boolean, false by default. */
-bauta_status bt_part_flag(bool *out, const json_t *object, const char *key,
-                          const char *path, bauta_error *err);
-/* A string without NUL; NULL if it is absent or empty. */
-bauta_status bt_part_string(const char **out, const json_t *object,
-                            const char *key, const char *path,
+bauta_status bt_member_fail(const char *path, const char *key, const char *what,
                             bauta_error *err);
+/* A boolean, false by default. */
+bauta_status bt_member_bool(bool *out, const json_t *object, const char *key,
+                            const char *path, bauta_error *err);
+/* A string without NUL; NULL if it is absent or empty. */
+bauta_status bt_member_string(const char **out, const json_t *object,
+                              const char *key, const char *path,
+                              bauta_error *err);
 /* A token id; `what` names it in messages. */
-bauta_status bt_part_id(uint32_t *out, const json_t *value, const char *what,
-                        const char *path, bauta_error *err);
+bauta_status bt_member_token_id(uint32_t *out, const json_t *value,
+                                const char *what, const char *path,
+                                bauta_error *err);
 /* Add a piece; a message of failure names the file. */
-bauta_status bt_part_piece(bt_vocab *vocab, const char *piece, size_t size,
-                           uint32_t id, const char *path, bauta_error *err);
+bauta_status bt_vocab_add_from_file(bt_vocab *vocab, const char *piece,
+                                    size_t size, uint32_t id, const char *path,
+                                    bauta_error *err);
 
 #endif

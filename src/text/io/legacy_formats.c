@@ -18,10 +18,10 @@ static bauta_status fail_line(const char *path, size_t number, const char *what,
 }
 
 /* Takes the tree, which is NULL if memory ran out. */
-static bauta_status document_init(bt_document *d, const char *path,
+static bauta_status document_init(bt_tokenizer_json *d, const char *path,
                                   json_t *root, bauta_error *err)
 {
-    *d = (bt_document){ .path = path, .root = root };
+    *d = (bt_tokenizer_json){ .path = path, .root = root };
     if (!root)
         return bt_fail_memory(err, "a tokenizer's files", 0);
     return bt_vocab_create(&d->vocab, err);
@@ -34,20 +34,22 @@ static bauta_status lines_check(const char *text, size_t size, const char *path,
 {
     const char *at = text, *line;
     size_t length, number = 0;
-    while (bt_part_line(&line, &length, &at, text + size)) {
+    while (bt_next_line(&line, &length, &at, text + size)) {
         number++;
-        if (bt_utf8_valid(line, length) != length)
+        if (bt_utf8_valid_prefix(line, length) != length)
             return fail_line(path, number, "is not UTF-8", err);
     }
     return BAUTA_OK;
 }
 
-bauta_status bt_document_init_gpt2(bt_document *d, const char *vocab,
-                                   size_t vocab_size, const char *merges,
-                                   size_t merges_size, const char *vocab_path,
-                                   const char *merges_path, bauta_error *err)
+bauta_status bt_tokenizer_json_init_gpt2(bt_tokenizer_json *d,
+                                         const char *vocab, size_t vocab_size,
+                                         const char *merges, size_t merges_size,
+                                         const char *vocab_path,
+                                         const char *merges_path,
+                                         bauta_error *err)
 {
-    bt_json json = bt_json_over(vocab_path, vocab, vocab_size);
+    bt_json_reader json = bt_json_reader_init(vocab_path, vocab, vocab_size);
     json.flags = BT_JSON_LINES;
     bauta_status status = document_init(
         d, vocab_path,
@@ -59,14 +61,14 @@ bauta_status bt_document_init_gpt2(bt_document *d, const char *vocab,
                   "model", "type", "BPE", "vocab", "merges", "added_tokens"),
         err);
     if (!status)
-        status = bt_document_vocab(d->vocab, &json, err);
+        status = bt_tokenizer_json_vocab(d->vocab, &json, err);
     if (!status)
-        status = bt_json_end(&json, err);
+        status = bt_json_expect_end(&json, err);
     if (!status)
         status = lines_check(merges, merges_size, merges_path, err);
     d->merges = merges;
     d->merges_size = merges_size;
-    d->merges_lines = true;
+    d->merges_are_lines = true;
     return status;
 }
 
@@ -80,20 +82,22 @@ static bauta_status pieces_read(bt_vocab *vocab, const char *text, size_t size,
     size_t length;
     uint32_t id = 0;
     bauta_status status = BAUTA_OK;
-    while (!status && bt_part_line(&line, &length, &at, text + size)) {
-        if (memchr(line, '\0', length) || bt_utf8_valid(line, length) != length)
+    while (!status && bt_next_line(&line, &length, &at, text + size)) {
+        if (memchr(line, '\0', length) ||
+            bt_utf8_valid_prefix(line, length) != length)
             return fail_line(path, id + 1, "is not UTF-8", err);
         if (bt_vocab_find(vocab, line, length) != BT_NO_ID)
             return fail_line(path, id + 1, "is a piece that was there before",
                              err);
-        status = bt_part_piece(vocab, line, length, id++, path, err);
+        status = bt_vocab_add_from_file(vocab, line, length, id++, path, err);
     }
     return status;
 }
 
-bauta_status bt_document_init_bert(bt_document *d, const char *vocab,
-                                   size_t size, bool lowercase,
-                                   const char *path, bauta_error *err)
+bauta_status bt_tokenizer_json_init_bert(bt_tokenizer_json *d,
+                                         const char *vocab, size_t size,
+                                         bool lowercase, const char *path,
+                                         bauta_error *err)
 {
     bauta_status status = document_init(
         d, path,

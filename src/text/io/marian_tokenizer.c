@@ -17,8 +17,8 @@
 /* ---- From pieces to ids -------------------------------------------------- */
 
 typedef struct marian {
-    bt_subword base;
-    bt_subword *pieces;
+    bt_subword_model base;
+    bt_subword_model *pieces;
     const bt_vocab *vocab;
     uint32_t piece_unknown; /* of the SentencePiece model */
     uint32_t unknown;       /* of vocab.json */
@@ -43,15 +43,15 @@ static uint32_t find_id(const marian *model, const char *text, size_t size)
     return id == BT_NO_ID ? model->unknown : id;
 }
 
-static bauta_status marian_encode(const bt_subword *base, const char *split,
-                                  size_t size, bt_subword_work *work,
-                                  bauta_error *err)
+static bauta_status marian_encode(const bt_subword_model *base,
+                                  const char *split, size_t size,
+                                  bt_subword_workspace *work, bauta_error *err)
 {
     const marian *model = (const marian *)base;
     bauta_status status = BAUTA_OK;
     uint32_t code = model->codes ? (uint32_t)code_size(split, size) : 0;
     if (code > 0)
-        status = bt_subword_put(
+        status = bt_subword_append(
             work, (bt_token){ find_id(model, split, code), 0, code }, err);
     size_t begin = work->count;
     if (!status && size > code)
@@ -68,7 +68,7 @@ static bauta_status marian_encode(const bt_subword *base, const char *split,
     return status;
 }
 
-static void marian_free(bt_subword *base)
+static void marian_free(bt_subword_model *base)
 {
     marian *model = (marian *)base;
     bt_subword_free(model->pieces);
@@ -76,7 +76,7 @@ static void marian_free(bt_subword *base)
 }
 
 /* Takes `pieces`, even on failure. */
-static bauta_status marian_create(bauta_tokenizer *t, bt_subword *pieces,
+static bauta_status marian_create(bauta_tokenizer *t, bt_subword_model *pieces,
                                   const bt_sentencepiece *from,
                                   bauta_error *err)
 {
@@ -86,12 +86,12 @@ static bauta_status marian_create(bauta_tokenizer *t, bt_subword *pieces,
         bt_subword_free(pieces);
         return bt_fail_memory(err, "the ids of pieces", size);
     }
-    model->base = (bt_subword){ marian_encode, marian_free };
+    model->base = (bt_subword_model){ marian_encode, marian_free };
     model->pieces = pieces;
     model->vocab = t->vocab;
     model->piece_unknown = from->unknown;
-    model->unknown = t->names[BAUTA_TOKEN_UNK];
-    model->codes = from->dummy_prefix && !from->suffix;
+    model->unknown = t->special_ids[BAUTA_TOKEN_UNK];
+    model->codes = from->add_dummy_prefix && !from->whitespace_suffix;
     for (size_t i = 0; i < from->count; i++)
         model->ids[i] = find_id(model, from->pieces[i].text.bytes,
                                 from->pieces[i].text.size);
@@ -104,18 +104,18 @@ static bauta_status marian_create(bauta_tokenizer *t, bt_subword *pieces,
 static bauta_status vocab_read(bt_vocab **out, const char *text, size_t size,
                                const char *path, bauta_error *err)
 {
-    bt_json json = bt_json_over(path, text, size);
+    bt_json_reader json = bt_json_reader_init(path, text, size);
     bauta_status status = bt_vocab_create(out, err);
     if (!status)
-        status = bt_document_vocab(*out, &json, err);
-    return status ? status : bt_json_end(&json, err);
+        status = bt_tokenizer_json_vocab(*out, &json, err);
+    return status ? status : bt_json_expect_end(&json, err);
 }
 
 /* ---- Special tokens ------------------------------------------------------ */
 
 static const struct {
     const char *text;
-    bauta_token_name name;
+    bauta_special_token name;
     bool needed;
 } specials[] = { { "</s>", BAUTA_TOKEN_EOS, true },
                  { "<unk>", BAUTA_TOKEN_UNK, true },
@@ -131,7 +131,7 @@ static bauta_status specials_fill(bauta_tokenizer *t, const char *path,
     for (size_t i = 0; !status && i < BT_LEN(specials); i++) {
         const char *text = specials[i].text;
         uint32_t id = bt_vocab_find(t->vocab, text, strlen(text));
-        t->names[specials[i].name] = id;
+        t->special_ids[specials[i].name] = id;
         if (id == BT_NO_ID && specials[i].needed)
             return bt_fail(err, BAUTA_ERR_IO, "%s: has no \"%s\"",
                            bt_path_tail(path), text);
@@ -140,26 +140,28 @@ static bauta_status specials_fill(bauta_tokenizer *t, const char *path,
         tokens[count++] = (bt_added_token){
             .content = text, .size = strlen(text), .id = id, .special = true
         };
-        status = bt_tokenizer_mark(t, id, err);
+        status = bt_tokenizer_mark_special(t, id, err);
     }
     if (!status)
-        status = bt_added_create(&t->added, tokens, count, NULL, path, err);
+        status = bt_added_tokens_create(&t->added_tokens, tokens, count, NULL,
+                                        path, err);
     return status;
 }
 
 static bauta_status model_fill(bauta_tokenizer *t, const bt_sentencepiece *from,
                                const char *path, bauta_error *err)
 {
-    bt_subword *pieces = NULL;
+    bt_subword_model *pieces = NULL;
     bauta_status status = bt_sentencepiece_check(from, path, err);
     if (!status)
-        status = bt_sentencepiece_vocab(&t->pieces, from, path, err);
+        status = bt_sentencepiece_vocab(&t->model_vocab, from, path, err);
     if (!status)
         status = bt_sentencepiece_normalizer(
-            &t->normalizer, from, t->pieces,
-            from->dummy_prefix && !from->suffix, path, err);
+            &t->normalizer, from, t->model_vocab,
+            from->add_dummy_prefix && !from->whitespace_suffix, path, err);
     if (!status)
-        status = bt_sentencepiece_subword(&pieces, from, t->pieces, path, err);
+        status =
+            bt_sentencepiece_subword(&pieces, from, t->model_vocab, path, err);
     if (!status)
         status = marian_create(t, pieces, from, err);
     return status;
@@ -181,7 +183,8 @@ static bauta_status detokenizer_fill(bauta_tokenizer *t,
         "type", "Strip", "content", " ", "start", INT32_MAX, "stop", INT32_MAX);
     if (!json)
         return bt_fail_memory(err, "a decoder", 1);
-    bauta_status status = bt_decoding_parse(&t->decoding, json, path, err);
+    bauta_status status =
+        bt_detokenizer_chain_parse(&t->detokenizer, json, path, err);
     json_decref(json);
     return status;
 }
@@ -198,7 +201,7 @@ static bauta_status controls_mark(bauta_tokenizer *t,
             continue;
         uint32_t id = bt_vocab_find(t->vocab, p->text.bytes, p->text.size);
         if (id != BT_NO_ID)
-            status = bt_tokenizer_mark(t, id, err);
+            status = bt_tokenizer_mark_special(t, id, err);
     }
     return status;
 }
@@ -230,8 +233,8 @@ static bauta_status side_fill(bauta_tokenizer *t, const side *s,
         status = detokenizer_fill(t, &from, s->model_path, err);
     bt_sentencepiece_release(&from);
     if (!status)
-        status = bt_template_around(&t->single, &t->pair, NULL, 0,
-                                    &t->names[BAUTA_TOKEN_EOS], 1, err);
+        status = bt_template_wrap(&t->single, &t->pair, NULL, 0,
+                                  &t->special_ids[BAUTA_TOKEN_EOS], 1, err);
     return status;
 }
 

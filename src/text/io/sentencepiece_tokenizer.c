@@ -22,9 +22,9 @@ bauta_status bt_sentencepiece_vocab(bt_vocab **out,
 {
     bauta_status status = bt_vocab_create(out, err);
     for (size_t i = 0; !status && i < model->count; i++) {
-        const bt_span_bytes *text = &model->pieces[i].text;
-        status = bt_part_piece(*out, text->bytes, text->size, (uint32_t)i, path,
-                               err);
+        const bt_byte_view *text = &model->pieces[i].text;
+        status = bt_vocab_add_from_file(*out, text->bytes, text->size,
+                                        (uint32_t)i, path, err);
     }
     return status;
 }
@@ -32,23 +32,23 @@ bauta_status bt_sentencepiece_vocab(bt_vocab **out,
 /* The id of a piece by the name in the model, or by the default name; it must
  * have this type. */
 static uint32_t find_piece(const bauta_tokenizer *t,
-                           const bt_sentencepiece *model, bt_span_bytes name,
+                           const bt_sentencepiece *model, bt_byte_view name,
                            const char *fallback, bt_piece_type type)
 {
     if (name.size == 0)
-        name = (bt_span_bytes){ fallback, strlen(fallback) };
+        name = (bt_byte_view){ fallback, strlen(fallback) };
     uint32_t id = bt_vocab_find(t->vocab, name.bytes, name.size);
     return id != BT_NO_ID && model->pieces[id].type == type ? id : BT_NO_ID;
 }
 
 static void names_fill(bauta_tokenizer *t, const bt_sentencepiece *model)
 {
-    t->names[BAUTA_TOKEN_UNK] = model->unknown;
-    t->names[BAUTA_TOKEN_BOS] =
+    t->special_ids[BAUTA_TOKEN_UNK] = model->unknown;
+    t->special_ids[BAUTA_TOKEN_BOS] =
         find_piece(t, model, model->bos_piece, "<s>", BT_PIECE_CONTROL);
-    t->names[BAUTA_TOKEN_EOS] =
+    t->special_ids[BAUTA_TOKEN_EOS] =
         find_piece(t, model, model->eos_piece, "</s>", BT_PIECE_CONTROL);
-    t->names[BAUTA_TOKEN_PAD] =
+    t->special_ids[BAUTA_TOKEN_PAD] =
         find_piece(t, model, model->pad_piece, "<pad>", BT_PIECE_CONTROL);
 }
 
@@ -56,11 +56,11 @@ static bauta_status special_fill(bauta_tokenizer *t,
                                  const bt_sentencepiece *model,
                                  bauta_error *err)
 {
-    t->special = bt_alloc_zero(model->count, 1);
-    if (!t->special)
+    t->is_special = bt_alloc_zero(model->count, 1);
+    if (!t->is_special)
         return bt_fail_memory(err, "the marks of special tokens", model->count);
     for (size_t i = 0; i < model->count; i++)
-        t->special[i] = model->pieces[i].type == BT_PIECE_CONTROL;
+        t->is_special[i] = model->pieces[i].type == BT_PIECE_CONTROL;
     return BAUTA_OK;
 }
 
@@ -73,10 +73,10 @@ static bauta_status surface_fill(bauta_tokenizer *t,
     if (!model->unk_surface.bytes)
         return BAUTA_OK;
     size_t size = model->unk_surface.size;
-    t->surface = bt_alloc_zero(size + 1, 1);
-    if (!t->surface)
+    t->unknown_surface = bt_alloc_zero(size + 1, 1);
+    if (!t->unknown_surface)
         return bt_fail_memory(err, "unk_surface", size + 1);
-    memcpy(t->surface, model->unk_surface.bytes, size);
+    memcpy(t->unknown_surface, model->unk_surface.bytes, size);
     return BAUTA_OK;
 }
 
@@ -87,13 +87,15 @@ bauta_status bt_sentencepiece_normalizer(bt_normalizer **out,
                                          const bt_vocab *vocab, bool codes,
                                          const char *path, bauta_error *err)
 {
-    bt_sentencepiece_norm spec = { .charsmap = model->charsmap.bytes,
-                                   .charsmap_size = model->charsmap.size,
-                                   .dummy_prefix = model->dummy_prefix,
-                                   .remove_extra = model->remove_extra,
-                                   .escape = model->escape,
-                                   .suffix = model->suffix,
-                                   .codes = codes };
+    bt_sentencepiece_normalizer_spec spec = {
+        .charsmap = model->charsmap.bytes,
+        .charsmap_size = model->charsmap.size,
+        .add_dummy_prefix = model->add_dummy_prefix,
+        .remove_extra_whitespaces = model->remove_extra_whitespaces,
+        .escape_whitespaces = model->escape_whitespaces,
+        .whitespace_as_suffix = model->whitespace_suffix,
+        .language_codes = codes
+    };
     size_t size;
     const char **kept = bt_alloc(model->count * sizeof(*kept));
     *out = NULL;
@@ -101,8 +103,8 @@ bauta_status bt_sentencepiece_normalizer(bt_normalizer **out,
         return bt_fail_memory(err, "pieces", model->count * sizeof(*kept));
     for (uint32_t i = 0; i < model->count; i++)
         if (model->pieces[i].type == BT_PIECE_USER)
-            kept[spec.kept_count++] = bt_vocab_piece(vocab, i, &size);
-    spec.kept = kept;
+            kept[spec.user_defined_count++] = bt_vocab_piece(vocab, i, &size);
+    spec.user_defined = kept;
     bauta_status status = bt_normalizer_sentencepiece(out, &spec, path, err);
     bt_free(kept);
     return status;
@@ -110,7 +112,7 @@ bauta_status bt_sentencepiece_normalizer(bt_normalizer **out,
 
 /* ---- Subword model ------------------------------------------------------- */
 
-static bauta_status unigram_create(bt_subword **out,
+static bauta_status unigram_create(bt_subword_model **out,
                                    const bt_sentencepiece *model,
                                    const bt_vocab *vocab, const char *path,
                                    bauta_error *err)
@@ -126,7 +128,7 @@ static bauta_status unigram_create(bt_subword **out,
         bt_piece_type type = model->pieces[i].type;
         scores[i] = (double)model->pieces[i].score;
         kinds[i] = type == BT_PIECE_NORMAL ? BT_UNIGRAM_NORMAL
-                   : type == BT_PIECE_USER ? BT_UNIGRAM_USER
+                   : type == BT_PIECE_USER ? BT_UNIGRAM_USER_DEFINED
                                            : BT_UNIGRAM_HIDDEN;
     }
     bt_unigram_spec spec = { .vocab = vocab,
@@ -134,7 +136,7 @@ static bauta_status unigram_create(bt_subword **out,
                              .kinds = kinds,
                              .unknown = model->unknown,
                              .byte_fallback = model->byte_fallback,
-                             .single = true };
+                             .float32_scores = true };
     status = bt_unigram_create(out, &spec, path, err);
 done:
     bt_free(scores);
@@ -142,7 +144,7 @@ done:
     return status;
 }
 
-bauta_status bt_sentencepiece_subword(bt_subword **out,
+bauta_status bt_sentencepiece_subword(bt_subword_model **out,
                                       const bt_sentencepiece *model,
                                       const bt_vocab *vocab, const char *path,
                                       bauta_error *err)
@@ -152,11 +154,11 @@ bauta_status bt_sentencepiece_subword(bt_subword **out,
         return unigram_create(out, model, vocab, path, err);
     case BT_PIECE_MODEL_BPE:
     case BT_PIECE_MODEL_CHAR:
-        return bt_sentencepiece_bpe(out, model, path, err);
+        return bt_sentencepiece_bpe_create(out, model, path, err);
     case BT_PIECE_MODEL_WORD:
         break;
     }
-    return bt_sentencepiece_words(out, model, vocab, err);
+    return bt_sentencepiece_word_create(out, model, vocab, err);
 }
 
 /* ---- Tokenizer ----------------------------------------------------------- */
@@ -170,12 +172,12 @@ static bauta_status lengths_check(const bt_sentencepiece *model,
         const bt_piece *p = model->pieces + i;
         bool everywhere =
             p->type == BT_PIECE_USER || model->model != BT_PIECE_MODEL_WORD;
-        if (everywhere && p->text.size > BT_PIECE_FOUND_MAX)
+        if (everywhere && p->text.size > BT_SEARCHED_PIECE_MAX)
             return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                            "%s: piece %zu has %zu bytes; at most %d are "
                            "supported",
                            bt_path_tail(path), i, p->text.size,
-                           BT_PIECE_FOUND_MAX);
+                           BT_SEARCHED_PIECE_MAX);
     }
     return BAUTA_OK;
 }
@@ -188,12 +190,12 @@ bauta_status bt_sentencepiece_check(const bt_sentencepiece *model,
                        "%s: a map for decoding (denormalizer_spec) is not "
                        "supported",
                        bt_path_tail(path));
-    if (model->unk_surface.size > BT_PIECE_FOUND_MAX)
+    if (model->unk_surface.size > BT_SEARCHED_PIECE_MAX)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%s: unk_surface has %zu bytes; at most %d are "
                        "supported",
                        bt_path_tail(path), model->unk_surface.size,
-                       BT_PIECE_FOUND_MAX);
+                       BT_SEARCHED_PIECE_MAX);
     return lengths_check(model, path, err);
 }
 
@@ -216,13 +218,14 @@ static bauta_status fill(bauta_tokenizer *t, const bt_sentencepiece *model,
         status =
             bt_sentencepiece_subword(&t->model, model, t->vocab, path, err);
     if (!status)
-        status = bt_added_create(&t->added, NULL, 0, NULL, path, err);
-    if (!status)
         status =
-            bt_template_around(&t->single, &t->pair, NULL, 0, NULL, 0, err);
+            bt_added_tokens_create(&t->added_tokens, NULL, 0, NULL, path, err);
     if (!status)
-        status = bt_decoding_sentencepiece(&t->decoding, model->dummy_prefix,
-                                           model->remove_extra, err);
+        status = bt_template_wrap(&t->single, &t->pair, NULL, 0, NULL, 0, err);
+    if (!status)
+        status = bt_detokenizer_chain_sentencepiece(
+            &t->detokenizer, model->add_dummy_prefix,
+            model->remove_extra_whitespaces, err);
     return status;
 }
 

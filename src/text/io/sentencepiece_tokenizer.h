@@ -4,7 +4,7 @@
 #ifndef BT_SENTENCEPIECE_TOKENIZER_H
 #define BT_SENTENCEPIECE_TOKENIZER_H
 
-#include "formats/sentencepiece.h"
+#include "formats/sentencepiece_proto.h"
 #include "text/tokenizer.h"
 
 /* Fail if the model uses a feature that is not supported. */
@@ -20,7 +20,7 @@ bauta_status bt_sentencepiece_normalizer(bt_normalizer **out,
                                          const bt_vocab *vocab, bool codes,
                                          const char *path, bauta_error *err);
 /* The model; `vocab` must outlive it. */
-bauta_status bt_sentencepiece_subword(bt_subword **out,
+bauta_status bt_sentencepiece_subword(bt_subword_model **out,
                                       const bt_sentencepiece *model,
                                       const bt_vocab *vocab, const char *path,
                                       bauta_error *err);

@@ -136,8 +136,8 @@ static bauta_status unpack_some(bauta_text_file *f, bauta_error *err)
     if (!status && f->ended)
         return bt_gzip_end(f->gzip, err);
     if (!status)
-        status = bt_gzip_run(f->gzip, &f->packed_at, &f->packed_size, &to,
-                             &room, err);
+        status = bt_gzip_inflate(f->gzip, &f->packed_at, &f->packed_size, &to,
+                                 &room, err);
     f->end += CHUNK - room;
     return status;
 }
@@ -235,7 +235,7 @@ static bauta_status fill(bauta_text_file *f, bauta_error *err)
 /* How many bytes from the start are valid text. */
 static size_t valid_bytes(const char *text, size_t size, const char **wrong)
 {
-    size_t good = bt_utf8_valid(text, size);
+    size_t good = bt_utf8_valid_prefix(text, size);
     const char *nul = memchr(text, '\0', good);
     *wrong = nul ? "holds NUL" : good < size ? "is not UTF-8" : NULL;
     return nul ? (size_t)(nul - text) : good;
@@ -248,12 +248,13 @@ bauta_status bt_text_file_fail(const bauta_text_file *f, size_t number,
                    number, what);
 }
 
-bauta_status bt_text_file_bad(const bauta_text_file *f, const bt_line *line,
-                              bauta_error *err)
+bauta_status bt_text_file_fail_invalid(const bauta_text_file *f,
+                                       const bt_text_line *line,
+                                       bauta_error *err)
 {
     return bt_fail(err, BAUTA_ERR_IO, "%s: line %zu %s (byte %zu of it)",
-                   bt_text_file_name(f), line->number, line->wrong,
-                   line->wrong_at + 1);
+                   bt_text_file_name(f), line->number, line->error,
+                   line->error_at + 1);
 }
 
 /* ---- Lines --------------------------------------------------------------- */
@@ -264,15 +265,15 @@ static char *line_break(const bauta_text_file *f, size_t seen)
     return from < f->end ? memchr(f->buffer + from, '\n', f->end - from) : NULL;
 }
 
-bauta_status bt_text_file_next(bauta_text_file *f, bt_line *line,
-                               bauta_error *err)
+bauta_status bt_text_file_next_line(bauta_text_file *f, bt_text_line *line,
+                                    bauta_error *err)
 {
     size_t seen = 0; // bytes without a line break
     char *stop;
-    *line = (bt_line){ .number = f->lines + 1 };
+    *line = (bt_text_line){ .number = f->lines + 1 };
     while (!(stop = line_break(f, seen)) && !f->ended) {
         seen = f->end - f->begin;
-        if (seen > BT_TEXT_LONGEST)
+        if (seen > BT_TEXT_LINE_MAX)
             return bt_text_file_fail(f, line->number, "is longer than 64 MiB",
                                      err);
         bauta_status status = fill(f, err);
@@ -283,12 +284,12 @@ bauta_status bt_text_file_next(bauta_text_file *f, bt_line *line,
         return BAUTA_OK;
     line->text = f->buffer + f->begin;
     line->size = (size_t)((stop ? stop : f->buffer + f->end) - line->text);
-    line->whole = line->size + (stop != NULL);
+    line->size_with_break = line->size + (stop != NULL);
     if (line->size && line->text[line->size - 1] == '\r')
         line->size--;
-    line->wrong_at = valid_bytes(line->text, line->size, &line->wrong);
-    f->begin += line->whole;
-    f->bytes += line->whole;
+    line->error_at = valid_bytes(line->text, line->size, &line->error);
+    f->begin += line->size_with_break;
+    f->bytes += line->size_with_break;
     f->lines++;
     return BAUTA_OK;
 }
@@ -296,17 +297,17 @@ bauta_status bt_text_file_next(bauta_text_file *f, bt_line *line,
 bauta_status bauta_text_file_line(bauta_text_file *f, const char **text,
                                   size_t *length, bauta_error *err)
 {
-    bt_line line;
+    bt_text_line line;
     BT_NEED(text, err);
     *text = NULL;
     BT_NEED(f, err);
-    bauta_status status = bt_text_file_next(f, &line, err);
-    if (!status && line.wrong)
-        status = bt_text_file_bad(f, &line, err);
+    bauta_status status = bt_text_file_next_line(f, &line, err);
+    if (!status && line.error)
+        status = bt_text_file_fail_invalid(f, &line, err);
     if (status || !line.text)
         return status;
     // Replaces the line break, or uses the byte that is kept free for it.
-    f->buffer[f->begin - line.whole + line.size] = '\0';
+    f->buffer[f->begin - line.size_with_break + line.size] = '\0';
     *text = line.text;
     if (length)
         *length = line.size;
@@ -366,11 +367,11 @@ bauta_status bauta_text_file_part(bauta_text_file *f, const char **part,
         return status;
     *length = valid_bytes(f->buffer + f->begin, size, &wrong);
     if (*length == 0)
-        return bt_text_file_bad(f,
-                                &(bt_line){ .number = f->lines + 1,
-                                            .wrong = wrong,
-                                            .wrong_at = f->column },
-                                err);
+        return bt_text_file_fail_invalid(
+            f,
+            &(bt_text_line){
+                .number = f->lines + 1, .error = wrong, .error_at = f->column },
+            err);
     *part = f->buffer + f->begin;
     part_count(f, *part, *length);
     return BAUTA_OK;

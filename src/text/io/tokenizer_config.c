@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const bt_special_token_keys[BAUTA_TOKEN_NAMES] = {
+const char *const bt_special_token_keys[BAUTA_TOKEN_COUNT] = {
     [BAUTA_TOKEN_BOS] = "bos_token",   [BAUTA_TOKEN_EOS] = "eos_token",
     [BAUTA_TOKEN_UNK] = "unk_token",   [BAUTA_TOKEN_PAD] = "pad_token",
     [BAUTA_TOKEN_CLS] = "cls_token",   [BAUTA_TOKEN_SEP] = "sep_token",
     [BAUTA_TOKEN_MASK] = "mask_token",
 };
 
-static const bt_class classes[] = {
+static const bt_tokenizer_class classes[] = {
     { "GPT2Tokenizer",
       "gpt2",
       { "<|endoftext|>", "<|endoftext|>", "<|endoftext|>" },
@@ -25,38 +25,39 @@ static const bt_class classes[] = {
     { "RobertaTokenizer",
       "roberta",
       { "<s>", "</s>", "<unk>", "<pad>", "<s>", "</s>", "<mask>" },
-      .pair = true },
+      .roberta_pair = true },
     { "BartTokenizer",
       "bart",
       { "<s>", "</s>", "<unk>", "<pad>", "<s>", "</s>", "<mask>" },
-      .pair = true },
+      .roberta_pair = true },
     { "BertTokenizer",
       "bert",
       { NULL, NULL, "[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]" },
-      .cls = true },
+      .cls_sep = true },
     { "LlamaTokenizer", "llama", { "<s>", "</s>", "<unk>" }, .bos = true },
     { "T5Tokenizer", "t5", { NULL, "</s>", "<unk>", "<pad>" }, .eos = true },
     { "AlbertTokenizer",
       "albert",
       { "[CLS]", "[SEP]", "<unk>", "<pad>", "[CLS]", "[SEP]", "[MASK]" },
-      .cls = true },
+      .cls_sep = true },
     { "MarianTokenizer",
       "marian",
       { NULL, "</s>", "<unk>", "<pad>" },
       .eos = true },
 };
-const bt_class bt_no_class = { 0 };
+const bt_tokenizer_class bt_tokenizer_class_none = { 0 };
 
-const bt_class *bt_class_of(const char *model_type)
+const bt_tokenizer_class *bt_tokenizer_class_of(const char *model_type)
 {
     for (size_t i = 0; i < BT_LEN(classes); i++)
         if (!strcmp(classes[i].model_type, model_type))
             return &classes[i];
-    return &bt_no_class;
+    return &bt_tokenizer_class_none;
 }
 
-bauta_status bt_settings_file(char **out, size_t *size, const char *path,
-                              const char *name, size_t limit, bauta_error *err)
+bauta_status bt_tokenizer_folder_read(char **out, size_t *size,
+                                      const char *path, const char *name,
+                                      size_t limit, bauta_error *err)
 {
     *out = NULL;
     *size = 0;
@@ -70,21 +71,21 @@ bauta_status bt_settings_file(char **out, size_t *size, const char *path,
     return status;
 }
 
-bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
-                              bauta_error *err)
+bauta_status bt_tokenizer_folder_read_json(json_t **out, const char *path,
+                                           const char *name, bauta_error *err)
 {
     char *text;
     size_t size;
     *out = NULL;
-    bauta_status status = bt_settings_file(&text, &size, path, name,
-                                           BT_TOKENIZER_CONFIG_MAX, err);
+    bauta_status status = bt_tokenizer_folder_read(
+        &text, &size, path, name, BT_TOKENIZER_CONFIG_MAX, err);
     char *joined = text ? bt_path_join(path, name) : NULL;
     const char *shown = joined ? bt_path_tail(joined) : name;
     // transformers writes a model_max_length of 10^30 for no limit.
     unsigned reals = strcmp(name, "tokenizer_config.json") ? 0 : BT_JSON_REALS;
     if (!status && text)
-        status =
-            bt_json_object(out, text, size, BT_JSON_NUL | reals, shown, err);
+        status = bt_json_parse_object(out, text, size, BT_JSON_NUL | reals,
+                                      shown, err);
     bt_free(joined);
     bt_free(text);
     return status;
@@ -102,50 +103,56 @@ static const char *text_of(const json_t *object, const char *key)
     return json_string_value(json_object_get(object, key));
 }
 
-bauta_status bt_settings_init(bt_settings *f, const char *path,
-                              bauta_error *err)
+bauta_status bt_tokenizer_config_init(bt_tokenizer_config *f, const char *path,
+                                      bauta_error *err)
 {
     json_t *model = NULL;
-    *f = (bt_settings){ .path = path, .class = &bt_no_class };
-    bauta_status status =
-        bt_settings_json(&f->config, path, "tokenizer_config.json", err);
+    *f = (bt_tokenizer_config){ .path = path,
+                                .class = &bt_tokenizer_class_none };
+    bauta_status status = bt_tokenizer_folder_read_json(
+        &f->config, path, "tokenizer_config.json", err);
     if (!status)
-        status = bt_settings_json(&model, path, "config.json", err);
+        status =
+            bt_tokenizer_folder_read_json(&model, path, "config.json", err);
     const char *class = text_of(f->config, "tokenizer_class");
     const char *type = text_of(model, "model_type");
     for (size_t i = 0; i < BT_LEN(classes); i++)
-        if (class ? same_class(class, classes[i].class)
+        if (class ? same_class(class, classes[i].name)
                   : type && !strcmp(type, classes[i].model_type))
             f->class = &classes[i];
     json_decref(model);
     return status;
 }
 
-const char *bt_settings_name(const bt_settings *f, bauta_token_name name)
+const char *bt_tokenizer_config_special_token(const bt_tokenizer_config *f,
+                                              bauta_special_token name)
 {
     const json_t *value =
         json_object_get(f->config, bt_special_token_keys[name]);
     if (!value)
-        return f->class->names[name];
+        return f->class->special_tokens[name];
     if (json_is_object(value))
         value = json_object_get(value, "content");
     return json_string_value(value);
 }
 
-bool bt_settings_flag(const bt_settings *f, const char *key, bool fallback)
+bool bt_tokenizer_config_bool(const bt_tokenizer_config *f, const char *key,
+                              bool fallback)
 {
     const json_t *value = json_object_get(f->config, key);
     return json_is_boolean(value) ? json_is_true(value) : fallback;
 }
 
-void bt_settings_names(bauta_tokenizer *t, const bt_settings *f)
+void bt_tokenizer_config_apply_special_tokens(bauta_tokenizer *t,
+                                              const bt_tokenizer_config *f)
 {
-    for (unsigned i = 0; i < BAUTA_TOKEN_NAMES; i++) {
-        const char *piece = bt_settings_name(f, (bauta_token_name)i);
+    for (unsigned i = 0; i < BAUTA_TOKEN_COUNT; i++) {
+        const char *piece =
+            bt_tokenizer_config_special_token(f, (bauta_special_token)i);
         uint32_t id =
             piece ? bt_vocab_find(t->vocab, piece, strlen(piece)) : BT_NO_ID;
         if (id != BT_NO_ID)
-            t->names[i] = id;
+            t->special_ids[i] = id;
     }
 }
 
@@ -212,51 +219,60 @@ static int object_add(additions *a, const json_t *tokens)
     return 0;
 }
 
-static json_int_t document_id(const bt_document *document, const char *piece)
+static json_int_t document_id(const bt_tokenizer_json *document,
+                              const char *piece)
 {
     uint32_t id =
         piece ? bt_vocab_find(document->vocab, piece, strlen(piece)) : BT_NO_ID;
     return id == BT_NO_ID ? -1 : (json_int_t)id;
 }
 
-static int named_tokens_add(additions *a, const bt_document *document,
-                            const bt_settings *f)
+static int named_tokens_add(additions *a, const bt_tokenizer_json *document,
+                            const bt_tokenizer_config *f)
 {
-    for (unsigned i = 0; i < BAUTA_TOKEN_NAMES; i++) {
-        const char *piece = bt_settings_name(f, (bauta_token_name)i);
+    for (unsigned i = 0; i < BAUTA_TOKEN_COUNT; i++) {
+        const char *piece =
+            bt_tokenizer_config_special_token(f, (bauta_special_token)i);
         json_int_t id = document_id(document, piece);
-        if (id >= 0 && token_add(a, piece, id, true,
-                                 i == BAUTA_TOKEN_MASK && f->class->pair, false,
-                                 false, false))
+        if (id >= 0 &&
+            token_add(a, piece, id, true,
+                      i == BAUTA_TOKEN_MASK && f->class->roberta_pair, false,
+                      false, false))
             return -1;
     }
     return 0;
 }
 
 /* Add the template with [CLS] and [SEP] if the class has one. */
-static int template_add(const bt_document *document, const bt_settings *f)
+static int template_add(const bt_tokenizer_json *document,
+                        const bt_tokenizer_config *f)
 {
-    const char *cls = bt_settings_name(f, BAUTA_TOKEN_CLS);
-    const char *sep = bt_settings_name(f, BAUTA_TOKEN_SEP);
+    const char *cls = bt_tokenizer_config_special_token(f, BAUTA_TOKEN_CLS);
+    const char *sep = bt_tokenizer_config_special_token(f, BAUTA_TOKEN_SEP);
     json_int_t cls_id = document_id(document, cls);
     json_int_t sep_id = document_id(document, sep);
-    if (!(f->class->cls || f->class->pair) || cls_id < 0 || sep_id < 0)
+    if (!(f->class->cls_sep || f->class->roberta_pair) || cls_id < 0 ||
+        sep_id < 0)
         return 0;
     return json_object_set_new(
         document->root, "post_processor",
         json_pack("{s:s,s:[sI],s:[sI]}", "type",
-                  f->class->pair ? "RobertaProcessing" : "BertProcessing",
+                  f->class->roberta_pair ? "RobertaProcessing"
+                                         : "BertProcessing",
                   "sep", sep, sep_id, "cls", cls, cls_id));
 }
 
-bauta_status bt_complete_document(bauta_tokenizer **out, bt_document *document,
-                                  const bt_settings *f, bauta_error *err)
+bauta_status bt_tokenizer_config_build(bauta_tokenizer **out,
+                                       bt_tokenizer_json *document,
+                                       const bt_tokenizer_config *f,
+                                       bauta_error *err)
 {
     json_t *file = NULL;
     additions a = { json_object_get(document->root, "added_tokens"), NULL };
     bauta_status status = bt_vocab_create(&a.seen, err);
     if (!status)
-        status = bt_settings_json(&file, f->path, "added_tokens.json", err);
+        status = bt_tokenizer_folder_read_json(&file, f->path,
+                                               "added_tokens.json", err);
     if (!status &&
         (tokens_decoder_add(
              &a, json_object_get(f->config, "added_tokens_decoder")) ||
@@ -265,49 +281,55 @@ bauta_status bt_complete_document(bauta_tokenizer **out, bt_document *document,
         status = bt_fail_memory(err, "added tokens", 0);
     json_decref(file);
     bt_vocab_free(a.seen);
-    return status ? status : bt_document_tokenizer(out, document, err);
+    return status ? status : bt_tokenizer_json_build(out, document, err);
 }
 
 /* ---- Completing a SentencePiece model ------------------------------------ */
 
 /* Make the special tokens of the folder added tokens. */
-static bauta_status names_add(bauta_tokenizer *t, const bt_settings *f,
+static bauta_status names_add(bauta_tokenizer *t, const bt_tokenizer_config *f,
                               const char *path, bauta_error *err)
 {
-    bt_added_token tokens[BAUTA_TOKEN_NAMES];
+    bt_added_token tokens[BAUTA_TOKEN_COUNT];
     size_t count = 0;
     bauta_status status = BAUTA_OK;
-    for (unsigned i = 0; i < BAUTA_TOKEN_NAMES && !status; i++) {
-        const char *piece = bt_settings_name(f, (bauta_token_name)i);
-        if (!piece || t->names[i] == BT_NO_ID)
+    for (unsigned i = 0; i < BAUTA_TOKEN_COUNT && !status; i++) {
+        const char *piece =
+            bt_tokenizer_config_special_token(f, (bauta_special_token)i);
+        if (!piece || t->special_ids[i] == BT_NO_ID)
             continue;
         tokens[count++] = (bt_added_token){ .content = piece,
                                             .size = strlen(piece),
-                                            .id = t->names[i],
+                                            .id = t->special_ids[i],
                                             .special = true };
-        status = bt_tokenizer_mark(t, t->names[i], err);
+        status = bt_tokenizer_mark_special(t, t->special_ids[i], err);
     }
     if (status)
         return status;
-    bt_added_free(t->added);
-    t->added = NULL;
-    return bt_added_create(&t->added, tokens, count, t->normalizer, path, err);
+    bt_added_tokens_free(t->added_tokens);
+    t->added_tokens = NULL;
+    return bt_added_tokens_create(&t->added_tokens, tokens, count,
+                                  t->normalizer, path, err);
 }
 
-bauta_status bt_complete_sentencepiece(bauta_tokenizer *t, const bt_settings *f,
-                                       const char *path, bauta_error *err)
+bauta_status
+bt_tokenizer_config_complete_sentencepiece(bauta_tokenizer *t,
+                                           const bt_tokenizer_config *f,
+                                           const char *path, bauta_error *err)
 {
-    bool cls = f->class->cls;
-    uint32_t first = t->names[cls ? BAUTA_TOKEN_CLS : BAUTA_TOKEN_BOS];
-    uint32_t last = t->names[cls ? BAUTA_TOKEN_SEP : BAUTA_TOKEN_EOS];
-    bool before = cls || bt_settings_flag(f, "add_bos_token", f->class->bos);
-    bool after = cls || bt_settings_flag(f, "add_eos_token", f->class->eos);
+    bool cls = f->class->cls_sep;
+    uint32_t first = t->special_ids[cls ? BAUTA_TOKEN_CLS : BAUTA_TOKEN_BOS];
+    uint32_t last = t->special_ids[cls ? BAUTA_TOKEN_SEP : BAUTA_TOKEN_EOS];
+    bool before =
+        cls || bt_tokenizer_config_bool(f, "add_bos_token", f->class->bos);
+    bool after =
+        cls || bt_tokenizer_config_bool(f, "add_eos_token", f->class->eos);
     bauta_status status = names_add(t, f, path, err);
     if (status)
         return status;
     bt_template_release(&t->single);
     bt_template_release(&t->pair);
-    return bt_template_around(&t->single, &t->pair, &first,
-                              before && first != BT_NO_ID, &last,
-                              after && last != BT_NO_ID, err);
+    return bt_template_wrap(&t->single, &t->pair, &first,
+                            before && first != BT_NO_ID, &last,
+                            after && last != BT_NO_ID, err);
 }

@@ -10,58 +10,63 @@
 #include "text/io/tokenizer_json.h"
 
 /* The members of tokenizer_config.json that name the special tokens. */
-extern const char *const bt_special_token_keys[BAUTA_TOKEN_NAMES];
+extern const char *const bt_special_token_keys[BAUTA_TOKEN_COUNT];
 
 /* The classes of transformers and how they differ. */
-typedef struct bt_class {
-    const char *class;      /* the name in transformers, without "Fast" */
+typedef struct bt_tokenizer_class {
+    const char *name;       /* the name in transformers, without "Fast" */
     const char *model_type; /* of config.json */
-    const char *names[BAUTA_TOKEN_NAMES]; /* defaults */
-    bool bos, eos;                        /* added to a text */
-    bool cls;                             /* [CLS] A [SEP] B [SEP] */
-    bool pair; /* as RoBERTa: <s> A </s></s> B </s> */
-} bt_class;
+    const char *special_tokens[BAUTA_TOKEN_COUNT]; /* defaults */
+    bool bos, eos;                                 /* added to a text */
+    bool cls_sep;                                  /* [CLS] A [SEP] B [SEP] */
+    bool roberta_pair; /* as RoBERTa: <s> A </s></s> B </s> */
+} bt_tokenizer_class;
 
-extern const bt_class bt_no_class;
+extern const bt_tokenizer_class bt_tokenizer_class_none;
 /* The class of a known model_type. */
-const bt_class *bt_class_of(const char *model_type);
+const bt_tokenizer_class *bt_tokenizer_class_of(const char *model_type);
 
-typedef struct bt_settings {
+typedef struct bt_tokenizer_config {
     const char *path;
-    json_t *config;        /* tokenizer_config.json, or NULL */
-    const bt_class *class; /* or &bt_no_class */
-} bt_settings;
+    json_t *config;                  /* tokenizer_config.json, or NULL */
+    const bt_tokenizer_class *class; /* or &bt_tokenizer_class_none */
+} bt_tokenizer_config;
 
 /* Release config with json_decref(), also after a failure. */
-bauta_status bt_settings_init(bt_settings *settings, const char *path,
-                              bauta_error *err);
+bauta_status bt_tokenizer_config_init(bt_tokenizer_config *settings,
+                                      const char *path, bauta_error *err);
 
 /* The text of a special token, or NULL. */
-const char *bt_settings_name(const bt_settings *settings,
-                             bauta_token_name name);
+const char *
+bt_tokenizer_config_special_token(const bt_tokenizer_config *settings,
+                                  bauta_special_token name);
 /* A boolean of tokenizer_config.json. */
-bool bt_settings_flag(const bt_settings *settings, const char *key,
-                      bool fallback);
+bool bt_tokenizer_config_bool(const bt_tokenizer_config *settings,
+                              const char *key, bool fallback);
 /* Set the special tokens of a tokenizer. */
-void bt_settings_names(bauta_tokenizer *tokenizer, const bt_settings *settings);
+void bt_tokenizer_config_apply_special_tokens(
+    bauta_tokenizer *tokenizer, const bt_tokenizer_config *settings);
 
 /* Read a file of a folder, NUL-terminated, for bt_free(); *out is NULL if there
  * is none. More than `limit` bytes are an error. And the same as JSON. */
-bauta_status bt_settings_file(char **out, size_t *size, const char *path,
-                              const char *name, size_t limit, bauta_error *err);
-bauta_status bt_settings_json(json_t **out, const char *path, const char *name,
-                              bauta_error *err);
+bauta_status bt_tokenizer_folder_read(char **out, size_t *size,
+                                      const char *path, const char *name,
+                                      size_t limit, bauta_error *err);
+bauta_status bt_tokenizer_folder_read_json(json_t **out, const char *path,
+                                           const char *name, bauta_error *err);
 
 /* ---- Completing the older formats ---------------------------------------- */
 
-/* Build a tokenizer from bt_document_init_gpt2() or _bert(), with the added
- * tokens and the template of the folder. */
-bauta_status bt_complete_document(bauta_tokenizer **out, bt_document *document,
-                                  const bt_settings *settings,
-                                  bauta_error *err);
+/* Build a tokenizer from bt_tokenizer_json_init_gpt2() or _bert(), with the
+ * added tokens and the template of the folder. */
+bauta_status bt_tokenizer_config_build(bauta_tokenizer **out,
+                                       bt_tokenizer_json *document,
+                                       const bt_tokenizer_config *settings,
+                                       bauta_error *err);
 /* Complete a tokenizer of a SentencePiece model. */
-bauta_status bt_complete_sentencepiece(bauta_tokenizer *tokenizer,
-                                       const bt_settings *settings,
-                                       const char *path, bauta_error *err);
+bauta_status
+bt_tokenizer_config_complete_sentencepiece(bauta_tokenizer *tokenizer,
+                                           const bt_tokenizer_config *settings,
+                                           const char *path, bauta_error *err);
 
 #endif

@@ -21,29 +21,29 @@ static bauta_status read_added(bt_added_token *token,
     bt_vocab *vocab = b->tokenizer->vocab;
     const json_t *content = json_object_get(entry, "content");
     if (!json_is_string(content))
-        return bt_part_wrong(b->path, "content",
-                             "of an added token is not a string", err);
+        return bt_member_fail(b->path, "content",
+                              "of an added token is not a string", err);
     *token = (bt_added_token){ .content = json_string_value(content),
                                .size = json_string_length(content) };
-    bauta_status status = bt_part_id(&token->id, json_object_get(entry, "id"),
-                                     token->content, b->path, err);
+    bauta_status status = bt_member_token_id(
+        &token->id, json_object_get(entry, "id"), token->content, b->path, err);
     (void)(status ||
-           (status = bt_part_flag(&token->special, entry, "special", b->path,
-                                  err)) ||
-           (status = bt_part_flag(&token->single_word, entry, "single_word",
-                                  b->path, err)) ||
-           (status =
-                bt_part_flag(&token->lstrip, entry, "lstrip", b->path, err)) ||
-           (status =
-                bt_part_flag(&token->rstrip, entry, "rstrip", b->path, err)) ||
-           (status = bt_part_flag(&token->normalized, entry, "normalized",
-                                  b->path, err)));
+           (status = bt_member_bool(&token->special, entry, "special", b->path,
+                                    err)) ||
+           (status = bt_member_bool(&token->single_word, entry, "single_word",
+                                    b->path, err)) ||
+           (status = bt_member_bool(&token->lstrip, entry, "lstrip", b->path,
+                                    err)) ||
+           (status = bt_member_bool(&token->rstrip, entry, "rstrip", b->path,
+                                    err)) ||
+           (status = bt_member_bool(&token->normalized, entry, "normalized",
+                                    b->path, err)));
     if (status)
         return status;
     uint32_t known = bt_vocab_find(vocab, token->content, token->size);
     if (known == BT_NO_ID)
-        return bt_part_piece(vocab, token->content, token->size, token->id,
-                             b->path, err);
+        return bt_vocab_add_from_file(vocab, token->content, token->size,
+                                      token->id, b->path, err);
     token->id = known;
     return BAUTA_OK;
 }
@@ -66,11 +66,11 @@ static bauta_status detach_vocab(const bt_tokenizer_build *b,
     }
     if (known == json_array_size(list))
         return BAUTA_OK;
-    t->pieces = t->vocab;
+    t->model_vocab = t->vocab;
     t->vocab = NULL;
     bauta_status status = bt_vocab_create(&t->vocab, err);
-    for (uint32_t id = 0; !status && id < bt_vocab_size(t->pieces); id++) {
-        const char *piece = bt_vocab_piece(t->pieces, id, &size);
+    for (uint32_t id = 0; !status && id < bt_vocab_size(t->model_vocab); id++) {
+        const char *piece = bt_vocab_piece(t->model_vocab, id, &size);
         if (piece)
             status = bt_vocab_add(t->vocab, piece, size, id, err);
     }
@@ -88,10 +88,10 @@ static bauta_status read_added_list(const bt_tokenizer_build *b,
         status = read_added(&tokens[i], b, json_array_get(list, i), err);
     for (size_t i = 0; !status && i < count; i++)
         if (tokens[i].special)
-            status = bt_tokenizer_mark(t, tokens[i].id, err);
+            status = bt_tokenizer_mark_special(t, tokens[i].id, err);
     if (!status)
-        status = bt_added_create(&t->added, tokens, count, t->normalizer,
-                                 b->path, err);
+        status = bt_added_tokens_create(&t->added_tokens, tokens, count,
+                                        t->normalizer, b->path, err);
     return status;
 }
 
@@ -99,7 +99,7 @@ static bauta_status read_added_tokens(const bt_tokenizer_build *b,
                                       const json_t *list, bauta_error *err)
 {
     if (list && !json_is_array(list))
-        return bt_part_wrong(b->path, "added_tokens", "is not a list", err);
+        return bt_member_fail(b->path, "added_tokens", "is not a list", err);
     size_t count = json_array_size(list);
     bt_added_token *tokens = bt_alloc(bt_size_mul(count, sizeof(*tokens)));
     if (!tokens)
@@ -134,7 +134,7 @@ static bauta_status template_check(const bauta_tokenizer *t,
 static void guess_special_tokens(bauta_tokenizer *t)
 {
     static const struct {
-        bauta_token_name name;
+        bauta_special_token name;
         const char *piece;
     } usual[] = { { BAUTA_TOKEN_BOS, "<s>" },
                   { BAUTA_TOKEN_BOS, "<|begin_of_text|>" },
@@ -153,15 +153,15 @@ static void guess_special_tokens(bauta_tokenizer *t)
                   { BAUTA_TOKEN_MASK, "[MASK]" },
                   { BAUTA_TOKEN_MASK, "<mask>" } };
     for (size_t i = 0; i < BT_LEN(usual); i++) {
-        uint32_t *name = &t->names[usual[i].name];
+        uint32_t *name = &t->special_ids[usual[i].name];
         uint32_t id =
             bt_vocab_find(t->vocab, usual[i].piece, strlen(usual[i].piece));
-        if (*name == BT_NO_ID && bauta_tokenizer_special(t, id))
+        if (*name == BT_NO_ID && bauta_tokenizer_is_special(t, id))
             *name = id;
     }
 }
 
-static bauta_status document_fill(bauta_tokenizer *t, bt_document *d,
+static bauta_status document_fill(bauta_tokenizer *t, bt_tokenizer_json *d,
                                   bauta_error *err)
 {
     const json_t *document = d->root;
@@ -171,31 +171,33 @@ static bauta_status document_fill(bauta_tokenizer *t, bt_document *d,
     t->vocab = d->vocab;
     d->vocab = NULL;
     (void)((status = bt_normalizer_parse(&t->normalizer,
-                                         bt_part_given(document, "normalizer"),
+                                         bt_member_get(document, "normalizer"),
                                          path, err)) ||
            (status = bt_pretokenizer_parse(
-                &t->pretokenizer, bt_part_given(document, "pre_tokenizer"),
+                &t->pretokenizer, bt_member_get(document, "pre_tokenizer"),
                 path, err)));
     if (status)
         return status;
     t->bytelevel = bt_pretokenizer_bytelevel(t->pretokenizer);
     (void)((status = bt_tokenizer_build_model(&b, err)) ||
            (status = read_added_tokens(
-                &b, bt_part_given(document, "added_tokens"), err)) ||
+                &b, bt_member_get(document, "added_tokens"), err)) ||
            (status = bt_template_parse(
-                &t->single, &t->pair, bt_part_given(document, "post_processor"),
+                &t->single, &t->pair, bt_member_get(document, "post_processor"),
                 bt_vocab_size(t->vocab), path, err)) ||
            (status = template_check(t, &t->single, path, err)) ||
            (status = template_check(t, &t->pair, path, err)) ||
-           (status = bt_decoding_parse(
-                &t->decoding, bt_part_given(document, "decoder"), path, err)));
+           (status = bt_detokenizer_chain_parse(
+                &t->detokenizer, bt_member_get(document, "decoder"), path,
+                err)));
     if (!status)
         guess_special_tokens(t);
     return status;
 }
 
-bauta_status bt_document_tokenizer(bauta_tokenizer **out, bt_document *document,
-                                   bauta_error *err)
+bauta_status bt_tokenizer_json_build(bauta_tokenizer **out,
+                                     bt_tokenizer_json *document,
+                                     bauta_error *err)
 {
     bauta_tokenizer *tokenizer;
     *out = NULL;
@@ -214,11 +216,12 @@ bauta_status bt_tokenizer_parse_json(bauta_tokenizer **out, const char *text,
                                      size_t size, const char *path,
                                      bauta_error *err)
 {
-    bt_document document;
+    bt_tokenizer_json document;
     *out = NULL;
-    bauta_status status = bt_document_init(&document, text, size, path, err);
+    bauta_status status =
+        bt_tokenizer_json_init(&document, text, size, path, err);
     if (!status)
-        status = bt_document_tokenizer(out, &document, err);
-    bt_document_release(&document);
+        status = bt_tokenizer_json_build(out, &document, err);
+    bt_tokenizer_json_release(&document);
     return status;
 }

@@ -14,7 +14,7 @@
 /* The most merges of a file, several times as many as any has. */
 enum { BT_MERGES_MAX = 1 << 21 };
 
-typedef struct bt_document {
+typedef struct bt_tokenizer_json {
     const char *path;
     json_t *root;    /* "vocab" and "merges" of its "model" are empty */
     bt_vocab *vocab; /* the model's pieces */
@@ -23,39 +23,44 @@ typedef struct bt_document {
     const char
         *merges; /* a JSON list, or the lines of merges.txt; NULL: none */
     size_t merges_size;
-    bool merges_lines;
-} bt_document;
+    bool merges_are_lines;
+} bt_tokenizer_json;
 
 /* Parse a tokenizer.json; the text must outlive the result. Release it also
  * after a failure. */
-bauta_status bt_document_init(bt_document *document, const char *text,
-                              size_t size, const char *path, bauta_error *err);
+bauta_status bt_tokenizer_json_init(bt_tokenizer_json *document,
+                                    const char *text, size_t size,
+                                    const char *path, bauta_error *err);
 /* The same from vocab.json and merges.txt (or encoder.json and vocab.bpe), and
  * from vocab.txt; without added tokens and post_processor. */
-bauta_status bt_document_init_gpt2(bt_document *document, const char *vocab,
-                                   size_t vocab_size, const char *merges,
-                                   size_t merges_size, const char *vocab_path,
-                                   const char *merges_path, bauta_error *err);
-bauta_status bt_document_init_bert(bt_document *document, const char *vocab,
-                                   size_t size, bool lowercase,
-                                   const char *path, bauta_error *err);
-void bt_document_release(bt_document *document);
+bauta_status bt_tokenizer_json_init_gpt2(bt_tokenizer_json *document,
+                                         const char *vocab, size_t vocab_size,
+                                         const char *merges, size_t merges_size,
+                                         const char *vocab_path,
+                                         const char *merges_path,
+                                         bauta_error *err);
+bauta_status bt_tokenizer_json_init_bert(bt_tokenizer_json *document,
+                                         const char *vocab, size_t size,
+                                         bool lowercase, const char *path,
+                                         bauta_error *err);
+void bt_tokenizer_json_release(bt_tokenizer_json *document);
 
 /* Build a tokenizer. It takes the vocabulary and does not refer to the document
  * afterwards. */
-bauta_status bt_document_tokenizer(bauta_tokenizer **out, bt_document *document,
-                                   bauta_error *err);
+bauta_status bt_tokenizer_json_build(bauta_tokenizer **out,
+                                     bt_tokenizer_json *document,
+                                     bauta_error *err);
 
 /* Read an object of pieces and ids at the current position. */
-bauta_status bt_document_vocab(bt_vocab *vocab, bt_json *json,
-                               bauta_error *err);
+bauta_status bt_tokenizer_json_vocab(bt_vocab *vocab, bt_json_reader *json,
+                                     bauta_error *err);
 
 /* A tokenizer that is being built. */
 typedef struct bt_tokenizer_build {
     bauta_tokenizer *tokenizer;
     const json_t *model; /* the value of "model" */
     const char *path;
-    const bt_document *document;
+    const bt_tokenizer_json *document;
 } bt_tokenizer_build;
 
 /* Create the model; the pre-tokenizer must exist. */

@@ -20,11 +20,11 @@ static bauta_status unknown_token(uint32_t *out, const bt_tokenizer_build *b,
 {
     const char *name;
     bauta_status status =
-        bt_part_string(&name, b->model, "unk_token", b->path, err);
+        bt_member_string(&name, b->model, "unk_token", b->path, err);
     *out = BT_NO_ID;
     if (!status && name)
         *out = bt_vocab_find(b->tokenizer->vocab, name, strlen(name));
-    b->tokenizer->names[BAUTA_TOKEN_UNK] = *out;
+    b->tokenizer->special_ids[BAUTA_TOKEN_UNK] = *out;
     return status;
 }
 
@@ -85,7 +85,7 @@ static uint32_t merge_result(const bt_vocab *vocab, const merge_parts *parts,
 /* The merges read so far. */
 typedef struct merges {
     const bt_tokenizer_build *build;
-    bt_merge *list;
+    bt_merge_rule *list;
     size_t count, room;
     size_t prefix; /* bytes of the second piece that a merge drops */
 } merges;
@@ -110,12 +110,12 @@ static bauta_status merge_add(merges *m, const merge_parts *parts,
                               bauta_error *err)
 {
     const bt_vocab *vocab = m->build->tokenizer->vocab;
-    bt_merge merge = { .left =
-                           bt_vocab_find(vocab, parts->part[0], parts->size[0]),
-                       .right =
-                           bt_vocab_find(vocab, parts->part[1], parts->size[1]),
-                       .merged = merge_result(vocab, parts, m->prefix),
-                       .rank = (uint32_t)m->count };
+    bt_merge_rule merge = {
+        .left = bt_vocab_find(vocab, parts->part[0], parts->size[0]),
+        .right = bt_vocab_find(vocab, parts->part[1], parts->size[1]),
+        .merged = merge_result(vocab, parts, m->prefix),
+        .rank = (uint32_t)m->count
+    };
     if (merge.merged == BT_NO_ID - 1)
         return bt_fail_memory(err, "a merge",
                               bt_size_add(parts->size[0], parts->size[1]));
@@ -125,7 +125,7 @@ static bauta_status merge_add(merges *m, const merge_parts *parts,
     if (m->count == BT_MERGES_MAX)
         return bt_fail(err, BAUTA_ERR_IO, "%s: there are more than %d merges",
                        bt_path_tail(m->build->path), BT_MERGES_MAX);
-    if (BT_ROOM(m->list, m->room, m->count, 1))
+    if (BT_ARRAY_RESERVE(m->list, m->room, m->count, 1))
         return bt_fail_memory(err, "merges", m->count * sizeof(merge));
     m->list[m->count++] = merge;
     return BAUTA_OK;
@@ -139,17 +139,18 @@ static bauta_status fail_merge(const merges *m, bauta_error *err)
 
 static bauta_status read_json_merges(merges *m, bauta_error *err)
 {
-    const bt_document *d = m->build->document;
-    bt_json json = bt_json_over(d->path, d->merges, d->merges_size);
+    const bt_tokenizer_json *d = m->build->document;
+    bt_json_reader json =
+        bt_json_reader_init(d->path, d->merges, d->merges_size);
     json.flags = BT_JSON_NUL;
-    json.longest = SIZE_MAX; // pieces may be long
-    bauta_status status = bt_json_enter_list(&json, err);
+    json.max_value_bytes = SIZE_MAX; // pieces may be long
+    bauta_status status = bt_json_enter_array(&json, err);
     for (bool more = true; !status && more;) {
         json_t *value = NULL;
         merge_parts parts;
-        status = bt_json_more(&json, &more, err);
+        status = bt_json_next_item(&json, &more, err);
         if (!status && more)
-            status = bt_json_value(&json, &value, err);
+            status = bt_json_read_value(&json, &value, err);
         if (!status && more)
             status = parts_of_json(&parts, value) ? merge_add(m, &parts, err)
                                                   : fail_merge(m, err);
@@ -161,12 +162,12 @@ static bauta_status read_json_merges(merges *m, bauta_error *err)
 /* merges.txt begins with a line "#version: ...". */
 static bauta_status read_line_merges(merges *m, bauta_error *err)
 {
-    const bt_document *d = m->build->document;
+    const bt_tokenizer_json *d = m->build->document;
     const char *at = d->merges, *line;
     bauta_status status = BAUTA_OK;
     size_t length;
     while (!status &&
-           bt_part_line(&line, &length, &at, d->merges + d->merges_size)) {
+           bt_next_line(&line, &length, &at, d->merges + d->merges_size)) {
         merge_parts parts;
         if (length == 0 || (length >= 9 && !memcmp(line, "#version:", 9)))
             continue;
@@ -178,11 +179,11 @@ static bauta_status read_line_merges(merges *m, bauta_error *err)
 
 static bauta_status read_merges(merges *m, bauta_error *err)
 {
-    const bt_document *d = m->build->document;
+    const bt_tokenizer_json *d = m->build->document;
     if (!d->merges)
-        return bt_part_wrong(m->build->path, "merges", "is not a list", err);
-    return d->merges_lines ? read_line_merges(m, err)
-                           : read_json_merges(m, err);
+        return bt_member_fail(m->build->path, "merges", "is not a list", err);
+    return d->merges_are_lines ? read_line_merges(m, err)
+                               : read_json_merges(m, err);
 }
 
 /* The prefix or suffix of symbols, or NULL. Its length is bounded since it is
@@ -191,7 +192,7 @@ static bauta_status affix_read(const char **out, const bt_tokenizer_build *b,
                                const char *key, bauta_error *err)
 {
     enum { AFFIX_MAX = 64 };
-    bauta_status status = bt_part_string(out, b->model, key, b->path, err);
+    bauta_status status = bt_member_string(out, b->model, key, b->path, err);
     if (!status && *out && strlen(*out) > AFFIX_MAX)
         status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                          "%s: \"%s\" has %zu bytes; at most %d are supported",
@@ -204,12 +205,12 @@ static bauta_status bpe_flags(bt_bpe_spec *spec, const bt_tokenizer_build *b,
 {
     const json_t *m = b->model;
     bauta_status status;
-    (void)((status = bt_part_flag(&spec->fuse_unknown, m, "fuse_unk", b->path,
-                                  err)) ||
-           (status = bt_part_flag(&spec->byte_fallback, m, "byte_fallback",
-                                  b->path, err)) ||
-           (status = bt_part_flag(&spec->whole_first, m, "ignore_merges",
-                                  b->path, err)) ||
+    (void)((status = bt_member_bool(&spec->fuse_unknown, m, "fuse_unk", b->path,
+                                    err)) ||
+           (status = bt_member_bool(&spec->byte_fallback, m, "byte_fallback",
+                                    b->path, err)) ||
+           (status = bt_member_bool(&spec->ignore_merges, m, "ignore_merges",
+                                    b->path, err)) ||
            (status = affix_read(&spec->prefix, b, "continuing_subword_prefix",
                                 err)) ||
            (status = affix_read(&spec->suffix, b, "end_of_word_suffix", err)) ||
@@ -219,9 +220,9 @@ static bauta_status bpe_flags(bt_bpe_spec *spec, const bt_tokenizer_build *b,
 
 static bauta_status check_vocab(const bt_tokenizer_build *b, bauta_error *err)
 {
-    if (json_is_object(bt_part_given(b->model, "vocab")))
+    if (json_is_object(bt_member_get(b->model, "vocab")))
         return BAUTA_OK;
-    return bt_part_wrong(b->path, "vocab", "is not an object", err);
+    return bt_member_fail(b->path, "vocab", "is not an object", err);
 }
 
 static bauta_status bpe_read(const bt_tokenizer_build *b, bauta_error *err)
@@ -246,8 +247,9 @@ static bauta_status bpe_read(const bt_tokenizer_build *b, bauta_error *err)
 static bauta_status wordpiece_read(const bt_tokenizer_build *b,
                                    bauta_error *err)
 {
-    const json_t *longest = bt_part_given(b->model, "max_input_chars_per_word");
-    bt_wordpiece_spec spec = { .vocab = b->tokenizer->vocab, .longest = 100 };
+    const json_t *longest = bt_member_get(b->model, "max_input_chars_per_word");
+    bt_wordpiece_spec spec = { .vocab = b->tokenizer->vocab,
+                               .max_word_chars = 100 };
     bauta_status status = check_vocab(b, err);
     if (!status)
         status = unknown_token(&spec.unknown, b, err);
@@ -256,15 +258,15 @@ static bauta_status wordpiece_read(const bt_tokenizer_build *b,
     if (status)
         return status;
     if (spec.unknown == BT_NO_ID)
-        return bt_part_wrong(b->path, "unk_token", "is not in the vocabulary",
-                             err);
+        return bt_member_fail(b->path, "unk_token", "is not in the vocabulary",
+                              err);
     if (longest &&
         (!json_is_integer(longest) || json_integer_value(longest) < 0 ||
          json_integer_value(longest) > 1000000))
-        return bt_part_wrong(b->path, "max_input_chars_per_word",
-                             "is not a number from 0 to a million", err);
+        return bt_member_fail(b->path, "max_input_chars_per_word",
+                              "is not a number from 0 to a million", err);
     if (longest)
-        spec.longest = (size_t)json_integer_value(longest);
+        spec.max_word_chars = (size_t)json_integer_value(longest);
     if (!spec.prefix)
         spec.prefix = "";
     return bt_wordpiece_create(&b->tokenizer->model, &spec, b->path, err);
@@ -285,21 +287,22 @@ static bauta_status wordlevel_read(const bt_tokenizer_build *b,
 
 static bauta_status unigram_read(const bt_tokenizer_build *b, bauta_error *err)
 {
-    const json_t *unknown = bt_part_given(b->model, "unk_id");
+    const json_t *unknown = bt_member_get(b->model, "unk_id");
     bt_unigram_spec spec = { .vocab = b->tokenizer->vocab,
                              .scores = b->document->scores,
                              .unknown = BT_NO_ID };
     size_t count = bt_vocab_size(spec.vocab);
-    if (!json_is_array(bt_part_given(b->model, "vocab")) || count == 0)
-        return bt_part_wrong(b->path, "vocab", "is not a list of pieces", err);
-    bauta_status status = bt_part_flag(&spec.byte_fallback, b->model,
-                                       "byte_fallback", b->path, err);
+    if (!json_is_array(bt_member_get(b->model, "vocab")) || count == 0)
+        return bt_member_fail(b->path, "vocab", "is not a list of pieces", err);
+    bauta_status status = bt_member_bool(&spec.byte_fallback, b->model,
+                                         "byte_fallback", b->path, err);
     if (!status && unknown)
-        status = bt_part_id(&spec.unknown, unknown, "unk_id", b->path, err);
+        status =
+            bt_member_token_id(&spec.unknown, unknown, "unk_id", b->path, err);
     if (!status && unknown && spec.unknown >= count)
         status =
-            bt_part_wrong(b->path, "unk_id", "is beyond the vocabulary", err);
-    b->tokenizer->names[BAUTA_TOKEN_UNK] = spec.unknown;
+            bt_member_fail(b->path, "unk_id", "is beyond the vocabulary", err);
+    b->tokenizer->special_ids[BAUTA_TOKEN_UNK] = spec.unknown;
     if (status)
         return status;
     return bt_unigram_create(&b->tokenizer->model, &spec, b->path, err);
@@ -331,7 +334,7 @@ bauta_status bt_tokenizer_build_model(const bt_tokenizer_build *b,
                    { "Unigram", unigram_read },
                    { "WordLevel", wordlevel_read } };
     if (!json_is_object(b->model))
-        return bt_part_wrong(b->path, "model", "is not an object", err);
+        return bt_member_fail(b->path, "model", "is not an object", err);
     const char *type = model_type(b->model);
     for (size_t i = 0; i < BT_LEN(models); i++) {
         if (strcmp(type, models[i].type) != 0)

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "formats/foreign.h"
-#include "formats/run.h"
+#include "formats/file_kind.h"
+#include "formats/run_folder.h"
 #include "text/io/tokenizer_config.h"
 #include "text/io/tokenizer_json.h"
 
@@ -23,7 +23,8 @@ typedef struct file_contents {
     size_t size[FORMAT_FILES];
 } file_contents;
 
-static bauta_status load_json(bauta_tokenizer **out, const bt_settings *f,
+static bauta_status load_json(bauta_tokenizer **out,
+                              const bt_tokenizer_config *f,
                               const file_contents *c, const char *const *names,
                               bauta_error *err)
 {
@@ -31,7 +32,8 @@ static bauta_status load_json(bauta_tokenizer **out, const bt_settings *f,
     return bt_tokenizer_parse_json(out, c->bytes[0], c->size[0], names[0], err);
 }
 
-static bauta_status load_marian(bauta_tokenizer **out, const bt_settings *f,
+static bauta_status load_marian(bauta_tokenizer **out,
+                                const bt_tokenizer_config *f,
                                 const file_contents *c,
                                 const char *const *names, bauta_error *err)
 {
@@ -41,65 +43,67 @@ static bauta_status load_marian(bauta_tokenizer **out, const bt_settings *f,
                               .target_size = c->size[1],
                               .vocab = c->bytes[2],
                               .vocab_size = c->size[2] };
-    if (bt_settings_flag(f, "separate_vocabs", false)) {
+    if (bt_tokenizer_config_bool(f, "separate_vocabs", false)) {
         files.target_vocab = c->bytes[3];
         files.target_vocab_size = c->size[3];
     }
     return bt_tokenizer_parse_marian(out, &files, names[2], err);
 }
 
-static bauta_status load_gpt2(bauta_tokenizer **out, const bt_settings *f,
+static bauta_status load_gpt2(bauta_tokenizer **out,
+                              const bt_tokenizer_config *f,
                               const file_contents *c, const char *const *names,
                               bauta_error *err)
 {
-    bt_document document;
-    bt_settings assumed = *f;
-    bauta_status status =
-        bt_document_init_gpt2(&document, c->bytes[0], c->size[0], c->bytes[1],
-                              c->size[1], names[0], names[1], err);
-    if (f->class == &bt_no_class)
-        assumed.class = bt_class_of("gpt2");
+    bt_tokenizer_json document;
+    bt_tokenizer_config assumed = *f;
+    bauta_status status = bt_tokenizer_json_init_gpt2(
+        &document, c->bytes[0], c->size[0], c->bytes[1], c->size[1], names[0],
+        names[1], err);
+    if (f->class == &bt_tokenizer_class_none)
+        assumed.class = bt_tokenizer_class_of("gpt2");
     if (!status)
-        status = bt_complete_document(out, &document, &assumed, err);
-    bt_document_release(&document);
+        status = bt_tokenizer_config_build(out, &document, &assumed, err);
+    bt_tokenizer_json_release(&document);
     return status;
 }
 
-static bauta_status load_bert(bauta_tokenizer **out, const bt_settings *f,
+static bauta_status load_bert(bauta_tokenizer **out,
+                              const bt_tokenizer_config *f,
                               const file_contents *c, const char *const *names,
                               bauta_error *err)
 {
-    bt_document document;
-    bt_settings assumed = *f;
-    bauta_status status = bt_document_init_bert(
+    bt_tokenizer_json document;
+    bt_tokenizer_config assumed = *f;
+    bauta_status status = bt_tokenizer_json_init_bert(
         &document, c->bytes[0], c->size[0],
-        bt_settings_flag(f, "do_lower_case", true), names[0], err);
-    if (f->class == &bt_no_class)
-        assumed.class = bt_class_of("bert");
+        bt_tokenizer_config_bool(f, "do_lower_case", true), names[0], err);
+    if (f->class == &bt_tokenizer_class_none)
+        assumed.class = bt_tokenizer_class_of("bert");
     if (!status)
-        status = bt_complete_document(out, &document, &assumed, err);
-    bt_document_release(&document);
+        status = bt_tokenizer_config_build(out, &document, &assumed, err);
+    bt_tokenizer_json_release(&document);
     return status;
 }
 
 static bauta_status load_sentencepiece(bauta_tokenizer **out,
-                                       const bt_settings *f,
+                                       const bt_tokenizer_config *f,
                                        const file_contents *c,
                                        const char *const *names,
                                        bauta_error *err)
 {
     bauta_status status = bt_tokenizer_parse_sentencepiece(
         out, c->bytes[0], c->size[0], names[0], err);
-    if (status || (f->class == &bt_no_class && !f->config))
+    if (status || (f->class == &bt_tokenizer_class_none && !f->config))
         return status;
-    bt_settings_names(*out, f);
-    return bt_complete_sentencepiece(*out, f, names[0], err);
+    bt_tokenizer_config_apply_special_tokens(*out, f);
+    return bt_tokenizer_config_complete_sentencepiece(*out, f, names[0], err);
 }
 
 typedef struct format {
     const char *files[FORMAT_FILES];
     size_t needed; /* how many of the files are required */
-    bauta_status (*load)(bauta_tokenizer **out, const bt_settings *f,
+    bauta_status (*load)(bauta_tokenizer **out, const bt_tokenizer_config *f,
                          const file_contents *c, const char *const *names,
                          bauta_error *err);
 } format;
@@ -151,7 +155,7 @@ static void store_files(bauta_tokenizer *t, file_contents *c,
 {
     for (size_t i = 0; i < FORMAT_FILES; i++) {
         if (c->bytes[i])
-            bt_tokenizer_keep(t, from->files[i], c->bytes[i], c->size[i]);
+            bt_tokenizer_store_file(t, from->files[i], c->bytes[i], c->size[i]);
         c->bytes[i] = NULL;
     }
 }
@@ -166,12 +170,12 @@ static bauta_status store_extras(bauta_tokenizer *t, const char *path,
     for (size_t i = 0; i < BT_LEN(extras); i++) {
         char *bytes;
         size_t size;
-        bauta_status status = bt_settings_file(&bytes, &size, path, extras[i],
-                                               BT_TOKENIZER_CONFIG_MAX, err);
+        bauta_status status = bt_tokenizer_folder_read(
+            &bytes, &size, path, extras[i], BT_TOKENIZER_CONFIG_MAX, err);
         if (status)
             return status;
         if (bytes)
-            bt_tokenizer_keep(t, extras[i], bytes, size);
+            bt_tokenizer_store_file(t, extras[i], bytes, size);
     }
     return BAUTA_OK;
 }
@@ -184,27 +188,29 @@ static bauta_status explain_failure(bauta_status status, const char *folder,
     for (size_t i = 0; status && i < FORMAT_FILES && from->files[i]; i++) {
         char *path = bt_path_join(folder, from->files[i]);
         if (path)
-            bt_foreign_explain(status, path, err);
+            bt_file_kind_explain(status, path, err);
         bt_free(path);
     }
     return status;
 }
 
-static bauta_status folder_load(bauta_tokenizer **out, const bt_settings *f,
+static bauta_status folder_load(bauta_tokenizer **out,
+                                const bt_tokenizer_config *f,
                                 const format *from, bauta_error *err)
 {
     file_contents c = { 0 };
     bauta_tokenizer *tokenizer = NULL;
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; !status && i < FORMAT_FILES && from->files[i]; i++)
-        status = bt_settings_file(&c.bytes[i], &c.size[i], f->path,
-                                  from->files[i], BT_TOKENIZER_FILE_MAX, err);
+        status = bt_tokenizer_folder_read(&c.bytes[i], &c.size[i], f->path,
+                                          from->files[i], BT_TOKENIZER_FILE_MAX,
+                                          err);
     if (!status)
         status =
             explain_failure(from->load(&tokenizer, f, &c, from->files, err),
                             f->path, from, err);
     if (!status) {
-        bt_settings_names(tokenizer, f);
+        bt_tokenizer_config_apply_special_tokens(tokenizer, f);
         store_files(tokenizer, &c, from);
         status = store_extras(tokenizer, f->path, err);
     }
@@ -220,7 +226,7 @@ static bauta_status folder_load(bauta_tokenizer **out, const bt_settings *f,
 static bauta_status load_format(bauta_tokenizer **out, const char *path,
                                 const format *from, bauta_error *err)
 {
-    bt_settings f;
+    bt_tokenizer_config f;
     if (!from)
         return bt_fail(err, BAUTA_ERR_IO,
                        "%s has no tokenizer.json and no other file that a "
@@ -229,7 +235,7 @@ static bauta_status load_format(bauta_tokenizer **out, const char *path,
     bauta_status status = bt_tokenizer_files_check(path, err);
     if (status)
         return status;
-    status = bt_settings_init(&f, path, err);
+    status = bt_tokenizer_config_init(&f, path, err);
     if (!status)
         status = folder_load(out, &f, from, err);
     json_decref(f.config);
@@ -267,7 +273,8 @@ static bool ends_with(const char *path, const char *ending)
 static bauta_status load_file(bauta_tokenizer **out, const char *path,
                               bauta_error *err)
 {
-    static const bt_settings no_config = { "", NULL, &bt_no_class };
+    static const bt_tokenizer_config no_config = { "", NULL,
+                                                   &bt_tokenizer_class_none };
     file_contents c = { 0 };
     const format *from = ends_with(path, ".json")  ? &formats[0]
                          : ends_with(path, ".txt") ? &formats[6]
@@ -275,8 +282,8 @@ static bauta_status load_file(bauta_tokenizer **out, const char *path,
     bauta_status status =
         bt_file_read(&c.bytes[0], &c.size[0], path, BT_TOKENIZER_FILE_MAX, err);
     if (!status)
-        status = bt_foreign_explain(from->load(out, &no_config, &c, &path, err),
-                                    path, err);
+        status = bt_file_kind_explain(
+            from->load(out, &no_config, &c, &path, err), path, err);
     if (!status)
         store_files(*out, &c, from);
     bt_free(c.bytes[0]);

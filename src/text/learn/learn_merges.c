@@ -30,51 +30,52 @@ static bauta_status bytes_add(bt_vocab *vocab, uint32_t ids[BYTES],
         byte_of[bt_bytelevel_char((unsigned char)i)] = i;
     for (uint32_t code = 0; !status && code < BYTELEVEL_CODES; code++)
         if (byte_of[code] >= 0)
-            status =
-                bt_learned_character(vocab, "", code, ids + byte_of[code], err);
+            status = bt_trained_vocab_add_character(vocab, "", code,
+                                                    ids + byte_of[code], err);
     return status;
 }
 
-static bauta_status bytes_read(bt_symbols *symbols, const bt_words *words,
+static bauta_status bytes_read(bt_word_symbols *symbols,
+                               const bt_word_counts *words,
                                const uint32_t ids[BYTES], bauta_error *err)
 {
     size_t count;
-    const bt_counted_word *list = bt_words_list(words, &count);
+    const bt_counted_word *list = bt_word_counts_list(words, &count);
     bauta_status status = BAUTA_OK;
     for (size_t w = 0; !status && w < count; w++) {
         for (size_t i = 0; !status && i < list[w].size; i++)
-            status = bt_symbols_add(symbols,
-                                    ids[(unsigned char)list[w].bytes[i]], err);
+            status = bt_word_symbols_add(
+                symbols, ids[(unsigned char)list[w].bytes[i]], err);
         if (!status)
-            status = bt_symbols_end(symbols, err);
+            status = bt_word_symbols_end_word(symbols, err);
     }
     return status;
 }
 
-bauta_status bt_learn_bpe(bt_learned *out, const bt_words *words,
-                          const bauta_vocabulary_options *options,
+bauta_status bt_learn_bpe(bt_trained_vocab *out, const bt_word_counts *words,
+                          const bauta_tokenizer_trainer_options *options,
                           bauta_error *err)
 {
-    bt_symbols symbols = { .ids = NULL };
+    bt_word_symbols symbols = { .ids = NULL };
     uint32_t ids[BYTES];
-    bauta_status status = bt_learned_init(out, options, err);
+    bauta_status status = bt_trained_vocab_init(out, options, err);
     if (!status)
         status = bytes_add(out->vocab, ids, err);
     if (!status)
-        status = bt_learned_fits(out, options, err);
+        status = bt_trained_vocab_check_size(out, options, err);
     if (!status)
         status = bytes_read(&symbols, words, ids, err);
     if (!status)
-        status = bt_pairs_learn(out,
-                                &(bt_pairs_spec){ .words = words,
-                                                  .symbols = &symbols,
-                                                  .options = options,
-                                                  .prefix = "",
-                                                  .bytelevel = true },
-                                err);
-    bt_symbols_release(&symbols);
+        status = bt_pair_merge_learn(out,
+                                     &(bt_pair_merge_spec){ .words = words,
+                                                            .symbols = &symbols,
+                                                            .options = options,
+                                                            .prefix = "",
+                                                            .bytelevel = true },
+                                     err);
+    bt_word_symbols_release(&symbols);
     if (status)
-        bt_learned_release(out);
+        bt_trained_vocab_release(out);
     return status;
 }
 
@@ -102,7 +103,8 @@ static void alphabet_release(alphabet *a)
 static void alphabet_scan(alphabet *a, const bt_counted_word *word)
 {
     for (size_t i = 0, length; i < word->size; i += length) {
-        uint32_t code = bt_utf8_get(word->bytes + i, word->size - i, &length);
+        uint32_t code =
+            bt_utf8_decode(word->bytes + i, word->size - i, &length);
         a->seen[code] |= i ? SEEN | SEEN_INNER : SEEN;
     }
 }
@@ -114,15 +116,16 @@ static bauta_status alphabet_add(bt_vocab *vocab, const alphabet *a, int kind,
     bauta_status status = BAUTA_OK;
     for (uint32_t code = 0; !status && code < CODES; code++)
         if (a->seen[code] & kind)
-            status = bt_learned_character(vocab, prefix, code, ids + code, err);
+            status = bt_trained_vocab_add_character(vocab, prefix, code,
+                                                    ids + code, err);
     return status;
 }
 
 static bauta_status alphabet_init(alphabet *a, bt_vocab *vocab,
-                                  const bt_words *words, bauta_error *err)
+                                  const bt_word_counts *words, bauta_error *err)
 {
     size_t count;
-    const bt_counted_word *list = bt_words_list(words, &count);
+    const bt_counted_word *list = bt_word_counts_list(words, &count);
     *a = (alphabet){ .seen = bt_alloc_zero(CODES, 1),
                      .first = bt_alloc(CODES * sizeof(uint32_t)),
                      .inner = bt_alloc(CODES * sizeof(uint32_t)) };
@@ -136,49 +139,51 @@ static bauta_status alphabet_init(alphabet *a, bt_vocab *vocab,
     return status;
 }
 
-static bauta_status characters_read(bt_symbols *symbols, const bt_words *words,
+static bauta_status characters_read(bt_word_symbols *symbols,
+                                    const bt_word_counts *words,
                                     const alphabet *a, bauta_error *err)
 {
     size_t count;
-    const bt_counted_word *list = bt_words_list(words, &count);
+    const bt_counted_word *list = bt_word_counts_list(words, &count);
     bauta_status status = BAUTA_OK;
     for (size_t w = 0; !status && w < count; w++) {
         const bt_counted_word *word = list + w;
         for (size_t i = 0, length; !status && i < word->size; i += length) {
             uint32_t code =
-                bt_utf8_get(word->bytes + i, word->size - i, &length);
-            status =
-                bt_symbols_add(symbols, (i ? a->inner : a->first)[code], err);
+                bt_utf8_decode(word->bytes + i, word->size - i, &length);
+            status = bt_word_symbols_add(symbols,
+                                         (i ? a->inner : a->first)[code], err);
         }
         if (!status)
-            status = bt_symbols_end(symbols, err);
+            status = bt_word_symbols_end_word(symbols, err);
     }
     return status;
 }
 
-bauta_status bt_learn_wordpiece(bt_learned *out, const bt_words *words,
-                                const bauta_vocabulary_options *options,
+bauta_status bt_learn_wordpiece(bt_trained_vocab *out,
+                                const bt_word_counts *words,
+                                const bauta_tokenizer_trainer_options *options,
                                 bauta_error *err)
 {
-    bt_symbols symbols = { .ids = NULL };
+    bt_word_symbols symbols = { .ids = NULL };
     alphabet a = { .seen = NULL };
-    bauta_status status = bt_learned_init(out, options, err);
+    bauta_status status = bt_trained_vocab_init(out, options, err);
     if (!status)
         status = alphabet_init(&a, out->vocab, words, err);
     if (!status)
-        status = bt_learned_fits(out, options, err);
+        status = bt_trained_vocab_check_size(out, options, err);
     if (!status)
         status = characters_read(&symbols, words, &a, err);
     if (!status)
-        status = bt_pairs_learn(out,
-                                &(bt_pairs_spec){ .words = words,
-                                                  .symbols = &symbols,
-                                                  .options = options,
-                                                  .prefix = PREFIX },
-                                err);
-    bt_symbols_release(&symbols);
+        status = bt_pair_merge_learn(out,
+                                     &(bt_pair_merge_spec){ .words = words,
+                                                            .symbols = &symbols,
+                                                            .options = options,
+                                                            .prefix = PREFIX },
+                                     err);
+    bt_word_symbols_release(&symbols);
     alphabet_release(&a);
     if (status)
-        bt_learned_release(out);
+        bt_trained_vocab_release(out);
     return status;
 }

@@ -24,8 +24,8 @@ static const double kept_share = 0.75, spare_share = 1.1;
 static const double least_expected = 0.5;
 
 typedef struct unigram_learner {
-    const bauta_vocabulary_options *options;
-    bt_lattice lattice;
+    const bauta_tokenizer_trainer_options *options;
+    bt_unigram_lattice lattice;
     size_t characters; /* the first pieces */
     size_t alive;      /* pieces that are not pruned */
     size_t wanted;     /* pieces without the special tokens */
@@ -51,7 +51,7 @@ static double digamma(double x)
 
 static void piece_drop(unigram_learner *l, size_t p)
 {
-    l->lattice.chance[p] = 0;
+    l->lattice.probability[p] = 0;
     l->lattice.score[p] = -INFINITY;
     l->alive--;
 }
@@ -63,7 +63,7 @@ static void maximise(unigram_learner *l)
 {
     double sum = 0;
     for (size_t p = 0; p < l->lattice.pieces; p++) {
-        if (l->lattice.chance[p] == 0)
+        if (l->lattice.probability[p] == 0)
             continue;
         if (p < l->characters)
             l->counts[p] = fmax(l->counts[p], least_expected);
@@ -74,19 +74,19 @@ static void maximise(unigram_learner *l)
     }
     double log_sum = digamma(sum);
     for (size_t p = 0; p < l->lattice.pieces; p++) {
-        if (l->lattice.chance[p] == 0)
+        if (l->lattice.probability[p] == 0)
             continue;
         l->lattice.score[p] = digamma(l->counts[p]) - log_sum;
-        l->lattice.chance[p] = exp(l->lattice.score[p]);
+        l->lattice.probability[p] = exp(l->lattice.score[p]);
     }
-    bt_lattice_compact(&l->lattice);
+    bt_unigram_lattice_compact(&l->lattice);
 }
 
 static void em_steps(unigram_learner *l)
 {
     for (int i = 0; i < EM_STEPS; i++) {
         memset(l->counts, 0, l->lattice.pieces * sizeof(double));
-        bt_lattice_expect(&l->lattice, l->counts);
+        bt_unigram_lattice_expected_counts(&l->lattice, l->counts);
         maximise(l);
     }
 }
@@ -100,7 +100,7 @@ static void init_probabilities(unigram_learner *l)
         sum += t->list[p].count * t->list[p].size;
     for (size_t p = 0; p < t->count; p++) {
         double share = t->list[p].count * t->list[p].size / sum;
-        l->lattice.chance[p] = share;
+        l->lattice.probability[p] = share;
         l->lattice.score[p] = log(share);
     }
 }
@@ -113,7 +113,8 @@ static double loss_of(unigram_learner *l, uint32_t p, double sum)
 {
     uint32_t others[BT_SUBSTRING_MAX];
     double score, used = l->counts[p];
-    size_t count = bt_lattice_without(&l->lattice, p, others, &score);
+    size_t count =
+        bt_unigram_lattice_alternative(&l->lattice, p, others, &score);
     if (count == 0)
         return INFINITY;
     if (used == 0 || score >= l->lattice.score[p])
@@ -136,10 +137,10 @@ static size_t by_loss(unigram_learner *l)
 {
     size_t count = 0;
     for (uint32_t p = 0; p < l->lattice.pieces; p++)
-        if (l->lattice.chance[p] > 0)
+        if (l->lattice.probability[p] > 0)
             l->order[count++] = p;
-    bt_order(l->order, l->order + l->lattice.pieces, count, loses_less,
-             l->loss);
+    bt_merge_sort(l->order, l->order + l->lattice.pieces, count, loses_less,
+                  l->loss);
     return count;
 }
 
@@ -147,11 +148,11 @@ static void prune(unigram_learner *l, size_t enough)
 {
     double sum = 0;
     memset(l->counts, 0, l->lattice.pieces * sizeof(double));
-    bt_lattice_count(&l->lattice, l->counts);
+    bt_unigram_lattice_best_counts(&l->lattice, l->counts);
     for (size_t p = 0; p < l->lattice.pieces; p++)
         sum += l->counts[p];
     for (uint32_t p = 0; p < l->lattice.pieces; p++)
-        if (l->lattice.chance[p] > 0)
+        if (l->lattice.probability[p] > 0)
             l->loss[p] = loss_of(l, p, sum);
     size_t count = by_loss(l);
     size_t keep = bt_size_max(enough, (size_t)(kept_share * (double)count));
@@ -159,7 +160,7 @@ static void prune(unigram_learner *l, size_t enough)
         if (i >= keep ? l->loss[l->order[i]] < INFINITY
                       : l->loss[l->order[i]] == -INFINITY)
             piece_drop(l, l->order[i]);
-    bt_lattice_compact(&l->lattice);
+    bt_unigram_lattice_compact(&l->lattice);
 }
 
 static void progress(const unigram_learner *l, size_t done, size_t all)
@@ -196,13 +197,13 @@ static size_t choose(unigram_learner *l)
     size_t count = 0;
     uint32_t *order = l->order, *spare = order + l->lattice.pieces;
     for (uint32_t p = 0; p < l->lattice.pieces; p++)
-        if (l->lattice.chance[p] > 0)
+        if (l->lattice.probability[p] > 0)
             order[count++] = p;
     size_t others = count - l->characters;
-    bt_order(order + l->characters, spare, others, scores_less,
-             l->lattice.score);
+    bt_merge_sort(order + l->characters, spare, others, scores_less,
+                  l->lattice.score);
     count = bt_size_min(count, l->wanted);
-    bt_order(order, spare, count, scores_less, l->lattice.score);
+    bt_merge_sort(order, spare, count, scores_less, l->lattice.score);
     return count;
 }
 
@@ -211,14 +212,15 @@ static size_t piece_text(char text[4 * BT_SUBSTRING_MAX],
                          const bt_substrings *t, uint32_t p)
 {
     size_t size = 0;
-    const uint32_t *codes = t->codes + t->order[t->list[p].lo];
+    const uint32_t *codes = t->codes + t->suffixes[t->list[p].lo];
     for (uint32_t i = 0; i < t->list[p].size; i++)
-        size += bt_utf8_put(text + size, codes[i]);
+        size += bt_utf8_encode(text + size, codes[i]);
     return size;
 }
 
 /* Add the pieces after the special tokens, whose scores are 0. */
-static bauta_status write(bt_learned *out, unigram_learner *l, bauta_error *err)
+static bauta_status write(bt_trained_vocab *out, unigram_learner *l,
+                          bauta_error *err)
 {
     size_t count = choose(l), specials = bt_vocab_size(out->vocab);
     bauta_status status = BAUTA_OK;
@@ -248,30 +250,30 @@ static bauta_status learner_init(unigram_learner *l,
     l->order = bt_alloc(bt_size_mul(count, 2 * sizeof(uint32_t)));
     if (!l->counts || !l->loss || !l->order)
         return bt_fail_memory(err, "pieces", count * 24);
-    return bt_lattice_init(&l->lattice, strings, err);
+    return bt_unigram_lattice_init(&l->lattice, strings, err);
 }
 
 static void learner_release(unigram_learner *l)
 {
-    bt_lattice_release(&l->lattice);
+    bt_unigram_lattice_release(&l->lattice);
     bt_free(l->counts);
     bt_free(l->loss);
     bt_free(l->order);
 }
 
-static bauta_status learn(bt_learned *out, const bt_substrings *strings,
-                          const bauta_vocabulary_options *options,
+static bauta_status learn(bt_trained_vocab *out, const bt_substrings *strings,
+                          const bauta_tokenizer_trainer_options *options,
                           bauta_error *err)
 {
     size_t specials = bt_vocab_size(out->vocab);
     unigram_learner l = { .options = options,
-                          .wanted = options->pieces - specials };
+                          .wanted = options->vocab_size - specials };
     if (l.wanted < strings->characters)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a vocabulary of %zu pieces is too small: the special "
                        "tokens and the characters "
                        "of the texts are %zu",
-                       options->pieces, specials + strings->characters);
+                       options->vocab_size, specials + strings->characters);
     bauta_status status = learner_init(&l, strings, err);
     if (!status) {
         run_rounds(&l);
@@ -281,21 +283,22 @@ static bauta_status learn(bt_learned *out, const bt_substrings *strings,
     return status;
 }
 
-bauta_status bt_learn_unigram(bt_learned *out, const bt_words *words,
-                              const bauta_vocabulary_options *options,
+bauta_status bt_learn_unigram(bt_trained_vocab *out,
+                              const bt_word_counts *words,
+                              const bauta_tokenizer_trainer_options *options,
                               bauta_error *err)
 {
     bt_substrings strings = { .codes = NULL };
-    bauta_status status = bt_learned_init(out, options, err);
+    bauta_status status = bt_trained_vocab_init(out, options, err);
     if (!status)
-        status = bt_learned_fits(out, options, err);
+        status = bt_trained_vocab_check_size(out, options, err);
     if (!status)
-        status = bt_substrings_init(&strings, words, options->least,
+        status = bt_substrings_init(&strings, words, options->min_frequency,
                                     CANDIDATES_MAX, err);
     if (!status)
         status = learn(out, &strings, options, err);
     bt_substrings_release(&strings);
     if (status)
-        bt_learned_release(out);
+        bt_trained_vocab_release(out);
     return status;
 }

@@ -45,8 +45,8 @@ typedef struct candidate {
 } candidate;
 
 typedef struct pair_learner {
-    const bt_pairs_spec *spec;
-    bt_learned *learned;
+    const bt_pair_merge_spec *spec;
+    bt_trained_vocab *learned;
     size_t merge_room;
 
     symbol *symbols;
@@ -72,33 +72,36 @@ typedef struct pair_learner {
 
 /* ---- Symbols ------------------------------------------------------------- */
 
-bauta_status bt_symbols_add(bt_symbols *symbols, uint32_t id, bauta_error *err)
+bauta_status bt_word_symbols_add(bt_word_symbols *symbols, uint32_t id,
+                                 bauta_error *err)
 {
     if (symbols->count >= UINT32_MAX / 4)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the different words of the texts have more than %u "
                        "characters",
                        UINT32_MAX / 4);
-    if (BT_ROOM(symbols->ids, symbols->room, symbols->count, 1))
+    if (BT_ARRAY_RESERVE(symbols->ids, symbols->room, symbols->count, 1))
         return bt_fail_memory(err, "symbols", symbols->count * sizeof(id));
     symbols->ids[symbols->count++] = id;
     return BAUTA_OK;
 }
 
-bauta_status bt_symbols_end(bt_symbols *symbols, bauta_error *err)
+bauta_status bt_word_symbols_end_word(bt_word_symbols *symbols,
+                                      bauta_error *err)
 {
-    if (BT_ROOM(symbols->ends, symbols->ends_room, symbols->word_count, 1))
+    if (BT_ARRAY_RESERVE(symbols->ends, symbols->ends_room, symbols->word_count,
+                         1))
         return bt_fail_memory(err, "symbols",
                               symbols->word_count * sizeof(uint32_t));
     symbols->ends[symbols->word_count++] = (uint32_t)symbols->count;
     return BAUTA_OK;
 }
 
-void bt_symbols_release(bt_symbols *symbols)
+void bt_word_symbols_release(bt_word_symbols *symbols)
 {
     bt_free(symbols->ids);
     bt_free(symbols->ends);
-    *symbols = (bt_symbols){ .ids = NULL };
+    *symbols = (bt_word_symbols){ .ids = NULL };
 }
 
 /* ---- Pairs --------------------------------------------------------------- */
@@ -146,7 +149,7 @@ static bauta_status pair_of(pair_learner *l, uint32_t left, uint32_t right,
         *number = *slot - 1;
         return BAUTA_OK;
     }
-    if (BT_ROOM(l->pairs, l->pair_room, l->pair_count, 1))
+    if (BT_ARRAY_RESERVE(l->pairs, l->pair_room, l->pair_count, 1))
         return bt_fail_memory(err, "pairs",
                               l->pair_count * sizeof(counted_pair));
     *number = (uint32_t)l->pair_count;
@@ -173,7 +176,8 @@ static bauta_status occurrence_add(pair_learner *l, uint32_t left,
     bauta_status status = pair_of(l, left, right, &number, err);
     if (status)
         return status;
-    if (BT_ROOM(l->occurrences, l->occurrence_room, l->occurrence_count, 1))
+    if (BT_ARRAY_RESERVE(l->occurrences, l->occurrence_room,
+                         l->occurrence_count, 1))
         return bt_fail_memory(err, "pairs",
                               l->occurrence_count * sizeof(occurrence));
     counted_pair *p = l->pairs + number;
@@ -215,7 +219,7 @@ static int raw_compare(const pair_learner *l, uint32_t a, uint32_t b)
 static bool tie_before(const pair_learner *l, const counted_pair *a,
                        const counted_pair *b)
 {
-    if (l->spec->options->greatest) {
+    if (l->spec->options->prefer_greatest) {
         int order = raw_compare(l, a->left, b->left);
         return (order ? order : raw_compare(l, a->right, b->right)) > 0;
     }
@@ -253,7 +257,7 @@ static void queue_pop(pair_learner *l)
 
 static bauta_status queue_push(pair_learner *l, candidate w, bauta_error *err)
 {
-    if (BT_ROOM(l->queue, l->queue_room, l->queue_count, 1))
+    if (BT_ARRAY_RESERVE(l->queue, l->queue_room, l->queue_count, 1))
         return bt_fail_memory(err, "pairs", l->queue_count * sizeof(w));
     size_t i = l->queue_count++;
     for (; i && merged_before(l, &w, l->queue + (i - 1) / 2); i = (i - 1) / 2)
@@ -277,7 +281,7 @@ static bauta_status queue_new_pairs(pair_learner *l, bauta_error *err)
 /* The pair to merge next, or NONE if none is frequent enough. */
 static uint32_t queue_next(pair_learner *l)
 {
-    size_t least = bt_size_max(l->spec->options->least, 1);
+    size_t least = bt_size_max(l->spec->options->min_frequency, 1);
     while (l->queue_count) {
         candidate top = l->queue[0];
         int64_t count = l->pairs[top.pair].count;
@@ -297,8 +301,8 @@ static uint32_t queue_next(pair_learner *l)
 
 /* Merge two adjacent symbols. Occurrences are merged from left to right: in
  * "aaa" the first two. */
-static bauta_status merge_at(pair_learner *l, uint32_t at, const bt_merge *m,
-                             bauta_error *err)
+static bauta_status merge_at(pair_learner *l, uint32_t at,
+                             const bt_merge_rule *m, bauta_error *err)
 {
     symbol *symbols = l->symbols, *here = symbols + at;
     bauta_status status = BAUTA_OK;
@@ -322,7 +326,7 @@ static bauta_status merge_at(pair_learner *l, uint32_t at, const bt_merge *m,
 }
 
 static bauta_status merge_all(pair_learner *l, uint32_t number,
-                              const bt_merge *m, bauta_error *err)
+                              const bt_merge_rule *m, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     uint32_t i = l->pairs[number].first;
@@ -338,10 +342,10 @@ static bauta_status raw_add(pair_learner *l, const char *piece, size_t size,
                             bauta_error *err)
 {
     size_t decoded = size;
-    if (!l->spec->options->greatest)
+    if (!l->spec->options->prefer_greatest)
         return BAUTA_OK;
-    if (BT_ROOM(l->raw, l->raw_room, l->raw_count, size) ||
-        BT_ROOM(l->raw_ends, l->raw_ends_room, l->raw_ends_count, 1))
+    if (BT_ARRAY_RESERVE(l->raw, l->raw_room, l->raw_count, size) ||
+        BT_ARRAY_RESERVE(l->raw_ends, l->raw_ends_room, l->raw_ends_count, 1))
         return bt_fail_memory(err, "pieces", l->raw_count + size);
     char *to = l->raw + l->raw_count;
     // A special token may be outside the alphabet; it is never in a tie.
@@ -377,7 +381,7 @@ static bauta_status name_join(pair_learner *l, const counted_pair *p,
         b_size -= prefix;
     }
     *size = a_size + b_size;
-    if (BT_ROOM(l->name, l->name_room, 0, *size))
+    if (BT_ARRAY_RESERVE(l->name, l->name_room, 0, *size))
         return bt_fail_memory(err, "a piece", *size);
     memcpy(l->name, a, a_size);
     memcpy(l->name + a_size, b, b_size);
@@ -405,15 +409,16 @@ static bauta_status piece_of(pair_learner *l, const counted_pair *p,
 static bauta_status merge_next(pair_learner *l, uint32_t number,
                                bauta_error *err)
 {
-    bt_learned *learned = l->learned;
+    bt_trained_vocab *learned = l->learned;
     const counted_pair *p = l->pairs + number;
-    bt_merge m = { .left = p->left,
-                   .right = p->right,
-                   .rank = (uint32_t)learned->merge_count };
+    bt_merge_rule m = { .left = p->left,
+                        .right = p->right,
+                        .rank = (uint32_t)learned->merge_count };
     bauta_status status = piece_of(l, p, &m.merged, err);
     if (status)
         return status;
-    if (BT_ROOM(learned->merges, l->merge_room, learned->merge_count, 1))
+    if (BT_ARRAY_RESERVE(learned->merges, l->merge_room, learned->merge_count,
+                         1))
         return bt_fail_memory(err, "merges", learned->merge_count * sizeof(m));
     learned->merges[learned->merge_count++] = m;
     return merge_all(l, number, &m, err);
@@ -421,11 +426,12 @@ static bauta_status merge_next(pair_learner *l, uint32_t number,
 
 /* ---- Training ------------------------------------------------------------ */
 
-static bauta_status learner_init(pair_learner *l, bt_learned *learned,
-                                 const bt_pairs_spec *spec, bauta_error *err)
+static bauta_status learner_init(pair_learner *l, bt_trained_vocab *learned,
+                                 const bt_pair_merge_spec *spec,
+                                 bauta_error *err)
 {
     size_t words, count = spec->symbols->count;
-    const bt_counted_word *list = bt_words_list(spec->words, &words);
+    const bt_counted_word *list = bt_word_counts_list(spec->words, &words);
     *l = (pair_learner){ .spec = spec, .learned = learned };
     l->symbols = bt_alloc(bt_size_mul(count, sizeof(symbol)));
     l->counts = bt_alloc(bt_size_mul(words, sizeof(*l->counts)));
@@ -466,16 +472,18 @@ static bauta_status pairs_count(pair_learner *l, bauta_error *err)
     return status ? status : queue_new_pairs(l, err);
 }
 
-static void progress(const bauta_vocabulary_options *options, size_t done)
+static void progress(const bauta_tokenizer_trainer_options *options,
+                     size_t done)
 {
     if (options->progress)
-        options->progress(options->user, done, options->pieces);
+        options->progress(options->user, done, options->vocab_size);
 }
 
-bauta_status bt_pairs_learn(bt_learned *learned, const bt_pairs_spec *spec,
-                            bauta_error *err)
+bauta_status bt_pair_merge_learn(bt_trained_vocab *learned,
+                                 const bt_pair_merge_spec *spec,
+                                 bauta_error *err)
 {
-    size_t pieces = spec->options->pieces;
+    size_t pieces = spec->options->vocab_size;
     pair_learner l;
     bauta_status status = learner_init(&l, learned, spec, err);
     if (!status)

@@ -11,28 +11,31 @@
 #include "text/learn/tokenizer_trainer.h"
 
 /* The symbols of all words, concatenated. */
-typedef struct bt_symbols {
+typedef struct bt_word_symbols {
     uint32_t *ids;
     size_t count, room;
     uint32_t *ends; /* (words) the end of each word */
     size_t word_count, ends_room;
-} bt_symbols;
+} bt_word_symbols;
 
 /* Append a symbol to the current word, and end the word. */
-bauta_status bt_symbols_add(bt_symbols *symbols, uint32_t id, bauta_error *err);
-bauta_status bt_symbols_end(bt_symbols *symbols, bauta_error *err);
-void bt_symbols_release(bt_symbols *symbols);
+bauta_status bt_word_symbols_add(bt_word_symbols *symbols, uint32_t id,
+                                 bauta_error *err);
+bauta_status bt_word_symbols_end_word(bt_word_symbols *symbols,
+                                      bauta_error *err);
+void bt_word_symbols_release(bt_word_symbols *symbols);
 
-typedef struct bt_pairs_spec {
-    const bt_words *words;
-    const bt_symbols *symbols; /* of these words; ids of learned->vocab */
-    const bauta_vocabulary_options *options;
+typedef struct bt_pair_merge_spec {
+    const bt_word_counts *words;
+    const bt_word_symbols *symbols; /* of these words; ids of learned->vocab */
+    const bauta_tokenizer_trainer_options *options;
     const char *prefix; /* of pieces that continue a word, or "" */
     bool bytelevel;     /* pieces are in bytelevel.h's alphabet */
-} bt_pairs_spec;
+} bt_pair_merge_spec;
 
 /* Add pieces and merges to `learned`, whose vocabulary is the alphabet. */
-bauta_status bt_pairs_learn(bt_learned *learned, const bt_pairs_spec *spec,
-                            bauta_error *err);
+bauta_status bt_pair_merge_learn(bt_trained_vocab *learned,
+                                 const bt_pair_merge_spec *spec,
+                                 bauta_error *err);
 
 #endif

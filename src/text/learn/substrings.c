@@ -41,7 +41,7 @@ static bauta_status code_add(substring_finder *f, uint32_t code,
                        "the different words of the texts have more than %u "
                        "characters",
                        UINT32_MAX / 4);
-    if (BT_ROOM(s->codes, f->code_room, s->code_count, 1))
+    if (BT_ARRAY_RESERVE(s->codes, f->code_room, s->code_count, 1))
         return bt_fail_memory(err, "characters", s->code_count * sizeof(code));
     s->codes[s->code_count++] = code;
     return BAUTA_OK;
@@ -54,12 +54,13 @@ static bauta_status segment_end(substring_finder *f, size_t begin,
     bt_substrings *s = f->s;
     if (begin == s->code_count)
         return BAUTA_OK;
-    if (BT_ROOM(s->segments, f->segment_room, s->segment_count, 1))
+    if (BT_ARRAY_RESERVE(s->segments, f->segment_room, s->segment_count, 1))
         return bt_fail_memory(err, "words",
-                              s->segment_count * sizeof(bt_segment));
+                              s->segment_count * sizeof(bt_text_segment));
     s->segments[s->segment_count++] =
-        (bt_segment){ (uint32_t)begin, (uint32_t)s->code_count, (double)count };
-    s->order_count += s->code_count - begin;
+        (bt_text_segment){ (uint32_t)begin, (uint32_t)s->code_count,
+                           (double)count };
+    s->suffix_count += s->code_count - begin;
     return code_add(f, 0, err);
 }
 
@@ -69,7 +70,8 @@ static bauta_status word_read(substring_finder *f, const bt_counted_word *word,
     size_t begin = f->s->code_count;
     bauta_status status = BAUTA_OK;
     for (size_t i = 0, length; !status && i < word->size; i += length) {
-        uint32_t code = bt_utf8_get(word->bytes + i, word->size - i, &length);
+        uint32_t code =
+            bt_utf8_decode(word->bytes + i, word->size - i, &length);
         if (code) {
             status = code_add(f, code, err);
         } else {
@@ -80,11 +82,11 @@ static bauta_status word_read(substring_finder *f, const bt_counted_word *word,
     return status ? status : segment_end(f, begin, word->count, err);
 }
 
-static bauta_status words_read(substring_finder *f, const bt_words *words,
+static bauta_status words_read(substring_finder *f, const bt_word_counts *words,
                                bauta_error *err)
 {
     size_t count;
-    const bt_counted_word *list = bt_words_list(words, &count);
+    const bt_counted_word *list = bt_word_counts_list(words, &count);
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; !status && i < count; i++)
         status = word_read(f, list + i, err);
@@ -93,10 +95,10 @@ static bauta_status words_read(substring_finder *f, const bt_words *words,
 
 /* ---- Which characters may share a piece ---------------------------------- */
 
-typedef enum kind { LETTER, NUMBER, OTHER, BLANK } kind;
+typedef enum char_kind { LETTER, NUMBER, OTHER, BLANK } char_kind;
 
 /* A mark has the kind of the character before it. */
-static kind kind_of(uint32_t code, kind before)
+static char_kind kind_of(uint32_t code, char_kind before)
 {
     switch (utf8proc_category((utf8proc_int32_t)code)) {
     case UTF8PROC_CATEGORY_LU:
@@ -123,7 +125,7 @@ static kind kind_of(uint32_t code, kind before)
 static void spans_fill(substring_finder *f)
 {
     const uint32_t *codes = f->s->codes;
-    kind last = OTHER, next = OTHER;
+    char_kind last = OTHER, next = OTHER;
     for (size_t i = 0; i < f->s->code_count; i++) {
         last = codes[i] ? kind_of(codes[i], last) : OTHER;
         f->spans[i] = (unsigned char)last;
@@ -189,17 +191,17 @@ static bool suffix_after(const void *user, uint32_t a, uint32_t b)
 static bauta_status suffixes_sort(substring_finder *f, bauta_error *err)
 {
     bt_substrings *s = f->s;
-    size_t size = bt_size_mul(s->order_count, sizeof(uint32_t)), count = 0;
+    size_t size = bt_size_mul(s->suffix_count, sizeof(uint32_t)), count = 0;
     uint32_t *spare = bt_alloc(size);
-    s->order = bt_alloc(size);
-    if (!spare || !s->order) {
+    s->suffixes = bt_alloc(size);
+    if (!spare || !s->suffixes) {
         bt_free(spare);
         return bt_fail_memory(err, "suffixes", size);
     }
     for (uint32_t i = 0; i < s->code_count; i++)
         if (s->codes[i])
-            s->order[count++] = i;
-    bt_order(s->order, spare, count, suffix_after, f);
+            s->suffixes[count++] = i;
+    bt_merge_sort(s->suffixes, spare, count, suffix_after, f);
     bt_free(spare);
     return BAUTA_OK;
 }
@@ -215,8 +217,8 @@ static bauta_status sums_fill(substring_finder *f, bauta_error *err)
         for (uint32_t j = s->segments[i].begin; j < s->segments[i].end; j++)
             counts[j] = s->segments[i].count;
     f->sums[0] = 0;
-    for (size_t i = 0; i < s->order_count; i++)
-        f->sums[i + 1] = f->sums[i] + counts[s->order[i]];
+    for (size_t i = 0; i < s->suffix_count; i++)
+        f->sums[i + 1] = f->sums[i] + counts[s->suffixes[i]];
     bt_free(counts);
     return BAUTA_OK;
 }
@@ -227,7 +229,7 @@ static bauta_status list_add(substring_finder *f, uint32_t lo, uint32_t hi,
                              uint32_t size, bauta_error *err)
 {
     bt_substrings *s = f->s;
-    if (BT_ROOM(s->list, f->list_room, s->count, 1))
+    if (BT_ARRAY_RESERVE(s->list, f->list_room, s->count, 1))
         return bt_fail_memory(err, "strings", s->count * sizeof(*s->list));
     s->list[s->count++] =
         (bt_substring){ lo, hi, size, f->sums[hi] - f->sums[lo] };
@@ -237,11 +239,11 @@ static bauta_status list_add(substring_finder *f, uint32_t lo, uint32_t hi,
 static bauta_status characters_list(substring_finder *f, bauta_error *err)
 {
     bt_substrings *s = f->s;
-    uint32_t count = (uint32_t)s->order_count;
+    uint32_t count = (uint32_t)s->suffix_count;
     bauta_status status = BAUTA_OK;
     for (uint32_t lo = 0, hi; !status && lo < count; lo = hi) {
-        uint32_t code = s->codes[s->order[lo]];
-        for (hi = lo + 1; hi < count && s->codes[s->order[hi]] == code;)
+        uint32_t code = s->codes[s->suffixes[lo]];
+        for (hi = lo + 1; hi < count && s->codes[s->suffixes[hi]] == code;)
             hi++;
         status = list_add(f, lo, hi, 1, err);
     }
@@ -254,7 +256,7 @@ static bauta_status string_found(substring_finder *f, uint32_t lo, uint32_t hi,
                                  uint32_t size, bauta_error *err)
 {
     if (size < 2 || size > BT_SUBSTRING_MAX ||
-        size > f->spans[f->s->order[lo]] ||
+        size > f->spans[f->s->suffixes[lo]] ||
         f->sums[hi] - f->sums[lo] < f->least)
         return BAUTA_OK;
     return list_add(f, lo, hi, size, err);
@@ -272,12 +274,12 @@ static bauta_status strings_list(substring_finder *f, bauta_error *err)
     const bt_substrings *s = f->s;
     interval stack[DEPTH + 2];
     size_t open = 0;
-    uint32_t count = (uint32_t)s->order_count;
+    uint32_t count = (uint32_t)s->suffix_count;
     bauta_status status = BAUTA_OK;
     for (uint32_t i = 0; !status && i < count; i++) {
-        uint32_t at = s->order[i], lo = i, length = 0;
+        uint32_t at = s->suffixes[i], lo = i, length = 0;
         uint32_t shared =
-            i + 1 < count ? common(s->codes, at, s->order[i + 1]) : 0;
+            i + 1 < count ? common(s->codes, at, s->suffixes[i + 1]) : 0;
         while (length < DEPTH && s->codes[at + length])
             length++;
         if (!open || stack[open - 1].depth < length)
@@ -314,7 +316,7 @@ static bauta_status list_truncate(bt_substrings *s, size_t most,
     if (kept && order) {
         for (uint32_t i = 0; i < strings; i++)
             order[i] = i;
-        bt_order(order, order + strings, strings, covers_less, list);
+        bt_merge_sort(order, order + strings, strings, covers_less, list);
         for (size_t i = 0; i < most; i++)
             kept[i] = list[order[i]];
         memcpy(list, kept, most * sizeof(*kept));
@@ -332,7 +334,7 @@ static bauta_status find(substring_finder *f, bauta_error *err)
     bt_substrings *s = f->s;
     f->keys = bt_alloc(bt_size_mul(s->code_count, sizeof(uint64_t)));
     f->spans = bt_alloc(s->code_count);
-    f->sums = bt_alloc(bt_size_mul(s->order_count + 1, sizeof(double)));
+    f->sums = bt_alloc(bt_size_mul(s->suffix_count + 1, sizeof(double)));
     if (!f->keys || !f->spans || !f->sums)
         return bt_fail_memory(err, "suffixes", s->code_count * 17);
     spans_fill(f);
@@ -346,7 +348,7 @@ static bauta_status find(substring_finder *f, bauta_error *err)
     return status ? status : strings_list(f, err);
 }
 
-bauta_status bt_substrings_init(bt_substrings *s, const bt_words *words,
+bauta_status bt_substrings_init(bt_substrings *s, const bt_word_counts *words,
                                 size_t least, size_t most, bauta_error *err)
 {
     substring_finder f = { .s = s, .least = (double)bt_size_max(least, 2) };
@@ -366,7 +368,7 @@ void bt_substrings_release(bt_substrings *s)
 {
     bt_free(s->codes);
     bt_free(s->segments);
-    bt_free(s->order);
+    bt_free(s->suffixes);
     bt_free(s->list);
     *s = (bt_substrings){ .codes = NULL };
 }

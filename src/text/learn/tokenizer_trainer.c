@@ -21,23 +21,23 @@ static bauta_status special_check(const char *token, size_t number,
     if (!token || !*token)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "special token %zu is %s",
                        number, token ? "empty" : "NULL");
-    if (bt_utf8_valid(token, strlen(token)) != strlen(token))
+    if (bt_utf8_valid_prefix(token, strlen(token)) != strlen(token))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "special token %zu is not UTF-8", number);
     return BAUTA_OK;
 }
 
 /* WordPiece and Unigram need an unknown token. */
-static bauta_status specials_check(const bauta_vocabulary_options *options,
-                                   bauta_error *err)
+static bauta_status
+specials_check(const bauta_tokenizer_trainer_options *options, bauta_error *err)
 {
     static const char *const unknown[] = {
-        [BAUTA_VOCABULARY_WORDPIECE] = "[UNK]",
-        [BAUTA_VOCABULARY_UNIGRAM] = "<unk>",
+        [BAUTA_TOKENIZER_WORDPIECE] = "[UNK]",
+        [BAUTA_TOKENIZER_UNIGRAM] = "<unk>",
     };
     size_t count;
-    const char *const *list = bt_learned_specials(options, &count);
-    bool known = options->kind == BAUTA_VOCABULARY_BPE;
+    const char *const *list = bt_trainer_special_tokens(options, &count);
+    bool known = options->kind == BAUTA_TOKENIZER_BPE;
     for (size_t i = 0; i < count; i++) {
         bauta_status status = special_check(list[i], i, err);
         if (status)
@@ -52,24 +52,24 @@ static bauta_status specials_check(const bauta_vocabulary_options *options,
                    unknown[options->kind]);
 }
 
-static bauta_status options_check(const bauta_vocabulary_options *options,
-                                  bauta_error *err)
+static bauta_status
+options_check(const bauta_tokenizer_trainer_options *options, bauta_error *err)
 {
     if (options->size != sizeof(*options))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "options.size is %zu, not %zu: start from "
-                       "BAUTA_VOCABULARY_OPTIONS_INIT",
+                       "BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT",
                        options->size, sizeof(*options));
-    if (options->kind == BAUTA_VOCABULARY_CHARACTERS)
+    if (options->kind == BAUTA_TOKENIZER_CHARACTERS)
         return BAUTA_OK;
-    if ((unsigned)options->kind > BAUTA_VOCABULARY_UNIGRAM)
+    if ((unsigned)options->kind > BAUTA_TOKENIZER_UNIGRAM)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "there is no kind %d of vocabulary", (int)options->kind);
-    if (options->pieces < 1 || options->pieces > BT_VOCAB_MAX)
+    if (options->vocab_size < 1 || options->vocab_size > BT_VOCAB_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a vocabulary of %zu pieces; it must have 1 to %d",
-                       options->pieces, BT_VOCAB_MAX);
-    if (options->lowercase && options->kind == BAUTA_VOCABULARY_BPE)
+                       options->vocab_size, BT_VOCAB_MAX);
+    if (options->lowercase && options->kind == BAUTA_TOKENIZER_BPE)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a vocabulary of bytes has no lower case");
     return specials_check(options, err);
@@ -79,24 +79,25 @@ static bauta_status options_check(const bauta_vocabulary_options *options,
 
 /* The steps before the model, as in the finished tokenizer. */
 typedef struct steps {
-    bt_added *specials;
+    bt_added_tokens *specials;
     bt_normalizer *normalizer;
     bt_pretokenizer *pretokenizer;
 } steps;
 
 static void steps_release(steps *s)
 {
-    bt_added_free(s->specials);
+    bt_added_tokens_free(s->specials);
     bt_pretokenizer_free(s->pretokenizer);
     bt_normalizer_free(s->normalizer);
 }
 
-static bauta_status specials_create(bt_added **out,
-                                    const bauta_vocabulary_options *options,
-                                    bauta_error *err)
+static bauta_status
+specials_create(bt_added_tokens **out,
+                const bauta_tokenizer_trainer_options *options,
+                bauta_error *err)
 {
     size_t count;
-    const char *const *list = bt_learned_specials(options, &count);
+    const char *const *list = bt_trainer_special_tokens(options, &count);
     bt_added_token *tokens = bt_alloc(bt_size_mul(count, sizeof(*tokens)));
     if (!tokens)
         return bt_fail_memory(err, "special tokens", count * sizeof(*tokens));
@@ -106,24 +107,25 @@ static bauta_status specials_create(bt_added **out,
                                       .id = (uint32_t)i,
                                       .special = true };
     bauta_status status =
-        bt_added_create(out, tokens, count, NULL, "tokenizer.json", err);
+        bt_added_tokens_create(out, tokens, count, NULL, "tokenizer.json", err);
     bt_free(tokens);
     return status;
 }
 
 static json_t *json_of(const char *text)
 {
-    bt_json json = bt_json_over("", text, strlen(text));
+    bt_json_reader json = bt_json_reader_init("", text, strlen(text));
     json_t *value;
-    (void)bt_json_value(&json, &value, NULL);
+    (void)bt_json_read_value(&json, &value, NULL);
     return value;
 }
 
-static bauta_status
-steps_init(steps *s, const bauta_vocabulary_options *options, bauta_error *err)
+static bauta_status steps_init(steps *s,
+                               const bauta_tokenizer_trainer_options *options,
+                               bauta_error *err)
 {
-    json_t *normalizer = json_of(bt_learned_normalizer(options));
-    json_t *pretokenizer = json_of(bt_learned_pretokenizer(options));
+    json_t *normalizer = json_of(bt_trainer_normalizer_json(options));
+    json_t *pretokenizer = json_of(bt_trainer_pretokenizer_json(options));
     bauta_status status = BAUTA_OK;
     if (!normalizer || !pretokenizer)
         status = bt_fail_memory(err, "the steps of a tokenizer", 0);
@@ -140,14 +142,14 @@ steps_init(steps *s, const bauta_vocabulary_options *options, bauta_error *err)
     return status;
 }
 
-static bauta_status learn(bt_learned *out, const bt_words *words,
-                          const bauta_vocabulary_options *options,
+static bauta_status learn(bt_trained_vocab *out, const bt_word_counts *words,
+                          const bauta_tokenizer_trainer_options *options,
                           bauta_error *err)
 {
     switch (options->kind) {
-    case BAUTA_VOCABULARY_WORDPIECE:
+    case BAUTA_TOKENIZER_WORDPIECE:
         return bt_learn_wordpiece(out, words, options, err);
-    case BAUTA_VOCABULARY_UNIGRAM:
+    case BAUTA_TOKENIZER_UNIGRAM:
         return bt_learn_unigram(out, words, options, err);
     default:
         return bt_learn_bpe(out, words, options, err);
@@ -155,31 +157,33 @@ static bauta_status learn(bt_learned *out, const bt_words *words,
 }
 
 /* Write the result and load it as any tokenizer.json. */
-static bauta_status load(bauta_tokenizer **out, const bt_learned *learned,
-                         const bauta_vocabulary_options *options,
+static bauta_status load(bauta_tokenizer **out, const bt_trained_vocab *learned,
+                         const bauta_tokenizer_trainer_options *options,
                          bauta_error *err)
 {
     char *text = NULL;
     size_t size;
-    bauta_status status = bt_learned_json(&text, &size, learned, options, err);
+    bauta_status status =
+        bt_trained_vocab_json(&text, &size, learned, options, err);
     return status ? status : bt_tokenizer_create_json(out, text, size, err);
 }
 
 /* ---- Public functions ---------------------------------------------------- */
 
-struct bauta_vocabulary {
-    bauta_vocabulary_options options;
+struct bauta_tokenizer_trainer {
+    bauta_tokenizer_trainer_options options;
     steps steps;
-    bt_words *words;
+    bt_word_counts *words;
     uint64_t *characters; /* CHARACTERS: the set of the texts */
     size_t texts;
     uint64_t bytes;
 };
 
-static bauta_status vocabulary_init(bauta_vocabulary *v, bauta_error *err)
+static bauta_status vocabulary_init(bauta_tokenizer_trainer *v,
+                                    bauta_error *err)
 {
     bauta_status status = options_check(&v->options, err);
-    if (!status && v->options.kind == BAUTA_VOCABULARY_CHARACTERS) {
+    if (!status && v->options.kind == BAUTA_TOKENIZER_CHARACTERS) {
         v->characters =
             bt_alloc_zero(BT_CHAR_SET_WORDS, sizeof(*v->characters));
         return v->characters
@@ -188,41 +192,43 @@ static bauta_status vocabulary_init(bauta_vocabulary *v, bauta_error *err)
     }
     if (!status)
         status = steps_init(&v->steps, &v->options, err);
-    return status ? status : bt_words_create(&v->words, err);
+    return status ? status : bt_word_counts_create(&v->words, err);
 }
 
-bauta_status bauta_vocabulary_create(bauta_vocabulary **out,
-                                     const bauta_vocabulary_options *options,
-                                     bauta_error *err)
+bauta_status
+bauta_tokenizer_trainer_create(bauta_tokenizer_trainer **out,
+                               const bauta_tokenizer_trainer_options *options,
+                               bauta_error *err)
 {
-    static const bauta_vocabulary_options defaults =
-        BAUTA_VOCABULARY_OPTIONS_INIT;
+    static const bauta_tokenizer_trainer_options defaults =
+        BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT;
     BT_NEED(out, err);
     *out = NULL;
-    bauta_vocabulary *trainer = bt_alloc_zero(1, sizeof(*trainer));
+    bauta_tokenizer_trainer *trainer = bt_alloc_zero(1, sizeof(*trainer));
     if (!trainer)
         return bt_fail_memory(err, "a vocabulary", sizeof(*trainer));
     trainer->options = options ? *options : defaults;
     bauta_status status = vocabulary_init(trainer, err);
     if (status)
-        bauta_vocabulary_free(trainer);
+        bauta_tokenizer_trainer_free(trainer);
     else
         *out = trainer;
     return status;
 }
 
-void bauta_vocabulary_free(bauta_vocabulary *v)
+void bauta_tokenizer_trainer_free(bauta_tokenizer_trainer *v)
 {
     if (!v)
         return;
     steps_release(&v->steps);
-    bt_words_free(v->words);
+    bt_word_counts_free(v->words);
     bt_free(v->characters);
     bt_free(v);
 }
 
-bauta_status bt_vocabulary_put(bauta_vocabulary *v, const char *text,
-                               size_t size, bool continues, bauta_error *err)
+bauta_status bt_tokenizer_trainer_add_part(bauta_tokenizer_trainer *v,
+                                           const char *text, size_t size,
+                                           bool continues, bauta_error *err)
 {
     v->texts += !continues;
     v->bytes += size;
@@ -230,38 +236,42 @@ bauta_status bt_vocabulary_put(bauta_vocabulary *v, const char *text,
         bt_char_set_add(v->characters, text, size);
         return BAUTA_OK;
     }
-    return bt_words_read(v->words, text, size, continues, v->steps.specials,
-                         v->steps.normalizer, v->steps.pretokenizer, err);
+    return bt_word_counts_add_text(v->words, text, size, continues,
+                                   v->steps.specials, v->steps.normalizer,
+                                   v->steps.pretokenizer, err);
 }
 
-bool bt_vocabulary_local(const bauta_vocabulary *v)
+bool bt_tokenizer_trainer_takes_parts(const bauta_tokenizer_trainer *v)
 {
-    return v->characters || bt_added_local(v->steps.specials);
+    return v->characters || bt_added_tokens_local(v->steps.specials);
 }
 
-bauta_status bauta_vocabulary_add(bauta_vocabulary *v, const char *text,
-                                  size_t length, bauta_error *err)
+bauta_status bauta_tokenizer_trainer_add(bauta_tokenizer_trainer *v,
+                                         const char *text, size_t length,
+                                         bauta_error *err)
 {
     BT_NEED(v, err);
     if (length)
         BT_NEED(text, err);
-    return bt_vocabulary_put(v, text ? text : "", length, false, err);
+    return bt_tokenizer_trainer_add_part(v, text ? text : "", length, false,
+                                         err);
 }
 
-uint64_t bauta_vocabulary_bytes(const bauta_vocabulary *v)
+uint64_t bauta_tokenizer_trainer_bytes(const bauta_tokenizer_trainer *v)
 {
     return v->bytes;
 }
 
-size_t bauta_vocabulary_texts(const bauta_vocabulary *v)
+size_t bauta_tokenizer_trainer_texts(const bauta_tokenizer_trainer *v)
 {
     return v->texts;
 }
 
-bauta_status bauta_vocabulary_train(const bauta_vocabulary *v,
-                                    bauta_tokenizer **out, bauta_error *err)
+bauta_status bauta_tokenizer_trainer_train(const bauta_tokenizer_trainer *v,
+                                           bauta_tokenizer **out,
+                                           bauta_error *err)
 {
-    bt_learned learned = { .vocab = NULL };
+    bt_trained_vocab learned = { .vocab = NULL };
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(v, err);
@@ -270,7 +280,7 @@ bauta_status bauta_vocabulary_train(const bauta_vocabulary *v,
     bauta_status status = learn(&learned, v->words, &v->options, err);
     if (!status)
         status = load(out, &learned, &v->options, err);
-    bt_learned_release(&learned);
+    bt_trained_vocab_release(&learned);
     return status;
 }
 
@@ -287,22 +297,22 @@ static bauta_status texts_check(const char *const *texts, const size_t *lengths,
     return BAUTA_OK;
 }
 
-bauta_status bauta_tokenizer_train(bauta_tokenizer **out,
-                                   const bauta_vocabulary_options *options,
-                                   const char *const *texts,
-                                   const size_t *lengths, size_t count,
-                                   bauta_error *err)
+bauta_status
+bauta_tokenizer_train(bauta_tokenizer **out,
+                      const bauta_tokenizer_trainer_options *options,
+                      const char *const *texts, const size_t *lengths,
+                      size_t count, bauta_error *err)
 {
-    bauta_vocabulary *v = NULL;
+    bauta_tokenizer_trainer *v = NULL;
     BT_NEED(out, err);
     *out = NULL;
     bauta_status status = texts_check(texts, lengths, count, err);
     if (!status)
-        status = bauta_vocabulary_create(&v, options, err);
+        status = bauta_tokenizer_trainer_create(&v, options, err);
     for (size_t i = 0; !status && i < count; i++)
-        status = bauta_vocabulary_add(v, texts[i], lengths[i], err);
+        status = bauta_tokenizer_trainer_add(v, texts[i], lengths[i], err);
     if (!status)
-        status = bauta_vocabulary_train(v, out, err);
-    bauta_vocabulary_free(v);
+        status = bauta_tokenizer_trainer_train(v, out, err);
+    bauta_tokenizer_trainer_free(v);
     return status;
 }

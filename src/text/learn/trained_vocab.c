@@ -12,8 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const *bt_learned_specials(const bauta_vocabulary_options *options,
-                                       size_t *count)
+const char *const *
+bt_trainer_special_tokens(const bauta_tokenizer_trainer_options *options,
+                          size_t *count)
 {
     static const char *const bpe[] = { "<|endoftext|>" };
     static const char *const wordpiece[] = { "[PAD]", "[UNK]", "[CLS]", "[SEP]",
@@ -23,25 +24,26 @@ const char *const *bt_learned_specials(const bauta_vocabulary_options *options,
         const char *const *list;
         size_t count;
     } defaults[] = {
-        [BAUTA_VOCABULARY_BPE] = { bpe, BT_LEN(bpe) },
-        [BAUTA_VOCABULARY_WORDPIECE] = { wordpiece, BT_LEN(wordpiece) },
-        [BAUTA_VOCABULARY_UNIGRAM] = { unigram, BT_LEN(unigram) },
+        [BAUTA_TOKENIZER_BPE] = { bpe, BT_LEN(bpe) },
+        [BAUTA_TOKENIZER_WORDPIECE] = { wordpiece, BT_LEN(wordpiece) },
+        [BAUTA_TOKENIZER_UNIGRAM] = { unigram, BT_LEN(unigram) },
     };
-    if (options->specials) {
-        *count = options->special_count;
-        return options->specials;
+    if (options->special_tokens) {
+        *count = options->special_token_count;
+        return options->special_tokens;
     }
     *count = defaults[options->kind].count;
     return defaults[options->kind].list;
 }
 
-bauta_status bt_learned_init(bt_learned *learned,
-                             const bauta_vocabulary_options *options,
-                             bauta_error *err)
+bauta_status
+bt_trained_vocab_init(bt_trained_vocab *learned,
+                      const bauta_tokenizer_trainer_options *options,
+                      bauta_error *err)
 {
     size_t count;
-    const char *const *specials = bt_learned_specials(options, &count);
-    *learned = (bt_learned){ .vocab = NULL };
+    const char *const *specials = bt_trainer_special_tokens(options, &count);
+    *learned = (bt_trained_vocab){ .vocab = NULL };
     bauta_status status = bt_vocab_create(&learned->vocab, err);
     for (size_t i = 0; !status && i < count; i++) {
         size_t size = strlen(specials[i]);
@@ -55,13 +57,14 @@ bauta_status bt_learned_init(bt_learned *learned,
     return status;
 }
 
-bauta_status bt_learned_character(bt_vocab *vocab, const char *prefix,
-                                  uint32_t code, uint32_t *id, bauta_error *err)
+bauta_status bt_trained_vocab_add_character(bt_vocab *vocab, const char *prefix,
+                                            uint32_t code, uint32_t *id,
+                                            bauta_error *err)
 {
     char text[8];
     size_t size = strlen(prefix);
     memcpy(text, prefix, size);
-    size += bt_utf8_put(text + size, code);
+    size += bt_utf8_encode(text + size, code);
     *id = bt_vocab_find(vocab, text, size);
     if (*id != BT_NO_ID)
         return BAUTA_OK;
@@ -69,42 +72,44 @@ bauta_status bt_learned_character(bt_vocab *vocab, const char *prefix,
     return bt_vocab_add(vocab, text, size, *id, err);
 }
 
-bauta_status bt_learned_fits(const bt_learned *learned,
-                             const bauta_vocabulary_options *options,
-                             bauta_error *err)
+bauta_status
+bt_trained_vocab_check_size(const bt_trained_vocab *learned,
+                            const bauta_tokenizer_trainer_options *options,
+                            bauta_error *err)
 {
     size_t size = bt_vocab_size(learned->vocab);
-    if (options->pieces >= size)
+    if (options->vocab_size >= size)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_ARGUMENT,
                    "a vocabulary of %zu pieces is too small: the special "
                    "tokens and the alphabet are "
                    "%zu",
-                   options->pieces, size);
+                   options->vocab_size, size);
 }
 
-void bt_learned_release(bt_learned *learned)
+void bt_trained_vocab_release(bt_trained_vocab *learned)
 {
     bt_vocab_free(learned->vocab);
     bt_free(learned->merges);
     bt_free(learned->scores);
-    *learned = (bt_learned){ .vocab = NULL };
+    *learned = (bt_trained_vocab){ .vocab = NULL };
 }
 
 /* ---- Normalizer, pre-tokenizer, decoder ---------------------------------- */
 
-const char *bt_learned_normalizer(const bauta_vocabulary_options *options)
+const char *
+bt_trainer_normalizer_json(const bauta_tokenizer_trainer_options *options)
 {
     bool lower = options->lowercase;
     switch (options->kind) {
-    case BAUTA_VOCABULARY_WORDPIECE:
+    case BAUTA_TOKENIZER_WORDPIECE:
         return lower ? "{\"type\": \"BertNormalizer\", \"clean_text\": true, "
                        "\"handle_chinese_chars\": true, \"strip_accents\": "
                        "null, \"lowercase\": true}"
                      : "{\"type\": \"BertNormalizer\", \"clean_text\": true, "
                        "\"handle_chinese_chars\": true, \"strip_accents\": "
                        "null, \"lowercase\": false}";
-    case BAUTA_VOCABULARY_UNIGRAM:
+    case BAUTA_TOKENIZER_UNIGRAM:
         // As in SentencePiece: white space is one space, none at the ends.
 #define UNIGRAM_NORMALIZER(lowercase)                                      \
     "{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Nmt\"}, "     \
@@ -126,23 +131,24 @@ const char *bt_learned_normalizer(const bauta_vocabulary_options *options)
     "{\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", " \
     "\"prepend_scheme\": \"always\", \"split\": true}"
 
-const char *bt_learned_pretokenizer(const bauta_vocabulary_options *options)
+const char *
+bt_trainer_pretokenizer_json(const bauta_tokenizer_trainer_options *options)
 {
     static const char *const all[] = {
-        [BAUTA_VOCABULARY_BPE] = BYTELEVEL,
-        [BAUTA_VOCABULARY_WORDPIECE] = "{\"type\": \"BertPreTokenizer\"}",
-        [BAUTA_VOCABULARY_UNIGRAM] = METASPACE,
+        [BAUTA_TOKENIZER_BPE] = BYTELEVEL,
+        [BAUTA_TOKENIZER_WORDPIECE] = "{\"type\": \"BertPreTokenizer\"}",
+        [BAUTA_TOKENIZER_UNIGRAM] = METASPACE,
     };
     return all[options->kind];
 }
 
-static const char *decoder_of(const bauta_vocabulary_options *options)
+static const char *decoder_of(const bauta_tokenizer_trainer_options *options)
 {
     static const char *const all[] = {
-        [BAUTA_VOCABULARY_BPE] = BYTELEVEL,
-        [BAUTA_VOCABULARY_WORDPIECE] =
+        [BAUTA_TOKENIZER_BPE] = BYTELEVEL,
+        [BAUTA_TOKENIZER_WORDPIECE] =
             "{\"type\": \"WordPiece\", \"prefix\": \"##\", \"cleanup\": true}",
-        [BAUTA_VOCABULARY_UNIGRAM] = METASPACE,
+        [BAUTA_TOKENIZER_UNIGRAM] = METASPACE,
     };
     return all[options->kind];
 }
@@ -157,7 +163,7 @@ typedef struct json_writer {
 
 static void put(json_writer *w, const char *bytes, size_t size)
 {
-    if (w->failed || BT_ROOM(w->text, w->room, w->size, size)) {
+    if (w->failed || BT_ARRAY_RESERVE(w->text, w->room, w->size, size)) {
         w->failed = true;
         return;
     }
@@ -223,7 +229,8 @@ static void put_piece(json_writer *w, const bt_vocab *vocab, uint32_t id)
 }
 
 /* Special tokens are the first pieces. */
-static void put_added(json_writer *w, const bt_learned *learned, size_t count)
+static void put_added(json_writer *w, const bt_trained_vocab *learned,
+                      size_t count)
 {
     put_text(w, "  \"added_tokens\": [");
     for (uint32_t id = 0; id < count; id++) {
@@ -236,7 +243,7 @@ static void put_added(json_writer *w, const bt_learned *learned, size_t count)
 }
 
 /* [CLS] A [SEP] B [SEP]. */
-static void put_template(json_writer *w, const bt_learned *learned)
+static void put_template(json_writer *w, const bt_trained_vocab *learned)
 {
     uint32_t cls = bt_vocab_find(learned->vocab, "[CLS]", 5);
     uint32_t sep = bt_vocab_find(learned->vocab, "[SEP]", 5);
@@ -267,7 +274,7 @@ static void put_vocab(json_writer *w, const bt_vocab *vocab)
     put_text(w, "\n    }");
 }
 
-static void put_bpe(json_writer *w, const bt_learned *learned)
+static void put_bpe(json_writer *w, const bt_trained_vocab *learned)
 {
     put_text(w, "\"BPE\", \"dropout\": null, \"unk_token\": null,\n"
                 "    \"continuing_subword_prefix\": null, "
@@ -286,7 +293,7 @@ static void put_bpe(json_writer *w, const bt_learned *learned)
     put_text(w, "\n    ]\n");
 }
 
-static void put_wordpiece(json_writer *w, const bt_learned *learned)
+static void put_wordpiece(json_writer *w, const bt_trained_vocab *learned)
 {
     put_text(w, "\"WordPiece\", \"unk_token\": \"[UNK]\",\n"
                 "    \"continuing_subword_prefix\": \"##\", "
@@ -295,7 +302,7 @@ static void put_wordpiece(json_writer *w, const bt_learned *learned)
     put_text(w, "\n");
 }
 
-static void put_unigram(json_writer *w, const bt_learned *learned)
+static void put_unigram(json_writer *w, const bt_trained_vocab *learned)
 {
     size_t count = bt_vocab_size(learned->vocab);
     put_format(w, "\"Unigram\", \"unk_id\": %u, \"byte_fallback\": false,\n",
@@ -311,13 +318,13 @@ static void put_unigram(json_writer *w, const bt_learned *learned)
     put_text(w, "\n    ]\n");
 }
 
-static void put_model(json_writer *w, const bt_learned *learned,
-                      bauta_vocabulary_kind kind)
+static void put_model(json_writer *w, const bt_trained_vocab *learned,
+                      bauta_tokenizer_kind kind)
 {
     put_text(w, "  \"model\": {\"type\": ");
-    if (kind == BAUTA_VOCABULARY_BPE)
+    if (kind == BAUTA_TOKENIZER_BPE)
         put_bpe(w, learned);
-    else if (kind == BAUTA_VOCABULARY_WORDPIECE)
+    else if (kind == BAUTA_TOKENIZER_WORDPIECE)
         put_wordpiece(w, learned);
     else
         put_unigram(w, learned);
@@ -333,15 +340,15 @@ static void put_member(json_writer *w, const char *key, const char *json)
     put_text(w, ",\n");
 }
 
-bauta_status bt_learned_json(char **out, size_t *size,
-                             const bt_learned *learned,
-                             const bauta_vocabulary_options *options,
-                             bauta_error *err)
+bauta_status
+bt_trained_vocab_json(char **out, size_t *size, const bt_trained_vocab *learned,
+                      const bauta_tokenizer_trainer_options *options,
+                      bauta_error *err)
 {
     json_writer w = { .text = NULL };
     const bt_vocab *vocab = learned->vocab;
     bool has_template =
-        options->kind == BAUTA_VOCABULARY_WORDPIECE &&
+        options->kind == BAUTA_TOKENIZER_WORDPIECE &&
         bt_vocab_find(vocab, "[CLS]", 5) < learned->special_count &&
         bt_vocab_find(vocab, "[SEP]", 5) < learned->special_count;
     put_text(&w, "{\n");
@@ -349,8 +356,8 @@ bauta_status bt_learned_json(char **out, size_t *size,
     put_member(&w, "truncation", "null");
     put_member(&w, "padding", "null");
     put_added(&w, learned, learned->special_count);
-    put_member(&w, "normalizer", bt_learned_normalizer(options));
-    put_member(&w, "pre_tokenizer", bt_learned_pretokenizer(options));
+    put_member(&w, "normalizer", bt_trainer_normalizer_json(options));
+    put_member(&w, "pre_tokenizer", bt_trainer_pretokenizer_json(options));
     if (has_template)
         put_template(&w, learned);
     else

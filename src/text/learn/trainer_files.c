@@ -12,7 +12,7 @@
 enum { PART = 256 << 10 }; /* about how many bytes are counted at once */
 
 typedef struct file_reader {
-    bauta_vocabulary *vocabulary;
+    bauta_tokenizer_trainer *vocabulary;
     bauta_corpus_options options;
     bauta_text_file *file;
     char *held; /* text that is not counted yet */
@@ -24,7 +24,7 @@ typedef struct file_reader {
 /* Count the first `size` bytes that are held. */
 static bauta_status part_count(file_reader *r, size_t size, bauta_error *err)
 {
-    bauta_status status = bt_vocabulary_put(
+    bauta_status status = bt_tokenizer_trainer_add_part(
         r->vocabulary, r->held ? r->held : "", size, r->continues, err);
     r->continues = true;
     r->size -= size;
@@ -36,12 +36,12 @@ static bauta_status part_count(file_reader *r, size_t size, bauta_error *err)
 
 static bauta_status parts_count(file_reader *r, bauta_error *err)
 {
-    bool local = bt_vocabulary_local(r->vocabulary);
+    bool local = bt_tokenizer_trainer_takes_parts(r->vocabulary);
     for (size_t at = r->size; local && at-- > r->searched + 1;)
-        if (bt_words_cuts(r->held, 0, at))
+        if (bt_is_word_start(r->held, 0, at))
             return part_count(r, at, err);
     r->searched = r->size - 1;
-    if (r->size <= BT_TEXT_LONGEST)
+    if (r->size <= BT_TEXT_LINE_MAX)
         return BAUTA_OK;
     return bt_text_file_fail(r->file, bauta_text_file_lines(r->file) + 1,
                              "ends 64 MiB without a place to cut the text",
@@ -53,7 +53,7 @@ static bauta_status text_put(file_reader *r, const char *text, size_t size,
 {
     if (size == 0)
         return BAUTA_OK;
-    if (BT_ROOM(r->held, r->room, r->size, size))
+    if (BT_ARRAY_RESERVE(r->held, r->room, r->size, size))
         return bt_fail_memory(err, "a text", size);
     memcpy(r->held + r->size, text, size);
     r->size += size;
@@ -102,12 +102,12 @@ static bauta_status file_read(file_reader *r, bool columns, bauta_error *err)
     bauta_status status;
     const char *part = "";
     size_t size;
-    bt_line line = { .text = "" };
+    bt_text_line line = { .text = "" };
     do {
-        if (r->options.skip_bad) {
-            status = bt_text_file_next(r->file, &line, err);
+        if (r->options.skip_invalid) {
+            status = bt_text_file_next_line(r->file, &line, err);
             part = line.text;
-            size = line.wrong ? 0 : line.whole;
+            size = line.error ? 0 : line.size_with_break;
         } else {
             status = bauta_text_file_part(r->file, &part, &size, err);
         }
@@ -132,7 +132,8 @@ static bauta_status file_add(file_reader *r, const char *path, bool columns,
 
 /* ---- Public functions ---------------------------------------------------- */
 
-static bauta_status reader_init(file_reader *r, bauta_vocabulary *vocabulary,
+static bauta_status reader_init(file_reader *r,
+                                bauta_tokenizer_trainer *vocabulary,
                                 const bauta_corpus_options *options,
                                 bauta_error *err)
 {
@@ -147,10 +148,9 @@ static bauta_status reader_init(file_reader *r, bauta_vocabulary *vocabulary,
     return BAUTA_OK;
 }
 
-bauta_status bauta_vocabulary_add_files(bauta_vocabulary *vocabulary,
-                                        const char *const *files, size_t count,
-                                        const bauta_corpus_options *options,
-                                        bauta_error *err)
+bauta_status bauta_tokenizer_trainer_add_files(
+    bauta_tokenizer_trainer *vocabulary, const char *const *files, size_t count,
+    const bauta_corpus_options *options, bauta_error *err)
 {
     file_reader r;
     if (count)
@@ -165,10 +165,9 @@ bauta_status bauta_vocabulary_add_files(bauta_vocabulary *vocabulary,
     return status;
 }
 
-bauta_status bauta_vocabulary_add_pairs(bauta_vocabulary *vocabulary,
-                                        const char *source, const char *target,
-                                        const bauta_corpus_options *options,
-                                        bauta_error *err)
+bauta_status bauta_tokenizer_trainer_add_pairs(
+    bauta_tokenizer_trainer *vocabulary, const char *source, const char *target,
+    const bauta_corpus_options *options, bauta_error *err)
 {
     file_reader r;
     BT_NEED(source, err);

@@ -10,37 +10,40 @@
 
 #include "text/learn/substrings.h"
 
-typedef struct bt_lattice {
+typedef struct bt_unigram_lattice {
     const bt_substrings *text;
     uint32_t *first;      /* (codes + 1) the first edge of each position */
     uint32_t *edges;      /* pieces by position, the shortest first */
     unsigned char *sizes; /* (pieces) characters */
     size_t pieces;        /* text->count, including pruned ones */
     double *score;        /* (pieces) log-probabilities */
-    double *chance;       /* (pieces) exp(score); 0: pruned */
+    double *probability;  /* (pieces) exp(score); 0: pruned */
 
     // Scratch for one word.
     double *forward, *backward;
     int *scale;
     uint32_t *best; /* the last piece of the best path to a position */
-} bt_lattice;
+} bt_unigram_lattice;
 
-bauta_status bt_lattice_init(bt_lattice *l, const bt_substrings *text,
-                             bauta_error *err);
-void bt_lattice_release(bt_lattice *l);
+bauta_status bt_unigram_lattice_init(bt_unigram_lattice *l,
+                                     const bt_substrings *text,
+                                     bauta_error *err);
+void bt_unigram_lattice_release(bt_unigram_lattice *l);
 
 /* Remove the edges of pieces whose probability is 0. */
-void bt_lattice_compact(bt_lattice *l);
+void bt_unigram_lattice_compact(bt_unigram_lattice *l);
 
 /* Add to expected[] (pieces) the expected count of each piece over all
  * segmentations of all words. */
-void bt_lattice_expect(bt_lattice *l, double *expected);
+void bt_unigram_lattice_expected_counts(bt_unigram_lattice *l,
+                                        double *expected);
 /* Add the counts in the best segmentation of each word. */
-void bt_lattice_count(bt_lattice *l, double *used);
+void bt_unigram_lattice_best_counts(bt_unigram_lattice *l, double *used);
 
 /* The best segmentation of a piece into others: returns how many, with their
  * indices in others[], and the log-probability. 0 for a single character. */
-size_t bt_lattice_without(bt_lattice *l, uint32_t piece,
-                          uint32_t others[BT_SUBSTRING_MAX], double *score);
+size_t bt_unigram_lattice_alternative(bt_unigram_lattice *l, uint32_t piece,
+                                      uint32_t others[BT_SUBSTRING_MAX],
+                                      double *score);
 
 #endif

@@ -25,7 +25,7 @@ typedef struct word_slot {
     uint32_t hash;
 } word_slot;
 
-struct bt_words {
+struct bt_word_counts {
     bt_counted_word *list;
     size_t count, room;
     word_slot *slots;
@@ -35,9 +35,9 @@ struct bt_words {
 
 enum { BITS_FIRST = 10, BLOCK_SIZE = 64 << 10 };
 
-bauta_status bt_words_create(bt_words **out, bauta_error *err)
+bauta_status bt_word_counts_create(bt_word_counts **out, bauta_error *err)
 {
-    bt_words *words = bt_alloc_zero(1, sizeof(*words));
+    bt_word_counts *words = bt_alloc_zero(1, sizeof(*words));
     word_slot *slots =
         bt_alloc_zero((size_t)1 << BITS_FIRST, sizeof(word_slot));
     *out = NULL;
@@ -52,7 +52,7 @@ bauta_status bt_words_create(bt_words **out, bauta_error *err)
     return BAUTA_OK;
 }
 
-void bt_words_free(bt_words *words)
+void bt_word_counts_free(bt_word_counts *words)
 {
     if (!words)
         return;
@@ -65,14 +65,15 @@ void bt_words_free(bt_words *words)
     bt_free(words);
 }
 
-const bt_counted_word *bt_words_list(const bt_words *words, size_t *count)
+const bt_counted_word *bt_word_counts_list(const bt_word_counts *words,
+                                           size_t *count)
 {
     *count = words->count;
     return words->list;
 }
 
 /* Memory for `size` bytes that will not move, or NULL. */
-static char *bytes_take(bt_words *words, size_t size)
+static char *bytes_take(bt_word_counts *words, size_t size)
 {
     word_block *b = words->blocks;
     if (!b || b->size - b->used < size) {
@@ -88,7 +89,7 @@ static char *bytes_take(bt_words *words, size_t size)
 }
 
 /* The slot of a word, or the empty one where it belongs. */
-static word_slot *slot_of(const bt_words *words, uint32_t hash,
+static word_slot *slot_of(const bt_word_counts *words, uint32_t hash,
                           const char *bytes, size_t size)
 {
     size_t mask = ((size_t)1 << words->bits) - 1;
@@ -103,7 +104,7 @@ static word_slot *slot_of(const bt_words *words, uint32_t hash,
     }
 }
 
-static int slots_grow(bt_words *words)
+static int slots_grow(bt_word_counts *words)
 {
     unsigned bits = words->bits + 1;
     size_t mask = ((size_t)1 << bits) - 1;
@@ -125,8 +126,9 @@ static int slots_grow(bt_words *words)
 }
 
 /* Add a new word. */
-static bauta_status word_new(bt_words *words, const char *bytes, size_t size,
-                             uint64_t count, uint32_t hash, bauta_error *err)
+static bauta_status word_new(bt_word_counts *words, const char *bytes,
+                             size_t size, uint64_t count, uint32_t hash,
+                             bauta_error *err)
 {
     if (words->count >= UINT32_MAX / 4)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -135,7 +137,7 @@ static bauta_status word_new(bt_words *words, const char *bytes, size_t size,
     if (words->count >= (size_t)1 << (words->bits - 1) && slots_grow(words))
         return bt_fail_memory(err, "words",
                               sizeof(word_slot) << (words->bits + 1));
-    if (BT_ROOM(words->list, words->room, words->count, 1))
+    if (BT_ARRAY_RESERVE(words->list, words->room, words->count, 1))
         return bt_fail_memory(err, "words",
                               words->count * sizeof(bt_counted_word));
     char *copy = bytes_take(words, size);
@@ -148,8 +150,8 @@ static bauta_status word_new(bt_words *words, const char *bytes, size_t size,
     return BAUTA_OK;
 }
 
-bauta_status bt_words_add(bt_words *words, const char *bytes, size_t size,
-                          uint64_t count, bauta_error *err)
+bauta_status bt_word_counts_add(bt_word_counts *words, const char *bytes,
+                                size_t size, uint64_t count, bauta_error *err)
 {
     uint32_t hash = (uint32_t)(bt_hash(bytes, size, (uintptr_t)words) >> 32);
     word_slot *s = slot_of(words, hash, bytes, size);
@@ -162,7 +164,7 @@ bauta_status bt_words_add(bt_words *words, const char *bytes, size_t size,
 /* ---- Words of a text ----------------------------------------------------- */
 
 typedef struct word_reader {
-    bt_words *words;
+    bt_word_counts *words;
     const bt_normalizer *normalizer;
     const bt_pretokenizer *pretokenizer;
     const char *original;
@@ -176,33 +178,33 @@ typedef struct word_reader {
  * for origins and splits does not grow with the text. */
 enum { SLICE = 256 << 10 };
 
-bool bt_words_cuts(const char *text, size_t lo, size_t at)
+bool bt_is_word_start(const char *text, size_t lo, size_t at)
 {
     size_t length;
     if (text[at] != ' ' && text[at] != '\n')
         return false;
     size_t begin = bt_utf8_char_start(text, lo, at);
-    return !bt_is_space(bt_utf8_get(text + begin, at - begin, &length));
+    return !bt_is_space(bt_utf8_decode(text + begin, at - begin, &length));
 }
 
 /* The end of the slice that begins at `lo`. */
 static size_t slice_end(const char *text, size_t lo, size_t hi)
 {
     for (size_t at = bt_size_add(lo, SLICE); at < hi; at++)
-        if (bt_words_cuts(text, lo, at))
+        if (bt_is_word_start(text, lo, at))
             return at;
     return hi;
 }
 
 /* The original bytes of a word. */
-static bauta_status restore_word(word_reader *r, const bt_text *text,
+static bauta_status restore_word(word_reader *r, const bt_aligned_text *text,
                                  bt_split s, size_t *size, bauta_error *err)
 {
-    if (BT_ROOM(r->bytes, r->room, 0, s.hi - s.lo))
+    if (BT_ARRAY_RESERVE(r->bytes, r->room, 0, s.hi - s.lo))
         return bt_fail_memory(err, "a word", s.hi - s.lo);
     *size = 0;
     for (size_t at = s.lo, length; at < s.hi; at += length) {
-        bt_origin o = bt_text_origin(text, at, at + 1);
+        bt_origin o = bt_aligned_text_origin(text, at, at + 1);
         length = bt_utf8_length((unsigned char)text->bytes[at]);
         bool repaired = bt_aligned_text_is_repaired(text, at);
         memcpy(r->bytes + *size,
@@ -213,8 +215,8 @@ static bauta_status restore_word(word_reader *r, const bt_text *text,
     return BAUTA_OK;
 }
 
-static bauta_status count_split(word_reader *r, const bt_text *text, bt_split s,
-                                bauta_error *err)
+static bauta_status count_split(word_reader *r, const bt_aligned_text *text,
+                                bt_split s, bauta_error *err)
 {
     size_t size = s.hi - s.lo;
     const char *bytes = text->bytes + s.lo;
@@ -224,27 +226,27 @@ static bauta_status count_split(word_reader *r, const bt_text *text, bt_split s,
             return status;
         bytes = r->bytes;
     }
-    return bt_words_add(r->words, bytes, size, 1, err);
+    return bt_word_counts_add(r->words, bytes, size, 1, err);
 }
 
 /* Normalize, split and count bytes [lo, hi), which contain no special token. */
-static bauta_status count_slice(word_reader *r, const bt_text *text, size_t lo,
-                                size_t hi, bauta_error *err)
+static bauta_status count_slice(word_reader *r, const bt_aligned_text *text,
+                                size_t lo, size_t hi, bauta_error *err)
 {
     bt_splits splits = { .list = NULL };
     bauta_status status = BAUTA_OK;
-    bt_text_init_empty(&splits.text);
+    bt_aligned_text_init_empty(&splits.text);
     if (text->origins) {
-        status = bt_text_copy(&splits.text, text, lo, hi, err);
+        status = bt_aligned_text_append_range(&splits.text, text, lo, hi, err);
     } else {
         splits.text.bytes = text->bytes + lo;
         splits.text.size = hi - lo;
-        splits.text.shift = text->shift + (uint32_t)lo;
+        splits.text.base_offset = text->base_offset + (uint32_t)lo;
     }
     if (!status)
         status = bt_normalizer_run(r->normalizer, &splits.text, err);
     bt_split all = { 0, (uint32_t)splits.text.size, BT_NO_TOKEN,
-                     lo == 0 && text->shift == 0 };
+                     lo == 0 && text->base_offset == 0 };
     if (!status)
         status = bt_splits_add(&splits, all, err);
     if (!status)
@@ -255,8 +257,8 @@ static bauta_status count_slice(word_reader *r, const bt_text *text, size_t lo,
     return status;
 }
 
-static bauta_status count_part(word_reader *r, const bt_text *text, bt_split s,
-                               bauta_error *err)
+static bauta_status count_part(word_reader *r, const bt_aligned_text *text,
+                               bt_split s, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     for (size_t lo = s.lo, hi; !status && lo < s.hi; lo = hi) {
@@ -266,23 +268,25 @@ static bauta_status count_part(word_reader *r, const bt_text *text, bt_split s,
     return status;
 }
 
-bauta_status bt_words_read(bt_words *words, const char *text, size_t size,
-                           bool continues, const bt_added *specials,
-                           const bt_normalizer *normalizer,
-                           const bt_pretokenizer *pretokenizer,
-                           bauta_error *err)
+bauta_status bt_word_counts_add_text(bt_word_counts *words, const char *text,
+                                     size_t size, bool continues,
+                                     const bt_added_tokens *specials,
+                                     const bt_normalizer *normalizer,
+                                     const bt_pretokenizer *pretokenizer,
+                                     bauta_error *err)
 {
     word_reader r = { .words = words,
                       .normalizer = normalizer,
                       .pretokenizer = pretokenizer,
                       .original = text };
     bt_splits parts = { .list = NULL };
-    bauta_status status = bt_text_init(&parts.text, text, size, continues, err);
+    bauta_status status =
+        bt_aligned_text_init(&parts.text, text, size, continues, err);
     r.repaired =
         parts.text.origins != NULL && bt_pretokenizer_bytelevel(pretokenizer);
     if (!status)
-        status = bt_added_split(specials, false, false, parts.text.bytes, 0,
-                                parts.text.size, &parts, err);
+        status = bt_added_tokens_split(specials, false, false, parts.text.bytes,
+                                       0, parts.text.size, &parts, err);
     for (size_t i = 0; !status && i < parts.count; i++)
         if (parts.list[i].token == BT_NO_TOKEN)
             status = count_part(&r, &parts.text, parts.list[i], err);

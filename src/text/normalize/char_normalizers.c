@@ -22,12 +22,12 @@ typedef struct change {
 } change;
 
 /* Find the first character from `at` on that changes. */
-static bool next_change(change *c, const bt_text *text, size_t at,
+static bool next_change(change *c, const bt_aligned_text *text, size_t at,
                         char_map_fn *map, unsigned flags)
 {
     while (at < text->size) {
         uint32_t code =
-            bt_utf8_get(text->bytes + at, text->size - at, &c->length);
+            bt_utf8_decode(text->bytes + at, text->size - at, &c->length);
         c->count = map(c->out, code, flags);
         if (c->count != 1 || c->out[0] != code)
             break;
@@ -37,41 +37,43 @@ static bool next_change(change *c, const bt_text *text, size_t at,
     return at < text->size;
 }
 
-static bauta_status put_change(bt_text *out, const bt_text *text,
-                               const change *c, bauta_error *err)
+static bauta_status put_change(bt_aligned_text *out,
+                               const bt_aligned_text *text, const change *c,
+                               bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    bt_origin origin = bt_text_origin(text, c->at, c->at + c->length);
+    bt_origin origin = bt_aligned_text_origin(text, c->at, c->at + c->length);
     for (size_t i = 0; !status && i < c->count; i++)
-        status = bt_text_put_char(out, c->out[i], origin, err);
+        status = bt_aligned_text_append_char(out, c->out[i], origin, err);
     return status;
 }
 
 /* Rewrite a text. Each new character has the origin of the one it replaces. A
  * text that does not change is not copied. */
-static bauta_status map_chars(bt_text *text, char_map_fn *map, unsigned flags,
-                              bauta_error *err)
+static bauta_status map_chars(bt_aligned_text *text, char_map_fn *map,
+                              unsigned flags, bauta_error *err)
 {
     change c;
     if (!next_change(&c, text, 0, map, flags))
         return BAUTA_OK;
-    bt_text out;
-    bt_text_init_empty(&out);
+    bt_aligned_text out;
+    bt_aligned_text_init_empty(&out);
     bauta_status status =
-        bt_text_reserve(&out, text->size + text->size / 8, err);
+        bt_aligned_text_reserve(&out, text->size + text->size / 8, err);
     size_t done = 0;
     for (bool more = true; !status && more;) {
-        status = bt_text_copy(&out, text, done, c.at, err);
+        status = bt_aligned_text_append_range(&out, text, done, c.at, err);
         if (!status)
             status = put_change(&out, text, &c, err);
         done = c.at + c.length;
         more = next_change(&c, text, done, map, flags);
     }
     if (!status)
-        status = bt_text_copy(&out, text, done, text->size, err);
+        status =
+            bt_aligned_text_append_range(&out, text, done, text->size, err);
     if (!status)
-        bt_text_become(text, &out);
-    bt_text_release(&out);
+        bt_aligned_text_replace(text, &out);
+    bt_aligned_text_release(&out);
     return status;
 }
 
@@ -80,18 +82,19 @@ static bauta_status map_chars(bt_text *text, char_map_fn *map, unsigned flags,
 static size_t map_lowercase(uint32_t *out, uint32_t code, unsigned flags)
 {
     (void)flags;
-    return bt_lower(out, code);
+    return bt_unicode_lower(out, code);
 }
 
-static bauta_status lowercase_run(const bt_step *step, bt_text *text,
-                                  bauta_error *err)
+static bauta_status lowercase_run(const bt_normalizer_step *step,
+                                  bt_aligned_text *text, bauta_error *err)
 {
     (void)step;
     return map_chars(text, map_lowercase, 0, err);
 }
 
-bauta_status bt_step_lowercase(bt_step *step, const json_t *json,
-                               const char *path, bauta_error *err)
+bauta_status bt_normalizer_step_lowercase(bt_normalizer_step *step,
+                                          const json_t *json, const char *path,
+                                          bauta_error *err)
 {
     (void)json, (void)path, (void)err;
     step->run = lowercase_run;
@@ -104,20 +107,22 @@ static size_t map_strip_accents(uint32_t *out, uint32_t code, unsigned flags)
 {
     (void)flags;
     out[0] = code;
-    return !bt_is_any_mark(code);
+    return !bt_is_combining_mark(code);
 }
 
-static bauta_status strip_accents_run(const bt_step *step, bt_text *text,
-                                      bauta_error *err)
+static bauta_status strip_accents_run(const bt_normalizer_step *step,
+                                      bt_aligned_text *text, bauta_error *err)
 {
     (void)step;
-    if (bt_utf8_ascii(text->bytes, text->size) == text->size)
+    if (bt_utf8_ascii_prefix(text->bytes, text->size) == text->size)
         return BAUTA_OK;
     return map_chars(text, map_strip_accents, 0, err);
 }
 
-bauta_status bt_step_strip_accents(bt_step *step, const json_t *json,
-                                   const char *path, bauta_error *err)
+bauta_status bt_normalizer_step_strip_accents(bt_normalizer_step *step,
+                                              const json_t *json,
+                                              const char *path,
+                                              bauta_error *err)
 {
     (void)json, (void)path, (void)err;
     step->run = strip_accents_run;
@@ -142,15 +147,16 @@ static size_t map_nmt(uint32_t *out, uint32_t code, unsigned flags)
     return !removed;
 }
 
-static bauta_status nmt_run(const bt_step *step, bt_text *text,
-                            bauta_error *err)
+static bauta_status nmt_run(const bt_normalizer_step *step,
+                            bt_aligned_text *text, bauta_error *err)
 {
     (void)step;
     return map_chars(text, map_nmt, 0, err);
 }
 
-bauta_status bt_step_nmt(bt_step *step, const json_t *json, const char *path,
-                         bauta_error *err)
+bauta_status bt_normalizer_step_nmt(bt_normalizer_step *step,
+                                    const json_t *json, const char *path,
+                                    bauta_error *err)
 {
     (void)json, (void)path, (void)err;
     step->run = nmt_run;
@@ -167,14 +173,14 @@ static size_t map_clean(uint32_t *out, uint32_t code, unsigned flags)
 {
     out[0] = code;
     if (flags & CLEAN) {
-        if (bt_is_other(code) || code == BT_REPLACEMENT)
+        if (bt_is_control(code) || code == BT_UTF8_REPLACEMENT)
             out[0] = code == '\t' || code == '\n' || code == '\r' ? ' ' : 0;
         else if (bt_is_space(code))
             out[0] = ' ';
         if (out[0] == 0)
             return 0;
     }
-    if (code < 0x80 || !(flags & IDEOGRAPHS) || !bt_is_ideograph(code))
+    if (code < 0x80 || !(flags & IDEOGRAPHS) || !bt_is_cjk_ideograph(code))
         return 1;
     out[0] = out[2] = ' ';
     out[1] = code;
@@ -185,9 +191,9 @@ static size_t map_clean(uint32_t *out, uint32_t code, unsigned flags)
 static size_t map_fold(uint32_t *out, uint32_t code, unsigned flags)
 {
     out[0] = code;
-    if (flags & ACCENTS && bt_is_mark(code))
+    if (flags & ACCENTS && bt_is_nonspacing_mark(code))
         return 0;
-    return flags & LOWERCASE ? bt_lower(out, code) : 1;
+    return flags & LOWERCASE ? bt_unicode_lower(out, code) : 1;
 }
 
 /* Both in one pass, for ASCII, which has no accents. */
@@ -196,31 +202,32 @@ static size_t map_ascii(uint32_t *out, uint32_t code, unsigned flags)
     return map_clean(out, code, flags) && map_fold(out, out[0], flags);
 }
 
-static bauta_status bert_run(const bt_step *step, bt_text *text,
-                             bauta_error *err)
+static bauta_status bert_run(const bt_normalizer_step *step,
+                             bt_aligned_text *text, bauta_error *err)
 {
-    if (bt_utf8_ascii(text->bytes, text->size) == text->size)
+    if (bt_utf8_ascii_prefix(text->bytes, text->size) == text->size)
         return map_chars(text, map_ascii, step->flags, err);
     bauta_status status = map_chars(text, map_clean, step->flags, err);
     if (!status && step->flags & ACCENTS)
-        status = bt_normal_form(text, BT_NFD, err);
+        status = bt_unicode_normalize(text, BT_NFD, err);
     return status ? status : map_chars(text, map_fold, step->flags, err);
 }
 
-bauta_status bt_step_bert(bt_step *step, const json_t *json, const char *path,
-                          bauta_error *err)
+bauta_status bt_normalizer_step_bert(bt_normalizer_step *step,
+                                     const json_t *json, const char *path,
+                                     bauta_error *err)
 {
     bool clean_text = true, ideographs = true, lowercase = true;
     bauta_status status =
-        bt_field_bool(&clean_text, json, "clean_text", path, err);
+        bt_step_bool(&clean_text, json, "clean_text", path, err);
     if (!status)
         status =
-            bt_field_bool(&ideographs, json, "handle_chinese_chars", path, err);
+            bt_step_bool(&ideographs, json, "handle_chinese_chars", path, err);
     if (!status)
-        status = bt_field_bool(&lowercase, json, "lowercase", path, err);
+        status = bt_step_bool(&lowercase, json, "lowercase", path, err);
     bool accents = lowercase; // the default
     if (!status)
-        status = bt_field_bool(&accents, json, "strip_accents", path, err);
+        status = bt_step_bool(&accents, json, "strip_accents", path, err);
     step->run = bert_run;
     step->flags = (clean_text ? CLEAN : 0u) | (ideographs ? IDEOGRAPHS : 0u) |
                   (accents ? ACCENTS : 0u) | (lowercase ? LOWERCASE : 0u);

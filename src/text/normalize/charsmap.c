@@ -40,7 +40,7 @@ static uint32_t unit_read(const unsigned char *at)
 static bauta_status forms_check(const char *forms, size_t size,
                                 const char *path, bauta_error *err)
 {
-    size_t valid = bt_utf8_valid(forms, size);
+    size_t valid = bt_utf8_valid_prefix(forms, size);
     if (valid != size)
         return bt_fail(err, BAUTA_ERR_IO,
                        "%s: the map of characters is not UTF-8 at byte %zu of "

@@ -27,7 +27,7 @@ typedef struct item {
 } item;
 
 typedef struct normalization {
-    bt_form form;
+    bt_unicode_form form;
     item *items; /* the run, decomposed */
     size_t count, room;
     bt_origin *sources; /* origins of the characters of the run */
@@ -37,7 +37,7 @@ typedef struct normalization {
     bauta_error *err;
 } normalization;
 
-static bool composing(bt_form form)
+static bool composing(bt_unicode_form form)
 {
     return form == BT_NFC || form == BT_NFKC;
 }
@@ -45,7 +45,7 @@ static bool composing(bt_form form)
 /* ---- Which characters are inert ------------------------------------------ */
 
 static bool decomposes(uint32_t code, const utf8proc_property_t *property,
-                       bt_form form)
+                       bt_unicode_form form)
 {
     if (code >= 0xAC00 && code <= 0xD7A3) // Hangul syllables, by a formula
         return !composing(form);
@@ -53,7 +53,7 @@ static bool decomposes(uint32_t code, const utf8proc_property_t *property,
            (property->decomp_type == 0 || form >= BT_NFKD);
 }
 
-static bool inert(uint32_t code, bt_form form)
+static bool inert(uint32_t code, bt_unicode_form form)
 {
     static const uint32_t below[] = { 0xC0, 0x300, 0xA0, 0xA0 };
     if (code < below[form])
@@ -68,16 +68,17 @@ static bool inert(uint32_t code, bt_form form)
 }
 
 /* Skip the characters from `at` on that are inert, or that are not. */
-static size_t skip(const bt_text *text, size_t at, bt_form form,
+static size_t skip(const bt_aligned_text *text, size_t at, bt_unicode_form form,
                    bool inert_ones)
 {
     while (at < text->size) {
         size_t length;
         if (inert_ones)
-            at += bt_utf8_ascii(text->bytes + at, text->size - at);
+            at += bt_utf8_ascii_prefix(text->bytes + at, text->size - at);
         if (at == text->size)
             break;
-        uint32_t code = bt_utf8_get(text->bytes + at, text->size - at, &length);
+        uint32_t code =
+            bt_utf8_decode(text->bytes + at, text->size - at, &length);
         if (inert(code, form) != inert_ones)
             break;
         at += length;
@@ -89,7 +90,7 @@ static size_t skip(const bt_text *text, size_t at, bt_form form,
 
 static bauta_status source_add(normalization *f, bt_origin origin)
 {
-    if (BT_ROOM(f->sources, f->source_room, f->source_count, 1))
+    if (BT_ARRAY_RESERVE(f->sources, f->source_room, f->source_count, 1))
         return bt_fail_memory(f->err, "a text",
                               f->source_count * sizeof(origin));
     f->sources[f->source_count++] = origin;
@@ -109,7 +110,7 @@ static bauta_status decompose(normalization *f, uint32_t code)
         out[0] = (utf8proc_int32_t)code;
         n = 1;
     }
-    if (BT_ROOM(f->items, f->room, f->count, n))
+    if (BT_ARRAY_RESERVE(f->items, f->room, f->count, n))
         return bt_fail_memory(f->err, "a text", (f->count + n) * sizeof(item));
     for (size_t i = 0; i < n; i++) {
         const utf8proc_property_t *p = utf8proc_get_property(out[i]);
@@ -129,7 +130,7 @@ static bauta_status sort_marks(normalization *f, item *marks, size_t count)
         sorted = marks[i - 1].class <= marks[i].class;
     if (sorted)
         return BAUTA_OK;
-    if (BT_ROOM(f->sorted, f->sorted_room, 0, count))
+    if (BT_ARRAY_RESERVE(f->sorted, f->sorted_room, 0, count))
         return bt_fail_memory(f->err, "a text", count * sizeof(item));
     for (size_t i = 0; i < count; i++)
         starts[marks[i].class % CLASSES + 1]++;
@@ -187,14 +188,14 @@ static void compose(normalization *f)
 }
 
 /* Normalize bytes [lo, hi) to f->items. */
-static bauta_status normalize_run(normalization *f, const bt_text *text,
+static bauta_status normalize_run(normalization *f, const bt_aligned_text *text,
                                   size_t lo, size_t hi)
 {
     bauta_status status = BAUTA_OK;
     f->count = f->source_count = 0;
     for (size_t length; !status && lo < hi; lo += length) {
-        uint32_t code = bt_utf8_get(text->bytes + lo, hi - lo, &length);
-        status = source_add(f, bt_text_origin(text, lo, lo + length));
+        uint32_t code = bt_utf8_decode(text->bytes + lo, hi - lo, &length);
+        status = source_add(f, bt_aligned_text_origin(text, lo, lo + length));
         if (!status)
             status = decompose(f, code);
     }
@@ -208,12 +209,12 @@ static bauta_status normalize_run(normalization *f, const bt_text *text,
 /* ---- A text -------------------------------------------------------------- */
 
 /* Whether the items equal the characters [lo, hi) of the text. */
-static bool unchanged(const normalization *f, const bt_text *text, size_t lo,
-                      size_t hi)
+static bool unchanged(const normalization *f, const bt_aligned_text *text,
+                      size_t lo, size_t hi)
 {
     for (size_t i = 0, length; i < f->count; i++, lo += length)
-        if (lo >= hi ||
-            bt_utf8_get(text->bytes + lo, hi - lo, &length) != f->items[i].code)
+        if (lo >= hi || bt_utf8_decode(text->bytes + lo, hi - lo, &length) !=
+                            f->items[i].code)
             return false;
     return lo == hi;
 }
@@ -222,7 +223,7 @@ static bool unchanged(const normalization *f, const bt_text *text, size_t lo,
  * were reordered: each character consumes as many source characters as it was
  * made of and gets the origin of the first one, or, if it consumes none, that
  * of the character before it. */
-static bauta_status put_items(const normalization *f, bt_text *out,
+static bauta_status put_items(const normalization *f, bt_aligned_text *out,
                               bt_origin before)
 {
     bauta_status status = BAUTA_OK;
@@ -232,7 +233,8 @@ static bauta_status put_items(const normalization *f, bt_text *out,
         bt_origin origin = change <= 0 ? f->sources[at]
                            : at > 0    ? f->sources[at - 1]
                                        : before;
-        status = bt_text_put_char(out, f->items[i].code, origin, f->err);
+        status =
+            bt_aligned_text_append_char(out, f->items[i].code, origin, f->err);
         at += change <= 0 ? (size_t)(1 - change) : 0;
     }
     return status;
@@ -240,8 +242,8 @@ static bauta_status put_items(const normalization *f, bt_text *out,
 
 /* Append the normalized text to `out` up to the last run that changed; *done is
  * how many bytes of `text` that covers. */
-static bauta_status normalize_text(normalization *f, bt_text *out,
-                                   const bt_text *text, size_t *done)
+static bauta_status normalize_text(normalization *f, bt_aligned_text *out,
+                                   const bt_aligned_text *text, size_t *done)
 {
     bauta_status status = BAUTA_OK;
     size_t at = 0;
@@ -257,26 +259,28 @@ static bauta_status normalize_text(normalization *f, bt_text *out,
         at = hi;
         if (status || unchanged(f, text, lo, hi))
             continue;
-        status = bt_text_copy(out, text, *done, lo, f->err);
+        status = bt_aligned_text_append_range(out, text, *done, lo, f->err);
         if (!status)
-            status = put_items(f, out, bt_text_origin_before(text, lo));
+            status = put_items(f, out, bt_aligned_text_origin_before(text, lo));
         *done = hi;
     }
     return status;
 }
 
-bauta_status bt_normal_form(bt_text *text, bt_form form, bauta_error *err)
+bauta_status bt_unicode_normalize(bt_aligned_text *text, bt_unicode_form form,
+                                  bauta_error *err)
 {
     normalization f = { .form = form, .err = err };
-    bt_text out;
+    bt_aligned_text out;
     size_t done;
-    bt_text_init_empty(&out);
+    bt_aligned_text_init_empty(&out);
     bauta_status status = normalize_text(&f, &out, text, &done);
     if (!status && done > 0)
-        status = bt_text_copy(&out, text, done, text->size, err);
+        status =
+            bt_aligned_text_append_range(&out, text, done, text->size, err);
     if (!status && done > 0)
-        bt_text_become(text, &out);
-    bt_text_release(&out);
+        bt_aligned_text_replace(text, &out);
+    bt_aligned_text_release(&out);
     bt_free(f.items);
     bt_free(f.sources);
     bt_free(f.sorted);
@@ -285,42 +289,46 @@ bauta_status bt_normal_form(bt_text *text, bt_form form, bauta_error *err)
 
 /* ---- Steps --------------------------------------------------------------- */
 
-static bauta_status form_run(const bt_step *step, bt_text *text,
-                             bauta_error *err)
+static bauta_status form_run(const bt_normalizer_step *step,
+                             bt_aligned_text *text, bauta_error *err)
 {
-    return bt_normal_form(text, (bt_form)step->flags, err);
+    return bt_unicode_normalize(text, (bt_unicode_form)step->flags, err);
 }
 
-static bauta_status form_step(bt_step *step, bt_form form)
+static bauta_status form_step(bt_normalizer_step *step, bt_unicode_form form)
 {
     step->run = form_run;
     step->flags = form;
     return BAUTA_OK;
 }
 
-bauta_status bt_step_nfc(bt_step *step, const json_t *json, const char *path,
-                         bauta_error *err)
+bauta_status bt_normalizer_step_nfc(bt_normalizer_step *step,
+                                    const json_t *json, const char *path,
+                                    bauta_error *err)
 {
     (void)json, (void)path, (void)err;
     return form_step(step, BT_NFC);
 }
 
-bauta_status bt_step_nfd(bt_step *step, const json_t *json, const char *path,
-                         bauta_error *err)
+bauta_status bt_normalizer_step_nfd(bt_normalizer_step *step,
+                                    const json_t *json, const char *path,
+                                    bauta_error *err)
 {
     (void)json, (void)path, (void)err;
     return form_step(step, BT_NFD);
 }
 
-bauta_status bt_step_nfkc(bt_step *step, const json_t *json, const char *path,
-                          bauta_error *err)
+bauta_status bt_normalizer_step_nfkc(bt_normalizer_step *step,
+                                     const json_t *json, const char *path,
+                                     bauta_error *err)
 {
     (void)json, (void)path, (void)err;
     return form_step(step, BT_NFKC);
 }
 
-bauta_status bt_step_nfkd(bt_step *step, const json_t *json, const char *path,
-                          bauta_error *err)
+bauta_status bt_normalizer_step_nfkd(bt_normalizer_step *step,
+                                     const json_t *json, const char *path,
+                                     bauta_error *err)
 {
     (void)json, (void)path, (void)err;
     return form_step(step, BT_NFKD);

@@ -6,10 +6,16 @@
 
 #include "text/aligned_text.h"
 
-typedef enum bt_form { BT_NFD, BT_NFC, BT_NFKD, BT_NFKC } bt_form;
+typedef enum bt_unicode_form {
+    BT_NFD,
+    BT_NFC,
+    BT_NFKD,
+    BT_NFKC
+} bt_unicode_form;
 
 /* Rewrite a text; one that is normalized already is not copied. A composed
  * character has the origin of its base. */
-bauta_status bt_normal_form(bt_text *text, bt_form form, bauta_error *err);
+bauta_status bt_unicode_normalize(bt_aligned_text *text, bt_unicode_form form,
+                                  bauta_error *err);
 
 #endif

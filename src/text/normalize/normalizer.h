@@ -18,34 +18,38 @@ bauta_status bt_normalizer_parse(bt_normalizer **out, const json_t *json,
 
 /* SentencePiece's normalization: characters are mapped by the longest match of
  * `charsmap` (may be NULL), then white space becomes U+2581. */
-typedef struct bt_sentencepiece_norm {
+typedef struct bt_sentencepiece_normalizer_spec {
     const void *charsmap; /* as stored in the model; copied */
     size_t charsmap_size;
-    bool dummy_prefix;       /* a space before the text */
-    bool remove_extra;       /* remove leading, trailing, repeated spaces */
-    bool escape;             /* spaces become U+2581 */
-    bool suffix;             /* the dummy space is after the text instead */
-    bool codes;              /* ">>de<<" at the start is not changed */
-    const char *const *kept; /* strings that are not changed; copied */
-    size_t kept_count;
-} bt_sentencepiece_norm;
-bauta_status bt_normalizer_sentencepiece(bt_normalizer **out,
-                                         const bt_sentencepiece_norm *spec,
-                                         const char *path, bauta_error *err);
+    bool add_dummy_prefix;         /* a space before the text */
+    bool remove_extra_whitespaces; /* remove leading, trailing, repeated spaces
+                                    */
+    bool escape_whitespaces;       /* spaces become U+2581 */
+    bool whitespace_as_suffix; /* the dummy space is after the text instead */
+    bool language_codes;       /* ">>de<<" at the start is not changed */
+    const char *const *user_defined; /* strings that are not changed; copied */
+    size_t user_defined_count;
+} bt_sentencepiece_normalizer_spec;
+bauta_status
+bt_normalizer_sentencepiece(bt_normalizer **out,
+                            const bt_sentencepiece_normalizer_spec *spec,
+                            const char *path, bauta_error *err);
 void bt_normalizer_free(bt_normalizer *normalizer);
 
 /* Whether normalizing both parts of a text that is split before white space
  * after ASCII gives the same result as normalizing the whole. */
-typedef enum bt_locality {
-    BT_LOCAL_NOT,  /* unknown */
-    BT_LOCAL,      /* yes: each step maps characters or is a normal form */
-    BT_LOCAL_STRIP /* yes, except for white space at the ends, which is removed
-                    */
-} bt_locality;
-bt_locality bt_normalizer_locality(const bt_normalizer *normalizer);
+typedef enum bt_normalizer_scope {
+    BT_NORMALIZER_GLOBAL, /* unknown */
+    BT_NORMALIZER_LOCAL,  /* yes: each step maps characters or is a normal form
+                           */
+    BT_NORMALIZER_LOCAL_STRIP /* yes, except for white space at the ends, which
+                               * is removed
+                               */
+} bt_normalizer_scope;
+bt_normalizer_scope bt_normalizer_scope_of(const bt_normalizer *normalizer);
 
 /* Rewrite the text; NULL does not change it. */
-bauta_status bt_normalizer_run(const bt_normalizer *normalizer, bt_text *text,
-                               bauta_error *err);
+bauta_status bt_normalizer_run(const bt_normalizer *normalizer,
+                               bt_aligned_text *text, bauta_error *err);
 
 #endif

@@ -56,13 +56,14 @@ static bool base64_decode(unsigned char *out, size_t *out_size,
 /* ---- Clusters ------------------------------------------------------------ */
 
 /* The end of the cluster that begins at `at`. */
-static size_t cluster_end(const bt_text *text, size_t at)
+static size_t cluster_end(const bt_aligned_text *text, size_t at)
 {
     utf8proc_int32_t state = 0;
     size_t length;
-    uint32_t code = bt_utf8_get(text->bytes + at, text->size - at, &length);
+    uint32_t code = bt_utf8_decode(text->bytes + at, text->size - at, &length);
     for (at += length; at < text->size; at += length) {
-        uint32_t next = bt_utf8_get(text->bytes + at, text->size - at, &length);
+        uint32_t next =
+            bt_utf8_decode(text->bytes + at, text->size - at, &length);
         if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)code,
                                              (utf8proc_int32_t)next, &state))
             break;
@@ -73,27 +74,27 @@ static size_t cluster_end(const bt_text *text, size_t at)
 
 /* Replace bytes [lo, hi) by a form. Its characters get the origins of theirs
  * one by one; surplus characters get that of the last one. */
-static bauta_status append_form(bt_text *out, const bt_text *in, size_t lo,
-                                size_t hi, const char *form, size_t size,
-                                bauta_error *err)
+static bauta_status append_form(bt_aligned_text *out, const bt_aligned_text *in,
+                                size_t lo, size_t hi, const char *form,
+                                size_t size, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    bt_origin origin = bt_text_origin(in, lo, lo);
+    bt_origin origin = bt_aligned_text_origin(in, lo, lo);
     for (size_t at = 0, length; !status && at < size; at += length) {
         length = bt_utf8_length((unsigned char)form[at]);
         if (lo < hi) {
             size_t next = lo + bt_utf8_length((unsigned char)in->bytes[lo]);
-            origin = bt_text_origin(in, lo, next);
+            origin = bt_aligned_text_origin(in, lo, next);
             lo = next;
         }
-        status = bt_text_put(out, form + at, length, origin, err);
+        status = bt_aligned_text_append(out, form + at, length, origin, err);
     }
     return status;
 }
 
-static bauta_status append_cluster(const bt_charsmap *map, bt_text *out,
-                                   const bt_text *in, size_t lo, size_t hi,
-                                   bauta_error *err)
+static bauta_status append_cluster(const bt_charsmap *map, bt_aligned_text *out,
+                                   const bt_aligned_text *in, size_t lo,
+                                   size_t hi, bauta_error *err)
 {
     const char *form;
     size_t size;
@@ -107,24 +108,24 @@ static bauta_status append_cluster(const bt_charsmap *map, bt_text *out,
                              &size))
             status = append_form(out, in, lo, next, form, size, err);
         else
-            status = bt_text_copy(out, in, lo, next, err);
+            status = bt_aligned_text_append_range(out, in, lo, next, err);
     }
     return status;
 }
 
-static bauta_status precompiled_run(const bt_step *step, bt_text *text,
-                                    bauta_error *err)
+static bauta_status precompiled_run(const bt_normalizer_step *step,
+                                    bt_aligned_text *text, bauta_error *err)
 {
-    bt_text out;
+    bt_aligned_text out;
     bauta_status status = BAUTA_OK;
-    bt_text_init_empty(&out);
+    bt_aligned_text_init_empty(&out);
     for (size_t lo = 0, hi; !status && lo < text->size; lo = hi) {
         hi = cluster_end(text, lo);
         status = append_cluster(step->data, &out, text, lo, hi, err);
     }
     if (!status)
-        bt_text_become(text, &out);
-    bt_text_release(&out);
+        bt_aligned_text_replace(text, &out);
+    bt_aligned_text_release(&out);
     return status;
 }
 
@@ -133,8 +134,9 @@ static void precompiled_free(void *data)
     bt_charsmap_free(data);
 }
 
-bauta_status bt_step_precompiled(bt_step *step, const json_t *json,
-                                 const char *path, bauta_error *err)
+bauta_status bt_normalizer_step_precompiled(bt_normalizer_step *step,
+                                            const json_t *json,
+                                            const char *path, bauta_error *err)
 {
     const json_t *value = json_object_get(json, "precompiled_charsmap");
     size_t size = json_string_length(value);
@@ -155,8 +157,8 @@ bauta_status bt_step_precompiled(bt_step *step, const json_t *json,
         status = bt_charsmap_create(&map, bytes, size, path, err);
     bt_free(bytes);
     if (!status)
-        *step = (bt_step){ .run = precompiled_run,
-                           .free = precompiled_free,
-                           .data = map };
+        *step = (bt_normalizer_step){ .run = precompiled_run,
+                                      .free = precompiled_free,
+                                      .data = map };
     return status;
 }

@@ -28,17 +28,19 @@ typedef struct norm {
 
 /* ---- User-defined pieces ------------------------------------------------- */
 
-static bauta_status fill_kept(norm *s, const bt_sentencepiece_norm *spec,
+static bauta_status fill_kept(norm *s,
+                              const bt_sentencepiece_normalizer_spec *spec,
                               bauta_error *err)
 {
-    size_t size = spec->kept_count * sizeof(bt_trie_key);
+    size_t size = spec->user_defined_count * sizeof(bt_trie_key);
     bt_trie_key *keys = bt_alloc(size);
     if (!keys)
         return bt_fail_memory(err, "user-defined pieces", size);
-    for (size_t i = 0; i < spec->kept_count; i++)
-        keys[i] =
-            (bt_trie_key){ spec->kept[i], (uint32_t)strlen(spec->kept[i]), 0 };
-    bauta_status status = bt_trie_init(&s->kept, keys, spec->kept_count, err);
+    for (size_t i = 0; i < spec->user_defined_count; i++)
+        keys[i] = (bt_trie_key){ spec->user_defined[i],
+                                 (uint32_t)strlen(spec->user_defined[i]), 0 };
+    bauta_status status =
+        bt_trie_init(&s->kept, keys, spec->user_defined_count, err);
     bt_free(keys);
     return status;
 }
@@ -53,15 +55,15 @@ typedef struct mapped_chunk {
 
 typedef struct norm_pass {
     const norm *norm;
-    const bt_text *in;
-    bt_text *out;
+    const bt_aligned_text *in;
+    bt_aligned_text *out;
     bauta_error *err;
     size_t at;
     size_t limit; /* of lookups: the next malformed byte */
 } norm_pass;
 
 /* The next character that replaces a malformed byte, or the end. */
-static size_t find_malformed(const bt_text *in, size_t at)
+static size_t find_malformed(const bt_aligned_text *in, size_t at)
 {
     while (in->origins && at < in->size && !bt_aligned_text_is_repaired(in, at))
         at++;
@@ -78,7 +80,8 @@ static mapped_chunk read_chunk(norm_pass *r)
     }
     size_t left = r->limit - r->at;
     uint32_t value;
-    c.size = c.form_size = bt_trie_longest(&r->norm->kept, text, left, &value);
+    c.size = c.form_size =
+        bt_trie_longest_prefix(&r->norm->kept, text, left, &value);
     if (c.size > 0)
         return c;
     if (r->norm->map)
@@ -95,8 +98,8 @@ static mapped_chunk read_chunk(norm_pass *r)
 static bauta_status put_space(norm_pass *r, bt_origin origin)
 {
     bool escape = r->norm->escape;
-    return bt_text_put(r->out, escape ? METASPACE : " ",
-                       escape ? METASPACE_SIZE : 1, origin, r->err);
+    return bt_aligned_text_append(r->out, escape ? METASPACE : " ",
+                                  escape ? METASPACE_SIZE : 1, origin, r->err);
 }
 
 static bauta_status put_form(norm_pass *r, const char *form, size_t size,
@@ -107,7 +110,8 @@ static bauta_status put_form(norm_pass *r, const char *form, size_t size,
         const char *space = r->norm->escape ? memchr(form, ' ', size) : NULL;
         size_t plain = space ? (size_t)(space - form) : size;
         if (plain > 0)
-            status = bt_text_put(r->out, form, plain, origin, r->err);
+            status =
+                bt_aligned_text_append(r->out, form, plain, origin, r->err);
         if (!status && space)
             status = put_space(r, origin);
         form += plain + (space ? 1 : 0);
@@ -133,7 +137,7 @@ static void drop_trailing_spaces(norm_pass *r, size_t from)
 {
     const char *space = r->norm->escape ? METASPACE : " ";
     size_t size = r->norm->escape ? METASPACE_SIZE : 1;
-    bt_text *out = r->out;
+    bt_aligned_text *out = r->out;
     while (out->size - from >= size &&
            memcmp(out->bytes + out->size - size, space, size) == 0)
         out->size -= size;
@@ -145,7 +149,7 @@ static bauta_status put_chunks(norm_pass *r)
     bauta_status status = BAUTA_OK;
     while (!status && r->at < r->in->size) {
         mapped_chunk c = read_chunk(r);
-        bt_origin origin = bt_text_origin(r->in, r->at, r->at + c.size);
+        bt_origin origin = bt_aligned_text_origin(r->in, r->at, r->at + c.size);
         for (; after_space && c.form_size > 0 && *c.form == ' '; c.form_size--)
             c.form++;
         if (c.form_size > 0) {
@@ -161,7 +165,7 @@ static bauta_status put_chunks(norm_pass *r)
 /* Copy Marian's language code at the start, such as ">>de<<", unchanged. */
 static bauta_status put_language_code(norm_pass *r)
 {
-    const bt_text *in = r->in;
+    const bt_aligned_text *in = r->in;
     if (!r->norm->codes || in->size < 4 || memcmp(in->bytes, ">>", 2) != 0)
         return BAUTA_OK;
     size_t end = 2;
@@ -171,7 +175,7 @@ static bauta_status put_language_code(norm_pass *r)
         return BAUTA_OK;
     r->at = end + 2;
     r->limit = find_malformed(in, r->at);
-    return bt_text_copy(r->out, in, 0, r->at, r->err);
+    return bt_aligned_text_append_range(r->out, in, 0, r->at, r->err);
 }
 
 static bauta_status put_text(norm_pass *r)
@@ -186,7 +190,7 @@ static bauta_status put_text(norm_pass *r)
     if (r->at == end)
         return BAUTA_OK;
     if (s->dummy_prefix && !s->suffix)
-        status = put_space(r, bt_text_origin(r->in, r->at, r->at));
+        status = put_space(r, bt_aligned_text_origin(r->in, r->at, r->at));
     if (!status)
         status = put_chunks(r);
     if (status)
@@ -194,20 +198,20 @@ static bauta_status put_text(norm_pass *r)
     if (s->remove_extra)
         drop_trailing_spaces(r, from);
     if (s->dummy_prefix && s->suffix)
-        status = put_space(r, bt_text_origin(r->in, end, end));
+        status = put_space(r, bt_aligned_text_origin(r->in, end, end));
     return status;
 }
 
-static bauta_status norm_run(const bt_step *step, bt_text *text,
-                             bauta_error *err)
+static bauta_status norm_run(const bt_normalizer_step *step,
+                             bt_aligned_text *text, bauta_error *err)
 {
-    bt_text out;
-    bt_text_init_empty(&out);
+    bt_aligned_text out;
+    bt_aligned_text_init_empty(&out);
     norm_pass r = { step->data, text, &out, err, 0, find_malformed(text, 0) };
     bauta_status status = put_text(&r);
     if (!status)
-        bt_text_become(text, &out);
-    bt_text_release(&out);
+        bt_aligned_text_replace(text, &out);
+    bt_aligned_text_release(&out);
     return status;
 }
 
@@ -221,18 +225,19 @@ static void norm_free(void *data)
     bt_free(s);
 }
 
-bauta_status bt_step_sentencepiece(bt_step *step,
-                                   const bt_sentencepiece_norm *spec,
-                                   const char *path, bauta_error *err)
+bauta_status
+bt_normalizer_step_sentencepiece(bt_normalizer_step *step,
+                                 const bt_sentencepiece_normalizer_spec *spec,
+                                 const char *path, bauta_error *err)
 {
     norm *s = bt_alloc_zero(1, sizeof(*s));
     if (!s)
         return bt_fail_memory(err, "a normalizer", sizeof(*s));
-    s->dummy_prefix = spec->dummy_prefix;
-    s->remove_extra = spec->remove_extra;
-    s->escape = spec->escape;
-    s->suffix = spec->suffix;
-    s->codes = spec->codes;
+    s->dummy_prefix = spec->add_dummy_prefix;
+    s->remove_extra = spec->remove_extra_whitespaces;
+    s->escape = spec->escape_whitespaces;
+    s->suffix = spec->whitespace_as_suffix;
+    s->codes = spec->language_codes;
     bauta_status status = fill_kept(s, spec, err);
     if (!status && spec->charsmap_size > 0)
         status = bt_charsmap_create(&s->map, spec->charsmap,
@@ -241,6 +246,7 @@ bauta_status bt_step_sentencepiece(bt_step *step,
         norm_free(s);
         return status;
     }
-    *step = (bt_step){ .run = norm_run, .free = norm_free, .data = s };
+    *step =
+        (bt_normalizer_step){ .run = norm_run, .free = norm_free, .data = s };
     return BAUTA_OK;
 }

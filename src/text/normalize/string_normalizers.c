@@ -13,7 +13,7 @@
 /* ---- Replace ------------------------------------------------------------- */
 
 typedef struct replacer {
-    bt_pattern *pattern;
+    bt_regex *pattern;
     char *content;
     size_t size;
 } replacer;
@@ -21,31 +21,33 @@ typedef struct replacer {
 static void replacer_free(void *data)
 {
     replacer *r = data;
-    bt_pattern_free(r->pattern);
+    bt_regex_free(r->pattern);
     bt_free(r->content);
     bt_free(r);
 }
 
 /* Append the text between the matches, with each match replaced. */
-static bauta_status replace_all(const replacer *r, bt_matcher *matcher,
-                                bt_text *out, const bt_text *text,
-                                bool *changed, bauta_error *err)
+static bauta_status replace_all(const replacer *r, bt_regex_matcher *matcher,
+                                bt_aligned_text *out,
+                                const bt_aligned_text *text, bool *changed,
+                                bauta_error *err)
 {
-    bt_match match = { 0, 0, 0, false };
+    bt_regex_match match = { 0, 0, 0, false };
     bool found = true;
     *changed = false;
     for (size_t done = 0; found;) {
-        bauta_status status = bt_matcher_next(matcher, text->bytes, text->size,
-                                              &match, &found, err);
+        bauta_status status = bt_regex_matcher_next(
+            matcher, text->bytes, text->size, &match, &found, err);
         *changed |= found;
         if (!status && *changed)
-            status = bt_text_copy(out, text, done,
-                                  found ? match.lo : text->size, err);
+            status = bt_aligned_text_append_range(
+                out, text, done, found ? match.lo : text->size, err);
         if (!status && found)
-            status = bt_text_put(out, r->content, r->size,
-                                 bt_text_origin_before(text, match.hi), err);
-        if (!status && out->size > bt_step_most(text->size))
-            status = bt_step_fail_long(text->size, err);
+            status = bt_aligned_text_append(
+                out, r->content, r->size,
+                bt_aligned_text_origin_before(text, match.hi), err);
+        if (!status && out->size > bt_normalizer_size_limit(text->size))
+            status = bt_normalizer_fail_size(text->size, err);
         if (status)
             return status;
         done = match.hi;
@@ -53,40 +55,41 @@ static bauta_status replace_all(const replacer *r, bt_matcher *matcher,
     return BAUTA_OK;
 }
 
-static bauta_status replace_run(const bt_step *step, bt_text *text,
-                                bauta_error *err)
+static bauta_status replace_run(const bt_normalizer_step *step,
+                                bt_aligned_text *text, bauta_error *err)
 {
     const replacer *r = step->data;
-    bt_matcher *matcher;
+    bt_regex_matcher *matcher;
     bool changed;
     if (text->size == 0)
         return BAUTA_OK;
-    bauta_status status = bt_matcher_create(&matcher, r->pattern, err);
+    bauta_status status = bt_regex_matcher_create(&matcher, r->pattern, err);
     if (status)
         return status;
-    bt_text out;
-    bt_text_init_empty(&out);
+    bt_aligned_text out;
+    bt_aligned_text_init_empty(&out);
     status = replace_all(r, matcher, &out, text, &changed, err);
     if (!status && changed)
-        bt_text_become(text, &out);
-    bt_text_release(&out);
-    bt_matcher_free(matcher);
+        bt_aligned_text_replace(text, &out);
+    bt_aligned_text_release(&out);
+    bt_regex_matcher_free(matcher);
     return status;
 }
 
-bauta_status bt_step_replace(bt_step *step, const json_t *json,
-                             const char *path, bauta_error *err)
+bauta_status bt_normalizer_step_replace(bt_normalizer_step *step,
+                                        const json_t *json, const char *path,
+                                        bauta_error *err)
 {
     const char *content = NULL;
     replacer *r = bt_alloc_zero(1, sizeof(*r));
     if (!r)
         return bt_fail_memory(err, "a normalizer", sizeof(*r));
-    bauta_status status = bt_field_string(&content, json, "content", path, err);
+    bauta_status status = bt_step_string(&content, json, "content", path, err);
     if (!status && !content)
         status = bt_fail(err, BAUTA_ERR_IO, "%s: Replace has no \"content\"",
                          bt_path_tail(path));
     if (!status)
-        status = bt_field_pattern(&r->pattern, json, path, err);
+        status = bt_step_regex(&r->pattern, json, path, err);
     r->size = content ? strlen(content) : 0;
     if (!status && !(r->content = bt_alloc(r->size)))
         status = bt_fail_memory(err, "a normalizer", r->size);
@@ -95,39 +98,41 @@ bauta_status bt_step_replace(bt_step *step, const json_t *json,
         return status;
     }
     memcpy(r->content, content, r->size);
-    *step = (bt_step){ replace_run, replacer_free, r, 0 };
+    *step = (bt_normalizer_step){ replace_run, replacer_free, r, 0 };
     return BAUTA_OK;
 }
 
 /* ---- Prepend ------------------------------------------------------------- */
 
-static bauta_status prepend_run(const bt_step *step, bt_text *text,
-                                bauta_error *err)
+static bauta_status prepend_run(const bt_normalizer_step *step,
+                                bt_aligned_text *text, bauta_error *err)
 {
     const char *string = step->data;
     if (text->size == 0)
         return BAUTA_OK;
-    bt_text out;
-    bt_text_init_empty(&out);
+    bt_aligned_text out;
+    bt_aligned_text_init_empty(&out);
     size_t first = bt_utf8_length((unsigned char)text->bytes[0]);
     bauta_status status =
-        bt_text_reserve(&out, text->size + strlen(string), err);
+        bt_aligned_text_reserve(&out, text->size + strlen(string), err);
     if (!status)
-        status = bt_text_put(&out, string, strlen(string),
-                             bt_text_origin(text, 0, first), err);
+        status =
+            bt_aligned_text_append(&out, string, strlen(string),
+                                   bt_aligned_text_origin(text, 0, first), err);
     if (!status)
-        status = bt_text_copy(&out, text, 0, text->size, err);
+        status = bt_aligned_text_append_range(&out, text, 0, text->size, err);
     if (!status)
-        bt_text_become(text, &out);
-    bt_text_release(&out);
+        bt_aligned_text_replace(text, &out);
+    bt_aligned_text_release(&out);
     return status;
 }
 
-bauta_status bt_step_prepend(bt_step *step, const json_t *json,
-                             const char *path, bauta_error *err)
+bauta_status bt_normalizer_step_prepend(bt_normalizer_step *step,
+                                        const json_t *json, const char *path,
+                                        bauta_error *err)
 {
     const char *string = NULL;
-    bauta_status status = bt_field_string(&string, json, "prepend", path, err);
+    bauta_status status = bt_step_string(&string, json, "prepend", path, err);
     if (status)
         return status;
     if (!string)
@@ -137,7 +142,7 @@ bauta_status bt_step_prepend(bt_step *step, const json_t *json,
     if (!copy)
         return bt_fail_memory(err, "a normalizer", strlen(string) + 1);
     strcpy(copy, string);
-    *step = (bt_step){ prepend_run, bt_free, copy, 0 };
+    *step = (bt_normalizer_step){ prepend_run, bt_free, copy, 0 };
     return BAUTA_OK;
 }
 
@@ -146,12 +151,12 @@ bauta_status bt_step_prepend(bt_step *step, const json_t *json,
 enum { LEFT = 1, RIGHT = 2 };
 
 /* The start of the white space that ends at `end`. */
-static size_t skip_space_back(const bt_text *text, size_t end)
+static size_t skip_space_back(const bt_aligned_text *text, size_t end)
 {
     size_t length;
     while (end > 0) {
         size_t lo = bt_utf8_char_start(text->bytes, 0, end);
-        if (!bt_is_space(bt_utf8_get(text->bytes + lo, end - lo, &length)))
+        if (!bt_is_space(bt_utf8_decode(text->bytes + lo, end - lo, &length)))
             break;
         end = lo;
     }
@@ -159,46 +164,47 @@ static size_t skip_space_back(const bt_text *text, size_t end)
 }
 
 /* The end of the white space that begins at `at`. */
-static size_t skip_space(const bt_text *text, size_t at, size_t end)
+static size_t skip_space(const bt_aligned_text *text, size_t at, size_t end)
 {
     for (size_t length; at < end; at += length)
-        if (!bt_is_space(bt_utf8_get(text->bytes + at, end - at, &length)))
+        if (!bt_is_space(bt_utf8_decode(text->bytes + at, end - at, &length)))
             break;
     return at;
 }
 
-static bauta_status strip_run(const bt_step *step, bt_text *text,
-                              bauta_error *err)
+static bauta_status strip_run(const bt_normalizer_step *step,
+                              bt_aligned_text *text, bauta_error *err)
 {
     size_t hi =
         step->flags & RIGHT ? skip_space_back(text, text->size) : text->size;
     size_t lo = step->flags & LEFT ? skip_space(text, 0, hi) : 0;
-    if (!text->own) { // still the caller's bytes: narrow the view
+    if (!text->owned) { // still the caller's bytes: narrow the view
         text->bytes += lo;
         text->size = hi - lo;
-        text->shift += (uint32_t)lo;
+        text->base_offset += (uint32_t)lo;
         return BAUTA_OK;
     }
     if (lo == 0) {
         text->size = hi;
         return BAUTA_OK;
     }
-    bt_text out;
-    bt_text_init_empty(&out);
-    bauta_status status = bt_text_copy(&out, text, lo, hi, err);
+    bt_aligned_text out;
+    bt_aligned_text_init_empty(&out);
+    bauta_status status = bt_aligned_text_append_range(&out, text, lo, hi, err);
     if (!status)
-        bt_text_become(text, &out);
-    bt_text_release(&out);
+        bt_aligned_text_replace(text, &out);
+    bt_aligned_text_release(&out);
     return status;
 }
 
-bauta_status bt_step_strip(bt_step *step, const json_t *json, const char *path,
-                           bauta_error *err)
+bauta_status bt_normalizer_step_strip(bt_normalizer_step *step,
+                                      const json_t *json, const char *path,
+                                      bauta_error *err)
 {
     bool left = true, right = true;
-    bauta_status status = bt_field_bool(&left, json, "strip_left", path, err);
+    bauta_status status = bt_step_bool(&left, json, "strip_left", path, err);
     if (!status)
-        status = bt_field_bool(&right, json, "strip_right", path, err);
+        status = bt_step_bool(&right, json, "strip_right", path, err);
     step->run = strip_run;
     step->flags = (left ? LEFT : 0u) | (right ? RIGHT : 0u);
     return status;

@@ -30,7 +30,7 @@ static const unsigned char ascii_kind[128] = {
 
 static int wide_kind(const char *at, size_t size, size_t *length)
 {
-    uint32_t code = bt_utf8_get(at, size, length);
+    uint32_t code = bt_utf8_decode(at, size, length);
     return bt_is_letter(code)   ? LETTER
            : bt_is_number(code) ? NUMBER
            : bt_is_space(code)  ? SPACE
@@ -100,7 +100,7 @@ static inline size_t gpt2_end(const char *text, size_t size, size_t at)
 
 /* ---- Llama 3 ------------------------------------------------------------- */
 
-unsigned bt_llama3_digits(const char *pattern)
+unsigned bt_llama3_max_digits(const char *pattern)
 {
     static const char head[] =
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}";
@@ -201,7 +201,7 @@ static inline bauta_status divide(bt_splits *out, const bt_split *split,
     while (at < size) {
         size_t end = digits ? llama3_end(text, size, at, digits)
                             : gpt2_end(text, size, at);
-        if (BT_ROOM(out->list, out->room, out->count, 1))
+        if (BT_ARRAY_RESERVE(out->list, out->capacity, out->count, 1))
             return bt_fail_memory(err, "the parts of a text",
                                   out->count * sizeof(*out->list));
         out->list[out->count++] =
@@ -212,14 +212,15 @@ static inline bauta_status divide(bt_splits *out, const bt_split *split,
     return BAUTA_OK;
 }
 
-bauta_status bt_gpt2_cut(bt_splits *out, const bt_split *split,
-                         const char *text, bauta_error *err)
+bauta_status bt_gpt2_split(bt_splits *out, const bt_split *split,
+                           const char *text, bauta_error *err)
 {
     return divide(out, split, text, 0, err);
 }
 
-bauta_status bt_llama3_cut(bt_splits *out, const bt_split *split,
-                           const char *text, unsigned digits, bauta_error *err)
+bauta_status bt_llama3_split(bt_splits *out, const bt_split *split,
+                             const char *text, unsigned digits,
+                             bauta_error *err)
 {
     return divide(out, split, text, digits, err);
 }

@@ -15,14 +15,15 @@
     "|\\s+(?!\\S)|\\s+"
 
 /* Divide a split as GPT-2's pattern does; the new splits cover it. */
-bauta_status bt_gpt2_cut(bt_splits *out, const bt_split *split,
-                         const char *text, bauta_error *err);
+bauta_status bt_gpt2_split(bt_splits *out, const bt_split *split,
+                           const char *text, bauta_error *err);
 
 /* How many digits the pattern matches at a time if it is Llama 3's or one of
  * its variants; 0 if it is neither. */
-unsigned bt_llama3_digits(const char *pattern);
+unsigned bt_llama3_max_digits(const char *pattern);
 /* Divide a split as such a pattern does. */
-bauta_status bt_llama3_cut(bt_splits *out, const bt_split *split,
-                           const char *text, unsigned digits, bauta_error *err);
+bauta_status bt_llama3_split(bt_splits *out, const bt_split *split,
+                             const char *text, unsigned digits,
+                             bauta_error *err);
 
 #endif

@@ -16,11 +16,11 @@
 
 /* One step over all splits. */
 typedef struct pretokenizer_pass {
-    const bt_cut_step *step;
-    const bt_text *text;
-    bt_matcher *matcher; /* of the step's pattern */
-    bool bytes;          /* a step before this one was ByteLevel */
-    bt_splits out;       /* without a text */
+    const bt_pretokenizer_step *step;
+    const bt_aligned_text *text;
+    bt_regex_matcher *matcher; /* of the step's pattern */
+    bool bytes;                /* a step before this one was ByteLevel */
+    bt_splits out;             /* without a text */
     bauta_error *err;
 } pretokenizer_pass;
 
@@ -28,15 +28,15 @@ static bauta_status find(pretokenizer_pass *p, bt_splitter *splitter,
                          const char *text, size_t size)
 {
     switch (p->step->kind) {
-    case BT_CUT_CHARS:
-        return bt_cut_chars(splitter, text, size, p->step->matches);
-    case BT_CUT_CHAR:
-    case BT_CUT_METASPACE:
-        return bt_cut_char(splitter, text, size, p->step->code);
-    case BT_CUT_PATTERN:
-        return bt_cut_pattern(splitter, text, size, p->matcher);
-    case BT_CUT_WORDS:
-        return bt_cut_words(splitter, text, size);
+    case BT_PRETOKENIZE_CHARS:
+        return bt_split_at_chars(splitter, text, size, p->step->in_class);
+    case BT_PRETOKENIZE_CHAR:
+    case BT_PRETOKENIZE_METASPACE:
+        return bt_split_at_char(splitter, text, size, p->step->code);
+    case BT_PRETOKENIZE_REGEX:
+        return bt_split_at_regex(splitter, text, size, p->matcher);
+    case BT_PRETOKENIZE_WORDS:
+        return bt_split_words(splitter, text, size);
     default:
         return BAUTA_OK;
     }
@@ -71,10 +71,11 @@ static bauta_status divide_split(pretokenizer_pass *p, const bt_split *split)
     const char *text = p->text->bytes;
     if (split->token != BT_NO_TOKEN)
         return bt_splits_add(&p->out, *split, p->err);
-    if (p->step->kind == BT_CUT_GPT2)
-        return bt_gpt2_cut(&p->out, split, text, p->err);
-    if (p->step->kind == BT_CUT_LLAMA3)
-        return bt_llama3_cut(&p->out, split, text, p->step->digits, p->err);
+    if (p->step->kind == BT_PRETOKENIZE_GPT2)
+        return bt_gpt2_split(&p->out, split, text, p->err);
+    if (p->step->kind == BT_PRETOKENIZE_LLAMA3)
+        return bt_llama3_split(&p->out, split, text, p->step->max_digits,
+                               p->err);
     bt_splitter splitter = { .out = &p->out,
                              .parent = *split,
                              .behavior = p->step->behavior,
@@ -87,13 +88,13 @@ static bauta_status divide_split(pretokenizer_pass *p, const bt_split *split)
 static bauta_status divide_all(pretokenizer_pass *p, bt_splits *splits)
 {
     bauta_status status = BAUTA_OK;
-    if (p->step->pattern)
-        status = bt_matcher_create(&p->matcher, p->step->pattern, p->err);
+    if (p->step->regex)
+        status = bt_regex_matcher_create(&p->matcher, p->step->regex, p->err);
     for (size_t i = 0; !status && i < splits->count; i++)
         status = divide_split(p, &splits->list[i]);
     if (!status)
-        status = bt_splits_give(&p->out, p->err);
-    bt_matcher_free(p->matcher);
+        status = bt_splits_flush(&p->out, p->err);
+    bt_regex_matcher_free(p->matcher);
     if (status)
         bt_free(p->out.list);
     if (status)
@@ -101,30 +102,32 @@ static bauta_status divide_all(pretokenizer_pass *p, bt_splits *splits)
     bt_free(splits->list);
     splits->list = p->out.list;
     splits->count = p->out.count;
-    splits->room = p->out.room;
+    splits->capacity = p->out.capacity;
     return BAUTA_OK;
 }
 
 /* Whether a step makes new splits; some only change the text, or nothing. */
-static bool step_splits(const bt_cut_step *step)
+static bool step_splits(const bt_pretokenizer_step *step)
 {
-    return step->kind != BT_CUT_BYTES && step->kind != BT_CUT_PREFIX &&
-           !(step->kind == BT_CUT_METASPACE && step->keep);
+    return step->kind != BT_PRETOKENIZE_BYTELEVEL &&
+           step->kind != BT_PRETOKENIZE_PREPEND &&
+           !(step->kind == BT_PRETOKENIZE_METASPACE && step->no_split);
 }
 
-static bauta_status step_run(const bt_cut_step *step, bt_splits *splits,
-                             bool bytes, const bt_splits_taker *taker,
-                             bauta_error *err)
+static bauta_status step_run(const bt_pretokenizer_step *step,
+                             bt_splits *splits, bool bytes,
+                             const bt_split_sink *taker, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    if (step->kind == BT_CUT_METASPACE || step->kind == BT_CUT_PREFIX)
-        status = bt_metaspace(step, splits, err);
+    if (step->kind == BT_PRETOKENIZE_METASPACE ||
+        step->kind == BT_PRETOKENIZE_PREPEND)
+        status = bt_metaspace_rewrite(step, splits, err);
     if (status || !step_splits(step))
         return status;
     pretokenizer_pass p = {
         .step = step, .text = &splits->text, .bytes = bytes, .err = err
     };
-    p.out.taker = taker;
+    p.out.sink = taker;
     return divide_all(&p, splits);
 }
 
@@ -133,17 +136,17 @@ static bauta_status step_run(const bt_cut_step *step, bt_splits *splits,
 static size_t last_step(const bt_pretokenizer *pretokenizer, size_t count)
 {
     for (size_t i = count; i > 0; i--) {
-        const bt_cut_step *step = &pretokenizer->steps[i - 1];
-        if (step->kind != BT_CUT_BYTES)
+        const bt_pretokenizer_step *step = &pretokenizer->steps[i - 1];
+        if (step->kind != BT_PRETOKENIZE_BYTELEVEL)
             return step_splits(step) ? i - 1 : count;
     }
     return count;
 }
 
-bauta_status bt_pretokenizer_give(const bt_pretokenizer *pretokenizer,
-                                  bt_splits *splits,
-                                  const bt_splits_taker *taker,
-                                  bauta_error *err)
+bauta_status bt_pretokenizer_stream(const bt_pretokenizer *pretokenizer,
+                                    bt_splits *splits,
+                                    const bt_split_sink *taker,
+                                    bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     bool bytes = false;
@@ -152,17 +155,17 @@ bauta_status bt_pretokenizer_give(const bt_pretokenizer *pretokenizer,
     for (size_t i = 0; !status && i < count; i++) {
         status = step_run(&pretokenizer->steps[i], splits, bytes,
                           i == last ? taker : NULL, err);
-        bytes |= pretokenizer->steps[i].kind == BT_CUT_BYTES;
+        bytes |= pretokenizer->steps[i].kind == BT_PRETOKENIZE_BYTELEVEL;
     }
     if (!status && taker && last == count)
-        status = taker->take(taker->user, splits->list, splits->count, err);
+        status = taker->accept(taker->user, splits->list, splits->count, err);
     return status;
 }
 
 bauta_status bt_pretokenizer_run(const bt_pretokenizer *pretokenizer,
                                  bt_splits *splits, bauta_error *err)
 {
-    return bt_pretokenizer_give(pretokenizer, splits, NULL, err);
+    return bt_pretokenizer_stream(pretokenizer, splits, NULL, err);
 }
 
 bool bt_pretokenizer_bytelevel(const bt_pretokenizer *pretokenizer)
@@ -175,7 +178,7 @@ void bt_pretokenizer_free(bt_pretokenizer *pretokenizer)
     if (!pretokenizer)
         return;
     for (size_t i = 0; i < pretokenizer->count; i++)
-        bt_pattern_free(pretokenizer->steps[i].pattern);
+        bt_regex_free(pretokenizer->steps[i].regex);
     bt_free(pretokenizer->steps);
     bt_free(pretokenizer);
 }

@@ -28,9 +28,9 @@ bauta_status bt_pretokenizer_run(const bt_pretokenizer *pretokenizer,
                                  bt_splits *splits, bauta_error *err);
 /* The same, but the splits of the last step are passed on to `taker` as they
  * are made; the list is undefined afterwards. */
-bauta_status bt_pretokenizer_give(const bt_pretokenizer *pretokenizer,
-                                  bt_splits *splits,
-                                  const bt_splits_taker *taker,
-                                  bauta_error *err);
+bauta_status bt_pretokenizer_stream(const bt_pretokenizer *pretokenizer,
+                                    bt_splits *splits,
+                                    const bt_split_sink *taker,
+                                    bauta_error *err);
 
 #endif

@@ -19,7 +19,7 @@ typedef struct pretokenizer_parser {
 } pretokenizer_parser;
 
 /* Append a step. The list owns its pattern from here on, even on failure. */
-static bauta_status step_add(pretokenizer_parser *p, bt_cut_step step)
+static bauta_status step_add(pretokenizer_parser *p, bt_pretokenizer_step step)
 {
     bt_pretokenizer *out = p->out;
     bauta_status status = BAUTA_OK;
@@ -27,37 +27,38 @@ static bauta_status step_add(pretokenizer_parser *p, bt_cut_step step)
         status = bt_fail(p->err, BAUTA_ERR_IO,
                          "%s: the pre-tokenizer has more than %d steps",
                          bt_path_tail(p->path), BT_STEPS_MAX);
-    else if (BT_ROOM(out->steps, out->room, out->count, 1))
+    else if (BT_ARRAY_RESERVE(out->steps, out->room, out->count, 1))
         status = bt_fail_memory(p->err, "a pre-tokenizer", sizeof(step));
     if (status)
-        bt_pattern_free(step.pattern);
+        bt_regex_free(step.regex);
     else
         out->steps[out->count++] = step;
     return status;
 }
 
-static bauta_status chars_add(pretokenizer_parser *p, bt_char_fn *matches,
-                              bt_behavior behavior)
+static bauta_status chars_add(pretokenizer_parser *p, bt_char_class_fn *matches,
+                              bt_split_behavior behavior)
 {
-    return step_add(p, (bt_cut_step){ .kind = BT_CUT_CHARS,
-                                      .matches = matches,
-                                      .behavior = behavior });
+    return step_add(p, (bt_pretokenizer_step){ .kind = BT_PRETOKENIZE_CHARS,
+                                               .in_class = matches,
+                                               .behavior = behavior });
 }
 
 /* The member "behavior", or `fallback` if there is none. */
-static bauta_status behavior_read(pretokenizer_parser *p, bt_behavior *out,
-                                  const json_t *json, bt_behavior fallback)
+static bauta_status behavior_read(pretokenizer_parser *p,
+                                  bt_split_behavior *out, const json_t *json,
+                                  bt_split_behavior fallback)
 {
     static const char *const names[] = { "Removed", "Isolated",
                                          "MergedWithPrevious", "MergedWithNext",
                                          "Contiguous" };
     const char *name = NULL;
     bauta_status status =
-        bt_field_string(&name, json, "behavior", p->path, p->err);
+        bt_step_string(&name, json, "behavior", p->path, p->err);
     *out = fallback;
     for (size_t i = 0; name && i < BT_LEN(names); i++)
         if (strcmp(name, names[i]) == 0) {
-            *out = (bt_behavior)i;
+            *out = (bt_split_behavior)i;
             return BAUTA_OK;
         }
     if (status || !name)
@@ -82,67 +83,73 @@ static bauta_status bytelevel_parse(pretokenizer_parser *p, const json_t *json)
 {
     bool prefix = true, split = true;
     bauta_status status =
-        bt_field_bool(&prefix, json, "add_prefix_space", p->path, p->err);
+        bt_step_bool(&prefix, json, "add_prefix_space", p->path, p->err);
     if (!status)
-        status = bt_field_bool(&split, json, "use_regex", p->path, p->err);
+        status = bt_step_bool(&split, json, "use_regex", p->path, p->err);
     if (!status && p->out->bytes)
         return fail_after_bytelevel(p, "another ByteLevel");
     if (!status && prefix)
-        status = step_add(p, (bt_cut_step){ .kind = BT_CUT_PREFIX,
-                                            .code = ' ',
-                                            .prepend = BT_PREPEND_ALWAYS });
+        status =
+            step_add(p, (bt_pretokenizer_step){ .kind = BT_PRETOKENIZE_PREPEND,
+                                                .code = ' ',
+                                                .prepend = BT_PREPEND_ALWAYS });
     if (!status && split)
-        status = step_add(p, (bt_cut_step){ .kind = BT_CUT_GPT2 });
+        status =
+            step_add(p, (bt_pretokenizer_step){ .kind = BT_PRETOKENIZE_GPT2 });
     p->out->bytes = true;
-    return status ? status : step_add(p, (bt_cut_step){ .kind = BT_CUT_BYTES });
+    return status ? status
+                  : step_add(p, (bt_pretokenizer_step){
+                                    .kind = BT_PRETOKENIZE_BYTELEVEL });
 }
 
 /* Whether a pattern is one that gpt2_split.c implements. Its matches cover the
  * text, so the behavior must keep all of them. */
-static bt_cut_kind known_pattern(const pretokenizer_parser *p,
-                                 const json_t *json, bt_cut_step *step)
+static bt_pretokenizer_step_kind known_pattern(const pretokenizer_parser *p,
+                                               const json_t *json,
+                                               bt_pretokenizer_step *step)
 {
     const char *regex = json_string_value(
         json_object_get(json_object_get(json, "pattern"), "Regex"));
-    bool matches_kept = step->behavior == BT_ISOLATED ||
-                        (step->behavior == BT_REMOVED && step->invert);
+    bool matches_kept = step->behavior == BT_SPLIT_ISOLATED ||
+                        (step->behavior == BT_SPLIT_REMOVED && step->invert);
     if (!regex || !matches_kept || p->out->bytes)
-        return BT_CUT_PATTERN;
+        return BT_PRETOKENIZE_REGEX;
     if (strcmp(regex, BT_GPT2_PATTERN) == 0)
-        return BT_CUT_GPT2;
-    step->digits = bt_llama3_digits(regex);
-    return step->digits ? BT_CUT_LLAMA3 : BT_CUT_PATTERN;
+        return BT_PRETOKENIZE_GPT2;
+    step->max_digits = bt_llama3_max_digits(regex);
+    return step->max_digits ? BT_PRETOKENIZE_LLAMA3 : BT_PRETOKENIZE_REGEX;
 }
 
 static bauta_status split_parse(pretokenizer_parser *p, const json_t *json)
 {
-    bt_cut_step step = { .kind = BT_CUT_PATTERN };
-    bauta_status status = behavior_read(p, &step.behavior, json, BT_ISOLATED);
+    bt_pretokenizer_step step = { .kind = BT_PRETOKENIZE_REGEX };
+    bauta_status status =
+        behavior_read(p, &step.behavior, json, BT_SPLIT_ISOLATED);
     if (!status)
-        status = bt_field_bool(&step.invert, json, "invert", p->path, p->err);
+        status = bt_step_bool(&step.invert, json, "invert", p->path, p->err);
     step.kind = known_pattern(p, json, &step);
-    if (!status && step.kind == BT_CUT_PATTERN)
-        status = bt_field_pattern(&step.pattern, json, p->path, p->err);
+    if (!status && step.kind == BT_PRETOKENIZE_REGEX)
+        status = bt_step_regex(&step.regex, json, p->path, p->err);
     return status ? status : step_add(p, step);
 }
 
-static bauta_status prepend_read(pretokenizer_parser *p, bt_prepend *out,
+static bauta_status prepend_read(pretokenizer_parser *p, bt_prepend_scheme *out,
                                  const json_t *json)
 {
     static const char *const names[] = { "never", "first", "always" };
     const char *name = "always";
     bool prefix = true;
     bauta_status status =
-        bt_field_string(&name, json, "prepend_scheme", p->path, p->err);
+        bt_step_string(&name, json, "prepend_scheme", p->path, p->err);
     if (!status) // of older files
         status =
-            bt_field_bool(&prefix, json, "add_prefix_space", p->path, p->err);
+            bt_step_bool(&prefix, json, "add_prefix_space", p->path, p->err);
     *out = BT_PREPEND_NEVER;
     if (status || !prefix)
         return status;
     for (size_t i = 0; i < BT_LEN(names); i++)
         if (strcmp(name, names[i]) == 0) {
-            *out = (bt_prepend)i;
+            *out = (bt_prepend_scheme)i;
             return BAUTA_OK;
         }
     return bt_fail(p->err, BAUTA_ERR_IO,
@@ -152,17 +159,17 @@ static bauta_status prepend_read(pretokenizer_parser *p, bt_prepend *out,
 
 static bauta_status metaspace_parse(pretokenizer_parser *p, const json_t *json)
 {
-    bt_cut_step step = { .kind = BT_CUT_METASPACE,
-                         .behavior = BT_MERGED_NEXT,
-                         .code = 0x2581 };
+    bt_pretokenizer_step step = { .kind = BT_PRETOKENIZE_METASPACE,
+                                  .behavior = BT_SPLIT_MERGED_WITH_NEXT,
+                                  .code = 0x2581 };
     bool split = true;
     bauta_status status =
-        bt_field_char(&step.code, json, "replacement", p->path, p->err);
+        bt_step_char(&step.code, json, "replacement", p->path, p->err);
     if (!status)
-        status = bt_field_bool(&split, json, "split", p->path, p->err);
+        status = bt_step_bool(&split, json, "split", p->path, p->err);
     if (!status)
         status = prepend_read(p, &step.prepend, json);
-    step.keep = !split;
+    step.no_split = !split;
     if (!status && p->out->bytes)
         return fail_after_bytelevel(p, "Metaspace");
     return status ? status : step_add(p, step);
@@ -171,30 +178,31 @@ static bauta_status metaspace_parse(pretokenizer_parser *p, const json_t *json)
 static bauta_status bert_parse(pretokenizer_parser *p, const json_t *json)
 {
     (void)json;
-    bauta_status status = chars_add(p, bt_is_space, BT_REMOVED);
-    return status ? status : chars_add(p, bt_is_bert_punctuation, BT_ISOLATED);
+    bauta_status status = chars_add(p, bt_is_space, BT_SPLIT_REMOVED);
+    return status ? status
+                  : chars_add(p, bt_is_bert_punctuation, BT_SPLIT_ISOLATED);
 }
 
 static bauta_status whitespace_parse(pretokenizer_parser *p, const json_t *json)
 {
     (void)json;
-    return step_add(p, (bt_cut_step){ .kind = BT_CUT_WORDS,
-                                      .behavior = BT_REMOVED,
-                                      .invert = true });
+    return step_add(p, (bt_pretokenizer_step){ .kind = BT_PRETOKENIZE_WORDS,
+                                               .behavior = BT_SPLIT_REMOVED,
+                                               .invert = true });
 }
 
 static bauta_status whitespace_split_parse(pretokenizer_parser *p,
                                            const json_t *json)
 {
     (void)json;
-    return chars_add(p, bt_is_space, BT_REMOVED);
+    return chars_add(p, bt_is_space, BT_SPLIT_REMOVED);
 }
 
 static bauta_status punctuation_parse(pretokenizer_parser *p,
                                       const json_t *json)
 {
-    bt_behavior behavior;
-    bauta_status status = behavior_read(p, &behavior, json, BT_ISOLATED);
+    bt_split_behavior behavior;
+    bauta_status status = behavior_read(p, &behavior, json, BT_SPLIT_ISOLATED);
     return status ? status : chars_add(p, bt_is_bert_punctuation, behavior);
 }
 
@@ -202,19 +210,20 @@ static bauta_status digits_parse(pretokenizer_parser *p, const json_t *json)
 {
     bool individual = false;
     bauta_status status =
-        bt_field_bool(&individual, json, "individual_digits", p->path, p->err);
+        bt_step_bool(&individual, json, "individual_digits", p->path, p->err);
     return status ? status
                   : chars_add(p, bt_is_number,
-                              individual ? BT_ISOLATED : BT_CONTIGUOUS);
+                              individual ? BT_SPLIT_ISOLATED
+                                         : BT_SPLIT_CONTIGUOUS);
 }
 
 static bauta_status delimiter_parse(pretokenizer_parser *p, const json_t *json)
 {
-    bt_cut_step step = { .kind = BT_CUT_CHAR,
-                         .behavior = BT_REMOVED,
-                         .code = UINT32_MAX };
+    bt_pretokenizer_step step = { .kind = BT_PRETOKENIZE_CHAR,
+                                  .behavior = BT_SPLIT_REMOVED,
+                                  .code = UINT32_MAX };
     bauta_status status =
-        bt_field_char(&step.code, json, "delimiter", p->path, p->err);
+        bt_step_char(&step.code, json, "delimiter", p->path, p->err);
     if (!status && step.code == UINT32_MAX)
         status = bt_fail(p->err, BAUTA_ERR_IO,
                          "%s: CharDelimiterSplit has no \"delimiter\"",

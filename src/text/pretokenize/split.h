@@ -18,17 +18,17 @@ typedef struct bt_split {
 } bt_split;
 
 /* Receives splits as they are made, so that the list stays short. */
-typedef struct bt_splits_taker {
-    bauta_status (*take)(void *user, const bt_split *list, size_t count,
-                         bauta_error *err);
+typedef struct bt_split_sink {
+    bauta_status (*accept)(void *user, const bt_split *list, size_t count,
+                           bauta_error *err);
     void *user;
-} bt_splits_taker;
+} bt_split_sink;
 
 typedef struct bt_splits {
-    bt_text text;
+    bt_aligned_text text;
     bt_split *list; /* in order; they need not cover the text */
-    size_t count, room;
-    const bt_splits_taker *taker; /* NULL: the list keeps all */
+    size_t count, capacity;
+    const bt_split_sink *sink; /* NULL: the list keeps all */
 } bt_splits;
 
 void bt_splits_release(bt_splits *splits);
@@ -36,6 +36,6 @@ void bt_splits_release(bt_splits *splits);
  * if there is one. */
 bauta_status bt_splits_add(bt_splits *splits, bt_split split, bauta_error *err);
 /* Pass the rest of the list on to the sink, if there is one. */
-bauta_status bt_splits_give(bt_splits *splits, bauta_error *err);
+bauta_status bt_splits_flush(bt_splits *splits, bauta_error *err);
 
 #endif

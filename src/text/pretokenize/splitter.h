@@ -11,18 +11,18 @@
 #include "text/pretokenize/split.h"
 #include "text/regex.h"
 
-typedef enum bt_behavior {
-    BT_REMOVED,         /* matches are dropped */
-    BT_ISOLATED,        /* matches are splits of their own */
-    BT_MERGED_PREVIOUS, /* a match belongs to the text before it */
-    BT_MERGED_NEXT,     /* a match belongs to the text after it */
-    BT_CONTIGUOUS       /* adjacent matches are one split */
-} bt_behavior;
+typedef enum bt_split_behavior {
+    BT_SPLIT_REMOVED,              /* matches are dropped */
+    BT_SPLIT_ISOLATED,             /* matches are splits of their own */
+    BT_SPLIT_MERGED_WITH_PREVIOUS, /* a match belongs to the text before it */
+    BT_SPLIT_MERGED_WITH_NEXT,     /* a match belongs to the text after it */
+    BT_SPLIT_CONTIGUOUS            /* adjacent matches are one split */
+} bt_split_behavior;
 
 typedef struct bt_splitter {
     bt_splits *out;
     bt_split parent;
-    bt_behavior behavior;
+    bt_split_behavior behavior;
     bool invert;         /* matches and other text change roles */
     const uint32_t *map; /* from positions in the searched text to those in
                             the split; NULL: they are equal */
@@ -32,21 +32,21 @@ typedef struct bt_splitter {
 } bt_splitter;
 
 /* Report bytes [lo, hi), a match or the text between two. */
-bauta_status bt_cut_piece(bt_splitter *s, size_t lo, size_t hi, bool match);
+bauta_status bt_splitter_add(bt_splitter *s, size_t lo, size_t hi, bool match);
 /* The end of the split. */
-bauta_status bt_cut_end(bt_splitter *s);
+bauta_status bt_splitter_end(bt_splitter *s);
 
-/* Searches. Each ends with bt_cut_end(). */
+/* Searches. Each ends with bt_splitter_end(). */
 
 /* Each character of a class is a match. */
-typedef bool bt_char_fn(uint32_t code);
-bauta_status bt_cut_chars(bt_splitter *s, const char *text, size_t size,
-                          bt_char_fn *matches);
-bauta_status bt_cut_char(bt_splitter *s, const char *text, size_t size,
-                         uint32_t code);
-bauta_status bt_cut_pattern(bt_splitter *s, const char *text, size_t size,
-                            bt_matcher *matcher);
+typedef bool bt_char_class_fn(uint32_t code);
+bauta_status bt_split_at_chars(bt_splitter *s, const char *text, size_t size,
+                               bt_char_class_fn *matches);
+bauta_status bt_split_at_char(bt_splitter *s, const char *text, size_t size,
+                              uint32_t code);
+bauta_status bt_split_at_regex(bt_splitter *s, const char *text, size_t size,
+                               bt_regex_matcher *matcher);
 /* Words and runs of other characters match; white space does not. */
-bauta_status bt_cut_words(bt_splitter *s, const char *text, size_t size);
+bauta_status bt_split_words(bt_splitter *s, const char *text, size_t size);
 
 #endif

@@ -41,30 +41,31 @@ static void bytes_fill(bt_bpe *b)
     for (unsigned byte = 0; byte < 256; byte++) {
         char text[8], one = (char)byte;
         size_t size = b->bytelevel ? bt_bytelevel_encode(text, &one, 1) : 1;
-        b->bytes[byte] =
+        b->byte_ids[byte] =
             bt_vocab_find(b->vocab, b->bytelevel ? text : &one, size);
         snprintf(text, sizeof(text), "<0x%02X>", byte);
-        b->fallback[byte] = bt_vocab_find(b->vocab, text, 6);
+        b->fallback_ids[byte] = bt_vocab_find(b->vocab, text, 6);
     }
 }
 
 static bauta_status user_defined_fill(bpe_builder *k)
 {
     const bt_bpe_spec *spec = k->spec;
-    bt_trie_key *keys = bt_alloc(spec->frozen_count * sizeof(*keys));
+    bt_trie_key *keys = bt_alloc(spec->user_defined_count * sizeof(*keys));
     size_t count = 0;
     if (!keys)
         return bt_fail_memory(k->err, "user-defined pieces",
-                              spec->frozen_count * sizeof(*keys));
-    for (size_t i = 0; i < spec->frozen_count; i++) {
-        const char *text = spec->frozen[i];
+                              spec->user_defined_count * sizeof(*keys));
+    for (size_t i = 0; i < spec->user_defined_count; i++) {
+        const char *text = spec->user_defined[i];
         size_t size = strlen(text);
         uint32_t id = bt_vocab_find(spec->vocab, text, size);
         if (size && id != BT_NO_ID)
             keys[count++] = (bt_trie_key){ text, (uint32_t)size, id };
     }
-    bauta_status status = bt_trie_init(&k->bpe->frozen, keys, count, k->err);
-    k->bpe->has_frozen = !status && count > 0;
+    bauta_status status =
+        bt_trie_init(&k->bpe->user_defined, keys, count, k->err);
+    k->bpe->has_user_defined = !status && count > 0;
     bt_free(keys);
     return status;
 }
@@ -83,8 +84,8 @@ static bauta_status flags_create(bpe_builder *k, unsigned char **out)
     for (size_t i = 0; i < spec->unused_count; i++)
         if (spec->unused[i] < size)
             flags[spec->unused[i]] |= IS_UNUSED;
-    for (size_t i = 0; i < spec->frozen_count; i++) {
-        const char *text = spec->frozen[i];
+    for (size_t i = 0; i < spec->user_defined_count; i++) {
+        const char *text = spec->user_defined[i];
         uint32_t id = bt_vocab_find(spec->vocab, text, strlen(text));
         if (id != BT_NO_ID)
             flags[id] |= IS_USER_DEFINED;
@@ -95,10 +96,10 @@ static bauta_status flags_create(bpe_builder *k, unsigned char **out)
 static bauta_status pair_add(bpe_builder *k, size_t index,
                              const unsigned char *flags)
 {
-    const bt_merge *m = k->spec->merges + index;
+    const bt_merge_rule *m = k->spec->merges + index;
     size_t size = bt_vocab_size(k->spec->vocab);
     if (m->left >= size || m->right >= size || m->merged >= size ||
-        m->rank == BT_NO_RANK)
+        m->rank == BT_BPE_NO_RANK)
         return bt_fail(k->err, BAUTA_ERR_IO,
                        "%s: merge %zu is of pieces %u and %u to %u; there are "
                        "%zu pieces",
@@ -107,13 +108,13 @@ static bauta_status pair_add(bpe_builder *k, size_t index,
     // User-defined pieces are never merged.
     if ((flags[m->left] | flags[m->right]) & IS_USER_DEFINED)
         return BAUTA_OK;
-    uint32_t unused = flags[m->merged] & IS_UNUSED ? BT_UNUSED : 0;
-    bt_pair *p = bt_pair_slot(k->bpe, m->left, m->right);
+    uint32_t unused = flags[m->merged] & IS_UNUSED ? BT_BPE_UNUSED : 0;
+    bt_bpe_pair *p = bt_bpe_pair_slot(k->bpe, m->left, m->right);
     if (p->left != BT_NO_ID)
         return bt_fail(k->err, BAUTA_ERR_IO,
                        "%s: merge %zu, of pieces %u and %u, occurs twice",
                        bt_path_tail(k->path), index, m->left, m->right);
-    *p = (bt_pair){ m->left, m->right, m->rank, m->merged | unused };
+    *p = (bt_bpe_pair){ m->left, m->right, m->rank, m->merged | unused };
     k->bpe->has_unused |= unused != 0;
     return BAUTA_OK;
 }
@@ -125,13 +126,14 @@ static bauta_status pairs_fill(bpe_builder *k)
     size_t slots = 16;
     while (slots < bt_size_mul(k->spec->merge_count, 2))
         slots *= 2;
-    b->pairs = bt_alloc(bt_size_mul(slots, sizeof(bt_pair)));
+    b->pairs = bt_alloc(bt_size_mul(slots, sizeof(bt_bpe_pair)));
     if (!b->pairs)
         return bt_fail_memory(k->err, "merges",
-                              bt_size_mul(slots, sizeof(bt_pair)));
+                              bt_size_mul(slots, sizeof(bt_bpe_pair)));
     b->mask = slots - 1;
     b->key = bt_hash_mix((uintptr_t)b->pairs, BT_HASH_ODD);
-    memset(b->pairs, 0xFF, slots * sizeof(bt_pair)); // BT_NO_ID and BT_NO_RANK
+    memset(b->pairs, 0xFF,
+           slots * sizeof(bt_bpe_pair)); // BT_NO_ID and BT_BPE_NO_RANK
     bauta_status status = flags_create(k, &flags);
     for (size_t i = 0; i < k->spec->merge_count && !status; i++)
         status = pair_add(k, i, flags);
@@ -143,7 +145,7 @@ static bauta_status pairs_fill(bpe_builder *k)
 
 /* Whether a merge gives the concatenation of its pieces, and both represent
  * their own text. Only then the strings determine which symbols it can join. */
-static bool merge_is_plain(const bpe_builder *k, const bt_merge *m)
+static bool merge_is_plain(const bpe_builder *k, const bt_merge_rule *m)
 {
     const bt_vocab *vocab = k->spec->vocab;
     size_t left = 0, right = 0, merged = 0;
@@ -159,7 +161,7 @@ static bool merge_is_plain(const bpe_builder *k, const bt_merge *m)
 }
 
 /* Add the last character of the left piece and the first of the right one. */
-static void joins_add(bt_bpe *b, const bt_merge *m)
+static void joins_add(bt_bpe *b, const bt_merge_rule *m)
 {
     size_t left, right;
     const char *l = bt_vocab_piece(b->vocab, m->left, &left);
@@ -170,8 +172,8 @@ static void joins_add(bt_bpe *b, const bt_merge *m)
     uint32_t c = bt_vocab_find(b->vocab, r, first);
     if (a == BT_NO_ID || c == BT_NO_ID)
         return; // no text has such initial symbols
-    size_t bit = bt_pair_hash(b, a, c) & b->joins_mask;
-    b->joins[bit / 64] |= (uint64_t)1 << bit % 64;
+    size_t bit = bt_bpe_pair_hash(b, a, c) & b->joinable_mask;
+    b->joinable[bit / 64] |= (uint64_t)1 << bit % 64;
 }
 
 static bauta_status joins_fill(bpe_builder *k)
@@ -185,10 +187,10 @@ static bauta_status joins_fill(bpe_builder *k)
         return BAUTA_OK;
     while (bits < bt_size_mul(k->spec->merge_count, 16))
         bits *= 2;
-    b->joins = bt_alloc_zero(bits / 64, sizeof(uint64_t));
-    if (!b->joins)
+    b->joinable = bt_alloc_zero(bits / 64, sizeof(uint64_t));
+    if (!b->joinable)
         return bt_fail_memory(k->err, "merges", bits / 8);
-    b->joins_mask = bits - 1;
+    b->joinable_mask = bits - 1;
     for (size_t i = 0; i < k->spec->merge_count; i++)
         joins_add(b, k->spec->merges + i);
     return BAUTA_OK;
@@ -202,7 +204,7 @@ static bool word_of(const bpe_builder *k, uint32_t id, char *word, size_t *size)
 {
     const bt_bpe *b = k->bpe;
     const char *piece = bt_vocab_piece(b->vocab, id, size);
-    size_t suffix = k->spec->whole_first ? 0 : b->suffix_size;
+    size_t suffix = k->spec->ignore_merges ? 0 : b->suffix_size;
     if (!piece || *size <= suffix || *size > k->longest ||
         (suffix && memcmp(piece + *size - suffix, b->suffix, suffix) != 0))
         return false;
@@ -216,13 +218,14 @@ static bool word_of(const bpe_builder *k, uint32_t id, char *word, size_t *size)
 /* Whether merging a word gives exactly this token. */
 static bauta_status word_is_whole(const bpe_builder *k, const char *word,
                                   size_t size, uint32_t id,
-                                  bt_subword_work *work, bool *whole)
+                                  bt_subword_workspace *work, bool *whole)
 {
-    *whole = k->spec->whole_first;
+    *whole = k->spec->ignore_merges;
     if (*whole)
         return BAUTA_OK;
     work->count = 0;
-    bauta_status status = bt_bpe_merge(k->bpe, word, size, work, k->err);
+    bauta_status status =
+        bt_bpe_encode_by_merging(k->bpe, word, size, work, k->err);
     // The token must cover the word: unknown characters may be dropped.
     *whole = work->count == 1 && work->tokens[0].id == id &&
              work->tokens[0].lo == 0 && work->tokens[0].hi == size;
@@ -231,8 +234,8 @@ static bauta_status word_is_whole(const bpe_builder *k, const char *word,
 
 static size_t longest_word(const bpe_builder *k)
 {
-    size_t longest = BT_BPE_WORD, size;
-    if (!k->spec->whole_first)
+    size_t longest = BT_BPE_WORD_BYTES_MAX, size;
+    if (!k->spec->ignore_merges)
         return longest;
     for (uint32_t id = 0; id < bt_vocab_size(k->spec->vocab); id++)
         if (bt_vocab_piece(k->spec->vocab, id, &size))
@@ -243,16 +246,16 @@ static size_t longest_word(const bpe_builder *k)
 static bauta_status word_add(bpe_builder *k, const char *word, size_t size,
                              uint32_t id)
 {
-    if (size <= BT_SHORTMAP_LONGEST)
-        return bt_shortmap_add(&k->bpe->words, word, size, id, k->err);
+    if (size <= BT_SHORTMAP_KEY_MAX)
+        return bt_shortmap_add(&k->bpe->whole_words, word, size, id, k->err);
     return bt_vocab_add(k->bpe->long_words, word, size, id, k->err);
 }
 
 static bauta_status words_add(bpe_builder *k, char *word)
 {
     bt_bpe *b = k->bpe;
-    bt_subword_work work = { 0 };
-    bauta_status status = bt_shortmap_init(&b->words, k->err);
+    bt_subword_workspace work = { 0 };
+    bauta_status status = bt_shortmap_init(&b->whole_words, k->err);
     if (!status)
         status = bt_vocab_create(&b->long_words, k->err);
     for (uint32_t id = 0; id < bt_vocab_size(b->vocab) && !status; id++) {
@@ -264,7 +267,7 @@ static bauta_status words_add(bpe_builder *k, char *word)
         if (!status && whole)
             status = word_add(k, word, size, id);
     }
-    bt_subword_work_release(&work);
+    bt_subword_workspace_release(&work);
     return status;
 }
 
@@ -283,7 +286,7 @@ static bauta_status bpe_fill(bpe_builder *k)
 {
     bt_bpe *b = k->bpe;
     const bt_bpe_spec *spec = k->spec;
-    b->base = (bt_subword){ bt_bpe_encode, bt_bpe_free };
+    b->base = (bt_subword_model){ bt_bpe_encode, bt_bpe_free };
     b->vocab = spec->vocab;
     b->unknown = spec->unknown;
     b->fuse_unknown = spec->fuse_unknown;
@@ -300,11 +303,11 @@ static bauta_status bpe_fill(bpe_builder *k)
         status = pairs_fill(k);
     if (!status)
         status = joins_fill(k);
-    b->words_merge = !spec->whole_first;
+    b->whole_words_merge = !spec->ignore_merges;
     return status ? status : words_fill(k);
 }
 
-bauta_status bt_bpe_create(bt_subword **out, const bt_bpe_spec *spec,
+bauta_status bt_bpe_create(bt_subword_model **out, const bt_bpe_spec *spec,
                            const char *path, bauta_error *err)
 {
     bpe_builder k = { bt_alloc_zero(1, sizeof(bt_bpe)), spec, path, err, 0 };

@@ -14,18 +14,18 @@
 
 /* ---- Few symbols --------------------------------------------------------- */
 
-size_t bt_merge_few(const bt_bpe *b, bt_token *symbols, size_t count)
+size_t bt_bpe_merge_linear(const bt_bpe *b, bt_token *symbols, size_t count)
 {
-    uint32_t ranks[BT_BPE_FEW], merged[BT_BPE_FEW];
+    uint32_t ranks[BT_BPE_LINEAR_MAX], merged[BT_BPE_LINEAR_MAX];
     for (size_t i = 0; i + 1 < count; i++)
         ranks[i] =
-            bt_pair_rank(b, symbols[i].id, symbols[i + 1].id, merged + i);
+            bt_bpe_pair_rank(b, symbols[i].id, symbols[i + 1].id, merged + i);
     while (count > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < count; i++)
             if (ranks[i] < ranks[best])
                 best = i;
-        if (ranks[best] == BT_NO_RANK)
+        if (ranks[best] == BT_BPE_NO_RANK)
             break;
         symbols[best].id = merged[best];
         symbols[best].hi = symbols[best + 1].hi;
@@ -36,11 +36,11 @@ size_t bt_merge_few(const bt_bpe *b, bt_token *symbols, size_t count)
             merged[i - 1] = merged[i];
         }
         if (best + 1 < count)
-            ranks[best] = bt_pair_rank(b, symbols[best].id,
-                                       symbols[best + 1].id, merged + best);
+            ranks[best] = bt_bpe_pair_rank(b, symbols[best].id,
+                                           symbols[best + 1].id, merged + best);
         if (best > 0)
-            ranks[best - 1] = bt_pair_rank(b, symbols[best - 1].id,
-                                           symbols[best].id, merged + best - 1);
+            ranks[best - 1] = bt_bpe_pair_rank(
+                b, symbols[best - 1].id, symbols[best].id, merged + best - 1);
     }
     return count;
 }
@@ -109,21 +109,21 @@ static parts *parts_slot(const merging *m, uint32_t id)
 static void link_update(merging *m, uint32_t at)
 {
     link *l = m->links + at;
-    l->rank = BT_NO_RANK;
+    l->rank = BT_BPE_NO_RANK;
     if (l->next == m->count)
         return;
     uint32_t left = m->symbols[at].id, right = m->symbols[l->next].id;
-    l->rank = bt_pair_rank(m->bpe, left, right, &l->merged);
-    if (l->rank == BT_NO_RANK || !(l->merged & BT_UNUSED))
+    l->rank = bt_bpe_pair_rank(m->bpe, left, right, &l->merged);
+    if (l->rank == BT_BPE_NO_RANK || !(l->merged & BT_BPE_UNUSED))
         return;
-    l->merged &= ~(uint32_t)BT_UNUSED;
+    l->merged &= ~(uint32_t)BT_BPE_UNUSED;
     *parts_slot(m, l->merged) = (parts){ l->merged, left, right };
 }
 
 static void link_push(merging *m, uint32_t at)
 {
     link_update(m, at);
-    if (m->links[at].rank != BT_NO_RANK)
+    if (m->links[at].rank != BT_BPE_NO_RANK)
         heap_push(m, (uint64_t)m->links[at].rank << 32 | at);
 }
 
@@ -133,7 +133,7 @@ static void links_start(merging *m)
         m->links[i].prev = i ? i - 1 : m->count;
         m->links[i].next = i + 1;
         link_update(m, i);
-        if (m->links[i].rank != BT_NO_RANK)
+        if (m->links[i].rank != BT_BPE_NO_RANK)
             m->heap[m->heap_count++] = (uint64_t)m->links[i].rank << 32 | i;
     }
     for (size_t i = m->heap_count / 2; i-- > 0;)
@@ -147,7 +147,7 @@ static void links_merge(merging *m, uint32_t at)
     m->symbols[at].id = l->merged;
     m->symbols[at].hi = m->symbols[next].hi;
     l->next = m->links[next].next;
-    m->links[next].rank = BT_NO_RANK; // its heap entries are void
+    m->links[next].rank = BT_BPE_NO_RANK; // its heap entries are void
     if (l->next < m->count)
         m->links[l->next].prev = at;
     if (l->prev < m->count)
@@ -193,7 +193,7 @@ static size_t split_unused(const merging *m, size_t left)
 }
 
 /* Divide the scratch into the arrays. */
-static bauta_status merging_init(merging *m, bt_subword_work *work,
+static bauta_status merging_init(merging *m, bt_subword_workspace *work,
                                  bauta_error *err)
 {
     bt_arena arena = { 0 };
@@ -202,12 +202,12 @@ static bauta_status merging_init(merging *m, bt_subword_work *work,
         slots *= 2; // at most two lookups per merge and one per symbol
     m->parts_mask = slots ? slots - 1 : 0;
     for (int measured = 0; measured < 2; measured++) {
-        m->links = bt_arena_take(&arena, m->count, sizeof(link));
-        m->heap = bt_arena_take(&arena, m->count, 2 * sizeof(uint64_t));
-        m->parts = bt_arena_take(&arena, slots, sizeof(parts));
+        m->links = bt_arena_alloc(&arena, m->count, sizeof(link));
+        m->heap = bt_arena_alloc(&arena, m->count, 2 * sizeof(uint64_t));
+        m->parts = bt_arena_alloc(&arena, slots, sizeof(parts));
         if (measured)
             break;
-        bauta_status status = bt_subword_scratch(work, arena.used, err);
+        bauta_status status = bt_subword_reserve_scratch(work, arena.used, err);
         if (status)
             return status;
         arena = (bt_arena){ work->scratch, work->scratch_size, 0 };
@@ -219,8 +219,9 @@ static bauta_status merging_init(merging *m, bt_subword_work *work,
     return BAUTA_OK;
 }
 
-bauta_status bt_merge_many(const bt_bpe *b, bt_subword_work *work, size_t lo,
-                           size_t hi, size_t *left, bauta_error *err)
+bauta_status bt_bpe_merge_heap(const bt_bpe *b, bt_subword_workspace *work,
+                               size_t lo, size_t hi, size_t *left,
+                               bauta_error *err)
 {
     merging m = { .bpe = b,
                   .symbols = work->tokens + lo,

@@ -33,7 +33,7 @@ bool bt_bytelevel_decode(char *out, size_t *out_size, const char *text,
 {
     size_t count = 0;
     for (size_t i = 0, length; i < size; i += length) {
-        int byte = byte_of(bt_utf8_get(text + i, size - i, &length));
+        int byte = byte_of(bt_utf8_decode(text + i, size - i, &length));
         if (byte < 0)
             return false;
         out[count++] = (char)byte;
@@ -46,8 +46,8 @@ size_t bt_bytelevel_encode(char *out, const char *bytes, size_t size)
 {
     size_t count = 0;
     for (size_t i = 0; i < size; i++)
-        count += bt_utf8_put(out + count,
-                             bt_bytelevel_char((unsigned char)bytes[i]));
+        count += bt_utf8_encode(out + count,
+                                bt_bytelevel_char((unsigned char)bytes[i]));
     out[count] = '\0';
     return count;
 }

@@ -13,8 +13,8 @@
 #include <string.h>
 
 typedef struct pair_model {
-    bt_subword base;
-    bt_subword *bpe;
+    bt_subword_model base;
+    bt_subword_model *bpe;
     bt_vocab *vocab; /* the pieces; other characters from `count` on */
     uint32_t count;
     uint32_t unknown;
@@ -29,7 +29,7 @@ typedef struct piece_bpe_builder {
     bauta_error *err;
     pair_model *model;
     uint32_t *ranks; /* by id */
-    bt_merge *merges;
+    bt_merge_rule *merges;
     size_t merge_count, merge_room;
     uint32_t *unused;
     const char **frozen;
@@ -38,7 +38,7 @@ typedef struct piece_bpe_builder {
 
 /* ---- The vocabulary ------------------------------------------------------ */
 
-static bool is_character(const bt_span_bytes *text)
+static bool is_character(const bt_byte_view *text)
 {
     return bt_utf8_length((unsigned char)text->bytes[0]) == text->size;
 }
@@ -119,7 +119,7 @@ enum { NEW_CHARACTER = BT_NO_ID - 1 };
 
 /* The id of a symbol, NEW_CHARACTER for a character that has none yet, or
  * BT_NO_ID if it takes part in no merge. */
-static uint32_t symbol_find(const piece_bpe_builder *m, bt_span_bytes text)
+static uint32_t symbol_find(const piece_bpe_builder *m, bt_byte_view text)
 {
     uint32_t id = bt_vocab_find(m->model->vocab, text.bytes, text.size);
     if (id == BT_NO_ID)
@@ -130,7 +130,7 @@ static uint32_t symbol_find(const piece_bpe_builder *m, bt_span_bytes text)
     return type == BT_PIECE_NORMAL || type == BT_PIECE_UNUSED ? id : BT_NO_ID;
 }
 
-static bauta_status symbol_add(piece_bpe_builder *m, bt_span_bytes text,
+static bauta_status symbol_add(piece_bpe_builder *m, bt_byte_view text,
                                uint32_t *id)
 {
     if (*id != NEW_CHARACTER)
@@ -145,9 +145,9 @@ static bauta_status symbol_add(piece_bpe_builder *m, bt_span_bytes text,
 
 static bauta_status merge_add(piece_bpe_builder *m, uint32_t merged, size_t at)
 {
-    bt_span_bytes text = m->from->pieces[merged].text;
-    bt_span_bytes a = { text.bytes, at };
-    bt_span_bytes b = { text.bytes + at, text.size - at };
+    bt_byte_view text = m->from->pieces[merged].text;
+    bt_byte_view a = { text.bytes, at };
+    bt_byte_view b = { text.bytes + at, text.size - at };
     uint32_t left = symbol_find(m, a);
     uint32_t right = left == BT_NO_ID ? BT_NO_ID : symbol_find(m, b);
     if (right == BT_NO_ID)
@@ -157,14 +157,14 @@ static bauta_status merge_add(piece_bpe_builder *m, uint32_t merged, size_t at)
         status = symbol_add(m, b, &right);
     if (status)
         return status;
-    if (m->merge_count == BT_PIECE_MERGES_MAX)
+    if (m->merge_count == BT_SENTENCEPIECE_MERGES_MAX)
         return bt_fail(m->err, BAUTA_ERR_IO,
                        "%s: its pieces make more than %d merges",
-                       bt_path_tail(m->path), BT_PIECE_MERGES_MAX);
-    if (BT_ROOM(m->merges, m->merge_room, m->merge_count, 1))
-        return bt_fail_memory(m->err, "merges", sizeof(bt_merge));
+                       bt_path_tail(m->path), BT_SENTENCEPIECE_MERGES_MAX);
+    if (BT_ARRAY_RESERVE(m->merges, m->merge_room, m->merge_count, 1))
+        return bt_fail_memory(m->err, "merges", sizeof(bt_merge_rule));
     m->merges[m->merge_count++] =
-        (bt_merge){ left, right, merged, m->ranks[merged] };
+        (bt_merge_rule){ left, right, merged, m->ranks[merged] };
     return BAUTA_OK;
 }
 
@@ -222,14 +222,14 @@ static bool is_no_piece(const pair_model *model, const bt_token *token)
 /* Replace characters that are no pieces by their bytes. From the end, so that
  * each token is read before it is overwritten. */
 static bauta_status expand_bytes(const pair_model *model, const char *split,
-                                 bt_subword_work *work, size_t begin,
+                                 bt_subword_workspace *work, size_t begin,
                                  bauta_error *err)
 {
     size_t more = 0, from = work->count;
     for (size_t i = begin; i < work->count; i++)
         if (is_no_piece(model, work->tokens + i))
             more += work->tokens[i].hi - work->tokens[i].lo - 1;
-    bauta_status status = bt_subword_reserve(work, more, err);
+    bauta_status status = bt_subword_reserve_tokens(work, more, err);
     if (status)
         return status;
     work->count += more;
@@ -248,7 +248,7 @@ static bauta_status expand_bytes(const pair_model *model, const char *split,
 }
 
 /* Replace them by the unknown token, one for a run of them. */
-static void unknown_fuse(const pair_model *model, bt_subword_work *work,
+static void unknown_fuse(const pair_model *model, bt_subword_workspace *work,
                          size_t begin)
 {
     size_t to = begin;
@@ -265,8 +265,8 @@ static void unknown_fuse(const pair_model *model, bt_subword_work *work,
     work->count = to;
 }
 
-static bauta_status pair_encode(const bt_subword *base, const char *split,
-                                size_t size, bt_subword_work *work,
+static bauta_status pair_encode(const bt_subword_model *base, const char *split,
+                                size_t size, bt_subword_workspace *work,
                                 bauta_error *err)
 {
     const pair_model *model = (const pair_model *)base;
@@ -280,7 +280,7 @@ static bauta_status pair_encode(const bt_subword *base, const char *split,
     return BAUTA_OK;
 }
 
-static void pair_free(bt_subword *base)
+static void pair_free(bt_subword_model *base)
 {
     pair_model *model = (pair_model *)base;
     bt_subword_free(model->bpe);
@@ -307,21 +307,21 @@ static bauta_status pair_fill(piece_bpe_builder *m)
                          .byte_fallback = m->from->byte_fallback,
                          .unused = m->unused,
                          .unused_count = m->unused_count,
-                         .frozen = m->frozen,
-                         .frozen_count = m->frozen_count };
+                         .user_defined = m->frozen,
+                         .user_defined_count = m->frozen_count };
     return bt_bpe_create(&m->model->bpe, &spec, m->path, m->err);
 }
 
-bauta_status bt_sentencepiece_bpe(bt_subword **out,
-                                  const bt_sentencepiece *model,
-                                  const char *path, bauta_error *err)
+bauta_status bt_sentencepiece_bpe_create(bt_subword_model **out,
+                                         const bt_sentencepiece *model,
+                                         const char *path, bauta_error *err)
 {
     piece_bpe_builder m = { .from = model, .path = path, .err = err };
     *out = NULL;
     m.model = bt_alloc_zero(1, sizeof(*m.model));
     if (!m.model)
         return bt_fail_memory(err, "a BPE model", sizeof(*m.model));
-    m.model->base = (bt_subword){ pair_encode, pair_free };
+    m.model->base = (bt_subword_model){ pair_encode, pair_free };
     m.model->count = (uint32_t)model->count;
     m.model->unknown = model->unknown;
     m.model->byte_fallback = model->byte_fallback;

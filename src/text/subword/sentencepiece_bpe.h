@@ -10,19 +10,20 @@
 #ifndef BT_SENTENCEPIECE_BPE_H
 #define BT_SENTENCEPIECE_BPE_H
 
-#include "formats/sentencepiece.h"
+#include "formats/sentencepiece_proto.h"
 #include "text/subword/subword_model.h"
 
-enum { BT_PIECE_MERGES_MAX = 1 << 22 };
+enum { BT_SENTENCEPIECE_MERGES_MAX = 1 << 22 };
 
-bauta_status bt_sentencepiece_bpe(bt_subword **out,
-                                  const bt_sentencepiece *model,
-                                  const char *path, bauta_error *err);
+bauta_status bt_sentencepiece_bpe_create(bt_subword_model **out,
+                                         const bt_sentencepiece *model,
+                                         const char *path, bauta_error *err);
 
 /* WORD models: each word is a piece or unknown; `vocab` must outlive the
  * model. */
-bauta_status bt_sentencepiece_words(bt_subword **out,
-                                    const bt_sentencepiece *model,
-                                    const bt_vocab *vocab, bauta_error *err);
+bauta_status bt_sentencepiece_word_create(bt_subword_model **out,
+                                          const bt_sentencepiece *model,
+                                          const bt_vocab *vocab,
+                                          bauta_error *err);
 
 #endif

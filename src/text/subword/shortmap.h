@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "bauta.h"
 
-enum { BT_SHORTMAP_LONGEST = 16, BT_SHORTMAP_NONE = UINT32_MAX };
+enum { BT_SHORTMAP_KEY_MAX = 16, BT_SHORTMAP_NONE = UINT32_MAX };
 
 typedef struct bt_shortmap_slot {
     uint64_t words[2];

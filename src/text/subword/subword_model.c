@@ -9,34 +9,34 @@
 
 #include <string.h>
 
-void bt_subword_work_release(bt_subword_work *work)
+void bt_subword_workspace_release(bt_subword_workspace *work)
 {
     bt_free(work->tokens);
     bt_free(work->scratch);
     memset(work, 0, sizeof(*work));
 }
 
-bauta_status bt_subword_reserve(bt_subword_work *work, size_t more,
-                                bauta_error *err)
+bauta_status bt_subword_reserve_tokens(bt_subword_workspace *work, size_t more,
+                                       bauta_error *err)
 {
-    if (BT_ROOM(work->tokens, work->room, work->count, more))
+    if (BT_ARRAY_RESERVE(work->tokens, work->capacity, work->count, more))
         return bt_fail_memory(
             err, "tokens",
             bt_size_mul(bt_size_add(work->count, more), sizeof(bt_token)));
     return BAUTA_OK;
 }
 
-bauta_status bt_subword_put(bt_subword_work *work, bt_token token,
-                            bauta_error *err)
+bauta_status bt_subword_append(bt_subword_workspace *work, bt_token token,
+                               bauta_error *err)
 {
-    bauta_status status = bt_subword_reserve(work, 1, err);
+    bauta_status status = bt_subword_reserve_tokens(work, 1, err);
     if (!status)
         work->tokens[work->count++] = token;
     return status;
 }
 
-bauta_status bt_subword_scratch(bt_subword_work *work, size_t size,
-                                bauta_error *err)
+bauta_status bt_subword_reserve_scratch(bt_subword_workspace *work, size_t size,
+                                        bauta_error *err)
 {
     if (size <= work->scratch_size)
         return BAUTA_OK;
@@ -52,7 +52,8 @@ bauta_status bt_subword_scratch(bt_subword_work *work, size_t size,
     return BAUTA_OK;
 }
 
-bauta_status bt_fail_unknown(bauta_error *err, const char *text, size_t size)
+bauta_status bt_fail_unknown_token(bauta_error *err, const char *text,
+                                   size_t size)
 {
     char start[2 * sizeof(bt_quoted)] = ""; // longer than bt_quote() shows
     memcpy(start, text, bt_size_min(size, sizeof(start) - 1));
@@ -62,8 +63,8 @@ bauta_status bt_fail_unknown(bauta_error *err, const char *text, size_t size)
         bt_quote(start).text);
 }
 
-bauta_status bt_subword_encode(const bt_subword *model, const char *split,
-                               size_t size, bt_subword_work *work,
+bauta_status bt_subword_encode(const bt_subword_model *model, const char *split,
+                               size_t size, bt_subword_workspace *work,
                                bauta_error *err)
 {
     size_t count = work->count;
@@ -76,7 +77,7 @@ bauta_status bt_subword_encode(const bt_subword *model, const char *split,
     return status;
 }
 
-void bt_subword_free(bt_subword *model)
+void bt_subword_free(bt_subword_model *model)
 {
     if (model)
         model->free(model);

@@ -2,10 +2,10 @@
 /* subword_model.h - models that encode a split as pieces of a vocabulary: BPE,
  * WordPiece, Unigram and WordLevel.
  *
- * A model is immutable; its workspace is a bt_subword_work that the caller
+ * A model is immutable; its workspace is a bt_subword_workspace that the caller
  * keeps from call to call. The time to encode n bytes is bounded whatever they
  * are: O(n log n) for BPE, and O(n * longest piece) for WordPiece and Unigram,
- * whose pieces have at most BT_PIECE_FOUND_MAX bytes. */
+ * whose pieces have at most BT_SEARCHED_PIECE_MAX bytes. */
 #ifndef BT_SUBWORD_MODEL_H
 #define BT_SUBWORD_MODEL_H
 
@@ -18,52 +18,53 @@ typedef struct bt_token {
 } bt_token;
 
 /* Zeroed at first. A failed call leaves `count` unchanged. */
-typedef struct bt_subword_work {
+typedef struct bt_subword_workspace {
     bt_token *tokens; /* the result; calls append to it */
-    size_t count, room;
+    size_t count, capacity;
     void *scratch; /* for the model */
     size_t scratch_size;
-} bt_subword_work;
+} bt_subword_workspace;
 
-void bt_subword_work_release(bt_subword_work *work);
+void bt_subword_workspace_release(bt_subword_workspace *work);
 
 /* For the models: reserve memory for `more` tokens; append one token; reserve
  * `size` bytes of scratch, whose contents are lost; and the error for text that
  * is not in the vocabulary. */
-bauta_status bt_subword_reserve(bt_subword_work *work, size_t more,
-                                bauta_error *err);
-bauta_status bt_subword_put(bt_subword_work *work, bt_token token,
-                            bauta_error *err);
-bauta_status bt_subword_scratch(bt_subword_work *work, size_t size,
-                                bauta_error *err);
-bauta_status bt_fail_unknown(bauta_error *err, const char *text, size_t size);
+bauta_status bt_subword_reserve_tokens(bt_subword_workspace *work, size_t more,
+                                       bauta_error *err);
+bauta_status bt_subword_append(bt_subword_workspace *work, bt_token token,
+                               bauta_error *err);
+bauta_status bt_subword_reserve_scratch(bt_subword_workspace *work, size_t size,
+                                        bauta_error *err);
+bauta_status bt_fail_unknown_token(bauta_error *err, const char *text,
+                                   size_t size);
 
-typedef struct bt_subword bt_subword;
-struct bt_subword {
-    bauta_status (*encode)(const bt_subword *model, const char *split,
-                           size_t size, bt_subword_work *work,
+typedef struct bt_subword_model bt_subword_model;
+struct bt_subword_model {
+    bauta_status (*encode)(const bt_subword_model *model, const char *split,
+                           size_t size, bt_subword_workspace *work,
                            bauta_error *err);
-    void (*free)(bt_subword *model);
+    void (*free)(bt_subword_model *model);
 };
 
 /* Append the tokens of one split; lo and hi count from its first byte. */
-bauta_status bt_subword_encode(const bt_subword *model, const char *split,
-                               size_t size, bt_subword_work *work,
+bauta_status bt_subword_encode(const bt_subword_model *model, const char *split,
+                               size_t size, bt_subword_workspace *work,
                                bauta_error *err);
-void bt_subword_free(bt_subword *model); /* accepts NULL */
+void bt_subword_free(bt_subword_model *model); /* accepts NULL */
 
 /* ---- BPE ----------------------------------------------------------------- */
 
 /* Two adjacent symbols become one. The lowest rank in the split is merged
  * first, and of equal ranks the leftmost. */
-typedef struct bt_merge {
+typedef struct bt_merge_rule {
     uint32_t left, right, merged; /* ids */
     uint32_t rank;
-} bt_merge;
+} bt_merge_rule;
 
 typedef struct bt_bpe_spec {
-    const bt_vocab *vocab;  /* must outlive the model */
-    const bt_merge *merges; /* copied into a table; no pair twice */
+    const bt_vocab *vocab;       /* must outlive the model */
+    const bt_merge_rule *merges; /* copied into a table; no pair twice */
     size_t merge_count;
     uint32_t unknown;       /* id of symbols that are not in the vocabulary;
                                BT_NO_ID: they are dropped */
@@ -72,21 +73,21 @@ typedef struct bt_bpe_spec {
                                and symbols start as bytes, not characters */
     bool byte_fallback;     /* unknown characters become <0x..> tokens if the
                                vocabulary has all of them */
-    bool whole_first;       /* a split that is a piece is encoded as that
-                               piece ("ignore_merges") */
+    bool ignore_merges;     /* a split that is a piece is encoded as that
+                             piece ("ignore_merges") */
     const char *prefix;     /* of each symbol except the first, or NULL */
     const char *suffix;     /* of the last symbol, or NULL */
     const uint32_t *unused; /* SentencePiece's unused pieces, sorted: they are
                                merged and then split again */
     size_t unused_count;
-    const char *const *frozen; /* SentencePiece's user-defined pieces: each is
-                                  one symbol from the start */
-    size_t frozen_count;
+    const char *const *user_defined; /* SentencePiece's user-defined pieces:
+                                  each is one symbol from the start */
+    size_t user_defined_count;
 } bt_bpe_spec;
 
 enum { BT_NO_ID = UINT32_MAX };
 
-bauta_status bt_bpe_create(bt_subword **out, const bt_bpe_spec *spec,
+bauta_status bt_bpe_create(bt_subword_model **out, const bt_bpe_spec *spec,
                            const char *path, bauta_error *err);
 
 /* ---- WordPiece ----------------------------------------------------------- */
@@ -95,10 +96,10 @@ typedef struct bt_wordpiece_spec {
     const bt_vocab *vocab; /* must outlive the model */
     uint32_t unknown;      /* for a split that cannot be encoded */
     const char *prefix;    /* of pieces that do not begin a word: "##" */
-    size_t longest;        /* characters; longer splits are unknown */
+    size_t max_word_chars; /* characters; longer splits are unknown */
 } bt_wordpiece_spec;
 
-bauta_status bt_wordpiece_create(bt_subword **out,
+bauta_status bt_wordpiece_create(bt_subword_model **out,
                                  const bt_wordpiece_spec *spec,
                                  const char *path, bauta_error *err);
 
@@ -106,8 +107,8 @@ bauta_status bt_wordpiece_create(bt_subword **out,
 
 typedef enum bt_unigram_kind {
     BT_UNIGRAM_NORMAL,
-    BT_UNIGRAM_USER,  /* always used where it occurs */
-    BT_UNIGRAM_HIDDEN /* never used: control, unused, byte, unknown */
+    BT_UNIGRAM_USER_DEFINED, /* always used where it occurs */
+    BT_UNIGRAM_HIDDEN        /* never used: control, unused, byte, unknown */
 } bt_unigram_kind;
 
 typedef struct bt_unigram_spec {
@@ -117,17 +118,18 @@ typedef struct bt_unigram_spec {
                                    are normal, even the unknown one */
     uint32_t unknown;           /* BT_NO_ID: unknown characters are errors */
     bool byte_fallback;
-    bool single; /* path scores are float32 and are rebased beyond 1e5, as in
-                    SentencePiece; else double */
+    bool float32_scores; /* path scores are float32 and are rebased beyond 1e5,
+                    as in SentencePiece; else double */
 } bt_unigram_spec;
 
-bauta_status bt_unigram_create(bt_subword **out, const bt_unigram_spec *spec,
-                               const char *path, bauta_error *err);
+bauta_status bt_unigram_create(bt_subword_model **out,
+                               const bt_unigram_spec *spec, const char *path,
+                               bauta_error *err);
 
 /* ---- WordLevel ----------------------------------------------------------- */
 
 /* A split is a piece or unknown (BT_NO_ID: an error). */
-bauta_status bt_wordlevel_create(bt_subword **out, const bt_vocab *vocab,
+bauta_status bt_wordlevel_create(bt_subword_model **out, const bt_vocab *vocab,
                                  uint32_t unknown, bauta_error *err);
 
 #endif

@@ -61,8 +61,8 @@ static bauta_status node_add(trie_builder *b, unsigned char label, uint32_t lo,
     // One more node ends the children of the last one, and labels are read
     // eight at a time.
     if (t->count >= BT_TRIE_NONE - 8 ||
-        BT_ROOM(t->nodes, b->nodes_room, t->count, 2) ||
-        BT_ROOM(t->labels, b->labels_room, t->count, 9))
+        BT_ARRAY_RESERVE(t->nodes, b->nodes_room, t->count, 2) ||
+        BT_ARRAY_RESERVE(t->labels, b->labels_room, t->count, 9))
         return bt_fail_memory(b->err, "a trie",
                               (t->count + 2) * sizeof(*t->nodes));
     t->labels[t->count] = label;
@@ -130,9 +130,9 @@ bauta_status bt_trie_init(bt_trie *trie, bt_trie_key *keys, size_t count,
     return BAUTA_OK;
 }
 
-bauta_status bt_trie_vocab(bt_trie *trie, const bt_vocab *vocab,
-                           const unsigned char *hidden, size_t longest,
-                           const char *path, bauta_error *err)
+bauta_status bt_trie_init_vocab(bt_trie *trie, const bt_vocab *vocab,
+                                const unsigned char *hidden, size_t longest,
+                                const char *path, bauta_error *err)
 {
     size_t all = bt_vocab_size(vocab), count = 0, size = 0;
     bt_trie_key *keys = bt_alloc(all * sizeof(*keys));
@@ -144,12 +144,12 @@ bauta_status bt_trie_vocab(bt_trie *trie, const bt_vocab *vocab,
         const char *piece = bt_vocab_piece(vocab, id, &size);
         if (!piece || size == 0 || size > longest || (hidden && hidden[id]))
             continue;
-        if (size > BT_PIECE_FOUND_MAX)
+        if (size > BT_SEARCHED_PIECE_MAX)
             status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                              "%s: piece %u has %zu bytes; at most %d are "
                              "supported",
                              bt_path_tail(path), (unsigned)id, size,
-                             BT_PIECE_FOUND_MAX);
+                             BT_SEARCHED_PIECE_MAX);
         keys[count++] = (bt_trie_key){ piece, (uint32_t)size, id };
     }
     if (!status)
@@ -165,8 +165,8 @@ void bt_trie_release(bt_trie *trie)
     memset(trie, 0, sizeof(*trie));
 }
 
-size_t bt_trie_longest(const bt_trie *trie, const char *text, size_t size,
-                       uint32_t *value)
+size_t bt_trie_longest_prefix(const bt_trie *trie, const char *text,
+                              size_t size, uint32_t *value)
 {
     size_t longest = 0;
     uint32_t node = 0;

@@ -13,7 +13,7 @@
 
 /* Bytes of a piece that is searched at every position of a text: the bound of
  * one search in the trie. */
-enum { BT_TRIE_NONE = UINT32_MAX, BT_PIECE_FOUND_MAX = 512 };
+enum { BT_TRIE_NONE = UINT32_MAX, BT_SEARCHED_PIECE_MAX = 512 };
 
 typedef struct bt_trie_key {
     const char *bytes;
@@ -40,10 +40,10 @@ bauta_status bt_trie_init(bt_trie *trie, bt_trie_key *keys, size_t count,
                           bauta_error *err);
 /* Build a trie of the pieces of a vocabulary with their ids, except for empty
  * ones, hidden ones (by id; may be NULL), and those of more than `longest`
- * bytes. A piece of more than BT_PIECE_FOUND_MAX bytes is an error. */
-bauta_status bt_trie_vocab(bt_trie *trie, const bt_vocab *vocab,
-                           const unsigned char *hidden, size_t longest,
-                           const char *path, bauta_error *err);
+ * bytes. A piece of more than BT_SEARCHED_PIECE_MAX bytes is an error. */
+bauta_status bt_trie_init_vocab(bt_trie *trie, const bt_vocab *vocab,
+                                const unsigned char *hidden, size_t longest,
+                                const char *path, bauta_error *err);
 void bt_trie_release(bt_trie *trie);
 
 /* The child of a node for a byte, or 0. Eight children are compared at a time;
@@ -75,7 +75,7 @@ static inline uint32_t bt_trie_value(const bt_trie *trie, uint32_t node)
 }
 
 /* The length and value of the longest key that the text begins with, or 0. */
-size_t bt_trie_longest(const bt_trie *trie, const char *text, size_t size,
-                       uint32_t *value);
+size_t bt_trie_longest_prefix(const bt_trie *trie, const char *text,
+                              size_t size, uint32_t *value);
 
 #endif

@@ -20,7 +20,7 @@
 #include <stdio.h>
 
 typedef struct unigram {
-    bt_subword base;
+    bt_subword_model base;
     const bt_vocab *vocab;
     bt_trie trie;
     double *scores; /* (size of vocab) */
@@ -124,7 +124,7 @@ static bauta_status nodes_fill(viterbi_search *s, bauta_error *err)
         viterbi_node *to = s->nodes + at + length;
         node_update(s, to, u->unknown_score + here, (uint32_t)at, u->unknown);
         if (to->id == BT_NO_ID)
-            return bt_fail_unknown(err, text, length);
+            return bt_fail_unknown_token(err, text, length);
     }
     return BAUTA_OK;
 }
@@ -134,8 +134,8 @@ static bauta_status nodes_fill(viterbi_search *s, bauta_error *err)
 /* Append the tokens of the bytes [lo, hi) backwards; *done is false if there
  * are none. */
 static bauta_status bytes_put(const unigram *u, const char *text, uint32_t lo,
-                              uint32_t hi, bt_subword_work *work, bool *done,
-                              bauta_error *err)
+                              uint32_t hi, bt_subword_workspace *work,
+                              bool *done, bauta_error *err)
 {
     *done = u->byte_fallback;
     for (uint32_t i = lo; i < hi && *done; i++)
@@ -143,7 +143,7 @@ static bauta_status bytes_put(const unigram *u, const char *text, uint32_t lo,
     bauta_status status = BAUTA_OK;
     for (uint32_t i = hi; i > lo && *done && !status; i--) {
         bt_token t = { u->fallback[(unsigned char)text[i - 1]], lo, hi };
-        status = bt_subword_put(work, t, err);
+        status = bt_subword_append(work, t, err);
     }
     return status;
 }
@@ -151,7 +151,7 @@ static bauta_status bytes_put(const unigram *u, const char *text, uint32_t lo,
 /* Append the unknown characters [lo, hi). Hugging Face's library looks the
  * fused run up as a piece here. */
 static bauta_status unknown_put(const unigram *u, const char *text, uint32_t lo,
-                                uint32_t hi, bt_subword_work *work,
+                                uint32_t hi, bt_subword_workspace *work,
                                 bauta_error *err)
 {
     uint32_t id =
@@ -163,13 +163,13 @@ static bauta_status unknown_put(const unigram *u, const char *text, uint32_t lo,
             return status;
         id = u->unknown;
     }
-    return bt_subword_put(work, (bt_token){ id, lo, hi }, err);
+    return bt_subword_append(work, (bt_token){ id, lo, hi }, err);
 }
 
 /* Append the best path, from its end to its start. */
 static bauta_status path_put(const unigram *u, const viterbi_node *nodes,
                              const char *text, size_t size,
-                             bt_subword_work *work, bauta_error *err)
+                             bt_subword_workspace *work, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     bool separate = u->byte_fallback && !u->fuse_first;
@@ -177,7 +177,7 @@ static bauta_status path_put(const unigram *u, const viterbi_node *nodes,
         uint32_t id = nodes[hi].id;
         lo = nodes[hi].from;
         if (id != u->unknown) {
-            status = bt_subword_put(work, (bt_token){ id, lo, hi }, err);
+            status = bt_subword_append(work, (bt_token){ id, lo, hi }, err);
             continue;
         }
         while (!separate && lo > 0 && nodes[lo].id == id)
@@ -187,14 +187,14 @@ static bauta_status path_put(const unigram *u, const viterbi_node *nodes,
     return status;
 }
 
-static bauta_status unigram_encode(const bt_subword *model, const char *split,
-                                   size_t size, bt_subword_work *work,
-                                   bauta_error *err)
+static bauta_status unigram_encode(const bt_subword_model *model,
+                                   const char *split, size_t size,
+                                   bt_subword_workspace *work, bauta_error *err)
 {
     const unigram *u = (const unigram *)model;
     viterbi_search s = { .unigram = u, .text = split, .size = size };
     size_t lo = work->count, hi;
-    bauta_status status = bt_subword_scratch(
+    bauta_status status = bt_subword_reserve_scratch(
         work, bt_size_mul(size + 1, sizeof(viterbi_node) + sizeof(double)),
         err);
     if (status)
@@ -212,7 +212,7 @@ static bauta_status unigram_encode(const bt_subword *model, const char *split,
     return status;
 }
 
-static void unigram_free(bt_subword *model)
+static void unigram_free(bt_subword_model *model)
 {
     unigram *u = (unigram *)model;
     bt_trie_release(&u->trie);
@@ -240,19 +240,19 @@ static double user_score(size_t size)
 static void scores_fill(unigram *u, const bt_unigram_spec *spec)
 {
     size_t count = bt_vocab_size(spec->vocab), size = 0;
-    double worst = spec->single ? (double)FLT_MAX : INFINITY;
+    double worst = spec->float32_scores ? (double)FLT_MAX : INFINITY;
     for (size_t i = 0; i < count; i++) {
         double score = spec->scores[i];
-        u->scores[i] = spec->single ? (double)(float)score : score;
+        u->scores[i] = spec->float32_scores ? (double)(float)score : score;
         if (kind_of(spec, i) != BT_UNIGRAM_NORMAL)
             continue;
         worst = u->scores[i] < worst ? u->scores[i] : worst;
     }
     u->unknown_score = worst - 10;
-    if (spec->single)
+    if (spec->float32_scores)
         u->unknown_score = (double)((float)worst - 10.0f);
     for (size_t i = 0; i < count; i++)
-        if (kind_of(spec, i) == BT_UNIGRAM_USER &&
+        if (kind_of(spec, i) == BT_UNIGRAM_USER_DEFINED &&
             bt_vocab_piece(spec->vocab, (uint32_t)i, &size))
             u->scores[i] = user_score(size);
 }
@@ -296,24 +296,25 @@ static bauta_status unigram_fill(unigram *u, const bt_unigram_spec *spec,
     fallback_fill(u);
     bauta_status status = hidden_create(&hidden, spec, err);
     if (!status)
-        status =
-            bt_trie_vocab(&u->trie, spec->vocab, hidden, SIZE_MAX, path, err);
+        status = bt_trie_init_vocab(&u->trie, spec->vocab, hidden, SIZE_MAX,
+                                    path, err);
     bt_free(hidden);
     return status;
 }
 
-bauta_status bt_unigram_create(bt_subword **out, const bt_unigram_spec *spec,
-                               const char *path, bauta_error *err)
+bauta_status bt_unigram_create(bt_subword_model **out,
+                               const bt_unigram_spec *spec, const char *path,
+                               bauta_error *err)
 {
     unigram *u = bt_alloc_zero(1, sizeof(*u));
     *out = NULL;
     if (!u)
         return bt_fail_memory(err, "a tokenizer", sizeof(*u));
-    u->base = (bt_subword){ unigram_encode, unigram_free };
+    u->base = (bt_subword_model){ unigram_encode, unigram_free };
     u->vocab = spec->vocab;
     u->unknown = spec->unknown;
     u->byte_fallback = spec->byte_fallback;
-    u->single = spec->single;
+    u->single = spec->float32_scores;
     u->fuse_first = !spec->kinds;
     bauta_status status = unigram_fill(u, spec, path, err);
     if (status) {

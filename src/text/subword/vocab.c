@@ -116,9 +116,11 @@ static bauta_status reserve(bt_vocab *vocab, size_t size, uint32_t id,
         return bt_fail(err, BAUTA_ERR_IO,
                        "the pieces of the vocabulary have more than %d bytes",
                        BT_VOCAB_BYTES_MAX);
-    if (BT_ROOM(vocab->bytes, vocab->bytes_room, vocab->used, size + 1))
+    if (BT_ARRAY_RESERVE(vocab->bytes, vocab->bytes_room, vocab->used,
+                         size + 1))
         return bt_fail_memory(err, "pieces", vocab->used + size + 1);
-    if (BT_ROOM(vocab->entries, vocab->entries_room, vocab->count, more))
+    if (BT_ARRAY_RESERVE(vocab->entries, vocab->entries_room, vocab->count,
+                         more))
         return bt_fail_memory(err, "pieces", (id + 1) * sizeof(vocab_entry));
     if (vocab->filled >= (size_t)1 << (vocab->bits - 1) && slots_grow(vocab))
         return bt_fail_memory(err, "pieces",

@@ -11,13 +11,14 @@
 /* ---- WordLevel: a split is a piece or unknown ---------------------------- */
 
 typedef struct wordlevel {
-    bt_subword base;
+    bt_subword_model base;
     const bt_vocab *vocab;
     uint32_t unknown;
 } wordlevel;
 
-static bauta_status wordlevel_encode(const bt_subword *model, const char *split,
-                                     size_t size, bt_subword_work *work,
+static bauta_status wordlevel_encode(const bt_subword_model *model,
+                                     const char *split, size_t size,
+                                     bt_subword_workspace *work,
                                      bauta_error *err)
 {
     const wordlevel *w = (const wordlevel *)model;
@@ -27,16 +28,16 @@ static bauta_status wordlevel_encode(const bt_subword *model, const char *split,
     if (id == BT_NO_ID)
         id = w->unknown;
     if (id == BT_NO_ID)
-        return bt_fail_unknown(err, split, size);
-    return bt_subword_put(work, (bt_token){ id, 0, (uint32_t)size }, err);
+        return bt_fail_unknown_token(err, split, size);
+    return bt_subword_append(work, (bt_token){ id, 0, (uint32_t)size }, err);
 }
 
-static void wordlevel_free(bt_subword *model)
+static void wordlevel_free(bt_subword_model *model)
 {
     bt_free(model);
 }
 
-bauta_status bt_wordlevel_create(bt_subword **out, const bt_vocab *vocab,
+bauta_status bt_wordlevel_create(bt_subword_model **out, const bt_vocab *vocab,
                                  uint32_t unknown, bauta_error *err)
 {
     wordlevel *w = bt_alloc(sizeof(*w));
@@ -56,7 +57,7 @@ bauta_status bt_wordlevel_create(bt_subword **out, const bt_vocab *vocab,
 /* A word is a piece or unknown. SentencePiece encodes a word that is spelled
  * like a control piece as that piece; here no text can do that. */
 typedef struct words {
-    bt_subword base;
+    bt_subword_model base;
     const bt_vocab *vocab;
     uint32_t unknown;
     bool byte_fallback;
@@ -78,7 +79,7 @@ static size_t word_end(const char *split, size_t size, size_t at)
  * before it. */
 static bauta_status unknown_add(const words *model, const char *split,
                                 bt_token token, size_t begin,
-                                bt_subword_work *work, bauta_error *err)
+                                bt_subword_workspace *work, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     if (!model->byte_fallback && work->count > begin) {
@@ -89,17 +90,17 @@ static bauta_status unknown_add(const words *model, const char *split,
         }
     }
     if (!model->byte_fallback)
-        return bt_subword_put(work, token, err);
+        return bt_subword_append(work, token, err);
     for (uint32_t i = token.lo; !status && i < token.hi; i++) {
         token.id = model->bytes[(unsigned char)split[i]];
-        status = bt_subword_put(work, token, err);
+        status = bt_subword_append(work, token, err);
     }
     return status;
 }
 
-static bauta_status words_encode(const bt_subword *base, const char *split,
-                                 size_t size, bt_subword_work *work,
-                                 bauta_error *err)
+static bauta_status words_encode(const bt_subword_model *base,
+                                 const char *split, size_t size,
+                                 bt_subword_workspace *work, bauta_error *err)
 {
     const words *model = (const words *)base;
     bauta_status status = BAUTA_OK;
@@ -109,7 +110,7 @@ static bauta_status words_encode(const bt_subword *base, const char *split,
         bt_token token = { bt_vocab_find(model->vocab, split + at, end - at),
                            (uint32_t)at, (uint32_t)end };
         if (token.id != BT_NO_ID && model->found[token.id]) {
-            status = bt_subword_put(work, token, err);
+            status = bt_subword_append(work, token, err);
             continue;
         }
         token.id = model->unknown;
@@ -118,20 +119,21 @@ static bauta_status words_encode(const bt_subword *base, const char *split,
     return status;
 }
 
-static void words_free(bt_subword *base)
+static void words_free(bt_subword_model *base)
 {
     bt_free(base);
 }
 
-bauta_status bt_sentencepiece_words(bt_subword **out,
-                                    const bt_sentencepiece *model,
-                                    const bt_vocab *vocab, bauta_error *err)
+bauta_status bt_sentencepiece_word_create(bt_subword_model **out,
+                                          const bt_sentencepiece *model,
+                                          const bt_vocab *vocab,
+                                          bauta_error *err)
 {
     words *w = bt_alloc_zero(1, sizeof(*w) + model->count);
     *out = NULL;
     if (!w)
         return bt_fail_memory(err, "a WORD model", sizeof(*w) + model->count);
-    w->base = (bt_subword){ words_encode, words_free };
+    w->base = (bt_subword_model){ words_encode, words_free };
     w->vocab = vocab;
     w->unknown = model->unknown;
     w->byte_fallback = model->byte_fallback;

@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef struct wordpiece {
-    bt_subword base;
+    bt_subword_model base;
     bt_trie trie;
     uint32_t inside; /* the node of the prefix */
     bool continues;  /* there is such a node */
@@ -59,8 +59,8 @@ static size_t piece_find(const wordpiece *w, uint32_t node, const char *split,
 
 /* Append the pieces of a word; *whole is false if a part of it is no piece. */
 static bauta_status split_word(const wordpiece *w, const char *split,
-                               size_t size, bt_subword_work *work, bool *whole,
-                               bauta_error *err)
+                               size_t size, bt_subword_workspace *work,
+                               bool *whole, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     *whole = true;
@@ -72,14 +72,15 @@ static bauta_status split_word(const wordpiece *w, const char *split,
         *whole = end > at;
         if (!*whole)
             break;
-        status = bt_subword_put(
+        status = bt_subword_append(
             work, (bt_token){ id, (uint32_t)at, (uint32_t)end }, err);
     }
     return status;
 }
 
-static bauta_status wordpiece_encode(const bt_subword *model, const char *split,
-                                     size_t size, bt_subword_work *work,
+static bauta_status wordpiece_encode(const bt_subword_model *model,
+                                     const char *split, size_t size,
+                                     bt_subword_workspace *work,
                                      bauta_error *err)
 {
     const wordpiece *w = (const wordpiece *)model;
@@ -91,13 +92,13 @@ static bauta_status wordpiece_encode(const bt_subword *model, const char *split,
             return status;
     }
     if (w->unknown == BT_NO_ID)
-        return bt_fail_unknown(err, split, size);
+        return bt_fail_unknown_token(err, split, size);
     work->count = first;
-    return bt_subword_put(work, (bt_token){ w->unknown, 0, (uint32_t)size },
-                          err);
+    return bt_subword_append(work, (bt_token){ w->unknown, 0, (uint32_t)size },
+                             err);
 }
 
-static void wordpiece_free(bt_subword *model)
+static void wordpiece_free(bt_subword_model *model)
 {
     wordpiece *w = (wordpiece *)model;
     bt_trie_release(&w->trie);
@@ -113,7 +114,7 @@ static void prefix_find(wordpiece *w, const char *prefix)
     }
 }
 
-bauta_status bt_wordpiece_create(bt_subword **out,
+bauta_status bt_wordpiece_create(bt_subword_model **out,
                                  const bt_wordpiece_spec *spec,
                                  const char *path, bauta_error *err)
 {
@@ -121,14 +122,14 @@ bauta_status bt_wordpiece_create(bt_subword **out,
     *out = NULL;
     if (!w)
         return bt_fail_memory(err, "a tokenizer", sizeof(*w));
-    w->base = (bt_subword){ wordpiece_encode, wordpiece_free };
+    w->base = (bt_subword_model){ wordpiece_encode, wordpiece_free };
     w->unknown = spec->unknown;
-    w->max_word_chars = spec->longest;
+    w->max_word_chars = spec->max_word_chars;
     // A piece that is longer than any encoded word is never found.
-    size_t longest = bt_size_add(bt_size_mul(spec->longest, 4),
+    size_t longest = bt_size_add(bt_size_mul(spec->max_word_chars, 4),
                                  spec->prefix ? strlen(spec->prefix) : 0);
     bauta_status status =
-        bt_trie_vocab(&w->trie, spec->vocab, NULL, longest, path, err);
+        bt_trie_init_vocab(&w->trie, spec->vocab, NULL, longest, path, err);
     if (status) {
         bt_free(w);
         return status;

@@ -18,9 +18,9 @@ void bt_gzip_free(bt_gzip *gzip)
     (void)gzip;
 }
 
-bauta_status bt_gzip_run(bt_gzip *gzip, const unsigned char **in,
-                         size_t *in_size, unsigned char **out, size_t *out_size,
-                         bauta_error *err)
+bauta_status bt_gzip_inflate(bt_gzip *gzip, const unsigned char **in,
+                             size_t *in_size, unsigned char **out,
+                             size_t *out_size, bauta_error *err)
 {
     (void)gzip, (void)in, (void)in_size, (void)out, (void)out_size, (void)err;
     return BAUTA_OK; // no object can exist

@@ -53,9 +53,9 @@ void bt_gzip_free(bt_gzip *gzip)
     bt_free(gzip);
 }
 
-bauta_status bt_gzip_run(bt_gzip *g, const unsigned char **in, size_t *in_size,
-                         unsigned char **out, size_t *out_size,
-                         bauta_error *err)
+bauta_status bt_gzip_inflate(bt_gzip *g, const unsigned char **in,
+                             size_t *in_size, unsigned char **out,
+                             size_t *out_size, bauta_error *err)
 {
     z_stream *z = &g->stream;
     uInt given = (uInt)bt_size_min(*in_size, UINT_MAX);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ops.h - the operations of a Transformer on the tape, one file each.
+ *
+ * Every op checks its shapes, computes its output and records itself for the
+ * backward pass. Tensors have one row per token. After a failure of the tape,
+ * ops return NULL at once and accept NULL tensors. Kernels are called for
+ * ranges of rows (or of columns, where rows are summed), so threads change no
+ * bit; a row's result depends on that row alone, so batching changes none
+ * either. */
+#ifndef BT_OPS_H
+#define BT_OPS_H
+
+#include "autograd/tape.h"
+#include "mask/plan.h"
+
+/* A label or id that is ignored. */
+#define BT_IGNORE_INDEX UINT32_MAX
+
+/* y = x W^T + bias with W (outputs, inputs), as in torch.nn.Linear; or, with
+ * `transposed`, y = x W + bias with W (inputs, outputs), as in GPT-2's Conv1D.
+ * bias is (1, outputs) or NULL. */
+bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w,
+                        bool transposed, bt_tensor *bias);
+
+/* Several layers of one x, each computed as by bt_op_linear() without a
+ * residual. If nothing is recorded and there are few rows, they run in one
+ * parallel loop, since starting threads costs as much as a small product. False
+ * if the tape has failed. */
+typedef struct bt_linear_op {
+    bt_tensor *w, *bias; /* bias may be NULL */
+} bt_linear_op;
+bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
+                   const bt_linear_op *layers, bool transposed, bt_tensor **y);
+
+/* The rows `ids` of a table, times `scale`. ids (rows) are copied. The row
+ * `padding_id` (BT_IGNORE_INDEX: none) gets no gradient, as with padding_idx in
+ * torch.nn.Embedding. */
+bt_tensor *bt_op_embedding(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
+                           size_t rows, float scale, uint32_t padding_id);
+
+/* Layer norm (bias may be NULL) or RMS norm over the columns; gain and bias are
+ * (1, columns). With `heads` > 1 each head of the columns is normalized
+ * separately, with gain (1, columns / heads). */
+bt_tensor *bt_op_norm(bt_tape *tape, bt_tensor *x, bt_tensor *gain,
+                      bt_tensor *bias, bt_norm_kind kind, float epsilon,
+                      size_t heads);
+
+/* An activation of every element; gated (GLU): activation(gate) * up. */
+bt_tensor *bt_op_act(bt_tape *tape, bt_tensor *x, bt_act act);
+bt_tensor *bt_op_gated(bt_tape *tape, bt_tensor *gate, bt_tensor *up,
+                       bt_act act);
+
+/* Rotary position embeddings: columns c and c + dim / 2 of each head are
+ * rotated by the angle positions[row] * frequencies[c] (half-split). positions
+ * (rows) and frequencies (dim / 2) are copied. */
+bt_tensor *bt_op_rotary(bt_tape *tape, bt_tensor *x, size_t heads,
+                        const uint32_t *positions, const float *frequencies);
+
+bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b);
+
+/* Keep each element with probability 1 - rate, scaled by 1 / (1 - rate). The
+ * choice depends only on the seed, the site and the token: site identifies the
+ * dropout layer in the model, tokens[row] the token in the data. */
+bt_tensor *bt_op_dropout(bt_tape *tape, bt_tensor *x, float rate, uint64_t seed,
+                         uint32_t site, const uint64_t *tokens);
+
+/* Masked attention; q (queries, heads * dim), k and v (keys, kv_heads * dim).
+ * The plan must outlive the backward pass. scale 0: 1 / sqrt(dim). */
+bt_tensor *bt_op_attention(bt_tape *tape, bt_tensor *q, bt_tensor *k,
+                           bt_tensor *v, const bauta_plan *plan, size_t heads,
+                           size_t kv_heads, float scale);
+
+/* Cross-entropy of the logits x W^T + bias, fused with the output layer, so
+ * that only the logits of 256 rows exist at a time. The loss is the mean over
+ * rows whose label is not BT_IGNORE_INDEX, times `weight` (for gradient
+ * accumulation: this micro-batch's share of all counted labels).
+ * label_smoothing mixes in the mean over the vocabulary. If no row counts, the
+ * loss is 0. An ignored row is excluded, not multiplied by zero: its contents,
+ * even NaN, change no bit of the loss or of a gradient. If the tape records,
+ * the gradients of x, W and bias are computed with the loss and kept on the
+ * tape; bt_tape_backward() adds them. */
+typedef struct bt_loss {
+    double loss;    /* weighted mean, natural logarithm */
+    size_t counted; /* rows whose label is not BT_IGNORE_INDEX */
+} bt_loss;
+bt_loss bt_op_cross_entropy(bt_tape *tape, bt_tensor *x, bt_tensor *w,
+                            bool transposed, bt_tensor *bias,
+                            const uint32_t *labels, float label_smoothing,
+                            double weight);
+
+#endif

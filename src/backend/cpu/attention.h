@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention.h - masked attention on the CPU: the computations behind the public
+ * calls, and what they share. */
+#ifndef BT_CPU_ATTENTION_H
+#define BT_CPU_ATTENTION_H
+
+#include "backend/cpu/attention_shape.h"
+#include "backend/cpu/block_table.h"
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/kernels/lanes.h"
+#include "base/size.h"
+#include "mask/plan.h"
+
+/* Keys and values of all key heads in blocks of 64, as the kernels read them:
+ * in pages, one for each block of the plan; or, if pages is NULL, in
+ * kt (kv_heads, blocks, head_dim, 64) and v (kv_heads, blocks, 64 * value_pad),
+ * the values in panels of columns. */
+typedef struct bt_packed_kv {
+    bt_kv_page *const *pages; /* only those of visited blocks are read */
+    float *kt, *v;
+    size_t blocks; /* per head */
+} bt_packed_kv;
+
+static inline float *bt_packed_kv_keys(const bt_packed_kv *p,
+                                       const bt_attention_shape *s,
+                                       size_t kv_head, size_t block)
+{
+    if (p->pages)
+        return p->pages[block]->data + kv_head * bt_kv_page_head(s);
+    return p->kt + (kv_head * p->blocks + block) * s->head_dim * BT_BLOCK;
+}
+
+static inline float *bt_packed_kv_values(const bt_packed_kv *p,
+                                         const bt_attention_shape *s,
+                                         size_t kv_head, size_t block)
+{
+    if (p->pages)
+        return bt_packed_kv_keys(p, s, kv_head, block) + s->head_dim * BT_BLOCK;
+    return p->v + (kv_head * p->blocks + block) * BT_BLOCK * s->value_pad;
+}
+
+/* Rows are far apart, so the hardware prefetcher misses the next one. */
+static inline void bt_rows_prefetch(const float *from, size_t stride,
+                                    size_t rows, size_t columns)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c += BT_LANES)
+            __builtin_prefetch(from + r * stride + c);
+}
+
+/* to (rows, pad) = from (rows, columns) * factor, rows `stride` apart; padding
+ * is zero. A factor of 1 changes no bit. */
+static inline void bt_rows_copy(float *to, size_t pad, const float *from,
+                                size_t stride, size_t rows, size_t columns,
+                                float factor)
+{
+    enum { DISTANCE = 12 };
+    for (size_t r = 0; r < rows; r++) {
+        if (r + DISTANCE < rows)
+            bt_rows_prefetch(from + (r + DISTANCE) * stride, 0, 1, columns);
+        for (size_t c = 0; c < columns; c++)
+            to[r * pad + c] = from[r * stride + c] * factor;
+        for (size_t c = columns; c < pad; c++)
+            to[r * pad + c] = 0.0f;
+    }
+}
+
+/* Masked attention. lse may be NULL. Strides of what is written must not
+ * overlap (attention_shape.h). Fails only when there is no memory for the
+ * workspace. */
+bauta_status bt_attention_forward_cpu(const bt_cpu *cpu, const bauta_plan *plan,
+                                      const bt_attention_shape *shape,
+                                      const float *q, const float *k,
+                                      const float *v, float *out, float *lse,
+                                      bauta_error *err);
+bauta_status
+bt_attention_backward_cpu(const bt_cpu *cpu, const bauta_plan *plan,
+                          const bt_attention_shape *shape, const float *q,
+                          const float *k, const float *v, const float *out,
+                          const float *lse, const float *dout, float *dq,
+                          float *dk, float *dv, bauta_error *err);
+
+/* Attention over pages, one for each block of the plan, in the same order.
+ * Pages of blocks that are not visited may be NULL. */
+bauta_status bt_attention_paged_cpu(const bt_cpu *cpu, const bauta_plan *plan,
+                                    const bt_attention_shape *shape,
+                                    const float *q, bt_kv_page *const *pages,
+                                    float *out, float *lse, bauta_error *err);
+
+#endif

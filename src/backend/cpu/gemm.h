@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm.h - matrix products on threads. */
+#ifndef BT_CPU_GEMM_H
+#define BT_CPU_GEMM_H
+
+#include "backend/cpu/kernels/kernels.h"
+#include "base/memory.h"
+#include "bauta.h"
+
+/* Compute the product that kernels/gemm.h defines. `workspace` is emptied and
+ * grows to the need of the largest product, at most some megabytes plus some
+ * hundred kilobytes per thread, so a repeated call allocates nothing. Fails
+ * only when there is no memory for it; C is then unchanged. */
+bauta_status bt_gemm_f32(const bt_kernels *kernels, int threads,
+                         const bt_gemm *gemm, bt_arena *workspace,
+                         bauta_error *err);
+
+/* Independent products. Those of few rows run in one parallel loop, since
+ * starting threads can cost more than such a product. */
+enum { BT_GEMM_GROUP_MAX = 4 /* at most; more are computed one by one */ };
+bauta_status bt_gemm_grouped_f32(const bt_kernels *kernels, int threads,
+                                 const bt_gemm *gemms, size_t count,
+                                 bt_arena *workspace, bauta_error *err);
+
+#endif

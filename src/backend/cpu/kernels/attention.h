@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention.h - one step of masked attention: some queries, one key block.
+ *
+ * A step takes `rows` queries of one head (or of several heads that share a key
+ * head) and a block of 64 keys, and updates the running state of the rows, as
+ * in FlashAttention. The caller iterates over the plan. A kernel gets full rows
+ * (words is NULL) or a word per row, in which bit j means that the row sees key
+ * j. A hidden key enters no sum: it is skipped, not multiplied by zero.
+ *
+ * Keys that do not exist (the last block of a sequence may be short) are hidden
+ * by the words like all others.
+ *
+ * Padding: head_pad and value_pad are the dimensions rounded up to 16. Padded
+ * columns hold zeros, and their results are not used.
+ *
+ * Values are stored in panels of 64 columns, the last one narrower, so that a
+ * kernel that takes 64 columns at a time reads them sequentially:
+ *
+ *     panel 0 (64 keys, 64 columns), panel 1 (64 keys, 64 columns), ...
+ *
+ * Units: queries are scaled by scale * log2(e) in advance, so scores are base-2
+ * logarithms and the exponential is bt_exp2(). */
+#ifndef BT_ATTENTION_H
+#define BT_ATTENTION_H
+
+#include "backend/cpu/kernels/lanes.h"
+#include "backend/cpu/kernels/prefetch.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BT_VALUE_PANEL = 64 }; /* columns; also the keys of a block */
+
+/* Offset in floats of the panel that holds a column, and the panel's width. */
+static inline size_t bt_value_panel_start(size_t column)
+{
+    return column / BT_VALUE_PANEL * BT_VALUE_PANEL * BT_VALUE_PANEL;
+}
+
+static inline size_t bt_value_panel_width(size_t value_pad, size_t column)
+{
+    size_t rest = value_pad - column / BT_VALUE_PANEL * BT_VALUE_PANEL;
+    return rest < BT_VALUE_PANEL ? rest : BT_VALUE_PANEL;
+}
+
+/* to (columns, 64) = from (keys, columns)^T, rows `stride` apart. Columns of
+ * keys that do not exist become zero. keys <= 64. */
+typedef void bt_transpose_fn(float *to, const float *from, size_t stride,
+                             size_t keys, size_t columns);
+bt_transpose_fn bt_transpose_f32_c;
+
+/* The forward step. For each row, in this order:
+ *
+ *   s[j] = chain over d of fma(q[d], kt[d][j], .) from 0, for visible j
+ *   n    = max(m, s[j] ...)          NaN is ignored
+ *   base = n, or 0 where n is -infinity
+ *   a    = exp2(m - base)            rescales the earlier blocks; often 1
+ *   p[j] = exp2(s[j] - base)
+ *   l[t] = l[t] * a, then + p[t], + p[t + 16], + p[t + 32], + p[t + 48]
+ *   o[e] = o[e] * a, then chain over visible j of fma(p[j], v[j][e], .)
+ *   m    = n */
+typedef struct bt_attention_step {
+    size_t rows, head_dim, head_pad, value_pad;
+    const float *q;        /* (rows, head_pad) scaled */
+    const float *kt;       /* (head_dim, 64) */
+    const float *v;        /* 64 values in panels of columns, as above */
+    const float *next;     /* keys of the next block, or NULL */
+    const uint64_t *words; /* (rows) or NULL: every row sees all 64 */
+    float *m;              /* (rows) starts at -infinity */
+    float *l;              /* (rows, 16) starts at 0 */
+    float *o;              /* (rows, value_pad) starts at 0 */
+    float *p;              /* (rows, 64) scratch */
+    bt_prefetch *prefetch; /* rows to prefetch meanwhile, or NULL */
+} bt_attention_step;
+typedef void bt_attention_forward_fn(const bt_attention_step *step);
+bt_attention_forward_fn bt_attention_forward_f32_c;
+
+/* The backward step: adds the contribution of a block and some rows to the
+ * gradients of both. For each row, then each visible j:
+ *
+ *   s[j]  as in the forward step        p[j]  = exp2(s[j] - lse)
+ *   dp[j] = chain over e of fma(dout[e], vt[e][j], .) from 0
+ *   ds[j] = p[j] * (dp[j] - delta)
+ *   dq[d]    = chain over visible j    of fma(ds[j], k[j][d], .)
+ *   dk[j][d] = chain over seeing rows  of fma(ds[j], q[d], .)
+ *   dv[j][e] = chain over seeing rows  of fma(p[j], dout[e], .)
+ *
+ * each starting from the value in memory. The caller finally multiplies dq by
+ * the scale and dk by ln 2, since q is scaled and k is not. */
+typedef struct bt_attention_grad {
+    size_t rows, head_dim, head_pad, value_dim, value_pad;
+    const float *q;        /* (rows, head_pad) scaled */
+    const float *dout;     /* (rows, value_pad) */
+    const float *lse;      /* (rows) base 2; +infinity where a row is empty */
+    const float *delta;    /* (rows) sum of dout * out */
+    const float *kt;       /* (head_dim, 64) */
+    const float *k;        /* (64, head_pad) */
+    const float *vt;       /* (value_dim, 64) */
+    const uint64_t *words; /* (rows) or NULL */
+    float *dq;             /* (rows, head_pad) */
+    float *dk;             /* (64, head_pad) */
+    float *dv;             /* (64, value_pad) */
+    float *p, *ds;         /* (rows, 64) scratch each */
+    bt_prefetch *prefetch; /* rows to prefetch meanwhile, or NULL */
+} bt_attention_grad;
+typedef void bt_attention_backward_fn(const bt_attention_grad *grad);
+bt_attention_backward_fn bt_attention_backward_f32_c;
+
+#endif

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention.h - the attention steps for AVX2 and AVX-512, one body for both;
+ * attention_avx2.c and attention_avx512.c include it.
+ *
+ * Two kinds of products in register tiles of up to 6 rows x TILE_VECS vectors,
+ * each accumulator one chain:
+ *
+ *   dots   lanes are keys:    sum over d of row[d] * block[d][lanes]
+ *          (scores; dP)
+ *   sums   lanes are columns: sum over t of weight[t] * x[t][lanes]
+ *          (output and dQ, t over the keys; dK and dV, t over the rows)
+ *
+ * A partial block costs about as much as its visible part: vectors of keys that
+ * none of the six rows sees are not computed, and a hidden (row, key) is left
+ * out of a chain by predication. */
+#include "backend/cpu/kernels/attention.h"
+
+#include "backend/cpu/kernels/x86/simd.h"
+#include "backend/cpu/kernels/x86/transpose.h"
+
+#include <stdbool.h>
+
+/* The register tile: TILE_ROWS x TILE_VECS accumulators, TILE_VECS loaded
+ * vectors and one broadcast, of 32 registers or 16. */
+enum { BLOCK_VECS = BLOCK / VL, TILE_ROWS = 6, TILE_VECS = VL / 4 };
+
+/* Run CALL(R, V) with R and V as constants. R rows, 1 to 6; V vectors, 1 to
+ * TILE_VECS. */
+#define TILE_CASE(rows, vecs, CALL) \
+    case (rows)*8 + (vecs):         \
+        CALL(rows, vecs);           \
+        break;
+#if defined(__AVX512F__)
+#define TILE_CASES(rows, CALL) \
+    TILE_CASE(rows, 1, CALL)   \
+    TILE_CASE(rows, 2, CALL)   \
+    TILE_CASE(rows, 3, CALL)   \
+    TILE_CASE(rows, 4, CALL)
+#else
+#define TILE_CASES(rows, CALL) \
+    TILE_CASE(rows, 1, CALL)   \
+    TILE_CASE(rows, 2, CALL)
+#endif
+#define TILE_SWITCH(rows, vecs, CALL) \
+    switch ((rows)*8 + (vecs)) {      \
+        TILE_CASES(1, CALL)           \
+        TILE_CASES(2, CALL)           \
+        TILE_CASES(3, CALL)           \
+        TILE_CASES(4, CALL)           \
+        TILE_CASES(5, CALL)           \
+        TILE_CASES(6, CALL)           \
+    }
+
+/* With few rows, in decoding, memory is the limit. So while a block's keys are
+ * read, its values are prefetched, and while its values are read, the next
+ * block's keys. */
+INLINE void prefetch_stream(const float *next, size_t R, size_t V)
+{
+    enum { FEW = 4, LINE = 64 / sizeof(float) };
+    for (size_t line = 0; R <= FEW && line < V * VL; line += LINE)
+        prefetch(next + line);
+}
+
+/* ---- Dots: lanes are keys ---------------------------------------------- */
+
+typedef struct dots {
+    float *to;          /* (rows, 64) */
+    const float *row;   /* (rows, pad) */
+    const float *block; /* (columns, 64) */
+    size_t pad, columns;
+    const float *next; /* read after the block, if known; or NULL */
+} dots;
+
+INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V)
+{
+    vf sum[TILE_ROWS][TILE_VECS];
+    const float *x = a->row + row * a->pad, *b = a->block + vec * VL;
+    const float *next = (a->next ? a->next : a->block) + vec * VL;
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            sum[r][v] = vf_set(0.0f);
+    for (size_t c = 0; c < a->columns; c++) {
+        vf y[TILE_VECS];
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            y[v] = vf_load(b + c * BLOCK + v * VL);
+        prefetch_stream(next + c * BLOCK, R, V);
+        UNROLLED_FOR (size_t r = 0; r < R; r++) {
+            vf w = vf_set(x[r * a->pad + c]);
+            UNROLLED_FOR (size_t v = 0; v < V; v++)
+                sum[r][v] = vf_fma(w, y[v], sum[r][v]);
+        }
+    }
+    float *to = a->to + row * BLOCK + vec * VL;
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            vf_store(to + r * BLOCK + v * VL, sum[r][v]);
+}
+
+/* The dots of a strip of rows with key vectors first to end - 1. */
+static void dots_strip(const dots *a, size_t row, size_t rows, size_t first,
+                       size_t end)
+{
+    for (size_t vec = first; vec < end; vec += TILE_VECS) {
+        size_t vecs = end - vec < TILE_VECS ? end - vec : TILE_VECS;
+#define CALL(R, V) dots_tile(a, row, vec, R, V)
+        TILE_SWITCH(rows, vecs, CALL)
+#undef CALL
+    }
+}
+
+/* ---- The mask of a strip ----------------------------------------------- */
+
+/* Every key that some row of a strip sees is in [lo, hi). Every row sees all
+ * keys in [from, to). */
+typedef struct strip_mask {
+    size_t lo, from, to, hi;
+} strip_mask;
+
+static const strip_mask strip_full = { 0, 0, BLOCK, BLOCK };
+
+static strip_mask strip_mask_of(const uint64_t *words, size_t rows)
+{
+    uint64_t any = 0, all = ~(uint64_t)0;
+    for (size_t r = 0; r < rows; r++) {
+        any |= words[r];
+        all &= words[r];
+    }
+    strip_mask m = { 0, 0, 0, 0 };
+    if (!any)
+        return m;
+    m.lo = (size_t)__builtin_ctzll(any);
+    m.hi = BLOCK - (size_t)__builtin_clzll(any);
+    m.from = m.to = m.hi;
+    if (all) {
+        m.from = (size_t)__builtin_ctzll(all);
+        uint64_t hidden = ~(all >> m.from); // 0 only if all is full
+        m.to = hidden ? m.from + (size_t)__builtin_ctzll(hidden) : BLOCK;
+    }
+    return m;
+}
+
+/* The strip's dots with the keys that some row sees. */
+static void dots_visible(const dots *a, size_t row, size_t rows, strip_mask m)
+{
+    if (m.hi > m.lo)
+        dots_strip(a, row, rows, m.lo / VL, (m.hi + VL - 1) / VL);
+}
+
+/* ---- Sums: lanes are columns ------------------------------------------- */
+
+/* to[r] = to[r] * scale[r] + sum over keys j of weight[r][j] * x[j]. */
+typedef struct sums {
+    float *to;           /* (rows, pad) */
+    const float *weight; /* (rows, 64) */
+    const float *x;      /* (64, pad), or the same in panels */
+    bool panels;
+    const float *scale;    /* (rows) or NULL */
+    const uint64_t *words; /* (rows) or NULL */
+    size_t pad;
+    const float *next;  /* read after x, if known; or NULL */
+    bt_prefetch *ahead; /* or NULL */
+} sums;
+
+INLINE void sums_load(vf sum[TILE_ROWS][TILE_VECS], const float *from,
+                      size_t pad, const float *scale, size_t R, size_t V)
+{
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            sum[r][v] = vf_load(from + r * pad + v * VL);
+    if (!scale)
+        return;
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            sum[r][v] = vf_mul(sum[r][v], vf_set(scale[r]));
+}
+
+INLINE void sums_store(float *to, size_t pad, vf sum[TILE_ROWS][TILE_VECS],
+                       size_t R, size_t V)
+{
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            vf_store(to + r * pad + v * VL, sum[r][v]);
+}
+
+/* Keys from to end - 1, which all rows see. */
+INLINE void sums_plain(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
+                       const float *x, size_t pad, size_t from, size_t end,
+                       const float *next, size_t R, size_t V)
+{
+    for (size_t j = from; j < end; j++) {
+        vf y[TILE_VECS];
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            y[v] = vf_load(x + j * pad + v * VL);
+        prefetch_stream(next + j * pad, R, V);
+        UNROLLED_FOR (size_t r = 0; r < R; r++) {
+            vf w = vf_set(weight[r * BLOCK + j]);
+            UNROLLED_FOR (size_t v = 0; v < V; v++)
+                sum[r][v] = vf_fma(w, y[v], sum[r][v]);
+        }
+    }
+}
+
+/* Keys from to end - 1, each seen by the rows whose bits are set. */
+INLINE void sums_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
+                        const uint64_t *words, const float *x, size_t pad,
+                        size_t from, size_t end, size_t R, size_t V)
+{
+    for (size_t j = from; j < end; j++) {
+        vf y[TILE_VECS];
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            y[v] = vf_load(x + j * pad + v * VL);
+        UNROLLED_FOR (size_t r = 0; r < R; r++) {
+            vf w = vf_set(weight[r * BLOCK + j]);
+            vm seen = vm_whole((int)(words[r] >> j & 1));
+            UNROLLED_FOR (size_t v = 0; v < V; v++)
+                sum[r][v] = vf_fma_where(seen, w, y[v], sum[r][v]);
+        }
+    }
+}
+
+/* The columns that a tile takes: x points to them, rows `stride` apart. */
+typedef struct sums_panel {
+    size_t column, vecs;
+    const float *x;
+    size_t stride;
+} sums_panel;
+
+static sums_panel sums_panel_at(const sums *a, size_t column)
+{
+    size_t vecs = (a->pad - column) / VL;
+    sums_panel p = { column, vecs < TILE_VECS ? vecs : TILE_VECS, a->x + column,
+                     a->pad };
+    if (a->panels) {
+        p.x = a->x + bt_value_panel_start(column) + column % BT_VALUE_PANEL;
+        p.stride = bt_value_panel_width(a->pad, column);
+    }
+    return p;
+}
+
+INLINE void sums_tile(const sums *a, const sums_panel *p, size_t row,
+                      strip_mask m, size_t R, size_t V)
+{
+    vf sum[TILE_ROWS][TILE_VECS];
+    float *to = a->to + row * a->pad + p->column;
+    const float *weight = a->weight + row * BLOCK;
+    sums_load(sum, to, a->pad, a->scale ? a->scale + row : NULL, R, V);
+    if (m.lo < m.from)
+        sums_masked(sum, weight, a->words + row, p->x, p->stride, m.lo, m.from,
+                    R, V);
+    sums_plain(sum, weight, p->x, p->stride, m.from, m.to,
+               (a->next ? a->next : a->x) + (p->x - a->x), R, V);
+    if (m.to < m.hi)
+        sums_masked(sum, weight, a->words + row, p->x, p->stride, m.to, m.hi, R,
+                    V);
+    sums_store(to, a->pad, sum, R, V);
+}
+
+static void sums_strip(const sums *a, const sums_panel *p, size_t row,
+                       size_t rows, strip_mask m)
+{
+#define CALL(R, V) sums_tile(a, p, row, m, R, V)
+    TILE_SWITCH(rows, p->vecs, CALL)
+#undef CALL
+}
+
+/* All rows, one panel of columns at a time so that x stays in the L1 cache. */
+static void sums_rows(const sums *a, size_t rows)
+{
+    for (size_t column = 0; column < a->pad; column += TILE_VECS * VL) {
+        sums_panel p = sums_panel_at(a, column);
+        for (size_t row = 0; row < rows; row += TILE_ROWS) {
+            size_t n = rows - row < TILE_ROWS ? rows - row : TILE_ROWS;
+            strip_mask m =
+                a->words ? strip_mask_of(a->words + row, n) : strip_full;
+            if (m.hi > m.lo)
+                sums_strip(a, &p, row, n, m);
+            bt_prefetch_some(a->ahead);
+        }
+    }
+}
+
+/* ---- Sums over rows: to[j] += sum over rows r of weight[r][j] * x[r] ---- */
+
+typedef struct transposed_sums {
+    float *to;             /* (64, pad) */
+    const float *weight;   /* (rows, 64) */
+    const float *x;        /* (rows, pad) */
+    const uint64_t *words; /* (rows) or NULL */
+    size_t pad, rows;
+} transposed_sums;
+
+/* Which of the R keys from `key` on row i sees, lowest bit first. */
+INLINE uint64_t transposed_visible(const transposed_sums *a, size_t i,
+                                   size_t key, size_t R)
+{
+    uint64_t whole = ((uint64_t)1 << R) - 1;
+    return a->words ? a->words[i] >> key & whole : whole;
+}
+
+/* One row, with the keys whose bits are set. */
+INLINE void transposed_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
+                              const float *x, uint64_t seen, size_t R, size_t V)
+{
+    UNROLLED_FOR (size_t r = 0; r < R; r++) {
+        vf w = vf_set(weight[r]);
+        vm m = vm_whole((int)(seen >> r & 1));
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            sum[r][v] = vf_fma_where(m, w, vf_load(x + v * VL), sum[r][v]);
+    }
+}
+
+INLINE void transposed_tile(const transposed_sums *a, size_t key, size_t column,
+                            size_t R, size_t V)
+{
+    vf sum[TILE_ROWS][TILE_VECS];
+    float *to = a->to + key * a->pad + column;
+    const float *weight = a->weight + key, *x = a->x + column;
+    const uint64_t whole = ((uint64_t)1 << R) - 1;
+    sums_load(sum, to, a->pad, NULL, R, V);
+    for (size_t i = 0; i < a->rows; i++) {
+        uint64_t seen = 0;
+        for (; i < a->rows; i++) { // rows that see all R keys
+            seen = transposed_visible(a, i, key, R);
+            if (seen != whole)
+                break;
+            vf y[TILE_VECS];
+            UNROLLED_FOR (size_t v = 0; v < V; v++)
+                y[v] = vf_load(x + i * a->pad + v * VL);
+            UNROLLED_FOR (size_t r = 0; r < R; r++) {
+                vf w = vf_set(weight[i * BLOCK + r]);
+                UNROLLED_FOR (size_t v = 0; v < V; v++)
+                    sum[r][v] = vf_fma(w, y[v], sum[r][v]);
+            }
+        }
+        if (i < a->rows && seen)
+            transposed_masked(sum, weight + i * BLOCK, x + i * a->pad, seen, R,
+                              V);
+    }
+    sums_store(to, a->pad, sum, R, V);
+}
+
+static void transposed_keys(const transposed_sums *a)
+{
+    for (size_t column = 0; column < a->pad; column += TILE_VECS * VL) {
+        size_t vecs = (a->pad - column) / VL;
+        if (vecs > TILE_VECS)
+            vecs = TILE_VECS;
+        for (size_t key = 0; key < BLOCK; key += TILE_ROWS) {
+            size_t n = BLOCK - key < TILE_ROWS ? BLOCK - key : TILE_ROWS;
+#define CALL(R, V) transposed_tile(a, key, column, R, V)
+            TILE_SWITCH(n, vecs, CALL)
+#undef CALL
+        }
+    }
+}
+
+/* ---- Forward ----------------------------------------------------------- */
+
+INLINE vm row_lanes(uint64_t word, size_t v, int masked)
+{
+    return masked ? vm_bits(word >> v * VL) : vm_all();
+}
+
+/* The largest visible score of each row of a strip, one lane per row. Only
+ * vectors `first` to `end` - 1 of the block hold visible keys. */
+INLINE vf strip_top(const float *p, const uint64_t *words, size_t rows,
+                    size_t first, size_t end, int masked)
+{
+    const vf none = vf_set(-INFINITY);
+    vf max[TILE_ROWS];
+    UNROLLED_FOR (size_t r = 0; r < TILE_ROWS; r++)
+        max[r] = none;
+    UNROLLED_FOR (size_t r = 0; r < rows; r++)
+        UNROLLED_FOR (size_t v = first; v < end; v++) {
+            vf s = vf_load(p + r * BLOCK + v * VL);
+            if (masked)
+                s = vf_select(row_lanes(words[r], v, masked), s, none);
+            max[r] = vf_max(s, max[r]); // ignores NaN
+        }
+    return vf_max_of_six(max);
+}
+
+/* Scores to probabilities and the new sums of one row. */
+INLINE void softmax_row(float *p, float *l, float base, float scale,
+                        uint64_t word, size_t first, size_t end, int masked)
+{
+    enum { VECS = BT_LANES / VL };
+    vf lane[VECS];
+    UNROLLED_FOR (size_t t = 0; t < VECS; t++)
+        lane[t] = vf_mul(vf_load(l + t * VL), vf_set(scale));
+    UNROLLED_FOR (size_t v = first; v < end; v++) {
+        vf x = vf_sub(vf_load(p + v * VL), vf_set(base));
+        vf e = vf_exp2_where(row_lanes(word, v, masked), x);
+        vf_store(p + v * VL, e);
+        lane[v % VECS] = vf_add(lane[v % VECS], e);
+    }
+    UNROLLED_FOR (size_t t = 0; t < VECS; t++)
+        vf_store(l + t * VL, lane[t]);
+}
+
+/* The online softmax of a strip: scores in p become probabilities. Writes the
+ * factors that rescale the earlier blocks; returns whether any is not 1. */
+INLINE int softmax_strip(const bt_attention_step *s, size_t row, size_t rows,
+                         float *scale, size_t first, size_t end, int masked)
+{
+    const uint64_t *words = masked ? s->words + row : NULL;
+    vm lanes = vm_bits(((uint64_t)1 << rows) - 1);
+    vf old = vf_load_where(lanes, s->m + row);
+    vf top = strip_top(s->p + row * BLOCK, words, rows, first, end, masked);
+    top = vf_max(old, top);
+    vf base = vf_select(vf_is(top, -INFINITY), vf_set(0.0f), top);
+    vf a = vf_exp2_where(lanes, vf_sub(old, base));
+    float bases[VL];
+    vf_store(bases, base);
+    vf_store_where(lanes, s->m + row, top);
+    vf_store_where(lanes, scale + row, a);
+    for (size_t r = 0; r < rows; r++)
+        softmax_row(s->p + (row + r) * BLOCK, s->l + (row + r) * BT_LANES,
+                    bases[r], scale[row + r], masked ? words[r] : 0, first, end,
+                    masked);
+    return vf_differ(lanes, a, vf_set(1.0f));
+}
+
+/* The strip's probabilities; whether any of its rows must be rescaled. */
+static int forward_strip(const bt_attention_step *s, const dots *scores,
+                         size_t row, size_t rows, float *scale)
+{
+    strip_mask m = s->words ? strip_mask_of(s->words + row, rows) : strip_full;
+    if (m.lo == m.hi) {
+        for (size_t r = row; r < row + rows; r++)
+            scale[r] = 1.0f;
+        return 0;
+    }
+    size_t first = m.lo / VL, end = (m.hi + VL - 1) / VL;
+    dots_strip(scores, row, rows, first, end);
+    if (m.to - m.from < BLOCK)
+        return softmax_strip(s, row, rows, scale, first, end, 1);
+    // Everything is visible, as is common for six rows of a partial block.
+    return rows == TILE_ROWS
+               ? softmax_strip(s, row, TILE_ROWS, scale, 0, BLOCK_VECS, 0)
+               : softmax_strip(s, row, rows, scale, 0, BLOCK_VECS, 0);
+}
+
+/* At most this many rows at once, so that their probabilities stay cached. */
+enum { FORWARD_ROWS = 96 };
+
+static void forward_rows(const bt_attention_step *s)
+{
+    float scale[FORWARD_ROWS];
+    int rescale = 0;
+    dots scores = { s->p, s->q, s->kt, s->head_pad, s->head_dim, s->v };
+    for (size_t row = 0; row < s->rows; row += TILE_ROWS) {
+        size_t n = s->rows - row < TILE_ROWS ? s->rows - row : TILE_ROWS;
+        rescale |= forward_strip(s, &scores, row, n, scale);
+        bt_prefetch_some(s->prefetch);
+    }
+    sums output = { .to = s->o,
+                    .weight = s->p,
+                    .x = s->v,
+                    .panels = true,
+                    .scale = rescale ? scale : NULL,
+                    .words = s->words,
+                    .pad = s->value_pad,
+                    .next = s->next,
+                    .ahead = s->prefetch };
+    sums_rows(&output, s->rows);
+}
+
+void TWIN(bt_attention_forward_f32)(const bt_attention_step *step)
+{
+    bt_attention_step s = *step;
+    for (size_t row = 0; row < step->rows; row += FORWARD_ROWS) {
+        s.rows = step->rows - row;
+        if (s.rows > FORWARD_ROWS)
+            s.rows = FORWARD_ROWS;
+        s.q = step->q + row * s.head_pad;
+        s.words = step->words ? step->words + row : NULL;
+        s.m = step->m + row;
+        s.l = step->l + row * BT_LANES;
+        s.o = step->o + row * s.value_pad;
+        s.p = step->p + row * BLOCK;
+        forward_rows(&s);
+    }
+}
+
+/* ---- Backward ---------------------------------------------------------- */
+
+/* For one row: p from the scores in p, and ds from the dP in ds. */
+INLINE void softmax_backward_row(float *p, float *ds, float lse, float delta,
+                                 uint64_t word, int masked)
+{
+    UNROLLED_FOR (size_t v = 0; v < BLOCK_VECS; v++) {
+        vf x = vf_sub(vf_load(p + v * VL), vf_set(lse));
+        x = vf_min(vf_set(BT_EXP2_MAX), x); // x where x is NaN
+        vf e = vf_exp2_where(row_lanes(word, v, masked), x);
+        vf d = vf_sub(vf_load(ds + v * VL), vf_set(delta));
+        vf_store(p + v * VL, e);
+        vf_store(ds + v * VL, vf_mul(e, d));
+    }
+}
+
+/* One product after the other, so that each keeps its block in the L1 cache. */
+static void backward_weights(const bt_attention_grad *g)
+{
+    dots scores = { g->p, g->q, g->kt, g->head_pad, g->head_dim, NULL };
+    dots dp = { g->ds, g->dout, g->vt, g->value_pad, g->value_dim, NULL };
+    const dots *both[] = { &scores, &dp };
+    for (size_t i = 0; i < 2; i++)
+        for (size_t row = 0; row < g->rows; row += TILE_ROWS) {
+            size_t n = g->rows - row < TILE_ROWS ? g->rows - row : TILE_ROWS;
+            strip_mask m =
+                g->words ? strip_mask_of(g->words + row, n) : strip_full;
+            dots_visible(both[i], row, n, m);
+            bt_prefetch_some(g->prefetch);
+        }
+    for (size_t row = 0; row < g->rows; row++) {
+        float *p = g->p + row * BLOCK, *ds = g->ds + row * BLOCK;
+        uint64_t word = g->words ? g->words[row] : ~(uint64_t)0;
+        if (word == ~(uint64_t)0)
+            softmax_backward_row(p, ds, g->lse[row], g->delta[row], 0, 0);
+        else if (word)
+            softmax_backward_row(p, ds, g->lse[row], g->delta[row], word, 1);
+    }
+}
+
+void TWIN(bt_attention_backward_f32)(const bt_attention_grad *g)
+{
+    backward_weights(g);
+    transposed_sums dv = {
+        g->dv, g->p, g->dout, g->words, g->value_pad, g->rows
+    };
+    transposed_sums dk = { g->dk, g->ds, g->q, g->words, g->head_pad, g->rows };
+    sums dq = { .to = g->dq,
+                .weight = g->ds,
+                .x = g->k,
+                .words = g->words,
+                .pad = g->head_pad,
+                .ahead = g->prefetch };
+    transposed_keys(&dv);
+    transposed_keys(&dk);
+    sums_rows(&dq, g->rows);
+}

@@ -1,0 +1,697 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm.h - the matrix product for AVX2 and AVX-512, one body for both.
+ *
+ * Lanes are columns of C everywhere, so each lane holds the chain of one
+ * element.
+ *
+ * A register tile is VL/2 rows by 3 vectors: 24 accumulators of 32 registers
+ * with AVX-512 (8 x 48), 12 of 16 with AVX2 (4 x 24). One step of k takes three
+ * loads and VL/2 broadcasts for 3 VL/2 fused multiply-adds, so the FMA units
+ * are the limit even if B streams from the L2 cache. */
+#ifndef BT_GEMM_X86_H
+#define BT_GEMM_X86_H
+
+#include "backend/cpu/kernels/gemm.h"
+#include "backend/cpu/kernels/x86/packed_weight.h"
+#include "backend/cpu/kernels/x86/simd.h"
+#include "backend/cpu/kernels/x86/x86.h"
+#include "base/size.h"
+
+enum {
+    TILE_ROWS = VL / 2,
+    TILE_VECTORS = 3,
+    TILE_COLUMNS = TILE_VECTORS * VL,
+    PACK_VECTORS = 64 / VL, /* of rows that pack_a packs at once */
+    PREFETCH_ROWS = 16,     /* prefetch distance in rows of memory */
+    DEPTH = 512,            /* a B panel of this depth stays in the L2 cache */
+    PREFETCH_STEPS = 8,     /* steps of k between two prefetched lines */
+    DIRECT_ROWS = 16,       /* rows computed in one pass over B */
+    DIRECT_LANES = 16,      /* columns computed together */
+    DIRECT_FLOATS = 4096,   /* of C, which stay in the L1 cache meanwhile */
+    FOLD_STEPS = 8          /* rows of B that are added to C at once */
+};
+
+/* ---- Epilogue ---------------------------------------------------------- */
+
+/* c += from. */
+static void add_row(float *c, const float *from, size_t columns)
+{
+    for (size_t j = 0; j < columns; j += VL) {
+        size_t lanes = columns - j;
+        vf s =
+            vf_add(vf_load_lanes(c + j, lanes), vf_load_lanes(from + j, lanes));
+        vf_store_lanes(c + j, s, lanes);
+    }
+}
+
+/* c *= by. */
+static void scale_row(float *c, const float *by, size_t columns)
+{
+    for (size_t j = 0; j < columns; j += VL) {
+        size_t lanes = columns - j;
+        vf s =
+            vf_mul(vf_load_lanes(c + j, lanes), vf_load_lanes(by + j, lanes));
+        vf_store_lanes(c + j, s, lanes);
+    }
+}
+
+static bool scaled(const bt_gemm *g)
+{
+    return g->packed && g->packed->scales;
+}
+
+static void epilogue_row(const bt_gemm *g, size_t row, size_t column,
+                         size_t columns)
+{
+    float *c = g->c + row * g->ldc + column;
+    if (scaled(g))
+        scale_row(c, g->packed->scales + column, columns);
+    if (g->bias)
+        add_row(c, g->bias + column, columns);
+}
+
+/* Run the epilogue on a block of C whose chains are complete. */
+static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
+                     size_t columns)
+{
+    if (!scaled(g) && !g->bias)
+        return;
+    for (size_t i = row; i < row + rows; i++)
+        epilogue_row(g, i, column, columns);
+}
+
+/* ---- Packing ----------------------------------------------------------- */
+
+/* Destination of packed vectors: `step` floats from one k to the next, `next`
+ * from one vector of lanes to the next, `half` from a vector's lower to its
+ * upper half. Panels of A are half a vector wide, those of B three vectors. */
+typedef struct pack_target {
+    float *to;
+    size_t step, next, half;
+} pack_target;
+
+INLINE void pack_store(pack_target out, size_t p, size_t v, vf x)
+{
+    float *to = out.to + p * out.step + v * out.next;
+    if (out.half == VL / 2)
+        vf_store(to, x);
+    else
+        vf_store_halves(to, to + out.half, x);
+}
+
+/* Up to `vectors` vectors of lanes that are contiguous in memory. */
+INLINE void pack_copied(pack_target out, const size_t vectors,
+                        const float *from, size_t stride, size_t lanes,
+                        size_t depth)
+{
+    if (lanes < vectors * VL) {
+        for (size_t p = 0; p < depth; p++, from += stride)
+            for (size_t v = 0; v * VL < lanes; v++)
+                pack_store(out, p, v,
+                           vf_load_lanes(from + v * VL, lanes - v * VL));
+        return;
+    }
+    for (size_t p = 0; p < depth; p++, from += stride)
+        UNROLLED_FOR (size_t v = 0; v < vectors; v++) {
+            prefetch(from + PREFETCH_ROWS * stride + v * VL);
+            pack_store(out, p, v, vf_load(from + v * VL));
+        }
+}
+
+/* vf_load_transposed() of fewer rows or columns; the others are zero. */
+static void load_partial(vf x[16], const float *from, size_t stride,
+                         size_t rows, size_t columns)
+{
+    float block[VL * 16] = { 0 };
+    for (size_t r = 0; r < VL && r < rows; r++)
+        for (size_t p = 0; p < 16 && p < columns; p++)
+            block[r * 16 + p] = from[r * stride + p];
+    vf_load_transposed(x, block, 16);
+}
+
+/* One vector of lanes that are rows of memory, with k along the rows. */
+INLINE void pack_rows_of(pack_target out, size_t v, const float *from,
+                         size_t stride, size_t lanes, size_t depth)
+{
+    vf x[16];
+    size_t p = 0;
+    for (; lanes >= VL && p + 16 <= depth; p += 16) {
+        UNROLLED_FOR (size_t r = 0; r < VL; r++)
+            prefetch(from + r * stride + p + 8 * LINE / sizeof(float));
+        vf_load_transposed(x, from + p, stride);
+        UNROLLED_FOR (size_t q = 0; q < 16; q++)
+            pack_store(out, p + q, v, x[q]);
+    }
+    for (; p < depth; p += 16) {
+        load_partial(x, from + p, stride, lanes, depth - p);
+        for (size_t q = 0; q < 16 && p + q < depth; q++)
+            pack_store(out, p + q, v, x[q]);
+    }
+}
+
+INLINE void pack_transposed(pack_target out, const size_t vectors,
+                            const float *from, size_t stride, size_t lanes,
+                            size_t depth)
+{
+    for (size_t v = 0; v < vectors && v * VL < lanes; v++)
+        pack_rows_of(out, v, from + v * VL * stride, stride, lanes - v * VL,
+                     depth);
+}
+
+static void pack_a(float *to, size_t stride, const bt_gemm *g, size_t row,
+                   size_t from, size_t depth)
+{
+    pack_target out = { to, TILE_ROWS, 2 * stride, stride };
+    pack_copied(out, PACK_VECTORS, g->a + from * g->lda + row, g->lda,
+                g->m - row, depth);
+}
+
+/* The address of op(B)[from][column]. */
+static const float *source_b(const bt_gemm *g, size_t column, size_t from)
+{
+    return g->b +
+           (g->trans_b ? column * g->ldb + from : from * g->ldb + column);
+}
+
+/* A panel of packed weights as float32. A vector never spans two of their
+ * panels. */
+static void pack_widened(float *to, const bt_packed_weight *packed,
+                         size_t column, size_t from, size_t depth)
+{
+    for (size_t v = 0; v < TILE_VECTORS; v++) {
+        size_t output = column + v * VL;
+        if (output < packed->outputs)
+            widen_columns(to + v * VL, TILE_COLUMNS, packed, output, from,
+                          depth);
+    }
+}
+
+static void pack_b(float *to, const bt_gemm *g, size_t column, size_t from,
+                   size_t depth)
+{
+    pack_target out = { to, TILE_COLUMNS, VL, VL / 2 };
+    if (g->packed) {
+        pack_widened(to, g->packed, column, from, depth);
+        return;
+    }
+    const float *b = source_b(g, column, from);
+    if (g->trans_b)
+        pack_transposed(out, TILE_VECTORS, b, g->ldb, g->n - column, depth);
+    else
+        pack_copied(out, TILE_VECTORS, b, g->ldb, g->n - column, depth);
+}
+
+/* ---- Prefetching the next panel
+ * -------------------------------------------------- */
+
+/* The cache lines that the next packing of B will read. They are prefetched one
+ * by one while tiles compute, so that packing finds them in the L2 cache: down
+ * the rows of B's memory, then the next line of each row. */
+typedef struct b_prefetch {
+    const char *line; /* the next one, in the first row */
+    size_t row, rows, stride;
+    size_t lines; /* left in each row */
+} b_prefetch;
+
+static b_prefetch prefetch_begin(const bt_gemm *g, const bt_gemm_block *block)
+{
+    if (block->next_depth == 0 || g->packed)
+        return (b_prefetch){ .lines = 0 };
+    size_t columns = bt_size_min(TILE_COLUMNS, g->n - block->next_column);
+    size_t depth = block->next_depth;
+    const float *first = source_b(g, block->next_column, block->next_from);
+    size_t skew = (uintptr_t)first % LINE;
+    size_t bytes = (g->trans_b ? depth : columns) * sizeof(float);
+    return (b_prefetch){ .line = (const char *)first - skew,
+                         .rows = g->trans_b ? columns : depth,
+                         .stride = g->ldb * sizeof(float),
+                         .lines = (skew + bytes + LINE - 1) / LINE };
+}
+
+INLINE void prefetch_next(b_prefetch *next)
+{
+    if (next->lines == 0)
+        return;
+    prefetch(next->line + next->row * next->stride);
+    if (++next->row == next->rows) {
+        next->row = 0;
+        next->line += LINE;
+        next->lines--;
+    }
+}
+
+/* ---- Register tiles ---------------------------------------------------- */
+
+typedef struct tile_job {
+    size_t depth;
+    const float *a; /* rows of A, as the block says */
+    const float *b; /* the panel, or B itself if its columns are contiguous */
+    float *panel;   /* to be filled from B in passing; NULL: none */
+    size_t a_row, a_step, b_step;
+    const float *start; /* where the chains begin: C, or zeros */
+    float *c;
+    size_t start_stride, ldc;
+    /* The epilogue, as far as it can run in registers; each may be NULL. */
+    const float *scale, *bias;
+    b_prefetch *next;
+} tile_job;
+
+static const float zeros[TILE_COLUMNS];
+
+INLINE void tile_epilogue(vf s[TILE_ROWS][TILE_VECTORS], const size_t rows,
+                          const size_t vectors, const tile_job *job)
+{
+    if (job->scale)
+        UNROLLED_FOR (size_t j = 0; j < vectors; j++) {
+            vf y = vf_load(job->scale + j * VL);
+            UNROLLED_FOR (size_t i = 0; i < rows; i++)
+                s[i][j] = vf_mul(s[i][j], y);
+        }
+    if (job->bias)
+        UNROLLED_FOR (size_t j = 0; j < vectors; j++) {
+            vf y = vf_load(job->bias + j * VL);
+            UNROLLED_FOR (size_t i = 0; i < rows; i++)
+                s[i][j] = vf_add(s[i][j], y);
+        }
+}
+
+/* Continue the chains of rows x vectors * VL elements of C. With `fill`, also
+ * copy B to the panel. */
+INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
+                 const tile_job *job)
+{
+    vf s[TILE_ROWS][TILE_VECTORS], x[TILE_VECTORS];
+    const float *a = job->a, *b = job->b, *start = job->start;
+    float *c = job->c, *panel = job->panel;
+    const size_t b_step = job->b_step;
+    const size_t a_row = job->a_row, a_step = job->a_step;
+    UNROLLED_FOR (size_t i = 0; i < rows; i++)
+        UNROLLED_FOR (size_t j = 0; j < vectors; j++)
+            s[i][j] = vf_load(start + i * job->start_stride + j * VL);
+    for (size_t p = 0; p < job->depth; p++) {
+        if (p % PREFETCH_STEPS == 0)
+            prefetch_next(job->next);
+        UNROLLED_FOR (size_t j = 0; j < vectors; j++) {
+            x[j] = vf_load(b + j * VL);
+            if (fill) {
+                prefetch(b + PREFETCH_ROWS * b_step + j * VL);
+                vf_store(panel + j * VL, x[j]);
+            }
+        }
+        UNROLLED_FOR (size_t i = 0; i < rows; i++) {
+            vf y = vf_set(a[i * a_row]);
+            UNROLLED_FOR (size_t j = 0; j < vectors; j++)
+                s[i][j] = vf_fma(y, x[j], s[i][j]);
+        }
+        a += a_step;
+        b += b_step;
+        if (fill)
+            panel += TILE_COLUMNS;
+    }
+    tile_epilogue(s, rows, vectors, job);
+    UNROLLED_FOR (size_t i = 0; i < rows; i++)
+        UNROLLED_FOR (size_t j = 0; j < vectors; j++)
+            vf_store(c + i * job->ldc + j * VL, s[i][j]);
+}
+
+typedef void tile_fn(const tile_job *job);
+
+#define TILE(rows, vectors)                                  \
+    static void tile_##rows##x##vectors(const tile_job *job) \
+    {                                                        \
+        tile(rows, vectors, false, job);                     \
+    }
+
+/* The tiles of some rows: tiles_<rows>[vectors - 1]. */
+#define TILES(rows)                                                       \
+    TILE(rows, 1)                                                         \
+    TILE(rows, 2)                                                         \
+    TILE(rows, 3)                                                         \
+    static tile_fn *const tiles_##rows[TILE_VECTORS] = { tile_##rows##x1, \
+                                                         tile_##rows##x2, \
+                                                         tile_##rows##x3 }
+
+TILES(1);
+TILES(2);
+TILES(3);
+TILES(4);
+#if defined(__AVX512F__)
+TILES(5);
+TILES(6);
+TILES(7);
+TILES(8);
+#endif
+
+static tile_fn *const *const tiles[TILE_ROWS] = {
+    tiles_1, tiles_2, tiles_3, tiles_4,
+#if defined(__AVX512F__)
+    tiles_5, tiles_6, tiles_7, tiles_8,
+#endif
+};
+
+/* A whole tile that packs B in passing: its load units have time to spare. */
+static void tile_fill(const tile_job *job)
+{
+    tile(TILE_ROWS, TILE_VECTORS, true, job);
+}
+
+/* Prefetch the rows of C of the next tile. */
+static void prefetch_rows(const float *c, size_t ldc, size_t rows,
+                          size_t columns)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j += LINE / sizeof(float))
+            __builtin_prefetch(c + i * ldc + j, 1);
+}
+
+static void copy_rows(float *to, size_t to_stride, const float *from,
+                      size_t stride, size_t rows, size_t columns)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j += VL)
+            vf_store_lanes(to + i * to_stride + j,
+                           vf_load_lanes(from + i * stride + j, columns - j),
+                           columns - j);
+}
+
+/* A tile whose last vector extends beyond C works on a copy. */
+static void run_border_tile(tile_fn *run, tile_job job, size_t rows,
+                            size_t columns)
+{
+    float copy[TILE_ROWS * TILE_COLUMNS] = { 0 };
+    float *c = job.c;
+    size_t ldc = job.ldc;
+    job.c = copy;
+    job.ldc = TILE_COLUMNS;
+    if (job.start != zeros) {
+        copy_rows(copy, TILE_COLUMNS, c, ldc, rows, columns);
+        job.start = copy;
+        job.start_stride = TILE_COLUMNS;
+    }
+    run(&job);
+    copy_rows(c, ldc, copy, TILE_COLUMNS, rows, columns);
+}
+
+/* Run one panel of A against the panel of B. */
+static void run_tile(const tile_job *job, size_t rows, size_t columns)
+{
+    size_t vectors = (columns + VL - 1) / VL;
+    tile_fn *run = tiles[rows - 1][vectors - 1];
+    if (job->panel)
+        tile_fill(job);
+    else if (columns % VL == 0)
+        run(job);
+    else
+        run_border_tile(run, *job, rows, columns);
+}
+
+/* A panel of B, and the floats from one k to the next. */
+typedef struct b_panel {
+    const float *at;
+    size_t step;
+} b_panel;
+
+/* The block's panel of B: packed now, unless the first tile does it in passing
+ * or the weights are packed as float32 already. */
+static b_panel panel_of(const bt_gemm *g, const bt_gemm_block *block, bool fill)
+{
+    if (g->packed && g->packed->type == BT_PACKED_F32)
+        return (b_panel){ (const float *)panel_at(g->packed, block->column,
+                                                  block->from),
+                          BT_PANEL_COLUMNS };
+    if (!fill)
+        pack_b(block->b, g, block->column, block->from, block->depth);
+    return (b_panel){ block->b, TILE_COLUMNS };
+}
+
+static void tiles_add_epilogue(tile_job *job, const bt_gemm *g,
+                               const bt_gemm_block *block)
+{
+    if (scaled(g))
+        job->scale = g->packed->scales + block->column;
+    if (g->bias)
+        job->bias = g->bias + block->column;
+}
+
+static void multiply(const bt_gemm *g, const bt_gemm_block *block)
+{
+    size_t end = block->row + block->rows, columns = block->columns;
+    bool add = g->add || block->from > 0;
+    bool fill = !g->packed && !g->trans_b && block->rows >= TILE_ROWS &&
+                columns == TILE_COLUMNS;
+    b_panel b = panel_of(g, block, fill);
+    b_prefetch next = prefetch_begin(g, block);
+    tile_job job = {
+        .depth = block->depth,
+        .a = block->a,
+        .a_row = block->a_row,
+        .a_step = block->a_step,
+        .b = fill ? source_b(g, block->column, block->from) : b.at,
+        .b_step = fill ? g->ldb : b.step,
+        .panel = fill ? block->b : NULL,
+        .start = zeros,
+        .start_stride = add ? g->ldc : 0,
+        .ldc = g->ldc,
+        .next = &next,
+    };
+    bool last = block->from + block->depth == g->k;
+    // Not if a vector extends beyond C: scale and bias end there.
+    bool ended = last && columns % VL == 0;
+    if (ended)
+        tiles_add_epilogue(&job, g, block);
+    for (size_t row = block->row; row < end; row += TILE_ROWS) {
+        size_t rows = bt_size_min(TILE_ROWS, end - row);
+        size_t below = bt_size_min(TILE_ROWS, end - row - rows);
+        job.c = g->c + row * g->ldc + block->column;
+        if (add)
+            job.start = job.c;
+        prefetch_rows(job.c + rows * g->ldc, g->ldc, below, columns);
+        run_tile(&job, rows, columns);
+        if (last && !ended)
+            epilogue(g, row, rows, block->column, columns);
+        job.a += block->a_tile;
+        job.b = b.at;
+        job.b_step = b.step;
+        job.panel = NULL; // filled by now
+    }
+}
+
+/* ---- Few rows ---------------------------------------------------------- */
+
+/* The sums of up to DIRECT_ROWS rows and DIRECT_LANES columns. */
+typedef float sums[DIRECT_ROWS][DIRECT_LANES];
+
+/* Sixteen steps of the chains of one vector of columns. */
+INLINE void take_steps(sums s, size_t v, size_t rows, source a, size_t p,
+                       const vf x[16])
+{
+    for (size_t i = 0; i < rows; i++) {
+        const float *y = a.at + i * a.row + p * a.step;
+        vf t = vf_load(s[i] + v * VL);
+        UNROLLED_FOR (size_t q = 0; q < 16; q++)
+            t = vf_fma(vf_set(y[q * a.step]), x[q], t);
+        vf_store(s[i] + v * VL, t);
+    }
+}
+
+/* Prefetch the same line of VL rows. */
+INLINE void prefetch_lines(const float *from, size_t stride)
+{
+    UNROLLED_FOR (size_t r = 0; r < VL; r++)
+        prefetch(from + r * stride);
+}
+
+/* Steps [p, p + 16) of the chains of one vector of columns that are rows of B's
+ * memory. Whole lines are read, so conflicts in the cache do not matter. */
+INLINE void chain_lines(sums s, const bt_gemm *g, size_t rows, source a,
+                        size_t column, size_t v, size_t p, bool more)
+{
+    const float *b = g->b + (column + v * VL) * g->ldb + p;
+    vf x[16];
+    if (more)
+        prefetch_lines(b + DIRECT_LANES * g->ldb, g->ldb);
+    vf_load_transposed(x, b, g->ldb);
+    if (more)
+        prefetch_lines(b + DIRECT_LANES * g->ldb, g->ldb);
+    take_steps(s, v, rows, a, p, x);
+}
+
+/* The chains of up to DIRECT_LANES columns from step p on, one element at a
+ * time. */
+static void chain_rest(sums s, const bt_gemm *g, size_t rows, source a,
+                       size_t column, size_t columns, size_t p)
+{
+    for (; p < g->k; p++)
+        for (size_t j = 0; j < columns; j++)
+            for (size_t i = 0; i < rows; i++)
+                s[i][j] =
+                    __builtin_fmaf(a.at[i * a.row + p * a.step],
+                                   g->b[(column + j) * g->ldb + p], s[i][j]);
+}
+
+/* Some columns of C that are rows of B's memory. Blocks of B are transposed in
+ * registers while the next columns are prefetched (`more`: they exist). */
+static void columns_transposed(const bt_gemm *g, size_t row, size_t rows,
+                               size_t column, size_t columns, bool more)
+{
+    sums s = { 0 };
+    source a = source_of(g, row);
+    float *c = g->c + row * g->ldc + column;
+    size_t p = 0;
+    if (g->add)
+        copy_rows(s[0], DIRECT_LANES, c, g->ldc, rows, columns);
+    if (columns == DIRECT_LANES)
+        for (; p + 16 <= g->k; p += 16)
+            UNROLLED_FOR (size_t v = 0; v < DIRECT_LANES / VL; v++)
+                chain_lines(s, g, rows, a, column, v, p, more);
+    chain_rest(s, g, rows, a, column, columns, p);
+    copy_rows(c, g->ldc, s[0], DIRECT_LANES, rows, columns);
+}
+
+/* Some columns of C that are columns of B's memory too. */
+typedef struct strip {
+    const float *b;
+    float *c;
+    size_t ldb, ldc, columns;
+    source a; /* at the strip's first row and the current step */
+    bool add;
+    bool more; /* prefetch the next rows of B */
+} strip;
+
+/* Add `steps` rows of B to `rows` rows of C, for the columns from j on, one
+ * element at a time. */
+static void fold_rest(const strip *s, size_t rows, size_t steps, size_t j)
+{
+    for (size_t i = 0; i < rows; i++)
+        for (size_t c = j; c < s->columns; c++) {
+            float t = s->add ? s->c[i * s->ldc + c] : 0.0f;
+            for (size_t q = 0; q < steps; q++)
+                t = __builtin_fmaf(s->a.at[i * s->a.row + q * s->a.step],
+                                   s->b[q * s->ldb + c], t);
+            s->c[i * s->ldc + c] = t;
+        }
+}
+
+/* Add `steps` rows of B, times elements of A, to `rows` rows of C. */
+INLINE void fold(const strip *s, const size_t rows, const size_t steps)
+{
+    const size_t ldb = s->ldb, ldc = s->ldc, columns = s->columns;
+    const bool add = s->add, more = s->more;
+    vf y[4][FOLD_STEPS];
+    size_t j = 0;
+    UNROLLED_FOR (size_t i = 0; i < rows; i++)
+        UNROLLED_FOR (size_t q = 0; q < steps; q++)
+            y[i][q] = vf_set(s->a.at[i * s->a.row + q * s->a.step]);
+    for (; j + VL <= columns; j += VL) {
+        const float *b = s->b + j;
+        float *c = s->c + j;
+        vf t[4];
+        UNROLLED_FOR (size_t i = 0; i < rows; i++)
+            t[i] = add ? vf_load(c + i * ldc) : vf_set(0.0f);
+        UNROLLED_FOR (size_t q = 0; q < steps; q++) {
+            if (more) { // twice: a full queue drops prefetches
+                prefetch(b + (q + 2 * steps) * ldb);
+                prefetch(b + (q + steps) * ldb);
+            }
+            vf x = vf_load(b + q * ldb);
+            UNROLLED_FOR (size_t i = 0; i < rows; i++)
+                t[i] = vf_fma(y[i][q], x, t[i]);
+        }
+        UNROLLED_FOR (size_t i = 0; i < rows; i++)
+            vf_store(c + i * ldc, t[i]);
+    }
+    fold_rest(s, rows, steps, j);
+}
+
+/* The same for all rows of C and at most FOLD_STEPS rows of B. */
+static void fold_steps(strip s, size_t rows, size_t steps)
+{
+    size_t take;
+    for (; rows; rows -= take) {
+        if (steps < FOLD_STEPS) {
+            take = 1;
+            fold_rest(&s, 1, steps, 0);
+        } else if (rows >= 4) {
+            take = 4;
+            fold(&s, 4, 8);
+        } else if (rows >= 2) {
+            take = 2;
+            fold(&s, 2, 8);
+        } else {
+            take = 1;
+            fold(&s, 1, 8);
+        }
+        s.a.at += take * s.a.row;
+        s.c += take * s.ldc;
+        s.more = false; // prefetched with the first rows
+    }
+}
+
+static void columns_copied(const bt_gemm *g, size_t column, size_t columns)
+{
+    strip s = { .b = g->b + column,
+                .c = g->c + column,
+                .ldb = g->ldb,
+                .ldc = g->ldc,
+                .columns = columns,
+                .a = source_of(g, 0),
+                .add = g->add };
+    for (size_t p = 0; p < g->k; p += FOLD_STEPS) {
+        size_t steps = bt_size_min(FOLD_STEPS, g->k - p);
+        s.more = p + 2 * FOLD_STEPS <= g->k;
+        fold_steps(s, g->m, steps);
+        s.a.at += FOLD_STEPS * s.a.step;
+        s.b += FOLD_STEPS * s.ldb;
+        s.add = true;
+    }
+    for (size_t i = 0; i < g->m && !s.add; i++) // k is 0
+        for (size_t j = 0; j < columns; j++)
+            s.c[i * s.ldc + j] = 0.0f;
+}
+
+/* How many columns are computed together. Long pieces of B's rows are read
+ * faster than short ones. */
+static size_t direct_columns(const bt_gemm *g)
+{
+    if (g->trans_b)
+        return DIRECT_LANES;
+    return bt_size_max(DIRECT_FLOATS / bt_size_max(g->m, 1) / VL, 16) * VL;
+}
+
+/* Packed weights, panel by panel; the first and the last may be partial. */
+static void columns_packed(const bt_gemm *g, size_t first, size_t count)
+{
+    size_t end = first + count;
+    for (size_t j = first, n; j < end; j += n) {
+        n = bt_size_min(BT_PANEL_COLUMNS - j % BT_PANEL_COLUMNS, end - j);
+        if (g->m == 1 && n == BT_PANEL_COLUMNS &&
+            end - j >= PAIR * BT_PANEL_COLUMNS) {
+            n = PAIR * BT_PANEL_COLUMNS;
+            pair_product(g, j);
+        } else {
+            panel_product(g, j, n);
+        }
+        epilogue(g, 0, g->m, j, n);
+    }
+}
+
+static void columns(const bt_gemm *g, size_t first, size_t count)
+{
+    size_t end = first + count, width = direct_columns(g);
+    if (g->packed) {
+        columns_packed(g, first, count);
+        return;
+    }
+    for (size_t j = first; j < end; j += width) {
+        size_t n = bt_size_min(width, end - j);
+        bool more = j + 2 * width <= end;
+        for (size_t i = 0; g->trans_b && i < g->m; i += DIRECT_ROWS)
+            columns_transposed(g, i, bt_size_min(DIRECT_ROWS, g->m - i), j, n,
+                               i == 0 && more);
+        if (!g->trans_b)
+            columns_copied(g, j, n);
+        epilogue(g, 0, g->m, j, n);
+    }
+}
+
+#endif

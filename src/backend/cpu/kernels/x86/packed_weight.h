@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* packed_weight.h - products of few rows with packed weights, for AVX2 and
+ * AVX-512.
+ *
+ * Several rows share each panel that is read and widened. One row takes two
+ * panels at once if there are enough registers: memory delivers two streams
+ * faster than one. */
+#ifndef BT_PACKED_WEIGHT_X86_H
+#define BT_PACKED_WEIGHT_X86_H
+
+#include "backend/cpu/kernels/gemm.h"
+#include "backend/cpu/kernels/x86/simd.h"
+#include "base/size.h"
+
+enum {
+    LINE = 64, /* bytes of a cache line */
+    PANEL_VECTORS = BT_PANEL_COLUMNS / VL,
+    PANEL_ROWS = VL == 16 ? 8 : 4, /* rows that share a panel */
+    PANEL_PART = 3,          /* vectors of it, if there are several rows */
+    PAIR = VL == 16 ? 2 : 1, /* panels that one row takes together */
+    /* Prefetch distance. bfloat16 needs none: the hardware prefetcher keeps up.
+     */
+    INT8_PREFETCH_BYTES = 4096
+};
+
+/* op(A) in memory. */
+typedef struct source {
+    const float *at;
+    size_t row, step; /* floats from row to row, and from k to k */
+} source;
+
+static source source_of(const bt_gemm *g, size_t row)
+{
+    if (g->trans_a)
+        return (source){ g->a + row, 1, g->lda };
+    return (source){ g->a + row * g->lda, g->lda, 1 };
+}
+
+/* ---- Widening ---------------------------------------------------------- */
+
+#if defined(__AVX512F__)
+
+INLINE vf vf_from_bf16(const uint16_t *x)
+{
+    __m256i half = _mm256_loadu_si256((const void *)x);
+    return _mm512_castsi512_ps(
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+INLINE vf vf_from_int8(const int8_t *x)
+{
+    __m128i bytes = _mm_loadu_si128((const void *)x);
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+
+#else
+
+INLINE vf vf_from_bf16(const uint16_t *x)
+{
+    __m128i half = _mm_loadu_si128((const void *)x);
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+}
+
+INLINE vf vf_from_int8(const int8_t *x)
+{
+    __m128i bytes = _mm_loadl_epi64((const void *)x);
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
+
+#endif
+
+INLINE vf widen(const bt_packed_type type, const char *from, size_t at)
+{
+    return type == BT_PACKED_F32    ? vf_load((const float *)from + at)
+           : type == BT_PACKED_BF16 ? vf_from_bf16((const uint16_t *)from + at)
+                                    : vf_from_int8((const int8_t *)from + at);
+}
+
+/* The address of an output's element for input `from`. */
+INLINE const char *panel_at(const bt_packed_weight *c, size_t output,
+                            size_t from)
+{
+    size_t at =
+        (output / BT_PANEL_COLUMNS * c->inputs + from) * BT_PANEL_COLUMNS +
+        output % BT_PANEL_COLUMNS;
+    return (const char *)c->panels + at * bt_packed_type_size(c->type);
+}
+
+/* One vector of outputs over some inputs, as float32. */
+INLINE void widen_along(const bt_packed_type type, float *to, size_t step,
+                        const char *panel, size_t depth)
+{
+    for (size_t p = 0; p < depth; p++, to += step)
+        vf_store(to, widen(type, panel, p * BT_PANEL_COLUMNS));
+}
+
+static void widen_columns(float *to, size_t step, const bt_packed_weight *c,
+                          size_t output, size_t from, size_t depth)
+{
+    const char *panel = panel_at(c, output, from);
+    if (c->type == BT_PACKED_F32)
+        widen_along(BT_PACKED_F32, to, step, panel, depth);
+    else if (c->type == BT_PACKED_BF16)
+        widen_along(BT_PACKED_BF16, to, step, panel, depth);
+    else
+        widen_along(BT_PACKED_INT8, to, step, panel, depth);
+}
+
+/* ---- Few rows ---------------------------------------------------------- */
+
+typedef struct panel_job {
+    const char *panel; /* from the first vector on */
+    size_t next;       /* bytes to the next panel */
+    size_t depth;
+    source a;
+    float *sums; /* (rows, BT_PANEL_COLUMNS) from the first vector on */
+} panel_job;
+
+INLINE void prefetch_panel(const bt_packed_type type, const char *panel)
+{
+    if (type == BT_PACKED_INT8)
+        prefetch(panel + INT8_PREFETCH_BYTES);
+}
+
+/* The chains of several rows with one panel, or of one row with several panels:
+ * `chains` of them, of `vectors` vectors each. */
+INLINE void panel_chains(const bt_packed_type type, const size_t panels,
+                         const size_t chains, const size_t vectors,
+                         const panel_job *job)
+{
+    const size_t step = BT_PANEL_COLUMNS * bt_packed_type_size(type);
+    const size_t rows = chains / panels;
+    const size_t a_row = job->a.row, a_step = job->a.step, next = job->next;
+    const float *a = job->a.at;
+    const char *panel = job->panel;
+    vf s[PANEL_ROWS][PANEL_VECTORS];
+    UNROLLED_FOR (size_t i = 0; i < chains; i++)
+        UNROLLED_FOR (size_t v = 0; v < vectors; v++)
+            s[i][v] = vf_set(0.0f);
+    for (size_t p = 0; p < job->depth; p++) {
+        UNROLLED_FOR (size_t i = 0; i < panels; i++)
+            prefetch_panel(type, panel + i * next);
+        UNROLLED_FOR (size_t v = 0; v < panels * vectors; v++) {
+            size_t from = v / vectors;
+            vf x = widen(type, panel + from * next, v % vectors * VL);
+            UNROLLED_FOR (size_t i = 0; i < rows; i++)
+                s[from + i][v % vectors] =
+                    vf_fma(vf_set(a[i * a_row]), x, s[from + i][v % vectors]);
+        }
+        a += a_step;
+        panel += step;
+    }
+    UNROLLED_FOR (size_t i = 0; i < chains; i++)
+        UNROLLED_FOR (size_t v = 0; v < vectors; v++)
+            vf_store(job->sums + i * BT_PANEL_COLUMNS + v * VL, s[i][v]);
+}
+
+typedef void panel_fn(const panel_job *job);
+
+#define PANEL_FN(name, type, rows, vectors)         \
+    static void name##_##rows(const panel_job *job) \
+    {                                               \
+        panel_chains(type, 1, rows, vectors, job);  \
+    }
+
+/* Chains of one to PANEL_ROWS rows: <name>s[rows - 1]. */
+#if defined(__AVX512F__)
+#define PANEL_FNS(name, type)                   \
+    PANEL_FN(name, type, 1, PANEL_VECTORS)      \
+    PANEL_FN(name, type, 2, PANEL_PART)         \
+    PANEL_FN(name, type, 3, PANEL_PART)         \
+    PANEL_FN(name, type, 4, PANEL_PART)         \
+    PANEL_FN(name, type, 5, PANEL_PART)         \
+    PANEL_FN(name, type, 6, PANEL_PART)         \
+    PANEL_FN(name, type, 7, PANEL_PART)         \
+    PANEL_FN(name, type, 8, PANEL_PART)         \
+    static panel_fn *const name##s[] = {        \
+        name##_1, name##_2, name##_3, name##_4, \
+        name##_5, name##_6, name##_7, name##_8  \
+    }
+#else
+#define PANEL_FNS(name, type)                                          \
+    PANEL_FN(name, type, 1, PANEL_VECTORS)                             \
+    PANEL_FN(name, type, 2, PANEL_PART)                                \
+    PANEL_FN(name, type, 3, PANEL_PART)                                \
+    PANEL_FN(name, type, 4, PANEL_PART)                                \
+    static panel_fn *const name##s[] = { name##_1, name##_2, name##_3, \
+                                         name##_4 }
+#endif
+
+PANEL_FNS(f32_chain, BT_PACKED_F32);
+PANEL_FNS(bf16_chain, BT_PACKED_BF16);
+PANEL_FNS(int8_chain, BT_PACKED_INT8);
+
+static panel_fn *const *const chains[] = { f32_chains, bf16_chains,
+                                           int8_chains };
+
+/* One row and PAIR whole panels, from `output` on. */
+static void pair_product(const bt_gemm *g, size_t output)
+{
+    panel_job job = { .panel = panel_at(g->packed, output, 0),
+                      .next = g->k * BT_PANEL_COLUMNS *
+                              bt_packed_type_size(g->packed->type),
+                      .depth = g->k,
+                      .a = source_of(g, 0),
+                      .sums = g->c + output };
+    for (size_t j = 0; g->packed->scales && j < PAIR * BT_PANEL_COLUMNS;
+         j += VL)
+        prefetch(g->packed->scales + output + j); // used at the end
+    if (g->packed->type == BT_PACKED_F32)
+        panel_chains(BT_PACKED_F32, PAIR, PAIR, PANEL_VECTORS, &job);
+    else if (g->packed->type == BT_PACKED_BF16)
+        panel_chains(BT_PACKED_BF16, PAIR, PAIR, PANEL_VECTORS, &job);
+    else
+        panel_chains(BT_PACKED_INT8, PAIR, PAIR, PANEL_VECTORS, &job);
+}
+
+/* The chains of `count` outputs from `output` on, all in one panel. Whole
+ * vectors are computed from the panel's first output; the requested ones are
+ * written to C. */
+static void panel_product(const bt_gemm *g, size_t output, size_t count)
+{
+    float sums[PANEL_ROWS * BT_PANEL_COLUMNS];
+    size_t skip = output % BT_PANEL_COLUMNS;
+    size_t need = bt_size_min(skip + count, BT_PANEL_COLUMNS);
+    panel_job job = { .depth = g->k };
+    for (size_t i = 0, rows; i < g->m; i += rows) {
+        rows = bt_size_min(PANEL_ROWS, g->m - i);
+        panel_fn *run = chains[g->packed->type][rows - 1];
+        size_t part = rows == 1 ? BT_PANEL_COLUMNS : PANEL_PART * VL;
+        job.a = source_of(g, i);
+        for (size_t from = 0; from < need; from += part) {
+            job.panel = panel_at(g->packed, output - skip + from, 0);
+            job.sums = sums + from;
+            run(&job);
+        }
+        for (size_t r = 0; r < rows; r++)
+            for (size_t j = 0; j < count; j += VL)
+                vf_store_lanes(g->c + (i + r) * g->ldc + output + j,
+                               vf_load(sums + r * BT_PANEL_COLUMNS + skip + j),
+                               count - j);
+    }
+}
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention_backward.cu - masked attention on Hopper, backward, bfloat16.
+ *
+ * With P the weights, dP = dO V^T and delta = rowsum(dO * O), all of them over
+ * the visible pairs alone:
+ *
+ *     dS = P * (dP - delta)
+ *     dV = P^T dO      dK = scale dS^T Q      dQ = scale dS K
+ *
+ * The sums over queries (dK, dV) and those over keys (dQ) run across each
+ * other: a kernel that makes both must add one of them up in memory, in an
+ * order that it has to enforce. Here each has a kernel of its own, which makes
+ * P and dS anew. That is seven products instead of five; but every sum stays in
+ * registers and has one order, nothing is exchanged, and no kernel waits for
+ * another block. (backward_fused.h does make both, in five. It is faster where
+ * sequences are long and dense, slower elsewhere, and has bits of its own; so
+ * it is not in use unless bt_cuda_plan_fuse() asks for it.)
+ *
+ * The two are the same program. It keeps a tile of rows of one side and sweeps
+ * over the other side in steps of 64 rows (see loop_list.h):
+ *
+ *                        keeps     sweeps over   sums
+ *     dQ                 Q, dO     K, V          dS K
+ *     dK, dV (KEYS)      K, V      Q, dO         dS^T Q, P^T dO
+ *
+ *     x = kept[0] swept[0]^T          scores, then weights P
+ *     y = kept[1] swept[1]^T          dP, then dS
+ *     sum[0] += dS swept[0]
+ *     sum[1] += P swept[1]            KEYS only
+ *
+ * An item of work is a tile and a head (of K, V: a head with all the query
+ * heads that share it, one after the other). Blocks stay on their
+ * multiprocessor and take items until there are none. One warpgroup loads: two
+ * of its threads have the copy engine fetch the steps through a ring, a third
+ * one the kept tiles. GROUPS compute, each of them with 64 rows of the tile.
+ * The products of x and y are issued behind the last sum of the step before, so
+ * the tensor cores have work while a group exponentiates.
+ *
+ *       thread, in a group of 128: warp w, lane 4 * g + t (g < 8, t < 4)
+ *       owns rows 16 * w + g and 16 * w + g + 8 of its group
+ *       and of each 8 rows of a step those at 2 * t and 2 * t + 1
+ *
+ * Bits. A sum's arithmetic is a function of its row and of the steps that the
+ * row sees something of; a step that is hidden from it but visited for the
+ * tile's sake adds exact zeros.
+ *
+ * Nothing hidden is touched, but the tensor cores would: 0 * NaN is NaN. Where
+ * a row of a step is not finite, every row of the tile gets NaN, also those
+ * that do not see it. That is never missed: a group notes items in which a
+ * result is not finite, and a second kernel (FIXUP), launched behind, does
+ * those again. It replaces what is not finite in a step by 0, and makes the
+ * weights of that row NaN for those who see it. */
+#include "backend/cuda/backward_fused.h"
+#include "backend/cuda/backward_kernel.h"
+
+/* ---- launching --------------------------------------------------------- */
+
+/* A kernel that is brought up while the one before still runs. */
+template <typename PARAMS>
+static cudaError_t launch_early(void (*kernel)(PARAMS), const PARAMS *params,
+                                unsigned blocks, unsigned threads, int bytes,
+                                cudaStream_t stream)
+{
+    cudaError_t status = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (status)
+        return status;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = (size_t)bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, kernel, *params);
+}
+
+template <int D, int STAGES, int FIXUP>
+static cudaError_t launch_fused(const backward_params *p, int blocks,
+                                const finish_params *f, int finish_blocks,
+                                cudaStream_t stream)
+{
+    const int bytes = sizeof(fused_shared<D, STAGES>);
+    static_assert(bytes <= 227 * 1024, "shared memory of a block");
+    cudaError_t status = cudaSuccess;
+    if (blocks)
+        status = launch_early(attention_backward_fused<D, STAGES, FIXUP>, p,
+                              (unsigned)blocks, GROUP * (FUSED_GROUPS + 1),
+                              bytes, stream);
+    if (!status && finish_blocks)
+        status = launch_early(attention_finish_dq<D, FIXUP>, f,
+                              (unsigned)finish_blocks, 256, 0, stream);
+    return status;
+}
+
+/* All gradients in one kernel. */
+template <int D, int STAGES>
+static cudaError_t launch_one(const delta_params *delta, size_t steps,
+                              const backward_params *p, int blocks,
+                              const finish_params *f, int finish_blocks,
+                              cudaStream_t stream)
+{
+    cudaError_t status = cudaSuccess;
+    if (steps)
+        status = bt_launch_delta(delta, D, steps, stream);
+    if (!status)
+        status =
+            launch_fused<D, STAGES, 0>(p, blocks, f, finish_blocks, stream);
+    if (!status)
+        status =
+            launch_fused<D, STAGES, 1>(p, blocks, f, finish_blocks, stream);
+    return status;
+}
+
+/* A kernel for dQ and one for dK and dV; a side without rows has none. */
+template <int D, int QUERY_GROUPS, int QUERY_STAGES, int KEY_GROUPS,
+          int KEY_STAGES>
+static cudaError_t launch_two(const delta_params *delta, size_t steps,
+                              const backward_params *dq, int dq_blocks,
+                              const backward_params *dkv, int dkv_blocks,
+                              cudaStream_t stream)
+{
+    bool early = false;
+    cudaError_t status = cudaSuccess;
+    if (steps) {
+        status = bt_launch_delta(delta, D, steps, stream);
+        early = true;
+    }
+    if (!status && dq_blocks) {
+        status = launch<D, QUERY_GROUPS, QUERY_STAGES, 0, 0>(dq, dq_blocks,
+                                                             early, stream);
+        early = true;
+    }
+    if (!status && dkv_blocks) {
+        status = launch<D, KEY_GROUPS, KEY_STAGES, 1, 0>(dkv, dkv_blocks, early,
+                                                         stream);
+        early = true;
+    }
+    if (!status && dq_blocks)
+        status = launch<D, QUERY_GROUPS, QUERY_STAGES, 0, 1>(dq, dq_blocks,
+                                                             early, stream);
+    if (!status && dkv_blocks)
+        status = launch<D, KEY_GROUPS, KEY_STAGES, 1, 1>(dkv, dkv_blocks, early,
+                                                         stream);
+    return status;
+}
+
+/* A tensor of the backward pass and how it lies. */
+typedef struct tensor {
+    const char *name;
+    const uint16_t *at;
+    size_t tokens, heads, token, head;
+} tensor;
+
+static bauta_status encode_tensor(CUtensorMap *map, const bt_cuda_plan *plan,
+                                  const tensor *x, size_t rows,
+                                  bauta_error *err)
+{
+    // The engine knows no empty tensor; nothing will be read of this one.
+    if (!x->tokens)
+        return BAUTA_OK;
+    return encode(map, plan, x->name, x->at, x->tokens, x->heads, x->token,
+                  x->head, rows, err);
+}
+
+/* One side's kernel: what it keeps, sweeps over and makes. */
+static bauta_status fill_params(backward_params *p, const bt_cuda_plan *plan,
+                                const bt_cuda_loop_list *side,
+                                const tensor *const *stationary,
+                                const tensor *const *streamed,
+                                const tensor *const *made, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        status = encode_tensor(&p->stationary[i], plan, stationary[i],
+                               GROUP_ROWS, err);
+        if (!status)
+            status =
+                encode_tensor(&p->streamed[i], plan, streamed[i], STEP, err);
+        if (!status && made[i])
+            status = encode_tensor(&p->grad[i], plan, made[i], 16, err);
+        if (made[i]) {
+            p->to[i] = (uint16_t *)made[i]->at;
+            p->to_token[i] = made[i]->token;
+            p->to_head[i] = made[i]->head;
+        }
+    }
+    p->tiles = side->tiles;
+    p->runs = side->runs;
+    p->bits = side->bits;
+    p->tile_counter = side->tile_counter;
+    p->nonfinite_fixup = side->nonfinite_fixup;
+    p->steps = (int)plan->step_count;
+    p->tile_count = side->tile_count;
+    p->empty_count = side->empty_count;
+    p->heads = (int)stationary[0]->heads;
+    p->l2_heads = side->l2_heads;
+    p->items = side->tile_count * p->heads;
+    return status;
+}
+
+static int blocks_of(const backward_params *p, const bt_cuda_plan *plan)
+{
+    return min(p->items + p->empty_count * p->heads, plan->multiprocessors);
+}
+
+extern "C" bauta_status bt_attention_backward_bf16_cuda(
+    bt_cuda_plan *plan, const bauta_attention_shape *shape, const uint16_t *q,
+    const uint16_t *k, const uint16_t *v, const uint16_t *out, const float *lse,
+    const uint16_t *dout, uint16_t *dq, uint16_t *dk, uint16_t *dv,
+    void *stream, bauta_error *err)
+{
+    float scale;
+    bauta_status status = bt_cuda_plan_fits(plan, shape, &scale, err);
+    if (status)
+        return status;
+    if (!plan->backward_memory)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the plan was made for the forward pass alone");
+
+    size_t d = plan->head_dim, heads = plan->heads, kv_heads = plan->kv_heads;
+    size_t rows = plan->rows, keys = plan->keys;
+    size_t q_token = or_dense(shape->q_token, heads * d);
+    size_t q_head = or_dense(shape->q_head, d);
+    size_t k_token = or_dense(shape->k_token, kv_heads * d);
+    size_t k_head = or_dense(shape->k_head, d);
+    size_t v_token = or_dense(shape->v_token, kv_heads * d);
+    size_t v_head = or_dense(shape->v_head, d);
+    size_t out_token = or_dense(shape->out_token, heads * d);
+    size_t out_head = or_dense(shape->out_head, d);
+    tensor tq = { "q", q, rows, heads, q_token, q_head };
+    tensor tk = { "k", k, keys, kv_heads, k_token, k_head };
+    tensor tv = { "v", v, keys, kv_heads, v_token, v_head };
+    tensor tdo = { "dout", dout, rows, heads, out_token, out_head };
+    tensor tdq = { "dq", dq, rows, heads, q_token, q_head };
+    tensor tdk = { "dk", dk, keys, kv_heads, k_token, k_head };
+    tensor tdv = { "dv", dv, keys, kv_heads, v_token, v_head };
+    const tensor *queries[] = { &tq, &tdo }, *values[] = { &tk, &tv };
+    const tensor *made_q[] = { &tdq, NULL }, *made_kv[] = { &tdk, &tdv };
+    backward_params p = {}, p_kv = {};
+
+    if ((uintptr_t)out % 16)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "out must be aligned to 16 bytes");
+    status =
+        fill_params(&p, plan, &plan->over_keys, queries, values, made_q, err);
+    if (!status)
+        status = fill_params(&p_kv, plan, &plan->over_queries, values, queries,
+                             made_kv, err);
+    if (status)
+        return status;
+    int group = (int)(heads / kv_heads);
+    p.lse = lse;
+    p.delta = plan->delta;
+    p_kv.row_stats = (const step_stats *)plan->row_stats;
+    p.inner = p_kv.share = 1;
+    p.share = p_kv.inner = group;
+    p.scale = p_kv.scale = scale;
+    p.head_dim = p_kv.head_dim = (int)d;
+    p_kv.ranks = plan->ranks;
+    p_kv.added = plan->added;
+    p_kv.dq_sum = plan->dq_sum;
+    p_kv.bad = plan->bad;
+    delta_params delta = { out,         dout,
+                           lse,         plan->steps,
+                           plan->delta, (step_stats *)plan->row_stats,
+                           plan->bad,   out_token,
+                           out_head,    (int)heads,
+                           (int)d,      (int)kv_heads };
+    finish_params finish = { plan->dq_sum,
+                             plan->steps,
+                             plan->gaps,
+                             plan->added,
+                             plan->bad,
+                             plan->over_queries.tile_counter,
+                             dq,
+                             q_token,
+                             q_head,
+                             (int)heads,
+                             group,
+                             (int)plan->step_count,
+                             (int)(plan->step_count + plan->gap_count),
+                             (int)d,
+                             scale };
+    int blocks = blocks_of(&p, plan), blocks_kv = blocks_of(&p_kv, plan);
+    size_t steps = plan->step_count, width = bt_cuda_width(d);
+    int finish_blocks =
+        min(finish.task_count * finish.heads, plan->multiprocessors * 8);
+    cudaError_t result =
+        width > 128
+            ? bt_launch_backward_large_head(&delta, (int)width, steps, &p,
+                                            blocks, &p_kv, blocks_kv,
+                                            (cudaStream_t)stream)
+        : plan->fused
+            ? launch_one<128, 3>(&delta, steps, &p_kv, blocks_kv, &finish,
+                                 finish_blocks, (cudaStream_t)stream)
+        : width == 128
+            ? launch_two<128, 2, 4, 2, 3>(&delta, steps, &p, blocks, &p_kv,
+                                          blocks_kv, (cudaStream_t)stream)
+            : launch_two<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
+                                         blocks_kv, (cudaStream_t)stream);
+    if (result)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "cannot launch the attention kernels: %s",
+                       cudaGetErrorString(result));
+    return BAUTA_OK;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention_backward_large_head.cu - the backward pass with heads of 192 and
+ * 256.
+ *
+ * The program of attention_backward.cu, but a thread has registers for one sum
+ * of such a head. So dK and dV have a kernel each, with the same items one
+ * behind the other: eight products instead of seven. A block has memory for one
+ * buffer of kept tiles, with heads of 256 for those of one group, whose tiles
+ * are then 64 rows; and for three stages of steps, but (dV, which keeps only
+ * keys, apart) for two of their second halves. */
+#include "backend/cuda/backward_kernel.h"
+
+/* One kernel and, behind it, the one that does items again. They share the
+ * ticket and the notes with those of the same side, so they come in turn. */
+template <int D, int GROUPS, int KEYS>
+static cudaError_t launch_pair(const backward_params *params, int blocks,
+                               cudaStream_t stream)
+{
+    if (!blocks)
+        return cudaSuccess;
+    cudaError_t status =
+        launch<D, GROUPS, 3, KEYS, 0>(params, blocks, false, stream);
+    if (!status)
+        status = launch<D, GROUPS, 3, KEYS, 1>(params, blocks, false, stream);
+    return status;
+}
+
+template <int D, int GROUPS>
+static cudaError_t launch_large_head(const backward_params *dq, int dq_blocks,
+                                     const backward_params *dkv, int dkv_blocks,
+                                     cudaStream_t stream)
+{
+    cudaError_t status =
+        launch_pair<D, GROUPS, MAKES_DQ>(dq, dq_blocks, stream);
+    if (!status)
+        status = launch_pair<D, GROUPS, MAKES_DK>(dkv, dkv_blocks, stream);
+    if (!status)
+        status = launch_pair<D, GROUPS, MAKES_DV>(dkv, dkv_blocks, stream);
+    return status;
+}
+
+extern "C" cudaError_t
+bt_launch_backward_large_head(const delta_params *delta, int width,
+                              size_t steps, const backward_params *dq,
+                              int dq_blocks, const backward_params *dkv,
+                              int dkv_blocks, cudaStream_t stream)
+{
+    cudaError_t status = cudaSuccess;
+    if (steps)
+        status = bt_launch_delta(delta, width, steps, stream);
+    if (status)
+        return status;
+    return width == 192 ? launch_large_head<192, 2>(dq, dq_blocks, dkv,
+                                                    dkv_blocks, stream)
+                        : launch_large_head<256, 1>(dq, dq_blocks, dkv,
+                                                    dkv_blocks, stream);
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* backward.h - the half of attention_backward.cu that loads: what the threads
+ * of a block share, and those of them that fill it. */
+#ifndef BT_CUDA_BACKWARD_H
+#define BT_CUDA_BACKWARD_H
+
+#include "backend/cuda/tiles.h"
+
+#include <cuda_runtime.h>
+
+enum { STEP = BT_STEP };
+
+/* Named barriers; 0 is __syncthreads. */
+enum { BARRIER_FILTER = 1, BARRIER_ORDER = 2, BARRIER_GROUP = 5 };
+
+/* Beside the flags of a step: it is the item's last one; and its stage. */
+enum { LAST = 1 << 16, STAGE = 1 << 20 };
+
+#define LOG2_E 1.44269504088896341f
+
+/* What is known of the rows of a step over queries, in base 2. For other steps
+ * FIXUP keeps in lse NaN for rows that are not finite and 0 for others. */
+typedef struct step_stats {
+    float lse[STEP], delta[STEP];
+} step_stats;
+
+typedef struct backward_params {
+    CUtensorMap stationary[2], streamed[2], grad[2];
+    const bt_loop_tile *tiles;
+    const bt_loop_run *runs;
+    const uint64_t *bits;
+    const float *lse, *delta;    /* dQ: (rows, heads) */
+    const step_stats *row_stats; /* KEYS: (heads, places / STEP) */
+    uint32_t *tile_counter;
+    unsigned char *nonfinite_fixup;
+    /* In five products: see backward_fused.h. */
+    const int32_t *ranks;
+    int *added;    /* (heads, steps, 2) tiles that have added to the halves of
+                      a step's dQ */
+    float *dq_sum; /* (heads, steps, STEP * D) */
+    int *bad;      /* (heads of the kept side) some result is not finite */
+    uint16_t *to[2];
+    size_t to_token[2], to_head[2];
+    int steps;                   /* over queries, of one head */
+    int tile_count, empty_count; /* tiles that see something, and nothing */
+    int heads;                   /* of the kept side */
+    int inner;                   /* heads of the swept side for each: KEYS */
+    int share;                   /* kept heads that share a swept one: dQ */
+    int l2_heads, items;
+    int head_dim; /* columns that are real; the others read as zero */
+    float scale;
+} backward_params;
+
+/* rowsum(dO * O), by a kernel of its own (attention_delta.cu), once for each
+ * row and once in the order of the steps over queries. */
+typedef struct delta_params {
+    const uint16_t *out, *dout;
+    const float *lse; /* (rows, heads) */
+    const bt_loop_step *steps;
+    float *delta;          /* (rows, heads) */
+    step_stats *row_stats; /* (heads, steps) */
+    int *bad;              /* set to 0 */
+    size_t out_token, out_head;
+    int heads, head_dim, bad_count;
+} delta_params;
+
+/* From the sums of dQ to dQ. */
+typedef struct finish_params {
+    const float *dq_sum;
+    const bt_loop_step *step_list,
+        *gaps; /* (steps), and rows in none of them */
+    int *added, *bad;
+    uint32_t *tile_counter;
+    uint16_t *dq;
+    size_t token, head; /* strides of dq */
+    int heads, group, steps, task_count, head_dim;
+    float scale;
+} finish_params;
+
+extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width,
+                                       size_t steps, cudaStream_t stream);
+
+/* All kernels of a backward pass with heads over 128, as wide as `width`
+ * (attention_backward_large_head.cu). */
+extern "C" cudaError_t
+bt_launch_backward_large_head(const delta_params *delta, int width,
+                              size_t steps, const backward_params *dq,
+                              int dq_blocks, const backward_params *dkv,
+                              int dkv_blocks, cudaStream_t stream);
+
+/* What the loader tells the others about an item. */
+typedef struct work {
+    int item; /* -1: no more */
+    int row, rows, head;
+    int run, steps;
+    int runs, visit;
+} work;
+
+/* What a kernel makes: KEYS, and false is dQ. Wide heads have registers for one
+ * sum, so for them dK and dV have a kernel each. */
+enum { MAKES_DQ = 0, MAKES_BOTH = 1, MAKES_DK = 2, MAKES_DV = 3 };
+
+/* How the kept tiles lie. dQ with heads of 128 has registers for them (held):
+ * they are read once, and then their memory is free for those of the next item.
+ * Elsewhere there are two buffers, and gradients leave through the one whose
+ * item is done. Wide heads have memory for one. */
+template <int D, int KEYS> struct stationary_layout {
+    static constexpr bool in_registers = D == 128 && !KEYS;
+    static constexpr int buffers = in_registers || D > 128 ? 1 : 2;
+    static constexpr int tensors = KEYS == MAKES_DV ? 1 : 2;
+    /* The halves of a step have a ring each, and the second one a stage less:
+     * nobody needs it while the sum runs. */
+    static constexpr bool split = D > 128 && KEYS != MAKES_DV;
+};
+
+template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
+    typedef stationary_layout<D, KEYS> of;
+    uint16_t stationary[of::buffers][of::tensors][GROUPS][GROUP_ROWS * D];
+    uint16_t streamed[STAGES][of::split ? 1 : 2][STEP * D];
+    /* held: gradients leave through it. split: the second halves. */
+    uint16_t more[of::in_registers ? GROUPS
+                  : of::split
+                      ? STAGES - 1
+                      : 1][of::in_registers || of::split ? STEP * D : 8];
+    step_stats rows[STAGES];
+    int flags[STAGES]; /* see bt_loop_run */
+    int bits[STAGES];
+    work item[2];
+    uint64_t item_full[2], item_empty[2];
+    uint64_t stationary_full[of::buffers][GROUPS],
+        stationary_empty[of::buffers][GROUPS];
+    uint64_t streamed_full[STAGES], streamed_empty[STAGES];
+    uint64_t second_full[of::split ? STAGES - 1 : 1];
+    uint64_t second_empty[of::split ? STAGES - 1 : 1];
+};
+
+/* The second half of the step at `at`, if it has a ring of its own at `second`.
+ */
+template <int D, int GROUPS, int STAGES, int KEYS>
+BT_DEVICE uint16_t *second_half(backward_shared<D, GROUPS, STAGES, KEYS> *s,
+                                int at, int second)
+{
+    const bool split = stationary_layout<D, KEYS>::split;
+    return split ? s->more[split ? second : 0] : s->streamed[at][!split];
+}
+
+/* ---- loading ----------------------------------------------------------- */
+
+typedef struct job {
+    int item, head;
+    bt_loop_tile tile;
+} job;
+
+BT_DEVICE job job_of(const backward_params *p, int item)
+{
+    job j;
+    int block = item / (p->tile_count * p->l2_heads);
+    int left = item - block * p->tile_count * p->l2_heads;
+    int width = min(p->l2_heads, p->heads - block * p->l2_heads);
+    j.item = item;
+    j.head = block * p->l2_heads + left % width;
+    j.tile = p->tiles[left / width];
+    return j;
+}
+
+/* A loader's place in the steps of an item. */
+typedef struct step_cursor {
+    bt_loop_run run;
+    int head, inner; /* of the swept side: the present one, and how many come */
+    int next, left;  /* sweep to come; steps left with this head */
+} step_cursor;
+
+template <int KEYS>
+BT_DEVICE step_cursor cursor_begin(const backward_params *p, const work *w)
+{
+    step_cursor k;
+    k.head = KEYS ? w->head * p->inner : w->head / p->share;
+    k.inner = p->inner;
+    k.next = w->run + 1;
+    k.left = w->steps;
+    k.run = p->runs[w->run];
+    return k;
+}
+
+BT_DEVICE bool cursor_is_last(const step_cursor *k)
+{
+    return k->left == 1 && k->inner == 1;
+}
+
+/* On to the next step; false: there is none. */
+BT_DEVICE bool cursor_advance(step_cursor *k, const backward_params *p,
+                              const work *w)
+{
+    k->run.row += STEP;
+    k->run.padded_row += STEP;
+    k->run.bits += k->run.bits >= 0;
+    if (--k->left == 0) {
+        if (--k->inner == 0)
+            return false;
+        k->head++;
+        k->left = w->steps;
+        k->next = w->run;
+        k->run.count = 1;
+    }
+    if (--k->run.count == 0)
+        k->run = p->runs[k->next++];
+    return true;
+}
+
+/* What is known of the rows of a step over queries. */
+template <int KEYS>
+BT_DEVICE void load_row_stats(const backward_params *p, const step_cursor *k,
+                              step_stats *to, uint64_t *full)
+{
+    bulk_load(to, p->row_stats + k->head * p->steps + k->run.padded_row / STEP,
+              sizeof(*to), full);
+}
+
+/* Announce an item and load the first half of its steps. Draws the next item
+ * from the ticket, when given, shortly before the end. */
+template <int D, int GROUPS, int STAGES, int KEYS>
+BT_DEVICE uint32_t load_item(const backward_params *p,
+                             backward_shared<D, GROUPS, STAGES, KEYS> *s,
+                             pipeline_state *items, pipeline_state *streamed,
+                             const job *j, uint32_t *tile_counter)
+{
+    const bool split = stationary_layout<D, KEYS>::split;
+    uint32_t claimed = 0;
+    work w = { j->item, j->tile.row, j->tile.rows,
+               j->head, j->tile.run, j->tile.steps };
+
+    barrier_wait(&s->item_empty[items->index], items->phase ^ 1);
+    s->item[items->index] = w;
+    barrier_arrive(&s->item_full[items->index]);
+    pipeline_advance(items, 2);
+
+    step_cursor k = cursor_begin<KEYS>(p, &w);
+    do {
+        int at = streamed->index;
+        bool last = cursor_is_last(&k);
+        uint64_t *full = &s->streamed_full[at];
+        if (tile_counter && last)
+            claimed = atomicAdd(tile_counter, 1);
+        barrier_wait(&s->streamed_empty[at], streamed->phase ^ 1);
+        s->flags[at] = k.run.flags | (last ? LAST : 0) | at * STAGE;
+        s->bits[at] = k.run.bits;
+        barrier_arrive_expect(full,
+                              sizeof(s->streamed[0][0]) +
+                                  (split && KEYS ? sizeof(s->rows[0]) : 0));
+        if (split && KEYS)
+            load_row_stats<KEYS>(p, &k, &s->rows[at], full);
+        load_tile<D, STEP>(s->streamed[at][0], &p->streamed[0], k.head,
+                           k.run.row, full);
+        pipeline_advance(streamed, STAGES);
+    } while (cursor_advance(&k, p, &w));
+    return claimed;
+}
+
+/* One thread runs this: the other half of the steps, and what is known of their
+ * rows. A thread that did it all would be the slowest of the block. */
+template <int D, int GROUPS, int STAGES, int KEYS>
+BT_DEVICE void load_second(const backward_params *p,
+                           backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    const bool split = stationary_layout<D, KEYS>::split;
+    const int stages = split ? STAGES - 1 : STAGES;
+    const int bytes =
+        sizeof(s->streamed[0][0]) + (KEYS && !split ? sizeof(s->rows[0]) : 0);
+    pipeline_state items = {}, streamed = {};
+    for (;; pipeline_advance(&items, 2)) {
+        barrier_wait(&s->item_full[items.index], items.phase);
+        work w = s->item[items.index];
+        if (w.item < 0)
+            return;
+        step_cursor k = cursor_begin<KEYS>(p, &w);
+        do {
+            int at = streamed.index;
+            uint64_t *full =
+                split ? &s->second_full[at] : &s->streamed_full[at];
+            uint64_t *empty =
+                split ? &s->second_empty[at] : &s->streamed_empty[at];
+            barrier_wait(empty, streamed.phase ^ 1);
+            barrier_arrive_expect(full, bytes);
+            if (KEYS && !split)
+                load_row_stats<KEYS>(p, &k, &s->rows[at], full);
+            load_tile<D, STEP>(second_half(s, at, at), &p->streamed[1], k.head,
+                               k.run.row, full);
+            pipeline_advance(&streamed, stages);
+        } while (cursor_advance(&k, p, &w));
+        barrier_arrive(&s->item_empty[items.index]);
+    }
+}
+
+/* One warp runs this, one lane of it loads. */
+template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+BT_DEVICE void load_items(const backward_params *p,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    pipeline_state items = {}, streamed = {};
+    int lane = threadIdx.x % 32, grid = gridDim.x;
+
+    if (FIXUP) {
+        for (int base = blockIdx.x; base < p->items; base += 32 * grid) {
+            int mine = base + lane * grid;
+            uint4 tile_info = { 0, 0, 0, 0 };
+            if (mine < p->items)
+                tile_info = ((const uint4 *)p->nonfinite_fixup)[mine];
+            bool bad =
+                (tile_info.x | tile_info.y | tile_info.z | tile_info.w) != 0;
+            uint32_t todo = __ballot_sync(~0u, bad);
+            for (; lane == 0 && todo; todo &= todo - 1) {
+                job j = job_of(p, base + (__ffs((int)todo) - 1) * grid);
+                load_item<D, GROUPS, STAGES, KEYS>(p, s, &items, &streamed, &j,
+                                                   NULL);
+            }
+            __syncwarp();
+        }
+        if (lane == 0 && blockIdx.x == 0)
+            *p->tile_counter =
+                0; // for the next launch: the first kernel is done
+    } else if (lane == 0) {
+        // The first item is the block's own; each next one is drawn as late
+        // as its arrival can still be hidden, for the sake of the balance.
+        int item = blockIdx.x;
+        while (item < p->items) {
+            job j = job_of(p, item);
+            item = grid + (int)load_item<D, GROUPS, STAGES, KEYS>(
+                              p, s, &items, &streamed, &j, p->tile_counter);
+        }
+    }
+    if (lane == 0) {
+        barrier_wait(&s->item_empty[items.index], items.phase ^ 1);
+        s->item[items.index].item = -1;
+        barrier_arrive(&s->item_full[items.index]);
+    }
+}
+
+/* One thread runs this: each group gets its kept tiles as soon as it is done
+ * with those before. */
+template <int D, int GROUPS, int STAGES, int KEYS>
+BT_DEVICE void load_stationary(const backward_params *p,
+                               backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    const int tensors = stationary_layout<D, KEYS>::tensors;
+    const int bytes = tensors * sizeof(s->stationary[0][0][0]);
+    pipeline_state items = {}, stationary = {};
+    for (;;
+         pipeline_advance(&stationary, stationary_layout<D, KEYS>::buffers)) {
+        barrier_wait(&s->item_full[items.index], items.phase);
+        work w = s->item[items.index];
+        if (w.item < 0)
+            return;
+        for (int g = 0; g < GROUPS; g++) {
+            uint64_t *full = &s->stationary_full[stationary.index][g];
+            barrier_wait(&s->stationary_empty[stationary.index][g],
+                         stationary.phase ^ 1);
+            barrier_arrive_expect(full, bytes);
+            for (int i = 0; i < tensors; i++)
+                load_tile<D, GROUP_ROWS>(s->stationary[stationary.index][i][g],
+                                         &p->stationary[i], w.head,
+                                         w.row + g * GROUP_ROWS, full);
+        }
+        barrier_arrive(&s->item_empty[items.index]);
+        pipeline_advance(&items, 2);
+    }
+}
+
+/* One warp has time: it writes the gradients of tiles that see nothing. */
+template <int D, int KEYS> BT_DEVICE void store_empty(const backward_params *p)
+{
+    const int chunks = D / 8; // of 16 bytes in a row
+    const int first = KEYS == MAKES_DV, behind = KEYS & 1;
+    for (int i = blockIdx.x; i < p->empty_count * p->heads; i += gridDim.x) {
+        bt_loop_tile tile = p->tiles[p->tile_count + i / p->heads];
+        size_t head = i % p->heads;
+        for (int j = threadIdx.x % 32; j < tile.rows * chunks; j += 32) {
+            size_t row = (size_t)(tile.row + j / chunks), chunk = j % chunks;
+            if ((int)chunk * 8 >= p->head_dim)
+                continue;
+#pragma unroll
+            for (int k = first; k <= behind; k++)
+                *(uint4 *)(p->to[k] + row * p->to_token[k] +
+                           head * p->to_head[k] + chunk * 8) =
+                    make_uint4(0, 0, 0, 0);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,820 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* backward_fused.h - all gradients in one pass over the pairs, in five
+ * products.
+ *
+ * A block keeps a tile of 128 keys and values, 64 for each of two groups, and
+ * streams the queries that see them, in steps of 64 rows from the last one to
+ * the first:
+ *
+ *     x = K Q^T            scores, then weights P
+ *     y = V dO^T           dP, then dS
+ *     dV += P dO           in registers, like
+ *     dK += dS Q
+ *     dQ of the step = dS^T K, over the keys of both groups
+ *
+ * dS crosses from one group to the other through shared memory; each group
+ * makes one half of the columns of dQ, a step late, so that neither waits for
+ * the other. The dQ of a step goes to shared memory, from where the copy engine
+ * adds it to a float32 sum in the GPU's memory. The tiles of a step add in the
+ * order of their keys: the first one stores, and every other one waits until
+ * the counter of (head, step) says that it is its turn. Tiles are begun in an
+ * order in which each comes behind those it waits for, and all stream the steps
+ * downwards; so the tile before is at least as far, and there is rarely
+ * anything to wait for. A last kernel rounds the sums to bfloat16.
+ *
+ * FIXUP: what is not finite in K, Q and dO is replaced by 0, and the weights of
+ * that row or key become NaN for those who see it. Where a result is not
+ * finite, all tiles of that key head are done again so. */
+#ifndef BT_CUDA_BACKWARD_FUSED_H
+#define BT_CUDA_BACKWARD_FUSED_H
+
+#include "backend/cuda/backward_thread_state.h"
+
+enum { FUSED_GROUPS = 2, FUSED_WARPS = 4 * FUSED_GROUPS };
+enum { BARRIER_ALL = 8 }; /* both groups */
+
+/* Beside the flags of a step: which of two buffers its dS goes to. */
+enum { DS = 1 << 17 };
+
+template <int D, int STAGES> struct fused_shared {
+    uint16_t keys[FUSED_GROUPS][GROUP_ROWS * D];
+    uint16_t values[FUSED_GROUPS][GROUP_ROWS * D];
+    uint16_t streamed[STAGES][2][STEP * D]; /* Q, dO */
+    uint16_t ds[2][FUSED_GROUPS][GROUP_ROWS * STEP];
+    float dq[FUSED_GROUPS][STEP * D / FUSED_GROUPS]; /* as threads hold it */
+    step_stats rows[STAGES];
+    int flags[STAGES], bits[STAGES];
+    work item[2];
+    uint64_t item_full[2], item_empty[2];
+    uint64_t keys_full, keys_empty;
+    uint64_t values_full, values_empty;
+    uint64_t streamed_full[STAGES], streamed_empty[STAGES];
+    uint64_t ds_full[2], ds_empty[2];
+    uint64_t dq_full[FUSED_GROUPS], dq_empty[FUSED_GROUPS];
+};
+
+/* ---- loading ----------------------------------------------------------- */
+
+/* A loader's place in the steps of an item, which run downwards. */
+typedef struct reverse_cursor {
+    bt_loop_run run; /* row, place and bits are those of the step */
+    int head, inner;
+    int run_index, left; /* the run; steps left with this head */
+} reverse_cursor;
+
+BT_DEVICE void reverse_enter_run(reverse_cursor *k, const backward_params *p,
+                                 int run)
+{
+    k->run_index = run;
+    k->run = p->runs[run];
+    k->run.row += (k->run.count - 1) * STEP;
+    k->run.padded_row += (k->run.count - 1) * STEP;
+    if (k->run.bits >= 0)
+        k->run.bits += k->run.count - 1;
+}
+
+BT_DEVICE reverse_cursor reverse_begin(const backward_params *p, const work *w)
+{
+    reverse_cursor k;
+    k.head = w->head * p->inner;
+    k.inner = p->inner;
+    k.left = w->steps;
+    reverse_enter_run(&k, p, w->run + w->runs - 1);
+    return k;
+}
+
+BT_DEVICE bool reverse_is_last(const reverse_cursor *k)
+{
+    return k->left == 1 && k->inner == 1;
+}
+
+/* On to the next step; false: there is none. */
+BT_DEVICE bool reverse_advance(reverse_cursor *k, const backward_params *p,
+                               const work *w)
+{
+    if (--k->left == 0) {
+        if (--k->inner == 0)
+            return false;
+        k->head++;
+        k->left = w->steps;
+        reverse_enter_run(k, p, w->run + w->runs - 1);
+    } else if (--k->run.count == 0) {
+        reverse_enter_run(k, p, k->run_index - 1);
+    } else {
+        k->run.row -= STEP;
+        k->run.padded_row -= STEP;
+        k->run.bits -= k->run.bits >= 0;
+    }
+    return true;
+}
+
+/* Announce an item and load Q of its steps. Draws the next item from the
+ * ticket shortly before the end. */
+template <int D, int STAGES>
+BT_DEVICE uint32_t fused_load_item(const backward_params *p,
+                                   fused_shared<D, STAGES> *s,
+                                   pipeline_state *items,
+                                   pipeline_state *streamed, int *ds,
+                                   const job *j, uint32_t *tile_counter)
+{
+    uint32_t claimed = 0;
+    work w = { j->item,     j->tile.row,   j->tile.rows, j->head,
+               j->tile.run, j->tile.steps, j->tile.runs, j->tile.visit };
+    barrier_wait(&s->item_empty[items->index], items->phase ^ 1);
+    s->item[items->index] = w;
+    barrier_arrive(&s->item_full[items->index]);
+    pipeline_advance(items, 2);
+
+    reverse_cursor k = reverse_begin(p, &w);
+    do {
+        int at = streamed->index;
+        bool last = reverse_is_last(&k);
+        if (tile_counter && last)
+            claimed = atomicAdd(tile_counter, 1);
+        barrier_wait(&s->streamed_empty[at], streamed->phase ^ 1);
+        s->flags[at] =
+            k.run.flags | (last ? LAST : 0) | (*ds ? DS : 0) | at * STAGE;
+        *ds ^= 1;
+        s->bits[at] = k.run.bits;
+        barrier_arrive_expect(&s->streamed_full[at], sizeof(s->streamed[0][0]));
+        load_tile<D, STEP>(s->streamed[at][0], &p->streamed[0], k.head,
+                           k.run.row, &s->streamed_full[at]);
+        pipeline_advance(streamed, STAGES);
+    } while (reverse_advance(&k, p, &w));
+    return claimed;
+}
+
+template <int D, int STAGES, int FIXUP>
+BT_DEVICE void fused_load_items(const backward_params *p,
+                                fused_shared<D, STAGES> *s)
+{
+    pipeline_state items = {}, streamed = {};
+    int grid = gridDim.x, ds = 0;
+    bool any = !FIXUP;
+    for (int i = 0; FIXUP && i < p->heads; i++)
+        any |= p->bad[i];
+    // The first item is the block's own; each next one is drawn as late as its
+    // arrival can still be hidden, for the sake of the balance.
+    for (int item = any ? blockIdx.x : p->items; item < p->items;) {
+        job j = job_of(p, item);
+        if (!FIXUP || p->bad[j.head])
+            item = grid + (int)fused_load_item<D, STAGES>(p, s, &items,
+                                                          &streamed, &ds, &j,
+                                                          p->tile_counter);
+        else
+            item = grid + (int)atomicAdd(p->tile_counter, 1);
+    }
+    barrier_wait(&s->item_empty[items.index], items.phase ^ 1);
+    s->item[items.index].item = -1;
+    barrier_arrive(&s->item_full[items.index]);
+}
+
+template <int ROWS_D>
+BT_DEVICE void load_stationary(const backward_params *p, uint16_t (*to)[ROWS_D],
+                               int which, const work *w, uint64_t *full,
+                               uint64_t *empty, uint32_t phase)
+{
+    barrier_wait(empty, phase ^ 1);
+    barrier_arrive_expect(full, FUSED_GROUPS * sizeof(*to));
+    for (int g = 0; g < FUSED_GROUPS; g++)
+        load_tile<ROWS_D / GROUP_ROWS, GROUP_ROWS>(
+            to[g], &p->stationary[which], w->head, w->row + g * GROUP_ROWS,
+            full);
+}
+
+/* One thread runs this: keys and values, dO of the steps, and what is known of
+ * their rows. */
+template <int D, int STAGES>
+BT_DEVICE void fused_load_second(const backward_params *p,
+                                 fused_shared<D, STAGES> *s)
+{
+    pipeline_state items = {}, streamed = {};
+    uint32_t phase = 0;
+    for (;; pipeline_advance(&items, 2), phase ^= 1) {
+        barrier_wait(&s->item_full[items.index], items.phase);
+        work w = s->item[items.index];
+        if (w.item < 0)
+            return;
+        // Values are free first: the last step of the item before needs them
+        // no more once it has dP.
+        load_stationary(p, s->values, 1, &w, &s->values_full, &s->values_empty,
+                        phase);
+        load_stationary(p, s->keys, 0, &w, &s->keys_full, &s->keys_empty,
+                        phase);
+        reverse_cursor k = reverse_begin(p, &w);
+        do {
+            int at = streamed.index;
+            uint64_t *full = &s->streamed_full[at];
+            barrier_wait(&s->streamed_empty[at], streamed.phase ^ 1);
+            barrier_arrive_expect(full, sizeof(s->streamed[0][0]) +
+                                            sizeof(s->rows[0]));
+            bulk_load(&s->rows[at],
+                      p->row_stats + k.head * p->steps +
+                          k.run.padded_row / STEP,
+                      sizeof(s->rows[0]), full);
+            load_tile<D, STEP>(s->streamed[at][1], &p->streamed[1], k.head,
+                               k.run.row, full);
+            pipeline_advance(&streamed, STAGES);
+        } while (reverse_advance(&k, p, &w));
+        barrier_arrive(&s->item_empty[items.index]);
+    }
+}
+
+/* ---- the sums of dQ ---------------------------------------------------- */
+
+/* Store to global memory, or add to what is there. */
+BT_DEVICE void bulk_store(float *to, const float *from, uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], "
+                 "%2;" ::"l"(to),
+                 "r"(shared_address(from)), "r"(bytes)
+                 : "memory");
+}
+
+BT_DEVICE void bulk_add(float *to, const float *from, uint32_t bytes)
+{
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
+                 "[%0], [%1], %2;" ::"l"(to),
+                 "r"(shared_address(from)), "r"(bytes)
+                 : "memory");
+}
+
+BT_DEVICE int counter_read(const int *counter)
+{
+    int value;
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                 : "=r"(value)
+                 : "l"(counter)
+                 : "memory");
+    return value;
+}
+
+BT_DEVICE void counter_set(int *counter, int value)
+{
+    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(counter),
+                 "r"(value)
+                 : "memory");
+}
+
+/* Which half of which step's dQ, and how many tiles add to it before. */
+typedef struct addition {
+    size_t index;
+    int rank;
+} addition;
+
+BT_DEVICE addition addition_at(const backward_params *p, const work *w,
+                               const reverse_cursor *k, int group)
+{
+    size_t step = (size_t)k->head * p->steps + k->run.padded_row / STEP;
+    addition a = { step * FUSED_GROUPS + group,
+                   p->ranks[w->visit + k->left - 1] };
+    return a;
+}
+
+/* One thread for each group runs this: it adds the group's half of the dQ of
+ * each step to its sum when the tiles before have done so. */
+template <int D, int STAGES>
+BT_DEVICE void fused_add_dq(const backward_params *p,
+                            fused_shared<D, STAGES> *s, int group)
+{
+    const int half = STEP * D / FUSED_GROUPS;
+    pipeline_state items = {};
+    uint32_t phase = 0;
+    for (;; pipeline_advance(&items, 2)) {
+        barrier_wait(&s->item_full[items.index], items.phase);
+        work w = s->item[items.index];
+        if (w.item < 0)
+            return;
+        reverse_cursor k = reverse_begin(p, &w);
+        addition now = addition_at(p, &w, &k, group), next = now;
+        bool more, ready = false;
+        do {
+            while (!ready)
+                ready = counter_read(p->added + now.index) == now.rank;
+            barrier_wait(&s->dq_full[group], phase);
+            asm volatile("fence.proxy.async.global;" ::: "memory");
+            if (now.rank == 0)
+                bulk_store(p->dq_sum + now.index * half, s->dq[group],
+                           half * 4);
+            else
+                bulk_add(p->dq_sum + now.index * half, s->dq[group], half * 4);
+            tma_store_commit();
+            more = reverse_advance(&k, p, &w);
+            if (more)
+                next = addition_at(p, &w, &k, group);
+            tma_store_wait_read();
+            barrier_arrive(&s->dq_empty[group]);
+            phase ^= 1;
+            // Look ahead while this one is under way.
+            ready = more && counter_read(p->added + next.index) == next.rank;
+            tma_store_wait();
+            counter_set(p->added + now.index, now.rank + 1);
+            now = next;
+        } while (more);
+        barrier_arrive(&s->item_empty[items.index]);
+    }
+}
+
+/* ---- computing --------------------------------------------------------- */
+
+/* What a thread of a group has in registers. */
+template <int D> struct fused_state {
+    int group, row, t;
+    float scale;
+    pipeline_state items, streamed;
+    uint32_t stationary_phase, dq_parity;
+    uint32_t ds_parity; /* of the round of the step's dS */
+    int flags;          /* of the step */
+    bool partial;
+    bool taint[2]; /* FIXUP: the thread's keys are not finite */
+    uint64_t word[2];
+    float x[STEP / 2], y[STEP / 2];
+    uint32_t w_p[STEP / 4], w_ds[STEP / 4];
+    float dk[D / 2], dv[D / 2];
+};
+
+/* d (64 x 64) = or += a^T (a 16 x 64) b (16 x 64), both shared, row by row. */
+BT_DEVICE void wgmma_tt_64(float *d, uint64_t a, uint64_t b, int accumulate)
+{
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
+        " %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        " %28, %29, %30, %31}, "
+        "%32, %33, p, 1, 1, 1, 1;\n"
+        "}\n"
+        : BT_ACC_32(d, 0)
+        : "l"(a), "l"(b), "r"(accumulate));
+}
+
+/* dQ of a step, the group's half of the columns, issued: into y, whose step is
+ * done. */
+template <int D, int STAGES>
+BT_DEVICE void issue_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
+{
+    static_assert(D == FUSED_GROUPS * PANEL, "a group makes one panel of dQ");
+    wgmma_fence();
+#pragma unroll
+    for (int g = 0; g < FUSED_GROUPS; g++) {
+        uint64_t a = tile_descriptor(s->ds[ds][g], GROUP_ROWS * PANEL * 2);
+        uint64_t k =
+            tile_descriptor(s->keys[g] + b->group * (GROUP_ROWS * PANEL),
+                            GROUP_ROWS * PANEL * 2);
+#pragma unroll
+        for (int i = 0; i < GROUP_ROWS / 16; i++) {
+            uint64_t step = i * (16 * PANEL * 2 >> 4);
+            wgmma_tt_64(b->y, a + step, k + step, g + i > 0);
+        }
+    }
+    wgmma_commit();
+}
+
+/* The group's half of a step's dQ, for the copy engine. */
+template <int D, int STAGES>
+BT_DEVICE void stage_dq(fused_state<D> *b, fused_shared<D, STAGES> *s)
+{
+    const int fours = D / FUSED_GROUPS / 8;
+    float4 *to = (float4 *)s->dq[b->group] + threadIdx.x % GROUP;
+    barrier_wait(&s->dq_empty[b->group], b->dq_parity ^ 1);
+    b->dq_parity ^= 1;
+#pragma unroll
+    for (int i = 0; i < fours; i++)
+        to[i * GROUP] = make_float4(b->y[i * 4], b->y[i * 4 + 1],
+                                    b->y[i * 4 + 2], b->y[i * 4 + 3]);
+    fence_proxy_async();
+    consumer_release(&s->dq_full[b->group]);
+}
+
+/* dS of the step, for both groups. */
+template <int D, int STAGES>
+BT_DEVICE void store_ds(fused_state<D> *b, fused_shared<D, STAGES> *s)
+{
+    int lane = threadIdx.x % 32;
+    int row = threadIdx.x / 32 % 4 * 16 + lane % 16;
+    int ds = b->flags / DS & 1;
+    uint16_t *to = s->ds[ds][b->group] + row * PANEL;
+    barrier_wait(&s->ds_empty[ds], b->ds_parity ^ 1);
+#pragma unroll
+    for (int i = 0; i < STEP / 16; i++) {
+        int chunk = i * 2 + lane / 16;
+        store_fragment(to + (chunk ^ row % 8) * 8, b->w_ds + i * 4);
+    }
+    fence_proxy_async();
+    consumer_release(&s->ds_full[ds]);
+}
+
+/* FIXUP: both groups clean the rows of a step and taint those that were not
+ * finite. */
+template <int D, int STAGES>
+BT_DEVICE void fused_filter(fused_shared<D, STAGES> *s, int at)
+{
+    int lane = threadIdx.x % 32;
+    for (int row = threadIdx.x / 32 - 4; row < STEP; row += FUSED_WARPS) {
+        bool nonfinite = false;
+        for (int i = 0; i < 2 * (D / PANEL); i++) {
+            uint16_t *tile = s->streamed[at][i / (D / PANEL)];
+            uint32_t *word =
+                (uint32_t *)(tile + (i % (D / PANEL) * STEP + row) * PANEL) +
+                lane;
+            uint32_t two = *word, filtered = filter_pair(two);
+            nonfinite |= filtered != two;
+            *word = filtered;
+        }
+        if (__any_sync(~0u, nonfinite) && lane == 0)
+            s->rows[at].lse[row] = NAN;
+    }
+    fence_proxy_async();
+    named_sync(BARRIER_ALL, FUSED_GROUPS * GROUP);
+}
+
+/* FIXUP: the same for the keys of the tile. */
+template <int D, int STAGES>
+BT_DEVICE void fused_filter_keys(fused_state<D> *b, fused_shared<D, STAGES> *s)
+{
+    int lane = threadIdx.x % 32, first = threadIdx.x / 32 % 4 * 16;
+    uint32_t nonfinite_rows = 0;
+    for (int row = 0; row < 16; row++) {
+        bool nonfinite = false;
+        for (int i = 0; i < D / PANEL; i++) {
+            uint32_t *word =
+                (uint32_t *)(s->keys[b->group] +
+                             (i * GROUP_ROWS + first + row) * PANEL) +
+                lane;
+            uint32_t two = *word, filtered = filter_pair(two);
+            nonfinite |= filtered != two;
+            *word = filtered;
+        }
+        nonfinite_rows |= (uint32_t)__any_sync(~0u, nonfinite) << row;
+    }
+    b->taint[0] = nonfinite_rows >> (lane / 4) & 1;
+    b->taint[1] = nonfinite_rows >> (lane / 4 + 8) & 1;
+    fence_proxy_async();
+    named_sync(BARRIER_ALL, FUSED_GROUPS * GROUP);
+}
+
+/* The step that comes next in the ring is there: its stage, and what the group
+ * sees of it. */
+template <int D, int STAGES, int FIXUP>
+BT_DEVICE int enter_step(fused_state<D> *b, const backward_params *p,
+                         fused_shared<D, STAGES> *s)
+{
+    barrier_wait(&s->streamed_full[b->streamed.index], b->streamed.phase);
+    // A reduction: its answer is in a uniform register, and so are the
+    // descriptors that follow from the stage.
+    b->flags = (int)__reduce_or_sync(~0u, s->flags[b->streamed.index]);
+    int at = b->flags / STAGE;
+    if (FIXUP)
+        fused_filter(s, at);
+    bool sees = b->flags >> b->group & 1;
+    b->partial = !sees || b->flags >> (BT_STEP_PARTIAL + b->group) & 1;
+    b->word[0] = b->word[1] = 0;
+    if (sees && b->partial) {
+        const uint64_t *words =
+            p->bits + (size_t)s->bits[at] * (FUSED_GROUPS * GROUP_ROWS) +
+            b->row;
+        b->word[0] = __ldg(words);
+        b->word[1] = __ldg(words + 8);
+    }
+    return at;
+}
+
+/* x is there, y under way: from scores to dS. */
+template <int D, int STAGES, int FIXUP>
+BT_DEVICE void make_step(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
+{
+    compute_weights<1, FIXUP>(b->x, NULL, s->rows[at].lse, b->t, b->scale);
+    if (FIXUP) {
+#pragma unroll
+        for (int i = 0; i < STEP / 2; i++)
+            b->x[i] = b->taint[i / 2 % 2] ? NAN : b->x[i];
+    }
+    if (b->partial)
+        apply_mask(b->x, b->word, b->t);
+    wgmma_wait<0>(); // y
+    wgmma_fence_operand<STEP / 2>(b->y);
+    if (b->flags & LAST)
+        consumer_release(&s->values_empty);
+    compute_ds<1>(b->y, b->x, NULL, s->rows[at].delta, b->t);
+    if (b->partial)
+        apply_mask(b->y, b->word, b->t);
+    pack_pairs(b->w_ds, b->y);
+    pack_pairs(b->w_p, b->x);
+    store_ds(b, s);
+}
+
+/* dQ of the step with this dS is there. */
+template <int D, int STAGES>
+BT_DEVICE void take_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
+{
+    wgmma_fence_operand<D / 4>(b->y);
+    consumer_release(&s->ds_empty[ds]);
+    stage_dq(b, s);
+}
+
+/* From one step to the next: its sums, dQ of the step before (LATE), and the
+ * next step's products. There are registers for the weights or for x, so x is
+ * issued when the sums are done. */
+template <int D, int STAGES, int FIXUP, bool LATE>
+BT_DEVICE int next_products(fused_state<D> *b, const backward_params *p,
+                            fused_shared<D, STAGES> *s, int at)
+{
+    int ds = b->flags / DS & 1, before = ds ^ 1;
+    pipeline_advance(&b->streamed, STAGES);
+    int next = enter_step<D, STAGES, FIXUP>(b, p, s);
+    order_wait<FUSED_GROUPS, true>(b->group);
+    issue_sum<D>(b->dv, b->w_p, s->streamed[at][1]);
+    issue_sum<D>(b->dk, b->w_ds, s->streamed[at][0]);
+    if (LATE) {
+        barrier_wait(&s->ds_full[before], b->ds_parity ^ (uint32_t)before);
+        issue_dq(b, s, before);
+    }
+    wgmma_wait<LATE>(); // the sums
+    wgmma_fence_operand<D / 2>(b->dk);
+    wgmma_fence_operand<D / 2>(b->dv);
+    issue_pairs<D, false>(b->x, NULL, s->keys[b->group], s->streamed[next][0]);
+    consumer_release(&s->streamed_empty[at]);
+    if (LATE) {
+        wgmma_wait<1>(); // dQ
+        take_dq(b, s, before);
+    }
+    issue_pairs<D, false>(b->y, NULL, s->values[b->group],
+                          s->streamed[next][1]);
+    order_arrive<FUSED_GROUPS, true>(b->group);
+    wgmma_wait<1>(); // x
+    wgmma_fence_operand<STEP / 2>(b->x);
+    b->ds_parity ^= (uint32_t)ds;
+    return next;
+}
+
+/* A sum leaves, 4 bytes a lane. Returns whether all that is stored is finite.
+ */
+template <int D>
+BT_DEVICE bool store_direct(const backward_params *p, int which, const work *w,
+                            int row, const float *sum, float factor)
+{
+    int t = threadIdx.x % 4;
+    uint16_t *to = p->to[which] + (size_t)(w->row + row) * p->to_token[which] +
+                   (size_t)w->head * p->to_head[which] + t * 2;
+    size_t lower = p->to_token[which] * 8;
+    uint32_t check[2] = { 0, 0 };
+#pragma unroll
+    for (int i = 0; i < D / 8; i++) {
+        uint32_t two[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            // The fma turns -0 into 0, so that no sign tells what a hidden
+            // value's was.
+            const float *at = sum + i * 4 + r * 2;
+            two[r] =
+                pack_bf16(fmaf(at[0], factor, 0.0f), fmaf(at[1], factor, 0.0f));
+            check[r] = check_finite(check[r], two[r]);
+        }
+        bool real = i * 8 < p->head_dim;
+        if (real && row < w->rows)
+            *(uint32_t *)(to + i * 8) = two[0];
+        if (real && row + 8 < w->rows)
+            *(uint32_t *)(to + lower + i * 8) = two[1];
+    }
+    return (row >= w->rows || (check[0] & 0x7fff7fff) == 0) &&
+           (row + 8 >= w->rows || (check[1] & 0x7fff7fff) == 0);
+}
+
+/* The sums of an item leave, and start anew. */
+template <int D, int STAGES, int FIXUP>
+BT_DEVICE void store_item(fused_state<D> *b, const backward_params *p,
+                          fused_shared<D, STAGES> *s)
+{
+    const work *w = &s->item[b->items.index];
+    bool good = store_direct<D>(p, 1, w, b->row, b->dv, 1.0f);
+    good &= store_direct<D>(p, 0, w, b->row, b->dk, p->scale);
+    if (!FIXUP && !good)
+        p->bad[w->head] = 1;
+    consumer_release(&s->item_empty[b->items.index]);
+#pragma unroll
+    for (int i = 0; i < D / 2; i++)
+        b->dk[i] = b->dv[i] = 0.0f;
+}
+
+/* The products of an item's first step, alone. */
+template <int D, int STAGES, int FIXUP>
+BT_DEVICE int first_products(fused_state<D> *b, const backward_params *p,
+                             fused_shared<D, STAGES> *s)
+{
+    int at = enter_step<D, STAGES, FIXUP>(b, p, s);
+    barrier_wait(&s->keys_full, b->stationary_phase);
+    if (FIXUP)
+        fused_filter_keys(b, s);
+    issue_pairs<D, false>(b->x, NULL, s->keys[b->group], s->streamed[at][0]);
+    barrier_wait(&s->values_full, b->stationary_phase);
+    issue_pairs<D, false>(b->y, NULL, s->values[b->group], s->streamed[at][1]);
+    wgmma_wait<1>(); // x
+    wgmma_fence_operand<STEP / 2>(b->x);
+    b->stationary_phase ^= 1;
+    return at;
+}
+
+/* The end of an item: the sums of its last step, what dQ there is still to be
+ * made, and the sums leave. */
+template <int D, int STAGES, int FIXUP, bool LATE>
+BT_DEVICE void last_products(fused_state<D> *b, const backward_params *p,
+                             fused_shared<D, STAGES> *s, int at)
+{
+    int ds = b->flags / DS & 1, before = ds ^ 1;
+    order_wait<FUSED_GROUPS, true>(b->group);
+    issue_sum<D>(b->dv, b->w_p, s->streamed[at][1]);
+    issue_sum<D>(b->dk, b->w_ds, s->streamed[at][0]);
+    if (LATE) {
+        barrier_wait(&s->ds_full[before], b->ds_parity ^ (uint32_t)before);
+        issue_dq(b, s, before);
+    }
+    wgmma_wait<LATE>(); // the sums
+    wgmma_fence_operand<D / 2>(b->dk);
+    wgmma_fence_operand<D / 2>(b->dv);
+    consumer_release(&s->streamed_empty[at]);
+    if (LATE) {
+        wgmma_wait<0>();
+        take_dq(b, s, before);
+    }
+    order_arrive<FUSED_GROUPS, true>(b->group);
+    barrier_wait(&s->ds_full[ds], b->ds_parity);
+    issue_dq(b, s, ds);
+    wgmma_wait<0>();
+    consumer_release(&s->keys_empty);
+    take_dq(b, s, ds);
+    store_item<D, STAGES, FIXUP>(b, p, s);
+    b->ds_parity ^= (uint32_t)ds;
+    pipeline_advance(&b->streamed, STAGES);
+    pipeline_advance(&b->items, 2);
+}
+
+/* Whether the ring of items has one there. */
+template <int D, int STAGES>
+BT_DEVICE bool item_there(fused_state<D> *b, fused_shared<D, STAGES> *s)
+{
+    barrier_wait(&s->item_full[b->items.index], b->items.phase);
+    // A reduction, again: else all that follows would count as divergent.
+    return __reduce_min_sync(~0u, s->item[b->items.index].item) >= 0;
+}
+
+template <int D, int STAGES, int FIXUP>
+BT_DEVICE void fused_compute(const backward_params *p,
+                             fused_shared<D, STAGES> *s)
+{
+    fused_state<D> state = {}, *b = &state;
+    b->group = __shfl_sync(~0u, (int)threadIdx.x / GROUP - 1, 0);
+    b->t = threadIdx.x % 4;
+    b->row = b->group * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 +
+             threadIdx.x % 32 / 4;
+    b->scale = p->scale * LOG2_E;
+    // Group 0 has the first turn.
+    if (b->group == FUSED_GROUPS - 1)
+        order_arrive<FUSED_GROUPS, true>(b->group);
+    while (item_there(b, s)) {
+        int at = first_products<D, STAGES, FIXUP>(b, p, s);
+        make_step<D, STAGES, FIXUP>(b, s, at);
+        if (b->flags & LAST) {
+            last_products<D, STAGES, FIXUP, false>(b, p, s, at);
+            continue;
+        }
+        at = next_products<D, STAGES, FIXUP, false>(b, p, s, at);
+        make_step<D, STAGES, FIXUP>(b, s, at);
+        while (!(b->flags & LAST)) {
+            at = next_products<D, STAGES, FIXUP, true>(b, p, s, at);
+            make_step<D, STAGES, FIXUP>(b, s, at);
+        }
+        last_products<D, STAGES, FIXUP, true>(b, p, s, at);
+    }
+}
+
+template <int D, int STAGES, int FIXUP>
+__global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
+    attention_backward_fused(const __grid_constant__ backward_params p)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];
+    fused_shared<D, STAGES> *s = (fused_shared<D, STAGES> *)memory;
+
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; i++) {
+            barrier_init(&s->item_full[i], 1);
+            barrier_init(&s->item_empty[i], FUSED_WARPS * WARP_ARRIVALS + 3);
+            barrier_init(&s->ds_full[i], FUSED_WARPS * WARP_ARRIVALS);
+            barrier_init(&s->ds_empty[i], FUSED_WARPS * WARP_ARRIVALS);
+            tensor_map_prefetch(&p.stationary[i]);
+            tensor_map_prefetch(&p.streamed[i]);
+        }
+        barrier_init(&s->keys_full, 1);
+        barrier_init(&s->keys_empty, FUSED_WARPS * WARP_ARRIVALS);
+        barrier_init(&s->values_full, 1);
+        barrier_init(&s->values_empty, FUSED_WARPS * WARP_ARRIVALS);
+        for (int i = 0; i < FUSED_GROUPS; i++) {
+            barrier_init(&s->dq_full[i], 4 * WARP_ARRIVALS);
+            barrier_init(&s->dq_empty[i], 1);
+        }
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(&s->streamed_full[i], 2);
+            barrier_init(&s->streamed_empty[i], FUSED_WARPS * WARP_ARRIVALS);
+        }
+        barrier_init_done();
+    }
+    __syncthreads();
+    grid_dependency_wait();
+    launch_dependents();
+
+    if (threadIdx.x < GROUP) {
+        setmaxnreg_dec<24>();
+        if (threadIdx.x == 0)
+            fused_load_items<D, STAGES, FIXUP>(&p, s);
+        else if (threadIdx.x == 32)
+            fused_add_dq<D, STAGES>(&p, s, 0);
+        else if (threadIdx.x == 64)
+            fused_load_second<D, STAGES>(&p, s);
+        else if (threadIdx.x >= 96) {
+            if (!FIXUP)
+                store_empty<D, 1>(&p);
+            if (threadIdx.x == 96)
+                fused_add_dq<D, STAGES>(&p, s, 1);
+        }
+    } else {
+        setmaxnreg_inc<240>();
+        fused_compute<D, STAGES, FIXUP>(&p, s);
+    }
+}
+
+/* ---- the end of dQ ----------------------------------------------------- */
+
+/* A step's sum of one head, as the threads of attention_backward_fused held it,
+ * becomes rows of dQ. Also sets the counters back, for the next launch. Places
+ * behind the last step are rows that are in none, and get zeros. */
+template <int D, int FIXUP>
+BT_DEVICE void finish_step(const finish_params *p, int head, int at,
+                           uint32_t (*words)[D / 2 + 4])
+{
+    const int fours = D / FUSED_GROUPS / 8, chunks = D / 8;
+    bt_loop_step step =
+        at < p->steps ? p->step_list[at] : p->gaps[at - p->steps];
+    int thread = threadIdx.x % GROUP, group = threadIdx.x / GROUP;
+    int row = thread / 32 * 16 + thread % 32 / 4, added = 0;
+    size_t index = ((size_t)head * p->steps + at) * FUSED_GROUPS + group;
+    bool good = true;
+    if (at < p->steps)
+        added = p->added[index];
+    const float4 *from =
+        (const float4 *)(p->dq_sum + index * (STEP * D / FUSED_GROUPS));
+    float4 four[fours];
+#pragma unroll
+    for (int i = 0; i < fours; i++) {
+        four[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (added)
+            four[i] = __ldcg(from + i * GROUP + thread);
+    }
+#pragma unroll
+    for (int i = 0; i < fours; i++) {
+        // The fma turns -0 into 0.
+        uint32_t upper = pack_bf16(fmaf(four[i].x, p->scale, 0.0f),
+                                   fmaf(four[i].y, p->scale, 0.0f));
+        uint32_t lower = pack_bf16(fmaf(four[i].z, p->scale, 0.0f),
+                                   fmaf(four[i].w, p->scale, 0.0f));
+        int column = group * fours * 4 + i * 4 + thread % 4; // of two
+        words[row][column] = upper;
+        words[row + 8][column] = lower;
+        uint32_t check[2] = { check_finite(0, upper), check_finite(0, lower) };
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            if (row + r * 8 < step.rows)
+                good &= (check[r] & 0x7fff7fff) == 0;
+    }
+    if (!FIXUP && !good)
+        p->bad[head / p->group] = 1;
+    __syncthreads();
+    if (at < p->steps && thread == 0)
+        p->added[index] = 0;
+    for (int i = threadIdx.x; i < step.rows * chunks; i += 256) {
+        int r = i / chunks, chunk = i % chunks;
+        if (chunk * 8 < p->head_dim)
+            *(uint4 *)(p->dq + (size_t)(step.row + r) * p->token +
+                       (size_t)head * p->head + chunk * 8) =
+                *(const uint4 *)&words[r][chunk * 4];
+    }
+    __syncthreads();
+}
+
+template <int D, int FIXUP>
+__global__ void __launch_bounds__(256) attention_finish_dq(finish_params p)
+{
+    __shared__ __align__(16) uint32_t words[STEP][D / 2 + 4];
+    grid_dependency_wait();
+    launch_dependents();
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        *p.tile_counter = 0;
+    // Heads lie beside each other, so rows are written whole.
+    for (int i = blockIdx.x; i < p.task_count * p.heads; i += gridDim.x) {
+        int head = i % p.heads;
+        if (!FIXUP || p.bad[head / p.group])
+            finish_step<D, FIXUP>(&p, head, i / p.heads, words);
+    }
+}
+
+#endif

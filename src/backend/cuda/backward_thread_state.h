@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* backward_thread_state.h - what a thread that computes in
+ * attention_backward.cu has in registers, and how its group goes from step to
+ * step and from item to item. */
+#ifndef BT_CUDA_BACKWARD_THREAD_STATE_H
+#define BT_CUDA_BACKWARD_THREAD_STATE_H
+
+#include "backend/cuda/backward_step.h"
+
+/* A group's place in the steps of an item. */
+typedef struct step_pipeline {
+    pipeline_state streamed, second; /* split: of the second halves */
+    pipeline_state half;             /* split: the one of the step */
+    int flags;                       /* of the step before; 0: there was none */
+    int ahead; /* of a step that was looked at and is not for the group */
+} step_pipeline;
+
+/* What a thread of a group has in registers. */
+template <int D, int KEYS, int FIXUP> struct thread_state {
+    // What there are registers for. held: the kept tiles, which are then read
+    // from memory once. late: not for both weights and dS while their products
+    // run; so y is issued when the sum of dS is done. tight: nor for weights in
+    // float32 beside those in bf16, of which dS is made then.
+    static const bool in_registers = stationary_layout<D, KEYS>::in_registers;
+    static const bool both = KEYS == MAKES_BOTH, defers_y = both;
+    static const bool reuses_packed = both && D == 64;
+    static const bool ordered = both && !FIXUP; /* see order_wait */
+    static const bool overlaps_items =
+        !KEYS && !FIXUP && D == 64; /* see loop_steps */
+    static const bool prefetches_item =
+        !FIXUP && D <= 128;                       /* see prefetch_item */
+    static const bool weights = KEYS == MAKES_DV; /* see loop_weights */
+    static const int second = stationary_layout<D, KEYS>::tensors - 1;
+
+    int group, row, t; /* row: the first of the thread's two in the tile */
+    float scale;
+    pipeline_state items,
+        stationary;       /* the item, and the buffer of its kept tiles */
+    bool item_prefetched; /* the sums are still those of the item before */
+    bool release_pending; /* held: the tiles' memory is not given back yet */
+    int storing;          /* buffer through which gradients leave; -1: none */
+    step_pipeline steps;
+    uint32_t f[2][in_registers ? D / 4 : 4];
+    float lse[2], delta[2], lse_next[2], delta_next[2];
+    uint64_t word[2];
+    bool partial;
+    float x[STEP / 2], y[STEP / 2];
+    uint32_t w_p[both ? STEP / 4 : 1], w_ds[STEP / 4];
+    float sum[D / 2], sum_p[both ? D / 2 : 1];
+};
+
+/* Groups that make two sums take turns at issuing a step's products, so that
+ * one exponentiates while another one multiplies. Those of dQ fall into step by
+ * themselves. */
+template <int GROUPS, bool ORDERED> BT_DEVICE void order_wait(int group)
+{
+    if (ORDERED)
+        named_sync(BARRIER_ORDER + group, 2 * GROUP);
+}
+
+template <int GROUPS, bool ORDERED> BT_DEVICE void order_arrive(int group)
+{
+    if (ORDERED)
+        named_arrive(BARRIER_ORDER + (group + 1) % GROUPS, 2 * GROUP);
+}
+
+template <int D, int GROUPS, int STAGES, int KEYS>
+BT_DEVICE void filter_next(backward_shared<D, GROUPS, STAGES, KEYS> *s,
+                           step_pipeline *at)
+{
+    if (stationary_layout<D, KEYS>::split)
+        barrier_wait(&s->second_full[at->second.index], at->second.phase);
+    filter_step<D, GROUPS, STAGES, KEYS>(s, at->streamed.index,
+                                         at->second.index);
+}
+
+/* The next step, if the group sees something of it: its stage. -1: it does
+ * not, or there is none. */
+template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+BT_DEVICE int next_step(backward_shared<D, GROUPS, STAGES, KEYS> *s,
+                        step_pipeline *at, int group)
+{
+    int stage = at->streamed.index;
+    if (at->flags & LAST)
+        return -1;
+    barrier_wait(&s->streamed_full[stage], at->streamed.phase);
+    // A reduction: its answer is in a uniform register. So the branches on it
+    // are uniform, and so are the descriptors that follow from the stage.
+    int flags = (int)__reduce_or_sync(~0u, s->flags[stage]);
+    at->ahead = flags;
+    if (!(flags >> group & 1))
+        return -1;
+    if (FIXUP)
+        filter_next<D, GROUPS, STAGES, KEYS>(s, at);
+    at->flags = flags;
+    pipeline_advance(&at->streamed, STAGES);
+    if (stationary_layout<D, KEYS>::split) {
+        at->half = at->second;
+        pipeline_advance(&at->second, STAGES - 1);
+    }
+    return flags / STAGE;
+}
+
+/* Pass over steps of which the group sees nothing. It must not hold a step
+ * meanwhile: there may be more of them than the ring has stages. `passed`: the
+ * first one is one of them, and the group has had its turn. */
+template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+BT_DEVICE int skip_steps(backward_shared<D, GROUPS, STAGES, KEYS> *s,
+                         step_pipeline *at, int group, bool passed)
+{
+    typedef thread_state<D, KEYS, FIXUP> kernel_traits;
+    while (!(at->flags & LAST)) {
+        int stage = next_step<D, GROUPS, STAGES, KEYS, FIXUP>(s, at, group);
+        if (stage >= 0)
+            return stage;
+        stage = at->streamed.index;
+        at->flags = at->ahead;
+        if (FIXUP)
+            filter_next<D, GROUPS, STAGES, KEYS>(s, at);
+        if (!passed) {
+            order_wait<GROUPS, kernel_traits::ordered>(group);
+            order_arrive<GROUPS, kernel_traits::ordered>(group);
+        }
+        passed = false;
+        consumer_release(&s->streamed_empty[stage]);
+        pipeline_advance(&at->streamed, STAGES);
+        if (stationary_layout<D, KEYS>::split) {
+            // Not before it is there: an arrival must not run ahead.
+            barrier_wait(&s->second_full[at->second.index], at->second.phase);
+            consumer_release(&s->second_empty[at->second.index]);
+            pipeline_advance(&at->second, STAGES - 1);
+        }
+    }
+    return -1;
+}
+
+/* dQ: ask for what is known of the thread's rows of the item; */
+template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+BT_DEVICE void prefetch_row_stats(thread_state<D, KEYS, FIXUP> *b,
+                                  const backward_params *p,
+                                  backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    if (KEYS)
+        return;
+    const work *w = &s->item[b->items.index];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int mine = w->row + min(b->row + r * 8, w->rows - 1);
+        size_t at = (size_t)mine * p->heads + w->head;
+        b->lse_next[r] = __ldcg(p->lse + at);
+        b->delta_next[r] = __ldcg(p->delta + at);
+    }
+}
+
+/* and take it. */
+template <int D, int KEYS, int FIXUP>
+BT_DEVICE void use_row_stats(thread_state<D, KEYS, FIXUP> *b)
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        b->lse[r] = b->lse_next[r] * LOG2_E;
+        b->delta[r] = b->delta_next[r];
+    }
+}
+
+/* held: the kept tiles into registers. */
+template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+BT_DEVICE void
+load_stationary_fragments(thread_state<D, KEYS, FIXUP> *b,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    if (b->in_registers) {
+        load_tile_fragments<D>(b->f[0],
+                               s->stationary[b->stationary.index][0][b->group]);
+        load_tile_fragments<D>(
+            b->f[1], s->stationary[b->stationary.index][b->second][b->group]);
+        b->release_pending = true;
+    }
+}
+
+/* held: give their memory back. Not before products that read the fragments
+ * have begun: that these were asked for does not mean that they are there. */
+template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+BT_DEVICE void release_stationary(thread_state<D, KEYS, FIXUP> *b,
+                                  backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    if (b->in_registers && b->release_pending)
+        consumer_release(&s->stationary_empty[b->stationary.index][b->group]);
+    b->release_pending = false;
+}
+
+/* Not held: the same for the buffer through which gradients left. */
+template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+BT_DEVICE void release_store_buffer(thread_state<D, KEYS, FIXUP> *b,
+                                    backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    if (b->in_registers || b->storing < 0)
+        return;
+    if (threadIdx.x % 32 == 0)
+        tma_store_wait_read();
+    consumer_release(&s->stationary_empty[b->storing][b->group]);
+    b->storing = -1;
+}
+
+/* Wait for the item and its kept tiles; false: there is none. */
+template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+BT_DEVICE bool begin_item(thread_state<D, KEYS, FIXUP> *b,
+                          const backward_params *p,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    barrier_wait(&s->item_full[b->items.index], b->items.phase);
+    // A reduction, again: else all that follows would count as divergent.
+    if (__reduce_min_sync(~0u, s->item[b->items.index].item) < 0)
+        return false;
+    prefetch_row_stats(b, p, s);
+    barrier_wait(&s->stationary_full[b->stationary.index][b->group],
+                 b->stationary.phase);
+    b->steps.flags = 0;
+    return true;
+}
+
+/* The same for the item behind, while the sums of this one are not stored yet.
+ * If there is none, this one stays. */
+template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+BT_DEVICE void prefetch_item(thread_state<D, KEYS, FIXUP> *b,
+                             const backward_params *p,
+                             backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    pipeline_state items = b->items, stationary = b->stationary;
+    release_store_buffer(b, s); // the one that the item's tiles come to
+    pipeline_advance(&b->items, 2);
+    pipeline_advance(&b->stationary, stationary_layout<D, KEYS>::buffers);
+    b->item_prefetched = begin_item(b, p, s);
+    if (!b->item_prefetched) {
+        b->items = items;
+        b->stationary = stationary;
+    }
+}
+
+/* The words of a thread's two rows for a step, if it is partial for them. They
+ * come from the L2 while the products run. */
+template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+BT_DEVICE void load_words(thread_state<D, KEYS, FIXUP> *b,
+                          const backward_params *p,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
+{
+    b->partial = b->steps.flags >> (BT_STEP_PARTIAL + b->group) & 1;
+    if (!b->partial)
+        return;
+    const uint64_t *words =
+        p->bits + (size_t)s->bits[at] * (GROUPS * GROUP_ROWS) + b->row;
+    b->word[0] = __ldg(words);
+    b->word[1] = __ldg(words + 8);
+}
+
+#endif

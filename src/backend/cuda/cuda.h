@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda.h - masked attention on an NVIDIA GPU, seen from C.
+ *
+ * One kind of GPU so far: Hopper (sm_90a). Tensors are bfloat16 in the GPU's
+ * memory, laid out as bauta_attention_shape says; sums are float32. What the
+ * CPU kernels promise of masks holds here too: a hidden key or value changes no
+ * bit, an empty row gives 0 and -infinity, and a row's bits depend neither on
+ * the tile it falls into nor on what lies beside its document, and are the same
+ * in the forward pass and in decoding (softmax.h says in which order the sums
+ * are made). They are not the CPU's bits: the tensor cores sum in an order of
+ * their own. Weights are
+ * not normalised before they are summed, so values must stay below 2^90 in
+ * magnitude, or an output may overflow.
+ *
+ * Heads have any multiple of 8 up to 256 columns. What is computed is the next
+ * multiple of 64: columns that a head lacks are zeros that cost time and are
+ * never stored. */
+#ifndef BT_CUDA_H
+#define BT_CUDA_H
+
+#include "bauta.h"
+#include "mask/decode_sequence.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A plan in the GPU's memory, for one shape. It also holds what a launch
+ * writes on the side, so it serves one launch at a time: launches that share
+ * it must follow each other on one stream. */
+typedef struct bt_cuda_plan bt_cuda_plan;
+
+/* How many rows the tiles of a plan should have for this head size, to be
+ * given to bt_plan_create; 0 when there is no kernel for it. Smaller tiles
+ * give the same bits and are slower. */
+size_t bt_cuda_tile_rows(size_t head_dim);
+
+/* Compile a plan for the current device and the heads of `shape`. Neither is
+ * referred to afterwards. */
+bauta_status bt_cuda_plan_create(bt_cuda_plan **out, const bauta_plan *plan,
+                                 const bauta_attention_shape *shape,
+                                 bauta_error *err);
+void bt_cuda_plan_free(bt_cuda_plan *plan);
+
+/* Make a plan fit for the backward pass, too; `source` is what it was compiled
+ * from. */
+bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
+                                       const bauta_plan *source,
+                                       bauta_error *err);
+
+/* Before bt_cuda_plan_add_backward: let the backward pass make all gradients in
+ * one kernel, in five products instead of seven. Heads of 65 to 128 columns
+ * have it; false: this plan has not. Faster where sequences are long and dense,
+ * slower elsewhere, and the bits are not those of the other kernels; so nothing
+ * but checks and benches asks for it. */
+bool bt_cuda_plan_fuse(bt_cuda_plan *plan);
+
+/* bauta_attention_forward in bfloat16, on `stream` (a cudaStream_t; NULL is
+ * the default one). All pointers are the device's; q, k, v and out must be
+ * aligned to 16 bytes and their strides multiples of 8 elements. lse may be
+ * NULL. Returns when the work is queued. */
+bauta_status bt_attention_forward_bf16_cuda(
+    bt_cuda_plan *plan, const bauta_attention_shape *shape, const uint16_t *q,
+    const uint16_t *k, const uint16_t *v, uint16_t *out, float *lse,
+    void *stream, bauta_error *err);
+
+/* bauta_attention_backward in bfloat16, on `stream`. out and lse are those of
+ * the forward pass; dout lies like out, and dq, dk and dv like q, k and v. All
+ * of them must be aligned to 16 bytes, but for lse. The plan needs
+ * bt_cuda_plan_add_backward.
+ *
+ * Every sum has one fixed order: the same inputs give the same bits from run to
+ * run. Those of a row or a key depend neither on how the plan is cut into tiles
+ * nor on what lies beside its document. (Where a plan has only some of a mask's
+ * rows, so have the sums over rows.) Weights and their gradients are rounded to
+ * bfloat16 for the products with them; all sums are float32.
+ *
+ * A row that sees nothing gets dq 0, a key that nobody sees dk and dv 0. NaN or
+ * infinity in a position that is hidden from a row or key changes no bit of its
+ * gradients; where it is seen, they become NaN: a q, dout or k that is not
+ * finite makes all gradients of those NaN who see it. Returns when the work is
+ * queued. */
+bauta_status bt_attention_backward_bf16_cuda(
+    bt_cuda_plan *plan, const bauta_attention_shape *shape, const uint16_t *q,
+    const uint16_t *k, const uint16_t *v, const uint16_t *out, const float *lse,
+    const uint16_t *dout, uint16_t *dq, uint16_t *dk, uint16_t *dv,
+    void *stream, bauta_error *err);
+
+/* ---- decoding: a few queries over a cache ------------------------------- */
+
+/* Keys and values of many sequences, in the GPU's memory and in pages of
+ * `page_keys` keys, 64 or a larger power of two. The element of page p, key
+ * head h, key j and column c is at p * page + h * head + j * token + c of k and
+ * of v alike. Strides of 0 stand for (pages, kv_heads, page_keys, head_dim),
+ * where the keys of a head lie together; others must be multiples of 8. k and v
+ * are aligned to 16 bytes. What no row sees may hold anything. */
+typedef struct bt_cuda_pages {
+    const void *k, *v;
+    size_t pages, page_keys;
+    size_t page, head, token;
+} bt_cuda_pages;
+
+/* What a step of decoding reads, as a list in the GPU's memory: only tiles of
+ * 64 keys of which a row sees something. One step may serve many launches (all
+ * layers of a model that share a mask), on one stream, one behind the other.
+ *
+ * A row's bits depend on its query, the keys and values that it sees and where
+ * they lie in the sequence: not on the pages, on the other rows or sequences of
+ * the step or on the GPU's size. They are those of the forward pass over the
+ * same keys. */
+typedef struct bt_cuda_decode bt_cuda_decode;
+
+/* For the current device and the heads of `shape`. */
+bauta_status bt_cuda_decode_create(bt_cuda_decode **out,
+                                   const bauta_attention_shape *shape,
+                                   size_t page_keys, bauta_error *err);
+void bt_cuda_decode_free(bt_cuda_decode *decode);
+
+/* Describe the next step. It is copied on `stream`, behind the launches that
+ * were queued there; nothing given here is referred to afterwards. */
+bauta_status bt_cuda_decode_step(bt_cuda_decode *decode,
+                                 const bt_decode_sequence *sequences,
+                                 size_t count, void *stream, bauta_error *err);
+
+/* Attention of the step's queries, sequence after sequence, over the pages. q,
+ * out and lse as in bt_attention_forward_bf16_cuda (of `shape` the strides of
+ * keys and values are not looked at). Returns when the work is queued. */
+bauta_status bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
+                                           const bauta_attention_shape *shape,
+                                           const uint16_t *q,
+                                           const bt_cuda_pages *pages,
+                                           uint16_t *out, float *lse,
+                                           void *stream, bauta_error *err);
+
+/* ---- float32 ------------------------------------------------------------ */
+
+/* Rows [first, first + rows) of a mask in the GPU's memory. The mask is not
+ * referred to afterwards. */
+typedef struct bt_cuda_rows bt_cuda_rows;
+bauta_status bt_cuda_rows_create(bt_cuda_rows **out, const bauta_mask *mask,
+                                 size_t first, size_t rows, bauta_error *err);
+void bt_cuda_rows_free(bt_cuda_rows *rows);
+
+/* The queries of a step of decoding, over pages of `page_keys` keys. */
+bauta_status bt_cuda_rows_of_step(bt_cuda_rows **out,
+                                  const bt_decode_sequence *sequences,
+                                  size_t count, size_t page_keys,
+                                  bauta_error *err);
+
+/* bauta_attention_forward and bauta_attention_backward in float32, for tests
+ * and small models: any mask, any shape, on any GPU, and not fast. All pointers
+ * are the device's; lse may be NULL in the forward pass. Gradients are written,
+ * not added to; those of a key that nobody sees are 0. They return when the
+ * work is queued. */
+bauta_status bt_attention_forward_f32_cuda(const bt_cuda_rows *rows,
+                                           const bauta_attention_shape *shape,
+                                           const float *q, const float *k,
+                                           const float *v, float *out,
+                                           float *lse, void *stream,
+                                           bauta_error *err);
+bauta_status bt_attention_backward_f32_cuda(const bt_cuda_rows *rows,
+                                            const bauta_attention_shape *shape,
+                                            const float *q, const float *k,
+                                            const float *v, const float *out,
+                                            const float *lse, const float *dout,
+                                            float *dq, float *dk, float *dv,
+                                            void *stream, bauta_error *err);
+
+/* Decoding in float32, over rows of a step: the same bits as those of the
+ * forward pass over the same keys in a row. */
+bauta_status bt_attention_decode_f32_cuda(const bt_cuda_rows *rows,
+                                          const bauta_attention_shape *shape,
+                                          const float *q,
+                                          const bt_cuda_pages *pages,
+                                          float *out, float *lse, void *stream,
+                                          bauta_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

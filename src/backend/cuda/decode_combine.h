@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* decode_combine.h - the end of an item of attention_decode.cu, and how the
+ * warps that gather merge the items of a unit. */
+#ifndef BT_CUDA_DECODE_COMBINE_H
+#define BT_CUDA_DECODE_COMBINE_H
+
+#include "backend/cuda/decode_tile.h"
+
+/* The row of a slot in `partial`. */
+BT_DEVICE size_t partial_row(const decode_params *p, int slot, int column,
+                             int row)
+{
+    size_t at = (size_t)slot * p->columns + column;
+    return at * (p->unit_rows * p->heads_per_split) + row;
+}
+
+/* The output's row of a row of the unit, and its place in lse. */
+BT_DEVICE size_t output_row(const decode_params *p, const decode_work *work,
+                            int row, size_t *lse)
+{
+    int query = row / work->heads;
+    size_t token = work->item.row + query;
+    size_t head = work->head + row - query * work->heads;
+    *lse = token * p->heads + head;
+    return token * p->out_token + head * p->out_head;
+}
+
+/* What a chunk came to is the output, or waits for the others of its unit. */
+template <int D, int HALVES>
+BT_DEVICE void finish(const decode_params *p, const decode_work *work,
+                      const thread_state *at, float (*o)[4], uint32_t taint,
+                      const float *base, const float *sum)
+{
+    const int columns = kernel_traits<D>::columns;
+    bool only = work->item.parts == 1;
+    if (taint)
+#pragma unroll
+        for (int i = 0; i < 4 * columns; i++) {
+            o[i / 4][i % 4] += taint >> i & 1 ? INFINITY : 0.0f;
+            o[i / 4][i % 4] -= taint >> (i + 16) & 1 ? INFINITY : 0.0f;
+        }
+#pragma unroll
+    for (int r = 0; r < HALVES; r++) {
+        int row = at->g + r * 8, first = at->column * 8 + at->t * 2;
+        float all = row_sum(sum[r]), inverse = inverse_sum(base[r], all);
+        if (row >= work->item.rows * work->heads)
+            continue;
+        size_t lse, to = output_row(p, work, row, &lse);
+        size_t part = partial_row(p, work->item.slot, work->column, row);
+#pragma unroll
+        for (int n = 0; n < columns; n++) {
+            if (n >= at->columns)
+                break;
+            float2 two = make_float2(o[n][2 * r], o[n][2 * r + 1]);
+            if (!only)
+                *(float2 *)(p->partial + part * D + first + n * 8) = two;
+            else if (first + n * 8 < p->head_dim)
+                *(uint32_t *)(p->out + to + first + n * 8) =
+                    pack_output(two.x, two.y, inverse);
+        }
+        if (at->warp == 0 && at->t == 0) {
+            if (!only)
+                p->partial_base[part] = make_float2(base[r], all);
+            else if (p->lse && work->part == 0)
+                p->lse[lse] = lse_of(base[r], all);
+        }
+    }
+}
+
+/* ---- gathering --------------------------------------------------------- */
+
+/* merge_add, with what is not finite set aside: the weight of its chunk may be
+ * 0, and 0 times infinity is NaN. */
+BT_DEVICE float merge_finite(float total, float chunk, merge m,
+                             float *nonfinite)
+{
+    bool finite = fabsf(chunk) < INFINITY;
+    *nonfinite += finite ? 0.0f : chunk;
+    return merge_add(total, finite ? chunk : 0.0f, m);
+}
+
+/* The chunks of a unit, merged in order, for one row and four columns. */
+template <int D>
+BT_DEVICE void merge_unit(const decode_params *p, const decode_work *work,
+                          int row, int column)
+{
+    const int ahead = 8; // slots that are under way together
+    int parts = work->item.parts;
+    float base = -INFINITY, sum = 0.0f;
+    float4 o = make_float4(0.0f, 0.0f, 0.0f, 0.0f), nonfinite = o;
+    size_t lse, to = output_row(p, work, row, &lse) + column;
+#pragma unroll 1
+    for (int i = 0; i < parts; i += ahead) {
+        float2 stats[ahead];
+        float4 four[ahead];
+        // No condition: each load would wait for the one before.
+#pragma unroll
+        for (int j = 0; j < ahead; j++) {
+            size_t from = partial_row(
+                p, work->item.first + min(i + j, parts - 1), work->column, row);
+            stats[j] = __ldcg(&p->partial_base[from]);
+            four[j] = __ldcg((const float4 *)(p->partial + from * D + column));
+        }
+#pragma unroll
+        for (int j = 0; j < ahead; j++)
+            if (i + j < parts) {
+                merge m = merge_of(&base, stats[j].x);
+                sum = merge_add(sum, stats[j].y, m);
+                o.x = merge_finite(o.x, four[j].x, m, &nonfinite.x);
+                o.y = merge_finite(o.y, four[j].y, m, &nonfinite.y);
+                o.z = merge_finite(o.z, four[j].z, m, &nonfinite.z);
+                o.w = merge_finite(o.w, four[j].w, m, &nonfinite.w);
+            }
+    }
+    float inverse = inverse_sum(base, sum);
+    if (column < p->head_dim)
+        *(uint2 *)(p->out + to) = make_uint2(
+            pack_output(o.x + nonfinite.x, o.y + nonfinite.y, inverse),
+            pack_output(o.z + nonfinite.z, o.w + nonfinite.w, inverse));
+    if (p->lse && column == 0)
+        p->lse[lse] = lse_of(base, sum);
+}
+
+/* Whether it was the last item of its unit. */
+template <int D>
+BT_DEVICE bool finished_unit(const decode_params *p, decode_shared<D> *s,
+                             const decode_work *work)
+{
+    if (threadIdx.x % COMBINE_THREADS == 0) {
+        // Counts round and round, and so is ready for the next launch.
+        uint32_t last = work->item.parts - 1;
+        uint32_t *counter =
+            p->arrivals + (size_t)work->item.unit * p->columns + work->column;
+        s->last = atomic_inc_wrap(counter, last) == last;
+    }
+    named_sync(BARRIER_COMBINE, COMBINE_THREADS);
+    bool last = s->last;
+    named_sync(BARRIER_COMBINE, COMBINE_THREADS);
+    return last;
+}
+
+template <int D>
+BT_DEVICE void combine_items(const decode_params *p, decode_shared<D> *s)
+{
+    grid_dependency_wait();
+    for (uint32_t number = 0;; number++) {
+        pipeline_state at = pipeline_state_at(number, kernel_traits<D>::items);
+        const decode_work *work = &s->work[at.index];
+        barrier_wait(&s->work_done[at.index], at.phase);
+        int width = D / 4 / p->parts; // of a row, in pieces of four columns
+        int pieces = work->item.rows * work->heads * width;
+        if (work->item.rows < 0)
+            return;
+        if (work->item.parts > 1 && finished_unit(p, s, work))
+#pragma unroll 1
+            for (int i = threadIdx.x % COMBINE_THREADS; i < pieces;
+                 i += COMBINE_THREADS)
+                merge_unit<D>(p, work, i / width,
+                              (work->part * width + i % width) * 4);
+        consumer_release(&s->work_empty[at.index]);
+    }
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.c - what the kernels must know of the GPU they run on. */
+#include "backend/cuda/device.h"
+
+#include "base/error.h"
+
+#include <cuda_runtime_api.h>
+
+bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err)
+{
+    int device = 0, major = 0, minor = 0;
+    cudaError_t status = cudaGetDevice(&device);
+    if (!status)
+        status = cudaDeviceGetAttribute(
+            &major, cudaDevAttrComputeCapabilityMajor, device);
+    if (!status)
+        status = cudaDeviceGetAttribute(
+            &minor, cudaDevAttrComputeCapabilityMinor, device);
+    if (!status)
+        status = cudaDeviceGetAttribute(&on->multiprocessors,
+                                        cudaDevAttrMultiProcessorCount, device);
+    if (status)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "no GPU: %s",
+                       cudaGetErrorString(status));
+    if (major * 10 + minor != BT_CAPABILITY)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "the GPU has compute capability %d.%d; the kernels are "
+                       "for 9.0 (Hopper)",
+                       major, minor);
+
+    // The driver's function through the runtime, so that a program need not
+    // link the driver to start on a machine without one.
+    void *function = NULL;
+    enum cudaDriverEntryPointQueryResult found;
+    status = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+    if (status || found != cudaDriverEntryPointSuccess)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "the GPU's driver has no cuTensorMapEncodeTiled");
+    on->tensor_map_encode = (bt_tensor_map_encode_fn *)function;
+    return BAUTA_OK;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.h - a work list in the GPU's memory. */
+#ifndef BT_CUDA_PLAN_H
+#define BT_CUDA_PLAN_H
+
+#include "backend/cuda/cuda.h"
+#include "backend/cuda/device.h"
+#include "mask/loop_list.h"
+#include "mask/work_list.h"
+
+/* Bytes of the redo notes of one item: one for each warp that computes. */
+enum { BT_FIXUP_BYTES = 16 };
+
+/* One side's list for the backward pass. */
+typedef struct bt_cuda_loop_list {
+    int tile_count, empty_count; /* tiles that see something, and nothing */
+    int l2_heads;
+    bt_loop_tile *tiles;
+    bt_loop_run *runs;
+    uint64_t *bits;
+    uint32_t *tile_counter;
+    unsigned char
+        *nonfinite_fixup; /* (tile_count * heads of the side, BT_FIXUP_BYTES) */
+} bt_cuda_loop_list;
+
+struct bt_cuda_plan {
+    size_t rows, keys, heads, kv_heads, head_dim;
+    int tile_count, empty_count; /* tiles that see something, and nothing */
+    int l2_heads; /* heads that are worked on together, see plan.c */
+    int multiprocessors;
+    /* Device memory: one block, cut into these. */
+    void *memory;
+    bt_work_tile *tiles;
+    bt_work_run *runs;
+    uint64_t *bits;
+    uint32_t *tile_counter;         /* items handed out so far */
+    unsigned char *nonfinite_fixup; /* (tile_count * heads, BT_FIXUP_BYTES) */
+    void *chunk_acc; /* (multiprocessors) what the chunks of the tile that is
+                   worked on came to so far, see forward_end.h */
+    bt_tensor_map_encode_fn *tensor_map_encode;
+    /* For the backward pass, if it was asked for: a block of its own. */
+    void *backward_memory;
+    bt_cuda_loop_list over_keys, over_queries;
+    size_t step_count;   /* over queries */
+    bt_loop_step *steps; /* (step_count) */
+    float *delta;        /* (rows, heads) */
+    float *row_stats;    /* (heads, step_count, 2, BT_STEP) lse and delta */
+    /* In five products: see backward_fused.h. */
+    bool fused;
+    size_t gap_count;
+    bt_loop_step *gaps; /* (gap_count) */
+    int32_t *ranks;
+    int *added;    /* (heads, step_count, 2) */
+    int *bad;      /* (kv_heads) */
+    float *dq_sum; /* (heads, step_count, BT_STEP * width) */
+};
+
+/* Keys and values in pages, as the copy engine sees them: boxes of 64 keys of
+ * one head and page and 64 columns. Block b of 64 keys of the plan's part i
+ * (bt_work_tile.plan) is in page table[start[i] + (b >> page_shift)]. */
+typedef struct bt_cuda_paged {
+    CUtensorMap k, v;
+    const int32_t *table, *start;
+    int page_shift;
+} bt_cuda_paged;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whether a shape is what the plan was made for, and its scale. */
+bauta_status bt_cuda_plan_fits(const bt_cuda_plan *plan,
+                               const bauta_attention_shape *shape, float *scale,
+                               bauta_error *err);
+
+/* How many heads are worked on together; and bytes of `rest` for each
+ * multiprocessor. */
+int bt_cuda_l2_heads(size_t tokens, size_t head_dim, size_t group,
+                     size_t heads);
+size_t bt_cuda_chunk_acc_bytes(size_t head_dim);
+
+/* bt_attention_forward_bf16_cuda over pages. */
+bauta_status bt_attention_paged_bf16_cuda(bt_cuda_plan *plan,
+                                          const bauta_attention_shape *shape,
+                                          const uint16_t *q,
+                                          const bt_cuda_paged *pages,
+                                          uint16_t *out, float *lse,
+                                          void *stream, bauta_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

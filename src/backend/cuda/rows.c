@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rows.c - bringing the rows of a mask to the GPU. */
+#include "backend/cuda/rows.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "mask/decode_list.h"
+#include "mask/mask.h"
+#include "mask/plan.h"
+
+#include <cuda_runtime_api.h>
+#include <string.h>
+
+/* Rows of several masks, as words of 32 bits: starts, origins, spans and, where
+ * there are pages, the rows' tables and the pages, one behind the other. */
+typedef struct row_words {
+    size_t rows, spans, tables, pages; /* how many of each */
+    size_t page_keys;                  /* 0: there are no pages */
+    size_t page_count;                 /* one more than the last page */
+    int32_t *start, *origin, *span, *table, *page;
+} row_words;
+
+/* Pages of a sequence up to the last that one of its rows sees. */
+static size_t pages_of(const bt_decode_sequence *s, size_t page_keys)
+{
+    size_t end = 0;
+    for (size_t i = s->mask->start[s->first];
+         i < s->mask->start[s->first + s->rows]; i++)
+        end = bt_size_max(end, s->mask->spans[i].hi);
+    return page_keys ? bt_size_round(end, page_keys) / page_keys : 0;
+}
+
+static void measure(row_words *w, const bt_decode_sequence *sequences,
+                    size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const bt_decode_sequence *s = &sequences[i];
+        w->rows = bt_size_add(w->rows, s->rows);
+        w->spans = bt_size_add(w->spans, s->mask->start[s->first + s->rows] -
+                                             s->mask->start[s->first]);
+        w->pages = bt_size_add(w->pages, pages_of(s, w->page_keys));
+    }
+    w->tables = w->page_keys ? w->rows : 0;
+}
+
+static size_t measured(const row_words *w)
+{
+    size_t count = bt_size_add(bt_size_mul(w->rows, 2), 1);
+    count = bt_size_add(count, bt_size_mul(w->spans, 2));
+    return bt_size_add(count, bt_size_add(w->tables, w->pages));
+}
+
+static void point(row_words *w, int32_t *memory)
+{
+    w->start = memory;
+    w->origin = w->start + w->rows + 1;
+    w->span = w->origin + w->rows;
+    w->table = w->span + 2 * w->spans;
+    w->page = w->table + w->tables;
+}
+
+/* Only pages of which something is seen are looked up. */
+static void fill_pages(row_words *w, const bt_decode_sequence *s, size_t at)
+{
+    for (size_t i = s->mask->start[s->first];
+         i < s->mask->start[s->first + s->rows]; i++) {
+        bauta_span span = s->mask->spans[i];
+        for (size_t p = span.lo / w->page_keys;
+             p <= (span.hi - 1) / w->page_keys; p++) {
+            w->page[at + p] = (int32_t)s->block_table[p];
+            w->page_count =
+                bt_size_max(w->page_count, (size_t)s->block_table[p] + 1);
+        }
+    }
+}
+
+static void fill(row_words *w, const bt_decode_sequence *sequences,
+                 size_t count)
+{
+    size_t row = 0, span = 0, page = 0;
+    for (size_t i = 0; i < count; i++) {
+        const bt_decode_sequence *s = &sequences[i];
+        const bauta_mask *mask = s->mask;
+        size_t pages = pages_of(s, w->page_keys);
+        for (size_t r = s->first; r < s->first + s->rows; r++, row++) {
+            w->start[row] = (int32_t)span;
+            w->origin[row] = (int32_t)mask->origin[r];
+            if (w->page_keys)
+                w->table[row] = (int32_t)page;
+            for (size_t j = mask->start[r]; j < mask->start[r + 1]; j++) {
+                w->span[2 * span] = (int32_t)mask->spans[j].lo;
+                w->span[2 * span++ + 1] = (int32_t)mask->spans[j].hi;
+            }
+        }
+        if (pages)
+            fill_pages(w, s, page);
+        page += pages;
+    }
+    w->start[row] = (int32_t)span;
+}
+
+static bauta_status upload(bt_cuda_rows *rows, const int32_t *words,
+                           size_t bytes, bauta_error *err)
+{
+    cudaError_t status = cudaMalloc(&rows->memory, bytes);
+    if (status) {
+        rows->memory = NULL;
+        cudaGetLastError(); // it was told; the next call starts clean
+        return bt_fail(err, BAUTA_ERR_NOMEM, "%zu bytes on the GPU: %s", bytes,
+                       cudaGetErrorString(status));
+    }
+    status = cudaMemcpy(rows->memory, words, bytes, cudaMemcpyHostToDevice);
+    // Those who use it may have a stream that does not wait for this one.
+    if (!status)
+        status = cudaStreamSynchronize(NULL);
+    if (status)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "cannot copy the rows of a mask to the GPU: %s",
+                       cudaGetErrorString(status));
+    return BAUTA_OK;
+}
+
+/* On success the caller owns *out. */
+static bauta_status create(bt_cuda_rows **out,
+                           const bt_decode_sequence *sequences, size_t count,
+                           size_t page_keys, size_t keys, bauta_error *err)
+{
+    row_words w = { .page_keys = page_keys };
+    bauta_status status = BAUTA_OK;
+    measure(&w, sequences, count);
+    size_t size = bt_size_mul(measured(&w), sizeof(int32_t));
+    if (size / sizeof(int32_t) > INT32_MAX)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%zu rows of %zu spans: the GPU kernels count in 32 "
+                       "bits",
+                       w.rows, w.spans);
+    bt_cuda_rows *r = bt_alloc_zero(1, sizeof(*r));
+    int32_t *memory = bt_alloc_zero(size, 1);
+    if (!r || !memory) {
+        status = bt_fail_memory(err, "the rows of a mask", size);
+        goto done;
+    }
+    point(&w, memory);
+    fill(&w, sequences, count);
+    status = upload(r, memory, size, err);
+    if (status)
+        goto done;
+    point(&w, r->memory);
+    r->page_keys = page_keys;
+    r->page_count = w.page_count;
+    r->device = (bt_row_spans){
+        .count = (int32_t)w.rows,
+        .keys = (int32_t)keys,
+        .start = w.start,
+        .origin = w.origin,
+        .spans = (const bt_cuda_span *)w.span,
+        .table = page_keys ? w.table : NULL,
+        .pages = w.page,
+    };
+    *out = r;
+    r = NULL;
+done:
+    bt_free(memory);
+    bt_cuda_rows_free(r);
+    return status;
+}
+
+bauta_status bt_cuda_rows_create(bt_cuda_rows **out, const bauta_mask *mask,
+                                 size_t first, size_t rows, bauta_error *err)
+{
+    *out = NULL;
+    if (first > mask->queries || rows > mask->queries - first)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "rows %zu to %zu of a mask of %zu queries", first,
+                       bt_size_add(first, rows), mask->queries);
+    const bt_decode_sequence all = { mask, first, rows, NULL };
+    return create(out, &all, 1, 0, mask->keys, err);
+}
+
+bauta_status bt_cuda_rows_of_step(bt_cuda_rows **out,
+                                  const bt_decode_sequence *sequences,
+                                  size_t count, size_t page_keys,
+                                  bauta_error *err)
+{
+    *out = NULL;
+    if (page_keys < BT_BLOCK || (page_keys & (page_keys - 1)))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "pages of %zu keys: 64 or a larger power of two",
+                       page_keys);
+    for (size_t i = 0; i < count; i++) {
+        bauta_status status = bt_decode_check_rows(&sequences[i], i, err);
+        if (status)
+            return status;
+    }
+    return create(out, sequences, count, page_keys, 0, err);
+}
+
+void bt_cuda_rows_free(bt_cuda_rows *rows)
+{
+    if (!rows)
+        return;
+    cudaFree(rows->memory);
+    bt_free(rows);
+}

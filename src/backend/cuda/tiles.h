@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tiles.h - how the kernels move tiles: what hopper.h's instructions are put
+ * together to, in the same way in each of them. */
+#ifndef BT_CUDA_TILES_H
+#define BT_CUDA_TILES_H
+
+extern "C" {
+#include "base/error.h"
+}
+#include "backend/cuda/hopper.h"
+#include "backend/cuda/plan.h"
+
+enum {
+    GROUP = 128,     /* threads in a warpgroup */
+    GROUP_ROWS = 64, /* rows of a warpgroup's product */
+    PANEL = 64       /* columns of a swizzled panel */
+};
+
+/* A place in a ring of `count` buffers, and the parity of the round. */
+typedef struct pipeline_state {
+    int index;
+    uint32_t phase;
+} pipeline_state;
+
+BT_DEVICE void pipeline_advance(pipeline_state *r, int count)
+{
+    if (++r->index == count) {
+        r->index = 0;
+        r->phase ^= 1;
+    }
+}
+
+template <int D, int ROWS>
+BT_DEVICE void load_tile(uint16_t *to, const CUtensorMap *map, int head,
+                         int token, uint64_t *full)
+{
+#pragma unroll
+    for (int panel = 0; panel < D / PANEL; panel++)
+        tma_load_box(to + panel * ROWS * PANEL, map, panel * PANEL, head, token,
+                     full);
+}
+
+/* One warp of readers is done with a buffer, and one lane says so for all. A
+ * tool that looks for races takes each lane at its own word, so for it they all
+ * do (BT_EVERY_LANE).
+ *
+ * What was read must be there, not only have been asked for: nothing makes the
+ * copy engine wait for a load that is still under way. So loads must be used
+ * before this by something that cannot move behind it, such as a wgmma; that it
+ * is so shows in the machine code. */
+#ifdef BT_EVERY_LANE
+enum { WARP_ARRIVALS = 32 };
+#else
+enum { WARP_ARRIVALS = 1 };
+#endif
+
+BT_DEVICE void consumer_release(uint64_t *empty)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 < WARP_ARRIVALS)
+        barrier_arrive(empty);
+}
+
+/* A (tokens, heads, head_dim) tensor as the copy engine sees it: boxes of
+ * `rows` tokens, one head and one panel of columns. Tokens behind the last
+ * and columns behind head_dim read as zero, and are not written. */
+static bauta_status encode(CUtensorMap *map, const bt_cuda_plan *plan,
+                           const char *name, const uint16_t *tensor,
+                           size_t tokens, size_t heads, size_t token,
+                           size_t head, size_t rows, bauta_error *err)
+{
+    cuuint64_t sizes[3] = { plan->head_dim, heads, tokens };
+    cuuint64_t strides[2] = { head * 2, token * 2 };
+    cuuint32_t box[3] = { PANEL, 1, (cuuint32_t)rows };
+    cuuint32_t steps[3] = { 1, 1, 1 };
+
+    if ((uintptr_t)tensor % 16 || token % 8 || head % 8)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s must be aligned to 16 bytes and its strides, %zu "
+                       "and %zu, be multiples of 8",
+                       name, token, head);
+    CUresult result = plan->tensor_map_encode(
+        map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, (void *)tensor, sizes,
+        strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%s of %zu tokens with strides %zu and %zu is nothing "
+                       "for the GPU's copy engine (%d)",
+                       name, tokens, token, head, (int)result);
+    return BAUTA_OK;
+}
+
+static size_t or_dense(size_t stride, size_t dense)
+{
+    return stride ? stride : dense;
+}
+
+#endif

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* append.c - appending tokens to many sequences, with one forward pass, or with
+ * one for each thread.
+ *
+ * Pages are reserved first, and sequences advance last. A failure in between
+ * only leaves unused pages, which are released.
+ *
+ * With enough tokens, each thread runs the whole model for a share of the
+ * sequences, so that threads synchronize once in a call instead of at every
+ * product. The bits are the same, since they never depend on the other inputs
+ * of a call. */
+#include "decode/session_internal.h"
+
+#include "base/error.h"
+#include "base/size.h"
+#include "base/threads.h"
+#include "mask/mask.h"
+#include "runtime/context.h"
+
+/* Fewest tokens of a thread for which it pays to read all weights. */
+enum { SHARE_TOKENS = 32 };
+
+typedef struct append_batch {
+    bt_decode_session *session;
+    const bt_decode_input *inputs;
+    size_t count, tokens;
+} append_batch;
+
+/* ---- checks ------------------------------------------------------------ */
+
+static bauta_status input_check(bt_decode_session *session,
+                                const bt_decode_input *input, size_t number,
+                                bauta_error *err)
+{
+    bt_sequence *sequence = input->sequence;
+    if (!sequence || sequence->session != session)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       sequence ? "the sequence of input %zu belongs to "
+                                  "another session"
+                                : "input %zu has no sequence",
+                       number);
+    if (sequence->call == session->calls)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the sequence of input %zu is given twice", number);
+    sequence->call = session->calls;
+    if (input->count == 0)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "input %zu has no tokens",
+                       number);
+    bauta_status status = bt_decode_session_check_ids(
+        session, "input", number, input->ids, input->count, err);
+    if (status)
+        return status;
+    return bt_decode_session_check_length(
+        session, "the sequence of input", number,
+        bt_size_add(sequence->block_table.tokens, input->count), err);
+}
+
+static bauta_status inputs_check(append_batch *b, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    b->session->calls++;
+    for (size_t i = 0; i < b->count && !status; i++) {
+        status = input_check(b->session, &b->inputs[i], i, err);
+        if (!status)
+            b->tokens = bt_size_add(b->tokens, b->inputs[i].count);
+    }
+    if (!status && b->tokens > BT_AXIS_MAX)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%zu inputs have %zu tokens, and %zu are the most",
+                       b->count, b->tokens, BT_AXIS_MAX);
+    return status;
+}
+
+/* ---- pages ------------------------------------------------------------- */
+
+static bauta_status pages_reserve(const append_batch *b, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (size_t i = 0; i < b->count && !status; i++)
+        status = bt_block_table_alloc(&b->inputs[i].sequence->block_table,
+                                      b->inputs[i].count, err);
+    return status;
+}
+
+static void commit_task(void *job, size_t task, int thread)
+{
+    (void)thread;
+    const append_batch *b = job;
+    bt_block_table_commit(&b->inputs[task].sequence->block_table);
+}
+
+/* Copy-on-write. A few sequences rarely have anything to copy, so they take one
+ * thread. */
+static void pages_commit(append_batch *b)
+{
+    int threads = b->count < SHARE_TOKENS ? 1 : b->session->context->threads;
+    bt_parallel_for(threads, b->count, commit_task, b);
+}
+
+static void pages_release(const append_batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        bt_block_table *block_table = &b->inputs[i].sequence->block_table;
+        bt_block_table_truncate(block_table, block_table->tokens);
+    }
+}
+
+/* Count the new tokens, and release pages that no later token sees. */
+static void sequences_advance(const append_batch *b)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        bt_block_table *block_table = &b->inputs[i].sequence->block_table;
+        bt_block_table_advance(block_table, b->inputs[i].count);
+        for (size_t l = 0; l < block_table->layers; l++) {
+            size_t seen = bt_sequence_first_key(b->inputs[i].sequence, l,
+                                                block_table->tokens);
+            bt_block_table_free_before(block_table, l,
+                                       bt_size_min(seen, block_table->tokens));
+        }
+    }
+}
+
+/* ---- shares ------------------------------------------------------------ */
+
+/* Inputs with the same source stay together, so that it is read once. */
+static bool same_source(const bt_decode_input *input)
+{
+    const bt_cross_kv *cross_kv = input->sequence->cross_kv;
+    return cross_kv && cross_kv == input[-1].sequence->cross_kv;
+}
+
+/* Split the inputs into shares with about the same number of tokens. False if
+ * that is impossible because one input is too long. */
+static bool split_by_tokens(const append_batch *b)
+{
+    size_t workers = (size_t)b->session->context->threads, at = 0,
+           left = b->tokens;
+    for (size_t l = 0; l < workers; l++) {
+        size_t fair = left / (workers - l), tokens = 0, first = at;
+        while (at < b->count &&
+               (tokens < fair || (at > first && same_source(&b->inputs[at]))))
+            tokens += b->inputs[at++].count;
+        if (tokens == 0 || tokens > fair + fair / 4)
+            return false;
+        b->session->workers[l].inputs = b->inputs + first;
+        b->session->workers[l].count = at - first;
+        left -= tokens;
+    }
+    return true;
+}
+
+static bauta_status workers_create(bt_decode_session *session, bauta_error *err)
+{
+    bauta_context *context = session->context;
+    size_t count = (size_t)context->threads;
+    bauta_status status = BAUTA_OK;
+    if (!session->workers)
+        session->workers = bt_alloc_zero(count, sizeof(*session->workers));
+    if (!session->workers)
+        return bt_fail_memory(err, "decode workers",
+                              count * sizeof(*session->workers));
+    for (size_t l = 0; l < count && !status; l++)
+        if (!session->workers[l].tape)
+            status = bt_tape_create(&session->workers[l].tape, context->kernels,
+                                    1, err);
+    return status;
+}
+
+static void worker_task(void *job, size_t task, int thread)
+{
+    (void)thread;
+    const bt_decode_session *session = job;
+    bt_decode_worker *worker = &session->workers[task];
+    bt_tape_rewind(worker->tape, false);
+    worker->status =
+        bt_decode_worker_run(worker, worker->tape, session, worker->inputs,
+                             worker->count, &worker->err);
+}
+
+static bauta_status workers_run(bt_decode_session *session, bauta_error *err)
+{
+    int workers = session->context->threads;
+    bt_parallel_for(workers, (size_t)workers, worker_task, session);
+    for (int l = 0; l < workers; l++)
+        if (session->workers[l].status) {
+            if (err)
+                *err = session->workers[l].err;
+            return session->workers[l].status;
+        }
+    return BAUTA_OK;
+}
+
+/* ---- the call ---------------------------------------------------------- */
+
+static bauta_status run(const append_batch *b, bauta_error *err)
+{
+    bt_tape *tape;
+    bt_decode_session *session = b->session;
+    bauta_status status = BAUTA_OK;
+    size_t threads = (size_t)session->context->threads;
+    if (threads > 1 && b->tokens / threads >= SHARE_TOKENS) {
+        status = workers_create(session, err);
+        if (!status && split_by_tokens(b))
+            return workers_run(session, err);
+    }
+    if (!status)
+        status = bt_decode_session_tape(session, &tape, err);
+    if (status)
+        return status;
+    return bt_decode_worker_run(&session->whole, tape, session, b->inputs,
+                                b->count, err);
+}
+
+bauta_status bt_decode_session_append(bt_decode_session *session,
+                                      const bt_decode_input *inputs,
+                                      size_t count, bauta_error *err)
+{
+    append_batch b = { .session = session, .inputs = inputs, .count = count };
+    if (count == 0)
+        return BAUTA_OK;
+    bauta_status status = inputs_check(&b, err);
+    if (status)
+        return status;
+    status = pages_reserve(&b, err);
+    pages_commit(&b);
+    if (!status)
+        status = run(&b, err);
+    if (status)
+        pages_release(&b);
+    else
+        sequences_advance(&b);
+    return status;
+}

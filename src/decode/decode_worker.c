@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* decode_worker.c - one forward pass over the new tokens of some sequences. */
+#include "decode/session_internal.h"
+
+#include "autograd/linear.h"
+
+#include <string.h>
+
+/* One call. Its arrays are in the tape's memory. */
+typedef struct worker_batch {
+    const bt_decode_session *session;
+    bt_decode_worker *worker;
+    bt_tape *tape;
+    const bt_decode_input *inputs;
+    size_t count;
+    bt_forward_input forward;
+    bt_kv_batch self_kv, cross_kv_batch;
+} worker_batch;
+
+void bt_decode_worker_release(bt_decode_worker *worker)
+{
+    bt_tape_free(worker->tape);
+    for (size_t i = 0; i < BT_SLOT_COUNT; i++)
+        bt_decode_plan_release(&worker->plans[i]);
+}
+
+/* ---- inputs ------------------------------------------------------------ */
+
+/* Pack the rows of all inputs back to back. */
+static bool rows_pack(worker_batch *b)
+{
+    size_t rows = 0, row = 0;
+    for (size_t i = 0; i < b->count; i++)
+        rows += b->inputs[i].count;
+    b->forward.tokens = rows;
+    uint32_t *ids = bt_tape_alloc(b->tape, rows, sizeof(*ids));
+    uint32_t *positions = bt_tape_alloc(b->tape, rows, sizeof(*positions));
+    bt_kv_sequence *tables = bt_tape_alloc(b->tape, b->count, sizeof(*tables));
+    if (!tables)
+        return false;
+    for (size_t i = 0; i < b->count; i++) {
+        const bt_decode_input *input = &b->inputs[i];
+        bt_block_table *block_table = &input->sequence->block_table;
+        memcpy(ids + row, input->ids, input->count * sizeof(*ids));
+        for (size_t t = 0; t < input->count; t++)
+            positions[row + t] = (uint32_t)(block_table->tokens + t);
+        tables[i] = (bt_kv_sequence){ block_table, row, input->count };
+        row += input->count;
+    }
+    b->self_kv = (bt_kv_batch){ b->count, tables };
+    b->forward.ids = ids;
+    b->forward.positions = positions;
+    b->forward.self_kv = &b->self_kv;
+    return true;
+}
+
+/* Adjacent inputs with the same source share one entry: all their rows see all
+ * its keys, so beams read them once. */
+static bool sources_pack(worker_batch *b)
+{
+    size_t count = 0;
+    const bt_cross_kv *last = NULL;
+    bt_kv_sequence *tables = bt_tape_alloc(b->tape, b->count, sizeof(*tables));
+    for (size_t i = 0; tables && i < b->count; i++) {
+        bt_cross_kv *cross_kv = b->inputs[i].sequence->cross_kv;
+        if (cross_kv != last)
+            tables[count++] = (bt_kv_sequence){ &cross_kv->block_table, 0, 0 };
+        last = cross_kv;
+    }
+    b->cross_kv_batch = (bt_kv_batch){ count, tables };
+    b->forward.cross_kv = &b->cross_kv_batch;
+    return tables;
+}
+
+/* ---- plans ------------------------------------------------------------- */
+
+bauta_status bt_decode_worker_plans(bt_decode_worker *worker,
+                                    bt_forward_input *forward,
+                                    const bt_model_config *config,
+                                    bauta_attention_kind attention,
+                                    const bt_batch_mask *batch,
+                                    bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (size_t l = 0;
+         l < bt_attention_layer_count(config, attention) && !status; l++) {
+        bt_attention_slot slot = bt_layer_slot(config, attention, l);
+        const bauta_plan **plan = bt_forward_input_plan(forward, slot);
+        if (*plan)
+            continue;
+        bt_batch_mask mask = bt_layer_mask(config, attention, l, batch);
+        status = bt_decode_plan_build(&worker->plans[slot], &mask, err);
+        *plan = &worker->plans[slot].plan;
+    }
+    return status;
+}
+
+static bauta_status self_plans(worker_batch *b, bauta_error *err)
+{
+    size_t *rows = bt_tape_alloc(b->tape, b->count, sizeof(*rows));
+    size_t *keys = bt_tape_alloc(b->tape, b->count, sizeof(*keys));
+    size_t *windows = bt_tape_alloc(b->tape, b->count, sizeof(*windows));
+    bauta_status status = bt_tape_status(b->tape, err);
+    if (status)
+        return status;
+    for (size_t i = 0; i < b->count; i++) {
+        rows[i] = b->inputs[i].count;
+        keys[i] = b->inputs[i].sequence->block_table.tokens + rows[i];
+        windows[i] = b->inputs[i].sequence->window;
+    }
+    bt_batch_mask batch = { .queries = { b->count, rows, 0 },
+                            .keys = { b->count, keys, 0 },
+                            .windows = windows };
+    return bt_decode_worker_plans(b->worker, &b->forward,
+                                  &b->session->model->config,
+                                  BAUTA_ATTENTION_DECODER, &batch, err);
+}
+
+static bauta_status cross_plan(worker_batch *b, bauta_error *err)
+{
+    size_t documents = 0;
+    const bt_cross_kv *last = NULL;
+    size_t *rows = bt_tape_alloc(b->tape, b->count, sizeof(*rows));
+    size_t *keys = bt_tape_alloc(b->tape, b->count, sizeof(*keys));
+    bauta_status status = bt_tape_status(b->tape, err);
+    for (size_t i = 0; i < b->count && !status; i++) {
+        const bt_cross_kv *cross_kv = b->inputs[i].sequence->cross_kv;
+        if (cross_kv != last) {
+            rows[documents] = 0;
+            keys[documents++] = cross_kv->block_table.tokens;
+        }
+        rows[documents - 1] += b->inputs[i].count;
+        last = cross_kv;
+    }
+    bt_batch_mask batch = { .queries = { documents, rows, 0 },
+                            .keys = { documents, keys, 0 } };
+    if (!status)
+        status = bt_decode_worker_plans(b->worker, &b->forward,
+                                        &b->session->model->config,
+                                        BAUTA_ATTENTION_CROSS, &batch, err);
+    return status;
+}
+
+static bauta_status prepare(worker_batch *b, bauta_error *err)
+{
+    bool cross_kv_batch =
+        b->session->model->config.stacks == BT_ENCODER_DECODER;
+    if (!rows_pack(b) || (cross_kv_batch && !sources_pack(b)))
+        return bt_tape_status(b->tape, err);
+    bauta_status status = self_plans(b, err);
+    if (!status && cross_kv_batch)
+        status = cross_plan(b, err);
+    return status;
+}
+
+/* ---- logits ------------------------------------------------------------ */
+
+/* The last rows of the inputs that want logits, in order. */
+static bt_tensor *rows_with_logits(const worker_batch *b, bt_tensor *x,
+                                   size_t *wanted)
+{
+    size_t count = 0, row = 0;
+    uint32_t *rows = bt_tape_alloc(b->tape, b->count, sizeof(*rows));
+    *wanted = 0;
+    if (!x || !rows)
+        return NULL;
+    for (size_t i = 0; i < b->count; i++) {
+        row += b->inputs[i].count;
+        if (b->inputs[i].logits)
+            rows[count++] = (uint32_t)(row - 1);
+    }
+    *wanted = count;
+    if (count == 0 || count == x->rows)
+        return x;
+    return bt_op_embedding(b->tape, x, rows, count, 1.0f, BT_IGNORE_INDEX);
+}
+
+/* The number of inputs, from `from` on, whose logits are contiguous. *next
+ * becomes the first input that breaks the run. */
+static size_t logits_contiguous(const worker_batch *b, size_t from,
+                                size_t *next)
+{
+    size_t vocab = b->session->model->config.vocab_size, count = 0;
+    const float *first = b->inputs[from].logits;
+    for (; from < b->count; from++) {
+        const float *logits = b->inputs[from].logits;
+        if (logits && logits != first + count * vocab)
+            break;
+        count += logits != NULL;
+    }
+    *next = from;
+    return count;
+}
+
+/* Write logits directly to the callers' memory. */
+static void logits_write(const worker_batch *b, const bt_tensor *x)
+{
+    bt_model *model = b->session->model;
+    const bt_tensor *bias = bt_transformer_head_bias(model);
+    bt_linear l = bt_linear_of(bt_transformer_head_weight(model), false);
+    size_t row = 0, next;
+    for (size_t i = 0; i < b->count; i = next) {
+        next = i + 1;
+        if (!b->inputs[i].logits)
+            continue;
+        size_t count = logits_contiguous(b, i, &next);
+        if (!bt_linear_forward(b->tape, &l, count, x->data + row * l.inputs,
+                               bias ? bias->data : NULL, b->inputs[i].logits))
+            return;
+        row += count;
+    }
+}
+
+/* ---- the forward pass -------------------------------------------------- */
+
+static bauta_status run(worker_batch *b, bauta_error *err)
+{
+    size_t wanted;
+    bt_model *model = b->session->model;
+    bauta_status status = prepare(b, err);
+    if (status)
+        return status;
+    bt_tensor *x = bt_transformer_decode(b->tape, model, &b->forward, NULL);
+    x = rows_with_logits(b, x, &wanted);
+    if (x && wanted) {
+        x = bt_transformer_head_transform(b->tape, model, x);
+        if (x)
+            logits_write(b, x);
+    }
+    return bt_tape_status(b->tape, err);
+}
+
+bauta_status bt_decode_worker_run(bt_decode_worker *worker, bt_tape *tape,
+                                  const bt_decode_session *session,
+                                  const bt_decode_input *inputs, size_t count,
+                                  bauta_error *err)
+{
+    worker_batch b = { .session = session,
+                       .worker = worker,
+                       .tape = tape,
+                       .inputs = inputs,
+                       .count = count };
+    return run(&b, err);
+}

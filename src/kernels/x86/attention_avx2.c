@@ -1,3 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* attention_avx2.c - the attention kernels, compiled for AVX2. */
-#include "kernels/x86/attention.h"

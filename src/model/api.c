@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* api.c - public calls: loading and creating a model, and its properties. */
+#include "model/api.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "formats/run_folder.h"
+#include "model/layer_mask.h"
+
+#include <string.h>
+
+/* Largest generation_config.json in bytes. */
+enum { GENERATION_MAX = 1 << 20 };
+
+/* ---- loading ----------------------------------------------------------- */
+
+/* Runs twice: to measure, then to fill in. */
+typedef struct tensor_list {
+    bauta_model *model; /* its entries are NULL while measuring */
+    size_t count, bytes;
+} tensor_list;
+
+static void list_name(void *user, const char *name, bt_tensor *tensor, int rank)
+{
+    tensor_list *l = user;
+    size_t length = strlen(name) + 1;
+    if (l->model->tensors) {
+        char *copy = l->model->names + l->bytes;
+        memcpy(copy, name, length);
+        l->model->tensors[l->count] = (bt_named_tensor){ copy, tensor, rank };
+    }
+    l->count++;
+    l->bytes += length;
+}
+
+static bauta_status entries_list(bauta_model *model, bauta_error *err)
+{
+    tensor_list l = { .model = model };
+    bt_model_store_visit(model->store, &(bt_tensor_visitor){ list_name, &l });
+    model->names = bt_alloc(l.bytes);
+    model->tensors = bt_alloc_zero(l.count, sizeof(*model->tensors));
+    if (!model->names || !model->tensors)
+        return bt_fail_memory(err, "the names of tensors", l.bytes);
+    l = (tensor_list){ .model = model };
+    bt_model_store_visit(model->store, &(bt_tensor_visitor){ list_name, &l });
+    model->tensor_count = l.count;
+    return BAUTA_OK;
+}
+
+/* Keep the text of generation_config.json, so that it can be saved with the
+ * model even if the original folder is gone. */
+static bauta_status generation_read(bauta_model *model, const char *folder,
+                                    bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    char *path = bt_path_join(folder, "generation_config.json");
+    if (!path)
+        return bt_fail_memory(err, "the name of a file", strlen(folder));
+    if (bt_file_exists(path))
+        status = bt_file_read(&model->generation_config,
+                              &model->generation_config_size, path,
+                              GENERATION_MAX, err);
+    bt_free(path);
+    return status;
+}
+
+/* Options point into these lists. They are read at load time, because a shared
+ * model is immutable. */
+static bauta_status phrases_read(bauta_model *model, bauta_error *err)
+{
+    char *config;
+    bauta_status status =
+        bt_config_reader_save(&config, model->store->reader, "", err);
+    if (status)
+        return status;
+    status = bt_generation_lists_read(
+        &model->generation_lists, model->generation_config,
+        model->generation_config_size, config, strlen(config),
+        bauta_model_vocab_size(model), err);
+    bt_free(config);
+    return status;
+}
+
+static bauta_status load(bauta_model **out, const char *folder, bool trainable,
+                         bauta_error *err)
+{
+    bauta_model *model = bt_alloc_zero(1, sizeof(*model));
+    if (!model)
+        return bt_fail_memory(err, "a model", sizeof(*model));
+    model->trainable = trainable;
+    bauta_status status = bt_model_store_load(
+        &model->store, folder, trainable ? BT_LOAD_TRAINABLE : BT_LOAD_MAPPED,
+        err);
+    if (!status)
+        status = entries_list(model, err);
+    if (!status)
+        status = generation_read(model, folder, err);
+    if (!status)
+        status = phrases_read(model, err);
+    if (!status)
+        status = bt_model_verify(model, folder, err);
+    if (status)
+        bauta_model_free(model);
+    else
+        *out = model;
+    return status;
+}
+
+bauta_status bauta_model_load(bauta_model **out, const char *folder,
+                              bool trainable, bauta_error *err)
+{
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(folder, err);
+    char *resolved;
+    bauta_status status = bt_run_resolve(&resolved, folder, err);
+    if (!status)
+        status = load(out, resolved, trainable, err);
+    bt_free(resolved);
+    return status;
+}
+
+bauta_status bauta_model_create(bauta_model **out, const char *config,
+                                uint64_t seed, bauta_error *err)
+{
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(config, err);
+    bauta_model *model = bt_alloc_zero(1, sizeof(*model));
+    if (!model)
+        return bt_fail_memory(err, "a model", sizeof(*model));
+    model->trainable = true;
+    bauta_status status =
+        bt_model_store_create(&model->store, config, strlen(config), seed, err);
+    if (!status)
+        status = entries_list(model, err);
+    if (!status)
+        status = phrases_read(model, err);
+    if (status)
+        bauta_model_free(model);
+    else
+        *out = model;
+    return status;
+}
+
+void bauta_model_free(bauta_model *model)
+{
+    if (!model)
+        return;
+    bt_model_store_free(model->store);
+    bt_free(model->tensors);
+    bt_free(model->names);
+    bt_free(model->generation_config);
+    bt_free(model->generation_lists);
+    bt_free(model);
+}
+
+/* ---- properties -------------------------------------------------------- */
+
+static const bt_model_config *config_of(const bauta_model *model)
+{
+    return &model->store->model->config;
+}
+
+bauta_model_kind bauta_model_kind_of(const bauta_model *model)
+{
+    switch (config_of(model)->stacks) {
+    case BT_ENCODER_ONLY:
+        return BAUTA_ENCODER_ONLY;
+    case BT_ENCODER_DECODER:
+        return BAUTA_ENCODER_DECODER;
+    default:
+        return BAUTA_DECODER_ONLY;
+    }
+}
+
+const char *bauta_model_kind_text(bauta_model_kind kind)
+{
+    switch (kind) {
+    case BAUTA_DECODER_ONLY:
+        return "decoder-only";
+    case BAUTA_ENCODER_ONLY:
+        return "encoder-only";
+    case BAUTA_ENCODER_DECODER:
+        return "encoder-decoder";
+    }
+    return "unknown kind";
+}
+
+bool bauta_model_trainable(const bauta_model *model)
+{
+    return model->trainable;
+}
+
+size_t bauta_model_vocab_size(const bauta_model *model)
+{
+    return config_of(model)->vocab_size;
+}
+
+size_t bauta_model_hidden_size(const bauta_model *model)
+{
+    return config_of(model)->width;
+}
+
+size_t bauta_model_encoder_layers(const bauta_model *model)
+{
+    return config_of(model)->encoder.layers;
+}
+
+size_t bauta_model_decoder_layers(const bauta_model *model)
+{
+    return config_of(model)->decoder.layers;
+}
+
+size_t bauta_model_max_positions(const bauta_model *model)
+{
+    return config_of(model)->max_positions;
+}
+
+bool bauta_model_rotary(const bauta_model *model)
+{
+    return config_of(model)->position_kind == BT_POSITIONS_ROTARY;
+}
+
+size_t bauta_model_sliding_window(const bauta_model *model, size_t layer)
+{
+    return bt_layer_window(config_of(model), layer);
+}
+
+const char *bauta_model_warnings(const bauta_model *model)
+{
+    return model->store->warnings;
+}
+
+/* ---- tensors ----------------------------------------------------------- */
+
+uint64_t bauta_model_parameter_count(const bauta_model *model)
+{
+    return model->store->parameters;
+}
+
+size_t bauta_model_tensor_count(const bauta_model *model)
+{
+    return model->tensor_count;
+}
+
+bauta_status bauta_model_tensor(const bauta_model *model, size_t index,
+                                bauta_tensor *tensor, bauta_error *err)
+{
+    BT_NEED(model, err);
+    BT_NEED(tensor, err);
+    BT_NEED_SIZE(tensor, bauta_tensor, "BAUTA_TENSOR_INIT", err);
+    if (index >= model->tensor_count)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "tensor %zu of a model that has %zu", index,
+                       model->tensor_count);
+    const bt_named_tensor *entry = &model->tensors[index];
+    const bt_tensor *from = entry->tensor;
+    bool vector = entry->rank == 1;
+    *tensor = (bauta_tensor){
+        .size = sizeof(*tensor),
+        .name = entry->name,
+        .rank = (size_t)entry->rank,
+        .shape = { vector ? from->columns : from->rows,
+                   vector ? 1 : from->columns },
+        .count = from->rows * from->columns,
+        .data = from->data,
+        .writable = model->trainable ? from->data : NULL,
+        .gradient = from->grad,
+    };
+    return BAUTA_OK;
+}
+
+bauta_status bauta_model_zero_gradients(bauta_model *model, bauta_error *err)
+{
+    BT_NEED(model, err);
+    if (!model->trainable)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the model was loaded read-only and has no gradients");
+    memset(model->store->grads, 0, model->store->floats * sizeof(float));
+    return BAUTA_OK;
+}

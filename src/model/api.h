@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* api.h - struct bauta_model: the parameters, a list of them by name, and the
+ * files that are needed to save the model again. */
+#ifndef BT_HANDLE_H
+#define BT_HANDLE_H
+
+#include "base/atomic_directory.h"
+#include "formats/safetensors.h"
+#include "model/generation_lists.h"
+#include "model/model_store.h"
+
+typedef struct bt_named_tensor {
+    const char *name;
+    bt_tensor *tensor;
+    int rank;
+} bt_named_tensor;
+
+struct bauta_model {
+    bt_model_store *store;
+    bool trainable;
+    bauta_dtype dtype;
+    size_t tensor_count;
+    bt_named_tensor
+        *tensors; /* (count) in the order in which the family lists them */
+    char *names;  /* of the entries, packed back to back */
+    char *generation_config; /* text of generation_config.json, or NULL */
+    size_t generation_config_size;
+    bt_generation_lists *
+        generation_lists; /* from generation_config.json, or from config.json */
+};
+
+/* A tensor for bt_safetensors_write(): the shape of an entry, with another name
+ * and other data. */
+bt_stored_tensor bt_tensor_to_store(const bt_named_tensor *entry,
+                                    const char *name, const float *data);
+
+/* "float32", "bfloat16" or "int8". */
+const char *bt_model_dtype_name(bauta_dtype weights);
+
+/* Write the files of a model into a folder that is being created. `others`
+ * replaces the weights of a trainable model and has the layout of its memory;
+ * NULL writes the model's own. */
+bauta_status bt_model_write(const bauta_model *model, const float *others,
+                            const bt_atomic_directory *to, bauta_error *err);
+
+/* ---- model_digests.c --------------------------------------------------- */
+
+/* Over the names, shapes and values of all tensors. */
+uint64_t bt_model_weights_digest(const bauta_model *model);
+bauta_status bt_model_config_digest(uint64_t *digest, const bauta_model *model,
+                                    bauta_error *err);
+/* Check the model against the digests in its folder's trainer.json. A folder
+ * without one passes. */
+bauta_status bt_model_verify(const bauta_model *model, const char *folder,
+                             bauta_error *err);
+
+#endif

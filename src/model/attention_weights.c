@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention_weights.c - the attention weights of a forward pass.
+ *
+ * The kernels never hold a row of weights. The forward pass keeps the queries
+ * and keys of its attentions on the tape, and the requested rows are recomputed
+ * from them: scores in double, at the keys that the layer's own plan shows, and
+ * their softmax. */
+#include "base/error.h"
+#include "base/size.h"
+#include "base/threads.h"
+#include "model/model_call.h"
+#include "runtime/context.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- checks ------------------------------------------------------------ */
+
+/* The stack that has this attention, or NULL. */
+static const bt_stack_config *stack_of(const bt_model_config *config,
+                                       bauta_attention_kind attention)
+{
+    bool both = config->stacks == BT_ENCODER_DECODER;
+    switch (attention) {
+    case BAUTA_ATTENTION_ENCODER:
+        return config->stacks == BT_DECODER_ONLY ? NULL : &config->encoder;
+    case BAUTA_ATTENTION_DECODER:
+        return config->stacks == BT_ENCODER_ONLY ? NULL : &config->decoder;
+    case BAUTA_ATTENTION_CROSS:
+        return both ? &config->decoder : NULL;
+    }
+    return NULL;
+}
+
+size_t bauta_model_heads(const bauta_model *model,
+                         bauta_attention_kind attention)
+{
+    if (!model)
+        return 0;
+    const bt_stack_config *stack =
+        stack_of(&model->store->model->config, attention);
+    return stack ? stack->heads : 0;
+}
+
+static bauta_status slot_check(const bt_model_config *config,
+                               const bauta_attention_weights *request,
+                               size_t index, bauta_error *err)
+{
+    static const char *const names[] = { "encoder", "decoder", "cross" };
+    if ((size_t)request->attention >= BT_LEN(names))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "request %zu: attention is %d",
+                       index, (int)request->attention);
+    const bt_stack_config *stack = stack_of(config, request->attention);
+    if (!stack)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "request %zu: the model has no %s attention", index,
+                       names[request->attention]);
+    if (request->layer >= stack->layers)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "request %zu: layer %zu of a stack of %zu", index,
+                       request->layer, stack->layers);
+    if (request->head >= stack->heads)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "request %zu: head %zu of a layer of %zu", index,
+                       request->head, stack->heads);
+    return BAUTA_OK;
+}
+
+static bauta_status request_check(const bt_model_call *call,
+                                  const bauta_attention_weights *request,
+                                  size_t index, bauta_error *err)
+{
+    BT_NEED_SIZE(request, bauta_attention_weights,
+                 "BAUTA_ATTENTION_WEIGHTS_INIT", err);
+    bauta_status status = slot_check(&call->model->config, request, index, err);
+    if (status)
+        return status;
+    bool encoder = request->attention == BAUTA_ATTENTION_ENCODER;
+    size_t rows = bauta_batch_rows(encoder ? call->source : call->target);
+    if (request->first > rows || request->rows > rows - request->first)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "request %zu: %zu rows from row %zu on, of %zu", index,
+                       request->rows, request->first, rows);
+    if (request->rows && !request->weights)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "request %zu: weights is NULL",
+                       index);
+    return BAUTA_OK;
+}
+
+static bauta_status requests_check(const bt_model_call *call,
+                                   const bauta_attention_weights *requests,
+                                   size_t count, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    if (count == 0)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "no requests are given");
+    BT_NEED(requests, err);
+    BT_NEED_COUNT("requests", count, sizeof(*requests), err);
+    for (size_t i = 0; !status && i < count; i++)
+        status = request_check(call, &requests[i], i, err);
+    return status;
+}
+
+/* ---- rows -------------------------------------------------------------- */
+
+/* One request, with everything that computing its rows needs. */
+typedef struct weights_job {
+    const bauta_attention_weights *request;
+    const bauta_plan *plan;
+    const bt_tensor *q, *k;
+    size_t q_column, k_column, dim;
+    double scale;
+    const size_t *row_at; /* (rows of the batch) packed row; NONE: padding */
+    const size_t *key_at; /* (packed keys) row of the batch */
+    size_t keys;          /* of the batch */
+    double *scores;       /* (threads, packed keys) */
+} weights_job;
+
+#define NONE SIZE_MAX
+
+/* The batch row of each packed row. */
+static size_t *unpacked_rows(bt_tape *tape, const bt_packed_batch *rows)
+{
+    size_t *to = bt_tape_alloc(tape, rows->tokens, sizeof(*to));
+    size_t count = 0, start = 0;
+    for (size_t s = 0; to && s < rows->axis.count; s++) {
+        size_t length = rows->axis.lengths[s];
+        for (size_t t = 0; t < length; t++)
+            to[count++] = start + t;
+        start += rows->axis.stride ? rows->axis.stride : length;
+    }
+    return to;
+}
+
+/* The packed row of each batch row. */
+static size_t *packed_rows(bt_tape *tape, const bt_packed_batch *rows,
+                           size_t all)
+{
+    size_t *out = unpacked_rows(tape, rows);
+    size_t *in = bt_tape_alloc(tape, all, sizeof(*in));
+    if (!out || !in)
+        return NULL;
+    for (size_t i = 0; i < all; i++)
+        in[i] = NONE;
+    for (size_t i = 0; i < rows->tokens; i++)
+        in[out[i]] = i;
+    return in;
+}
+
+static const bt_tile *tile_of(const bauta_plan *plan, size_t row)
+{
+    size_t lo = 0, hi = plan->tile_count; // tiles are sorted by row
+    while (hi - lo > 1) {
+        size_t middle = lo + (hi - lo) / 2;
+        if (plan->tiles[middle].row <= row)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    return &plan->tiles[lo];
+}
+
+/* The state of one row. */
+typedef struct row {
+    const weights_job *s;
+    const float *q;
+    double *scores, max, sum;
+    float *to;
+} row;
+/* Called with each block of keys [first, first + 64) and the bits of those that
+ * the row sees. */
+typedef void keys_fn(row *r, size_t first, uint64_t visible);
+
+/* Visit the blocks of keys that a row sees, in order. */
+static void row_visit(row *r, size_t index, keys_fn *visit)
+{
+    const bauta_plan *plan = r->s->plan;
+    const bt_tile *tile = tile_of(plan, index);
+    for (size_t i = 0; i < tile->runs; i++) {
+        const bt_block_run *run = &plan->runs[tile->run + i];
+        for (size_t b = 0; b < run->count; b++) {
+            size_t first = plan->blocks[tile->grid + run->first + b].key;
+            uint64_t visible = run->words == BT_FULL
+                                   ? UINT64_MAX
+                                   : plan->words[run->words + b * tile->rows +
+                                                 (index - tile->row)];
+            visit(r, first, visible);
+        }
+    }
+}
+
+static void keys_score(row *r, size_t first, uint64_t visible)
+{
+    const weights_job *s = r->s;
+    for (; visible; visible &= visible - 1) {
+        size_t key = first + (size_t)__builtin_ctzll(visible);
+        const float *k = s->k->data + key * s->k->stride + s->k_column;
+        double sum = 0;
+        for (size_t d = 0; d < s->dim; d++)
+            sum += (double)r->q[d] * (double)k[d];
+        r->scores[key] = sum * s->scale;
+        r->max = fmax(r->max, r->scores[key]);
+    }
+}
+
+static void keys_exp(row *r, size_t first, uint64_t visible)
+{
+    for (; visible; visible &= visible - 1) {
+        size_t key = first + (size_t)__builtin_ctzll(visible);
+        r->scores[key] = exp(r->scores[key] - r->max);
+        r->sum += r->scores[key];
+    }
+}
+
+/* A weight that underflows float becomes FLT_MIN, since 0 means masked. */
+static void keys_write(row *r, size_t first, uint64_t visible)
+{
+    for (; visible; visible &= visible - 1) {
+        size_t key = first + (size_t)__builtin_ctzll(visible);
+        float weight = (float)(r->scores[key] / r->sum);
+        r->to[r->s->key_at[key]] = weight < FLT_MIN ? FLT_MIN : weight;
+    }
+}
+
+static void row_weights(void *job, size_t index, int thread)
+{
+    const weights_job *s = job;
+    size_t packed = s->row_at[s->request->first + index];
+    row r = { .s = s,
+              .scores = s->scores + (size_t)thread * s->plan->keys,
+              .max = -INFINITY,
+              .to = s->request->weights + index * s->keys };
+    memset(r.to, 0, s->keys * sizeof(*r.to));
+    if (packed == NONE)
+        return;
+    r.q = s->q->data + packed * s->q->stride + s->q_column;
+    row_visit(&r, packed, keys_score);
+    if (r.max == -INFINITY)
+        r.max = 0; // as in the kernels: no NaN for a row without keys
+    row_visit(&r, packed, keys_exp);
+    if (r.sum != 0) // otherwise no key is visible
+        row_visit(&r, packed, keys_write);
+}
+
+/* ---- the call ---------------------------------------------------------- */
+
+static void save_qk(bt_model_call *call)
+{
+    const bt_model_config *config = &call->model->config;
+    bt_saved_qk **to[] = { &call->encoder.saved_qk, &call->decoder.saved_qk,
+                           &call->decoder.saved_cross_qk };
+    for (size_t attention = 0; attention < BT_LEN(to); attention++) {
+        const bt_stack_config *stack =
+            stack_of(config, (bauta_attention_kind)attention);
+        if (stack)
+            *to[attention] =
+                bt_tape_alloc(call->tape, stack->layers, sizeof(bt_saved_qk));
+    }
+}
+
+static const bauta_plan *plan_of(bt_model_call *call,
+                                 const bauta_attention_weights *request)
+{
+    bt_forward_input *input = request->attention == BAUTA_ATTENTION_ENCODER
+                                  ? &call->encoder
+                                  : &call->decoder;
+    bt_attention_slot slot =
+        bt_layer_slot(&call->model->config, request->attention, request->layer);
+    return *bt_forward_input_plan(input, slot);
+}
+
+static bt_saved_qk saved_of(const bt_model_call *call,
+                            const bauta_attention_weights *request)
+{
+    if (request->attention == BAUTA_ATTENTION_ENCODER)
+        return call->encoder.saved_qk[request->layer];
+    return request->attention == BAUTA_ATTENTION_CROSS
+               ? call->decoder.saved_cross_qk[request->layer]
+               : call->decoder.saved_qk[request->layer];
+}
+
+/* The default scale of an attention. */
+static double scale_of(size_t dim)
+{
+    return (double)(float)(1.0 / sqrt((double)dim));
+}
+
+static void weights_compute(bt_model_call *call,
+                            const bauta_attention_weights *request)
+{
+    const bt_model_config *config = &call->model->config;
+    const bt_stack_config *stack = stack_of(config, request->attention);
+    bool encoder = request->attention == BAUTA_ATTENTION_ENCODER;
+    bool source = request->attention != BAUTA_ATTENTION_DECODER;
+    const bt_packed_batch *queries =
+        encoder ? &call->encoder_batch : &call->decoder_batch;
+    const bt_packed_batch *keys =
+        source ? &call->encoder_batch : &call->decoder_batch;
+    size_t rows = bauta_batch_rows(encoder ? call->source : call->target);
+    size_t dim = config->head_dim, group = stack->heads / stack->kv_heads;
+    int threads = bt_tape_threads(call->tape);
+    bt_saved_qk saved = saved_of(call, request);
+    weights_job s = {
+        .request = request,
+        .plan = plan_of(call, request),
+        .q = saved.q,
+        .k = saved.k,
+        .q_column = request->head * dim,
+        .k_column = request->head / group * dim,
+        .dim = dim,
+        .scale = scale_of(dim),
+        .row_at = packed_rows(call->tape, queries, rows),
+        .key_at = unpacked_rows(call->tape, keys),
+        .keys = bauta_batch_rows(source ? call->source : call->target),
+        .scores = bt_tape_alloc(call->tape,
+                                bt_size_mul((size_t)threads, keys->tokens),
+                                sizeof(double))
+    };
+    if (s.row_at && s.key_at && s.scores)
+        bt_parallel_for(threads, request->rows, row_weights, &s);
+}
+
+bauta_status bauta_model_attention_weights(
+    bauta_context *context, const bauta_model *model, const bauta_batch *source,
+    const bauta_batch *target, const bauta_outputs *outputs,
+    const bauta_attention_weights *requests, size_t count, bauta_error *err)
+{
+    bt_model_call call;
+    const bauta_outputs none = BAUTA_OUTPUTS_INIT;
+    bauta_status status =
+        bt_model_call_check(&call, context, model, source, target, err);
+    if (!status && outputs)
+        status = bt_model_call_check_outputs(&call, outputs, err);
+    if (!status)
+        status = requests_check(&call, requests, count, err);
+    if (!status)
+        status = bt_model_call_prepare(&call, false, err);
+    if (status)
+        return status;
+    save_qk(&call);
+    status = bt_model_call_run(&call, outputs ? outputs : &none, err);
+    if (status)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        weights_compute(&call, &requests[i]);
+    return bt_tape_status(call.tape, err);
+}

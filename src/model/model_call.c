@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model_call.c - a model's forward pass over a batch: logits, hidden states,
+ * loss and gradients.
+ *
+ * The context keeps the tape's memory and the plans of the last batch, so that
+ * a call with the same shapes as the last one allocates nothing. */
+#include "model/model_call.h"
+#include "autograd/linear.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "mask/mask.h"
+#include "runtime/context.h"
+
+#include <math.h>
+
+/* ---- checks ------------------------------------------------------------ */
+
+static bauta_status reads_check(const char *name, bool reads,
+                                const bauta_batch *batch, bt_stacks stacks,
+                                bauta_error *err)
+{
+    static const char *const kinds[] = {
+        [BT_DECODER_ONLY] = "a decoder-only model reads target",
+        [BT_ENCODER_ONLY] = "an encoder-only model reads source",
+        [BT_ENCODER_DECODER] = "an encoder-decoder reads source and target",
+    };
+    if (reads == (batch != NULL))
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s is %s: %s", name,
+                   batch ? "not NULL" : "NULL", kinds[stacks]);
+}
+
+static bauta_status cross_check(const bt_model_call *call, bauta_error *err)
+{
+    const bauta_mask *cross = call->target->cross_mask;
+    size_t queries = bauta_batch_rows(call->target);
+    size_t keys = bauta_batch_rows(call->source);
+    if (call->source->count != call->target->count)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "source has %zu sequences, target %zu",
+                       call->source->count, call->target->count);
+    if (cross && (cross->queries != queries || cross->keys != keys))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "target: the cross mask is %zu over %zu, the batches "
+                       "have %zu rows over %zu",
+                       cross->queries, cross->keys, queries, keys);
+    return BAUTA_OK;
+}
+
+/* A cross mask without cross-attention would be ignored, so it is an error. */
+static bauta_status no_cross_check(const char *name, const bauta_batch *batch,
+                                   bauta_error *err)
+{
+    if (!batch || !batch->cross_mask)
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "%s: a cross mask, where there is no cross-attention", name);
+}
+
+static bauta_status batches_check(const bt_model_call *call, bauta_error *err)
+{
+    const bt_model_config *config = &call->model->config;
+    bt_stacks stacks = config->stacks;
+    bauta_status status = reads_check("source", stacks != BT_DECODER_ONLY,
+                                      call->source, stacks, err);
+    if (!status)
+        status = reads_check("target", stacks != BT_ENCODER_ONLY, call->target,
+                             stacks, err);
+    if (!status && call->source)
+        status = bt_batch_check(call->source, "source", config, err);
+    if (!status && call->target)
+        status = bt_batch_check(call->target, "target", config, err);
+    if (!status)
+        status = no_cross_check("source", call->source, err);
+    if (!status && stacks == BT_ENCODER_DECODER)
+        return cross_check(call, err);
+    return status ? status : no_cross_check("target", call->target, err);
+}
+
+bauta_status bt_model_call_check(bt_model_call *call, bauta_context *context,
+                                 const bauta_model *model,
+                                 const bauta_batch *source,
+                                 const bauta_batch *target, bauta_error *err)
+{
+    BT_NEED_CPU(context, err);
+    BT_NEED(model, err);
+    *call = (bt_model_call){ .context = context,
+                             .model = model->store->model,
+                             .source = source,
+                             .target = target };
+    return batches_check(call, err);
+}
+
+/* ---- inputs ------------------------------------------------------------ */
+
+static bt_forward_input input_of(const bt_packed_batch *rows)
+{
+    return (bt_forward_input){ .tokens = rows->tokens,
+                               .ids = rows->ids,
+                               .positions = rows->positions,
+                               .token_types = rows->token_types };
+}
+
+/* Get the plans of an attention. Layers that see the same keys share one. */
+static bauta_status plans_get(bt_model_call *call, bt_forward_input *input,
+                              bauta_attention_kind attention,
+                              const bt_batch_mask *batch, bauta_error *err)
+{
+    const bt_model_config *config = &call->model->config;
+    bauta_status status = BAUTA_OK;
+    for (size_t l = 0;
+         l < bt_attention_layer_count(config, attention) && !status; l++) {
+        bt_attention_slot slot = bt_layer_slot(config, attention, l);
+        const bauta_plan **plan = bt_forward_input_plan(input, slot);
+        if (*plan)
+            continue;
+        bt_batch_mask mask = bt_layer_mask(config, attention, l, batch);
+        status = bt_plan_cache_get(&call->context->plan_cache, plan, slot,
+                                   &mask, err);
+    }
+    return status;
+}
+
+static bauta_status self_prepare(bt_model_call *call, bt_forward_input *input,
+                                 bauta_attention_kind attention,
+                                 const bt_packed_batch *rows, bauta_error *err)
+{
+    bt_batch_mask batch = { .queries = rows->axis,
+                            .keys = rows->axis,
+                            .prefixes = rows->prefix_lengths,
+                            .extra = rows->mask };
+    *input = input_of(rows);
+    return plans_get(call, input, attention, &batch, err);
+}
+
+static bauta_status cross_prepare(bt_model_call *call, bauta_error *err)
+{
+    bt_batch_mask batch = { .queries = call->decoder_batch.axis,
+                            .keys = call->encoder_batch.axis,
+                            .extra = call->decoder_batch.cross_mask };
+    return plans_get(call, &call->decoder, BAUTA_ATTENTION_CROSS, &batch, err);
+}
+
+bauta_status bt_model_call_prepare(bt_model_call *call, bool recording,
+                                   bauta_error *err)
+{
+    bauta_context *context = call->context;
+    bauta_status status = BAUTA_OK;
+    if (!context->tape)
+        status = bt_tape_create(&context->tape, context->kernels,
+                                context->threads, err);
+    if (status)
+        return status;
+    call->tape = context->tape;
+    bt_tape_rewind(call->tape, recording);
+    if (call->source)
+        bt_packed_batch_init(&call->encoder_batch, call->tape, call->source);
+    if (call->target)
+        bt_packed_batch_init(&call->decoder_batch, call->tape, call->target);
+    status = bt_tape_status(call->tape, err);
+    if (!status && call->source)
+        status = self_prepare(call, &call->encoder, BAUTA_ATTENTION_ENCODER,
+                              &call->encoder_batch, err);
+    if (!status && call->target)
+        status = self_prepare(call, &call->decoder, BAUTA_ATTENTION_DECODER,
+                              &call->decoder_batch, err);
+    if (!status && call->source && call->target)
+        status = cross_prepare(call, err);
+    return status;
+}
+
+/* ---- running ----------------------------------------------------------- */
+
+bt_tensor *bt_model_call_stacks(bt_model_call *call)
+{
+    bt_tensor *x = NULL;
+    if (call->source)
+        x = bt_transformer_encode(call->tape, call->model, &call->encoder);
+    if (call->target)
+        x = bt_transformer_decode(call->tape, call->model, &call->decoder, x);
+    return x;
+}
+
+static const bt_packed_batch *output_rows(const bt_model_call *call)
+{
+    return call->target ? &call->decoder_batch : &call->encoder_batch;
+}
+
+/* Write logits directly to the caller's memory: with one product if the rows
+ * are contiguous, else with one for each sequence. The bits are the same. */
+static void logits_write(bt_model_call *call, bt_tensor *x, float *to)
+{
+    const bt_packed_batch *rows = output_rows(call);
+    const bt_token_axis *axis = &rows->axis;
+    const bt_tensor *bias = bt_transformer_head_bias(call->model);
+    bt_linear l = bt_linear_of(bt_transformer_head_weight(call->model), false);
+    const float *b = bias ? bias->data : NULL;
+    if (!axis->stride) {
+        bt_linear_forward(call->tape, &l, rows->tokens, x->data, b, to);
+        return;
+    }
+    size_t row = 0;
+    for (size_t s = 0; s < axis->count; s++) {
+        if (!bt_linear_forward(call->tape, &l, axis->lengths[s],
+                               x->data + row * l.inputs, b,
+                               to + s * axis->stride * l.outputs))
+            return;
+        row += axis->lengths[s];
+    }
+    bt_packed_batch_zero_padding(rows, to, l.outputs);
+}
+
+/* Allocate pointers to the hidden states if they are requested. */
+static bt_tensor **states_take(bt_tape *tape, const float *asked, size_t layers)
+{
+    return asked ? bt_tape_alloc(tape, layers + 1, sizeof(bt_tensor *)) : NULL;
+}
+
+static void states_write(const bt_packed_batch *rows, const bauta_batch *batch,
+                         bt_tensor **states, size_t layers, float *to)
+{
+    if (!states)
+        return;
+    size_t each = bauta_batch_rows(batch);
+    for (size_t l = 0; l <= layers; l++) {
+        size_t columns = states[l]->columns;
+        bt_packed_batch_unpack(rows, to + l * each * columns, states[l]->data,
+                               columns);
+    }
+}
+
+bauta_status bt_model_call_run(bt_model_call *call,
+                               const bauta_outputs *outputs, bauta_error *err)
+{
+    const bt_model_config *config = &call->model->config;
+    size_t encoder = config->encoder.layers, decoder = config->decoder.layers;
+    call->encoder.hidden_states =
+        states_take(call->tape, outputs->encoder_states, encoder);
+    call->decoder.hidden_states =
+        states_take(call->tape, outputs->decoder_states, decoder);
+    bt_tensor *x = bt_model_call_stacks(call);
+    if (outputs->logits)
+        x = bt_transformer_head_transform(call->tape, call->model, x);
+    bauta_status status = bt_tape_status(call->tape, err);
+    if (status)
+        return status;
+    if (outputs->logits)
+        logits_write(call, x, outputs->logits);
+    states_write(&call->encoder_batch, call->source,
+                 call->encoder.hidden_states, encoder, outputs->encoder_states);
+    states_write(&call->decoder_batch, call->target,
+                 call->decoder.hidden_states, decoder, outputs->decoder_states);
+    return bt_tape_status(call->tape, err);
+}
+
+bauta_status bt_model_call_check_outputs(const bt_model_call *call,
+                                         const bauta_outputs *outputs,
+                                         bauta_error *err)
+{
+    BT_NEED_SIZE(outputs, bauta_outputs, "BAUTA_OUTPUTS_INIT", err);
+    if (outputs->encoder_states && !call->source)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "outputs asks for encoder_states of a model without an "
+                       "encoder");
+    if (outputs->decoder_states && !call->target)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "outputs asks for decoder_states of a model without a "
+                       "decoder");
+    return BAUTA_OK;
+}
+
+static bool requests_any(const bauta_outputs *outputs)
+{
+    return outputs->logits || outputs->encoder_states ||
+           outputs->decoder_states;
+}
+
+bauta_status bauta_model_forward(bauta_context *context,
+                                 const bauta_model *model,
+                                 const bauta_batch *source,
+                                 const bauta_batch *target,
+                                 const bauta_outputs *outputs, bauta_error *err)
+{
+    bt_model_call call;
+    bauta_status status =
+        bt_model_call_check(&call, context, model, source, target, err);
+    if (status)
+        return status;
+    BT_NEED(outputs, err);
+    status = bt_model_call_check_outputs(&call, outputs, err);
+    if (!status && !requests_any(outputs))
+        status = bt_fail(err, BAUTA_ERR_ARGUMENT, "outputs asks for nothing");
+    if (!status)
+        status = bt_model_call_prepare(&call, false, err);
+    return status ? status : bt_model_call_run(&call, outputs, err);
+}
+
+/* ---- loss -------------------------------------------------------------- */
+
+static bauta_status options_check(const bauta_loss_options *options,
+                                  bauta_error *err)
+{
+    BT_NEED_SIZE(options, bauta_loss_options, "BAUTA_LOSS_OPTIONS_INIT", err);
+    if (!(options->label_smoothing >= 0 && options->label_smoothing <= 1))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "smoothing is %g, not from 0 to 1",
+                       (double)options->label_smoothing);
+    if (!(options->dropout >= 0 && options->dropout < 1))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "dropout is %g, not from 0 to below 1",
+                       (double)options->dropout);
+    if (!isfinite(options->weight))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "weight is %g",
+                       options->weight);
+    return BAUTA_OK;
+}
+
+/* The dropout of a stack, with its keys packed like the rows. */
+static bt_dropout_input dropout_of(bt_model_call *call,
+                                   const bt_packed_batch *rows,
+                                   const bauta_loss_options *options,
+                                   const uint64_t *given, uint64_t first)
+{
+    bt_dropout_input dropout = { .rate = options->dropout,
+                                 .seed = options->seed };
+    if (options->dropout == 0 || !bt_tape_recording(call->tape))
+        return (bt_dropout_input){ 0 };
+    uint64_t *keys = bt_tape_alloc(call->tape, rows->tokens, sizeof(*keys));
+    size_t row = 0;
+    for (size_t s = 0; keys && s < rows->axis.count; s++) {
+        size_t start = rows->axis.stride ? s * rows->axis.stride : row;
+        for (size_t t = 0; t < rows->axis.lengths[s]; t++)
+            keys[row++] = given ? given[start + t] : first + start + t;
+    }
+    dropout.tokens = keys;
+    return dropout;
+}
+
+static bauta_status loss_run(bt_model_call *call, const uint32_t *labels,
+                             const bauta_loss_options *options, bt_loss *loss,
+                             bauta_error *err)
+{
+    bt_model *model = call->model;
+    uint32_t *packed =
+        bt_packed_batch_pack(output_rows(call), call->tape, labels);
+    call->encoder.dropout = dropout_of(call, &call->encoder_batch, options,
+                                       options->source_keys, 0);
+    call->decoder.dropout = dropout_of(call, &call->decoder_batch, options,
+                                       options->target_keys, UINT64_C(1) << 63);
+    bt_tensor *x = bt_transformer_head_transform(call->tape, model,
+                                                 bt_model_call_stacks(call));
+    *loss =
+        bt_op_cross_entropy(call->tape, x, bt_transformer_head_weight(model),
+                            false, bt_transformer_head_bias(model), packed,
+                            options->label_smoothing, options->weight);
+    bauta_status status = bt_tape_status(call->tape, err);
+    if (status || !bt_tape_recording(call->tape))
+        return status;
+    return bt_tape_backward(call->tape, err);
+}
+
+bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
+                              const bauta_batch *source,
+                              const bauta_batch *target, const uint32_t *labels,
+                              const bauta_loss_options *options, double *loss,
+                              size_t *counted, bauta_error *err)
+{
+    bt_model_call call;
+    bt_loss result;
+    bauta_loss_options chosen = BAUTA_LOSS_OPTIONS_INIT;
+    bauta_status status =
+        bt_model_call_check(&call, context, model, source, target, err);
+    if (status)
+        return status;
+    BT_NEED(loss, err);
+    if (options)
+        status = options_check(options, err);
+    if (!status)
+        status = bt_labels_check(target ? target : source, labels,
+                                 bauta_model_vocab_size(model), err);
+    if (!status)
+        status = bt_model_call_prepare(&call, model->trainable, err);
+    if (!status)
+        status =
+            loss_run(&call, labels, options ? options : &chosen, &result, err);
+    if (status)
+        return status;
+    *loss = result.loss;
+    if (counted)
+        *counted = result.counted;
+    return BAUTA_OK;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model_call.h - one forward pass of a model: check, prepare, run. */
+#ifndef BT_CALL_H
+#define BT_CALL_H
+
+#include "model/api.h"
+#include "model/batch.h"
+#include "model/transformer.h"
+
+typedef struct bt_model_call {
+    bauta_context *context;
+    bt_tape *tape;
+    bt_model *model;
+    const bauta_batch *source, *target; /* NULL where the model reads none */
+    bt_packed_batch encoder_batch, decoder_batch;
+    bt_forward_input encoder, decoder;
+} bt_model_call;
+
+/* Start a call: check that the batches fit the model and each other. */
+bauta_status bt_model_call_check(bt_model_call *call, bauta_context *context,
+                                 const bauta_model *model,
+                                 const bauta_batch *source,
+                                 const bauta_batch *target, bauta_error *err);
+/* Check that the model has the outputs that are asked for. */
+bauta_status bt_model_call_check_outputs(const bt_model_call *call,
+                                         const bauta_outputs *outputs,
+                                         bauta_error *err);
+/* Rewind the tape, pack the batches into it, and get the attention plans. */
+bauta_status bt_model_call_prepare(bt_model_call *call, bool recording,
+                                   bauta_error *err);
+/* Run the stacks. Returns the hidden states of the last one, or NULL when the
+ * tape has failed. */
+bt_tensor *bt_model_call_stacks(bt_model_call *call);
+/* Run the model and write the outputs. */
+bauta_status bt_model_call_run(bt_model_call *call,
+                               const bauta_outputs *outputs, bauta_error *err);
+
+#endif

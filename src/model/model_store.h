@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model_store.h - a model's parameters and the memory that holds them, loaded
+ * from a Hugging Face store or created from a config. */
+#ifndef BT_FOLDER_H
+#define BT_FOLDER_H
+
+#include "model/families/family.h"
+
+/* Where the parameters are kept. */
+typedef enum bt_load_mode {
+    BT_LOAD_MAPPED,    /* float32 stays in the mapped file, read-only */
+    BT_LOAD_TRAINABLE, /* all are copied and have gradients, which start at 0 */
+} bt_load_mode;
+
+typedef struct bt_model_store {
+    const bt_family *family;
+    bt_config_reader *reader;
+    bt_model *model;
+    size_t parameters;             /* tied ones count once */
+    struct bt_weight_files *files; /* the mapped files, or NULL */
+    size_t floats;                 /* in memory */
+    float *memory;                 /* (floats) parameters that are not mapped */
+    float *grads;                  /* (floats) or NULL */
+    struct bt_packed_weight *packed; /* packed matrices, or NULL */
+    void *panels;                    /* the data of the packed matrices */
+    char warnings[1024];             /* from loading, one per line */
+} bt_model_store;
+
+/* Read config.json and the weights. A tensor that is missing, unexpected or of
+ * another shape is an error that names it. */
+bauta_status bt_model_store_load(bt_model_store **out, const char *path,
+                                 bt_load_mode load, bauta_error *err);
+/* Create a trainable model from the text of a config.json, with random weights
+ * (see init_weights.h). */
+bauta_status bt_model_store_create(bt_model_store **out, const char *config,
+                                   size_t size, uint64_t seed,
+                                   bauta_error *err);
+void bt_model_store_free(bt_model_store *store);
+
+/* Find a stored tensor by its name, or by the shorter name that files without a
+ * head use: "h.0.ln_1.weight" for "transformer.h.0.ln_1.weight". NULL if there
+ * is none. */
+const struct bt_stored_tensor *bt_model_store_find(const bt_model_store *store,
+                                                   const char *name);
+
+/* Visit every parameter with the name that it has in files. */
+void bt_model_store_visit(bt_model_store *store,
+                          const bt_tensor_visitor *names);
+
+#endif

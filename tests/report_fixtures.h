@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report_fixtures.h - reports of bauta lab for tests: one with all there is in
+ * it, and what it looks like. */
+#ifndef BT_REPORTS_H
+#define BT_REPORTS_H
+
+#include "../cli/cli.h"
+#include "../lab/lab_report.h"
+#include "temp_folder.h"
+#include "testing.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What the program would do with a sentence. */
+static char said[512]; /* the last sentence */
+
+int cli_fail(const char *verb, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int used = snprintf(said, sizeof(said), "%s: ", verb);
+    vsnprintf(said + used, sizeof(said) - (size_t)used, format, args);
+    va_end(args);
+    return CLI_FAILED;
+}
+
+/* What a report looks like in a pipe, for free(). */
+static inline char *printed(const report *r, bool colours)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *to = open_memstream(&text, &size);
+    assert_non_null(to);
+    report_print(r, to, colours);
+    fclose(to);
+    assert_non_null(text);
+    return text;
+}
+
+static inline void assert_in(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("'%s' is not in:\n%s", part, text);
+}
+
+static inline void assert_not_in(const char *text, const char *part)
+{
+    if (strstr(text, part))
+        fail_msg("'%s' is in:\n%s", part, text);
+}
+
+/* What report_json() prints, parsed. */
+static inline json_t *json_of(const report *r, int *status)
+{
+    scratch s = scratch_create();
+    const char *path = scratch_path(&s, "out");
+    fflush(stdout);
+    int kept = dup(STDOUT_FILENO);
+    int file = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0600);
+    assert_true(kept >= 0 && file >= 0);
+    dup2(file, STDOUT_FILENO);
+    *status = report_json(r);
+    fflush(stdout);
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+    close(file);
+    json_t *parsed = json_load_file(path, 0, NULL);
+    scratch_free(&s);
+    return parsed;
+}
+
+/* A report with one of everything. */
+static inline void fill(report *r)
+{
+    bauta_mask *all = NULL, *causal = NULL;
+    bauta_mask_all(&all, 3, 3, NULL);
+    bauta_mask_causal(&causal, 3, 3, NULL);
+    report_heading(r, "a heading");
+    report_table(r, "a table", "name\tcount");
+    report_row(r, "%s\t%d", "one", 1);
+    report_row(r, "two\t2");
+    report_plot(r, &(plot_options){ "a plot", "x", "y", false, true });
+    report_curve(r, "first");
+    for (int i = 1; i <= 5; i++)
+        report_point(r, i, i * i);
+    report_curve(r, "second");
+    report_point(r, 1, NAN);
+    if (all && causal) {
+        report_mask(r, "a mask", causal, NULL);
+        report_mask(r, "a leak", all, causal);
+    }
+    report_quote(r, "a quote", "it says");
+    report_conclude(r, "So it is.");
+    report_conclude(r, "And %s.", "so");
+    report_claim(r, true, "that holds");
+    bauta_mask_free(all);
+    bauta_mask_free(causal);
+}
+
+#endif

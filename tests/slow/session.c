@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* session.c - a stage without a cache: every feed runs the model over the whole
+ * sequence from its first token on, alone. It is what the real one must equal
+ * to the bit, and rename.h lets both live in one program. */
+#include "decode/session.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+
+#include <string.h>
+
+/* What a token costs here; some number. */
+enum { TOKEN_BYTES = 1000 };
+
+struct bt_decode_session {
+    bauta_context *context;
+    const bauta_model *model;
+    uint64_t bytes, used;
+};
+
+struct bt_cross_kv {
+    bt_decode_session *stage;
+    size_t users, count;
+    uint32_t *ids;
+};
+
+struct bt_sequence {
+    bt_decode_session *stage;
+    bt_cross_kv *memory;
+    size_t count;
+    uint32_t *ids;
+    size_t window; /* 0: none */
+};
+
+bauta_status bt_decode_session_create(bt_decode_session **out,
+                                      bauta_context *context,
+                                      const bauta_model *model, uint64_t bytes,
+                                      bauta_error *err)
+{
+    *out = bt_alloc_zero(1, sizeof(**out));
+    if (!*out)
+        return bt_fail_memory(err, "a stage", sizeof(**out));
+    **out = (bt_decode_session){ context, model, bytes, 0 };
+    return BAUTA_OK;
+}
+
+void bt_decode_session_free(bt_decode_session *stage)
+{
+    bt_free(stage);
+}
+
+uint64_t bt_decode_session_cost(const bt_decode_session *stage, size_t tokens,
+                                size_t source)
+{
+    (void)stage;
+    return ((uint64_t)tokens + source) * TOKEN_BYTES;
+}
+
+uint64_t bt_decode_session_used(const bt_decode_session *stage)
+{
+    return stage->used;
+}
+
+uint64_t bt_decode_session_limit(const bt_decode_session *stage)
+{
+    return stage->bytes;
+}
+
+/* ---- sources ----------------------------------------------------------- */
+
+static bauta_status ids_copy(uint32_t **out, const uint32_t *ids, size_t count,
+                             bauta_error *err)
+{
+    *out = bt_alloc(count * sizeof(**out));
+    if (!*out)
+        return bt_fail_memory(err, "tokens", count * sizeof(**out));
+    if (count)
+        memcpy(*out, ids, count * sizeof(**out));
+    return BAUTA_OK;
+}
+
+void bt_cross_kv_release(bt_cross_kv *memory)
+{
+    if (!memory || --memory->users)
+        return;
+    memory->stage->used -= memory->count * TOKEN_BYTES;
+    bt_free(memory->ids);
+    bt_free(memory);
+}
+
+bauta_status bt_decode_session_encode(bt_decode_session *stage, size_t count,
+                                      const uint32_t *const *ids,
+                                      const size_t *lengths, bt_cross_kv **out,
+                                      bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (size_t i = 0; i < count; i++)
+        out[i] = NULL;
+    for (size_t i = 0; i < count && !status; i++) {
+        bt_cross_kv *m = bt_alloc_zero(1, sizeof(*m));
+        status = m ? ids_copy(&m->ids, ids[i], lengths[i], err)
+                   : bt_fail_memory(err, "a source", sizeof(*m));
+        if (status) {
+            bt_free(m);
+            break;
+        }
+        m->stage = stage;
+        m->users = 1;
+        m->count = lengths[i];
+        stage->used += m->count * TOKEN_BYTES;
+        out[i] = m;
+    }
+    for (size_t i = 0; i < count && status; i++) {
+        bt_cross_kv_release(out[i]);
+        out[i] = NULL;
+    }
+    return status;
+}
+
+/* ---- sequences --------------------------------------------------------- */
+
+static bauta_status sequence_make(bt_sequence **out, bt_decode_session *stage,
+                                  bt_cross_kv *memory, const uint32_t *ids,
+                                  size_t count, bauta_error *err)
+{
+    *out = NULL;
+    bt_sequence *s = bt_alloc_zero(1, sizeof(*s));
+    if (!s)
+        return bt_fail_memory(err, "a sequence", sizeof(*s));
+    bauta_status status = ids_copy(&s->ids, ids, count, err);
+    if (status) {
+        bt_free(s);
+        return status;
+    }
+    s->stage = stage;
+    s->memory = memory;
+    s->count = count;
+    if (memory)
+        memory->users++;
+    stage->used += count * TOKEN_BYTES;
+    *out = s;
+    return BAUTA_OK;
+}
+
+bauta_status bt_sequence_create(bt_sequence **out, bt_decode_session *stage,
+                                bt_cross_kv *memory, bauta_error *err)
+{
+    return sequence_make(out, stage, memory, NULL, 0, err);
+}
+
+bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *s,
+                              bauta_error *err)
+{
+    bauta_status status =
+        sequence_make(out, s->stage, s->memory, s->ids, s->count, err);
+    if (!status)
+        (*out)->window = s->window;
+    return status;
+}
+
+void bt_sequence_set_window(bt_sequence *s, size_t window)
+{
+    s->window = window;
+}
+
+void bt_sequence_free(bt_sequence *s)
+{
+    if (!s)
+        return;
+    s->stage->used -= s->count * TOKEN_BYTES;
+    bt_cross_kv_release(s->memory);
+    bt_free(s->ids);
+    bt_free(s);
+}
+
+size_t bt_sequence_tokens(const bt_sequence *s)
+{
+    return s->count;
+}
+
+bool bt_sequence_truncate(bt_sequence *s, size_t tokens)
+{
+    s->stage->used -= (s->count - tokens) * TOKEN_BYTES;
+    s->count = tokens;
+    return true;
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+static bauta_status read_all(const bt_sequence *s, const uint32_t *ids,
+                             size_t count, float *logits, bauta_error *err)
+{
+    size_t vocab = bauta_model_vocab_size(s->stage->model);
+    bauta_batch target = BAUTA_BATCH_INIT, source = BAUTA_BATCH_INIT;
+    bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
+    size_t source_count = s->memory ? s->memory->count : 0;
+    float *all = bt_alloc(bt_size_mul(count, vocab * sizeof(float)));
+    if (!all)
+        return bt_fail_memory(err, "logits", count * vocab);
+    target.count = source.count = 1;
+    target.lengths = &count;
+    target.ids = ids;
+    source.lengths = &source_count;
+    source.ids = s->memory ? s->memory->ids : NULL;
+    outputs.logits = all;
+    bauta_mask *window = NULL;
+    bauta_status status =
+        s->window ? bauta_mask_window(&window, count, count, s->window, err)
+                  : BAUTA_OK;
+    target.mask = window;
+    if (!status)
+        status = bauta_model_forward(s->stage->context, s->stage->model,
+                                     s->memory ? &source : NULL, &target,
+                                     &outputs, err);
+    bauta_mask_free(window);
+    if (!status)
+        memcpy(logits, all + (count - 1) * vocab, vocab * sizeof(float));
+    bt_free(all);
+    return status;
+}
+
+static bauta_status feed_one(const bt_decode_input *feed, uint32_t **out,
+                             bauta_error *err)
+{
+    const bt_sequence *s = feed->sequence;
+    size_t count = s->count + feed->count;
+    uint32_t *ids = bt_alloc(count * sizeof(*ids));
+    bauta_status status = BAUTA_OK;
+    *out = ids;
+    if (!ids)
+        return bt_fail_memory(err, "tokens", count * sizeof(*ids));
+    if (s->count)
+        memcpy(ids, s->ids, s->count * sizeof(*ids));
+    memcpy(ids + s->count, feed->ids, feed->count * sizeof(*ids));
+    if (feed->logits)
+        status = read_all(s, ids, count, feed->logits, err);
+    return status;
+}
+
+bauta_status bt_decode_session_append(bt_decode_session *stage,
+                                      const bt_decode_input *feeds,
+                                      size_t count, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    uint32_t **longer = bt_alloc_zero(count, sizeof(*longer));
+    if (!longer)
+        return bt_fail_memory(err, "feeds", count * sizeof(*longer));
+    for (size_t i = 0; i < count && !status; i++)
+        status = feed_one(&feeds[i], &longer[i], err);
+    for (size_t i = 0; i < count; i++) {
+        bt_sequence *s = feeds[i].sequence;
+        if (status) {
+            bt_free(longer[i]);
+            continue;
+        }
+        bt_free(s->ids);
+        s->ids = longer[i];
+        s->count += feeds[i].count;
+        stage->used += feeds[i].count * TOKEN_BYTES;
+    }
+    bt_free(longer);
+    return status;
+}

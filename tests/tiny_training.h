@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tiny_training.h - all that a training run needs, tiny: models of each family,
+ * a tokenizer of single letters, and texts with something to learn in them. */
+#ifndef BT_TEST_TRAINING_H
+#define BT_TEST_TRAINING_H
+
+#include "data/corpus.h"
+#include "text/tokenizer.h"
+#include "tiny_models.h"
+#include "train/trainer.h"
+
+/* 0 to 4 are special; 5 to 39 are "a" to "z" and "0" to "8". */
+enum { LESSON_VOCABULARY = 40, LESSON_END = 2, LESSON_MASK = 4, LESSON_A = 5 };
+
+static inline void must(bauta_status status, const bauta_error *err)
+{
+    if (status)
+        fail_msg("%s", err->message);
+}
+
+static inline size_t lesson_tokenizer_text(char *text, size_t size)
+{
+    static const char *const special[] = { "[PAD]", "[UNK]", "</s>", "<s>",
+                                           "[MASK]" };
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz012345678";
+    size_t n = 0;
+    n += (size_t)snprintf(text + n, size - n, "{\"added_tokens\": [");
+    for (int i = 0; i < 5; i++)
+        n += (size_t)snprintf(
+            text + n, size - n,
+            "%s{\"id\": %d, \"content\": \"%s\", \"special\": true, "
+            "\"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+            "\"normalized\": false}",
+            i ? ", " : "", i, special[i]);
+    n += (size_t)snprintf(text + n, size - n,
+                          "], \"normalizer\": null, \"pre_tokenizer\": "
+                          "{\"type\": \"WhitespaceSplit\"}, "
+                          "\"post_processor\": null, \"decoder\": null, "
+                          "\"model\": {\"type\": \"WordLevel\", "
+                          "\"unk_token\": \"[UNK]\", \"vocab\": {");
+    for (int i = 0; i < 5; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s\"%s\": %d", i ? ", " : "",
+                              special[i], i);
+    for (int i = 0; i < 35; i++)
+        n += (size_t)snprintf(text + n, size - n, ", \"%c\": %d", letters[i],
+                              LESSON_A + i);
+    n += (size_t)snprintf(text + n, size - n, "}}}");
+    assert_true(n < size);
+    return n;
+}
+
+/* From a file, so that checkpoints have it. */
+static inline bauta_tokenizer *lesson_tokenizer(void)
+{
+    char text[8192];
+    bauta_tokenizer *tokenizer = NULL;
+    bauta_error err;
+    size_t size = lesson_tokenizer_text(text, sizeof(text));
+    scratch s = scratch_create();
+    must(bauta_tokenizer_load(
+             &tokenizer, scratch_file(&s, "tokenizer.json", text, size), &err),
+         &err);
+    scratch_free(&s);
+    return tokenizer;
+}
+
+/* Documents in which every token follows from the one before, or, with a
+ * factor of 1, is the same as all others. */
+static inline bauta_corpus *lesson_texts(uint64_t seed, size_t documents,
+                                         size_t longest, size_t factor)
+{
+    bauta_corpus *corpus = NULL;
+    uint32_t tokens[256];
+    test_random r = test_random_from(seed);
+    assert_true(longest < BT_LEN(tokens));
+    assert_int_equal(bauta_corpus_create(&corpus, NULL), 0);
+    for (size_t d = 0; d < documents; d++) {
+        size_t count = 2 + test_below(&r, longest - 1), at = test_below(&r, 35);
+        for (size_t i = 0; i < count;
+             i++, at = (at * factor + (factor > 1)) % 35)
+            tokens[i] = (uint32_t)(LESSON_A + at);
+        tokens[count - 1] = LESSON_END;
+        assert_int_equal(bauta_corpus_add(corpus, tokens, count, NULL, 0, NULL),
+                         0);
+    }
+    return corpus;
+}
+
+/* The target is the source, and an end. */
+static inline bauta_corpus *lesson_pairs(uint64_t seed, size_t documents,
+                                         size_t longest)
+{
+    bauta_corpus *corpus = NULL;
+    uint32_t tokens[256];
+    test_random r = test_random_from(seed);
+    assert_true(longest < BT_LEN(tokens));
+    assert_int_equal(bauta_corpus_create(&corpus, NULL), 0);
+    for (size_t d = 0; d < documents; d++) {
+        size_t count = 1 + test_below(&r, longest - 1);
+        for (size_t i = 0; i < count; i++)
+            tokens[i] = (uint32_t)(LESSON_A + test_below(&r, 6));
+        tokens[count] = LESSON_END;
+        assert_int_equal(
+            bauta_corpus_add(corpus, tokens, count + 1, tokens, count, NULL),
+            0);
+    }
+    return corpus;
+}
+
+/* ---- a run --------------------------------------------------------------- */
+
+typedef struct lesson {
+    bauta_context *context;
+    bauta_model *model;
+    bauta_tokenizer *tokenizer;
+    bauta_corpus *corpus;
+    bauta_trainer *trainer;
+} lesson;
+
+static inline size_t lesson_family(const char *name)
+{
+    for (size_t i = 0; i < BT_LEN(tinies); i++)
+        if (strcmp(tinies[i].name, name) == 0)
+            return i;
+    fail_msg("no family %s", name);
+    return 0;
+}
+
+static inline bauta_train_options lesson_options(void)
+{
+    bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
+    o.batch_tokens = 64;
+    o.microbatch_tokens = 4096;
+    o.context_length = 16;
+    o.max_steps = 40;
+    o.warmup_steps = 4;
+    o.learning_rate = 1e-2;
+    o.min_learning_rate = 1e-3;
+    o.weight_decay = 0.01;
+    return o;
+}
+
+/* A trainer of a new model of a family, or of the one in `folder`. */
+static inline void lesson_init(lesson *l, const char *family,
+                               const char *folder,
+                               const bauta_train_options *options, int threads,
+                               const char *isa)
+{
+    bauta_options how = BAUTA_OPTIONS_INIT;
+    bauta_error err = { 0 };
+    how.threads = threads;
+    how.isa = isa;
+    *l = (lesson){ 0 };
+    must(bauta_context_create(&l->context, &how, &err), &err);
+    if (folder)
+        must(bauta_model_load(&l->model, folder, true, &err), &err);
+    else
+        must(bauta_model_create(&l->model, tinies[lesson_family(family)].config,
+                                3, &err),
+             &err);
+    l->tokenizer = lesson_tokenizer();
+    bauta_model_kind kind = bauta_model_kind_of(l->model);
+    l->corpus =
+        kind == BAUTA_ENCODER_DECODER
+            ? lesson_pairs(5, 40, 12)
+            : lesson_texts(5, 40, 30, kind == BAUTA_ENCODER_ONLY ? 1 : 3);
+    must(bauta_trainer_create(&l->trainer, l->context, l->model, l->tokenizer,
+                              l->corpus, options, &err),
+         &err);
+}
+
+static inline void lesson_release(lesson *l)
+{
+    bauta_trainer_free(l->trainer);
+    bauta_corpus_free(l->corpus);
+    bauta_tokenizer_free(l->tokenizer);
+    bauta_model_free(l->model);
+    bauta_context_free(l->context);
+}
+
+/* Some steps; the loss of the last one. */
+static inline double lesson_steps(lesson *l, size_t steps)
+{
+    bauta_error err;
+    bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
+    for (size_t i = 0; i < steps; i++) {
+        must(bauta_trainer_step(l->trainer, &report, &err), &err);
+        assert_true(report.updated);
+    }
+    return report.loss;
+}
+
+/* Weights, moments and average to the bit. */
+static inline void lesson_same(const lesson *a, const lesson *b)
+{
+    const bt_model_store *x = a->model->store, *y = b->model->store;
+    assert_int_equal(x->floats, y->floats);
+    assert_memory_equal(x->memory, y->memory, x->floats * sizeof(float));
+    assert_int_equal(a->trainer->trained_count, b->trainer->trained_count);
+    for (size_t i = 0; i < a->trainer->trained_count; i++) {
+        const bt_tensor *t = a->trainer->trained[i]->tensor;
+        size_t bytes = t->rows * t->columns * sizeof(float);
+        assert_memory_equal(bt_optimizer_first_moment(a->trainer->optimizer, i),
+                            bt_optimizer_first_moment(b->trainer->optimizer, i),
+                            bytes);
+        assert_memory_equal(
+            bt_optimizer_second_moment(a->trainer->optimizer, i),
+            bt_optimizer_second_moment(b->trainer->optimizer, i), bytes);
+    }
+    assert_int_equal(!a->trainer->ema, !b->trainer->ema);
+    if (a->trainer->ema)
+        assert_memory_equal(a->trainer->ema, b->trainer->ema,
+                            x->floats * sizeof(float));
+}
+
+#endif
