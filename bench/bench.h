@@ -29,7 +29,7 @@ static inline int bench_compare(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* The median; sorts what it is given. */
+/* The median; sorts its input. */
 static inline double bench_median(double *samples, size_t count)
 {
     qsort(samples, count, sizeof(double), bench_compare);
@@ -37,8 +37,8 @@ static inline double bench_median(double *samples, size_t count)
                      : 0.5 * (samples[count / 2 - 1] + samples[count / 2]);
 }
 
-/* The median or, for a machine that others disturb, the best: of times the
- * shortest, of rates the highest. Sorts what it is given. */
+/* The median or, on a busy machine, the best: of times the shortest, of rates
+ * the highest. Sorts its input. */
 static inline double bench_time(double *samples, size_t count, int best)
 {
     double median = bench_median(samples, count);
@@ -51,8 +51,8 @@ static inline double bench_rate(double *samples, size_t count, int best)
     return best ? samples[count - 1] : median;
 }
 
-/* Memory for a bench; touched, so that no page is missing when time counts. It
- * asks for huge pages, as the library does for its own. */
+/* Memory for a bench; touched, so that no page faults are timed. It uses huge
+ * pages, as the library does. */
 static inline float *bench_floats(size_t count)
 {
     size_t page = (size_t)2 << 20;
@@ -84,7 +84,7 @@ bench_chains_avx512(long turns)
 #pragma GCC unroll 10
         for (int i = 0; i < 10; i++)
             x[i] = _mm512_fmadd_ps(x[i], y, y);
-        __asm__ volatile("" : "+v"(x[0])); // stays where it is timed
+        __asm__ volatile("" : "+v"(x[0])); // not optimized away
     }
     for (int i = 1; i < 10; i++)
         x[0] = _mm512_add_ps(x[0], x[i]);
@@ -101,7 +101,7 @@ bench_chains_avx2(long turns)
 #pragma GCC unroll 10
         for (int i = 0; i < 10; i++)
             x[i] = _mm256_fmadd_ps(x[i], y, y);
-        __asm__ volatile("" : "+x"(x[0])); // stays where it is timed
+        __asm__ volatile("" : "+x"(x[0])); // not optimized away
     }
     for (int i = 1; i < 10; i++)
         x[0] = _mm256_add_ps(x[0], x[i]);

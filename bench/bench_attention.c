@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_attention.c - masked attention beside the machine's limits.
+/* bench_attention.c - masked attention as a share of the machine's peak.
  *
  *   bench_attention [--threads N] [--isa NAME] [--only TEXT] [--seconds S]
  *                   [--best] [--json]
@@ -8,8 +8,8 @@
  * TEXT. Only visible pairs count as work: 4 * head_dim * pairs * heads FLOP
  * forward, 2.5 times that backward. The machine's FMA peak, or its memory
  * bandwidth for decoding, is measured in turns with each line; figures are
- * medians, or with --best the best of all turns, which a machine that others
- * disturb needs. --json prints an object a line instead of a table. */
+ * medians, or with --best the best of all turns, for a busy machine. --json
+ * prints an object a line instead of a table. */
 #include "bauta.h"
 #include "bench.h"
 
@@ -177,7 +177,7 @@ static void line_run(const options *o, const line *l)
              &err);
         forward[n] = middle - start;
         backward[n] = bench_now() - middle;
-        n += turn > 0; // the first one meets new pages
+        n += turn > 0; // the first call touches new pages
     }
     double flop =
         4.0 * (double)bauta_mask_pairs(mask) * (double)(l->heads * l->head_dim);
@@ -274,7 +274,7 @@ static void *counting_alloc(void *user, size_t align, size_t size)
         aligned_alloc(align, (size + 2 * align - 1) / align * align);
     if (!memory)
         return NULL;
-    *memory = size; // one line in front holds the size
+    *memory = size; // a header of one cache line holds the size
     held += size;
     most = held > most ? held : most;
     return (char *)memory + align;
@@ -288,8 +288,7 @@ static void counting_free(void *user, void *memory)
     free(front);
 }
 
-/* The forward pass over a long text: what it needs beyond inputs and outputs.
- */
+/* The forward pass over a long text: its memory beyond inputs and outputs. */
 static void memory_run(const options *o)
 {
     static const bauta_allocator counting = { counting_alloc, counting_free,

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_gemm.c - the matrix product beside the machine's limits, and beside
- * OpenBLAS and oneDNN where they were found.
+/* bench_gemm.c - the matrix product as a share of the machine's peak, next to
+ * OpenBLAS and oneDNN where available.
  *
  *   bench_gemm [--threads N] [--isa NAME] [--only TEXT] [--seconds S] [--best]
  *
  * --only keeps the lines whose name contains TEXT. Everything that is compared
- * is timed in turns, so that a disturbance of the machine hits all alike;
- * figures are medians, or with --best the best of all turns, which a machine
- * with other work to do disturbs least. */
+ * is timed in turns, so that other load affects all equally; figures are
+ * medians, or with --best the best of all turns, for a busy machine. */
 #include "backend/cpu/gemm.h"
 #include "base/threads.h"
 #include "bench.h"
@@ -29,7 +28,7 @@ typedef struct options {
 
 enum { SAMPLES = 64, COLD_FLOATS = 1 << 26 /* 256 MiB: no cache holds them */ };
 
-/* Who computes a product. */
+/* The libraries that compute a product. */
 typedef void run_fn(const bt_gemm *gemm, const options *o, bt_arena *space);
 
 static void run_bauta(const bt_gemm *gemm, const options *o, bt_arena *space)
@@ -209,7 +208,7 @@ static void bench_layers(const operands *x, const options *o)
                           layers[i].inputs, x, o);
 }
 
-/* Few rows: the cost is reading the weights, each time other ones. */
+/* Few rows: the cost is reading the weights, different ones each time. */
 static void bench_few_rows(const operands *x, const options *o)
 {
     static const size_t weights[][2] = {

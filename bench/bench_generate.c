@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_generate.c - reading a prompt and generating, with weights as float32,
- * bfloat16 and int8, beside the machine's limits.
+/* bench_generate.c - prefill and decoding, with weights as float32, bfloat16
+ * and int8, as a share of the machine's peak.
  *
  *   bench_generate [--threads N] [--isa NAME] [--only TEXT] [--seconds S]
  *                  [--best] [--json] [FOLDER...]
  *
  * Models of the shapes of GPT-2 124M and of a Llama of 110M with random weights
  * (written to a temporary folder and loaded from there, as any model is), then
- * the folders. A prompt of 512 tokens is held against the fused multiply-adds
- * that it needs, with the logits of its last token alone; generation behind 16
- * tokens against the bytes of the weights that every token reads. The limits
+ * the folders. Prefill of 512 tokens is compared with the fused multiply-adds
+ * that it needs, with the logits of its last token alone; generation after 16
+ * tokens with the bytes of weights that every token reads. The machine's peaks
  * are measured between the rounds. Figures are medians, or with --best the best
- * of all rounds: for a machine with other work to do. */
+ * of all rounds, for a busy machine. */
 #include "backend/cpu/kernels/kernels.h"
 #include "base/threads.h"
 #include "bench.h"
@@ -74,8 +74,8 @@ static void limits_sample(limits *l, const options *o)
 /* ---- a model's work ---------------------------------------------------- */
 
 typedef struct work {
-    double matrices;  /* weights of layers, which every token meets */
-    double head;      /* of the head, which the last one meets */
+    double matrices;  /* weights of the layers, which every token reads */
+    double head;      /* of the head, which the last token reads */
     double attention; /* multiply-adds of the prompt's attention */
 } work;
 
@@ -151,7 +151,7 @@ static void runner_close(runner *r)
     free(r->logits);
 }
 
-/* Seconds of feeding `count` tokens, with the logits behind the last. */
+/* Seconds of appending `count` tokens, with the logits of the last. */
 static double feed(runner *r, bt_sequence *sequence, const uint32_t *ids,
                    size_t count)
 {
@@ -190,7 +190,7 @@ static void round_prompt(runner *r, bool counts)
     bt_sequence_free(sequence);
 }
 
-/* Greedy; choosing the token is the caller's and is not timed. */
+/* Greedy; choosing the token is up to the caller and is not timed. */
 static void round_tokens(runner *r, bool counts)
 {
     bt_sequence *sequence = sequence_of(r);

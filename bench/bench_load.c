@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_load.c - loading GPT-2 124M, 475 MiB of float32, from a folder that the
- * bench writes: how long it takes, and how much memory it takes for itself.
+ * bench writes: its time, and the memory it takes.
  *
  *   bench_load [FOLDER]     where to write, $TMPDIR or /tmp by default
  *
- * A read-only model leaves its weights in the mapped file, so that loading is a
- * matter of names; a trainable one copies them and has gradients. */
+ * A read-only model leaves its weights in the mapped file, so that loading only
+ * reads the header; a trainable one copies them and has gradients. */
 #include "bauta.h"
 #include "bench.h"
 #include "formats/safetensors.h"
@@ -92,7 +92,7 @@ static void folder_write(const char *folder)
     bt_model_free(model);
 }
 
-/* MiB of memory that is this process's own, not a file's. */
+/* MiB of private memory of this process, without mapped files. */
 static double own_memory(void)
 {
     double mib = 0;

@@ -172,7 +172,7 @@ static void run(const options *o, size_t sequences, size_t length)
                i, loss, part[0] * 1e3, part[1] * 1e3, part[2] * 1e3);
         fflush(stdout);
         if (i == 0) {
-            shares_zero(); // it meets new pages and does not count
+            shares_zero(); // touches new pages and does not count
             continue;
         }
         seconds[i - 1] = part[0] + part[1] + part[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_tokenize.c - megabytes of text a second that one thread turns into
- * tokens and back.
+/* bench_tokenize.c - encoding and decoding speed of one thread, in megabytes of
+ * text a second.
  *
  *   bench_tokenize [TOKENIZER [TEXT]...]
  *
@@ -67,7 +67,7 @@ static void encode_time(const bauta_tokenizer *tokenizer, const char *name,
                         file text, bool lines)
 {
     double seconds[TURNS];
-    size_t count = encode(tokenizer, text, lines); // warms up
+    size_t count = encode(tokenizer, text, lines); // warm-up
     for (int i = 0; i < TURNS; i++) {
         double begin = bench_now();
         encode(tokenizer, text, lines);

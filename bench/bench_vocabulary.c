@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_vocabulary.c - learning 8,000 pieces of each kind, on one thread.
+/* bench_vocabulary.c - training a tokenizer of 8,000 pieces of each kind, on
+ * one thread.
  *
- *   bench_vocabulary [FILE...]     what to learn from
+ *   bench_vocabulary [FILE...]     the training text
  *
- * Without files the text is made up: words of random syllables, as frequent as
- * words are in a language (Zipf's law). bench/vocabulary_peers.py measures
- * other trainers on the same files. */
+ * Without files the text is synthetic: words of random syllables with the
+ * frequencies of Zipf's law. bench/vocabulary_peers.py measures other trainers
+ * on the same files. */
 #include "bauta.h"
 #include "bench.h"
 

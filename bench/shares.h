@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shares.h - which kernels the time of a step goes to.
+/* shares.h - the share of each kernel in the time of a step.
  *
  * A table of kernels is copied and each slot that matters wrapped by one that
  * reads the clock before and after. Threads add to shared counters, so a share
- * is one of all threads' time; what no kernel accounts for (waiting, copying,
- * starting threads) is the rest. */
+ * is one of all threads' time; the rest is waiting, copying and starting
+ * threads. */
 #ifndef BT_SHARES_H
 #define BT_SHARES_H
 
@@ -116,7 +116,7 @@ static double wrap_squares(const float *x, size_t count)
     return sum;
 }
 
-/* The kernels with clocks around them. */
+/* The kernels with timers around them. */
 static inline const bt_kernels *shares_of(const bt_kernels *kernels)
 {
     static bt_kernels table;
@@ -147,7 +147,7 @@ static inline const bt_kernels *shares_of(const bt_kernels *kernels)
     return &table;
 }
 
-/* Start counting anew. */
+/* Reset the counters. */
 static inline void shares_zero(void)
 {
 #define SHARES_ZERO(name, text) atomic_store(&shares.name, 0);

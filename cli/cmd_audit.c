@@ -179,7 +179,7 @@ static int audit_input_init(audit_input *r, const options *o,
 
 static int text_print(const bauta_audit *audit, const options *o)
 {
-    static const char *const verdicts[] = { "ok", "FAULT", "-" };
+    static const char *const verdicts[] = { "ok", "FAILED", "-" };
     double seconds = 0.0;
     size_t faults = 0;
     for (size_t i = 0; i < bauta_audit_findings(audit); i++) {
@@ -191,10 +191,9 @@ static int text_print(const bauta_audit *audit, const options *o)
     }
     printf("%s: ", o->folder);
     if (faults)
-        printf("%zu of %zu checks found a fault", faults,
-               bauta_audit_findings(audit));
+        printf("%zu of %zu checks failed", faults, bauta_audit_findings(audit));
     else
-        printf("no fault found");
+        printf("all checks passed");
     printf(", in %.1f s\n", seconds);
     return cli_finish(VERB);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_checkpoint.c - any bytes as a trainer.json.
  *
- * They are refused with a sentence that names the file, or are whole. An object
- * that gets a seal is whole, and says the same; and whatever stands in it, it
- * is read as a record of a run or refused with a sentence. */
+ * They are refused with a message that names the file, or are valid. An object
+ * to which a checksum is added reads back the same; and whatever its contents,
+ * it is read as the record of a run or refused with a message. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/sealed_json.h"
@@ -22,7 +22,7 @@ static void must(bool fine)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* A trainer that stays the same: records are held against it. */
+/* A constant trainer against which records are checked. */
 static const bauta_trainer *trainer_of(void)
 {
     static bauta_trainer *trainer;

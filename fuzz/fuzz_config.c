@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_config.c - any bytes as the config.json of a model, of each family.
  *
- * A folder with this config and no weights is refused with a sentence. If the
- * config is of a small model, one is made of it or refused, too; a model
- * describes itself as JSON and reads some tokens. */
+ * A folder with this config and no weights is refused with a message. If the
+ * config is of a small model, one is created or refused; a model describes
+ * itself as JSON and runs some tokens. */
 #include "model/model_store.h"
 #include "scratch.h"
 
@@ -28,7 +28,7 @@ static bool stack_small(const bt_stack_config *stack)
            stack->kv_heads <= 8;
 }
 
-/* Whether it is a config of a model of which one can be made in no time. */
+/* Whether the config describes a model small enough to be created quickly. */
 static bool small(const char *text, size_t size)
 {
     bt_config_reader *config;
@@ -58,7 +58,7 @@ static void describe(const bauta_model *model)
     free(text);
 }
 
-/* Three tokens, or none if the model knows fewer. */
+/* Three tokens, or none if the vocabulary is smaller. */
 static void forward(const bauta_model *model)
 {
     static bauta_context *context;

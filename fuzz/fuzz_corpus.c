@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_corpus.c - any bytes as files of text.
+/* fuzz_corpus.c - any bytes as text files.
  *
- * The first byte chooses: 1 is a document a line, 2 leaves out what is bad, 4
- * is pairs in two columns, 8 is pairs in two files, which a byte of 0x1E
- * separates. The files are refused with a sentence, or every document has
- * tokens of the tokenizer and their number is the one that the corpus gives. */
+ * Bits of the first byte: 1, each line is a document; 2, skip bad lines; 4,
+ * pairs in two columns; 8, pairs in two files, separated by a byte 0x1E. The
+ * files are refused with a message, or every document has tokens of the
+ * tokenizer and as many as the corpus reports. */
 #include "scratch.h"
 #include "text/tokenizer.h"
 

@@ -3,8 +3,8 @@
  * pieces.
  *
  * The first line is JSON; each further one is a piece. Either the JSON is
- * refused with a sentence that names the file, or the pieces decode to the same
- * text at once and as a stream, which is UTF-8 when the pieces are. */
+ * refused with a message that names the file, or the pieces decode to the same
+ * text at once and as a stream, which is UTF-8 if the pieces are. */
 #include "base/utf8.h"
 #include "text/detokenize/detokenizer.h"
 #include "text/post_processor.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_encode.c - any bytes as text, for tokenizers of each kind.
  *
- * Where a tokenizer is one of bytes, decoding gives the text again if it is
- * well formed, and its tokens cover every byte once in any case. */
+ * For byte-level tokenizers, decoding gives back well-formed text, and the
+ * tokens of any text cover every byte once. */
 #include "base/utf8.h"
 #include "text/tokenizer.h"
 
@@ -67,7 +67,7 @@ static void tokenizers_make(void)
     must(!bauta_tokenizer_bytes(&tokenizers[DOCUMENTS], NULL));
 }
 
-/* Bytes are themselves. */
+/* A token for each byte. */
 static void bytes_hold(const bauta_tokenizer *tokenizer, const char *text,
                        size_t size)
 {

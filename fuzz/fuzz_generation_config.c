@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_generation_config.c - any bytes as a generation_config.json, or as the
- * config.json that stands for it.
+ * config.json in its place.
  *
- * What is accepted names no token beyond the vocabulary among the ends, the
- * banned and the words, and is JSON again that gives the same options. */
+ * Accepted settings name only tokens of the vocabulary as end tokens,
+ * suppressed tokens and bad words, and they survive writing and reading as
+ * JSON. */
 #include "base/memory.h"
 #include "decode/generation_config.h"
 
@@ -45,7 +46,7 @@ static bool same_words(const bauta_generate_options *a,
     return same;
 }
 
-/* What is written is read again as the same. */
+/* The written JSON reads back as the same options. */
 static void again(const bauta_generate_options *o)
 {
     bauta_generate_options back;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_mask_parse.c - any bytes as the text of a mask.
+/* fuzz_mask_parse.c - any bytes as a mask expression.
  *
- * The first two bytes are the sizes. Either the text is refused with a sentence
+ * The first two bytes are the sizes. Either the text is refused with a message
  * that names the column, or NOT of it is the mask's complement. */
 #include "bauta.h"
 

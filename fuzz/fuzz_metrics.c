@@ -2,14 +2,14 @@
 /* fuzz_metrics.c - any bytes as the metrics.jsonl of a run that is resumed at
  * step 10.
  *
- * The file is refused with a sentence, or what is left of it are whole lines,
- * in their order, and none is of a later step. */
+ * The file is refused with a message, or the remaining lines are whole, in
+ * order, and none is of a later step. */
 #include "cli/train.h"
 #include "scratch.h"
 
 enum { STEP = 10 };
 
-/* Where a line of the file lies in what is left of the input; NULL: nowhere. */
+/* Where a line of the file lies in the rest of the input; NULL: nowhere. */
 static const char *line_find(const char *line, size_t length, const char *in,
                              const char *end)
 {

@@ -2,9 +2,9 @@
 /* fuzz_run_notes.c - any bytes as the trainer.json of a run's checkpoint, and
  * an object as the notes that the program left in one.
  *
- * The file is passed over or refused with a sentence, unless it is whole. Notes
- * in one that is whole come back as they were, and the program takes settings
- * from them or refuses them with a sentence. */
+ * The file is skipped or refused with a message, unless it is valid. Notes in a
+ * valid one come back unchanged, and the program reads settings from them or
+ * refuses them with a message. */
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/train.h"

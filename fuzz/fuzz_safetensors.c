@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_safetensors.c - any bytes as a file of tensors.
+/* fuzz_safetensors.c - any bytes as a safetensors file.
  *
- * Either they are refused with a sentence that names the file, or every tensor
+ * Either they are refused with a message that names the file, or every tensor
  * can be found and read, and the header that we would write for them describes
  * the same tensors. */
 #include "base/error.h"
@@ -21,7 +21,7 @@ static void must(bool fine)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* Every byte belongs to the input, and each float can be had. */
+/* Every byte is part of the input, and each float can be read. */
 static void tensor_read(const bt_stored_tensor *t, const uint8_t *bytes,
                         size_t size)
 {

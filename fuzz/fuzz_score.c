@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_score.c - any bytes as a sentence and its references.
  *
- * The first two bytes choose the options; behind them the first line is the
+ * The first two bytes choose the options; after them the first line is the
  * sentence and the others are its references. Scores stay within their range,
- * no count is larger than its total, and a sentence compared with itself is
- * right. */
+ * no count is larger than its total, and a sentence compared with itself has
+ * the best score. */
 #include "bauta.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_sentencepiece.c - any bytes as a SentencePiece model.
  *
- * Either they are refused with a sentence that names the file, or texts can be
- * encoded with the model: every token is of the vocabulary and lies in the
- * text, tokens come in its order, and they decode to well-formed text, at once
- * and one by one alike. */
+ * Either they are refused with a message that names the file, or texts can be
+ * encoded with the model: every token is in the vocabulary and lies in the
+ * text, tokens are in order, and they decode to the same well-formed text at
+ * once and one by one. */
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/tokenizer.h"

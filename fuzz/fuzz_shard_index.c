@@ -2,8 +2,8 @@
 /* fuzz_shard_index.c - any bytes as a model.safetensors.index.json.
  *
  * Beside it are a config and two shards, one.safetensors and two.safetensors,
- * which hold the tensors of a small GPT-2. The index is refused with a
- * sentence, or the model has all of its parameters. */
+ * which hold the tensors of a small GPT-2. The index is refused with a message,
+ * or the model has all of its parameters. */
 #include "formats/safetensors.h"
 #include "scratch.h"
 

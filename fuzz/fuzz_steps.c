@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_steps.c - any normalizer and pre-tokenizer on any text.
  *
- * The input is the JSON of a normalizer, of a pre-tokenizer, and a text, with a
- * NUL between them. Either something is refused with a sentence, or the text
- * stays well formed, the splits are in order, and all came from the text. */
+ * The input is the JSON of a normalizer, of a pre-tokenizer, and a text,
+ * separated by NUL. Either something is refused with a message, or the text
+ * stays well formed, the splits are in order, and all offsets lie in the
+ * text. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -21,7 +22,7 @@ static void must(bool fine)
         abort();
 }
 
-/* The bytes up to a NUL or the end; *at is then behind it. */
+/* The bytes up to a NUL or the end; *at then points after it. */
 static json_t *json_next(const uint8_t *bytes, size_t size, size_t *at)
 {
     const uint8_t *end = memchr(bytes + *at, 0, size - *at);

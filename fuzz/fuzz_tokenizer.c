@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_tokenizer.c - any bytes as a tokenizer.json.
  *
- * Either they are refused with a sentence, or the tokenizer encodes and
- * decodes some texts. */
+ * Either they are refused with a message, or the tokenizer encodes and decodes
+ * some texts. */
 #include "text/tokenizer.h"
 
 #include "tokens.h"

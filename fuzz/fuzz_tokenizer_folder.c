@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_tokenizer_folder.c - a folder of any files that a tokenizer is made
- * from: vocab.txt, vocab.json and merges.txt, Marian's source.spm, target.spm
- * and vocab.json, with tokenizer_config.json and the like.
+/* fuzz_tokenizer_folder.c - any files as a tokenizer folder: vocab.txt,
+ * vocab.json and merges.txt, Marian's source.spm, target.spm and vocab.json,
+ * with tokenizer_config.json and the like.
  *
  * The input is the files back to back, each after a line "=== NAME". The folder
- * is refused with a sentence, or the tokenizer encodes and decodes some texts,
- * and is of the same size when it was saved and loaded again. */
+ * is refused with a message, or the tokenizer encodes and decodes some texts,
+ * and has the same size when saved and loaded again. */
 #include "scratch.h"
 #include "tokens.h"
 
@@ -54,7 +54,7 @@ static void folder_fill(const uint8_t *bytes, size_t size)
     }
 }
 
-/* A tokenizer is saved as files from which the same one is made. */
+/* A saved tokenizer loads as the same one. */
 static void save_and_load(const bauta_tokenizer *tokenizer)
 {
     bauta_tokenizer *again;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* must.h - what a fuzz target insists on. */
+/* check.h - checks of the fuzz targets: they abort where a guarantee is
+ * broken. */
 #ifndef FUZZ_MUST_H
 #define FUZZ_MUST_H
 
@@ -13,7 +14,7 @@ static inline void must(bool fine)
         abort();
 }
 
-/* A failure has a status and a sentence without control characters. */
+/* A failure has a status and a message without control characters. */
 static inline void must_refuse(bauta_status status, const bauta_error *err)
 {
     must(status && status == err->status && err->message[0]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replay.c - give every file of a folder to a fuzz target, once. */
+/* replay.c - run a fuzz target once on every file of a folder. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* The bytes stand in a block of just their size, so that a sanitizer sees who
- * reads behind them. */
+/* The bytes are in a block of their exact size, so that a sanitizer detects
+ * overreads. */
 static int replay(const char *path)
 {
     uint8_t *bytes = NULL;
@@ -44,7 +44,7 @@ int main(int argc, char **argv)
             continue;
         int length = snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
         printf("%s\n", path);
-        fflush(stdout); // so that the last one named is the one that broke it
+        fflush(stdout); // so that the last one named is the one that failed
         if (length >= (int)sizeof(path) || replay(path) != 0)
             return 1;
         count++;

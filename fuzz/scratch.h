@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scratch.h - a folder in memory for the files of a fuzz target, where a reader
- * takes a path. It is made when it is first asked for, and gone when the
- * program ends well. */
+/* temp_folder.h - a temporary folder in memory for the files of a fuzz target,
+ * for readers that take a path. It is created on first use and removed when the
+ * program ends normally. */
 #ifndef FUZZ_SCRATCH_H
 #define FUZZ_SCRATCH_H
 
@@ -24,7 +24,7 @@ static inline const char *scratch_path(const char *name)
     return path;
 }
 
-/* Remove what is in it, or in a folder inside. */
+/* Remove its contents, or those of a folder inside. */
 static inline void scratch_clear(const char *inside)
 {
     char name[96];

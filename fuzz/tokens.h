@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokens.h - what must hold of any tokenizer and any text, for fuzz targets:
- * offsets lie in order within the text, ids are tokens, and decoding token by
- * token gives what decoding at once does. */
+/* tokenizer_checks.h - invariants of any tokenizer and any text, for fuzz
+ * targets: offsets are in order and within the text, ids are tokens, and
+ * decoding token by token gives the text of decoding at once. */
 #ifndef FUZZ_TOKENS_H
 #define FUZZ_TOKENS_H
 
@@ -39,8 +39,8 @@ static inline char *decoding_holds(const bauta_tokenizer *tokenizer,
     return whole;
 }
 
-/* Encode and decode; a text may be refused, but not half taken. `target`: the
- * vocabulary of targets, which is the one that is decoded; where sources have
+/* Encode and decode; a text may be refused, but not accepted in part. `target`:
+ * the vocabulary of targets, which is the one that is decoded; if sources have
  * another one, pieces are theirs. */
 static inline void text_holds(const bauta_tokenizer *tokenizer,
                               const char *text, size_t size, bool target)

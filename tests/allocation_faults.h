@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allocation_faults.h - an allocator that counts what lives and fails when told
- * to.
+/* allocation_faults.h - an allocator that counts live blocks and fails on
+ * demand.
  *
  *     faults_begin();                 // no bauta object exists
  *     make_what_the_call_needs();
@@ -16,8 +16,8 @@
  *     release_everything();
  *     assert_int_equal(faults_end(), 0);
  *
- * The counters are atomic, so the library may allocate in many threads; the
- * functions here are called from one, while no call runs. */
+ * The counters are atomic, so the library may allocate in many threads; call
+ * the functions here from one thread, while no library call runs. */
 #ifndef BT_FAULTS_H
 #define BT_FAULTS_H
 
@@ -54,7 +54,7 @@ static inline void faults_free(void *user, void *memory)
     free(memory);
 }
 
-/* Allocation k from now on fails, 0 being the next; the ones behind succeed
+/* Allocation k from now on fails, 0 being the next; later ones succeed
  * again. */
 static inline void faults_arm(size_t k)
 {

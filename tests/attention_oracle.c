@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_oracle.c - the formula and its rounding analysis; see oracle.h. */
+/* attention_oracle.c - the formula and its rounding analysis; see
+ * attention_oracle.h. */
 #include "attention_oracle.h"
 
 #include <math.h>
@@ -33,7 +34,7 @@ static double dot(const float *x, const float *y, size_t n, double *size)
     return sum;
 }
 
-/* What a row leaves behind: its weights, and the errors of each. */
+/* Intermediate results of one row: its weights and the error bound of each. */
 typedef struct row {
     double *s, *ds; /* (keys) natural scores; base-2 error */
     double lse, dlse, max;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_problem.h - one attention with its inputs and all that comes of it.
- */
+/* attention_problem.h - one attention problem: inputs, outputs and
+ * gradients. */
 #ifndef BT_TEST_PROBLEM_H
 #define BT_TEST_PROBLEM_H
 

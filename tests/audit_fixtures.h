@@ -79,7 +79,7 @@ static inline void subject_release(subject *s)
     bauta_context_free(s->context);
 }
 
-/* Audit, and fail with what was found. */
+/* Audit, and fail with the finding. */
 static inline void must_pass(const subject *s, size_t probes, uint64_t seed,
                              const char *name)
 {

@@ -3,7 +3,7 @@
  *
  *     8 bytes   length of the header, little endian
  *     header    JSON: {"name": {"dtype", "shape", "data_offsets": [from, to]}}
- *     bytes     what the offsets count from
+ *     bytes     the tensors; offsets count from here
  *
  * The test data is little endian, as are the machines that the tests run on. */
 #include "data.h"
@@ -142,7 +142,8 @@ static bool shape_read(tensor *t, const json_t *shape)
     return true;
 }
 
-/* Copy the elements, whose place must be within the file and of their size. */
+/* Copy the elements. Their range must lie within the file and match the
+ * shape. */
 static bool data_read(tensor *t, const tensors *file, const json_t *offsets,
                       size_t element)
 {

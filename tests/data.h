@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data.h - files of the data folder, which a checkout may be without, and a
- * small reader of safetensors for the tests that look into them. */
+/* data.h - files of the data folder, which is optional, and a small safetensors
+ * reader for the tests. */
 #ifndef BT_TEST_DATA_H
 #define BT_TEST_DATA_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Where a file of the data folder is, in `buffer`; NULL where there is none.
- * The folder is BAUTA_DATA of the environment, or else ../shared/data beside
- * the source tree. */
+/* The path of a file of the data folder, in `buffer`; NULL if there is none.
+ * The folder is $BAUTA_DATA, or else ../shared/data beside the source tree. */
 const char *test_data_path(char *buffer, size_t size, const char *relative);
 
-/* The same of tests/data in the source tree, which is always there. */
+/* The same for tests/data in the source tree, which always exists. */
 const char *test_tree_path(char *buffer, size_t size, const char *relative);
 
-/* A file of tensors: a JSON header that says where each one lies. */
+/* A file of tensors, with a JSON header. */
 typedef struct tensors tensors;
 
 /* NULL when the file cannot be read or is not of this format. */
@@ -38,8 +37,8 @@ typedef struct tensor {
     void *data; /* its own block, since offsets in a file may be unaligned */
 } tensor;
 
-/* Read one tensor. False when the file has none of this name or what it says
- * of it cannot be; the tensor is then empty. */
+/* Read one tensor. False if the file has none of this name or its entry is
+ * invalid; the tensor is then empty. */
 bool tensor_read(tensor *out, const tensors *file, const char *name);
 void tensor_release(tensor *t);
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* disk_faults.h - a disk that fails, or a program that dies, at the k-th call.
+/* disk_faults.h - the k-th file call fails, or the process is killed there.
  *
- * The calls of the C library that write files are defined here, so that the
- * library under test, which is linked statically, calls these. To be included
- * by one file of a test program.
+ * The functions of the C library that write files are defined here, so that the
+ * library under test, which is linked statically, calls these. Include it in
+ * one file of a test program.
  *
  *     disk_arm(k, DISK_FAILS);    // call k from here fails, once
  *     status = save();
  *     if (!disk_disarm())         // there were fewer
  *
- * It also watches that what is given its name is durable by then: a file is
- * synced between its last write and its renaming, a folder between the last
- * name in it and its own. disk_unsafe() counts the names given too early, and
- * what is not durable in the end. */
+ * It also checks that files are durable before they get their final name: a
+ * file is synced between its last write and its renaming, a folder between the
+ * last name in it and its own. disk_unsafe() counts the names given too early,
+ * and files that are not synced at the end. */
 #ifndef BT_TEST_DISK_H
 #define BT_TEST_DISK_H
 
@@ -28,10 +28,10 @@
 #include <unistd.h>
 
 typedef enum disk_fault {
-    DISK_FAILS,  /* the call says EIO and does nothing */
+    DISK_FAILS,  /* the call returns EIO and does nothing */
     DISK_FULL,   /* ENOSPC; a write first writes half */
-    DISK_BREAKS, /* EINTR, or half is written, which is no failure */
-    DISK_KILLS   /* the program is killed before the call */
+    DISK_BREAKS, /* EINTR, or a short write, which is no failure */
+    DISK_KILLS   /* the process is killed before the call */
 } disk_fault;
 
 static struct {
@@ -41,7 +41,7 @@ static struct {
     bool rest; /* the next write fails, too */
 } disk;
 
-/* Files and folders that a sync is due for. */
+/* Files and folders that are not synced. */
 enum { DISK_DIRTY = 64 };
 static struct {
     ino_t dirty[DISK_DIRTY];
@@ -59,7 +59,7 @@ static inline void disk_soil(ino_t file)
         watched.early++;
 }
 
-/* Whether it was not durable, which it is now. */
+/* Whether it was not synced; it is from now on. */
 static inline bool disk_clean(ino_t file)
 {
     for (size_t i = 0; i < watched.count; i++)
@@ -107,7 +107,7 @@ static inline bool disk_disarm(void)
     return disk.happened;
 }
 
-/* Whether this call is the one. */
+/* Whether this is the call that fails. */
 static inline bool disk_now(void)
 {
     if (disk.left == 0 || --disk.left)
@@ -163,7 +163,7 @@ int close(int fd)
     return disk_now() && disk.fault != DISK_BREAKS ? disk_fail() : result;
 }
 
-/* Calls that name a file do nothing where they fail. */
+/* Calls that take a path do nothing if they fail. */
 static inline bool disk_refuses(void)
 {
     return disk_now() && disk.fault != DISK_BREAKS;

@@ -40,7 +40,7 @@ static bool fault_is(const char *name)
     return fault.name && strcmp(fault.name, name) == 0;
 }
 
-/* What a fault cannot do without. */
+/* What a fault requires of the model. */
 static void need(bool there)
 {
     if (!there)
@@ -49,7 +49,7 @@ static void need(bool there)
 
 /* ---- which keys a plan shows ------------------------------------------- */
 
-/* What one row sees. Keys are counted from the first key of the row's grid. */
+/* The keys that one row sees, counted from the first key of the row's grid. */
 typedef struct row_view {
     size_t row;      /* the row's own key, in self-attention */
     size_t in_piece; /* counted from the first row that is new */
@@ -85,7 +85,7 @@ static bool but_the_first(const row_view *v, size_t key)
 }
 static bool one_more(const row_view *v, size_t key)
 {
-    // Not of the page before, which may have been given back.
+    // Not of the previous page, which may have been freed.
     return v->was[key] || (v->lo % BT_BLOCK && key == v->lo - 1);
 }
 static bool top_left(const row_view *v, size_t key)
@@ -202,7 +202,7 @@ static void row_write(const bauta_plan *from, const bt_tile *t, size_t r,
             words[j / BT_BLOCK * t->rows + r] |= UINT64_C(1) << j % BT_BLOCK;
 }
 
-/* Blocks before the first that a tile visits may be pages that were given back;
+/* Blocks before the first one that a tile visits may belong to freed pages;
  * they stay unvisited. */
 static void tile_write(const bauta_plan *from, bauta_plan *to, size_t index,
                        rule_fn *rule)
@@ -224,7 +224,7 @@ static void tile_write(const bauta_plan *from, bauta_plan *to, size_t index,
     to->word_count += blocks * t->rows;
 }
 
-/* The same seen from the keys. */
+/* The same, indexed by key block. */
 static void visits_write(bauta_plan *p)
 {
     p->visit_count = 0;
@@ -263,7 +263,7 @@ static size_t plan_bytes(const bauta_plan *from)
     return measure.used;
 }
 
-/* The plan under a rule, in plan_bytes() bytes of memory. */
+/* Write the plan under a rule into plan_bytes() bytes of memory. */
 static bauta_plan *plan_write(void *memory, const bauta_plan *from,
                               rule_fn *rule)
 {
@@ -282,7 +282,8 @@ static bauta_plan *plan_write(void *memory, const bauta_plan *from,
     return to;
 }
 
-/* The same in the memory of a tape; the plan as it is where rule is NULL. */
+/* The same in the memory of a tape. Returns the plan unchanged when rule is
+ * NULL. */
 static const bauta_plan *plan_under(rule_fn *rule, const bauta_plan *plan,
                                     bt_tape *tape)
 {
@@ -294,15 +295,15 @@ static const bauta_plan *plan_under(rule_fn *rule, const bauta_plan *plan,
 
 /* ---- stacks and their attentions --------------------------------------- */
 
-/* The stack that this thread runs. A decoder that reads an encoder's states has
- * self- and cross-attention in turns. */
+/* The stack that this thread runs. A decoder that reads an encoder's output
+ * alternates between self- and cross-attention. */
 static _Thread_local struct {
     const bt_forward_input *input; /* NULL: none */
     bool in_turns;
     size_t attentions; /* that were run, of a whole batch */
 } stack;
 
-/* Positions of tokens that a decoder reads over a cache. */
+/* Positions of the tokens that a decoder appends to a KV cache. */
 static const uint32_t *positions_in_steps(bt_tape *tape,
                                           const bt_forward_input *input)
 {
@@ -463,7 +464,7 @@ static void attention_large_negative(const bt_attention_step *s)
             hidden_keys_add(s, row);
 }
 
-/* The table of the reference with another attention. */
+/* The reference kernels with another attention. */
 DECLARE(bt_kernels_get);
 const bt_kernels *WRAP(bt_kernels_get)(const char *isa)
 {
@@ -479,7 +480,7 @@ const bt_kernels *WRAP(bt_kernels_get)(const char *isa)
 
 /* ---- masks and batches ------------------------------------------------- */
 
-/* What a fault makes of the mask of an attention; NULL: no other. */
+/* The mask that a fault substitutes for an attention's; NULL: unchanged. */
 static bauta_mask *other_mask(const bauta_mask *mask)
 {
     bauta_mask *other = NULL;
@@ -505,7 +506,7 @@ bauta_status WRAP(bt_batch_mask_create)(bauta_mask **out,
     return status;
 }
 
-/* The plans of masks that a caller made itself. */
+/* The plans of masks that the caller created. */
 DECLARE(bauta_plan_create);
 bauta_status WRAP(bauta_plan_create)(bauta_plan **out, const bauta_mask *mask,
                                      size_t first, size_t rows,
@@ -518,7 +519,7 @@ bauta_status WRAP(bauta_plan_create)(bauta_plan **out, const bauta_mask *mask,
     return status;
 }
 
-/* A token of padding, where there is some, belongs to the sequence. */
+/* Count one token of padding, where there is some, as part of the sequence. */
 static size_t *lengths_with_padding(const bauta_batch *batch)
 {
     size_t *lengths = calloc(batch->count + 1, sizeof(*lengths));
@@ -577,7 +578,7 @@ void WRAP(bt_block_table_write)(const bt_block_table *book, size_t layer,
     (book, layer, kernels, shape, kv_head, at, rows, k, v);
 }
 
-/* Pages that others hold look as if they were the book's alone. */
+/* Pages that are shared look as if this block table were their only owner. */
 DECLARE(bt_block_table_alloc);
 bauta_status WRAP(bt_block_table_alloc)(bt_block_table *book, size_t tokens,
                                         bauta_error *err)
@@ -602,7 +603,7 @@ bauta_status WRAP(bt_block_table_alloc)(bt_block_table *book, size_t tokens,
     return status;
 }
 
-/* The last token of a page is not copied with the others. */
+/* Copying a page leaves out its last token. */
 DECLARE(bt_block_table_commit);
 void WRAP(bt_block_table_commit)(bt_block_table *book)
 {

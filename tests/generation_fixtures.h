@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* generation_fixtures.h - what tests of generation share: a model with its
- * context and tokenizer, and runs of many requests whose results come back in
- * order. */
+/* generation_fixtures.h - shared by tests of generation: a model with its
+ * context and tokenizer, and batches of requests whose results are in order. */
 #ifndef BT_TEST_GENERATING_H
 #define BT_TEST_GENERATING_H
 

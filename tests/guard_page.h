@@ -2,9 +2,8 @@
 /* guard_page.h - floats that end at an unreadable page, and their bits
  * compared.
  *
- * A kernel that reads or writes one float too far dies at once, under no
- * sanitizer at all and also where a sanitizer does not look (masked vector
- * loads). */
+ * A kernel that reads or writes one float too far crashes at once, without a
+ * sanitizer and also where sanitizers do not check (masked vector loads). */
 #ifndef BT_GUARD_H
 #define BT_GUARD_H
 
@@ -16,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct guarded {
-    float *data; /* `count` floats; the page behind the last is unreadable */
+    float *data; /* `count` floats; the page after the last is unreadable */
     size_t count;
     void *pages;
     size_t bytes;

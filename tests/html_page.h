@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* html_page.h - a page of pictures, read back: the JSON in it, and the weights
+/* html_page.h - reads an HTML page of pictures back: its JSON, and the weights
  * of one of its pictures. */
 #ifndef BT_TEST_PAGE_H
 #define BT_TEST_PAGE_H
@@ -26,7 +26,7 @@ static inline char *page_text(const char *path, size_t *size)
     return text;
 }
 
-/* What the page holds, as a browser finds it: up to the next "</script". */
+/* The JSON of the page, as a browser finds it: up to the next "</script". */
 static inline json_t *page_load(const char *path)
 {
     static const char begin[] = "id=\"data\">";

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* malloc_faults.h - malloc() that fails when told to, for the libraries below
+/* malloc_faults.h - a malloc() that fails on demand, for the libraries below
  * ours.
  *
- * A test program that includes this defines malloc() and its relatives, and so
- * jansson, cairo, fontconfig and PCRE2 take their memory from here as well. It
- * needs glibc, whose own functions do the work; with a sanitizer there is
- * nothing to define, and starve_works is false.
+ * A test program that includes this defines malloc() and its relatives, which
+ * jansson, cairo, fontconfig and PCRE2 then use as well. It needs glibc, whose
+ * own functions do the work; with a sanitizer there is nothing to define, and
+ * starve_works is false.
  *
  *     starve_arm(k, false);      // allocation k from here fails, once
  *     status = the_call();

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mask_model.h - random masks, and beside each the boolean matrix that it must
- * be.
+/* mask_model.h - random masks, each with the boolean matrix that it must equal.
  *
  * The model of a mask is one byte a pair, filled from the definitions in
- * bauta.h pair by pair and combined by loops over all pairs: slow, and too
- * plain to be wrong. random_mask() draws an expression of constructors and
- * combinators and builds mask and model of it side by side. */
+ * bauta.h pair by pair and combined by loops over all pairs: slow, but simple.
+ * random_mask() draws an expression of constructors and combinators and builds
+ * both the mask and the model. */
 #ifndef BT_MODEL_H
 #define BT_MODEL_H
 
@@ -101,7 +100,8 @@ static inline bauta_mask *random_rule(test_random *r, model *m)
     return mask;
 }
 
-/* Rows of runs: sometimes dust, sometimes long, sometimes nothing. */
+/* Rows of spans: sometimes single keys, sometimes long spans, sometimes
+ * none. */
 static inline void random_bits(test_random *r, const model *m)
 {
     for (size_t i = 0; i < m->queries; i++) {
@@ -152,7 +152,7 @@ static inline bauta_mask *random_matrix(test_random *r, model *m)
     return mask;
 }
 
-/* Cut `total` into `parts` lengths, some of them 0. */
+/* Split `total` into `parts` lengths, some of them 0. */
 static inline void random_lengths(test_random *r, size_t total, size_t parts,
                                   size_t *lengths)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory_peak.h - how much memory lives at once: the library's, and jansson's.
+/* memory_peak.h - the peak memory of the library and of jansson.
  *
  *     peak_begin();              // no object of bauta or jansson exists
  *     the_call();
  *     size_t bytes = peak_end(); // the most that lived meanwhile
  *
- * Each block counts with its size as it was asked for and a header of 16
- * bytes, which is what malloc() adds. One thread. */
+ * Each block counts with its requested size and a header of 16 bytes, which is
+ * what malloc() adds. Single-threaded. */
 #ifndef BT_PEAK_H
 #define BT_PEAK_H
 

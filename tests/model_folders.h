@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model_folders.h - the model folders that tests look into: one of each family
- * in the tree, which tools/make-model-fixtures.py writes, and those of the data
+/* model_folders.h - the model folders that tests use: one of each family in the
+ * tree, written by tools/make-model-fixtures.py, and those of the data
  * folder. */
 #ifndef BT_TEST_FOLDERS_H
 #define BT_TEST_FOLDERS_H
@@ -33,7 +33,7 @@ static const struct {
     { "gpt-nano-sort-hf", false },
 };
 
-/* Where a folder is, or NULL where the data folder is not there. */
+/* The path of a folder, or NULL if the data folder is missing. */
 static inline const char *test_folder_path(char *buffer, size_t size,
                                            size_t index)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_cases.c - the formulas; see ops.h. Bounds are in u = 2^-24, to first
+/* op_cases.c - the formulas; see op_cases.h. Bounds are in u = 2^-24, to first
  * order. */
 #include "op_cases.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op_cases.h - the ops of the tape as a table of cases: each as it is called,
- * and its formula in double with the rounding analysis beside it. */
+/* op_cases.h - the ops of the tape as a table of cases: how each is called, and
+ * its formula in double with a rounding analysis. */
 #ifndef BT_TEST_OPS_H
 #define BT_TEST_OPS_H
 
@@ -22,10 +22,10 @@ struct op_case {
     const char *name;
     bt_tensor *(*call)(bt_tape *tape, const op_case *c, const op_data *d,
                        bt_tensor *const in[OP_INPUTS]);
-    /* y, and with `size` what an error of 1 u may do to it. */
+    /* y, and in `size` the effect of an error of 1 u on it. */
     void (*forward)(const op_case *c, const op_data *d, double *const in[],
                     double *y, double *size);
-    /* The gradients of the inputs, and likewise. */
+    /* The gradients of the inputs, likewise. */
     void (*backward)(const op_case *c, const op_data *d, double *const in[],
                      const double *dy, double *const grad[],
                      double *const size[]);

@@ -6,8 +6,8 @@
 #include "autograd/tape.h"
 #include "guard_page.h"
 
-/* A parameter: random data, and a gradient that is already there, as from an
- * earlier part of the batch. */
+/* A parameter: random data, and a gradient that is not zero, as from an earlier
+ * part of the batch. */
 static inline bt_tensor parameter_create(test_random *r, size_t rows,
                                          size_t columns)
 {
@@ -23,8 +23,8 @@ static inline bt_tensor parameter_create(test_random *r, size_t rows,
     return t;
 }
 
-/* An input: the same without a gradient of its own; the tape will give it one
- * if it is asked. */
+/* An input: the same without a gradient of its own; the tape creates one on
+ * demand. */
 static inline bt_tensor input_create(test_random *r, size_t rows,
                                      size_t columns)
 {
@@ -109,9 +109,9 @@ static inline void assert_tape_fails(const bt_tape *tape, const char *sentence)
     assert_string_equal(err.message, sentence);
 }
 
-/* n roundings in a row, each relative to what is there, as a factor: Higham,
- * Accuracy and Stability of Numerical Algorithms, 3.1; with some room for the
- * double precision that it is measured in. */
+/* The bound of n roundings in a row, as a factor: Higham, Accuracy and
+ * Stability of Numerical Algorithms, 3.1; with some room for the double
+ * precision that it is measured in. */
 static inline double gamma_n(size_t n)
 {
     double nu = (double)n * 0x1p-24;

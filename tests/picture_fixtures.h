@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* picture_fixtures.h - attentions for the tests of pictures to draw. */
+/* picture_fixtures.h - attention matrices and labels for the tests of
+ * pictures. */
 #ifndef BT_TEST_PICTURES_H
 #define BT_TEST_PICTURES_H
 
@@ -8,11 +9,11 @@
 
 #include <math.h>
 
-/* Labels that are not easy. */
+/* Labels with characters that need escaping. */
 static const char *const tokens[] = { "The",  " cat", "\n",      "",
                                       "\xff", "\"<&", "</script" };
 
-/* Random weights whose rows add up to 1 over what the mask shows. */
+/* Random weights whose visible entries add up to 1 in each row. */
 static inline float *weights_draw(test_random *r, const bauta_mask *mask)
 {
     size_t rows = bauta_mask_queries(mask), columns = bauta_mask_keys(mask);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random_requests.h - random requests for tests of generation, some of which
- * begin alike, and a generator to which they come while others run. */
+/* random_requests.h - random requests for tests of generation, some with common
+ * prefixes, and a generator that receives them while others run. */
 #ifndef BT_TEST_WISHES_H
 #define BT_TEST_WISHES_H
 
 #include "generation_fixtures.h"
 
-/* The same generator over a stage without a cache; see slow/. */
+/* The same generator over a decode session without a KV cache; see slow/. */
 bauta_status slow_generate(bauta_context *context, const bauta_model *model,
                            const bauta_tokenizer *tokenizer,
                            const bauta_request *request, bauta_result **out,
@@ -59,7 +59,7 @@ static inline void options_draw(test_random *r, bauta_generate_options *o)
     }
 }
 
-/* Some begin as the one before does. */
+/* Some share a prefix with the previous one. */
 static inline void wish_draw(test_random *r, wish *w, const wish *before,
                              bool encoder)
 {
@@ -96,7 +96,7 @@ static inline void wishes_draw(test_random *r, wish *wishes, size_t count,
         wish_draw(r, &wishes[i], i ? &wishes[i - 1] : NULL, encoder);
 }
 
-/* Requests come while others run. */
+/* Add requests while others run. */
 static inline void arrive(test_random *r, const speaker *s,
                           const bauta_generator_options *options, wish *wishes,
                           size_t count, bauta_result **results)

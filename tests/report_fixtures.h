@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report_fixtures.h - reports of bauta lab for tests: one with all there is in
- * it, and what it looks like. */
+/* report_fixtures.h - reports of bauta lab for tests: one with every kind of
+ * element, and its rendered text. */
 #ifndef BT_REPORTS_H
 #define BT_REPORTS_H
 
@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the program would do with a sentence. */
-static char said[512]; /* the last sentence */
+/* Stands in for the program's error output. */
+static char said[512]; /* the last message */
 
 int cli_fail(const char *verb, const char *format, ...)
 {
@@ -29,7 +29,7 @@ int cli_fail(const char *verb, const char *format, ...)
     return CLI_FAILED;
 }
 
-/* What a report looks like in a pipe, for free(). */
+/* The text of a report as printed to a pipe, for free(). */
 static inline char *printed(const report *r, bool colours)
 {
     char *text = NULL;

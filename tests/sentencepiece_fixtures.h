@@ -38,7 +38,8 @@ static inline pieces_file pieces_tree(const char *name)
     return pieces_read(path);
 }
 
-/* What the libraries make of texts, under a name; for json_decref(). */
+/* The expected results under a name, of SentencePiece and Hugging Face; for
+ * json_decref(). */
 static inline json_t *pieces_expected(const char *name)
 {
     pieces_file file = pieces_tree("expect.json");

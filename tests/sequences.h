@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sequences.h - random sequences for a model, laid out in rows in each way that
- * must not matter: padded to a common time, packed one behind the other, or one
- * alone. */
+/* sequences.h - random sequences for a model, in each layout that must not
+ * matter: padded to a common length, packed back to back, or one alone. */
 #ifndef BT_TEST_SEQUENCES_H
 #define BT_TEST_SEQUENCES_H
 
@@ -14,7 +13,7 @@
 
 enum { SEQUENCES = 4, TIME_MAX = 140 /* more than two blocks of keys */ };
 
-/* What one stack reads. */
+/* The input of one stack. */
 typedef struct text {
     size_t lengths[SEQUENCES];
     uint32_t ids[SEQUENCES][TIME_MAX];
@@ -27,7 +26,7 @@ static inline uint32_t text_padding(const bt_model_config *print)
     return (uint32_t)print->vocab_size - 1;
 }
 
-/* Lengths from 1 to the longest; `turn` moves them on, so that a target is not
+/* Lengths from 1 to the longest; `turn` rotates them, so that a target is not
  * as long as its source. */
 static inline text text_random(test_random *r, const bt_model_config *print,
                                size_t turn)
@@ -82,7 +81,7 @@ static inline bauta_plan *plan_from(bauta_mask *mask)
 
 typedef enum sight { BOTH_WAYS, CAUSAL, WINDOW } sight;
 
-/* What the tokens of one sequence see of each other. */
+/* The mask within one sequence. */
 static inline bauta_mask *sight_mask(sight kind, size_t n, size_t window)
 {
     bauta_mask *mask = NULL;
@@ -122,7 +121,7 @@ static inline bauta_mask *side_padded(const side *x, sight kind, size_t window)
 
 static inline bauta_plan *side_plan(const side *x, sight kind, size_t window)
 {
-    // One alone is not packed: it is what a caller without batches has.
+    // A single sequence is not packed, as for a caller without batches.
     if (x->how.count == 1 && !x->how.padded)
         return plan_from(sight_mask(kind, x->rows, window));
     return plan_from(x->how.padded ? side_padded(x, kind, window)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* subword_fixtures.h - what the tests of the subword models share: vocabularies
- * from lists, and tokens as a text that reads "piece@lo-hi piece@lo-hi". */
+/* subword_fixtures.h - shared by the tests of the subword models: vocabularies
+ * from lists, and tokens as text, "piece@lo-hi piece@lo-hi". */
 #ifndef BT_SUBWORDS_H
 #define BT_SUBWORDS_H
 
@@ -44,7 +44,7 @@ static inline void tokens_write(char *out, size_t room, const bt_vocab *vocab,
     }
 }
 
-/* Encode a text and compare; the model and vocabulary stay. */
+/* Encode a text and compare; the model and vocabulary stay alive. */
 static inline void assert_tokens(const bt_subword_model *model,
                                  const bt_vocab *vocab, const char *text,
                                  const char *want)
@@ -77,8 +77,8 @@ static inline size_t text_random(test_random *r, char *out, size_t most,
     return size;
 }
 
-/* Every allocation of encoding a text fails once; what was there before is
- * left alone. */
+/* Every allocation of encoding a text fails once; existing output is left
+ * alone. */
 static inline void assert_encode_survives(const bt_subword_model *model,
                                           const char *text, size_t size)
 {

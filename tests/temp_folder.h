@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* temp_folder.h - a folder for the files of a test, gone when the test is. */
+/* temp_folder.h - a temporary folder for the files of a test, removed at its
+ * end. */
 #ifndef BT_SCRATCH_H
 #define BT_SCRATCH_H
 
@@ -30,7 +31,7 @@ static inline const char *scratch_path(scratch *s, const char *name)
     return s->path;
 }
 
-/* Write a file with means that are not under test. */
+/* Write a file without using the code under test. */
 static inline const char *scratch_file(scratch *s, const char *name,
                                        const void *bytes, size_t size)
 {
@@ -41,7 +42,7 @@ static inline const char *scratch_file(scratch *s, const char *name,
     return s->path;
 }
 
-/* How many things are in the folder. */
+/* The number of entries of the folder. */
 static inline size_t scratch_count(const scratch *s)
 {
     size_t count = 0;

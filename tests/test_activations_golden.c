@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_activations_golden.c - every number between input and output of a small
- * GPT.
+/* test_activations_golden.c - all intermediate activations of a small GPT.
  *
  * minGPT's model that sorts digits comes with all intermediate activations of
  * its first block for a batch of three: norms, queries, keys, values, softmax,
- * activations. The block is run here op by op, and the model as a whole, and
- * each is held against them. The JSON has each as base64 of float32.
+ * activations. The test runs the block op by op, and the model as a whole, and
+ * compares both with them. The JSON has each as base64 of float32.
  *
  * Bound: see test_model.c; here one layer, chains of at most 192 terms. */
 #include "attention_problem.h"
@@ -48,8 +47,8 @@ static float *floats_decode(const char *text, size_t count)
     return (float *)bytes;
 }
 
-/* One activation as a matrix of a row a token. What is stored a head a matrix,
- * (batch, heads, time, columns), is laid out anew. */
+/* One activation as a matrix with one row a token. Activations stored per head,
+ * (batch, heads, time, columns), are transposed. */
 static float *partial_read(const json_t *root, const char *name, size_t columns)
 {
     const json_t *entry = json_object_get(root, name);
@@ -164,7 +163,7 @@ static void stack_agrees(void **state)
     compare(n.root, "x", states[0]);
     compare(n.root, "block0", states[1]);
     compare(n.root, "block1", states[2]);
-    compare(n.root, "ln_f", x); // what is behind the last block has its norm
+    compare(n.root, "ln_f", x); // the output of the last block is normalised
     compare(n.root, "lm_head", bt_transformer_logits(n.tape, model, x));
     printf("worst error %.1f units\n", worst);
     nano_release(&n);
@@ -183,8 +182,8 @@ static bt_tensor *dense(nano *n, bt_tensor *x, bt_linear_params *d)
     return bt_op_linear(n->tape, x, &d->w, true, &d->bias);
 }
 
-/* Where the value of key t is the unit vector t, what comes out of attention
- * is the softmax itself. */
+/* If the value of key t is the unit vector t, the output of attention is the
+ * softmax itself. */
 static bt_tensor *softmax(nano *n, bt_tensor *q, bt_tensor *k, size_t heads)
 {
     bt_tensor *v = bt_tape_output(n->tape, ROWS, heads * TIME, false);

@@ -38,7 +38,7 @@ static size_t tokens_of(bt_added_token *out, const json_t *list)
     return count;
 }
 
-/* What a test case needs, and how far its results have been checked. */
+/* State of a test case, and how far its results have been checked. */
 typedef struct checker {
     bt_added_tokens *added;
     bt_normalizer *normalizer;
@@ -47,8 +47,8 @@ typedef struct checker {
     size_t count;
 } checker;
 
-/* Where the library's model, which knows the contents of all tokens, gives a
- * plain text the id of a token that looks the same, that is not a match. */
+/* The library's model knows the contents of all added tokens, so it may give
+ * plain text the id of a token that looks the same. That is not a match. */
 static void check_split(checker *c, const bt_aligned_text *text,
                         const bt_split *split)
 {

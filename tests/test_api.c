@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_api.c - models through bauta.h alone, of every family: what comes out
- * does not depend on how sequences lie, equals what the parts inside give, and
- * survives being saved. The folders are written by the test; those of the data
- * folder, where there are any, are run as well. */
+/* test_api.c - models of every family through bauta.h alone. The results do not
+ * depend on the layout of the batch, equal those of the internal functions, and
+ * survive saving. The test writes the folders; those of the data folder are run
+ * as well if present. */
 #include "allocation_faults.h"
 #include "bauta.h"
 #include "data.h"
@@ -18,7 +18,7 @@ enum { SEQUENCES = 4, VOCAB_MAX = 512 };
 static const size_t lengths[SEQUENCES] = { 3, 70, 0, 9 };
 static const size_t short_lengths[SEQUENCES] = { 3, 30, 0, 9 };
 
-/* A model with a batch of its own and all that comes of it. */
+/* A model, a batch for it and all results. */
 typedef struct subject {
     scratch scratch;
     char path[512];
@@ -54,7 +54,7 @@ static float *floats_create(size_t count)
     float *x = malloc(count * sizeof(float) + 1);
     assert_non_null(x);
     for (size_t i = 0; i < count; i++)
-        x[i] = NAN; // whatever is not written will be seen
+        x[i] = NAN; // anything that is not written shows up
     return x;
 }
 
@@ -181,7 +181,7 @@ static void each_folder(void (*test)(subject *s), bool trainable)
 
 /* ---- the same bits, however sequences lie -------------------------------- */
 
-/* Sequence s alone; its logits go to where they lie in `logits`. */
+/* Sequence s alone; its logits go to their rows of `logits`. */
 static void forward_alone(subject *s, size_t sequence, size_t start,
                           float *logits)
 {
@@ -212,8 +212,8 @@ static void alone_equals_packed(subject *s)
     free(alone);
 }
 
-/* Values of the packed rows, each sequence at a multiple of the stride; what
- * lies between is out of range of everything. */
+/* Copy the packed rows to their padded positions; the ids of padding are out of
+ * range of every table. */
 static uint32_t *pad(const subject *s, const uint32_t *from, size_t stride)
 {
     size_t at = 0;
@@ -312,7 +312,7 @@ static bauta_mask *causal(const subject *s, size_t window)
     return mask;
 }
 
-/* What is inside, put together by hand. */
+/* The same computation composed from internal functions. */
 typedef struct inside {
     bt_model_store *folder;
     bt_tape *tape;
@@ -579,7 +579,7 @@ static bauta_mask *random_dense(test_random *r, size_t queries, size_t keys)
     return mask;
 }
 
-/* Which packed row a padded row is; what is padding has none. */
+/* The packed row of a padded row; padding has none. */
 static bool packed_row(const subject *s, size_t stride, size_t row, size_t *to)
 {
     size_t sequence = row / stride, start = 0;
@@ -589,7 +589,7 @@ static bool packed_row(const subject *s, size_t stride, size_t row, size_t *to)
     return row % stride < s->lengths[sequence];
 }
 
-/* The same mask over padded rows, with anything in the padding. */
+/* The same mask over padded rows, with arbitrary entries for the padding. */
 static bauta_mask *pad_mask(subject *s, const bauta_mask *mask, size_t stride)
 {
     size_t n = SEQUENCES * stride, query, key;
@@ -638,7 +638,8 @@ static void batch_masks_padded(subject *s, const bauta_mask *mask,
     free(logits);
 }
 
-/* A random mask: the plans inside, ANDed by hand, say the same. */
+/* A random mask equals the AND of the model's mask and this one, made by
+ * hand. */
 static void batch_masks_and(subject *s)
 {
     inside in;
@@ -686,8 +687,8 @@ static void batch_masks_and(subject *s)
     bauta_mask_free(cross);
 }
 
-/* A mask that hides nothing changes nothing, and the next call without one is
- * as if there had been none. One that hides all leaves numbers. */
+/* A mask that hides nothing changes nothing and leaves no trace in the next
+ * call. A mask that hides everything still gives finite numbers. */
 static void batch_masks_extremes(subject *s)
 {
     bauta_batch source = packed(s, false), target = packed(s, true);
@@ -751,7 +752,7 @@ static char *file_text(const char *folder, const char *name)
     return text;
 }
 
-/* The config is kept to the byte where there is nothing to change. */
+/* The config is preserved byte for byte where nothing changes. */
 static void texts_compare(const char *from, const char *to)
 {
     char *before = file_text(from, "config.json");
@@ -797,7 +798,7 @@ static void save_and_load(subject *s)
         bauta_model_free(s->model);
     }
     s->model = own;
-    // What is saved again is the same to the byte.
+    // Saving again gives the same bytes.
     char *one = file_text(path, "model.safetensors");
     char *two = file_text(again, "model.safetensors");
     assert_memory_equal(one, two, 1 << 16);
@@ -823,7 +824,7 @@ static void trained_weights_are_saved(void **state)
     bauta_model *model = load(path, true);
     bauta_tensor t = tensor_at(model, 3);
     t.writable[1] = 42.5f;
-    // The folder it came from may be gone by then.
+    // The source folder may have been removed by then.
     scratch_remove(path);
     assert_int_equal(bauta_model_save(model, saved, NULL), 0);
     bauta_model *again = load(saved, false);
@@ -865,7 +866,7 @@ static void saving_never_replaces_what_is_there(void **state)
 static void second_call_allocates_nothing(subject *s)
 {
     for (int i = 0; i < 2; i++) {
-        faults_arm(0); // the second time, whoever allocates fails
+        faults_arm(0); // the second time every allocation fails
         if (i == 0)
             faults_disarm();
         forward_packed(s, s->logits);

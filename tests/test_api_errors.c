@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_api_errors.c - models used wrongly, and without memory: every misuse is
- * a status and a sentence, and nothing leaks. */
+/* test_api_errors.c - models used wrongly, and without memory: every misuse
+ * returns a status and a message, and nothing leaks. */
 #include "allocation_faults.h"
 #include "bauta.h"
 #include "tiny_models.h"
 
 #include <math.h>
 
-/* Two models and what calls need; each case spoils one thing of a fresh set. */
+/* Two models and the arguments of the calls; each case spoils one argument of a
+ * fresh set. */
 typedef struct call {
     bauta_context *context;
     bauta_model *model;
@@ -348,7 +349,7 @@ static bauta_status attempt_forward(attempt *a, bauta_error *err)
     return call_forward(&c, err);
 }
 
-/* A mask in the batch is made anew each time. */
+/* A batch with a mask creates its plan anew each time. */
 static bauta_status attempt_masked(attempt *a, bauta_error *err)
 {
     call c;
@@ -371,8 +372,8 @@ static bauta_status attempt_loss(attempt *a, bauta_error *err)
     return call_loss(&c, err);
 }
 
-/* A context keeps what it has got even from a call that failed, so each time
- * there is a new one. */
+/* A context keeps its workspace even after a failed call, so each attempt uses
+ * a new one. */
 static void context_renew(attempt *a)
 {
     bauta_options options = BAUTA_OPTIONS_INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_api_limits.c - public calls with enums out of range, counts that no
- * memory holds, and NULL inside arrays: each is an error with a sentence, never
- * a crash or a hang. Each case runs in a process of its own. */
+ * memory holds, and NULL inside arrays. Each is an error with a message, never
+ * a crash or a hang. Each case runs in its own process. */
 #include "bauta.h"
 #include "tiny_models.h"
 
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-/* What the cases use; made once. */
+/* Shared fixtures of the cases. */
 static struct {
     bauta_context *context;
     bauta_model *gpt2, *llama, *marian;
@@ -646,7 +646,7 @@ static const struct {
     ROW(reach_layers),
 };
 
-/* In a process of its own: 0 where the call fails as it should. */
+/* Run in a child process: 0 if the call fails as it should. */
 static int run_apart(case_fn *run, char *said, size_t size)
 {
     int pipes[2], status = 0;
@@ -690,7 +690,7 @@ static void each_is_an_error_with_a_sentence(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* Questions have no status: they answer as of something that is not there. */
+/* Getters without a status return the value documented for bad arguments. */
 static void questions_take_any_enum(void **state)
 {
     (void)state;

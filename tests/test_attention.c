@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_attention.c - the promises of masked attention, through the API. */
+/* test_attention.c - the guarantees of masked attention, through the API. */
 #include "attention_oracle.h"
 #include "attention_problem.h"
 #include "backend/cpu/kernels/kernels.h"
@@ -107,7 +107,7 @@ static void hidden_nan_and_infinity_change_no_bit(void **state)
         size_t q_row = clean.nq / n, o_row = clean.no / n;
         size_t k_row = clean.nk / m, v_row = clean.nv / m;
 
-        // Every key that query i does not see: row i is unmoved.
+        // Every key that query i does not see: row i is unchanged.
         size_t i = test_below(&r, n);
         problem keys = problem_copy(&clean);
         for (size_t j = 0; j < m; j++)
@@ -119,7 +119,7 @@ static void hidden_nan_and_infinity_change_no_bit(void **state)
         same_bits("out", clean.out + i * o_row, keys.out + i * o_row, o_row);
         same_bits("dq", clean.dq + i * q_row, keys.dq + i * q_row, q_row);
 
-        // Every query that does not see key j: its gradients are unmoved.
+        // Every query that does not see key j: its gradients are unchanged.
         size_t j = test_below(&r, m);
         problem queries = problem_copy(&clean);
         for (size_t row = 0; row < n; row++)
@@ -419,7 +419,8 @@ static void strides_and_grouped_heads_change_no_bit(void **state)
     // 4 heads over 2 key heads, against the same keys repeated for 4 heads.
     problem grouped = problem_make(&r, mask, 4, 2, 16, 16);
     problem_run(&grouped, context, BT_TILE_ROWS);
-    // Head-major, with gaps: q and out (head, token, dim + 5), k and v alike.
+    // Head-major, with gaps: q and out (head, token, dim + 5); k and v
+    // likewise.
     bauta_attention_shape s = grouped.shape;
     s.q_token = s.out_token = s.k_token = s.v_token = 21;
     s.q_head = s.out_head = s.k_head = s.v_head = 90 * 21;
@@ -490,7 +491,7 @@ static void counting_free(void *user, void *memory)
     free(front);
 }
 
-/* The most memory of a causal pass, forward and backward. */
+/* Peak memory of a causal pass, forward and backward. */
 static size_t memory_of(size_t tokens)
 {
     static const bauta_allocator counting = { counting_alloc, counting_free,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_attention_errors.c - calls that cannot be are a status and a sentence
- * and touch nothing; calls about nothing are calls like any other. */
+/* test_attention_errors.c - attention calls with bad arguments return a status
+ * and a message and write nothing. Calls on empty problems succeed. */
 #include "allocation_faults.h"
 #include "attention_problem.h"
 #include "backend/cpu/kernels/kernels.h"
@@ -83,7 +83,7 @@ static bauta_status op_truncate(const call *c, bauta_error *err)
     return bauta_kv_cache_truncate(c->p[CACHE], c->tokens, err);
 }
 
-/* Objects that make every call right. The cache is full. */
+/* Objects for which every call succeeds. The cache is full. */
 typedef struct fixture {
     call right;
     bauta_attention_shape shape;
@@ -147,8 +147,8 @@ static void assert_untouched(const float *x, size_t count)
         assert_true(isnan(x[i]));
 }
 
-/* The call gives this status and a sentence with these words in it, makes
- * nothing, writes nothing and keeps nothing; so too when nobody asks why. */
+/* The call returns this status and a message with these words in it; it
+ * creates, writes and keeps nothing. The same without an error argument. */
 static void refuse(fixture *f, const call *c, op_fn *op, bauta_status want,
                    const char *says)
 {
@@ -287,7 +287,7 @@ static void a_scale_that_is_not_finite_is_named(void **state)
     fixture_release(&f);
 }
 
-/* Two tasks would write the same place. */
+/* Two tasks would write the same memory. */
 static void outputs_that_overlap_are_refused(void **state)
 {
     (void)state;
@@ -585,8 +585,8 @@ static void tokens_one_by_one_or_at_once_give_the_same_bits(void **state)
     fixture_release(&f);
 }
 
-/* What was forgotten was NaN; and in front of a shorter plan it still lies in
- * the last block that the kernels load. */
+/* The freed keys were NaN. A shorter plan that starts after them still loads
+ * them as part of its last block. */
 static void forgotten_tokens_leave_no_trace(void **state)
 {
     (void)state;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_attention_faults.c - each allocation fails once; the call says so, and
- * the same objects then give the same bits as if nothing had happened. */
+/* test_attention_faults.c - each allocation fails once. The call returns an
+ * error, and the same objects then give the same bits as without the
+ * failure. */
 #include "allocation_faults.h"
 #include "attention_problem.h"
 #include "backend/cpu/kernels/kernels.h"
 
-/* All that attention needs, what it must give and what it gave. */
+/* All objects of an attention call, the expected and the actual results. */
 typedef struct world {
     int threads;
     bauta_mask *mask;
@@ -62,8 +63,7 @@ static bauta_status step_backward(world *w, bauta_error *err)
 
 /* ---- Worlds -------------------------------------------------------------- */
 
-/* Inputs and what must come of them, but no object of the library except the
- * mask. */
+/* Inputs and expected results, but no object of the library except the mask. */
 static void world_init(world *w, int threads)
 {
     test_random r = test_random_from(1);
@@ -133,7 +133,7 @@ static size_t survive(world *w, step_fn *step, void *made)
         assert_int_equal(status, BAUTA_ERR_NOMEM);
         assert_int_equal(err.status, BAUTA_ERR_NOMEM);
         assert_non_null(strstr(err.message, "out of memory"));
-        // A workspace that could not grow is gone, so fewer may live.
+        // A workspace that could not grow was freed, so fewer blocks may live.
         assert_true(faults_live() <= live);
         if (made) {
             void *object;
@@ -168,7 +168,7 @@ static void objects_survive_each_failing_allocation(void **state)
     }
 }
 
-/* Make all objects, without failures. */
+/* Create all objects, without failures. */
 static void world_objects(world *w)
 {
     assert_int_equal(step_context(w, NULL), 0);
@@ -189,7 +189,7 @@ static void calls_survive_each_failing_allocation(void **state)
             world_init(&w, threads);
             world_objects(&w);
             assert_int_equal(survive(&w, calls[i], NULL), 1);
-            // The context that ran out of memory serves the others as well.
+            // The context that ran out of memory can still be used by others.
             assert_int_equal(step_forward(&w, NULL), 0);
             assert_int_equal(step_backward(&w, NULL), 0);
             same_problem(&w.want, &w.got);
@@ -202,7 +202,8 @@ static void calls_survive_each_failing_allocation(void **state)
         }
 }
 
-/* A workspace that serves small calls, and one call too large for it. */
+/* A workspace that is large enough for small calls, and one call too large for
+ * it. */
 static void a_workspace_that_cannot_grow_serves_again(void **state)
 {
     (void)state;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_attention_weights.c - the weights that bauta_model_attention_weights()
- * shows, of every family.
+/* test_attention_weights.c - the weights of bauta_model_attention_weights(),
+ * for every family.
  *
- * The reference reads queries and keys from the tape, decides pair by pair what
- * is visible from the definitions in bauta.h, and takes the plainest softmax.
- * That those queries and keys are the right ones (rotary positions, norms,
- * groups of heads) is what transformers' own weights are compared for. */
+ * The reference takes queries and keys from the tape, decides pair by pair from
+ * the definitions in bauta.h what is visible, and computes a plain softmax. The
+ * comparison with transformers' weights shows that those queries and keys are
+ * the right ones (rotary positions, norms, groups of heads). */
 #include "allocation_faults.h"
 #include "bauta.h"
 #include "data.h"
@@ -17,7 +17,7 @@
 
 enum { SEQUENCES = 4, LONGEST = 80 };
 
-/* One side of a batch, and which pairs a given mask lets through. */
+/* One side of a batch, and the pairs that a given mask allows. */
 typedef struct side {
     bauta_batch batch;
     size_t lengths[SEQUENCES], prefixes[SEQUENCES];
@@ -25,7 +25,7 @@ typedef struct side {
     size_t sequence[SEQUENCES * LONGEST], time[SEQUENCES * LONGEST];
     bool real[SEQUENCES * LONGEST];
     uint32_t ids[SEQUENCES * LONGEST];
-    unsigned char *mask, *cross; /* or NULL: nothing more is hidden */
+    unsigned char *mask, *cross; /* or NULL: no additional mask */
     bauta_mask *given, *given_cross;
 } side;
 
@@ -187,7 +187,7 @@ static bool sees(const subject *s, bauta_attention_kind at, size_t layer,
            (!window || k->time[j] + window > q->time[i]);
 }
 
-/* Queries and keys as the forward pass had them, until the next call. */
+/* Queries and keys of the forward pass, valid until the next call. */
 static void kept_read(subject *s, bt_model_call *call, bt_saved_qk *kept[3])
 {
     static bt_saved_qk room[3][8];
@@ -368,7 +368,8 @@ static void looking_changes_no_bit_of_the_outputs(void **state)
     each_tiny(bits_compare);
 }
 
-/* Some rows of a head are those rows of all, and nothing beside is written. */
+/* A range of rows of a head equals those rows of the whole, and nothing outside
+ * of the range is written. */
 static void part_compare(subject *s)
 {
     bauta_attention_weights all = BAUTA_ATTENTION_WEIGHTS_INIT, part;
@@ -496,8 +497,8 @@ static void wrong_questions_are_sentences(void **state)
     subject_free(&s);
 }
 
-/* The tape keeps its blocks when a call fails, so what lives may grow; what is
- * lost would show at the end. */
+/* The tape keeps its blocks when a call fails, so the number of live blocks may
+ * grow; a leak would show at the end. */
 static void every_allocation_may_fail(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_audit.c - audits of models in which nothing is wrong, and what an audit
- * refuses. Random models are in test_audit_random.c; that an audit finds what
- * is wrong is in test_audit_faults.c. */
+/* test_audit.c - audits of correct models, and the arguments that an audit
+ * refuses. Random models are in test_audit_random.c; injected faults are in
+ * test_audit_faults.c. */
 #include "allocation_faults.h"
 #include "audit_fixtures.h"
 #include "model_folders.h"
@@ -14,7 +14,7 @@ static uint64_t seed;
 
 /* ---- what passes --------------------------------------------------------- */
 
-/* How models are held. */
+/* Weight formats of the models. */
 static bauta_dtype compressed = BAUTA_FLOAT32;
 
 static void folder_passes(const char *path, const char *name, size_t longest,
@@ -73,7 +73,7 @@ static void every_model_at_hand_passes(void **state)
     printf("%zu folders are not there and were skipped\n", skipped);
 }
 
-/* Nothing of it is learned; the rest is as it must be. */
+/* This check learns nothing; all others pass. */
 static void compressed_models_pass(void **state)
 {
     static const size_t which[] = { 0, 2, 5, 7 };
@@ -128,7 +128,7 @@ static void findings_can_be_read_as_json(void **state)
     assert_int_equal(json_array_size(list), 2);
     assert_string_equal(
         json_string_value(json_object_get(json_array_get(list, 1), "check")),
-        "steps");
+        "incremental");
     json_decref(all);
     assert_null(bauta_audit_finding(audit, 2));
     bauta_audit_free(audit);
@@ -179,7 +179,7 @@ static void what_cannot_be_audited_is_a_sentence(void **state)
 /* ---- without memory -------------------------------------------------------
  */
 
-/* Check by check, every allocation fails once. */
+/* For each check, every allocation fails once. */
 static void check_survives(const subject *s, unsigned check)
 {
     bauta_audit_options how = BAUTA_AUDIT_OPTIONS_INIT;

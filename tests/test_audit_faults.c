@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_audit_faults.c - bugs that people have met, turned on one by one.
+/* test_audit_faults.c - known bugs, turned on one by one.
  *
- * Each is real somewhere else: masks that are dropped with dropout, windows
- * that are off by one in decoding, positions that do not follow documents,
- * beams that write into each other's cache. The audit must find every one of
- * them, by the check that is meant for it, and name the layer. */
+ * Each occurs in real software: masks that are dropped together with dropout,
+ * windows that are off by one in decoding, positions that do not restart at
+ * documents, beams that write into each other's cache. The audit must find
+ * every one of them, by the check that is meant for it, and name the layer. */
 #include "fault_injection.h"
 #include "tiny_models.h"
 
@@ -14,7 +14,7 @@ enum { SEQUENCES = 3, ANY = -1 };
  * find it. */
 typedef struct bug {
     const char *name, *family;
-    int layer; /* or ANY: it is everywhere, and the first one is named */
+    int layer; /* or ANY: every layer has it, and the first one is named */
     bauta_check found_by;
     bauta_attention_kind at;
     const char *mask, *cross; /* of the batch, or NULL */
@@ -52,7 +52,7 @@ static const bug bugs[] = {
       NULL },
     { "backward-sees-future", "gpt2", 0, BY(GRADIENTS), SELF, NULL, NULL,
       NULL },
-    // Arithmetic that touches what is hidden, or divides by nothing.
+    // Arithmetic that reads hidden values, or divides by zero.
     { "large-negative", "gpt2", 0, BY(POISON), SELF, NULL, NULL, "c" },
     { "empty-row-is-nan", "llama", 0, BY(EMPTY), SELF, NULL, NULL, NULL },
     { "empty-row-is-nan", "bert", 0, BY(EMPTY), ENCODER, NULL, NULL, NULL },
@@ -61,13 +61,13 @@ static const bug bugs[] = {
     { "padding-read", "mistral", ANY, BY(PADDING), SELF, NULL, NULL, NULL },
     { "padding-read", "bert", ANY, BY(PADDING), ENCODER, NULL, NULL, NULL },
     { "sums-by-batch", "qwen3", 0, BY(BATCH), SELF, NULL, NULL, NULL },
-    // Steps.
+    // Incremental decoding.
     { "window-short-in-steps", "mistral", 1, BY(INCREMENTAL), SELF, NULL, NULL,
       NULL },
     { "window-long-in-steps", "mistral", 2, BY(INCREMENTAL), SELF, NULL, NULL,
       NULL },
     { "top-left-in-steps", "gpt2", 0, BY(INCREMENTAL), SELF, NULL, NULL, NULL },
-    // Only the last token of a piece has logits, and it may see the others; so
+    // Only the last token of a chunk has logits, and it may see the others; so
     // what they saw shows one layer higher.
     { "pieces-see-ahead", "llama", 1, BY(CHUNKED), SELF, NULL, NULL, NULL },
     { "heads-swapped-in-steps", "llama", 1, BY(INCREMENTAL), SELF, NULL, NULL,
@@ -82,7 +82,7 @@ static const bug bugs[] = {
     { "forks-share-writes", "gpt2", 0, BY(FORKS), SELF, NULL, NULL, NULL },
     { "copy-one-short", "marian", 0, BY(FORKS), SELF, NULL, NULL, NULL },
     { "truncate-forgotten", "gpt2", ANY, BY(FORKS), SELF, NULL, NULL, NULL },
-    // Machines.
+    // Threads and instruction sets.
     { "sums-by-threads", "gpt2", 0, BY(THREADS), SELF, NULL, NULL, NULL },
     { "sums-by-isa", "gpt2", 0, BY(ISA), SELF, NULL, NULL, NULL },
 };
@@ -216,7 +216,7 @@ static bool same_text(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Whether an earlier bug has the same model and batch. */
+/* Whether an earlier fault has the same model and batch. */
 static bool seen_before(size_t index)
 {
     const bug *b = &bugs[index];
@@ -229,7 +229,7 @@ static bool seen_before(size_t index)
     return false;
 }
 
-/* The same models and batches without a fault: nothing is found. */
+/* The same models and batches without a fault: no check fails. */
 static void where_nothing_is_planted_nothing_is_found(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_audit_random.c - audits of random models under random masks raise no
- * alarm; and leaks of masks, beside the matrices that they are.
+/* test_audit_random.c - audits of random models under random masks pass; and
+ * the leaks reported for a mask equal those computed from its matrix.
  *
- * BAUTA_AUDITS sets how many models are audited; a soak may ask for 1000. */
+ * BAUTA_AUDITS sets the number of models; a soak may use 1000. */
 #include "audit_fixtures.h"
 #include "mask_model.h"
 
@@ -15,7 +15,7 @@ static size_t pick(test_random *r, const size_t *from, size_t count)
     return from[test_below(r, count)];
 }
 
-/* A config with layers, heads, widths and windows that are drawn. */
+/* A config with random layers, heads, widths and windows. */
 static const char *random_config(test_random *r, char *text, size_t size)
 {
     static const size_t layers[] = { 1, 2, 3, 4 }, groups[] = { 1, 2, 4 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_average.c - the mean of several models, and of one over time. */
+/* test_average.c - the mean of several models, and the moving average of
+ * one. */
 #include "allocation_faults.h"
 #include "training_fixtures.h"
 
@@ -34,7 +35,7 @@ static void the_mean_of_models_is_a_model(void **state)
         assert_true(model->store->memory[j] == (float)(sums[j] / 3.0));
     bauta_tokenizer_free(tokenizer);
     bauta_model_free(model);
-    // One, or one thrice, is that one.
+    // The mean of one model, or of three copies, is that model.
     folders[0] = folders[1] = folders[2];
     for (size_t count = 1; count <= 3; count += 2) {
         char name[16];
@@ -104,7 +105,7 @@ static void a_mean_of_different_models_is_refused(void **state)
     scratch_free(&s);
 }
 
-/* What is exported is what was measured. */
+/* The exported weights are those that were evaluated. */
 static void an_export_has_the_averaged_weights(void **state)
 {
     (void)state;
@@ -139,7 +140,7 @@ int main(void)
         cmocka_unit_test(an_export_has_the_averaged_weights),
         cmocka_unit_test(a_mean_of_different_models_is_refused),
     };
-    // Thousands of files are made durable, which memory is faster at.
+    // Thousands of files are synced, which is faster in memory.
     if (access("/dev/shm", W_OK) == 0)
         setenv("TMPDIR", "/dev/shm", 0);
     return cmocka_run_group_tests(tests, NULL, NULL);

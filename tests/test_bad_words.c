@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_bad_words.c - words that may not come and texts that end one, from the
- * files of a model to the tokens that are chosen. */
+/* test_bad_words.c - banned token sequences and stop strings, from a model's
+ * files to the generated tokens. */
 #include "allocation_faults.h"
 #include "base/memory.h"
 #include "data/words.h"
@@ -83,7 +83,7 @@ static void lists_are_read_from_either_file(void **state)
         assert_int_equal(w->bad_words[1].tokens[0], 4);
         bt_free(w);
     }
-    // The first file speaks alone.
+    // Only the first of the two files is read.
     bt_generation_lists *w = words_of("{\"stop_strings\": \"end\"}", text);
     assert_int_equal(w->stop_count, 1);
     assert_string_equal(w->stop_strings[0], "end");
@@ -137,7 +137,8 @@ static const tiny *tiny_of(const char *name)
     return &tinies[i];
 }
 
-/* Where a word would end, another token comes; with beams, too. */
+/* Where a banned sequence would be completed, another token is generated; with
+ * beams, too. */
 static void words_of_a_model_do_not_come(void **state)
 {
     (void)state;
@@ -159,8 +160,8 @@ static void words_of_a_model_do_not_come(void **state)
              &err);
         const uint32_t *said = free_one->hypotheses[0]->tokens;
         speaker_release(&s);
-        // The second and third token are a word, and the prompt's last with
-        // the first is none.
+        // The second and third token are a banned sequence; the prompt's last
+        // token with the first one is not.
         snprintf(text, sizeof(text),
                  "{\"num_beams\": %d, \"max_new_tokens\": 6, "
                  "\"bad_words_ids\": [[%u, %u], [0, %u]]}",
@@ -181,8 +182,8 @@ static void words_of_a_model_do_not_come(void **state)
     scratch_free(&place);
 }
 
-/* A model is of use without its settings: what is wrong with them is said to
- * those who ask. */
+/* A model loads without valid generation settings; errors in them are reported
+ * to callers that ask for them. */
 static void a_model_loads_whatever_its_words_are(void **state)
 {
     (void)state;

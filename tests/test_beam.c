@@ -2,10 +2,10 @@
 /* test_beam.c - beam search over tables of random logits.
  *
  * A toy model: the logits of the next token are a hash of the tokens so far.
- * The reference is written from the definition, with whole texts that are
- * copied and sorted; and with as many beams as there are texts, the best one of
- * all is found. What transformers makes of such tables is in data/beams.h,
- * which tools/make-generation-fixtures.py writes. */
+ * The reference follows the definition, with whole texts that are copied and
+ * sorted. With as many beams as there are texts, the best of all texts is
+ * found. The results of transformers for such tables are in data/beams.h, which
+ * tools/make-generation-fixtures.py writes. */
 #include "base/error.h"
 #include "data/beams.h"
 #include "decode/beam.h"
@@ -41,7 +41,7 @@ typedef struct toy {
     float spread;
 } toy;
 
-/* As the script does it: a walk over the tokens, then one number a token. */
+/* As the script does it: hash the tokens, then derive one number a token. */
 static void toy_logits(const toy *t, const uint32_t *ids, size_t count,
                        float *logits)
 {
@@ -76,7 +76,7 @@ static bool is_end(const bauta_generate_options *o, uint32_t token)
     return false;
 }
 
-/* One token is given, and `most` are made. */
+/* One token is given, and `most` are generated. */
 static void search_run(const toy *t, const bauta_generate_options *o,
                        size_t most, found *out)
 {
@@ -153,7 +153,7 @@ static void texts_sort(text *all, size_t count)
         }
 }
 
-/* All continuations, sorted; the best `wide` are looked at. */
+/* All continuations, sorted; the best `wide` are considered. */
 static void slow_run(const toy *t, const bauta_generate_options *o, size_t most,
                      text *done, size_t *done_count)
 {
@@ -245,7 +245,7 @@ static void search_is_the_slow_reference(void **state)
     }
 }
 
-/* With a beam for every text there is, none is lost: the best is the best. */
+/* With a beam for every possible text none is pruned: the best is found. */
 static void enough_beams_find_the_best_text(void **state)
 {
     (void)state;

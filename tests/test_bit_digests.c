@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Results recorded once, to the bit: logits, gradients, optimizer steps,
- * generated ids with their log-probabilities, and beams, for a tiny model of
- * each family. A digest must be the same on every instruction set, with 1, 2
- * and 4 threads, and after any change that is not meant to change results.
+/* test_bit_digests.c - results recorded once, to the bit: logits, gradients,
+ * optimizer steps, generated ids with their log-probabilities, and beams, for a
+ * tiny model of each family. A digest must be the same on every instruction
+ * set, with 1, 2 and 4 threads, and after any change that is not meant to
+ * change results.
  *
  * BAUTA_RECORD=1 prints the table instead, for tests/data/bit_digests.h. The
  * initial weights and the tables of positions come from the C library's log,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_bleu_tokenize.c - the words and the lower case that scores are counted
- * over. What is wanted is what sacrebleu 2.6 and Python make of the same. */
+ * over. Expected values come from sacrebleu 2.6 and Python. */
 #include "testing.h"
 
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_boundary.c - texts cut in two where boundary.h allows it, beside the
- * same texts as a whole, over all kinds of pipelines. */
+/* test_boundary.c - texts split where boundary.h allows it give the tokens of
+ * the whole text, for all kinds of pipelines. */
 #include "base/error.h"
 #include "data.h"
 #include "temp_folder.h"
@@ -11,7 +11,7 @@
 
 static uint64_t seed;
 
-/* What texts are made of: everything that steps treat in a way of its own. */
+/* Pieces of random texts: everything that some step treats specially. */
 static const char *const bits[] = {
     "a",
     "b",
@@ -66,7 +66,7 @@ static size_t text_make(test_random *r, char *text, size_t room)
     return size;
 }
 
-/* Tokenizers: something learned, with other steps in place of its own. */
+/* Tokenizers: a trained one, with other steps in place of its own. */
 enum { BPE, WORDPIECE, UNIGRAM, BYTES, CHARS };
 
 #define BYTELEVEL(prefix, regex)                           \
@@ -136,7 +136,7 @@ static const struct {
     { "a normalized token", BPE, NULL, TYPE("Lowercase"),
       TOKEN("[M]", ",\"normalized\":true"), true },
     { "characters with a token", CHARS, NULL, NULL, TOKEN("<|e|>", ""), true },
-    // What cannot be cut, or is not known to.
+    // Pipelines that cannot be split, or are not known to be splittable.
     { "metaspace first, and Strip", UNIGRAM, META("first", "true"), NULL, NULL,
       false },
     { "a token with a space in it", BPE, NULL, NULL, TOKEN("a b", ""), false },
@@ -234,7 +234,7 @@ static bauta_tokens encode(const bauta_tokenizer *t, const char *text,
     return tokens;
 }
 
-/* Whether two parts give what the whole gives. */
+/* Whether two parts give the tokens of the whole. */
 static bool parts_agree(const bauta_tokenizer *t, const char *text, size_t size,
                         size_t cut)
 {
@@ -281,7 +281,7 @@ static void parts_have_the_tokens_of_the_whole(void **state)
     }
 }
 
-/* The check can fail: at other places the tokens differ. */
+/* The check can fail: split elsewhere, the tokens differ. */
 static void other_places_change_tokens(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_bpe.c - byte-pair encoding against a textbook's, and SentencePiece's
- * kind of it against one that works on strings. */
+/* test_bpe.c - byte-pair encoding against a textbook implementation, and
+ * SentencePiece's variant against one that works on strings. */
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "subword_fixtures.h"
@@ -44,7 +44,8 @@ static void the_lowest_rank_goes_first_and_the_leftmost_of_equals(void **state)
     bt_vocab_free(vocab);
 }
 
-/* "<unk>" waits for others to join it, and byte tokens overtake it. */
+/* "<unk>" waits for adjacent unknowns to be fused, and byte tokens overtake
+ * it. */
 static void unknown_characters_become_bytes_or_one_token(void **state)
 {
     (void)state;
@@ -82,7 +83,7 @@ static void prefix_and_suffix_are_part_of_a_symbol(void **state)
     assert_tokens(model, vocab, "low", "low</w>@0-3");
     assert_tokens(model, vocab, "l", "l</w>@0-1");
     assert_tokens(model, vocab, "loow", "lo@0-2 ##o@2-3 ##w</w>@3-4");
-    // "w" does not end this word, and it is left out with what follows.
+    // "w" does not end this word, and it is dropped with what follows.
     assert_tokens(model, vocab, "low</w>", "lo@0-2");
     bt_subword_free(model);
     bt_vocab_free(vocab);
@@ -343,7 +344,7 @@ static void random_models_encode_as_the_textbook_does(void **state)
         model *m = model_random(&r);
         for (int k = 0; k < 12; k++) {
             bauta_error err;
-            // Up to 32 symbols and beyond go different ways.
+            // Up to 32 symbols and beyond take different code paths.
             size_t size =
                 text_random(&r, text, k < 9 ? 12 : 150, 1 + test_below(&r, 8));
             size_t count = encode_slow(m, text, size, want);
@@ -371,7 +372,7 @@ typedef struct strings {
     char text[STRINGS][16];
     int score[STRINGS]; /* the rank is its negative */
     bool unused[STRINGS], frozen[STRINGS];
-    size_t count; /* with letters that are no piece, behind `pieces` */
+    size_t count; /* including letters that are no piece, after `pieces` */
     size_t pieces;
 } strings;
 
@@ -420,7 +421,7 @@ static size_t characters(const char *text)
     return count;
 }
 
-/* The merges that make the pieces: every way to cut one in two symbols. */
+/* The merges that make the pieces: every way to split one into two symbols. */
 static size_t merges_of(const strings *s, bt_merge_rule *out)
 {
     size_t count = 0;
@@ -472,10 +473,10 @@ typedef struct slow {
     const char *text;
     part parts[TEXT];
     size_t count;
-    size_t cut[STRINGS]; /* where a piece was last seen to be made; or 0 */
+    size_t cut[STRINGS]; /* where a piece was last formed, or 0 */
 } slow;
 
-/* The piece that parts i and i + 1 make; it is noted how. */
+/* The piece that parts i and i + 1 form; the split is recorded. */
 static size_t slow_look(slow *s, size_t i)
 {
     const part *p = s->parts + i;
@@ -534,7 +535,7 @@ static void slow_merge(slow *s)
     }
 }
 
-/* Write a part, taken apart where it is unused. */
+/* Write a part, split again where it is an unused piece. */
 static size_t slow_write(const slow *s, part p, bt_token *out)
 {
     size_t id =

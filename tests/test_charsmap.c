@@ -96,7 +96,7 @@ static void prefixes_are_found_as_the_rules_say(void **state)
             size_t found =
                 bt_charsmap_find(map, text, length, longest, &form, &size);
             size_t expected = reference_find(text, length, longest, &want);
-            // Half a character behind it: not a place to end at.
+            // Followed by half a character: not a place to end at.
             if (((unsigned char)text[expected] & 0xC0) == 0x80)
                 continue;
             assert_int_equal(found, expected);
@@ -134,8 +134,8 @@ static void malformed_maps_are_refused(void **state)
     refused(bytes, sizeof(bytes), "a form of 2040 bytes");
 }
 
-/* A trie that leads from every unit back to itself is walked for a while and
- * no more. */
+/* A trie in which every unit leads back to itself ends after a bounded number
+ * of steps. */
 static void circles_end(void **state)
 {
     (void)state;
@@ -153,7 +153,7 @@ static void circles_end(void **state)
     bt_charsmap_free(map);
 }
 
-/* Whatever the units say, nothing beside the map is read. */
+/* Whatever the units are, nothing outside of the map is read. */
 static void changed_maps_are_survived(void **state)
 {
     test_random *r = *state;
@@ -188,7 +188,7 @@ static void changed_maps_are_survived(void **state)
 
 typedef struct norm_row {
     const char *name;
-    bt_sentencepiece_normalizer_spec spec; /* the map is put in */
+    bt_sentencepiece_normalizer_spec spec; /* the map is inserted here */
     const char *text, *want;
 } norm_row;
 
@@ -312,7 +312,7 @@ static json_t *precompiled_json(const char *bytes, size_t size)
     return json;
 }
 
-/* What Hugging Face's library makes of these. */
+/* Results of Hugging Face's library. */
 static const struct {
     const char *text, *want;
 } precompiled_rows[] = {

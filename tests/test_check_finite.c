@@ -27,7 +27,7 @@ static const spoil spoils[] = {
       "decoder layer 2 gives NaN" },
     { "llama", "lm_head.weight", NAN,
       "the head gives NaN for id 0 at token 0" },
-    // It grows too large, and no weight is to blame.
+    // It overflows, although every weight is finite.
     { "llama", "model.layers.1.input_layernorm.weight", 3e38f,
       "decoder layer 1 gives " },
     { "bert", "bert.encoder.layer.1.output.dense.bias", NAN,
@@ -105,7 +105,7 @@ static void the_first_layer_is_named(void **state)
     bauta_context_free(context);
 }
 
-/* The token that has NaN is found in the second sequence, behind padding. */
+/* The token with NaN is found in the second sequence, after padding. */
 static void tokens_are_counted_in_their_sequence(void **state)
 {
     uint32_t ids[10] = { 3, 1, 4, 0, 0, 1, 5, 39, 2, 6 };

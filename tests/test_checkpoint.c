@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_checkpoint.c - a run that is stopped and goes on is the run that was
- * never stopped; one that cannot go on says why. */
+/* test_checkpoint.c - a resumed run is bit-identical to one that never stopped;
+ * one that cannot be resumed gives the reason. */
 #include "training_fixtures.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ static void a_resumed_run_is_the_run_that_never_stopped(void **state)
             if (at < STEPS)
                 lesson_steps(&first, 1);
         }
-        lesson_same(&whole, &first); // saving leaves no trace either
+        lesson_same(&whole, &first); // saving has no side effects either
         lesson_release(&first);
         lesson_release(&whole);
         scratch_free(&s);
@@ -85,7 +85,7 @@ static void what_does_not_matter_may_differ(void **state)
     scratch_free(&s);
 }
 
-/* Steps that were not taken count as steps, but not for the optimizer. */
+/* Skipped steps count as steps, but not for the optimizer. */
 static void steps_that_were_not_taken_are_remembered(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void a_checkpoint_is_a_model_folder(void **state)
                         model->store->floats * sizeof(float));
     must(bauta_tokenizer_load(&tokenizer, folder, &err), &err);
     assert_int_equal(bauta_tokenizer_vocab_size(tokenizer), LESSON_VOCABULARY);
-    // What exists is not written over.
+    // An existing file is not overwritten.
     assert_int_equal(bauta_trainer_save(l.trainer, folder, NULL, &err),
                      BAUTA_ERR_IO);
     assert_non_null(strstr(err.message, "not empty"));
@@ -233,7 +233,7 @@ static void the_last_whole_checkpoint_is_found(void **state)
     last_is(s.folder, "step-10");
     save(&l, scratch_path(&s, "step-000123"));
     last_is(s.folder, "step-000123");
-    // Not whole: empty, without a record, half a record, a file.
+    // Incomplete: empty, without a record, half a record, a file.
     assert_int_equal(mkdir(scratch_path(&s, "step-500"), 0777), 0);
     save(&l, scratch_path(&s, "step-400"));
     snprintf(path, sizeof(path), "%s/trainer.json", s.path);
@@ -249,7 +249,7 @@ static void the_last_whole_checkpoint_is_found(void **state)
     scratch_free(&s);
 }
 
-/* The number that a loaded model holds in its first place. */
+/* The first number that a loaded model holds. */
 static float loaded_from(const char *folder)
 {
     bauta_model *model;
@@ -281,7 +281,7 @@ static void a_run_stands_for_its_model(void **state)
         save(&l, scratch_path(&s, name));
         assert_true(loaded_from(s.folder) == (float)i);
     }
-    // A link that leads nowhere is none.
+    // A dangling link is no checkpoint.
     assert_int_equal(symlink("step-77", scratch_path(&s, "best")), 0);
     assert_true(loaded_from(s.folder) == 3.0f);
     assert_int_equal(unlink(s.path), 0);
@@ -460,7 +460,7 @@ int main(void)
         cmocka_unit_test(another_corpus_or_model_is_refused),
         cmocka_unit_test(another_tokenizer_is_refused_where_it_matters),
     };
-    // Thousands of files are made durable, which memory is faster at.
+    // Thousands of files are synced, which is faster in memory.
     if (access("/dev/shm", W_OK) == 0)
         setenv("TMPDIR", "/dev/shm", 0);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_checkpoint_damage.c - checkpoints that are damaged, forged or of another
- * run, and memory that fails: a sentence, and a trainer that is as it was. */
+ * run, and failing allocations: an error with a message, and an unchanged
+ * trainer. */
 #include "allocation_faults.h"
 #include "formats/sealed_json.h"
 #include "training_fixtures.h"
@@ -9,7 +10,7 @@ static uint64_t seed;
 
 /* ---- damage -------------------------------------------------------------- */
 
-/* Damage that is accepted has changed nothing that is read. */
+/* Damage that is accepted must not change anything that is read. */
 static void survives(lesson *l, const lesson *fresh, const lesson *saved,
                      const char *folder)
 {
@@ -51,7 +52,7 @@ static void damaged_files_are_refused(void **state)
         for (size_t k = 0; k < 400; k++) {
             size_t size = good.size;
             memcpy(bytes, good.bytes, size);
-            // Half of the places in the first part, where the names are.
+            // Half of the positions are in the first part, where the names are.
             size_t part = k % 2 && size > 4000 ? 4000 : size;
             size_t at = test_below(&r, part);
             if (k < 100) {
@@ -86,7 +87,7 @@ static void damaged_files_are_refused(void **state)
     scratch_free(&s);
 }
 
-/* Whoever loads the model of a checkpoint, by whatever way. */
+/* Load the model of a checkpoint, through either call. */
 static void a_damaged_model_is_refused(void **state)
 {
     (void)state;
@@ -120,12 +121,12 @@ static void a_damaged_model_is_refused(void **state)
     scratch_free(&s);
 }
 
-/* Records with a good seal that say what cannot be. */
+/* Records with a valid checksum but impossible contents. */
 static void impossible_records_are_refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *key, *value; /* NULL: taken away */
+        const char *key, *value; /* NULL: removed */
         bauta_status status;
         const char *says;
     } wrong[] = {
@@ -176,7 +177,7 @@ static void impossible_records_are_refused(void **state)
         json_decref(record);
         refused(&l, folder, wrong[i].status, wrong[i].says);
     }
-    // One digit, in a record that is possible otherwise.
+    // One digit, in a record that is otherwise valid.
     char *digit = strstr(good.bytes, "\"batch\": ");
     assert_non_null(digit);
     digit[9] = digit[9] == '1' ? '2' : '1';
@@ -203,7 +204,7 @@ static void impossible_records_are_refused(void **state)
     scratch_free(&s);
 }
 
-/* Files of tensors that are good ones, but not this run's. */
+/* Valid files of tensors of another run. */
 static void tensors_of_another_run_are_refused(void **state)
 {
     (void)state;
@@ -241,7 +242,7 @@ static void tensors_of_another_run_are_refused(void **state)
     refused(&l, folder, BAUTA_ERR_IO, "is missing");
     lesson_release(&l);
 
-    // More than this run has, under its record: without an average.
+    // More tensors than this run has, under its record: without an average.
     o.ema_decay = 0.0;
     folder = scratch_path(&s, "step-0");
     lesson_init(&l, "gpt2", folder, &o, 1, NULL);
@@ -327,7 +328,7 @@ int main(void)
         cmocka_unit_test(every_allocation_may_fail),
     };
     seed = test_seed();
-    // Thousands of files are made durable, which memory is faster at.
+    // Thousands of files are synced, which is faster in memory.
     if (access("/dev/shm", W_OK) == 0)
         setenv("TMPDIR", "/dev/shm", 0);
     return cmocka_run_group_tests(tests, NULL, NULL);

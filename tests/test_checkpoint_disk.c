@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_checkpoint_disk.c - a disk that fails and a program that dies while it
- * writes a checkpoint: there is a whole one or none, and the run that goes on
- * has the bits of one that was never stopped. */
+/* test_checkpoint_disk.c - disk errors and a killed process during a
+ * checkpoint: afterwards there is a whole checkpoint or none, and the resumed
+ * run is bit-identical to one that never stopped. */
 #include "disk_faults.h"
 #include "training_fixtures.h"
 
@@ -12,7 +12,7 @@ static uint64_t seed;
 
 /* ---- a disk that fails --------------------------------------------------- */
 
-/* A whole checkpoint of step 3, from which a new trainer goes on. */
+/* A whole checkpoint of step 3, from which a new trainer resumes. */
 static void is_whole(const course *c, const lesson *saved, const char *folder)
 {
     lesson l;
@@ -21,7 +21,7 @@ static void is_whole(const course *c, const lesson *saved, const char *folder)
     lesson_release(&l);
 }
 
-/* One save for every call that it makes, in which that call fails. */
+/* One save for each of its calls, in which that call fails. */
 static size_t fail_at_every_call(const course *c, lesson *l, scratch *s,
                                  disk_fault fault)
 {
@@ -39,9 +39,8 @@ static size_t fail_at_every_call(const course *c, lesson *l, scratch *s,
             assert_int_equal(status, BAUTA_ERR_IO);
             assert_true(strlen(err.message) > 10);
         }
-        // There is nothing, or it is whole: a folder that could not be made
-        // durable is there all the same, and what only closes a folder that
-        // was made durable may fail.
+        // There is nothing, or it is whole. A folder that could not be synced
+        // exists all the same, and closing a folder after its sync may fail.
         size_t there = scratch_count(s);
         assert_true(there <= 1 && (status || there == 1));
         if (there == 1) {
@@ -55,8 +54,8 @@ static size_t fail_at_every_call(const course *c, lesson *l, scratch *s,
     }
 }
 
-/* Power may fail as well, which no test here can do: so all is durable before
- * it has its name. */
+/* A power failure cannot be tested here, so the test checks that everything is
+ * synced before it is renamed. */
 static void all_is_durable_before_it_has_its_name(void **state)
 {
     (void)state;
@@ -84,7 +83,8 @@ static void every_call_to_the_disk_may_fail(void **state)
         for (int fault = DISK_FAILS; fault <= DISK_BREAKS; fault++)
             points +=
                 fail_at_every_call(&courses[i], &l, &s, (disk_fault)fault);
-        lesson_steps(&l, STEPS - 3); // the run goes on as if nothing had been
+        lesson_steps(&l,
+                     STEPS - 3); // the run continues as if nothing had happened
         lesson_same(&whole, &l);
         lesson_release(&l);
         lesson_release(&whole);
@@ -94,7 +94,7 @@ static void every_call_to_the_disk_may_fail(void **state)
     assert_true(points >= 200);
 }
 
-/* A file that may not grow beyond some size, as on a disk that is full. */
+/* A file that may not grow beyond some size, as on a full disk. */
 static void files_that_may_not_grow_leave_nothing(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void files_that_may_not_grow_leave_nothing(void **state)
     text_file largest = file_load(folder, "optimizer.safetensors");
     free(largest.bytes);
     scratch_remove(folder);
-    fflush(NULL); // the limit holds for what is printed, too
+    fflush(NULL); // the limit applies to printed output, too
     void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     for (size_t i = 0; i < 64; i++) {
@@ -128,7 +128,8 @@ static void files_that_may_not_grow_leave_nothing(void **state)
 
 /* ---- a program that dies ------------------------------------------------- */
 
-/* Killed at call k of the second save; true when there are fewer calls. */
+/* Kill the process at call k of the second save; true when there are fewer
+ * calls. */
 static bool killed_at(const course *c, const char *run, size_t k)
 {
     fflush(NULL);
@@ -173,7 +174,7 @@ static void a_program_may_die_at_every_call(void **state)
         must(bauta_run_last(&last, s.folder, &err), &err);
         bool second = strcmp(strrchr(last, '/') + 1, "step-2") == 0;
         assert_true(second || !done);
-        // Checked in full at every eighth and at the interesting ones.
+        // Checked in full at every eighth call and at the important ones.
         if (second || k % 8 == 0)
             is_whole(c, second ? &two : &one, last);
         seconds += second;
@@ -188,7 +189,7 @@ static void a_program_may_die_at_every_call(void **state)
     scratch_free(&s);
 }
 
-/* Steps and saves from the last checkpoint on, until the end. */
+/* Train and save from the last checkpoint on, until the end. */
 static void child_run(const course *c, const char *run)
 {
     lesson l;
@@ -207,7 +208,7 @@ static void child_run(const course *c, const char *run)
     _exit(0);
 }
 
-/* Run until killed after some time; true when it came to its end. */
+/* Run until killed after some time; true when it finished first. */
 static bool child_killed(const course *c, const char *run, useconds_t time)
 {
     int status;
@@ -236,7 +237,7 @@ static void a_program_may_be_killed_at_any_time(void **state)
         lesson whole, last;
         char *folder;
         bauta_error err;
-        // Longer and longer, so that it comes to an end on a busy machine.
+        // The time grows, so that the run finishes on a busy machine.
         for (useconds_t most = 4000;; most += most / 8, kills++)
             if (child_killed(c, s.folder, (useconds_t)test_below(&r, most)))
                 break;
@@ -264,7 +265,7 @@ int main(void)
         cmocka_unit_test(a_program_may_be_killed_at_any_time),
     };
     seed = test_seed();
-    // Thousands of files are made durable, which memory is faster at.
+    // Thousands of files are synced, which is faster in memory.
     if (access("/dev/shm", W_OK) == 0)
         setenv("TMPDIR", "/dev/shm", 0);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,7 @@ static bauta_corpus_options options(bool lines, bool skip_bad)
     return o;
 }
 
-/* Text with NUL in it, by its size. */
+/* Text that may contain NUL, by its size. */
 #define BYTES(text) text, sizeof(text) - 1
 
 static bauta_status load(bauta_corpus **out, const char *text, size_t size,
@@ -256,7 +256,7 @@ static char *large_text(bool one_line)
     return text;
 }
 
-/* What the tokenizer makes of a text at once, and its end. */
+/* The tokens of a text encoded at once, and its end token. */
 static void document_is(const bauta_corpus *corpus, size_t index,
                         const bauta_tokenizer *t, const char *text, size_t size)
 {
@@ -287,8 +287,8 @@ static bauta_tokenizer *learned(bauta_tokenizer_kind kind, const char *text)
     return made;
 }
 
-/* A document that is encoded in parts, and kept in a file, has the tokens that
- * it has as a whole. */
+/* A document that is encoded in parts and kept in a file has the same tokens as
+ * one encoded at once. */
 static void a_large_document_has_the_same_tokens(void **state)
 {
     (void)state;
@@ -320,7 +320,7 @@ static void a_large_document_has_the_same_tokens(void **state)
     }
 }
 
-/* A split, and the batches of an epoch, are the same out of a file. */
+/* A split, and the batches of an epoch, are the same for a corpus in a file. */
 static void a_corpus_in_a_file_is_the_same_corpus(void **state)
 {
     (void)state;
@@ -355,7 +355,7 @@ static void a_corpus_in_a_file_is_the_same_corpus(void **state)
     free(text);
 }
 
-/* Memory that the library has at one time. */
+/* Peak memory of the library. */
 static struct {
     size_t now, most;
 } counted;
@@ -381,8 +381,8 @@ static void count_free(void *user, void *memory)
     free(block);
 }
 
-/* Whether a document is one long line or many, and whether documents are
- * lines, memory does not grow with the file. */
+/* Memory does not grow with the file, whether a document is one long line or
+ * many, and whether or not documents are lines. */
 static void memory_does_not_grow_with_the_file(void **state)
 {
     (void)state;
@@ -509,7 +509,7 @@ static void bad_pairs_are_left_out_and_counted(void **state)
          &err);
     assert_int_equal(bauta_corpus_skipped(corpus), 4);
     pairs_are(corpus, 2, want);
-    // Files that do not belong together are not a matter of single lines.
+    // Files that do not match each other are not an error of single lines.
     assert_int_equal(load_pairs(&corpus, "a\nb\n", "a\n", true, &err),
                      BAUTA_ERR_IO);
 }

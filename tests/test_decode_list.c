@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_decode_list.c - what the GPU's decoding is told is what the masks say,
- * chunk by chunk. Needs no GPU. */
+/* test_decode_list.c - the work lists of the GPU's decoding kernels match the
+ * masks, chunk by chunk. Needs no GPU. */
 #include "mask/decode_list.h"
 
 #include "allocation_faults.h"
@@ -113,8 +113,8 @@ static void check_list(const batch *b, const bt_decode_list *list)
     free(seen);
 }
 
-/* The slots of a unit follow each other in the order of the chunks, and a unit
- * whose rows see nothing has one item, too. */
+/* The slots of a unit are consecutive in the order of the chunks. A unit whose
+ * rows see nothing has one item, too. */
 static void check_units(const batch *b, const bt_decode_list *list)
 {
     bt_decode_item **by_slot = calloc(list->item_count, sizeof(*by_slot));
@@ -201,8 +201,8 @@ static void a_sink_and_a_window_read_three_tiles(void **state)
     uint32_t pages[157] = { 0 };
     bt_decode_list list;
     (void)state;
-    // Keys 0 to 3 and 9937 to 9999: of the pages, the first one and the last
-    // two are looked at.
+    // Keys 0 to 3 and 9937 to 9999: only the first page and the last two are
+    // read.
     assert_int_equal(bauta_mask_sinks(&sinks, 1, 10000, 4, NULL), 0);
     assert_int_equal(bauta_mask_window(&window, 1, 10000, 63, NULL), 0);
     assert_int_equal(bauta_mask_or(&mask, sinks, window, NULL), 0);

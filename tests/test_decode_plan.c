@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_decode_plan.c - the mask of a batch shows what it should, and the plan
- * of a step is the plan of that mask. */
+/* test_decode_plan.c - the mask of a batch shows the right keys, and the plan
+ * of a decoding step is the plan of that mask. */
 #include "mask/decode_plan.h"
 
 #include "allocation_faults.h"
@@ -52,7 +52,7 @@ static void lengths_draw(lengths *l, test_random *r)
     }
 }
 
-/* Whether a query sees a key, by the words of bauta.h. */
+/* Whether a query sees a key, by the definition in bauta.h. */
 static bool oracle(const lengths *l, size_t d, size_t row, size_t key)
 {
     const bt_batch_mask *m = &l->mask;
@@ -180,7 +180,7 @@ static void a_plan_without_memory_is_empty_and_serves_again(void **state)
     assert_non_null(strstr(err.message, "plan of a decoding step"));
     assert_int_equal(step.plan.tile_count, 0);
     assert_int_equal(bt_decode_plan_build(&step, &mask, &err), 0);
-    faults_arm(0); // a step of the same size takes nothing
+    faults_arm(0); // a step of the same size allocates nothing
     keys = 101;
     assert_int_equal(bt_decode_plan_build(&step, &mask, &err), 0);
     assert_false(faults_disarm());

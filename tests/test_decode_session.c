@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_decode_session.c - sequences on a stage, beside lists of tokens.
+/* test_decode_session.c - sequences of a decode session against plain lists of
+ * tokens.
  *
- * Sequences are created, fed in pieces and groups, forked, truncated and freed
- * at random, for every family that has a decoder. Whatever was done, the logits
- * behind a sequence are those of bauta_model_forward() for its list, bit for
- * bit. */
+ * Sequences are created, extended in chunks and groups, forked, truncated and
+ * freed at random, for every family that has a decoder. After any of this, the
+ * logits of a sequence's last token are those of bauta_model_forward() for its
+ * list, bit for bit. */
 #include "decode/session.h"
 
 #include "allocation_faults.h"
@@ -27,7 +28,7 @@ typedef struct world {
     test_random r;
     scratch folder;
     bauta_model *model;
-    bauta_context *context, *other; /* the other one runs the parallel pass */
+    bauta_context *context, *other; /* runs the parallel pass */
     bt_decode_session *stage;
     size_t most; /* tokens of a sequence */
     bt_cross_kv *memories[SOURCES];
@@ -102,7 +103,7 @@ static void world_release(world *w)
     scratch_free(&w->folder);
 }
 
-/* What lives takes no more than it may. */
+/* Memory in use stays within its bound. */
 static void used_is_bounded_by_cost(const world *w)
 {
     uint64_t cost = 0;
@@ -117,7 +118,7 @@ static void used_is_bounded_by_cost(const world *w)
 
 /* ---- the parallel pass --------------------------------------------------- */
 
-/* The logits behind the last token of a list. */
+/* The logits of the last token of a list. */
 static void forward(const world *w, const subject *s, float *last)
 {
     bauta_error err;
@@ -148,7 +149,7 @@ static void compare(const world *w, const subject *s, const float *got)
 
 /* ---- what can happen ----------------------------------------------------- */
 
-/* A piece for a sequence: mostly one token, sometimes many. */
+/* Tokens to append to a sequence: mostly one, sometimes many. */
 static size_t piece_draw(world *w, const subject *s)
 {
     size_t room = w->most - s->tokens;
@@ -156,7 +157,7 @@ static size_t piece_draw(world *w, const subject *s)
     return count < room ? count : room;
 }
 
-/* Some sequences, in any order, some of them asked for logits. */
+/* Some sequences, in any order, some of them with logits. */
 static void feed_some(world *w)
 {
     bauta_error err;
@@ -198,7 +199,7 @@ static void fork_to(const subject *from, subject *to)
         fail_msg("%s", err.message);
 }
 
-/* Where no layer has a window every truncation is possible. */
+/* Without a window every truncation is possible. */
 static void truncate_to(const world *w, subject *s, size_t tokens)
 {
     size_t last = bauta_model_decoder_layers(w->model) - 1;
@@ -276,7 +277,7 @@ static void a_window_bounds_the_memory_of_a_long_sequence(void **state)
         assert_true(bt_decode_session_used(w.stage) <=
                     bt_decode_session_cost(w.stage, 128, 0));
     }
-    // The window's keys of long ago are gone, those of now are not.
+    // Keys that left the window are freed, the others are not.
     assert_false(bt_sequence_truncate(sequence, 1000));
     assert_int_equal(bt_sequence_tokens(sequence), 3000);
     assert_true(bt_sequence_truncate(sequence, 2998));
@@ -285,7 +286,7 @@ static void a_window_bounds_the_memory_of_a_long_sequence(void **state)
     world_release(&w);
 }
 
-/* Two pages a layer are the bound: one sequence fills them. */
+/* Two pages a layer are the limit: one sequence fills them. */
 static void the_bound_is_a_sentence_and_changes_nothing(void **state)
 {
     (void)state;
@@ -314,7 +315,7 @@ static void the_bound_is_a_sentence_and_changes_nothing(void **state)
     more = (bt_decode_input){ a->sequence, 2, a->ids + 127, NULL };
     assert_int_equal(bt_decode_session_append(w.stage, &more, 1, &err),
                      BAUTA_ERR_NOMEM);
-    fork_to(a, b); // takes nothing, and cannot write
+    fork_to(a, b); // allocates nothing, and cannot write
     more = (bt_decode_input){ b->sequence, 1, a->ids + 127, NULL };
     assert_int_equal(bt_decode_session_append(w.stage, &more, 1, &err),
                      BAUTA_ERR_NOMEM);
@@ -326,8 +327,7 @@ static void the_bound_is_a_sentence_and_changes_nothing(void **state)
     world_release(&w);
 }
 
-/* One life of a beam search, every call of which may fail; what has been fed
- * is then fed again. */
+/* A small beam search in which every call may fail and is then repeated. */
 typedef struct life {
     world w;
     size_t step;
@@ -410,7 +410,8 @@ static void crowd_make(world *w, bt_decode_input *feeds, float (*logits)[VOCAB])
     }
 }
 
-/* Three steps of a crowd; each allocation of the first one fails once. */
+/* Three steps of many sequences; each allocation of the first one fails
+ * once. */
 static void crowd_speak(world *w, bt_decode_input *feeds)
 {
     bauta_error err;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_detokenizer.c - from pieces back to text: what Hugging Face's library
- * and SentencePiece give, at once or as a stream, and what is refused. */
+/* test_detokenizer.c - from tokens back to text, at once or as a stream, as
+ * Hugging Face's library and SentencePiece do it; and the configs that are
+ * refused. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -35,7 +36,7 @@ static bt_detokenizer_stream *stream_of(const bt_detokenizer_chain *decoding)
     return stream;
 }
 
-/* Push a piece; what comes out is appended to `text`. */
+/* Push a piece; the output is appended to `text`. */
 static void push(bt_detokenizer_stream *stream, const char *piece, char *text)
 {
     bauta_error err;
@@ -50,8 +51,8 @@ static void push(bt_detokenizer_stream *stream, const char *piece, char *text)
     strcat(text, more);
 }
 
-/* All pieces, of which none is left when NULL follows, taken one by one; and
- * once more, taken at the end. */
+/* Push all pieces, NULL-terminated, taking the text after each one; then again,
+ * taking it at the end. */
 static void check(const bt_detokenizer_chain *decoding,
                   const char *const *pieces, size_t count, const char *want,
                   const char *name)
@@ -234,7 +235,7 @@ static void pieces_become_what_the_library_makes_of_them(void **state)
 }
 
 /* Here the library panics (Strip), or gives up a whole run of bytes for one
- * that is no character's (ByteFallback). */
+ * invalid byte (ByteFallback). */
 static void what_can_be_decoded_is(void **state)
 {
     (void)state;
@@ -302,7 +303,7 @@ static void a_stream_keeps_nul(void **state)
 
 /* ---- Streams ------------------------------------------------------------- */
 
-/* What comes out with each piece, and at the end. */
+/* The output after each piece, and at the end. */
 static void check_steps(const char *json, const char *const *pieces,
                         const char *const *texts, size_t count)
 {
@@ -346,7 +347,7 @@ static void text_comes_out_as_soon_as_it_is_certain(void **state)
 
 /* ---- A slow reference ---------------------------------------------------- */
 
-/* Tokens as the library has them: all at once, a list of strings. */
+/* Tokens as the library holds them: all at once, a list of strings. */
 typedef struct list {
     char *at[64];
     size_t count;
@@ -436,8 +437,8 @@ static void slow_strip(list *l, char content, size_t start, size_t stop)
 }
 
 /* Append text with U+FFFD for each byte, or for each maximal subpart, that is
- * no character's. Two bytes or three are a subpart when more behind them make
- * a character; from the third on any will do. */
+ * not part of a character. Two or three bytes are a subpart if more bytes could
+ * complete a character. */
 static void put_lossy(char *out, const char *bytes, bool subparts)
 {
     size_t size = strlen(bytes), length, at = strlen(out);
@@ -502,7 +503,7 @@ static void slow_bytelevel(list *l)
     list_put(l, out, strlen(out));
 }
 
-/* Draw a decoder: its JSON is appended, and the list is decoded by it. */
+/* Draw a decoder: append its JSON, and apply it to the list. */
 static void step_draw(test_random *r, char *json, list *l)
 {
     static const char *const needles[] = { "\u2581", "a",    "ab",
@@ -679,7 +680,7 @@ static void what_is_malformed_is_a_sentence(void **state)
     free(needle);
 }
 
-/* Pieces that are not well formed do no harm. */
+/* Malformed pieces do no harm. */
 static void any_bytes_may_be_pushed(void **state)
 {
     test_random *r = *state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_device.c - the choice of a device, and the calls for GPUs as far as they
- * can be tried without one: over a table whose GPU is the host's memory and
- * whose kernels only note that they were called. tests/cuda/check_device.c goes
- * on from there. */
+ * can be tested without one: over a table whose GPU is host memory and whose
+ * kernels only record that they were called. tests/cuda/check_device.c tests
+ * the rest. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "runtime/context.h"
@@ -125,7 +125,7 @@ static void a_gpu_that_is_not_there_is_a_sentence(void **state)
 /* ---- a table for the tests --------------------------------------------- */
 
 static struct {
-    int entered, device; /* how deep, and where */
+    int entered, device; /* nesting depth, and the current device */
     int forward, backward, decode;
     bool full; /* no more memory on the GPU */
 } fake;
@@ -400,6 +400,7 @@ static scene scene_make(void)
 {
     scene s = { .context = fake_context(),
                 .shape = BAUTA_ATTENTION_SHAPE_INIT,
+                .sequence = BAUTA_GPU_SEQUENCE_INIT,
                 .pages = BAUTA_GPU_PAGES_INIT };
     assert_int_equal(bauta_mask_causal(&s.mask, 8, 8, &err), 0);
     assert_int_equal(plan_make(&s, &s.plan[0], BAUTA_BFLOAT16, false), 0);
@@ -523,7 +524,7 @@ static void a_context_of_a_gpu_is_refused_by_all_other_calls(void **state)
     bauta_audit *audit = NULL;
     bauta_batch batch = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
-    const bauta_model *model = (const bauta_model *)&s; // not looked at
+    const bauta_model *model = (const bauta_model *)&s; // not checked
     bauta_context *gpu = s.context;
     float *x = s.x;
     double loss;
@@ -554,7 +555,7 @@ static void arguments_that_make_no_sense_are_sentences(void **state)
     scene s = scene_make();
     bauta_gpu_plan *plan = NULL;
     bauta_gpu_decode_plan *decoding = NULL;
-    bauta_gpu_sequence none = { 0 };
+    bauta_gpu_sequence none = BAUTA_GPU_SEQUENCE_INIT;
     bauta_attention_shape other = s.shape;
     bauta_mask *wide = NULL;
     (void)state;

@@ -33,7 +33,7 @@ static uint16_t narrowed(float x, bt_dtype dtype)
     return bits;
 }
 
-/* What the bits of a type with so many bits of mantissa mean. */
+/* The value of the bits of a type with this many mantissa bits. */
 static double meaning(unsigned bits, int mantissa_bits, int bias)
 {
     int top = (1 << (15 - mantissa_bits)) - 1;

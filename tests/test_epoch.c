@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_epoch.c - a pass through a corpus: every token once, in batches. */
+/* test_epoch.c - one epoch over a corpus: every token once, in batches. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "base/size.h"
@@ -39,7 +39,7 @@ static bt_epoch epoch_of(const bauta_corpus *corpus, const bt_packing *how,
 
 /* ---- what holds of every epoch ------------------------------------------- */
 
-/* How often each token of the corpus is read. */
+/* Count how often each token of the corpus is read. */
 static void tokens_count(unsigned *times, const bt_epoch *e,
                          const bauta_corpus *corpus, size_t context)
 {
@@ -104,7 +104,7 @@ static size_t tokens_of(const bauta_corpus *corpus, const bt_example *s)
                : s->count;
 }
 
-/* Within their budget, and not smaller than they must be. */
+/* Within their budget, and not smaller than necessary. */
 static void batches_are_full(const bt_epoch *e, const bauta_corpus *corpus,
                              const bt_packing *how)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_file.c - files read, mapped and written, and what is said of failures.
- */
+/* test_file.c - reading, mapping and writing files, and the messages of
+ * failures. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -103,7 +103,7 @@ static void a_long_path_leaves_room_for_the_reason(void **state)
     assert_int_equal(bt_file_write(path, "", 0, &err), BAUTA_ERR_IO);
     check_sentence(&err, path, "No such file");
     assert_non_null(strstr(err.message, "/last"));
-    // Nor does the part that is shown begin inside a character.
+    // The part that is shown does not begin inside a character either.
     memset(path, 0, sizeof(path));
     for (size_t i = 0; i < 200; i++)
         memcpy(path + 2 * i, "é", 2);
@@ -124,7 +124,7 @@ static void a_written_file_replaces_the_old_one(void **state)
     assert_int_equal(bt_file_write(path, "second", 6, &err), BAUTA_OK);
     check_content(path, "second");
     assert_int_equal(stat(path, &info), 0);
-    assert_int_equal(info.st_mode & 0777, 0640); // as the umask has it
+    assert_int_equal(info.st_mode & 0777, 0640); // as the umask says
     umask(mask);
     assert_int_equal(scratch_count(&s), 1);
     scratch_free(&s);
@@ -170,7 +170,7 @@ static void a_disk_that_is_full_leaves_the_old_file(void **state)
     bauta_error err;
     char *large = calloc(1, 1 << 20);
     const char *path = scratch_file(&s, "x", "old", 3);
-    // The nearest to a full disk that a process can arrange for itself.
+    // The closest to a full disk that a process can set up for itself.
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;

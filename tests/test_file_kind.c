@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_file_kind.c - files and folders that are something else: the sentence
- * says what they are and what to do. */
+/* test_file_kind.c - files and folders of another kind: the message says what
+ * they are and what to do. */
 #include "bauta.h"
 #include "tiny_models.h"
 
@@ -86,7 +86,7 @@ static void foreign_files_are_recognised(void **state)
     scratch_free(&s);
 }
 
-/* What is right stays right, and what is only damaged is told as before. */
+/* Valid files still load, and damaged ones still give their own message. */
 static void own_files_are_not_foreign(void **state)
 {
     (void)state;

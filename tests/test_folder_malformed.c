@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_folder_malformed.c - model folders that are not: each is refused by a
- * sentence, soon, in little memory, and without a leak. */
+/* test_folder_malformed.c - malformed model folders: each is refused with a
+ * message, quickly, in little memory, and without a leak. */
 #include "bauta.h"
 #include "tiny_models.h"
 
@@ -11,8 +11,7 @@ enum { SECONDS = 1, PEAK_BYTES = 64 << 20 };
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Bytes in use and the most there were; a header before each block says how
- * large it is. */
+/* Bytes in use and their peak; a header before each block holds its size. */
 static struct {
     atomic_size_t live, peak;
 } use;
@@ -52,7 +51,7 @@ static double seconds(void)
 
 static size_t refused; /* so far */
 
-/* Loading fails, read-only and trainable alike, with a sentence that says
+/* Loading fails, both read-only and trainable, with a message that contains
  * `what`. */
 static void assert_refused(const char *path, const char *what)
 {
@@ -259,7 +258,7 @@ static const struct {
       "which differs from encoder_attention_heads" },
     { "qwen3", "\"head_dim\": 8", "\"head_dim\": 8, \"attention_bias\": true",
       "attention_bias is true" },
-    // Sizes that the weights do not have.
+    // Sizes that do not match the weights.
     { "gpt2", "\"n_embd\": 16", "\"n_embd\": 18",
       "tensor transformer.wte.weight is 40 x 16, not 40 x 18" },
     { "gpt2", "\"n_positions\": 96", "\"n_positions\": 95",
@@ -375,7 +374,7 @@ static void cut_configs_are_refused(void **state)
     scratch_free(&s);
 }
 
-/* What is where a file should be. */
+/* Other things where a file should be. */
 static void folders_without_their_files_are_refused(void **state)
 {
     (void)state;
@@ -634,7 +633,7 @@ static void weights_are_refused(void **state)
     scratch_free(&s);
 }
 
-/* A file cut anywhere, and one with bytes behind its end. */
+/* A file truncated anywhere, and one with trailing bytes. */
 static void cut_weights_are_refused(void **state)
 {
     (void)state;
@@ -659,8 +658,8 @@ static void cut_weights_are_refused(void **state)
 
 /* ---- many tensors -------------------------------------------------------- */
 
-/* 60,000 tensors that have a place and one that has none: finding it takes no
- * longer than reading them. */
+/* 60,000 known tensors and one unknown: finding it takes no longer than reading
+ * them. */
 static void many_tensors_are_refused_soon(void **state)
 {
     (void)state;
@@ -731,7 +730,7 @@ static void many_tensors_are_refused_soon(void **state)
 
 /* ---- what is not malformed ----------------------------------------------- */
 
-/* The folders that everything above is a distortion of. */
+/* The valid folders from which all malformed ones are derived. */
 static void the_folders_themselves_are_loaded(void **state)
 {
     (void)state;

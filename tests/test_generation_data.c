@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_generation_data.c - what transformers made of the models of the data
- * folder, token by token. */
+/* test_generation_data.c - generation with the models of the data folder equals
+ * transformers, token by token. */
 #include "base/error.h"
 #include "data.h"
 #include "generation_fixtures.h"
@@ -10,7 +10,7 @@
 
 static size_t missing;
 
-/* A folder of the data; the test is skipped where it is not there. */
+/* A folder of the data; the test is skipped if it is missing. */
 static const char *need_folder(char path[600], const char *name)
 {
     if (!test_data_path(path, 600, name)) {
@@ -268,7 +268,7 @@ static void shakespeare_is_transformers(void **state)
 
 enum { SENTENCES = 1000 };
 
-/* The English lines, unpacked beside the model by whoever made the data, or
+/* The English lines, from the unpacked file beside the model if present, or
  * else from the corpus through zcat. */
 static size_t lines_read(char *lines[SENTENCES])
 {
@@ -288,7 +288,7 @@ static size_t lines_read(char *lines[SENTENCES])
 }
 
 /* How much worse, by our own scores, the other translation is: a sum of the
- * log-probabilities of its tokens, as the search adds them. */
+ * log-probabilities of its tokens, in the order of the search. */
 static double score_of(const speaker *s, const bauta_tokens *source,
                        const uint32_t *tokens, size_t count)
 {
@@ -329,7 +329,7 @@ static double score_of(const speaker *s, const bauta_tokens *source,
     return score / (double)length;
 }
 
-/* Number of sentences; BAUTA_SENTENCES says another. */
+/* Number of sentences; BAUTA_SENTENCES overrides it. */
 static size_t sentences(void)
 {
     const char *text = getenv("BAUTA_SENTENCES");

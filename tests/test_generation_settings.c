@@ -76,7 +76,7 @@ static void every_key_reaches_its_option(void **state)
     assert_int_equal(o.bad_word_count, 2); // 300 is no token
     assert_int_equal(o.bad_words[0].count, 1);
     assert_int_equal(o.bad_words[0].tokens[0],
-                     8); // an end, so it does not count
+                     8); // an end token, so it does not count
     assert_int_equal(o.bad_words[1].count, 2);
     assert_int_equal(o.bad_words[1].tokens[1], 12);
     assert_int_equal(o.stop_string_count, 1);
@@ -161,7 +161,7 @@ static void unsupported_and_malformed_settings_are_named(void **state)
     }
 }
 
-/* What is written is JSON, and reading it gives the options back. */
+/* The written JSON reads back as the same options. */
 static void json_goes_there_and_back(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_generator.c - a request gets the same bits whatever runs beside it. */
+/* test_generator.c - generation is batch-invariant: a request gets the same
+ * bits whatever runs beside it. */
 #include "allocation_faults.h"
 #include "random_requests.h"
 #include "tiny_models.h"
@@ -38,8 +39,8 @@ static const char *folder_of(const char *name)
 
 /* ---- company ----------------------------------------------------------- */
 
-/* What each comes to by itself, without a cache. Options may leave nothing to
- * choose: *errors then has the sentence. */
+/* The result of each request alone, without a cache. If the options leave no
+ * token to choose, *errors has the message. */
 static void alone(const speaker *s, const wish *wishes, size_t count,
                   bauta_result **results)
 {
@@ -115,7 +116,7 @@ static void requests_wait_until_they_fit(void **state)
     for (size_t i = 0; i < COUNT; i++)
         requests[i] = plain(ids, 3, &o);
     generate_all(&s, NULL, requests, COUNT, wide);
-    // The sentence of a refusal says what one needs.
+    // The message states how much memory is needed.
     narrow.cache_bytes = 1;
     MUST(bauta_generator_create(&g, s.context, s.model, NULL, &narrow, &err),
          &err);
@@ -229,8 +230,8 @@ static void hearing_false_ends_the_text(void **state)
 
 /* ---- a padded vocabulary ------------------------------------------------- */
 
-/* Ids beyond the tokenizer's are chosen as transformers chooses them, and add
- * nothing to the text. */
+/* Ids beyond the tokenizer's vocabulary are chosen as transformers chooses
+ * them, and add nothing to the text. */
 static void ids_without_a_piece_add_no_text(void **state)
 {
     (void)state;
@@ -432,7 +433,7 @@ static void options_that_forbid_all_are_a_sentence(void **state)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* Steps until all have ended; a failed allocation is tried again, once. */
+/* Step until all have ended; a failed step is repeated once. */
 static void run_with_fault(const speaker *s, size_t k, const wish *wishes,
                            size_t count, bauta_result **results, bool *hit)
 {

@@ -233,7 +233,7 @@ static void pairs_are_all_different(void **state)
     qsort(p.at, p.count, sizeof(*p.at), by_german);
     for (size_t i = 1; i < p.count; i++) {
         assert_true(strcmp(p.at[i - 1].german, p.at[i].german) != 0);
-        // Not even but for the full stop.
+        // Not even if only the full stop differs.
         size_t length = strlen(p.at[i - 1].german);
         assert_false(strncmp(p.at[i].german, p.at[i - 1].german, length) == 0 &&
                      strcmp(p.at[i].german + length, ".") == 0);

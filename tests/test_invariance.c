@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_invariance.c - what must not change a bit of a model's results.
+/* test_invariance.c - conditions that must not change a bit of a model's
+ * results.
  *
- * For every family: one token at a time on a stage or all at once; padded,
- * packed or alone; any number of threads and any instruction set; whatever
- * stands in padding. And a step of a known shape allocates nothing. There is no
- * tolerance anywhere here. */
+ * For every family: incremental or parallel decoding; padded, packed or alone;
+ * any number of threads and any instruction set; any contents of padding. And a
+ * step of a known shape allocates nothing. All comparisons are exact. */
 #include "allocation_faults.h"
 #include "attention_problem.h"
 #include "decode/session.h"
@@ -35,7 +35,7 @@ static void subject_init(subject *s, const char *path)
     s->target = text_random(&r, s->print, 1);
 }
 
-/* Run a test on every folder that is there. */
+/* Run a test on every folder that exists. */
 static void each_folder(void (*test)(subject *s))
 {
     for (size_t i = 0; i < BT_LEN(test_folders); i++) {
@@ -46,7 +46,7 @@ static void each_folder(void (*test)(subject *s))
             continue;
         }
         subject_init(&s, path);
-        printf("%s\n", test_folders[i].path); // which one fails, if one does
+        printf("%s\n", test_folders[i].path); // for the message of a failure
         test(&s);
         bt_model_store_free(s.folder);
     }
@@ -61,7 +61,7 @@ static bt_tape *tape_make(const char *isa, int threads)
     return tape;
 }
 
-/* The rows of both stacks, as far as the model has them. */
+/* The rows of both stacks, if the model has them. */
 typedef struct pass {
     side encoder, decoder;
 } pass;
@@ -84,7 +84,7 @@ static void pass_release(pass *p)
     side_release(&p->decoder);
 }
 
-/* The stack that the head stands on. */
+/* The stack that the head reads. */
 static side *pass_top(const subject *s, pass *p)
 {
     return s->print->stacks == BT_ENCODER_ONLY ? &p->encoder : &p->decoder;
@@ -117,7 +117,7 @@ static bt_loss pass_loss(const subject *s, bt_tape *tape, pass *p, bt_tensor *x)
         bt_transformer_head_bias(model), pass_top(s, p)->labels, 0.1f, 1);
 }
 
-/* What comes of the real tokens, in their order: the same in every layout. */
+/* Results for the real tokens, in their order: the same in every layout. */
 typedef struct outcome {
     size_t rows, columns;
     float *logits; /* (rows, columns) */
@@ -142,7 +142,7 @@ static outcome outcome_of(const subject *s, bt_tape *tape, layout how)
                top->lengths[i] * o.columns * sizeof(float));
         o.rows += top->lengths[i];
     }
-    // Equal NaN everywhere would not be a result.
+    // Equal NaN everywhere would prove nothing.
     for (size_t row = 0; row < o.rows; row++)
         if (isnan(o.logits[row * o.columns]))
             fail_msg("row %zu has NaN", row);
@@ -161,7 +161,7 @@ static void same_loss(double want, double got)
 
 /* ---- one token at a time ------------------------------------------------- */
 
-/* One sequence that is decoded on a stage of its own. */
+/* One sequence that is decoded in its own session. */
 typedef struct decoding {
     bauta_context *context;
     bt_decode_session *stage;
@@ -198,8 +198,8 @@ static void decoding_release(decoding *d)
     free(d->logits);
 }
 
-/* Feed `prefill` tokens at once and then one at a time; the logits behind each
- * piece are those of the parallel pass. */
+/* Append `prefill` tokens at once and then one at a time; the logits after each
+ * chunk are those of the parallel pass. */
 static void decoding_run(const subject *s, size_t sequence, size_t prefill,
                          const outcome *want)
 {
@@ -242,8 +242,8 @@ static void decoding_equals_the_parallel_pass(void **state)
 
 /* ---- padded, packed, alone ----------------------------------------------- */
 
-/* Sequence i alone against its rows of the whole, and its loss against that of
- * the whole when only its labels count. */
+/* Sequence i alone against its rows of the whole batch, and its loss against
+ * that of the batch when only its labels count. */
 static void check_alone(subject *s, bt_tape *tape, size_t i, const float *want)
 {
     text source = s->source, target = s->target;
@@ -363,10 +363,10 @@ static void threads_and_instruction_sets_change_no_bit(void **state)
 
 /* ---- what stands in padding ---------------------------------------------- */
 
-/* Where the head is the token table, the poisoned token has a logit too, and
- * that one is NaN for everybody; so is then the loss. Of gradients nothing is
- * promised here: a matrix's is a sum over all rows, and a row of padding is a
- * row. Who trains packs, and has none. */
+/* If the head is the token table, the poisoned token has a NaN logit in every
+ * row, and so the loss is NaN. Gradients are not compared here: a matrix's
+ * gradient is a sum over all rows, padding included. Training packs its
+ * batches. */
 static void check_poison(subject *s)
 {
     bt_tensor *tokens = &s->folder->model->tokens;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_json.c - the reader of JSON against jansson's: what the one accepts the
- * other does, and the values are the same. */
+/* test_json.c - the JSON reader against jansson: both accept the same texts and
+ * read the same values. */
 #include "testing.h"
 
 #include "base/error.h"
@@ -87,7 +87,7 @@ static void every_cut_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < BT_LEN(seeds); i++)
         for (size_t size = 0; size < strlen(seeds[i]); size++) {
-            char *exact = malloc(size + 1); // nothing may be read beyond it
+            char *exact = malloc(size + 1); // nothing may be read after it
             memcpy(exact, seeds[i], size);
             char *moved = memmove(malloc(size ? size : 1), exact, size);
             compare(moved, size, 0);

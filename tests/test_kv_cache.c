@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_kv_cache.c - caches that grow, shrink, forget and fork, beside a model
- * of them that is a list of tokens.
+/* test_kv_cache.c - caches that grow, shrink, free keys and fork, against a
+ * model of them that is a list of tokens.
  *
  * A token is a number, and its key and value are functions of it. Whatever was
  * done to a cache, attention over it has the bits of attention over the plain
- * keys and values of its list, where all that was given back is NaN. */
+ * keys and values of its list, in which all freed tokens are NaN. */
 #include "allocation_faults.h"
 #include "attention_problem.h"
 #include "backend/cpu/kernels/kernels.h"
@@ -16,7 +16,7 @@ enum { CACHES = 5, TOKENS = 330, ROWS = 5 };
 
 static uint64_t seed;
 
-/* A cache, and what it must hold. */
+/* A cache, and its expected contents. */
 typedef struct subject {
     bauta_kv_cache *cache; /* NULL: none here */
     size_t tokens, gone;
@@ -40,7 +40,7 @@ static void token_write(uint32_t token, float *k, float *v)
     }
 }
 
-/* Keys and values of a list, dense; those that were given back are NaN. */
+/* Keys and values of a list, dense; freed ones are NaN. */
 static void plain(const subject *s, float *k, float *v)
 {
     for (size_t t = 0; t < s->tokens; t++)
@@ -57,8 +57,8 @@ static float *floats(size_t count)
 
 /* ---- what can happen to a cache ------------------------------------------ */
 
-/* Tokens behind the others; the token 0, which is NaN, is for those that will
- * be forgotten before they are seen. */
+/* Append tokens. Token 0, which is NaN, is for keys that will be freed before
+ * any query sees them. */
 static void append(world *w, subject *s, size_t count, bool junk)
 {
     bauta_error err;
@@ -104,7 +104,7 @@ static void fork_to(const subject *from, subject *to)
 
 /* ---- attention ----------------------------------------------------------- */
 
-/* Rows that see random runs of what is there. */
+/* Rows that see random spans of the tokens held. */
 static bauta_mask *mask_draw(test_random *r, const subject *s, size_t rows)
 {
     bauta_mask *mask = NULL;
@@ -204,8 +204,8 @@ static void something_happens(world *w, subject *s)
     assert_int_equal(bauta_kv_cache_tokens(s->cache), s->tokens);
 }
 
-/* A junk token that could not be truncated (its page is the first one that is
- * left) would be seen; so it is always truncated to a place that is held. */
+/* A junk token that cannot be truncated (its page is the first one left) would
+ * be seen, so the sequence is always truncated to a token that is held. */
 static void world_live(world *w, size_t steps)
 {
     for (size_t i = 0; i < steps; i++) {
@@ -278,7 +278,7 @@ static void forks_share_until_one_writes(void **state)
     append(&w, &w.all[0], 1, false);
     append(&w, &w.all[1], 50, false);
     assert_int_equal(faults_live(), live + 3);
-    bauta_kv_cache_free(w.all[0].cache); // the pages go on living
+    bauta_kv_cache_free(w.all[0].cache); // the pages stay alive
     w.all[0].cache = NULL;
     compare(&w, &w.all[1]);
     world_release(&w);
@@ -296,8 +296,8 @@ static bauta_status append_one(world *w, subject *s, bauta_error *err)
     return status;
 }
 
-/* What cannot be allocated leaves the cache, and the one it shares with, as
- * they were. */
+/* A failed allocation leaves the cache, and the one it shares pages with,
+ * unchanged. */
 static void caches_survive_each_failing_allocation(void **state)
 {
     (void)state;

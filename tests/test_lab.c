@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_lab.c - what the experiments of bauta lab learn with: the text and the
- * optimizer. The experiments themselves are run by tests/cli/lab.sh. */
+/* test_lab.c - the corpus and the optimizer of the experiments of bauta lab.
+ * The experiments themselves are run by tests/cli/lab.sh. */
 #include "../cli/cli.h"
 #include "../lab/lab_train.h"
 #include "allocation_faults.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What the program would do with a sentence. */
+/* Stands in for the program's error output. */
 static char said[512];
 
 int cli_fail(const char *verb, const char *format, ...)
@@ -50,7 +50,7 @@ static bauta_tensor tensor_at(const bauta_model *model, size_t index)
     return t;
 }
 
-/* Gradients at random, all of them from -size to size. */
+/* Random gradients from -size to size. */
 static void gradients_draw(const bauta_model *model, test_random *r, float size)
 {
     for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
@@ -64,7 +64,7 @@ static void gradients_draw(const bauta_model *model, test_random *r, float size)
 
 enum { STEPS = 20, NUMBERS_MAX = 4096 };
 
-/* AdamW as its paper has it, in double and for one number at a time. */
+/* AdamW as its paper defines it, in double and for one number at a time. */
 typedef struct number {
     double value, first, second;
 } number;
@@ -230,7 +230,7 @@ static void a_seed_gives_the_same_text(void **state)
     }
 }
 
-/* The documents of a corpus, one behind the other, are the text. */
+/* The documents of a corpus, concatenated, are the text. */
 static void assert_holds(const bauta_corpus *corpus, const uint32_t *ids,
                          size_t count)
 {
@@ -351,7 +351,7 @@ static void surprise_is_minus_the_logarithm(void **state)
     assert_true(lab_cross_entropy(large, 2, 1, NULL) == 2000.0);
 }
 
-/* The linker leads what the files of the program allocate to these. */
+/* The linker redirects the allocations of the program's files to these. */
 static size_t to_fail; /* allocations up to and with the one that fails */
 static bool did_fail;
 

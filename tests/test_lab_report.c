@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_lab_report.c - the reports of bauta lab: what is kept, and what happens
- * without memory. */
+/* test_lab_report.c - the reports of bauta lab: their contents, and failing
+ * allocations. */
 #include "allocation_faults.h"
 #include "report_fixtures.h"
 
@@ -61,7 +61,7 @@ static void a_void_report_takes_everything_and_holds_nothing(void **state)
 
 /* ---- memory ------------------------------------------------------------- */
 
-/* The linker leads what the files of the program allocate to these. */
+/* The linker redirects the allocations of the program's files to these. */
 static size_t to_fail; /* allocations up to and with the one that fails */
 static bool failed;
 
@@ -154,7 +154,7 @@ static void a_page_without_memory_is_a_sentence(void **state)
     scratch_free(&s);
 }
 
-/* jansson's own memory. */
+/* jansson's allocations. */
 static size_t json_live, json_to_fail;
 static bool json_failed;
 
@@ -191,7 +191,8 @@ static void json_without_memory_is_a_sentence(void **state)
         bool whole = !json_failed;
         json_decref(got);
         assert_int_equal(json_live, 0);
-        // Memory that lacks while it is written or read again is not ours.
+        // Failing allocations in the code that writes or reads it again do not
+        // count.
         if (status == CLI_OK)
             break;
         assert_false(whole);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_lab_show.c - the reports of bauta lab in the terminal, as JSON and as a
- * page; curves of any numbers. */
+ * page; plots of arbitrary numbers. */
 #include "report_fixtures.h"
 
 static void assert_prints(const report *r, const char *want)
@@ -169,7 +169,7 @@ static double number_draw(test_random *random)
     return which < 18 ? value : value * pow(10, (double)test_below(random, 40));
 }
 
-/* Whatever the numbers are, points are within the axes and lines in the
+/* For arbitrary numbers, points stay within the axes and lines within the
  * terminal. */
 static void axes_hold_any_numbers(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_layer_mask.c - what a layer sees follows from the config, and a step of
- * decoding sees what the parallel pass sees. */
+/* test_layer_mask.c - the mask of a layer follows from the config, and a
+ * decoding step sees the same keys as the parallel pass. */
 #include "model/layer_mask.h"
 
 #include "base/error.h"

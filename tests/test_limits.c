@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_limits.c - what SECURITY.md promises about the memory that a hostile
- * file or text takes, and about the time. Each file is as bad as we know how to
- * make one of its kind. By default they have a few MiB; with
- * BAUTA_LIMITS=whole, which `make soak` sets, as much as is read. */
+/* test_limits.c - the limits that SECURITY.md promises for the memory and the
+ * time that a hostile file or text takes. Each file is the worst known of its
+ * kind. By default they have a few MiB; with BAUTA_LIMITS=whole, which `make
+ * soak` sets, as much as is read. */
 #include "memory_peak.h"
 #include "tiny_models.h"
 
@@ -177,7 +177,7 @@ static const struct {
     { "empty objects", "trainer.json", "{\"x\":[", "{},", "]}", 0, load_notes },
 };
 
-/* What else a folder needs for the file to be read. */
+/* Other files that a folder needs for the file to be read. */
 static void others_write(scratch *s, const char *file, load_fn *load)
 {
     if (load == load_tokenizer && strcmp(file, "tokenizer.json") &&
@@ -199,9 +199,9 @@ static void others_write(scratch *s, const char *file, load_fn *load)
     tiny_weights_release(&w);
 }
 
-/* The table of SECURITY.md: what was read is held once; JSON values take at
- * most 40 MiB; a vocabulary and its model, or what else is made of the file, so
- * many times the file, but never more than 512 MiB. */
+/* The table of SECURITY.md: the contents are held once; JSON values take at
+ * most 40 MiB; a vocabulary and its model, or other results, take a multiple of
+ * the file, but never more than 512 MiB. */
 static size_t allowed(size_t size, size_t times)
 {
     return size + 40 * (size_t)MIB +
@@ -453,7 +453,7 @@ static void a_pattern_takes_less_than_a_second(void **state)
     }
 }
 
-/* What is short of the limit matches as it always did. */
+/* Texts below the limit match as usual. */
 static void a_pattern_may_look_far(void **state)
 {
     (void)state;
@@ -478,7 +478,7 @@ static void a_pattern_may_look_far(void **state)
     free(bytes);
 }
 
-/* A word of which every place begins as a piece does that is not there. */
+/* A word in which every position begins like a piece that does not exist. */
 static void a_long_word_takes_less_than_a_second(void **state)
 {
     (void)state;

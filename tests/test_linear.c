@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_linear.c - the linear layer on the tape: values and gradients against
- * double precision, and the same bits in all circumstances. */
+ * double precision, and the same bits for any threads, ISA and layout. */
 #include "allocation_faults.h"
 #include "autograd/ops.h"
 #include "base/error.h"
@@ -13,7 +13,7 @@ typedef struct shape {
     bool turned, bias;
 } shape;
 
-/* A layer, what flows into its output, and what it computes. */
+/* A layer, the gradient of its output, and its results. */
 typedef struct layer {
     shape s;
     bt_tensor x, w, bias;
@@ -54,7 +54,7 @@ static void layer_free(layer *l)
     free(l->dy);
 }
 
-/* Forward and backward on a tape that was rewound. */
+/* Forward and backward on a rewound tape. */
 static bauta_status layer_run(layer *l, bt_tape *tape)
 {
     bool add;
@@ -90,8 +90,8 @@ static void same_layer(const layer *want, const layer *got)
 
 /* ---- Against double precision -------------------------------------------- */
 
-/* The layer's numbers in double, and all of them without sign: what a sum over
- * these yields is the size of the terms, which rounding errors go by. */
+/* The layer's numbers in double, and their magnitudes: a sum over these gives
+ * the size of the terms, which bounds the rounding errors. */
 typedef struct exact {
     shape s;
     double *x, *w, *bias, *dy;
@@ -135,7 +135,7 @@ static double exact_y(const exact *e, size_t row, size_t output)
     return y;
 }
 
-/* The sum of dy * y, whose gradients are the ones that the layer passes on. */
+/* The sum of dy * y; its gradients are those that the layer computes. */
 static double exact_objective(const exact *e)
 {
     double sum = 0.0;
@@ -158,9 +158,9 @@ static double exact_slope(const exact *e, double *number)
     return (above - below) / 2.0;
 }
 
-/* A gradient is a chain of `steps` roundings from what was there, `start`. The
- * difference itself is off by what the sum in double rounds away, once a term.
- */
+/* A gradient is a chain of `steps` roundings from its `start` value. The
+ * difference quotient itself is off by the rounding of the sum in double, once
+ * a term. */
 static void check_slopes(const char *what, const exact *e, const exact *size,
                          double *numbers, double *sizes, const float *start,
                          const float *got, size_t count, size_t steps)

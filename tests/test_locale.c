@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_locale.c - a program that runs under a locale with a decimal comma gets
- * the same JSON as any other. */
+/* test_locale.c - under a locale with a decimal comma the library writes the
+ * same JSON. */
 #include "audit_fixtures.h"
 #include "base/string_writer.h"
 #include "tiny_models.h"
@@ -23,7 +23,7 @@ static bool comma_set(void)
     return false;
 }
 
-/* Where none is installed, localedef makes one in the scratch folder. */
+/* If none is installed, localedef makes one in the temporary folder. */
 static bool comma_make(scratch *s)
 {
     char command[700];
@@ -56,7 +56,7 @@ static void options(char *text)
     assert_true(bauta_generate_options_json(&o, text, ROOM) < ROOM);
 }
 
-/* The seconds of a check differ from run to run: they are taken out. */
+/* The seconds of a check differ from run to run, so they are removed. */
 static void audit(char *text)
 {
     static const size_t lengths[] = { 5 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_loop_list.c - what the backward kernels are told is what the mask says,
- * from either side. Needs no GPU. */
+/* test_loop_list.c - the loop lists of the backward kernels match the mask, by
+ * queries and by keys. Needs no GPU. */
 #include "mask/loop_list.h"
 
 #include "base/error.h"
@@ -15,10 +15,11 @@ static uint64_t low_bits(size_t count)
     return count < 64 ? ((uint64_t)1 << count) - 1 : UINT64_MAX;
 }
 
-/* Which side a list's tiles are of. */
+/* Which operand a list's tiles belong to. */
 typedef enum side { QUERIES, KEYS } side;
 
-/* Set what row `row` of a tile sees in (rows, keys), each pair once. */
+/* Set the keys that row `row` of a tile sees in (rows, keys), each pair
+ * once. */
 static void unfold(const bt_loop_list *list, const bt_loop_tile *tile,
                    size_t row, side of, unsigned char *seen, size_t keys)
 {
@@ -51,8 +52,8 @@ static void unfold(const bt_loop_list *list, const bt_loop_tile *tile,
     assert_int_equal(steps, tile->steps);
 }
 
-/* The tiles of keys that visit a step have the ranks 0, 1, 2, ... in the order
- * of their keys, and each comes behind those with lower ranks. */
+/* The key tiles that visit a step have the ranks 0, 1, 2, ... in the order of
+ * their keys, and each comes after those with lower ranks. */
 static void check_ranks(const bt_loop_list *list)
 {
     int32_t *next = calloc(list->step_count + 1, sizeof(int32_t));
@@ -170,8 +171,8 @@ static void causal_lists_have_few_partial_steps(void **state)
     bauta_mask_free(mask);
 }
 
-/* A document's steps are cut from its first row that sees something, however
- * many rows before it see nothing and whatever they belong to. */
+/* A document's steps start at its first row that sees something, however many
+ * rows before it see nothing and whatever document they belong to. */
 static void steps_begin_with_the_first_row_that_sees(void **state)
 {
     unsigned char visible[70 * 70] = { 0 };

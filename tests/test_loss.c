@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_loss.c - cross-entropy on the tape: loss and gradients against double
- * precision within derived bounds, and the same bits in all circumstances. */
+ * precision within derived bounds, and the same bits for any threads, ISA and
+ * layout. */
 #include "allocation_faults.h"
 #include "autograd/cross_entropy.h"
 #include "base/error.h"
@@ -114,14 +115,14 @@ static bounded *bounded_create(const float *start, size_t count)
     return b;
 }
 
-/* What loss and gradients should be, the gradients on top of what was there,
- * and room for one row. */
+/* The expected loss and gradients, the latter added to their initial values;
+ * and scratch for one row. */
 typedef struct exact {
     const problem *p;
     size_t counted;
     bounded loss, *dx, *dw, *dbias;
     double *z, *p_row; /* (vocabulary) */
-    double error;      /* bound of any logit of the row at hand */
+    double error;      /* bound of any logit of the current row */
 } exact;
 
 static exact exact_create(const problem *p)
@@ -249,8 +250,8 @@ static void exact_row(exact *e, size_t row)
     }
 }
 
-/* Gradients are added to what was there, which rounds once for each part that
- * the batch comes in. */
+/* Gradients are added to the initial values, which rounds once for each part of
+ * the batch. */
 static void exact_run(exact *e, size_t parts)
 {
     const problem *p = e->p;

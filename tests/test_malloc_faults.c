@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_malloc_faults.c - memory runs out below the library: in jansson and
- * PCRE2, where every allocation of a call fails in turn, once by itself and
- * once with all that follow; and in cairo and fontconfig, where the process may
- * not grow. Nothing may crash or wait for ever, and what succeeds nevertheless
- * must be right. Each sweep has a process of its own. */
+/* test_malloc_faults.c - malloc() fails below the library: in jansson and
+ * PCRE2, where every allocation of a call fails in turn, once alone and once
+ * with all that follow; and in cairo and fontconfig, where the process may not
+ * grow. Nothing may crash or hang, and calls that succeed nevertheless must be
+ * right. Each sweep runs in its own process. */
 #include "malloc_faults.h"
 
 #include "picture_fixtures.h"
@@ -122,8 +122,8 @@ static void sweep(size_t which, bool dry, progress *p)
     p->done = true;
 }
 
-/* Run something in a process that a signal ends and that ends in time; returns
- * its wait status. */
+/* Run something in a child process with a time limit; returns its wait
+ * status. */
 static int apart(void (*run)(void *of), void *of)
 {
     static const int deadly[] = { SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL };
@@ -132,7 +132,7 @@ static int apart(void (*run)(void *of), void *of)
     pid_t child = fork();
     if (child == 0) {
         for (size_t i = 0; i < BT_LEN(deadly); i++)
-            signal(deadly[i], SIG_DFL); // cmocka would go on
+            signal(deadly[i], SIG_DFL); // cmocka would continue
         alarm(60);
         run(of);
         _exit(0);
@@ -218,7 +218,7 @@ static void drawing_needs_memory_and_says_so(void **state)
 {
     (void)state;
     if (!starve_works)
-        skip(); // sanitizers take all addresses there are
+        skip(); // sanitizers reserve all of the address space
     static const char *const names[] = { "a.png", "a.svg", "a.pdf" };
     for (size_t i = 0; i < BT_LEN(names); i++)
         for (size_t kib = 256; kib < 400 << 10; kib += kib / 4) {

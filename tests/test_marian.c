@@ -106,7 +106,7 @@ static void special_tokens_are_left_out_of_decoded_text(void **state)
     decoded_is(t, "the cat", NULL, "the cat");
     decoded_is(t, ">>de<< the</s>cat<pad>", NULL, ">>de<< the cat");
     decoded_is(t, "<unk> the", NULL, "the");
-    // No space is left behind where the unknown was.
+    // No space is left where the unknown token was.
     decoded_is(t, "the \xF0\x9F\x8E\xAD </s> \xF0\x9F\x8E\xAD", NULL, "the");
     bauta_decode_options options = BAUTA_DECODE_OPTIONS_INIT;
     options.source = true;
@@ -286,7 +286,7 @@ static void a_trained_model_gives_the_ids_of_transformers(void **state)
     bauta_tokenizer_free(t);
 }
 
-/* The ids that a translation has become, beside its text. */
+/* The ids of a translation, and its text. */
 static void translations_decode_to_their_texts(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_mask.c - masks: pictures by hand, ten thousand at random, errors. */
+/* test_mask.c - masks: small ones drawn by hand, ten thousand random ones, and
+ * errors. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "base/size.h"
@@ -11,7 +12,7 @@
 
 /* ---- Pictures ------------------------------------------------------------ */
 
-/* Compare a mask, which is then freed, to a drawing. */
+/* Compare a mask, which is then freed, with a drawing. */
 static void draws(bauta_mask *mask, const char *want)
 {
     char got[1024];
@@ -213,7 +214,8 @@ static void dense_is_the_matrix(void **state)
                                       ".#..#\n");
 }
 
-/* Every `*user`-th key from the query's own on: more spans than are offered. */
+/* Every `*user`-th key from the query's own on: more spans than there is room
+ * for. */
 static size_t strided_row(void *user, size_t query, bauta_span *spans,
                           size_t capacity)
 {
@@ -406,7 +408,7 @@ static void text_works_like_snprintf(void **state)
         size_t written = size - 1 < 8 ? size - 1 : 8;
         assert_memory_equal(text, "##.\n###\n", written);
         assert_int_equal(text[written], '\0');
-        assert_int_equal(text[written + 1], '!'); // nothing behind the NUL
+        assert_int_equal(text[written + 1], '!'); // nothing after the NUL
     }
     bauta_mask_free(mask);
 }
@@ -441,7 +443,7 @@ static void json_works_like_snprintf(void **state)
 
 /* ---- At random ----------------------------------------------------------- */
 
-/* Spans are canonical, and lie behind the origin. */
+/* Spans are canonical, and start at the origin or later. */
 static void check_row(const bauta_mask *mask, const model *m, size_t i)
 {
     size_t count, behind = 0;
@@ -519,7 +521,7 @@ typedef struct lie {
     size_t calls;
 } lie;
 
-/* Truthful about row 0, which is empty; lies about row 1. */
+/* Correct for row 0, which is empty; wrong for row 1. */
 static size_t lying_row(void *user, size_t query, bauta_span *spans,
                         size_t capacity)
 {
@@ -539,8 +541,8 @@ static void a_callback_that_lies_is_found_out(void **state)
     static const lie lies[] = {
         { 1, 1, { { 3, 3 } }, 0 },                     // empty
         { 1, 1, { { 5, 3 } }, 0 },                     // backwards
-        { 1, 1, { { 0, 21 } }, 0 },                    // behind the keys
-        { 1, 1, { { SIZE_MAX, SIZE_MAX } }, 0 },       // empty, far away
+        { 1, 1, { { 0, 21 } }, 0 },                    // after the last key
+        { 1, 1, { { SIZE_MAX, SIZE_MAX } }, 0 },       // empty, far outside
         { 1, 1, { { 0, SIZE_MAX } }, 0 },              // endless
         { 2, 2, { { 5, 7 }, { 1, 2 } }, 0 },           // not sorted
         { 2, 2, { { 1, 5 }, { 4, 7 } }, 0 },           // overlapping
@@ -569,7 +571,7 @@ static void a_callback_that_lies_is_found_out(void **state)
                                      "before the previous span ends");
 }
 
-/* A call that must fail, with a sentence and nothing handed out. */
+/* A call that must fail, with a message and no result. */
 #define REFUSED(call)                                     \
     do {                                                  \
         out = (bauta_mask *)&err;                         \
@@ -583,7 +585,7 @@ static void a_callback_that_lies_is_found_out(void **state)
         refused++;                                        \
     } while (0)
 
-/* The same where there is no place to hand anything out to. */
+/* The same without a place for the result. */
 #define REFUSED_NULL(call)                            \
     do {                                              \
         memset(&err, 0, sizeof(err));                 \
@@ -686,7 +688,7 @@ static void malformed_calls_are_sentences(void **state)
     REFUSED(bauta_mask_reach(&out, a, 1, &err));
     REFUSED(bauta_mask_reach(&out, a, 0, &err));
 
-    // Nowhere to hand the mask out to.
+    // No place for the mask.
     REFUSED_NULL(bauta_mask_all(NULL, 1, 1, &err));
     REFUSED_NULL(bauta_mask_causal(NULL, 1, 1, &err));
     REFUSED_NULL(bauta_mask_window(NULL, 1, 1, 1, &err));
@@ -783,8 +785,8 @@ static const struct {
     FAULTY_ROW(reach),
 };
 
-/* Make a mask again and again, each time with one allocation failing, until
- * there is none left to fail. Returns how many there were. */
+/* Create a mask again and again, each time with another allocation failing,
+ * until there is none left to fail. Returns how many there were. */
 static size_t fail_each(size_t call, const operands *m)
 {
     for (size_t k = 0, live = faults_live();; k++) {

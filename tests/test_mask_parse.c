@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_mask_parse.c - masks from text: what a line says is what the
- * constructors give, and what it cannot mean is a sentence with a column. */
+/* test_mask_parse.c - mask expressions: a text gives the mask of the
+ * constructors, and errors name the column. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "base/size.h"
@@ -24,7 +24,7 @@ static char *json_of(const bauta_mask *mask)
     return text;
 }
 
-/* The text is the mask, rows and origins; the mask is freed. */
+/* The text gives this mask, rows and origins; the mask is freed. */
 static void assert_says(const char *text, bauta_mask *want)
 {
     bauta_mask *got =
@@ -159,7 +159,7 @@ static void random_pair(test_random *r, draft *d, model *m, int depth)
 {
     bool both = test_below(r, 2);
     model y = model_create(m->queries, m->keys);
-    // Parentheses around all, so that the text says what was drawn.
+    // Parenthesised, so that the precedence is that of the random tree.
     put(d, r, "(");
     random_text(r, d, m, depth);
     put(d, r, both ? "&" : "|");
@@ -294,7 +294,8 @@ static void malformed_texts_are_sentences(void **state)
     assert_int_equal(refused, count * count * count);
 }
 
-/* Every text that differs from a good one by a byte is a mask or a sentence. */
+/* Every text that differs from a valid one in one byte gives a mask or an
+ * error. */
 static void a_byte_more_or_less_is_no_harm(void **state)
 {
     (void)state;

@@ -3,13 +3,13 @@
  * hidden states, logits, loss, gradients, and five steps of AdamW.
  *
  * The unit of error is u = 2^-24 times the largest number of the tensor: what
- * one rounding may do to it. A number passes through chains of `width` to
- * `ffn` terms in each of the three parts of each layer, here and there alike.
- * The roundings of a chain of n terms add up to n units at worst and to about
+ * one rounding may do to it. A number passes through chains of `width` to `ffn`
+ * terms in each of the three parts of each layer, in both implementations. The
+ * roundings of a chain of n terms add up to n units at worst and to about
  * sqrt(n) where their signs are independent; with P parts and two independent
  * computations the root-mean-square error is about sqrt(2 P n) units, and the
- * largest of some thousand numbers four times that: 157 for 2 layers and
- * chains of 128 terms.
+ * largest of some thousand numbers four times that: 157 for 2 layers and chains
+ * of 128 terms.
  *
  * Weights in bfloat16 are another unit, 2^-9. There each term of a chain is
  * rounded once and independently, which moves the sum by about one unit
@@ -80,7 +80,7 @@ static size_t *golden_lengths(const golden *g, size_t batch, size_t time)
     return lengths;
 }
 
-/* `size` is what the numbers are compared with where they are smaller. */
+/* Errors are relative to the largest number, or to `size` if that is larger. */
 static void compare(const char *what, const tensor *want, const float *got,
                     size_t time, const size_t *lengths, double size)
 {
@@ -198,8 +198,9 @@ typedef struct subject {
     bt_model_store *folder;
     tensors *file;
     bt_tape *tape;
-    batch encoder, decoder; /* those that the model has */
-    uint32_t *labels;       /* shifted where the model predicts the next */
+    batch encoder,
+        decoder;      /* the tokens of both sides, if the model has them */
+    uint32_t *labels; /* shifted where the model predicts the next */
 } subject;
 
 static bt_stacks stacks_of(const subject *s)
@@ -247,7 +248,7 @@ static tensors *file_need(const char *path, const char *file)
     return found;
 }
 
-/* The bound of errors in units: see the top. */
+/* The bound of errors in units; see the top. */
 static double bound_of(const bt_model_config *print, bool rounded)
 {
     const bt_stack_config *e = &print->encoder, *d = &print->decoder;
@@ -297,7 +298,7 @@ static void subject_release(subject *s)
     free(s->labels);
 }
 
-/* The states behind the last stack. */
+/* The output of the last stack. */
 static bt_tensor *run(subject *s, bool recording)
 {
     bt_model *model = s->folder->model;
@@ -372,8 +373,8 @@ typedef struct naming {
     double size;
 } naming;
 
-/* The gradient of a key's bias is 0 by symmetry: it moves all scores of a row
- * alike, which the softmax does not see. What is left there is rounding of
+/* The gradient of a key's bias is 0 by symmetry: it shifts all scores of a row
+ * equally, which the softmax ignores. The computed value is only rounding of
  * terms as large as the gradients of other vectors, so that is its measure. */
 static void name_measure(void *user, const char *name, bt_tensor *t, int rank)
 {

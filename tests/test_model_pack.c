@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models of every family with their matrices in fewer bytes. */
+/* test_model_pack.c - models of every family with their matrices as bfloat16 or
+ * int8. */
 #include "allocation_faults.h"
 #include "backend/cpu/kernels/packed_weight.h"
 #include "base/error.h"
@@ -13,7 +14,7 @@ enum { COUNT = 3, ROWS = 28, VOCAB = 40 };
 
 static const size_t lengths[COUNT] = { 15, 1, 12 };
 
-/* A folder of one family, and what a model says to a batch. */
+/* A folder of one family, and a model's logits for a batch. */
 typedef struct subject {
     scratch scratch;
     char path[512];
@@ -103,7 +104,7 @@ static void each_family(void (*test)(subject *s))
     }
 }
 
-/* Whether a tensor is one of those that are held in fewer bytes. */
+/* Whether a tensor is one of those that are packed. */
 static bool is_matrix(const bauta_tensor *t)
 {
     return t->rank == 2 && !strstr(t->name, "position") &&
@@ -219,7 +220,7 @@ static void quantize_tensor(const bauta_tensor *t, bool turned)
     }
 }
 
-/* Scaling once behind the chain or every weight before it: float32 rounds in
+/* Scaling once after the chain or every weight before it: float32 rounds in
  * other places, some units of 2^-24 a step, over some ten steps of layers. */
 static void test_near(subject *s)
 {
@@ -365,8 +366,8 @@ static void a_compressed_model_is_not_saved(void **state)
     each_family(test_saving);
 }
 
-/* A weight of the last matrix that is not finite: int8 names the tensor and
- * leaves the model as it was, bfloat16 takes it. */
+/* A weight of the last matrix that is not finite: int8 fails, names the tensor
+ * and leaves the model unchanged; bfloat16 accepts it. */
 static void test_infinity(subject *s)
 {
     char path[600];
@@ -414,7 +415,7 @@ static void test_faults(subject *s)
             assert_int_equal(status, BAUTA_ERR_NOMEM);
             assert_int_equal(faults_live(), live);
             run(s, model, NULL, 1, got);
-            assert_bits(s, want, got); // the model is as it was
+            assert_bits(s, want, got); // the model is unchanged
         }
         assert_int_equal(bauta_model_dtype(model), w);
         bauta_model_free(model);

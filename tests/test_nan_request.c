@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_nan_request.c - a text behind which a model says NaN ends alone: the
- * others get the bits that they would get without it. */
+/* test_nan_request.c - a request whose logits become NaN ends alone: the others
+ * get the bits that they would get without it. */
 #include "allocation_faults.h"
 #include "random_requests.h"
 #include "tiny_models.h"
 
 #include <math.h>
 
-/* A row of a tensor that is NaN, so that whoever comes by it is spoilt: of a
- * token, or of a position. Where embeddings are tied the first would spoil
- * everyone. */
+/* A row of a tensor that is NaN and spoils every sequence that reads it: of a
+ * token, or of a position. With tied embeddings the first would spoil all. */
 static const struct {
     const char *model, *tensor;
     size_t row;
@@ -36,7 +35,7 @@ static void spoil(tiny_weights *w, const char *tensor, size_t row)
     fail_msg("there is no %s", tensor);
 }
 
-/* A folder with poison number p in it. */
+/* A folder with the NaN of case p. */
 static speaker spoilt_load(scratch *place, size_t p, int threads)
 {
     static tiny_weights w;
@@ -64,7 +63,7 @@ static bool tells_nan(const char *message)
 
 enum { FEW = 5, SPOILT = 2 };
 
-/* Prompts of which one has the token, in every way of choosing. */
+/* Prompts, one of which has the token, in every generation mode. */
 static void few_make(wish *wishes, size_t beams, bool sample)
 {
     for (uint32_t i = 0; i < FEW; i++) {
@@ -101,9 +100,9 @@ static void alone_few(const speaker *s, const wish *wishes, bauta_result **want)
     }
 }
 
-/* All of them at once, and what is left of the cache. Allocation number `fault`
- * of the steps fails, and the step that it hits is done again. Returns whether
- * there were so many. */
+/* Run all of them at once; returns what is left of the cache in *left.
+ * Allocation number `fault` of the steps fails, and the failed step is
+ * repeated. Returns whether there were so many allocations. */
 static bool together_few(const speaker *s, const wish *wishes, size_t keep,
                          size_t fault, bauta_result **got)
 {
@@ -189,7 +188,7 @@ static void only_the_spoilt_text_fails(void **state)
         }
 }
 
-/* Nobody begins with what a spoilt text has read: it is not kept. */
+/* No request shares the prefix of a spoilt one: it is not cached. */
 static void a_spoilt_text_is_not_kept(void **state)
 {
     (void)state;
@@ -219,7 +218,8 @@ static void a_spoilt_text_is_not_kept(void **state)
     scratch_free(&place);
 }
 
-/* A step without memory changes neither the spoilt text nor the others. */
+/* A step that runs out of memory changes neither the spoilt request nor the
+ * others. */
 static void every_allocation_may_fail_once(void **state)
 {
     (void)state;
@@ -245,7 +245,8 @@ static void every_allocation_may_fail_once(void **state)
 
 /* ---- random ones ------------------------------------------------------- */
 
-/* Each is as it is alone, without a cache: a text, or the same sentence. */
+/* Each result is that of the request alone, without a cache: a text, or the
+ * same error message. */
 static void spoilt_company_changes_no_bit(void **state)
 {
     (void)state;
@@ -259,7 +260,7 @@ static void spoilt_company_changes_no_bit(void **state)
         speaker s = spoilt_load(&place, p, 1 << test_below(&r, 3));
         bauta_error err;
         size_t failed = 0;
-        // int8 cannot hold a token that is NaN, and positions stay as they are.
+        // int8 cannot hold a token that is NaN, and positions are not packed.
         size_t widths = strstr(poisons[p].tensor, "tokens") ? 2 : 3;
         bauta_dtype weights = (bauta_dtype)test_below(&r, widths);
         MUST(bauta_model_pack(s.model, weights, &err), &err);
@@ -312,7 +313,7 @@ static bool hear(void *user, uint32_t token, float logprob, const char *text,
     return true;
 }
 
-/* Position 24 is spoilt, so a text gets some way before it fails. */
+/* Position 24 is NaN, so a text gets some way before it fails. */
 static void a_listener_hears_the_end(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_normalizer.c - normalizers: what they make of a text is what Hugging
- * Face's library makes of it, with the same origins. */
+/* test_normalizer.c - normalizers give the same text and the same origins as
+ * Hugging Face's library. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "text/normalize/normal_form.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_objective.c - inputs and labels of a batch, by hand and by count. */
+/* test_objective.c - inputs and labels of a batch: small ones by hand, random
+ * ones by their statistics. */
 #include "allocation_faults.h"
 #include "data/objective.h"
 #include "tiny_training.h"
@@ -42,7 +43,8 @@ static void causal_labels_are_the_next_tokens(void **state)
     bauta_corpus *corpus = two_texts();
     bt_objective o = { .kind = BAUTA_OBJECTIVE_CAUSAL, .vocab_size = 40 };
     bt_train_batch f = { 0 };
-    // The middle of one, the beginning of the other, and what has no next.
+    // The middle of one, the beginning of the other, and a token without a next
+    // one.
     const bt_example list[] = { { 0, 1, 2 }, { 1, 0, 2 }, { 1, 1, 2 } };
     assert_int_equal(bt_train_batch_set(&f, &o, corpus, list, 3, NULL), 0);
     row_is(&f, (const uint32_t[]){ 11, 12, 20, 21, 21, 22 },
@@ -85,8 +87,8 @@ static void seq2seq_labels_are_the_target(void **state)
     bauta_corpus_free(corpus);
 }
 
-/* A prefix is from 1 to all but one, each as likely, and only what can not be
- * seen is predicted. */
+/* A prefix has from 1 to all but one tokens, each as likely, and only tokens
+ * after it are predicted. */
 static void a_prefix_is_given_and_not_predicted(void **state)
 {
     (void)state;
@@ -236,7 +238,7 @@ static void shares_of_all_and_none_are_exact(void **state)
 
 /* ---- batching ------------------------------------------------------------ */
 
-/* What a sequence is filled with does not depend on what is beside it. */
+/* The inputs of a sequence do not depend on the rest of the batch. */
 static void draws_do_not_depend_on_the_batch(void **state)
 {
     (void)state;
@@ -291,7 +293,7 @@ static void every_allocation_may_fail(void **state)
     for (size_t k = 0;; k++) {
         bauta_error err;
         bt_train_batch_release(&f);
-        // Room that grows must not be lost either.
+        // Buffers that grow must not leak either.
         assert_int_equal(bt_train_batch_set(&f, &o, corpus, list, 1, NULL), 0);
         faults_arm(k);
         bauta_status status = bt_train_batch_set(&f, &o, corpus, list, 4, &err);

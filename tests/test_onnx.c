@@ -3,15 +3,16 @@
  *
  * Of the operator's outputs only Y is compared. present_key and present_value
  * are the concatenation that the test makes itself, and qk_matmul_output is the
- * matrix of scores, which this library exists not to make.
+ * matrix of scores, which this library never stores.
  *
  * Y was computed in float32 or better by the standard's own reference, which is
  * therefore rounded as well. Its chain per score has four more roundings than
  * ours, since it scales q and k by the rounded root of the scale: d + 6 in
- * place of the d + 2 that oracle.h allows, and d + 6 <= 3 (d + 2). Its exp is
- * within 2.6 units in the last place, 5.2 u <= 3 (3.1 u); its sums are chains
- * of n where ours are shorter, 2 n + 1 <= 3 (n + n / 16 + 10). So Y is within
- * three bounds of the truth, ours within one, and the two within four. */
+ * place of the d + 2 that attention_oracle.h allows, and d + 6 <= 3 (d + 2).
+ * Its exp is within 2.6 units in the last place, 5.2 u <= 3 (3.1 u); its sums
+ * are chains of n where ours are shorter, 2 n + 1 <= 3 (n + n / 16 + 10). So Y
+ * is within three bounds of the truth, ours within one, and the two within
+ * four. */
 #include "attention_oracle.h"
 #include "attention_problem.h"
 #include "backend/cpu/kernels/kernels.h"

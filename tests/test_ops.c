@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_ops.c - ops on the tape: against their formulas in double, these
- * against finite differences, and bit for bit among threads, instruction sets
+/* test_ops.c - ops on the tape: against their formulas in double, the formulas
+ * against finite differences, and bit for bit across threads, instruction sets
  * and batches. */
 #include "allocation_faults.h"
 #include "base/error.h"
@@ -10,14 +10,14 @@
 static test_random randoms;
 static const double u = 0x1p-24;
 
-/* A case with its numbers: the inputs and the gradient that comes back. */
+/* A case with its data: the inputs and the gradient of the output. */
 typedef struct problem {
     const op_case *c;
     op_data d;
     float *in[OP_INPUTS], *dy;
 } problem;
 
-/* What comes of it. grad[i] starts as what was there before. */
+/* The results. grad[i] starts as the gradient before the call. */
 typedef struct result {
     float *y, *grad[OP_INPUTS];
 } result;
@@ -506,7 +506,7 @@ static void each_allocation_may_fail(void **state)
             assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
             if (failed)
                 assert_non_null(strstr(err.message, "out of memory"));
-            bt_tape_rewind(tape, true); // and as if nothing had been
+            bt_tape_rewind(tape, true); // and the results are as before
             if (fail == 0)
                 assert_int_equal(step(tape, &p, &r, false, NULL), BAUTA_OK);
             bt_tape_free(tape);
@@ -521,7 +521,7 @@ static void each_allocation_may_fail(void **state)
 
 /* ---- bad input --------------------------------------------------------- */
 
-/* The tape has failed with this sentence. */
+/* The tape has failed with this message. */
 static void says(bt_tape *tape, const bt_tensor *y, const char *sentence)
 {
     bauta_error err = { BAUTA_OK, "" };

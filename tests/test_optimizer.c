@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_optimizer.c - AdamW against its formula in double within derived
- * bounds, against PyTorch, and the same bits in all circumstances. */
+/* test_optimizer.c - AdamW against its formula in double within derived bounds,
+ * against PyTorch, and the same bits for any threads and ISA. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "data/adamw.h"
@@ -220,10 +220,10 @@ static void steps_stay_within_their_bounds(void **state)
 
 /* ---- Against PyTorch ----------------------------------------------------- */
 
-/* From what stood before a step to what stood behind it, in the same bits. That
- * is a strong wish which the order of operations happens to grant; only the
- * norm is PyTorch's in float32: 19 squares and their sum, the root, and the
- * norm of the list of norms are fewer than 32 roundings. */
+/* From the state before a step to the state after it, bit for bit. The order of
+ * operations happens to be PyTorch's, except for the norm, which PyTorch
+ * computes in float32: 19 squares and their sum, the root, and the norm of the
+ * list of norms are fewer than 32 roundings. */
 static void check_torch_step(bt_tensor *t, bt_optimizer *optimizer, size_t step)
 {
     float *m = bt_optimizer_first_moment(optimizer, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights in fewer bytes: what an element stands for, and the product with
- * them on every instruction set and number of threads. */
+/* test_packed_weight.c - weights as bfloat16 and int8: the value of an element,
+ * and the product with them on every instruction set and number of threads. */
 #include "backend/cpu/gemm.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -10,7 +10,7 @@
 
 static test_random randoms;
 
-/* A float32 matrix and its compact form. */
+/* A float32 matrix and its packed form. */
 typedef struct matrix {
     size_t outputs, inputs, stride;
     bool turned;
@@ -178,7 +178,8 @@ static void a_row_is_its_elements_times_the_scales(void **state)
 
 /* ---- products ---------------------------------------------------------- */
 
-/* What a product must not read is NaN, or large where there is no NaN. */
+/* Elements that a product must not read are NaN, or large where the type has no
+ * NaN. */
 static void spoil_padding(const matrix *m)
 {
     const bt_packed_weight *c = &m->compact;
@@ -198,7 +199,7 @@ static void spoil_padding(const matrix *m)
     }
 }
 
-/* One chain an element, written down once more. */
+/* The reference: one chain an element. */
 static void reference(const bt_gemm *g, const matrix *m, float *to)
 {
     for (size_t i = 0; i < g->m; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_page.c - pages of pictures: what is in the file is what was given, and
- * nothing in it can break it. */
+/* test_page.c - HTML pages of pictures: the file holds the given data, and no
+ * input can break out of it. */
 #include "base/error.h"
 #include "html_page.h"
 #include "picture_fixtures.h"
@@ -42,7 +42,7 @@ static void a_page_holds_the_weights_of_visible_pairs(void **state)
         bauta_mask *mask = mask_of(masks[i % BT_LEN(masks)], rows, columns);
         float *w = weights_draw(&r, mask);
         bauta_picture p[2] = { picture_of(mask, w), picture_of(mask, w) };
-        p[1].mask = NULL; // what is 0 is hidden
+        p[1].mask = NULL; // 0 means hidden
         p[1].head = 1;
         save(scratch_path(&s, "a.html"), p, 2);
         json_t *data = page_load(s.path);

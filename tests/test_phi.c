@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_phi.c - the functions inside activations are as close to double
- * precision as activations.h says, and right where they end. */
+ * precision as activations.h says, and right at the ends of their ranges. */
 #include "backend/cpu/kernels/activations.h"
 #include "guard_page.h"
 
@@ -87,7 +87,7 @@ static void functions_are_within_their_bounds(void **state)
         float (*got)(float);
         want_fn *want;
         float end;
-        double bound; /* as tried on every float, see activations.h */
+        double bound; /* as measured over every float, see activations.h */
     } cases[] = {
         { "gelu_erf", bt_gelu_erf, want_gelu_erf, 13, 9.1 },
         { "gelu_erf_slope", bt_gelu_erf_grad, want_gelu_erf_slope, 13, 5.1 },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_picture.c - pictures of attention: sheets, colours, labels; hidden pairs
- * look like no weight, and what cannot be drawn is told. */
+/* test_picture.c - pictures of attention: sheets, colours, labels. Hidden pairs
+ * look like no weight, and pictures that cannot be drawn give an error. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "draw/label.h"
@@ -11,7 +11,7 @@
 
 /* ---- Sheets -------------------------------------------------------------- */
 
-/* Whether the library has cairo; if not, that is what it must say. */
+/* Whether the library has cairo; if not, every call must say so. */
 static bool can_draw(scratch *s, const bauta_picture *p)
 {
     bauta_error err = { 0, "" };
@@ -89,7 +89,7 @@ static void an_svg_and_a_pdf_are_what_they_say(void **state)
         save(scratch_path(&s, "b.pdf"), p, BT_LEN(p));
         size_t again;
         char *other = page_text(s.path, &again);
-        assert_int_equal(size, again); // no date, no chance
+        assert_int_equal(size, again); // deterministic: no date, no random ids
         assert_memory_equal(text, other, size);
         free(text);
         free(other);
@@ -101,7 +101,7 @@ static void an_svg_and_a_pdf_are_what_they_say(void **state)
 
 /* ---- Dots, colours, labels ----------------------------------------------- */
 
-/* Light of a byte, as sRGB has it. */
+/* Luminance of a byte, as sRGB defines it. */
 static double light(uint8_t byte)
 {
     double v = byte / 255.0;

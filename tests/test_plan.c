@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_plan.c - plans, decoded back to the matrix they were made from. */
+/* test_plan.c - plans, decoded back to the matrix they were compiled from. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "mask/plan.h"
@@ -14,7 +14,7 @@ typedef struct subject {
     const bauta_plan *plan;
     const model *model;
     size_t first;
-    unsigned char *seen; /* (plan rows, keys) what the plan says */
+    unsigned char *seen; /* (plan rows, keys) the pairs that the plan shows */
 } subject;
 
 static size_t block_row_keys(const subject *s, const bt_key_block *block,
@@ -36,7 +36,7 @@ static bool block_is_full(const subject *s, const bt_tile *tile,
     return true;
 }
 
-/* A tile visits a block, with its words or none: note what it sees there. */
+/* A tile visits a block, with words or without: record what it sees there. */
 static void decode_block(const subject *s, const bt_tile *tile,
                          const bt_key_block *block, const uint64_t *words)
 {
@@ -47,7 +47,7 @@ static void decode_block(const subject *s, const bt_tile *tile,
         for (size_t j = 0; j < BT_BLOCK; j++) {
             if (!(word >> j & 1))
                 continue;
-            assert_true(j < block->keys); // nothing behind the grid's end
+            assert_true(j < block->keys); // nothing after the grid's end
             unsigned char *seen =
                 &s->seen[(tile->row + r) * s->plan->keys + block->key + j];
             assert_int_equal(*seen, 0); // no pair is in two blocks of a tile
@@ -77,7 +77,7 @@ static void decode_tile(const subject *s, const bt_tile *tile)
     assert_int_equal(tile->visits, visits);
 }
 
-/* Compare what was decoded to the model, and forget it. */
+/* Compare the decoded matrix to the model, and clear it. */
 static void check_seen(const subject *s)
 {
     size_t keys = s->plan->keys, bytes = s->plan->rows * keys;
@@ -86,7 +86,7 @@ static void check_seen(const subject *s)
     memset(s->seen, 0, bytes);
 }
 
-/* Tiles take each row once, in order; a tile has one origin, and its grid
+/* Tiles cover each row once, in order; a tile has one origin, and its grid
  * starts there. */
 static void check_tiles(const subject *s, size_t tile_rows)
 {
@@ -133,7 +133,7 @@ static void check_blocks(const subject *s)
         }
 }
 
-/* Decode from the keys: visits of a block are sorted and disjoint. */
+/* Decode by keys: the visits of a block are sorted and disjoint. */
 static void decode_visits(const subject *s)
 {
     const bauta_plan *plan = s->plan;
@@ -203,7 +203,7 @@ static bauta_plan *plan_of(bauta_mask *mask, size_t first, size_t rows,
     bauta_plan *plan;
     assert_int_equal(bt_plan_create(&plan, mask, first, rows, tile_rows, NULL),
                      0);
-    bauta_mask_free(mask); // a plan does not need it any longer
+    bauta_mask_free(mask); // a plan does not reference it
     return plan;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_prefill.c - sequences with many queries in a step of decoding: what the
- * forward kernel is told of them is what the masks and the pages say. Needs no
- * GPU. */
+/* test_prefill.c - sequences with many queries in a decoding step: the work
+ * lists of the forward kernel match the masks and the pages. Needs no GPU. */
 #include "mask/prefill_list.h"
 
 #include "allocation_faults.h"
@@ -30,7 +29,8 @@ static void batch_init(batch *b, test_random *r)
     for (size_t s = 0; s < SEQUENCES; s++) {
         size_t n = 1 + test_below(r, s % 2 ? 8 : 300);
         size_t m = 1 + test_below(r, 1500), first = test_below(r, n);
-        // Twice the inverse: a mask without origins, as a cache has none.
+        // The inverse of the inverse: a mask without origins, as a cache has
+        // none.
         bauta_mask *a = test_mask_random(r, n, m, 2), *inverse = NULL;
         assert_int_equal(bauta_mask_not(&inverse, a, NULL), 0);
         assert_int_equal(bauta_mask_not(&b->mask[s], inverse, NULL), 0);
@@ -53,8 +53,8 @@ static void batch_release(batch *b)
         bauta_mask_free(b->mask[s]);
 }
 
-/* One pair of blocks of a tile: each row sees in it what its mask shows, and
- * what is seen is in the right page. */
+/* One pair of blocks of a tile: each row sees what its mask shows, in the right
+ * page. */
 static void check_pair(const batch *b, const bt_prefill *p,
                        const bt_work_tile *tile, const bt_work_run *run,
                        size_t k, size_t *visible)

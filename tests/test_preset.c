@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_preset.c - presets: configs that models are made of, fit for the
- * tokenizer, with parts replaced. */
+/* test_preset.c - presets: model configs, fitted to a tokenizer and with
+ * overrides. */
 #include "allocation_faults.h"
 #include "bauta.h"
 #include "testing.h"
@@ -77,12 +77,12 @@ static void names_are_listed_with_what_they_are(void **state)
     assert_null(bauta_preset_name(count, NULL));
 }
 
-/* The large ones would take long; a layer of each is made. */
+/* The large presets would take long, so one layer of each is created. */
 static void every_preset_makes_a_model(void **state)
 {
     static const struct {
         const char *name, *overrides;
-        uint64_t parameters; /* 0: whatever */
+        uint64_t parameters; /* 0: any */
     } all[] = {
         { "gpt2-tiny", NULL, 0 },
         { "gpt2-char", NULL, 0 },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_pretokenizer.c - pre-tokenizers and patterns: texts are cut where
- * Hugging Face's library cuts them. */
+/* test_pretokenizer.c - pre-tokenizers and patterns split texts where Hugging
+ * Face's library splits them. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "text/pretokenize/gpt2_split.h"
@@ -164,7 +164,7 @@ static void patterns_by_hand_cut_as_compiled_ones(void **state)
     assert_int_equal(bt_llama3_max_digits(QWEN2), 1);
     assert_int_equal(bt_llama3_max_digits(BT_GPT2_PATTERN), 0);
     for (size_t i = 0; i < BT_LEN(patterns); i++) {
-        // In a group it is not known, and goes to PCRE2.
+        // Inside a group it is not recognised and goes to PCRE2.
         snprintf(wrapped, sizeof(wrapped), "(?:%s)", patterns[i]);
         json_t *known = split_json(patterns[i]), *other = split_json(wrapped);
         bt_pretokenizer *a = parsed(known), *b = parsed(other);
@@ -190,8 +190,8 @@ typedef struct piece {
     bool match;
 } piece;
 
-/* As the definition has it: from the right for MERGED_NEXT, from the left for
- * the others. */
+/* By the definition: from the right for MERGED_NEXT, from the left for the
+ * others. */
 static size_t slow_behave(piece *p, size_t count, bt_split_behavior behavior)
 {
     size_t n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_run.c - the folder of a run: held by one program at a time, swept, and
- * checkpoints that are removed. */
+/* test_run.c - the folder of a run: its lock, the removal of partial files, and
+ * the removal of checkpoints. */
 #include "allocation_faults.h"
 #include "formats/run_folder.h"
 #include "temp_folder.h"
@@ -68,7 +68,7 @@ static void a_run_is_held_by_one(void **state)
     scratch_free(&s);
 }
 
-/* Whatever the lock's file says. */
+/* Any contents of the lock file. */
 static void a_holder_that_is_not_known_is_a_sentence(void **state)
 {
     (void)state;
@@ -107,15 +107,15 @@ static void a_lock_ends_with_its_process(void **state)
     refused(s.folder, "another training");
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(exists(&s, BT_RUN_LOCK)); // and means nothing
+    assert_true(exists(&s, BT_RUN_LOCK)); // and is ignored
     bauta_run_free(hold(s.folder, false));
     close(ready[0]);
     close(ready[1]);
     scratch_free(&s);
 }
 
-/* The file of the lock goes when a run is freed, so it may go between another
- * one's opening and locking it. */
+/* The lock file is removed when a run is freed, so it may disappear between
+ * another process's opening and locking it. */
 static void child_compete(const char *folder)
 {
     char inside[600];
@@ -126,7 +126,7 @@ static void child_compete(const char *folder)
             continue;
         int fd = open(inside, O_CREAT | O_EXCL | O_WRONLY, 0600);
         if (fd < 0)
-            _exit(1); // somebody else is here
+            _exit(1); // another process holds the lock
         close(fd);
         unlink(inside);
         bauta_run_free(run);
@@ -205,7 +205,7 @@ static void a_folder_that_stays_empty_goes(void **state)
     bauta_run_free(hold(path, true));
     assert_int_equal(scratch_count(&s), 0);
 
-    // What was there before stays, and so does what is not empty.
+    // Existing files stay, and so do folders that are not empty.
     assert_int_equal(mkdir(scratch_path(&s, "a"), 0700), 0);
     bauta_run_free(hold(path, true));
     assert_true(exists(&s, "a") && !exists(&s, "a/b"));
@@ -237,7 +237,7 @@ static void what_was_half_written_is_swept(void **state)
     scratch_file(&s, ".bauta-1-0.folder/.bauta-1-1.tmp", "x", 1);
     for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
         assert_int_equal(mkdir(scratch_path(&s, kept[i]), 0700), 0);
-    // A file of somebody else's, and links, are nothing that was half written.
+    // Files of other programs, and links, are not partial files of ours.
     assert_int_equal(mkdir(scratch_path(&s, ".bauta-2-0.folder"), 0700), 0);
     scratch_file(&s, ".bauta-2-0.folder/mine", "x", 1);
     assert_int_equal(symlink("step-1", scratch_path(&s, ".bauta-3-0.folder")),
@@ -277,7 +277,7 @@ static void a_checkpoint_is_removed_if_all_in_it_is_ours(void **state)
             assert_int_equal(unlink(scratch_path(&s, "step-1/mine")), 0);
         }
     }
-    // A link of a name that is ours, in the folder and as the folder.
+    // A link with one of our names, in the folder and as the folder.
     scratch_file(&s, "elsewhere", "", 0);
     assert_int_equal(
         symlink("../elsewhere", scratch_path(&s, "step-1/config.json")), 0);

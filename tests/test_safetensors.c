@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_safetensors.c - files of tensors: what is written can be read, what
- * others write is read and written alike, and what is malformed is refused. */
+/* test_safetensors.c - files of tensors: written files read back the same,
+ * files of other programs are read and rewritten byte for byte, and malformed
+ * ones are refused. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -102,7 +103,7 @@ static bt_stored_tensor *tensors_of(const bt_safetensors *file)
     return list;
 }
 
-/* Write what was read, and compare the bytes. */
+/* Write the tensors that were read, and compare the bytes. */
 static void check_rewritten(bytes b, const bt_metadata *metadata, size_t count)
 {
     scratch s = scratch_create();
@@ -250,7 +251,7 @@ static void files_of_transformers_are_written_alike(void **state)
     A("{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" text "}")
 #define META(text) "{\"__metadata__\":" text ",\"a\":" U8("4", "0", "4") "}"
 
-/* Headers, the bytes of data behind them, and what is to be said of them. */
+/* Headers, the bytes of data after them, and the expected message. */
 static const struct {
     const char *name, *header;
     size_t data;
@@ -466,7 +467,7 @@ static void what_is_malformed_is_a_sentence(void **state)
         size_t length = strlen(header) + !strcmp(name, "nul_follows");
         bytes b = file_of(header, length, malformed[i].data);
         check_refused(name, "some.safetensors", b, malformed[i].says);
-        // From the disk it is the same.
+        // Read from a file it is the same.
         bt_safetensors *file;
         bauta_error err;
         const char *path = scratch_file(&s, "x.safetensors", b.at, b.size);
@@ -513,8 +514,8 @@ static void the_length_of_the_header_is_checked(void **state)
     }
 }
 
-/* Every beginning of a file is refused, and no change of a byte of its header
- * does worse than to be refused. */
+/* Every truncated file is refused, and every change of one byte of its header
+ * is refused or harmless. */
 static void every_cut_and_every_changed_byte_is_survived(void **state)
 {
     (void)state;
@@ -681,7 +682,7 @@ static long growth(bytes b, bauta_status want)
     assert_int_equal(pipe(pipes), 0);
     fflush(stdout);
 #ifdef __GLIBC__
-    malloc_trim(0); // memory that lies free already would not count
+    malloc_trim(0); // free heap memory would not count
 #endif
     pid_t child = fork();
     if (child == 0) {
@@ -704,8 +705,8 @@ static long growth(bytes b, bauta_status want)
     return kib;
 }
 
-/* What a file makes us allocate is within 64 MiB and its own size (which, with
- * the mapping, makes twice its size), however its header is made. */
+/* A file makes the reader allocate at most 64 MiB and its own size (which, with
+ * the mapping, makes twice its size), whatever its header says. */
 static void a_header_cannot_make_us_over_allocate(void **state)
 {
     (void)state;

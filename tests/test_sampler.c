@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_sampler.c - rules, warpers and draws against a slow reference in double
- * that sorts everything.
+/* test_sampler.c - logits processors, warpers and draws against a slow
+ * reference in double that sorts everything.
  *
  * Where a sum decides (top_p, a draw) or an exponential (min_p), the reference
  * and the sampler may differ by rounding; a case that is nearer than CLOSE to
- * the border is passed over, and these are counted. */
+ * the border is skipped, and skipped cases are counted. */
 #include "base/error.h"
 #include "decode/sampler.h"
 #include "testing.h"
@@ -65,7 +65,7 @@ static void slow_sort(slow *s)
     }
 }
 
-/* Whether token j completes a word. */
+/* Whether token j completes a banned sequence. */
 static bool slow_word(const bauta_token_seq *word, size_t j, bool end,
                       const bt_token_history *h)
 {
@@ -262,7 +262,7 @@ static void slow_run(slow *s, const sample_case *c)
     slow_softmax(s);
 }
 
-/* What the reference chooses, or vocab where it is too close to say. */
+/* The choice of the reference, or vocab if it is too close to call. */
 static size_t slow_choose(slow *s, const sample_case *c)
 {
     double u = bt_sample_uniform(c->o.seed, c->h.count), sum = 0;
@@ -288,7 +288,7 @@ static bool nothing_left(const slow *s)
     return true;
 }
 
-/* Whether every logit was -infinity before any rule acted. */
+/* Whether every logit was -infinity before any processor ran. */
 static bool nothing_given(const sample_case *c)
 {
     for (size_t j = 0; j < c->vocab; j++)
@@ -297,8 +297,8 @@ static bool nothing_given(const sample_case *c)
     return true;
 }
 
-/* The row behind rules and warpers: it keeps what the reference keeps, and its
- * probabilities add up to 1. */
+/* The row after processors and warpers: it keeps what the reference keeps, and
+ * its probabilities add up to 1. */
 static void row_check(const sample_case *c, const slow *s,
                       const bt_sampler_scratch *desk)
 {
@@ -330,7 +330,7 @@ static void row_check(const sample_case *c, const slow *s,
     assert_true(fabs(sum - 1) < CLOSE);
 }
 
-/* How many cases; a soak sets more. */
+/* Number of cases; a soak sets more. */
 static size_t cases(void)
 {
     const char *text = getenv("BAUTA_CASES");

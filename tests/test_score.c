@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_score.c - BLEU and chrF, through the API. What is wanted is what
- * sacrebleu 2.6.0 gives for the same sentences. */
+/* test_score.c - BLEU and chrF, through the API. Expected values are those of
+ * sacrebleu 2.6.0 for the same sentences. */
 #include "testing.h"
 
 #include "allocation_faults.h"
@@ -20,7 +20,7 @@ static void near(const char *name, double got, double want)
         fail_msg("%s: %.17g, not %.17g", name, got, want);
 }
 
-/* All of a signature but its end, which tells whose it is. */
+/* All of a signature but its end, which names the program. */
 static void signature_is(const char *got, const char *want)
 {
     const char *version = strstr(want, "|version:");
@@ -190,8 +190,8 @@ static void sentences_score_as_with_sacrebleu(void **state)
     json_decref(all);
 }
 
-/* The four numbers of the vectors, which do not say of which sentences. These
- * have the counts that lead to them. */
+/* The published vectors give four numbers without their sentences. These
+ * sentences have the counts that lead to them. */
 static void each_smoothing_is_sacrebleus(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_sentencepiece.c - SentencePiece's models: the file, and what texts
- * become. */
+/* test_sentencepiece.c - SentencePiece models: the file format, and encoded
+ * texts. */
 #include "testing.h"
 
 #include "allocation_faults.h"
@@ -164,7 +164,7 @@ static void pieces_that_are_too_long_are_refused(void **state)
     refused(m.bytes, m.size, "piece 1 has 513 bytes; at most 512");
 }
 
-/* Encode and decode some text, whatever comes of it. */
+/* Encode and decode some text; any result is fine. */
 static void use(const bauta_tokenizer *t)
 {
     static const char text[] = "the cat [M \xEF\xAC\x81 lowest\xFF\xE6\x97 ";
@@ -190,7 +190,7 @@ static void survive(const void *bytes, size_t size)
 {
     bauta_tokenizer *t;
     bauta_error err = { BAUTA_OK, "" };
-    // In a block of its own size, so that a byte too far is noticed.
+    // In a block of its exact size, so that overreads are detected.
     void *copy = malloc(size ? size : 1);
     assert_non_null(copy);
     memcpy(copy, bytes, size);

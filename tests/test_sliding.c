@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_sliding.c - texts that go on beyond the model's context, and the reasons
- * for which texts end. */
+/* test_sliding.c - texts longer than the model's context, and finish
+ * reasons. */
 #include "random_requests.h"
 #include "tiny_models.h"
 
@@ -38,8 +38,8 @@ enum { POSITIONS = 96 }; /* of the small models */
 
 /* ---- windows ----------------------------------------------------------- */
 
-/* Requests with and without windows run together, share prompts where they
- * may, and each gets the bits of the parallel pass under its mask. */
+/* Requests with and without windows run together, share prefixes where
+ * possible, and each gets the bits of the parallel pass under its mask. */
 static void company_changes_no_bit(void **state)
 {
     static const char *const rotary[] = { "llama", "mistral", "qwen2",
@@ -132,7 +132,7 @@ static bauta_result *long_text(const char *folder, size_t window,
     return result;
 }
 
-/* What is computed is the model with this window in its config: bit for bit,
+/* The result is that of the model with this window in its config: bit for bit,
  * far beyond the context, in memory that does not grow with the text. */
 static void a_text_goes_on_beyond_the_context(void **state)
 {
@@ -172,7 +172,7 @@ static const struct {
     const char *model;
     size_t max_tokens, max_length, window, beams;
     bauta_finish finish;
-    size_t count; /* new tokens behind a prompt of 2 */
+    size_t count; /* new tokens after a prompt of 2 */
 } ends[] = {
     { "gpt2", 5, 0, 0, 1, BAUTA_FINISH_LENGTH, 5 },
     { "gpt2", 0, 20, 0, 1, BAUTA_FINISH_LENGTH, 18 },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_stops.c - texts that end a text, and what may be told before. */
+/* test_stops.c - stop strings, and how much text is streamed before one. */
 #include "allocation_faults.h"
 #include "decode/stop_matcher.h"
 #include "generation_fixtures.h"
@@ -9,8 +9,8 @@ static scratch place;
 static char folder[512];
 static speaker voice;
 
-/* Characters, some of several bytes, that make with the two special tokens a
- * vocabulary of 40. */
+/* Characters, some of several bytes; with the two special tokens a vocabulary
+ * of 40. */
 static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz .,?ÄÖÜäöüß€";
 
 static int voice_make(void **state)
@@ -65,7 +65,7 @@ static bauta_result *speak(const uint32_t *ids, bauta_generate_options *o,
     r.options = o;
     r.on_token = hear;
     r.user = t;
-    // Where the tokenizer has fewer characters than the model has tokens.
+    // The tokenizer has fewer characters than the model has tokens.
     for (uint32_t id = 0; id < 40; id++)
         if (!bauta_tokenizer_piece(voice.tokenizer, id, NULL))
             o->suppress_tokens[o->suppress_token_count++] = id;
@@ -75,8 +75,8 @@ static bauta_result *speak(const uint32_t *ids, bauta_generate_options *o,
     return result;
 }
 
-/* Where the first stop to be complete begins, when the text comes character by
- * character. */
+/* Where the first stop string to be completed begins, when the text arrives
+ * character by character. */
 static size_t first_stop(const char *text, const char *const stops[2])
 {
     bt_stop_strings both = { stops, 2 };
@@ -141,7 +141,7 @@ static void beams_stop_as_well(void **state)
     o.num_beams = 3;
     o.early_stopping = BAUTA_EARLY_STOPPING_YES;
     bauta_result *whole = speak(ids, &o, &t);
-    assert_int_equal(t.length, 0); // beams are not heard
+    assert_int_equal(t.length, 0); // beams are not streamed
     memcpy(stop, whole->hypotheses[0]->text, 2);
     o.stop_strings = stops;
     o.stop_string_count = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_streamed_text.c - the text of new tokens is what follows the prompt's.
- */
+/* test_streamed_text.c - the streamed text of new tokens continues the prompt's
+ * text. */
 #include "decode/stop_matcher.h"
 #include "testing.h"
 
@@ -48,7 +48,7 @@ static const struct {
     { "unigram", unigram },
 };
 
-/* The text of the tokens from `cut` on, which follow those before. */
+/* The text of the tokens from `cut` on, given those before. */
 static bauta_status follow(const bauta_tokenizer *t, const bauta_tokens *tokens,
                            size_t cut, bt_stop_matcher *speech,
                            bauta_error *err)
@@ -62,7 +62,7 @@ static bauta_status follow(const bauta_tokenizer *t, const bauta_tokens *tokens,
     return status ? status : bt_stop_matcher_finish(speech, err);
 }
 
-/* Where a character is cut in two, its halves are not of one text. */
+/* If a character is split, its halves are not one text. */
 static bool whole_character(const char *at)
 {
     return (*at & 0xC0) != 0x80;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_template.c - what is put around a text, as Hugging Face's library puts
- * it, and what is refused. */
+/* test_template.c - post-processing templates add special tokens as Hugging
+ * Face's library does, and malformed ones are refused. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "testing.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_text_file.c - text files: lines, parts, what is refused, gzip. */
+/* test_text_file.c - text files: lines, parts, refused bytes, gzip. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "temp_folder.h"
@@ -179,7 +179,7 @@ static void other_files_are_refused_by_name(void **state)
         assert_non_null(strstr(err.message, others[i].says));
         bauta_text_file_free(file);
     }
-    // Their beginnings alone are text.
+    // Their beginnings alone are valid text.
     bauta_text_file *file = file_of("BZh", 3);
     assert_int_equal(bauta_text_file_line(file, &line, NULL, &err), BAUTA_OK);
     assert_string_equal(line, "BZh");
@@ -244,7 +244,7 @@ static const unsigned char two[] = { 0x1F, 0x8B, 0x08, 0x00, 0x00, 0x00,
                                      0xCF, 0xE7, 0x02, 0x00, 0x74, 0x08,
                                      0x17, 0x96, 0x04, 0x00, 0x00, 0x00 };
 
-/* Whether this build has zlib; the sentence is checked where it has not. */
+/* Whether this build has zlib; the error message is checked if not. */
 static bool has_gzip(void)
 {
     const char *line;
@@ -272,7 +272,7 @@ static void gzip_is_read_as_it_comes(void **state)
     assert_memory_equal(got, "one\ntwo\n", 8);
     assert_string_equal(err.message, "");
     bauta_text_file_free(file);
-    // Every place where it may end too early, and every byte that is not right.
+    // Truncated at every position, and every byte changed.
     for (size_t size = 3; size < sizeof(packed); size++) {
         file = file_of(packed, size);
         err.message[0] = '\0';

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work that is shared among threads where the system starts none or few. */
+/* test_threads.c - work shared among threads when the system starts none or
+ * few. */
 #include "testing.h"
 
 #include "base/threads.h"
@@ -47,7 +48,7 @@ static size_t address_space(void)
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* In a process that may grow by so many MiB: a thread's stack takes 8. */
+/* In a process that may grow by this many MiB: a thread's stack takes 8. */
 static int child_run(size_t mib)
 {
     struct rlimit stack = { 8 << 20, 8 << 20 };
@@ -66,7 +67,7 @@ static void work_is_done_where_threads_do_not_start(void **state)
 {
     (void)state;
 #ifdef BT_SANITIZED
-    skip(); // their address space is as large as it can be
+    skip(); // sanitizers reserve all of the address space
 #endif
     const size_t mib[] = { 1, 4, 12, 40, 400 };
     for (size_t i = 0; i < sizeof(mib) / sizeof(*mib); i++) {

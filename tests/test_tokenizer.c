@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_tokenizer.c - whole tokenizers against what the originals gave.
+/* test_tokenizer.c - whole tokenizers against the results of the originals.
  *
  * The ids come from Hugging Face's tokenizers, SentencePiece, llama.cpp's and
- * swift-transformers' tests; the files are those of the data folder. Every set
- * whose vocabulary is not there is named and skipped. */
+ * swift-transformers' tests; the files are those of the data folder. Sets whose
+ * vocabulary is missing are named and skipped. */
 #include "data.h"
 #include "temp_folder.h"
 #include "testing.h"
@@ -38,8 +38,8 @@ static const char *data(const char *name)
     return test_data_path(path, sizeof(path), name);
 }
 
-/* A folder of links to files of the data folder: pairs of names there and
- * here, NULL behind the last. */
+/* A folder of links to files of the data folder: pairs of names there and here,
+ * NULL-terminated. */
 static void linked(scratch *s, const char *const *names)
 {
     *s = scratch_create();
@@ -90,7 +90,7 @@ static void ids_show(const char *text, const bauta_tokens *got,
     free(dumped);
 }
 
-/* Offsets lie within the text, and no token begins before the one before. */
+/* Offsets lie within the text, and tokens begin in order. */
 static void offsets_check(const bauta_tokens *got, size_t size)
 {
     size_t last = 0;
@@ -119,7 +119,7 @@ static void encode_check(tally *t, const bauta_tokenizer *tokenizer,
     bauta_tokens_release(&got);
 }
 
-/* Whether ids give the text, at once and streamed. */
+/* Whether ids decode to the text, at once and streamed. */
 static bool decodes(const bauta_tokenizer *tokenizer, const json_t *ids,
                     const bauta_decode_options *options, const char *want,
                     size_t want_size)
@@ -165,8 +165,8 @@ static void tally_check(const char *what, const tally *t)
 
 /* ---- lines of JSON ----------------------------------------------------- */
 
-/* Whether ids are the pieces that a line lists, but for those that are unknown,
- * where it has what stands in the text. */
+/* Whether ids are the pieces of a line; for unknown pieces the line has the
+ * text instead. */
 static bool same_pieces(const bauta_tokenizer *tokenizer, const json_t *ids,
                         const json_t *pieces)
 {
@@ -248,7 +248,7 @@ static void every_golden_is_met(void **state)
     }
 }
 
-/* The formats before tokenizer.json give the same. */
+/* The older file formats give the same tokenizer. */
 static void older_files_give_the_same(void **state)
 {
     (void)state;
@@ -432,8 +432,8 @@ static void swift_text_check(const char *file, const bauta_tokenizer *tokenizer)
     tally_check(file, &t);
 }
 
-/* Their decoded texts went through transformers' clean-up of spaces, which is
- * no part of a tokenizer's files; ids alone are compared. */
+/* Their decoded texts include transformers' clean-up of spaces, which is not
+ * part of a tokenizer's files; only ids are compared. */
 static void swift_set_check(const json_t *sets, const char *name,
                             const bauta_tokenizer *tokenizer)
 {

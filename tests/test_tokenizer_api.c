@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_tokenizer_api.c - tokenizers through bauta.h, with small files of our
- * own: what is put around, offsets, streaming, saving, any bytes, any length,
- * and every allocation failing once. */
+ * own: templates, offsets, streaming, saving, any bytes, any length, and every
+ * allocation failing once. */
 #include "allocation_faults.h"
 #include "temp_folder.h"
 #include "testing.h"
@@ -160,8 +160,8 @@ static void names_and_pieces_are_known(void **state)
 static void half_a_character_waits(void **state)
 {
     (void)state;
-    // Of U+1F469 three bytes, then the fourth; then a byte that begins
-    // nothing, and one that waits in vain.
+    // Three bytes of U+1F469, then the fourth; then a byte that begins nothing,
+    // and one that is never completed.
     static const uint32_t ids[] = { 0xF0, 0x9F, 0x91, 0xA9, 'x', 0xFF, 0xC3 };
     static const char *const parts[] = {
         "", "", "", "\xF0\x9F\x91\xA9", "x", "\xEF\xBF\xBD", ""
@@ -295,8 +295,9 @@ static void unknown_are(const bauta_tokenizer *t, const char *text,
     bauta_tokens_release(&tokens);
 }
 
-/* Characters have a token for what they lack; the vocabularies of old, which
- * had none and left it out, still load, and it is still counted. */
+/* Character tokenizers have an unknown token. Those of older versions had none
+ * and dropped unknown characters; they still load, and drops are still
+ * counted. */
 static void unknown_characters_are_counted(void **state)
 {
     (void)state;
@@ -327,7 +328,7 @@ static void unknown_characters_are_counted(void **state)
 
 /* ---- any length -------------------------------------------------------- */
 
-/* A megabyte of the same few bytes takes no more than in proportion. */
+/* A megabyte of the same few bytes takes linear time. */
 static void long_texts_take_linear_time(void **state)
 {
     (void)state;
@@ -396,7 +397,7 @@ static void wrong_arguments_are_told(void **state)
     bauta_text_free(NULL);
 }
 
-/* Everything that a text goes through. */
+/* A text that exercises every step. */
 static bauta_status whole_way(const char *folder)
 {
     static const char text[] = "abc <s>\xFF ab abcabcabcabcabcabcabcabcabcabc";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_tokenizer_config.c - what tokenizer_config.json may say. */
+/* test_tokenizer_config.c - the keys of tokenizer_config.json. */
 #include "temp_folder.h"
 
 #include <bauta.h>
@@ -20,7 +20,7 @@ static bauta_status load_with(const char *config, bauta_error *err)
     return status;
 }
 
-/* As transformers writes it where a tokenizer knows no length. */
+/* As transformers writes it if a tokenizer has no maximum length. */
 static void a_length_of_ten_to_the_thirty_is_read(void **state)
 {
     (void)state;

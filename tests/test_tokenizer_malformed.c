@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_tokenizer_malformed.c - tokenizer files that are not right: each gives
- * a sentence that names the file, at once, and leaves nothing behind. */
+/* test_tokenizer_malformed.c - malformed tokenizer files: each gives an error
+ * that names the file, quickly, and leaks nothing. */
 #include "allocation_faults.h"
 #include "temp_folder.h"
 #include "testing.h"
@@ -13,7 +13,7 @@
 
 enum { SECTIONS = 6 };
 
-/* A tokenizer.json that is right, by its parts. */
+/* A valid tokenizer.json, in parts. */
 static const char *const keys[SECTIONS] = { "added_tokens",  "normalizer",
                                             "pre_tokenizer", "post_processor",
                                             "decoder",       "model" };
@@ -33,7 +33,7 @@ enum { ADDED, NORM, PRE, POST, DEC, MODEL };
 #define WP(rest) "{\"type\":\"WordPiece\"," rest
 #define UNI(rest) "{\"type\":\"Unigram\"," rest
 
-/* One part replaced by what is wrong. */
+/* One part replaced by a malformed one. */
 static const struct {
     int section;
     const char *value;
@@ -275,7 +275,7 @@ static void a_wrong_file_is_refused(void **state)
     assert_int_equal(faults_end(), 0);
 }
 
-/* Nested deeper than any file is. */
+/* Nested deeper than any real file. */
 static void deep_nesting_is_refused(void **state)
 {
     (void)state;

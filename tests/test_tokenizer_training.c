@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_tokenizer_training.c - learning vocabularies: against slow ways to do
- * the same, against what Hugging Face's trainers learned, and on odd texts. */
+/* test_tokenizer_training.c - training tokenizers: against slow references,
+ * against Hugging Face's trainers, and on unusual texts. */
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -61,7 +61,7 @@ static bool has(const bauta_tokenizer *t, const char *piece)
     return bauta_tokenizer_find(t, piece, strlen(piece)) != BAUTA_NO_TOKEN;
 }
 
-/* The tokens of a text, bare; the caller frees them. */
+/* The tokens of a text without a template; the caller frees them. */
 static bauta_tokens encode(const bauta_tokenizer *t, const char *text,
                            size_t size)
 {
@@ -93,14 +93,14 @@ static bt_word_counts *words_random(test_random *r)
 
 enum { SYMBOLS_MAX = 4096, PAIRS_MAX = 2048 };
 
-/* Pieces are bytes, as strings; after each merge all is counted again. */
+/* Pieces are bytes, as strings; all pairs are recounted after each merge. */
 typedef struct slow {
     struct {
         char bytes[32];
         size_t size;
     } pieces[1024];
     size_t piece_count;
-    uint32_t symbols[SYMBOLS_MAX]; /* UINT32_MAX behind each word */
+    uint32_t symbols[SYMBOLS_MAX]; /* UINT32_MAX after each word */
     uint64_t counts[SYMBOLS_MAX];
     size_t symbol_count;
 } slow;
@@ -139,7 +139,7 @@ static int slow_compare(const slow *s, uint32_t a, uint32_t b)
     return memcmp(s->pieces[a].bytes, s->pieces[b].bytes, 32);
 }
 
-/* Whether a pair goes before another one that is as frequent. */
+/* Whether a pair precedes another one of the same frequency. */
 static bool slow_first(const slow *s, const uint32_t *a, const uint32_t *b,
                        bool greatest)
 {
@@ -326,7 +326,7 @@ static char *data_read(const char *relative, size_t *size)
     return text;
 }
 
-/* The golden file of a course on language models. */
+/* The golden file of Hugging Face's course. */
 static void a_reference_corpus_gives_its_vocabulary(void **state)
 {
     (void)state;
@@ -406,7 +406,7 @@ static bool is_letter(uint32_t code)
     return code == 'a' || code == 'b' || code == 0xE4;
 }
 
-/* Whether a string of letters, with a blank before them or not, occurs more
+/* Whether a string of letters, with or without a space in front, occurs more
  * often than each that is one character longer. */
 static bool candidate(const bt_substrings *s, uint32_t at, uint32_t size)
 {
@@ -452,8 +452,8 @@ static void strings_that_come_again_are_found(void **state)
     }
 }
 
-/* All ways to cut a word from `at` on, one after another: adds up their
- * probabilities, and those of the ways that use each piece. */
+/* All ways to split a word from `at` on: adds up their probabilities, and those
+ * of the ways that use each piece. */
 typedef struct ways {
     const bt_unigram_lattice *l;
     uint32_t end, path[32];
@@ -518,8 +518,8 @@ static void expectation_is_over_all_ways(void **state)
     }
 }
 
-/* Probabilities of long words are far below what a double can hold. Each place
- * is covered once, whatever the scale. */
+/* Probabilities of long words underflow a double. The expected counts still
+ * cover each position once. */
 static void long_words_do_not_vanish(void **state)
 {
     (void)state;
@@ -775,8 +775,7 @@ static void lower_case_is_learned_when_asked_for(void **state)
     }
 }
 
-/* A megabyte without a space: of one letter, of two, and of what looks like
- * text. */
+/* A megabyte without a space: of one letter, of two, and of random words. */
 static void a_word_of_a_megabyte_is_learned_in_time(void **state)
 {
     (void)state;
@@ -797,7 +796,7 @@ static void a_word_of_a_megabyte_is_learned_in_time(void **state)
     free(text);
 }
 
-/* Longer texts are read in slices, which must not show. */
+/* Longer texts are read in slices, which must not affect the result. */
 static void slices_do_not_change_the_words(void **state)
 {
     (void)state;
@@ -975,7 +974,7 @@ static void memory_that_runs_out_leaves_nothing_behind(void **state)
 
 /* ---- files ------------------------------------------------------------- */
 
-/* The tokenizer.json of a tokenizer, which goes. */
+/* The tokenizer.json of a tokenizer, which is freed. */
 static char *json_of(bauta_tokenizer *t, size_t *size)
 {
     scratch s = scratch_create();
@@ -998,7 +997,7 @@ static void same_tokenizers(bauta_tokenizer *a, bauta_tokenizer *b)
     bt_free(two);
 }
 
-/* From files, in parts, the same is learned as from texts at once. */
+/* Training from files, in parts, equals training from texts at once. */
 static void files_give_what_their_texts_give(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_trainer.c - training of every family: that it learns, and what changes
- * no bit of it, or no more than rounding may. */
+/* test_trainer.c - training of every family: it learns, and nothing that should
+ * not matter changes its bits, or changes them by more than rounding. */
 #include "allocation_faults.h"
 #include "tiny_training.h"
 
@@ -64,7 +64,7 @@ static void every_family_learns(void **state)
         lesson_steps(&l, o.max_steps);
         double after = evaluate(&l, 0, NULL);
         printf("%-8s %.3f -> %.3f\n", tinies[i].name, before, after);
-        // Nothing known is log(40) = 3.69 nats.
+        // A uniform guess is log(40) = 3.69 nats.
         assert_true(before > 3.0 && before < 6.0);
         assert_true(after < 0.5 * before);
         lesson_release(&l);
@@ -199,8 +199,8 @@ static void hear(void *user, size_t done, size_t all)
     *h = (heard){ h->calls + 1, done, all };
 }
 
-/* At most so many tokens are read, whatever a pass holds; and nearly so many,
- * for sequences are short. */
+/* At most this many tokens are read, whatever the micro-batch size; and nearly
+ * as many, since sequences are short. */
 static void evaluation_keeps_to_its_limit(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static void gradients_near(const lesson *a, const lesson *b, size_t additions)
     assert_true(worst <= bound);
 }
 
-/* A batch in passes: the mean over all that count, whatever the passes. */
+/* A batch in micro-batches: the mean over all labels, however it is divided. */
 static void passes_make_up_the_batch(void **state)
 {
     (void)state;
@@ -264,14 +264,14 @@ static void passes_make_up_the_batch(void **state)
         lesson whole, parts;
         bauta_train_options o = lesson_options();
         o.batch_tokens = 300;
-        o.dropout = 0.1f; // keyed by token, so the passes do not matter
+        o.dropout = 0.1f; // keyed by token, so the micro-batches do not matter
         lesson_init(&whole, families[i], NULL, &o, 1, NULL);
         o.microbatch_tokens = 20;
         lesson_init(&parts, families[i], NULL, &o, 1, NULL);
         double a = gradients(&whole, BAUTA_MODE_PARALLEL);
         double b = gradients(&parts, BAUTA_MODE_PARALLEL);
-        // Means of float32 losses, added in double: the weights of the passes
-        // and their sums are rounded 40 times or so.
+        // Means of float32 losses, added in double: the weights of the
+        // micro-batches and their sums are rounded 40 times or so.
         assert_true(fabs(a - b) <= 1e-13 * a);
         gradients_near(&whole, &parts, 300);
         lesson_release(&whole);
@@ -307,7 +307,7 @@ static void sequential_gradients_are_the_parallel_ones(void **state)
     }
 }
 
-/* With a prefix the parts of a sequence see the prefix too. */
+/* With a prefix the chunks of a sequence see the prefix, too. */
 static void a_prefix_runs_sequentially_as_well(void **state)
 {
     (void)state;
@@ -326,8 +326,7 @@ static void a_prefix_runs_sequentially_as_well(void **state)
 
 /* ---- modes --------------------------------------------------------------- */
 
-/* Nothing fed by the model is teacher forcing; everything fed from a first
- * pass differs. */
+/* A sampling rate of 0 is teacher forcing; a rate of 1 differs. */
 static void a_share_of_nothing_is_parallel(void **state)
 {
     (void)state;
@@ -347,7 +346,7 @@ static void a_share_of_nothing_is_parallel(void **state)
     lesson_release(&b);
 }
 
-/* The likeliest token behind a text, by a run of its own. */
+/* The most likely token after a text, by a separate forward pass. */
 static uint32_t predicted(const lesson *l, const uint32_t *ids, size_t count,
                           size_t prefix)
 {
@@ -373,7 +372,7 @@ static uint32_t predicted(const lesson *l, const uint32_t *ids, size_t count,
     return (uint32_t)best;
 }
 
-/* What a mode reads, against what teacher forcing reads. */
+/* The inputs of a mode, against those of teacher forcing. */
 typedef struct reading {
     lesson l;
     uint32_t *truth;
@@ -403,7 +402,7 @@ static void reading_release(reading *r)
     lesson_release(&r->l);
 }
 
-/* A prefix is given; behind it each input is what the model itself says. */
+/* A prefix is given; after it each input is the model's own prediction. */
 static void free_running_reads_its_own_predictions(void **state)
 {
     (void)state;
@@ -428,7 +427,7 @@ static void free_running_reads_its_own_predictions(void **state)
     }
 }
 
-/* Each input behind a prefix is replaced or not by the toss of a coin. */
+/* Each input after a prefix is replaced with probability one half. */
 static void scheduled_inputs_are_true_or_predicted(void **state)
 {
     (void)state;
@@ -457,8 +456,8 @@ static void scheduled_inputs_are_true_or_predicted(void **state)
     }
 }
 
-/* A model that predicts every next token rightly is fed what it would have
- * read, so that all modes are one. */
+/* A model that predicts every next token correctly is fed the true tokens, so
+ * all modes give the same result. */
 static void a_perfect_model_feeds_itself_the_truth(void **state)
 {
     (void)state;
@@ -500,8 +499,8 @@ static void a_perfect_model_feeds_itself_the_truth(void **state)
 
 /* ---- dropout and average ------------------------------------------------- */
 
-/* Zeros belong to tokens: the loss of a batch does not depend on the passes
- * that it runs in, and neither do the bits of its rows. */
+/* Dropout is keyed by token: the loss of a batch and the bits of its rows do
+ * not depend on the micro-batches. */
 static void dropout_follows_the_token(void **state)
 {
     (void)state;
@@ -543,7 +542,7 @@ static void the_average_follows_the_weights(void **state)
                       (float)(1.0 - decay) * l.model->store->memory[i];
     }
     assert_memory_equal(want, l.trainer->ema, floats * sizeof(float));
-    // It is what evaluation measures.
+    // Evaluation measures the averaged weights.
     double averaged = evaluate(&l, 0, NULL);
     memcpy(l.model->store->memory, want, floats * sizeof(float));
     double same = evaluate(&l, 0, NULL);
@@ -694,7 +693,7 @@ static void tokens_that_the_model_does_not_know_are_named(void **state)
 
 /* ---- odd corpora --------------------------------------------------------- */
 
-/* Every family reads as much at once as it was made for, and no more. */
+/* Every family accepts its full context, and no more. */
 static void texts_longer_than_the_model_are_cut(void **state)
 {
     (void)state;
@@ -751,7 +750,7 @@ static void a_batch_without_labels_is_no_step(void **state)
 
 /* ---- faults -------------------------------------------------------------- */
 
-/* A step that memory failed can be taken again, and the run is the same. */
+/* A step that ran out of memory can be repeated, and the run is the same. */
 static void a_failed_step_can_be_taken_again(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_unexpected_tensors.c - nothing of a file is dropped in silence: every
+/* test_unexpected_tensors.c - nothing of a file is ignored silently: every
  * stored tensor is used, refused, or named in a warning. */
 #include "bauta.h"
 #include "tiny_models.h"
@@ -72,7 +72,7 @@ static void *filled(const surplus *s, size_t bytes, const bt_stored_tensor *of)
     return data;
 }
 
-/* A folder of a family whose file has one tensor more. */
+/* A folder of a family whose file has one additional tensor. */
 static void surplus_write(scratch *scr, const tiny *t, const surplus *s,
                           char path[512])
 {
@@ -91,7 +91,7 @@ static void surplus_write(scratch *scr, const tiny *t, const surplus *s,
     memcpy(more.shape, of ? of->shape : s->shape, 4 * sizeof(size_t));
     more.bytes = bt_stored_tensor_bytes(s->dtype, more.rank, more.shape);
     more.data = filled(s, more.bytes, of);
-    if (s->content == COPY_BF16) // the original holds what 16 bits can
+    if (s->content == COPY_BF16) // the original is exact in 16 bits
         bt_convert_f32((float *)(uintptr_t)of->data, more.data, BT_BF16,
                        of->bytes / sizeof(float));
     w.tensors[w.count++] = more;
@@ -108,7 +108,7 @@ static const struct {
     const char *family;
     surplus tensor;
     bauta_status status;
-    const char *sentence; /* the error, or the warnings, has this */
+    const char *sentence; /* the error, or the warnings, contains this */
 } cases[] = {
     { "gpt2",
       { "lm_head.weight", "transformer.wte.weight", COPY, BT_F32, 2, { 0 } },
@@ -301,7 +301,7 @@ static void forward(const char *path, float *logits, float *embedded,
         bauta_model_free(model);
 }
 
-/* The head is changed in the last column of the last token alone. */
+/* The head differs in the last column of the last token only. */
 static void a_stored_head_is_used(void **state)
 {
     static float tied[ROWS * VOCAB], own[ROWS * VOCAB], saved[ROWS * VOCAB];
@@ -318,7 +318,7 @@ static void a_stored_head_is_used(void **state)
     forward(path, own, NULL, &model);
     for (size_t i = 0; i < ROWS * VOCAB; i++)
         assert_true((own[i] == tied[i]) == (i % VOCAB != VOCAB - 1));
-    // What is saved is the same model.
+    // The saved model is the same.
     snprintf(copy, sizeof(copy), "%s", scratch_path(&s, "copy"));
     assert_int_equal(bauta_model_save(model, copy, NULL), 0);
     bauta_model_free(model);

@@ -95,8 +95,7 @@ static void any_bytes_are_read_as_the_definition_says(void **state)
     }
 }
 
-/* Bytes are unfinished when something can be put behind that makes them one
- * character. */
+/* Bytes are unfinished if more bytes can complete them to one character. */
 static void half_a_character_at_the_end_is_seen(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_unigram.c - the likeliest pieces, against all ways to cut a text and
+/* test_unigram.c - the most likely pieces, against all ways to split a text and
  * against a search that looks every piece up. */
 #include "base/utf8.h"
 #include "subword_fixtures.h"
@@ -32,7 +32,7 @@ static void the_likeliest_path_is_taken(void **state)
     assert_tokens(model, vocab, "abcdacdxx",
                   "abcd@0-4 a@4-5 cd@5-7 "
                   "<unk>@7-9");
-    // A run of unknowns is one, and "<unk>" as text belongs to it.
+    // A run of unknowns is one token, and "<unk>" as text is part of it.
     assert_tokens(model, vocab, "x<unk>\u2603b", "<unk>@0-9 b@9-10");
     bt_subword_free(model);
     bt_vocab_free(vocab);
@@ -310,7 +310,7 @@ static void random_models_cut_as_the_slow_way_does(void **state)
     bt_subword_workspace_release(&work);
 }
 
-/* The best score of all ways to cut a text. */
+/* The best score of all ways to split a text. */
 static double best_of_all(const model *m, const char *text, size_t size)
 {
     double best = size ? -(double)INFINITY : 0, score;

@@ -76,7 +76,7 @@ static void what_is_there_already_is_refused_by_name(void **state)
     bt_vocab_free(vocab);
 }
 
-/* Piece number i of a family in which none is another's. */
+/* Piece number i of a set in which none is a prefix of another. */
 static size_t piece_write(char out[64], test_random *r, size_t i)
 {
     size_t size = (size_t)snprintf(out, 64, "%zx.", i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_worklist.c - what the GPU kernels are told is what the mask says. Needs
- * no GPU. */
+/* test_worklist.c - the work lists of the GPU kernels match the mask. Needs no
+ * GPU. */
 #include "mask/work_list.h"
 
 #include "base/error.h"

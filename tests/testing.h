@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing.h - what every test file includes: cmocka, and random numbers from a
- * seed that is printed and can be given back. */
+/* testing.h - included by every test file: cmocka, and random numbers from a
+ * printed seed that can be set. */
 #ifndef BT_TESTING_H
 #define BT_TESTING_H
 
@@ -16,8 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Defined with the address and the thread sanitizer, which have an allocator
- * and an address space of their own. gcc and clang name them differently. */
+/* Defined with the address and the thread sanitizer, which bring their own
+ * allocator and reserve the address space. gcc and clang name them
+ * differently. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define BT_SANITIZED 1
 #elif defined(__has_feature)
@@ -38,8 +39,8 @@ static inline test_random test_random_from(uint64_t seed)
     return r;
 }
 
-/* The seed of a test program: BAUTA_SEED, or a fixed default. It is printed,
- * so that a failure can be repeated and a soak can vary it. */
+/* The seed of a test program: BAUTA_SEED, or a fixed default. It is printed, so
+ * that a failure can be reproduced and a soak can vary it. */
 static inline uint64_t test_seed(void)
 {
     const char *text = getenv("BAUTA_SEED");

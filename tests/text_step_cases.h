@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text_step_cases.h - what the tests of normalizers and of pre-tokenizers
- * share: files of expected results, random text, and a megabyte of one thing.
- */
+/* text_step_cases.h - shared by the tests of normalizers and of pre-tokenizers:
+ * files of expected results, random text, and a megabyte of repeated text. */
 #ifndef BT_TEST_STEPS_H
 #define BT_TEST_STEPS_H
 
@@ -14,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-/* A file of tests/data: a list of steps, texts, and what the library of
- * Hugging Face (tokenizers 0.23) makes of them. */
+/* A file of tests/data: a list of steps, texts, and the results of Hugging
+ * Face's tokenizers 0.23. */
 static inline json_t *expected_load(const char *name)
 {
     char path[1024];
@@ -64,8 +63,8 @@ static inline size_t random_text(test_random *r, char *out, size_t characters)
 
 enum { MEGABYTE = 1 << 20 };
 
-/* A megabyte of the same bytes again and again; what does not fit is left
- * out. For free(). */
+/* A megabyte of the same bytes repeated; a partial repetition at the end is
+ * left out. For free(). */
 static inline char *megabyte_of(const char *unit, size_t *size)
 {
     size_t length = strlen(unit);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tiny_models.h - model folders of a few thousand numbers, one of each family,
- * written by the test itself. */
+/* tiny_models.h - model folders of a few thousand parameters, one of each
+ * family, written by the test itself. */
 #ifndef BT_TINY_H
 #define BT_TINY_H
 
@@ -133,7 +133,7 @@ static inline void tiny_file(const char *folder, const char *name,
     assert_int_equal(fclose(file), 0);
 }
 
-/* Write a folder in the scratch folder; its path is in `path`. */
+/* Write a folder into the temporary folder; its path is in `path`. */
 static inline void tiny_write(scratch *s, const tiny *t, char path[512])
 {
     static tiny_weights w;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tiny_training.h - all that a training run needs, tiny: models of each family,
- * a tokenizer of single letters, and texts with something to learn in them. */
+/* tiny_training.h - the parts of a tiny training run: models of each family, a
+ * tokenizer of single letters, and texts with something to learn in them. */
 #ifndef BT_TEST_TRAINING_H
 #define BT_TEST_TRAINING_H
 
@@ -178,7 +178,7 @@ static inline void lesson_release(lesson *l)
     bauta_context_free(l->context);
 }
 
-/* Some steps; the loss of the last one. */
+/* Take some steps; returns the loss of the last one. */
 static inline double lesson_steps(lesson *l, size_t steps)
 {
     bauta_error err;

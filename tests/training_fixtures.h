@@ -37,7 +37,7 @@ static inline bauta_train_options options_of(const course *c)
     return o;
 }
 
-/* A new run, or the one in `folder` as it was. */
+/* A new run, or the one in `folder` with its state. */
 static inline void course_init(lesson *l, const course *c, const char *folder)
 {
     bauta_train_options o = options_of(c);
@@ -53,7 +53,7 @@ static inline void save(const lesson *l, const char *folder)
     must(bauta_trainer_save(l->trainer, folder, NULL, &err), &err);
 }
 
-/* A trainer that cannot be resumed is the trainer that it was. */
+/* A trainer that cannot be resumed stays unchanged. */
 static inline void refused(lesson *l, const char *folder, bauta_status status,
                            const char *says)
 {

@@ -133,7 +133,7 @@ static void member_write(bt_string_writer *l, const char *name, size_t number)
 static void finding_json(bt_string_writer *l, const bauta_finding *f)
 {
     static const char *const verdicts[] = { [BAUTA_PASSED] = "passed",
-                                            [BAUTA_FAILED] = "fault",
+                                            [BAUTA_FAILED] = "failed",
                                             [BAUTA_SKIPPED] = "skipped" };
     static const char *const ats[] = { [BAUTA_ATTENTION_ENCODER] = "encoder",
                                        [BAUTA_ATTENTION_DECODER] = "decoder",

@@ -39,11 +39,6 @@ static json_t *digits(uint64_t digest)
     return json_string(text);
 }
 
-static json_t *enum_name(unsigned value, const char *const *names)
-{
-    return json_string(names[value]);
-}
-
 /* ---- options ------------------------------------------------------------- */
 
 static const char *const objectives[] = { "auto", "causal", "seq2seq", "masked",
@@ -53,38 +48,59 @@ static const char *const modes[] = { "parallel", "sequential", "free",
 static const char *const schedules[] = { "constant", "linear", "cosine",
                                          "inverse_sqrt" };
 
-/* All options that must be the same to resume a run. `steps` is not one of
- * them: it only sets the length of the run and of the schedule. */
+static json_t *objective_name(bauta_objective objective)
+{
+    return json_string(objectives[objective]);
+}
+
+static json_t *mode_name(bauta_train_mode mode)
+{
+    return json_string(modes[mode]);
+}
+
+static json_t *schedule_name(bauta_schedule schedule)
+{
+    return json_string(schedules[schedule]);
+}
+
+/* All options that must be the same to resume a run, each with its key in
+ * trainer.json. `max_steps` is not one of them: it only sets the length of the
+ * run and of the schedule. */
+#define OPTIONS(X)                                       \
+    X("objective", objective, objective_name)            \
+    X("mode", mode, mode_name)                           \
+    X("seed", seed, number)                              \
+    X("sequences", batch_sequences, number)              \
+    X("tokens", batch_tokens, number)                    \
+    X("accumulate", gradient_accumulation_steps, number) \
+    X("pass", microbatch_tokens, number)                 \
+    X("context", context_length, number)                 \
+    X("dropout", dropout, json_real)                     \
+    X("smoothing", label_smoothing, json_real)           \
+    X("hidden", mlm_probability, json_real)              \
+    X("hidden_random", mlm_random, json_real)            \
+    X("hidden_kept", mlm_keep, json_real)                \
+    X("sampled", scheduled_sampling, json_real)          \
+    X("warmup", warmup_steps, number)                    \
+    X("schedule", lr_scheduler_type, schedule_name)      \
+    X("rate", learning_rate, json_real)                  \
+    X("min_rate", min_learning_rate, json_real)          \
+    X("beta1", adam_beta1, json_real)                    \
+    X("beta2", adam_beta2, json_real)                    \
+    X("epsilon", adam_epsilon, json_real)                \
+    X("weight_decay", weight_decay, json_real)           \
+    X("clip", max_grad_norm, json_real)                  \
+    X("average", ema_decay, json_real)
+
 static json_t *options_make(const bauta_train_options *o)
 {
     const struct {
         const char *key;
         json_t *value;
     } members[] = {
-        { "objective", enum_name((unsigned)o->objective, objectives) },
-        { "mode", enum_name((unsigned)o->mode, modes) },
-        { "seed", number(o->seed) },
-        { "sequences", number(o->batch_sequences) },
-        { "tokens", number(o->batch_tokens) },
-        { "accumulate", number(o->gradient_accumulation_steps) },
-        { "pass", number(o->microbatch_tokens) },
-        { "context", number(o->context_length) },
-        { "dropout", json_real((double)o->dropout) },
-        { "smoothing", json_real((double)o->label_smoothing) },
-        { "hidden", json_real((double)o->mlm_probability) },
-        { "hidden_random", json_real((double)o->mlm_random) },
-        { "hidden_kept", json_real((double)o->mlm_keep) },
-        { "sampled", json_real((double)o->scheduled_sampling) },
-        { "warmup", number(o->warmup_steps) },
-        { "schedule", enum_name((unsigned)o->lr_scheduler_type, schedules) },
-        { "rate", json_real(o->learning_rate) },
-        { "min_rate", json_real(o->min_learning_rate) },
-        { "beta1", json_real(o->adam_beta1) },
-        { "beta2", json_real(o->adam_beta2) },
-        { "epsilon", json_real(o->adam_epsilon) },
-        { "weight_decay", json_real(o->weight_decay) },
-        { "clip", json_real(o->max_grad_norm) },
-        { "average", json_real(o->ema_decay) },
+#define MEMBER(key, field, json) { key, json(o->field) },
+        OPTIONS(MEMBER)
+#undef MEMBER
     };
     json_t *object = json_object();
     bool failed = !object;
@@ -207,6 +223,17 @@ static bt_quoted shown(const json_t *value)
     return quoted;
 }
 
+/* The option of this key, as bauta_train_options names it. */
+static const char *option_name(const char *key)
+{
+#define NAME(k, field, json) \
+    if (strcmp(key, k) == 0) \
+        return #field;
+    OPTIONS(NAME)
+#undef NAME
+    return key;
+}
+
 static bauta_status options_check(const json_t *saved, const bauta_trainer *t,
                                   const char *path, bauta_error *err)
 {
@@ -220,8 +247,8 @@ static bauta_status options_check(const json_t *saved, const bauta_trainer *t,
             status = bt_fail(err, BAUTA_ERR_ARGUMENT,
                              "%s: the option %s is %s in the checkpoint and %s "
                              "in this trainer",
-                             bt_path_tail(path), key, shown(other).text,
-                             shown(value).text);
+                             bt_path_tail(path), option_name(key),
+                             shown(other).text, shown(value).text);
     }
     if (!status && json_object_size(saved) != json_object_size(mine))
         status =

@@ -14,7 +14,7 @@ static const struct {
     { "silu", BT_ACT_SILU },
 };
 
-/* Numbers of all sizes, also where the functions have ended. */
+/* Numbers of all sizes, also where the functions have saturated. */
 static guarded row_make(check *c, size_t count, size_t odd)
 {
     guarded x = check_floats(c, count, test_u32(&c->random) & 1 ? 6 : 100);

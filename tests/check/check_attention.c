@@ -40,7 +40,7 @@ static void transpose_compare(check *c)
 
 /* ---- the forward step -------------------------------------------------- */
 
-/* Words of some shape; what the shapes are called, they are for. */
+/* Words of some shape; the names say which. */
 static void words_fill(check *c, uint64_t *words, size_t rows)
 {
     size_t shape = test_below(&c->random, 6), at = test_below(&c->random, 64);
@@ -243,7 +243,7 @@ static backward_buffers backward_make(check *c, size_t rows, size_t d, size_t e)
     b.dq = check_floats(c, rows * dp, 1);
     b.dk = check_floats(c, BLOCK * dp, 1);
     b.dv = check_floats(c, BLOCK * ep, 1);
-    b.lse.data[0] = INFINITY; // a row that turned out empty
+    b.lse.data[0] = INFINITY; // a row that has turned out to be empty
     words_fill(c, b.words, rows);
     b.grad = (bt_attention_grad){ .rows = rows,
                                   .head_dim = d,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_dropout.c - dropout, also of what must not come through. */
+/* check_dropout.c - dropout, also of values that must not pass. */
 #include "check.h"
 
 enum { ROWS = 3 };

@@ -14,7 +14,7 @@ typedef struct shape {
     size_t m, n, k;
     bool trans_a, trans_b, add, bias;
     size_t pad; /* floats between the end of a row and the next */
-    bool odd;   /* plant NaN, infinities and zeros */
+    bool odd;   /* insert NaN, infinities and zeros */
 } shape;
 
 enum { MARGIN = 37 }; /* floats before C that must stay as they are */
@@ -80,8 +80,8 @@ static void operands_free(operands *o)
     free(o->start);
 }
 
-/* C as it was before the product. Without `add` its elements must not be read,
- * so they are NaN; what lies around them must not be written. */
+/* C before the product. Without `add` its elements must not be read, so they
+ * are NaN; memory around them must not be written. */
 static void restart(operands *o)
 {
     const bt_gemm *g = &o->gemm;
@@ -206,8 +206,8 @@ static void tile_borders_equal_the_reference(void **state)
         }
 }
 
-/* Long chains are cut in stretches, and large operands in blocks; the widths
- * here make each of them end just before, at and behind a border. */
+/* Long chains are split, and large operands are blocked; the widths here make
+ * each block end just before, at and after a boundary. */
 static void cuts_of_the_chain_equal_the_reference(void **state)
 {
     (void)state;

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# audit.sh - bauta audit, and the audit before a training run: what they say of
-# models, of bugs that are turned on, and of command lines.
+# audit.sh - bauta audit, and the audit before a training run: their reports on
+# correct models and on injected faults, and their command lines.
 #
 #   audit.sh BAUTA WITH_BUGS FOLDERS
 #
-# WITH_BUGS is the program with bugs, see with_bugs.c, or 'none' where it is not
-# built; FOLDERS is what folders.c wrote.
+# WITH_BUGS is the program with faults to inject, see with_bugs.c, or 'none' if
+# it is not built; FOLDERS holds the model folders written by folders.c.
 set -eu
 bauta=$1
 with_bugs=$2
@@ -54,18 +54,18 @@ runs 1 "$bauta" audit "$work/nowhere"
 says err "there is no such folder"
 runs 1 "$bauta" audit "$folders/gpt2" --text "$work/nowhere"
 
-# Folders in which nothing is wrong.
+# Correct models.
 for name in gpt2 mistral bert marian; do
     runs 0 "$bauta" audit "$folders/$name" --tokens 24 --threads 1
-    says out "no fault found"
+    says out "all checks passed"
     [ ! -s "$work/err" ] || fail "something on stderr"
 done
-says out "sequences may fork"
+says out "forked, truncated and reordered sequences decode as fresh ones"
 runs 0 "$bauta" audit "$folders/llama" --tokens 18 --threads 1 --seed 3 \
     --mask 'window(5) | sinks(2)' --json
 says out '"passed": true'
 
-# Before training: a line, and no run where there is a leak.
+# Before training: one line, and no training run if there is a leak.
 i=0
 while [ $i -lt 20 ]; do
     echo "the mask hides the face, and the face is behind the mask $i"
@@ -89,11 +89,11 @@ for leak in dropout-drops-mask future-key backward-sees-future; do
     [ ! -e "$work/c-$leak/last" ] || fail "it was trained all the same"
 done
 
-# A bug is told with its place, in words and in JSON, and the status is 1.
+# A fault is reported with its location, as text and as JSON, and the status is 1.
 runs 1 env BAUTA_INJECT=future-key BAUTA_INJECT_LAYER=1 \
     "$with_bugs" audit "$folders/gpt2" --tokens 24 --threads 1
-says out "tokens     FAULT  decoder layer 1, head 0: token 0 of sequence 0 sees token 1, which it must not"
-says out "checks found a fault"
+says out "tokens      FAILED decoder layer 1, head 0: token 0 of sequence 0 sees token 1, which it must not"
+says out "checks failed"
 runs 1 env BAUTA_INJECT=window-short-in-steps BAUTA_INJECT_LAYER=2 \
     "$with_bugs" audit "$folders/mistral" --tokens 24 --threads 1 --json
 says out '"passed": false'
@@ -101,8 +101,8 @@ if command -v python3 >/dev/null; then
     python3 - "$work/out" <<'END' || fail "the JSON of a fault"
 import json, sys
 found = {f["check"]: f for f in json.load(open(sys.argv[1]))["findings"]}
-steps = found["steps"]
-assert steps["verdict"] == "fault", steps
+steps = found["incremental"]
+assert steps["verdict"] == "failed", steps
 assert (steps["attention"], steps["layer"]) == ("decoder", 2), steps
 assert steps["key"] < steps["query"], steps
 assert found["tokens"]["verdict"] == "passed"

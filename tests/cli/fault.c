@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fault.c - a library to be preloaded, in which one call of the program fails.
+/* fault.c - a preloaded library that makes one call of the program fail.
  *
  *   BAUTA_FAILED=alloc:K    allocation K fails, 0 being the first one of main()
  *   BAUTA_FAILED=memory:K   it and all later ones
@@ -10,7 +10,7 @@
  *
  * BAUTA_FAULT_COUNT names a file that gets both numbers of calls when the
  * program exits. Only calls of the program and its libraries are seen, not
- * those that the C library makes of itself. */
+ * calls within the C library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -37,7 +37,7 @@ static atomic_long allocations, calls;
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* The C library's own, which it exports for allocators that stand before it. */
+/* The C library's own functions, which it exports for interposed allocators. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *memory, size_t size);
@@ -87,7 +87,7 @@ int posix_memalign(void **out, size_t align, size_t size)
 
 /* ---- files ------------------------------------------------------------- */
 
-/* Whether this call is the one. */
+/* Whether this is the call that fails. */
 static bool fails(void)
 {
     if (!begun || atomic_fetch_add(&calls, 1) != at || kind < FAILS)
@@ -189,7 +189,8 @@ int rmdir(const char *path)
     return unlinkat(AT_FDCWD, path, AT_REMOVEDIR);
 }
 
-/* What stdio writes, by its door; results on stdout have tests of their own. */
+/* Writes of stdio, through its stream functions; results on stdout have tests
+ * of their own. */
 static void *next(const char *name)
 {
     bool was = begun;
@@ -263,7 +264,7 @@ static int main_counted(int argc, char **argv, char **environment)
     return program(argc, argv, environment);
 }
 
-/* What the C library starts a program with. */
+/* The C library calls this to start the program. */
 int __libc_start_main(main_function *main_of, int argc, char **argv,
                       void (*init)(void), void (*fini)(void),
                       void (*rtld_fini)(void), void *stack_end)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* faults.c - the program when memory runs out, a file call fails or it is
- * killed: at every point of every verb.
+ * killed, at every point of every verb.
  *
- * However it goes, the program ends by itself with a status and, if that is not
- * 0, with a sentence; it never crashes or waits, and a result that it calls
- * good is the right one. A training can be gone on with from there, and ends
- * with the bits of one that was never disturbed.
+ * In each case the program ends with a status and, if that is not 0, with a
+ * message; it never crashes or hangs, and a result with status 0 is correct. A
+ * training run can be resumed afterwards, and ends with the bits of one that
+ * was never disturbed.
  *
  * A few points are drawn from BAUTA_SEED; with BAUTA_FAULTS=N it is N of each
  * kind, with BAUTA_FAULTS=all all of them. Arguments choose one verb and one
@@ -21,9 +21,9 @@
 typedef struct verb {
     const char *name;
     const char *line;   /* words with single spaces */
-    const char *result; /* a file; NULL: it tells how long things took */
-    const char *from; /* a run that `w` is a copy of; NULL: nothing is there */
-    bool trains;      /* into w */
+    const char *result; /* a file; NULL: its output contains times */
+    const char *from;   /* a run that `w` is a copy of; NULL: there is none */
+    bool trains;        /* into w */
 } verb;
 
 #define TINY                                                              \
@@ -107,12 +107,12 @@ static void child_run(const char *line, const char *fault)
     setenv("LD_PRELOAD", BAUTA_FAULT_LIBRARY, 1);
     if (fault)
         setenv("BAUTA_FAILED", fault, 1);
-    alarm(120); // what waits, ends by this
+    alarm(120); // a hang ends by this
     execv(BAUTA_PROGRAM, words);
     _exit(98);
 }
 
-/* As waitpid() says it ended. */
+/* The status of waitpid(). */
 static int run(const char *line, const char *fault)
 {
     int status;
@@ -125,7 +125,7 @@ static int run(const char *line, const char *fault)
     return status;
 }
 
-/* Killed after some time; whether it was. */
+/* Killed after some time; returns whether it was. */
 static bool run_killed(const char *line, useconds_t time)
 {
     int status;
@@ -176,7 +176,7 @@ static void copy(const char *from, const char *to)
     assert_int_equal(system(command), 0);
 }
 
-/* What a case starts from. */
+/* The initial state of a case. */
 static void reset(const verb *v)
 {
     scratch_remove("w");
@@ -200,7 +200,7 @@ static void complain(const verb *v, const char *fault, const char *what,
     free(err.bytes);
 }
 
-/* A run that was disturbed is gone on with. */
+/* A disturbed run is resumed. */
 static void recover(const verb *v, const char *fault, const content *want)
 {
     struct stat is;

@@ -3,7 +3,7 @@
  *
  *   folders FOLDER
  *
- * The folders are written to FOLDER, where whatever was there is gone. */
+ * The folders are written to FOLDER, whose previous contents are removed. */
 #include "tiny_models.h"
 
 static const char *target;

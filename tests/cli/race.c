@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* race.c - a data race, planted to see whether the thread sanitizer finds it
- * in work that bt_parallel_for() hands out. */
+/* race.c - a deliberate data race, to test that the thread sanitizer finds
+ * races in the tasks of bt_parallel_for(). */
 #include "base/threads.h"
 
 #include <sched.h>
@@ -9,7 +9,7 @@
 
 static atomic_int started;
 
-/* The two tasks meet, which orders nothing, and then both write. */
+/* The two tasks meet, without synchronizing, and then both write. */
 static void race(void *job, size_t task, int thread)
 {
     int *sum = job;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verbs.c - the program over trained models, beside what transformers made of
- * the same: fill, embed, generate, translate. */
+/* verbs.c - fill, embed, generate and translate over trained models give the
+ * results of transformers. */
 #include "data.h"
 #include "temp_folder.h"
 
@@ -11,8 +11,8 @@
 
 static char model[768]; /* the folder of the last expectation */
 
-/* What transformers made, from the folder of a model; NULL where the data is
- * not there. */
+/* The expected results, from the folder of a model; NULL if the data is
+ * missing. */
 static json_t *expectation(const char *folder)
 {
     char path[1024], name[256];
@@ -36,7 +36,7 @@ static void line_write(FILE *file, const char *text)
     fputc('\n', file);
 }
 
-/* Run a verb, and give its lines of JSON as a list. */
+/* Run a verb, and return its lines of JSON as a list. */
 static json_t *answers(const char *verb, const char *options)
 {
     char command[4096];
@@ -150,7 +150,7 @@ static void embed_gives_the_mean_of_transformers(void **state)
 
 /* ---- generate ---------------------------------------------------------- */
 
-/* Tokens of the answer are those behind the prompt, as many as there are. */
+/* The new tokens of the answer, as many as there are. */
 static void tokens_same(const json_t *want, const json_t *answer)
 {
     size_t prompt = (size_t)json_integer_value(in(answer, "prompt_tokens"));

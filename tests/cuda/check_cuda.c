@@ -2,7 +2,7 @@
 /* check_cuda.c - the GPU's masked attention against a float64 reference.
  *
  * Every case draws fresh inputs from a printed seed, poisons the outputs, runs
- * the kernel twice and asks for:
+ * the kernel twice and checks:
  *
  *   accuracy      within a bound derived from the arithmetic (see bound_of)
  *   empty rows    out 0, lse -infinity
@@ -25,8 +25,8 @@ static void result_free(result *r)
     free(r->lse);
 }
 
-/* Rows [first, first + rows) of the problem; the outputs are poisoned before,
- * so that what the kernel does not write is a NaN that no kernel makes. */
+/* Rows [first, first + rows) of the problem; the outputs are filled with a NaN
+ * that no kernel produces, so that unwritten elements show. */
 static result run_rows(const problem *p, size_t first, size_t rows,
                        size_t tile_rows)
 {
@@ -144,7 +144,7 @@ static double bound_of(const exact *e, size_t column, size_t d)
            fabs(e->out[column]) * 0x1.01p-8 + 0x1p-130;
 }
 
-/* `stride`: every how many rows are looked at, for problems too large. */
+/* `stride`: check every stride-th row, for problems too large. */
 static double check_accuracy(const problem *p, const result *r, size_t stride)
 {
     double worst = 0.0;
@@ -181,7 +181,7 @@ static double check_accuracy(const problem *p, const result *r, size_t stride)
     return worst;
 }
 
-/* What lies between tokens in out must still be poison. */
+/* The gaps between tokens in out must be unwritten. */
 static void check_gaps(const problem *p, const result *r)
 {
     for (size_t i = 0; i < p->n; i++)
@@ -222,8 +222,8 @@ typedef struct poisoned {
     size_t key[8], count;
 } poisoned;
 
-/* What the values that a row sees in a column and that are not finite add up
- * to: 0 (there are none), an infinity, or NaN. */
+/* The sum of the non-finite values that a row sees in a column: 0 (there are
+ * none), an infinity, or NaN. */
 static float taint_of(const problem *p, const poisoned *keys, size_t i,
                       size_t head, size_t c)
 {
@@ -246,7 +246,7 @@ static bool sees(const problem *p, size_t i, const poisoned *keys)
     return false;
 }
 
-/* Poison the values of a few keys, in all or in one column, and look at every
+/* Poison the values of a few keys, in all or in one column, and check every
  * row: those that see none of it keep their bits. */
 static void check_poisoned_values(problem *p, const result *clean, size_t few,
                                   bool one_column)
@@ -297,7 +297,8 @@ static void check_poisoned_values(problem *p, const result *clean, size_t few,
     free(saved);
 }
 
-/* The same with keys: a row that sees a NaN key is NaN, others keep bits. */
+/* The same with keys: a row that sees a NaN key is NaN, others keep their
+ * bits. */
 static void check_poisoned_keys(problem *p, const result *clean, size_t few)
 {
     size_t bytes = p->kv_size * 2, width = p->kv_heads * p->d;
@@ -398,7 +399,7 @@ static void check_packed(size_t d)
     problem_free(&p);
 }
 
-/* Many items for each multiprocessor; not every row is looked at. */
+/* Many items for each multiprocessor; not every row is checked. */
 static void check_long(const char *kind, bauta_mask *mask, size_t heads,
                        size_t d, size_t stride)
 {
@@ -415,8 +416,8 @@ static void check_long(const char *kind, bauta_mask *mask, size_t heads,
     problem_free(&p);
 }
 
-/* Scores that grow along the keys, slowly and in leaps, or jump about: so the
- * base of the softmax must follow, and tiles are done again. */
+/* Scores that grow along the keys, slowly and in leaps, or jump about: the base
+ * of the softmax must follow, and tiles are computed again. */
 static void check_growth(size_t d)
 {
     static const float widths[] = { 0.5f, 4.0f, 20.0f, 90.0f };
@@ -449,7 +450,7 @@ static void check_growth(size_t d)
     }
 }
 
-/* What the kernels cannot do is a status and a sentence. */
+/* Problems that the kernels do not support give a status and a message. */
 static void check_refusals(void)
 {
     bauta_error err = { 0 };
@@ -488,7 +489,7 @@ static void check_refusals(void)
     checks++;
 }
 
-/* `few`: some small cases will do. */
+/* `few`: some small cases only. */
 static void check_head(size_t d, bool few)
 {
     for (size_t x = 0; x < BT_LEN(kinds); x++) {
@@ -509,7 +510,7 @@ static void check_head(size_t d, bool few)
     check_long("lengths_with_holes", make_holes(12, 400), 16, d, 7);
     check_long("documents_and_causal", make_documents_causal(5000, 5000), 16, d,
                97);
-    // So many keys that heads are worked on in several bands.
+    // So many keys that heads are processed in several bands.
     check_long("window", make_window(34000, 34000), 7, d, 3511);
 }
 

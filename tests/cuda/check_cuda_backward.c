@@ -3,7 +3,7 @@
  * float64 reference.
  *
  * Every case draws fresh inputs from a printed seed, poisons the outputs, runs
- * forward and backward twice and asks for:
+ * forward and backward twice and checks:
  *
  *   accuracy      within a bound derived from the arithmetic (see pair_of)
  *   the unseen    rows that see nothing, keys that nobody sees: 0
@@ -76,7 +76,7 @@ static void *padded_row(const void *from, size_t bytes)
     return at;
 }
 
-/* Poison that no kernel makes, on the device and ready to be copied over. */
+/* A NaN that no kernel produces, on the device and ready to be copied. */
 static void *poisoned_memory(void **host, size_t bytes)
 {
     *host = malloc(bytes + 1);
@@ -304,7 +304,7 @@ static double check_key(const backward *b, const gradients *g, size_t j,
                            j, kv));
 }
 
-/* `stride`: every how many rows and keys are looked at. */
+/* `stride`: check every stride-th row and key. */
 static double check_accuracy(const backward *b, gradients *g, size_t stride)
 {
     const problem *p = &b->p;
@@ -330,7 +330,7 @@ static double check_accuracy(const backward *b, gradients *g, size_t stride)
 
 /* ---- bits -------------------------------------------------------------- */
 
-/* What lies between tokens must still be poison. */
+/* The gaps between tokens must be unwritten. */
 static void check_gap(const backward *b, const char *what, const uint16_t *x,
                       size_t tokens, size_t width, size_t token)
 {
@@ -421,7 +421,7 @@ static taint taint_of(const problem *p, const bool *hit, bool of_keys)
     return x;
 }
 
-/* Tokens that are tainted are NaN, if that was the poison; others keep bits. */
+/* Tainted tokens are NaN, if that was the poison; others keep their bits. */
 static void check_tokens(const backward *b, const char *poison,
                          const char *what, const bool *tainted, bool nan,
                          const uint16_t *clean, const uint16_t *got,
@@ -471,7 +471,7 @@ static void check_poison(backward *b, const gradients *clean, int which,
                  p->heads * p->d, p->shape.q_token);
     check_tokens(b, name, "dk", t.key, nan, clean->dk, g.dk, p->m,
                  p->kv_heads * p->d, p->shape.k_token);
-    // Values have no part in their own gradient.
+    // Values do not affect their own gradient.
     check_tokens(b, name, "dv", which == POISON_V ? NULL : t.key, nan,
                  clean->dv, g.dv, p->m, p->kv_heads * p->d, p->shape.v_token);
     checks++;
@@ -485,7 +485,7 @@ static void check_poison(backward *b, const gradients *clean, int which,
 
 /* ---- the cases --------------------------------------------------------- */
 
-/* Two kinds, each of them perhaps turned round, under AND or OR. */
+/* Two kinds, each of them perhaps inverted, under AND or OR. */
 static bauta_mask *make_mixed(size_t n, size_t m)
 {
     bauta_mask *part[2];
@@ -505,8 +505,8 @@ static bauta_mask *make_mixed(size_t n, size_t m)
     return both(part[0], part[1], below(2));
 }
 
-/* What a tool that looks for races needs to see: every kernel once, those of
- * the second pass with something to do. */
+/* The cases for a race detector: every kernel once, those of the second pass
+ * with some work. */
 static void check_watched(backward *b)
 {
     gradients g = run(b);
@@ -596,7 +596,7 @@ static void check_packed(size_t d)
     backward_free(&b);
 }
 
-/* Many items for each multiprocessor; not every row or key is looked at. */
+/* Many items for each multiprocessor; not every row or key is checked. */
 static void check_long(const char *kind, bauta_mask *mask, size_t heads,
                        size_t kv_heads, size_t d, size_t stride)
 {
@@ -656,7 +656,7 @@ static void check_kind(const mask_kind *k, size_t d, bool few)
     fflush(stdout);
 }
 
-/* `few`: some small cases will do. */
+/* `few`: some small cases only. */
 static void check_head(size_t d, bool few)
 {
     const mask_kind mixed = { "mixed", make_mixed, false, false };
@@ -671,7 +671,7 @@ static void check_head(size_t d, bool few)
     check_long("lengths_with_holes", make_holes(12, 400), 16, 16, d, 23);
     check_long("documents_and_causal", make_documents_causal(5000, 5000), 16,
                16, d, 211);
-    // So many rows that heads are worked on in several bands.
+    // So many rows that heads are processed in several bands.
     check_long("window", make_window(34000, 34000), 7, 7, d, 7919);
 }
 

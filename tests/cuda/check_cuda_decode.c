@@ -2,8 +2,8 @@
 /* check_cuda_decode.c - the GPU's decoding against a float64 reference.
  *
  * A case is a batch of sequences of odd lengths under one kind of mask, in a
- * pool of pages whose order is random and of which everything that no row sees
- * is NaN. Outputs are poisoned before each run. Asked for are:
+ * pool of pages in random order, in which everything that no row sees is NaN.
+ * Outputs are poisoned before each run. Checked are:
  *
  *   accuracy      within a bound derived from the arithmetic (see bound_of)
  *   empty rows    out 0, lse -infinity
@@ -70,7 +70,7 @@ static void result_free(result *r)
     free(r->lse);
 }
 
-/* How a run is laid out: nothing of it may show in the result. */
+/* The layout of a run; it must not affect the result. */
 typedef struct setting {
     size_t page_keys, workers; /* 0: as many as the GPU has */
     bool tokens_outside;       /* pages are (page_keys, kv_heads, d) */
@@ -85,7 +85,7 @@ typedef struct pool {
     uint32_t *table[SEQUENCES];
 } pool;
 
-/* Pages in random order, with some that belong to nobody. */
+/* Pages in random order, some of them unused. */
 static void deal_pages(pool *o, const problem *p)
 {
     size_t keys = o->pages.page_keys, total = 3, next = 0;
@@ -118,7 +118,7 @@ static bool seen_by_any(const sequence *s, size_t key)
     return false;
 }
 
-/* Copies what some row sees; the rest of the pool stays NaN. */
+/* Copy the keys that some row sees; the rest of the pool stays NaN. */
 static void fill_pool(pool *o, const problem *p)
 {
     size_t d = p->d, keys = o->pages.page_keys;
@@ -180,7 +180,8 @@ static bauta_attention_shape shape_of(const problem *p)
     return shape;
 }
 
-/* Launch `times` times on one step; outputs are NaN that no kernel makes. */
+/* Launch `times` times on one step; outputs start as a NaN that no kernel
+ * produces. */
 static result launch(const problem *p, bt_cuda_decode *decode, const pool *o,
                      const uint16_t *q_host, size_t rows, int times)
 {
@@ -371,7 +372,7 @@ static double check_accuracy(const problem *p, const result *r)
     return worst;
 }
 
-/* What lies between tokens in out must still be poison. */
+/* The gaps between tokens in out must be unwritten. */
 static void check_gaps(const problem *p, const result *r)
 {
     for (size_t i = 0; i < p->rows; i++)
@@ -478,7 +479,7 @@ static void check_poison(problem *p, const result *clean, bool keys)
 
 /* ---- the masks --------------------------------------------------------- */
 
-/* Two documents, then with the origins taken away: a cache has none. */
+/* Two documents, then with the origins removed: a cache has none. */
 static bauta_mask *make_documents(size_t n, size_t m)
 {
     size_t queries[2] = { n / 2, n - n / 2 }, keys[2] = { m / 3, m - m / 3 };
@@ -488,8 +489,8 @@ static bauta_mask *make_documents(size_t n, size_t m)
     return inverse(inverse(mask));
 }
 
-/* Some spans, long and short, with long gaps: tiles and chunks of which
- * nothing is seen. */
+/* Some spans, long and short, with long gaps: tiles and chunks of which nothing
+ * is seen. */
 static size_t random_row(void *user, size_t query, bauta_span *spans,
                          size_t capacity)
 {
@@ -606,7 +607,7 @@ static double check_scores(size_t d, float width, bool grow)
     return worst;
 }
 
-/* What the kernel cannot do is a status and a sentence. */
+/* Problems that the kernel does not support give a status and a message. */
 static void check_refusals(void)
 {
     bauta_error err = { 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_cuda_f32.c - the GPU's plain float32 attention, forward and backward,
- * against float64: within an error derived from the arithmetic, with NaN in all
- * that is hidden, twice with the same bits, and rows alone as among others. */
+ * against float64: within an error derived from the arithmetic, with NaN in
+ * everything hidden, the same bits in two runs, and batch-invariant rows. */
 #include "backend/cuda/cuda.h"
 #include "masks.h"
 
@@ -49,7 +49,7 @@ static problem problem_make(const char *name, bauta_mask *mask, size_t heads,
         for (size_t j = 0; j < p.in_size[i]; j++)
             p.in[i][j] = 2.0f * test_float(&random_stream);
     }
-    // What no query sees is NaN.
+    // Keys that no query sees are NaN.
     for (size_t j = 0; j < p.m; j++) {
         bool seen = false;
         for (size_t i = 0; i < p.n && !seen; i++)

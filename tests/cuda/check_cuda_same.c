@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_cuda_same.c - the GPU's forward pass and its decoding give the same
  * bits, in random cases: any mask without origins, up to four sequences of any
- * length, any heads. Of each row, out and lse are asked to be the same
+ * length, any heads. The out and lse of each row must be the same
  *
  *   packed      in the forward pass over all sequences
  *   alone       in the forward pass over its own sequence
@@ -44,7 +44,8 @@ static void *fill(buffer *b, const void *from, size_t bytes)
 
 /* ---- numbers ------------------------------------------------------------- */
 
-/* There are many to be drawn, so they come from a table, from somewhere on. */
+/* Random values come from a table, from a random offset on, since many are
+ * needed. */
 enum { TABLE = 1 << 20 };
 
 static float table[TABLE];
@@ -208,7 +209,7 @@ static bauta_attention_shape shape_of(const problem *p)
 
 /* ---- running ------------------------------------------------------------- */
 
-/* Poisoned outputs on the device, and what became of them. */
+/* Poisoned outputs on the device, and their contents after the run. */
 static result result_begin(const problem *p, size_t rows)
 {
     size_t out = rows * p->heads * p->d * 2, lse = rows * p->heads * 4;
@@ -321,7 +322,7 @@ static bool *seen_by_any(const bauta_mask *mask)
     return seen;
 }
 
-/* Pages in random order; what nobody sees is not there. */
+/* Pages in random order; keys that no row sees are not copied. */
 static pool pool_make(const problem *p)
 {
     size_t keys = (size_t)64 << below(4), total = 2, next = 0;

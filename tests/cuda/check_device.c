@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_device.c - attention on a GPU through bauta.h alone, as a program that
- * knows nothing of CUDA has it, in float32 and in bfloat16.
+/* check_device.c - attention on a GPU through bauta.h alone, for a program
+ * without CUDA headers, in float32 and in bfloat16.
  *
  * Forward and backward are compared with float64, decoding over pages with the
- * forward pass of the same rows. What is hidden is NaN from the start. Each
- * call is made twice, through two plans and in memory that held something else,
- * the second time on a stream of the caller's, and gives the same bits. */
+ * forward pass of the same rows. Hidden keys are NaN from the start. Each call
+ * is made twice, through two plans and in memory with other contents, the
+ * second time on a stream of the caller's, and gives the same bits. */
 #include "allocation_faults.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ static float next_random(void)
     return (float)(state >> 40) * 0x1p-23f - 1.0f;
 }
 
-/* bfloat16, by cutting: every value of a problem is one. */
+/* bfloat16 by truncation: every value of a problem is one. */
 static uint16_t cut(float x)
 {
     uint32_t bits;
@@ -320,13 +320,17 @@ static void check_decode(const char *name, const char *mask, size_t n, size_t m,
     size_t pages = m / 64 + 1, bytes = element(&p, Q), width = heads * dim;
     size_t size = rows * width, key_size = pages * 64 * kv * dim;
     uint32_t *table = malloc(pages * sizeof(*table));
-    bauta_gpu_sequence sequence = { p.mask, n - rows, rows, table };
+    bauta_gpu_sequence sequence = BAUTA_GPU_SEQUENCE_INIT;
     bauta_gpu_pages pool = BAUTA_GPU_PAGES_INIT;
     bauta_gpu_decode_plan *decode;
     float *k = paged(&p, p.x[K], pages), *v = paged(&p, p.x[V], pages);
     float *got = malloc(size * sizeof(float));
     for (size_t i = 0; i < pages; i++)
         table[i] = (uint32_t)(pages - 1 - i);
+    sequence.mask = p.mask;
+    sequence.first = n - rows;
+    sequence.rows = rows;
+    sequence.block_table = table;
     run(&p);
 
     void *q = put(p.x[Q] + (n - rows) * width, size, bytes);
@@ -366,10 +370,14 @@ static void check_decode(const char *name, const char *mask, size_t n, size_t m,
 static bauta_status make_all(const bauta_mask *mask, bauta_dtype type)
 {
     static const uint32_t pages[4] = { 3, 1, 0, 2 };
-    bauta_gpu_sequence sequence = { mask, 199, 1, pages };
+    bauta_gpu_sequence sequence = BAUTA_GPU_SEQUENCE_INIT;
     bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     bauta_gpu_plan *plan = NULL;
     bauta_gpu_decode_plan *decode = NULL;
+    sequence.mask = mask;
+    sequence.first = 199;
+    sequence.rows = 1;
+    sequence.block_table = pages;
     bauta_status status = bauta_gpu_plan_create(&plan, gpu, mask, 0, 200,
                                                 &shape, type, true, &err);
     if (!status)

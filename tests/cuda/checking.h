@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checking.h - what all checks of the GPU kernels have in common: counting what
- * failed, bfloat16, and the way to the device.
+/* checking.h - shared by all checks of the GPU kernels: counting failures,
+ * bfloat16, and copies to and from the device.
  *
  * With --quick a check runs a few small cases of every sort: enough for a tool
  * that watches every access and slows them down a hundred times. With --race

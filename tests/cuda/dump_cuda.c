@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dump_cuda.c - attention problems and what the GPU kernels make of them, for
- * tools/check-attention-gpu.py: dump_cuda FOLDER.
+/* dump_cuda.c - writes attention problems and the results of the GPU kernels,
+ * for tools/check-attention-gpu.py: dump_cuda FOLDER.
  *
- * A line of JSON for each case says what its file holds, one behind the other:
- * the mask as (rows, keys) bytes; q, k, v, dout, out, dq, dk, dv as bfloat16
+ * A line of JSON for each case describes its file, which holds in order: the
+ * mask as (rows, keys) bytes; q, k, v, dout, out, dq, dk, dv as bfloat16
  * (tokens, heads, head_dim). */
 #include "problem.h"
 
 enum { TOKENS = 2048, HEADS = 4, KV_HEADS = 2 };
 
-/* Rows see little or much, but none sees nothing: PyTorch knows no such row. */
+/* Rows see little or much, but none sees nothing: PyTorch does not support
+ * empty rows. */
 static bauta_mask *make_random(size_t n, size_t m)
 {
     unsigned char *visible = malloc(n * m);
@@ -78,7 +79,7 @@ static void dump(const char *folder, const mask_kind *k, size_t d)
     size_t size[TENSORS] = { p.q_size,   p.kv_size, p.kv_size, p.out_size,
                              p.out_size, p.q_size,  p.kv_size, p.kv_size };
     uint16_t *x[TENSORS];
-    for (int i = 0; i < TENSORS; i++) // the last ones are written over
+    for (int i = 0; i < TENSORS; i++) // the last ones are overwritten
         x[i] = to_device(host[i], size[i] * 2);
     float *lse = NULL;
     need_cuda(cudaMalloc((void **)&lse, p.lse_size * 4), "cudaMalloc");

@@ -19,7 +19,7 @@ typedef struct problem {
     uint16_t *q, *k, *v;                        /* inputs */
 } problem;
 
-/* extra: elements between tokens that belong to nobody. */
+/* extra: elements between tokens that are not part of the problem. */
 static inline problem problem_make(const char *name, bauta_mask *mask,
                                    size_t heads, size_t kv_heads, size_t d,
                                    size_t extra)

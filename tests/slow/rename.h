@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rename.h - included before every file of the slow generator: the same source
- * as the library's, over the stage without a cache, under other names. */
+/* rename.h - included before every file of the slow generator: the library's
+ * sources under other names, over the decode session without a KV cache. */
 #ifndef BT_SLOW_RENAME_H
 #define BT_SLOW_RENAME_H
 

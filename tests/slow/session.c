@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session.c - a stage without a cache: every feed runs the model over the whole
- * sequence from its first token on, alone. It is what the real one must equal
- * to the bit, and rename.h lets both live in one program. */
+/* session.c - a decode session without a KV cache: every append runs the model
+ * over the whole sequence from its first token on, alone. The real session must
+ * equal it to the bit; rename.h lets both live in one program. */
 #include "decode/session.h"
 
 #include "base/error.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* What a token costs here; some number. */
+/* The cost of a token here, an arbitrary number. */
 enum { TOKEN_BYTES = 1000 };
 
 struct bt_decode_session {
