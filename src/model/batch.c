@@ -108,13 +108,15 @@ static bauta_status tokens_check(const bauta_batch *batch, const char *name,
         return BAUTA_OK;
     if (types == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s: types are given, and the model has none", name);
+                       "%s: token_types are given, and the model has none",
+                       name);
     if (find_too_large(&at, batch, batch->token_types, types, 0))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s: sequence %zu, position %zu: type %u of a model "
-                       "with %zu",
-                       name, at.sequence, at.position,
-                       (unsigned)batch->token_types[at.row], types);
+        return bt_fail(
+            err, BAUTA_ERR_ARGUMENT,
+            "%s: sequence %zu, position %zu: token type %u of a model "
+            "with %zu",
+            name, at.sequence, at.position,
+            (unsigned)batch->token_types[at.row], types);
     return BAUTA_OK;
 }
 

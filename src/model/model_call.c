@@ -303,7 +303,7 @@ static bauta_status options_check(const bauta_loss_options *options,
     BT_NEED_SIZE(options, bauta_loss_options, "BAUTA_LOSS_OPTIONS_INIT", err);
     if (!(options->label_smoothing >= 0 && options->label_smoothing <= 1))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "smoothing is %g, not from 0 to 1",
+                       "label_smoothing is %g, not from 0 to 1",
                        (double)options->label_smoothing);
     if (!(options->dropout >= 0 && options->dropout < 1))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,

@@ -64,27 +64,29 @@ static json_t *options_make(const bauta_train_options *o)
         { "objective", enum_name((unsigned)o->objective, objectives) },
         { "mode", enum_name((unsigned)o->mode, modes) },
         { "seed", number(o->seed) },
-        { "sequences", number(o->batch_sequences) },
-        { "tokens", number(o->batch_tokens) },
-        { "accumulate", number(o->gradient_accumulation_steps) },
-        { "pass", number(o->microbatch_tokens) },
-        { "context", number(o->context_length) },
+        { "batch_sequences", number(o->batch_sequences) },
+        { "batch_tokens", number(o->batch_tokens) },
+        { "gradient_accumulation_steps",
+          number(o->gradient_accumulation_steps) },
+        { "microbatch_tokens", number(o->microbatch_tokens) },
+        { "context_length", number(o->context_length) },
         { "dropout", json_real((double)o->dropout) },
-        { "smoothing", json_real((double)o->label_smoothing) },
-        { "hidden", json_real((double)o->mlm_probability) },
-        { "hidden_random", json_real((double)o->mlm_random) },
-        { "hidden_kept", json_real((double)o->mlm_keep) },
-        { "sampled", json_real((double)o->scheduled_sampling) },
-        { "warmup", number(o->warmup_steps) },
-        { "schedule", enum_name((unsigned)o->lr_scheduler_type, schedules) },
-        { "rate", json_real(o->learning_rate) },
-        { "min_rate", json_real(o->min_learning_rate) },
-        { "beta1", json_real(o->adam_beta1) },
-        { "beta2", json_real(o->adam_beta2) },
-        { "epsilon", json_real(o->adam_epsilon) },
+        { "label_smoothing", json_real((double)o->label_smoothing) },
+        { "mlm_probability", json_real((double)o->mlm_probability) },
+        { "mlm_random", json_real((double)o->mlm_random) },
+        { "mlm_keep", json_real((double)o->mlm_keep) },
+        { "scheduled_sampling", json_real((double)o->scheduled_sampling) },
+        { "warmup_steps", number(o->warmup_steps) },
+        { "lr_scheduler_type",
+          enum_name((unsigned)o->lr_scheduler_type, schedules) },
+        { "learning_rate", json_real(o->learning_rate) },
+        { "min_learning_rate", json_real(o->min_learning_rate) },
+        { "adam_beta1", json_real(o->adam_beta1) },
+        { "adam_beta2", json_real(o->adam_beta2) },
+        { "adam_epsilon", json_real(o->adam_epsilon) },
         { "weight_decay", json_real(o->weight_decay) },
-        { "clip", json_real(o->max_grad_norm) },
-        { "average", json_real(o->ema_decay) },
+        { "max_grad_norm", json_real(o->max_grad_norm) },
+        { "ema_decay", json_real(o->ema_decay) },
     };
     json_t *object = json_object();
     bool failed = !object;
@@ -95,6 +97,41 @@ static json_t *options_make(const bauta_train_options *o)
         return object;
     json_decref(object);
     return NULL;
+}
+
+/* Options that version 0.1 stored under another name. */
+static const struct {
+    const char *key, *older;
+} renamed[] = {
+    { "batch_sequences", "sequences" },
+    { "batch_tokens", "tokens" },
+    { "gradient_accumulation_steps", "accumulate" },
+    { "microbatch_tokens", "pass" },
+    { "context_length", "context" },
+    { "label_smoothing", "smoothing" },
+    { "mlm_probability", "hidden" },
+    { "mlm_random", "hidden_random" },
+    { "mlm_keep", "hidden_kept" },
+    { "scheduled_sampling", "sampled" },
+    { "warmup_steps", "warmup" },
+    { "lr_scheduler_type", "schedule" },
+    { "learning_rate", "rate" },
+    { "min_learning_rate", "min_rate" },
+    { "adam_beta1", "beta1" },
+    { "adam_beta2", "beta2" },
+    { "adam_epsilon", "epsilon" },
+    { "max_grad_norm", "clip" },
+    { "ema_decay", "average" },
+};
+
+/* The saved value of an option under its name or that of version 0.1. */
+static const json_t *saved_option(const json_t *saved, const char *key)
+{
+    const json_t *value = json_object_get(saved, key);
+    for (size_t i = 0; !value && i < BT_LEN(renamed); i++)
+        if (strcmp(key, renamed[i].key) == 0)
+            value = json_object_get(saved, renamed[i].older);
+    return value;
 }
 
 /* ---- digests ------------------------------------------------------------- */
@@ -215,7 +252,7 @@ static bauta_status options_check(const json_t *saved, const bauta_trainer *t,
     bauta_status status = mine ? BAUTA_OK : fail_nomem(err);
     json_object_foreach(mine, key, value)
     {
-        const json_t *other = json_object_get(saved, key);
+        const json_t *other = saved_option(saved, key);
         if (!status && !json_equal(value, other))
             status = bt_fail(err, BAUTA_ERR_ARGUMENT,
                              "%s: the option %s is %s in the checkpoint and %s "
