@@ -377,6 +377,7 @@ void bt_request_free(bt_request *r)
     bt_beam_search_release(&r->search);
     bt_stop_matcher_release(&r->matcher);
     bt_free(r->ids);
+    bt_free(r->logprobs);
     bt_free(r->source);
     bt_free(r);
 }

@@ -161,10 +161,12 @@ static size_t start_of(const bt_packed_batch *rows, size_t s, size_t packed)
     return rows->axis.stride ? s * rows->axis.stride : packed;
 }
 
-uint32_t *bt_packed_batch_pack(const bt_packed_batch *rows, bt_tape *tape,
-                               const uint32_t *from)
+const uint32_t *bt_packed_batch_pack(const bt_packed_batch *rows, bt_tape *tape,
+                                     const uint32_t *from)
 {
     size_t at = 0;
+    if (!rows->axis.stride)
+        return from;
     uint32_t *to = bt_tape_alloc(tape, rows->tokens, sizeof(*to));
     for (size_t s = 0; to && s < rows->axis.count; s++) {
         size_t length = rows->axis.lengths[s];
