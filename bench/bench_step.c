@@ -154,9 +154,10 @@ static void run(const options *o, size_t sequences, size_t length)
     must(bauta_mask_causal(&causal, tokens, tokens, &err), &err);
     must(bauta_mask_and(&mask, documents, causal, &err), &err);
     must(bauta_plan_create(&plan, mask, 0, tokens, &err), &err);
-    s.input = (bt_forward_input){
-        .tokens = tokens, .ids = ids, .positions = positions, .self_plan = plan
-    };
+    s.input = (bt_forward_input){ .tokens = tokens,
+                                  .ids = ids,
+                                  .positions = positions,
+                                  .plans = { [BT_SLOT_DECODER] = plan } };
     bt_optimizer_options tuning = BT_OPTIMIZER_OPTIONS_INIT;
     tuning.max_grad_norm = 1;
     must(bt_tape_create(&s.tape, s.kernels, o->threads, &err), &err);

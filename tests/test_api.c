@@ -342,14 +342,14 @@ static void inside_init(inside *in, const subject *s, bt_load_mode how)
                                       .ids = s->source_ids,
                                       .positions = in->positions,
                                       .token_types = s->types,
-                                      .self_plan = in->all,
+                                      .plans = { [BT_SLOT_ENCODER] = in->all },
                                       .hidden_states = in->encoder_states };
     in->decoder = (bt_forward_input){ .tokens = s->rows,
                                       .ids = s->target_ids,
                                       .positions = in->positions,
-                                      .self_plan = in->causal,
-                                      .window_plan = in->window,
-                                      .cross_plan = in->all,
+                                      .plans = { [BT_SLOT_DECODER] = in->causal,
+                                                 [BT_SLOT_WINDOW] = in->window,
+                                                 [BT_SLOT_CROSS] = in->all },
                                       .hidden_states = in->decoder_states };
 }
 
@@ -671,10 +671,10 @@ static void batch_masks_and(subject *s)
                                    : i == 2 ? causal(s, window ? window : 1)
                                             : NULL);
     }
-    in.encoder.self_plan = plans[0];
-    in.decoder.self_plan = plans[1];
-    in.decoder.window_plan = plans[2];
-    in.decoder.cross_plan = plans[3];
+    in.encoder.plans[BT_SLOT_ENCODER] = plans[0];
+    in.decoder.plans[BT_SLOT_DECODER] = plans[1];
+    in.decoder.plans[BT_SLOT_WINDOW] = plans[2];
+    in.decoder.plans[BT_SLOT_CROSS] = plans[3];
     bt_tensor *want = bt_transformer_logits(in.tape, in.folder->model,
                                             inside_run(&in, s, false));
     assert_non_null(want);

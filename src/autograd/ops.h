@@ -32,9 +32,9 @@ typedef struct bt_linear_op {
 bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
                    const bt_linear_op *layers, bool transposed, bt_tensor **y);
 
-/* The rows `ids` of a table, times `scale`. ids (rows) are copied. The row
- * `padding_id` (BT_IGNORE_INDEX: none) gets no gradient, as with padding_idx in
- * torch.nn.Embedding. */
+/* The rows `ids` of a table, times `scale`. ids (rows) are read again by the
+ * backward pass. The row `padding_id` (BT_IGNORE_INDEX: none) gets no gradient,
+ * as with padding_idx in torch.nn.Embedding. */
 bt_tensor *bt_op_embedding(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
                            size_t rows, float scale, uint32_t padding_id);
 

@@ -108,13 +108,15 @@ static bauta_status tokens_check(const bauta_batch *batch, const char *name,
         return BAUTA_OK;
     if (types == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s: types are given, and the model has none", name);
+                       "%s: token_types are given, and the model has none",
+                       name);
     if (find_too_large(&at, batch, batch->token_types, types, 0))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s: sequence %zu, position %zu: type %u of a model "
-                       "with %zu",
-                       name, at.sequence, at.position,
-                       (unsigned)batch->token_types[at.row], types);
+        return bt_fail(
+            err, BAUTA_ERR_ARGUMENT,
+            "%s: sequence %zu, position %zu: token type %u of a model "
+            "with %zu",
+            name, at.sequence, at.position,
+            (unsigned)batch->token_types[at.row], types);
     return BAUTA_OK;
 }
 
@@ -159,10 +161,12 @@ static size_t start_of(const bt_packed_batch *rows, size_t s, size_t packed)
     return rows->axis.stride ? s * rows->axis.stride : packed;
 }
 
-uint32_t *bt_packed_batch_pack(const bt_packed_batch *rows, bt_tape *tape,
-                               const uint32_t *from)
+const uint32_t *bt_packed_batch_pack(const bt_packed_batch *rows, bt_tape *tape,
+                                     const uint32_t *from)
 {
     size_t at = 0;
+    if (!rows->axis.stride)
+        return from;
     uint32_t *to = bt_tape_alloc(tape, rows->tokens, sizeof(*to));
     for (size_t s = 0; to && s < rows->axis.count; s++) {
         size_t length = rows->axis.lengths[s];
