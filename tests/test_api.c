@@ -489,8 +489,8 @@ static void loss_equals_inside(subject *s)
         in.tape,
         bt_transformer_head_transform(in.tape, model, inside_run(&in, s, true)),
         bt_transformer_head_weight(model), false,
-        bt_transformer_head_bias(model), s->labels, options.label_smoothing,
-        options.weight);
+        bt_transformer_head_bias(model), s->labels, NULL,
+        options.label_smoothing, options.weight);
     assert_int_equal(bt_tape_backward(in.tape, NULL), 0);
     double got = loss_packed(s, &options, &counted);
     assert_true(got == want.loss);
@@ -933,8 +933,12 @@ static void describe_and_count(subject *s)
     uint64_t sum = 0;
     for (size_t i = 0; i < bauta_model_tensor_count(s->model); i++) {
         bauta_tensor t = tensor_at(s->model, i);
+        bauta_tensor named = BAUTA_TENSOR_INIT;
         assert_int_equal(t.count, t.shape[0] * t.shape[1]);
         sum += t.count;
+        assert_int_equal(
+            bauta_model_find_tensor(s->model, t.name, &named, NULL), 0);
+        assert_memory_equal(&named, &t, sizeof(t));
     }
     assert_true(sum == bauta_model_parameter_count(s->model));
 }

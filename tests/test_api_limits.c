@@ -526,6 +526,12 @@ CASE(tensor_index)
     return bauta_model_tensor(w.gpt2, SIZE_MAX, &tensor, err);
 }
 
+CASE(tensor_name)
+{
+    bauta_tensor tensor = BAUTA_TENSOR_INIT;
+    return bauta_model_find_tensor(w.gpt2, "", &tensor, err);
+}
+
 CASE(reach_layers)
 {
     bauta_mask *mask;
@@ -643,6 +649,7 @@ static const struct {
     ROW(decode_null),
     ROW(context_threads),
     ROW(tensor_index),
+    ROW(tensor_name),
     ROW(reach_layers),
 };
 

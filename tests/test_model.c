@@ -319,7 +319,7 @@ static bt_loss loss_of(subject *s, bt_tensor *x)
     bt_loss loss = bt_op_cross_entropy(
         s->tape, bt_transformer_head_transform(s->tape, model, x),
         bt_transformer_head_weight(model), false,
-        bt_transformer_head_bias(model), s->labels, 0, 1);
+        bt_transformer_head_bias(model), s->labels, NULL, 0, 1);
     if (bt_tape_status(s->tape, &err))
         fail_msg("%s", err.message);
     return loss;

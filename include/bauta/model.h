@@ -121,6 +121,12 @@ BAUTA_SIZED(bauta_tensor, BAUTA_NO_DEFAULTS)
 BAUTA_API bauta_status bauta_model_tensor(const bauta_model *model,
                                           size_t index, bauta_tensor *tensor,
                                           bauta_error *err);
+/* The tensor with this name, such as "transformer.wte.weight". A name that the
+ * model does not have is BAUTA_ERR_ARGUMENT; *tensor is then unchanged. */
+BAUTA_API bauta_status bauta_model_find_tensor(const bauta_model *model,
+                                               const char *name,
+                                               bauta_tensor *tensor,
+                                               bauta_error *err);
 
 /* ---- Running a model --------------------------------------------------- */
 
@@ -215,6 +221,14 @@ typedef struct bauta_loss_options {
                                     equal zeros in any batch. NULL: the number
                                     of the row */
     const uint64_t *target_keys; /* likewise; NULL: rows, counted from 2^63 */
+    const float *label_weights;  /* (rows) multiplies loss and gradient of each
+                                    label, any sign; NULL: 1. The mean is over
+                                    the counted labels, not over the weights,
+                                    and a label of weight 0 counts. With minus
+                                    the advantage as the weight of a sampled
+                                    token, the loss is a policy gradient's.
+                                    Weights of ignored labels and of padding
+                                    are not read */
 } bauta_loss_options;
 #define BAUTA_LOSS_OPTIONS_DEFAULTS(X) X(weight, 1.0)
 #define BAUTA_LOSS_OPTIONS_INIT \
@@ -236,6 +250,19 @@ bauta_model_loss(bauta_context *context, bauta_model *model,
                  const bauta_batch *source, const bauta_batch *target,
                  const uint32_t *labels, const bauta_loss_options *options,
                  double *loss, size_t *counted, bauta_error *err);
+
+/* The log-probability of each label under the model, in nats: logprobs (rows)
+ * has the layout of the labels, which are as for bauta_model_loss(). It is 0
+ * for BAUTA_IGNORE and for padding, and NaN if logits of the row are NaN or
+ * +infinity. A token that a generator chose after the same tokens has the same
+ * bits in bauta_hypothesis.logprobs: the sampler and the trainer evaluate the
+ * same function. */
+BAUTA_API bauta_status bauta_model_logprobs(bauta_context *context,
+                                            const bauta_model *model,
+                                            const bauta_batch *source,
+                                            const bauta_batch *target,
+                                            const uint32_t *labels,
+                                            float *logprobs, bauta_error *err);
 
 /* Set all gradients of a trainable model to 0. */
 BAUTA_API bauta_status bauta_model_zero_gradients(bauta_model *model,

@@ -26,14 +26,22 @@ bauta_status bt_batch_check(const bauta_batch *batch, const char *name,
 /* Check labels, which have the layout of the ids. */
 bauta_status bt_labels_check(const bauta_batch *batch, const uint32_t *labels,
                              size_t vocab, bauta_error *err);
+/* Check that the weights of all labels that count are finite. */
+bauta_status bt_label_weights_check(const bauta_batch *batch,
+                                    const uint32_t *labels,
+                                    const float *weights, bauta_error *err);
+/* The number of checked labels that count: neither BAUTA_IGNORE nor padding. */
+size_t bt_labels_count(const bauta_batch *batch, const uint32_t *labels);
+/* The number of tokens of a checked batch, without padding. */
+size_t bt_batch_tokens(const bauta_batch *batch);
 
 /* Pack a checked batch. When memory runs out, the tape holds the failure. */
 void bt_packed_batch_init(bt_packed_batch *rows, bt_tape *tape,
                           const bauta_batch *batch);
-/* Pack values that have the layout of the ids. They are not copied if they are
- * packed already. NULL when the tape has failed. */
-const uint32_t *bt_packed_batch_pack(const bt_packed_batch *rows, bt_tape *tape,
-                                     const uint32_t *from);
+/* Pack values of `size` bytes that have the layout of the ids. They are not
+ * copied if they are packed already. NULL when the tape has failed. */
+const void *bt_packed_batch_pack(const bt_packed_batch *rows, bt_tape *tape,
+                                 const void *from, size_t size);
 /* Copy packed rows of `columns` floats to the caller's layout. Padding rows
  * become 0. */
 void bt_packed_batch_unpack(const bt_packed_batch *rows, float *to,

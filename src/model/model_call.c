@@ -334,8 +334,13 @@ static bauta_status loss_run(bt_model_call *call, const uint32_t *labels,
                              bauta_error *err)
 {
     bt_model *model = call->model;
+    const bt_packed_batch *rows = output_rows(call);
     const uint32_t *packed =
-        bt_packed_batch_pack(output_rows(call), call->tape, labels);
+        bt_packed_batch_pack(rows, call->tape, labels, sizeof(*packed));
+    const float *weights = NULL;
+    if (options->label_weights)
+        weights = bt_packed_batch_pack(rows, call->tape, options->label_weights,
+                                       sizeof(*weights));
     call->encoder.dropout = dropout_of(call, &call->encoder_batch, options,
                                        options->source_keys, 0);
     call->decoder.dropout = dropout_of(call, &call->decoder_batch, options,
@@ -345,7 +350,7 @@ static bauta_status loss_run(bt_model_call *call, const uint32_t *labels,
     *loss =
         bt_op_cross_entropy(call->tape, x, bt_transformer_head_weight(model),
                             false, bt_transformer_head_bias(model), packed,
-                            options->label_smoothing, options->weight);
+                            weights, options->label_smoothing, options->weight);
     bauta_status status = bt_tape_status(call->tape, err);
     if (status || !bt_tape_recording(call->tape))
         return status;
@@ -371,6 +376,9 @@ bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
     if (!status)
         status = bt_labels_check(target ? target : source, labels,
                                  bauta_model_vocab_size(model), err);
+    if (!status && options && options->label_weights)
+        status = bt_label_weights_check(target ? target : source, labels,
+                                        options->label_weights, err);
     if (!status)
         status = bt_model_call_prepare(&call, gradients, err);
     if (!status)
@@ -392,4 +400,42 @@ bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
 {
     return bt_model_loss(context, model, source, target, labels, options,
                          model && model->trainable, loss, counted, err);
+}
+
+/* ---- log-probabilities -------------------------------------------------- */
+
+static bauta_status logprobs_run(bt_model_call *call, const uint32_t *labels,
+                                 float *logprobs, bauta_error *err)
+{
+    bt_model *model = call->model;
+    const bt_packed_batch *rows = output_rows(call);
+    const uint32_t *packed =
+        bt_packed_batch_pack(rows, call->tape, labels, sizeof(*packed));
+    float *each = bt_tape_alloc(call->tape, rows->tokens, sizeof(*each));
+    bt_tensor *x = bt_transformer_head_transform(call->tape, model,
+                                                 bt_model_call_stacks(call));
+    bt_op_logprobs(call->tape, x, bt_transformer_head_weight(model), false,
+                   bt_transformer_head_bias(model), packed, each);
+    bauta_status status = bt_tape_status(call->tape, err);
+    if (!status)
+        bt_packed_batch_unpack(rows, logprobs, each, 1);
+    return status;
+}
+
+bauta_status
+bauta_model_logprobs(bauta_context *context, const bauta_model *model,
+                     const bauta_batch *source, const bauta_batch *target,
+                     const uint32_t *labels, float *logprobs, bauta_error *err)
+{
+    bt_model_call call;
+    bauta_status status =
+        bt_model_call_check(&call, context, model, source, target, err);
+    if (status)
+        return status;
+    BT_NEED(logprobs, err);
+    status = bt_labels_check(target ? target : source, labels,
+                             bauta_model_vocab_size(model), err);
+    if (!status)
+        status = bt_model_call_prepare(&call, false, err);
+    return status ? status : logprobs_run(&call, labels, logprobs, err);
 }
