@@ -35,4 +35,12 @@ bt_tensor *bt_model_call_stacks(bt_model_call *call);
 bauta_status bt_model_call_run(bt_model_call *call,
                                const bauta_outputs *outputs, bauta_error *err);
 
+/* ---- check_finite.c ------------------------------------------------------ */
+
+/* Run the stacks of a prepared call. BAUTA_ERR_NOT_FINITE names the first layer
+ * that gives NaN or infinity; otherwise *last is their result. */
+bauta_status bt_model_call_check_states(bt_model_call *call,
+                                        const bauta_model *model,
+                                        bt_tensor **last, bauta_error *err);
+
 #endif
