@@ -268,6 +268,61 @@ BAUTA_API bauta_status bauta_model_logprobs(bauta_context *context,
 BAUTA_API bauta_status bauta_model_zero_gradients(bauta_model *model,
                                                   bauta_error *err);
 
+/* ---- Embeddings and masked tokens -------------------------------------- */
+
+typedef enum bauta_pooling {
+    BAUTA_POOLING_MEAN = 0, /* of all tokens of a sequence */
+    BAUTA_POOLING_CLS = 1,  /* the first token */
+    BAUTA_POOLING_LAST = 2  /* the last token */
+} bauta_pooling;
+
+typedef struct bauta_embed_options {
+    size_t size;
+    bauta_pooling pooling;
+    bool normalize; /* scale each vector to length 1 */
+} bauta_embed_options;
+#define BAUTA_EMBED_OPTIONS_INIT \
+    BAUTA_INIT(bauta_embed_options, BAUTA_NO_DEFAULTS)
+BAUTA_SIZED(bauta_embed_options, BAUTA_NO_DEFAULTS)
+
+/* One vector for each sequence of the batch, pooled from the last hidden states
+ * of the encoder, or of the decoder if there is no encoder. `embeddings` is
+ * (count, hidden size). The vector of a sequence is the same in any batch. An
+ * empty sequence is rejected. A result that is not finite is
+ * BAUTA_ERR_NOT_FINITE, and the message names the layer as
+ * bauta_model_check_finite() does. `options` may be NULL. */
+BAUTA_API bauta_status bauta_model_embed(bauta_context *context,
+                                         const bauta_model *model,
+                                         const bauta_batch *batch,
+                                         const bauta_embed_options *options,
+                                         float *embeddings, bauta_error *err);
+
+typedef struct bauta_top_tokens_options {
+    size_t size;
+    size_t top_k;      /* 1 to the number of candidates */
+    size_t vocab_size; /* the candidates are the tokens below it, for a model
+                          whose vocabulary is padded beyond the tokenizer's; 0:
+                          all tokens of the model */
+} bauta_top_tokens_options;
+#define BAUTA_TOP_TOKENS_OPTIONS_DEFAULTS(X) X(top_k, 5)
+#define BAUTA_TOP_TOKENS_OPTIONS_INIT \
+    BAUTA_INIT(bauta_top_tokens_options, BAUTA_TOP_TOKENS_OPTIONS_DEFAULTS)
+BAUTA_SIZED(bauta_top_tokens_options, BAUTA_TOP_TOKENS_OPTIONS_DEFAULTS)
+
+/* The most likely tokens of `count` rows of a batch, most likely first: for
+ * masked tokens of an encoder, or for the next token of a decoder. Source and
+ * target are as for bauta_model_forward(); `rows` are rows of its logits and
+ * may not be padding. `ids` and `probabilities` are (count, top_k).
+ * Probabilities are the softmax over the model's whole vocabulary; of equal
+ * ones the smaller id comes first. Only the logits of the given rows are
+ * computed; if one is NaN or infinity, or no token is possible, the status is
+ * BAUTA_ERR_NOT_FINITE. `options` may be NULL. */
+BAUTA_API bauta_status bauta_model_top_tokens(
+    bauta_context *context, const bauta_model *model, const bauta_batch *source,
+    const bauta_batch *target, const size_t *rows, size_t count,
+    const bauta_top_tokens_options *options, uint32_t *ids,
+    double *probabilities, bauta_error *err);
+
 /* ---- Attention weights ------------------------------------------------- */
 
 typedef enum bauta_attention_kind {

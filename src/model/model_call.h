@@ -43,4 +43,12 @@ bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
                            const bauta_loss_options *options, bool gradients,
                            double *loss, size_t *counted, bauta_error *err);
 
+/* ---- check_finite.c ------------------------------------------------------ */
+
+/* Run the stacks of a prepared call. BAUTA_ERR_NOT_FINITE names the first layer
+ * that gives NaN or infinity; otherwise *last is their result. */
+bauta_status bt_model_call_check_states(bt_model_call *call,
+                                        const bauta_model *model,
+                                        bt_tensor **last, bauta_error *err);
+
 #endif
