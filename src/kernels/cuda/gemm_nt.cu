@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm_nt.cu - large products of the form NT. See gemm_large.h. */
+#include "kernels/cuda/gemm_large.h"
+
+extern "C" int bt_gemm_large_nt(bt_gemm_tile tile, const bt_gemm_task *task,
+                                void *stream)
+{
+#define LAUNCH(name, ...)                                    \
+    case BT_GEMM_##name:                                     \
+        return large_launch<large<BT_GEMM_NT, __VA_ARGS__>>( \
+            task, (cudaStream_t)stream);
+    switch (tile) {
+        BT_GEMM_TILES(LAUNCH)
+    default:
+        return cudaErrorInvalidValue;
+    }
+}
+
+extern "C" int bt_gemm_large_workers(bt_gemm_tile tile)
+{
+#define WORKERS(name, ...) \
+    case BT_GEMM_##name:   \
+        return large_workers<large<BT_GEMM_NT, __VA_ARGS__>>();
+    switch (tile) {
+        BT_GEMM_TILES(WORKERS)
+    default:
+        return 0;
+    }
+}
