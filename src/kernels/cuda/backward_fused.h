@@ -2,7 +2,7 @@
 /* backward_fused.h - all gradients in one pass over the pairs, in five
  * products.
  *
- * A block keeps a tile of 128 keys and values, 64 for each of two groups, and
+ * A block holds a tile of 128 keys and values, 64 for each of two groups, and
  * streams the queries that see them, in steps of 64 rows from the last one to
  * the first:
  *
@@ -18,13 +18,13 @@
  * adds it to a float32 sum in the GPU's memory. The tiles of a step add in the
  * order of their keys: the first one stores, and every other one waits until
  * the counter of (head, step) says that it is its turn. Tiles are begun in an
- * order in which each comes behind those it waits for, and all stream the steps
- * downwards; so the tile before is at least as far, and there is rarely
+ * order in which each follows those it waits for, and all stream the steps
+ * downwards; so the previous tile is at least as far, and there is rarely
  * anything to wait for. A last kernel rounds the sums to bfloat16.
  *
  * FIXUP: what is not finite in K, Q and dO is replaced by 0, and the weights of
  * that row or key become NaN for those who see it. Where a result is not
- * finite, all tiles of that key head are done again so. */
+ * finite, all tiles of that key head are recomputed this way. */
 #ifndef BT_CUDA_BACKWARD_FUSED_H
 #define BT_CUDA_BACKWARD_FUSED_H
 
@@ -108,8 +108,8 @@ BT_DEVICE bool reverse_advance(reverse_cursor *k, const backward_params *p,
     return true;
 }
 
-/* Announce an item and load Q of its steps. Draws the next item from the
- * ticket shortly before the end. */
+/* Announce an item and load Q of its steps. Claims the next item shortly before
+ * the end. */
 template <int D, int STAGES>
 BT_DEVICE uint32_t fused_load_item(const backward_params *p,
                                    fused_shared<D, STAGES> *s,
@@ -153,8 +153,8 @@ BT_DEVICE void fused_load_items(const backward_params *p,
     bool any = !FIXUP;
     for (int i = 0; FIXUP && i < p->heads; i++)
         any |= p->bad[i];
-    // The first item is the block's own; each next one is drawn as late as its
-    // arrival can still be hidden, for the sake of the balance.
+    // The first item follows from the block's index; the others are claimed as
+    // late as the latency can still be hidden.
     for (int item = any ? blockIdx.x : p->items; item < p->items;) {
         job j = job_of(p, item);
         if (!FIXUP || p->bad[j.head])
@@ -182,7 +182,7 @@ BT_DEVICE void load_stationary(const backward_params *p, uint16_t (*to)[ROWS_D],
             full);
 }
 
-/* One thread runs this: keys and values, dO of the steps, and what is known of
+/* One thread runs this: keys and values, dO of the steps, and the statistics of
  * their rows. */
 template <int D, int STAGES>
 BT_DEVICE void fused_load_second(const backward_params *p,
@@ -317,7 +317,7 @@ BT_DEVICE void fused_add_dq(const backward_params *p,
 
 /* ---- computing --------------------------------------------------------- */
 
-/* What a thread of a group has in registers. */
+/* The registers of a thread that computes. */
 template <int D> struct fused_state {
     int group, row, t;
     float scale;
@@ -455,8 +455,7 @@ BT_DEVICE void fused_filter_keys(fused_state<D> *b, fused_shared<D, STAGES> *s)
     named_sync(BARRIER_ALL, FUSED_GROUPS * GROUP);
 }
 
-/* The step that comes next in the ring is there: its stage, and what the group
- * sees of it. */
+/* Wait for the next step: its stage, and what the group sees of it. */
 template <int D, int STAGES, int FIXUP>
 BT_DEVICE int enter_step(fused_state<D> *b, const backward_params *p,
                          fused_shared<D, STAGES> *s)
@@ -582,7 +581,7 @@ BT_DEVICE bool store_direct(const backward_params *p, int which, const work *w,
            (row + 8 >= w->rows || (check[1] & 0x7fff7fff) == 0);
 }
 
-/* The sums of an item leave, and start anew. */
+/* Store the sums of an item and reset them. */
 template <int D, int STAGES, int FIXUP>
 BT_DEVICE void store_item(fused_state<D> *b, const backward_params *p,
                           fused_shared<D, STAGES> *s)
@@ -650,7 +649,7 @@ BT_DEVICE void last_products(fused_state<D> *b, const backward_params *p,
     pipeline_advance(&b->items, 2);
 }
 
-/* Whether the ring of items has one there. */
+/* Wait for the next item; false: there is none. */
 template <int D, int STAGES>
 BT_DEVICE bool item_there(fused_state<D> *b, fused_shared<D, STAGES> *s)
 {
@@ -669,7 +668,7 @@ BT_DEVICE void fused_compute(const backward_params *p,
     b->row = b->group * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 +
              threadIdx.x % 32 / 4;
     b->scale = p->scale * LOG2_E;
-    // Group 0 has the first turn.
+    // Group 0 issues first.
     if (b->group == FUSED_GROUPS - 1)
         order_arrive<FUSED_GROUPS, true>(b->group);
     while (item_there(b, s)) {
@@ -745,9 +744,9 @@ __global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
 
 /* ---- the end of dQ ----------------------------------------------------- */
 
-/* A step's sum of one head, as the threads of attention_backward_fused held it,
- * becomes rows of dQ. Also sets the counters back, for the next launch. Places
- * behind the last step are rows that are in none, and get zeros. */
+/* A step's sum of one head, in the layout of the threads that made it, becomes
+ * rows of dQ. Also resets the counters for the next launch. Indices after the
+ * last step are rows that are in none, and get zeros. */
 template <int D, int FIXUP>
 BT_DEVICE void finish_step(const finish_params *p, int head, int at,
                            uint32_t (*words)[D / 2 + 4])
