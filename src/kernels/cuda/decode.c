@@ -93,21 +93,19 @@ static size_t pieces_size(const piece *pieces, size_t count)
     return size;
 }
 
-/* Where some multiprocessors would have nothing to do, several work on one
- * chunk, for some of the columns each: they all make the same weights. */
+/* When SMs would be idle otherwise, several of them work on one chunk, for 64
+ * columns of the output each: see decode_job. */
 static int parts_of(const bt_cuda_decode *d, size_t items)
 {
     size_t head_splits = bt_decode_head_splits(d->heads / d->kv_heads);
     size_t units = items * d->kv_heads * head_splits;
-    size_t panels = bt_cuda_width(d->head_dim) / 64, parts = panels;
-    while (parts > 1 && (panels % parts ||
-                         units * parts > (size_t)d->device.multiprocessors))
-        parts--;
-    return (int)parts;
+    size_t panels = bt_cuda_width(d->head_dim) / 64;
+    return units * panels <= (size_t)d->device.multiprocessors ? (int)panels
+                                                               : 1;
 }
 
-/* What is copied: zeros and the lists, those of the decoding kernel together
- * and last. */
+/* Pieces that are copied: zeros and the lists, those of the decoding kernel
+ * last. */
 enum { COPIED = 11, LISTS = 8, ROOM = 3 };
 
 static void copied_pieces(piece *pieces, bt_cuda_decode *d,
@@ -142,7 +140,7 @@ static void copied_pieces(piece *pieces, bt_cuda_decode *d,
     memcpy(pieces, all, sizeof(all));
 }
 
-/* What only the kernels write. */
+/* Pieces that only the kernels write. */
 static void room_pieces(piece *pieces, bt_cuda_decode *d,
                         const bt_decode_list *list, const bt_prefill *prefill)
 {
@@ -177,7 +175,7 @@ static bauta_status reserve(bt_cuda_decode *decode, size_t size,
     cudaError_t status = cudaMalloc(&decode->memory, size);
     if (status) {
         decode->memory = NULL;
-        cudaGetLastError(); // it was told; the next call starts clean
+        cudaGetLastError(); // reported; the next call starts without an error
         return bt_fail(err, BAUTA_ERR_NOMEM, "%zu bytes on the GPU: %s", size,
                        cudaGetErrorString(status));
     }
