@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_gpu.c - how fast the GPU's products in bfloat16 are, beside cuBLASLt.
  *
- *     gemm_gpu [table] [small] [spread] [tiles]
+ *     gemm_gpu [table] [small] [spread] [tiles] [ends]
  *
  * table (by default, with small): the products of a layer with weights
  * (outputs, inputs) for 65,536 and 16,384 rows: y = x W^T, dx = dy W and
@@ -10,7 +10,7 @@
  * single calls between events. small: 1 to 64 rows of 8192 x 8192, in graphs of
  * products with several matrices that do not fit the L2, in TB/s of weights.
  * spread: the same by more or fewer blocks. tiles: every shape of tile, and
- * other lengths of a chunk. */
+ * other lengths of a chunk. ends: what bias, activation and residual cost. */
 #include "base/error.h"
 #include "base/philox.h"
 #include "kernels/cuda/gemm_task.h"
@@ -267,18 +267,15 @@ static double ratio_of(const bt_gemm *p, const bt_gemm_choice *choice,
 }
 
 /* Every shape of tile: not spread and spread, with other lengths of a chunk
- * and other groups of tiles; how much faster than cuBLASLt. */
-static void tiles(uint16_t *const *t, int only)
+ * and groups of tiles; how much faster than cuBLASLt. */
+static void tiles(uint16_t *const *t)
 {
     static const int lengths[2][3] = { { 1024, 512, 1 << 20 },
                                        { 4096, 2048, 8192 } };
-    static const int groups[] = { 4, 8, 16 };
-    bool chunks;
+    static const int groups[] = { 8, 16 };
     for (size_t r = 0; r < BT_LEN(row_counts); r++)
         for (size_t l = 0; l < BT_LEN(layers); l++)
             for (int f = 0; f < 3; f++) {
-                if (only != 3 && f != only)
-                    continue;
                 bt_gemm p =
                     product_of((bt_gemm_form)f, row_counts[r], layers[l], t);
                 peer q;
@@ -287,7 +284,7 @@ static void tiles(uint16_t *const *t, int only)
                        p.k, exp(compare(&p, NULL)));
                 for (int c = 0; c < BT_GEMM_TILE_COUNT; c++) {
                     bt_gemm_choice choice = { .tile = (bt_gemm_tile)c };
-                    printf("  %-12s", bt_gemm_tile_name(choice.tile, &chunks));
+                    printf("  %s", bt_gemm_tile_name(choice.tile));
                     for (size_t x = 0; x < 3; x++) {
                         choice.chunk = lengths[f == 2][x];
                         choice.head = 0;
@@ -381,6 +378,33 @@ static void small(uint16_t *const *t, size_t n, size_t k, bool spread)
     }
 }
 
+/* What ends of a product cost, beside the plain one. */
+static void ends(uint16_t *const *t)
+{
+    struct layer l = { 3072, 768 };
+    bt_gemm p = product_of(BT_GEMM_NT, 65536, l, t);
+    bt_gemm d = product_of(BT_GEMM_NN, 65536, (struct layer){ 768, 3072 }, t);
+    bt_gemm with[7] = { p, p, p, p, p, d, d };
+    static const char *const names[] = { "plain",           "bias",
+                                         "bias, gelu",      "bias, gelu, pre",
+                                         "residual",        "dx",
+                                         "dx, gelu's slope" };
+    for (int i = 1; i < 4; i++)
+        with[i].bias = t[1];
+    with[2].has_act = with[3].has_act = true;
+    with[2].act = with[3].act = with[6].act = BT_ACT_GELU_TANH;
+    with[3].pre = t[2];
+    with[4].residual = t[2];
+    with[6].slope = t[4] + (size_t)65536 * 3072;
+    for (size_t i = 0; i < BT_LEN(names); i++) {
+        float ms[RUNS];
+        for (int x = 0; x < RUNS; x++)
+            ms[x] = one(&with[i], NULL, NULL);
+        printf("%-20s %zu x %zu x %zu %.4f ms\n", names[i], with[i].m,
+               with[i].n, with[i].k, (double)median(ms, RUNS));
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const char *const both[] = { "", "table", "small" };
@@ -392,7 +416,8 @@ int main(int argc, char **argv)
     need(cublasLtCreate(&blas), "cuBLASLt");
     need(cudaEventCreate(&start) || cudaEventCreate(&stop), "events");
     need(cudaMalloc(&workspace, WORKSPACE) ||
-             cudaMalloc(&blas_workspace, BLAS_WORKSPACE),
+             cudaMalloc(&blas_workspace, BLAS_WORKSPACE) ||
+             cudaMemset(workspace, 0, BT_GEMM_ZEROS),
          "cudaMalloc");
     uint16_t *t[] = { random_tensor((size_t)65536 * 8192),
                       random_tensor((size_t)8192 * 8192),
@@ -405,9 +430,9 @@ int main(int argc, char **argv)
         if (!strcmp(what, "table"))
             table(t);
         else if (!strcmp(what, "tiles"))
-            tiles(t, 3);
-        else if (!strcmp(what, "dw"))
-            tiles(t, BT_GEMM_TN);
+            tiles(t);
+        else if (!strcmp(what, "ends"))
+            ends(t);
         else if (!strcmp(what, "small") || !strcmp(what, "spread"))
             for (size_t x = 0; x < BT_LEN(weights); x++)
                 small(t, weights[x].outputs, weights[x].inputs,

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds the GPU's products, their checks and their bench without CMake, and
 # runs them: tools/gpu-gemm.sh [check] [watch] [bench WHAT...], by default check
-# and bench. Needs nvcc, cmocka's header, cuBLASLt and a Hopper GPU. Objects of
-# the kernels that are in the build folder and newer than the sources are kept.
+# and bench. Needs nvcc, cmocka's header, cuBLASLt and a Hopper GPU. With KEEP=1
+# kernels that are compiled already are not compiled again.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}/gemm

@@ -156,14 +156,13 @@ static void describe(char *text, size_t size, const problem *q,
                      const bt_gemm_choice *c)
 {
     const bt_gemm *p = &q->p;
-    bool chunks;
     snprintf(text, size,
              "%s %zu x %zu x %zu f32 %d acc %d bias %d act %d/%d "
              "slope %d res %d pre %d: %s head %d blocks %d",
              forms[p->form], p->m, p->n, p->k, p->out_f32, p->accumulate,
              !!p->bias, p->has_act, (int)p->act, !!p->slope, !!p->residual,
-             !!p->pre, c->small ? "small" : bt_gemm_tile_name(c->tile, &chunks),
-             c->head, c->blocks);
+             !!p->pre, c->small ? "small" : bt_gemm_tile_name(c->tile), c->head,
+             c->blocks);
 }
 
 static void check_choice(const problem *q, const bt_gemm_choice *c,
@@ -277,17 +276,20 @@ static void every_choice(const problem *q, const uint8_t *want)
     const bt_gemm *p = &q->p;
     int chunk = p->form == BT_GEMM_TN ? BT_GEMM_ROW_CHUNK : BT_GEMM_CHUNK;
     int chunks = ((int)p->k + chunk - 1) / chunk;
-    bool several;
     for (int t = 0; t < BT_GEMM_TILE_COUNT; t++) {
-        bt_gemm_choice c = { .tile = (bt_gemm_tile)t };
-        (void)bt_gemm_tile_name(c.tile, &several);
-        if (several || chunks == 1)
+        bool ping = t == BT_GEMM_PING192 || t == BT_GEMM_PING128;
+        bt_gemm_choice c = { .tile = (bt_gemm_tile)t,
+                             .group = 1 + (int)below(20) };
+        if (!ping || chunks == 1)
             check_choice(q, &c, want);
-        if (several && chunks > 1) {
-            c.head = 1 + (int)below((size_t)chunks - 1);
-            c.group = 1 + (int)below(20);
+        if (chunks == 1)
+            continue;
+        int tiles = (int)((p->m + 127) / 128 * ((p->n + 127) / 128));
+        c.head = 1;
+        if (!ping || tiles < multiprocessors)
             check_choice(q, &c, want);
-            c.head = 1;
+        for (int i = 0; i < 2 && !ping; i++) {
+            c.head = i ? chunks - 1 : 1 + (int)below((size_t)chunks - 1);
             check_choice(q, &c, want);
         }
     }
@@ -298,6 +300,8 @@ static void every_choice(const problem *q, const uint8_t *want)
     }
     bt_gemm_choice c;
     bt_gemm_choose(&c, p, WORKSPACE, multiprocessors);
+    check_choice(q, &c, want);
+    bt_gemm_choose(&c, p, 0, multiprocessors);
     check_choice(q, &c, want);
 }
 
@@ -458,6 +462,7 @@ int main(int argc, char **argv)
                                      cudaDevAttrMultiProcessorCount, device),
               "a GPU");
     need_cuda(cudaMalloc(&workspace, WORKSPACE), "cudaMalloc");
+    need_cuda(cudaMemset(workspace, 0, BT_GEMM_ZEROS), "cudaMemset");
     refusals();
     random_small(quick ? 6 : 60);
     not_finite(70, 90, 700);

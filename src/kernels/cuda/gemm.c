@@ -111,24 +111,15 @@ static bt_gemm_end end_of(const bt_gemm *p)
 
 typedef struct tile_shape {
     const char *name;
-    int rows, columns, cm, cn;
-    bool chunks;
+    int columns;
+    bool ping;
 } tile_shape;
 
-#define SHAPE(name_, blocks, width, ping, total, cm_, cn_) \
-    { .name = #name_,                                      \
-      .rows = 64 * (blocks) * ((ping) ? 1 : 2),            \
-      .columns = (width),                                  \
-      .cm = (cm_),                                         \
-      .cn = (cn_),                                         \
-      .chunks = (total) },
+#define SHAPE(name, columns, ping) { #name, columns, ping },
 static const tile_shape shapes[] = { BT_GEMM_TILES(SHAPE) };
 
-const char *bt_gemm_tile_name(bt_gemm_tile tile, bool *chunks)
+const char *bt_gemm_tile_name(bt_gemm_tile tile)
 {
-    if (tile >= BT_GEMM_TILE_COUNT)
-        return NULL;
-    *chunks = shapes[tile].chunks;
     return shapes[tile].name;
 }
 
@@ -144,40 +135,47 @@ static int chunk_of(const bt_gemm_choice *choice, const bt_gemm *p)
     return p->form == BT_GEMM_TN ? BT_GEMM_ROW_CHUNK : BT_GEMM_CHUNK;
 }
 
-/* Clusters of this shape of tile that the device runs at a time. */
-static int workers_of(bt_gemm_tile tile, int multiprocessors)
-{
-    static int known[BT_GEMM_TILE_COUNT]; // of the process's devices, all alike
-    int count = __atomic_load_n(&known[tile], __ATOMIC_RELAXED);
-    if (!count) {
-        count = bt_gemm_large_workers(tile);
-        __atomic_store_n(&known[tile], count, __ATOMIC_RELAXED);
-    }
-    int most = multiprocessors / (shapes[tile].cm * shapes[tile].cn);
-    return count && count < most ? count : most;
-}
-
 /* What a task takes, in steps of k of tiles of 192 columns. The GPU slows its
  * clock where all multiprocessors multiply, so that a few that have nothing to
  * do cost little. */
 static double cost_of(const bt_gemm_task *t, tile_shape s)
 {
-    int spread = t->part * (t->chunks - t->head), most = t->head;
-    if (spread) {
-        int all = t->head > 1 ? spread : t->part * t->chunks;
-        int rest = t->workers - (t->head > 1 ? t->part : 0);
-        int rounds = ceil_div((size_t)all, (size_t)rest);
+    int tails = t->chunks - t->head, most = t->head, rounds = 0;
+    if (tails && t->part) {
+        int all = t->part * (t->head > 1 ? tails : t->chunks);
+        rounds = ceil_div((size_t)all,
+                          (size_t)(t->workers - (t->head > 1 ? t->part : 0)));
         most = rounds > most ? rounds : most;
     }
     double longest = t->whole * t->chunks + (t->part ? most : 0);
     double tiles = t->whole + (double)t->part / t->workers;
     double average = tiles * t->chunks, steps = longest / 1.13;
     steps = (steps > average ? steps : average) * t->chunk_steps;
-    // Sums of chunks are written and read: a fixed time, and one for each.
-    if (spread)
-        steps += 10 + 0.06 * (spread + t->part) * s.cm * s.cn;
-    double width = s.columns / 192.0;
-    return steps * width * (s.columns < 192 ? 1.05 : 1);
+    // Partial sums are written, and read by one worker or by another kernel.
+    if (rounds && t->join)
+        steps += 3 + 2.5 * tails + 1.5 * rounds;
+    else if (rounds)
+        steps += 10 + 1.5 * rounds + 0.06 * (1 + tails) * t->part;
+    // Ping pong hides the ends of short sums, where there are many.
+    double ease = s.columns < 192 ? 1.05 : 1;
+    if (s.ping != (t->chunks == 1))
+        ease *= 1.1;
+    return steps * s.columns / 192 * ease;
+}
+
+/* Whether the shape of tile can do it: ping pong takes single chunks only. */
+static bool can(const bt_gemm_task *t, tile_shape s)
+{
+    return !s.ping || t->chunks == 1 || (t->head == 1 && !t->whole);
+}
+
+/* With so many chunks of a left-over tile for its first worker. */
+static void set_head(bt_gemm_task *t, int head)
+{
+    int tails = t->chunks - head;
+    t->head = head;
+    t->join = tails && tails <= BT_GEMM_JOINED &&
+              (head > 1 || t->part * t->chunks <= t->workers);
 }
 
 /* The work as a task of this shape of tile would deal it. */
@@ -185,39 +183,42 @@ static void deal(bt_gemm_task *t, const bt_gemm_choice *choice,
                  const bt_gemm *p, int multiprocessors)
 {
     tile_shape s = shapes[choice->tile];
-    t->tiles_m = ceil_div(p->m, (size_t)(s.rows * s.cm));
-    t->tiles_n = ceil_div(p->n, (size_t)(s.columns * s.cn));
-    t->group = choice->group ? choice->group : 16 / s.cm;
+    t->tiles_m = ceil_div(p->m, BT_GEMM_TILE_ROWS);
+    t->tiles_n = ceil_div(p->n, (size_t)s.columns);
+    t->group = choice->group ? choice->group : 16;
     t->steps = ceil_div(p->k, BT_GEMM_STEP);
     t->chunk_steps = chunk_of(choice, p) / BT_GEMM_STEP;
     t->chunks = ceil_div((size_t)t->steps, (size_t)t->chunk_steps);
     if (t->chunk_steps > t->steps)
         t->chunk_steps = t->steps;
-    t->workers = workers_of(choice->tile, multiprocessors);
+    t->workers = multiprocessors;
     t->whole = t->tiles_m * t->tiles_n / t->workers;
     t->part = t->tiles_m * t->tiles_n % t->workers;
-    t->head = t->chunks;
+    set_head(t, t->chunks);
     if (choice->head < 0) {
         bt_gemm_task with = *t;
-        double best = cost_of(t, s), cost;
-        for (with.head = 1; with.head < t->chunks; with.head++)
-            if ((s.chunks || (with.head == 1 && !t->whole)) &&
-                (cost = cost_of(&with, s)) < best) {
+        double best = cost_of(t, s);
+        for (int head = 1; head < t->chunks && t->part; head++) {
+            set_head(&with, head);
+            double cost = cost_of(&with, s);
+            if (cost < best && can(&with, s)) {
                 best = cost;
-                t->head = with.head;
+                set_head(t, head);
             }
+        }
     } else if (choice->head && choice->head < t->chunks) {
-        t->head = choice->head;
+        set_head(t, choice->head);
     }
 }
 
-static size_t partial_bytes(const bt_gemm_task *t, bt_gemm_tile tile)
+/* The workspace: flags, partial sums. */
+static size_t task_bytes(const bt_gemm_task *t, tile_shape s)
 {
-    tile_shape s = shapes[tile];
     if (t->head == t->chunks)
         return 0;
-    return (size_t)(1 + t->chunks - t->head) * (size_t)t->part *
-           (size_t)(s.cm * s.cn * s.rows * s.columns) * sizeof(float);
+    return BT_GEMM_ZEROS + (size_t)(1 + t->chunks - t->head) * (size_t)t->part *
+                               BT_GEMM_TILE_ROWS * (size_t)s.columns *
+                               sizeof(float);
 }
 
 size_t bt_gemm_choice_bytes(const bt_gemm_choice *choice, const bt_gemm *p,
@@ -227,7 +228,7 @@ size_t bt_gemm_choice_bytes(const bt_gemm_choice *choice, const bt_gemm *p,
     if (choice->small)
         return 0;
     deal(&t, choice, p, multiprocessors);
-    return partial_bytes(&t, choice->tile);
+    return task_bytes(&t, shapes[choice->tile]);
 }
 
 static int small_rows(const bt_gemm *p)
@@ -256,25 +257,21 @@ void bt_gemm_choose(bt_gemm_choice *choice, const bt_gemm *given,
         choose_small(choice, &p, multiprocessors);
         return;
     }
-    // Of the shapes that fit, the one that takes least.
-    static const bt_gemm_tile single[] = { BT_GEMM_PING192_2X1,
-                                           BT_GEMM_PING128_1X1 };
-    static const bt_gemm_tile several[] = { BT_GEMM_COOP192_2X1,
-                                            BT_GEMM_COOP128_2X1 };
-    bool one = p.k <= (size_t)chunk_of(choice, &p);
+    // Of the shapes that fit the workspace, the one that takes least.
     double best = 0;
-    for (int i = 0; i < 2; i++) {
-        bt_gemm_choice c = { .tile = one ? single[i] : several[i], .head = -1 };
+    bool found = false;
+    for (int i = 0; i < BT_GEMM_TILE_COUNT * 2; i++) {
+        bt_gemm_choice c = { .tile = (bt_gemm_tile)(i / 2),
+                             .head = i % 2 ? 0 : -1 };
         bt_gemm_task t = { 0 };
         deal(&t, &c, &p, multiprocessors);
-        if (partial_bytes(&t, c.tile) > workspace_bytes) {
-            c.head = 0;
-            deal(&t, &c, &p, multiprocessors);
-        }
         double cost = cost_of(&t, shapes[c.tile]);
-        if (!i || cost < best) {
+        if (can(&t, shapes[c.tile]) &&
+            task_bytes(&t, shapes[c.tile]) <= workspace_bytes &&
+            (!found || cost < best)) {
             best = cost;
             *choice = c;
+            found = true;
         }
     }
 }
@@ -349,33 +346,30 @@ static bauta_status run_large(const bt_gemm_choice *choice, const bt_gemm *p,
                                                  bt_gemm_large_nn,
                                                  bt_gemm_large_tn };
     tile_shape s = shapes[choice->tile];
+    uint8_t *memory = workspace;
     bool ta = p->form == BT_GEMM_TN, tb = p->form != BT_GEMM_NT;
-    bt_gemm_task t = { .end = end_of(p), .partial = workspace };
+    bt_gemm_task t = { .end = end_of(p) };
     deal(&t, choice, p, on->multiprocessors);
+    if (!can(&t, s))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "tiles of this shape do not add up chunks");
+    if (task_bytes(&t, s)) {
+        t.flags = (int *)workspace;
+        t.partial = (float *)(memory + BT_GEMM_ZEROS);
+    }
     bauta_status status =
         encode(&t.a, on, "a", p->a, ta ? p->k : p->m, ta ? p->m : p->k, p->lda,
-               (ta ? 64 : s.rows) / s.cn, err);
+               ta ? 64 : BT_GEMM_TILE_ROWS, err);
     if (!status)
         status = encode(&t.b, on, "b", p->b, tb ? p->k : p->n, tb ? p->n : p->k,
-                        p->ldb, (tb ? 64 : s.columns) / s.cm, err);
+                        p->ldb, tb ? 64 : s.columns, err);
     if (!status && !p->out_f32)
         status = encode(&t.out, on, "out", p->out, p->m, p->n, p->ldo, 16, err);
     if (!status)
         status = launched(kernels[p->form](choice->tile, &t, stream), err);
-    if (!status && t.head < t.chunks && t.part)
-        status = launched(bt_gemm_merge(choice->tile, &t, stream), err);
+    if (!status && t.head < t.chunks && t.part && !t.join)
+        status = launched(bt_gemm_merge(s.columns, &t, stream), err);
     return status;
-}
-
-/* Whether the shape of tile can do it: one that has no room for totals takes
- * single chunks only. */
-static bool can(const bt_gemm_choice *choice, const bt_gemm *p,
-                int multiprocessors)
-{
-    bt_gemm_task t = { 0 };
-    deal(&t, choice, p, multiprocessors);
-    return shapes[choice->tile].chunks || t.chunks == 1 ||
-           (t.head == 1 && !t.whole);
 }
 
 bauta_status bt_cuda_gemm_by(const bt_gemm_choice *choice, const bt_gemm *given,
@@ -395,14 +389,12 @@ bauta_status bt_cuda_gemm_by(const bt_gemm_choice *choice, const bt_gemm *given,
         return status;
     if (choice->small)
         return run_small(choice, &p, &on, stream, err);
-    bt_gemm_choice c = *choice;
-    if (bt_gemm_choice_bytes(&c, &p, on.multiprocessors) >
-        (workspace ? workspace_bytes : 0))
-        c.head = 0;
-    if (!can(&c, &p, on.multiprocessors))
+    size_t bytes = bt_gemm_choice_bytes(choice, &p, on.multiprocessors);
+    if (bytes > (workspace ? workspace_bytes : 0))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "tiles of this shape do not add up chunks");
-    return run_large(&c, &p, &on, workspace, stream, err);
+                       "the product needs %zu bytes of workspace, not %zu",
+                       bytes, workspace ? workspace_bytes : 0);
+    return run_large(choice, &p, &on, workspace, stream, err);
 }
 
 static int multiprocessors(void)

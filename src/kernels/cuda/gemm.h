@@ -35,7 +35,8 @@ extern "C" {
 enum {
     BT_GEMM_CHUNK = 1024,     /* of k in NT and NN; a multiple of 64 */
     BT_GEMM_ROW_CHUNK = 4096, /* of k in TN; a multiple of 64 */
-    BT_GEMM_SMALL_ROWS = 64   /* up to here m counts as small */
+    BT_GEMM_SMALL_ROWS = 64,  /* up to here m counts as small */
+    BT_GEMM_ZEROS = 64 << 10  /* bytes: see bt_cuda_gemm_workspace */
 };
 
 /* out (m, n) of k terms, and how the operands lie in memory. For a layer with
@@ -74,8 +75,10 @@ typedef struct bt_gemm {
 } bt_gemm;
 
 /* Memory that lets products of few tiles use the whole GPU: chunks go to
- * different blocks, and their sums rest here. Any size is right, less is
- * slower. One workspace serves the products of one stream. */
+ * different blocks, and totals rest here. Any size is right, also 0; less than
+ * this is slower. One workspace serves the products of one stream. Its first
+ * BT_GEMM_ZEROS bytes must be zero before its first use; every product leaves
+ * them so. */
 size_t bt_cuda_gemm_workspace(const bt_gemm *product);
 
 /* Queue the product on `stream` (a cudaStream_t; NULL is the default one), for

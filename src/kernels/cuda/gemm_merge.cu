@@ -3,31 +3,28 @@
  * chunks, in the order of chunks. A thread has two columns of two rows. */
 #include "kernels/cuda/gemm_large.h"
 
-typedef struct tile_shape {
-    int rows, columns, cm, cn;
-} tile_shape;
-
 static __global__ void __launch_bounds__(256)
-    gemm_merge(const __grid_constant__ bt_gemm_task t, tile_shape s)
+    gemm_merge(const __grid_constant__ bt_gemm_task t, int columns)
 {
-    int cluster = s.cm * s.cn, across = s.columns / 8, down = s.rows / 16;
-    size_t slot = (size_t)t.part * cluster * down * across * 32;
+    constexpr int DOWN = BT_GEMM_TILE_ROWS / 16;
+    int across = columns / 8, column, row;
+    size_t slot = (size_t)t.part * DOWN * across * 32;
     size_t at = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= slot)
         return;
-    int lane = (int)(at % 32), column, row;
-    int j = (int)(at / 32 % across), i = (int)(at / 32 / across % down);
-    int tile = (int)(at / 32 / across / down), rank = tile % cluster;
-    tile_at(t, t.whole * t.workers + tile / cluster, &row, &column);
-    row = (row * s.cm + rank % s.cm) * s.rows + i * 16 + lane / 4;
-    column = (column * s.cn + rank / s.cm) * s.columns + j * 8 + lane % 4 * 2;
+    int lane = (int)(at % 32), j = (int)(at / 32 % across);
+    int i = (int)(at / 32 / across % DOWN);
+    tile_at(t, t.whole * t.workers + (int)(at / 32 / across / DOWN), &row,
+            &column);
+    row = row * BT_GEMM_TILE_ROWS + i * 16 + lane / 4;
+    column = column * columns + j * 8 + lane % 4 * 2;
     grid_dependency_wait();
     if (row >= t.end.m || column >= t.end.n)
         return;
 
     const float4 *from = (const float4 *)t.partial + at;
     float4 total = from[0];
-#pragma unroll 4
+#pragma unroll 8
     for (int x = 1; x <= t.chunks - t.head; x++) {
         float4 v = from[x * slot];
         total.x = __fadd_rn(total.x, v.x);
@@ -36,19 +33,15 @@ static __global__ void __launch_bounds__(256)
         total.w = __fadd_rn(total.w, v.w);
     }
     float above[2] = { total.x, total.y }, below[2] = { total.z, total.w };
-    end_elements<2>(t.end, above, row, column);
+    end_two(t.end, above, row, column);
     if (row + 8 < t.end.m)
-        end_elements<2>(t.end, below, row + 8, column);
+        end_two(t.end, below, row + 8, column);
 }
 
-extern "C" int bt_gemm_merge(bt_gemm_tile tile, const bt_gemm_task *task,
+extern "C" int bt_gemm_merge(int columns, const bt_gemm_task *task,
                              void *stream)
 {
-#define SHAPE(name, blocks, columns, ping, total, cm, cn) \
-    { 64 * blocks * (ping ? 1 : 2), columns, cm, cn },
-    static const tile_shape shapes[] = { BT_GEMM_TILES(SHAPE) };
-    tile_shape s = shapes[tile];
-    size_t threads = (size_t)task->part * s.cm * s.cn * s.rows * s.columns / 4;
+    size_t threads = (size_t)task->part * BT_GEMM_TILE_ROWS * columns / 4;
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
@@ -58,5 +51,5 @@ extern "C" int bt_gemm_merge(bt_gemm_tile tile, const bt_gemm_task *task,
     config.stream = (cudaStream_t)stream;
     config.attrs = &early;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, gemm_merge, *task, s);
+    return cudaLaunchKernelEx(&config, gemm_merge, *task, columns);
 }

@@ -15,15 +15,3 @@ extern "C" int bt_gemm_large_nt(bt_gemm_tile tile, const bt_gemm_task *task,
         return cudaErrorInvalidValue;
     }
 }
-
-extern "C" int bt_gemm_large_workers(bt_gemm_tile tile)
-{
-#define WORKERS(name, ...) \
-    case BT_GEMM_##name:   \
-        return large_workers<large<BT_GEMM_NT, __VA_ARGS__>>();
-    switch (tile) {
-        BT_GEMM_TILES(WORKERS)
-    default:
-        return 0;
-    }
-}

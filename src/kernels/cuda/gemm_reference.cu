@@ -45,7 +45,7 @@ static __global__ void __launch_bounds__(32)
     }
     for (int half = 0; half < 2; half++)
         if (row + half * 8 < end.m && column + t < end.n)
-            end_elements<2>(end, &total[half * 2], row + half * 8, column + t);
+            end_two(end, &total[half * 2], row + half * 8, column + t);
 }
 
 extern "C" int bt_gemm_plain(const bt_gemm *p, const bt_gemm_end *end,

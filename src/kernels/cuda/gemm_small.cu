@@ -104,18 +104,40 @@ template <int ROWS> BT_DEVICE int sum_at(int x)
     return row * SUM_STRIDE + weight;
 }
 
+/* Queue the products of a stage; FIRST: sums start there. */
+template <int ROWS, int TB, bool FIRST>
+BT_DEVICE void multiply_stage(float *sum, uint64_t w, uint64_t x)
+{
+    constexpr int B_STEP = TB ? 16 * 128 : 32;
+    wgmma_fence();
+    wgmma<ROWS, TB, 0, FIRST>(sum, w, x);
+#pragma unroll
+    for (int k = 1; k < small<ROWS>::STEP / 16; k++)
+        wgmma<ROWS, TB, 0, false>(
+            sum, w + (k / 4 * TILE * 128 + k % 4 * B_STEP) / 16,
+            x + (k / 4 * ROWS * 128 + k % 4 * 32) / 16);
+    wgmma_commit();
+}
+
+BT_DEVICE void release(uint64_t *empty)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        barrier_arrive(empty);
+}
+
 template <int ROWS, int TB>
 BT_DEVICE void multiply(const bt_gemm_small_task &t, uint8_t *stages,
                         uint64_t *full, uint64_t *empty, int chunk, int end,
                         bool separate, float *sums)
 {
     using C = small<ROWS>;
-    constexpr int COUNT = ROWS / 2, B_STEP = TB ? 16 * 128 : 32;
+    constexpr int COUNT = ROWS / 2;
     float sum[COUNT], total[COUNT];
     int at = 0;
     uint32_t parity = 0;
-    uint64_t w0 = tile_descriptor(stages, TILE * 128);
-    uint64_t x0 = tile_descriptor(stages + C::B_BYTES, TILE * 128);
+    uint64_t w = tile_descriptor(stages, TILE * 128);
+    uint64_t x = tile_descriptor(stages + C::B_BYTES, TILE * 128);
 
     for (int c = chunk; c < end; c++) {
         int steps = min(t.chunk_steps, t.steps - c * t.chunk_steps);
@@ -123,20 +145,12 @@ BT_DEVICE void multiply(const bt_gemm_small_task &t, uint8_t *stages,
         for (int i = 0; i < steps; i++) {
             uint64_t offset = (uint64_t)(at * C::STAGE) >> 4;
             barrier_wait(&full[at], parity);
-            wgmma_fence();
-#pragma unroll
-            for (int k = 0; k < C::STEP / 16; k++) {
-                int panel = k / 4, in = k % 4;
-                wgmma<ROWS, TB, 0>(
-                    sum, w0 + offset + (panel * TILE * 128 + in * B_STEP) / 16,
-                    x0 + offset + (panel * ROWS * 128 + in * 32) / 16, i + k);
-            }
-            wgmma_commit();
             if (i) {
+                multiply_stage<ROWS, TB, false>(sum, w + offset, x + offset);
                 wgmma_wait<1>();
-                __syncwarp();
-                if (threadIdx.x % 32 == 0)
-                    barrier_arrive(&empty[before]);
+                release(&empty[before]);
+            } else {
+                multiply_stage<ROWS, TB, true>(sum, w + offset, x + offset);
             }
             before = at;
             if (++at == t.stages) {
@@ -146,23 +160,21 @@ BT_DEVICE void multiply(const bt_gemm_small_task &t, uint8_t *stages,
         }
         wgmma_wait<0>();
         wgmma_fence_operand<COUNT>(sum);
-        __syncwarp();
-        if (threadIdx.x % 32 == 0)
-            barrier_arrive(&empty[before]);
+        release(&empty[before]);
         if (separate) {
 #pragma unroll
-            for (int x = 0; x < COUNT; x++)
-                sums[(c - chunk) * C::SUM + sum_at<ROWS>(x)] = sum[x];
+            for (int i = 0; i < COUNT; i++)
+                sums[(c - chunk) * C::SUM + sum_at<ROWS>(i)] = sum[i];
         } else {
 #pragma unroll
-            for (int x = 0; x < COUNT; x++)
-                total[x] = c == chunk ? sum[x] : __fadd_rn(total[x], sum[x]);
+            for (int i = 0; i < COUNT; i++)
+                total[i] = c == chunk ? sum[i] : __fadd_rn(total[i], sum[i]);
         }
     }
     if (!separate) {
 #pragma unroll
-        for (int x = 0; x < COUNT; x++)
-            sums[sum_at<ROWS>(x)] = total[x];
+        for (int i = 0; i < COUNT; i++)
+            sums[sum_at<ROWS>(i)] = total[i];
     }
 }
 
@@ -195,7 +207,7 @@ BT_DEVICE void merge(const bt_gemm_small_task &t, const float *sums, int rank,
                     v[1] = __fadd_rn(v[1], add[x].y);
                 }
         }
-        end_elements<2>(t.end, v, row, column + in);
+        end_two(t.end, v, row, column + in);
     }
 }
 

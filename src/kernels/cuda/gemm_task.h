@@ -11,7 +11,11 @@
 extern "C" {
 #endif
 
-enum { BT_GEMM_STEP = 64 }; /* of k: 128 bytes, a swizzled row */
+enum {
+    BT_GEMM_STEP = 64,       /* of k: 128 bytes, a swizzled row */
+    BT_GEMM_TILE_ROWS = 128, /* of a large product's tile */
+    BT_GEMM_JOINED = 4       /* partial sums that a tile's first block adds */
+};
 
 /* What becomes of a total. */
 typedef struct bt_gemm_end {
@@ -24,35 +28,32 @@ typedef struct bt_gemm_end {
     bool out_f32, accumulate;
 } bt_gemm_end;
 
-/* Large products: workers (clusters of blocks) that each take one tile of the
- * result after another. `whole` rounds of whole tiles are dealt to all workers.
- * The `part` tiles that are left over, fewer than workers, have their first
- * `head` chunks summed by one worker each; the chunks that follow are dealt to
- * the remaining workers one at a time, or to all where head is 1. Where head is
- * less than all chunks these sums go to `partial` and are added up by the merge
- * kernel: (1 + chunks - head, part, blocks of a cluster, tile rows / 16,
+/* Large products: workers (blocks) that each take one tile of the result after
+ * another. `whole` rounds of whole tiles are dealt to all workers. The `part`
+ * tiles that are left over, fewer than workers, have their first `head` chunks
+ * summed by one worker each; the chunks that follow are dealt to the remaining
+ * workers one at a time, or to all where head is 1. Where head is less than all
+ * chunks their sums are partial: (1 + chunks - head, part, tile rows / 16,
  * columns / 8, lanes of a warp), four floats each, as a warp's registers hold
- * them. */
+ * them. With `join` a tile's first worker adds them, else the merge kernel. */
 typedef struct bt_gemm_task {
     CUtensorMap a, b, out;
     bt_gemm_end end;
     float *partial;
+    int *flags; /* (part, tile rows / 16, BT_GEMM_JOINED): 0 in between */
     int steps, chunk_steps, chunks; /* of k */
-    int tiles_m, tiles_n, group;    /* tiles of a cluster; see tile_at() */
+    int tiles_m, tiles_n, group;    /* see tile_at() */
     int workers, whole, part, head;
+    bool join;
 } bt_gemm_task;
 
-/* Shapes of tiles: rows of a warpgroup in units of 64, columns, ping pong,
- * several chunks in one unit, blocks of a cluster along m and along n. All give
- * the same bits. */
-#define BT_GEMM_TILES(X)               \
-    X(PING192_2X1, 2, 192, 1, 0, 2, 1) \
-    X(PING128_1X1, 2, 128, 1, 0, 1, 1) \
-    X(COOP192_2X1, 1, 192, 0, 1, 2, 1) \
-    X(COOP192_1X1, 1, 192, 0, 1, 1, 1) \
-    X(COOP128_2X1, 1, 128, 0, 1, 2, 1) \
-    X(COOP192_2X2, 1, 192, 0, 1, 2, 2) \
-    X(COOP192_4X1, 1, 192, 0, 1, 4, 1)
+/* Shapes of tiles: columns, ping pong. All give the same bits. Ping pong is for
+ * units of one chunk. */
+#define BT_GEMM_TILES(X)   \
+    X(PING192, 192, true)  \
+    X(PING128, 128, true)  \
+    X(COOP192, 192, false) \
+    X(COOP128, 128, false)
 
 #define BT_GEMM_TILE_ID(name, ...) BT_GEMM_##name,
 typedef enum bt_gemm_tile {
@@ -82,8 +83,7 @@ typedef struct bt_gemm_choice {
     int chunk;  /* 0: the library's; another one gives other bits */
 } bt_gemm_choice;
 
-/* Of a shape of tile; NULL behind the last. chunks: it can add chunks up. */
-const char *bt_gemm_tile_name(bt_gemm_tile tile, bool *chunks);
+const char *bt_gemm_tile_name(bt_gemm_tile tile);
 void bt_gemm_choose(bt_gemm_choice *choice, const bt_gemm *product,
                     size_t workspace_bytes, int multiprocessors);
 size_t bt_gemm_choice_bytes(const bt_gemm_choice *choice,
@@ -97,10 +97,8 @@ bauta_status bt_cuda_gemm_by(const bt_gemm_choice *choice,
 typedef int bt_gemm_large_fn(bt_gemm_tile tile, const bt_gemm_task *task,
                              void *stream);
 bt_gemm_large_fn bt_gemm_large_nt, bt_gemm_large_nn, bt_gemm_large_tn;
-/* Clusters that the device runs at a time. */
-int bt_gemm_large_workers(bt_gemm_tile tile);
-/* Add up the partial sums that a task of this shape of tile has left. */
-int bt_gemm_merge(bt_gemm_tile tile, const bt_gemm_task *task, void *stream);
+/* Add up the partial sums that a task has left, of tiles of so many columns. */
+int bt_gemm_merge(int columns, const bt_gemm_task *task, void *stream);
 /* rows: 8, 16, 32 or 64, at least m. */
 int bt_gemm_small(bt_gemm_form form, int rows, const bt_gemm_small_task *task,
                   void *stream);
