@@ -55,14 +55,14 @@ static bauta_status make_room(bt_loop_list *list, bauta_error *err)
 {
     if (list->run_count > INT32_MAX || list->bits_count > INT32_MAX)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "%zu sweeps and %zu partial steps: the GPU kernels "
+                       "%zu runs and %zu partial steps: the GPU kernels "
                        "count in 32 bits",
                        list->run_count, list->bits_count);
     size_t words = bt_size_mul(list->bits_count, list->tile_rows);
     list->runs = bt_alloc_zero(list->run_count, sizeof(bt_loop_run));
     list->bits = bt_alloc_zero(words, sizeof(uint64_t));
     if (!list->runs || !list->bits)
-        return bt_fail_memory(err, "the sweeps of a plan",
+        return bt_fail_memory(err, "the runs of a plan",
                               bt_size_mul(words, sizeof(uint64_t)));
     return BAUTA_OK;
 }
@@ -557,7 +557,7 @@ static bauta_status make_runs(bt_loop_list *list, const bauta_plan *plan,
     x.columns = bt_alloc_zero(list->tile_count, sizeof(column));
     if (!x.mask_tiles || !x.columns || !shortest) {
         status =
-            bt_fail_memory(err, "the sweeps of a plan",
+            bt_fail_memory(err, "the runs of a plan",
                            bt_size_mul(list->tile_count, sizeof(mask_tile)));
         goto done;
     }

@@ -55,7 +55,7 @@ typedef struct bt_loop_list {
     size_t tile_count, run_count, bits_count, step_count;
     size_t empty_count;      /* tiles that see nothing: the last ones */
     bt_loop_tile *tiles;     /* (tile_count) by order, then row */
-    bt_loop_run *runs;       /* (sweep_count) by tile, then row */
+    bt_loop_run *runs;       /* (run_count) by tile, then row */
     uint64_t *bits;          /* (bits_count, tile_rows) */
     bt_loop_step *step_list; /* (step_count) steps over queries; else NULL */
     size_t gap_count;
