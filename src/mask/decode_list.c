@@ -22,7 +22,7 @@ typedef struct list_draft {
 
 /* ---- the visible tiles ------------------------------------------------- */
 
-/* The rows of a unit, and how far their spans are behind. */
+/* A row of a unit, and the first of its spans that is still needed. */
 typedef struct row_cursor {
     bt_spans spans;
     size_t at;

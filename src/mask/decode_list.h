@@ -54,7 +54,7 @@ typedef struct bt_decode_list {
 bauta_status bt_decode_check_rows(const bt_decode_sequence *sequence,
                                   size_t index, bauta_error *err);
 
-/* How many units the query heads of one key head are dealt to. */
+/* How many units the query heads of one key head are divided into. */
 static inline size_t bt_decode_head_splits(size_t group)
 {
     return (group + BT_DECODE_ROWS - 1) / BT_DECODE_ROWS;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loop_list.c - from a plan to what the backward kernels read.
  *
- * Each list is made by one walk over the plan, made twice: first to count, then
- * to fill. Over keys the plan has it all but the flags. Over queries the walk
- * goes step by step: what the step's rows see is gathered in one pane for each
- * tile of keys, and then appended, turned round, to the sweeps of that tile. */
+ * Each list is built by one pass over the plan, made twice: first to count,
+ * then to fill. Over keys the plan has everything but the flags. Over queries
+ * the pass goes step by step: what the step's rows see is collected in a
+ * mask_tile for each tile of keys, and then appended, transposed, to the runs
+ * of that tile. */
 #include "mask/loop_list.h"
 
 #include "base/error.h"
@@ -17,7 +18,7 @@
 
 /* ---- what both have ---------------------------------------------------- */
 
-/* Append a step to the sweeps that end with *last, of which there are *count.
+/* Append a step to the runs that end with *last, of which there are *count.
  * Returns whether a new one was begun. */
 static bool append(bt_loop_run *last, size_t *count, bt_loop_run step)
 {
@@ -49,19 +50,19 @@ static void sort_tiles(bt_loop_list *list)
         list->empty_count += list->tiles[t].steps == 0;
 }
 
-/* The memory for sweeps and bits, once they are counted. */
+/* Allocate runs and bits, once they are counted. */
 static bauta_status make_room(bt_loop_list *list, bauta_error *err)
 {
     if (list->run_count > INT32_MAX || list->bits_count > INT32_MAX)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "%zu sweeps and %zu partial steps: the GPU kernels "
+                       "%zu runs and %zu partial steps: the GPU kernels "
                        "count in 32 bits",
                        list->run_count, list->bits_count);
     size_t words = bt_size_mul(list->bits_count, list->tile_rows);
     list->runs = bt_alloc_zero(list->run_count, sizeof(bt_loop_run));
     list->bits = bt_alloc_zero(words, sizeof(uint64_t));
     if (!list->runs || !list->bits)
-        return bt_fail_memory(err, "the sweeps of a plan",
+        return bt_fail_memory(err, "the runs of a plan",
                               bt_size_mul(words, sizeof(uint64_t)));
     return BAUTA_OK;
 }
@@ -101,8 +102,8 @@ static int32_t block_flags(const list_piece *of, const uint64_t *words)
     return flags;
 }
 
-/* A run of blocks as sweeps, as far as the piece sees something of them.
- * Returns how many steps they have. */
+/* A run of the plan as runs of steps, as far as the piece sees something of
+ * them. Returns how many steps they have. */
 static size_t add_blocks(bt_loop_list *list, const bauta_plan *plan,
                          const list_piece *of, const bt_block_run *run)
 {
@@ -310,7 +311,7 @@ static void walk_grids(bt_loop_list *list, const bauta_plan *plan)
     split_keys(list, end, plan->keys);
 }
 
-/* ---- over queries: the sweeps ------------------------------------------ */
+/* ---- over queries: the runs -------------------------------------------- */
 
 /* What the rows of one step see of one tile of keys. */
 typedef struct mask_tile {
@@ -319,10 +320,10 @@ typedef struct mask_tile {
     uint64_t word[BT_STEP_GROUPS][BT_STEP]; /* index: row, bit: key */
 } mask_tile;
 
-/* The sweeps of one tile of keys, as far as they are. */
+/* The runs of one tile of keys so far. */
 typedef struct column {
     bt_loop_run last;
-    size_t run, runs;     /* its slice of list->sweeps */
+    size_t run, runs;     /* its slice of list->runs */
     size_t bits, partial; /* and of list->bits */
     size_t visit, steps;  /* and of list->ranks */
 } column;
@@ -431,7 +432,7 @@ static int32_t mask_tile_flags(const mask_tile *p, size_t g, size_t keys,
     return 1 << g | (full ? 0 : 1 << (BT_STEP_PARTIAL + g));
 }
 
-/* Turn the words of a pane round: index key, bit row. */
+/* Transpose the words of a mask_tile: index key, bit row. */
 static void transpose_bits(uint64_t *to, const mask_tile *p, size_t groups)
 {
     for (size_t g = 0; g < groups; g++)
@@ -556,7 +557,7 @@ static bauta_status make_runs(bt_loop_list *list, const bauta_plan *plan,
     x.columns = bt_alloc_zero(list->tile_count, sizeof(column));
     if (!x.mask_tiles || !x.columns || !shortest) {
         status =
-            bt_fail_memory(err, "the sweeps of a plan",
+            bt_fail_memory(err, "the runs of a plan",
                            bt_size_mul(list->tile_count, sizeof(mask_tile)));
         goto done;
     }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loop_list.h - a plan as the backward kernels read it.
  *
- * A kernel keeps a tile of rows of one side and sweeps over the other side in
- * steps of 64 rows: for dQ it keeps queries and sweeps over keys, for dK and dV
- * it keeps keys and sweeps over queries. Each side has a list of its own, of
- * the same form. The rows of a tile are shared out to groups of 64; a group
- * passes over the steps of which it sees nothing, and a step of which it sees
- * everything needs no mask code. For other ones each row of the tile has a
- * word: bit j set, it and row j of the step see each other.
+ * In a kernel a tile of rows of one side is stationary, and it loops over the
+ * other side in steps of 64 rows: for dQ over keys, for dK and dV over queries.
+ * Each side has a list of its own, of the same form. The rows of a tile are
+ * divided into groups of 64. A group skips steps of which it sees nothing, and
+ * a step of which it sees everything needs no mask. For other steps each row of
+ * the tile has a word: bit j set, it and row j of the step see each other.
  *
  * Steps do not depend on tiles. Keys are cut from the origin, as the plan's
  * blocks are; queries from the first row of an origin that sees something. So
@@ -15,8 +14,8 @@
  * however the plan is cut and whatever lies before the document.
  *
  * Tiles of keys also add to the gradients of the queries of each step that they
- * visit, in the order of the keys. A visit's rank says how many tiles add to
- * the step before; and a tile comes behind all those that it waits for. */
+ * visit, in the order of the keys. A visit's rank is the number of tiles that
+ * add to the step before it; and a tile follows all those that it waits for. */
 #ifndef BT_CUDA_LOOP_LIST_H
 #define BT_CUDA_LOOP_LIST_H
 
@@ -30,14 +29,14 @@ enum { BT_STEP_PARTIAL = 8 };
 
 typedef struct bt_loop_tile {
     int32_t row, rows;
-    int32_t run, runs; /* its slice of the sweeps */
-    int32_t steps;     /* that its sweeps have together; 0: sees nothing */
+    int32_t run, runs; /* its slice of the runs */
+    int32_t steps;     /* that its runs have together; 0: sees nothing */
     int32_t visit;     /* index of its first step's rank; over queries only */
     int32_t
         order; /* the most steps come first, except to keep ranks in order */
 } bt_loop_tile;
 
-/* `count` steps one behind the other with the same flags. */
+/* `count` consecutive steps with the same flags. */
 typedef struct bt_loop_run {
     int32_t row;
     int32_t padded_row; /* row in a numbering in which every step has 64 rows */
@@ -56,7 +55,7 @@ typedef struct bt_loop_list {
     size_t tile_count, run_count, bits_count, step_count;
     size_t empty_count;      /* tiles that see nothing: the last ones */
     bt_loop_tile *tiles;     /* (tile_count) by order, then row */
-    bt_loop_run *runs;       /* (sweep_count) by tile, then row */
+    bt_loop_run *runs;       /* (run_count) by tile, then row */
     uint64_t *bits;          /* (bits_count, tile_rows) */
     bt_loop_step *step_list; /* (step_count) steps over queries; else NULL */
     size_t gap_count;
@@ -66,12 +65,12 @@ typedef struct bt_loop_list {
     int32_t *ranks; /* (visit_count) by tile, then step; else NULL */
 } bt_loop_list;
 
-/* Tiles of queries that sweep over keys: those of the plan, in pieces where
+/* Tiles of queries that loop over keys: those of the plan, in pieces where
  * they have more than `tile_rows` rows. */
 bauta_status bt_loop_list_over_keys(bt_loop_list *list, const bauta_plan *plan,
                                     size_t tile_rows, bauta_error *err);
 
-/* Tiles of keys that sweep over queries. Every key is in one tile, also one
+/* Tiles of keys that loop over queries. Every key is in one tile, also one
  * that nobody sees. */
 bauta_status bt_loop_list_over_queries(bt_loop_list *list,
                                        const bauta_plan *plan, size_t tile_rows,

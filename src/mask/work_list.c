@@ -135,7 +135,7 @@ static bauta_status check_plan(const bauta_plan *plan, size_t tile_rows,
                            "a tile of the plan has %zu rows, the kernel's have "
                            "at most %zu",
                            plan->tiles[t].rows, tile_rows);
-    // A pair may end up to 127 keys behind the last one.
+    // A pair may end up to 127 keys after the last one.
     if (plan->rows > INT32_MAX - BT_PAIR || plan->keys > INT32_MAX - BT_PAIR)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%zu queries over %zu keys: the GPU kernels count in "

@@ -24,7 +24,7 @@ typedef struct bt_work_tile {
     int32_t plan;      /* which one of several */
 } bt_work_tile;
 
-/* `count` pairs one behind the other, the first one beginning at `key`. */
+/* `count` consecutive pairs, the first one beginning at `key`. */
 typedef struct bt_work_run {
     int32_t key, count;
     int32_t bits;   /* index of the first pair's bits; -1: full */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu_context.h - checks shared by the public GPU calls. The computations are
- * in kernels/cuda/ and are reached through the table bt_gpu. */
+ * in backend/cuda/ and are reached through the table bt_gpu. */
 #ifndef BT_GPU_CONTEXT_H
 #define BT_GPU_CONTEXT_H
 

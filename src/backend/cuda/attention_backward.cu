@@ -10,31 +10,31 @@
  * The sums over queries (dK, dV) and those over keys (dQ) run across each
  * other: a kernel that makes both must add one of them up in memory, in an
  * order that it has to enforce. Here each has a kernel of its own, which makes
- * P and dS anew. That is seven products instead of five; but every sum stays in
- * registers and has one order, nothing is exchanged, and no kernel waits for
+ * P and dS again. That is seven products instead of five; but every sum stays
+ * in registers and has one order, nothing is exchanged, and no kernel waits for
  * another block. (backward_fused.h does make both, in five. It is faster where
  * sequences are long and dense, slower elsewhere, and has bits of its own; so
  * it is not in use unless bt_cuda_plan_fuse() asks for it.)
  *
- * The two are the same program. It keeps a tile of rows of one side and sweeps
- * over the other side in steps of 64 rows (see loop_list.h):
+ * The two are the same program. A tile of rows of one side is stationary, and
+ * the other side is streamed in steps of 64 rows (see loop_list.h):
  *
- *                        keeps     sweeps over   sums
- *     dQ                 Q, dO     K, V          dS K
- *     dK, dV (KEYS)      K, V      Q, dO         dS^T Q, P^T dO
+ *                        stationary   streamed   sums
+ *     dQ                 Q, dO        K, V       dS K
+ *     dK, dV (KEYS)      K, V         Q, dO      dS^T Q, P^T dO
  *
- *     x = kept[0] swept[0]^T          scores, then weights P
- *     y = kept[1] swept[1]^T          dP, then dS
- *     sum[0] += dS swept[0]
- *     sum[1] += P swept[1]            KEYS only
+ *     x = stationary[0] streamed[0]^T       scores, then weights P
+ *     y = stationary[1] streamed[1]^T       dP, then dS
+ *     sum[0] += dS streamed[0]
+ *     sum[1] += P streamed[1]               KEYS only
  *
  * An item of work is a tile and a head (of K, V: a head with all the query
  * heads that share it, one after the other). Blocks stay on their
  * multiprocessor and take items until there are none. One warpgroup loads: two
  * of its threads have the copy engine fetch the steps through a ring, a third
- * one the kept tiles. GROUPS compute, each of them with 64 rows of the tile.
- * The products of x and y are issued behind the last sum of the step before, so
- * the tensor cores have work while a group exponentiates.
+ * one the stationary tiles. GROUPS compute, each of them with 64 rows of the
+ * tile. The products of x and y are issued after the last sum of the previous
+ * step, so the tensor cores have work while a group exponentiates.
  *
  *       thread, in a group of 128: warp w, lane 4 * g + t (g < 8, t < 4)
  *       owns rows 16 * w + g and 16 * w + g + 8 of its group
@@ -47,15 +47,15 @@
  * Nothing hidden is touched, but the tensor cores would: 0 * NaN is NaN. Where
  * a row of a step is not finite, every row of the tile gets NaN, also those
  * that do not see it. That is never missed: a group notes items in which a
- * result is not finite, and a second kernel (FIXUP), launched behind, does
- * those again. It replaces what is not finite in a step by 0, and makes the
- * weights of that row NaN for those who see it. */
+ * result is not finite, and a second kernel (FIXUP) recomputes those. It
+ * replaces what is not finite in a step by 0, and makes the weights of that row
+ * NaN for those who see it. */
 #include "backend/cuda/backward_fused.h"
 #include "backend/cuda/backward_kernel.h"
 
 /* ---- launching --------------------------------------------------------- */
 
-/* A kernel that is brought up while the one before still runs. */
+/* A launch whose prologue may overlap the previous kernel. */
 template <typename PARAMS>
 static cudaError_t launch_early(void (*kernel)(PARAMS), const PARAMS *params,
                                 unsigned blocks, unsigned threads, int bytes,
@@ -166,7 +166,7 @@ static bauta_status encode_tensor(CUtensorMap *map, const bt_cuda_plan *plan,
                   x->head, rows, err);
 }
 
-/* One side's kernel: what it keeps, sweeps over and makes. */
+/* One side's kernel: its stationary and streamed operands, and its results. */
 static bauta_status fill_params(backward_params *p, const bt_cuda_plan *plan,
                                 const bt_cuda_loop_list *side,
                                 const tensor *const *stationary,

@@ -3,15 +3,15 @@
  * 256.
  *
  * The program of attention_backward.cu, but a thread has registers for one sum
- * of such a head. So dK and dV have a kernel each, with the same items one
- * behind the other: eight products instead of seven. A block has memory for one
- * buffer of kept tiles, with heads of 256 for those of one group, whose tiles
- * are then 64 rows; and for three stages of steps, but (dV, which keeps only
- * keys, apart) for two of their second halves. */
+ * of such a head. So dK and dV have a kernel each, with the same items, one
+ * after the other: eight products instead of seven. A block has memory for one
+ * buffer of stationary tiles, with heads of 256 for those of one group, whose
+ * tiles are then 64 rows; and for three stages of steps, but (dV, which keeps
+ * only keys, apart) for two of their second halves. */
 #include "backend/cuda/backward_kernel.h"
 
-/* One kernel and, behind it, the one that does items again. They share the
- * ticket and the notes with those of the same side, so they come in turn. */
+/* A kernel and its fix-up kernel. They share the tile counter and the fix-up
+ * flags with the other kernels of the same side, so they run one by one. */
 template <int D, int GROUPS, int KEYS>
 static cudaError_t launch_pair(const backward_params *params, int blocks,
                                cudaStream_t stream)

@@ -41,78 +41,101 @@ extern "C" {
 
 /* ---- computing --------------------------------------------------------- */
 
-/* One item: block by block of keys. Returns how many tiles it took. */
-template <int D, int HALVES>
-BT_DEVICE uint32_t compute_item(const decode_params *p, decode_shared<D> *s,
-                                const decode_work *work, const uint16_t *q,
-                                thread_state *at, uint32_t number)
+/* A block of keys of which the loader's next tile is the first. */
+BT_DEVICE key_block block_at(const decode_work *work, int lane, int block,
+                             uint32_t number)
 {
-    const int units = WARPS / kernel_traits<D>::warps_per_tile;
+    key_block b = { work->tiles + block * WARPS, 0, number, number };
+    // A reduction, not a vote: its result is in a uniform register, so the
+    // branches on it are known to be uniform.
+    bool seen = lane < WARPS && b.tiles[lane % WARPS].block >= 0;
+    b.seen = __reduce_or_sync(~0u, (uint32_t)seen << lane % WARPS);
+    b.values += __popc(b.seen); // K precedes V
+    return b;
+}
+
+/* Weights from the scores of a block, and their sums. Returns whether a base
+ * moved. */
+template <int D, int HALVES>
+BT_DEVICE bool weigh_block(const decode_params *p, decode_shared<D> *s,
+                           const thread_state *at, const float (*x)[4],
+                           float *base, float *sum)
+{
+    const int softmax_tiles = WARPS / kernel_traits<D>::warps_per_tile;
+    publish_maxima<D, HALVES>(p, s, at, x);
+    named_sync(BARRIER_COMPUTE, COMPUTE_THREADS);
+    bool moves = exponentiate_block<D, HALVES>(p, s, at, x, base);
+    moves = named_any(BARRIER_COMPUTE, COMPUTE_THREADS, moves);
+    if (moves)
+        rebase_block<D, HALVES>(p, s, at, x, base, sum);
+    else
+#pragma unroll
+        for (int r = 0; r < HALVES; r++)
+#pragma unroll
+            for (int u = 0; u < softmax_tiles; u++)
+                sum[r] =
+                    __fadd_rn(sum[r], total_of(s, u, at->g + r * 8, at->t));
+    return moves;
+}
+
+/* A job, block by block of keys. Returns how many tiles it took. */
+template <int D, int HALVES, int COLUMNS>
+BT_DEVICE uint32_t compute_job(const decode_params *p, decode_shared<D> *s,
+                               const decode_work *work, const uint16_t *q,
+                               thread_state *at, uint32_t number)
+{
     uint32_t begin = number, taint = 0;
-    float x[TILE / 8][4], o[kernel_traits<D>::columns][4];
+    uint32_t todo = visible_blocks(work, at->lane);
+    query_fragments<D> queries;
+    float x[TILE / 8][4], o[COLUMNS][4];
     float base[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
 
-    at->columns = kernel_traits<D>::columns / p->parts;
-    at->column = (work->part * WARPS + at->warp) * at->columns;
+    load_queries(&queries, q, work->item.rows * work->heads);
+    at->column = (work->job.part * WARPS + at->warp) * COLUMNS;
 #pragma unroll
     for (int r = 0; r < HALVES; r++)
         at->query[r] = min((at->g + r * 8) / work->heads, work->item.rows - 1);
 #pragma unroll
-    for (int n = 0; n < kernel_traits<D>::columns; n++)
+    for (int n = 0; n < COLUMNS; n++)
         o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0.0f;
 #pragma unroll 1
-    for (int i = 0; i < BT_CHUNK / BLOCK; i++) {
-        key_block b = { work->tiles + i * WARPS, 0, number };
-        b.seen = __ballot_sync(~0u, at->lane < WARPS &&
-                                        b.tiles[at->lane % WARPS].block >= 0);
-        if (b.seen == 0)
-            continue;
-        score_block<D, HALVES>(p, s, work, q, at, b, x);
-        named_sync(BARRIER_COMPUTE, COMPUTE_THREADS);
-        bool base_moves = exponentiate_block<D, HALVES>(p, s, at, x, base);
-        base_moves = named_any(BARRIER_COMPUTE, COMPUTE_THREADS, base_moves);
-        if (base_moves)
-            rebase_block<D, HALVES>(p, s, at, x, base, sum);
-        else
-#pragma unroll
-            for (int r = 0; r < HALVES; r++)
-#pragma unroll
-                for (int u = 0; u < units; u++)
-                    sum[r] =
-                        __fadd_rn(sum[r], total_of(s, u, at->g + r * 8, at->t));
-        value_block<D, HALVES>(p, s, work, at, b, base_moves, o, &taint);
+    for (; todo; todo &= todo - 1) {
+        key_block b = block_at(work, at->lane, __ffs((int)todo) - 1, number);
+        score_block<D, HALVES>(p, s, &queries, at, b, x);
+        bool moved = weigh_block<D, HALVES>(p, s, at, x, base, sum);
+        value_block<D, HALVES, COLUMNS>(p, s, work, at, b, moved, o, &taint);
         number += 2 * __popc(b.seen);
     }
-    finish<D, HALVES>(p, work, at, o, taint, base, sum);
+    finish<D, HALVES, COLUMNS>(p, work, at, o, taint, base, sum);
     return number - begin;
 }
 
-template <int D, int HALVES>
-BT_DEVICE void compute_items(const decode_params *p, decode_shared<D> *s)
+template <int D, int HALVES, int COLUMNS>
+BT_DEVICE void compute_jobs(const decode_params *p, decode_shared<D> *s)
 {
     int lane = threadIdx.x % 32;
-    // Through a shuffle, so that the compiler sees that a warp agrees on it.
+    // Through a shuffle, so that the compiler knows it to be warp-uniform.
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
-    thread_state at = { warp, lane, lane / 4, lane % 4, { 0, 0 }, 0, 0 };
+    thread_state at = { warp, lane, lane / 4, lane % 4, { 0, 0 }, 0 };
     uint32_t tiles = 0;
 
     grid_dependency_wait();
     for (uint32_t number = 0;; number++) {
-        pipeline_state here =
+        decode_pipeline_state here =
             pipeline_state_at(number, kernel_traits<D>::items);
         const decode_work *work = &s->work[here.index];
+        const uint16_t *q = s->q[here.index][0];
         barrier_wait(&s->work_full[here.index], here.phase);
         bool end = work->item.rows < 0;
         if (!end)
-            tiles += compute_item<D, HALVES>(p, s, work, s->q[here.index][0],
-                                             &at, tiles);
+            tiles += compute_job<D, HALVES, COLUMNS>(p, s, work, q, &at, tiles);
         consumer_release(&s->work_done[here.index]);
         if (end)
             break;
     }
 }
 
-template <int D, int HALVES>
+template <int D, int HALVES, int COLUMNS>
 __global__ void __launch_bounds__(THREADS, 1)
     attention_decode(const __grid_constant__ decode_params p)
 {
@@ -133,7 +156,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         tensor_map_prefetch(&p.k);
         tensor_map_prefetch(&p.v);
     }
-    // Columns that a head lacks stay 0.
+    // Columns from head_dim on stay 0.
     for (int i = threadIdx.x; i < (int)sizeof(s->q) / 4; i += THREADS)
         ((uint32_t *)s->q)[i] = 0;
     fence_proxy_async();
@@ -141,14 +164,14 @@ __global__ void __launch_bounds__(THREADS, 1)
     launch_dependents();
     if (threadIdx.x < COMPUTE_THREADS) {
         setmaxnreg_inc<168>();
-        compute_items<D, HALVES>(&p, s);
+        compute_jobs<D, HALVES, COLUMNS>(&p, s);
     } else if (threadIdx.x < COMPUTE_THREADS + COMBINE_THREADS) {
         setmaxnreg_dec<104>();
-        combine_items<D>(&p, s);
+        combine_jobs<D>(&p, s);
     } else {
-        setmaxnreg_dec<56>();
+        setmaxnreg_dec<72>();
         if (threadIdx.x < COMPUTE_THREADS + COMBINE_THREADS + 32)
-            load_items<D>(&p, s);
+            load_jobs<D>(&p, s);
     }
 }
 
@@ -159,8 +182,8 @@ static size_t or_dense(size_t stride, size_t dense)
     return stride ? stride : dense;
 }
 
-/* Pages as the copy engine sees them: boxes of 64 keys of one head and page and
- * one panel of columns. */
+/* Pages as a tensor map describes them: boxes of 64 keys of one head and page
+ * and one panel of columns. */
 static bauta_status encode(CUtensorMap *map, const bt_cuda_decode *decode,
                            const bt_cuda_pages *pages, const char *name,
                            const void *tensor, bauta_error *err)
@@ -193,7 +216,7 @@ static bauta_status encode(CUtensorMap *map, const bt_cuda_decode *decode,
     return BAUTA_OK;
 }
 
-template <int D, int HALVES>
+template <int D, int HALVES, int COLUMNS>
 static cudaError_t launch(decode_params *params, int blocks, bool idle,
                           cudaStream_t stream)
 {
@@ -202,13 +225,13 @@ static cudaError_t launch(decode_params *params, int blocks, bool idle,
     // Where some multiprocessors have nothing to do the others may ask for all
     // that they have room for.
     params->in_flight =
-        idle ? kernel_traits<D>::stages : IN_FLIGHT_BYTES / tile;
+        idle ? kernel_traits<D>::stages : max(IN_FLIGHT_BYTES / tile, 4);
     cudaError_t status = cudaFuncSetAttribute(
-        attention_decode<D, HALVES>,
+        attention_decode<D, HALVES, COLUMNS>,
         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (status)
         return status;
-    // It is brought up while what is before it still runs.
+    // The prologue may overlap the previous kernel.
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
@@ -219,16 +242,26 @@ static cudaError_t launch(decode_params *params, int blocks, bool idle,
     config.stream = stream;
     config.attrs = &early;
     config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, attention_decode<D, HALVES>, *params);
+    return cudaLaunchKernelEx(&config, attention_decode<D, HALVES, COLUMNS>,
+                              *params);
 }
 
+template <int D, int COLUMNS>
+static cudaError_t launch_rows(decode_params *p, int blocks, bool idle,
+                               cudaStream_t stream)
+{
+    return p->unit_rows * p->heads_per_split <= 8
+               ? launch<D, 1, COLUMNS>(p, blocks, idle, stream)
+               : launch<D, 2, COLUMNS>(p, blocks, idle, stream);
+}
+
+/* The output is made in one part, or in parts of 64 columns. */
 template <int D>
 static cudaError_t launch_for(decode_params *p, int blocks, bool idle,
                               cudaStream_t stream)
 {
-    return p->unit_rows * p->heads_per_split <= 8
-               ? launch<D, 1>(p, blocks, idle, stream)
-               : launch<D, 2>(p, blocks, idle, stream);
+    return p->parts == 1 ? launch_rows<D, D / 64>(p, blocks, idle, stream)
+                         : launch_rows<D, 1>(p, blocks, idle, stream);
 }
 
 static bauta_status check_call(const bt_cuda_decode *decode,

@@ -19,7 +19,7 @@ BT_DEVICE float dot_eight(uint4 a, uint4 b)
 }
 
 /* A block takes one step and one head; a row takes D / 8 lanes, and a warp
- * eight rows, whose loads are all under way at once. */
+ * eight rows, whose loads are all in flight at once. */
 template <int D> __global__ void attention_delta(delta_params p)
 {
     const int lanes = D / 8, rounds = 8 * lanes / 32;

@@ -68,14 +68,14 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
     float base[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
     float total[2] = { 0.0f, 0.0f }, correction[2] = { 1.0f, 1.0f };
     bool accumulated = false;  // this item had a chunk before
-    bool may_overflow = false; // a row of this warp may have leapt
+    bool may_overflow = false; // a base of this warp may have jumped
     int pass = 0;              // FIXUP: of the item at q
     int storing = -1; // stage of the item before, while its output leaves
 
     int left = next_item(s, q);
     if (left == 0)
         return;
-    // Group 0 has the first turn.
+    // Group 0 issues first.
     if (group == groups - 1)
         named_arrive(BARRIER_ORDER, 2 * GROUP);
     if (FIXUP)
@@ -149,8 +149,8 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
 
         // All that follows is to be done while the values are multiplied. But
         // nothing of it is needed before the wait for them, and the compiler
-        // would rather do it behind. So the next keys are waited for here, at
-        // a parity that only the finished weights can tell.
+        // would rather do it afterwards. So the next keys are waited for here,
+        // with a phase that depends on the finished weights.
         uint32_t dependency = 0;
         bool needs_base = FIXUP || chunk_start || row_flags & ROW_EMPTY;
         correction[0] = correction[1] = 1.0f;
@@ -199,16 +199,16 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
     wgmma_wait<0>();
     wgmma_fence_operand<D / 2>(o);
     // finish() writes where the queries are, so all four warps must have read
-    // them. In the loop a turn lies between, or the cleaning.
+    // them. In the loop an order barrier lies between, or the filter's.
     named_sync(BARRIER_GROUP + group, GROUP);
     finish<D, FIXUP>(p, s, stage, o, prefetched, accumulated, may_overflow);
     if (threadIdx.x % 32 == 0)
         tma_store_wait_read();
 }
 
-/* Wide heads: an item has its queries' memory for itself, so it ends before the
- * next one begins; and the groups take no turns, for products take most of the
- * time. */
+/* Large heads: there is one buffer of queries, so an item ends before the next
+ * one begins; and groups are not ordered, for products take most of the time.
+ */
 template <int D, int FIXUP>
 BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
 {
@@ -372,7 +372,7 @@ static cudaError_t launch(const forward_params *params, int blocks,
         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (status)
         return status;
-    // The second kernel is brought up while the first one runs.
+    // The second kernel's prologue overlaps the first kernel.
     cudaLaunchAttribute prefetched = {};
     prefetched.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     prefetched.val.programmaticStreamSerializationAllowed = 1;

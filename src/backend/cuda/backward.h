@@ -18,8 +18,8 @@ enum { LAST = 1 << 16, STAGE = 1 << 20 };
 
 #define LOG2_E 1.44269504088896341f
 
-/* What is known of the rows of a step over queries, in base 2. For other steps
- * FIXUP keeps in lse NaN for rows that are not finite and 0 for others. */
+/* Statistics of the rows of a step over queries, in base 2. For other steps
+ * FIXUP has NaN in lse for rows that are not finite and 0 for others. */
 typedef struct step_stats {
     float lse[STEP], delta[STEP];
 } step_stats;
@@ -38,14 +38,14 @@ typedef struct backward_params {
     int *added;    /* (heads, steps, 2) tiles that have added to the halves of
                       a step's dQ */
     float *dq_sum; /* (heads, steps, STEP * D) */
-    int *bad;      /* (heads of the kept side) some result is not finite */
+    int *bad; /* (heads of the stationary side) some result is not finite */
     uint16_t *to[2];
     size_t to_token[2], to_head[2];
     int steps;                   /* over queries, of one head */
     int tile_count, empty_count; /* tiles that see something, and nothing */
-    int heads;                   /* of the kept side */
-    int inner;                   /* heads of the swept side for each: KEYS */
-    int share;                   /* kept heads that share a swept one: dQ */
+    int heads;                   /* of the stationary side */
+    int inner;                   /* heads of the streamed side for each: KEYS */
+    int share; /* stationary heads that share a streamed one: dQ */
     int l2_heads, items;
     int head_dim; /* columns that are real; the others read as zero */
     float scale;
@@ -80,7 +80,7 @@ typedef struct finish_params {
 extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width,
                                        size_t steps, cudaStream_t stream);
 
-/* All kernels of a backward pass with heads over 128, as wide as `width`
+/* All kernels of a backward pass with heads over 128
  * (attention_backward_large_head.cu). */
 extern "C" cudaError_t
 bt_launch_backward_large_head(const delta_params *delta, int width,
@@ -88,28 +88,28 @@ bt_launch_backward_large_head(const delta_params *delta, int width,
                               int dq_blocks, const backward_params *dkv,
                               int dkv_blocks, cudaStream_t stream);
 
-/* What the loader tells the others about an item. */
-typedef struct work {
+/* An item as the loader hands it to the other warps. */
+typedef struct backward_work {
     int item; /* -1: no more */
     int row, rows, head;
     int run, steps;
     int runs, visit;
-} work;
+} backward_work;
 
-/* What a kernel makes: KEYS, and false is dQ. Wide heads have registers for one
- * sum, so for them dK and dV have a kernel each. */
+/* The results of a kernel: KEYS; dQ is false. Large heads leave registers for
+ * one sum, so dK and dV have a kernel each. */
 enum { MAKES_DQ = 0, MAKES_BOTH = 1, MAKES_DK = 2, MAKES_DV = 3 };
 
-/* How the kept tiles lie. dQ with heads of 128 has registers for them (held):
+/* Where the stationary tiles are. dQ with heads of 128 has registers for them:
  * they are read once, and then their memory is free for those of the next item.
- * Elsewhere there are two buffers, and gradients leave through the one whose
- * item is done. Wide heads have memory for one. */
+ * Otherwise there are two buffers, and gradients are stored through the one
+ * whose item is done. Large heads have one buffer. */
 template <int D, int KEYS> struct stationary_layout {
     static constexpr bool in_registers = D == 128 && !KEYS;
     static constexpr int buffers = in_registers || D > 128 ? 1 : 2;
     static constexpr int tensors = KEYS == MAKES_DV ? 1 : 2;
-    /* The halves of a step have a ring each, and the second one a stage less:
-     * nobody needs it while the sum runs. */
+    /* The halves of a step have a pipeline each, and the second one has a stage
+     * less: it is not needed while the sum runs. */
     static constexpr bool split = D > 128 && KEYS != MAKES_DV;
 };
 
@@ -125,7 +125,7 @@ template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
     step_stats rows[STAGES];
     int flags[STAGES]; /* see bt_loop_run */
     int bits[STAGES];
-    work item[2];
+    backward_work item[2];
     uint64_t item_full[2], item_empty[2];
     uint64_t stationary_full[of::buffers][GROUPS],
         stationary_empty[of::buffers][GROUPS];
@@ -134,8 +134,8 @@ template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
     uint64_t second_empty[of::split ? STAGES - 1 : 1];
 };
 
-/* The second half of the step at `at`, if it has a ring of its own at `second`.
- */
+/* The second half of the step at `at`, or at `second` if it has a pipeline of
+ * its own. */
 template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE uint16_t *second_half(backward_shared<D, GROUPS, STAGES, KEYS> *s,
                                 int at, int second)
@@ -146,14 +146,14 @@ BT_DEVICE uint16_t *second_half(backward_shared<D, GROUPS, STAGES, KEYS> *s,
 
 /* ---- loading ----------------------------------------------------------- */
 
-typedef struct job {
+typedef struct backward_job {
     int item, head;
     bt_loop_tile tile;
-} job;
+} backward_job;
 
-BT_DEVICE job job_of(const backward_params *p, int item)
+BT_DEVICE backward_job job_of(const backward_params *p, int item)
 {
-    job j;
+    backward_job j;
     int block = item / (p->tile_count * p->l2_heads);
     int left = item - block * p->tile_count * p->l2_heads;
     int width = min(p->l2_heads, p->heads - block * p->l2_heads);
@@ -166,12 +166,14 @@ BT_DEVICE job job_of(const backward_params *p, int item)
 /* A loader's place in the steps of an item. */
 typedef struct step_cursor {
     bt_loop_run run;
-    int head, inner; /* of the swept side: the present one, and how many come */
-    int next, left;  /* sweep to come; steps left with this head */
+    int head, inner; /* of the streamed side: the current one, and how many are
+                        left */
+    int next, left;  /* the next run; steps left with this head */
 } step_cursor;
 
 template <int KEYS>
-BT_DEVICE step_cursor cursor_begin(const backward_params *p, const work *w)
+BT_DEVICE step_cursor cursor_begin(const backward_params *p,
+                                   const backward_work *w)
 {
     step_cursor k;
     k.head = KEYS ? w->head * p->inner : w->head / p->share;
@@ -189,7 +191,7 @@ BT_DEVICE bool cursor_is_last(const step_cursor *k)
 
 /* On to the next step; false: there is none. */
 BT_DEVICE bool cursor_advance(step_cursor *k, const backward_params *p,
-                              const work *w)
+                              const backward_work *w)
 {
     k->run.row += STEP;
     k->run.padded_row += STEP;
@@ -207,7 +209,7 @@ BT_DEVICE bool cursor_advance(step_cursor *k, const backward_params *p,
     return true;
 }
 
-/* What is known of the rows of a step over queries. */
+/* The statistics of the rows of a step over queries. */
 template <int KEYS>
 BT_DEVICE void load_row_stats(const backward_params *p, const step_cursor *k,
                               step_stats *to, uint64_t *full)
@@ -216,18 +218,18 @@ BT_DEVICE void load_row_stats(const backward_params *p, const step_cursor *k,
               sizeof(*to), full);
 }
 
-/* Announce an item and load the first half of its steps. Draws the next item
- * from the ticket, when given, shortly before the end. */
+/* Announce an item and load the first half of its steps. Claims the next item
+ * from the tile counter, when given, shortly before the end. */
 template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE uint32_t load_item(const backward_params *p,
                              backward_shared<D, GROUPS, STAGES, KEYS> *s,
                              pipeline_state *items, pipeline_state *streamed,
-                             const job *j, uint32_t *tile_counter)
+                             const backward_job *j, uint32_t *tile_counter)
 {
     const bool split = stationary_layout<D, KEYS>::split;
     uint32_t claimed = 0;
-    work w = { j->item, j->tile.row, j->tile.rows,
-               j->head, j->tile.run, j->tile.steps };
+    backward_work w = { j->item, j->tile.row, j->tile.rows,
+                        j->head, j->tile.run, j->tile.steps };
 
     barrier_wait(&s->item_empty[items->index], items->phase ^ 1);
     s->item[items->index] = w;
@@ -256,8 +258,8 @@ BT_DEVICE uint32_t load_item(const backward_params *p,
     return claimed;
 }
 
-/* One thread runs this: the other half of the steps, and what is known of their
- * rows. A thread that did it all would be the slowest of the block. */
+/* One thread runs this: the other half of the steps, and the statistics of
+ * their rows. One thread for both would be the bottleneck. */
 template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE void load_second(const backward_params *p,
                            backward_shared<D, GROUPS, STAGES, KEYS> *s)
@@ -269,7 +271,7 @@ BT_DEVICE void load_second(const backward_params *p,
     pipeline_state items = {}, streamed = {};
     for (;; pipeline_advance(&items, 2)) {
         barrier_wait(&s->item_full[items.index], items.phase);
-        work w = s->item[items.index];
+        backward_work w = s->item[items.index];
         if (w.item < 0)
             return;
         step_cursor k = cursor_begin<KEYS>(p, &w);
@@ -309,7 +311,8 @@ BT_DEVICE void load_items(const backward_params *p,
                 (tile_info.x | tile_info.y | tile_info.z | tile_info.w) != 0;
             uint32_t todo = __ballot_sync(~0u, bad);
             for (; lane == 0 && todo; todo &= todo - 1) {
-                job j = job_of(p, base + (__ffs((int)todo) - 1) * grid);
+                backward_job j =
+                    job_of(p, base + (__ffs((int)todo) - 1) * grid);
                 load_item<D, GROUPS, STAGES, KEYS>(p, s, &items, &streamed, &j,
                                                    NULL);
             }
@@ -319,11 +322,11 @@ BT_DEVICE void load_items(const backward_params *p,
             *p->tile_counter =
                 0; // for the next launch: the first kernel is done
     } else if (lane == 0) {
-        // The first item is the block's own; each next one is drawn as late
-        // as its arrival can still be hidden, for the sake of the balance.
+        // The first item follows from the block's index; the others are
+        // claimed as late as the latency can still be hidden.
         int item = blockIdx.x;
         while (item < p->items) {
-            job j = job_of(p, item);
+            backward_job j = job_of(p, item);
             item = grid + (int)load_item<D, GROUPS, STAGES, KEYS>(
                               p, s, &items, &streamed, &j, p->tile_counter);
         }
@@ -335,8 +338,8 @@ BT_DEVICE void load_items(const backward_params *p,
     }
 }
 
-/* One thread runs this: each group gets its kept tiles as soon as it is done
- * with those before. */
+/* One thread runs this: each group gets its stationary tiles as soon as it has
+ * released the previous ones. */
 template <int D, int GROUPS, int STAGES, int KEYS>
 BT_DEVICE void load_stationary(const backward_params *p,
                                backward_shared<D, GROUPS, STAGES, KEYS> *s)
@@ -347,7 +350,7 @@ BT_DEVICE void load_stationary(const backward_params *p,
     for (;;
          pipeline_advance(&stationary, stationary_layout<D, KEYS>::buffers)) {
         barrier_wait(&s->item_full[items.index], items.phase);
-        work w = s->item[items.index];
+        backward_work w = s->item[items.index];
         if (w.item < 0)
             return;
         for (int g = 0; g < GROUPS; g++) {
@@ -365,7 +368,7 @@ BT_DEVICE void load_stationary(const backward_params *p,
     }
 }
 
-/* One warp has time: it writes the gradients of tiles that see nothing. */
+/* An otherwise idle warp writes the gradients of tiles that see nothing. */
 template <int D, int KEYS> BT_DEVICE void store_empty(const backward_params *p)
 {
     const int chunks = D / 8; // of 16 bytes in a row

@@ -2,7 +2,7 @@
 /* backward_fused.h - all gradients in one pass over the pairs, in five
  * products.
  *
- * A block keeps a tile of 128 keys and values, 64 for each of two groups, and
+ * A block holds a tile of 128 keys and values, 64 for each of two groups, and
  * streams the queries that see them, in steps of 64 rows from the last one to
  * the first:
  *
@@ -18,13 +18,13 @@
  * adds it to a float32 sum in the GPU's memory. The tiles of a step add in the
  * order of their keys: the first one stores, and every other one waits until
  * the counter of (head, step) says that it is its turn. Tiles are begun in an
- * order in which each comes behind those it waits for, and all stream the steps
- * downwards; so the tile before is at least as far, and there is rarely
+ * order in which each follows those it waits for, and all stream the steps
+ * downwards; so the previous tile is at least as far, and there is rarely
  * anything to wait for. A last kernel rounds the sums to bfloat16.
  *
  * FIXUP: what is not finite in K, Q and dO is replaced by 0, and the weights of
  * that row or key become NaN for those who see it. Where a result is not
- * finite, all tiles of that key head are done again so. */
+ * finite, all tiles of that key head are recomputed this way. */
 #ifndef BT_CUDA_BACKWARD_FUSED_H
 #define BT_CUDA_BACKWARD_FUSED_H
 
@@ -44,7 +44,7 @@ template <int D, int STAGES> struct fused_shared {
     float dq[FUSED_GROUPS][STEP * D / FUSED_GROUPS]; /* as threads hold it */
     step_stats rows[STAGES];
     int flags[STAGES], bits[STAGES];
-    work item[2];
+    backward_work item[2];
     uint64_t item_full[2], item_empty[2];
     uint64_t keys_full, keys_empty;
     uint64_t values_full, values_empty;
@@ -73,7 +73,8 @@ BT_DEVICE void reverse_enter_run(reverse_cursor *k, const backward_params *p,
         k->run.bits += k->run.count - 1;
 }
 
-BT_DEVICE reverse_cursor reverse_begin(const backward_params *p, const work *w)
+BT_DEVICE reverse_cursor reverse_begin(const backward_params *p,
+                                       const backward_work *w)
 {
     reverse_cursor k;
     k.head = w->head * p->inner;
@@ -90,7 +91,7 @@ BT_DEVICE bool reverse_is_last(const reverse_cursor *k)
 
 /* On to the next step; false: there is none. */
 BT_DEVICE bool reverse_advance(reverse_cursor *k, const backward_params *p,
-                               const work *w)
+                               const backward_work *w)
 {
     if (--k->left == 0) {
         if (--k->inner == 0)
@@ -108,18 +109,21 @@ BT_DEVICE bool reverse_advance(reverse_cursor *k, const backward_params *p,
     return true;
 }
 
-/* Announce an item and load Q of its steps. Draws the next item from the
- * ticket shortly before the end. */
+/* Announce an item and load Q of its steps. Claims the next item shortly before
+ * the end. */
 template <int D, int STAGES>
 BT_DEVICE uint32_t fused_load_item(const backward_params *p,
                                    fused_shared<D, STAGES> *s,
                                    pipeline_state *items,
                                    pipeline_state *streamed, int *ds,
-                                   const job *j, uint32_t *tile_counter)
+                                   const backward_job *j,
+                                   uint32_t *tile_counter)
 {
     uint32_t claimed = 0;
-    work w = { j->item,     j->tile.row,   j->tile.rows, j->head,
-               j->tile.run, j->tile.steps, j->tile.runs, j->tile.visit };
+    backward_work w = {
+        j->item,     j->tile.row,   j->tile.rows, j->head,
+        j->tile.run, j->tile.steps, j->tile.runs, j->tile.visit
+    };
     barrier_wait(&s->item_empty[items->index], items->phase ^ 1);
     s->item[items->index] = w;
     barrier_arrive(&s->item_full[items->index]);
@@ -153,10 +157,10 @@ BT_DEVICE void fused_load_items(const backward_params *p,
     bool any = !FIXUP;
     for (int i = 0; FIXUP && i < p->heads; i++)
         any |= p->bad[i];
-    // The first item is the block's own; each next one is drawn as late as its
-    // arrival can still be hidden, for the sake of the balance.
+    // The first item follows from the block's index; the others are claimed as
+    // late as the latency can still be hidden.
     for (int item = any ? blockIdx.x : p->items; item < p->items;) {
-        job j = job_of(p, item);
+        backward_job j = job_of(p, item);
         if (!FIXUP || p->bad[j.head])
             item = grid + (int)fused_load_item<D, STAGES>(p, s, &items,
                                                           &streamed, &ds, &j,
@@ -171,8 +175,8 @@ BT_DEVICE void fused_load_items(const backward_params *p,
 
 template <int ROWS_D>
 BT_DEVICE void load_stationary(const backward_params *p, uint16_t (*to)[ROWS_D],
-                               int which, const work *w, uint64_t *full,
-                               uint64_t *empty, uint32_t phase)
+                               int which, const backward_work *w,
+                               uint64_t *full, uint64_t *empty, uint32_t phase)
 {
     barrier_wait(empty, phase ^ 1);
     barrier_arrive_expect(full, FUSED_GROUPS * sizeof(*to));
@@ -182,7 +186,7 @@ BT_DEVICE void load_stationary(const backward_params *p, uint16_t (*to)[ROWS_D],
             full);
 }
 
-/* One thread runs this: keys and values, dO of the steps, and what is known of
+/* One thread runs this: keys and values, dO of the steps, and the statistics of
  * their rows. */
 template <int D, int STAGES>
 BT_DEVICE void fused_load_second(const backward_params *p,
@@ -192,7 +196,7 @@ BT_DEVICE void fused_load_second(const backward_params *p,
     uint32_t phase = 0;
     for (;; pipeline_advance(&items, 2), phase ^= 1) {
         barrier_wait(&s->item_full[items.index], items.phase);
-        work w = s->item[items.index];
+        backward_work w = s->item[items.index];
         if (w.item < 0)
             return;
         // Values are free first: the last step of the item before needs them
@@ -262,7 +266,7 @@ typedef struct addition {
     int rank;
 } addition;
 
-BT_DEVICE addition addition_at(const backward_params *p, const work *w,
+BT_DEVICE addition addition_at(const backward_params *p, const backward_work *w,
                                const reverse_cursor *k, int group)
 {
     size_t step = (size_t)k->head * p->steps + k->run.padded_row / STEP;
@@ -282,7 +286,7 @@ BT_DEVICE void fused_add_dq(const backward_params *p,
     uint32_t phase = 0;
     for (;; pipeline_advance(&items, 2)) {
         barrier_wait(&s->item_full[items.index], items.phase);
-        work w = s->item[items.index];
+        backward_work w = s->item[items.index];
         if (w.item < 0)
             return;
         reverse_cursor k = reverse_begin(p, &w);
@@ -317,7 +321,7 @@ BT_DEVICE void fused_add_dq(const backward_params *p,
 
 /* ---- computing --------------------------------------------------------- */
 
-/* What a thread of a group has in registers. */
+/* The registers of a thread that computes. */
 template <int D> struct fused_state {
     int group, row, t;
     float scale;
@@ -455,8 +459,7 @@ BT_DEVICE void fused_filter_keys(fused_state<D> *b, fused_shared<D, STAGES> *s)
     named_sync(BARRIER_ALL, FUSED_GROUPS * GROUP);
 }
 
-/* The step that comes next in the ring is there: its stage, and what the group
- * sees of it. */
+/* Wait for the next step: its stage, and what the group sees of it. */
 template <int D, int STAGES, int FIXUP>
 BT_DEVICE int enter_step(fused_state<D> *b, const backward_params *p,
                          fused_shared<D, STAGES> *s)
@@ -552,8 +555,9 @@ BT_DEVICE int next_products(fused_state<D> *b, const backward_params *p,
 /* A sum leaves, 4 bytes a lane. Returns whether all that is stored is finite.
  */
 template <int D>
-BT_DEVICE bool store_direct(const backward_params *p, int which, const work *w,
-                            int row, const float *sum, float factor)
+BT_DEVICE bool store_direct(const backward_params *p, int which,
+                            const backward_work *w, int row, const float *sum,
+                            float factor)
 {
     int t = threadIdx.x % 4;
     uint16_t *to = p->to[which] + (size_t)(w->row + row) * p->to_token[which] +
@@ -582,12 +586,12 @@ BT_DEVICE bool store_direct(const backward_params *p, int which, const work *w,
            (row + 8 >= w->rows || (check[1] & 0x7fff7fff) == 0);
 }
 
-/* The sums of an item leave, and start anew. */
+/* Store the sums of an item and reset them. */
 template <int D, int STAGES, int FIXUP>
 BT_DEVICE void store_item(fused_state<D> *b, const backward_params *p,
                           fused_shared<D, STAGES> *s)
 {
-    const work *w = &s->item[b->items.index];
+    const backward_work *w = &s->item[b->items.index];
     bool good = store_direct<D>(p, 1, w, b->row, b->dv, 1.0f);
     good &= store_direct<D>(p, 0, w, b->row, b->dk, p->scale);
     if (!FIXUP && !good)
@@ -650,7 +654,7 @@ BT_DEVICE void last_products(fused_state<D> *b, const backward_params *p,
     pipeline_advance(&b->items, 2);
 }
 
-/* Whether the ring of items has one there. */
+/* Wait for the next item; false: there is none. */
 template <int D, int STAGES>
 BT_DEVICE bool item_there(fused_state<D> *b, fused_shared<D, STAGES> *s)
 {
@@ -669,7 +673,7 @@ BT_DEVICE void fused_compute(const backward_params *p,
     b->row = b->group * GROUP_ROWS + threadIdx.x / 32 % 4 * 16 +
              threadIdx.x % 32 / 4;
     b->scale = p->scale * LOG2_E;
-    // Group 0 has the first turn.
+    // Group 0 issues first.
     if (b->group == FUSED_GROUPS - 1)
         order_arrive<FUSED_GROUPS, true>(b->group);
     while (item_there(b, s)) {
@@ -745,9 +749,9 @@ __global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
 
 /* ---- the end of dQ ----------------------------------------------------- */
 
-/* A step's sum of one head, as the threads of attention_backward_fused held it,
- * becomes rows of dQ. Also sets the counters back, for the next launch. Places
- * behind the last step are rows that are in none, and get zeros. */
+/* A step's sum of one head, in the layout of the threads that made it, becomes
+ * rows of dQ. Also resets the counters for the next launch. Indices after the
+ * last step are rows that are in none, and get zeros. */
 template <int D, int FIXUP>
 BT_DEVICE void finish_step(const finish_params *p, int head, int at,
                            uint32_t (*words)[D / 2 + 4])

@@ -17,13 +17,13 @@ BT_DEVICE void finish_item(thread_state<D, KEYS, FIXUP> *b,
         first = b->group * GROUP_ROWS;
     int buffer =
         b->in_registers ? 0 : b->stationary.index ^ (int)b->item_prefetched;
-    const work *w = &s->item[slot];
+    const backward_work *w = &s->item[slot];
     uint16_t *out = b->in_registers ? s->more[b->in_registers ? b->group : 0]
                                     : s->stationary[buffer][0][b->group];
     bool good = true;
     if (b->in_registers) {
         if (threadIdx.x % 32 == 0)
-            tma_store_wait_read(); // what was here before has left
+            tma_store_wait_read(); // the previous contents are stored
         __syncwarp();
     } else {
         release_store_buffer(b, s);
@@ -72,9 +72,9 @@ BT_DEVICE void make_ds(thread_state<D, KEYS, FIXUP> *b,
     pack_pairs(b->w_ds, b->y);
 }
 
-/* Sweep over steps until there is one that the group does not see, or no more.
- * x is there, y under way. For dQ the first step of the next item is next
- * behind the last one of an item: the sums are stored while its y is made.
+/* Loop over steps until there is one that the group does not see, or no more.
+ * x is ready, y is being computed. For dQ the first step of the next item
+ * follows the last one of an item: the sums are stored while its y is made.
  * Returns the stage of the last step, whose w_ds is still to be summed. */
 template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
 BT_DEVICE int loop_steps(thread_state<D, KEYS, FIXUP> *b,
@@ -195,7 +195,7 @@ BT_DEVICE void compute_items(const backward_params *p,
     b.scale = p->scale * LOG2_E;
     b.storing = -1;
 
-    // Group 0 has the first turn.
+    // Group 0 issues first.
     if (b.group == GROUPS - 1)
         order_arrive<GROUPS, kernel_traits::ordered>(b.group);
     bool more = begin_item(&b, p, s);
@@ -279,7 +279,7 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
             load_second<D, GROUPS, STAGES, KEYS>(&p, s);
         else if (threadIdx.x >= 96 && !FIXUP)
             store_empty<D, KEYS>(&p);
-        // Whoever waits for this kernel waits for the one before, too.
+        // Kernels that wait for this one then wait for the previous one, too.
         if (KEYS)
             grid_dependency_wait();
     } else {
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
     }
 }
 
-/* `early`: brought up while the kernel before still runs. */
+/* `early`: the prologue may overlap the previous kernel. */
 template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
 static cudaError_t launch(const backward_params *params, int blocks, bool early,
                           cudaStream_t stream)

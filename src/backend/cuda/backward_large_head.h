@@ -83,9 +83,9 @@ BT_DEVICE void make_second(thread_state<D, KEYS, FIXUP> *b,
         apply_mask(b->y, b->word, b->t);
 }
 
-/* Wide heads: there may be one group alone, which fills the tensor cores by
- * itself. The sum of a step is issued behind the products of the next one and
- * runs while those become dS. */
+/* Large heads: a single group may have to fill the tensor cores by itself. The
+ * sum of a step is issued after the products of the next one and runs while
+ * those become dS. */
 template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
 BT_DEVICE void
 loop_large_head(thread_state<D, KEYS, FIXUP> *b, const backward_params *p,

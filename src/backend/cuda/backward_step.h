@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* A group's kept tile in registers, as the products take it. */
+/* A group's stationary tile as register fragments of the products. */
 template <int D>
 BT_DEVICE void load_tile_fragments(uint32_t *f, const uint16_t *tile)
 {
@@ -22,7 +22,7 @@ BT_DEVICE void load_tile_fragments(uint32_t *f, const uint16_t *tile)
     }
 }
 
-/* x (64 kept rows, 64 swept rows) = kept swept^T, issued. */
+/* x (64 stationary rows, 64 streamed rows) = stationary streamed^T, issued. */
 template <int D, bool IN_REGISTERS>
 BT_DEVICE void issue_pairs(float *x, const uint32_t *f,
                            const uint16_t *stationary, const uint16_t *streamed)
@@ -42,7 +42,7 @@ BT_DEVICE void issue_pairs(float *x, const uint32_t *f,
     wgmma_commit();
 }
 
-/* sum (64 kept rows, D) += w swept, issued. */
+/* sum (64 stationary rows, D) += w streamed, issued. */
 template <int D>
 BT_DEVICE void issue_sum(float *sum, const uint32_t *w,
                          const uint16_t *streamed)
@@ -65,7 +65,7 @@ BT_DEVICE void issue_sum(float *sum, const uint32_t *w,
     wgmma_commit();
 }
 
-/* What is hidden becomes 0, whatever it was. */
+/* Hidden pairs become 0, whatever they were. */
 BT_DEVICE void apply_mask(float *x, const uint64_t *word, int t)
 {
 #pragma unroll
@@ -184,7 +184,7 @@ BT_DEVICE void filter_step(backward_shared<D, GROUPS, STAGES, KEYS> *s, int at,
  * is stored is finite. */
 template <int D>
 BT_DEVICE bool store_sum(const backward_params *p, int which, uint16_t *out,
-                         const work *w, int first, const float *sum,
+                         const backward_work *w, int first, const float *sum,
                          float factor)
 {
     const int chunks = D / 8; // of 16 bytes in a row

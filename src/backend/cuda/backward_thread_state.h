@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backward_thread_state.h - what a thread that computes in
- * attention_backward.cu has in registers, and how its group goes from step to
- * step and from item to item. */
+/* backward_thread_state.h - the registers of a thread that computes in
+ * attention_backward.cu, and how its group advances from step to step and from
+ * item to item. */
 #ifndef BT_CUDA_BACKWARD_THREAD_STATE_H
 #define BT_CUDA_BACKWARD_THREAD_STATE_H
 
 #include "backend/cuda/backward_step.h"
 
-/* A group's place in the steps of an item. */
+/* A group's position in the steps of an item. */
 typedef struct step_pipeline {
     pipeline_state streamed, second; /* split: of the second halves */
     pipeline_state half;             /* split: the one of the step */
@@ -15,12 +15,13 @@ typedef struct step_pipeline {
     int ahead; /* of a step that was looked at and is not for the group */
 } step_pipeline;
 
-/* What a thread of a group has in registers. */
+/* The registers of a thread that computes. */
 template <int D, int KEYS, int FIXUP> struct thread_state {
-    // What there are registers for. held: the kept tiles, which are then read
-    // from memory once. late: not for both weights and dS while their products
-    // run; so y is issued when the sum of dS is done. tight: nor for weights in
-    // float32 beside those in bf16, of which dS is made then.
+    // What there are registers for. in_registers: the stationary tiles, which
+    // are then read from shared memory once. defers_y: not for both weights and
+    // dS while their products run; so y is issued when the sum of dS is done.
+    // reuses_packed: nor for weights in float32 beside those in bf16, from
+    // which dS is then computed.
     static const bool in_registers = stationary_layout<D, KEYS>::in_registers;
     static const bool both = KEYS == MAKES_BOTH, defers_y = both;
     static const bool reuses_packed = both && D == 64;
@@ -35,7 +36,7 @@ template <int D, int KEYS, int FIXUP> struct thread_state {
     int group, row, t; /* row: the first of the thread's two in the tile */
     float scale;
     pipeline_state items,
-        stationary;       /* the item, and the buffer of its kept tiles */
+        stationary;       /* the item, and the buffer of its stationary tiles */
     bool item_prefetched; /* the sums are still those of the item before */
     bool release_pending; /* held: the tiles' memory is not given back yet */
     int storing;          /* buffer through which gradients leave; -1: none */
@@ -49,9 +50,9 @@ template <int D, int KEYS, int FIXUP> struct thread_state {
     float sum[D / 2], sum_p[both ? D / 2 : 1];
 };
 
-/* Groups that make two sums take turns at issuing a step's products, so that
- * one exponentiates while another one multiplies. Those of dQ fall into step by
- * themselves. */
+/* Groups that make two sums issue a step's products in order (ping-pong), so
+ * that one exponentiates while another one multiplies. Those of dQ need no such
+ * order. */
 template <int GROUPS, bool ORDERED> BT_DEVICE void order_wait(int group)
 {
     if (ORDERED)
@@ -103,7 +104,7 @@ BT_DEVICE int next_step(backward_shared<D, GROUPS, STAGES, KEYS> *s,
 
 /* Pass over steps of which the group sees nothing. It must not hold a step
  * meanwhile: there may be more of them than the ring has stages. `passed`: the
- * first one is one of them, and the group has had its turn. */
+ * first one is one of them, and the group has issued in its order. */
 template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
 BT_DEVICE int skip_steps(backward_shared<D, GROUPS, STAGES, KEYS> *s,
                          step_pipeline *at, int group, bool passed)
@@ -134,7 +135,7 @@ BT_DEVICE int skip_steps(backward_shared<D, GROUPS, STAGES, KEYS> *s,
     return -1;
 }
 
-/* dQ: ask for what is known of the thread's rows of the item; */
+/* dQ: load the statistics of the thread's rows of the item; */
 template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
 BT_DEVICE void prefetch_row_stats(thread_state<D, KEYS, FIXUP> *b,
                                   const backward_params *p,
@@ -142,7 +143,7 @@ BT_DEVICE void prefetch_row_stats(thread_state<D, KEYS, FIXUP> *b,
 {
     if (KEYS)
         return;
-    const work *w = &s->item[b->items.index];
+    const backward_work *w = &s->item[b->items.index];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         int mine = w->row + min(b->row + r * 8, w->rows - 1);
@@ -152,7 +153,7 @@ BT_DEVICE void prefetch_row_stats(thread_state<D, KEYS, FIXUP> *b,
     }
 }
 
-/* and take it. */
+/* and use them. */
 template <int D, int KEYS, int FIXUP>
 BT_DEVICE void use_row_stats(thread_state<D, KEYS, FIXUP> *b)
 {
@@ -163,7 +164,7 @@ BT_DEVICE void use_row_stats(thread_state<D, KEYS, FIXUP> *b)
     }
 }
 
-/* held: the kept tiles into registers. */
+/* in_registers: load the stationary tiles. */
 template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
 BT_DEVICE void
 load_stationary_fragments(thread_state<D, KEYS, FIXUP> *b,
@@ -178,8 +179,8 @@ load_stationary_fragments(thread_state<D, KEYS, FIXUP> *b,
     }
 }
 
-/* held: give their memory back. Not before products that read the fragments
- * have begun: that these were asked for does not mean that they are there. */
+/* in_registers: release their memory. Not before products that read the
+ * fragments have begun: loads that were issued need not have completed. */
 template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
 BT_DEVICE void release_stationary(thread_state<D, KEYS, FIXUP> *b,
                                   backward_shared<D, GROUPS, STAGES, KEYS> *s)
@@ -189,7 +190,7 @@ BT_DEVICE void release_stationary(thread_state<D, KEYS, FIXUP> *b,
     b->release_pending = false;
 }
 
-/* Not held: the same for the buffer through which gradients left. */
+/* Otherwise: the same for the buffer through which gradients were stored. */
 template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
 BT_DEVICE void release_store_buffer(thread_state<D, KEYS, FIXUP> *b,
                                     backward_shared<D, GROUPS, STAGES, KEYS> *s)
@@ -202,7 +203,7 @@ BT_DEVICE void release_store_buffer(thread_state<D, KEYS, FIXUP> *b,
     b->storing = -1;
 }
 
-/* Wait for the item and its kept tiles; false: there is none. */
+/* Wait for the item and its stationary tiles; false: there is none. */
 template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
 BT_DEVICE bool begin_item(thread_state<D, KEYS, FIXUP> *b,
                           const backward_params *p,
@@ -219,8 +220,8 @@ BT_DEVICE bool begin_item(thread_state<D, KEYS, FIXUP> *b,
     return true;
 }
 
-/* The same for the item behind, while the sums of this one are not stored yet.
- * If there is none, this one stays. */
+/* The same for the next item, while the sums of this one are not stored yet. If
+ * there is none, this one stays current. */
 template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
 BT_DEVICE void prefetch_item(thread_state<D, KEYS, FIXUP> *b,
                              const backward_params *p,

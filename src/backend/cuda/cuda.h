@@ -91,7 +91,7 @@ bauta_status bt_attention_backward_bf16_cuda(
 /* Keys and values of many sequences, in the GPU's memory and in pages of
  * `page_keys` keys, 64 or a larger power of two. The element of page p, key
  * head h, key j and column c is at p * page + h * head + j * token + c of k and
- * of v alike. Strides of 0 stand for (pages, kv_heads, page_keys, head_dim),
+ * of v. Strides of 0 stand for (pages, kv_heads, page_keys, head_dim),
  * where the keys of a head lie together; others must be multiples of 8. k and v
  * are aligned to 16 bytes. What no row sees may hold anything. */
 typedef struct bt_cuda_pages {
@@ -102,7 +102,7 @@ typedef struct bt_cuda_pages {
 
 /* What a step of decoding reads, as a list in the GPU's memory: only tiles of
  * 64 keys of which a row sees something. One step may serve many launches (all
- * layers of a model that share a mask), on one stream, one behind the other.
+ * layers of a model that share a mask), on one stream, one after the other.
  *
  * A row's bits depend on its query, the keys and values that it sees and where
  * they lie in the sequence: not on the pages, on the other rows or sequences of
@@ -116,7 +116,7 @@ bauta_status bt_cuda_decode_create(bt_cuda_decode **out,
                                    size_t page_keys, bauta_error *err);
 void bt_cuda_decode_free(bt_cuda_decode *decode);
 
-/* Describe the next step. It is copied on `stream`, behind the launches that
+/* Describe the next step. It is copied on `stream`, after the launches that
  * were queued there; nothing given here is referred to afterwards. */
 bauta_status bt_cuda_decode_step(bt_cuda_decode *decode,
                                  const bt_decode_sequence *sequences,

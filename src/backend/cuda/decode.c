@@ -74,18 +74,19 @@ void bt_cuda_decode_free(bt_cuda_decode *decode)
 
 /* A piece of a step: what it holds at first (NULL: zeros), and where to write
  * its address. */
-typedef struct piece {
+typedef struct decode_upload {
     void *to;
     const void *from;
     size_t bytes;
-} piece;
+} decode_upload;
 
-static piece piece_of(void *to, const void *from, size_t count, size_t each)
+static decode_upload piece_of(void *to, const void *from, size_t count,
+                              size_t each)
 {
-    return (piece){ to, from, bt_size_mul(count, each) };
+    return (decode_upload){ to, from, bt_size_mul(count, each) };
 }
 
-static size_t pieces_size(const piece *pieces, size_t count)
+static size_t pieces_size(const decode_upload *pieces, size_t count)
 {
     size_t size = 0;
     for (size_t i = 0; i < count; i++)
@@ -93,24 +94,22 @@ static size_t pieces_size(const piece *pieces, size_t count)
     return size;
 }
 
-/* Where some multiprocessors would have nothing to do, several work on one
- * chunk, for some of the columns each: they all make the same weights. */
+/* When SMs would be idle otherwise, several of them work on one chunk, for 64
+ * columns of the output each: see decode_job. */
 static int parts_of(const bt_cuda_decode *d, size_t items)
 {
     size_t head_splits = bt_decode_head_splits(d->heads / d->kv_heads);
     size_t units = items * d->kv_heads * head_splits;
-    size_t panels = bt_cuda_width(d->head_dim) / 64, parts = panels;
-    while (parts > 1 && (panels % parts ||
-                         units * parts > (size_t)d->device.multiprocessors))
-        parts--;
-    return (int)parts;
+    size_t panels = bt_cuda_width(d->head_dim) / 64;
+    return units * panels <= (size_t)d->device.multiprocessors ? (int)panels
+                                                               : 1;
 }
 
-/* What is copied: zeros and the lists, those of the decoding kernel together
- * and last. */
+/* Pieces that are copied: zeros and the lists, those of the decoding kernel
+ * last. */
 enum { COPIED = 11, LISTS = 8, ROOM = 3 };
 
-static void copied_pieces(piece *pieces, bt_cuda_decode *d,
+static void copied_pieces(decode_upload *pieces, bt_cuda_decode *d,
                           const bt_decode_list *list, const bt_prefill *prefill)
 {
     bt_cuda_plan *plan = &d->prefill;
@@ -120,7 +119,7 @@ static void copied_pieces(piece *pieces, bt_cuda_decode *d,
                      (size_t)d->parts;
     size_t nonfinite_fixup = bt_size_mul(work->tile_count, plan->heads);
     size_t bits = bt_size_mul(work->bits_count, work->tile_rows * 2);
-    const piece all[COPIED] = {
+    const decode_upload all[COPIED] = {
         piece_of(&d->tile_counter, NULL, 2, sizeof(uint32_t)),
         piece_of(&plan->tile_counter, NULL, 1, sizeof(uint32_t)),
         piece_of(&d->arrivals, NULL, list->unit_count,
@@ -142,8 +141,8 @@ static void copied_pieces(piece *pieces, bt_cuda_decode *d,
     memcpy(pieces, all, sizeof(all));
 }
 
-/* What only the kernels write. */
-static void room_pieces(piece *pieces, bt_cuda_decode *d,
+/* Pieces that only the kernels write. */
+static void room_pieces(decode_upload *pieces, bt_cuda_decode *d,
                         const bt_decode_list *list, const bt_prefill *prefill)
 {
     size_t group = d->heads / d->kv_heads,
@@ -177,7 +176,7 @@ static bauta_status reserve(bt_cuda_decode *decode, size_t size,
     cudaError_t status = cudaMalloc(&decode->memory, size);
     if (status) {
         decode->memory = NULL;
-        cudaGetLastError(); // it was told; the next call starts clean
+        cudaGetLastError(); // reported; the next call starts without an error
         return bt_fail(err, BAUTA_ERR_NOMEM, "%zu bytes on the GPU: %s", size,
                        cudaGetErrorString(status));
     }
@@ -189,7 +188,7 @@ static bauta_status upload(bt_cuda_decode *decode, const bt_decode_list *list,
                            const bt_prefill *prefill, void *stream,
                            bauta_error *err)
 {
-    piece pieces[COPIED + ROOM];
+    decode_upload pieces[COPIED + ROOM];
     copied_pieces(pieces, decode, list, prefill);
     room_pieces(pieces + COPIED, decode, list, prefill);
     size_t copied = pieces_size(pieces, COPIED), at = 0;

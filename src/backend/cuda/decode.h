@@ -18,7 +18,7 @@ struct bt_cuda_decode {
     bt_cuda_device device;
     size_t rows, unit_rows, pages; /* of the step, see bt_decode_list */
     int item_count;
-    int parts;      /* of a unit's output, of which each is done apart */
+    int parts;      /* of a unit's output columns, see decode_job */
     int list_lines; /* of 128 bytes, from the items to the end of the bits */
     /* Device memory: one block, kept from step to step, cut into these. */
     void *memory;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_combine.h - the end of an item of attention_decode.cu, and how the
- * warps that gather merge the items of a unit. */
+/* decode_combine.h - the end of a job of attention_decode.cu, and the warps
+ * that combine the chunks of a unit. */
 #ifndef BT_CUDA_DECODE_COMBINE_H
 #define BT_CUDA_DECODE_COMBINE_H
 
@@ -25,17 +25,16 @@ BT_DEVICE size_t output_row(const decode_params *p, const decode_work *work,
     return token * p->out_token + head * p->out_head;
 }
 
-/* What a chunk came to is the output, or waits for the others of its unit. */
-template <int D, int HALVES>
+/* A chunk's result is the output, or a partial one of its unit. */
+template <int D, int HALVES, int COLUMNS>
 BT_DEVICE void finish(const decode_params *p, const decode_work *work,
                       const thread_state *at, float (*o)[4], uint32_t taint,
                       const float *base, const float *sum)
 {
-    const int columns = kernel_traits<D>::columns;
     bool only = work->item.parts == 1;
     if (taint)
 #pragma unroll
-        for (int i = 0; i < 4 * columns; i++) {
+        for (int i = 0; i < 4 * COLUMNS; i++) {
             o[i / 4][i % 4] += taint >> i & 1 ? INFINITY : 0.0f;
             o[i / 4][i % 4] -= taint >> (i + 16) & 1 ? INFINITY : 0.0f;
         }
@@ -48,9 +47,7 @@ BT_DEVICE void finish(const decode_params *p, const decode_work *work,
         size_t lse, to = output_row(p, work, row, &lse);
         size_t part = partial_row(p, work->item.slot, work->column, row);
 #pragma unroll
-        for (int n = 0; n < columns; n++) {
-            if (n >= at->columns)
-                break;
+        for (int n = 0; n < COLUMNS; n++) {
             float2 two = make_float2(o[n][2 * r], o[n][2 * r + 1]);
             if (!only)
                 *(float2 *)(p->partial + part * D + first + n * 8) = two;
@@ -61,13 +58,13 @@ BT_DEVICE void finish(const decode_params *p, const decode_work *work,
         if (at->warp == 0 && at->t == 0) {
             if (!only)
                 p->partial_base[part] = make_float2(base[r], all);
-            else if (p->lse && work->part == 0)
+            else if (p->lse && work->job.part == 0)
                 p->lse[lse] = lse_of(base[r], all);
         }
     }
 }
 
-/* ---- gathering --------------------------------------------------------- */
+/* ---- combining chunks -------------------------------------------------- */
 
 /* merge_add, with what is not finite set aside: the weight of its chunk may be
  * 0, and 0 times infinity is NaN. */
@@ -140,11 +137,12 @@ BT_DEVICE bool finished_unit(const decode_params *p, decode_shared<D> *s,
 }
 
 template <int D>
-BT_DEVICE void combine_items(const decode_params *p, decode_shared<D> *s)
+BT_DEVICE void combine_jobs(const decode_params *p, decode_shared<D> *s)
 {
     grid_dependency_wait();
     for (uint32_t number = 0;; number++) {
-        pipeline_state at = pipeline_state_at(number, kernel_traits<D>::items);
+        decode_pipeline_state at =
+            pipeline_state_at(number, kernel_traits<D>::items);
         const decode_work *work = &s->work[at.index];
         barrier_wait(&s->work_done[at.index], at.phase);
         int width = D / 4 / p->parts; // of a row, in pieces of four columns
@@ -156,7 +154,7 @@ BT_DEVICE void combine_items(const decode_params *p, decode_shared<D> *s)
             for (int i = threadIdx.x % COMBINE_THREADS; i < pieces;
                  i += COMBINE_THREADS)
                 merge_unit<D>(p, work, i / width,
-                              (work->part * width + i % width) * 4);
+                              (work->job.part * width + i % width) * 4);
         consumer_release(&s->work_empty[at.index]);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_load.h - the part of attention_decode.cu that loads: what the
- * threads of a block share, and the warp that fills it. */
+/* decode_load.h - the part of attention_decode.cu that loads: the shared memory
+ * of a thread block, and the warp that fills it. */
 #ifndef BT_CUDA_DECODE_LOAD_H
 #define BT_CUDA_DECODE_LOAD_H
 
@@ -12,33 +12,32 @@ extern "C" {
 
 enum {
     TILE = 64,            /* keys */
-    WARPS = 8,            /* that compute, and tiles of a block of keys */
+    WARPS = 8,            /* compute warps, and tiles of a block of keys */
     BLOCK = WARPS * TILE, /* keys */
+    BLOCKS = BT_CHUNK / BLOCK,
     COMPUTE_THREADS = WARPS * 32,
     COMBINE_THREADS = 128,
     THREADS = COMPUTE_THREADS + COMBINE_THREADS + 128, /* with the loader */
     ROWS = BT_DECODE_ROWS,
-    PANEL = 64, /* columns of a swizzled panel */
-    IN_FLIGHT_BYTES =
-        144 << 10, /* bytes under way, where all blocks are busy */
+    PANEL = 64,                 /* columns of a swizzled panel */
+    IN_FLIGHT_BYTES = 64 << 10, /* of loads, when every SM has work */
     BARRIER_COMPUTE = 1,
     BARRIER_COMBINE = 2
 };
 
-/* By the width of the heads. */
 template <int D> struct kernel_traits {
     static constexpr bool large_head = D > 128;
-    static constexpr int items = large_head ? 2 : 3; /* that are known ahead */
+    static constexpr int items = large_head ? 2 : 3; /* work items in flight */
     static constexpr int stages = D == 64    ? 24
                                   : D == 128 ? 12
                                   : D == 192 ? 8
-                                             : 5;      /* tiles of K or V */
+                                             : 5; /* tiles of K or V */
+    /* Tiles that the loader issues together. */
+    static constexpr int batch = D == 64 ? 8 : D == 128 ? 4 : D == 192 ? 2 : 1;
     static constexpr bool all_arrive = stages < WARPS; /* see decode_tile.h */
-    /* Keys come in blocks, blocks in the tiles of the softmax: one for each
-       warp, or for each two of them. */
-    static constexpr int warps_per_tile =
-        large_head ? 1 : 2;                       /* warps of a softmax tile */
-    static constexpr int columns = D / 8 / WARPS; /* times 8, of a warp */
+    /* A softmax tile belongs to one compute warp, or to two. */
+    static constexpr int warps_per_tile = large_head ? 1 : 2;
+    static constexpr int columns = D / 8 / WARPS; /* of a warp, times 8 */
 };
 
 typedef struct decode_params {
@@ -53,54 +52,92 @@ typedef struct decode_params {
     uint16_t *out;
     float *lse;
     size_t q_token, q_head, out_token, out_head;
-    int count;   /* items times columns */
-    int columns; /* of work: key heads times shares times parts */
+    int count;   /* of jobs: items times columns */
+    int columns; /* units of an item (key heads times head_splits) times parts
+                  */
     int lines;   /* of 128 bytes, of the list: items, tiles and bits */
     int heads, kv_heads, group, unit_rows;
-    int head_splits,
-        heads_per_split; /* units of a key head, and the query heads of one */
-    int parts;           /* of a unit's output, of which each is done apart */
-    int head_dim;        /* columns that are real; the others read as zero */
-    int in_flight;       /* tiles under way, at most */
-    int page_shift;      /* a page is 2^page_shift tiles */
-    float scale;         /* times log2(e): scores become base-2 logarithms */
+    int head_splits; /* units of a key head, */
+    int heads_per_split;
+    int parts;      /* of a unit's output columns, each a job of its own */
+    int head_dim;   /* real columns; the others read as zero */
+    int in_flight;  /* tiles being loaded, at most */
+    int page_shift; /* a page is 2^page_shift tiles */
+    float scale;    /* times log2(e): scores become base-2 logarithms */
 } decode_params;
 
-/* What the loader tells the others about the item that it loads. */
+/* A job: an item (a chunk of keys), a unit of query heads, and a part of the
+ * output's columns. There are several parts of 64 columns when SMs would be
+ * idle otherwise; each of them computes all weights. */
+typedef struct decode_job {
+    int item, unit, part;
+} decode_job;
+
+BT_DEVICE decode_job job_at(const decode_params *p, int index)
+{
+    int column = index % p->columns;
+    return decode_job{ index / p->columns, column / p->parts,
+                       column % p->parts };
+}
+
+/* A work item as the loader hands it to the other warps. */
 typedef struct decode_work {
     bt_decode_item item; /* rows < 0: no more */
-    int column;          /* of work */
-    int part;            /* of the output */
-    int head, heads;     /* query heads of the unit */
+    decode_job job;
+    int column;      /* of p->columns: the job's unit and part */
+    int head, heads; /* query heads of the unit */
     bt_decode_tile tiles[BT_CHUNK_TILES];
 } decode_work;
 
 template <int D> struct decode_shared {
     typedef kernel_traits<D> of;
-    uint16_t tile[of::stages][TILE * D]; /* of keys or of values */
+    uint16_t tile[of::stages][TILE * D]; /* of K or V */
     uint16_t q[of::items][ROWS][D + 8];  /* + 8: rows in different banks */
     uint16_t weights[ROWS][BLOCK + 8];   /* of a block of keys */
     float4 sum[WARPS][ROWS];             /* of a warp's weights, by thread */
-    float2 top[WARPS][ROWS]; /* of a warp's scores: of the head, and of all */
-    float correction[WARPS][ROWS]; /* by softmax tile, where a base moved */
+    float2 top[WARPS][ROWS]; /* maxima of a warp's scores: see PROBE_KEYS */
+    float correction[WARPS][ROWS]; /* by softmax tile, when a base moved */
     decode_work work[of::items];
     uint64_t work_full[of::items], work_done[of::items], work_empty[of::items];
     uint64_t full[of::stages], empty[of::stages];
     int last; /* whether this block finished the last item of a unit */
 };
 
-/* A place in a ring of `count` buffers, and the parity of the round. */
-typedef struct pipeline_state {
+/* A stage of a ring of `count` buffers, and the phase of its barriers. */
+typedef struct decode_pipeline_state {
     int index;
     uint32_t phase;
-} pipeline_state;
+} decode_pipeline_state;
 
-BT_DEVICE pipeline_state pipeline_state_at(uint32_t number, int count)
+BT_DEVICE decode_pipeline_state pipeline_state_at(uint32_t number, int count)
 {
-    return pipeline_state{ (int)(number % count), number / count & 1 };
+    return decode_pipeline_state{ (int)(number % count), number / count & 1 };
 }
 
-/* One warp is done with a buffer. */
+BT_DEVICE void pipeline_advance(decode_pipeline_state *r, int count)
+{
+    if (++r->index == count) {
+        r->index = 0;
+        r->phase ^= 1;
+    }
+}
+
+/* Whether a phase is complete. The answer takes as long as two products. */
+BT_DEVICE bool barrier_test(uint64_t *barrier, uint32_t phase)
+{
+    uint32_t done;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}\n"
+                 : "=r"(done)
+                 : "r"(shared_address(barrier)), "r"(phase)
+                 : "memory");
+    return done;
+}
+
+/* One warp no longer needs a buffer. */
 BT_DEVICE void consumer_release(uint64_t *empty)
 {
     __syncwarp();
@@ -110,83 +147,84 @@ BT_DEVICE void consumer_release(uint64_t *empty)
 
 /* ---- loading ------------------------------------------------------------ */
 
-/* The loader's place in the ring of tiles. */
-typedef struct loader {
-    pipeline_state next;
-    pipeline_state oldest; /* of the tiles that are under way */
-    int in_flight;         /* how many those are, at most */
+typedef struct decode_loader {
+    uint32_t number; /* of the next tile, among all that were loaded */
     uint64_t policy;
-} loader;
+} decode_loader;
 
-BT_DEVICE void pipeline_advance(pipeline_state *r, int count)
-{
-    if (++r->index == count) {
-        r->index = 0;
-        r->phase ^= 1;
-    }
-}
-
-/* `panels` panels of a tile, from `panel` on. */
+/* Load tile `number`: `panels` panels of 64 columns, from `panel` on. */
 template <int D>
-BT_DEVICE void load_tile(const decode_params *p, decode_shared<D> *s, loader *l,
+BT_DEVICE void load_tile(const decode_params *p, decode_shared<D> *s,
+                         uint32_t number, uint64_t policy,
                          const CUtensorMap *map, int head, int block, int panel,
                          int panels)
 {
     const int stages = kernel_traits<D>::stages;
-    int page = block >> p->page_shift, at = l->next.index;
+    decode_pipeline_state to = pipeline_state_at(number, stages);
+    int page = block >> p->page_shift;
     int key = (block - (page << p->page_shift)) * TILE;
 
-    if (l->in_flight == p->in_flight) {
-        barrier_wait(&s->full[l->oldest.index], l->oldest.phase);
-        pipeline_advance(&l->oldest, stages);
-        l->in_flight--;
+    if (number >= (uint32_t)p->in_flight) {
+        decode_pipeline_state oldest =
+            pipeline_state_at(number - p->in_flight, stages);
+        barrier_wait(&s->full[oldest.index], oldest.phase);
     }
-    barrier_wait(&s->empty[at], l->next.phase ^ 1);
-    barrier_arrive_expect(&s->full[at], panels * TILE * PANEL * 2);
+    barrier_wait(&s->empty[to.index], to.phase ^ 1);
+    barrier_arrive_expect(&s->full[to.index], panels * TILE * PANEL * 2);
     for (; panels > 0; panel++, panels--)
-        tma_load_page(s->tile[at] + panel * TILE * PANEL, map, panel * PANEL,
-                      key, head, page, &s->full[at], l->policy);
-    pipeline_advance(&l->next, stages);
-    l->in_flight++;
+        tma_load_page(s->tile[to.index] + panel * TILE * PANEL, map,
+                      panel * PANEL, key, head, page, &s->full[to.index],
+                      policy);
 }
 
-/* The tiles of a block of keys that are `seen`: their keys, then their values.
- * One lane runs this. */
+/* Load the visible tiles of a block: K, then V. Lanes 0 to 7 have a tile of K
+ * each, lanes 8 to 15 one of V, and `batch` lanes at a time wait for their
+ * buffers and issue their loads. One lane alone would spend longer on each tile
+ * than the memory does. */
 template <int D>
 BT_DEVICE void load_block(const decode_params *p, decode_shared<D> *s,
-                          loader *l, const bt_decode_tile *tiles, uint32_t seen,
-                          int column)
+                          decode_loader *l, const decode_work *work, int block,
+                          uint32_t seen)
 {
-    int head = column / (p->head_splits * p->parts),
-        panels = D / PANEL / p->parts;
-    int panel = column % p->parts * panels; // of the values
+    const int batch = kernel_traits<D>::batch;
+    int lane = threadIdx.x % 32, tile = lane % WARPS, count = __popc(seen);
+    int head = work->job.unit / p->head_splits;
+    int panels = D / PANEL / p->parts, panel = work->job.part * panels;
+    uint32_t number = l->number + __popc(seen & ((1u << tile) - 1)) +
+                      (lane < WARPS ? 0 : count);
+    bool mine = seen >> tile & 1;
+    int at = work->tiles[block * WARPS + tile].block;
 #pragma unroll 1
-    for (uint32_t todo = seen; todo; todo &= todo - 1)
-        load_tile(p, s, l, &p->k, head, tiles[__ffs((int)todo) - 1].block, 0,
-                  D / PANEL);
-#pragma unroll 1
-    for (uint32_t todo = seen; todo; todo &= todo - 1)
-        load_tile(p, s, l, &p->v, head, tiles[__ffs((int)todo) - 1].block,
-                  panel, panels);
+    for (int first = 0; first < 2 * WARPS; first += batch) {
+        if (mine && lane / batch == first / batch) {
+            if (first < WARPS)
+                load_tile(p, s, number, l->policy, &p->k, head, at, 0,
+                          D / PANEL);
+            else
+                load_tile(p, s, number, l->policy, &p->v, head, at, panel,
+                          panels);
+        }
+        __syncwarp();
+    }
+    l->number += 2 * count;
 }
 
-/* An item as the loader knows it: its words lane by lane, and its tiles, of
- * each 32 one. */
-typedef struct item_record {
-    int index; /* the item and the column; from `count` on: there is none */
+/* A job as the loader fetches it: the item's words, one a lane, and its tiles,
+ * two a lane. */
+typedef struct job_record {
+    int index; /* p->count or more: there is none */
     int word;
     bt_decode_tile tile[2];
-} item_record;
+} job_record;
 
-template <int D>
-BT_DEVICE item_record fetch_item(const decode_params *p, int index)
+BT_DEVICE job_record fetch_job(const decode_params *p, int index)
 {
     const int words = sizeof(bt_decode_item) / sizeof(int);
     const int tiles = BT_CHUNK / TILE;
     int lane = threadIdx.x % 32;
-    item_record r = { index, -1, { { -1, -1 }, { -1, -1 } } };
+    job_record r = { index, -1, { { -1, -1 }, { -1, -1 } } };
     if (index < p->count) {
-        int at = index / p->columns;
+        int at = job_at(p, index).item;
         r.word = lane < words ? ((const int *)(p->items + at))[lane] : 0;
 #pragma unroll
         for (int i = 0; i < tiles / 32; i++)
@@ -195,22 +233,30 @@ BT_DEVICE item_record fetch_item(const decode_params *p, int index)
     return r;
 }
 
-/* Hand an item to the others, with its queries; one whose words are -1 is the
- * end. Query head h of query i is row i * heads + h of the unit. */
+/* The index of the next job, in lane 0. The first one of a thread block is that
+ * of its own index. */
+BT_DEVICE uint32_t claim_job(const decode_params *p)
+{
+    return threadIdx.x % 32 == 0 ? gridDim.x + atomicAdd(p->tile_counter, 1)
+                                 : 0;
+}
+
+/* Hand a job to the other warps, with its queries. Words of -1 mark the end.
+ * Query head h of query i is row i * heads + h of the unit. */
 template <int D>
-BT_DEVICE void publish_item(const decode_params *p, decode_shared<D> *s,
-                            uint32_t number, item_record r)
+BT_DEVICE void publish_job(const decode_params *p, decode_shared<D> *s,
+                           uint32_t number, job_record r)
 {
     const int words = sizeof(bt_decode_item) / sizeof(int);
-    int column = r.index % p->columns, unit = column / p->parts;
-    int heads_per_split = unit % p->head_splits,
-        head = unit / p->head_splits * p->group;
-    int heads = min(p->heads_per_split,
-                    p->group - heads_per_split * p->heads_per_split);
+    decode_job job = job_at(p, r.index);
+    int split = job.unit % p->head_splits * p->heads_per_split;
+    int head = job.unit / p->head_splits * p->group + split;
+    int heads = min(p->heads_per_split, p->group - split);
     int lane = threadIdx.x % 32;
     int first = __shfl_sync(~0u, r.word, 0);
     int rows = max(__shfl_sync(~0u, r.word, 1), 0) * heads;
-    pipeline_state to = pipeline_state_at(number, kernel_traits<D>::items);
+    decode_pipeline_state to =
+        pipeline_state_at(number, kernel_traits<D>::items);
     decode_work *work = &s->work[to.index];
 
     barrier_wait(&s->work_empty[to.index], to.phase ^ 1);
@@ -219,9 +265,9 @@ BT_DEVICE void publish_item(const decode_params *p, decode_shared<D> *s,
 #pragma unroll
     for (int i = 0; i < BT_CHUNK / TILE / 32; i++)
         work->tiles[i * 32 + lane] = r.tile[i];
-    work->column = column;
-    work->part = column % p->parts;
-    work->head = head + heads_per_split * p->heads_per_split;
+    work->job = job;
+    work->column = job.unit * p->parts + job.part;
+    work->head = head;
     work->heads = heads;
     __syncwarp();
     if (lane == 0)
@@ -230,11 +276,11 @@ BT_DEVICE void publish_item(const decode_params *p, decode_shared<D> *s,
     if (lane < rows)
         bulk_load(s->q[to.index][lane],
                   p->q + (first + lane / heads) * p->q_token +
-                      (work->head + lane % heads) * p->q_head,
+                      (head + lane % heads) * p->q_head,
                   p->head_dim * 2, &s->work_full[to.index]);
 }
 
-/* The block's share of the list comes into the L2. */
+/* Bring the block's share of the list into the L2. */
 BT_DEVICE void prefetch_list(const decode_params *p)
 {
     for (int i = blockIdx.x * 32 + threadIdx.x % 32; i < p->lines;
@@ -242,54 +288,62 @@ BT_DEVICE void prefetch_list(const decode_params *p)
         prefetch((const char *)p->items + (size_t)i * 128);
 }
 
-/* Have the tiles of an item loaded, block by block. The next item is drawn as
- * late as its arrival can still be hidden, for the sake of the balance, and is
- * returned. */
+/* Load the tiles of a job, block by block. The next job is claimed two blocks
+ * before the end and fetched one block before: as late as the latency can still
+ * be hidden, which balances the SMs best. It is returned. */
 template <int D>
-BT_DEVICE item_record load_item(const decode_params *p, decode_shared<D> *s,
-                                loader *l, const decode_work *work,
-                                const item_record *r)
+BT_DEVICE job_record load_job(const decode_params *p, decode_shared<D> *s,
+                              decode_loader *l, const decode_work *work,
+                              const job_record *r)
 {
-    const int blocks = BT_CHUNK / BLOCK;
-    int lane = threadIdx.x % 32, column = r->index % p->columns;
-    uint32_t seen[2], claimed = 0;
-    item_record next = {};
+    uint32_t seen[2], todo = 0, claimed = 0;
+    bool claims = true, fetches = true;
+    job_record next = {};
 #pragma unroll
     for (int i = 0; i < 2; i++)
         seen[i] = __ballot_sync(~0u, r->tile[i].block >= 0);
+#pragma unroll
+    for (int b = 0; b < BLOCKS; b++)
+        if (seen[b / 4] >> b % 4 * WARPS & 0xff)
+            todo |= 1u << b;
 #pragma unroll 1
-    for (int b = 0; b < blocks; b++) {
-        // Two blocks before the end it is drawn, then fetched.
-        if (b == blocks - 2 && lane == 0)
-            claimed = atomicAdd(p->tile_counter, 1);
-        if (b == blocks - 1)
-            next = fetch_item<D>(p, gridDim.x + __shfl_sync(~0u, claimed, 0));
-        uint32_t mine = (b < 4 ? seen[0] : seen[1]) >> b % 4 * 8 & 0xff;
-        if (lane == 0)
-            load_block(p, s, l, work->tiles + b * WARPS, mine, column);
+    for (; todo; todo &= todo - 1) {
+        int b = __ffs((int)todo) - 1, left = __popc(todo);
+        if (left <= 2 && claims) {
+            claimed = claim_job(p);
+            claims = false;
+        } else if (left == 1) {
+            next = fetch_job(p, __shfl_sync(~0u, claimed, 0));
+            fetches = false;
+        }
+        load_block(p, s, l, work, b,
+                   (b < 4 ? seen[0] : seen[1]) >> b % 4 * WARPS & 0xff);
     }
+    if (claims)
+        claimed = claim_job(p);
+    if (fetches)
+        next = fetch_job(p, __shfl_sync(~0u, claimed, 0));
     return next;
 }
 
-/* One warp runs this, one lane of it loads. */
+/* One warp runs this. */
 template <int D>
-BT_DEVICE void load_items(const decode_params *p, decode_shared<D> *s)
+BT_DEVICE void load_jobs(const decode_params *p, decode_shared<D> *s)
 {
-    loader l = { {}, {}, 0, policy_evict_first() };
+    decode_loader l = { 0, policy_evict_first() };
     uint32_t number = 0;
 
-    // The first item is the block's own; each next one is drawn.
-    item_record r = fetch_item<D>(p, blockIdx.x);
+    // The first job follows from the block's index; the others are claimed.
+    job_record r = fetch_job(p, blockIdx.x);
     prefetch_list(p);
-    grid_dependency_wait(); // the list was there before, the rest is from now
-                            // on
+    grid_dependency_wait(); // only the list precedes the grid before this one
     while (r.index < p->count) {
         const decode_work *work = &s->work[number % kernel_traits<D>::items];
-        publish_item(p, s, number++, r);
-        r = load_item(p, s, &l, work, &r);
+        publish_job(p, s, number++, r);
+        r = load_job(p, s, &l, work, &r);
     }
-    publish_item(p, s, number, r);
-    // The last block to be done makes the ticket ready for the next launch.
+    publish_job(p, s, number, r);
+    // The last block resets the counter for the next launch.
     if (threadIdx.x % 32 == 0) {
         uint32_t last = gridDim.x - 1;
         __threadfence();

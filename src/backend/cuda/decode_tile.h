@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_tile.h - what the warps of attention_decode.cu make of a block of 512
- * keys. Every sum has the order that softmax.h says, so all is as in the
- * forward pass:
+/* decode_tile.h - what the compute warps of attention_decode.cu do with a block
+ * of 512 keys. Every sum has the order of softmax.h, so the results are those
+ * of the forward pass:
  *
- *   scores   of 64 keys for each warp: a whole tile of the softmax, or of two
- *            tiles of keys (a pair) the first or the second 16 of each 32, so
- *            that the sums of weights by thread are those of the pair's first
- *            or last two parts
+ *   scores   of 64 keys for each warp: a whole softmax tile, or, of a softmax
+ *            tile of 128 keys, the first or the second 16 of each 32. The sums
+ *            of a thread's weights are then those of the first or the last two
+ *            parts of the tile's sum
  *   values   of all keys, in order, for each warp an eighth of the columns */
 #ifndef BT_CUDA_DECODE_TILE_H
 #define BT_CUDA_DECODE_TILE_H
@@ -16,51 +16,85 @@
 
 #include <math.h>
 
-/* Where the unit's rows of this thread are: row g, and with HALVES 2 row g + 8;
- * their queries. */
+/* The rows of the unit that a thread has: g, and with HALVES 2 also g + 8. */
 typedef struct thread_state {
     int warp, lane, g, t;
-    int query[2];
-    int column, columns; /* of the output, times 8: this warp's */
+    int query[2]; /* of each row */
+    int column;   /* of the output, times 8: this warp's first */
 } thread_state;
 
-/* A block of a chunk: which of its tiles are seen, and the number of the first
- * one among all tiles of the loader. */
+/* A block of a chunk: its visible tiles, and the numbers of the first tile of K
+ * and of V among all that the loader loads. */
 typedef struct key_block {
     const bt_decode_tile *tiles;
-    uint32_t seen, number;
+    uint32_t seen, keys, values;
 } key_block;
 
-/* The number of a tile of keys; the values come after all of them. */
-BT_DEVICE uint32_t key_number(key_block b, int tile)
+/* Bit i: block i of the chunk has a visible tile. */
+BT_DEVICE uint32_t visible_blocks(const decode_work *work, int lane)
 {
-    return b.number + __popc(b.seen & ((1u << tile) - 1));
+    uint32_t visible = 0;
+#pragma unroll
+    for (int i = 0; i < BT_CHUNK / TILE / 32; i++) {
+        uint32_t seen =
+            __ballot_sync(~0u, work->tiles[i * 32 + lane].block >= 0);
+#pragma unroll
+        for (int j = 0; j < 32 / WARPS; j++)
+            if (seen >> j * WARPS & 0xff)
+                visible |= 1u << (i * (32 / WARPS) + j);
+    }
+    return visible;
 }
 
 /* ---- scores ------------------------------------------------------------- */
 
-/* x (16 rows, 16 * GROUPS keys) = q k^T, of each `apart` keys 16. Of q, `rows`
- * rows are there, D + 8 apart; the others are the last one again. */
-template <int D, int GROUPS>
-BT_DEVICE void multiply_keys(float (*x)[4], const uint16_t *q, int rows,
-                             const uint16_t *k, int stride)
+/* The queries of a unit as products take them: in registers, or, with large
+ * heads, loaded again for each block. */
+template <int D> struct query_fragments {
+    static constexpr bool in_registers = !kernel_traits<D>::large_head;
+    uint32_t from; /* the lane's address in shared memory */
+    uint32_t a[in_registers ? D / 16 : 1][4];
+};
+
+/* q has `rows` rows, D + 8 apart; the rows after them repeat the last one. */
+template <int D>
+BT_DEVICE void load_queries(query_fragments<D> *f, const uint16_t *q, int rows)
 {
     int lane = threadIdx.x % 32;
-    uint32_t row = shared_address(k) + (lane / 16 * 8 + lane % 8) * (PANEL * 2);
-    uint32_t query = shared_address(q) +
-                     min(lane % 16, rows - 1) * (D + 8) * 2 + lane / 16 * 16;
+    f->from = shared_address(q) + min(lane % 16, rows - 1) * (D + 8) * 2 +
+              lane / 16 * 16;
+    if (f->in_registers)
 #pragma unroll
-    for (int j = 0; j < 2 * GROUPS; j++)
+        for (int i = 0; i < D / 16; i++)
+            ldmatrix_x4(f->a[f->in_registers ? i : 0], f->from + i * 32);
+}
+
+/* x (16 rows, 64 keys) = q k^T. Of the keys, 16 each begin at rows 0 and
+ * `stride` of k[0] and k[1]. */
+template <int D>
+BT_DEVICE void multiply_keys(float (*x)[4], const query_fragments<D> *q,
+                             const uint16_t *const *k, int stride)
+{
+    int lane = threadIdx.x % 32;
+    uint32_t row = (lane / 16 * 8 + lane % 8) * (PANEL * 2);
+    uint32_t from[2] = { shared_address(k[0]) + row,
+                         shared_address(k[1]) + row };
+#pragma unroll
+    for (int j = 0; j < TILE / 8; j++)
         x[j][0] = x[j][1] = x[j][2] = x[j][3] = 0.0f;
 #pragma unroll
     for (int i = 0; i < D / 16; i++) {
         int chunk = (i % 4 * 2 + lane / 8 % 2) ^ lane % 8;
-        uint32_t at = row + i / 4 * (TILE * PANEL * 2) + chunk * 16, a[4];
-        ldmatrix_x4(a, query + i * 32);
+        uint32_t at = i / 4 * (TILE * PANEL * 2) + chunk * 16, loaded[4];
+        const uint32_t *a = q->a[q->in_registers ? i : 0];
+        if (!q->in_registers) {
+            ldmatrix_x4(loaded, q->from + i * 32);
+            a = loaded;
+        }
 #pragma unroll
-        for (int j = 0; j < GROUPS; j++) {
+        for (int j = 0; j < TILE / 16; j++) {
             uint32_t b[4];
-            ldmatrix_x4(b, at + j * stride * (PANEL * 2));
+            ldmatrix_x4(b, from[j / 2] + at + j % 2 * stride * (PANEL * 2));
             mma_16816(x[2 * j], a, b);
             mma_16816(x[2 * j + 1], a, b + 2);
         }
@@ -68,115 +102,157 @@ BT_DEVICE void multiply_keys(float (*x)[4], const uint16_t *q, int rows,
 }
 
 /* Scores of hidden keys become -infinity, whatever they were. */
-template <int GROUPS>
 BT_DEVICE void apply_mask(float (*x)[4], uint64_t word, int r, int t,
                           int stride)
 {
 #pragma unroll
-    for (int j = 0; j < 2 * GROUPS; j++) {
+    for (int j = 0; j < 4; j++) {
         uint32_t two = (uint32_t)(word >> (j / 2 * stride + j % 2 * 8 + 2 * t));
         x[j][2 * r] = two & 1 ? x[j][2 * r] : -INFINITY;
         x[j][2 * r + 1] = two & 2 ? x[j][2 * r + 1] : -INFINITY;
     }
 }
 
-/* A zero that depends on all scores, and so on the fragments that they are made
- * of: the compiler would let the last products slip behind an arrival, and with
- * them the wait for what ldmatrix still reads. It cannot know that a grid has
- * one layer. */
-template <int COUNT> BT_DEVICE uint32_t dependent_zero(const float (*x)[4])
+/* A zero that depends on all scores, and so on all fragments that were loaded
+ * for them. An arrival at this address cannot be moved before the products, and
+ * so not before the ldmatrix results have been waited for. The compiler does
+ * not know that a grid has one layer. */
+BT_DEVICE uint32_t dependent_zero(const float (*x)[4])
 {
     uint32_t any = 0;
 #pragma unroll
-    for (int j = 0; j < COUNT; j++)
+    for (int j = 0; j < TILE / 8; j++)
         any |= __float_as_uint(x[j][0]);
     return any & (gridDim.z - 1);
 }
 
-/* The scores of one tile, as far as they are this warp's: from key `from` on of
- * each `apart` keys 16. */
-template <int D, int HALVES, int GROUPS>
-BT_DEVICE void score_tile(const decode_params *p, decode_shared<D> *s,
-                          const decode_work *work, const uint16_t *q,
-                          const thread_state *at, key_block b, int tile,
-                          int from, int stride, float (*x)[4])
-{
-    if (!(b.seen >> tile & 1)) {
-#pragma unroll
-        for (int j = 0; j < 2 * GROUPS; j++)
-            x[j][0] = x[j][1] = x[j][2] = x[j][3] = -INFINITY;
-        return;
-    }
-    pipeline_state slot =
-        pipeline_state_at(key_number(b, tile), kernel_traits<D>::stages);
-    int bits = b.tiles[tile].bits;
-    uint64_t word[2] = { 0, 0 };
-#pragma unroll
-    for (int r = 0; r < HALVES; r++)
-        if (bits >= 0)
-            word[r] = p->bits[(size_t)bits * p->unit_rows + at->query[r]];
-    barrier_wait(&s->full[slot.index], slot.phase);
-    multiply_keys<D, GROUPS>(x, q, work->item.rows * work->heads,
-                             s->tile[slot.index] + from * PANEL, stride);
-    uint64_t *empty = &s->empty[slot.index] + dependent_zero<2 * GROUPS>(x);
-    __syncwarp();
-    if (at->lane == 0)
-        barrier_arrive_many(empty,
-                            kernel_traits<D>::all_arrive
-                                ? 1
-                                : WARPS / kernel_traits<D>::warps_per_tile);
-    if (bits >= 0)
-#pragma unroll
-        for (int r = 0; r < HALVES; r++)
-            apply_mask<GROUPS>(x, word[r] >> from, r, at->t, stride);
-}
-
-/* Tiles of other warps, where the ring is shorter than a block: then buffers
- * are used again inside it, and a warp that did not see each use come and go
- * would take one for another. */
+/* A ring that is shorter than a block reuses buffers within a block. Then every
+ * warp waits for every tile and releases it, or it might take one use of a
+ * buffer for another. */
 template <int D>
 BT_DEVICE void observe_tiles(decode_shared<D> *s, key_block b, int from, int to)
 {
 #pragma unroll 1
     for (int tile = from; tile < to; tile++)
         if (b.seen >> tile & 1) {
-            pipeline_state full = pipeline_state_at(key_number(b, tile),
-                                                    kernel_traits<D>::stages);
+            uint32_t number = b.keys + __popc(b.seen & ((1u << tile) - 1));
+            decode_pipeline_state full =
+                pipeline_state_at(number, kernel_traits<D>::stages);
             barrier_wait(&s->full[full.index], full.phase);
             consumer_release(&s->empty[full.index]);
         }
 }
 
+/* The masked scores of the warp's 64 keys: x[0] to x[3] and x[4] to x[7] have
+ * 32 of them each, of two tiles, or of one (large heads). */
+template <int D, int HALVES>
+BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
+                           const query_fragments<D> *q, const thread_state *at,
+                           key_block b, float (*x)[4])
+{
+    const bool pair = !kernel_traits<D>::large_head;
+    const int stride = pair ? 32 : 16;
+    const uint32_t arrivals = kernel_traits<D>::all_arrive ? 1
+                              : pair                       ? WARPS / 2
+                                                           : WARPS;
+    int tile = pair ? at->warp & ~1 : at->warp;
+    int from = pair ? at->warp % 2 * 16 : 0;
+    bool seen[2] = { (bool)(b.seen >> tile & 1),
+                     (bool)(pair && b.seen >> (tile + 1) & 1) };
+    int bits[2] = { -1, -1 };
+    uint64_t word[2][HALVES] = {};
+    const uint16_t *k[2] = { NULL, NULL };
+    uint64_t *empty[2] = { NULL, NULL };
+    if (!seen[0] && !seen[1]) {
+#pragma unroll
+        for (int j = 0; j < TILE / 8; j++)
+            x[j][0] = x[j][1] = x[j][2] = x[j][3] = -INFINITY;
+        return;
+    }
+    uint32_t number = b.keys + __popc(b.seen & ((1u << tile) - 1));
+#pragma unroll
+    for (int i = 0; i < 1 + pair; i++) {
+        if (!seen[i])
+            continue;
+        bits[i] = b.tiles[tile + i].bits;
+#pragma unroll
+        for (int r = 0; r < HALVES; r++)
+            if (bits[i] >= 0)
+                word[i][r] =
+                    p->bits[(size_t)bits[i] * p->unit_rows + at->query[r]];
+    }
+#pragma unroll
+    for (int i = 0; i < 1 + pair; i++) {
+        decode_pipeline_state full =
+            pipeline_state_at(number, kernel_traits<D>::stages);
+        if (!seen[i])
+            continue;
+        k[i] = s->tile[full.index] + from * PANEL;
+        empty[i] = &s->empty[full.index];
+        barrier_wait(&s->full[full.index], full.phase);
+        number++;
+    }
+    if (!pair)
+        k[1] = k[0] + 32 * PANEL;
+    // Hidden tiles are not loaded, and any other will do in their place.
+    k[0] = seen[0] ? k[0] : k[1];
+    k[1] = seen[1] || !pair ? k[1] : k[0];
+    multiply_keys<D>(x, q, k, stride);
+    uint32_t zero = dependent_zero(x);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 1 + pair; i++)
+        if (at->lane == 0 && seen[i])
+            barrier_arrive_many(empty[i] + zero, arrivals);
+    if (!pair) {
+        seen[1] = seen[0];
+        bits[1] = bits[0];
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if (!seen[i])
+#pragma unroll
+            for (int j = 4 * i; j < 4 * i + 4; j++)
+                x[j][0] = x[j][1] = x[j][2] = x[j][3] = -INFINITY;
+        if (bits[i] >= 0)
+#pragma unroll
+            for (int r = 0; r < HALVES; r++)
+                apply_mask(x + 4 * i,
+                           pair ? word[i][r] >> from : word[0][r] >> 32 * i, r,
+                           at->t, stride);
+    }
+}
+
 template <int D, int HALVES>
 BT_DEVICE void score_block(const decode_params *p, decode_shared<D> *s,
-                           const decode_work *work, const uint16_t *q,
-                           const thread_state *at, key_block b, float (*x)[4])
+                           const query_fragments<D> *q, const thread_state *at,
+                           key_block b, float (*x)[4])
 {
-    if constexpr (kernel_traits<D>::all_arrive) {
+    if (kernel_traits<D>::all_arrive)
         observe_tiles<D>(s, b, 0, at->warp);
-        score_tile<D, HALVES, 4>(p, s, work, q, at, b, at->warp, 0, 16, x);
+    score_tiles<D, HALVES>(p, s, q, at, b, x);
+    if (kernel_traits<D>::all_arrive)
         observe_tiles<D>(s, b, at->warp + 1, WARPS);
-    } else if constexpr (kernel_traits<D>::large_head) {
-        score_tile<D, HALVES, 4>(p, s, work, q, at, b, at->warp, 0, 16, x);
-    } else {
-        int tile = at->warp & ~1, from = at->warp % 2 * 16;
-        score_tile<D, HALVES, 2>(p, s, work, q, at, b, tile, from, 32, x);
-        score_tile<D, HALVES, 2>(p, s, work, q, at, b, tile + 1, from, 32,
-                                 x + 4);
-    }
-    // Their maxima: of the first 32 keys of the softmax's tile, and of all.
-    const int head_groups = kernel_traits<D>::large_head ? 4 : 2;
+}
+
+/* The maxima of the warp's scores, for all warps: over the first PROBE_KEYS
+ * keys of the softmax tile, and over all. */
+template <int D, int HALVES>
+BT_DEVICE void publish_maxima(const decode_params *p, decode_shared<D> *s,
+                              const thread_state *at, const float (*x)[4])
+{
+    const int probe_groups = kernel_traits<D>::large_head ? 4 : 2;
 #pragma unroll
     for (int r = 0; r < HALVES; r++) {
         float head = -INFINITY, top = -INFINITY;
 #pragma unroll
         for (int j = 0; j < TILE / 8; j++) {
             top = fmaxf(top, fmaxf(x[j][2 * r], x[j][2 * r + 1]));
-            head = j < head_groups ? top : head;
+            head = j < probe_groups ? top : head;
         }
         head = fmaxf(head, __shfl_xor_sync(~0u, head, 1));
-        head = fmaxf(head, __shfl_xor_sync(~0u, head, 2));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+        head = fmaxf(head, __shfl_xor_sync(~0u, head, 2));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
         if (at->t == 0)
             s->top[at->warp][at->g + r * 8] = make_float2(
@@ -367,22 +443,21 @@ BT_DEVICE uint32_t filter_nonfinite(uint32_t two, int pass)
  * the finite values that it sees. Returns which outputs see others, whatever
  * their weights: bit 4 n + i, if o[n][i] sees NaN or infinity, and 16 bits
  * further, if it sees NaN or -infinity. */
-template <int D, int HALVES>
+template <int D, int HALVES, int COLUMNS>
 static __device__ __noinline__ uint32_t
 filter_values(const decode_params *p, const decode_shared<D> *s,
               const decode_work *work, const thread_state *at,
               const uint16_t *v, int tile, int bits, float (*o)[4])
 {
-    const int columns = kernel_traits<D>::columns;
     uint32_t taint = 0;
 #pragma unroll 1
     for (int query = 0; query < work->item.rows; query++) {
         uint64_t word =
             bits < 0 ? ~0ull : p->bits[(size_t)bits * p->unit_rows + query];
 #pragma unroll
-        for (int n = 0; n < columns; n++)
+        for (int n = 0; n < COLUMNS; n++)
 #pragma unroll 1
-            for (int pass = 0; n < at->columns && pass < 3; pass++) {
+            for (int pass = 0; pass < 3; pass++) {
                 float d[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
                 if (pass == 0)
 #pragma unroll
@@ -415,94 +490,262 @@ filter_values(const decode_params *p, const decode_shared<D> *s,
     return taint;
 }
 
-/* o (16 rows, the warp's columns) += w v, for one tile, which is at `full` in
- * the ring. All fragments are asked for before the first product. */
-template <int D, int HALVES>
-BT_DEVICE void value_tile(const decode_params *p, decode_shared<D> *s,
-                          const decode_work *work, const thread_state *at,
-                          const bt_decode_tile *tiles, int tile,
-                          pipeline_state full, float (*o)[4], uint32_t *taint)
+/* A tile's weights and values as products take them. */
+template <int COLUMNS> struct value_fragments {
+    uint32_t w[TILE / 16][4], v[2][COLUMNS][4];
+};
+
+/* Of 8 rows, one load has the weights of two products: the other 8 rows of
+ * these may be anything. */
+template <int D, int HALVES, int COLUMNS>
+BT_DEVICE void load_weight_fragments(value_fragments<COLUMNS> *f,
+                                     const decode_shared<D> *s, int tile)
 {
-    const int columns = kernel_traits<D>::columns;
-    const uint16_t *v = s->tile[full.index];
-    uint32_t a[4][4], two[2][columns][4], check[2] = { 0, 0 };
-    float before[columns][4];
+    int lane = threadIdx.x % 32;
+    if (HALVES == 2)
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        load_weights(a[i], s, tile * TILE + i * 16);
-    barrier_wait(&s->full[full.index], full.phase);
+        for (int i = 0; i < TILE / 16; i++)
+            load_weights(f->w[i], s, tile * TILE + i * 16);
+    else
+#pragma unroll
+        for (int i = 0; i < TILE / 16; i += 2) {
+            uint32_t a[4];
+            int key = tile * TILE + i * 16 + lane / 8 % 2 * 16 + lane / 16 * 8;
+            ldmatrix_x4(a, shared_address(&s->weights[lane % 8][key]));
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                f->w[i][j] = a[j];
+                f->w[i + 1][j] = a[j | 1];
+            }
+        }
+}
+
+template <int D, int COLUMNS>
+BT_DEVICE void load_value_fragments(value_fragments<COLUMNS> *f,
+                                    const uint16_t *v, const thread_state *at)
+{
 #pragma unroll
     for (int h = 0; h < 2; h++)
 #pragma unroll
-        for (int n = 0; n < columns; n++)
-            if (n < at->columns)
-                load_values<D>(two[h][n], v, h, at->column + n);
-#pragma unroll
-    for (int n = 0; n < columns; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            before[n][i] = o[n][i];
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-        for (int n = 0; n < columns; n++)
-            if (n < at->columns) {
-                mma_16816(o[n], a[i], two[i / 2][n] + i % 2 * 2);
-                check[0] = check_finite(check[0], two[i / 2][n][i % 2 * 2]);
-                check[1] = check_finite(check[1], two[i / 2][n][i % 2 * 2 + 1]);
-            }
-    // All values are in registers when this is known.
-    if (__any_sync(~0u, (check[0] | check[1]) & 0x7fff7fff)) {
-        thread_state here = *at;
-        float again[columns][4];
-#pragma unroll
-        for (int n = 0; n < columns; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                again[n][i] = before[n][i];
-        *taint |= filter_values<D, HALVES>(p, s, work, &here, v, tile,
-                                           tiles[tile].bits, again);
-#pragma unroll
-        for (int n = 0; n < columns; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                o[n][i] = again[n][i];
-    }
-    consumer_release(&s->empty[full.index]);
+        for (int n = 0; n < COLUMNS; n++)
+            load_values<D>(f->v[h][n], v, h, at->column + n);
 }
 
-/* All tiles of a block, in order. `moved`: rows are to be multiplied by keep
- * before each tile of the softmax. */
-template <int D, int HALVES>
+/* Whether all values of some tiles are finite, as the warp sees them. All
+ * fragments are in registers when this is known. */
+template <int COLUMNS>
+BT_DEVICE bool all_finite(const value_fragments<COLUMNS> *f, int tiles)
+{
+    uint32_t check[4] = { 0, 0, 0, 0 };
+#pragma unroll
+    for (int k = 0; k < tiles; k++)
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+            for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    check[i] = check_finite(check[i], f[k].v[h][n][i]);
+    uint32_t all = check[0] | check[1] | check[2] | check[3];
+    return !__any_sync(~0u, all & 0x7fff7fff);
+}
+
+/* o (16 rows, the warp's columns) += w v for one tile. */
+template <int COLUMNS>
+BT_DEVICE void multiply_values(const value_fragments<COLUMNS> *f, float (*o)[4])
+{
+#pragma unroll
+    for (int i = 0; i < TILE / 16; i++)
+#pragma unroll
+        for (int n = 0; n < COLUMNS; n++)
+            mma_16816(o[n], f->w[i], f->v[i / 2][n] + i % 2 * 2);
+}
+
+/* The same where a value may not be finite. */
+template <int D, int HALVES, int COLUMNS>
+BT_DEVICE uint32_t multiply_filtered(const decode_params *p,
+                                     const decode_shared<D> *s,
+                                     const decode_work *work,
+                                     const thread_state *at, int tile, int bits,
+                                     const uint16_t *v, float (*o)[4])
+{
+    thread_state here = *at;
+    float again[COLUMNS][4];
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            again[n][i] = o[n][i];
+    uint32_t taint = filter_values<D, HALVES, COLUMNS>(p, s, work, &here, v,
+                                                       tile, bits, again);
+#pragma unroll
+    for (int n = 0; n < COLUMNS; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            o[n][i] = again[n][i];
+    return taint;
+}
+
+/* o is multiplied by the corrections of a softmax tile. */
+template <int D, int HALVES, int COLUMNS>
+BT_DEVICE void correct_output(const decode_shared<D> *s, const thread_state *at,
+                              int softmax_tile, float (*o)[4])
+{
+#pragma unroll
+    for (int r = 0; r < HALVES; r++) {
+        float correction = s->correction[softmax_tile][at->g + r * 8];
+#pragma unroll
+        for (int n = 0; n < COLUMNS; n++) {
+            o[n][2 * r] = __fmul_rn(o[n][2 * r], correction);
+            o[n][2 * r + 1] = __fmul_rn(o[n][2 * r + 1], correction);
+        }
+    }
+}
+
+/* The visible tiles of a block, in order, one by one. `base_moved`: rows are
+ * corrected before each softmax tile (hidden ones have corrections of 1). */
+template <int D, int HALVES, int COLUMNS>
+BT_DEVICE void value_tiles(const decode_params *p, decode_shared<D> *s,
+                           const decode_work *work, const thread_state *at,
+                           key_block b, bool base_moved, float (*o)[4],
+                           uint32_t *taint)
+{
+    int corrected = -1;
+    decode_pipeline_state full =
+        pipeline_state_at(b.values, kernel_traits<D>::stages);
+#pragma unroll 1
+    for (uint32_t todo = b.seen; todo; todo &= todo - 1) {
+        int tile = __ffs((int)todo) - 1;
+        int softmax_tile = tile / kernel_traits<D>::warps_per_tile;
+        value_fragments<COLUMNS> f;
+        load_weight_fragments<D, HALVES>(&f, s, tile);
+        barrier_wait(&s->full[full.index], full.phase);
+        load_value_fragments<D>(&f, s->tile[full.index], at);
+        if (base_moved && corrected != softmax_tile)
+            correct_output<D, HALVES, COLUMNS>(s, at, softmax_tile, o);
+        corrected = softmax_tile;
+        if (all_finite(&f, 1))
+            multiply_values(&f, o);
+        else
+            *taint |= multiply_filtered<D, HALVES, COLUMNS>(
+                p, s, work, at, tile, b.tiles[tile].bits, s->tile[full.index],
+                o);
+        consumer_release(&s->empty[full.index]);
+        pipeline_advance(&full, kernel_traits<D>::stages);
+    }
+}
+
+/* Tiles whose fragments are in registers at a time. */
+template <int COLUMNS> struct value_group {
+    static constexpr int tiles = COLUMNS == 1 ? 2 : 1;
+    decode_pipeline_state full[tiles];
+    value_fragments<COLUMNS> f[tiles];
+};
+
+/* Whether the tiles of the group that begins with tile `next` are there,
+ * without waiting. */
+template <int D, int COLUMNS>
+BT_DEVICE bool group_ready(decode_shared<D> *s, decode_pipeline_state next)
+{
+    bool ready = true;
+#pragma unroll
+    for (int i = 0; i < value_group<COLUMNS>::tiles; i++) {
+        ready &= barrier_test(&s->full[next.index], next.phase);
+        pipeline_advance(&next, kernel_traits<D>::stages);
+    }
+    return ready;
+}
+
+/* `ready`: the tiles are known to be there. */
+template <int D, int HALVES, int COLUMNS>
+BT_DEVICE void load_group(value_group<COLUMNS> *group, decode_shared<D> *s,
+                          const thread_state *at, int tile, bool ready,
+                          decode_pipeline_state *next)
+{
+    const int tiles = value_group<COLUMNS>::tiles;
+#pragma unroll
+    for (int i = 0; i < tiles; i++) {
+        group->full[i] = *next;
+        pipeline_advance(next, kernel_traits<D>::stages);
+    }
+    if (!ready)
+#pragma unroll
+        for (int i = 0; i < tiles; i++)
+            barrier_wait(&s->full[group->full[i].index], group->full[i].phase);
+#pragma unroll
+    for (int i = 0; i < tiles; i++) {
+        load_value_fragments<D>(&group->f[i], s->tile[group->full[i].index],
+                                at);
+        load_weight_fragments<D, HALVES>(&group->f[i], s, tile + i);
+    }
+}
+
+/* The products of a group, whose values are finite and in registers, while the
+ * next group is loaded and checked. Returns whether that is finite. */
+template <int D, int HALVES, int COLUMNS>
+BT_DEVICE bool
+value_step(decode_shared<D> *s, const thread_state *at,
+           const value_group<COLUMNS> *group, value_group<COLUMNS> *after,
+           int tile, decode_pipeline_state *next, bool *ready, float (*o)[4])
+{
+    const int tiles = value_group<COLUMNS>::tiles;
+    bool finite = true;
+#pragma unroll
+    for (int i = 0; i < tiles; i++)
+        consumer_release(&s->empty[group->full[i].index]);
+    if (tile + tiles < WARPS) {
+        load_group<D, HALVES>(after, s, at, tile + tiles, *ready, next);
+        *ready = tile + 2 * tiles < WARPS && group_ready<D, COLUMNS>(s, *next);
+    }
+#pragma unroll
+    for (int i = 0; i < tiles; i++)
+        multiply_values(&group->f[i], o);
+    if (tile + tiles < WARPS)
+        finite = all_finite(after->f, tiles);
+    return finite;
+}
+
+/* The same for a block all of whose tiles are visible, and no base moved. Stops
+ * before tiles whose values are not all finite, and returns how many came
+ * before. */
+template <int D, int HALVES, int COLUMNS>
+BT_DEVICE int value_full_block(decode_shared<D> *s, const thread_state *at,
+                               key_block b, float (*o)[4])
+{
+    const int tiles = value_group<COLUMNS>::tiles;
+    decode_pipeline_state next =
+        pipeline_state_at(b.values, kernel_traits<D>::stages);
+    value_group<COLUMNS> even, odd;
+    bool ready = false;
+    load_group<D, HALVES>(&even, s, at, 0, false, &next);
+    if (!all_finite(even.f, tiles))
+        return 0;
+#pragma unroll
+    for (int i = 0; i < WARPS; i += 2 * tiles) {
+        if (!value_step<D, HALVES>(s, at, &even, &odd, i, &next, &ready, o))
+            return i + tiles;
+        if (!value_step<D, HALVES>(s, at, &odd, &even, i + tiles, &next, &ready,
+                                   o))
+            return i + 2 * tiles;
+    }
+    return WARPS;
+}
+
+template <int D, int HALVES, int COLUMNS>
 BT_DEVICE void value_block(const decode_params *p, decode_shared<D> *s,
                            const decode_work *work, const thread_state *at,
                            key_block b, bool base_moved, float (*o)[4],
                            uint32_t *taint)
 {
-    pipeline_state full =
-        pipeline_state_at(b.number + __popc(b.seen), kernel_traits<D>::stages);
-#pragma unroll 1
-    for (int tile = 0; tile < WARPS; tile++) {
-        if (base_moved && tile % kernel_traits<D>::warps_per_tile == 0)
-#pragma unroll
-            for (int r = 0; r < HALVES; r++) {
-                float correction =
-                    s->correction[tile / kernel_traits<D>::warps_per_tile]
-                                 [at->g + r * 8];
-#pragma unroll
-                for (int n = 0; n < kernel_traits<D>::columns; n++) {
-                    o[n][2 * r] = __fmul_rn(o[n][2 * r], correction);
-                    o[n][2 * r + 1] = __fmul_rn(o[n][2 * r + 1], correction);
-                }
-            }
-        if (!(b.seen >> tile & 1))
-            continue;
-        value_tile<D, HALVES>(p, s, work, at, b.tiles, tile, full, o, taint);
-        if (++full.index == kernel_traits<D>::stages) {
-            full.index = 0;
-            full.phase ^= 1;
-        }
+    const uint32_t all = (1u << WARPS) - 1;
+    if (COLUMNS <= 2 && b.seen == all && !base_moved) {
+        int done = value_full_block<D, HALVES, COLUMNS>(s, at, b, o);
+        b.seen &= all << done;
+        b.values += done;
     }
+    if (b.seen)
+        value_tiles<D, HALVES, COLUMNS>(p, s, work, at, b, base_moved, o,
+                                        taint);
 }
 
 #endif

@@ -88,7 +88,7 @@ static __device__ void store_row(float *to, const float *x, float scale, int d,
             to[lane + 32 * i] = x[i] * scale;
 }
 
-/* Whether a row sees a key: the first span that ends behind it has it. */
+/* Whether a row sees a key: the first span that ends after it contains it. */
 static __device__ bool sees(const bt_row_spans *rows, int row, int key)
 {
     int lo = rows->start[row], hi = rows->start[row + 1], end = hi;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forward.h - the half of attention_forward.cu that loads: what the threads of
- * a block share, and those of them that fill it. */
+/* forward.h - the part of attention_forward.cu that loads: the shared memory of
+ * a thread block, and the threads that fill it. */
 #ifndef BT_CUDA_FORWARD_H
 #define BT_CUDA_FORWARD_H
 
@@ -14,8 +14,8 @@ enum { PAIR = BT_PAIR };
 /* Named barriers; 0 is __syncthreads. */
 enum { BARRIER_FILTER = 1, BARRIER_GROUP = 2, BARRIER_ORDER = 5 };
 
-/* What a multiprocessor has room for, by the width of the heads. Wide heads
- * leave room for few keys at a time and for the queries of one item only. */
+/* Tile sizes and stages by head size. Large heads leave room for few keys at a
+ * time and for the queries of one item only. */
 template <int D> struct kernel_traits {
     static constexpr bool large_head = D > 128;
     static constexpr int groups = D == 64 ? 3 : 2; /* that compute */
@@ -48,7 +48,7 @@ typedef struct forward_params {
     float scale; /* times log2(e): scores become base-2 logarithms */
 } forward_params;
 
-/* What the loader tells the others about the item whose queries it loads. */
+/* An item as the loader hands it to the other warps. */
 typedef struct work {
     int item; /* -1: no more */
     int row, rows, head;
@@ -56,9 +56,9 @@ typedef struct work {
     int pass;  /* FIXUP only */
 } work;
 
-/* And about a tile of keys. */
+/* And a tile of keys. */
 typedef struct tile_info_t {
-    int halves;      /* see bt_work_run; wide: which one. -1: full */
+    int halves;      /* see bt_work_run; large heads: which one. -1: full */
     int chunk_start; /* a chunk, and not the first one of its item */
 } tile_info_t;
 
@@ -69,7 +69,7 @@ template <int D> struct forward_shared {
     uint16_t v[of::stages][of::keys * D];
     uint4 bits[of::stages][of::rows]; /* of a pair, 128 a row */
     /* By thread: base and sum of its rows in the chunk that has just ended, and
-       in the chunks that rest, see forward_end.h. */
+       in the chunks before, see forward_end.h. */
     float4 chunk_stats[of::groups * GROUP], chunk_acc[of::groups * GROUP];
     float4 acc_shared[of::acc_shared * of::groups * GROUP];
     tile_info_t tile_info[of::stages];
@@ -83,8 +83,8 @@ template <int D> struct forward_shared {
  * chunk begins there. */
 enum { FIRST = 1, SECOND = 2, BOTH = 3, CHUNK_START = 4 };
 
-/* The loader's place. V stays one tile behind K, across items too: what is
- * needed first is asked for first. */
+/* The loader's position. V follows one tile after K, across items too: tiles
+ * are loaded in the order in which they are needed. */
 typedef struct loader {
     pipeline_state q, k, v;
     int value_key, value_head;   /* of the V that is due; key -1: none */
@@ -218,8 +218,8 @@ BT_DEVICE void load_queries(const forward_params *p, forward_shared<D> *s,
     pipeline_advance(&l->q, kernel_traits<D>::queries);
 }
 
-/* One pair, by halves where heads are wide. With them the queries come behind
- * the first keys: they wait for the item before, and so for its last values. */
+/* One pair, by halves for large heads. Then the queries are loaded after the
+ * first keys: they wait for the previous item, and so for its last values. */
 template <int D, int PAGED>
 BT_DEVICE void load_pair(const forward_params *p, forward_shared<D> *s,
                          loader *l, const job *j, const bt_work_run *run,
@@ -241,7 +241,8 @@ BT_DEVICE void load_pair(const forward_params *p, forward_shared<D> *s,
     }
 }
 
-/* Draws the next item from the ticket, when given, shortly before the end. */
+/* Claims the next item from the tile counter, when given, shortly before the
+ * end. */
 template <int D, int PAGED>
 BT_DEVICE uint32_t load_item(const forward_params *p, forward_shared<D> *s,
                              loader *l, const job *j, int pass,
@@ -296,8 +297,8 @@ BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
             *p->tile_counter =
                 0; // for the next launch: the first kernel is done
     } else if (lane == 0) {
-        // The first item is the block's own; each next one is drawn as late
-        // as its arrival can still be hidden, for the sake of the balance.
+        // The first item follows from the block's index; the others are
+        // claimed as late as the latency can still be hidden.
         int item = blockIdx.x;
         while (item < p->items) {
             job j = job_of(p, item);
@@ -313,8 +314,7 @@ BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
     }
 }
 
-/* The other warps of the loading group have time: they write the tiles that
- * see nothing. */
+/* The other warps of the loading group write the tiles that see nothing. */
 template <int D> BT_DEVICE void store_empty(const forward_params *p)
 {
     const int chunks = D / 8; // of 16 bytes in a row

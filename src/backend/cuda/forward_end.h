@@ -8,12 +8,12 @@
 #include "backend/cuda/forward.h"
 #include "backend/cuda/softmax.h"
 
-/* What the chunks of an item came to rests outside the registers, thread by
- * thread, and a thread touches only what is its own: bases and sums in shared
- * memory, and of the output as many columns as there is room for; the others in
- * the GPU's memory, where they stay in the L2. Reading them takes long, so some
- * are asked for early: while the last values of the chunk are multiplied, as
- * many as there are registers for. */
+/* The accumulated result of an item's previous chunks is kept outside the
+ * registers. Each thread reads and writes its own part: bases and sums are in
+ * shared memory, and so are as many columns of the output as fit; the others
+ * are in global memory, where they stay in the L2. That has a long latency, so
+ * as many as there are registers for are loaded while the last values of the
+ * chunk are multiplied. */
 template <int D> struct acc_layout {
     static constexpr int acc_shared =
         kernel_traits<D>::acc_shared; /* times four floats */
@@ -54,7 +54,7 @@ BT_DEVICE float4 merge_four(float4 total, const float *o, merge a, merge b)
                        merge_add(total.w, o[3], b));
 }
 
-/* Four floats of the output that rests. */
+/* Four floats of the accumulated output. */
 template <int D>
 BT_DEVICE float4 acc_load(const forward_params *p, const forward_shared<D> *s,
                           const float4 *prefetched, int i)

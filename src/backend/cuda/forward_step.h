@@ -68,8 +68,7 @@ BT_DEVICE void issue_values(float *o, const uint32_t *w, const uint16_t *tile,
         issue_value_steps<D, 0, steps>(o, w, v);
 }
 
-/* Hide what a tile's bits hide. `half`: which one of the pair, for wide heads.
- */
+/* Apply a tile's mask. `half`: which one of the pair, for large heads. */
 template <int D>
 BT_DEVICE void apply_mask(float *x, const uint4 *bits, int half, int row, int t)
 {
@@ -123,7 +122,7 @@ template <int D> BT_DEVICE int next_item(forward_shared<D> *s, pipeline_state q)
     return s->item[q.index].item < 0 ? 0 : s->item[q.index].tiles;
 }
 
-/* Hide what is hidden of a tile's scores, and give its buffer back. Returns
+/* Hide what is hidden of a tile's scores, and release its buffer. Returns
  * which halves the group sees, and BEGINS. */
 template <int D, int FIXUP>
 BT_DEVICE int mask_scores(forward_shared<D> *s, int stage, int group, int row,
@@ -136,7 +135,7 @@ BT_DEVICE int mask_scores(forward_shared<D> *s, int stage, int group, int row,
 #pragma unroll
         for (int i = 0; i < kernel_traits<D>::keys / 2; i++)
             x[i] = 0.0f;
-    // The buffer is given back in each branch, not behind them: the compiler
+    // The buffer is released in each branch, not after them: the compiler
     // would move that down, past the exponentials.
     if (halves >= 0) {
         apply_mask<D>(x, s->bits[stage], halves, row, threadIdx.x % 4);

@@ -13,7 +13,7 @@
 static bauta_status failed(cudaError_t status, const char *what,
                            bauta_error *err)
 {
-    cudaGetLastError(); // it is told; the next call starts clean
+    cudaGetLastError(); // reported; the next call starts without an error
     return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "%s: %s", what,
                    cudaGetErrorString(status));
 }
@@ -30,7 +30,7 @@ static cudaError_t devices(int *count)
     return status;
 }
 
-/* The compute capability, 90 being 9.0; 0 when it cannot be told. */
+/* The compute capability, 90 being 9.0; 0 when it is unknown. */
 static int capability(int device)
 {
     int major = 0, minor = 0;

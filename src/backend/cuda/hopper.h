@@ -49,7 +49,7 @@ BT_DEVICE void barrier_arrive(uint64_t *barrier)
                  : "memory");
 }
 
-/* As so many threads. */
+/* As many threads at once. */
 BT_DEVICE void barrier_arrive_many(uint64_t *barrier, uint32_t arrivals)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(
@@ -88,7 +88,7 @@ BT_DEVICE void named_sync(int id, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/* And whether one of them says so. */
+/* And whether `mine` is true for one of them. */
 BT_DEVICE bool named_any(int id, int threads, bool mine)
 {
     uint32_t any;
@@ -116,7 +116,7 @@ BT_DEVICE void tensor_map_prefetch(const CUtensorMap *map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/* Fetch the box of a (token, head, column) tensor that begins there. */
+/* Load a box of a (token, head, column) tensor. */
 BT_DEVICE void tma_load_box(void *to, const CUtensorMap *map, int column,
                             int head, int token, uint64_t *barrier)
 {
@@ -128,7 +128,7 @@ BT_DEVICE void tma_load_box(void *to, const CUtensorMap *map, int column,
                  : "memory");
 }
 
-/* Fetch the box of a (page, head, key, column) tensor that begins there. */
+/* Load a box of a (page, head, key, column) tensor. */
 BT_DEVICE void tma_load_page(void *to, const CUtensorMap *map, int column,
                              int key, int head, int page, uint64_t *barrier)
 {
@@ -140,7 +140,7 @@ BT_DEVICE void tma_load_page(void *to, const CUtensorMap *map, int column,
                  : "memory");
 }
 
-/* Fetch plain bytes; addresses and size are multiples of 16. */
+/* Load contiguous bytes; addresses and size are multiples of 16. */
 BT_DEVICE void bulk_load(void *to, const void *from, uint32_t bytes,
                          uint64_t *barrier)
 {
@@ -152,7 +152,7 @@ BT_DEVICE void bulk_load(void *to, const void *from, uint32_t bytes,
 }
 
 /* Store a box of a (token, head, column) tensor; this thread's stores are a
- * group, and store_read waits until their tiles may be overwritten. */
+ * group, and tma_store_wait_read waits until their tiles may be overwritten. */
 BT_DEVICE void tma_store_box(const CUtensorMap *map, int column, int head,
                              int token, const void *from)
 {
@@ -172,28 +172,28 @@ BT_DEVICE void tma_store_wait_read(void)
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
-/* And until they are written: before the thread ends. */
+/* And until they are written. Required before the thread ends. */
 BT_DEVICE void tma_store_wait(void)
 {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-/* What this thread wrote to shared memory, before the copy engine or the
- * tensor cores touch it. */
+/* Orders this thread's writes to shared memory before accesses by the copy
+ * engine or the tensor cores. */
 BT_DEVICE void fence_proxy_async(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* ---- grids that follow each other --------------------------------------- */
+/* ---- programmatic dependent launch --------------------------------------- */
 
-/* Let the grid behind this one be brought up while this one still runs; */
+/* Allow the next grid to start while this one still runs; */
 BT_DEVICE void launch_dependents(void)
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-/* it waits here until all before it is done and written. */
+/* it waits here until the previous grids are complete and visible. */
 BT_DEVICE void grid_dependency_wait(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -368,7 +368,7 @@ BT_DEVICE void store_fragment(void *chunk, const uint32_t *a)
 /* ---- arithmetic -------------------------------------------------------- */
 
 /* 2^x, 2 ulp; exact 1 for 0 and exact 0 for -infinity. Volatile, so that it
- * stays where it is written: beside a product that runs, not behind it. */
+ * stays where it is written: while a product runs, not after it. */
 BT_DEVICE float exp2_fast(float x)
 {
     float y;

@@ -23,9 +23,9 @@ size_t bt_cuda_tile_rows(size_t head_dim)
     return width == 64 ? 192 : width ? 128 : 0;
 }
 
-/* Items are ordered by band, then tile (longest first), then head of the band.
- * A band is as many heads as have keys and values that stay in the L2 while
- * the tiles of the band read them again and again. */
+/* Items are ordered by group of heads, then tile (longest first), then head of
+ * the group. A group is as many heads as have keys and values that stay in the
+ * L2 while its tiles read them repeatedly. */
 int bt_cuda_l2_heads(size_t tokens, size_t head_dim, size_t group, size_t heads)
 {
     size_t bytes = bt_size_mul(tokens, head_dim * 2 * 2);
@@ -82,7 +82,7 @@ static bauta_status upload(void **block, const piece *pieces, size_t count,
     cudaError_t status = cudaMalloc(block, bt_size_max(size, PIECE));
     if (status) {
         *block = NULL;
-        cudaGetLastError(); // it was told; the next call starts clean
+        cudaGetLastError(); // reported; the next call starts without an error
         return bt_fail(err, BAUTA_ERR_NOMEM, "%zu bytes on the GPU: %s", size,
                        cudaGetErrorString(status));
     }

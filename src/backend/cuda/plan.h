@@ -8,7 +8,7 @@
 #include "mask/loop_list.h"
 #include "mask/work_list.h"
 
-/* Bytes of the redo notes of one item: one for each warp that computes. */
+/* Bytes of the fix-up flags of one item: one for each warp that computes. */
 enum { BT_FIXUP_BYTES = 16 };
 
 /* One side's list for the backward pass. */
@@ -26,7 +26,7 @@ typedef struct bt_cuda_loop_list {
 struct bt_cuda_plan {
     size_t rows, keys, heads, kv_heads, head_dim;
     int tile_count, empty_count; /* tiles that see something, and nothing */
-    int l2_heads; /* heads that are worked on together, see plan.c */
+    int l2_heads; /* heads that are processed together, see plan.c */
     int multiprocessors;
     /* Device memory: one block, cut into these. */
     void *memory;
@@ -38,7 +38,7 @@ struct bt_cuda_plan {
     void *chunk_acc; /* (multiprocessors) what the chunks of the tile that is
                    worked on came to so far, see forward_end.h */
     bt_tensor_map_encode_fn *tensor_map_encode;
-    /* For the backward pass, if it was asked for: a block of its own. */
+    /* For the backward pass, after bt_cuda_plan_add_backward: another block. */
     void *backward_memory;
     bt_cuda_loop_list over_keys, over_queries;
     size_t step_count;   /* over queries */
@@ -55,7 +55,7 @@ struct bt_cuda_plan {
     float *dq_sum; /* (heads, step_count, BT_STEP * width) */
 };
 
-/* Keys and values in pages, as the copy engine sees them: boxes of 64 keys of
+/* Tensor maps of keys and values in pages: boxes of 64 keys of
  * one head and page and 64 columns. Block b of 64 keys of the plan's part i
  * (bt_work_tile.plan) is in page table[start[i] + (b >> page_shift)]. */
 typedef struct bt_cuda_paged {
@@ -73,8 +73,8 @@ bauta_status bt_cuda_plan_fits(const bt_cuda_plan *plan,
                                const bauta_attention_shape *shape, float *scale,
                                bauta_error *err);
 
-/* How many heads are worked on together; and bytes of `rest` for each
- * multiprocessor. */
+/* How many heads are processed together, so that their keys and values stay in
+ * the L2; and bytes of chunk_acc for each SM. */
 int bt_cuda_l2_heads(size_t tokens, size_t head_dim, size_t group,
                      size_t heads);
 size_t bt_cuda_chunk_acc_bytes(size_t head_dim);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Rows of several masks, as words of 32 bits: starts, origins, spans and, where
- * there are pages, the rows' tables and the pages, one behind the other. */
+ * there are pages, the rows' tables and the pages, back to back. */
 typedef struct row_words {
     size_t rows, spans, tables, pages; /* how many of each */
     size_t page_keys;                  /* 0: there are no pages */
@@ -106,7 +106,7 @@ static bauta_status upload(bt_cuda_rows *rows, const int32_t *words,
     cudaError_t status = cudaMalloc(&rows->memory, bytes);
     if (status) {
         rows->memory = NULL;
-        cudaGetLastError(); // it was told; the next call starts clean
+        cudaGetLastError(); // reported; the next call starts without an error
         return bt_fail(err, BAUTA_ERR_NOMEM, "%zu bytes on the GPU: %s", bytes,
                        cudaGetErrorString(status));
     }

@@ -10,15 +10,15 @@
  * Base. Weights are 2^(score - base) in base-2 logarithms, and any base will do
  * that is not far off: weights are float32 and bf16, whose precision is the
  * same from 2^-126 to 2^127. So the base of a chunk is a maximum over the head
- * of the first tile that the row sees something of: over its first HEAD keys,
- * or over all of it where the row sees none of these. After that no maximum is
- * sought, which would take as long as half the exponentials. The sum of a
+ * of the first tile that the row sees something of: over its first PROBE_KEYS
+ * keys, or over all of it if the row sees none of these. After that no maximum
+ * is computed, which would take as long as half the exponentials. The sum of a
  * tile's weights tells when the base must grow: by its exponent, which is
  * exact, once it is over 4096. Only when a tile's maximum is beyond the base by
- * more than LEAP does the row go on from that maximum. That is too late to be
- * seen by a sum, so where a sum is suspicious the forward pass notes the tile
- * and the FIXUP kernel, which seeks all maxima, does it again; decoding seeks
- * them always. A row decides all this by its own scores.
+ * more than BASE_JUMP does the row continue from that maximum. A sum shows that
+ * too late, so when a sum is suspicious the forward pass flags the tile, and
+ * the FIXUP kernel, which computes all maxima, recomputes it; decoding always
+ * computes them. A row decides all this by its own scores.
  *
  * A thread has a share of two rows: of each 8 of KEYS keys, two. */
 #ifndef BT_CUDA_SOFTMAX_H
@@ -28,16 +28,16 @@
 
 #include <math.h>
 
-enum { PROBE_KEYS = 32 }; /* keys of a tile that a base is sought in */
+enum { PROBE_KEYS = 32 }; /* keys of a tile that give the first base */
 
 #define BASE_JUMP 100.0f
 #define MERGE_JUMP 16.0f
 
-/* What the rows of a warp have to say after a tile. */
+/* Flags of a warp's rows after a tile. */
 enum {
     ROW_EMPTY = 1,   /* one has seen nothing yet */
     BASE_GREW = 2,   /* the base of one may have to grow */
-    MAY_OVERFLOW = 4 /* one may have leapt */
+    MAY_OVERFLOW = 4 /* a base may have had to jump */
 };
 
 /* Scores of hidden keys become -infinity, whatever they were. `word`: bits of a
@@ -74,7 +74,7 @@ template <int KEYS> BT_DEVICE float row_max(const float *x, int r, float scale)
     return __fmul_rn(all, scale);
 }
 
-/* Rows that have seen nothing in their chunk yet seek a base. */
+/* The first base of rows that have seen nothing in their chunk yet. */
 template <int KEYS>
 BT_DEVICE void find_base(const float *x, float *base, float scale)
 {
@@ -93,8 +93,8 @@ BT_DEVICE void find_base(const float *x, float *base, float scale)
         }
 }
 
-/* What a row does about the maximum of its next tile (`head`: of the first HEAD
- * keys): it takes its first base, or leaps. What was summed before is to be
+/* Update a row's base for the maximum of its next tile (`head`: of the first
+ * PROBE_KEYS keys): it gets its first base, or jumps. Previous sums are to be
  * multiplied by the result. */
 BT_DEVICE float update_base(float *base, float head, float top)
 {
@@ -264,8 +264,8 @@ BT_DEVICE float merge_add(float total, float chunk, merge m)
     return __fmaf_rn(chunk, m.take, __fmul_rn(total, m.correction));
 }
 
-/* What a row's output is multiplied by, and its logarithm. A sum that is NaN is
- * one of something. */
+/* The factor of a row's output, and its log-sum-exp. A sum that is NaN is not
+ * empty. */
 BT_DEVICE float inverse_sum(float base, float sum)
 {
     bool empty = base == -INFINITY && sum == 0.0f;

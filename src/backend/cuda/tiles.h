@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tiles.h - how the kernels move tiles: what hopper.h's instructions are put
- * together to, in the same way in each of them. */
+/* tiles.h - moving tiles: what the kernels build of hopper.h's instructions. */
 #ifndef BT_CUDA_TILES_H
 #define BT_CUDA_TILES_H
 
@@ -16,7 +15,7 @@ enum {
     PANEL = 64       /* columns of a swizzled panel */
 };
 
-/* A place in a ring of `count` buffers, and the parity of the round. */
+/* A stage of a ring of `count` buffers, and the phase of its barriers. */
 typedef struct pipeline_state {
     int index;
     uint32_t phase;
@@ -40,14 +39,13 @@ BT_DEVICE void load_tile(uint16_t *to, const CUtensorMap *map, int head,
                      full);
 }
 
-/* One warp of readers is done with a buffer, and one lane says so for all. A
- * tool that looks for races takes each lane at its own word, so for it they all
- * do (BT_EVERY_LANE).
+/* One warp releases a buffer, and one lane arrives for all. compute-sanitizer's
+ * racecheck does not see that, so for it every lane arrives (BT_EVERY_LANE).
  *
- * What was read must be there, not only have been asked for: nothing makes the
- * copy engine wait for a load that is still under way. So loads must be used
- * before this by something that cannot move behind it, such as a wgmma; that it
- * is so shows in the machine code. */
+ * Loads from the buffer must have completed, not only have been issued: nothing
+ * makes the copy engine wait for a load in flight. So the loaded values must be
+ * used before this by something that cannot move after it, such as a wgmma.
+ * Check the machine code. */
 #ifdef BT_EVERY_LANE
 enum { WARP_ARRIVALS = 32 };
 #else
@@ -61,9 +59,9 @@ BT_DEVICE void consumer_release(uint64_t *empty)
         barrier_arrive(empty);
 }
 
-/* A (tokens, heads, head_dim) tensor as the copy engine sees it: boxes of
- * `rows` tokens, one head and one panel of columns. Tokens behind the last
- * and columns behind head_dim read as zero, and are not written. */
+/* The tensor map of a (tokens, heads, head_dim) tensor: boxes of `rows` tokens,
+ * one head and one panel of columns. Tokens after the last and columns from
+ * head_dim on read as zero and are not written. */
 static bauta_status encode(CUtensorMap *map, const bt_cuda_plan *plan,
                            const char *name, const uint16_t *tensor,
                            size_t tokens, size_t heads, size_t token,

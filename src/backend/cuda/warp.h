@@ -47,9 +47,8 @@ BT_DEVICE void prefetch(const void *at)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
 
-/* Count up to `last` and round again; returns the count before. What this
- * thread knows of is written before it counts, and whoever counts later knows
- * of it too. */
+/* Increment, or wrap to 0 at `last`; returns the old value. Release and
+ * acquire: writes that precede this are visible to threads that count later. */
 BT_DEVICE uint32_t atomic_inc_wrap(uint32_t *counter, uint32_t last)
 {
     uint32_t before;
@@ -60,7 +59,7 @@ BT_DEVICE uint32_t atomic_inc_wrap(uint32_t *counter, uint32_t last)
     return before;
 }
 
-/* What is read once and should not drive other things out of the L2. */
+/* For data that is read once and should not evict other data from the L2. */
 BT_DEVICE uint64_t policy_evict_first(void)
 {
     uint64_t policy;
@@ -69,7 +68,7 @@ BT_DEVICE uint64_t policy_evict_first(void)
     return policy;
 }
 
-/* Fetch the box of a (page, head, key, column) tensor that begins there. */
+/* Load a box of a (page, head, key, column) tensor. */
 BT_DEVICE void tma_load_page(void *to, const CUtensorMap *map, int column,
                              int key, int head, int page, uint64_t *barrier,
                              uint64_t policy)

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm_end.h - from totals to results: bias, activation, residual, rounding.
+ * The order is in gemm.h. Every operation is one that the compiler must not
+ * contract or reorder, so that all kernels give the same bits. */
+#ifndef BT_CUDA_GEMM_END_H
+#define BT_CUDA_GEMM_END_H
+
+#include "backend/cuda/gemm_task.h"
+#include "backend/cuda/hopper.h"
+
+enum { KIND_NONE = 0, KIND_ACT = 1, KIND_SLOPE = 5 };
+
+BT_DEVICE float low_bf16(uint32_t two)
+{
+    return __uint_as_float(two << 16);
+}
+
+BT_DEVICE float high_bf16(uint32_t two)
+{
+    return __uint_as_float(two & 0xffff0000u);
+}
+
+/* ---- activations ----------------------------------------------------------
+ */
+
+/* 2^x and 1 / x, 2 and 1 ulp. */
+BT_DEVICE float exp2_approx(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+BT_DEVICE float reciprocal(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* 1 / (1 + e^-x), about 4 ulp. */
+BT_DEVICE float sigmoid(float x)
+{
+    return reciprocal(__fadd_rn(1.0f, exp2_approx(__fmul_rn(x, -1.44269504f))));
+}
+
+/* 2 y of gelu(x) = x (1 + tanh(y)) / 2 = x sigmoid(2 y). */
+BT_DEVICE float gelu_argument(float x)
+{
+    return __fmul_rn(x, __fmaf_rn(0.0713548163f, __fmul_rn(x, x), 1.59576912f));
+}
+
+/* Phi(x): the normal distribution's integral. */
+BT_DEVICE float normal_cdf(float x)
+{
+    return __fmul_rn(0.5f, erfcf(__fmul_rn(x, -0.707106781f)));
+}
+
+BT_DEVICE float act_of(bt_act act, float x)
+{
+    switch (act) {
+    case BT_ACT_RELU:
+        return x < 0 ? 0.0f : x;
+    case BT_ACT_GELU_ERF:
+        return __fmul_rn(x, normal_cdf(x));
+    case BT_ACT_GELU_TANH:
+        return __fmul_rn(x, sigmoid(gelu_argument(x)));
+    default:
+        return __fmul_rn(x, sigmoid(x));
+    }
+}
+
+BT_DEVICE float act_slope_of(bt_act act, float x)
+{
+    float s, t, bell;
+    switch (act) {
+    case BT_ACT_RELU:
+        return x > 0 ? 1.0f : 0.0f;
+    case BT_ACT_GELU_ERF:
+        bell = exp2_approx(__fmul_rn(__fmul_rn(x, x), -0.721347520f));
+        return __fmaf_rn(__fmul_rn(x, 0.398942280f), bell, normal_cdf(x));
+    case BT_ACT_GELU_TANH:
+        s = sigmoid(gelu_argument(x));
+        t = __fmaf_rn(0.214064449f, __fmul_rn(x, x), 1.59576912f);
+        t = __fmul_rn(__fmul_rn(x, t), __fmaf_rn(-s, s, s));
+        return __fadd_rn(s, t);
+    default:
+        s = sigmoid(x);
+        return __fmaf_rn(x, __fmaf_rn(-s, s, s), s);
+    }
+}
+
+/* ---- elements of a row -----------------------------------------------------
+ */
+
+/* COUNT (2 or 4) bf16 of a row; where the row ends before, those that there
+ * are, and zeros. */
+template <int COUNT>
+BT_DEVICE void load_bf16(float *to, const uint16_t *from, int left)
+{
+    if (left >= COUNT) {
+        uint32_t two[COUNT / 2];
+        if constexpr (COUNT == 4) {
+            uint2 four = *(const uint2 *)from;
+            two[0] = four.x;
+            two[1] = four.y;
+        } else {
+            two[0] = *(const uint32_t *)from;
+        }
+#pragma unroll
+        for (int x = 0; x < COUNT; x++)
+            to[x] = x % 2 ? high_bf16(two[x / 2]) : low_bf16(two[x / 2]);
+    } else {
+#pragma unroll
+        for (int x = 0; x < COUNT; x++)
+            to[x] = x < left ? low_bf16(from[x]) : 0.0f;
+    }
+}
+
+template <int COUNT>
+BT_DEVICE void store_bf16(uint16_t *to, const float *from, int left)
+{
+    uint32_t two[COUNT / 2];
+#pragma unroll
+    for (int x = 0; x < COUNT; x += 2)
+        two[x / 2] = pack_bf16(from[x], from[x + 1]);
+    if (left < COUNT) {
+#pragma unroll
+        for (int x = 0; x < COUNT; x++)
+            if (x < left)
+                to[x] = (uint16_t)(two[x / 2] >> x % 2 * 16);
+    } else if constexpr (COUNT == 4) {
+        *(uint2 *)to = make_uint2(two[0], two[1]);
+    } else {
+        *(uint32_t *)to = two[0];
+    }
+}
+
+template <int COUNT>
+BT_DEVICE void store_f32(float *to, const float *from, bool accumulate,
+                         int left)
+{
+    if (left < COUNT) {
+#pragma unroll
+        for (int x = 0; x < COUNT; x++)
+            if (x < left)
+                to[x] = accumulate ? __fadd_rn(to[x], from[x]) : from[x];
+    } else if constexpr (COUNT == 4) {
+        float4 v = make_float4(from[0], from[1], from[2], from[3]);
+        if (accumulate) {
+            float4 old = *(const float4 *)to;
+            v = make_float4(__fadd_rn(old.x, v.x), __fadd_rn(old.y, v.y),
+                            __fadd_rn(old.z, v.z), __fadd_rn(old.w, v.w));
+        }
+        *(float4 *)to = v;
+    } else {
+        float2 v = make_float2(from[0], from[1]);
+        if (accumulate) {
+            float2 old = *(const float2 *)to;
+            v = make_float2(__fadd_rn(old.x, v.x), __fadd_rn(old.y, v.y));
+        }
+        *(float2 *)to = v;
+    }
+}
+
+/* Four bf16 as they lie in memory; `left` are there. */
+BT_DEVICE uint2 load_four(const uint16_t *from, int left)
+{
+    if (left >= 4)
+        return *(const uint2 *)from;
+    uint32_t x = from[0], y = left > 1 ? from[1] : 0;
+    return make_uint2(x | y << 16, left > 2 ? from[2] : 0);
+}
+
+BT_DEVICE void four_floats(float *to, uint2 four)
+{
+    to[0] = low_bf16(four.x);
+    to[1] = high_bf16(four.x);
+    to[2] = low_bf16(four.y);
+    to[3] = high_bf16(four.y);
+}
+
+/* What an end reads of a row, four columns: where slopes are taken, or the
+ * residual. (Where both are, the residual is read late.) */
+template <int KIND>
+BT_DEVICE uint2 end_read(const bt_gemm_end &e, int row, int column, int left)
+{
+    size_t i = (size_t)row, j = (size_t)column;
+    if (KIND >= KIND_SLOPE)
+        return load_four(e.slope + i * e.ld_slope + j, left);
+    if (e.residual)
+        return load_four(e.residual + i * e.ld_residual + j, left);
+    return make_uint2(0, 0);
+}
+
+/* One element's value, from its total on; what is not there is not used. */
+template <int KIND> BT_DEVICE float end_act(float v, float at)
+{
+    if (KIND >= KIND_SLOPE)
+        return __fmul_rn(v, act_slope_of((bt_act)(KIND - KIND_SLOPE), at));
+    if (KIND >= KIND_ACT)
+        return act_of((bt_act)(KIND - KIND_ACT), v);
+    return v;
+}
+
+/* The end of four elements of a row, of which `left` are there. */
+template <int KIND>
+BT_DEVICE void end_write(const bt_gemm_end &e, float *v, uint2 bias, uint2 read,
+                         int row, int column, int left)
+{
+    size_t i = (size_t)row, j = (size_t)column;
+    float at[4] = {}, add[4];
+    if (e.bias) {
+        four_floats(add, bias);
+#pragma unroll
+        for (int x = 0; x < 4; x++)
+            v[x] = __fadd_rn(v[x], add[x]);
+    }
+    if (e.pre)
+        store_bf16<4>(e.pre + i * e.ld_pre + j, v, left);
+    if (KIND >= KIND_SLOPE)
+        four_floats(at, read);
+#pragma unroll
+    for (int x = 0; x < 4; x++)
+        v[x] = end_act<KIND>(v[x], at[x]);
+    if (e.residual) {
+        if (KIND >= KIND_SLOPE)
+            read = load_four(e.residual + i * e.ld_residual + j, left);
+        four_floats(add, read);
+#pragma unroll
+        for (int x = 0; x < 4; x++)
+            v[x] = __fadd_rn(v[x], add[x]);
+    }
+    if (e.out_f32)
+        store_f32<4>((float *)e.out + i * e.ldo + j, v, e.accumulate, left);
+    else
+        store_bf16<4>((uint16_t *)e.out + i * e.ldo + j, v, left);
+}
+
+/* The same for two elements and any kind: for kernels that do little of it. */
+BT_DEVICE void end_two(const bt_gemm_end &e, float *v, int row, int column)
+{
+    int left = e.n - column;
+    size_t i = (size_t)row, j = (size_t)column;
+    float with[2];
+    if (e.bias) {
+        load_bf16<2>(with, e.bias + j, left);
+        for (int x = 0; x < 2; x++)
+            v[x] = __fadd_rn(v[x], with[x]);
+    }
+    if (e.pre)
+        store_bf16<2>(e.pre + i * e.ld_pre + j, v, left);
+    if (e.kind >= KIND_SLOPE) {
+        load_bf16<2>(with, e.slope + i * e.ld_slope + j, left);
+        for (int x = 0; x < 2; x++)
+            v[x] = __fmul_rn(
+                v[x], act_slope_of((bt_act)(e.kind - KIND_SLOPE), with[x]));
+    } else if (e.kind >= KIND_ACT) {
+        for (int x = 0; x < 2; x++)
+            v[x] = act_of((bt_act)(e.kind - KIND_ACT), v[x]);
+    }
+    if (e.residual) {
+        load_bf16<2>(with, e.residual + i * e.ld_residual + j, left);
+        for (int x = 0; x < 2; x++)
+            v[x] = __fadd_rn(v[x], with[x]);
+    }
+    if (e.out_f32)
+        store_f32<2>((float *)e.out + i * e.ldo + j, v, e.accumulate, left);
+    else
+        store_bf16<2>((uint16_t *)e.out + i * e.ldo + j, v, left);
+}
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gemm_task.h - a product as its kernels are given it: what gemm.c decides, and
+ * what the kernels' sources carry out. */
+#ifndef BT_CUDA_GEMM_TASK_H
+#define BT_CUDA_GEMM_TASK_H
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/gemm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    BT_GEMM_STEP = 64,       /* of k: 128 bytes, a swizzled row */
+    BT_GEMM_TILE_ROWS = 128, /* of a large product's tile */
+    BT_GEMM_JOINED = 4       /* partial sums that a tile's first block adds */
+};
+
+/* What becomes of a total. */
+typedef struct bt_gemm_end {
+    void *out;
+    const uint16_t *bias, *slope, *residual;
+    uint16_t *pre;
+    size_t ldo, ld_pre, ld_slope, ld_residual;
+    int m, n;
+    int kind; /* 0: no activation; 1 + act; 5 + act: times its slope */
+    bool out_f32, accumulate;
+} bt_gemm_end;
+
+/* Large products: workers (blocks) that each take one tile of the result after
+ * another. `whole` rounds of whole tiles are dealt to all workers. The `part`
+ * tiles that are left over, fewer than workers, have their first `head` chunks
+ * summed by one worker each; the chunks that follow are dealt to the remaining
+ * workers one at a time, or to all where head is 1. Where head is less than all
+ * chunks their sums are partial: (1 + chunks - head, part, tile rows / 16,
+ * columns / 8, lanes of a warp), four floats each, as a warp's registers hold
+ * them. With `join` a tile's first worker adds them, else the merge kernel. */
+typedef struct bt_gemm_task {
+    CUtensorMap a, b, out;
+    bt_gemm_end end;
+    float *partial;
+    int *flags; /* (part, tile rows / 16, BT_GEMM_JOINED): 0 in between */
+    int steps, chunk_steps, chunks; /* of k */
+    int tiles_m, tiles_n, group;    /* see tile_at() */
+    int workers, whole, part, head;
+    bool join;
+} bt_gemm_task;
+
+/* Shapes of tiles: columns, ping pong. All give the same bits. Ping pong is for
+ * units of one chunk. */
+#define BT_GEMM_TILES(X)   \
+    X(PING192, 192, true)  \
+    X(PING128, 128, true)  \
+    X(COOP192, 192, false) \
+    X(COOP128, 128, false)
+
+#define BT_GEMM_TILE_ID(name, ...) BT_GEMM_##name,
+typedef enum bt_gemm_tile {
+    BT_GEMM_TILES(BT_GEMM_TILE_ID) BT_GEMM_TILE_COUNT
+} bt_gemm_tile;
+
+/* Products of few rows, with the operands exchanged: 64 rows of b's and all
+ * rows of a's make a tile. The chunks of a tile are dealt to the blocks of a
+ * cluster, `per` to each. */
+typedef struct bt_gemm_small_task {
+    CUtensorMap a, b;
+    bt_gemm_end end;
+    int steps, chunk_steps, chunks;
+    int blocks, per, stages; /* of a cluster; chunks and stages of a block */
+    bool b_ready;
+} bt_gemm_small_task;
+
+/* How a product is carried out; bt_cuda_gemm chooses, checks and benches may.
+ */
+typedef struct bt_gemm_choice {
+    bool small;
+    bt_gemm_tile tile;
+    int head;   /* chunks that a tile's first worker sums; 0: all of them,
+                 * -1: as seems best */
+    int group;  /* 0: as seems best; see bt_gemm_task */
+    int blocks; /* small: of a cluster; 1, 2, 4 or 8 */
+    int chunk;  /* 0: the library's; another one gives other bits */
+} bt_gemm_choice;
+
+const char *bt_gemm_tile_name(bt_gemm_tile tile);
+void bt_gemm_choose(bt_gemm_choice *choice, const bt_cuda_gemm_args *product,
+                    size_t workspace_bytes, int multiprocessors);
+size_t bt_gemm_choice_bytes(const bt_gemm_choice *choice,
+                            const bt_cuda_gemm_args *product,
+                            int multiprocessors);
+bauta_status bt_cuda_gemm_by(const bt_gemm_choice *choice,
+                             const bt_cuda_gemm_args *product, void *workspace,
+                             size_t workspace_bytes, void *stream,
+                             bauta_error *err);
+
+/* The kernels; they return a cudaError_t. */
+typedef int bt_gemm_large_fn(bt_gemm_tile tile, const bt_gemm_task *task,
+                             void *stream);
+bt_gemm_large_fn bt_gemm_large_nt, bt_gemm_large_nn, bt_gemm_large_tn;
+/* Add up the partial sums that a task has left, of tiles of so many columns. */
+int bt_gemm_merge(int columns, const bt_gemm_task *task, void *stream);
+/* rows: 8, 16, 32 or 64, at least m. */
+int bt_gemm_small(bt_gemm_form form, int rows, const bt_gemm_small_task *task,
+                  void *stream);
+/* Of k: the unit of its steps. */
+int bt_gemm_small_step(int rows);
+/* Stages that fit beside the sums of so many chunks; 0: too many sums. */
+int bt_gemm_small_stages(int rows, int sums);
+int bt_gemm_plain(const bt_cuda_gemm_args *product, const bt_gemm_end *end,
+                  int chunk, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
