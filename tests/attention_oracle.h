@@ -30,8 +30,8 @@
  *
  * The sums leave out products of two errors; every bound is therefore enlarged
  * by a hundredth and by 2^-120, where float32 runs out of exponents. */
-#ifndef BT_ORACLE_H
-#define BT_ORACLE_H
+#ifndef BT_TEST_ATTENTION_ORACLE_H
+#define BT_TEST_ATTENTION_ORACLE_H
 
 #include "bauta.h"
 

@@ -9,7 +9,7 @@ Every case is computed three times from the same bfloat16 inputs and dense
 mask: in float64; by PyTorch in bfloat16 as written (two products and a softmax,
 each result rounded); and by scaled_dot_product_attention, whichever back end
 takes the mask. A result's error is the largest distance from float64, and the
-root of the mean square. For out, dq, dk and dv alike bauta's must be at most
+root of the mean square. For each of out, dq, dk and dv bauta's must be at most
 twice those of PyTorch as written, and the root of the mean square at most twice
 that of the fused back end; the script fails otherwise. (Largest errors are
 single values: a back end whose weights are relative to the row's maximum has

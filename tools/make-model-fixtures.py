@@ -61,7 +61,7 @@ MODELS = {
         vocab_size=37, n_embd=15, n_head=3, n_layer=2, n_inner=31,
         n_positions=11, pad_token_id=None, bos_token_id=BOS,
         eos_token_id=EOS)),
-    # Positions from behind the padding token's, one token type; the head has
+    # Positions start after the padding token's, one token type; the head has
     # GELU whatever the layers have.
     "roberta": ("Roberta", dict(
         vocab_size=VOCAB, hidden_size=16, intermediate_size=24,

@@ -5,7 +5,7 @@ from the same files: how long it takes each on one thread, and whether they are
 the same.
 
     python3 -m venv venv && venv/bin/pip install tokenizers sentencepiece
-    make && venv/bin/python bench/vocabulary_peers.py FILE...
+    make && venv/bin/python bench/tokenizer_training_peers.py FILE...
 
 A line is a text. What bauta writes is then loaded by Hugging Face's library,
 and the ids of 10,000 lines are compared. Files that end in .gz are unpacked.
