@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU kernels' error beside that of PyTorch's own bfloat16 attention.
+"""Compare the error of the GPU kernels with that of PyTorch's bfloat16 attention.
 
     dump_cuda FOLDER > cases.json
     python3 tools/check-attention-gpu.py cases.json

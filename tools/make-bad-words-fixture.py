@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write tests/data/bad_words.h: what transformers forbids by bad_words_ids.
+"""Write tests/data/bad_words.h: the tokens that transformers masks by bad_words_ids.
 
     tools/make-bad-words-fixture.py [CASES] | clang-format > tests/data/bad_words.h
 
-Tokens of a small vocabulary come often enough for words to be nearly there.
-Needs torch and transformers; neither is needed by anything else.
+The vocabulary is small, so that partial matches are frequent.
+Needs torch and transformers; nothing else needs them.
 """
 import json
 import random

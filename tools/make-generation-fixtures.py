@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write tests/data/beam_search.h: what transformers' beam search makes of a toy model.
+"""Write tests/data/beam_search.h: results of transformers' beam search for a toy model.
 
     tools/make-generation-fixtures.py | clang-format > tests/data/beam_search.h
 
 The toy model's logits are a hash of the tokens so far, the same as in
 tests/test_beam.c, so that only the search is compared. Needs torch and
-transformers; neither is needed by anything else.
+transformers; nothing else needs them.
 """
 import random
 

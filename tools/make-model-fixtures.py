@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write tests/data/models: tiny random model folders and what transformers
-computes from them.
+"""Write tests/data/models: tiny random model folders with the results of
+transformers.
 
     tools/make-model-fixtures.py [FOLDER]      default: tests/data/models
 

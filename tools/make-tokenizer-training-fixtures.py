@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What Hugging Face's trainers learn from small texts, for
+"""Results of Hugging Face's trainers on small texts, for
 tests/test_tokenizer_training.c.
 
     python3 -m venv venv && venv/bin/pip install tokenizers==0.23.3
     venv/bin/python tools/make-tokenizer-training-fixtures.py tests/data
 
-tests/data/tokenizer_training.json   a list of cases: lines (each one a text), options,
-                             the pieces after the special tokens and, for BPE,
-                             after the 256 bytes; the merges; ids of the lines
+tests/data/tokenizer_training.json  a list of cases: lines (each one a text),
+                                    options, the pieces after the special tokens
+                                    and, for BPE, after the 256 bytes; the
+                                    merges; ids of the lines
 
 The WordPiece trainer numbers the characters inside of words in the order of a
 hash table, which changes from run to run. Its texts are of four letters, and
