@@ -40,7 +40,7 @@ static bool fault_is(const char *name)
     return fault.name && strcmp(fault.name, name) == 0;
 }
 
-/* What a fault requires of the model. */
+/* Requirements of a fault. */
 static void need(bool there)
 {
     if (!there)
@@ -160,7 +160,7 @@ static size_t grid_keys(const bauta_plan *p, size_t grid, size_t blocks)
     return last->key + last->keys - p->blocks[grid].key;
 }
 
-/* What row r of a tile sees without the fault. */
+/* The keys that row r of a tile sees without the fault. */
 static void row_read(const bauta_plan *p, const bt_tile *t, size_t r, bool *was)
 {
     for (size_t i = t->run; i < t->run + t->runs; i++)

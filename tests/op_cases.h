@@ -10,7 +10,7 @@ enum { OP_INPUTS = 3, OP_IDS = 7 };
 
 typedef struct op_case op_case;
 
-/* What an op is called with, beside tensors. */
+/* The arguments of an op beside tensors. */
 typedef struct op_data {
     size_t rows, columns;
     uint32_t *ids, *positions; /* (rows) */

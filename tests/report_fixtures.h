@@ -54,7 +54,7 @@ static inline void assert_not_in(const char *text, const char *part)
         fail_msg("'%s' is in:\n%s", part, text);
 }
 
-/* What report_json() prints, parsed. */
+/* The output of report_json(), parsed. */
 static inline json_t *json_of(const report *r, int *status)
 {
     temp_folder s = temp_folder_create();

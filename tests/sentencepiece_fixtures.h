@@ -51,7 +51,7 @@ static inline json_t *spm_expected(const char *name)
     return rows;
 }
 
-/* Bytes that stand in hexadecimal under a key; for free(). */
+/* The bytes that a key holds in hexadecimal; for free(). */
 static inline spm_file spm_hex(const json_t *row, const char *key)
 {
     const char *text = json_string_value(json_object_get(row, key));

@@ -24,7 +24,7 @@ static void survives(training_run *l, const training_run *fresh,
     training_run_same(saved, l);
     assert_int_equal(bauta_trainer_steps(l->trainer),
                      bauta_trainer_steps(saved->trainer));
-    // Back to what it was, for the next one.
+    // Restore it for the next one.
     bauta_train_options o = options_of(&training_cases[0]);
     training_run_release(l);
     training_run_init(l, "gpt2", folder, &o, 1, NULL);

@@ -634,8 +634,8 @@ static void add_part(problem *sum, bt_tape *tape, size_t first, size_t rows,
     sum->got.counted += part.counted;
 }
 
-/* Within the bound of the whole with one more addition; with a walk back for
- * each part, and with a common one. */
+/* Within the bound of the whole with one more addition; with a backward pass
+ * for each part, and with a common one. */
 static void parts_weighted_by_their_share_are_the_whole(void **state)
 {
     (void)state;

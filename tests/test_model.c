@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_model.c - model folders against what transformers computed from them:
- * hidden states, logits, loss, gradients, and five steps of AdamW.
+/* test_model.c - model folders against the results of transformers: hidden
+ * states, logits, loss, gradients, and five steps of AdamW.
  *
- * The unit of error is u = 2^-24 times the largest number of the tensor: what
- * one rounding may do to it. A number passes through chains of `width` to `ffn`
+ * The unit of error is u = 2^-24 times the largest number of the tensor: the
+ * effect of one rounding. A number passes through chains of `width` to `ffn`
  * terms in each of the three parts of each layer, in both implementations. The
  * roundings of a chain of n terms add up to n units at worst and to about
  * sqrt(n) where their signs are independent; with P parts and two independent
@@ -598,7 +598,7 @@ static void layer_types_that_differ_are_refused(void **state)
                         "full_attention", "sliding_attention");
     assert_int_equal(err.status, BAUTA_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.message, "layer_types"));
-    // The list is what is refused, not the missing weights.
+    // The list is refused, not the missing weights.
     changed_config_load(&err, "models/qwen2-window3/config.json",
                         "\"layer_types\"", "\"other\"");
     assert_null(strstr(err.message, "layer_types"));

@@ -183,7 +183,7 @@ static void view_copy(float *x, const view *to, size_t token, const view *from,
                        from->dim * sizeof(float));
 }
 
-/* The past, which is always of rank 4, in front of what is there. */
+/* Prepend the past, which is always of rank 4. */
 static float *view_join(view *now, const tensor *past_tensor, size_t batch,
                         bool tokens_outside)
 {
@@ -397,7 +397,7 @@ static float *head_gather(const float *x, const view *w, size_t batch,
     return dense;
 }
 
-/* Errors in units of what is allowed. */
+/* Errors as a share of the allowed error. */
 typedef struct errors {
     double ours, theirs, between;
 } errors;

@@ -206,7 +206,7 @@ static double share(const op_case *c, const char *what, const float *got,
     double worst = 0;
     for (size_t i = 0; i < count; i++) {
         double error = fabs((double)got[i] - want[i]);
-        // 1.01 for what is not of first order.
+        // 1.01 for terms of higher order.
         double bound = 1.01 * size[i] * u + 0x1p-110;
         if (!(error <= bound))
             fail_msg("%s: %s[%zu] is %a, want %a within %g u", c->name, what, i,

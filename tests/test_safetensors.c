@@ -674,8 +674,8 @@ static bytes many_tensors(size_t size)
     return b;
 }
 
-/* How many KiB the process grows by when it reads a file. A process of its own
- * measures it, as the largest size of one is never forgotten. */
+/* How many KiB the process grows by when it reads a file. A child process
+ * measures it, since the peak size of a process never decreases. */
 static long growth(bytes b, bauta_status want)
 {
     int pipes[2];

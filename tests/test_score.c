@@ -424,7 +424,7 @@ typedef struct sentence {
     size_t words;
 } sentence;
 
-/* Words of one letter, few enough to meet again. */
+/* Words of one letter, few enough to repeat. */
 static sentence sentence_draw(test_random *r)
 {
     sentence s = { "", test_below(r, WORDS_MAX + 1) };
@@ -445,8 +445,8 @@ static size_t occurs(const sentence *s, const char *gram, size_t n)
     return count;
 }
 
-/* N-grams that a sentence shares with references, each counted where it first
- * stands: with all of them (BLEU), or with one (chrF). */
+/* N-grams that a sentence shares with references, each counted at its first
+ * occurrence: with all of them (BLEU), or with one (chrF). */
 static uint64_t shared(const sentence *hyp, const sentence *refs, size_t count,
                        size_t n)
 {

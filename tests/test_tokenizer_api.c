@@ -23,7 +23,7 @@
 
 static const char merges[] = "[\"a b\",\"ab c\",\"\xC4\xA0 ab\"]";
 
-/* The 256 bytes and what the merges make. */
+/* The 256 bytes and the merged pieces. */
 static void vocab_text(char *text)
 {
     char *at = text;

@@ -15,8 +15,8 @@ static uint64_t seed;
 
 /* ---- UTF-8 --------------------------------------------------------------- */
 
-/* By the definition: what the bytes say is a scalar value, and writing it in
- * the plainest way gives these bytes. */
+/* By the definition: the bytes encode a scalar value, and encoding that value
+ * in the shortest form gives these bytes. */
 static uint32_t slow_get(const unsigned char *at, size_t size, size_t *length)
 {
     for (size_t n = 1; n <= 4 && n <= size; n++) {

@@ -9,7 +9,7 @@
 
 static test_random randoms;
 
-/* What a case asks for; the matrices follow from it. */
+/* The parameters of a case; the matrices follow from them. */
 typedef struct shape {
     size_t m, n, k;
     bool trans_a, trans_b, add, bias;
