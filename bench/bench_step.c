@@ -116,7 +116,7 @@ static double step_run(step *s, double part[3])
     bt_tensor *x = bt_transformer_decode(s->tape, s->model, &s->input, NULL);
     bt_loss loss =
         bt_op_cross_entropy(s->tape, x, bt_transformer_head_weight(s->model),
-                            false, NULL, s->labels, 0, 1);
+                            false, NULL, s->labels, NULL, 0, 1);
     must(bt_tape_status(s->tape, &err), &err);
     double forward = bench_now();
     must(bt_tape_backward(s->tape, &err), &err);
@@ -154,9 +154,10 @@ static void run(const options *o, size_t sequences, size_t length)
     must(bauta_mask_causal(&causal, tokens, tokens, &err), &err);
     must(bauta_mask_and(&mask, documents, causal, &err), &err);
     must(bauta_plan_create(&plan, mask, 0, tokens, &err), &err);
-    s.input = (bt_forward_input){
-        .tokens = tokens, .ids = ids, .positions = positions, .self_plan = plan
-    };
+    s.input = (bt_forward_input){ .tokens = tokens,
+                                  .ids = ids,
+                                  .positions = positions,
+                                  .plans = { [BT_SLOT_DECODER] = plan } };
     bt_optimizer_options tuning = BT_OPTIMIZER_OPTIONS_INIT;
     tuning.max_grad_norm = 1;
     must(bt_tape_create(&s.tape, s.kernels, o->threads, &err), &err);

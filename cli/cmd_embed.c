@@ -16,7 +16,7 @@
 
 /* ---- the command line -------------------------------------------------- */
 
-enum { POOL_MEAN, POOL_CLS, POOL_LAST };
+/* In the order of bauta_pooling. */
 static const char *const poolings[] = { "mean", "cls", "last", NULL };
 
 typedef struct settings {
@@ -99,9 +99,8 @@ typedef struct embedder {
     size_t line_lengths[BATCH_TEXTS], lengths[BATCH_TEXTS], count, rows;
     uint32_t *ids;
     size_t id_room;
-    float *states; /* (layers + 1, rows, width) */
-    size_t state_room;
-    float *vectors; /* (vector_count, width) for --similarity; else of one */
+    float *vectors; /* (vector_count, width); --similarity keeps those of
+                       earlier batches */
     size_t vector_count, vector_room;
 } embedder;
 
@@ -117,92 +116,29 @@ static void *grown(void *at, size_t *room, size_t count, size_t size)
     return larger;
 }
 
-/* The batch in the model's form. An encoder-decoder also needs a target, whose
- * outputs are not used. */
-typedef struct read_batch {
-    bauta_batch texts, dummy;
-    const bauta_batch *source, *target;
-} read_batch;
-
-static void batch_make(read_batch *b, const embedder *e)
+/* Embed the batch; *vectors receives (count, width) of them. */
+static int vectors_compute(embedder *e, const float **vectors)
 {
-    static const uint32_t dummy[BATCH_TEXTS]; // one token each
-    bauta_model_kind kind = bauta_model_kind_of(e->model.model);
-    b->texts = b->dummy = (bauta_batch)BAUTA_BATCH_INIT;
-    b->texts.count = b->dummy.count = e->count;
-    b->texts.lengths = e->lengths;
-    b->texts.ids = e->ids;
-    b->dummy.stride = 1;
-    b->dummy.ids = dummy;
-    b->source = kind == BAUTA_DECODER_ONLY ? NULL : &b->texts;
-    b->target = kind == BAUTA_DECODER_ONLY      ? &b->texts
-                : kind == BAUTA_ENCODER_DECODER ? &b->dummy
-                                                : NULL;
-}
-
-/* Run the batch; *last receives the states of the last layer. */
-static bauta_status states_compute(embedder *e, const float **last,
-                                   bauta_error *err)
-{
-    const bauta_model *m = e->model.model;
-    bool decoder = bauta_model_kind_of(m) == BAUTA_DECODER_ONLY;
-    size_t layers =
-        decoder ? bauta_model_decoder_layers(m) : bauta_model_encoder_layers(m);
-    bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
-    read_batch batch;
-    batch_make(&batch, e);
-    float *states = grown(e->states, &e->state_room,
-                          (layers + 1) * e->rows * e->width, sizeof(float));
-    if (!states) {
-        snprintf(err->message, sizeof(err->message),
-                 "out of memory for the states of %zu tokens", e->rows);
-        return BAUTA_ERR_NOMEM;
-    }
-    e->states = states;
-    *last = e->states + layers * e->rows * e->width;
-    if (decoder)
-        outputs.decoder_states = e->states;
-    else
-        outputs.encoder_states = e->states;
-    return bauta_model_forward(e->model.context, m, batch.source, batch.target,
-                               &outputs, err);
-}
-
-/* A vector that is not finite is an error, which names the layer. */
-static int vector_check(embedder *e, const float *vector)
-{
+    bauta_batch batch = BAUTA_BATCH_INIT;
+    bauta_embed_options how = BAUTA_EMBED_OPTIONS_INIT;
     bauta_error err;
-    read_batch batch;
-    size_t d = 0;
-    while (d < e->width && isfinite(vector[d]))
-        d++;
-    if (d == e->width)
-        return CLI_OK;
-    batch_make(&batch, e);
-    if (bauta_model_check_finite(e->model.context, e->model.model, batch.source,
-                                 batch.target, &err))
+    size_t before = e->s->similarity ? e->vector_count : 0;
+    float *all = grown(e->vectors, &e->vector_room,
+                       (before + e->count) * e->width, sizeof(float));
+    if (!all)
+        return cli_fail(VERB, "out of memory");
+    e->vectors = all;
+    e->vector_count = before + e->count;
+    *vectors = e->vectors + before * e->width;
+    batch.count = e->count;
+    batch.lengths = e->lengths;
+    batch.ids = e->ids;
+    how.pooling = (bauta_pooling)e->s->pooling;
+    how.normalize = e->s->normalize;
+    if (bauta_model_embed(e->model.context, e->model.model, &batch, &how,
+                          e->vectors + before * e->width, &err))
         return cli_fail(VERB, "%s", err.message);
-    return cli_fail(VERB, "a vector is too long to be normalized");
-}
-
-/* States (rows, width) to one vector. */
-static void pool(const embedder *e, const float *states, size_t rows,
-                 float *vector)
-{
-    double square = 0.0;
-    size_t first = e->s->pooling == POOL_LAST ? rows - 1 : 0;
-    size_t end = e->s->pooling == POOL_CLS ? 1 : rows;
-    for (size_t d = 0; d < e->width; d++) {
-        double sum = 0.0;
-        for (size_t i = first; i < end; i++)
-            sum += (double)states[i * e->width + d];
-        sum /= (double)(end - first);
-        vector[d] = (float)sum;
-        square += sum * sum;
-    }
-    double scale = e->s->normalize && square > 0.0 ? 1.0 / sqrt(square) : 1.0;
-    for (size_t d = 0; d < e->width; d++)
-        vector[d] = (float)((double)vector[d] * scale);
+    return CLI_OK;
 }
 
 static int vector_show(embedder *e, size_t index, const float *vector)
@@ -220,37 +156,12 @@ static int vector_show(embedder *e, size_t index, const float *vector)
                         json_floats(vector, e->width)));
 }
 
-/* Room for the next vector; --similarity keeps all of them. */
-static float *vector_room(embedder *e)
-{
-    size_t at = e->s->similarity ? e->vector_count++ : 0;
-    float *all =
-        grown(e->vectors, &e->vector_room, (at + 1) * e->width, sizeof(float));
-    if (!all)
-        return NULL;
-    e->vectors = all;
-    return e->vectors + at * e->width;
-}
-
 static int batch_run(embedder *e)
 {
-    bauta_error err;
-    const float *states = NULL;
-    int failed = CLI_OK;
-    if (e->count && states_compute(e, &states, &err))
-        failed = cli_fail(VERB, "%s", err.message);
-    for (size_t i = 0; i < e->count && !failed; i++) {
-        float *vector = vector_room(e);
-        if (!vector)
-            failed = cli_fail(VERB, "out of memory");
-        else {
-            pool(e, states, e->lengths[i], vector);
-            failed = vector_check(e, vector);
-            if (!failed)
-                failed = vector_show(e, i, vector);
-        }
-        states += e->lengths[i] * e->width;
-    }
+    const float *vectors = NULL;
+    int failed = e->count ? vectors_compute(e, &vectors) : CLI_OK;
+    for (size_t i = 0; i < e->count && !failed; i++)
+        failed = vector_show(e, i, vectors + i * e->width);
     for (size_t i = 0; i < e->count; i++)
         free(e->lines[i]);
     e->count = e->rows = 0;
@@ -391,7 +302,6 @@ int embed_main(int argc, char **argv)
         npy_close(e.out, false);
     text_input_close(&e.in);
     free(e.ids);
-    free(e.states);
     free(e.vectors);
     opened_model_close(&e.model);
     string_list_release(&s.rest);

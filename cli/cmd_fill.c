@@ -5,7 +5,6 @@
 #include "opened_model.h"
 #include "text_input.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,15 +72,20 @@ typedef struct candidate {
     double probability;
 } candidate;
 
+/* The masks of a text and their candidates. */
+typedef struct gap_list {
+    size_t count, top;
+    size_t *rows;          /* (count) */
+    uint32_t *ids;         /* (count, top) */
+    double *probabilities; /* (count, top) */
+} gap_list;
+
 typedef struct filler {
     const settings *s;
     opened_model model;
     text_input in;
     const char *mask; /* as the vocabulary writes it */
     uint32_t mask_id;
-    float *logits; /* (logit_rows, vocabulary) */
-    size_t logit_rows;
-    candidate *best; /* (top) */
     char place[512];
 } filler;
 
@@ -106,35 +110,6 @@ static char *masks_rewrite(const char *text, size_t length, const char *mask,
     }
     *out_length = at;
     return out;
-}
-
-static bool better(candidate a, candidate b)
-{
-    return a.probability > b.probability ||
-           (a.probability == b.probability && a.token < b.token);
-}
-
-/* The most likely tokens of a row of logits, in order; returns how many. */
-static size_t best_find(filler *f, const float *z)
-{
-    size_t vocabulary = bauta_model_vocab_size(f->model.model);
-    size_t known = bauta_tokenizer_vocab_size(f->model.tokenizer), count = 0;
-    double top = -INFINITY, sum = 0.0;
-    for (size_t i = 0; i < vocabulary; i++)
-        top = fmax(top, (double)z[i]);
-    for (size_t i = 0; i < vocabulary; i++)
-        sum += exp((double)z[i] - top);
-    for (size_t i = 0; i < vocabulary && i < known; i++) {
-        candidate c = { (uint32_t)i, exp((double)z[i] - top) / sum };
-        size_t at = count;
-        if (count == f->s->top && !better(c, f->best[count - 1]))
-            continue;
-        at = count < f->s->top ? count++ : count - 1;
-        for (; at > 0 && better(c, f->best[at - 1]); at--)
-            f->best[at] = f->best[at - 1];
-        f->best[at] = c;
-    }
-    return count;
 }
 
 /* The text with one mask replaced, without the special tokens around it, and
@@ -196,38 +171,34 @@ static int candidate_show(const filler *f, const bauta_tokens *tokens,
     return failed;
 }
 
-static int gap_show(filler *f, const bauta_tokens *tokens, size_t gap,
-                    json_t *gaps)
+/* The candidates of gap `index`. */
+static int gap_show(const filler *f, const bauta_tokens *tokens,
+                    const gap_list *g, size_t index, json_t *gaps)
 {
-    size_t vocabulary = bauta_model_vocab_size(f->model.model);
-    size_t count = best_find(f, f->logits + gap * vocabulary);
     json_t *list = gaps ? json_array() : NULL;
     int failed = CLI_OK;
-    for (size_t i = 0; i < count && !failed; i++)
-        failed = candidate_show(f, tokens, gap, &f->best[i], list);
+    for (size_t i = index * g->top; i < (index + 1) * g->top && !failed; i++) {
+        candidate c = { g->ids[i], g->probabilities[i] };
+        failed = candidate_show(f, tokens, g->rows[index], &c, list);
+    }
     if (gaps)
         json_array_append_new(gaps, list);
     return failed;
 }
 
-static int gaps_show(filler *f, const bauta_tokens *tokens, const char *text,
-                     size_t length)
+static int gaps_show(const filler *f, const bauta_tokens *tokens,
+                     const gap_list *g, const char *text, size_t length)
 {
     json_t *gaps = f->s->json ? json_array() : NULL;
-    size_t number = 0, all = 0;
     int failed = CLI_OK;
-    for (size_t i = 0; i < tokens->count; i++)
-        all += tokens->ids[i] == f->mask_id;
     if (!gaps) {
         fwrite(text, 1, length, stdout);
         putchar('\n');
     }
-    for (size_t i = 0; i < tokens->count && !failed; i++) {
-        if (tokens->ids[i] != f->mask_id)
-            continue;
-        if (!gaps && all > 1)
-            printf(" mask %zu\n", ++number);
-        failed = gap_show(f, tokens, i, gaps);
+    for (size_t i = 0; i < g->count && !failed; i++) {
+        if (!gaps && g->count > 1)
+            printf(" mask %zu\n", i + 1);
+        failed = gap_show(f, tokens, g, i, gaps);
     }
     if (failed || !gaps) {
         json_decref(gaps);
@@ -237,52 +208,53 @@ static int gaps_show(filler *f, const bauta_tokens *tokens, const char *text,
                                      json_text(text, length), "gaps", gaps));
 }
 
-/* Logits that are not finite are an error, which names the layer. */
-static int logits_check(const filler *f, const bauta_batch *batch)
+/* Find the masks of a text, and room for their candidates. */
+static int gaps_find(gap_list *g, const filler *f, const bauta_tokens *tokens)
 {
-    bauta_error err;
-    size_t count = batch->lengths[0] * bauta_model_vocab_size(f->model.model);
-    for (size_t i = 0; i < count; i++)
-        if (isnan(f->logits[i]) || f->logits[i] == INFINITY) {
-            if (!bauta_model_check_finite(f->model.context, f->model.model,
-                                          batch, NULL, &err))
-                snprintf(err.message, sizeof(err.message),
-                         "the logits are not finite");
-            return cli_fail(VERB, "%s: %s", f->place, err.message);
-        }
-    return CLI_OK;
+    size_t vocabulary = bauta_model_vocab_size(f->model.model);
+    size_t known = bauta_tokenizer_vocab_size(f->model.tokenizer);
+    g->top = f->s->top < known ? f->s->top : known;
+    g->top = g->top < vocabulary ? g->top : vocabulary;
+    g->rows = calloc(tokens->count + 1, sizeof(*g->rows));
+    for (size_t i = 0; g->rows && i < tokens->count; i++)
+        if (tokens->ids[i] == f->mask_id)
+            g->rows[g->count++] = i;
+    g->ids = calloc(g->count + 1, g->top * sizeof(*g->ids));
+    g->probabilities = calloc(g->count + 1, g->top * sizeof(double));
+    if (!g->rows || !g->ids || !g->probabilities)
+        return cli_fail(VERB, "%s: out of memory for %zu tokens", f->place,
+                        tokens->count);
+    return g->count ? CLI_OK
+                    : cli_fail(VERB, "%s: the text has no mask token, %s",
+                               f->place, f->mask);
 }
 
-static int logits_compute(filler *f, const bauta_tokens *tokens)
+static int gaps_fill(gap_list *g, filler *f, const bauta_tokens *tokens)
 {
     bauta_batch batch = BAUTA_BATCH_INIT;
-    bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
+    bauta_top_tokens_options how = BAUTA_TOP_TOKENS_OPTIONS_INIT;
     bauta_error err;
-    if (tokens->count > f->logit_rows) {
-        size_t row = bauta_model_vocab_size(f->model.model) * sizeof(float);
-        free(f->logits);
-        f->logits = calloc(tokens->count, row);
-        f->logit_rows = f->logits ? tokens->count : 0;
-        if (!f->logits)
-            return cli_fail(VERB, "%s: out of memory for %zu tokens", f->place,
-                            tokens->count);
-    }
+    size_t vocabulary = bauta_model_vocab_size(f->model.model);
+    size_t known = bauta_tokenizer_vocab_size(f->model.tokenizer);
     batch.count = 1;
     batch.lengths = &tokens->count;
     batch.ids = tokens->ids;
     batch.token_types = tokens->types;
-    outputs.logits = f->logits;
-    if (bauta_model_forward(f->model.context, f->model.model, &batch, NULL,
-                            &outputs, &err))
+    how.top_k = g->top;
+    how.vocab_size = known < vocabulary ? known : vocabulary;
+    if (bauta_model_top_tokens(f->model.context, f->model.model, &batch, NULL,
+                               g->rows, g->count, &how, g->ids,
+                               g->probabilities, &err))
         return cli_fail(VERB, "%s: %s", f->place, err.message);
-    return logits_check(f, &batch);
+    return CLI_OK;
 }
 
 static int text_fill(filler *f, const char *text, size_t length)
 {
     bauta_tokens tokens;
     bauta_error err;
-    size_t marked_length, gaps = 0;
+    gap_list g = { 0 };
+    size_t marked_length;
     char *marked = masks_rewrite(text, length, f->mask, &marked_length);
     if (!marked)
         return cli_fail(VERB, "out of memory");
@@ -291,13 +263,14 @@ static int text_fill(filler *f, const char *text, size_t length)
     free(marked);
     if (status)
         return cli_fail(VERB, "%s: %s", f->place, err.message);
-    for (size_t i = 0; i < tokens.count; i++)
-        gaps += tokens.ids[i] == f->mask_id;
-    int failed = gaps ? logits_compute(f, &tokens)
-                      : cli_fail(VERB, "%s: the text has no mask token, %s",
-                                 f->place, f->mask);
+    int failed = gaps_find(&g, f, &tokens);
     if (!failed)
-        failed = gaps_show(f, &tokens, text, length);
+        failed = gaps_fill(&g, f, &tokens);
+    if (!failed)
+        failed = gaps_show(f, &tokens, &g, text, length);
+    free(g.rows);
+    free(g.ids);
+    free(g.probabilities);
     bauta_tokens_release(&tokens);
     return failed;
 }
@@ -317,8 +290,7 @@ static int filler_open(filler *f)
     if (!f->mask)
         return cli_fail(VERB, "the tokenizer of %s has no mask token",
                         s->rest.at[0]);
-    f->best = calloc(s->top, sizeof(*f->best));
-    return f->best ? CLI_OK : cli_fail(VERB, "out of memory");
+    return CLI_OK;
 }
 
 /* A text that fails is reported, and the others are filled. */
@@ -356,8 +328,6 @@ int fill_main(int argc, char **argv)
         failed = fill(&f);
     if (text_input_close(&f.in))
         failed = CLI_FAILED;
-    free(f.best);
-    free(f.logits);
     opened_model_close(&f.model);
     string_list_release(&s.rest);
     return failed;

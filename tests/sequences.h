@@ -175,8 +175,9 @@ static inline side side_make(const text *from, layout how, visibility kind,
     x.input = (bt_forward_input){ .tokens = x.rows,
                                   .ids = x.ids,
                                   .positions = x.positions,
-                                  .self_plan = x.plan,
-                                  .window_plan = x.window };
+                                  .plans = { [BT_SLOT_ENCODER] = x.plan,
+                                             [BT_SLOT_DECODER] = x.plan,
+                                             [BT_SLOT_WINDOW] = x.window } };
     return x;
 }
 
@@ -194,7 +195,7 @@ static inline void side_cross(side *target, const side *source)
                                       source->lengths, NULL);
     assert_int_equal(status, 0);
     target->cross = plan_from(mask);
-    target->input.cross_plan = target->cross;
+    target->input.plans[BT_SLOT_CROSS] = target->cross;
 }
 
 static inline void side_release(side *x)

@@ -156,7 +156,7 @@ static void stack_agrees(void **state)
     bt_forward_input input = { .tokens = ROWS,
                                .ids = n.ids,
                                .positions = n.positions,
-                               .self_plan = n.plan,
+                               .plans = { [BT_SLOT_DECODER] = n.plan },
                                .hidden_states = states };
     bt_model *model = n.folder->model;
     bt_tensor *x = bt_transformer_decode(n.tape, model, &input, NULL);

@@ -343,14 +343,14 @@ static void internal_run_init(internal_run *in, const fixture *s,
                                       .ids = s->source_ids,
                                       .positions = in->positions,
                                       .token_types = s->types,
-                                      .self_plan = in->all,
+                                      .plans = { [BT_SLOT_ENCODER] = in->all },
                                       .hidden_states = in->encoder_states };
     in->decoder = (bt_forward_input){ .tokens = s->rows,
                                       .ids = s->target_ids,
                                       .positions = in->positions,
-                                      .self_plan = in->causal,
-                                      .window_plan = in->window,
-                                      .cross_plan = in->all,
+                                      .plans = { [BT_SLOT_DECODER] = in->causal,
+                                                 [BT_SLOT_WINDOW] = in->window,
+                                                 [BT_SLOT_CROSS] = in->all },
                                       .hidden_states = in->decoder_states };
 }
 
@@ -492,8 +492,8 @@ static void loss_equals_internal(fixture *s)
         bt_transformer_head_transform(in.tape, model,
                                       internal_run_forward(&in, s, true)),
         bt_transformer_head_weight(model), false,
-        bt_transformer_head_bias(model), s->labels, options.label_smoothing,
-        options.weight);
+        bt_transformer_head_bias(model), s->labels, NULL,
+        options.label_smoothing, options.weight);
     assert_int_equal(bt_tape_backward(in.tape, NULL), 0);
     double got = loss_packed(s, &options, &counted);
     assert_true(got == want.loss);
@@ -674,10 +674,10 @@ static void batch_masks_and(fixture *s)
                                    : i == 2 ? causal(s, window ? window : 1)
                                             : NULL);
     }
-    in.encoder.self_plan = plans[0];
-    in.decoder.self_plan = plans[1];
-    in.decoder.window_plan = plans[2];
-    in.decoder.cross_plan = plans[3];
+    in.encoder.plans[BT_SLOT_ENCODER] = plans[0];
+    in.decoder.plans[BT_SLOT_DECODER] = plans[1];
+    in.decoder.plans[BT_SLOT_WINDOW] = plans[2];
+    in.decoder.plans[BT_SLOT_CROSS] = plans[3];
     bt_tensor *want = bt_transformer_logits(
         in.tape, in.folder->model, internal_run_forward(&in, s, false));
     assert_non_null(want);
@@ -940,8 +940,12 @@ static void describe_and_count(fixture *s)
     uint64_t sum = 0;
     for (size_t i = 0; i < bauta_model_tensor_count(s->model); i++) {
         bauta_tensor t = tensor_at(s->model, i);
+        bauta_tensor named = BAUTA_TENSOR_INIT;
         assert_int_equal(t.count, t.shape[0] * t.shape[1]);
         sum += t.count;
+        assert_int_equal(
+            bauta_model_find_tensor(s->model, t.name, &named, NULL), 0);
+        assert_memory_equal(&named, &t, sizeof(t));
     }
     assert_true(sum == bauta_model_parameter_count(s->model));
 }

@@ -23,6 +23,8 @@ typedef struct call {
     float logits[12 * 40], states[4 * 12 * 16];
     double loss;
     double *loss_arg;
+    float label_weights[12], logprobs[12];
+    float *logprobs_arg;
 } call;
 
 typedef struct fixture {
@@ -59,6 +61,7 @@ static void call_init(call *c, bauta_model *model)
     c->outputs_arg = &c->outputs;
     c->labels_arg = c->labels;
     c->loss_arg = &c->loss;
+    c->logprobs_arg = c->logprobs;
 }
 
 static bauta_status call_forward(call *c, bauta_error *err)
@@ -71,6 +74,13 @@ static bauta_status call_loss(call *c, bauta_error *err)
 {
     return bauta_model_loss(c->context, c->model, c->source_arg, c->target_arg,
                             c->labels_arg, &c->options, c->loss_arg, NULL, err);
+}
+
+static bauta_status call_logprobs(call *c, bauta_error *err)
+{
+    return bauta_model_logprobs(c->context, c->model, c->source_arg,
+                                c->target_arg, c->labels_arg, c->logprobs_arg,
+                                err);
 }
 
 /* ---- misuse -------------------------------------------------------------- */
@@ -134,6 +144,9 @@ SPOIL(smoothing, c->options.label_smoothing = 1.5f)
 SPOIL(smoothing_negative, c->options.label_smoothing = -0.1f)
 SPOIL(smoothing_nan, c->options.label_smoothing = NAN)
 SPOIL(weight, c->options.weight = INFINITY)
+SPOIL(label_weight, c->label_weights[2] = NAN;
+      c->options.label_weights = c->label_weights)
+SPOIL(no_logprobs, c->logprobs_arg = NULL)
 
 typedef bauta_status call_fn(call *c, bauta_error *err);
 
@@ -208,11 +221,11 @@ static const struct {
     { LLAMA, call_forward, corrupt_lengths_overflow,
       "target: has more than 2147483647 rows in 3 sequences" },
     { GPT2, call_forward, corrupt_types_unknown,
-      "target: types are given, and the model has none" },
+      "target: token_types are given, and the model has none" },
     { MARIAN, call_forward, corrupt_types_unknown,
-      "target: types are given, and the model has none" },
+      "target: token_types are given, and the model has none" },
     { BERT, call_forward, corrupt_type,
-      "source: sequence 0, position 4: type 2 of a model with 2" },
+      "source: sequence 0, position 4: token type 2 of a model with 2" },
     { GPT2, call_forward, corrupt_mask,
       "target: the mask is 12 over 11, the batch has 12 rows" },
     { BERT, call_loss, corrupt_mask_of_source,
@@ -241,13 +254,27 @@ static const struct {
     { GPT2, call_loss, corrupt_context, "context is NULL" },
     { GPT2, call_loss, corrupt_model, "model is NULL" },
     { GPT2, call_loss, corrupt_options_size,
-      "options.size is 1, not 56: start from BAUTA_LOSS_OPTIONS_INIT" },
-    { GPT2, call_loss, corrupt_smoothing, "smoothing is 1.5, not from 0 to 1" },
+      "options.size is 1, not 64: start from BAUTA_LOSS_OPTIONS_INIT" },
+    { GPT2, call_loss, corrupt_smoothing,
+      "label_smoothing is 1.5, not from 0 to 1" },
     { GPT2, call_loss, corrupt_smoothing_negative,
-      "smoothing is -0.1, not from 0 to 1" },
+      "label_smoothing is -0.1, not from 0 to 1" },
     { GPT2, call_loss, corrupt_smoothing_nan,
-      "smoothing is nan, not from 0 to 1" },
+      "label_smoothing is nan, not from 0 to 1" },
     { GPT2, call_loss, corrupt_weight, "weight is inf" },
+    { GPT2, call_loss, corrupt_label_weight,
+      "label_weights: sequence 1, position 0: nan is not finite" },
+    { GPT2, call_logprobs, corrupt_context, "context is NULL" },
+    { GPT2, call_logprobs, corrupt_model, "model is NULL" },
+    { GPT2, call_logprobs, corrupt_no_logprobs, "logprobs is NULL" },
+    { GPT2, call_logprobs, corrupt_no_labels, "labels is NULL for 12 rows" },
+    { BERT, call_logprobs, corrupt_label_negative,
+      "labels: sequence 2, position 3: 4294967294 is not in a vocabulary of "
+      "40, nor BAUTA_IGNORE" },
+    { LLAMA, call_logprobs, corrupt_id,
+      "target: sequence 1, position 1: id 40 is not in a vocabulary of 40" },
+    { MARIAN, call_logprobs, corrupt_no_source,
+      "source is NULL: an encoder-decoder reads source and target" },
 };
 
 static void every_misuse_is_an_error(void **state)
@@ -288,6 +315,28 @@ static void rotary_sequences_may_be_longer(void **state)
     assert_true(isfinite(logits[LONG * 40 - 1]));
 }
 
+static void find_is_checked(void)
+{
+    static const char name[] = "transformer.wte.weight";
+    bauta_error err;
+    bauta_tensor t = BAUTA_TENSOR_INIT;
+    assert_int_equal(bauta_model_find_tensor(NULL, name, &t, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_model_find_tensor(w.gpt2, NULL, &t, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_model_find_tensor(w.gpt2, name, NULL, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_model_find_tensor(w.gpt2, "wte\n", &t, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_string_equal(err.message, "the model has no tensor \"wte?\"");
+    assert_null(t.name);
+    assert_int_equal(bauta_model_find_tensor(w.gpt2, name, &t, &err), 0);
+    assert_string_equal(t.name, name);
+    t.size = 3;
+    assert_int_equal(bauta_model_find_tensor(w.gpt2, name, &t, &err),
+                     BAUTA_ERR_ARGUMENT);
+}
+
 static void objects_are_checked(void **state)
 {
     (void)state;
@@ -308,6 +357,7 @@ static void objects_are_checked(void **state)
     assert_int_equal(bauta_model_tensor(w.gpt2, count, &t, &err),
                      BAUTA_ERR_ARGUMENT);
     assert_string_equal(err.message, "tensor 28 of a model that has 28");
+    find_is_checked();
     t.size = 3;
     assert_int_equal(bauta_model_tensor(w.gpt2, 0, &t, &err),
                      BAUTA_ERR_ARGUMENT);
@@ -370,7 +420,16 @@ static bauta_status attempt_loss(attempt *a, bauta_error *err)
     call c;
     call_init(&c, a->model);
     c.context = a->context;
+    c.options.label_weights = c.label_weights;
     return call_loss(&c, err);
+}
+
+static bauta_status attempt_logprobs(attempt *a, bauta_error *err)
+{
+    call c;
+    call_init(&c, a->model);
+    c.context = a->context;
+    return call_logprobs(&c, err);
 }
 
 /* A context keeps its workspace even after a failed call, so each attempt uses
@@ -415,6 +474,7 @@ static void attempts(const char *path, bool trainable)
     assert_true(every_failure(attempt_forward, &a) > 5);
     assert_true(every_failure(attempt_masked, &a) > 5);
     assert_true(every_failure(attempt_loss, &a) > 5);
+    assert_true(every_failure(attempt_logprobs, &a) > 5);
     assert_true(every_failure(attempt_save, &a) > 5);
     assert_int_equal(faults_live(), live);
     bauta_model_free(a.model);

@@ -215,8 +215,66 @@ CASE(audit_checks)
     return bauta_audit_create(&audit, w.context, w.gpt2, NULL, &b, &o, err);
 }
 
+CASE(embed_pooling)
+{
+    bauta_embed_options o = BAUTA_EMBED_OPTIONS_INIT;
+    bauta_batch b = batch_of(1);
+    float vectors[64];
+    o.pooling = (bauta_pooling)99;
+    return bauta_model_embed(w.context, w.gpt2, &b, &o, vectors, err);
+}
+
+CASE(perplexity_objective)
+{
+    bauta_perplexity_options o = BAUTA_PERPLEXITY_OPTIONS_INIT;
+    bauta_perplexity_result result = BAUTA_PERPLEXITY_RESULT_INIT;
+    o.objective = (bauta_objective)99;
+    return bauta_perplexity(w.context, w.gpt2, NULL, w.corpus, &o, &result,
+                            err);
+}
+
 /* ---- counts ----------------------------------------------------------------
  */
+
+CASE(embed_beyond_memory)
+{
+    bauta_batch b = batch_of(SIZE_MAX / 2);
+    float vectors[64];
+    b.lengths = NULL;
+    b.stride = 4;
+    return bauta_model_embed(w.context, w.gpt2, &b, NULL, vectors, err);
+}
+
+CASE(top_tokens_beyond_memory)
+{
+    bauta_batch b = batch_of(1);
+    size_t row = 0;
+    uint32_t top[5];
+    double probabilities[5];
+    return bauta_model_top_tokens(w.context, w.gpt2, NULL, &b, &row,
+                                  SIZE_MAX / 2, NULL, top, probabilities, err);
+}
+
+CASE(top_tokens_of_too_many)
+{
+    bauta_top_tokens_options o = BAUTA_TOP_TOKENS_OPTIONS_INIT;
+    bauta_batch b = batch_of(1);
+    size_t row = 0;
+    uint32_t top[5];
+    double probabilities[5];
+    o.top_k = SIZE_MAX;
+    return bauta_model_top_tokens(w.context, w.gpt2, NULL, &b, &row, 1, &o, top,
+                                  probabilities, err);
+}
+
+CASE(perplexity_beyond_memory)
+{
+    bauta_perplexity_options o = BAUTA_PERPLEXITY_OPTIONS_INIT;
+    bauta_perplexity_result result = BAUTA_PERPLEXITY_RESULT_INIT;
+    o.context_length = SIZE_MAX;
+    return bauta_perplexity(w.context, w.llama, NULL, w.corpus, &o, &result,
+                            err);
+}
 
 CASE(prompt_beyond_memory)
 {
@@ -526,6 +584,12 @@ CASE(tensor_index)
     return bauta_model_tensor(w.gpt2, SIZE_MAX, &tensor, err);
 }
 
+CASE(tensor_name)
+{
+    bauta_tensor tensor = BAUTA_TENSOR_INIT;
+    return bauta_model_find_tensor(w.gpt2, "", &tensor, err);
+}
+
 CASE(reach_layers)
 {
     bauta_mask *mask;
@@ -600,6 +664,12 @@ static const struct {
     ROW(picture_count),
     ROW(weights_type),
     ROW(audit_checks),
+    ROW(embed_pooling),
+    ROW(perplexity_objective),
+    ROW(embed_beyond_memory),
+    ROW(top_tokens_beyond_memory),
+    ROW(top_tokens_of_too_many),
+    ROW(perplexity_beyond_memory),
     ROW(prompt_beyond_memory),
     ROW(prompt_beyond_positions),
     ROW(source_beyond_memory),
@@ -643,6 +713,7 @@ static const struct {
     ROW(decode_null),
     ROW(context_threads),
     ROW(tensor_index),
+    ROW(tensor_name),
     ROW(reach_layers),
 };
 

@@ -204,6 +204,80 @@ static void impossible_records_are_refused(void **state)
     temp_folder_free(&s);
 }
 
+/* Rename an option in a folder's record, and seal the record again. */
+static void option_rename(const char *folder, const char *from, const char *to)
+{
+    text_file file = file_load(folder, "trainer.json");
+    json_t *record = json_loadb(file.bytes, file.size, 0, NULL);
+    json_t *options = json_object_get(record, "options");
+    char *text;
+    assert_non_null(json_object_get(options, from));
+    json_object_set(options, to, json_object_get(options, from));
+    json_object_del(options, from);
+    assert_int_equal(bt_sealed_json_text(&text, record, "", NULL), 0);
+    file_store(folder, "trainer.json", text, strlen(text));
+    bauta_text_free(text);
+    json_decref(record);
+    free(file.bytes);
+}
+
+/* Version 0.1 named the options otherwise; its checkpoints resume. */
+static void a_record_of_version_0_1_resumes(void **state)
+{
+    (void)state;
+    static const char *const names[][2] = {
+        { "batch_sequences", "sequences" },
+        { "batch_tokens", "tokens" },
+        { "gradient_accumulation_steps", "accumulate" },
+        { "microbatch_tokens", "pass" },
+        { "context_length", "context" },
+        { "label_smoothing", "smoothing" },
+        { "mlm_probability", "hidden" },
+        { "mlm_random", "hidden_random" },
+        { "mlm_keep", "hidden_kept" },
+        { "scheduled_sampling", "sampled" },
+        { "warmup_steps", "warmup" },
+        { "lr_scheduler_type", "schedule" },
+        { "learning_rate", "rate" },
+        { "min_learning_rate", "min_rate" },
+        { "adam_beta1", "beta1" },
+        { "adam_beta2", "beta2" },
+        { "adam_epsilon", "epsilon" },
+        { "max_grad_norm", "clip" },
+        { "ema_decay", "average" },
+    };
+    temp_folder s = temp_folder_create();
+    training_run saved, l;
+    bauta_error err;
+    bauta_train_options o = options_of(&training_cases[0]);
+    training_case_init(&saved, &training_cases[0], NULL);
+    training_run_steps(&saved, 3);
+    const char *folder = temp_folder_path(&s, "step-3");
+    save(&saved, folder);
+    for (size_t i = 0; i < BT_LEN(names); i++)
+        option_rename(folder, names[i][0], names[i][1]);
+    training_run_init(&l, "gpt2", folder, &o, 1, NULL);
+    must(bauta_trainer_resume(l.trainer, folder, &err), &err);
+    training_run_steps(&saved, 2);
+    training_run_steps(&l, 2);
+    training_run_same(&saved, &l);
+    training_run_release(&l);
+
+    // A value that differs is reported under the new name.
+    o.learning_rate *= 2;
+    training_run_init(&l, "gpt2", folder, &o, 1, NULL);
+    refused(&l, folder, BAUTA_ERR_ARGUMENT, " option learning_rate is ");
+    o.learning_rate /= 2;
+    training_run_release(&l);
+    // A name that no version has.
+    training_run_init(&l, "gpt2", folder, &o, 1, NULL);
+    option_rename(folder, "rate", "speed");
+    refused(&l, folder, BAUTA_ERR_ARGUMENT, "learning_rate is nothing");
+    training_run_release(&l);
+    training_run_release(&saved);
+    temp_folder_free(&s);
+}
+
 /* Valid files of tensors of another run. */
 static void tensors_of_another_run_are_refused(void **state)
 {
@@ -324,6 +398,7 @@ int main(void)
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(a_damaged_model_is_refused),
         cmocka_unit_test(impossible_records_are_refused),
+        cmocka_unit_test(a_record_of_version_0_1_resumes),
         cmocka_unit_test(tensors_of_another_run_are_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };

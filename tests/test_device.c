@@ -560,7 +560,7 @@ static void bad_arguments_are_errors(void **state)
     bauta_mask *wide = NULL;
     (void)state;
 #define WRONG(call, words) REFUSED(call, BAUTA_ERR_ARGUMENT, words)
-    WRONG(plan_make(&s, &plan, (bauta_dtype)2, false), "type is 2");
+    WRONG(plan_make(&s, &plan, (bauta_dtype)2, false), "dtype is 2");
     WRONG(bauta_gpu_plan_create(&plan, s.context, s.mask, 5, 4, &s.shape,
                                 BAUTA_FLOAT32, false, &err),
           "rows 5 to 9");

@@ -114,7 +114,7 @@ static bt_loss pass_loss(const fixture *s, bt_tape *tape, pass *p, bt_tensor *x)
     return bt_op_cross_entropy(
         tape, bt_transformer_head_transform(tape, model, x),
         bt_transformer_head_weight(model), false,
-        bt_transformer_head_bias(model), pass_top(s, p)->labels, 0.1f, 1);
+        bt_transformer_head_bias(model), pass_top(s, p)->labels, NULL, 0.1f, 1);
 }
 
 /* Results for the real tokens, in their order: the same in every layout. */

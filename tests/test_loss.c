@@ -16,9 +16,20 @@ typedef struct problem {
     double weight;
     size_t ignored; /* one row in so many; 0: none */
     bt_tensor x, w, bias;
+    bool weighted; /* each label has a weight of its own */
     uint32_t *labels;
+    float *weights; /* (rows), or NULL */
     bt_loss got;
 } problem;
+
+static float *draw_weights(size_t rows)
+{
+    float *weights = malloc(rows * sizeof(float) + 1);
+    assert_non_null(weights);
+    for (size_t i = 0; i < rows; i++)
+        weights[i] = 4.0f * test_float(&randoms);
+    return weights;
+}
 
 static void draw_labels(problem *p)
 {
@@ -40,6 +51,7 @@ static void problem_fill(problem *p)
     for (size_t i = 0; i < tensor_count(&p->x); i++)
         p->x.data[i] *= 3.0f; // so that some labels are likely, some not
     draw_labels(p);
+    p->weights = p->weighted ? draw_weights(p->rows) : NULL;
 }
 
 static problem problem_copy(const problem *from)
@@ -51,6 +63,10 @@ static problem problem_copy(const problem *from)
     p.labels = malloc(p.rows * sizeof(uint32_t) + 1);
     assert_non_null(p.labels);
     memcpy(p.labels, from->labels, p.rows * sizeof(uint32_t));
+    if (p.weights) {
+        p.weights = draw_weights(p.rows);
+        memcpy(p.weights, from->weights, p.rows * sizeof(float));
+    }
     return p;
 }
 
@@ -60,13 +76,14 @@ static void problem_free(problem *p)
     parameter_free(&p->w);
     parameter_free(&p->bias);
     free(p->labels);
+    free(p->weights);
 }
 
 static void forward(problem *p, bt_tape *tape, size_t chunk)
 {
-    p->got = bt_op_cross_entropy_chunked(tape, &p->x, &p->w, p->turned,
-                                         p->biased ? &p->bias : NULL, p->labels,
-                                         p->smoothing, p->weight, chunk);
+    p->got = bt_op_cross_entropy_chunked(
+        tape, &p->x, &p->w, p->turned, p->biased ? &p->bias : NULL, p->labels,
+        p->weights, p->smoothing, p->weight, chunk);
 }
 
 static void run(problem *p, bt_tape *tape, size_t chunk)
@@ -231,7 +248,8 @@ static void exact_row(exact *e, size_t row)
     const double u = 0x1p-24;
     const problem *p = e->p;
     double n = (double)p->vocabulary, s = (double)p->smoothing, range, mean = 0;
-    double g = p->weight / (double)e->counted;
+    double g = p->weight / (double)e->counted *
+               (p->weights ? (double)p->weights[row] : 1.0);
     uint32_t label = p->labels[row];
     exact_logits(e, row);
     double lse = exact_softmax(e, &range);
@@ -320,6 +338,20 @@ static const problem cases[] = {
       .smoothing = 1.0f },
     { .rows = 30, .width = 40, .vocabulary = 333, .weight = 1, .ignored = 2 },
     { .rows = 9, .width = 30, .vocabulary = 5000, .weight = 1 },
+    { .rows = 33,
+      .width = 12,
+      .vocabulary = 70,
+      .weight = 0.7,
+      .biased = true,
+      .weighted = true,
+      .ignored = 4 },
+    { .rows = 20,
+      .width = 6,
+      .vocabulary = 31,
+      .weight = 1,
+      .turned = true,
+      .weighted = true,
+      .smoothing = 0.2f },
 };
 
 static void loss_and_gradients_stay_within_their_bounds(void **state)
@@ -422,6 +454,27 @@ static void chunks_change_no_bit(void **state)
         }
         problem_free(&want);
         problem_free(&start);
+    }
+    bt_tape_free(tape);
+}
+
+static void a_weight_of_one_changes_no_bit(void **state)
+{
+    (void)state;
+    bt_tape *tape = test_tape(NULL, 2, true);
+    for (size_t i = 0; i < BT_LEN(cases); i++) {
+        problem want = cases[i];
+        want.weighted = false;
+        problem_fill(&want);
+        problem got = problem_copy(&want);
+        got.weights = draw_weights(got.rows);
+        for (size_t row = 0; row < got.rows; row++)
+            got.weights[row] = got.labels[row] == BT_IGNORE_INDEX ? NAN : 1.0f;
+        run(&want, tape, 5);
+        run(&got, tape, 5);
+        same_problem(&want, &got);
+        problem_free(&want);
+        problem_free(&got);
     }
     bt_tape_free(tape);
 }
@@ -627,9 +680,9 @@ static void add_part(problem *sum, bt_tape *tape, size_t first, size_t rows,
     x->grad += first * sum->width;
     for (size_t i = 0; i < rows; i++)
         count += labels[i] != BT_IGNORE_INDEX;
-    bt_loss part =
-        bt_op_cross_entropy(tape, x, &sum->w, sum->turned, &sum->bias, labels,
-                            sum->smoothing, (double)count / (double)counted);
+    bt_loss part = bt_op_cross_entropy(tape, x, &sum->w, sum->turned,
+                                       &sum->bias, labels, NULL, sum->smoothing,
+                                       (double)count / (double)counted);
     sum->got.loss += part.loss;
     sum->got.counted += part.counted;
 }
@@ -784,7 +837,8 @@ static void memory_does_not_hold_all_logits(void **state)
     problem p = { .rows = 6000, .width = 4, .vocabulary = 5000, .weight = 1 };
     problem_fill(&p);
     bt_tape *tape = test_tape(NULL, 2, false);
-    p.got = bt_op_cross_entropy(tape, &p.x, &p.w, false, NULL, p.labels, 0, 1);
+    p.got = bt_op_cross_entropy(tape, &p.x, &p.w, false, NULL, p.labels, NULL,
+                                0, 1);
     assert_int_equal(p.got.counted, 6000);
     assert_true(bt_tape_bytes(tape) < p.rows * p.vocabulary); // and not x 4
     bt_tape_free(tape);
@@ -797,6 +851,7 @@ int main(void)
         cmocka_unit_test(loss_and_gradients_stay_within_their_bounds),
         cmocka_unit_test(the_formula_is_the_slope_of_the_loss),
         cmocka_unit_test(chunks_change_no_bit),
+        cmocka_unit_test(a_weight_of_one_changes_no_bit),
         cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
         cmocka_unit_test(a_part_of_a_larger_matrix_gives_the_same_bits),
         cmocka_unit_test(without_recording_the_loss_is_the_same),

@@ -176,8 +176,9 @@ static void batch_init(batch *b, tensors *file, const char *ids, bool padded,
                                    .ids = g->ids,
                                    .positions = g->positions,
                                    .token_types = g->types,
-                                   .self_plan = b->plan,
-                                   .window_plan = b->window,
+                                   .plans = { [BT_SLOT_ENCODER] = b->plan,
+                                              [BT_SLOT_DECODER] = b->plan,
+                                              [BT_SLOT_WINDOW] = b->window },
                                    .hidden_states = b->states };
 }
 
@@ -235,7 +236,7 @@ static void subject_cross(subject *s)
                                         d->lengths, e->lengths, NULL),
                      0);
     s->decoder.cross = plan_of(mask);
-    s->decoder.input.cross_plan = s->decoder.cross;
+    s->decoder.input.plans[BT_SLOT_CROSS] = s->decoder.cross;
 }
 
 static tensors *file_need(const char *path, const char *file)
@@ -318,7 +319,7 @@ static bt_loss loss_of(subject *s, bt_tensor *x)
     bt_loss loss = bt_op_cross_entropy(
         s->tape, bt_transformer_head_transform(s->tape, model, x),
         bt_transformer_head_weight(model), false,
-        bt_transformer_head_bias(model), s->labels, 0, 1);
+        bt_transformer_head_bias(model), s->labels, NULL, 0, 1);
     if (bt_tape_status(s->tape, &err))
         fail_msg("%s", err.message);
     return loss;

@@ -330,7 +330,7 @@ static void test_refusals(subject *s)
     expect_refusal(trained, BAUTA_INT8, "read-only");
     expect_refusal(trained, BAUTA_FLOAT32, "read-only");
     bauta_model *model = load(s, false);
-    expect_refusal(model, (bauta_dtype)3, "weights is 3");
+    expect_refusal(model, (bauta_dtype)3, "dtype is 3");
     expect_refusal(model, (bauta_dtype)-1, "not a known type");
     assert_int_equal(bauta_model_pack(model, BAUTA_INT8, NULL), 0);
     assert_int_equal(bauta_model_pack(model, BAUTA_INT8, NULL), 0);

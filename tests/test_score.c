@@ -549,9 +549,9 @@ static void arguments_out_of_range_are_an_error(void **state)
     BLEU(b.smoothing = (bauta_bleu_smoothing)4, "no smoothing 4");
     BLEU(b.smoothing_value = NAN, "smoothing_value is");
     BLEU(b.smoothing_value = 1e9, "smoothing_value is 1e+09");
-    BLEU(b.max_ngram_order = 0, "order is 0");
+    BLEU(b.max_ngram_order = 0, "max_ngram_order is 0");
     BLEU(b.max_ngram_order = BAUTA_NGRAM_MAX + 1,
-         "order is 17, not from 1 to 16");
+         "max_ngram_order is 17, not from 1 to 16");
     BLEU(bleu.size = 3, "BAUTA_BLEU_SCORE_INIT");
 #define CHRF(change, words)                                    \
     do {                                                       \

@@ -605,7 +605,7 @@ static void wrong_options_are_refused_by_name(void **state)
         { seq2seq_wrong, "the objective seq2seq does not fit" },
         { masked_wrong, "the objective masked does not fit" },
         { beta_wrong, "beta1 is 1" },
-        { clip_wrong, "norm of gradients is -1" },
+        { clip_wrong, "max_grad_norm is -1" },
         { size_wrong, "BAUTA_TRAIN_OPTIONS_INIT" },
     };
     training_run l;

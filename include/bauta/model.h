@@ -121,6 +121,12 @@ BAUTA_SIZED(bauta_tensor, BAUTA_NO_DEFAULTS)
 BAUTA_API bauta_status bauta_model_tensor(const bauta_model *model,
                                           size_t index, bauta_tensor *tensor,
                                           bauta_error *err);
+/* The tensor with this name, such as "transformer.wte.weight". A name that the
+ * model does not have is BAUTA_ERR_ARGUMENT; *tensor is then unchanged. */
+BAUTA_API bauta_status bauta_model_find_tensor(const bauta_model *model,
+                                               const char *name,
+                                               bauta_tensor *tensor,
+                                               bauta_error *err);
 
 /* ---- Running a model --------------------------------------------------- */
 
@@ -215,6 +221,14 @@ typedef struct bauta_loss_options {
                                     equal zeros in any batch. NULL: the number
                                     of the row */
     const uint64_t *target_keys; /* likewise; NULL: rows, counted from 2^63 */
+    const float *label_weights;  /* (rows) multiplies loss and gradient of each
+                                    label, any sign; NULL: 1. The mean is over
+                                    the counted labels, not over the weights,
+                                    and a label of weight 0 counts. With minus
+                                    the advantage as the weight of a sampled
+                                    token, the loss is a policy gradient's.
+                                    Weights of ignored labels and of padding
+                                    are not read */
 } bauta_loss_options;
 #define BAUTA_LOSS_OPTIONS_DEFAULTS(X) X(weight, 1.0)
 #define BAUTA_LOSS_OPTIONS_INIT \
@@ -237,9 +251,77 @@ bauta_model_loss(bauta_context *context, bauta_model *model,
                  const uint32_t *labels, const bauta_loss_options *options,
                  double *loss, size_t *counted, bauta_error *err);
 
+/* The log-probability of each label under the model, in nats: logprobs (rows)
+ * has the layout of the labels, which are as for bauta_model_loss(). It is 0
+ * for BAUTA_IGNORE and for padding, and NaN if logits of the row are NaN or
+ * +infinity. A token that a generator chose after the same tokens has the same
+ * bits in bauta_hypothesis.logprobs: the sampler and the trainer evaluate the
+ * same function. */
+BAUTA_API bauta_status bauta_model_logprobs(bauta_context *context,
+                                            const bauta_model *model,
+                                            const bauta_batch *source,
+                                            const bauta_batch *target,
+                                            const uint32_t *labels,
+                                            float *logprobs, bauta_error *err);
+
 /* Set all gradients of a trainable model to 0. */
 BAUTA_API bauta_status bauta_model_zero_gradients(bauta_model *model,
                                                   bauta_error *err);
+
+/* ---- Embeddings and masked tokens -------------------------------------- */
+
+typedef enum bauta_pooling {
+    BAUTA_POOLING_MEAN = 0, /* of all tokens of a sequence */
+    BAUTA_POOLING_CLS = 1,  /* the first token */
+    BAUTA_POOLING_LAST = 2  /* the last token */
+} bauta_pooling;
+
+typedef struct bauta_embed_options {
+    size_t size;
+    bauta_pooling pooling;
+    bool normalize; /* scale each vector to length 1 */
+} bauta_embed_options;
+#define BAUTA_EMBED_OPTIONS_INIT \
+    BAUTA_INIT(bauta_embed_options, BAUTA_NO_DEFAULTS)
+BAUTA_SIZED(bauta_embed_options, BAUTA_NO_DEFAULTS)
+
+/* One vector for each sequence of the batch, pooled from the last hidden states
+ * of the encoder, or of the decoder if there is no encoder. `embeddings` is
+ * (count, hidden size). The vector of a sequence is the same in any batch. An
+ * empty sequence is rejected. A result that is not finite is
+ * BAUTA_ERR_NOT_FINITE, and the message names the layer as
+ * bauta_model_check_finite() does. `options` may be NULL. */
+BAUTA_API bauta_status bauta_model_embed(bauta_context *context,
+                                         const bauta_model *model,
+                                         const bauta_batch *batch,
+                                         const bauta_embed_options *options,
+                                         float *embeddings, bauta_error *err);
+
+typedef struct bauta_top_tokens_options {
+    size_t size;
+    size_t top_k;      /* 1 to the number of candidates */
+    size_t vocab_size; /* the candidates are the tokens below it, for a model
+                          whose vocabulary is padded beyond the tokenizer's; 0:
+                          all tokens of the model */
+} bauta_top_tokens_options;
+#define BAUTA_TOP_TOKENS_OPTIONS_DEFAULTS(X) X(top_k, 5)
+#define BAUTA_TOP_TOKENS_OPTIONS_INIT \
+    BAUTA_INIT(bauta_top_tokens_options, BAUTA_TOP_TOKENS_OPTIONS_DEFAULTS)
+BAUTA_SIZED(bauta_top_tokens_options, BAUTA_TOP_TOKENS_OPTIONS_DEFAULTS)
+
+/* The most likely tokens of `count` rows of a batch, most likely first: for
+ * masked tokens of an encoder, or for the next token of a decoder. Source and
+ * target are as for bauta_model_forward(); `rows` are rows of its logits and
+ * may not be padding. `ids` and `probabilities` are (count, top_k).
+ * Probabilities are the softmax over the model's whole vocabulary; of equal
+ * ones the smaller id comes first. Only the logits of the given rows are
+ * computed; if one is NaN or infinity, or no token is possible, the status is
+ * BAUTA_ERR_NOT_FINITE. `options` may be NULL. */
+BAUTA_API bauta_status bauta_model_top_tokens(
+    bauta_context *context, const bauta_model *model, const bauta_batch *source,
+    const bauta_batch *target, const size_t *rows, size_t count,
+    const bauta_top_tokens_options *options, uint32_t *ids,
+    double *probabilities, bauta_error *err);
 
 /* ---- Attention weights ------------------------------------------------- */
 

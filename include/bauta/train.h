@@ -230,6 +230,61 @@ BAUTA_API size_t bauta_trainer_steps(const bauta_trainer *trainer);
 /* Approximate number of steps in one pass through the corpus. */
 BAUTA_API size_t bauta_trainer_epoch_steps(const bauta_trainer *trainer);
 
+/* ---- Perplexity -------------------------------------------------------- */
+
+typedef struct bauta_perplexity_options {
+    size_t size;
+    bauta_objective objective; /* AUTO, or the one of the model's kind: CAUSAL,
+                                  MASKED or SEQ2SEQ */
+    size_t context_length;     /* tokens of a window; 0: the model's context */
+    size_t stride;     /* tokens from one window of a document to the next, at
+                          most context_length; 0: half of it, rounded up */
+    size_t max_tokens; /* read only so many tokens of the documents (not of
+                          their sources), in order; 0: all */
+    void (*progress)(void *user, uint64_t done, uint64_t all); /* tokens read,
+                                  after each batch; or NULL */
+    void *user;
+} bauta_perplexity_options;
+#define BAUTA_PERPLEXITY_OPTIONS_INIT \
+    BAUTA_INIT(bauta_perplexity_options, BAUTA_NO_DEFAULTS)
+BAUTA_SIZED(bauta_perplexity_options, BAUTA_NO_DEFAULTS)
+
+typedef struct bauta_perplexity_result {
+    size_t size;
+    double loss;       /* mean negative log-likelihood, in nats per token */
+    double perplexity; /* exp(loss); of masked tokens, the pseudo-perplexity */
+    double total_loss; /* sum over the predicted tokens, in nats */
+    uint64_t tokens;   /* predicted */
+    size_t skipped;    /* pairs that are longer than the context */
+    size_t context_length, stride; /* as used */
+} bauta_perplexity_result;
+#define BAUTA_PERPLEXITY_RESULT_INIT \
+    BAUTA_INIT(bauta_perplexity_result, BAUTA_NO_DEFAULTS)
+BAUTA_SIZED(bauta_perplexity_result, BAUTA_NO_DEFAULTS)
+
+/* The perplexity of a corpus under a model, which is only read.
+ *
+ * A text is read in windows of `context_length` tokens, each `stride` tokens
+ * after the one before. Every token is predicted once, in the first window that
+ * predicts it. A decoder predicts all tokens of a text but the first, each from
+ * the tokens before it in the window. An encoder predicts all tokens but the
+ * special ones; each is masked in turn and predicted from the whole window, so
+ * a window takes as many sequences as it has such tokens. An encoder-decoder
+ * needs a corpus of pairs and predicts all tokens of the targets.
+ *
+ * The tokenizer provides the mask token and the special tokens of a masked
+ * model and may be NULL otherwise. A corpus with nothing to predict is
+ * BAUTA_ERR_ARGUMENT. A loss that is not finite is BAUTA_ERR_NOT_FINITE, and
+ * the message names the layer as bauta_model_check_finite() does. `options` may
+ * be NULL. */
+BAUTA_API bauta_status bauta_perplexity(bauta_context *context,
+                                        const bauta_model *model,
+                                        const bauta_tokenizer *tokenizer,
+                                        const bauta_corpus *corpus,
+                                        const bauta_perplexity_options *options,
+                                        bauta_perplexity_result *result,
+                                        bauta_error *err);
+
 /* ---- Checkpoints and runs ---------------------------------------------- */
 
 /* A checkpoint is a model folder (with the tokenizer's files, if there is a

@@ -195,7 +195,7 @@ bauta_status bt_check_gradients(bt_audit_state *a, bt_model_clone *clone,
     size_t probes = bt_probe_count(a, top);
     if (!bt_model_clone_trainable(clone))
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "a compressed model has no gradients");
+                       "a packed model has no gradients");
     bauta_status status =
         bt_oracle_init(&f.oracle, &clone->model.config, &a->inputs, err);
     if (status)

@@ -231,7 +231,7 @@ bauta_status bt_model_clone_ablate_heads(bt_model_clone *clone,
         return zero_weights(clone, out, err);
     if (!from.data)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "the heads of a compressed model cannot be separated");
+                       "the heads of a packed model cannot be separated");
     if (!replace_data(clone, out, err))
         return BAUTA_ERR_NOMEM;
     for (size_t i = keep * dim; i < (keep + 1) * dim; i++)

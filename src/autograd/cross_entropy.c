@@ -11,6 +11,9 @@
  *     dz[label] -= g (1 - s)                        g = weight / counted
  *     dx = dz W,   dW += dz^T x,   dbias += sum of dz
  *
+ * With a weight for each label, g and the loss of its row are multiplied by it
+ * in double; a weight of 1 changes no bit.
+ *
  * The losses of the rows are added in double in row order. dW and dbias are
  * chains over the counted rows in order, which continue across chunks. So
  * neither chunks nor threads change a bit.
@@ -27,6 +30,7 @@
 #include "autograd/linear.h"
 #include "backend/cpu/gradient_accumulation.h"
 #include "backend/cpu/kernels/exp2.h"
+#include "backend/cpu/row_stats.h"
 #include "base/size.h"
 #include "base/threads.h"
 
@@ -39,6 +43,7 @@ typedef struct loss {
     bt_tensor *x, *w, *bias;
     bt_linear l;
     const uint32_t *labels;  /* the caller's: valid until the op returns */
+    const float *weights;    /* of the labels, likewise, or NULL */
     double smoothing, share; /* share: weight of a row in the loss, g above */
     size_t counted;
     size_t *rows;  /* (counted) their indices */
@@ -49,6 +54,7 @@ typedef struct loss {
     float *dx; /* (counted, inputs) */
     float *dw; /* like W, but dense */
     float *dbias;
+    float *logprobs; /* (rows) instead of a loss, or NULL */
 } loss;
 
 /* ---- A row --------------------------------------------------------------- */
@@ -67,32 +73,46 @@ static double logarithm(float l)
 }
 
 /* The loss of a row of logits, which its gradient overwrites. */
-static double run_row(const chunk *c, float *z, uint32_t label)
+static double run_row(const chunk *c, float *z, size_t row)
 {
     const loss *op = c->op;
     size_t count = op->l.outputs;
-    double s = op->smoothing, mean = 0.0;
+    uint32_t label = op->labels[row];
+    double weight = op->weights ? (double)op->weights[row] : 1.0;
+    double s = op->smoothing, share = op->share * weight, mean = 0.0;
     float max = c->kernels->row_max(z, count), picked = z[label];
     if (s > 0.0)
         mean = c->kernels->row_sum(z, count) / (double)count;
     float sum = c->kernels->row_exp_sum(z, z, count, max);
     double lse = (double)max + logarithm(sum);
     if (c->gradient) {
-        c->kernels->row_affine(z, count, (float)(op->share / (double)sum),
-                               (float)(-op->share * s / (double)count));
-        z[label] -= (float)(op->share * (1.0 - s));
+        c->kernels->row_affine(z, count, (float)(share / (double)sum),
+                               (float)(-share * s / (double)count));
+        z[label] -= (float)(share * (1.0 - s));
     }
     double value = lse - (double)picked;
-    return s > 0.0 ? (1.0 - s) * value + s * (lse - mean) : value;
+    return weight * (s > 0.0 ? (1.0 - s) * value + s * (lse - mean) : value);
+}
+
+/* As the sampler computes it; the row of logits is overwritten. */
+static void run_logprob(const chunk *c, float *z, size_t row)
+{
+    const loss *op = c->op;
+    float picked = z[op->labels[row]];
+    op->logprobs[row] =
+        picked - bt_row_stats_of(c->kernels, z, op->l.outputs, z).lse;
 }
 
 static void run_task(void *job, size_t task, int thread)
 {
     (void)thread;
     const chunk *c = job;
-    size_t at = c->first + task;
-    c->op->each[at] = run_row(c, c->op->logits + task * c->op->l.outputs,
-                              c->op->labels[c->op->rows[at]]);
+    size_t at = c->first + task, row = c->op->rows[at];
+    float *z = c->op->logits + task * c->op->l.outputs;
+    if (c->op->logprobs)
+        run_logprob(c, z, row);
+    else
+        c->op->each[at] = run_row(c, z, row);
 }
 
 /* ---- A chunk ------------------------------------------------------------- */
@@ -223,7 +243,7 @@ static void backward(bt_tape *tape, void *saved)
                            op->l.outputs, add);
 }
 
-static double run(bt_tape *tape, const loss *op, size_t rows)
+static void run(bt_tape *tape, const loss *op, size_t rows)
 {
     chunk c = { .op = op,
                 .kernels = bt_tape_kernels(tape),
@@ -231,17 +251,26 @@ static double run(bt_tape *tape, const loss *op, size_t rows)
     for (; c.first < op->counted; c.first += c.count) {
         c.count = bt_size_min(rows, op->counted - c.first);
         if (!run_chunk(tape, &c))
-            return 0.0;
+            return;
     }
-    double sum = 0.0;
-    for (size_t i = 0; i < op->counted; i++)
-        sum += op->each[i];
-    return sum;
+}
+
+/* Everything up to the first logits: false if the tape has failed, or if no row
+ * counts. */
+static bool prepare(bt_tape *tape, loss *op, bool transposed, size_t *rows)
+{
+    op->rows = bt_tape_alloc(tape, op->x->rows, sizeof(*op->rows));
+    if (!op->rows || !fits(tape, op, transposed))
+        return false;
+    find_counted(op);
+    *rows = bt_size_min(*rows, op->counted);
+    return op->counted && alloc_memory(tape, op, *rows);
 }
 
 bt_loss bt_op_cross_entropy_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                                     bool transposed, bt_tensor *bias,
                                     const uint32_t *labels,
+                                    const float *label_weights,
                                     float label_smoothing, double weight,
                                     size_t chunk_rows)
 {
@@ -253,31 +282,46 @@ bt_loss bt_op_cross_entropy_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                 .bias = bias,
                 .l = bt_linear_of(w, transposed),
                 .labels = labels,
+                .weights = label_weights,
                 .smoothing = (double)label_smoothing };
     loss *saved = bt_tape_alloc(tape, 1, sizeof(*saved));
-    op.rows = bt_tape_alloc(tape, x->rows, sizeof(*op.rows));
-    if (!saved || !op.rows || !fits(tape, &op, transposed))
-        return none;
-    find_counted(&op);
-    if (op.counted == 0)
-        return none; // no record: all gradients are 0
+    if (!saved || !prepare(tape, &op, transposed, &chunk_rows))
+        return none; // without a record all gradients are 0
     op.share = weight / (double)op.counted;
-    chunk_rows = bt_size_min(chunk_rows, op.counted);
-    if (!alloc_memory(tape, &op, chunk_rows))
-        return none;
-    double sum = run(tape, &op, chunk_rows);
+    run(tape, &op, chunk_rows);
     *saved = op;
     bt_tape_record(tape, backward, saved);
     if (bt_tape_status(tape, NULL))
         return none;
+    double sum = 0.0;
+    for (size_t i = 0; i < op.counted; i++)
+        sum += op.each[i];
     return (bt_loss){ weight * (sum / (double)op.counted), op.counted };
 }
 
 bt_loss bt_op_cross_entropy(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                             bool transposed, bt_tensor *bias,
-                            const uint32_t *labels, float label_smoothing,
-                            double weight)
+                            const uint32_t *labels, const float *label_weights,
+                            float label_smoothing, double weight)
 {
     return bt_op_cross_entropy_chunked(tape, x, w, transposed, bias, labels,
-                                       label_smoothing, weight, CHUNK_ROWS);
+                                       label_weights, label_smoothing, weight,
+                                       CHUNK_ROWS);
+}
+
+void bt_op_logprobs(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool transposed,
+                    bt_tensor *bias, const uint32_t *labels, float *logprobs)
+{
+    size_t rows = CHUNK_ROWS;
+    if (bt_tape_status(tape, NULL))
+        return;
+    loss op = { .x = x,
+                .w = w,
+                .bias = bias,
+                .l = bt_linear_of(w, transposed),
+                .labels = labels,
+                .logprobs = logprobs };
+    memset(logprobs, 0, x->rows * sizeof(*logprobs));
+    if (prepare(tape, &op, transposed, &rows))
+        run(tape, &op, rows);
 }

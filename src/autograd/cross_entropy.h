@@ -10,6 +10,7 @@
 bt_loss bt_op_cross_entropy_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                                     bool transposed, bt_tensor *bias,
                                     const uint32_t *labels,
+                                    const float *label_weights,
                                     float label_smoothing, double weight,
                                     size_t chunk);
 

@@ -12,7 +12,8 @@
 typedef struct embedding_record {
     const bt_kernels *kernels;
     bt_tensor *table, *y;
-    uint32_t *ids, padding_id;
+    const uint32_t *ids; /* the caller's, until the tape is rewound */
+    uint32_t padding_id;
     float scale;
     float *to; /* the table's gradient, in the backward pass */
 } embedding_record;
@@ -74,15 +75,12 @@ bt_tensor *bt_op_embedding(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
     bt_tensor *y =
         bt_tape_output(tape, rows, table->columns, table->requires_grad);
     embedding_record *r = bt_tape_alloc(tape, 1, sizeof(*r));
-    uint32_t *copy = bt_tape_alloc(tape, rows, sizeof(*copy));
-    if (!copy)
+    if (!y || !r)
         return NULL;
-    if (rows)
-        memcpy(copy, ids, rows * sizeof(*copy));
     *r = (embedding_record){ .kernels = bt_tape_kernels(tape),
                              .table = table,
                              .y = y,
-                             .ids = copy,
+                             .ids = ids,
                              .padding_id = padding_id,
                              .scale = scale };
     bt_parallel_ranges(bt_tape_threads(tape), rows,

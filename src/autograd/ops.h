@@ -32,9 +32,9 @@ typedef struct bt_linear_op {
 bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
                    const bt_linear_op *layers, bool transposed, bt_tensor **y);
 
-/* The rows `ids` of a table, times `scale`. ids (rows) are copied. The row
- * `padding_id` (BT_IGNORE_INDEX: none) gets no gradient, as with padding_idx in
- * torch.nn.Embedding. */
+/* The rows `ids` of a table, times `scale`. ids (rows) are read again by the
+ * backward pass. The row `padding_id` (BT_IGNORE_INDEX: none) gets no gradient,
+ * as with padding_idx in torch.nn.Embedding. */
 bt_tensor *bt_op_embedding(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
                            size_t rows, float scale, uint32_t padding_id);
 
@@ -74,18 +74,26 @@ bt_tensor *bt_op_attention(bt_tape *tape, bt_tensor *q, bt_tensor *k,
  * that only the logits of 256 rows exist at a time. The loss is the mean over
  * rows whose label is not BT_IGNORE_INDEX, times `weight` (for gradient
  * accumulation: this micro-batch's share of all counted labels).
- * label_smoothing mixes in the mean over the vocabulary. If no row counts, the
- * loss is 0. An ignored row is excluded, not multiplied by zero: its contents,
- * even NaN, change no bit of the loss or of a gradient. If the tape records,
- * the gradients of x, W and bias are computed with the loss and kept on the
- * tape; bt_tape_backward() adds them. */
+ * label_weights (rows), NULL for 1, multiplies loss and gradients of each row;
+ * the mean is still over the counted rows. label_smoothing mixes in the mean
+ * over the vocabulary. If no row counts, the loss is 0. An ignored row is
+ * excluded, not multiplied by zero: its contents, even NaN, change no bit of
+ * the loss or of a gradient. If the tape records, the gradients of x, W and
+ * bias are computed with the loss and kept on the tape; bt_tape_backward() adds
+ * them. */
 typedef struct bt_loss {
     double loss;    /* weighted mean, natural logarithm */
     size_t counted; /* rows whose label is not BT_IGNORE_INDEX */
 } bt_loss;
 bt_loss bt_op_cross_entropy(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                             bool transposed, bt_tensor *bias,
-                            const uint32_t *labels, float label_smoothing,
-                            double weight);
+                            const uint32_t *labels, const float *label_weights,
+                            float label_smoothing, double weight);
+
+/* The log-probability of each label under softmax(x W^T + bias), with the bits
+ * of bt_row_stats: logprobs (rows), 0 where the label is BT_IGNORE_INDEX. The
+ * logits are computed as above. For inference: the tape must not record. */
+void bt_op_logprobs(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool transposed,
+                    bt_tensor *bias, const uint32_t *labels, float *logprobs);
 
 #endif

@@ -194,7 +194,6 @@ static bauta_status workers_run(bt_decode_session *session, bauta_error *err)
 
 static bauta_status run(const append_batch *b, bauta_error *err)
 {
-    bt_tape *tape;
     bt_decode_session *session = b->session;
     bauta_status status = BAUTA_OK;
     size_t threads = (size_t)session->context->threads;
@@ -203,12 +202,11 @@ static bauta_status run(const append_batch *b, bauta_error *err)
         if (!status && split_by_tokens(b))
             return workers_run(session, err);
     }
-    if (!status)
-        status = bt_decode_session_tape(session, &tape, err);
     if (status)
         return status;
-    return bt_decode_worker_run(&session->whole, tape, session, b->inputs,
-                                b->count, err);
+    bt_tape_rewind(session->context->tape, false);
+    return bt_decode_worker_run(&session->whole, session->context->tape,
+                                session, b->inputs, b->count, err);
 }
 
 bauta_status bt_decode_session_append(bt_decode_session *session,

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "mask/mask.h"
+#include "runtime/context.h"
 
 #include <string.h>
 
@@ -105,17 +106,15 @@ static bauta_status sources_run(bt_decode_session *session, size_t count,
                                 const size_t *lengths,
                                 bt_cross_kv *const *cross_kvs, bauta_error *err)
 {
-    bt_tape *tape;
+    bt_tape *tape = session->context->tape;
     bt_forward_input input;
-    bauta_status status = bt_decode_session_tape(session, &tape, err);
-    if (status)
-        return status;
+    bt_tape_rewind(tape, false);
     bt_kv_sequence *tables = bt_tape_alloc(tape, count, sizeof(*tables));
     if (!tables ||
         !rows_pack(tape, &input, tables, count, ids, lengths, cross_kvs))
         return bt_tape_status(tape, err);
     bt_token_axis axis = { count, lengths, 0 };
-    status = bt_decode_worker_plans(
+    bauta_status status = bt_decode_worker_plans(
         &session->whole, &input, &session->model->config,
         BAUTA_ATTENTION_ENCODER,
         &(bt_batch_mask){ .queries = axis, .keys = axis }, err);

@@ -85,7 +85,7 @@ bauta_status bt_decode_worker_plans(bt_decode_worker *worker,
     for (size_t l = 0;
          l < bt_attention_layer_count(config, attention) && !status; l++) {
         bt_attention_slot slot = bt_layer_slot(config, attention, l);
-        const bauta_plan **plan = bt_forward_input_plan(forward, slot);
+        const bauta_plan **plan = &forward->plans[slot];
         if (*plan)
             continue;
         bt_batch_mask mask = bt_layer_mask(config, attention, l, batch);
@@ -213,23 +213,6 @@ static void logits_write(const worker_batch *b, const bt_tensor *x)
 
 /* ---- the forward pass -------------------------------------------------- */
 
-static bauta_status run(worker_batch *b, bauta_error *err)
-{
-    size_t wanted;
-    bt_model *model = b->session->model;
-    bauta_status status = prepare(b, err);
-    if (status)
-        return status;
-    bt_tensor *x = bt_transformer_decode(b->tape, model, &b->forward, NULL);
-    x = rows_with_logits(b, x, &wanted);
-    if (x && wanted) {
-        x = bt_transformer_head_transform(b->tape, model, x);
-        if (x)
-            logits_write(b, x);
-    }
-    return bt_tape_status(b->tape, err);
-}
-
 bauta_status bt_decode_worker_run(bt_decode_worker *worker, bt_tape *tape,
                                   const bt_decode_session *session,
                                   const bt_decode_input *inputs, size_t count,
@@ -240,5 +223,17 @@ bauta_status bt_decode_worker_run(bt_decode_worker *worker, bt_tape *tape,
                        .tape = tape,
                        .inputs = inputs,
                        .count = count };
-    return run(&b, err);
+    size_t wanted;
+    bauta_status status = prepare(&b, err);
+    if (status)
+        return status;
+    bt_tensor *x =
+        bt_transformer_decode(tape, session->model, &b.forward, NULL);
+    x = rows_with_logits(&b, x, &wanted);
+    if (x && wanted) {
+        x = bt_transformer_head_transform(tape, session->model, x);
+        if (x)
+            logits_write(&b, x);
+    }
+    return bt_tape_status(tape, err);
 }

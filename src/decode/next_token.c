@@ -78,18 +78,15 @@ static bauta_status single_apply(bt_request *r, bauta_error *err)
     uint32_t token = r->sampled.token;
     bauta_finish finish;
     bool ends = bt_request_ends(r, token, r->generated + 1, &finish);
-    if (bt_beam_tree_reserve(&r->tree, 1) ||
-        BT_ARRAY_RESERVE(r->ids, r->capacity, r->count, 1))
+    if (BT_ARRAY_RESERVE(r->ids, r->capacity, r->count, 1) ||
+        BT_ARRAY_RESERVE(r->logprobs, r->logprobs_capacity, r->generated, 1))
         return bt_fail_memory(err, "tokens", sizeof(*r->ids));
     if (r->matcher.detokenizer && !(ends && finish == BAUTA_FINISH_END))
         status = bt_stop_matcher_push(&r->matcher, token, err);
     if (status)
         return status;
-    bt_beam_tree_add(&r->tree,
-                     r->generated ? (uint32_t)(r->generated - 1) : BT_NO_NODE,
-                     token, r->sampled.logprob);
     r->ids[r->count++] = token;
-    r->generated++;
+    r->logprobs[r->generated++] = r->sampled.logprob;
     r->score += r->sampled.score;
     if (r->matcher.stopped) {
         ends = true;

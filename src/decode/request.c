@@ -47,9 +47,8 @@ static bauta_status token_check(const char *name, uint32_t id, size_t vocab,
 {
     if (id == BAUTA_NO_TOKEN || id < vocab)
         return BAUTA_OK;
-    return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                   "the %s token is %u, the vocabulary has %zu", name,
-                   (unsigned)id, vocab);
+    return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s is %u, the vocabulary has %zu",
+                   name, (unsigned)id, vocab);
 }
 
 static bauta_status numbers_check(const bauta_generate_options *o,
@@ -94,14 +93,15 @@ static bauta_status stops_check(const bauta_generate_options *o,
                                 bauta_error *err)
 {
     if (o->stop_string_count && !o->stop_strings)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.stops is NULL, of %zu",
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "options.stop_strings is NULL, of %zu",
                        o->stop_string_count);
-    BT_NEED_COUNT("options.stops", o->stop_string_count,
+    BT_NEED_COUNT("options.stop_strings", o->stop_string_count,
                   sizeof(*o->stop_strings), err);
     for (size_t i = 0; i < o->stop_string_count; i++)
         if (!o->stop_strings[i] || !*o->stop_strings[i])
-            return bt_fail(err, BAUTA_ERR_ARGUMENT, "stop %zu is %s", i + 1,
-                           o->stop_strings[i] ? "empty" : "NULL");
+            return bt_fail(err, BAUTA_ERR_ARGUMENT, "stop string %zu is %s",
+                           i + 1, o->stop_strings[i] ? "empty" : "NULL");
     return BAUTA_OK;
 }
 
@@ -111,9 +111,9 @@ static bauta_status words_check(const bauta_generate_options *o, size_t vocab,
     bauta_status status = BAUTA_OK;
     char name[48];
     if (o->bad_word_count && !o->bad_words)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT, "options.words is NULL, of %zu",
-                       o->bad_word_count);
-    BT_NEED_COUNT("options.words", o->bad_word_count, sizeof(*o->bad_words),
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "options.bad_words is NULL, of %zu", o->bad_word_count);
+    BT_NEED_COUNT("options.bad_words", o->bad_word_count, sizeof(*o->bad_words),
                   err);
     for (size_t i = 0; i < o->bad_word_count && !status; i++) {
         const bauta_token_seq *word = &o->bad_words[i];
@@ -143,11 +143,14 @@ static bauta_status tokens_check(const bauta_generate_options *o, size_t vocab,
         status = ids_check("the list of suppressed tokens", o->suppress_tokens,
                            o->suppress_token_count, vocab, err);
     if (!status)
-        status = token_check("start", o->decoder_start_token_id, vocab, err);
+        status = token_check("decoder_start_token_id",
+                             o->decoder_start_token_id, vocab, err);
     if (!status)
-        status = token_check("first", o->forced_bos_token_id, vocab, err);
+        status = token_check("forced_bos_token_id", o->forced_bos_token_id,
+                             vocab, err);
     return status ? status
-                  : token_check("last", o->forced_eos_token_id, vocab, err);
+                  : token_check("forced_eos_token_id", o->forced_eos_token_id,
+                                vocab, err);
 }
 
 bauta_status bt_generate_options_check(const bauta_generate_options *options,
@@ -374,6 +377,7 @@ void bt_request_free(bt_request *r)
     bt_beam_search_release(&r->search);
     bt_stop_matcher_release(&r->matcher);
     bt_free(r->ids);
+    bt_free(r->logprobs);
     bt_free(r->source);
     bt_free(r);
 }

@@ -25,10 +25,12 @@ typedef struct bt_request {
     /* progress */
     uint32_t *ids; /* the prompt and, without beams, the new tokens */
     size_t count, capacity;
-    size_t prompt_read;   /* prompt tokens that the first sequence has */
-    size_t cached_tokens; /* of these, taken from another request */
-    size_t generated;     /* new tokens */
-    bt_beam_tree tree;
+    float *logprobs; /* of the new tokens, without beams */
+    size_t logprobs_capacity;
+    size_t prompt_read;      /* prompt tokens that the first sequence has */
+    size_t cached_tokens;    /* of these, taken from another request */
+    size_t generated;        /* new tokens */
+    bt_beam_tree tree;       /* the new tokens of all beams */
     bt_beam_search search;   /* with beam search */
     bt_sequence **sequences; /* (beams) of the open beams, or NULL */
     bt_sequence **forks;     /* (beams) scratch while a step is committed */

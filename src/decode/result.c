@@ -23,13 +23,25 @@ void bauta_result_free(bauta_result *result)
 /* One hypothesis before it is copied into the block. */
 typedef struct hypothesis_draft {
     size_t count;
-    uint32_t node;
+    uint32_t node; /* with beams: its last token */
     double score;
     bauta_finish finish;
     const char *text; /* NULL without a tokenizer */
     size_t length;
     bt_stop_matcher owned; /* owns the text, or is empty */
 } hypothesis_draft;
+
+/* Read the new tokens of a hypothesis, which with beams ends at a node. */
+static void tokens_read(const bt_request *r, uint32_t node, size_t count,
+                        uint32_t *tokens, float *logprobs)
+{
+    if (r->options.num_beams > 1) {
+        bt_beam_tree_read(&r->tree, node, count, tokens, logprobs);
+    } else if (count) {
+        memcpy(tokens, r->ids + r->prompt, count * sizeof(*tokens));
+        memcpy(logprobs, r->logprobs, count * sizeof(*logprobs));
+    }
+}
 
 /* The text of a beam, without the end token and cut at a stop string. */
 static bauta_status draft_decode(hypothesis_draft *d, const bt_request *r,
@@ -61,7 +73,6 @@ static bauta_status drafts_fill(hypothesis_draft *drafts, size_t count,
     if (count && r->options.num_beams == 1) {
         const bt_stop_matcher *s = &r->matcher;
         drafts[0] = (hypothesis_draft){ .count = r->generated,
-                                        .node = (uint32_t)(r->generated - 1),
                                         .score = r->score,
                                         .finish = r->finish };
         if (tokenizer) {
@@ -101,7 +112,7 @@ static bauta_result *block_take(bt_arena *arena, const hypothesis_draft *drafts,
             text = bt_arena_alloc(arena, bt_size_add(d->length, 1), 1);
         if (!arena->base)
             continue;
-        bt_beam_tree_read(&r->tree, d->node, d->count, tokens, logprobs);
+        tokens_read(r, d->node, d->count, tokens, logprobs);
         if (text) {
             memcpy(text, d->text, d->length);
             text[d->length] = '\0';
@@ -163,16 +174,13 @@ bauta_status bt_request_result(bauta_result **out, bt_request *r,
 
 /* ---- logits that are not finite ---------------------------------------- */
 
-/* The tokens of one beam. */
+/* The prompt and the new tokens of one beam. */
 static void beam_read(const bt_request *r, size_t beam, uint32_t *ids)
 {
-    memcpy(ids, r->ids, r->prompt * sizeof(*ids));
-    if (r->generated)
-        bt_beam_tree_read(&r->tree,
-                          r->options.num_beams > 1
-                              ? r->search.open[beam].node
-                              : (uint32_t)(r->generated - 1),
-                          r->generated, ids + r->prompt, NULL);
+    memcpy(ids, r->ids, r->count * sizeof(*ids));
+    if (r->options.num_beams > 1)
+        bt_beam_tree_read(&r->tree, r->search.open[beam].node, r->generated,
+                          ids + r->prompt, NULL);
 }
 
 static bauta_batch batch_of(const uint32_t *ids, const size_t *count)

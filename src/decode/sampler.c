@@ -2,29 +2,20 @@
 /* sampler.c - warpers and sampling. */
 #include "decode/sampler.h"
 
-#include "backend/cpu/kernels/exp2.h"
 #include "base/philox.h"
 #include "base/size.h"
 
+#include <math.h>
 #include <string.h>
 
 bt_sample_status bt_row_stats_compute(bt_row_stats *out,
                                       const bt_sampler_scratch *scratch,
                                       const float *x)
 {
-    const bt_kernels *k = scratch->kernels;
-    *out = (bt_row_stats){ .max = k->row_max(x, scratch->vocab) };
-    if (out->max == INFINITY)
+    *out = bt_row_stats_of(scratch->kernels, x, scratch->vocab, scratch->exps);
+    if (out->max == INFINITY || isnan(out->sum))
         return BT_SAMPLE_NOT_FINITE;
-    // Then all are -infinity, or some are NaN.
-    float base = out->max == -INFINITY ? 0.0f : out->max;
-    out->sum = k->row_exp_sum(scratch->exps, x, scratch->vocab, base);
-    if (isnan(out->sum))
-        return BT_SAMPLE_NOT_FINITE;
-    if (out->max == -INFINITY)
-        return BT_SAMPLE_ALL_MASKED;
-    out->lse = (float)((double)out->max + bt_log2((double)out->sum) * BT_LN2);
-    return BT_SAMPLE_OK;
+    return out->max == -INFINITY ? BT_SAMPLE_ALL_MASKED : BT_SAMPLE_OK;
 }
 
 /* ---- warpers ----------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #ifndef BT_SAMPLER_H
 #define BT_SAMPLER_H
 
+#include "backend/cpu/row_stats.h"
 #include "bauta.h"
 #include "decode/topk.h"
 
@@ -37,11 +38,8 @@ typedef enum bt_sample_status {
     BT_SAMPLE_ALL_MASKED  /* every token is masked */
 } bt_sample_status;
 
-/* The maximum and log-sum-exp of a row. exp(x - max) is left in scratch->exps,
- * and `sum` is its sum. */
-typedef struct bt_row_stats {
-    float max, sum, lse;
-} bt_row_stats;
+/* The maximum and log-sum-exp of a row; see row_stats.h. exp(x - max) is left
+ * in scratch->exps. */
 bt_sample_status bt_row_stats_compute(bt_row_stats *out,
                                       const bt_sampler_scratch *scratch,
                                       const float *x);

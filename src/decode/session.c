@@ -81,21 +81,6 @@ uint64_t bt_decode_session_limit(const bt_decode_session *session)
 
 /* ---- for the session's calls ------------------------------------------- */
 
-bauta_status bt_decode_session_tape(bt_decode_session *session, bt_tape **out,
-                                    bauta_error *err)
-{
-    bauta_context *context = session->context;
-    bauta_status status = BAUTA_OK;
-    if (!context->tape)
-        status = bt_tape_create(&context->tape, context->kernels,
-                                context->threads, err);
-    if (status)
-        return status;
-    bt_tape_rewind(context->tape, false);
-    *out = context->tape;
-    return BAUTA_OK;
-}
-
 bauta_status bt_decode_session_check_length(const bt_decode_session *session,
                                             const char *what, size_t number,
                                             size_t tokens, bauta_error *err)

@@ -43,10 +43,6 @@ struct bt_sequence {
     bt_block_table block_table;
 };
 
-/* The tape of the session's context, rewound, for inference. */
-bauta_status bt_decode_session_tape(bt_decode_session *session, bt_tape **out,
-                                    bauta_error *err);
-
 /* Check that `tokens` tokens fit the model's positions, and that ids are in the
  * vocabulary. `what` and `number` begin the error message. */
 bauta_status bt_decode_session_check_length(const bt_decode_session *session,

@@ -246,6 +246,24 @@ size_t bauta_model_tensor_count(const bauta_model *model)
     return model->tensor_count;
 }
 
+static bauta_tensor tensor_of(const bauta_model *model,
+                              const bt_named_tensor *entry)
+{
+    const bt_tensor *from = entry->tensor;
+    bool vector = entry->rank == 1;
+    return (bauta_tensor){
+        .size = sizeof(bauta_tensor),
+        .name = entry->name,
+        .rank = (size_t)entry->rank,
+        .shape = { vector ? from->columns : from->rows,
+                   vector ? 1 : from->columns },
+        .count = from->rows * from->columns,
+        .data = from->data,
+        .writable = model->trainable ? from->data : NULL,
+        .gradient = from->grad,
+    };
+}
+
 bauta_status bauta_model_tensor(const bauta_model *model, size_t index,
                                 bauta_tensor *tensor, bauta_error *err)
 {
@@ -256,21 +274,24 @@ bauta_status bauta_model_tensor(const bauta_model *model, size_t index,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "tensor %zu of a model that has %zu", index,
                        model->tensor_count);
-    const bt_named_tensor *entry = &model->tensors[index];
-    const bt_tensor *from = entry->tensor;
-    bool vector = entry->rank == 1;
-    *tensor = (bauta_tensor){
-        .size = sizeof(*tensor),
-        .name = entry->name,
-        .rank = (size_t)entry->rank,
-        .shape = { vector ? from->columns : from->rows,
-                   vector ? 1 : from->columns },
-        .count = from->rows * from->columns,
-        .data = from->data,
-        .writable = model->trainable ? from->data : NULL,
-        .gradient = from->grad,
-    };
+    *tensor = tensor_of(model, &model->tensors[index]);
     return BAUTA_OK;
+}
+
+bauta_status bauta_model_find_tensor(const bauta_model *model, const char *name,
+                                     bauta_tensor *tensor, bauta_error *err)
+{
+    BT_NEED(model, err);
+    BT_NEED(name, err);
+    BT_NEED(tensor, err);
+    BT_NEED_SIZE(tensor, bauta_tensor, "BAUTA_TENSOR_INIT", err);
+    for (size_t i = 0; i < model->tensor_count; i++)
+        if (strcmp(model->tensors[i].name, name) == 0) {
+            *tensor = tensor_of(model, &model->tensors[i]);
+            return BAUTA_OK;
+        }
+    return bt_fail(err, BAUTA_ERR_ARGUMENT, "the model has no tensor \"%s\"",
+                   bt_quote(name).text);
 }
 
 bauta_status bauta_model_zero_gradients(bauta_model *model, bauta_error *err)

@@ -259,15 +259,15 @@ static void save_qk(bt_model_call *call)
     }
 }
 
-static const bauta_plan *plan_of(bt_model_call *call,
+static const bauta_plan *plan_of(const bt_model_call *call,
                                  const bauta_attention_weights *request)
 {
-    bt_forward_input *input = request->attention == BAUTA_ATTENTION_ENCODER
-                                  ? &call->encoder
-                                  : &call->decoder;
+    const bt_forward_input *input =
+        request->attention == BAUTA_ATTENTION_ENCODER ? &call->encoder
+                                                      : &call->decoder;
     bt_attention_slot slot =
         bt_layer_slot(&call->model->config, request->attention, request->layer);
-    return *bt_forward_input_plan(input, slot);
+    return input->plans[slot];
 }
 
 static bt_saved_qk saved_of(const bt_model_call *call,

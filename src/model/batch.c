@@ -7,6 +7,7 @@
 #include "mask/mask.h"
 #include "model/api.h"
 
+#include <math.h>
 #include <string.h>
 
 static size_t length_of(const bauta_batch *batch, size_t sequence)
@@ -108,13 +109,15 @@ static bauta_status tokens_check(const bauta_batch *batch, const char *name,
         return BAUTA_OK;
     if (types == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s: types are given, and the model has none", name);
+                       "%s: token_types are given, and the model has none",
+                       name);
     if (find_too_large(&at, batch, batch->token_types, types, 0))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s: sequence %zu, position %zu: type %u of a model "
-                       "with %zu",
-                       name, at.sequence, at.position,
-                       (unsigned)batch->token_types[at.row], types);
+        return bt_fail(
+            err, BAUTA_ERR_ARGUMENT,
+            "%s: sequence %zu, position %zu: token type %u of a model "
+            "with %zu",
+            name, at.sequence, at.position,
+            (unsigned)batch->token_types[at.row], types);
     return BAUTA_OK;
 }
 
@@ -151,6 +154,44 @@ bauta_status bt_labels_check(const bauta_batch *batch, const uint32_t *labels,
     return BAUTA_OK;
 }
 
+bauta_status bt_label_weights_check(const bauta_batch *batch,
+                                    const uint32_t *labels,
+                                    const float *weights, bauta_error *err)
+{
+    size_t start = 0;
+    for (size_t s = 0; s < batch->count; s++) {
+        size_t length = length_of(batch, s);
+        for (size_t i = start; i < start + length; i++)
+            if (labels[i] != BT_IGNORE_INDEX && !isfinite(weights[i]))
+                return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                               "label_weights: sequence %zu, position %zu: %g "
+                               "is not finite",
+                               s, i - start, (double)weights[i]);
+        start += batch->stride ? batch->stride : length;
+    }
+    return BAUTA_OK;
+}
+
+size_t bt_labels_count(const bauta_batch *batch, const uint32_t *labels)
+{
+    size_t start = 0, counted = 0;
+    for (size_t s = 0; s < batch->count; s++) {
+        size_t length = length_of(batch, s);
+        for (size_t i = start; i < start + length; i++)
+            counted += labels[i] != BT_IGNORE_INDEX;
+        start += batch->stride ? batch->stride : length;
+    }
+    return counted;
+}
+
+size_t bt_batch_tokens(const bauta_batch *batch)
+{
+    size_t tokens = 0;
+    for (size_t s = 0; s < batch->count; s++)
+        tokens += length_of(batch, s);
+    return tokens;
+}
+
 /* ---- packing ----------------------------------------------------------- */
 
 /* The caller's first row of sequence s, whose first packed row is `packed`. */
@@ -159,15 +200,19 @@ static size_t start_of(const bt_packed_batch *rows, size_t s, size_t packed)
     return rows->axis.stride ? s * rows->axis.stride : packed;
 }
 
-uint32_t *bt_packed_batch_pack(const bt_packed_batch *rows, bt_tape *tape,
-                               const uint32_t *from)
+const void *bt_packed_batch_pack(const bt_packed_batch *rows, bt_tape *tape,
+                                 const void *from, size_t size)
 {
     size_t at = 0;
-    uint32_t *to = bt_tape_alloc(tape, rows->tokens, sizeof(*to));
+    if (!rows->axis.stride)
+        return from;
+    char *to = bt_tape_alloc(tape, rows->tokens, size);
     for (size_t s = 0; to && s < rows->axis.count; s++) {
         size_t length = rows->axis.lengths[s];
         if (length)
-            memcpy(to + at, from + start_of(rows, s, at), length * sizeof(*to));
+            memcpy(to + at * size,
+                   (const char *)from + start_of(rows, s, at) * size,
+                   length * size);
         at += length;
     }
     return to;
@@ -195,10 +240,11 @@ void bt_packed_batch_init(bt_packed_batch *rows, bt_tape *tape,
         lengths[s] = length_of(batch, s);
         rows->tokens += lengths[s];
     }
-    rows->ids = bt_packed_batch_pack(rows, tape, batch->ids);
+    rows->ids =
+        bt_packed_batch_pack(rows, tape, batch->ids, sizeof(*rows->ids));
     if (batch->token_types)
-        rows->token_types =
-            bt_packed_batch_pack(rows, tape, batch->token_types);
+        rows->token_types = bt_packed_batch_pack(rows, tape, batch->token_types,
+                                                 sizeof(*rows->token_types));
     rows->positions = bt_tape_alloc(tape, rows->tokens, sizeof(uint32_t));
     if (rows->positions)
         positions_set(rows);

@@ -120,8 +120,9 @@ static bauta_status head_check(const bauta_model *model, bt_model_call *r,
     return bt_tape_status(r->tape, err);
 }
 
-static bauta_status run(const bauta_model *model, bt_model_call *r,
-                        bauta_error *err)
+bauta_status bt_model_call_check_states(bt_model_call *r,
+                                        const bauta_model *model,
+                                        bt_tensor **last, bauta_error *err)
 {
     const bt_model_config *config = &r->model->config;
     size_t encoder = config->encoder.layers, decoder = config->decoder.layers;
@@ -129,8 +130,7 @@ static bauta_status run(const bauta_model *model, bt_model_call *r,
         bt_tape_alloc(r->tape, encoder + 1, sizeof(bt_tensor *));
     r->decoder.hidden_states =
         bt_tape_alloc(r->tape, decoder + 1, sizeof(bt_tensor *));
-    bt_tensor *x = bt_model_call_stacks(r);
-    bt_tensor *top = bt_transformer_head_transform(r->tape, r->model, x);
+    *last = bt_model_call_stacks(r);
     bauta_status status = bt_tape_status(r->tape, err);
     if (!status && r->source)
         status = stack_check(model, "encoder", r->encoder.hidden_states,
@@ -138,7 +138,19 @@ static bauta_status run(const bauta_model *model, bt_model_call *r,
     if (!status && r->target)
         status = stack_check(model, "decoder", r->decoder.hidden_states,
                              decoder, &r->decoder_batch, err);
-    return status ? status : head_check(model, r, top, err);
+    return status;
+}
+
+static bauta_status run(const bauta_model *model, bt_model_call *r,
+                        bauta_error *err)
+{
+    bt_tensor *x;
+    bauta_status status = bt_model_call_check_states(r, model, &x, err);
+    if (status)
+        return status;
+    x = bt_transformer_head_transform(r->tape, r->model, x);
+    status = bt_tape_status(r->tape, err);
+    return status ? status : head_check(model, r, x, err);
 }
 
 bauta_status bauta_model_check_finite(bauta_context *context,

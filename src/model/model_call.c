@@ -111,7 +111,7 @@ static bauta_status plans_get(bt_model_call *call, bt_forward_input *input,
     for (size_t l = 0;
          l < bt_attention_layer_count(config, attention) && !status; l++) {
         bt_attention_slot slot = bt_layer_slot(config, attention, l);
-        const bauta_plan **plan = bt_forward_input_plan(input, slot);
+        const bauta_plan **plan = &input->plans[slot];
         if (*plan)
             continue;
         bt_batch_mask mask = bt_layer_mask(config, attention, l, batch);
@@ -144,20 +144,13 @@ static bauta_status cross_prepare(bt_model_call *call, bauta_error *err)
 bauta_status bt_model_call_prepare(bt_model_call *call, bool recording,
                                    bauta_error *err)
 {
-    bauta_context *context = call->context;
-    bauta_status status = BAUTA_OK;
-    if (!context->tape)
-        status = bt_tape_create(&context->tape, context->kernels,
-                                context->threads, err);
-    if (status)
-        return status;
-    call->tape = context->tape;
+    call->tape = call->context->tape;
     bt_tape_rewind(call->tape, recording);
     if (call->source)
         bt_packed_batch_init(&call->encoder_batch, call->tape, call->source);
     if (call->target)
         bt_packed_batch_init(&call->decoder_batch, call->tape, call->target);
-    status = bt_tape_status(call->tape, err);
+    bauta_status status = bt_tape_status(call->tape, err);
     if (!status && call->source)
         status = self_prepare(call, &call->encoder, BAUTA_ATTENTION_ENCODER,
                               &call->encoder_batch, err);
@@ -303,7 +296,7 @@ static bauta_status options_check(const bauta_loss_options *options,
     BT_NEED_SIZE(options, bauta_loss_options, "BAUTA_LOSS_OPTIONS_INIT", err);
     if (!(options->label_smoothing >= 0 && options->label_smoothing <= 1))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "smoothing is %g, not from 0 to 1",
+                       "label_smoothing is %g, not from 0 to 1",
                        (double)options->label_smoothing);
     if (!(options->dropout >= 0 && options->dropout < 1))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -341,8 +334,13 @@ static bauta_status loss_run(bt_model_call *call, const uint32_t *labels,
                              bauta_error *err)
 {
     bt_model *model = call->model;
-    uint32_t *packed =
-        bt_packed_batch_pack(output_rows(call), call->tape, labels);
+    const bt_packed_batch *rows = output_rows(call);
+    const uint32_t *packed =
+        bt_packed_batch_pack(rows, call->tape, labels, sizeof(*packed));
+    const float *weights = NULL;
+    if (options->label_weights)
+        weights = bt_packed_batch_pack(rows, call->tape, options->label_weights,
+                                       sizeof(*weights));
     call->encoder.dropout = dropout_of(call, &call->encoder_batch, options,
                                        options->source_keys, 0);
     call->decoder.dropout = dropout_of(call, &call->decoder_batch, options,
@@ -352,18 +350,18 @@ static bauta_status loss_run(bt_model_call *call, const uint32_t *labels,
     *loss =
         bt_op_cross_entropy(call->tape, x, bt_transformer_head_weight(model),
                             false, bt_transformer_head_bias(model), packed,
-                            options->label_smoothing, options->weight);
+                            weights, options->label_smoothing, options->weight);
     bauta_status status = bt_tape_status(call->tape, err);
     if (status || !bt_tape_recording(call->tape))
         return status;
     return bt_tape_backward(call->tape, err);
 }
 
-bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
-                              const bauta_batch *source,
-                              const bauta_batch *target, const uint32_t *labels,
-                              const bauta_loss_options *options, double *loss,
-                              size_t *counted, bauta_error *err)
+bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
+                           const bauta_batch *source, const bauta_batch *target,
+                           const uint32_t *labels,
+                           const bauta_loss_options *options, bool gradients,
+                           double *loss, size_t *counted, bauta_error *err)
 {
     bt_model_call call;
     bt_loss result;
@@ -378,8 +376,11 @@ bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
     if (!status)
         status = bt_labels_check(target ? target : source, labels,
                                  bauta_model_vocab_size(model), err);
+    if (!status && options && options->label_weights)
+        status = bt_label_weights_check(target ? target : source, labels,
+                                        options->label_weights, err);
     if (!status)
-        status = bt_model_call_prepare(&call, model->trainable, err);
+        status = bt_model_call_prepare(&call, gradients, err);
     if (!status)
         status =
             loss_run(&call, labels, options ? options : &chosen, &result, err);
@@ -389,4 +390,52 @@ bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
     if (counted)
         *counted = result.counted;
     return BAUTA_OK;
+}
+
+bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
+                              const bauta_batch *source,
+                              const bauta_batch *target, const uint32_t *labels,
+                              const bauta_loss_options *options, double *loss,
+                              size_t *counted, bauta_error *err)
+{
+    return bt_model_loss(context, model, source, target, labels, options,
+                         model && model->trainable, loss, counted, err);
+}
+
+/* ---- log-probabilities -------------------------------------------------- */
+
+static bauta_status logprobs_run(bt_model_call *call, const uint32_t *labels,
+                                 float *logprobs, bauta_error *err)
+{
+    bt_model *model = call->model;
+    const bt_packed_batch *rows = output_rows(call);
+    const uint32_t *packed =
+        bt_packed_batch_pack(rows, call->tape, labels, sizeof(*packed));
+    float *each = bt_tape_alloc(call->tape, rows->tokens, sizeof(*each));
+    bt_tensor *x = bt_transformer_head_transform(call->tape, model,
+                                                 bt_model_call_stacks(call));
+    bt_op_logprobs(call->tape, x, bt_transformer_head_weight(model), false,
+                   bt_transformer_head_bias(model), packed, each);
+    bauta_status status = bt_tape_status(call->tape, err);
+    if (!status)
+        bt_packed_batch_unpack(rows, logprobs, each, 1);
+    return status;
+}
+
+bauta_status
+bauta_model_logprobs(bauta_context *context, const bauta_model *model,
+                     const bauta_batch *source, const bauta_batch *target,
+                     const uint32_t *labels, float *logprobs, bauta_error *err)
+{
+    bt_model_call call;
+    bauta_status status =
+        bt_model_call_check(&call, context, model, source, target, err);
+    if (status)
+        return status;
+    BT_NEED(logprobs, err);
+    status = bt_labels_check(target ? target : source, labels,
+                             bauta_model_vocab_size(model), err);
+    if (!status)
+        status = bt_model_call_prepare(&call, false, err);
+    return status ? status : logprobs_run(&call, labels, logprobs, err);
 }

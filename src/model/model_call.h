@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model_call.h - one forward pass of a model: check, prepare, run. */
-#ifndef BT_CALL_H
-#define BT_CALL_H
+#ifndef BT_MODEL_CALL_H
+#define BT_MODEL_CALL_H
 
 #include "model/api.h"
 #include "model/batch.h"
@@ -34,5 +34,21 @@ bt_tensor *bt_model_call_stacks(bt_model_call *call);
 /* Run the model and write the outputs. */
 bauta_status bt_model_call_run(bt_model_call *call,
                                const bauta_outputs *outputs, bauta_error *err);
+
+/* bauta_model_loss() with gradients, which need a trainable model, or without;
+ * without them there is no dropout either. */
+bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
+                           const bauta_batch *source, const bauta_batch *target,
+                           const uint32_t *labels,
+                           const bauta_loss_options *options, bool gradients,
+                           double *loss, size_t *counted, bauta_error *err);
+
+/* ---- check_finite.c ------------------------------------------------------ */
+
+/* Run the stacks of a prepared call. BAUTA_ERR_NOT_FINITE names the first layer
+ * that gives NaN or infinity; otherwise *last is their result. */
+bauta_status bt_model_call_check_states(bt_model_call *call,
+                                        const bauta_model *model,
+                                        bt_tensor **last, bauta_error *err);
 
 #endif

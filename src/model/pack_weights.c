@@ -259,7 +259,7 @@ bauta_status bauta_model_pack(bauta_model *model, bauta_dtype weights,
     BT_NEED(model, err);
     if ((unsigned)weights > BAUTA_INT8)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "weights is %u, which is not a known type",
+                       "dtype is %u, which is not a known type",
                        (unsigned)weights);
     if (model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,

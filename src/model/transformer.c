@@ -74,9 +74,8 @@ static const bauta_plan *self_plan(const forward_state *state)
     bool encoder = state->stack == &state->model->encoder;
     bauta_attention_kind self =
         encoder ? BAUTA_ATTENTION_ENCODER : BAUTA_ATTENTION_DECODER;
-    bool window =
-        bt_layer_slot(state->config, self, state->layer) == BT_SLOT_WINDOW;
-    return window ? state->input->window_plan : state->input->self_plan;
+    return state->input
+        ->plans[bt_layer_slot(state->config, self, state->layer)];
 }
 
 static bt_tensor *attend_cached(forward_state *state, bt_tensor *q,
@@ -123,13 +122,14 @@ static bt_tensor *cross_attention(forward_state *state, bt_tensor *x,
     const bt_stack_config *s = state->stack->config;
     bt_tensor *q = linear(state, x, &params->q);
     if (state->input->cross_kv)
-        return attend_cached(state, q, state->input->cross_plan,
+        return attend_cached(state, q, state->input->plans[BT_SLOT_CROSS],
                              state->input->cross_kv);
     bt_tensor *k = linear(state, state->encoded, &params->k);
     bt_tensor *v = linear(state, state->encoded, &params->v);
     save_qk(state, state->input->saved_cross_qk, q, k);
-    return bt_op_attention(state->tape, q, k, v, state->input->cross_plan,
-                           s->heads, s->kv_heads, 0);
+    return bt_op_attention(state->tape, q, k, v,
+                           state->input->plans[BT_SLOT_CROSS], s->heads,
+                           s->kv_heads, 0);
 }
 
 bool bt_transformer_write_cross_kv(bt_tape *tape, bt_model *model,

@@ -27,12 +27,10 @@ typedef struct bt_saved_qk {
 /* The input of one stack. */
 typedef struct bt_forward_input {
     size_t tokens;
-    const uint32_t *ids;           /* (tokens) */
-    const uint32_t *positions;     /* (tokens) within the sequence */
-    const uint32_t *token_types;   /* (tokens) or NULL: all 0 */
-    const bauta_plan *self_plan;   /* self-attention */
-    const bauta_plan *window_plan; /* self-attention of layers with a window */
-    const bauta_plan *cross_plan;  /* cross-attention */
+    const uint32_t *ids;                    /* (tokens) */
+    const uint32_t *positions;              /* (tokens) within the sequence */
+    const uint32_t *token_types;            /* (tokens) or NULL: all 0 */
+    const bauta_plan *plans[BT_SLOT_COUNT]; /* those that the stack uses */
     const bt_kv_batch *self_kv; /* KV cache of self-attention, to which new keys
                             and values are written; NULL: no cache */
     const bt_kv_batch *cross_kv; /* KV cache of cross-attention, filled before;
@@ -43,15 +41,6 @@ typedef struct bt_forward_input {
     bt_saved_qk *saved_qk,
         *saved_cross_qk; /* (layers) or NULL; only without a KV cache */
 } bt_forward_input;
-
-/* The plan that the layers of a slot use. */
-static inline const bauta_plan **bt_forward_input_plan(bt_forward_input *input,
-                                                       bt_attention_slot slot)
-{
-    if (slot == BT_SLOT_WINDOW)
-        return &input->window_plan;
-    return slot == BT_SLOT_CROSS ? &input->cross_plan : &input->self_plan;
-}
 
 /* The encoder's hidden states. */
 bt_tensor *bt_transformer_encode(bt_tape *tape, bt_model *model,

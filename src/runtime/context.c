@@ -110,12 +110,13 @@ bauta_status bauta_context_create(bauta_context **out,
     context->threads = chosen.threads ? chosen.threads : bt_threads_available();
     context->kernels = kernels;
     status = device_take(context, chosen.device, err);
-    if (status) {
-        bt_free(context);
-        return status;
-    }
-    *out = context;
-    return BAUTA_OK;
+    if (!status)
+        status = bt_tape_create(&context->tape, kernels, context->threads, err);
+    if (status)
+        bauta_context_free(context);
+    else
+        *out = context;
+    return status;
 }
 
 bauta_status bt_context_check_cpu(const bauta_context *context,

@@ -14,7 +14,7 @@ struct bauta_context {
     int threads;
     const bt_kernels *kernels;
     bt_arena workspace;
-    struct bt_tape *tape;     /* of models; NULL until one is run */
+    struct bt_tape *tape;     /* of models; rewound by each call */
     bt_plan_cache plan_cache; /* plans of the last batch */
     const bt_gpu *gpu;        /* NULL: the CPU is used */
     int device;               /* CUDA device number */

@@ -43,7 +43,7 @@ bauta_status bt_gpu_type_check(bauta_dtype type, bauta_error *err)
 {
     if (type == BAUTA_FLOAT32 || type == BAUTA_BFLOAT16)
         return BAUTA_OK;
-    return bt_fail(err, BAUTA_ERR_ARGUMENT, "type is %d, not 0 or 1",
+    return bt_fail(err, BAUTA_ERR_ARGUMENT, "dtype is %d, not 0 or 1",
                    (int)type);
 }
 

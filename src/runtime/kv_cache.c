@@ -137,7 +137,7 @@ bauta_status bauta_kv_cache_truncate(bauta_kv_cache *cache, size_t tokens,
                        tokens, table->tokens);
     if (tokens && !bt_block_table_page(table, 0, (tokens - 1) / BT_BLOCK))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "cannot keep %zu tokens of a cache that has forgotten "
+                       "cannot keep %zu tokens of a cache that has evicted "
                        "token %zu",
                        tokens, tokens - 1);
     bt_block_table_truncate(table, tokens);
@@ -150,7 +150,7 @@ bauta_status bauta_kv_cache_evict(bauta_kv_cache *cache, size_t tokens,
     BT_NEED(cache, err);
     if (tokens > cache->table.tokens)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "cannot forget %zu tokens of a cache that holds %zu",
+                       "cannot evict %zu tokens of a cache that holds %zu",
                        tokens, cache->table.tokens);
     bt_block_table_free_before(&cache->table, 0, tokens);
     return BAUTA_OK;
@@ -185,7 +185,7 @@ static bauta_status plan_fits(const bauta_plan *plan,
     if (page_missing(plan, table, &block))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the plan sees keys from %zu to %zu, which the cache "
-                       "has forgotten",
+                       "has evicted",
                        block * BT_BLOCK, block * BT_BLOCK + BT_BLOCK - 1);
     return BAUTA_OK;
 }

@@ -64,8 +64,8 @@ static bauta_status options_check(const bauta_bleu_options *o, bauta_error *err)
                        o->smoothing_value, SMOOTHING_MAX);
     if (o->max_ngram_order == 0 || o->max_ngram_order > BAUTA_NGRAM_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "order is %zu, not from 1 to %d", o->max_ngram_order,
-                       BAUTA_NGRAM_MAX);
+                       "max_ngram_order is %zu, not from 1 to %d",
+                       o->max_ngram_order, BAUTA_NGRAM_MAX);
     return BAUTA_OK;
 }
 

@@ -47,9 +47,8 @@ static bauta_status check_options(const bt_optimizer_options *o,
     } ranges[] = { { "beta1", o->beta1, 1.0 },
                    { "beta2", o->beta2, 1.0 },
                    { "epsilon", o->epsilon, INFINITY },
-                   { "the weight decay", o->weight_decay, INFINITY },
-                   { "the largest norm of gradients", o->max_grad_norm,
-                     INFINITY } };
+                   { "weight_decay", o->weight_decay, INFINITY },
+                   { "max_grad_norm", o->max_grad_norm, INFINITY } };
     for (size_t i = 0; i < BT_LEN(ranges); i++)
         if (!(ranges[i].value >= 0.0 && ranges[i].value < ranges[i].below))
             return bt_fail(err, BAUTA_ERR_ARGUMENT,

@@ -2,10 +2,12 @@
 /* trainer.c - creating a trainer, training steps, and evaluation. */
 #include "train/trainer.h"
 
+#include "backend/cpu/parallel_ranges.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "data/random.h"
+#include "model/model_call.h"
 #include "runtime/context.h"
 #include "train/learning_rate.h"
 
@@ -315,7 +317,8 @@ void bt_microbatch_set(bt_microbatch *microbatch, const bauta_trainer *t,
 }
 
 bauta_status bt_microbatch_run(bauta_trainer *t, const bt_train_batch *data,
-                               size_t total, double *loss, bauta_error *err)
+                               size_t total, bool train, double *loss,
+                               bauta_error *err)
 {
     const bauta_train_options *o = &t->options;
     bauta_loss_options options = BAUTA_LOSS_OPTIONS_INIT;
@@ -323,16 +326,16 @@ bauta_status bt_microbatch_run(bauta_trainer *t, const bt_train_batch *data,
     bt_microbatch microbatch;
     bt_microbatch_set(&microbatch, t, data);
     options.weight = (double)data->label_count / (double)total;
-    if (t->model->trainable) {
+    if (train) {
         options.label_smoothing = o->label_smoothing;
         options.dropout = o->dropout;
         options.seed = bt_random(o->seed, BT_RANDOM_DROPOUT, t->steps, 0);
     }
     options.source_keys = masked ? data->token_keys : data->source_keys;
     options.target_keys = data->token_keys;
-    return bauta_model_loss(t->context, t->model, microbatch.read_source,
-                            microbatch.read_target, data->labels, &options,
-                            loss, NULL, err);
+    return bt_model_loss(t->context, t->model, microbatch.read_source,
+                         microbatch.read_target, data->labels, &options, train,
+                         loss, NULL, err);
 }
 
 /* ---- a batch, in micro-batches ----------------------------------------- */
@@ -342,6 +345,7 @@ typedef struct batch {
     const bt_example *list;
     size_t count;
     bauta_train_mode mode;
+    bool evaluate;          /* the loss only */
     size_t counted, tokens; /* of all micro-batches */
 } batch;
 
@@ -382,7 +386,7 @@ static bauta_status batch_count(bauta_trainer *t, batch *b, bauta_error *err)
     return status;
 }
 
-/* Add the gradients of a batch; *loss is its mean. */
+/* Add the gradients of a batch, except in evaluation; *loss is its mean. */
 static bauta_status batch_run(bauta_trainer *t, batch *b, double *loss,
                               bauta_error *err)
 {
@@ -394,8 +398,11 @@ static bauta_status batch_run(bauta_trainer *t, batch *b, double *loss,
         if (n < b->count) // otherwise batch_count() has filled it
             status = microbatch_fill(t, b, first, n, err);
         if (!status && t->train_batch.label_count)
-            status = bt_train_mode_run(t, b->mode, &t->train_batch, b->counted,
-                                       &part, err);
+            status = b->mode == BAUTA_MODE_PARALLEL
+                         ? bt_microbatch_run(t, &t->train_batch, b->counted,
+                                             !b->evaluate, &part, err)
+                         : bt_train_mode_run(t, b->mode, &t->train_batch,
+                                             b->counted, &part, err);
         *loss += part;
     }
     return status;
@@ -437,16 +444,51 @@ bauta_status bt_trainer_next(bauta_trainer *t, bauta_error *err)
                : bt_trainer_seek(t, t->epoch_number + 1, 0, err);
 }
 
+typedef struct ema_job {
+    float *ema, *weights;
+    float keep, take;
+} ema_job;
+
+static void ema_update(void *job, size_t first, size_t count)
+{
+    const ema_job *j = job;
+    for (size_t i = first; i < first + count; i++)
+        j->ema[i] = j->keep * j->ema[i] + j->take * j->weights[i];
+}
+
+static void ema_exchange(void *job, size_t first, size_t count)
+{
+    const ema_job *j = job;
+    for (size_t i = first; i < first + count; i++) {
+        float x = j->weights[i];
+        j->weights[i] = j->ema[i];
+        j->ema[i] = x;
+    }
+}
+
+/* Run a loop over all weights and their average on all threads. */
+static void ema_run(bauta_trainer *t, bt_range_fn *run, double decay)
+{
+    ema_job job = { t->ema, t->model->store->memory, (float)decay,
+                    (float)(1.0 - decay) };
+    if (t->ema)
+        bt_parallel_ranges(t->context->threads, t->model->store->floats,
+                           bt_rows_per_task(1), run, &job);
+}
+
 /* Update the exponential moving average. The decay is smaller in early steps,
  * so that the random initialization is forgotten. */
 static void ema_step(bauta_trainer *t)
 {
-    const bt_model_store *folder = t->model->store;
     double early = (double)(1 + t->steps) / (double)(10 + t->steps);
-    double decay = t->options.ema_decay < early ? t->options.ema_decay : early;
-    float keep = (float)decay, take = (float)(1.0 - decay);
-    for (size_t i = 0; t->ema && i < folder->floats; i++)
-        t->ema[i] = keep * t->ema[i] + take * folder->memory[i];
+    ema_run(t, ema_update,
+            t->options.ema_decay < early ? t->options.ema_decay : early);
+}
+
+/* Swap the weights with their moving average. */
+static void ema_swap(bauta_trainer *t)
+{
+    ema_run(t, ema_exchange, 0.0);
 }
 
 static void report_set(bauta_train_report *report, const bauta_trainer *t,
@@ -523,17 +565,6 @@ size_t bauta_trainer_epoch_steps(const bauta_trainer *trainer)
 
 /* ---- evaluation -------------------------------------------------------- */
 
-/* Swap the weights with their moving average. */
-static void ema_swap(bauta_trainer *t)
-{
-    float *memory = t->model->store->memory;
-    for (size_t i = 0; t->ema && i < t->model->store->floats; i++) {
-        float x = memory[i];
-        memory[i] = t->ema[i];
-        t->ema[i] = x;
-    }
-}
-
 static bauta_status evaluate(bauta_trainer *t, const bauta_corpus *corpus,
                              const bt_epoch *epoch, double *loss,
                              size_t *counted, bauta_error *err)
@@ -546,7 +577,8 @@ static bauta_status evaluate(bauta_trainer *t, const bauta_corpus *corpus,
         batch b = { .corpus = corpus,
                     .list = epoch->examples + first,
                     .count = epoch->batch_offsets[i + 1] - first,
-                    .mode = BAUTA_MODE_PARALLEL };
+                    .mode = BAUTA_MODE_PARALLEL,
+                    .evaluate = true };
         double mean;
         status = batch_run(t, &b, &mean, err);
         sum += mean * (double)b.counted;
@@ -592,11 +624,9 @@ bauta_status bauta_trainer_evaluate(bauta_trainer *t,
     if (status)
         return status;
     t->objective.epoch = EVALUATION_EPOCH;
-    t->model->trainable = false; // no gradients, no dropout
     ema_swap(t);
     status = evaluate(t, corpus, &epoch, loss, &done, err);
     ema_swap(t);
-    t->model->trainable = true;
     t->objective.epoch = number;
     bt_epoch_release(&epoch);
     if (counted)

@@ -44,11 +44,12 @@ typedef struct bt_microbatch {
 void bt_microbatch_set(bt_microbatch *microbatch, const bauta_trainer *trainer,
                        const bt_train_batch *data);
 
-/* Loss and gradients of a micro-batch by teacher forcing: its mean times its
- * share of the `total` labels of the batch. */
+/* The loss of a micro-batch by teacher forcing: its mean times its share of the
+ * `total` labels of the batch. To train, with gradients, dropout and label
+ * smoothing; to evaluate, without. */
 bauta_status bt_microbatch_run(bauta_trainer *trainer,
                                const bt_train_batch *data, size_t total,
-                               double *loss, bauta_error *err);
+                               bool train, double *loss, bauta_error *err);
 
 /* Move to a batch of an epoch. */
 bauta_status bt_trainer_seek(bauta_trainer *trainer, size_t epoch, size_t batch,
@@ -58,7 +59,8 @@ bauta_status bt_trainer_seek(bauta_trainer *trainer, size_t epoch, size_t batch,
  * resumes with `batch` equal to batch_count. */
 bauta_status bt_trainer_next(bauta_trainer *trainer, bauta_error *err);
 
-/* bt_microbatch_run() in any training mode; see train_modes.c. */
+/* bt_microbatch_run() to train in a mode other than parallel; see
+ * train_modes.c. */
 bauta_status bt_train_mode_run(bauta_trainer *trainer, bauta_train_mode mode,
                                bt_train_batch *data, size_t total, double *loss,
                                bauta_error *err);

@@ -39,6 +39,11 @@ static json_t *digits(uint64_t digest)
     return json_string(text);
 }
 
+static json_t *enum_name(unsigned value, const char *const *names)
+{
+    return json_string(names[value]);
+}
+
 /* ---- options ------------------------------------------------------------- */
 
 static const char *const objectives[] = { "auto", "causal", "seq2seq", "masked",
@@ -48,59 +53,40 @@ static const char *const modes[] = { "parallel", "sequential", "free",
 static const char *const schedules[] = { "constant", "linear", "cosine",
                                          "inverse_sqrt" };
 
-static json_t *objective_name(bauta_objective objective)
-{
-    return json_string(objectives[objective]);
-}
-
-static json_t *mode_name(bauta_train_mode mode)
-{
-    return json_string(modes[mode]);
-}
-
-static json_t *schedule_name(bauta_schedule schedule)
-{
-    return json_string(schedules[schedule]);
-}
-
-/* All options that must be the same to resume a run, each with its key in
- * trainer.json. `max_steps` is not one of them: it only sets the length of the
- * run and of the schedule. */
-#define OPTIONS(X)                                       \
-    X("objective", objective, objective_name)            \
-    X("mode", mode, mode_name)                           \
-    X("seed", seed, number)                              \
-    X("sequences", batch_sequences, number)              \
-    X("tokens", batch_tokens, number)                    \
-    X("accumulate", gradient_accumulation_steps, number) \
-    X("pass", microbatch_tokens, number)                 \
-    X("context", context_length, number)                 \
-    X("dropout", dropout, json_real)                     \
-    X("smoothing", label_smoothing, json_real)           \
-    X("hidden", mlm_probability, json_real)              \
-    X("hidden_random", mlm_random, json_real)            \
-    X("hidden_kept", mlm_keep, json_real)                \
-    X("sampled", scheduled_sampling, json_real)          \
-    X("warmup", warmup_steps, number)                    \
-    X("schedule", lr_scheduler_type, schedule_name)      \
-    X("rate", learning_rate, json_real)                  \
-    X("min_rate", min_learning_rate, json_real)          \
-    X("beta1", adam_beta1, json_real)                    \
-    X("beta2", adam_beta2, json_real)                    \
-    X("epsilon", adam_epsilon, json_real)                \
-    X("weight_decay", weight_decay, json_real)           \
-    X("clip", max_grad_norm, json_real)                  \
-    X("average", ema_decay, json_real)
-
+/* All options that must be the same to resume a run. `steps` is not one of
+ * them: it only sets the length of the run and of the schedule. */
 static json_t *options_make(const bauta_train_options *o)
 {
     const struct {
         const char *key;
         json_t *value;
     } members[] = {
-#define MEMBER(key, field, json) { key, json(o->field) },
-        OPTIONS(MEMBER)
-#undef MEMBER
+        { "objective", enum_name((unsigned)o->objective, objectives) },
+        { "mode", enum_name((unsigned)o->mode, modes) },
+        { "seed", number(o->seed) },
+        { "batch_sequences", number(o->batch_sequences) },
+        { "batch_tokens", number(o->batch_tokens) },
+        { "gradient_accumulation_steps",
+          number(o->gradient_accumulation_steps) },
+        { "microbatch_tokens", number(o->microbatch_tokens) },
+        { "context_length", number(o->context_length) },
+        { "dropout", json_real((double)o->dropout) },
+        { "label_smoothing", json_real((double)o->label_smoothing) },
+        { "mlm_probability", json_real((double)o->mlm_probability) },
+        { "mlm_random", json_real((double)o->mlm_random) },
+        { "mlm_keep", json_real((double)o->mlm_keep) },
+        { "scheduled_sampling", json_real((double)o->scheduled_sampling) },
+        { "warmup_steps", number(o->warmup_steps) },
+        { "lr_scheduler_type",
+          enum_name((unsigned)o->lr_scheduler_type, schedules) },
+        { "learning_rate", json_real(o->learning_rate) },
+        { "min_learning_rate", json_real(o->min_learning_rate) },
+        { "adam_beta1", json_real(o->adam_beta1) },
+        { "adam_beta2", json_real(o->adam_beta2) },
+        { "adam_epsilon", json_real(o->adam_epsilon) },
+        { "weight_decay", json_real(o->weight_decay) },
+        { "max_grad_norm", json_real(o->max_grad_norm) },
+        { "ema_decay", json_real(o->ema_decay) },
     };
     json_t *object = json_object();
     bool failed = !object;
@@ -111,6 +97,41 @@ static json_t *options_make(const bauta_train_options *o)
         return object;
     json_decref(object);
     return NULL;
+}
+
+/* Options that version 0.1 stored under another name. */
+static const struct {
+    const char *key, *older;
+} renamed[] = {
+    { "batch_sequences", "sequences" },
+    { "batch_tokens", "tokens" },
+    { "gradient_accumulation_steps", "accumulate" },
+    { "microbatch_tokens", "pass" },
+    { "context_length", "context" },
+    { "label_smoothing", "smoothing" },
+    { "mlm_probability", "hidden" },
+    { "mlm_random", "hidden_random" },
+    { "mlm_keep", "hidden_kept" },
+    { "scheduled_sampling", "sampled" },
+    { "warmup_steps", "warmup" },
+    { "lr_scheduler_type", "schedule" },
+    { "learning_rate", "rate" },
+    { "min_learning_rate", "min_rate" },
+    { "adam_beta1", "beta1" },
+    { "adam_beta2", "beta2" },
+    { "adam_epsilon", "epsilon" },
+    { "max_grad_norm", "clip" },
+    { "ema_decay", "average" },
+};
+
+/* The saved value of an option under its name or that of version 0.1. */
+static const json_t *saved_option(const json_t *saved, const char *key)
+{
+    const json_t *value = json_object_get(saved, key);
+    for (size_t i = 0; !value && i < BT_LEN(renamed); i++)
+        if (strcmp(key, renamed[i].key) == 0)
+            value = json_object_get(saved, renamed[i].older);
+    return value;
 }
 
 /* ---- digests ------------------------------------------------------------- */
@@ -223,17 +244,6 @@ static bt_quoted shown(const json_t *value)
     return quoted;
 }
 
-/* The option of this key, as bauta_train_options names it. */
-static const char *option_name(const char *key)
-{
-#define NAME(k, field, json) \
-    if (strcmp(key, k) == 0) \
-        return #field;
-    OPTIONS(NAME)
-#undef NAME
-    return key;
-}
-
 static bauta_status options_check(const json_t *saved, const bauta_trainer *t,
                                   const char *path, bauta_error *err)
 {
@@ -242,13 +252,13 @@ static bauta_status options_check(const json_t *saved, const bauta_trainer *t,
     bauta_status status = mine ? BAUTA_OK : fail_nomem(err);
     json_object_foreach(mine, key, value)
     {
-        const json_t *other = json_object_get(saved, key);
+        const json_t *other = saved_option(saved, key);
         if (!status && !json_equal(value, other))
             status = bt_fail(err, BAUTA_ERR_ARGUMENT,
                              "%s: the option %s is %s in the checkpoint and %s "
                              "in this trainer",
-                             bt_path_tail(path), option_name(key),
-                             shown(other).text, shown(value).text);
+                             bt_path_tail(path), key, shown(other).text,
+                             shown(value).text);
     }
     if (!status && json_object_size(saved) != json_object_size(mine))
         status =

@@ -237,8 +237,14 @@ for weights in float32 bfloat16 int8; do
 done
 runs 2 score --perplexity a text --weights int4
 says stderr "not float32, bfloat16 or int8"
-runs 1 score --perplexity h/best text
-says stderr "encoder-only"
+runs 0 score --perplexity h/best text
+says stdout "pseudo-perplexity"
+runs 1 score --perplexity a --source text --target text
+says stderr "the model is decoder-only, so its perplexity needs a corpus of texts"
+runs 2 score --perplexity a --source text
+says stderr "--source and --target belong together"
+runs 2 score --perplexity a text --pairs text
+says stderr "exclude each other"
 runs 1 score --perplexity a text --context 17
 says stderr "the model has 16 positions"
 runs 2 score --perplexity a

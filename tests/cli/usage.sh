@@ -152,7 +152,7 @@ broken "the learning rate is 1 and its minimum 2" --learning-rate 1 \
     --min-learning-rate 2
 broken "label smoothing is 2" --label-smoothing 2
 broken "the fraction of masked tokens is 2" --mask-rate 2
-broken "the weight decay is -1" --weight-decay -1
+broken "weight_decay is -1" --weight-decay -1
 broken "must not be 0" --accumulate 0
 
 # ---- files of another kind ---------------------------------------------------
