@@ -71,7 +71,7 @@ static void limits_sample(limits *l, const options *o)
         sample_add(&l->peak, bench_peak(o->threads));
 }
 
-/* ---- a model's work ---------------------------------------------------- */
+/* ---- the work of a model ----------------------------------------------- */
 
 typedef struct work {
     double matrices;  /* weights of the layers, which every token reads */
@@ -114,13 +114,13 @@ static double prompt_flops(const work *w)
     return 2 * (w->matrices * PROMPT + w->head + w->attention);
 }
 
-/* ---- a line ------------------------------------------------------------ */
+/* ---- one benchmark line ------------------------------------------------ */
 
 typedef struct runner {
     const options *o;
     bauta_context *context;
     bauta_model *model;
-    bt_decode_session *stage;
+    bt_decode_session *session;
     float *logits;
     uint32_t ids[PROMPT];
     samples prompt, token; /* seconds */
@@ -135,7 +135,7 @@ static void runner_open(runner *r, const char *folder, bauta_dtype weights)
     if (bauta_context_create(&r->context, &how, &err) ||
         bauta_model_load(&r->model, folder, false, &err) ||
         bauta_model_pack(r->model, weights, &err) ||
-        bt_decode_session_create(&r->stage, r->context, r->model, 0, &err))
+        bt_decode_session_create(&r->session, r->context, r->model, 0, &err))
         die(&err);
     size_t vocabulary = bauta_model_vocab_size(r->model);
     r->logits = bench_floats(vocabulary);
@@ -145,20 +145,20 @@ static void runner_open(runner *r, const char *folder, bauta_dtype weights)
 
 static void runner_close(runner *r)
 {
-    bt_decode_session_free(r->stage);
+    bt_decode_session_free(r->session);
     bauta_model_free(r->model);
     bauta_context_free(r->context);
     free(r->logits);
 }
 
 /* Seconds of appending `count` tokens, with the logits of the last. */
-static double feed(runner *r, bt_sequence *sequence, const uint32_t *ids,
-                   size_t count)
+static double append(runner *r, bt_sequence *sequence, const uint32_t *ids,
+                     size_t count)
 {
     bauta_error err;
     bt_decode_input one = { sequence, count, ids, r->logits };
     double begin = bench_now();
-    if (bt_decode_session_append(r->stage, &one, 1, &err))
+    if (bt_decode_session_append(r->session, &one, 1, &err))
         die(&err);
     return bench_now() - begin;
 }
@@ -176,7 +176,7 @@ static bt_sequence *sequence_of(runner *r)
 {
     bt_sequence *sequence;
     bauta_error err;
-    if (bt_sequence_create(&sequence, r->stage, NULL, &err))
+    if (bt_sequence_create(&sequence, r->session, NULL, &err))
         die(&err);
     return sequence;
 }
@@ -184,7 +184,7 @@ static bt_sequence *sequence_of(runner *r)
 static void round_prompt(runner *r, bool counts)
 {
     bt_sequence *sequence = sequence_of(r);
-    double seconds = feed(r, sequence, r->ids, PROMPT);
+    double seconds = append(r, sequence, r->ids, PROMPT);
     if (counts)
         sample_add(&r->prompt, seconds);
     bt_sequence_free(sequence);
@@ -194,12 +194,12 @@ static void round_prompt(runner *r, bool counts)
 static void round_tokens(runner *r, bool counts)
 {
     bt_sequence *sequence = sequence_of(r);
-    feed(r, sequence, r->ids, SHORT_PROMPT);
+    append(r, sequence, r->ids, SHORT_PROMPT);
     for (size_t t = 0; t < TOKENS; t += WINDOW) {
         double seconds = 0;
         for (size_t i = 0; i < WINDOW; i++) {
             uint32_t id = best_of(r);
-            seconds += feed(r, sequence, &id, 1);
+            seconds += append(r, sequence, &id, 1);
         }
         if (counts)
             sample_add(&r->token, seconds / WINDOW);

@@ -54,7 +54,7 @@ static void folder_write(const char *folder)
     char path[4200];
     bauta_error err;
     static list l;
-    const bt_model_config print = {
+    const bt_model_config model_config = {
         .stacks = BT_DECODER_ONLY,
         .decoder = { .layers = 12,
                      .heads = 12,
@@ -73,7 +73,7 @@ static void folder_write(const char *folder)
         .tied = true,
     };
     bt_model *model;
-    must(bt_model_create(&model, &print, &err), &err);
+    must(bt_model_create(&model, &model_config, &err), &err);
     bt_family_gpt2.visit_tensors(model, &(bt_tensor_visitor){ collect, &l });
     float *data = bench_floats(l.floats), *at = data;
     for (size_t i = 0; i < l.count; i++) {

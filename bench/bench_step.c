@@ -8,9 +8,9 @@
  * Work is counted as 6 x parameters + 12 x layers x width x length for a token,
  * as if attention were dense, which is how others count it. */
 #include "bench.h"
+#include "kernel_shares.h"
 #include "model/families/family.h"
 #include "model/transformer.h"
-#include "shares.h"
 #include "train/optimizer.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ static void must(bauta_status status, const bauta_error *err)
 
 static bt_model *gpt2_small(collection *c)
 {
-    static const bt_model_config print = {
+    static const bt_model_config config = {
         .stacks = BT_DECODER_ONLY,
         .decoder = { .layers = 12,
                      .heads = 12,
@@ -76,7 +76,7 @@ static bt_model *gpt2_small(collection *c)
     };
     bauta_error err;
     bt_model *model;
-    must(bt_model_create(&model, &print, &err), &err);
+    must(bt_model_create(&model, &config, &err), &err);
     bt_family_gpt2.visit_tensors(model, &(bt_tensor_visitor){ collect, c });
     float *data = bench_floats(c->floats), *grads = bench_floats(c->floats);
     for (size_t i = 0; i < c->floats; i++)

@@ -2,7 +2,7 @@
 # Flags that make a hole harder to use, each where the compiler and the linker
 # know it. Sets
 #
-#   bauta_hardened        what is in force, for tests/cli/harden.sh:
+#   bauta_hardened        what is in force, for tests/cli/hardening.sh:
 #                         stack-protector, stack-clash, cet, fortify, pie,
 #                         relro, now, noexecstack, as-needed
 #   bauta_hardened_flags  of the compiler, for cmake/cuda.cmake

@@ -5,7 +5,7 @@
  * config is of a small model, one is created or refused; a model describes
  * itself as JSON and runs some tokens. */
 #include "model/model_store.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 #include <jansson.h>
 
@@ -14,10 +14,11 @@ static void folder_load(const uint8_t *bytes, size_t size)
     static const char none[] = "\2\0\0\0\0\0\0\0{}";
     bauta_model *model;
     bauta_error err = { 0 };
-    if (scratch_make())
-        scratch_put("model.safetensors", none, sizeof(none) - 1);
-    scratch_put("config.json", bytes, size);
-    bauta_status status = bauta_model_load(&model, scratch_name, false, &err);
+    if (temp_folder_make())
+        temp_folder_put("model.safetensors", none, sizeof(none) - 1);
+    temp_folder_put("config.json", bytes, size);
+    bauta_status status =
+        bauta_model_load(&model, temp_folder_root, false, &err);
     must(!model);
     must_refuse(status, &err);
 }
@@ -32,17 +33,19 @@ static bool stack_small(const bt_stack_config *stack)
 static bool small(const char *text, size_t size)
 {
     bt_config_reader *config;
-    bt_model_config print = { 0 };
+    bt_model_config model_config = { 0 };
     if (bt_config_reader_parse(&config, text, size, NULL))
         return false;
     const bt_family *family = bt_family_find(config);
     if (family)
-        family->read_config(&print, config);
-    bool fits = family && !bt_config_reader_status(config, NULL) &&
-                stack_small(&print.encoder) && stack_small(&print.decoder) &&
-                print.vocab_size <= 256 && print.width <= 64 &&
-                print.head_dim <= 64 && print.max_positions <= 256 &&
-                print.token_types <= 8 && print.position_offset <= 256;
+        family->read_config(&model_config, config);
+    bool fits =
+        family && !bt_config_reader_status(config, NULL) &&
+        stack_small(&model_config.encoder) &&
+        stack_small(&model_config.decoder) && model_config.vocab_size <= 256 &&
+        model_config.width <= 64 && model_config.head_dim <= 64 &&
+        model_config.max_positions <= 256 && model_config.token_types <= 8 &&
+        model_config.position_offset <= 256;
     bt_config_reader_free(config);
     return fits;
 }

@@ -5,7 +5,7 @@
  * pairs in two columns; 8, pairs in two files, separated by a byte 0x1E. The
  * files are refused with a message, or every document has tokens of the
  * tokenizer and as many as the corpus reports. */
-#include "scratch.h"
+#include "temp_folder.h"
 #include "text/tokenizer.h"
 
 enum { LINES = 1, SKIP_BAD = 2, COLUMNS = 4, FILES = 8, SEPARATOR = 0x1E };
@@ -58,14 +58,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     const char *files[] = { first, second };
     if (size == 0)
         return 0;
-    scratch_make();
+    temp_folder_make();
     const uint8_t how = *bytes++;
     const uint8_t *cut = memchr(bytes, SEPARATOR, --size);
     size_t length = cut ? (size_t)(cut - bytes) : size;
-    scratch_put("first", bytes, length);
-    scratch_put("second", cut ? cut + 1 : bytes, cut ? size - length - 1 : 0);
-    snprintf(first, sizeof(first), "%s", scratch_path("first"));
-    snprintf(second, sizeof(second), "%s", scratch_path("second"));
+    temp_folder_put("first", bytes, length);
+    temp_folder_put("second", cut ? cut + 1 : bytes,
+                    cut ? size - length - 1 : 0);
+    snprintf(first, sizeof(first), "%s", temp_folder_path("first"));
+    snprintf(second, sizeof(second), "%s", temp_folder_path("second"));
     options.lines = how & LINES;
     options.skip_invalid = how & SKIP_BAD;
     bool pairs = how & (COLUMNS | FILES);

@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "text/tokenizer.h"
 
-#include "tokens.h"
+#include "tokenizer_checks.h"
 
 #define VOCAB                                                               \
     "\"a\":0,\"b\":1,\"e\":2,\"l\":3,\"ab\":4,\"el\":5,\"abel\":6,\"?\":7," \

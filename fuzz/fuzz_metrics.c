@@ -5,7 +5,7 @@
  * The file is refused with a message, or the remaining lines are whole, in
  * order, and none is of a later step. */
 #include "cli/train.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 enum { STEP = 10 };
 
@@ -36,7 +36,7 @@ static void lines_check(const uint8_t *bytes, size_t size)
     const char *at = (const char *)bytes, *end = at + size;
     char *line = NULL;
     size_t room = 0;
-    FILE *file = fopen(scratch_path("metrics.jsonl"), "r");
+    FILE *file = fopen(temp_folder_path("metrics.jsonl"), "r");
     must(file != NULL);
     for (ssize_t n; (n = getline(&line, &room, file)) >= 0; at += n) {
         at = line_find(line, (size_t)n, at, end);
@@ -51,10 +51,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     train_log *log = NULL;
     run_folder folder = { 0 };
-    if (!scratch_make())
-        scratch_clear("");
-    scratch_put("metrics.jsonl", bytes, size);
-    must(!folder_open(&folder, scratch_name, true, true));
+    if (!temp_folder_make())
+        temp_folder_clear("");
+    temp_folder_put("metrics.jsonl", bytes, size);
+    must(!folder_open(&folder, temp_folder_root, true, true));
     int status = log_open(&log, &folder, STEP);
     int closed = log_close(log);
     if (!status && !closed)

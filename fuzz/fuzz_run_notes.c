@@ -9,18 +9,18 @@
 #include "cli/cli.h"
 #include "cli/train.h"
 #include "formats/sealed_json.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 static bool checkpoint_whole(const void *bytes, size_t size, char **notes)
 {
     char *last;
     char step[128];
     bauta_error err = { 0 };
-    if (scratch_make())
-        must(!mkdir(scratch_path("step-00000003"), 0700));
-    scratch_put("step-00000003/trainer.json", bytes, size);
-    must(!bauta_run_last(&last, scratch_name, &err));
-    snprintf(step, sizeof(step), "%s", scratch_path("step-00000003"));
+    if (temp_folder_make())
+        must(!mkdir(temp_folder_path("step-00000003"), 0700));
+    temp_folder_put("step-00000003/trainer.json", bytes, size);
+    must(!bauta_run_last(&last, temp_folder_root, &err));
+    snprintf(step, sizeof(step), "%s", temp_folder_path("step-00000003"));
     must(!last || !strcmp(last, step));
     bauta_status status = bauta_checkpoint_notes(notes, step, &err);
     must(!last == !!status);

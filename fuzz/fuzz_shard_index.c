@@ -5,7 +5,7 @@
  * which hold the tensors of a small GPT-2. The index is refused with a message,
  * or the model has all of its parameters. */
 #include "formats/safetensors.h"
-#include "scratch.h"
+#include "temp_folder.h"
 
 enum { TENSORS_MAX = 64, PARAMETERS = 428 };
 
@@ -19,8 +19,8 @@ static void shard_write(const char *name, const bt_safetensors *file,
     bt_stored_tensor tensors[TENSORS_MAX];
     for (size_t i = first; i < end; i++)
         tensors[i - first] = *bt_safetensors_at(file, i);
-    must(!bt_safetensors_write(scratch_path(name), tensors, end - first, NULL,
-                               0, NULL));
+    must(!bt_safetensors_write(temp_folder_path(name), tensors, end - first,
+                               NULL, 0, NULL));
 }
 
 static void shards_write(void)
@@ -30,27 +30,28 @@ static void shards_write(void)
     char whole[128];
     must(!bauta_model_create(&model, config, 1, NULL));
     must(bauta_model_parameter_count(model) == PARAMETERS);
-    snprintf(whole, sizeof(whole), "%s", scratch_path("whole"));
+    snprintf(whole, sizeof(whole), "%s", temp_folder_path("whole"));
     must(!bauta_model_save(model, whole, NULL));
     bauta_model_free(model);
-    must(!bt_safetensors_open(&file, scratch_path("whole/model.safetensors"),
-                              NULL));
+    must(!bt_safetensors_open(
+        &file, temp_folder_path("whole/model.safetensors"), NULL));
     size_t count = bt_safetensors_count(file);
     must(count > 2 && count <= TENSORS_MAX);
     shard_write("one.safetensors", file, 0, count / 2);
     shard_write("two.safetensors", file, count / 2, count);
     bt_safetensors_free(file);
-    scratch_put("config.json", config, sizeof(config) - 1);
+    temp_folder_put("config.json", config, sizeof(config) - 1);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     bauta_model *model;
     bauta_error err = { 0 };
-    if (scratch_make())
+    if (temp_folder_make())
         shards_write();
-    scratch_put("model.safetensors.index.json", bytes, size);
-    bauta_status status = bauta_model_load(&model, scratch_name, false, &err);
+    temp_folder_put("model.safetensors.index.json", bytes, size);
+    bauta_status status =
+        bauta_model_load(&model, temp_folder_root, false, &err);
     must(!model == !!status);
     if (status)
         must_refuse(status, &err);

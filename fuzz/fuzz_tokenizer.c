@@ -5,7 +5,7 @@
  * some texts. */
 #include "text/tokenizer.h"
 
-#include "tokens.h"
+#include "tokenizer_checks.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -6,8 +6,8 @@
  * The input is the files back to back, each after a line "=== NAME". The folder
  * is refused with a message, or the tokenizer encodes and decodes some texts,
  * and has the same size when saved and loaded again. */
-#include "scratch.h"
-#include "tokens.h"
+#include "temp_folder.h"
+#include "tokenizer_checks.h"
 
 static const char *const names[] = {
     "vocab.txt",         "vocab.json",
@@ -50,7 +50,7 @@ static void folder_fill(const uint8_t *bytes, size_t size)
         // Without the line's end before the next mark.
         size_t length = end - start - (end < size && end > start);
         if (name)
-            scratch_put(name, bytes + start, length);
+            temp_folder_put(name, bytes + start, length);
     }
 }
 
@@ -60,7 +60,7 @@ static void save_and_load(const bauta_tokenizer *tokenizer)
     bauta_tokenizer *again;
     bauta_error err = { 0 };
     char saved[128];
-    snprintf(saved, sizeof(saved), "%s", scratch_path("saved"));
+    snprintf(saved, sizeof(saved), "%s", temp_folder_path("saved"));
     bauta_status status = bauta_tokenizer_save(tokenizer, saved, &err);
     if (status) {
         must_refuse(status, &err);
@@ -82,10 +82,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     };
     bauta_tokenizer *tokenizer;
     bauta_error err = { 0 };
-    if (!scratch_make())
-        scratch_clear("");
+    if (!temp_folder_make())
+        temp_folder_clear("");
     folder_fill(bytes, size);
-    bauta_status status = bauta_tokenizer_load(&tokenizer, scratch_name, &err);
+    bauta_status status =
+        bauta_tokenizer_load(&tokenizer, temp_folder_root, &err);
     must(!tokenizer == !!status);
     if (status) {
         must_refuse(status, &err);

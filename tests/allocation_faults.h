@@ -18,8 +18,8 @@
  *
  * The counters are atomic, so the library may allocate in many threads; call
  * the functions here from one thread, while no library call runs. */
-#ifndef BT_FAULTS_H
-#define BT_FAULTS_H
+#ifndef BT_TEST_ALLOCATION_FAULTS_H
+#define BT_TEST_ALLOCATION_FAULTS_H
 
 #include "bauta.h"
 

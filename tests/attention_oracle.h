@@ -2,9 +2,9 @@
 /* attention_oracle.h - masked attention in float64 from a dense mask, by the
  * formula, and how far float32 may be from it.
  *
- * It shares nothing with the library but the question whether i sees j. The
- * bounds are first-order rounding analysis with u = 2^-24; g(n) = n u bounds a
- * chain of n operations. Below, |q||k| is the sum over d of |q_d k_d|.
+ * It uses nothing of the library but bauta_mask_visible(). The bounds are
+ * first-order rounding analysis with u = 2^-24; g(n) = n u bounds a chain of n
+ * operations. Below, |q||k| is the sum over d of |q_d k_d|.
  *
  *   score (base 2)  q is scaled (2 roundings), then a chain over d:
  *       ds_j = g(d + 2) * scale * log2(e) * |q||k_j|
@@ -30,8 +30,8 @@
  *
  * The sums leave out products of two errors; every bound is therefore enlarged
  * by a hundredth and by 2^-120, where float32 runs out of exponents. */
-#ifndef BT_ORACLE_H
-#define BT_ORACLE_H
+#ifndef BT_TEST_ATTENTION_ORACLE_H
+#define BT_TEST_ATTENTION_ORACLE_H
 
 #include "bauta.h"
 

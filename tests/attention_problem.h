@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention_problem.h - one attention problem: inputs, outputs and
  * gradients. */
-#ifndef BT_TEST_PROBLEM_H
-#define BT_TEST_PROBLEM_H
+#ifndef BT_TEST_ATTENTION_PROBLEM_H
+#define BT_TEST_ATTENTION_PROBLEM_H
 
 #include "base/error.h"
 #include "mask/plan.h"

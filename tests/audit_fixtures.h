@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* audit_fixtures.h - a model and batches to be audited. */
-#ifndef BT_TEST_AUDITS_H
-#define BT_TEST_AUDITS_H
+#ifndef BT_TEST_AUDIT_FIXTURES_H
+#define BT_TEST_AUDIT_FIXTURES_H
 
 #include "bauta.h"
 #include "testing.h"
 
 enum { SEQUENCES = 4, ROWS_MAX = 512 };
 
-/* ---- something to read --------------------------------------------------- */
+/* ---- input --------------------------------------------------------------- */
 
 typedef struct side {
     size_t lengths[SEQUENCES], prefixes[SEQUENCES], rows;

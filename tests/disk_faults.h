@@ -13,8 +13,8 @@
  * file is synced between its last write and its renaming, a folder between the
  * last name in it and its own. disk_unsafe() counts the names given too early,
  * and files that are not synced at the end. */
-#ifndef BT_TEST_DISK_H
-#define BT_TEST_DISK_H
+#ifndef BT_TEST_DISK_FAULTS_H
+#define BT_TEST_DISK_FAULTS_H
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +48,7 @@ static struct {
     size_t count, early;
 } watched;
 
-static inline void disk_soil(ino_t file)
+static inline void disk_mark_dirty(ino_t file)
 {
     for (size_t i = 0; i < watched.count; i++)
         if (watched.dirty[i] == file)
@@ -60,7 +60,7 @@ static inline void disk_soil(ino_t file)
 }
 
 /* Whether it was not synced; it is from now on. */
-static inline bool disk_clean(ino_t file)
+static inline bool disk_mark_synced(ino_t file)
 {
     for (size_t i = 0; i < watched.count; i++)
         if (watched.dirty[i] == file) {
@@ -85,12 +85,12 @@ static inline void disk_named(int folder, const char *name)
     struct stat is;
     char above[1024] = ".";
     if (fstatat(folder, name, &is, AT_SYMLINK_NOFOLLOW) == 0)
-        watched.early += disk_clean(is.st_ino);
+        watched.early += disk_mark_synced(is.st_ino);
     const char *slash = strrchr(name, '/');
     if (slash)
         snprintf(above, sizeof(above), "%.*s", (int)(slash - name + 1), name);
     if (fstatat(folder, above, &is, 0) == 0)
-        disk_soil(is.st_ino);
+        disk_mark_dirty(is.st_ino);
 }
 
 static inline void disk_arm(size_t k, disk_fault fault)
@@ -108,7 +108,7 @@ static inline bool disk_disarm(void)
 }
 
 /* Whether this is the call that fails. */
-static inline bool disk_now(void)
+static inline bool disk_fails_now(void)
 {
     if (disk.left == 0 || --disk.left)
         return false;
@@ -131,7 +131,7 @@ ssize_t write(int fd, const void *bytes, size_t size)
         errno = ENOSPC;
         return -1;
     }
-    if (disk_now()) {
+    if (disk_fails_now()) {
         if (disk.fault == DISK_FAILS)
             return disk_fail();
         if (disk.fault == DISK_BREAKS && size < 2) {
@@ -143,35 +143,35 @@ ssize_t write(int fd, const void *bytes, size_t size)
     }
     struct stat is;
     if (fstat(fd, &is) == 0 && S_ISREG(is.st_mode))
-        disk_soil(is.st_ino);
+        disk_mark_dirty(is.st_ino);
     return syscall(SYS_write, fd, bytes, size);
 }
 
 int fsync(int fd)
 {
-    if (disk_now() && disk.fault != DISK_BREAKS)
+    if (disk_fails_now() && disk.fault != DISK_BREAKS)
         return disk_fail();
     struct stat is;
     if (fstat(fd, &is) == 0)
-        disk_clean(is.st_ino);
+        disk_mark_synced(is.st_ino);
     return (int)syscall(SYS_fsync, fd);
 }
 
 int close(int fd)
 {
     int result = (int)syscall(SYS_close, fd);
-    return disk_now() && disk.fault != DISK_BREAKS ? disk_fail() : result;
+    return disk_fails_now() && disk.fault != DISK_BREAKS ? disk_fail() : result;
 }
 
 /* Calls that take a path do nothing if they fail. */
-static inline bool disk_refuses(void)
+static inline bool disk_path_call_fails(void)
 {
-    return disk_now() && disk.fault != DISK_BREAKS;
+    return disk_fails_now() && disk.fault != DISK_BREAKS;
 }
 
 int renameat(int from_folder, const char *from, int to_folder, const char *to)
 {
-    if (disk_refuses())
+    if (disk_path_call_fails())
         return disk_fail();
     int result =
         (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, 0);
@@ -187,20 +187,23 @@ int rename(const char *from, const char *to)
 
 int symlinkat(const char *target, int folder, const char *name)
 {
-    return disk_refuses() ? disk_fail()
-                          : (int)syscall(SYS_symlinkat, target, folder, name);
+    return disk_path_call_fails()
+               ? disk_fail()
+               : (int)syscall(SYS_symlinkat, target, folder, name);
 }
 
 int unlinkat(int folder, const char *name, int flags)
 {
-    return disk_refuses() ? disk_fail()
-                          : (int)syscall(SYS_unlinkat, folder, name, flags);
+    return disk_path_call_fails()
+               ? disk_fail()
+               : (int)syscall(SYS_unlinkat, folder, name, flags);
 }
 
 int mkdirat(int folder, const char *name, mode_t mode)
 {
-    return disk_refuses() ? disk_fail()
-                          : (int)syscall(SYS_mkdirat, folder, name, mode);
+    return disk_path_call_fails()
+               ? disk_fail()
+               : (int)syscall(SYS_mkdirat, folder, name, mode);
 }
 
 int mkdir(const char *path, mode_t mode)
@@ -214,8 +217,9 @@ int openat(int folder, const char *path, int flags, ...)
     va_start(list, flags);
     mode_t mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;
     va_end(list);
-    return disk_refuses() ? disk_fail()
-                          : (int)syscall(SYS_openat, folder, path, flags, mode);
+    return disk_path_call_fails()
+               ? disk_fail()
+               : (int)syscall(SYS_openat, folder, path, flags, mode);
 }
 
 int open(const char *path, int flags, ...)

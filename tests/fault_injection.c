@@ -40,7 +40,7 @@ static bool fault_is(const char *name)
     return fault.name && strcmp(fault.name, name) == 0;
 }
 
-/* What a fault requires of the model. */
+/* Requirements of a fault. */
 static void need(bool there)
 {
     if (!there)
@@ -52,7 +52,7 @@ static void need(bool there)
 /* The keys that one row sees, counted from the first key of the row's grid. */
 typedef struct row_view {
     size_t row;      /* the row's own key, in self-attention */
-    size_t in_piece; /* counted from the first row that is new */
+    size_t in_chunk; /* counted from the first row that is new */
     size_t keys;     /* of the grid */
     const bool *was; /* (keys) what the row sees without the fault */
     size_t lo, hi;   /* first key of them, and last + 1; 0, 0: none */
@@ -90,23 +90,23 @@ static bool one_more(const row_view *v, size_t key)
 }
 static bool top_left(const row_view *v, size_t key)
 {
-    return key <= v->in_piece;
+    return key <= v->in_chunk;
 }
 static bool but_the_last(const row_view *v, size_t key)
 {
     return v->was[key] && key + 1 < v->keys;
 }
 
-typedef enum place {
+typedef enum attention_site {
     SELF,    /* self-attention of a whole batch */
     STEP,    /* self-attention over a cache */
     CROSS,   /* cross-attention of a whole batch */
     BACKWARD /* the backward pass of SELF and CROSS */
-} place;
+} attention_site;
 
 static const struct {
     const char *name;
-    place place;
+    attention_site attention_site;
     rule_fn *rule;
     bool every_layer;
     bool dropout_only;
@@ -126,10 +126,11 @@ static const struct {
 };
 
 /* The rule for the plan of an attention, or NULL: the plan stays as it is. */
-static rule_fn *rule_for(place where, size_t layer, bool dropout)
+static rule_fn *rule_for(attention_site where, size_t layer, bool dropout)
 {
     for (size_t i = 0; i < BT_LEN(plan_faults); i++)
-        if (fault_is(plan_faults[i].name) && plan_faults[i].place == where &&
+        if (fault_is(plan_faults[i].name) &&
+            plan_faults[i].attention_site == where &&
             (plan_faults[i].every_layer || layer == fault.layer) &&
             (dropout || !plan_faults[i].dropout_only))
             return plan_faults[i].rule;
@@ -159,7 +160,7 @@ static size_t grid_keys(const bauta_plan *p, size_t grid, size_t blocks)
     return last->key + last->keys - p->blocks[grid].key;
 }
 
-/* What row r of a tile sees without the fault. */
+/* The keys that row r of a tile sees without the fault. */
 static void row_read(const bauta_plan *p, const bt_tile *t, size_t r, bool *was)
 {
     for (size_t i = t->run; i < t->run + t->runs; i++)
@@ -189,7 +190,7 @@ static void row_write(const bauta_plan *from, const bt_tile *t, size_t r,
     need(blocks <= BLOCKS_MAX);
     row_read(from, t, r, was);
     row_view v = { .row = t->row + r - from->blocks[t->grid].key,
-                   .in_piece = t->row + r - first_row(from, t),
+                   .in_chunk = t->row + r - first_row(from, t),
                    .keys = grid_keys(from, t->grid, blocks),
                    .was = was };
     for (size_t j = 0; j < v.keys; j++)
@@ -361,7 +362,7 @@ bt_tensor *WRAP(bt_op_attention)(bt_tape *tape, bt_tensor *q, bt_tensor *k,
 {
     size_t index = stack.attentions++;
     size_t layer = stack.in_turns ? index / 2 : index;
-    place where = stack.in_turns && index % 2 ? CROSS : SELF;
+    attention_site where = stack.in_turns && index % 2 ? CROSS : SELF;
     need(stack.input);
     plan = plan_under(rule_for(where, layer, stack.input->dropout.rate > 0),
                       plan, tape);
@@ -370,15 +371,15 @@ bt_tensor *WRAP(bt_op_attention)(bt_tape *tape, bt_tensor *q, bt_tensor *k,
 
 DECLARE(bt_op_paged_attention);
 bt_tensor *WRAP(bt_op_paged_attention)(bt_tape *tape, bt_tensor *q,
-                                       const bt_kv_batch *past, size_t layer,
+                                       const bt_kv_batch *kv, size_t layer,
                                        const bauta_plan *plan, size_t heads,
                                        size_t kv_heads, size_t value_dim,
                                        float scale)
 {
     need(stack.input);
-    if (past == stack.input->self_kv)
+    if (kv == stack.input->self_kv)
         plan = plan_under(rule_for(STEP, layer, false), plan, tape);
-    return REAL(bt_op_paged_attention)(tape, q, past, layer, plan, heads,
+    return REAL(bt_op_paged_attention)(tape, q, kv, layer, plan, heads,
                                        kv_heads, value_dim, scale);
 }
 
@@ -546,7 +547,7 @@ void WRAP(bt_packed_batch_init)(bt_packed_batch *rows, bt_tape *tape,
 }
 
 DECLARE(bt_decode_session_encode);
-bauta_status WRAP(bt_decode_session_encode)(bt_decode_session *stage,
+bauta_status WRAP(bt_decode_session_encode)(bt_decode_session *session,
                                             size_t count,
                                             const uint32_t *const *ids,
                                             const size_t *lengths,
@@ -557,8 +558,8 @@ bauta_status WRAP(bt_decode_session_encode)(bt_decode_session *stage,
     need(wrong);
     for (size_t i = 0; i < count; i++)
         wrong[i] = ids[first && lengths[0] >= lengths[i] ? 0 : i];
-    bauta_status status =
-        REAL(bt_decode_session_encode)(stage, count, wrong, lengths, out, err);
+    bauta_status status = REAL(bt_decode_session_encode)(session, count, wrong,
+                                                         lengths, out, err);
     free(wrong);
     return status;
 }
@@ -566,7 +567,7 @@ bauta_status WRAP(bt_decode_session_encode)(bt_decode_session *stage,
 /* ---- caches ------------------------------------------------------------ */
 
 DECLARE(bt_block_table_write);
-void WRAP(bt_block_table_write)(const bt_block_table *book, size_t layer,
+void WRAP(bt_block_table_write)(const bt_block_table *table, size_t layer,
                                 const bt_kernels *kernels,
                                 const bt_attention_shape *shape, size_t kv_head,
                                 size_t at, size_t rows, const float *k,
@@ -575,28 +576,28 @@ void WRAP(bt_block_table_write)(const bt_block_table *book, size_t layer,
     if (fault_is("heads-swapped-in-steps") && layer == fault.layer)
         kv_head = shape->kv_heads - 1 - kv_head;
     REAL(bt_block_table_write)
-    (book, layer, kernels, shape, kv_head, at, rows, k, v);
+    (table, layer, kernels, shape, kv_head, at, rows, k, v);
 }
 
 /* Pages that are shared look as if this block table were their only owner. */
 DECLARE(bt_block_table_alloc);
-bauta_status WRAP(bt_block_table_alloc)(bt_block_table *book, size_t tokens,
+bauta_status WRAP(bt_block_table_alloc)(bt_block_table *table, size_t tokens,
                                         bauta_error *err)
 {
     size_t references[64] = { 0 };
-    size_t first = book->tokens / BT_BLOCK * book->layers;
-    size_t count = book->blocks * book->layers - first;
+    size_t first = table->tokens / BT_BLOCK * table->layers;
+    size_t count = table->blocks * table->layers - first;
     if (!fault_is("forks-share-writes") || count == 0)
-        return REAL(bt_block_table_alloc)(book, tokens, err);
+        return REAL(bt_block_table_alloc)(table, tokens, err);
     need(count <= BT_LEN(references));
-    bt_kv_page **pages = book->pages + first;
+    bt_kv_page **pages = table->pages + first;
     for (size_t i = 0; i < count; i++)
         if (pages[i]) {
             references[i] = pages[i]->references;
             pages[i]->references = 1;
         }
-    bauta_status status = REAL(bt_block_table_alloc)(book, tokens, err);
-    pages = book->pages + first;
+    bauta_status status = REAL(bt_block_table_alloc)(table, tokens, err);
+    pages = table->pages + first;
     for (size_t i = 0; i < count; i++)
         if (references[i])
             pages[i]->references = references[i];
@@ -605,19 +606,19 @@ bauta_status WRAP(bt_block_table_alloc)(bt_block_table *book, size_t tokens,
 
 /* Copying a page leaves out its last token. */
 DECLARE(bt_block_table_commit);
-void WRAP(bt_block_table_commit)(bt_block_table *book)
+void WRAP(bt_block_table_commit)(bt_block_table *table)
 {
-    bool one_short = fault_is("copy-one-short") && book->tokens % BT_BLOCK;
-    book->tokens -= one_short;
-    REAL(bt_block_table_commit)(book);
-    book->tokens += one_short;
+    bool one_short = fault_is("copy-one-short") && table->tokens % BT_BLOCK;
+    table->tokens -= one_short;
+    REAL(bt_block_table_commit)(table);
+    table->tokens += one_short;
 }
 
 DECLARE(bt_block_table_truncate);
-void WRAP(bt_block_table_truncate)(bt_block_table *book, size_t tokens)
+void WRAP(bt_block_table_truncate)(bt_block_table *table, size_t tokens)
 {
-    if (!fault_is("truncate-forgotten") || tokens >= book->tokens)
-        REAL(bt_block_table_truncate)(book, tokens);
+    if (!fault_is("truncate-forgotten") || tokens >= table->tokens)
+        REAL(bt_block_table_truncate)(table, tokens);
 }
 
 /* ---- products ---------------------------------------------------------- */

@@ -6,8 +6,8 @@
  * library through the wrappers of fault_injection.c, by the linker's --wrap;
  * a wrapper calls the function itself and, while a fault is on, gives it wrong
  * arguments or changes its result. */
-#ifndef BT_FAULT_INJECTION_H
-#define BT_FAULT_INJECTION_H
+#ifndef BT_TEST_FAULT_INJECTION_H
+#define BT_TEST_FAULT_INJECTION_H
 
 #include <stddef.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* generation_fixtures.h - shared by tests of generation: a model with its
  * context and tokenizer, and batches of requests whose results are in order. */
-#ifndef BT_TEST_GENERATING_H
-#define BT_TEST_GENERATING_H
+#ifndef BT_TEST_GENERATION_FIXTURES_H
+#define BT_TEST_GENERATION_FIXTURES_H
 
 #include "bauta.h"
 #include "testing.h"
@@ -15,16 +15,16 @@
             fail_msg("%s:%d: %s", __FILE__, __LINE__, (err)->message); \
     } while (0)
 
-typedef struct speaker {
+typedef struct generation_fixture {
     bauta_context *context;
     bauta_model *model;
     bauta_tokenizer *tokenizer; /* or NULL */
-} speaker;
+} generation_fixture;
 
-static inline speaker speaker_load(const char *folder, bool tokenizer,
-                                   int threads)
+static inline generation_fixture
+generation_fixture_load(const char *folder, bool tokenizer, int threads)
 {
-    speaker s = { 0 };
+    generation_fixture s = { 0 };
     bauta_error err;
     bauta_options options = BAUTA_OPTIONS_INIT;
     options.threads = threads;
@@ -35,7 +35,7 @@ static inline speaker speaker_load(const char *folder, bool tokenizer,
     return s;
 }
 
-static inline void speaker_release(speaker *s)
+static inline void generation_fixture_release(generation_fixture *s)
 {
     bauta_tokenizer_free(s->tokenizer);
     bauta_model_free(s->model);
@@ -43,7 +43,7 @@ static inline void speaker_release(speaker *s)
 }
 
 /* Run requests, each tagged with its number; results[i] is of request i. */
-static inline void generate_all(const speaker *s,
+static inline void generate_all(const generation_fixture *s,
                                 const bauta_generator_options *options,
                                 bauta_request *requests, size_t count,
                                 bauta_result **results)

@@ -4,8 +4,8 @@
  *
  * A kernel that reads or writes one float too far crashes at once, without a
  * sanitizer and also where sanitizers do not check (masked vector loads). */
-#ifndef BT_GUARD_H
-#define BT_GUARD_H
+#ifndef BT_TEST_GUARD_PAGE_H
+#define BT_TEST_GUARD_PAGE_H
 
 #include "testing.h"
 
@@ -71,8 +71,8 @@ static inline void floats_fill(test_random *r, float *x, size_t count)
 
 /* Put something odd in some places: NaN, infinities, zeros of both signs, the
  * smallest number, one whose square overflows. */
-static inline void floats_spoil(test_random *r, float *x, size_t count,
-                                size_t places)
+static inline void floats_insert_special(test_random *r, float *x, size_t count,
+                                         size_t places)
 {
     static const float odd[] = { NAN,   INFINITY,  -INFINITY, 0.0f,
                                  -0.0f, 0x1p-149f, 0x1p100f };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* html_page.h - reads an HTML page of pictures back: its JSON, and the weights
  * of one of its pictures. */
-#ifndef BT_TEST_PAGE_H
-#define BT_TEST_PAGE_H
+#ifndef BT_TEST_HTML_PAGE_H
+#define BT_TEST_HTML_PAGE_H
 
 #include "testing.h"
 

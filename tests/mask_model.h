@@ -5,8 +5,8 @@
  * bauta.h pair by pair and combined by loops over all pairs: slow, but simple.
  * random_mask() draws an expression of constructors and combinators and builds
  * both the mask and the model. */
-#ifndef BT_MODEL_H
-#define BT_MODEL_H
+#ifndef BT_TEST_MASK_MODEL_H
+#define BT_TEST_MASK_MODEL_H
 
 #include "bauta.h"
 #include "testing.h"

@@ -3,12 +3,12 @@
  *
  *     peak_begin();              // no object of bauta or jansson exists
  *     the_call();
- *     size_t bytes = peak_end(); // the most that lived meanwhile
+ *     size_t bytes = peak_end(); // the peak in between
  *
  * Each block counts with its requested size and a header of 16 bytes, which is
  * what malloc() adds. Single-threaded. */
-#ifndef BT_PEAK_H
-#define BT_PEAK_H
+#ifndef BT_TEST_MEMORY_PEAK_H
+#define BT_TEST_MEMORY_PEAK_H
 
 #include "bauta.h"
 

@@ -2,8 +2,8 @@
 /* model_folders.h - the model folders that tests use: one of each family in the
  * tree, written by tools/make-model-fixtures.py, and those of the data
  * folder. */
-#ifndef BT_TEST_FOLDERS_H
-#define BT_TEST_FOLDERS_H
+#ifndef BT_TEST_MODEL_FOLDERS_H
+#define BT_TEST_MODEL_FOLDERS_H
 
 #include "base/error.h"
 #include "data.h"

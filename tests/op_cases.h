@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* op_cases.h - the ops of the tape as a table of cases: how each is called, and
  * its formula in double with a rounding analysis. */
-#ifndef BT_TEST_OPS_H
-#define BT_TEST_OPS_H
+#ifndef BT_TEST_OP_CASES_H
+#define BT_TEST_OP_CASES_H
 
 #include "autograd/ops.h"
 
@@ -10,7 +10,7 @@ enum { OP_INPUTS = 3, OP_IDS = 7 };
 
 typedef struct op_case op_case;
 
-/* What an op is called with, beside tensors. */
+/* The arguments of an op beside tensors. */
 typedef struct op_data {
     size_t rows, columns;
     uint32_t *ids, *positions; /* (rows) */

@@ -102,11 +102,11 @@ static inline bt_tape *test_tape(const char *isa, int threads, bool recording)
     return tape;
 }
 
-static inline void assert_tape_fails(const bt_tape *tape, const char *sentence)
+static inline void assert_tape_fails(const bt_tape *tape, const char *message)
 {
     bauta_error err = { 0 };
     assert_int_equal(bt_tape_status(tape, &err), BAUTA_ERR_ARGUMENT);
-    assert_string_equal(err.message, sentence);
+    assert_string_equal(err.message, message);
 }
 
 /* The bound of n roundings in a row, as a factor: Higham, Accuracy and

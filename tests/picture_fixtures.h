@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* picture_fixtures.h - attention matrices and labels for the tests of
  * pictures. */
-#ifndef BT_TEST_PICTURES_H
-#define BT_TEST_PICTURES_H
+#ifndef BT_TEST_PICTURE_FIXTURES_H
+#define BT_TEST_PICTURE_FIXTURES_H
 
 #include "bauta.h"
 #include "testing.h"

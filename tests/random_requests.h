@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* random_requests.h - random requests for tests of generation, some with common
  * prefixes, and a generator that receives them while others run. */
-#ifndef BT_TEST_WISHES_H
-#define BT_TEST_WISHES_H
+#ifndef BT_TEST_RANDOM_REQUESTS_H
+#define BT_TEST_RANDOM_REQUESTS_H
 
 #include "generation_fixtures.h"
 
@@ -14,12 +14,12 @@ bauta_status slow_generate(bauta_context *context, const bauta_model *model,
 
 enum { VOCAB = 40, MANY = 24, PROMPT = 30 };
 
-typedef struct wish {
+typedef struct random_request {
     uint32_t prompt[PROMPT], source[PROMPT], tokens[2];
     bauta_token_seq word;
     bauta_generate_options options;
     bauta_request request;
-} wish;
+} random_request;
 
 static inline void options_draw(test_random *r, bauta_generate_options *o)
 {
@@ -60,8 +60,9 @@ static inline void options_draw(test_random *r, bauta_generate_options *o)
 }
 
 /* Some share a prefix with the previous one. */
-static inline void wish_draw(test_random *r, wish *w, const wish *before,
-                             bool encoder)
+static inline void random_request_draw(test_random *r, random_request *w,
+                                       const random_request *before,
+                                       bool encoder)
 {
     size_t count = (encoder ? 0 : 1) + test_below(r, PROMPT - 1), same = 0;
     if (before && test_below(r, 2))
@@ -89,17 +90,21 @@ static inline void wish_draw(test_random *r, wish *w, const wish *before,
         same ? before->request.source_count : 1 + test_below(r, PROMPT - 1);
 }
 
-static inline void wishes_draw(test_random *r, wish *wishes, size_t count,
-                               bool encoder)
+static inline void random_requests_draw(test_random *r,
+                                        random_request *requests, size_t count,
+                                        bool encoder)
 {
     for (size_t i = 0; i < count; i++)
-        wish_draw(r, &wishes[i], i ? &wishes[i - 1] : NULL, encoder);
+        random_request_draw(r, &requests[i], i ? &requests[i - 1] : NULL,
+                            encoder);
 }
 
 /* Add requests while others run. */
-static inline void arrive(test_random *r, const speaker *s,
-                          const bauta_generator_options *options, wish *wishes,
-                          size_t count, bauta_result **results)
+static inline void generate_arriving(test_random *r,
+                                     const generation_fixture *s,
+                                     const bauta_generator_options *options,
+                                     random_request *requests, size_t count,
+                                     bauta_result **results)
 {
     bauta_generator *g;
     bauta_error err;
@@ -109,8 +114,8 @@ static inline void arrive(test_random *r, const speaker *s,
          &err);
     while (added < count || left) {
         for (size_t n = test_below(r, 4); n > 0 && added < count; n--) {
-            wishes[added].request.tag = added;
-            MUST(bauta_generator_add(g, &wishes[added].request, &err), &err);
+            requests[added].request.tag = added;
+            MUST(bauta_generator_add(g, &requests[added].request, &err), &err);
             added++;
         }
         MUST(bauta_generator_step(g, &left, &err), &err);

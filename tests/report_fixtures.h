@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report_fixtures.h - reports of bauta lab for tests: one with every kind of
  * element, and its rendered text. */
-#ifndef BT_REPORTS_H
-#define BT_REPORTS_H
+#ifndef BT_TEST_REPORT_FIXTURES_H
+#define BT_TEST_REPORT_FIXTURES_H
 
 #include "../cli/cli.h"
 #include "../lab/lab_report.h"
@@ -17,14 +17,14 @@
 #include <unistd.h>
 
 /* Stands in for the program's error output. */
-static char said[512]; /* the last message */
+static char message[512]; /* the last message */
 
 int cli_fail(const char *verb, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int used = snprintf(said, sizeof(said), "%s: ", verb);
-    vsnprintf(said + used, sizeof(said) - (size_t)used, format, args);
+    int used = snprintf(message, sizeof(message), "%s: ", verb);
+    vsnprintf(message + used, sizeof(message) - (size_t)used, format, args);
     va_end(args);
     return CLI_FAILED;
 }
@@ -54,11 +54,11 @@ static inline void assert_not_in(const char *text, const char *part)
         fail_msg("'%s' is in:\n%s", part, text);
 }
 
-/* What report_json() prints, parsed. */
+/* The output of report_json(), parsed. */
 static inline json_t *json_of(const report *r, int *status)
 {
-    scratch s = scratch_create();
-    const char *path = scratch_path(&s, "out");
+    temp_folder s = temp_folder_create();
+    const char *path = temp_folder_path(&s, "out");
     fflush(stdout);
     int kept = dup(STDOUT_FILENO);
     int file = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0600);
@@ -70,7 +70,7 @@ static inline json_t *json_of(const report *r, int *status)
     close(kept);
     close(file);
     json_t *parsed = json_load_file(path, 0, NULL);
-    scratch_free(&s);
+    temp_folder_free(&s);
     return parsed;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sentencepiece_fixtures.h - SentencePiece models for tests: the files of the
  * tree, and models written here, field by field. */
-#ifndef BT_TEST_PIECES_H
-#define BT_TEST_PIECES_H
+#ifndef BT_TEST_SENTENCEPIECE_FIXTURES_H
+#define BT_TEST_SENTENCEPIECE_FIXTURES_H
 
 #include "testing.h"
 
@@ -16,33 +16,33 @@
 
 /* ---- Files --------------------------------------------------------------- */
 
-typedef struct pieces_file {
+typedef struct spm_file {
     char *bytes;
     size_t size;
-} pieces_file;
+} spm_file;
 
-static inline pieces_file pieces_read(const char *path)
+static inline spm_file spm_read(const char *path)
 {
-    pieces_file file;
+    spm_file file;
     bauta_error err;
     if (bt_file_read(&file.bytes, &file.size, path, 64 << 20, &err))
         fail_msg("%s", err.message);
     return file;
 }
 
-static inline pieces_file pieces_tree(const char *name)
+static inline spm_file spm_tree(const char *name)
 {
     char path[512], relative[128];
     snprintf(relative, sizeof(relative), "sentencepiece/%s", name);
     assert_non_null(test_tree_path(path, sizeof(path), relative));
-    return pieces_read(path);
+    return spm_read(path);
 }
 
 /* The expected results under a name, of SentencePiece and Hugging Face; for
  * json_decref(). */
-static inline json_t *pieces_expected(const char *name)
+static inline json_t *spm_expected(const char *name)
 {
-    pieces_file file = pieces_tree("expect.json");
+    spm_file file = spm_tree("expect.json");
     json_t *all = json_loadb(file.bytes, file.size, 0, NULL);
     json_t *rows = json_incref(json_object_get(all, name));
     assert_true(json_array_size(rows) > 0);
@@ -51,12 +51,12 @@ static inline json_t *pieces_expected(const char *name)
     return rows;
 }
 
-/* Bytes that stand in hexadecimal under a key; for free(). */
-static inline pieces_file pieces_hex(const json_t *row, const char *key)
+/* The bytes that a key holds in hexadecimal; for free(). */
+static inline spm_file spm_hex(const json_t *row, const char *key)
 {
     const char *text = json_string_value(json_object_get(row, key));
     assert_non_null(text);
-    pieces_file out = { malloc(strlen(text) / 2 + 1), strlen(text) / 2 };
+    spm_file out = { malloc(strlen(text) / 2 + 1), strlen(text) / 2 };
     assert_non_null(out.bytes);
     for (size_t i = 0; i < out.size; i++) {
         unsigned byte = 0;
@@ -68,9 +68,9 @@ static inline pieces_file pieces_hex(const json_t *row, const char *key)
 }
 
 /* Whether ids are those of a JSON array. */
-static inline void pieces_same(const char *what, const json_t *row,
-                               const uint32_t *ids, size_t count,
-                               const json_t *want)
+static inline void spm_assert_ids(const char *what, const json_t *row,
+                                  const uint32_t *ids, size_t count,
+                                  const json_t *want)
 {
     bool same = count == json_array_size(want);
     for (size_t i = 0; same && i < count; i++)
@@ -87,60 +87,59 @@ static inline void pieces_same(const char *what, const json_t *row,
 
 /* ---- Writing ------------------------------------------------------------- */
 
-typedef struct pieces_model {
+typedef struct spm_model {
     unsigned char bytes[1 << 16];
     size_t size;
-} pieces_model;
+} spm_model;
 
-static inline void pieces_put(pieces_model *m, const void *bytes, size_t size)
+static inline void spm_put(spm_model *m, const void *bytes, size_t size)
 {
     assert_true(sizeof(m->bytes) - m->size >= size);
     memcpy(m->bytes + m->size, bytes, size);
     m->size += size;
 }
 
-static inline void pieces_varint(pieces_model *m, uint64_t value)
+static inline void spm_varint(spm_model *m, uint64_t value)
 {
     for (; value > 127; value >>= 7)
-        pieces_put(m, &(unsigned char){ (unsigned char)(value | 128) }, 1);
-    pieces_put(m, &(unsigned char){ (unsigned char)value }, 1);
+        spm_put(m, &(unsigned char){ (unsigned char)(value | 128) }, 1);
+    spm_put(m, &(unsigned char){ (unsigned char)value }, 1);
 }
 
-static inline void pieces_data(pieces_model *m, unsigned field,
-                               const void *bytes, size_t size)
+static inline void spm_data(spm_model *m, unsigned field, const void *bytes,
+                            size_t size)
 {
-    pieces_varint(m, field << 3 | 2);
-    pieces_varint(m, size);
-    pieces_put(m, bytes, size);
+    spm_varint(m, field << 3 | 2);
+    spm_varint(m, size);
+    spm_put(m, bytes, size);
 }
 
-static inline void pieces_number(pieces_model *m, unsigned field,
-                                 uint64_t value)
+static inline void spm_number(spm_model *m, unsigned field, uint64_t value)
 {
-    pieces_varint(m, field << 3);
-    pieces_varint(m, value);
+    spm_varint(m, field << 3);
+    spm_varint(m, value);
 }
 
-static inline void pieces_piece(pieces_model *m, const char *text, float score,
-                                bt_piece_type type)
+static inline void spm_piece(spm_model *m, const char *text, float score,
+                             bt_piece_type type)
 {
-    static pieces_model body;
+    static spm_model body;
     body.size = 0;
-    pieces_data(&body, 1, text, strlen(text));
-    pieces_varint(&body, 2 << 3 | 5);
-    pieces_put(&body, &score, sizeof(score)); // on a little-endian machine
-    pieces_number(&body, 3, type);
-    pieces_data(m, 1, body.bytes, body.size);
+    spm_data(&body, 1, text, strlen(text));
+    spm_varint(&body, 2 << 3 | 5);
+    spm_put(&body, &score, sizeof(score)); // on a little-endian machine
+    spm_number(&body, 3, type);
+    spm_data(m, 1, body.bytes, body.size);
 }
 
 /* A message of one number: trainer_spec is 2, normalizer_spec 3. */
-static inline void pieces_spec(pieces_model *m, unsigned spec, unsigned field,
-                               uint64_t value)
+static inline void spm_spec(spm_model *m, unsigned spec, unsigned field,
+                            uint64_t value)
 {
-    static pieces_model body;
+    static spm_model body;
     body.size = 0;
-    pieces_number(&body, field, value);
-    pieces_data(m, spec, body.bytes, body.size);
+    spm_number(&body, field, value);
+    spm_data(m, spec, body.bytes, body.size);
 }
 
 #endif

@@ -21,29 +21,29 @@ typedef struct text {
 } text;
 
 /* The token that only padding has. */
-static inline uint32_t text_padding(const bt_model_config *print)
+static inline uint32_t text_padding(const bt_model_config *config)
 {
-    return (uint32_t)print->vocab_size - 1;
+    return (uint32_t)config->vocab_size - 1;
 }
 
 /* Lengths from 1 to the longest; `turn` rotates them, so that a target is not
  * as long as its source. */
-static inline text text_random(test_random *r, const bt_model_config *print,
+static inline text text_random(test_random *r, const bt_model_config *config,
                                size_t turn)
 {
     text x;
     size_t most = TIME_MAX;
-    if (print->position_kind != BT_POSITIONS_ROTARY &&
-        print->max_positions < most)
-        most = print->max_positions;
+    if (config->position_kind != BT_POSITIONS_ROTARY &&
+        config->max_positions < most)
+        most = config->max_positions;
     const size_t lengths[SEQUENCES] = { most, 1, most / 2 + 1, most / 3 + 1 };
     for (size_t s = 0; s < SEQUENCES; s++) {
         x.lengths[s] = lengths[(s + turn) % SEQUENCES];
         for (size_t t = 0; t < x.lengths[s]; t++) {
-            x.ids[s][t] = (uint32_t)test_below(r, print->vocab_size - 1);
+            x.ids[s][t] = (uint32_t)test_below(r, config->vocab_size - 1);
             x.labels[s][t] = t % 5 == 3
                                  ? BT_IGNORE_INDEX
-                                 : (uint32_t)test_below(r, print->vocab_size);
+                                 : (uint32_t)test_below(r, config->vocab_size);
         }
     }
     return x;
@@ -79,10 +79,11 @@ static inline bauta_plan *plan_from(bauta_mask *mask)
     return plan;
 }
 
-typedef enum sight { BOTH_WAYS, CAUSAL, WINDOW } sight;
+typedef enum visibility { BOTH_WAYS, CAUSAL, WINDOW } visibility;
 
 /* The mask within one sequence. */
-static inline bauta_mask *sight_mask(sight kind, size_t n, size_t window)
+static inline bauta_mask *visibility_mask(visibility kind, size_t n,
+                                          size_t window)
 {
     bauta_mask *mask = NULL;
     bauta_status status = kind == BOTH_WAYS ? bauta_mask_all(&mask, n, n, NULL)
@@ -93,11 +94,12 @@ static inline bauta_mask *sight_mask(sight kind, size_t n, size_t window)
     return mask;
 }
 
-static inline bauta_mask *side_packed(const side *x, sight kind, size_t window)
+static inline bauta_mask *side_packed(const side *x, visibility kind,
+                                      size_t window)
 {
     bauta_mask *parts[SEQUENCES], *mask = NULL;
     for (size_t s = 0; s < x->how.count; s++)
-        parts[s] = sight_mask(kind, x->lengths[s], window);
+        parts[s] = visibility_mask(kind, x->lengths[s], window);
     assert_int_equal(bauta_mask_pack(&mask, x->how.count,
                                      (const bauta_mask *const *)parts, NULL),
                      0);
@@ -106,10 +108,11 @@ static inline bauta_mask *side_packed(const side *x, sight kind, size_t window)
     return mask;
 }
 
-static inline bauta_mask *side_padded(const side *x, sight kind, size_t window)
+static inline bauta_mask *side_padded(const side *x, visibility kind,
+                                      size_t window)
 {
     bauta_mask *real = NULL, *mask = NULL;
-    bauta_mask *seen = sight_mask(kind, x->rows, window);
+    bauta_mask *seen = visibility_mask(kind, x->rows, window);
     assert_int_equal(bauta_mask_lengths(&real, x->how.count, x->time, x->time,
                                         NULL, x->lengths, NULL),
                      0);
@@ -119,11 +122,12 @@ static inline bauta_mask *side_padded(const side *x, sight kind, size_t window)
     return mask;
 }
 
-static inline bauta_plan *side_plan(const side *x, sight kind, size_t window)
+static inline bauta_plan *side_plan(const side *x, visibility kind,
+                                    size_t window)
 {
     // A single sequence is not packed, as for a caller without batches.
     if (x->how.count == 1 && !x->how.padded)
-        return plan_from(sight_mask(kind, x->rows, window));
+        return plan_from(visibility_mask(kind, x->rows, window));
     return plan_from(x->how.padded ? side_padded(x, kind, window)
                                    : side_packed(x, kind, window));
 }
@@ -159,15 +163,15 @@ static inline void side_fill(side *x, const text *from, uint32_t padding)
         }
 }
 
-static inline side side_make(const text *from, layout how, sight kind,
-                             const bt_model_config *print)
+static inline side side_make(const text *from, layout how, visibility kind,
+                             const bt_model_config *config)
 {
     side x = { .how = how, .lengths = from->lengths + how.from };
     side_place(&x);
-    side_fill(&x, from, text_padding(print));
+    side_fill(&x, from, text_padding(config));
     x.plan = side_plan(&x, kind, 0);
-    if (print->window)
-        x.window = side_plan(&x, WINDOW, print->window);
+    if (config->window)
+        x.window = side_plan(&x, WINDOW, config->window);
     x.input = (bt_forward_input){ .tokens = x.rows,
                                   .ids = x.ids,
                                   .positions = x.positions,

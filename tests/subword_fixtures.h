@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* subword_fixtures.h - shared by the tests of the subword models: vocabularies
  * from lists, and tokens as text, "piece@lo-hi piece@lo-hi". */
-#ifndef BT_SUBWORDS_H
-#define BT_SUBWORDS_H
+#ifndef BT_TEST_SUBWORD_FIXTURES_H
+#define BT_TEST_SUBWORD_FIXTURES_H
 
 #include "allocation_faults.h"
 #include "base/error.h"

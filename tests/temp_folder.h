@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* temp_folder.h - a temporary folder for the files of a test, removed at its
  * end. */
-#ifndef BT_SCRATCH_H
-#define BT_SCRATCH_H
+#ifndef BT_TEST_TEMP_FOLDER_H
+#define BT_TEST_TEMP_FOLDER_H
 
 #include "testing.h"
 
@@ -10,14 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct scratch {
+typedef struct temp_folder {
     char folder[256];
-    char path[512]; /* what scratch_path() gave last */
-} scratch;
+    char path[512]; /* what temp_folder_path() gave last */
+} temp_folder;
 
-static inline scratch scratch_create(void)
+static inline temp_folder temp_folder_create(void)
 {
-    scratch s;
+    temp_folder s;
     const char *root = getenv("TMPDIR");
     snprintf(s.folder, sizeof(s.folder), "%s/bauta-test-XXXXXX",
              root ? root : "/tmp");
@@ -25,17 +25,17 @@ static inline scratch scratch_create(void)
     return s;
 }
 
-static inline const char *scratch_path(scratch *s, const char *name)
+static inline const char *temp_folder_path(temp_folder *s, const char *name)
 {
     snprintf(s->path, sizeof(s->path), "%s/%s", s->folder, name);
     return s->path;
 }
 
 /* Write a file without using the code under test. */
-static inline const char *scratch_file(scratch *s, const char *name,
-                                       const void *bytes, size_t size)
+static inline const char *temp_folder_write(temp_folder *s, const char *name,
+                                            const void *bytes, size_t size)
 {
-    FILE *file = fopen(scratch_path(s, name), "wb");
+    FILE *file = fopen(temp_folder_path(s, name), "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, size, file), size);
     assert_int_equal(fclose(file), 0);
@@ -43,7 +43,7 @@ static inline const char *scratch_file(scratch *s, const char *name,
 }
 
 /* The number of entries of the folder. */
-static inline size_t scratch_count(const scratch *s)
+static inline size_t temp_folder_count(const temp_folder *s)
 {
     size_t count = 0;
     DIR *entries = opendir(s->folder);
@@ -54,7 +54,7 @@ static inline size_t scratch_count(const scratch *s)
     return count;
 }
 
-static inline void scratch_remove(const char *path)
+static inline void temp_folder_remove(const char *path)
 {
     char inside[1024];
     DIR *entries = remove(path) == 0 ? NULL : opendir(path);
@@ -64,14 +64,14 @@ static inline void scratch_remove(const char *path)
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
             snprintf(inside, sizeof(inside), "%s/%s", path, e->d_name) <
                 (int)sizeof(inside))
-            scratch_remove(inside);
+            temp_folder_remove(inside);
     closedir(entries);
     remove(path);
 }
 
-static inline void scratch_free(scratch *s)
+static inline void temp_folder_free(temp_folder *s)
 {
-    scratch_remove(s->folder);
+    temp_folder_remove(s->folder);
 }
 
 #endif

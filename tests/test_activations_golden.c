@@ -91,13 +91,13 @@ static void compare(const json_t *root, const char *name, const bt_tensor *got)
 
 /* ---- the model ----------------------------------------------------------- */
 
-typedef struct nano {
+typedef struct golden_model {
     json_t *root;
     bt_model_store *folder;
     bt_tape *tape;
     bauta_plan *plan;
     uint32_t ids[ROWS], positions[ROWS];
-} nano;
+} golden_model;
 
 static bauta_plan *batch_plan(void)
 {
@@ -112,11 +112,11 @@ static bauta_plan *batch_plan(void)
     return plan;
 }
 
-static bool nano_init(nano *n)
+static bool golden_model_init(golden_model *n)
 {
     char path[256], partials[256];
     bauta_error err;
-    *n = (nano){ .root = NULL };
+    *n = (golden_model){ .root = NULL };
     if (!test_data_path(path, sizeof(path), "gpt-nano-sort-hf") ||
         !test_data_path(partials, sizeof(partials),
                         "gpt-nano-sort/partials.json"))
@@ -138,7 +138,7 @@ static bool nano_init(nano *n)
     return true;
 }
 
-static void nano_release(nano *n)
+static void golden_model_release(golden_model *n)
 {
     json_decref(n->root);
     bt_model_store_free(n->folder);
@@ -148,10 +148,10 @@ static void nano_release(nano *n)
 
 static void stack_agrees(void **state)
 {
-    nano n;
+    golden_model n;
     bt_tensor *states[LAYERS + 1];
     (void)state;
-    if (!nano_init(&n))
+    if (!golden_model_init(&n))
         skip();
     bt_forward_input input = { .tokens = ROWS,
                                .ids = n.ids,
@@ -166,25 +166,26 @@ static void stack_agrees(void **state)
     compare(n.root, "ln_f", x); // the output of the last block is normalised
     compare(n.root, "lm_head", bt_transformer_logits(n.tape, model, x));
     printf("worst error %.1f units\n", worst);
-    nano_release(&n);
+    golden_model_release(&n);
 }
 
 /* ---- one block, op by op ------------------------------------------------- */
 
-static bt_tensor *norm(nano *n, bt_tensor *x, bt_norm_params *s)
+static bt_tensor *norm(golden_model *n, bt_tensor *x, bt_norm_params *s)
 {
     return bt_op_norm(n->tape, x, &s->gain, &s->bias, BT_NORM_LAYER,
                       n->folder->model->config.epsilon, 1);
 }
 
-static bt_tensor *dense(nano *n, bt_tensor *x, bt_linear_params *d)
+static bt_tensor *dense(golden_model *n, bt_tensor *x, bt_linear_params *d)
 {
     return bt_op_linear(n->tape, x, &d->w, true, &d->bias);
 }
 
 /* If the value of key t is the unit vector t, the output of attention is the
  * softmax itself. */
-static bt_tensor *softmax(nano *n, bt_tensor *q, bt_tensor *k, size_t heads)
+static bt_tensor *softmax(golden_model *n, bt_tensor *q, bt_tensor *k,
+                          size_t heads)
 {
     bt_tensor *v = bt_tape_output(n->tape, ROWS, heads * TIME, false);
     assert_non_null(v);
@@ -193,7 +194,7 @@ static bt_tensor *softmax(nano *n, bt_tensor *q, bt_tensor *k, size_t heads)
     return bt_op_attention(n->tape, q, k, v, n->plan, heads, heads, 0);
 }
 
-static bt_tensor *attention(nano *n, bt_tensor *x, bt_layer *layer)
+static bt_tensor *attention(golden_model *n, bt_tensor *x, bt_layer *layer)
 {
     size_t heads = n->folder->model->config.decoder.heads;
     bt_tensor *ln1 = norm(n, x, &layer->self_norm);
@@ -212,7 +213,7 @@ static bt_tensor *attention(nano *n, bt_tensor *x, bt_layer *layer)
     return bt_op_add(n->tape, x, projected);
 }
 
-static bt_tensor *feed_forward(nano *n, bt_tensor *x, bt_layer *layer)
+static bt_tensor *feed_forward(golden_model *n, bt_tensor *x, bt_layer *layer)
 {
     bt_tensor *ln2 = norm(n, x, &layer->ffn_norm);
     bt_tensor *up = dense(n, ln2, &layer->up);
@@ -227,9 +228,9 @@ static bt_tensor *feed_forward(nano *n, bt_tensor *x, bt_layer *layer)
 
 static void every_op_of_the_first_block_agrees(void **state)
 {
-    nano n;
+    golden_model n;
     (void)state;
-    if (!nano_init(&n))
+    if (!golden_model_init(&n))
         skip();
     bt_model *model = n.folder->model;
     bt_layer *layer = &model->decoder.layers[0];
@@ -243,7 +244,7 @@ static void every_op_of_the_first_block_agrees(void **state)
     compare(n.root, "attnResid", x);
     compare(n.root, "mlpResid", feed_forward(&n, x, layer));
     printf("worst error %.1f units\n", worst);
-    nano_release(&n);
+    golden_model_release(&n);
 }
 
 int main(void)
@@ -252,5 +253,5 @@ int main(void)
         cmocka_unit_test(stack_agrees),
         cmocka_unit_test(every_op_of_the_first_block_agrees),
     };
-    return cmocka_run_group_tests_name("partials", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("activations_golden", tests, NULL, NULL);
 }

@@ -190,7 +190,7 @@ static void the_leftmost_longest_token_is_found(void **state)
     }
 }
 
-static void only_the_range_is_looked_at(void **state)
+static void only_the_given_range_is_searched(void **state)
 {
     (void)state;
     bt_added_token token = {
@@ -238,7 +238,7 @@ static bauta_status create_and_split(const bt_added_token *tokens, size_t count,
     return status;
 }
 
-static void memory_that_runs_out_is_a_sentence(void **state)
+static void allocation_failure_is_an_error(void **state)
 {
     (void)state;
     static const bt_added_token tokens[] = {
@@ -291,8 +291,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_are_found_where_the_library_finds_them),
         cmocka_unit_test(the_leftmost_longest_token_is_found),
-        cmocka_unit_test(only_the_range_is_looked_at),
-        cmocka_unit_test(memory_that_runs_out_is_a_sentence),
+        cmocka_unit_test(only_the_given_range_is_searched),
+        cmocka_unit_test(allocation_failure_is_an_error),
         cmocka_unit_test(a_megabyte_of_near_matches_takes_linear_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,8 +19,8 @@ static const size_t lengths[SEQUENCES] = { 3, 70, 0, 9 };
 static const size_t short_lengths[SEQUENCES] = { 3, 30, 0, 9 };
 
 /* A model, a batch for it and all results. */
-typedef struct subject {
-    scratch scratch;
+typedef struct fixture {
+    temp_folder temp_folder;
     char path[512];
     bauta_model *model;
     bauta_context *context;
@@ -29,7 +29,7 @@ typedef struct subject {
     size_t rows;
     uint32_t *source_ids, *target_ids, *types, *labels;
     float *logits;
-} subject;
+} fixture;
 
 static bauta_model *load(const char *path, bool trainable)
 {
@@ -58,24 +58,24 @@ static float *floats_create(size_t count)
     return x;
 }
 
-static bool has_source(const subject *s)
+static bool has_source(const fixture *s)
 {
     return bauta_model_encoder_layers(s->model) > 0;
 }
 
-static bool has_target(const subject *s)
+static bool has_target(const fixture *s)
 {
     return bauta_model_decoder_layers(s->model) > 0;
 }
 
-static bool has_types(const subject *s)
+static bool has_types(const fixture *s)
 {
     char text[2048];
     bauta_model_describe(s->model, text, sizeof(text));
     return strstr(text, "\"token_types\":2");
 }
 
-static void subject_load(subject *s, const char *path, bool trainable)
+static void subject_load(fixture *s, const char *path, bool trainable)
 {
     bauta_options options = BAUTA_OPTIONS_INIT;
     options.threads = 2;
@@ -97,7 +97,7 @@ static void subject_load(subject *s, const char *path, bool trainable)
     s->logits = floats_create(s->rows * vocab);
 }
 
-static void subject_unload(subject *s)
+static void subject_unload(fixture *s)
 {
     bauta_model_free(s->model);
     bauta_context_free(s->context);
@@ -109,7 +109,7 @@ static void subject_unload(subject *s)
 }
 
 /* The batch of source or target, packed. */
-static bauta_batch packed(const subject *s, bool target)
+static bauta_batch packed(const fixture *s, bool target)
 {
     bauta_batch batch = BAUTA_BATCH_INIT;
     batch.count = SEQUENCES;
@@ -119,7 +119,7 @@ static bauta_batch packed(const subject *s, bool target)
     return batch;
 }
 
-static void forward(subject *s, const bauta_batch *source,
+static void forward(fixture *s, const bauta_batch *source,
                     const bauta_batch *target, bauta_outputs *outputs)
 {
     bauta_error err;
@@ -128,7 +128,7 @@ static void forward(subject *s, const bauta_batch *source,
         fail_msg("%s: %s", s->path, err.message);
 }
 
-static void forward_packed(subject *s, float *logits)
+static void forward_packed(fixture *s, float *logits)
 {
     bauta_batch source = packed(s, false), target = packed(s, true);
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
@@ -147,7 +147,7 @@ static void assert_bits(const char *what, const float *want, const float *got,
 
 /* Run a test with a folder of every family, and with those of the data folder.
  */
-static void each_folder(void (*test)(subject *s), bool trainable)
+static void each_folder(void (*test)(fixture *s), bool trainable)
 {
     static const char *const data[] = {
         "hf-tiny-random/gpt2",
@@ -160,10 +160,10 @@ static void each_folder(void (*test)(subject *s), bool trainable)
         "hf-tiny-random/marian",
     };
     for (size_t i = 0; i < BT_LEN(tinies) + BT_LEN(data); i++) {
-        subject s = { .scratch = scratch_create() };
+        fixture s = { .temp_folder = temp_folder_create() };
         bool there = true;
         if (i < BT_LEN(tinies))
-            tiny_write(&s.scratch, &tinies[i], s.path);
+            tiny_write(&s.temp_folder, &tinies[i], s.path);
         else
             there = test_data_path(s.path, sizeof(s.path),
                                    data[i - BT_LEN(tinies)]) != NULL;
@@ -175,14 +175,14 @@ static void each_folder(void (*test)(subject *s), bool trainable)
             printf("%s is not there and was skipped\n",
                    data[i - BT_LEN(tinies)]);
         }
-        scratch_free(&s.scratch);
+        temp_folder_free(&s.temp_folder);
     }
 }
 
-/* ---- the same bits, however sequences lie -------------------------------- */
+/* ---- the same bits in every layout --------------------------------------- */
 
 /* Sequence s alone; its logits go to their rows of `logits`. */
-static void forward_alone(subject *s, size_t sequence, size_t start,
+static void forward_alone(fixture *s, size_t sequence, size_t start,
                           float *logits)
 {
     bauta_batch source = packed(s, false), target = packed(s, true);
@@ -199,7 +199,7 @@ static void forward_alone(subject *s, size_t sequence, size_t start,
     forward(s, &source, &target, &outputs);
 }
 
-static void alone_equals_packed(subject *s)
+static void alone_equals_packed(fixture *s)
 {
     size_t vocab = bauta_model_vocab_size(s->model), start = 0;
     float *alone = floats_create(s->rows * vocab);
@@ -214,7 +214,7 @@ static void alone_equals_packed(subject *s)
 
 /* Copy the packed rows to their padded positions; the ids of padding are out of
  * range of every table. */
-static uint32_t *pad(const subject *s, const uint32_t *from, size_t stride)
+static uint32_t *pad(const fixture *s, const uint32_t *from, size_t stride)
 {
     size_t at = 0;
     if (!from)
@@ -229,7 +229,7 @@ static uint32_t *pad(const subject *s, const uint32_t *from, size_t stride)
     return to;
 }
 
-static void assert_padded(const subject *s, const char *what,
+static void assert_padded(const fixture *s, const char *what,
                           const float *packed_rows, const float *got,
                           size_t stride, size_t columns)
 {
@@ -246,7 +246,7 @@ static void assert_padded(const subject *s, const char *what,
     }
 }
 
-static void padded_equals_packed(subject *s)
+static void padded_equals_packed(fixture *s)
 {
     size_t vocab = bauta_model_vocab_size(s->model);
     size_t stride = s->lengths[1] + 2;
@@ -277,7 +277,7 @@ static void packed_padded_and_alone_give_the_same_bits(void **state)
     each_folder(padded_equals_packed, false);
 }
 
-/* ---- the same as the parts inside ---------------------------------------- */
+/* ---- equal to the internal functions ------------------------------------- */
 
 static bauta_plan *plan_of(bauta_mask *a, bauta_mask *b)
 {
@@ -294,7 +294,7 @@ static bauta_plan *plan_of(bauta_mask *a, bauta_mask *b)
     return plan;
 }
 
-static bauta_mask *documents(const subject *s)
+static bauta_mask *documents(const fixture *s)
 {
     bauta_mask *mask = NULL;
     assert_int_equal(
@@ -302,7 +302,7 @@ static bauta_mask *documents(const subject *s)
     return mask;
 }
 
-static bauta_mask *causal(const subject *s, size_t window)
+static bauta_mask *causal(const fixture *s, size_t window)
 {
     bauta_mask *mask = NULL;
     assert_int_equal(
@@ -313,19 +313,20 @@ static bauta_mask *causal(const subject *s, size_t window)
 }
 
 /* The same computation composed from internal functions. */
-typedef struct inside {
+typedef struct internal_run {
     bt_model_store *folder;
     bt_tape *tape;
     uint32_t *positions;
     bauta_plan *all, *causal, *window;
     bt_tensor *encoder_states[8], *decoder_states[8];
     bt_forward_input encoder, decoder;
-} inside;
+} internal_run;
 
-static void inside_init(inside *in, const subject *s, bt_load_mode how)
+static void internal_run_init(internal_run *in, const fixture *s,
+                              bt_load_mode how)
 {
     size_t at = 0;
-    *in = (inside){ .positions = malloc(s->rows * sizeof(uint32_t)) };
+    *in = (internal_run){ .positions = malloc(s->rows * sizeof(uint32_t)) };
     assert_non_null(in->positions);
     assert_int_equal(bt_model_store_load(&in->folder, s->path, how, NULL), 0);
     assert_int_equal(bt_tape_create(&in->tape, bt_kernels_get(NULL), 1, NULL),
@@ -353,7 +354,7 @@ static void inside_init(inside *in, const subject *s, bt_load_mode how)
                                       .hidden_states = in->decoder_states };
 }
 
-static void inside_release(inside *in)
+static void internal_run_release(internal_run *in)
 {
     bt_model_store_free(in->folder);
     bt_tape_free(in->tape);
@@ -363,7 +364,8 @@ static void inside_release(inside *in)
     free(in->positions);
 }
 
-static bt_tensor *inside_run(inside *in, const subject *s, bool recording)
+static bt_tensor *internal_run_forward(internal_run *in, const fixture *s,
+                                       bool recording)
 {
     bt_tensor *x = NULL;
     bt_tape_rewind(in->tape, recording);
@@ -383,10 +385,10 @@ static void states_equal(const char *what, bt_tensor *const *want,
     }
 }
 
-static void forward_equals_inside(subject *s)
+static void forward_equals_internal(fixture *s)
 {
-    inside in;
-    inside_init(&in, s, BT_LOAD_MAPPED);
+    internal_run in;
+    internal_run_init(&in, s, BT_LOAD_MAPPED);
     bauta_batch source = packed(s, false), target = packed(s, true);
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     size_t encoder = bauta_model_encoder_layers(s->model);
@@ -398,8 +400,8 @@ static void forward_equals_inside(subject *s)
     if (decoder)
         outputs.decoder_states = floats_create((decoder + 1) * count);
     forward(s, &source, &target, &outputs);
-    bt_tensor *want = bt_transformer_logits(in.tape, in.folder->model,
-                                            inside_run(&in, s, false));
+    bt_tensor *want = bt_transformer_logits(
+        in.tape, in.folder->model, internal_run_forward(&in, s, false));
     assert_non_null(want);
     assert_bits("logits", want->data, s->logits, want->rows * want->columns);
     states_equal("encoder states", in.encoder_states, outputs.encoder_states,
@@ -418,18 +420,18 @@ static void forward_equals_inside(subject *s)
     free(again);
     free(outputs.encoder_states);
     free(outputs.decoder_states);
-    inside_release(&in);
+    internal_run_release(&in);
 }
 
-static void forward_equals_the_parts_inside(void **state)
+static void forward_equals_the_internal_functions(void **state)
 {
     (void)state;
-    each_folder(forward_equals_inside, false);
+    each_folder(forward_equals_internal, false);
 }
 
 /* ---- loss and gradients -------------------------------------------------- */
 
-static double loss_packed(subject *s, const bauta_loss_options *options,
+static double loss_packed(fixture *s, const bauta_loss_options *options,
                           size_t *counted)
 {
     bauta_batch source = packed(s, false), target = packed(s, true);
@@ -468,7 +470,7 @@ static void gradient_equal(void *user, const char *name, bt_tensor *t, int rank)
         assert_bits(name, t->grad, got.gradient, got.count);
 }
 
-static size_t labels_counted(const subject *s)
+static size_t labels_counted(const fixture *s)
 {
     size_t counted = 0;
     for (size_t i = 0; i < s->rows; i++)
@@ -476,18 +478,19 @@ static size_t labels_counted(const subject *s)
     return counted;
 }
 
-static void loss_equals_inside(subject *s)
+static void loss_equals_internal(fixture *s)
 {
-    inside in;
+    internal_run in;
     size_t counted = 0;
     bauta_loss_options options = BAUTA_LOSS_OPTIONS_INIT;
     options.label_smoothing = 0.1f;
     options.weight = 0.5;
-    inside_init(&in, s, BT_LOAD_TRAINABLE);
+    internal_run_init(&in, s, BT_LOAD_TRAINABLE);
     bt_model *model = in.folder->model;
     bt_loss want = bt_op_cross_entropy(
         in.tape,
-        bt_transformer_head_transform(in.tape, model, inside_run(&in, s, true)),
+        bt_transformer_head_transform(in.tape, model,
+                                      internal_run_forward(&in, s, true)),
         bt_transformer_head_weight(model), false,
         bt_transformer_head_bias(model), s->labels, NULL,
         options.label_smoothing, options.weight);
@@ -498,13 +501,13 @@ static void loss_equals_inside(subject *s)
     matching m = { .model = s->model };
     bt_model_store_visit(in.folder, &(bt_tensor_visitor){ gradient_equal, &m });
     assert_int_equal(m.index, bauta_model_tensor_count(s->model));
-    inside_release(&in);
+    internal_run_release(&in);
 }
 
-static void loss_and_gradients_equal_the_parts_inside(void **state)
+static void loss_and_gradients_equal_the_internal_functions(void **state)
 {
     (void)state;
-    each_folder(loss_equals_inside, true);
+    each_folder(loss_equals_internal, true);
 }
 
 static double gradient_length(const bauta_model *model)
@@ -520,7 +523,7 @@ static double gradient_length(const bauta_model *model)
 
 /* A gradient is a sum of at most some thousand terms; doubling it by adding
  * the same terms again, one by one, is off by less than 1e-3 of it. */
-static void gradients_add_up(subject *s)
+static void gradients_add_up(fixture *s)
 {
     double first = loss_packed(s, NULL, NULL);
     double once = gradient_length(s->model);
@@ -540,7 +543,7 @@ static void gradients_are_added_until_zeroed(void **state)
     each_folder(gradients_add_up, true);
 }
 
-static void loss_same_read_only(subject *s)
+static void loss_same_read_only(fixture *s)
 {
     bauta_model *trainable = load(s->path, true), *own = s->model;
     double want = loss_packed(s, NULL, NULL);
@@ -580,7 +583,7 @@ static bauta_mask *random_dense(test_random *r, size_t queries, size_t keys)
 }
 
 /* The packed row of a padded row; padding has none. */
-static bool packed_row(const subject *s, size_t stride, size_t row, size_t *to)
+static bool packed_row(const fixture *s, size_t stride, size_t row, size_t *to)
 {
     size_t sequence = row / stride, start = 0;
     for (size_t i = 0; i < sequence; i++)
@@ -590,7 +593,7 @@ static bool packed_row(const subject *s, size_t stride, size_t row, size_t *to)
 }
 
 /* The same mask over padded rows, with arbitrary entries for the padding. */
-static bauta_mask *pad_mask(subject *s, const bauta_mask *mask, size_t stride)
+static bauta_mask *pad_mask(fixture *s, const bauta_mask *mask, size_t stride)
 {
     size_t n = SEQUENCES * stride, query, key;
     bauta_mask *out = NULL;
@@ -608,7 +611,7 @@ static bauta_mask *pad_mask(subject *s, const bauta_mask *mask, size_t stride)
     return out;
 }
 
-static void batch_masks_padded(subject *s, const bauta_mask *mask,
+static void batch_masks_padded(fixture *s, const bauta_mask *mask,
                                const bauta_mask *cross)
 {
     size_t vocab = bauta_model_vocab_size(s->model);
@@ -640,9 +643,9 @@ static void batch_masks_padded(subject *s, const bauta_mask *mask,
 
 /* A random mask equals the AND of the model's mask and this one, made by
  * hand. */
-static void batch_masks_and(subject *s)
+static void batch_masks_and(fixture *s)
 {
-    inside in;
+    internal_run in;
     bauta_batch source = packed(s, false), target = packed(s, true);
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     bool both = has_source(s) && has_target(s);
@@ -653,7 +656,7 @@ static void batch_masks_and(subject *s)
     outputs.logits = s->logits;
     forward(s, &source, &target, &outputs);
 
-    inside_init(&in, s, BT_LOAD_MAPPED);
+    internal_run_init(&in, s, BT_LOAD_MAPPED);
     size_t window = in.folder->model->config.window;
     bauta_mask *own[4] = { documents(s), documents(s), documents(s),
                            documents(s) };
@@ -675,21 +678,21 @@ static void batch_masks_and(subject *s)
     in.decoder.plans[BT_SLOT_DECODER] = plans[1];
     in.decoder.plans[BT_SLOT_WINDOW] = plans[2];
     in.decoder.plans[BT_SLOT_CROSS] = plans[3];
-    bt_tensor *want = bt_transformer_logits(in.tape, in.folder->model,
-                                            inside_run(&in, s, false));
+    bt_tensor *want = bt_transformer_logits(
+        in.tape, in.folder->model, internal_run_forward(&in, s, false));
     assert_non_null(want);
     assert_bits("masked", want->data, s->logits, want->rows * want->columns);
     batch_masks_padded(s, mask, cross);
     for (size_t i = 0; i < 4; i++)
         bauta_plan_free(plans[i]);
-    inside_release(&in);
+    internal_run_release(&in);
     bauta_mask_free(mask);
     bauta_mask_free(cross);
 }
 
 /* A mask that hides nothing changes nothing and leaves no trace in the next
  * call. A mask that hides everything still gives finite numbers. */
-static void batch_masks_extremes(subject *s)
+static void batch_masks_extremes(fixture *s)
 {
     bauta_batch source = packed(s, false), target = packed(s, true);
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
@@ -715,7 +718,7 @@ static void batch_masks_extremes(subject *s)
     free(logits);
 }
 
-static void a_batch_may_hide_more(void **state)
+static void a_batch_mask_is_combined_with_the_models(void **state)
 {
     (void)state;
     each_folder(batch_masks_and, false);
@@ -775,14 +778,16 @@ static void texts_compare(const char *from, const char *to)
     free(after);
 }
 
-static void save_and_load(subject *s)
+static void save_and_load(fixture *s)
 {
     char path[512], again[512];
     bauta_error err;
     size_t count = s->rows * bauta_model_vocab_size(s->model);
     float *logits = floats_create(count);
-    snprintf(path, sizeof(path), "%s", scratch_path(&s->scratch, "saved/"));
-    snprintf(again, sizeof(again), "%s", scratch_path(&s->scratch, "again"));
+    snprintf(path, sizeof(path), "%s",
+             temp_folder_path(&s->temp_folder, "saved/"));
+    snprintf(again, sizeof(again), "%s",
+             temp_folder_path(&s->temp_folder, "again"));
     forward_packed(s, s->logits);
     if (bauta_model_save(s->model, path, &err))
         fail_msg("%s", err.message);
@@ -816,16 +821,16 @@ static void a_saved_model_is_the_same(void **state)
 static void trained_weights_are_saved(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char path[512], saved[512];
     tiny_write(&s, &tinies[0], path);
     tiny_file(path, "generation_config.json", "{}", 2);
-    snprintf(saved, sizeof(saved), "%s", scratch_path(&s, "saved"));
+    snprintf(saved, sizeof(saved), "%s", temp_folder_path(&s, "saved"));
     bauta_model *model = load(path, true);
     bauta_tensor t = tensor_at(model, 3);
     t.writable[1] = 42.5f;
     // The source folder may have been removed by then.
-    scratch_remove(path);
+    temp_folder_remove(path);
     assert_int_equal(bauta_model_save(model, saved, NULL), 0);
     bauta_model *again = load(saved, false);
     assert_true(tensor_at(again, 3).data[1] == 42.5f);
@@ -834,36 +839,38 @@ static void trained_weights_are_saved(void **state)
     free(generation);
     bauta_model_free(model);
     bauta_model_free(again);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void saving_never_replaces_what_is_there(void **state)
+static void saving_never_overwrites(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_error err;
-    char path[512], target[512], inside_path[600];
+    char path[512], target[512], internal_path[600];
     tiny_write(&s, &tinies[1], path);
     bauta_model *model = load(path, false);
-    snprintf(target, sizeof(target), "%s", scratch_path(&s, "target"));
+    snprintf(target, sizeof(target), "%s", temp_folder_path(&s, "target"));
     assert_int_equal(mkdir(target, 0777), 0);
     assert_int_equal(bauta_model_save(model, target, &err), 0); // it is empty
     assert_int_equal(bauta_model_save(model, target, &err), BAUTA_ERR_IO);
     assert_non_null(strstr(err.message, "exists and is not empty"));
     assert_int_equal(bauta_model_save(model, path, &err), BAUTA_ERR_IO);
-    snprintf(inside_path, sizeof(inside_path), "%s/config.json", path);
-    assert_int_equal(bauta_model_save(model, inside_path, &err), BAUTA_ERR_IO);
-    snprintf(inside_path, sizeof(inside_path), "%s/no/folder", path);
-    assert_int_equal(bauta_model_save(model, inside_path, &err), BAUTA_ERR_IO);
+    snprintf(internal_path, sizeof(internal_path), "%s/config.json", path);
+    assert_int_equal(bauta_model_save(model, internal_path, &err),
+                     BAUTA_ERR_IO);
+    snprintf(internal_path, sizeof(internal_path), "%s/no/folder", path);
+    assert_int_equal(bauta_model_save(model, internal_path, &err),
+                     BAUTA_ERR_IO);
     assert_int_equal(bauta_model_save(model, "", &err), BAUTA_ERR_ARGUMENT);
-    assert_int_equal(scratch_count(&s), 2); // and nothing else was left
+    assert_int_equal(temp_folder_count(&s), 2); // and nothing else was left
     bauta_model_free(model);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- memory and threads -------------------------------------------------- */
 
-static void second_call_allocates_nothing(subject *s)
+static void second_call_allocates_nothing(fixture *s)
 {
     for (int i = 0; i < 2; i++) {
         faults_arm(0); // the second time every allocation fails
@@ -875,7 +882,7 @@ static void second_call_allocates_nothing(subject *s)
     }
 }
 
-static void a_call_like_the_one_before_allocates_nothing(void **state)
+static void a_repeated_call_allocates_nothing(void **state)
 {
     (void)state;
     faults_begin();
@@ -885,9 +892,9 @@ static void a_call_like_the_one_before_allocates_nothing(void **state)
 
 enum { THREADS = 3 };
 
-static void threads_share(subject *s)
+static void threads_share(fixture *s)
 {
-    subject each[THREADS];
+    fixture each[THREADS];
     size_t count = s->rows * bauta_model_vocab_size(s->model);
     forward_packed(s, s->logits);
     for (size_t i = 0; i < THREADS; i++) {
@@ -911,9 +918,9 @@ static void threads_may_share_a_read_only_model(void **state)
     each_folder(threads_share, false);
 }
 
-/* ---- questions ----------------------------------------------------------- */
+/* ---- getters ------------------------------------------------------------- */
 
-static void describe_and_count(subject *s)
+static void describe_and_count(fixture *s)
 {
     char text[2048], cut[16];
     size_t length = bauta_model_describe(s->model, NULL, 0);
@@ -943,11 +950,11 @@ static void describe_and_count(subject *s)
     assert_true(sum == bauta_model_parameter_count(s->model));
 }
 
-static void a_model_answers_questions(void **state)
+static void model_getters_return_the_config(void **state)
 {
     (void)state;
     each_folder(describe_and_count, false);
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char path[512];
     tiny_write(&s, &tinies[3], path); // qwen2: a window from layer 1 on
     bauta_model *model = load(path, false);
@@ -963,10 +970,10 @@ static void a_model_answers_questions(void **state)
                         "unknown kind");
     bauta_model_free(model);
     bauta_model_free(NULL);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void nothing_in_nothing_out(subject *s)
+static void nothing_in_nothing_out(fixture *s)
 {
     bauta_batch none = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
@@ -1048,7 +1055,7 @@ static void golden_compare(const tensors *file, const float *got,
     tensor_release(&want);
 }
 
-static void golden_run(subject *s)
+static void golden_run(fixture *s)
 {
     enum { ROWS = 16 };
     char path[600];
@@ -1098,17 +1105,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_padded_and_alone_give_the_same_bits),
-        cmocka_unit_test(forward_equals_the_parts_inside),
-        cmocka_unit_test(loss_and_gradients_equal_the_parts_inside),
+        cmocka_unit_test(forward_equals_the_internal_functions),
+        cmocka_unit_test(loss_and_gradients_equal_the_internal_functions),
         cmocka_unit_test(gradients_are_added_until_zeroed),
         cmocka_unit_test(read_only_models_have_a_loss_and_no_gradients),
-        cmocka_unit_test(a_batch_may_hide_more),
+        cmocka_unit_test(a_batch_mask_is_combined_with_the_models),
         cmocka_unit_test(a_saved_model_is_the_same),
         cmocka_unit_test(trained_weights_are_saved),
-        cmocka_unit_test(saving_never_replaces_what_is_there),
-        cmocka_unit_test(a_call_like_the_one_before_allocates_nothing),
+        cmocka_unit_test(saving_never_overwrites),
+        cmocka_unit_test(a_repeated_call_allocates_nothing),
         cmocka_unit_test(threads_may_share_a_read_only_model),
-        cmocka_unit_test(a_model_answers_questions),
+        cmocka_unit_test(model_getters_return_the_config),
         cmocka_unit_test(a_batch_may_be_empty),
         cmocka_unit_test(logits_agree_with_transformers),
     };

@@ -27,15 +27,15 @@ typedef struct call {
     float *logprobs_arg;
 } call;
 
-typedef struct world {
-    scratch scratch;
+typedef struct fixture {
+    temp_folder temp_folder;
     char paths[BT_LEN(tinies)][512];
     bauta_context *context;
     bauta_model *gpt2, *llama, *bert, *marian;
     bauta_mask *right, *wrong; /* (12, 12) and (12, 11) */
-} world;
+} fixture;
 
-static world w;
+static fixture w;
 
 static void call_init(call *c, bauta_model *model)
 {
@@ -93,10 +93,10 @@ static bauta_model *model_of(which m)
     return models[m];
 }
 
-#define SPOIL(name, ...)              \
-    static void spoil_##name(call *c) \
-    {                                 \
-        __VA_ARGS__;                  \
+#define SPOIL(name, ...)                \
+    static void corrupt_##name(call *c) \
+    {                                   \
+        __VA_ARGS__;                    \
     }
 
 SPOIL(context, c->context = NULL)
@@ -153,130 +153,131 @@ typedef bauta_status call_fn(call *c, bauta_error *err);
 static const struct {
     which model;
     call_fn *run;
-    void (*spoil)(call *c);
-    const char *sentence;
+    void (*corrupt)(call *c);
+    const char *message;
 } misuses[] = {
-    { GPT2, call_forward, spoil_context, "context is NULL" },
-    { GPT2, call_forward, spoil_model, "model is NULL" },
-    { GPT2, call_forward, spoil_outputs, "outputs is NULL" },
-    { GPT2, call_forward, spoil_outputs_size,
+    { GPT2, call_forward, corrupt_context, "context is NULL" },
+    { GPT2, call_forward, corrupt_model, "model is NULL" },
+    { GPT2, call_forward, corrupt_outputs, "outputs is NULL" },
+    { GPT2, call_forward, corrupt_outputs_size,
       "outputs.size is 8, not 32: start from BAUTA_OUTPUTS_INIT" },
-    { GPT2, call_forward, spoil_nothing_asked, "outputs asks for nothing" },
-    { GPT2, call_forward, spoil_encoder_states,
+    { GPT2, call_forward, corrupt_nothing_asked, "outputs asks for nothing" },
+    { GPT2, call_forward, corrupt_encoder_states,
       "outputs asks for encoder_states of a model without an encoder" },
-    { BERT, call_forward, spoil_decoder_states,
+    { BERT, call_forward, corrupt_decoder_states,
       "outputs asks for decoder_states of a model without a decoder" },
-    { GPT2, call_forward, spoil_no_target,
+    { GPT2, call_forward, corrupt_no_target,
       "target is NULL: a decoder-only model reads target" },
-    { GPT2, call_forward, spoil_both,
+    { GPT2, call_forward, corrupt_both,
       "source is not NULL: a decoder-only model reads target" },
-    { BERT, call_forward, spoil_no_source,
+    { BERT, call_forward, corrupt_no_source,
       "source is NULL: an encoder-only model reads source" },
-    { BERT, call_forward, spoil_both,
+    { BERT, call_forward, corrupt_both,
       "target is not NULL: an encoder-only model reads source" },
-    { BERT, call_forward, spoil_swapped,
+    { BERT, call_forward, corrupt_swapped,
       "source is NULL: an encoder-only model reads source" },
-    { MARIAN, call_forward, spoil_no_source,
+    { MARIAN, call_forward, corrupt_no_source,
       "source is NULL: an encoder-decoder reads source and target" },
-    { MARIAN, call_forward, spoil_no_target,
+    { MARIAN, call_forward, corrupt_no_target,
       "target is NULL: an encoder-decoder reads source and target" },
-    { GPT2, call_forward, spoil_size,
+    { GPT2, call_forward, corrupt_size,
       "batch.size is 0, not 72: start from BAUTA_BATCH_INIT" },
-    { MARIAN, call_forward, spoil_size,
+    { MARIAN, call_forward, corrupt_size,
       "batch.size is 0, not 72: start from BAUTA_BATCH_INIT" },
-    { GPT2, call_forward, spoil_no_lengths,
+    { GPT2, call_forward, corrupt_no_lengths,
       "target: lengths is NULL for 3 packed sequences" },
-    { BERT, call_forward, spoil_no_lengths,
+    { BERT, call_forward, corrupt_no_lengths,
       "source: lengths is NULL for 3 packed sequences" },
-    { GPT2, call_forward, spoil_no_ids, "target: ids is NULL for 12 rows" },
-    { GPT2, call_forward, spoil_id,
+    { GPT2, call_forward, corrupt_no_ids, "target: ids is NULL for 12 rows" },
+    { GPT2, call_forward, corrupt_id,
       "target: sequence 1, position 1: id 40 is not in a vocabulary of 40" },
-    { LLAMA, call_loss, spoil_id,
+    { LLAMA, call_loss, corrupt_id,
       "target: sequence 1, position 1: id 40 is not in a vocabulary of 40" },
-    { BERT, call_forward, spoil_id_of_source,
+    { BERT, call_forward, corrupt_id_of_source,
       "source: sequence 2, position 0: id 4000000000 is not in a vocabulary "
       "of 40" },
-    { MARIAN, call_forward, spoil_id_of_source,
+    { MARIAN, call_forward, corrupt_id_of_source,
       "source: sequence 2, position 0: id 4000000000 is not in a vocabulary "
       "of 40" },
-    { GPT2, call_forward, spoil_id_padded,
+    { GPT2, call_forward, corrupt_id_padded,
       "target: sequence 1, position 1: id 77 is not in a vocabulary of 40" },
-    { GPT2, call_forward, spoil_too_long,
+    { GPT2, call_forward, corrupt_too_long,
       "target: sequence 1 has 97 tokens, the model has 96 positions" },
-    { MARIAN, call_forward, spoil_too_long_source,
+    { MARIAN, call_forward, corrupt_too_long_source,
       "source: sequence 2 has 97 tokens, the model has 96 positions" },
-    { MARIAN, call_loss, spoil_too_long,
+    { MARIAN, call_loss, corrupt_too_long,
       "target: sequence 1 has 97 tokens, the model has 96 positions" },
-    { GPT2, call_forward, spoil_over_stride,
+    { GPT2, call_forward, corrupt_over_stride,
       "target: sequence 1 has 6 tokens, the stride is 4" },
-    { GPT2, call_forward, spoil_stride_too_long,
+    { GPT2, call_forward, corrupt_stride_too_long,
       "target: sequence 0 has 97 tokens, the model has 96 positions" },
-    { GPT2, call_forward, spoil_too_many_rows,
+    { GPT2, call_forward, corrupt_too_many_rows,
       "target: has more than 2147483647 rows in 1 sequences" },
-    { GPT2, call_forward, spoil_rows_overflow,
+    { GPT2, call_forward, corrupt_rows_overflow,
       "target: has more than 2147483647 rows in 2 sequences" },
-    { GPT2, call_forward, spoil_count_huge,
+    { GPT2, call_forward, corrupt_count_huge,
       "target: has more than 2147483647 rows in 9223372036854775808 "
       "sequences" },
-    { LLAMA, call_forward, spoil_lengths_overflow,
+    { LLAMA, call_forward, corrupt_lengths_overflow,
       "target: has more than 2147483647 rows in 3 sequences" },
-    { GPT2, call_forward, spoil_types_unknown,
+    { GPT2, call_forward, corrupt_types_unknown,
       "target: token_types are given, and the model has none" },
-    { MARIAN, call_forward, spoil_types_unknown,
+    { MARIAN, call_forward, corrupt_types_unknown,
       "target: token_types are given, and the model has none" },
-    { BERT, call_forward, spoil_type,
+    { BERT, call_forward, corrupt_type,
       "source: sequence 0, position 4: token type 2 of a model with 2" },
-    { GPT2, call_forward, spoil_mask,
+    { GPT2, call_forward, corrupt_mask,
       "target: the mask is 12 over 11, the batch has 12 rows" },
-    { BERT, call_loss, spoil_mask_of_source,
+    { BERT, call_loss, corrupt_mask_of_source,
       "source: the mask is 12 over 11, the batch has 12 rows" },
-    { GPT2, call_forward, spoil_mask_not_padded,
+    { GPT2, call_forward, corrupt_mask_not_padded,
       "target: the mask is 12 over 12, the batch has 18 rows" },
-    { MARIAN, call_forward, spoil_cross,
+    { MARIAN, call_forward, corrupt_cross,
       "target: the cross mask is 12 over 11, the batches have 12 rows over "
       "12" },
-    { GPT2, call_forward, spoil_cross_useless,
+    { GPT2, call_forward, corrupt_cross_useless,
       "target: a cross mask, where there is no cross-attention" },
-    { BERT, call_forward, spoil_cross_of_source,
+    { BERT, call_forward, corrupt_cross_of_source,
       "source: a cross mask, where there is no cross-attention" },
-    { MARIAN, call_forward, spoil_cross_of_source,
+    { MARIAN, call_forward, corrupt_cross_of_source,
       "source: a cross mask, where there is no cross-attention" },
-    { MARIAN, call_forward, spoil_counts, "source has 3 sequences, target 2" },
-    { GPT2, call_loss, spoil_no_labels, "labels is NULL for 12 rows" },
-    { GPT2, call_loss, spoil_label,
+    { MARIAN, call_forward, corrupt_counts,
+      "source has 3 sequences, target 2" },
+    { GPT2, call_loss, corrupt_no_labels, "labels is NULL for 12 rows" },
+    { GPT2, call_loss, corrupt_label,
       "labels: sequence 1, position 0: 40 is not in a vocabulary of 40, nor "
       "BAUTA_IGNORE" },
-    { BERT, call_loss, spoil_label_negative,
+    { BERT, call_loss, corrupt_label_negative,
       "labels: sequence 2, position 3: 4294967294 is not in a vocabulary of "
       "40, nor BAUTA_IGNORE" },
-    { GPT2, call_loss, spoil_no_loss, "loss is NULL" },
-    { GPT2, call_loss, spoil_context, "context is NULL" },
-    { GPT2, call_loss, spoil_model, "model is NULL" },
-    { GPT2, call_loss, spoil_options_size,
+    { GPT2, call_loss, corrupt_no_loss, "loss is NULL" },
+    { GPT2, call_loss, corrupt_context, "context is NULL" },
+    { GPT2, call_loss, corrupt_model, "model is NULL" },
+    { GPT2, call_loss, corrupt_options_size,
       "options.size is 1, not 64: start from BAUTA_LOSS_OPTIONS_INIT" },
-    { GPT2, call_loss, spoil_smoothing,
+    { GPT2, call_loss, corrupt_smoothing,
       "label_smoothing is 1.5, not from 0 to 1" },
-    { GPT2, call_loss, spoil_smoothing_negative,
+    { GPT2, call_loss, corrupt_smoothing_negative,
       "label_smoothing is -0.1, not from 0 to 1" },
-    { GPT2, call_loss, spoil_smoothing_nan,
+    { GPT2, call_loss, corrupt_smoothing_nan,
       "label_smoothing is nan, not from 0 to 1" },
-    { GPT2, call_loss, spoil_weight, "weight is inf" },
-    { GPT2, call_loss, spoil_label_weight,
+    { GPT2, call_loss, corrupt_weight, "weight is inf" },
+    { GPT2, call_loss, corrupt_label_weight,
       "label_weights: sequence 1, position 0: nan is not finite" },
-    { GPT2, call_logprobs, spoil_context, "context is NULL" },
-    { GPT2, call_logprobs, spoil_model, "model is NULL" },
-    { GPT2, call_logprobs, spoil_no_logprobs, "logprobs is NULL" },
-    { GPT2, call_logprobs, spoil_no_labels, "labels is NULL for 12 rows" },
-    { BERT, call_logprobs, spoil_label_negative,
+    { GPT2, call_logprobs, corrupt_context, "context is NULL" },
+    { GPT2, call_logprobs, corrupt_model, "model is NULL" },
+    { GPT2, call_logprobs, corrupt_no_logprobs, "logprobs is NULL" },
+    { GPT2, call_logprobs, corrupt_no_labels, "labels is NULL for 12 rows" },
+    { BERT, call_logprobs, corrupt_label_negative,
       "labels: sequence 2, position 3: 4294967294 is not in a vocabulary of "
       "40, nor BAUTA_IGNORE" },
-    { LLAMA, call_logprobs, spoil_id,
+    { LLAMA, call_logprobs, corrupt_id,
       "target: sequence 1, position 1: id 40 is not in a vocabulary of 40" },
-    { MARIAN, call_logprobs, spoil_no_source,
+    { MARIAN, call_logprobs, corrupt_no_source,
       "source is NULL: an encoder-decoder reads source and target" },
 };
 
-static void every_misuse_is_a_sentence(void **state)
+static void every_misuse_is_an_error(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(misuses); i++) {
@@ -284,12 +285,12 @@ static void every_misuse_is_a_sentence(void **state)
         bauta_error err = { .message = "" };
         call_init(&c, model_of(misuses[i].model));
         assert_int_equal(misuses[i].run(&c, &err), 0);
-        misuses[i].spoil(&c);
+        misuses[i].corrupt(&c);
         c.logits[0] = 42;
         if (misuses[i].run(&c, &err) != BAUTA_ERR_ARGUMENT)
-            fail_msg("case %zu was not refused: %s", i, misuses[i].sentence);
+            fail_msg("case %zu was not refused: %s", i, misuses[i].message);
         assert_int_equal(err.status, BAUTA_ERR_ARGUMENT);
-        assert_string_equal(err.message, misuses[i].sentence);
+        assert_string_equal(err.message, misuses[i].message);
         assert_int_equal(misuses[i].run(&c, NULL), BAUTA_ERR_ARGUMENT);
         assert_true(c.logits[0] == 42);
     }
@@ -466,8 +467,8 @@ static void attempts(const char *path, bool trainable)
 {
     attempt a = { .path = path, .trainable = trainable };
     snprintf(a.saved, sizeof(a.saved), "%s",
-             scratch_path(&w.scratch, "attempt"));
-    size_t before = faults_live(), things = scratch_count(&w.scratch);
+             temp_folder_path(&w.temp_folder, "attempt"));
+    size_t before = faults_live(), things = temp_folder_count(&w.temp_folder);
     assert_true(every_failure(attempt_load, &a) > 5);
     size_t live = faults_live(); // with a context that has not been used
     assert_true(every_failure(attempt_forward, &a) > 5);
@@ -479,8 +480,8 @@ static void attempts(const char *path, bool trainable)
     bauta_model_free(a.model);
     bauta_context_free(a.context);
     assert_int_equal(faults_live(), before);
-    scratch_remove(a.saved);
-    assert_int_equal(scratch_count(&w.scratch), things);
+    temp_folder_remove(a.saved);
+    assert_int_equal(temp_folder_count(&w.temp_folder), things);
 }
 
 static void every_allocation_may_fail(void **state)
@@ -505,16 +506,16 @@ static bauta_model *load(size_t tiny_index)
 static int folders_init(void **state)
 {
     (void)state;
-    w.scratch = scratch_create();
+    w.temp_folder = temp_folder_create();
     for (size_t i = 0; i < BT_LEN(tinies); i++)
-        tiny_write(&w.scratch, &tinies[i], w.paths[i]);
+        tiny_write(&w.temp_folder, &tinies[i], w.paths[i]);
     return 0;
 }
 
 static int folders_release(void **state)
 {
     (void)state;
-    scratch_free(&w.scratch);
+    temp_folder_free(&w.temp_folder);
     return 0;
 }
 
@@ -546,7 +547,7 @@ static int objects_release(void **state)
 int main(void)
 {
     const struct CMUnitTest misuse[] = {
-        cmocka_unit_test(every_misuse_is_a_sentence),
+        cmocka_unit_test(every_misuse_is_an_error),
         cmocka_unit_test(rotary_sequences_may_be_longer),
         cmocka_unit_test(objects_are_checked),
     };
@@ -554,8 +555,8 @@ int main(void)
     const struct CMUnitTest memory[] = {
         cmocka_unit_test(every_allocation_may_fail),
     };
-    int failed = cmocka_run_group_tests_name("api misuse", misuse, objects_init,
+    int failed = cmocka_run_group_tests_name("api_errors", misuse, objects_init,
                                              objects_release);
-    return failed + cmocka_run_group_tests_name("api memory", memory,
+    return failed + cmocka_run_group_tests_name("api_errors", memory,
                                                 folders_init, folders_release);
 }

@@ -147,8 +147,8 @@ static bauta_batch batch_of(size_t count)
     return b;
 }
 
-static bauta_status look(bauta_attention_weights *l, size_t count,
-                         bauta_error *err)
+static bauta_status selection(bauta_attention_weights *l, size_t count,
+                              bauta_error *err)
 {
     static float weights[64];
     bauta_batch b = batch_of(1);
@@ -157,20 +157,20 @@ static bauta_status look(bauta_attention_weights *l, size_t count,
                                          count, err);
 }
 
-CASE(look_at)
+CASE(attention_weights_of)
 {
     bauta_attention_weights l = BAUTA_ATTENTION_WEIGHTS_INIT;
     l.attention = (bauta_attention_kind)99;
     l.rows = 4;
-    return look(&l, 1, err);
+    return selection(&l, 1, err);
 }
 
-CASE(look_rows)
+CASE(attention_rows)
 {
     bauta_attention_weights l = BAUTA_ATTENTION_WEIGHTS_INIT;
     l.first = 2;
     l.rows = SIZE_MAX - 1;
-    return look(&l, 1, err);
+    return selection(&l, 1, err);
 }
 
 CASE(picture_at)
@@ -544,11 +544,11 @@ CASE(train_texts_count)
     return bauta_tokenizer_train(&out, NULL, words, &length, SIZE_MAX / 2, err);
 }
 
-CASE(looks_count)
+CASE(attention_weights_count)
 {
     bauta_attention_weights l = BAUTA_ATTENTION_WEIGHTS_INIT;
     l.rows = 4;
-    return look(&l, SIZE_MAX / 2, err);
+    return selection(&l, SIZE_MAX / 2, err);
 }
 
 CASE(encode_null)
@@ -657,8 +657,8 @@ static const struct {
     ROW(bleu_tokenizer),
     ROW(bleu_smoothing),
     ROW(generate_early),
-    ROW(look_at),
-    ROW(look_rows),
+    ROW(attention_weights_of),
+    ROW(attention_rows),
     ROW(picture_at),
     ROW(picture_labels),
     ROW(picture_count),
@@ -707,7 +707,7 @@ static const struct {
     ROW(attention_heads),
     ROW(attention_stride),
     ROW(train_texts_count),
-    ROW(looks_count),
+    ROW(attention_weights_count),
     ROW(encode_null),
     ROW(characters_null),
     ROW(decode_null),
@@ -718,7 +718,7 @@ static const struct {
 };
 
 /* Run in a child process: 0 if the call fails as it should. */
-static int run_apart(case_fn *run, char *said, size_t size)
+static int run_in_child(case_fn *run, char *message, size_t size)
 {
     int pipes[2], status = 0;
     assert_int_equal(pipe(pipes), 0);
@@ -732,29 +732,29 @@ static int run_apart(case_fn *run, char *said, size_t size)
         signal(SIGABRT, SIG_DFL);
         bauta_status got = run(&err);
         ssize_t done = write(pipes[1], err.message, strlen(err.message));
-        bool told = got == err.status && err.message[0] && done > 0 &&
-                    (got == BAUTA_ERR_ARGUMENT || got == BAUTA_ERR_NOMEM);
-        _exit(told ? 0 : 1 + (int)got);
+        bool refused = got == err.status && err.message[0] && done > 0 &&
+                       (got == BAUTA_ERR_ARGUMENT || got == BAUTA_ERR_NOMEM);
+        _exit(refused ? 0 : 1 + (int)got);
     }
     close(pipes[1]);
-    ssize_t length = read(pipes[0], said, size - 1);
-    said[length > 0 ? length : 0] = '\0';
+    ssize_t length = read(pipes[0], message, size - 1);
+    message[length > 0 ? length : 0] = '\0';
     close(pipes[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void each_is_an_error_with_a_sentence(void **state)
+static void each_bad_argument_is_an_error(void **state)
 {
     size_t wrong = 0;
     (void)state;
     for (size_t i = 0; i < BT_LEN(cases); i++) {
-        char said[512];
-        int got = run_apart(cases[i].run, said, sizeof(said));
+        char message[512];
+        int got = run_in_child(cases[i].run, message, sizeof(message));
         if (got)
             print_error("%s: %s %d, \"%s\"\n", cases[i].name,
                         got < 0 ? "signal" : "result", got < 0 ? -got : got,
-                        said);
+                        message);
         wrong += got != 0;
     }
     printf("%zu cases\n", BT_LEN(cases));
@@ -762,7 +762,7 @@ static void each_is_an_error_with_a_sentence(void **state)
 }
 
 /* Getters without a status return the value documented for bad arguments. */
-static void questions_take_any_enum(void **state)
+static void getters_accept_any_enum(void **state)
 {
     (void)state;
     assert_int_equal(bauta_model_heads(w.gpt2, (bauta_attention_kind)99), 0);
@@ -792,7 +792,7 @@ static void ids_make(void)
     ids = at;
 }
 
-static int world_make(void **state)
+static int fixture_make(void **state)
 {
     bauta_options one = BAUTA_OPTIONS_INIT;
     (void)state;
@@ -810,7 +810,7 @@ static int world_make(void **state)
     return 0;
 }
 
-static int world_free(void **state)
+static int fixture_free(void **state)
 {
     (void)state;
     bauta_mask_free(w.mask);
@@ -826,8 +826,8 @@ static int world_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_is_an_error_with_a_sentence),
-        cmocka_unit_test(questions_take_any_enum),
+        cmocka_unit_test(each_bad_argument_is_an_error),
+        cmocka_unit_test(getters_accept_any_enum),
     };
-    return cmocka_run_group_tests(tests, world_make, world_free);
+    return cmocka_run_group_tests(tests, fixture_make, fixture_free);
 }

@@ -7,7 +7,7 @@
 
 enum { QUERIES = 70, KEYS = 90, HEADS = 4, KV_HEADS = 2, DIM = 8, VALUE = 12 };
 
-/* ---- One right call, of which a test spoils one argument ----------------- */
+/* ---- A valid call, with one bad argument a test -------------------------- */
 
 /* The pointers that calls take. */
 enum {
@@ -150,14 +150,14 @@ static void assert_untouched(const float *x, size_t count)
 /* The call returns this status and a message with these words in it; it
  * creates, writes and keeps nothing. The same without an error argument. */
 static void refuse(fixture *f, const call *c, op_fn *op, bauta_status want,
-                   const char *says)
+                   const char *message)
 {
     bauta_error err = { BAUTA_OK, "" };
     f->made = f;
     bauta_status status = op(c, &err);
-    if (status != want || err.status != want || !strstr(err.message, says))
-        fail_msg("want %d \"%s\", got %d \"%s\"", (int)want, says, (int)status,
-                 err.message);
+    if (status != want || err.status != want || !strstr(err.message, message))
+        fail_msg("want %d \"%s\", got %d \"%s\"", (int)want, message,
+                 (int)status, err.message);
     if (f->made != f)
         assert_null(f->made);
     assert_int_equal(op(c, NULL), want);
@@ -172,9 +172,9 @@ static void refuse(fixture *f, const call *c, op_fn *op, bauta_status want,
 }
 
 static void refuse_argument(fixture *f, const call *c, op_fn *op,
-                            const char *says)
+                            const char *message)
 {
-    refuse(f, c, op, BAUTA_ERR_ARGUMENT, says);
+    refuse(f, c, op, BAUTA_ERR_ARGUMENT, message);
 }
 
 /* ---- Malformed calls ----------------------------------------------------- */
@@ -203,11 +203,12 @@ static void every_missing_pointer_is_named(void **state)
     for (size_t i = 0; i < BT_LEN(ops); i++)
         for (size_t k = 0; k < ops[i].count; k++) {
             call c = f.right;
-            char says[64];
+            char message[64];
             int pointer = ops[i].needs[k];
             c.p[pointer] = NULL;
-            snprintf(says, sizeof(says), "%s is NULL", pointer_names[pointer]);
-            refuse_argument(&f, &c, ops[i].op, says);
+            snprintf(message, sizeof(message), "%s is NULL",
+                     pointer_names[pointer]);
+            refuse_argument(&f, &c, ops[i].op, message);
         }
     fixture_release(&f);
 }
@@ -256,13 +257,13 @@ static void a_size_out_of_range_is_named_with_its_value(void **state)
     fixture_init(&f);
     for (size_t i = 0; i < BT_LEN(fields); i++)
         for (size_t op = 0; op < BT_LEN(shaped); op++) {
-            char says[64];
+            char message[64];
             bauta_attention_shape right = f.shape;
             memcpy((char *)&f.shape + fields[i].offset, &fields[i].value,
                    sizeof(size_t));
-            snprintf(says, sizeof(says), "%s is %zu", fields[i].name,
+            snprintf(message, sizeof(message), "%s is %zu", fields[i].name,
                      fields[i].value);
-            refuse_argument(&f, &f.right, shaped[op], says);
+            refuse_argument(&f, &f.right, shaped[op], message);
             f.shape = right;
         }
     fixture_release(&f);
@@ -273,7 +274,7 @@ static void a_scale_that_is_not_finite_is_named(void **state)
     (void)state;
     static const struct {
         float scale;
-        const char *says;
+        const char *message;
     } scales[] = { { NAN, "scale is nan" },
                    { INFINITY, "scale is inf" },
                    { -INFINITY, "scale is -inf" } };
@@ -282,7 +283,7 @@ static void a_scale_that_is_not_finite_is_named(void **state)
     for (size_t i = 0; i < BT_LEN(scales); i++)
         for (size_t op = 0; op < BT_LEN(shaped); op++) {
             f.shape.scale = scales[i].scale;
-            refuse_argument(&f, &f.right, shaped[op], scales[i].says);
+            refuse_argument(&f, &f.right, shaped[op], scales[i].message);
         }
     fixture_release(&f);
 }
@@ -317,18 +318,18 @@ static void outputs_that_overlap_are_refused(void **state)
             size_t dim = outputs[i].dim;
             size_t token = layout ? dim : dim * KV_HEADS - 1;
             size_t head = layout ? dim * QUERIES - 1 : dim;
-            char says[64];
+            char message[64];
             f.shape = right;
             memcpy((char *)&f.shape + outputs[i].token, &token, sizeof(token));
             memcpy((char *)&f.shape + outputs[i].head, &head, sizeof(head));
-            snprintf(says, sizeof(says), "%s is %zu", outputs[i].token_name,
-                     token);
-            refuse_argument(&f, &f.right, outputs[i].op, says);
+            snprintf(message, sizeof(message), "%s is %zu",
+                     outputs[i].token_name, token);
+            refuse_argument(&f, &f.right, outputs[i].op, message);
         }
     fixture_release(&f);
 }
 
-static void a_context_names_what_it_cannot_be(void **state)
+static void a_context_refuses_unknown_options_by_name(void **state)
 {
     (void)state;
     static const struct {
@@ -336,7 +337,7 @@ static void a_context_names_what_it_cannot_be(void **state)
         int threads;
         const char *isa;
         bauta_status status;
-        const char *says;
+        const char *message;
     } options[] = {
         { 0, 1, NULL, BAUTA_ERR_ARGUMENT, "options.size is 0" },
         { 1000, 1, NULL, BAUTA_ERR_ARGUMENT, "options.size is 1000" },
@@ -358,7 +359,7 @@ static void a_context_names_what_it_cannot_be(void **state)
         f.options.size = options[i].size;
         f.options.threads = options[i].threads;
         f.options.isa = options[i].isa;
-        refuse(&f, &f.right, op_context, options[i].status, options[i].says);
+        refuse(&f, &f.right, op_context, options[i].status, options[i].message);
     }
     char isa[1000]; // longer than a message
     memset(isa, 'x', sizeof(isa));
@@ -373,7 +374,7 @@ static void a_cache_of_another_shape_is_refused(void **state)
     (void)state;
     static const struct {
         size_t kv_heads, head_dim, value_dim;
-        const char *says;
+        const char *message;
     } shapes[] = {
         { 4, DIM, VALUE, "holds 2 heads of 8 and 12, the shape has 4 of 8" },
         { 2, 16, VALUE, "the shape has 2 of 16 and 12" },
@@ -385,20 +386,20 @@ static void a_cache_of_another_shape_is_refused(void **state)
         f.shape.kv_heads = shapes[i].kv_heads;
         f.shape.head_dim = shapes[i].head_dim;
         f.shape.value_dim = shapes[i].value_dim;
-        refuse_argument(&f, &f.right, op_append, shapes[i].says);
-        refuse_argument(&f, &f.right, op_cached, shapes[i].says);
+        refuse_argument(&f, &f.right, op_append, shapes[i].message);
+        refuse_argument(&f, &f.right, op_cached, shapes[i].message);
     }
     fixture_release(&f);
 }
 
-static void a_cache_does_not_hold_more_than_it_can(void **state)
+static void a_full_cache_refuses_tokens(void **state)
 {
     (void)state;
     static const struct {
         op_fn *op;
         size_t tokens;
         bauta_status status;
-        const char *says;
+        const char *message;
     } calls[] = {
         { op_append, 1, BAUTA_ERR_ARGUMENT, "90 tokens and holds 90: 1 more" },
         { op_append, SIZE_MAX, BAUTA_ERR_ARGUMENT, ": 18446744073709551615 " },
@@ -412,7 +413,7 @@ static void a_cache_does_not_hold_more_than_it_can(void **state)
     for (size_t i = 0; i < BT_LEN(calls); i++) {
         call c = f.right;
         c.tokens = calls[i].tokens;
-        refuse(&f, &c, calls[i].op, calls[i].status, calls[i].says);
+        refuse(&f, &c, calls[i].op, calls[i].status, calls[i].message);
     }
     fixture_release(&f);
 }
@@ -425,7 +426,7 @@ static void a_plan_that_sees_more_than_the_cache_holds_is_refused(void **state)
     for (size_t tokens = 0; tokens < KEYS; tokens += KEYS - 1) {
         call c = f.right;
         bauta_kv_cache *cache = NULL;
-        char says[64];
+        char message[64];
         assert_int_equal(bauta_kv_cache_create(&cache, &f.shape, KEYS, NULL),
                          0);
         assert_int_equal(bauta_kv_cache_append(cache, &f.shape, tokens,
@@ -433,8 +434,9 @@ static void a_plan_that_sees_more_than_the_cache_holds_is_refused(void **state)
                          0);
         c.p[CACHE] = cache;
         f.live = faults_live();
-        snprintf(says, sizeof(says), "key 89, the cache holds %zu", tokens);
-        refuse_argument(&f, &c, op_cached, says);
+        snprintf(message, sizeof(message), "key 89, the cache holds %zu",
+                 tokens);
+        refuse_argument(&f, &c, op_cached, message);
         bauta_kv_cache_free(cache);
     }
     fixture_release(&f);
@@ -459,7 +461,7 @@ static void a_plan_of_documents_is_refused_by_a_cache(void **state)
     fixture_release(&f);
 }
 
-/* ---- Calls about nothing ------------------------------------------------- */
+/* ---- Empty problems ------------------------------------------------------ */
 
 static void assert_all(const float *x, size_t count, float value)
 {
@@ -507,14 +509,14 @@ static void a_plan_of_no_rows_writes_no_row(void **state)
         assert_untouched(f.data.lse, f.data.nl);
         assert_int_equal(op_backward(&c, NULL), 0);
         assert_untouched(f.data.dq, f.data.nq);
-        assert_all(f.data.dk, f.data.nk, 0); // nobody sees any key
+        assert_all(f.data.dk, f.data.nk, 0); // no query sees any key
         assert_all(f.data.dv, f.data.nv, 0);
         bauta_plan_free(plan);
     }
     fixture_release(&f);
 }
 
-static void a_cache_of_no_tokens_is_a_cache(void **state)
+static void an_empty_cache_works(void **state)
 {
     (void)state;
     fixture f;
@@ -587,7 +589,7 @@ static void tokens_one_by_one_or_at_once_give_the_same_bits(void **state)
 
 /* The freed keys were NaN. A shorter plan that starts after them still loads
  * them as part of its last block. */
-static void forgotten_tokens_leave_no_trace(void **state)
+static void freed_tokens_do_not_affect_results(void **state)
 {
     (void)state;
     fixture f;
@@ -629,16 +631,16 @@ int main(void)
         cmocka_unit_test(a_size_out_of_range_is_named_with_its_value),
         cmocka_unit_test(a_scale_that_is_not_finite_is_named),
         cmocka_unit_test(outputs_that_overlap_are_refused),
-        cmocka_unit_test(a_context_names_what_it_cannot_be),
+        cmocka_unit_test(a_context_refuses_unknown_options_by_name),
         cmocka_unit_test(a_cache_of_another_shape_is_refused),
-        cmocka_unit_test(a_cache_does_not_hold_more_than_it_can),
+        cmocka_unit_test(a_full_cache_refuses_tokens),
         cmocka_unit_test(a_plan_that_sees_more_than_the_cache_holds_is_refused),
         cmocka_unit_test(a_plan_of_documents_is_refused_by_a_cache),
         cmocka_unit_test(no_queries_or_no_keys_give_zeros),
         cmocka_unit_test(a_plan_of_no_rows_writes_no_row),
-        cmocka_unit_test(a_cache_of_no_tokens_is_a_cache),
+        cmocka_unit_test(an_empty_cache_works),
         cmocka_unit_test(tokens_one_by_one_or_at_once_give_the_same_bits),
-        cmocka_unit_test(forgotten_tokens_leave_no_trace),
+        cmocka_unit_test(freed_tokens_do_not_affect_results),
     };
     int failed =
         cmocka_run_group_tests_name("attention_errors", tests, NULL, NULL);

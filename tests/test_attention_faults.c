@@ -7,53 +7,53 @@
 #include "backend/cpu/kernels/kernels.h"
 
 /* All objects of an attention call, the expected and the actual results. */
-typedef struct world {
+typedef struct fixture {
     int threads;
     bauta_mask *mask;
     bauta_context *context;
     bauta_plan *plan;
     bauta_kv_cache *cache;
     problem want, got;
-} world;
+} fixture;
 
-typedef bauta_status step_fn(world *w, bauta_error *err);
+typedef bauta_status step_fn(fixture *w, bauta_error *err);
 
 /* ---- Steps --------------------------------------------------------------- */
 
-static bauta_status step_context(world *w, bauta_error *err)
+static bauta_status step_context(fixture *w, bauta_error *err)
 {
     bauta_options options = BAUTA_OPTIONS_INIT;
     options.threads = w->threads;
     return bauta_context_create(&w->context, &options, err);
 }
 
-static bauta_status step_plan(world *w, bauta_error *err)
+static bauta_status step_plan(fixture *w, bauta_error *err)
 {
     return bauta_plan_create(&w->plan, w->mask, 0, bauta_mask_queries(w->mask),
                              err);
 }
 
-static bauta_status step_cache(world *w, bauta_error *err)
+static bauta_status step_cache(fixture *w, bauta_error *err)
 {
     return bauta_kv_cache_create(&w->cache, &w->want.shape,
                                  bauta_mask_keys(w->mask), err);
 }
 
-static bauta_status step_forward(world *w, bauta_error *err)
+static bauta_status step_forward(fixture *w, bauta_error *err)
 {
     problem *p = &w->got;
     return bauta_attention_forward(w->context, w->plan, &p->shape, p->q, p->k,
                                    p->v, p->out, p->lse, err);
 }
 
-static bauta_status step_cached(world *w, bauta_error *err)
+static bauta_status step_cached(fixture *w, bauta_error *err)
 {
     problem *p = &w->got;
     return bauta_attention_cached(w->context, w->plan, &p->shape, p->q,
                                   w->cache, p->out, p->lse, err);
 }
 
-static bauta_status step_backward(world *w, bauta_error *err)
+static bauta_status step_backward(fixture *w, bauta_error *err)
 {
     problem *p = &w->got;
     return bauta_attention_backward(w->context, w->plan, &p->shape, p->q, p->k,
@@ -61,13 +61,13 @@ static bauta_status step_backward(world *w, bauta_error *err)
                                     p->dq, p->dk, p->dv, err);
 }
 
-/* ---- Worlds -------------------------------------------------------------- */
+/* ---- Fixtures ------------------------------------------------------------ */
 
 /* Inputs and expected results, but no object of the library except the mask. */
-static void world_init(world *w, int threads)
+static void fixture_init(fixture *w, int threads)
 {
     test_random r = test_random_from(1);
-    *w = (world){ .threads = threads };
+    *w = (fixture){ .threads = threads };
     assert_int_equal(bauta_mask_window(&w->mask, 200, 230, 70, NULL), 0);
     w->want = problem_make(&r, w->mask, 4, 2, 16, 24);
     w->got = problem_copy(&w->want);
@@ -76,7 +76,7 @@ static void world_init(world *w, int threads)
     bauta_context_free(context);
 }
 
-static void world_fill_cache(world *w)
+static void fixture_fill_cache(fixture *w)
 {
     problem *p = &w->want;
     assert_int_equal(bauta_kv_cache_append(w->cache, &p->shape,
@@ -85,14 +85,14 @@ static void world_fill_cache(world *w)
                      0);
 }
 
-static void world_poison(world *w)
+static void fixture_poison(fixture *w)
 {
     problem fresh = problem_copy(&w->want);
     problem_free(&w->got);
     w->got = fresh;
 }
 
-static void world_release(world *w)
+static void fixture_release(fixture *w)
 {
     bauta_context_free(w->context);
     bauta_plan_free(w->plan);
@@ -119,7 +119,7 @@ static void assert_nothing_written(const problem *p)
 
 /* Fail the allocations of a step one after the other until it makes no more;
  * returns how many there were. `made` is what the step creates, or NULL. */
-static size_t survive(world *w, step_fn *step, void *made)
+static size_t survive(fixture *w, step_fn *step, void *made)
 {
     for (size_t k = 0;; k++) {
         bauta_error err = { BAUTA_OK, "" };
@@ -151,30 +151,30 @@ static void objects_survive_each_failing_allocation(void **state)
 {
     (void)state;
     for (int threads = 1; threads <= 2; threads++) {
-        world w;
+        fixture w;
         faults_begin();
-        world_init(&w, threads);
+        fixture_init(&w, threads);
         assert_int_equal(survive(&w, step_context, &w.context), 1);
         assert_true(survive(&w, step_plan, &w.plan) > 5);
         assert_int_equal(survive(&w, step_cache, &w.cache), 2);
-        world_fill_cache(&w);
+        fixture_fill_cache(&w);
         assert_int_equal(step_forward(&w, NULL), 0);
         assert_int_equal(step_backward(&w, NULL), 0);
         same_problem(&w.want, &w.got);
         assert_int_equal(step_cached(&w, NULL), 0);
         same_problem(&w.want, &w.got);
-        world_release(&w);
+        fixture_release(&w);
         assert_int_equal(faults_end(), 0);
     }
 }
 
 /* Create all objects, without failures. */
-static void world_objects(world *w)
+static void fixture_create_objects(fixture *w)
 {
     assert_int_equal(step_context(w, NULL), 0);
     assert_int_equal(step_plan(w, NULL), 0);
     assert_int_equal(step_cache(w, NULL), 0);
-    world_fill_cache(w);
+    fixture_fill_cache(w);
 }
 
 static void calls_survive_each_failing_allocation(void **state)
@@ -184,36 +184,36 @@ static void calls_survive_each_failing_allocation(void **state)
                                       step_backward };
     for (int threads = 1; threads <= 2; threads++)
         for (size_t i = 0; i < BT_LEN(calls); i++) {
-            world w;
+            fixture w;
             faults_begin();
-            world_init(&w, threads);
-            world_objects(&w);
+            fixture_init(&w, threads);
+            fixture_create_objects(&w);
             assert_int_equal(survive(&w, calls[i], NULL), 1);
             // The context that ran out of memory can still be used by others.
             assert_int_equal(step_forward(&w, NULL), 0);
             assert_int_equal(step_backward(&w, NULL), 0);
             same_problem(&w.want, &w.got);
-            world_poison(&w);
+            fixture_poison(&w);
             assert_int_equal(step_backward(&w, NULL), 0);
             assert_int_equal(step_cached(&w, NULL), 0);
             same_problem(&w.want, &w.got);
-            world_release(&w);
+            fixture_release(&w);
             assert_int_equal(faults_end(), 0);
         }
 }
 
 /* A workspace that is large enough for small calls, and one call too large for
  * it. */
-static void a_workspace_that_cannot_grow_serves_again(void **state)
+static void a_workspace_that_failed_to_grow_can_be_reused(void **state)
 {
     (void)state;
     for (int threads = 1; threads <= 2; threads++) {
-        world w;
+        fixture w;
         bauta_mask *mask = NULL;
         test_random r = test_random_from(2);
         faults_begin();
-        world_init(&w, threads);
-        world_objects(&w);
+        fixture_init(&w, threads);
+        fixture_create_objects(&w);
         assert_int_equal(bauta_mask_causal(&mask, 9, 9, NULL), 0);
         problem small = problem_make(&r, mask, 1, 1, 4, 4);
         problem_run(&small, w.context, BT_TILE_ROWS);
@@ -230,7 +230,7 @@ static void a_workspace_that_cannot_grow_serves_again(void **state)
         problem_free(&small);
         problem_free(&again);
         bauta_mask_free(mask);
-        world_release(&w);
+        fixture_release(&w);
         assert_int_equal(faults_end(), 0);
     }
 }
@@ -240,7 +240,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(objects_survive_each_failing_allocation),
         cmocka_unit_test(calls_survive_each_failing_allocation),
-        cmocka_unit_test(a_workspace_that_cannot_grow_serves_again),
+        cmocka_unit_test(a_workspace_that_failed_to_grow_can_be_reused),
     };
     return cmocka_run_group_tests_name("attention_faults", tests, NULL, NULL);
 }

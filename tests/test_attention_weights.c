@@ -9,7 +9,7 @@
 #include "allocation_faults.h"
 #include "bauta.h"
 #include "data.h"
-#include "data/look.h"
+#include "data/attention_weights.h"
 #include "model/model_call.h"
 #include "tiny_models.h"
 
@@ -30,7 +30,7 @@ typedef struct side {
 } side;
 
 typedef struct subject {
-    scratch scratch;
+    temp_folder temp_folder;
     bauta_model *model;
     bauta_context *context;
     bool encoder, decoder;
@@ -121,8 +121,8 @@ static void subject_create(subject *s, const tiny *t)
     bauta_error err;
     bauta_options options = BAUTA_OPTIONS_INIT;
     options.threads = 2;
-    s->scratch = scratch_create();
-    tiny_write(&s->scratch, t, path);
+    s->temp_folder = temp_folder_create();
+    tiny_write(&s->temp_folder, t, path);
     if (bauta_model_load(&s->model, path, false, &err) ||
         bauta_context_create(&s->context, &options, &err))
         fail_msg("%s", err.message);
@@ -135,7 +135,7 @@ static void subject_free(subject *s)
 {
     bauta_model_free(s->model);
     bauta_context_free(s->context);
-    scratch_free(&s->scratch);
+    temp_folder_free(&s->temp_folder);
 }
 
 static const bauta_batch *source_of(const subject *s)
@@ -213,10 +213,10 @@ static size_t packed_row(const side *x, size_t row)
     return packed;
 }
 
-static double score(const bt_model_config *print, const bt_stack_config *stack,
+static double score(const bt_model_config *config, const bt_stack_config *stack,
                     const bt_saved_qk *kept, size_t head, size_t i, size_t j)
 {
-    size_t dim = print->head_dim, group = stack->heads / stack->kv_heads;
+    size_t dim = config->head_dim, group = stack->heads / stack->kv_heads;
     const float *q = kept->q->data + i * kept->q->stride + head * dim;
     const float *k = kept->k->data + j * kept->k->stride + head / group * dim;
     double sum = 0;
@@ -225,21 +225,21 @@ static double score(const bt_model_config *print, const bt_stack_config *stack,
     return sum / sqrt((double)dim);
 }
 
-static void row_compare(const subject *s, const bauta_attention_weights *look,
+static void row_compare(const subject *s, const bauta_attention_weights *view,
                         const bt_saved_qk *kept, size_t i, const float *got)
 {
-    const bt_model_config *print = &s->model->store->model->config;
-    const bt_stack_config *stack = look->attention == BAUTA_ATTENTION_ENCODER
-                                       ? &print->encoder
-                                       : &print->decoder;
-    const side *q = queries_of(s, look->attention),
-               *k = keys_of(s, look->attention);
+    const bt_model_config *config = &s->model->store->model->config;
+    const bt_stack_config *stack = view->attention == BAUTA_ATTENTION_ENCODER
+                                       ? &config->encoder
+                                       : &config->decoder;
+    const side *q = queries_of(s, view->attention),
+               *k = keys_of(s, view->attention);
     double want[SEQUENCES * LONGEST] = { 0 }, sum = 0, total = 0;
     size_t query = packed_row(q, i), key = 0;
     for (size_t j = 0; j < k->rows; j++) {
-        if (sees(s, look->attention, look->layer, i, j))
+        if (sees(s, view->attention, view->layer, i, j))
             sum += want[j] =
-                exp(score(print, stack, kept, look->head, query, key));
+                exp(score(config, stack, kept, view->head, query, key));
         key += k->real[j];
     }
     for (size_t j = 0; j < k->rows; j++) {
@@ -248,13 +248,13 @@ static void row_compare(const subject *s, const bauta_attention_weights *look,
         if ((want[j] > 0) != (got[j] > 0) ||
             !(fabs(weight - (double)got[j]) <= 1e-6))
             fail_msg("at %d, layer %zu, head %zu, row %zu, key %zu: %g, not %g",
-                     (int)look->attention, look->layer, look->head, i, j,
+                     (int)view->attention, view->layer, view->head, i, j,
                      (double)got[j], weight);
     }
     assert_true(fabs(total - (sum > 0)) <= 1e-6);
 }
 
-/* ---- against it ---------------------------------------------------------- */
+/* ---- against the reference ----------------------------------------------- */
 
 static float *weights_create(size_t count)
 {
@@ -265,12 +265,12 @@ static float *weights_create(size_t count)
     return weights;
 }
 
-static void look(subject *s, const bauta_outputs *outputs,
-                 const bauta_attention_weights *looks, size_t count)
+static void view(subject *s, const bauta_outputs *outputs,
+                 const bauta_attention_weights *views, size_t count)
 {
     bauta_error err;
     if (bauta_model_attention_weights(s->context, s->model, source_of(s),
-                                      target_of(s), outputs, looks, count,
+                                      target_of(s), outputs, views, count,
                                       &err))
         fail_msg("%s", err.message);
 }
@@ -278,14 +278,14 @@ static void look(subject *s, const bauta_outputs *outputs,
 /* Every head of every layer, in one call. */
 enum { LOOKS = 64 };
 
-static size_t looks_fill(const subject *s, bauta_attention_weights *looks)
+static size_t views_fill(const subject *s, bauta_attention_weights *views)
 {
     size_t count = 0;
     for (bauta_attention_kind at = BAUTA_ATTENTION_ENCODER;
          at <= BAUTA_ATTENTION_CROSS; at++)
         for (size_t l = 0; l < layers_of(s, at); l++)
             for (size_t h = 0; h < bauta_model_heads(s->model, at); h++) {
-                bauta_attention_weights *x = &looks[count++];
+                bauta_attention_weights *x = &views[count++];
                 *x = (bauta_attention_weights)BAUTA_ATTENTION_WEIGHTS_INIT;
                 x->attention = at;
                 x->layer = l;
@@ -297,26 +297,26 @@ static size_t looks_fill(const subject *s, bauta_attention_weights *looks)
     return count;
 }
 
-static void looks_release(bauta_attention_weights *looks, size_t count)
+static void views_release(bauta_attention_weights *views, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        free(looks[i].weights);
+        free(views[i].weights);
 }
 
 static void all_compare(subject *s)
 {
-    bauta_attention_weights looks[LOOKS];
+    bauta_attention_weights views[LOOKS];
     bt_model_call call;
     bt_saved_qk *kept[3];
-    size_t count = looks_fill(s, looks);
-    look(s, NULL, looks, count);
+    size_t count = views_fill(s, views);
+    view(s, NULL, views, count);
     kept_read(s, &call, kept);
     for (size_t n = 0; n < count; n++)
-        for (size_t i = 0; i < looks[n].rows; i++)
+        for (size_t i = 0; i < views[n].rows; i++)
             row_compare(
-                s, &looks[n], &kept[looks[n].attention][looks[n].layer], i,
-                looks[n].weights + i * keys_of(s, looks[n].attention)->rows);
-    looks_release(looks, count);
+                s, &views[n], &kept[views[n].attention][views[n].layer], i,
+                views[n].weights + i * keys_of(s, views[n].attention)->rows);
+    views_release(views, count);
 }
 
 static void each_tiny(void (*run)(subject *s))
@@ -334,19 +334,19 @@ static void each_tiny(void (*run)(subject *s))
     }
 }
 
-static void weights_are_the_softmax_of_what_is_visible(void **state)
+static void weights_are_the_softmax_over_visible_keys(void **state)
 {
     (void)state;
     each_tiny(all_compare);
 }
 
-/* ---- beside the forward pass --------------------------------------------- */
+/* ---- against the forward pass -------------------------------------------- */
 
 static void bits_compare(subject *s)
 {
     const bauta_batch *top = s->decoder ? target_of(s) : source_of(s);
     size_t count = bauta_batch_rows(top) * bauta_model_vocab_size(s->model);
-    bauta_attention_weights looks[LOOKS];
+    bauta_attention_weights views[LOOKS];
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     float *plain = weights_create(count), *beside = weights_create(count);
     outputs.logits = plain;
@@ -354,15 +354,15 @@ static void bits_compare(subject *s)
                                          target_of(s), &outputs, NULL),
                      0);
     outputs.logits = beside;
-    size_t n = looks_fill(s, looks);
-    look(s, &outputs, looks, n);
+    size_t n = views_fill(s, views);
+    view(s, &outputs, views, n);
     assert_memory_equal(plain, beside, count * sizeof(float));
-    looks_release(looks, n);
+    views_release(views, n);
     free(plain);
     free(beside);
 }
 
-static void looking_changes_no_bit_of_the_outputs(void **state)
+static void reading_weights_does_not_change_the_outputs(void **state)
 {
     (void)state;
     each_tiny(bits_compare);
@@ -383,8 +383,8 @@ static void part_compare(subject *s)
     part.first = test_below(&s->r, all.rows + 1);
     part.rows = test_below(&s->r, all.rows - part.first + 1);
     part.weights = weights_create((part.rows + 1) * all.rows);
-    look(s, NULL, &all, 1);
-    look(s, NULL, &part, 1);
+    view(s, NULL, &all, 1);
+    view(s, NULL, &part, 1);
     assert_memory_equal(part.weights, all.weights + part.first * all.rows,
                         part.rows * all.rows * sizeof(float));
     for (size_t j = 0; j < all.rows; j++)
@@ -393,7 +393,7 @@ static void part_compare(subject *s)
     free(part.weights);
 }
 
-static void only_the_asked_rows_are_written(void **state)
+static void only_the_requested_rows_are_written(void **state)
 {
     (void)state;
     each_tiny(part_compare);
@@ -446,7 +446,7 @@ static void weights_agree_with_transformers(void **state)
     }
 }
 
-/* ---- what is wrong ------------------------------------------------------- */
+/* ---- malformed input ----------------------------------------------------- */
 
 static void refused(subject *s, const bauta_attention_weights *x,
                     const char *part)
@@ -460,7 +460,7 @@ static void refused(subject *s, const bauta_attention_weights *x,
         fail_msg("%s, not: %s", err.message, part);
 }
 
-static void wrong_questions_are_sentences(void **state)
+static void bad_arguments_are_errors(void **state)
 {
     subject s;
     float room[16];
@@ -504,12 +504,12 @@ static void every_allocation_may_fail(void **state)
     (void)state;
     for (size_t t = 0; t < BT_LEN(tinies); t++) {
         subject s;
-        bauta_attention_weights looks[LOOKS];
+        bauta_attention_weights views[LOOKS];
         size_t k = 0;
         faults_begin();
         subject_create(&s, &tinies[t]);
         subject_batch(&s, true, true);
-        size_t count = looks_fill(&s, looks);
+        size_t count = views_fill(&s, views);
         for (;; k++) {
             bauta_status status;
             bauta_context_free(s.context);
@@ -517,13 +517,13 @@ static void every_allocation_may_fail(void **state)
             faults_arm(k);
             status = bauta_model_attention_weights(s.context, s.model,
                                                    source_of(&s), target_of(&s),
-                                                   NULL, looks, count, NULL);
+                                                   NULL, views, count, NULL);
             if (!faults_disarm())
                 break;
             assert_int_equal(status, BAUTA_ERR_NOMEM);
         }
         assert_true(k > 3);
-        looks_release(looks, count);
+        views_release(views, count);
         batch_release(&s);
         subject_free(&s);
         assert_int_equal(faults_end(), 0);
@@ -534,12 +534,12 @@ int main(void)
 {
     seed = test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_are_the_softmax_of_what_is_visible),
-        cmocka_unit_test(looking_changes_no_bit_of_the_outputs),
-        cmocka_unit_test(only_the_asked_rows_are_written),
+        cmocka_unit_test(weights_are_the_softmax_over_visible_keys),
+        cmocka_unit_test(reading_weights_does_not_change_the_outputs),
+        cmocka_unit_test(only_the_requested_rows_are_written),
         cmocka_unit_test(weights_agree_with_transformers),
-        cmocka_unit_test(wrong_questions_are_sentences),
+        cmocka_unit_test(bad_arguments_are_errors),
         cmocka_unit_test(every_allocation_may_fail),
     };
-    return cmocka_run_group_tests_name("look", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("attention_weights", tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 
 static uint64_t seed;
 
-/* ---- what passes --------------------------------------------------------- */
+/* ---- correct models ------------------------------------------------------ */
 
 /* Weight formats of the models. */
 static bauta_dtype compressed = BAUTA_FLOAT32;
@@ -42,15 +42,15 @@ static void every_family_passes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(tinies); i++) {
-        scratch f = scratch_create();
+        temp_folder f = temp_folder_create();
         char path[512];
         tiny_write(&f, &tinies[i], path);
         folder_passes(path, tinies[i].name, 67, 24);
-        scratch_free(&f);
+        temp_folder_free(&f);
     }
 }
 
-static void every_model_at_hand_passes(void **state)
+static void every_available_model_passes(void **state)
 {
     static const char *const large[] = { "models/gpt2-shakespeare",
                                          "models/bert-shakespeare",
@@ -74,17 +74,17 @@ static void every_model_at_hand_passes(void **state)
 }
 
 /* This check learns nothing; all others pass. */
-static void compressed_models_pass(void **state)
+static void packed_models_pass(void **state)
 {
     static const size_t which[] = { 0, 2, 5, 7 };
     (void)state;
     for (size_t i = 0; i < 2 * BT_LEN(which); i++) {
-        scratch f = scratch_create();
+        temp_folder f = temp_folder_create();
         char path[512];
         tiny_write(&f, &tinies[which[i / 2]], path);
         compressed = i % 2 ? BAUTA_INT8 : BAUTA_BFLOAT16;
         folder_passes(path, tinies[which[i / 2]].name, 20, 8);
-        scratch_free(&f);
+        temp_folder_free(&f);
     }
     compressed = BAUTA_FLOAT32;
 }
@@ -136,7 +136,7 @@ static void findings_can_be_read_as_json(void **state)
 }
 
 static void refused(const subject *s, const bauta_batch *target,
-                    const bauta_audit_options *how, const char *sentence)
+                    const bauta_audit_options *how, const char *message)
 {
     bauta_error err = { .message = "" };
     bauta_audit *audit = NULL;
@@ -144,11 +144,11 @@ static void refused(const subject *s, const bauta_batch *target,
                                         target, how, &err),
                      BAUTA_ERR_ARGUMENT);
     assert_null(audit);
-    if (!strstr(err.message, sentence))
-        fail_msg("want '%s', got '%s'", sentence, err.message);
+    if (!strstr(err.message, message))
+        fail_msg("want '%s', got '%s'", message, err.message);
 }
 
-static void what_cannot_be_audited_is_a_sentence(void **state)
+static void bad_audit_arguments_are_errors(void **state)
 {
     subject s;
     bauta_audit_options how = BAUTA_AUDIT_OPTIONS_INIT;
@@ -204,7 +204,7 @@ static void check_survives(const subject *s, unsigned check)
     }
 }
 
-static void memory_that_runs_out_is_an_error_and_no_leak(void **state)
+static void allocation_failure_leaks_nothing(void **state)
 {
     static const size_t which[] = { 1, 7 }; // llama, marian
     (void)state;
@@ -277,7 +277,7 @@ static double trainer_steps(const char *config, bauta_objective objective,
     return report.loss;
 }
 
-static void an_audited_trainer_goes_on_as_if_it_were_not(void **state)
+static void auditing_does_not_change_training(void **state)
 {
     static const struct {
         size_t tiny;
@@ -298,12 +298,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_passes),
-        cmocka_unit_test(every_model_at_hand_passes),
-        cmocka_unit_test(compressed_models_pass),
+        cmocka_unit_test(every_available_model_passes),
+        cmocka_unit_test(packed_models_pass),
         cmocka_unit_test(findings_can_be_read_as_json),
-        cmocka_unit_test(what_cannot_be_audited_is_a_sentence),
-        cmocka_unit_test(memory_that_runs_out_is_an_error_and_no_leak),
-        cmocka_unit_test(an_audited_trainer_goes_on_as_if_it_were_not),
+        cmocka_unit_test(bad_audit_arguments_are_errors),
+        cmocka_unit_test(allocation_failure_leaks_nothing),
+        cmocka_unit_test(auditing_does_not_change_training),
     };
     seed = test_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,21 +12,21 @@ enum { SEQUENCES = 3, ANY = -1 };
 
 /* A fault of fault_injection.c, the model it is in, and the check that must
  * find it. */
-typedef struct bug {
+typedef struct injected_fault {
     const char *name, *family;
     int layer; /* or ANY: every layer has it, and the first one is named */
     bauta_check found_by;
     bauta_attention_kind at;
     const char *mask, *cross; /* of the batch, or NULL */
     const char *isa;
-} bug;
+} injected_fault;
 
 #define SELF BAUTA_ATTENTION_DECODER
 #define ACROSS BAUTA_ATTENTION_CROSS
 #define ENCODER BAUTA_ATTENTION_ENCODER
 #define BY(check) BAUTA_CHECK_##check
 
-static const bug bugs[] = {
+static const injected_fault injected_faults[] = {
     // Masks: of one layer, of the batch, of training, of documents.
     { "future-key", "gpt2", 1, BY(VISIBILITY), SELF, NULL, NULL, NULL },
     { "future-key", "llama", 2, BY(TOKENS), SELF, NULL, NULL, NULL },
@@ -113,7 +113,7 @@ static void side_init(side *s, const size_t lengths[SEQUENCES], test_random *r,
     s->batch.mask = s->mask;
 }
 
-static bauta_audit *audit_of(const bug *b, const bauta_model *model)
+static bauta_audit *audit_of(const injected_fault *b, const bauta_model *model)
 {
     static const size_t targets[] = { 69, 9, 4 }, sources[] = { 66, 5, 17 };
     test_random r = test_random_from(7);
@@ -148,7 +148,7 @@ static bauta_audit *audit_of(const bug *b, const bauta_model *model)
     return audit;
 }
 
-static bauta_model *model_of(scratch *s, const char *family)
+static bauta_model *model_of(temp_folder *s, const char *family)
 {
     bauta_model *model = NULL;
     char path[512];
@@ -171,7 +171,7 @@ static const bauta_finding *finding_of(const bauta_audit *audit,
     return NULL;
 }
 
-static bool bug_found(const bug *b, const bauta_audit *audit)
+static bool fault_found(const injected_fault *b, const bauta_audit *audit)
 {
     const bauta_finding *f = finding_of(audit, b->found_by);
     assert_non_null(f);
@@ -189,24 +189,24 @@ static bool bug_found(const bug *b, const bauta_audit *audit)
     return false;
 }
 
-static void every_planted_bug_is_found_where_it_is(void **state)
+static void every_injected_fault_is_located(void **state)
 {
     const char *only = getenv("BAUTA_INJECT");
     size_t missed = 0;
     (void)state;
-    for (size_t i = 0; i < BT_LEN(bugs); i++) {
-        const bug *b = &bugs[i];
+    for (size_t i = 0; i < BT_LEN(injected_faults); i++) {
+        const injected_fault *b = &injected_faults[i];
         if (only && strcmp(only, b->name) != 0)
             continue;
-        scratch s = scratch_create();
+        temp_folder s = temp_folder_create();
         bauta_model *model = model_of(&s, b->family);
         fault_inject(b->name, b->layer == ANY ? 0 : (size_t)b->layer);
         bauta_audit *audit = audit_of(b, model);
         fault_inject(NULL, 0);
-        missed += !bug_found(b, audit);
+        missed += !fault_found(b, audit);
         bauta_audit_free(audit);
         bauta_model_free(model);
-        scratch_free(&s);
+        temp_folder_free(&s);
     }
     assert_int_equal(missed, 0);
 }
@@ -219,41 +219,41 @@ static bool same_text(const char *a, const char *b)
 /* Whether an earlier fault has the same model and batch. */
 static bool seen_before(size_t index)
 {
-    const bug *b = &bugs[index];
+    const injected_fault *b = &injected_faults[index];
     for (size_t i = 0; i < index; i++)
-        if (same_text(bugs[i].family, b->family) &&
-            same_text(bugs[i].mask, b->mask) &&
-            same_text(bugs[i].cross, b->cross) &&
-            same_text(bugs[i].isa, b->isa))
+        if (same_text(injected_faults[i].family, b->family) &&
+            same_text(injected_faults[i].mask, b->mask) &&
+            same_text(injected_faults[i].cross, b->cross) &&
+            same_text(injected_faults[i].isa, b->isa))
             return true;
     return false;
 }
 
 /* The same models and batches without a fault: no check fails. */
-static void where_nothing_is_planted_nothing_is_found(void **state)
+static void correct_models_have_no_findings(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < BT_LEN(bugs); i++) {
+    for (size_t i = 0; i < BT_LEN(injected_faults); i++) {
         if (seen_before(i))
             continue;
-        scratch s = scratch_create();
-        bauta_model *model = model_of(&s, bugs[i].family);
-        bauta_audit *audit = audit_of(&bugs[i], model);
+        temp_folder s = temp_folder_create();
+        bauta_model *model = model_of(&s, injected_faults[i].family);
+        bauta_audit *audit = audit_of(&injected_faults[i], model);
         if (!bauta_audit_passed(audit))
             for (size_t k = 0; k < bauta_audit_findings(audit); k++)
                 printf("%s\n", bauta_audit_finding(audit, k)->message);
         assert_true(bauta_audit_passed(audit));
         bauta_audit_free(audit);
         bauta_model_free(model);
-        scratch_free(&s);
+        temp_folder_free(&s);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_planted_bug_is_found_where_it_is),
-        cmocka_unit_test(where_nothing_is_planted_nothing_is_found),
+        cmocka_unit_test(every_injected_fault_is_located),
+        cmocka_unit_test(correct_models_have_no_findings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

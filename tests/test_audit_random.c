@@ -114,7 +114,7 @@ static void random_subject(subject *s, test_random *r)
     s->target.batch.cross_mask = s->target.cross;
 }
 
-static void random_models_and_masks_raise_no_alarm(void **state)
+static void random_models_and_masks_pass(void **state)
 {
     const char *asked = getenv("BAUTA_AUDITS");
     size_t count = asked ? strtoul(asked, NULL, 10) : 24;
@@ -133,7 +133,7 @@ static void random_models_and_masks_raise_no_alarm(void **state)
 /* ---- masks alone ----------------------------------------------------------
  */
 
-static void leaks_of_masks_are_those_of_their_composition(void **state)
+static void mask_leaks_equal_those_of_the_matrix(void **state)
 {
     test_random r = test_random_from(seed);
     (void)state;
@@ -179,8 +179,8 @@ static void leaks_of_masks_are_those_of_their_composition(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_models_and_masks_raise_no_alarm),
-        cmocka_unit_test(leaks_of_masks_are_those_of_their_composition),
+        cmocka_unit_test(random_models_and_masks_pass),
+        cmocka_unit_test(mask_leaks_equal_those_of_the_matrix),
     };
     seed = test_seed();
     return cmocka_run_group_tests(tests, NULL, NULL);

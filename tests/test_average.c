@@ -7,19 +7,19 @@
 static void the_mean_of_models_is_a_model(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    lesson l;
+    temp_folder s = temp_folder_create();
+    training_run l;
     char paths[3][512];
     const char *folders[3];
     bauta_model *model;
     bauta_tokenizer *tokenizer;
     bauta_error err;
-    course_init(&l, &courses[0], NULL);
+    training_case_init(&l, &training_cases[0], NULL);
     size_t floats = l.model->store->floats;
     double *sums = calloc(floats, sizeof(*sums));
     assert_non_null(sums);
     for (size_t i = 0; i < 3; i++) {
-        lesson_steps(&l, 2);
+        training_run_steps(&l, 2);
         snprintf(paths[i], sizeof(paths[i]), "%s/step-%zu", s.folder,
                  2 * i + 2);
         save(&l, paths[i]);
@@ -27,7 +27,7 @@ static void the_mean_of_models_is_a_model(void **state)
         for (size_t j = 0; j < floats; j++)
             sums[j] += (double)l.model->store->memory[j];
     }
-    const char *out = scratch_path(&s, "mean");
+    const char *out = temp_folder_path(&s, "mean");
     must(bauta_model_average(out, folders, 3, &err), &err);
     must(bauta_model_load(&model, out, true, &err), &err);
     must(bauta_tokenizer_load(&tokenizer, out, &err), &err);
@@ -40,7 +40,8 @@ static void the_mean_of_models_is_a_model(void **state)
     for (size_t count = 1; count <= 3; count += 2) {
         char name[16];
         snprintf(name, sizeof(name), "same-%zu", count);
-        must(bauta_model_average(scratch_path(&s, name), folders, count, &err),
+        must(bauta_model_average(temp_folder_path(&s, name), folders, count,
+                                 &err),
              &err);
         must(bauta_model_load(&model, s.path, true, &err), &err);
         assert_memory_equal(model->store->memory, l.model->store->memory,
@@ -48,27 +49,27 @@ static void the_mean_of_models_is_a_model(void **state)
         bauta_model_free(model);
     }
     free(sums);
-    lesson_release(&l);
-    scratch_free(&s);
+    training_run_release(&l);
+    temp_folder_free(&s);
 }
 
 static void a_mean_of_different_models_is_refused(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char gpt2[512], llama[512], wide[512];
     bauta_error err;
-    lesson l;
+    training_run l;
     bauta_model *model;
-    course_init(&l, &courses[0], NULL);
-    snprintf(gpt2, sizeof(gpt2), "%s", scratch_path(&s, "gpt2"));
-    snprintf(llama, sizeof(llama), "%s", scratch_path(&s, "llama"));
-    snprintf(wide, sizeof(wide), "%s", scratch_path(&s, "wide"));
+    training_case_init(&l, &training_cases[0], NULL);
+    snprintf(gpt2, sizeof(gpt2), "%s", temp_folder_path(&s, "gpt2"));
+    snprintf(llama, sizeof(llama), "%s", temp_folder_path(&s, "llama"));
+    snprintf(wide, sizeof(wide), "%s", temp_folder_path(&s, "wide"));
     save(&l, gpt2);
-    lesson_release(&l);
-    course_init(&l, &courses[3], NULL);
+    training_run_release(&l);
+    training_case_init(&l, &training_cases[3], NULL);
     save(&l, llama);
-    lesson_release(&l);
+    training_run_release(&l);
     must(bauta_model_create(&model,
                             "{\"model_type\": \"gpt2\", \"n_embd\": 16, "
                             "\"n_head\": 2, \"n_layer\": 2, \"vocab_size\": "
@@ -77,7 +78,7 @@ static void a_mean_of_different_models_is_refused(void **state)
          &err);
     must(bauta_model_save(model, wide, &err), &err);
     bauta_model_free(model);
-    const char *out = scratch_path(&s, "out");
+    const char *out = temp_folder_path(&s, "out");
     const char *mixed[] = { gpt2, llama }, *shapes[] = { gpt2, wide };
     const char *nowhere[] = { gpt2, "/nowhere" };
     assert_int_equal(bauta_model_average(out, mixed, 2, &err),
@@ -90,7 +91,7 @@ static void a_mean_of_different_models_is_refused(void **state)
     assert_int_equal(bauta_model_average(out, mixed, 0, &err),
                      BAUTA_ERR_ARGUMENT);
     assert_int_equal(bauta_model_average(gpt2, mixed, 1, &err), BAUTA_ERR_IO);
-    assert_int_equal(scratch_count(&s), 3);
+    assert_int_equal(temp_folder_count(&s), 3);
 
     bool failed = true;
     faults_begin();
@@ -99,10 +100,10 @@ static void a_mean_of_different_models_is_refused(void **state)
         bauta_status status = bauta_model_average(out, mixed, 1, &err);
         failed = faults_disarm();
         assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
-        assert_int_equal(scratch_count(&s), failed ? 3 : 4);
+        assert_int_equal(temp_folder_count(&s), failed ? 3 : 4);
     }
     assert_int_equal(faults_end(), 0);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* The exported weights are those that were evaluated. */
@@ -110,14 +111,14 @@ static void an_export_has_the_averaged_weights(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 2; i++) { // with an average and without
-        scratch s = scratch_create();
-        lesson l;
+        temp_folder s = temp_folder_create();
+        training_run l;
         bauta_model *model;
         bauta_tokenizer *tokenizer;
         bauta_error err;
-        course_init(&l, &courses[i], NULL);
-        lesson_steps(&l, 5);
-        const char *folder = scratch_path(&s, "out");
+        training_case_init(&l, &training_cases[i], NULL);
+        training_run_steps(&l, 5);
+        const char *folder = temp_folder_path(&s, "out");
         must(bauta_trainer_export(l.trainer, folder, &err), &err);
         must(bauta_model_load(&model, folder, true, &err), &err);
         must(bauta_tokenizer_load(&tokenizer, folder, &err), &err);
@@ -128,8 +129,8 @@ static void an_export_has_the_averaged_weights(void **state)
                          BAUTA_ERR_IO);
         bauta_tokenizer_free(tokenizer);
         bauta_model_free(model);
-        lesson_release(&l);
-        scratch_free(&s);
+        training_run_release(&l);
+        temp_folder_free(&s);
     }
 }
 

@@ -3,7 +3,7 @@
  * files to the generated tokens. */
 #include "allocation_faults.h"
 #include "base/memory.h"
-#include "data/words.h"
+#include "data/bad_words.h"
 #include "decode/generation_config.h"
 #include "decode/sampler.h"
 #include "generation_fixtures.h"
@@ -24,22 +24,22 @@ static bt_generation_lists *words_of(const char *generation, const char *config)
     return words;
 }
 
-/* ---- as transformers forbids them -------------------------------------- */
+/* ---- equal to transformers --------------------------------------------- */
 
 static uint32_t forbidden(const bauta_generate_options *o,
                           const uint32_t *history, size_t count)
 {
     float x[VOCAB] = { 0 };
     bt_token_history h = { history, count, count, 100 };
-    bt_sampler_scratch desk = { .vocab = VOCAB };
+    bt_sampler_scratch sampler = { .vocab = VOCAB };
     uint32_t bits = 0;
-    bt_logits_processors_apply(x, &desk, o, &h);
+    bt_logits_processors_apply(x, &sampler, o, &h);
     for (size_t j = 0; j < VOCAB; j++)
         bits |= (uint32_t)(x[j] == -INFINITY) << j;
     return bits;
 }
 
-static void words_are_forbidden_as_transformers_does(void **state)
+static void bad_words_are_masked_as_in_transformers(void **state)
 {
     (void)state;
     size_t acts = 0;
@@ -61,7 +61,7 @@ static void words_are_forbidden_as_transformers_does(void **state)
     printf("%zu of %zu forbid something\n", acts, BT_LEN(word_cases));
 }
 
-/* ---- what is read ------------------------------------------------------ */
+/* ---- inputs of the modes ----------------------------------------------- */
 
 static void lists_are_read_from_either_file(void **state)
 {
@@ -92,7 +92,7 @@ static void lists_are_read_from_either_file(void **state)
 }
 
 static const struct {
-    const char *text, *says;
+    const char *text, *message;
 } wrong[] = {
     { "{\"stop_strings\": 3}", "stop_strings is 3, neither a string" },
     { "{\"stop_strings\": \"\"}", "one of them is empty" },
@@ -119,7 +119,7 @@ static void malformed_lists_are_named(void **state)
                                                         strlen(wrong[i].text),
                                                         "{}", 2, VOCAB, &err),
                              BAUTA_OK);
-        if (!strstr(err.message, wrong[i].says) ||
+        if (!strstr(err.message, wrong[i].message) ||
             !strstr(err.message, "generation_config.json: "))
             fail_msg("%s: \"%s\"", wrong[i].text, err.message);
         assert_int_equal(w->stop_count + w->bad_word_count, 0);
@@ -139,11 +139,11 @@ static const tiny *tiny_of(const char *name)
 
 /* Where a banned sequence would be completed, another token is generated; with
  * beams, too. */
-static void words_of_a_model_do_not_come(void **state)
+static void bad_words_of_a_model_are_not_generated(void **state)
 {
     (void)state;
     static const uint32_t prompt[] = { 1, 2, 3 };
-    scratch place = scratch_create();
+    temp_folder place = temp_folder_create();
     char folder[512], text[160];
     bauta_request r = BAUTA_REQUEST_INIT;
     bauta_result *free_one, *bound;
@@ -153,42 +153,42 @@ static void words_of_a_model_do_not_come(void **state)
         snprintf(text, sizeof(text),
                  "{\"num_beams\": %d, \"max_new_tokens\": 6}", beams);
         tiny_file(folder, "generation_config.json", text, strlen(text));
-        speaker s = speaker_load(folder, false, 1);
+        generation_fixture s = generation_fixture_load(folder, false, 1);
         r.tokens = prompt;
         r.count = 3;
         MUST(bauta_generate(s.context, s.model, NULL, &r, &free_one, &err),
              &err);
-        const uint32_t *said = free_one->hypotheses[0]->tokens;
-        speaker_release(&s);
+        const uint32_t *tokens = free_one->hypotheses[0]->tokens;
+        generation_fixture_release(&s);
         // The second and third token are a banned sequence; the prompt's last
         // token with the first one is not.
         snprintf(text, sizeof(text),
                  "{\"num_beams\": %d, \"max_new_tokens\": 6, "
                  "\"bad_words_ids\": [[%u, %u], [0, %u]]}",
-                 beams, said[1], said[2], said[0]);
+                 beams, tokens[1], tokens[2], tokens[0]);
         tiny_file(folder, "generation_config.json", text, strlen(text));
-        s = speaker_load(folder, false, 1);
+        s = generation_fixture_load(folder, false, 1);
         MUST(bauta_generate(s.context, s.model, NULL, &r, &bound, &err), &err);
         const bauta_hypothesis *h = bound->hypotheses[0];
         for (size_t i = 1; i < h->count; i++)
-            assert_false(h->tokens[i - 1] == said[1] &&
-                         h->tokens[i] == said[2]);
+            assert_false(h->tokens[i - 1] == tokens[1] &&
+                         h->tokens[i] == tokens[2]);
         if (beams == 1)
-            assert_memory_equal(h->tokens, said, 2 * sizeof(*said));
-        speaker_release(&s);
+            assert_memory_equal(h->tokens, tokens, 2 * sizeof(*tokens));
+        generation_fixture_release(&s);
         bauta_result_free(free_one);
         bauta_result_free(bound);
     }
-    scratch_free(&place);
+    temp_folder_free(&place);
 }
 
 /* A model loads without valid generation settings; errors in them are reported
  * to callers that ask for them. */
-static void a_model_loads_whatever_its_words_are(void **state)
+static void a_model_loads_with_malformed_bad_words(void **state)
 {
     (void)state;
     static const char text[] = "{\"stop_strings\": 3}";
-    scratch place = scratch_create();
+    temp_folder place = temp_folder_create();
     char folder[512];
     bauta_model *model;
     bauta_generate_options o;
@@ -200,10 +200,10 @@ static void a_model_loads_whatever_its_words_are(void **state)
                      BAUTA_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.message, "stop_strings is 3"));
     bauta_model_free(model);
-    scratch_free(&place);
+    temp_folder_free(&place);
 }
 
-static void reading_may_run_out_of_memory(void **state)
+static void each_allocation_of_reading_may_fail(void **state)
 {
     (void)state;
     static const char text[] =
@@ -229,12 +229,12 @@ static void reading_may_run_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_forbidden_as_transformers_does),
+        cmocka_unit_test(bad_words_are_masked_as_in_transformers),
         cmocka_unit_test(lists_are_read_from_either_file),
         cmocka_unit_test(malformed_lists_are_named),
-        cmocka_unit_test(words_of_a_model_do_not_come),
-        cmocka_unit_test(a_model_loads_whatever_its_words_are),
-        cmocka_unit_test(reading_may_run_out_of_memory),
+        cmocka_unit_test(bad_words_of_a_model_are_not_generated),
+        cmocka_unit_test(a_model_loads_with_malformed_bad_words),
+        cmocka_unit_test(each_allocation_of_reading_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

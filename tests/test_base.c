@@ -40,7 +40,7 @@ static void a_failure_names_its_value(void **state)
     assert_string_equal(bauta_version(), version);
 }
 
-static void an_arena_measures_then_serves(void **state)
+static void an_arena_measures_then_allocates(void **state)
 {
     (void)state;
     bt_arena arena = { NULL, 0, 0 };
@@ -117,7 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_saturate_instead_of_wrapping),
         cmocka_unit_test(a_failure_names_its_value),
-        cmocka_unit_test(an_arena_measures_then_serves),
+        cmocka_unit_test(an_arena_measures_then_allocates),
         cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(every_task_runs_once_and_may_wait_for_earlier_ones),
     };

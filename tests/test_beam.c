@@ -4,10 +4,10 @@
  * A toy model: the logits of the next token are a hash of the tokens so far.
  * The reference follows the definition, with whole texts that are copied and
  * sorted. With as many beams as there are texts, the best of all texts is
- * found. The results of transformers for such tables are in data/beams.h, which
- * tools/make-generation-fixtures.py writes. */
+ * found. The results of transformers for such tables are in data/beam_search.h,
+ * which tools/make-generation-fixtures.py writes. */
 #include "base/error.h"
-#include "data/beams.h"
+#include "data/beam_search.h"
 #include "decode/beam.h"
 #include "testing.h"
 
@@ -22,7 +22,7 @@ static struct {
     bt_topk_item picks[BEAMS_MAX * VOCAB_MAX + WIDE_MAX];
 } table;
 
-static bt_sampler_scratch desk_of(size_t vocab)
+static bt_sampler_scratch sampler_of(size_t vocab)
 {
     return (bt_sampler_scratch){ .kernels = bt_kernels_get(NULL),
                                  .vocab = vocab,
@@ -82,7 +82,7 @@ static void search_run(const toy *t, const bauta_generate_options *o,
 {
     bt_beam_search s;
     bt_beam_tree trail = { 0 };
-    bt_sampler_scratch desk = desk_of(t->vocab);
+    bt_sampler_scratch sampler = sampler_of(t->vocab);
     bool over = false;
     assert_true(bt_beam_search_init(&s, o));
     for (size_t made = 1; !over; made++) {
@@ -98,7 +98,7 @@ static void search_run(const toy *t, const bauta_generate_options *o,
             rows[b] = logits[b];
             h[b] = (bt_token_history){ ids[b], made, 1, most + 1 };
         }
-        assert_int_equal(bt_beam_search_select(&s, &desk, rows, o, h),
+        assert_int_equal(bt_beam_search_select(&s, &sampler, rows, o, h),
                          BT_SAMPLE_OK);
         for (size_t i = 0; i < s.candidate_count; i++)
             s.candidates[i].ends =
@@ -218,7 +218,7 @@ static void options_draw(test_random *r, bauta_generate_options *o,
                 o->eos_token_count = i; // each once
 }
 
-static void search_is_the_slow_reference(void **state)
+static void search_equals_the_slow_reference(void **state)
 {
     (void)state;
     test_random r = test_random_from(test_seed());
@@ -273,7 +273,7 @@ static void enough_beams_find_the_best_text(void **state)
     }
 }
 
-static void search_is_transformers(void **state)
+static void search_equals_transformers(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(beam_cases); i++) {
@@ -310,7 +310,7 @@ static void search_is_transformers(void **state)
     printf("%zu searches\n", BT_LEN(beam_cases));
 }
 
-static void powers_of_lengths_are_powers(void **state)
+static void length_penalties_are_powers(void **state)
 {
     (void)state;
     for (size_t n = 1; n < 3000; n += 7)
@@ -325,10 +325,10 @@ static void powers_of_lengths_are_powers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(search_is_the_slow_reference),
+        cmocka_unit_test(search_equals_the_slow_reference),
         cmocka_unit_test(enough_beams_find_the_best_text),
-        cmocka_unit_test(search_is_transformers),
-        cmocka_unit_test(powers_of_lengths_are_powers),
+        cmocka_unit_test(search_equals_transformers),
+        cmocka_unit_test(length_penalties_are_powers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

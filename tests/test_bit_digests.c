@@ -127,8 +127,8 @@ static void forward_and_loss(digests *d, bauta_context *context,
 /* 50 steps with dropout, accumulation, clipping and a moving average. */
 static void train(digests *d, const char *family, const char *isa, int threads)
 {
-    bauta_train_options o = lesson_options();
-    lesson l;
+    bauta_train_options o = tiny_train_options();
+    training_run l;
     o.max_steps = 50;
     o.dropout = 0.1f;
     o.label_smoothing = 0.1f;
@@ -136,17 +136,17 @@ static void train(digests *d, const char *family, const char *isa, int threads)
     o.microbatch_tokens = 64;
     o.ema_decay = 0.9;
     o.mlm_probability = 0.4f;
-    lesson_init(&l, family, NULL, &o, threads, isa);
-    double loss = lesson_steps(&l, 5);
+    training_run_init(&l, family, NULL, &o, threads, isa);
+    double loss = training_run_steps(&l, 5);
     d->steps5 = bt_digest_bytes(weights_digest(l.model), &loss, sizeof(loss));
-    loss = lesson_steps(&l, 45);
+    loss = training_run_steps(&l, 45);
     d->steps50 = bt_digest_bytes(weights_digest(l.model), &loss, sizeof(loss));
     size_t counted;
     bauta_error err;
     MUST(bauta_trainer_evaluate(l.trainer, l.corpus, 0, &loss, &counted, &err),
          &err);
     d->steps50 = bt_digest_bytes(d->steps50, &loss, sizeof(loss));
-    lesson_release(&l);
+    training_run_release(&l);
 }
 
 static uint64_t result_digest(uint64_t digest, const bauta_result *r)
@@ -168,7 +168,7 @@ static uint64_t generate(bauta_context *context, const bauta_model *model,
     packed p;
     bauta_request requests[3];
     bauta_result *results[3];
-    speaker s = { context, (bauta_model *)model, NULL };
+    generation_fixture s = { context, (bauta_model *)model, NULL };
     uint64_t digest = 0;
     packed_init(&p, 13);
     for (size_t i = 0; i < BT_LEN(requests); i++) {
@@ -250,7 +250,7 @@ static void compare(const recorded *want, const digests *d, const char *isa,
                      (unsigned long long)got[k]);
 }
 
-static void results_are_those_recorded(void **state)
+static void results_equal_the_recorded_digests(void **state)
 {
     (void)state;
     const char *isas[8];
@@ -272,7 +272,7 @@ static void results_are_those_recorded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results_are_those_recorded),
+        cmocka_unit_test(results_equal_the_recorded_digests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,7 +92,7 @@ static void a_line_is_split_as_sacrebleu_splits_it(void **state)
     }
 }
 
-static void sentences_of_the_vectors_are_split_alike(void **state)
+static void sentences_of_the_vectors_are_split_the_same_way(void **state)
 {
     (void)state;
     char path[512], got[TEXT_MAX];
@@ -119,7 +119,7 @@ static void sentences_of_the_vectors_are_split_alike(void **state)
     json_decref(all);
 }
 
-static void lower_case_is_pythons(void **state)
+static void lower_case_equals_python(void **state)
 {
     (void)state;
     static const char *const pairs[][2] = {
@@ -144,8 +144,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_is_split_as_sacrebleu_splits_it),
-        cmocka_unit_test(sentences_of_the_vectors_are_split_alike),
-        cmocka_unit_test(lower_case_is_pythons),
+        cmocka_unit_test(sentences_of_the_vectors_are_split_the_same_way),
+        cmocka_unit_test(lower_case_equals_python),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,13 +193,13 @@ static void replace(json_t *document, const char *key, const char *text)
 /* The tokenizer of a row of the table. */
 static bauta_tokenizer *pipeline_make(size_t row)
 {
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_tokenizer *from = learned(pipelines[row].base), *made = NULL;
     bauta_error err = { .message = "" };
     char token[256];
     assert_int_equal(bauta_tokenizer_save(from, s.folder, &err), BAUTA_OK);
     json_t *document =
-        json_load_file(scratch_path(&s, "tokenizer.json"), 0, NULL);
+        json_load_file(temp_folder_path(&s, "tokenizer.json"), 0, NULL);
     assert_non_null(document);
     replace(document, "pre_tokenizer", pipelines[row].pretokenizer);
     replace(document, "normalizer", pipelines[row].normalizer);
@@ -218,7 +218,7 @@ static bauta_tokenizer *pipeline_make(size_t row)
     free(text);
     json_decref(document);
     bauta_tokenizer_free(from);
-    scratch_free(&s);
+    temp_folder_free(&s);
     return made;
 }
 
@@ -268,7 +268,7 @@ static size_t cuts_check(const bauta_tokenizer *t, const char *name,
     return count;
 }
 
-static void parts_have_the_tokens_of_the_whole(void **state)
+static void splitting_at_a_boundary_keeps_the_tokens(void **state)
 {
     (void)state;
     test_random r = test_random_from(seed);
@@ -282,7 +282,7 @@ static void parts_have_the_tokens_of_the_whole(void **state)
 }
 
 /* The check can fail: split elsewhere, the tokens differ. */
-static void other_places_change_tokens(void **state)
+static void splitting_elsewhere_changes_tokens(void **state)
 {
     (void)state;
     static const char text[] = "ab  ab !\n\n ab";
@@ -326,8 +326,8 @@ static void tokenizers_of_models_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_have_the_tokens_of_the_whole),
-        cmocka_unit_test(other_places_change_tokens),
+        cmocka_unit_test(splitting_at_a_boundary_keeps_the_tokens),
+        cmocka_unit_test(splitting_elsewhere_changes_tokens),
         cmocka_unit_test(tokenizers_of_models_agree),
     };
     seed = test_seed();

@@ -133,7 +133,7 @@ static void bytes_are_looked_up_in_their_alphabet(void **state)
     bt_vocab_free(vocab);
 }
 
-static void a_merge_that_cannot_be_is_refused(void **state)
+static void an_impossible_merge_is_refused(void **state)
 {
     (void)state;
     bauta_error err;
@@ -551,7 +551,7 @@ static size_t slow_write(const slow *s, part p, bt_token *out)
     return 1;
 }
 
-static void unused_pieces_are_taken_apart_and_frozen_ones_stay(void **state)
+static void unused_pieces_are_split_and_frozen_ones_stay(void **state)
 {
     (void)state;
     static slow s;
@@ -609,7 +609,7 @@ static bt_subword_model *doubling_create(bt_vocab **vocab)
                                       .unknown = BT_NO_ID });
 }
 
-static void a_megabyte_of_one_letter_takes_no_time(void **state)
+static void a_megabyte_of_one_letter_takes_linear_time(void **state)
 {
     (void)state;
     enum { SIZE = 1 << 20 };
@@ -650,7 +650,7 @@ static void a_text_beyond_4_gib_is_refused(void **state)
     bt_vocab_free(vocab);
 }
 
-static void memory_that_runs_out_leaks_nothing(void **state)
+static void allocation_failure_leaks_nothing(void **state)
 {
     (void)state;
     bauta_error err;
@@ -696,12 +696,12 @@ int main(void)
         cmocka_unit_test(prefix_and_suffix_are_part_of_a_symbol),
         cmocka_unit_test(a_whole_split_comes_first_when_asked),
         cmocka_unit_test(bytes_are_looked_up_in_their_alphabet),
-        cmocka_unit_test(a_merge_that_cannot_be_is_refused),
+        cmocka_unit_test(an_impossible_merge_is_refused),
         cmocka_unit_test(random_models_encode_as_the_textbook_does),
-        cmocka_unit_test(unused_pieces_are_taken_apart_and_frozen_ones_stay),
-        cmocka_unit_test(a_megabyte_of_one_letter_takes_no_time),
+        cmocka_unit_test(unused_pieces_are_split_and_frozen_ones_stay),
+        cmocka_unit_test(a_megabyte_of_one_letter_takes_linear_time),
         cmocka_unit_test(a_text_beyond_4_gib_is_refused),
-        cmocka_unit_test(memory_that_runs_out_leaks_nothing),
+        cmocka_unit_test(allocation_failure_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,9 +33,9 @@ static const struct {
 };
 
 /* The bytes of the map, for free(). */
-static pieces_file map_bytes(void)
+static spm_file map_bytes(void)
 {
-    pieces_file file = pieces_tree("unigram.model"), map;
+    spm_file file = spm_tree("unigram.model"), map;
     bt_sentencepiece m;
     assert_int_equal(
         bt_sentencepiece_parse(&m, file.bytes, file.size, "x", NULL), BAUTA_OK);
@@ -50,7 +50,7 @@ static pieces_file map_bytes(void)
 
 static bt_charsmap *map_create(void)
 {
-    pieces_file bytes = map_bytes();
+    spm_file bytes = map_bytes();
     bt_charsmap *map;
     assert_int_equal(
         bt_charsmap_create(&map, bytes.bytes, bytes.size, "x", NULL), BAUTA_OK);
@@ -136,7 +136,7 @@ static void malformed_maps_are_refused(void **state)
 
 /* A trie in which every unit leads back to itself ends after a bounded number
  * of steps. */
-static void circles_end(void **state)
+static void cyclic_maps_terminate(void **state)
 {
     (void)state;
     static const unsigned char bytes[] = { 8, 0,   0, 0, 'a', 1,   0,
@@ -154,11 +154,11 @@ static void circles_end(void **state)
 }
 
 /* Whatever the units are, nothing outside of the map is read. */
-static void changed_maps_are_survived(void **state)
+static void corrupted_maps_do_not_crash(void **state)
 {
     test_random *r = *state;
     static const char text[] = "a\xCC\x8A x\xCC\xA3\xCC\x81 T\xC2\xBD";
-    pieces_file bytes = map_bytes();
+    spm_file bytes = map_bytes();
     for (int round = 0; round < 3000; round++) {
         size_t at = test_below(r, bytes.size);
         char was = bytes.bytes[at];
@@ -258,10 +258,10 @@ static const norm_row norm_rows[] = {
       B ">>t" },
 };
 
-static void spaces_are_sorted_out(void **state)
+static void spaces_are_normalized(void **state)
 {
     (void)state;
-    pieces_file map = map_bytes();
+    spm_file map = map_bytes();
     for (size_t i = 0; i < BT_LEN(norm_rows); i++) {
         const norm_row *row = norm_rows + i;
         bt_sentencepiece_normalizer_spec spec = row->spec;
@@ -336,10 +336,10 @@ static const struct {
     { "\xEF\xBF\xBD", " " },
 };
 
-static void precompiled_walks_clusters(void **state)
+static void precompiled_maps_grapheme_clusters(void **state)
 {
     (void)state;
-    pieces_file map = map_bytes();
+    spm_file map = map_bytes();
     json_t *json = precompiled_json(map.bytes, map.size);
     bt_normalizer_step step = { 0 };
     assert_int_equal(bt_normalizer_step_precompiled(&step, json, "x", NULL),
@@ -359,10 +359,10 @@ static void precompiled_walks_clusters(void **state)
     free(map.bytes);
 }
 
-static void precompiled_characters_know_their_bytes(void **state)
+static void precompiled_characters_keep_their_offsets(void **state)
 {
     (void)state;
-    pieces_file map = map_bytes();
+    spm_file map = map_bytes();
     json_t *json = precompiled_json(map.bytes, map.size);
     bt_normalizer_step step = { 0 };
     bt_aligned_text text;
@@ -381,7 +381,7 @@ static void precompiled_characters_know_their_bytes(void **state)
     free(map.bytes);
 }
 
-static void precompiled_refuses_what_is_no_map(void **state)
+static void precompiled_refuses_malformed_maps(void **state)
 {
     (void)state;
     static const struct {
@@ -413,7 +413,7 @@ static void precompiled_refuses_what_is_no_map(void **state)
 static void each_allocation_may_fail(void **state)
 {
     (void)state;
-    pieces_file map = map_bytes();
+    spm_file map = map_bytes();
     json_t *json = precompiled_json(map.bytes, map.size);
     bt_sentencepiece_normalizer_spec spec = { .charsmap = map.bytes,
                                               .charsmap_size = map.size,
@@ -454,12 +454,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(prefixes_are_found_as_the_rules_say, &random),
         cmocka_unit_test(malformed_maps_are_refused),
-        cmocka_unit_test(circles_end),
-        cmocka_unit_test_prestate(changed_maps_are_survived, &random),
-        cmocka_unit_test(spaces_are_sorted_out),
-        cmocka_unit_test(precompiled_walks_clusters),
-        cmocka_unit_test(precompiled_characters_know_their_bytes),
-        cmocka_unit_test(precompiled_refuses_what_is_no_map),
+        cmocka_unit_test(cyclic_maps_terminate),
+        cmocka_unit_test_prestate(corrupted_maps_do_not_crash, &random),
+        cmocka_unit_test(spaces_are_normalized),
+        cmocka_unit_test(precompiled_maps_grapheme_clusters),
+        cmocka_unit_test(precompiled_characters_keep_their_offsets),
+        cmocka_unit_test(precompiled_refuses_malformed_maps),
         cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

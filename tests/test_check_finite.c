@@ -6,14 +6,14 @@
 
 #include <math.h>
 
-typedef struct spoil {
+typedef struct bad_weight {
     const char *model;
     const char *tensor; /* NULL: none */
     float number;
-    const char *sentence; /* NULL: all is finite */
-} spoil;
+    const char *message; /* NULL: all is finite */
+} bad_weight;
 
-static const spoil spoils[] = {
+static const bad_weight bad_weights[] = {
     { "gpt2", NULL, 0, NULL },
     { "gpt2", "transformer.wpe.weight", NAN,
       "the embeddings of the decoder give NaN at token 0 of sequence 0; tensor "
@@ -42,14 +42,14 @@ static const spoil spoils[] = {
       "decoder layer 2 gives NaN" },
 };
 
-static void folder_write(scratch *s, const spoil *p, char path[512])
+static void folder_write(temp_folder *s, const bad_weight *p, char path[512])
 {
     static tiny_weights w;
     char file[600];
     size_t t = 0, found = 0;
     while (strcmp(tinies[t].name, p->model) != 0)
         t++;
-    snprintf(path, 512, "%s", scratch_path(s, p->model));
+    snprintf(path, 512, "%s", temp_folder_path(s, p->model));
     assert_int_equal(mkdir(path, 0777), 0);
     tiny_file(path, "config.json", tinies[t].config, strlen(tinies[t].config));
     tiny_weights_init(&w, path);
@@ -80,9 +80,9 @@ static void the_first_layer_is_named(void **state)
     batch.lengths = lengths;
     batch.ids = ids;
     assert_int_equal(bauta_context_create(&context, NULL, NULL), 0);
-    for (size_t i = 0; i < BT_LEN(spoils); i++) {
-        scratch s = scratch_create();
-        const spoil *p = &spoils[i];
+    for (size_t i = 0; i < BT_LEN(bad_weights); i++) {
+        temp_folder s = temp_folder_create();
+        const bad_weight *p = &bad_weights[i];
         bauta_model *model;
         char path[512];
         folder_write(&s, p, path);
@@ -91,16 +91,16 @@ static void the_first_layer_is_named(void **state)
         bauta_status status = bauta_model_check_finite(
             context, model, kind == BAUTA_DECODER_ONLY ? NULL : &batch,
             kind == BAUTA_ENCODER_ONLY ? NULL : &batch, &err);
-        if (status != (p->sentence ? BAUTA_ERR_NOT_FINITE : BAUTA_OK) ||
-            (p->sentence && !strstr(err.message, p->sentence)))
+        if (status != (p->message ? BAUTA_ERR_NOT_FINITE : BAUTA_OK) ||
+            (p->message && !strstr(err.message, p->message)))
             fail_msg("%s, %s: status %d, %s", p->model,
                      p->tensor ? p->tensor : "none", status,
                      status ? err.message : "");
-        bool blame = p->sentence && !isfinite(p->number);
-        assert_int_equal(p->sentence && strstr(err.message, "all weights are"),
-                         p->sentence && !blame);
+        bool blame = p->message && !isfinite(p->number);
+        assert_int_equal(p->message && strstr(err.message, "all weights are"),
+                         p->message && !blame);
         bauta_model_free(model);
-        scratch_free(&s);
+        temp_folder_free(&s);
     }
     bauta_context_free(context);
 }

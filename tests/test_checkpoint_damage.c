@@ -11,23 +11,23 @@ static uint64_t seed;
 /* ---- damage -------------------------------------------------------------- */
 
 /* Damage that is accepted must not change anything that is read. */
-static void survives(lesson *l, const lesson *fresh, const lesson *saved,
-                     const char *folder)
+static void survives(training_run *l, const training_run *fresh,
+                     const training_run *saved, const char *folder)
 {
     bauta_error err = { 0 };
     if (bauta_trainer_resume(l->trainer, folder, &err)) {
         assert_true(strlen(err.message) > 10);
         assert_int_equal(bauta_trainer_steps(l->trainer), 0);
-        lesson_same(fresh, l);
+        training_run_same(fresh, l);
         return;
     }
-    lesson_same(saved, l);
+    training_run_same(saved, l);
     assert_int_equal(bauta_trainer_steps(l->trainer),
                      bauta_trainer_steps(saved->trainer));
-    // Back to what it was, for the next one.
-    bauta_train_options o = options_of(&courses[0]);
-    lesson_release(l);
-    lesson_init(l, "gpt2", folder, &o, 1, NULL);
+    // Restore it for the next one.
+    bauta_train_options o = options_of(&training_cases[0]);
+    training_run_release(l);
+    training_run_init(l, "gpt2", folder, &o, 1, NULL);
 }
 
 static void damaged_files_are_refused(void **state)
@@ -36,15 +36,15 @@ static void damaged_files_are_refused(void **state)
     static const char *const names[] = { "trainer.json",
                                          "optimizer.safetensors" };
     test_random r = test_random_from(seed);
-    scratch s = scratch_create();
-    lesson saved, l, fresh;
-    bauta_train_options o = options_of(&courses[0]);
-    course_init(&saved, &courses[0], NULL);
-    lesson_steps(&saved, 3);
-    const char *folder = scratch_path(&s, "step-3");
+    temp_folder s = temp_folder_create();
+    training_run saved, l, fresh;
+    bauta_train_options o = options_of(&training_cases[0]);
+    training_case_init(&saved, &training_cases[0], NULL);
+    training_run_steps(&saved, 3);
+    const char *folder = temp_folder_path(&s, "step-3");
     save(&saved, folder);
-    lesson_init(&l, "gpt2", folder, &o, 1, NULL);
-    lesson_init(&fresh, "gpt2", folder, &o, 1, NULL);
+    training_run_init(&l, "gpt2", folder, &o, 1, NULL);
+    training_run_init(&fresh, "gpt2", folder, &o, 1, NULL);
     for (size_t i = 0; i < BT_LEN(names); i++) {
         text_file good = file_load(folder, names[i]);
         char *bytes = malloc(good.size + 1);
@@ -80,11 +80,11 @@ static void damaged_files_are_refused(void **state)
     }
     bauta_error err;
     must(bauta_trainer_resume(l.trainer, folder, &err), &err);
-    lesson_same(&saved, &l);
-    lesson_release(&l);
-    lesson_release(&fresh);
-    lesson_release(&saved);
-    scratch_free(&s);
+    training_run_same(&saved, &l);
+    training_run_release(&l);
+    training_run_release(&fresh);
+    training_run_release(&saved);
+    temp_folder_free(&s);
 }
 
 /* Load the model of a checkpoint, through either call. */
@@ -92,12 +92,12 @@ static void a_damaged_model_is_refused(void **state)
 {
     (void)state;
     test_random r = test_random_from(seed + 2);
-    scratch s = scratch_create();
-    lesson saved;
+    temp_folder s = temp_folder_create();
+    training_run saved;
     bauta_error err;
-    course_init(&saved, &courses[0], NULL);
-    lesson_steps(&saved, 1);
-    const char *folder = scratch_path(&s, "step-1");
+    training_case_init(&saved, &training_cases[0], NULL);
+    training_run_steps(&saved, 1);
+    const char *folder = temp_folder_path(&s, "step-1");
     save(&saved, folder);
     text_file good = file_load(folder, "model.safetensors");
     for (size_t k = 0; k < 64; k++) {
@@ -117,8 +117,8 @@ static void a_damaged_model_is_refused(void **state)
     must(bauta_model_load(&model, folder, false, &err), &err);
     bauta_model_free(model);
     free(good.bytes);
-    lesson_release(&saved);
-    scratch_free(&s);
+    training_run_release(&saved);
+    temp_folder_free(&s);
 }
 
 /* Records with a valid checksum but impossible contents. */
@@ -128,7 +128,7 @@ static void impossible_records_are_refused(void **state)
     static const struct {
         const char *key, *value; /* NULL: removed */
         bauta_status status;
-        const char *says;
+        const char *message;
     } wrong[] = {
         { "format", "2", BAUTA_ERR_UNSUPPORTED, "format 2" },
         { "format", NULL, BAUTA_ERR_UNSUPPORTED, "format nothing" },
@@ -152,14 +152,14 @@ static void impossible_records_are_refused(void **state)
         { "digests", "{\"optimizer\": \"0000000000000000\"}",
           BAUTA_ERR_ARGUMENT, "the corpus is not" },
     };
-    scratch s = scratch_create();
-    lesson saved, l;
-    bauta_train_options o = options_of(&courses[0]);
-    course_init(&saved, &courses[0], NULL);
-    lesson_steps(&saved, 3);
-    const char *folder = scratch_path(&s, "step-3");
+    temp_folder s = temp_folder_create();
+    training_run saved, l;
+    bauta_train_options o = options_of(&training_cases[0]);
+    training_case_init(&saved, &training_cases[0], NULL);
+    training_run_steps(&saved, 3);
+    const char *folder = temp_folder_path(&s, "step-3");
     save(&saved, folder);
-    lesson_init(&l, "gpt2", folder, &o, 1, NULL);
+    training_run_init(&l, "gpt2", folder, &o, 1, NULL);
     text_file good = file_load(folder, "trainer.json");
     for (size_t i = 0; i < BT_LEN(wrong); i++) {
         json_t *record = json_loadb(good.bytes, good.size, 0, NULL);
@@ -175,7 +175,7 @@ static void impossible_records_are_refused(void **state)
         file_store(folder, "trainer.json", text, strlen(text));
         bauta_text_free(text);
         json_decref(record);
-        refused(&l, folder, wrong[i].status, wrong[i].says);
+        refused(&l, folder, wrong[i].status, wrong[i].message);
     }
     // One digit, in a record that is otherwise valid.
     char *digit = strstr(good.bytes, "\"batch\": ");
@@ -199,9 +199,9 @@ static void impossible_records_are_refused(void **state)
     file_store(folder, "trainer.json", "[]", 2);
     refused(&l, folder, BAUTA_ERR_IO, "not a JSON object");
     free(good.bytes);
-    lesson_release(&l);
-    lesson_release(&saved);
-    scratch_free(&s);
+    training_run_release(&l);
+    training_run_release(&saved);
+    temp_folder_free(&s);
 }
 
 /* Rename an option in a folder's record, and seal the record again. */
@@ -246,66 +246,66 @@ static void a_record_of_version_0_1_resumes(void **state)
         { "max_grad_norm", "clip" },
         { "ema_decay", "average" },
     };
-    scratch s = scratch_create();
-    lesson saved, l;
+    temp_folder s = temp_folder_create();
+    training_run saved, l;
     bauta_error err;
-    bauta_train_options o = options_of(&courses[0]);
-    course_init(&saved, &courses[0], NULL);
-    lesson_steps(&saved, 3);
-    const char *folder = scratch_path(&s, "step-3");
+    bauta_train_options o = options_of(&training_cases[0]);
+    training_case_init(&saved, &training_cases[0], NULL);
+    training_run_steps(&saved, 3);
+    const char *folder = temp_folder_path(&s, "step-3");
     save(&saved, folder);
     for (size_t i = 0; i < BT_LEN(names); i++)
         option_rename(folder, names[i][0], names[i][1]);
-    lesson_init(&l, "gpt2", folder, &o, 1, NULL);
+    training_run_init(&l, "gpt2", folder, &o, 1, NULL);
     must(bauta_trainer_resume(l.trainer, folder, &err), &err);
-    lesson_steps(&saved, 2);
-    lesson_steps(&l, 2);
-    lesson_same(&saved, &l);
-    lesson_release(&l);
+    training_run_steps(&saved, 2);
+    training_run_steps(&l, 2);
+    training_run_same(&saved, &l);
+    training_run_release(&l);
 
     // A value that differs is reported under the new name.
     o.learning_rate *= 2;
-    lesson_init(&l, "gpt2", folder, &o, 1, NULL);
+    training_run_init(&l, "gpt2", folder, &o, 1, NULL);
     refused(&l, folder, BAUTA_ERR_ARGUMENT, " option learning_rate is ");
     o.learning_rate /= 2;
-    lesson_release(&l);
+    training_run_release(&l);
     // A name that no version has.
-    lesson_init(&l, "gpt2", folder, &o, 1, NULL);
+    training_run_init(&l, "gpt2", folder, &o, 1, NULL);
     option_rename(folder, "rate", "speed");
     refused(&l, folder, BAUTA_ERR_ARGUMENT, "learning_rate is nothing");
-    lesson_release(&l);
-    lesson_release(&saved);
-    scratch_free(&s);
+    training_run_release(&l);
+    training_run_release(&saved);
+    temp_folder_free(&s);
 }
 
 /* Valid files of tensors of another run. */
 static void tensors_of_another_run_are_refused(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    lesson saved, other, l;
-    bauta_train_options o = options_of(&courses[0]);
-    course_init(&saved, &courses[0], NULL);
-    course_init(&other, &courses[0], NULL);
-    lesson_steps(&saved, 3);
-    lesson_steps(&other, 4);
-    save(&other, scratch_path(&s, "step-4"));
+    temp_folder s = temp_folder_create();
+    training_run saved, other, l;
+    bauta_train_options o = options_of(&training_cases[0]);
+    training_case_init(&saved, &training_cases[0], NULL);
+    training_case_init(&other, &training_cases[0], NULL);
+    training_run_steps(&saved, 3);
+    training_run_steps(&other, 4);
+    save(&other, temp_folder_path(&s, "step-4"));
     text_file later = file_load(s.path, "optimizer.safetensors");
     text_file model = file_load(s.path, "model.safetensors");
     o.ema_decay = 0.0;
-    lesson_init(&l, "gpt2", NULL, &o, 1, NULL);
-    save(&l, scratch_path(&s, "step-0"));
+    training_run_init(&l, "gpt2", NULL, &o, 1, NULL);
+    save(&l, temp_folder_path(&s, "step-0"));
     text_file fewer = file_load(s.path, "optimizer.safetensors");
-    lesson_release(&l);
+    training_run_release(&l);
     o.ema_decay = 0.9;
-    lesson_init(&l, "llama", NULL, &o, 1, NULL);
-    save(&l, scratch_path(&s, "llama"));
+    training_run_init(&l, "llama", NULL, &o, 1, NULL);
+    save(&l, temp_folder_path(&s, "llama"));
     text_file llama = file_load(s.path, "optimizer.safetensors");
-    lesson_release(&l);
+    training_run_release(&l);
 
-    const char *folder = scratch_path(&s, "step-3");
+    const char *folder = temp_folder_path(&s, "step-3");
     save(&saved, folder);
-    lesson_init(&l, "gpt2", folder, &o, 1, NULL);
+    training_run_init(&l, "gpt2", folder, &o, 1, NULL);
     file_store(folder, "optimizer.safetensors", later.bytes, later.size);
     refused(&l, folder, BAUTA_ERR_IO, "differs from the saved one");
     file_store(folder, "optimizer.safetensors", model.bytes, model.size);
@@ -314,38 +314,38 @@ static void tensors_of_another_run_are_refused(void **state)
     refused(&l, folder, BAUTA_ERR_IO, "is missing");
     file_store(folder, "optimizer.safetensors", llama.bytes, llama.size);
     refused(&l, folder, BAUTA_ERR_IO, "is missing");
-    lesson_release(&l);
+    training_run_release(&l);
 
     // More tensors than this run has, under its record: without an average.
     o.ema_decay = 0.0;
-    folder = scratch_path(&s, "step-0");
-    lesson_init(&l, "gpt2", folder, &o, 1, NULL);
+    folder = temp_folder_path(&s, "step-0");
+    training_run_init(&l, "gpt2", folder, &o, 1, NULL);
     file_store(folder, "optimizer.safetensors", later.bytes, later.size);
     refused(&l, folder, BAUTA_ERR_IO, "tensors, but this run has");
-    lesson_release(&l);
+    training_run_release(&l);
     free(later.bytes);
     free(model.bytes);
     free(fewer.bytes);
     free(llama.bytes);
-    lesson_release(&other);
-    lesson_release(&saved);
-    scratch_free(&s);
+    training_run_release(&other);
+    training_run_release(&saved);
+    temp_folder_free(&s);
 }
 
-/* ---- memory that fails --------------------------------------------------- */
+/* ---- failing allocations ------------------------------------------------- */
 
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    lesson l, fresh;
+    temp_folder s = temp_folder_create();
+    training_run l, fresh;
     bauta_error err;
-    bauta_train_options o = options_of(&courses[0]);
+    bauta_train_options o = options_of(&training_cases[0]);
     bool failed = true;
     faults_begin();
-    course_init(&l, &courses[0], NULL);
-    lesson_steps(&l, 3);
-    const char *folder = scratch_path(&s, "step-3");
+    training_case_init(&l, &training_cases[0], NULL);
+    training_run_steps(&l, 3);
+    const char *folder = temp_folder_path(&s, "step-3");
     for (size_t k = 0; failed; k++) {
         size_t live = faults_live();
         faults_arm(k);
@@ -354,9 +354,9 @@ static void every_allocation_may_fail(void **state)
         failed = faults_disarm();
         assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
         assert_int_equal(faults_live(), live);
-        assert_int_equal(scratch_count(&s), !failed);
+        assert_int_equal(temp_folder_count(&s), !failed);
     }
-    lesson_init(&fresh, "gpt2", folder, &o, 1, NULL);
+    training_run_init(&fresh, "gpt2", folder, &o, 1, NULL);
     failed = true;
     for (size_t k = 0; failed; k++) {
         size_t live = faults_live();
@@ -367,7 +367,7 @@ static void every_allocation_may_fail(void **state)
         assert_int_equal(faults_live(), live);
         assert_int_equal(bauta_trainer_steps(fresh.trainer), failed ? 0 : 3);
     }
-    lesson_same(&l, &fresh);
+    training_run_same(&l, &fresh);
     failed = true;
     for (size_t k = 0; failed; k++) {
         char *last = NULL, *notes = NULL;
@@ -386,10 +386,10 @@ static void every_allocation_may_fail(void **state)
         bauta_model_free(model);
         assert_int_equal(faults_live(), live);
     }
-    lesson_release(&l);
-    lesson_release(&fresh);
+    training_run_release(&l);
+    training_run_release(&fresh);
     assert_int_equal(faults_end(), 0);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 int main(void)

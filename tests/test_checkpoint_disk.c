@@ -10,25 +10,26 @@
 
 static uint64_t seed;
 
-/* ---- a disk that fails --------------------------------------------------- */
+/* ---- disk errors --------------------------------------------------------- */
 
 /* A whole checkpoint of step 3, from which a new trainer resumes. */
-static void is_whole(const course *c, const lesson *saved, const char *folder)
+static void is_whole(const training_case *c, const training_run *saved,
+                     const char *folder)
 {
-    lesson l;
-    course_init(&l, c, folder);
-    lesson_same(saved, &l);
-    lesson_release(&l);
+    training_run l;
+    training_case_init(&l, c, folder);
+    training_run_same(saved, &l);
+    training_run_release(&l);
 }
 
 /* One save for each of its calls, in which that call fails. */
-static size_t fail_at_every_call(const course *c, lesson *l, scratch *s,
-                                 disk_fault fault)
+static size_t fail_at_every_call(const training_case *c, training_run *l,
+                                 temp_folder *s, disk_fault fault)
 {
     char folder[512];
     bauta_error err;
     size_t k = 0;
-    snprintf(folder, sizeof(folder), "%s", scratch_path(s, "step-3"));
+    snprintf(folder, sizeof(folder), "%s", temp_folder_path(s, "step-3"));
     for (;; k++) {
         disk_arm(k, fault);
         bauta_status status =
@@ -41,13 +42,13 @@ static size_t fail_at_every_call(const course *c, lesson *l, scratch *s,
         }
         // There is nothing, or it is whole. A folder that could not be synced
         // exists all the same, and closing a folder after its sync may fail.
-        size_t there = scratch_count(s);
+        size_t there = temp_folder_count(s);
         assert_true(there <= 1 && (status || there == 1));
         if (there == 1) {
             assert_true(access(folder, F_OK) == 0);
             if (k % 16 == 0 || status)
                 is_whole(c, l, folder);
-            scratch_remove(folder);
+            temp_folder_remove(folder);
         }
         if (!failed)
             return k;
@@ -56,58 +57,59 @@ static size_t fail_at_every_call(const course *c, lesson *l, scratch *s,
 
 /* A power failure cannot be tested here, so the test checks that everything is
  * synced before it is renamed. */
-static void all_is_durable_before_it_has_its_name(void **state)
+static void files_are_synced_before_they_are_renamed(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    lesson l;
-    course_init(&l, &courses[0], NULL);
+    temp_folder s = temp_folder_create();
+    training_run l;
+    training_case_init(&l, &training_cases[0], NULL);
     disk_watch();
-    save(&l, scratch_path(&s, "step-0"));
+    save(&l, temp_folder_path(&s, "step-0"));
     assert_int_equal(disk_unsafe(), 0);
-    lesson_release(&l);
-    scratch_free(&s);
+    training_run_release(&l);
+    temp_folder_free(&s);
 }
 
-static void every_call_to_the_disk_may_fail(void **state)
+static void every_file_call_may_fail(void **state)
 {
     (void)state;
     size_t points = 0;
     for (size_t i = 0; i < 3; i++) {
-        scratch s = scratch_create();
-        lesson l, whole;
-        course_init(&whole, &courses[i], NULL);
-        course_init(&l, &courses[i], NULL);
-        lesson_steps(&whole, STEPS);
-        lesson_steps(&l, 3);
+        temp_folder s = temp_folder_create();
+        training_run l, whole;
+        training_case_init(&whole, &training_cases[i], NULL);
+        training_case_init(&l, &training_cases[i], NULL);
+        training_run_steps(&whole, STEPS);
+        training_run_steps(&l, 3);
         for (int fault = DISK_FAILS; fault <= DISK_BREAKS; fault++)
-            points +=
-                fail_at_every_call(&courses[i], &l, &s, (disk_fault)fault);
-        lesson_steps(&l,
-                     STEPS - 3); // the run continues as if nothing had happened
-        lesson_same(&whole, &l);
-        lesson_release(&l);
-        lesson_release(&whole);
-        scratch_free(&s);
+            points += fail_at_every_call(&training_cases[i], &l, &s,
+                                         (disk_fault)fault);
+        training_run_steps(
+            &l,
+            STEPS - 3); // the run continues as if nothing had happened
+        training_run_same(&whole, &l);
+        training_run_release(&l);
+        training_run_release(&whole);
+        temp_folder_free(&s);
     }
     printf("%zu calls failed\n", points);
     assert_true(points >= 200);
 }
 
 /* A file that may not grow beyond some size, as on a full disk. */
-static void files_that_may_not_grow_leave_nothing(void **state)
+static void a_full_disk_leaves_no_partial_checkpoint(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    lesson l;
+    temp_folder s = temp_folder_create();
+    training_run l;
     struct rlimit old, small;
     bauta_error err;
-    course_init(&l, &courses[0], NULL);
-    const char *folder = scratch_path(&s, "step-0");
+    training_case_init(&l, &training_cases[0], NULL);
+    const char *folder = temp_folder_path(&s, "step-0");
     save(&l, folder);
     text_file largest = file_load(folder, "optimizer.safetensors");
     free(largest.bytes);
-    scratch_remove(folder);
+    temp_folder_remove(folder);
     fflush(NULL); // the limit applies to printed output, too
     void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
@@ -118,30 +120,30 @@ static void files_that_may_not_grow_leave_nothing(void **state)
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
         assert_int_equal(status, BAUTA_ERR_IO);
         assert_non_null(strstr(err.message, "cannot write it"));
-        assert_int_equal(scratch_count(&s), 0);
+        assert_int_equal(temp_folder_count(&s), 0);
     }
     signal(SIGXFSZ, before);
     save(&l, folder);
-    lesson_release(&l);
-    scratch_free(&s);
+    training_run_release(&l);
+    temp_folder_free(&s);
 }
 
-/* ---- a program that dies ------------------------------------------------- */
+/* ---- a killed process ---------------------------------------------------- */
 
 /* Kill the process at call k of the second save; true when there are fewer
  * calls. */
-static bool killed_at(const course *c, const char *run, size_t k)
+static bool killed_at(const training_case *c, const char *run, size_t k)
 {
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        lesson l;
+        training_run l;
         char first[600], second[600];
         snprintf(first, sizeof(first), "%s/step-1", run);
         snprintf(second, sizeof(second), "%s/step-2", run);
-        course_init(&l, c, first);
-        lesson_steps(&l, 1);
+        training_case_init(&l, c, first);
+        training_run_steps(&l, 1);
         disk_arm(k, DISK_KILLS);
         bauta_status status = bauta_trainer_save(l.trainer, second, NULL, NULL);
         _exit(status || disk_disarm() ? 1 : 0);
@@ -155,18 +157,18 @@ static bool killed_at(const course *c, const char *run, size_t k)
     return WIFEXITED(status);
 }
 
-static void a_program_may_die_at_every_call(void **state)
+static void a_process_may_be_killed_at_every_call(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    const course *c = &courses[0];
-    lesson one, two;
+    temp_folder s = temp_folder_create();
+    const training_case *c = &training_cases[0];
+    training_run one, two;
     size_t k = 0, seconds = 0;
-    course_init(&one, c, NULL);
-    course_init(&two, c, NULL);
-    lesson_steps(&one, 1);
-    lesson_steps(&two, 2);
-    save(&one, scratch_path(&s, "step-1"));
+    training_case_init(&one, c, NULL);
+    training_case_init(&two, c, NULL);
+    training_run_steps(&one, 1);
+    training_run_steps(&two, 2);
+    save(&one, temp_folder_path(&s, "step-1"));
     for (bool done = false; !done; k++) {
         char *last;
         bauta_error err;
@@ -179,24 +181,24 @@ static void a_program_may_die_at_every_call(void **state)
             is_whole(c, second ? &two : &one, last);
         seconds += second;
         if (second)
-            scratch_remove(last);
+            temp_folder_remove(last);
         bauta_text_free(last);
     }
     printf("killed at %zu calls, after the last rename at %zu\n", k - 1,
            seconds - 1);
-    lesson_release(&one);
-    lesson_release(&two);
-    scratch_free(&s);
+    training_run_release(&one);
+    training_run_release(&two);
+    temp_folder_free(&s);
 }
 
 /* Train and save from the last checkpoint on, until the end. */
-static void child_run(const course *c, const char *run)
+static void child_run(const training_case *c, const char *run)
 {
-    lesson l;
+    training_run l;
     char *last;
     if (bauta_run_last(&last, run, NULL))
         _exit(2);
-    course_init(&l, c, last);
+    training_case_init(&l, c, last);
     for (size_t at = bauta_trainer_steps(l.trainer); at < STEPS;) {
         char folder[600];
         if (bauta_trainer_step(l.trainer, NULL, NULL))
@@ -209,7 +211,8 @@ static void child_run(const course *c, const char *run)
 }
 
 /* Run until killed after some time; true when it finished first. */
-static bool child_killed(const course *c, const char *run, useconds_t time)
+static bool child_killed(const training_case *c, const char *run,
+                         useconds_t time)
 {
     int status;
     fflush(NULL);
@@ -225,16 +228,16 @@ static bool child_killed(const course *c, const char *run, useconds_t time)
     return WIFEXITED(status);
 }
 
-static void a_program_may_be_killed_at_any_time(void **state)
+static void a_process_may_be_killed_at_any_time(void **state)
 {
     (void)state;
     enum { KILLS = 50 };
     test_random r = test_random_from(seed + 1);
     size_t kills = 0, runs = 0;
     for (; kills < KILLS; runs++) {
-        const course *c = &courses[runs % BT_LEN(courses)];
-        scratch s = scratch_create();
-        lesson whole, last;
+        const training_case *c = &training_cases[runs % BT_LEN(training_cases)];
+        temp_folder s = temp_folder_create();
+        training_run whole, last;
         char *folder;
         bauta_error err;
         // The time grows, so that the run finishes on a busy machine.
@@ -242,15 +245,15 @@ static void a_program_may_be_killed_at_any_time(void **state)
             if (child_killed(c, s.folder, (useconds_t)test_below(&r, most)))
                 break;
         must(bauta_run_last(&folder, s.folder, &err), &err);
-        course_init(&last, c, folder);
+        training_case_init(&last, c, folder);
         assert_int_equal(bauta_trainer_steps(last.trainer), STEPS);
-        course_init(&whole, c, NULL);
-        lesson_steps(&whole, STEPS);
-        lesson_same(&whole, &last);
+        training_case_init(&whole, c, NULL);
+        training_run_steps(&whole, STEPS);
+        training_run_same(&whole, &last);
         bauta_text_free(folder);
-        lesson_release(&whole);
-        lesson_release(&last);
-        scratch_free(&s);
+        training_run_release(&whole);
+        training_run_release(&last);
+        temp_folder_free(&s);
     }
     printf("%zu runs, killed %zu times\n", runs, kills);
 }
@@ -258,11 +261,11 @@ static void a_program_may_be_killed_at_any_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_is_durable_before_it_has_its_name),
-        cmocka_unit_test(every_call_to_the_disk_may_fail),
-        cmocka_unit_test(files_that_may_not_grow_leave_nothing),
-        cmocka_unit_test(a_program_may_die_at_every_call),
-        cmocka_unit_test(a_program_may_be_killed_at_any_time),
+        cmocka_unit_test(files_are_synced_before_they_are_renamed),
+        cmocka_unit_test(every_file_call_may_fail),
+        cmocka_unit_test(a_full_disk_leaves_no_partial_checkpoint),
+        cmocka_unit_test(a_process_may_be_killed_at_every_call),
+        cmocka_unit_test(a_process_may_be_killed_at_any_time),
     };
     seed = test_seed();
     // Thousands of files are synced, which is faster in memory.

@@ -6,13 +6,13 @@
 #include "tiny_training.h"
 
 static bauta_tokenizer *tokenizer;
-static scratch files;
+static temp_folder files;
 
 static int setup(void **state)
 {
     (void)state;
-    tokenizer = lesson_tokenizer();
-    files = scratch_create();
+    tokenizer = tiny_tokenizer();
+    files = temp_folder_create();
     return 0;
 }
 
@@ -20,7 +20,7 @@ static int teardown(void **state)
 {
     (void)state;
     bauta_tokenizer_free(tokenizer);
-    scratch_free(&files);
+    temp_folder_free(&files);
     return 0;
 }
 
@@ -38,7 +38,7 @@ static bauta_corpus_options options(bool lines, bool skip_bad)
 static bauta_status load(bauta_corpus **out, const char *text, size_t size,
                          bauta_corpus_options o, bauta_error *err)
 {
-    const char *path = scratch_file(&files, "text", text, size);
+    const char *path = temp_folder_write(&files, "text", text, size);
     return bauta_corpus_load(out, tokenizer, &path, 1, &o, err);
 }
 
@@ -49,12 +49,12 @@ static bauta_status load_pairs(bauta_corpus **out, const char *source,
     char path[512];
     bauta_corpus_options o = options(false, skip_bad);
     snprintf(path, sizeof(path), "%s",
-             scratch_file(&files, "source", source, strlen(source)));
+             temp_folder_write(&files, "source", source, strlen(source)));
     if (target)
-        scratch_file(&files, "target", target, strlen(target));
+        temp_folder_write(&files, "target", target, strlen(target));
     return bauta_corpus_load_pairs(
-        out, tokenizer, path, target ? scratch_path(&files, "target") : NULL,
-        &o, err);
+        out, tokenizer, path,
+        target ? temp_folder_path(&files, "target") : NULL, &o, err);
 }
 
 /* A document as letters; "." is the end, "?" any other special. */
@@ -63,10 +63,9 @@ static void letters_are(const uint32_t *tokens, size_t count, const char *want)
     char got[256];
     assert_true(count < sizeof(got));
     for (size_t i = 0; i < count; i++)
-        got[i] =
-            (char)(tokens[i] == LESSON_END ? '.'
-                   : tokens[i] < LESSON_A  ? '?'
-                                           : 'a' + (int)(tokens[i] - LESSON_A));
+        got[i] = (char)(tokens[i] == TINY_END ? '.'
+                        : tokens[i] < TINY_A  ? '?'
+                                             : 'a' + (int)(tokens[i] - TINY_A));
     got[count] = '\0';
     assert_string_equal(got, want);
 }
@@ -125,7 +124,7 @@ static void each_line_is_a_document(void **state)
     }
 }
 
-static void a_file_is_a_document_without_the_option(void **state)
+static void a_file_is_one_document_by_default(void **state)
 {
     (void)state;
     bauta_corpus *corpus;
@@ -141,7 +140,7 @@ static void a_file_is_a_document_without_the_option(void **state)
     documents_are(corpus, 0, NULL);
 }
 
-static void several_files_follow_one_another(void **state)
+static void several_files_are_concatenated(void **state)
 {
     (void)state;
     char paths[3][512];
@@ -152,7 +151,7 @@ static void several_files_follow_one_another(void **state)
     for (size_t i = 0; i < 3; i++) {
         char name[] = { (char)('0' + (int)i), '\0' };
         snprintf(paths[i], sizeof(paths[i]), "%s",
-                 scratch_file(&files, name, texts[i], strlen(texts[i])));
+                 temp_folder_write(&files, name, texts[i], strlen(texts[i])));
         list[i] = paths[i];
     }
     must(bauta_corpus_load(&corpus, tokenizer, list, 3, NULL, &err), &err);
@@ -165,7 +164,7 @@ static void a_bad_line_is_named(void **state)
     static const struct {
         const char *text;
         size_t size;
-        const char *says;
+        const char *message;
     } bad[] = {
         { BYTES("a\nb \xFF\nc\n"), "line 2 is not UTF-8" },
         { BYTES("a\n\nb\xC3"), "line 3 is not UTF-8" },
@@ -180,12 +179,12 @@ static void a_bad_line_is_named(void **state)
                               options(i % 2, false), &err),
                          BAUTA_ERR_IO);
         assert_null(corpus);
-        assert_non_null(strstr(err.message, bad[i / 2].says));
+        assert_non_null(strstr(err.message, bad[i / 2].message));
         assert_non_null(strstr(err.message, "/text: "));
     }
 }
 
-static void bad_lines_are_left_out_and_counted(void **state)
+static void bad_lines_are_skipped_and_counted(void **state)
 {
     (void)state;
     bauta_corpus *corpus;
@@ -202,7 +201,7 @@ static void bad_lines_are_left_out_and_counted(void **state)
     documents_are(corpus, 1, (const char *const[]){ "abd." });
 }
 
-static void a_file_that_is_not_there_is_named(void **state)
+static void a_missing_file_is_named(void **state)
 {
     (void)state;
     bauta_corpus *corpus;
@@ -228,7 +227,8 @@ static void files_that_are_null_are_refused(void **state)
     char path[512];
     bauta_corpus *corpus;
     bauta_error err;
-    snprintf(path, sizeof(path), "%s", scratch_file(&files, "text", "a", 1));
+    snprintf(path, sizeof(path), "%s",
+             temp_folder_write(&files, "text", "a", 1));
     const char *const list[] = { path, NULL };
     assert_int_equal(bauta_corpus_load(&corpus, tokenizer, list, 2, NULL, &err),
                      BAUTA_ERR_ARGUMENT);
@@ -236,7 +236,7 @@ static void files_that_are_null_are_refused(void **state)
     assert_null(corpus);
 }
 
-/* ---- more than memory ---------------------------------------------------- */
+/* ---- counts that no memory holds ----------------------------------------- */
 
 /* Words and line breaks, of 640 KiB: more than is encoded at once. */
 enum { LARGE = 640 << 10 };
@@ -294,7 +294,7 @@ static void a_large_document_has_the_same_tokens(void **state)
     (void)state;
     for (int one_line = 0; one_line < 2; one_line++) {
         char *text = large_text(one_line);
-        const char *path = scratch_file(&files, "large", text, LARGE);
+        const char *path = temp_folder_write(&files, "large", text, LARGE);
         for (int kind = 0; kind <= BAUTA_TOKENIZER_CHARACTERS; kind++) {
             bauta_tokenizer *t = learned((bauta_tokenizer_kind)kind, text);
             bauta_corpus_options o = options(false, kind % 2);
@@ -321,11 +321,11 @@ static void a_large_document_has_the_same_tokens(void **state)
 }
 
 /* A split, and the batches of an epoch, are the same for a corpus in a file. */
-static void a_corpus_in_a_file_is_the_same_corpus(void **state)
+static void a_corpus_in_a_file_equals_one_in_memory(void **state)
 {
     (void)state;
     char *text = large_text(false);
-    const char *path = scratch_file(&files, "large", text, LARGE / 2);
+    const char *path = temp_folder_write(&files, "large", text, LARGE / 2);
     bt_packing how = { .context = 4, .tokens = 64 };
     bauta_corpus *corpus[2], *rest[2];
     bt_epoch epoch[2];
@@ -391,7 +391,7 @@ static void memory_does_not_grow_with_the_file(void **state)
     for (size_t times = 1; times <= 4; times += 3)
         for (int kind = 0; kind < 3; kind++) {
             char *text = large_text(kind == 1);
-            const char *path = scratch_path(&files, "large");
+            const char *path = temp_folder_path(&files, "large");
             FILE *out = fopen(path, "wb");
             for (size_t i = 0; i < times; i++)
                 fwrite(text, 1, LARGE, out);
@@ -420,13 +420,13 @@ static void memory_does_not_grow_with_the_file(void **state)
     }
 }
 
-static void a_folder_that_is_missing_is_named(void **state)
+static void a_missing_folder_is_named(void **state)
 {
     (void)state;
     const char *before = getenv("TMPDIR");
     char *kept = before ? strdup(before) : NULL;
     char *text = large_text(false);
-    const char *path = scratch_file(&files, "large", text, LARGE / 2);
+    const char *path = temp_folder_write(&files, "large", text, LARGE / 2);
     bauta_corpus_options o = options(false, false);
     bauta_corpus *corpus;
     bauta_error err;
@@ -463,11 +463,11 @@ static void lines_of_two_files_are_pairs(void **state)
     }
 }
 
-static void pairs_that_do_not_fit_are_named(void **state)
+static void mismatched_pairs_are_named(void **state)
 {
     (void)state;
     static const struct {
-        const char *source, *target, *says;
+        const char *source, *target, *message;
     } bad[] = {
         { "a\nb\nc\n", "a\nb\n", "source has 3 lines" },
         { "a\nb\nc\n", "a\nb\n", "target has 2" },
@@ -490,12 +490,12 @@ static void pairs_that_do_not_fit_are_named(void **state)
             load_pairs(&corpus, bad[i].source, bad[i].target, false, &err),
             BAUTA_ERR_IO);
         assert_null(corpus);
-        if (!strstr(err.message, bad[i].says))
-            fail_msg("\"%s\", not \"%s\"", err.message, bad[i].says);
+        if (!strstr(err.message, bad[i].message))
+            fail_msg("\"%s\", not \"%s\"", err.message, bad[i].message);
     }
 }
 
-static void bad_pairs_are_left_out_and_counted(void **state)
+static void bad_pairs_are_skipped_and_counted(void **state)
 {
     (void)state;
     static const char *const want[][2] = { { "a.", "b." }, { "c.", "d." } };
@@ -538,7 +538,7 @@ static void unknown_are(const bauta_corpus *corpus, uint64_t count,
     assert_int_equal(at, line);
 }
 
-static void unknown_characters_are_counted_and_placed(void **state)
+static void unknown_characters_are_counted_and_located(void **state)
 {
     (void)state;
     bauta_corpus *corpus;
@@ -578,7 +578,7 @@ static void a_corpus_is_of_one_kind(void **state)
     documents_are(corpus, 2, (const char *const[]){ "cd", "" });
 }
 
-static void digests_tell_corpora_apart(void **state)
+static void digests_distinguish_corpora(void **state)
 {
     (void)state;
     static const char *const texts[] = { "a b\nc", "a\nb c", "a b c", "a b d",
@@ -649,7 +649,7 @@ static bool load_survives(int kind, size_t k)
     bauta_corpus_options o = options(kind == 0, true);
     bauta_error err;
     size_t live = faults_live();
-    const char *path = scratch_path(&files, "text");
+    const char *path = temp_folder_path(&files, "text");
     faults_arm(k);
     bauta_status status =
         kind < 2 ? bauta_corpus_load(&corpus, tokenizer, &path, 1, &o, &err)
@@ -675,9 +675,10 @@ static void every_allocation_may_fail(void **state)
         memcpy(other + i, "a b\tc d\n", 8);
     }
     faults_begin();
-    tokenizer = lesson_tokenizer();
+    tokenizer = tiny_tokenizer();
     for (int kind = 0; kind < 4; kind++) {
-        scratch_file(&files, "text", kind == 3 ? other : text, sizeof(text));
+        temp_folder_write(&files, "text", kind == 3 ? other : text,
+                          sizeof(text));
         for (size_t k = 0; !load_survives(kind, k); k++)
             ;
     }
@@ -690,23 +691,23 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_line_is_a_document),
-        cmocka_unit_test(a_file_is_a_document_without_the_option),
-        cmocka_unit_test(several_files_follow_one_another),
+        cmocka_unit_test(a_file_is_one_document_by_default),
+        cmocka_unit_test(several_files_are_concatenated),
         cmocka_unit_test(a_bad_line_is_named),
-        cmocka_unit_test(bad_lines_are_left_out_and_counted),
-        cmocka_unit_test(a_file_that_is_not_there_is_named),
+        cmocka_unit_test(bad_lines_are_skipped_and_counted),
+        cmocka_unit_test(a_missing_file_is_named),
         cmocka_unit_test(files_that_are_null_are_refused),
         cmocka_unit_test(a_large_document_has_the_same_tokens),
-        cmocka_unit_test(a_corpus_in_a_file_is_the_same_corpus),
+        cmocka_unit_test(a_corpus_in_a_file_equals_one_in_memory),
         cmocka_unit_test(memory_does_not_grow_with_the_file),
-        cmocka_unit_test(a_folder_that_is_missing_is_named),
+        cmocka_unit_test(a_missing_folder_is_named),
         cmocka_unit_test(lines_of_two_files_are_pairs),
-        cmocka_unit_test(pairs_that_do_not_fit_are_named),
-        cmocka_unit_test(bad_pairs_are_left_out_and_counted),
+        cmocka_unit_test(mismatched_pairs_are_named),
+        cmocka_unit_test(bad_pairs_are_skipped_and_counted),
         cmocka_unit_test(a_line_of_spaces_is_a_pair_without_words),
-        cmocka_unit_test(unknown_characters_are_counted_and_placed),
+        cmocka_unit_test(unknown_characters_are_counted_and_located),
         cmocka_unit_test(a_corpus_is_of_one_kind),
-        cmocka_unit_test(digests_tell_corpora_apart),
+        cmocka_unit_test(digests_distinguish_corpora),
         cmocka_unit_test(the_end_of_a_corpus_is_split_off),
         cmocka_unit_test(a_split_that_leaves_nothing_is_refused),
         cmocka_unit_test(every_allocation_may_fail),

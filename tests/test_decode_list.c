@@ -151,7 +151,7 @@ static void check_units(const batch *b, const bt_decode_list *list)
     free(by_slot);
 }
 
-static void list_reads_what_the_masks_show(void **state)
+static void list_reads_the_visible_keys(void **state)
 {
     test_random r = test_random_from(test_seed());
     (void)state;
@@ -223,7 +223,7 @@ static void a_sink_and_a_window_read_three_tiles(void **state)
     bauta_mask_free(mask);
 }
 
-static void what_the_kernel_cannot_do_is_refused(void **state)
+static void unsupported_problems_are_refused(void **state)
 {
     bauta_error err = { 0 };
     bt_decode_list list;
@@ -249,7 +249,7 @@ static void what_the_kernel_cannot_do_is_refused(void **state)
     bauta_mask_free(mask);
 }
 
-static void without_memory_there_is_no_list(void **state)
+static void allocation_failure_gives_no_list(void **state)
 {
     bauta_error err = { 0 };
     bauta_mask *mask = NULL;
@@ -277,11 +277,11 @@ static void without_memory_there_is_no_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(list_reads_what_the_masks_show),
+        cmocka_unit_test(list_reads_the_visible_keys),
         cmocka_unit_test(long_sequences_are_whole_chunks),
         cmocka_unit_test(a_sink_and_a_window_read_three_tiles),
-        cmocka_unit_test(what_the_kernel_cannot_do_is_refused),
-        cmocka_unit_test(without_memory_there_is_no_list),
+        cmocka_unit_test(unsupported_problems_are_refused),
+        cmocka_unit_test(allocation_failure_gives_no_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

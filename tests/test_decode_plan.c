@@ -143,7 +143,7 @@ static void same_plan(const bauta_plan *want, const bauta_plan *got)
     same_parts(want, got);
 }
 
-static void the_plan_of_a_step_is_that_of_its_mask(void **state)
+static void the_plan_of_a_step_equals_the_plan_of_its_mask(void **state)
 {
     (void)state;
     test_random r = test_random_from(seed);
@@ -164,7 +164,7 @@ static void the_plan_of_a_step_is_that_of_its_mask(void **state)
     bt_decode_plan_release(&step);
 }
 
-static void a_plan_without_memory_is_empty_and_serves_again(void **state)
+static void a_plan_that_ran_out_of_memory_can_be_reused(void **state)
 {
     (void)state;
     size_t rows = 1, keys = 100;
@@ -193,8 +193,8 @@ int main(void)
 {
     seed = test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_plan_of_a_step_is_that_of_its_mask),
-        cmocka_unit_test(a_plan_without_memory_is_empty_and_serves_again),
+        cmocka_unit_test(the_plan_of_a_step_equals_the_plan_of_its_mask),
+        cmocka_unit_test(a_plan_that_ran_out_of_memory_can_be_reused),
     };
-    return cmocka_run_group_tests_name("steps", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("decode_plan", tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static void check(const bt_detokenizer_chain *decoding,
     bt_detokenizer_stream_free(stream);
 }
 
-/* ---- What the library gives ---------------------------------------------- */
+/* ---- Results of the library ---------------------------------------------- */
 
 #define BYTELEVEL                                                         \
     "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":" \
@@ -221,7 +221,7 @@ static const struct {
     { "nested", SEQUENCE(SEQUENCE(FUSE) "," SEQUENCE("")), { "a", "b" }, "ab" },
 };
 
-static void pieces_become_what_the_library_makes_of_them(void **state)
+static void pieces_decode_as_in_hugging_face(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(cases); i++) {
@@ -236,7 +236,7 @@ static void pieces_become_what_the_library_makes_of_them(void **state)
 
 /* Here the library panics (Strip), or gives up a whole run of bytes for one
  * invalid byte (ByteFallback). */
-static void what_can_be_decoded_is(void **state)
+static void pieces_the_library_cannot_decode_are_decoded(void **state)
 {
     (void)state;
     bt_detokenizer_chain *decoding = decoding_of(STRIP(" ", "1", "2"));
@@ -254,7 +254,7 @@ static void what_can_be_decoded_is(void **state)
 }
 
 /* Values of sentencepiece 0.2. */
-static void pieces_become_what_sentencepiece_makes_of_them(void **state)
+static void pieces_decode_as_in_sentencepiece(void **state)
 {
     (void)state;
     static const struct {
@@ -320,7 +320,7 @@ static void check_steps(const char *json, const char *const *pieces,
     bt_detokenizer_chain_free(decoding);
 }
 
-static void text_comes_out_as_soon_as_it_is_certain(void **state)
+static void text_is_emitted_as_soon_as_possible(void **state)
 {
     (void)state;
     check_steps(BYTELEVEL,
@@ -572,7 +572,7 @@ static void piece_draw(test_random *r, list *l)
     list_put(l, piece, strlen(piece));
 }
 
-static void random_streams_are_what_a_slow_reference_gives(void **state)
+static void random_streams_equal_a_slow_reference(void **state)
 {
     test_random *r = *state;
     enum { ROUNDS = 20000 };
@@ -599,10 +599,10 @@ static void random_streams_are_what_a_slow_reference_gives(void **state)
     }
 }
 
-/* ---- What is refused ----------------------------------------------------- */
+/* ---- Refusals ------------------------------------------------------------ */
 
 static const struct {
-    const char *json, *says;
+    const char *json, *message;
 } malformed[] = {
     { "1", "a decoder has no \"type\"" },
     { "{}", "a decoder has no \"type\"" },
@@ -639,7 +639,7 @@ static const struct {
       "more than 1024 times longer" },
 };
 
-static void check_refused(json_t *json, const char *says)
+static void check_refused(json_t *json, const char *message)
 {
     bt_detokenizer_chain *decoding;
     bauta_error err;
@@ -648,20 +648,20 @@ static void check_refused(json_t *json, const char *says)
         bt_detokenizer_chain_parse(&decoding, json, "some.json", &err),
         BAUTA_ERR_IO);
     assert_null(decoding);
-    if (!strstr(err.message, says) || !strstr(err.message, "some.json"))
-        fail_msg("\"%s\" should say \"%s\"", err.message, says);
+    if (!strstr(err.message, message) || !strstr(err.message, "some.json"))
+        fail_msg("\"%s\" should say \"%s\"", err.message, message);
     assert_int_equal(
         bt_detokenizer_chain_parse(&decoding, json, "some.json", NULL),
         BAUTA_ERR_IO);
     json_decref(json);
 }
 
-static void what_is_malformed_is_a_sentence(void **state)
+static void malformed_input_is_an_error(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(malformed); i++)
         check_refused(json_loads(malformed[i].json, JSON_DECODE_ANY, NULL),
-                      malformed[i].says);
+                      malformed[i].message);
     json_t *deep = json_pack("{s:s}", "type", "Fuse");
     for (int i = 0; i < 17; i++)
         deep = json_pack("{s:s, s:[o]}", "type", "Sequence", "decoders", deep);
@@ -747,14 +747,14 @@ int main(void)
 {
     test_random random = test_random_from(test_seed());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_become_what_the_library_makes_of_them),
-        cmocka_unit_test(what_can_be_decoded_is),
-        cmocka_unit_test(pieces_become_what_sentencepiece_makes_of_them),
+        cmocka_unit_test(pieces_decode_as_in_hugging_face),
+        cmocka_unit_test(pieces_the_library_cannot_decode_are_decoded),
+        cmocka_unit_test(pieces_decode_as_in_sentencepiece),
         cmocka_unit_test(a_stream_keeps_nul),
-        cmocka_unit_test(text_comes_out_as_soon_as_it_is_certain),
-        cmocka_unit_test_prestate(
-            random_streams_are_what_a_slow_reference_gives, &random),
-        cmocka_unit_test(what_is_malformed_is_a_sentence),
+        cmocka_unit_test(text_is_emitted_as_soon_as_possible),
+        cmocka_unit_test_prestate(random_streams_equal_a_slow_reference,
+                                  &random),
+        cmocka_unit_test(malformed_input_is_an_error),
         cmocka_unit_test_prestate(any_bytes_may_be_pushed, &random),
         cmocka_unit_test(each_allocation_may_fail),
     };

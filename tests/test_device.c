@@ -31,9 +31,9 @@ static bauta_context *context_with(const char *device)
     return context;
 }
 
-/* ---- choosing ---------------------------------------------------------- */
+/* ---- choosing tokens --------------------------------------------------- */
 
-static void a_context_computes_on_the_cpu_unless_told_otherwise(void **state)
+static void a_context_uses_the_cpu_by_default(void **state)
 {
     static const char *const names[] = { NULL, "cpu" };
     (void)state;
@@ -44,13 +44,13 @@ static void a_context_computes_on_the_cpu_unless_told_otherwise(void **state)
     }
 }
 
-static void options_of_an_older_header_are_taken(void **state)
+static void options_of_an_older_header_are_accepted(void **state)
 {
     struct {
         size_t size;
         int threads;
         const char *isa;
-        const char *behind;
+        const char *after;
     } old = { 3 * sizeof(size_t), 2, "c", "this is not read" };
     bauta_context *context = NULL;
     (void)state;
@@ -72,7 +72,7 @@ static void options_of_an_older_header_are_taken(void **state)
     }
 }
 
-static void what_is_no_device_is_told_by_its_name(void **state)
+static void unknown_devices_are_named(void **state)
 {
     static const char *const names[] = {
         "",
@@ -104,7 +104,7 @@ static void what_is_no_device_is_told_by_its_name(void **state)
     }
 }
 
-static void a_gpu_that_is_not_there_is_a_sentence(void **state)
+static void a_missing_gpu_is_an_error(void **state)
 {
     static const char *const names[] = { "cuda:99", "cuda", "cuda:0" };
     size_t count = bauta_gpu_count();
@@ -377,7 +377,7 @@ static bauta_context *fake_context(void)
 
 /* ---- every call for GPUs, once ----------------------------------------- */
 
-typedef struct scene {
+typedef struct gpu_fixture {
     bauta_context *context;
     bauta_mask *mask;
     bauta_attention_shape shape;
@@ -387,21 +387,21 @@ typedef struct scene {
     uint32_t page[1];
     bauta_gpu_sequence sequence;
     float x[64];
-} scene;
+} gpu_fixture;
 
-static bauta_status plan_make(scene *s, bauta_gpu_plan **plan, bauta_dtype type,
-                              bool backward)
+static bauta_status plan_make(gpu_fixture *s, bauta_gpu_plan **plan,
+                              bauta_dtype type, bool backward)
 {
     return bauta_gpu_plan_create(plan, s->context, s->mask, 0, 8, &s->shape,
                                  type, backward, &err);
 }
 
-static scene scene_make(void)
+static gpu_fixture gpu_fixture_make(void)
 {
-    scene s = { .context = fake_context(),
-                .shape = BAUTA_ATTENTION_SHAPE_INIT,
-                .sequence = BAUTA_GPU_SEQUENCE_INIT,
-                .pages = BAUTA_GPU_PAGES_INIT };
+    gpu_fixture s = { .context = fake_context(),
+                      .shape = BAUTA_ATTENTION_SHAPE_INIT,
+                      .sequence = BAUTA_GPU_SEQUENCE_INIT,
+                      .pages = BAUTA_GPU_PAGES_INIT };
     assert_int_equal(bauta_mask_causal(&s.mask, 8, 8, &err), 0);
     assert_int_equal(plan_make(&s, &s.plan[0], BAUTA_BFLOAT16, false), 0);
     assert_int_equal(plan_make(&s, &s.plan[1], BAUTA_FLOAT32, true), 0);
@@ -415,7 +415,7 @@ static scene scene_make(void)
     return s;
 }
 
-static void scene_free(scene *s)
+static void gpu_fixture_free(gpu_fixture *s)
 {
     bauta_gpu_plan_free(s->plan[0]);
     bauta_gpu_plan_free(s->plan[1]);
@@ -426,27 +426,27 @@ static void scene_free(scene *s)
     assert_int_equal(fake.device, 0);
 }
 
-static bauta_status forward(scene *s, bauta_gpu_plan *plan)
+static bauta_status forward(gpu_fixture *s, bauta_gpu_plan *plan)
 {
     return bauta_gpu_attention_forward(s->context, plan, &s->shape, s->x, s->x,
                                        s->x, s->x, NULL, &err);
 }
 
-static bauta_status backward(scene *s, bauta_gpu_plan *plan)
+static bauta_status backward(gpu_fixture *s, bauta_gpu_plan *plan)
 {
     return bauta_gpu_attention_backward(s->context, plan, &s->shape, s->x, s->x,
                                         s->x, s->x, s->x, s->x, s->x, s->x,
                                         s->x, &err);
 }
 
-static bauta_status step(scene *s)
+static bauta_status step(gpu_fixture *s)
 {
     s->sequence.block_table = s->page;
     return bauta_gpu_decode_plan_update(s->context, s->decode, &s->sequence, 1,
                                         &err);
 }
 
-static bauta_status decode(scene *s)
+static bauta_status decode(gpu_fixture *s)
 {
     s->pages.pages = 1;
     s->pages.k = s->pages.v = s->x;
@@ -454,9 +454,9 @@ static bauta_status decode(scene *s)
                                       &s->pages, s->x, NULL, &err);
 }
 
-static void the_calls_for_gpus_reach_the_table_on_their_device(void **state)
+static void gpu_calls_reach_the_kernels_on_their_device(void **state)
 {
-    scene s = scene_make();
+    gpu_fixture s = gpu_fixture_make();
     void *memory = NULL;
     char text[4] = "";
     (void)state;
@@ -477,12 +477,12 @@ static void the_calls_for_gpus_reach_the_table_on_their_device(void **state)
     assert_int_equal(fake.forward, 2);
     assert_int_equal(fake.backward, 1);
     assert_int_equal(fake.decode, 1);
-    scene_free(&s);
+    gpu_fixture_free(&s);
 }
 
-static void a_context_of_the_cpu_is_refused_by_the_calls_for_gpus(void **state)
+static void gpu_calls_refuse_a_cpu_context(void **state)
 {
-    scene s = scene_make();
+    gpu_fixture s = gpu_fixture_make();
     bauta_context *gpu = s.context, *cpu = context_with(NULL);
     bauta_gpu_plan *plan = NULL;
     bauta_gpu_decode_plan *decoding = NULL;
@@ -511,12 +511,12 @@ static void a_context_of_the_cpu_is_refused_by_the_calls_for_gpus(void **state)
     REFUSED(bauta_gpu_synchronize(NULL, &err), BAUTA_ERR_ARGUMENT, "NULL");
     bauta_context_free(cpu);
     s.context = gpu;
-    scene_free(&s);
+    gpu_fixture_free(&s);
 }
 
-static void a_context_of_a_gpu_is_refused_by_all_other_calls(void **state)
+static void other_calls_refuse_a_gpu_context(void **state)
 {
-    scene s = scene_make();
+    gpu_fixture s = gpu_fixture_make();
     bauta_plan *plan = NULL;
     bauta_kv_cache *cache = NULL;
     bauta_generator *generator = NULL;
@@ -547,12 +547,12 @@ static void a_context_of_a_gpu_is_refused_by_all_other_calls(void **state)
     GPU(bauta_audit_create(&audit, gpu, model, NULL, &batch, NULL, &err));
     bauta_kv_cache_free(cache);
     bauta_plan_free(plan);
-    scene_free(&s);
+    gpu_fixture_free(&s);
 }
 
-static void arguments_that_make_no_sense_are_sentences(void **state)
+static void bad_arguments_are_errors(void **state)
 {
-    scene s = scene_make();
+    gpu_fixture s = gpu_fixture_make();
     bauta_gpu_plan *plan = NULL;
     bauta_gpu_decode_plan *decoding = NULL;
     bauta_gpu_sequence none = BAUTA_GPU_SEQUENCE_INIT;
@@ -615,12 +615,12 @@ static void arguments_that_make_no_sense_are_sentences(void **state)
     void *memory = s.x;
     REFUSED(bauta_gpu_alloc(s.context, &memory, 4, &err), BAUTA_ERR_NOMEM,
             "memory");
-    scene_free(&s);
+    gpu_fixture_free(&s);
 }
 
-static void memory_that_runs_out_is_a_sentence_and_no_leak(void **state)
+static void allocation_failure_leaks_nothing(void **state)
 {
-    scene s = { .shape = BAUTA_ATTENTION_SHAPE_INIT };
+    gpu_fixture s = { .shape = BAUTA_ATTENTION_SHAPE_INIT };
     (void)state;
     faults_begin();
     s.context = fake_context();
@@ -660,15 +660,15 @@ static void memory_that_runs_out_is_a_sentence_and_no_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_context_computes_on_the_cpu_unless_told_otherwise),
-        cmocka_unit_test(options_of_an_older_header_are_taken),
-        cmocka_unit_test(what_is_no_device_is_told_by_its_name),
-        cmocka_unit_test(a_gpu_that_is_not_there_is_a_sentence),
-        cmocka_unit_test(the_calls_for_gpus_reach_the_table_on_their_device),
-        cmocka_unit_test(a_context_of_the_cpu_is_refused_by_the_calls_for_gpus),
-        cmocka_unit_test(a_context_of_a_gpu_is_refused_by_all_other_calls),
-        cmocka_unit_test(arguments_that_make_no_sense_are_sentences),
-        cmocka_unit_test(memory_that_runs_out_is_a_sentence_and_no_leak),
+        cmocka_unit_test(a_context_uses_the_cpu_by_default),
+        cmocka_unit_test(options_of_an_older_header_are_accepted),
+        cmocka_unit_test(unknown_devices_are_named),
+        cmocka_unit_test(a_missing_gpu_is_an_error),
+        cmocka_unit_test(gpu_calls_reach_the_kernels_on_their_device),
+        cmocka_unit_test(gpu_calls_refuse_a_cpu_context),
+        cmocka_unit_test(other_calls_refuse_a_gpu_context),
+        cmocka_unit_test(bad_arguments_are_errors),
+        cmocka_unit_test(allocation_failure_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

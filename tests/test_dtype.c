@@ -54,7 +54,7 @@ static const struct {
     uint16_t infinity;
 } types[] = { { BT_F16, 10, 15, 0x7c00 }, { BT_BF16, 7, 127, 0x7f80 } };
 
-static void every_pattern_widens_exactly_and_comes_back(void **state)
+static void every_pattern_round_trips_through_float32(void **state)
 {
     (void)state;
     for (size_t t = 0; t < 2; t++)
@@ -119,7 +119,7 @@ static void extremes_narrow_to_infinity_zero_and_nan(void **state)
     assert_int_equal(narrowed(x, BT_BF16), 0xffc0);
 }
 
-static void any_place_in_memory_will_do(void **state)
+static void unaligned_arrays_convert(void **state)
 {
     (void)state;
     unsigned char bytes[16] = { 0 };
@@ -141,10 +141,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(types_have_names_and_sizes),
-        cmocka_unit_test(every_pattern_widens_exactly_and_comes_back),
+        cmocka_unit_test(every_pattern_round_trips_through_float32),
         cmocka_unit_test(narrowing_rounds_to_nearest_ties_to_even),
         cmocka_unit_test(extremes_narrow_to_infinity_zero_and_nan),
-        cmocka_unit_test(any_place_in_memory_will_do),
+        cmocka_unit_test(unaligned_arrays_convert),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

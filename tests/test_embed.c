@@ -282,8 +282,8 @@ static void top_tokens_of_many_rows(void **state)
 
 /* ---- errors ------------------------------------------------------------ */
 
-static void says(bauta_status status, bauta_status expected,
-                 const bauta_error *err, const char *text)
+static void message(bauta_status status, bauta_status expected,
+                    const bauta_error *err, const char *text)
 {
     assert_int_equal(status, expected);
     if (!strstr(err->message, text))
@@ -305,7 +305,7 @@ static void wrong_arguments_are_named(void **state)
     rows r;
     rows_init(&r, true, 0, COUNT);
     const bauta_batch *b = &r.batch;
-#define EMBED(...) says(bauta_model_embed(__VA_ARGS__, &e), 1, &e
+#define EMBED(...) message(bauta_model_embed(__VA_ARGS__, &e), 1, &e
     EMBED(NULL, model, b, &o, vectors), "context");
     EMBED(context, NULL, b, &o, vectors), "model");
     EMBED(context, model, NULL, &o, vectors), "batch");
@@ -319,7 +319,7 @@ static void wrong_arguments_are_named(void **state)
     r.batch.count = 1;
     EMBED(context, model, b, NULL, vectors), "sequence 0 has no tokens");
     rows_init(&r, true, 0, COUNT);
-#define TOP_TOKENS(...) says(bauta_model_top_tokens(__VA_ARGS__, &e), 1, &e
+#define TOP_TOKENS(...) message(bauta_model_top_tokens(__VA_ARGS__, &e), 1, &e
     TOP_TOKENS(NULL, model, b, NULL, &row, 1, &t, ids, p), "context");
     TOP_TOKENS(context, NULL, b, NULL, &row, 1, &t, ids, p), "model");
     TOP_TOKENS(context, model, NULL, NULL, &row, 1, &t, ids, p), "source");
@@ -363,7 +363,7 @@ static void nan_is_reported_with_its_layer(void **state)
 {
     (void)state;
     static const struct {
-        const char *family, *tensor, *says;
+        const char *family, *tensor, *message;
     } cases[] = {
         { "gpt2", "transformer.h.1.mlp.c_fc.weight", "decoder layer 1 gives" },
         { "bert", "bert.encoder.layer.0.output.dense.bias", "encoder layer 0" },
@@ -382,11 +382,12 @@ static void nan_is_reported_with_its_layer(void **state)
         rows_init(&r, false, 0, COUNT);
         inputs_init(&in, model, &r);
         spoil(model, cases[i].tensor);
-        says(bauta_model_embed(context, model, &r.batch, NULL, vectors, &err),
-             BAUTA_ERR_NOT_FINITE, &err, cases[i].says);
-        says(bauta_model_top_tokens(context, model, in.source, in.target, &row,
-                                    1, NULL, ids, probabilities, &err),
-             BAUTA_ERR_NOT_FINITE, &err, cases[i].says);
+        message(
+            bauta_model_embed(context, model, &r.batch, NULL, vectors, &err),
+            BAUTA_ERR_NOT_FINITE, &err, cases[i].message);
+        message(bauta_model_top_tokens(context, model, in.source, in.target,
+                                       &row, 1, NULL, ids, probabilities, &err),
+                BAUTA_ERR_NOT_FINITE, &err, cases[i].message);
         bauta_model_free(model);
     }
     bauta_context_free(context);

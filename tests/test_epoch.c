@@ -37,7 +37,7 @@ static bt_epoch epoch_of(const bauta_corpus *corpus, const bt_packing *how,
     return epoch;
 }
 
-/* ---- what holds of every epoch ------------------------------------------- */
+/* ---- invariants of every epoch ------------------------------------------- */
 
 /* Count how often each token of the corpus is read. */
 static void tokens_count(unsigned *times, const bt_epoch *e,
@@ -212,7 +212,7 @@ static void every_document_may_come_first(void **state)
     bauta_corpus_free(corpus);
 }
 
-static void cuts_move_from_epoch_to_epoch(void **state)
+static void chunk_boundaries_move_from_epoch_to_epoch(void **state)
 {
     (void)state;
     enum { EPOCHS = 400 };
@@ -287,7 +287,7 @@ int main(void)
         cmocka_unit_test(epochs_of_random_corpora_hold_every_token_once),
         cmocka_unit_test(order_follows_from_seed_and_epoch),
         cmocka_unit_test(every_document_may_come_first),
-        cmocka_unit_test(cuts_move_from_epoch_to_epoch),
+        cmocka_unit_test(chunk_boundaries_move_from_epoch_to_epoch),
         cmocka_unit_test(validation_is_in_order),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -35,8 +35,8 @@ static void check_sentence(const bauta_error *err, const char *path,
 static void a_file_is_read_whole_or_mapped(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    const char *path = scratch_file(&s, "x", "ab\0c", 4);
+    temp_folder s = temp_folder_create();
+    const char *path = temp_folder_write(&s, "x", "ab\0c", 4);
     char *text;
     size_t size;
     bt_file_map map;
@@ -51,12 +51,12 @@ static void a_file_is_read_whole_or_mapped(void **state)
     bt_file_map_release(&map);
     bt_file_map_release(&map); // and once more, as it is empty now
 
-    path = scratch_file(&s, "empty", "", 0);
+    path = temp_folder_write(&s, "empty", "", 0);
     check_content(path, "");
     assert_int_equal(bt_file_map_init(&map, path, &err), BAUTA_OK);
     assert_int_equal(map.size, 0);
     bt_file_map_release(&map);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void check_unreadable(const char *path, const char *why)
@@ -73,22 +73,22 @@ static void check_unreadable(const char *path, const char *why)
     assert_int_equal(bt_file_map_init(&map, path, NULL), BAUTA_ERR_IO);
 }
 
-static void what_cannot_be_read_is_named_with_the_reason(void **state)
+static void an_unreadable_file_is_named_with_the_reason(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char *text;
     size_t size;
     bauta_error err;
-    check_unreadable(scratch_path(&s, "missing"), "No such file");
+    check_unreadable(temp_folder_path(&s, "missing"), "No such file");
     check_unreadable(s.folder, "is a folder");
-    assert_int_equal(mkfifo(scratch_path(&s, "pipe"), 0600), 0);
+    assert_int_equal(mkfifo(temp_folder_path(&s, "pipe"), 0600), 0);
     check_unreadable(s.path, "not a regular file"); // and does not wait for it
     check_unreadable("/dev/zero", "not a regular file");
-    const char *path = scratch_file(&s, "long", "12345", 5);
+    const char *path = temp_folder_write(&s, "long", "12345", 5);
     assert_int_equal(bt_file_read(&text, &size, path, 4, &err), BAUTA_ERR_IO);
     check_sentence(&err, path, "has 5 bytes; the limit is 4");
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void a_long_path_leaves_room_for_the_reason(void **state)
@@ -114,11 +114,11 @@ static void a_long_path_leaves_room_for_the_reason(void **state)
 static void a_written_file_replaces_the_old_one(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_error err;
     struct stat info;
     mode_t mask = umask(027);
-    const char *path = scratch_path(&s, "x");
+    const char *path = temp_folder_path(&s, "x");
     assert_int_equal(bt_file_write(path, "first", 5, &err), BAUTA_OK);
     check_content(path, "first");
     assert_int_equal(bt_file_write(path, "second", 6, &err), BAUTA_OK);
@@ -126,50 +126,50 @@ static void a_written_file_replaces_the_old_one(void **state)
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0640); // as the umask says
     umask(mask);
-    assert_int_equal(scratch_count(&s), 1);
-    scratch_free(&s);
+    assert_int_equal(temp_folder_count(&s), 1);
+    temp_folder_free(&s);
 }
 
-static void a_path_without_a_folder_is_in_this_one(void **state)
+static void a_bare_file_name_is_in_the_current_folder(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_error err;
     char before[4096];
     assert_non_null(getcwd(before, sizeof(before)));
     assert_int_equal(chdir(s.folder), 0);
     assert_int_equal(bt_file_write("x", "here", 4, &err), BAUTA_OK);
     assert_int_equal(chdir(before), 0);
-    check_content(scratch_path(&s, "x"), "here");
-    scratch_free(&s);
+    check_content(temp_folder_path(&s, "x"), "here");
+    temp_folder_free(&s);
 }
 
 static void an_uncommitted_draft_leaves_no_trace(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bt_atomic_file *draft;
     bauta_error err;
-    const char *path = scratch_file(&s, "x", "old", 3);
+    const char *path = temp_folder_write(&s, "x", "old", 3);
     assert_int_equal(bt_atomic_file_create(&draft, path, &err), BAUTA_OK);
     assert_int_equal(bt_atomic_file_write(draft, "new", 3, &err), BAUTA_OK);
-    assert_int_equal(scratch_count(&s), 2);
+    assert_int_equal(temp_folder_count(&s), 2);
     check_content(path, "old");
     bt_atomic_file_free(draft);
-    assert_int_equal(scratch_count(&s), 1);
+    assert_int_equal(temp_folder_count(&s), 1);
     check_content(path, "old");
     bt_atomic_file_free(NULL);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void a_disk_that_is_full_leaves_the_old_file(void **state)
+static void a_full_disk_leaves_the_old_file(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     struct rlimit before, small;
     bauta_error err;
     char *large = calloc(1, 1 << 20);
-    const char *path = scratch_file(&s, "x", "old", 3);
+    const char *path = temp_folder_write(&s, "x", "old", 3);
     // The closest to a full disk that a process can set up for itself.
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -180,36 +180,36 @@ static void a_disk_that_is_full_leaves_the_old_file(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(status, BAUTA_ERR_IO);
     check_sentence(&err, path, "File too large");
-    assert_int_equal(scratch_count(&s), 1);
+    assert_int_equal(temp_folder_count(&s), 1);
     check_content(path, "old");
     free(large);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void what_cannot_be_replaced_stays(void **state)
+static void a_failed_replacement_keeps_the_old_file(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_error err;
-    const char *path = scratch_path(&s, "folder");
+    const char *path = temp_folder_path(&s, "folder");
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(bt_file_write(path, "x", 1, &err), BAUTA_ERR_IO);
     check_sentence(&err, path, "Is a directory");
-    assert_int_equal(scratch_count(&s), 1);
-    path = scratch_path(&s, "folder/missing/x");
+    assert_int_equal(temp_folder_count(&s), 1);
+    path = temp_folder_path(&s, "folder/missing/x");
     assert_int_equal(bt_file_write(path, "x", 1, &err), BAUTA_ERR_IO);
     check_sentence(&err, path, "No such file");
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void each_allocation_may_fail(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_error err;
     char *text;
     size_t size;
-    const char *path = scratch_file(&s, "x", "old", 3);
+    const char *path = temp_folder_write(&s, "x", "old", 3);
     faults_begin();
     size_t k = 0;
     for (;; k++) {
@@ -219,7 +219,7 @@ static void each_allocation_may_fail(void **state)
             break;
         assert_int_equal(status, BAUTA_ERR_NOMEM);
         assert_int_equal(faults_live(), 0);
-        assert_int_equal(scratch_count(&s), 1);
+        assert_int_equal(temp_folder_count(&s), 1);
         check_content(path, "old");
     }
     assert_int_equal(k, 3);
@@ -229,7 +229,7 @@ static void each_allocation_may_fail(void **state)
                      BAUTA_ERR_NOMEM);
     assert_true(faults_disarm());
     assert_int_equal(faults_end(), 0);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void a_quotation_is_short_and_printable(void **state)
@@ -253,13 +253,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_is_read_whole_or_mapped),
-        cmocka_unit_test(what_cannot_be_read_is_named_with_the_reason),
+        cmocka_unit_test(an_unreadable_file_is_named_with_the_reason),
         cmocka_unit_test(a_long_path_leaves_room_for_the_reason),
         cmocka_unit_test(a_written_file_replaces_the_old_one),
-        cmocka_unit_test(a_path_without_a_folder_is_in_this_one),
+        cmocka_unit_test(a_bare_file_name_is_in_the_current_folder),
         cmocka_unit_test(an_uncommitted_draft_leaves_no_trace),
-        cmocka_unit_test(a_disk_that_is_full_leaves_the_old_file),
-        cmocka_unit_test(what_cannot_be_replaced_stays),
+        cmocka_unit_test(a_full_disk_leaves_the_old_file),
+        cmocka_unit_test(a_failed_replacement_keeps_the_old_file),
         cmocka_unit_test(each_allocation_may_fail),
         cmocka_unit_test(a_quotation_is_short_and_printable),
     };

@@ -33,7 +33,7 @@ static void tokenizer_says(const char *path, const char *what)
 static const struct {
     const char *bytes;
     size_t size, at; /* zeros before them */
-    const char *says;
+    const char *message;
 } files[] = {
     { BYTES("GGUF\3\0\0\0\2\0\0\0\0\0\0\0"), 0, "is a GGUF file" },
     { BYTES("version https://git-lfs.github.com/spec/v1\n"
@@ -63,7 +63,7 @@ static const struct {
 static void foreign_files_are_recognised(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char folder[512], path[600];
     char bytes[512];
     tiny_write(&s, &tinies[0], folder);
@@ -76,21 +76,21 @@ static void foreign_files_are_recognised(void **state)
             tiny_file(folder, names[n], bytes, files[i].at + files[i].size);
             snprintf(path, sizeof(path), "%s/%s", folder, names[n]);
             if (n == 1) {
-                tokenizer_says(folder, files[i].says);
-                tokenizer_says(path, files[i].says);
+                tokenizer_says(folder, files[i].message);
+                tokenizer_says(path, files[i].message);
             } else {
-                model_says(folder, files[i].says);
-                model_says(path, files[i].says);
+                model_says(folder, files[i].message);
+                model_says(path, files[i].message);
             }
         }
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* Valid files still load, and damaged ones still give their own message. */
 static void own_files_are_not_foreign(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char folder[512], path[600];
     bauta_error err;
     bauta_model *model = NULL;
@@ -101,13 +101,13 @@ static void own_files_are_not_foreign(void **state)
     model_says(path, "is a file of weights: give the folder that it is in");
     tiny_file(folder, "model.safetensors", "12345678{}", 10);
     model_says(folder, "is truncated or not a safetensors file");
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void folders_without_a_config_say_what_they_hold(void **state)
+static void errors_of_folders_without_a_config_name_their_contents(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char folder[512];
     snprintf(folder, sizeof(folder), "%s/other", s.folder);
     model_says(folder, "other: there is no such folder");
@@ -128,7 +128,7 @@ static void folders_without_a_config_say_what_they_hold(void **state)
               strlen(tinies[0].config));
     model_says(folder, "there is neither model.safetensors nor "
                        "model.safetensors.index.json, but model.Q4_K_M.gguf");
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 int main(void)
@@ -136,7 +136,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(foreign_files_are_recognised),
         cmocka_unit_test(own_files_are_not_foreign),
-        cmocka_unit_test(folders_without_a_config_say_what_they_hold),
+        cmocka_unit_test(
+            errors_of_folders_without_a_config_name_their_contents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

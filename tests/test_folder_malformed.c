@@ -93,7 +93,7 @@ static const tiny *tiny_named(const char *name)
 
 /* A config in which one text is replaced by another. */
 static const struct {
-    const char *family, *from, *to, *says;
+    const char *family, *from, *to, *message;
 } configs[] = {
     // Missing.
     { "gpt2", "\"n_embd\": 16, ", "", "config.json: n_embd is missing" },
@@ -300,7 +300,7 @@ static void config_write(const char *path, const char *config, const char *from,
 static void configs_are_refused(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     static char paths[BT_LEN(tinies)][512];
     for (size_t i = 0; i < BT_LEN(tinies); i++)
         tiny_write(&s, &tinies[i], paths[i]);
@@ -308,16 +308,16 @@ static void configs_are_refused(void **state)
         const tiny *t = tiny_named(configs[i].family);
         const char *path = paths[t - tinies];
         config_write(path, t->config, configs[i].from, configs[i].to);
-        assert_refused(path, configs[i].says);
+        assert_refused(path, configs[i].message);
         tiny_file(path, "config.json", t->config, strlen(t->config));
     }
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- files --------------------------------------------------------------- */
 
 static const struct {
-    const char *text, *says;
+    const char *text, *message;
 } texts[] = {
     { "", "config.json: line" },
     { "{", "config.json: line 1" },
@@ -336,12 +336,12 @@ static const struct {
 static void config_texts_are_refused(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char path[512];
     tiny_write(&s, &tinies[0], path);
     for (size_t i = 0; i < BT_LEN(texts); i++) {
         tiny_file(path, "config.json", texts[i].text, strlen(texts[i].text));
-        assert_refused(path, texts[i].says);
+        assert_refused(path, texts[i].message);
     }
     size_t size = 3 << 20;
     char *large = malloc(size);
@@ -353,7 +353,7 @@ static void config_texts_are_refused(void **state)
     tiny_file(path, "config.json", large, 1 << 20); // deeper than any stack
     assert_refused(path, "config.json: line 1");
     free(large);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void config_never_cut_is_loaded(const char *path, const char *config)
@@ -364,23 +364,23 @@ static void config_never_cut_is_loaded(const char *path, const char *config)
     }
 }
 
-static void cut_configs_are_refused(void **state)
+static void truncated_configs_are_refused(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char path[512];
     tiny_write(&s, &tinies[1], path);
     config_never_cut_is_loaded(path, tinies[1].config);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* Other things where a file should be. */
 static void folders_without_their_files_are_refused(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char path[512], file[600];
-    assert_refused(scratch_path(&s, "nowhere"),
+    assert_refused(temp_folder_path(&s, "nowhere"),
                    "nowhere: there is no such folder");
     tiny_write(&s, &tinies[0], path);
     snprintf(file, sizeof(file), "%s/model.safetensors", path);
@@ -399,7 +399,7 @@ static void folders_without_their_files_are_refused(void **state)
     assert_int_equal(remove(file), 0);
     assert_int_equal(mkfifo(file, 0666), 0);
     assert_refused(path, "config.json: is special");
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- weights ------------------------------------------------------------- */
@@ -585,7 +585,7 @@ static void type_bf16_wide(tiny_weights *w)
 
 static const struct {
     weights_fn *spoil;
-    const char *says;
+    const char *message;
 } weights[] = {
     { drop_first, "tensor transformer.wte.weight is missing" },
     { drop_last, "tensor transformer.ln_f.bias is missing" },
@@ -617,7 +617,7 @@ static void weights_are_refused(void **state)
 {
     (void)state;
     static tiny_weights w;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char path[512], file[600];
     tiny_write(&s, &tinies[0], path);
     snprintf(file, sizeof(file), "%s/model.safetensors", path);
@@ -627,17 +627,17 @@ static void weights_are_refused(void **state)
         weights[i].spoil(&w);
         if (bt_safetensors_write(file, w.tensors, w.count, NULL, 0, &err))
             fail_msg("case %zu: %s", i, err.message);
-        assert_refused(path, weights[i].says);
+        assert_refused(path, weights[i].message);
         tiny_weights_release(&w);
     }
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* A file truncated anywhere, and one with trailing bytes. */
-static void cut_weights_are_refused(void **state)
+static void truncated_weights_are_refused(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char path[512], file[600];
     static char bytes[1 << 16];
     tiny_write(&s, &tinies[0], path);
@@ -653,18 +653,18 @@ static void cut_weights_are_refused(void **state)
     }
     tiny_file(path, "model.safetensors", bytes, size + 4);
     assert_refused(path, "bytes of data, its tensors only");
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- many tensors -------------------------------------------------------- */
 
 /* 60,000 known tensors and one unknown: finding it takes no longer than reading
  * them. */
-static void many_tensors_are_refused_soon(void **state)
+static void many_unknown_tensors_are_refused_quickly(void **state)
 {
     (void)state;
     enum { LAYERS = 4096, WIDTH = 2 };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     const char *path = s.folder;
     static const char config[] =
         "{\"model_type\": \"gpt2\", \"n_embd\": 2, \"n_head\": 1, "
@@ -725,16 +725,16 @@ static void many_tensors_are_refused_soon(void **state)
     assert_refused(path, "tensor zzz is not expected");
     free(tensors);
     free(names);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-/* ---- what is not malformed ----------------------------------------------- */
+/* ---- valid folders ------------------------------------------------------- */
 
 /* The valid folders from which all malformed ones are derived. */
-static void the_folders_themselves_are_loaded(void **state)
+static void unmodified_folders_load(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char path[512];
     for (size_t i = 0; i < BT_LEN(tinies); i++) {
         bauta_model *model = NULL;
@@ -744,10 +744,10 @@ static void the_folders_themselves_are_loaded(void **state)
             fail_msg("%s", err.message);
         bauta_model_free(model);
     }
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void a_hundred_were_refused(void **state)
+static void at_least_a_hundred_folders_were_refused(void **state)
 {
     (void)state;
     printf("%zu folders refused\n", refused);
@@ -757,15 +757,15 @@ static void a_hundred_were_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_folders_themselves_are_loaded),
+        cmocka_unit_test(unmodified_folders_load),
         cmocka_unit_test(configs_are_refused),
         cmocka_unit_test(config_texts_are_refused),
-        cmocka_unit_test(cut_configs_are_refused),
+        cmocka_unit_test(truncated_configs_are_refused),
         cmocka_unit_test(folders_without_their_files_are_refused),
         cmocka_unit_test(weights_are_refused),
-        cmocka_unit_test(cut_weights_are_refused),
-        cmocka_unit_test(many_tensors_are_refused_soon),
-        cmocka_unit_test(a_hundred_were_refused),
+        cmocka_unit_test(truncated_weights_are_refused),
+        cmocka_unit_test(many_unknown_tensors_are_refused_quickly),
+        cmocka_unit_test(at_least_a_hundred_folders_were_refused),
     };
-    return cmocka_run_group_tests_name("malformed folders", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("folder_malformed", tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void tiny_check(const char *folder, const char *key, size_t beams)
     assert_true(tensor_read(&input, golden, "input_ids"));
     assert_true(tensor_read(&output, golden, key));
     bool padded = tensor_read(&mask, golden, "attention_mask");
-    speaker s = speaker_load(path, false, 1);
+    generation_fixture s = generation_fixture_load(path, false, 1);
     bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
     bauta_generate_options o;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
@@ -93,32 +93,32 @@ static void tiny_check(const char *folder, const char *key, size_t beams)
         tokens_equal(h->tokens, h->count, want + lead, count - lead, folder, i);
     }
     results_free(results, ROWS);
-    speaker_release(&s);
+    generation_fixture_release(&s);
     tensor_release(&input);
     tensor_release(&output);
     tensor_release(&mask);
     tensors_free(golden);
 }
 
-static void gpt2_greedy_is_transformers(void **state)
+static void gpt2_greedy_equals_transformers(void **state)
 {
     (void)state;
     tiny_check("hf-tiny-random/gpt2-nopad", "generate.greedy", 1);
 }
 
-static void llama_greedy_is_transformers(void **state)
+static void llama_greedy_equals_transformers(void **state)
 {
     (void)state;
     tiny_check("hf-tiny-random/llama-gqa", "generate.greedy", 1);
 }
 
-static void marian_greedy_is_transformers(void **state)
+static void marian_greedy_equals_transformers(void **state)
 {
     (void)state;
     tiny_check("hf-tiny-random/marian", "generate.greedy", 1);
 }
 
-static void marian_beams_are_transformers(void **state)
+static void marian_beams_equal_transformers(void **state)
 {
     (void)state;
     tiny_check("hf-tiny-random/marian", "generate.beam4", 4);
@@ -126,7 +126,7 @@ static void marian_beams_are_transformers(void **state)
 
 /* ---- trained weights --------------------------------------------------- */
 
-static void stories_go_on_for_200_tokens(void **state)
+static void stories_equal_transformers_for_200_tokens(void **state)
 {
     (void)state;
     char path[600], file[700];
@@ -142,7 +142,7 @@ static void stories_go_on_for_200_tokens(void **state)
     assert_int_equal(want.count, 201);
     for (size_t i = 0; i < 201; i++)
         ids[i] = (uint32_t)((const int64_t *)want.data)[i];
-    speaker s = speaker_load(path, true, 1);
+    generation_fixture s = generation_fixture_load(path, true, 1);
     bauta_generate_options o;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.max_new_tokens = 200;
@@ -156,7 +156,7 @@ static void stories_go_on_for_200_tokens(void **state)
                  ids + 1, 200, "stories", 0);
     assert_int_equal(result->hypotheses[0]->finish, BAUTA_FINISH_LENGTH);
     bauta_result_free(result);
-    speaker_release(&s);
+    generation_fixture_release(&s);
     tensor_release(&want);
     tensors_free(golden);
 }
@@ -173,7 +173,8 @@ static void sorting_model_sorts(void **state)
     char path[600];
     bauta_error err;
     size_t right = 0;
-    speaker s = speaker_load(need_folder(path, "gpt-nano-sort-hf"), false, 1);
+    generation_fixture s = generation_fixture_load(
+        need_folder(path, "gpt-nano-sort-hf"), false, 1);
     bauta_generate_options o;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.max_new_tokens = DIGITS;
@@ -201,7 +202,7 @@ static void sorting_model_sorts(void **state)
     printf("%zu of %d sorted\n", right, ALL);
     assert_true(right >= ALL - 10);
     results_free(results, ALL);
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
 static size_t ids_of(const json_t *list, uint32_t **out)
@@ -214,7 +215,7 @@ static size_t ids_of(const json_t *list, uint32_t **out)
     return count;
 }
 
-static void shakespeare_check(const speaker *s, const json_t *text,
+static void shakespeare_check(const generation_fixture *s, const json_t *text,
                               const char *key, size_t beams, size_t tokens)
 {
     const char *prompt = json_string_value(json_object_get(text, "prompt"));
@@ -245,12 +246,12 @@ static void shakespeare_check(const speaker *s, const json_t *text,
     free(want);
 }
 
-static void shakespeare_is_transformers(void **state)
+static void shakespeare_equals_transformers(void **state)
 {
     (void)state;
     char path[600], file[700];
-    speaker s =
-        speaker_load(need_folder(path, "models/gpt2-shakespeare"), true, 1);
+    generation_fixture s = generation_fixture_load(
+        need_folder(path, "models/gpt2-shakespeare"), true, 1);
     snprintf(file, sizeof(file), "%s/expect.json", path);
     json_t *root = json_load_file(file, 0, NULL);
     json_t *texts = json_object_get(root, "generation");
@@ -261,7 +262,7 @@ static void shakespeare_is_transformers(void **state)
         shakespeare_check(&s, text, "beam4_ids", 4, 40);
     }
     json_decref(root);
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
 /* ---- translation ------------------------------------------------------- */
@@ -289,7 +290,7 @@ static size_t lines_read(char *lines[SENTENCES])
 
 /* How much worse, by our own scores, the other translation is: a sum of the
  * log-probabilities of its tokens, in the order of the search. */
-static double score_of(const speaker *s, const bauta_tokens *source,
+static double score_of(const generation_fixture *s, const bauta_tokens *source,
                        const uint32_t *tokens, size_t count)
 {
     size_t vocab = bauta_model_vocab_size(s->model), length = count + 1;
@@ -349,7 +350,7 @@ static void translate(const char *ids, size_t beams)
     need_folder(path, "models/marian-m30k");
     if (lines_read(lines) < SENTENCES)
         skip();
-    speaker s = speaker_load(path, true, 1);
+    generation_fixture s = generation_fixture_load(path, true, 1);
     snprintf(file, sizeof(file), "%s/%s", path, ids);
     json_t *root = json_load_file(file, 0, NULL);
     assert_int_equal(json_array_size(root), SENTENCES);
@@ -392,16 +393,16 @@ static void translate(const char *ids, size_t beams)
     for (size_t i = 0; i < SENTENCES; i++)
         free(lines[i]);
     json_decref(root);
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
-static void greedy_translations_are_transformers(void **state)
+static void greedy_translations_equal_transformers(void **state)
 {
     (void)state;
     translate("test_2016.beam1.ids.json", 1);
 }
 
-static void beam_translations_are_transformers(void **state)
+static void beam_translations_equal_transformers(void **state)
 {
     (void)state;
     translate("test_2016.beam5.ids.json", 5);
@@ -410,15 +411,15 @@ static void beam_translations_are_transformers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt2_greedy_is_transformers),
-        cmocka_unit_test(llama_greedy_is_transformers),
-        cmocka_unit_test(marian_greedy_is_transformers),
-        cmocka_unit_test(marian_beams_are_transformers),
-        cmocka_unit_test(stories_go_on_for_200_tokens),
+        cmocka_unit_test(gpt2_greedy_equals_transformers),
+        cmocka_unit_test(llama_greedy_equals_transformers),
+        cmocka_unit_test(marian_greedy_equals_transformers),
+        cmocka_unit_test(marian_beams_equal_transformers),
+        cmocka_unit_test(stories_equal_transformers_for_200_tokens),
         cmocka_unit_test(sorting_model_sorts),
-        cmocka_unit_test(shakespeare_is_transformers),
-        cmocka_unit_test(greedy_translations_are_transformers),
-        cmocka_unit_test(beam_translations_are_transformers),
+        cmocka_unit_test(shakespeare_equals_transformers),
+        cmocka_unit_test(greedy_translations_equal_transformers),
+        cmocka_unit_test(beam_translations_equal_transformers),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (missing)

@@ -83,7 +83,7 @@ static void every_key_reaches_its_option(void **state)
     assert_string_equal(o.stop_strings[0], "end");
 }
 
-static void config_speaks_where_there_is_no_other_file(void **state)
+static void config_json_is_read_if_generation_config_is_missing(void **state)
 {
     (void)state;
     static const char config[] =
@@ -111,7 +111,7 @@ static void config_speaks_where_there_is_no_other_file(void **state)
 
 static const struct {
     const char *text;
-    const char *says;
+    const char *message;
 } refused[] = {
     { "{\"num_beam_groups\": 2}", "num_beam_groups is 2" },
     { "{\"diversity_penalty\": 0.5}", "diversity_penalty is 0.5" },
@@ -154,7 +154,7 @@ static void unsupported_and_malformed_settings_are_named(void **state)
     bauta_error err;
     for (size_t i = 0; i < BT_LEN(refused); i++) {
         assert_int_not_equal(parse(&o, refused[i].text, "{}", &err), BAUTA_OK);
-        if (!strstr(err.message, refused[i].says) ||
+        if (!strstr(err.message, refused[i].message) ||
             !strstr(err.message, "generation_config.json"))
             fail_msg("%s: \"%s\"", refused[i].text, err.message);
         assert_int_not_equal(parse(&o, NULL, refused[i].text, &err), BAUTA_OK);
@@ -162,7 +162,7 @@ static void unsupported_and_malformed_settings_are_named(void **state)
 }
 
 /* The written JSON reads back as the same options. */
-static void json_goes_there_and_back(void **state)
+static void json_round_trips(void **state)
 {
     (void)state;
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT, back;
@@ -209,11 +209,11 @@ static void json_goes_there_and_back(void **state)
     }
 }
 
-static void models_tell_their_settings(void **state)
+static void models_return_their_settings(void **state)
 {
     (void)state;
     static const char text[] = "{\"num_beams\": 3, \"eos_token_id\": 5}";
-    scratch place = scratch_create();
+    temp_folder place = temp_folder_create();
     char folder[512];
     bauta_model *model;
     bauta_generate_options o;
@@ -236,17 +236,17 @@ static void models_tell_their_settings(void **state)
     assert_int_equal(o.decoder_start_token_id, 39);
     bauta_model_free(model);
     assert_int_equal(faults_end(), 0);
-    scratch_free(&place);
+    temp_folder_free(&place);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_reaches_its_option),
-        cmocka_unit_test(config_speaks_where_there_is_no_other_file),
+        cmocka_unit_test(config_json_is_read_if_generation_config_is_missing),
         cmocka_unit_test(unsupported_and_malformed_settings_are_named),
-        cmocka_unit_test(json_goes_there_and_back),
-        cmocka_unit_test(models_tell_their_settings),
+        cmocka_unit_test(json_round_trips),
+        cmocka_unit_test(models_return_their_settings),
     };
     return cmocka_run_group_tests(tests, NULL, words_release);
 }

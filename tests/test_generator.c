@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-static scratch place;
+static temp_folder place;
 static char folders[BT_LEN(tinies)][512];
 static uint64_t seed;
 
@@ -15,7 +15,7 @@ static int folders_write(void **state)
 {
     (void)state;
     seed = test_seed();
-    place = scratch_create();
+    place = temp_folder_create();
     for (size_t i = 0; i < BT_LEN(tinies); i++)
         tiny_write(&place, &tinies[i], folders[i]);
     return 0;
@@ -24,7 +24,7 @@ static int folders_write(void **state)
 static int folders_remove(void **state)
 {
     (void)state;
-    scratch_free(&place);
+    temp_folder_free(&place);
     return 0;
 }
 
@@ -37,52 +37,54 @@ static const char *folder_of(const char *name)
     return NULL;
 }
 
-/* ---- company ----------------------------------------------------------- */
+/* ---- other requests
+ * ----------------------------------------------------------- */
 
 /* The result of each request alone, without a cache. If the options leave no
  * token to choose, *errors has the message. */
-static void alone(const speaker *s, const wish *wishes, size_t count,
-                  bauta_result **results)
+static void alone(const generation_fixture *s, const random_request *drawn,
+                  size_t count, bauta_result **results)
 {
     bauta_error err;
     for (size_t i = 0; i < count; i++)
         MUST(slow_generate(s->context, s->model, s->tokenizer,
-                           &wishes[i].request, &results[i], &err),
+                           &drawn[i].request, &results[i], &err),
              &err);
 }
 
-static const char *const speaking[] = { "gpt2",  "llama",  "mistral", "qwen2",
+static const char *const families[] = { "gpt2",  "llama",  "mistral", "qwen2",
                                         "qwen3", "marian", "bart" };
 
-static void company_changes_no_bit(void **state)
+static void other_requests_change_no_bit(void **state)
 {
     (void)state;
-    static wish wishes[MANY];
+    static random_request drawn[MANY];
     bauta_result *want[MANY], *got[MANY];
-    for (size_t m = 0; m < BT_LEN(speaking); m++) {
+    for (size_t m = 0; m < BT_LEN(families); m++) {
         test_random r = test_random_from(seed + m);
         int threads = 1 << test_below(&r, 3);
-        speaker s = speaker_load(folder_of(speaking[m]), false, threads);
+        generation_fixture s =
+            generation_fixture_load(folder_of(families[m]), false, threads);
         bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
         size_t shared = 0;
-        wishes_draw(&r, wishes, MANY, encoder);
-        alone(&s, wishes, MANY, want);
+        random_requests_draw(&r, drawn, MANY, encoder);
+        alone(&s, drawn, MANY, want);
         for (size_t round = 0; round < 4; round++) {
             bauta_generator_options o = BAUTA_GENERATOR_OPTIONS_INIT;
             o.max_sequences = 5 + test_below(&r, 40);
             o.max_batched_tokens = 1 + test_below(&r, 60);
             o.cached_sequences = test_below(&r, 2) * 3;
-            arrive(&r, &s, &o, wishes, MANY, got);
+            generate_arriving(&r, &s, &o, drawn, MANY, got);
             for (size_t i = 0; i < MANY; i++) {
                 shared += got[i]->cached_tokens;
                 results_equal(want[i], got[i]);
             }
             results_free(got, MANY);
         }
-        printf("%s: %zu tokens were shared\n", speaking[m], shared);
+        printf("%s: %zu tokens were shared\n", families[m], shared);
         assert_true(shared > 0);
         results_free(want, MANY);
-        speaker_release(&s);
+        generation_fixture_release(&s);
     }
 }
 
@@ -111,7 +113,8 @@ static void requests_wait_until_they_fit(void **state)
     bauta_error err;
     uint64_t most = 0;
     size_t left = COUNT;
-    speaker s = speaker_load(folder_of("llama"), false, 1);
+    generation_fixture s =
+        generation_fixture_load(folder_of("llama"), false, 1);
     o.max_new_tokens = 20;
     for (size_t i = 0; i < COUNT; i++)
         requests[i] = plain(ids, 3, &o);
@@ -147,10 +150,10 @@ static void requests_wait_until_they_fit(void **state)
     bauta_generator_free(g);
     results_free(wide, COUNT);
     results_free(tight, COUNT);
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
-static void kept_texts_serve_others(void **state)
+static void cached_prefixes_are_shared(void **state)
 {
     (void)state;
     static const uint32_t ids[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
@@ -160,7 +163,7 @@ static void kept_texts_serve_others(void **state)
     bauta_error err;
     bauta_result *first, *second;
     size_t left = 1;
-    speaker s = speaker_load(folder_of("gpt2"), false, 1);
+    generation_fixture s = generation_fixture_load(folder_of("gpt2"), false, 1);
     o.max_new_tokens = 4;
     keep.cached_sequences = 1;
     MUST(bauta_generator_create(&g, s.context, s.model, NULL, &keep, &err),
@@ -179,20 +182,20 @@ static void kept_texts_serve_others(void **state)
     bauta_result_free(first);
     bauta_result_free(second);
     bauta_generator_free(g);
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
-/* ---- hearing ----------------------------------------------------------- */
+/* ---- callbacks --------------------------------------------------------- */
 
-typedef struct heard {
+typedef struct token_log {
     size_t calls, stop_at, last;
     uint32_t tokens[64];
-} heard;
+} token_log;
 
-static bool hear(void *user, uint32_t token, float logprob, const char *text,
-                 size_t length)
+static bool on_token(void *user, uint32_t token, float logprob,
+                     const char *text, size_t length)
 {
-    heard *h = user;
+    token_log *h = user;
     assert_null(text);
     assert_int_equal(length, 0);
     assert_true(logprob <= 0);
@@ -204,18 +207,19 @@ static bool hear(void *user, uint32_t token, float logprob, const char *text,
     return h->calls != h->stop_at;
 }
 
-static void hearing_false_ends_the_text(void **state)
+static void a_callback_can_cancel_generation(void **state)
 {
     (void)state;
     static const uint32_t ids[] = { 3, 1, 4 };
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_result *result;
     bauta_error err;
-    heard h = { .stop_at = 5 };
-    speaker s = speaker_load(folder_of("qwen3"), false, 1);
+    token_log h = { .stop_at = 5 };
+    generation_fixture s =
+        generation_fixture_load(folder_of("qwen3"), false, 1);
     bauta_request r = plain(ids, 3, &o);
     o.max_new_tokens = 9;
-    r.on_token = hear;
+    r.on_token = on_token;
     r.user = &h;
     MUST(bauta_generate(s.context, s.model, NULL, &r, &result, &err), &err);
     assert_int_equal(result->hypotheses[0]->count, 5);
@@ -223,9 +227,9 @@ static void hearing_false_ends_the_text(void **state)
     assert_memory_equal(h.tokens, result->hypotheses[0]->tokens, 20);
     assert_int_equal(h.last, 1);
     assert_null(result->hypotheses[0]->text);
-    assert_string_equal(bauta_finish_text(BAUTA_FINISH_CANCELLED), "heard");
+    assert_string_equal(bauta_finish_text(BAUTA_FINISH_CANCELLED), "cancelled");
     bauta_result_free(result);
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
 /* ---- a padded vocabulary ------------------------------------------------- */
@@ -238,7 +242,8 @@ static void ids_without_a_piece_add_no_text(void **state)
     static const uint32_t ids[] = { 1, 2, 3 };
     static const char letters[] = "abcdefghijklmnopqrst";
     bauta_error err;
-    speaker s = speaker_load(folder_of("llama"), false, 1);
+    generation_fixture s =
+        generation_fixture_load(folder_of("llama"), false, 1);
     MUST(bauta_tokenizer_characters(&s.tokenizer, letters, 20, &err), &err);
     for (size_t beams = 1; beams <= 3; beams += 2) {
         bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
@@ -264,12 +269,12 @@ static void ids_without_a_piece_add_no_text(void **state)
         assert_string_equal(h->text, want);
         bauta_result_free(result);
     }
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
 /* ---- sentences --------------------------------------------------------- */
 
-typedef void spoil_fn(bauta_request *r, bauta_generate_options *o);
+typedef void corrupt_fn(bauta_request *r, bauta_generate_options *o);
 
 #define SPOIL(name, what)                                         \
     static void name(bauta_request *r, bauta_generate_options *o) \
@@ -284,111 +289,115 @@ static const uint32_t near_id = 1;
 static const bauta_token_seq no_words[] = { { 1, &far_id },
                                             { 0, &near_id },
                                             { 1, NULL } };
-SPOIL(spoil_size, o->size = 0)
-SPOIL(spoil_request_size, r->size = 1)
-SPOIL(spoil_beams, o->num_beams = 0)
-SPOIL(spoil_wide, o->num_beams = 33)
-SPOIL(spoil_nbest, o->num_return_sequences = 2)
-SPOIL(spoil_sample, (o->do_sample = true, o->num_beams = 2))
-SPOIL(spoil_early, o->early_stopping = (bauta_early_stopping)7)
-SPOIL(spoil_penalty, o->repetition_penalty = 0)
-SPOIL(spoil_penalty_nan, o->repetition_penalty = NAN)
-SPOIL(spoil_temperature, o->temperature = -1)
-SPOIL(spoil_temperature_inf, o->temperature = INFINITY)
-SPOIL(spoil_top_p, o->top_p = 1.5f)
-SPOIL(spoil_min_p, o->min_p = -0.1f)
-SPOIL(spoil_length, o->length_penalty = NAN)
-SPOIL(spoil_ends, (o->eos_token_count = 1, o->eos_token_ids[0] = VOCAB))
-SPOIL(spoil_end_count, o->eos_token_count = BAUTA_EOS_TOKENS_MAX + 1)
-SPOIL(spoil_banned,
+SPOIL(corrupt_size, o->size = 0)
+SPOIL(corrupt_request_size, r->size = 1)
+SPOIL(corrupt_beams, o->num_beams = 0)
+SPOIL(corrupt_wide, o->num_beams = 33)
+SPOIL(corrupt_nbest, o->num_return_sequences = 2)
+SPOIL(corrupt_sample, (o->do_sample = true, o->num_beams = 2))
+SPOIL(corrupt_early, o->early_stopping = (bauta_early_stopping)7)
+SPOIL(corrupt_penalty, o->repetition_penalty = 0)
+SPOIL(corrupt_penalty_nan, o->repetition_penalty = NAN)
+SPOIL(corrupt_temperature, o->temperature = -1)
+SPOIL(corrupt_temperature_inf, o->temperature = INFINITY)
+SPOIL(corrupt_top_p, o->top_p = 1.5f)
+SPOIL(corrupt_min_p, o->min_p = -0.1f)
+SPOIL(corrupt_length, o->length_penalty = NAN)
+SPOIL(corrupt_ends, (o->eos_token_count = 1, o->eos_token_ids[0] = VOCAB))
+SPOIL(corrupt_end_count, o->eos_token_count = BAUTA_EOS_TOKENS_MAX + 1)
+SPOIL(corrupt_banned,
       (o->suppress_token_count = 1, o->suppress_tokens[0] = VOCAB))
-SPOIL(spoil_banned_count,
+SPOIL(corrupt_banned_count,
       o->suppress_token_count = BAUTA_SUPPRESS_TOKENS_MAX + 1)
-SPOIL(spoil_first, o->forced_bos_token_id = VOCAB)
-SPOIL(spoil_last, o->forced_eos_token_id = VOCAB)
-SPOIL(spoil_start, o->decoder_start_token_id = VOCAB)
-SPOIL(spoil_stops_null, (o->stop_string_count = 1, o->stop_strings = NULL))
-SPOIL(spoil_stops_empty, (o->stop_string_count = 1, o->stop_strings = no_stop))
-SPOIL(spoil_words_null, (o->bad_word_count = 1, o->bad_words = NULL))
-SPOIL(spoil_words_empty, (o->bad_word_count = 1, o->bad_words = no_words + 1))
-SPOIL(spoil_words_far, (o->bad_word_count = 1, o->bad_words = no_words))
-SPOIL(spoil_words_tokens, (o->bad_word_count = 1, o->bad_words = no_words + 2))
-SPOIL(spoil_prompt, r->count = 0)
-SPOIL(spoil_prompt_null, r->tokens = NULL)
-SPOIL(spoil_token, (r->tokens = &far_id, r->count = 1))
-SPOIL(spoil_source, (r->source = r->tokens, r->source_count = 1))
-SPOIL(spoil_long, o->max_length = 3)
+SPOIL(corrupt_first, o->forced_bos_token_id = VOCAB)
+SPOIL(corrupt_last, o->forced_eos_token_id = VOCAB)
+SPOIL(corrupt_start, o->decoder_start_token_id = VOCAB)
+SPOIL(corrupt_stops_null, (o->stop_string_count = 1, o->stop_strings = NULL))
+SPOIL(corrupt_stops_empty,
+      (o->stop_string_count = 1, o->stop_strings = no_stop))
+SPOIL(corrupt_words_null, (o->bad_word_count = 1, o->bad_words = NULL))
+SPOIL(corrupt_words_empty, (o->bad_word_count = 1, o->bad_words = no_words + 1))
+SPOIL(corrupt_words_far, (o->bad_word_count = 1, o->bad_words = no_words))
+SPOIL(corrupt_words_tokens,
+      (o->bad_word_count = 1, o->bad_words = no_words + 2))
+SPOIL(corrupt_prompt, r->count = 0)
+SPOIL(corrupt_prompt_null, r->tokens = NULL)
+SPOIL(corrupt_token, (r->tokens = &far_id, r->count = 1))
+SPOIL(corrupt_source, (r->source = r->tokens, r->source_count = 1))
+SPOIL(corrupt_long, o->max_length = 3)
 
 static const struct {
     const char *name;
-    spoil_fn *spoil;
-    const char *says;
-} spoils[] = {
-    { "size", spoil_size, "BAUTA_GENERATE_OPTIONS_INIT" },
-    { "request_size", spoil_request_size, "BAUTA_REQUEST_INIT" },
-    { "beams", spoil_beams, "beams is 0" },
-    { "wide", spoil_wide, "runs 32 sequences" },
-    { "nbest", spoil_nbest, "2 results of 1 beams" },
-    { "sample", spoil_sample, "not supported together" },
-    { "early", spoil_early, "early stopping 7" },
-    { "penalty", spoil_penalty, "the repetition penalty is 0" },
-    { "penalty_nan", spoil_penalty_nan, "the repetition penalty is nan" },
-    { "temperature", spoil_temperature, "temperature is -1" },
-    { "temperature_inf", spoil_temperature_inf, "temperature is inf" },
-    { "top_p", spoil_top_p, "top-p is 1.5" },
-    { "min_p", spoil_min_p, "min-p is -0.1" },
-    { "length", spoil_length, "the length penalty is nan" },
-    { "ends", spoil_ends, "the list of end tokens has token 40 at 0" },
-    { "end_count", spoil_end_count, "9 end tokens" },
-    { "banned", spoil_banned,
+    corrupt_fn *corrupt;
+    const char *message;
+} corrupts[] = {
+    { "size", corrupt_size, "BAUTA_GENERATE_OPTIONS_INIT" },
+    { "request_size", corrupt_request_size, "BAUTA_REQUEST_INIT" },
+    { "beams", corrupt_beams, "beams is 0" },
+    { "wide", corrupt_wide, "runs 32 sequences" },
+    { "nbest", corrupt_nbest, "2 results of 1 beams" },
+    { "sample", corrupt_sample, "not supported together" },
+    { "early", corrupt_early, "early stopping 7" },
+    { "penalty", corrupt_penalty, "the repetition penalty is 0" },
+    { "penalty_nan", corrupt_penalty_nan, "the repetition penalty is nan" },
+    { "temperature", corrupt_temperature, "temperature is -1" },
+    { "temperature_inf", corrupt_temperature_inf, "temperature is inf" },
+    { "top_p", corrupt_top_p, "top-p is 1.5" },
+    { "min_p", corrupt_min_p, "min-p is -0.1" },
+    { "length", corrupt_length, "the length penalty is nan" },
+    { "ends", corrupt_ends, "the list of end tokens has token 40 at 0" },
+    { "end_count", corrupt_end_count, "9 end tokens" },
+    { "banned", corrupt_banned,
       "the list of suppressed tokens has token 40 at 0" },
-    { "banned_count", spoil_banned_count, "33 suppressed tokens" },
-    { "first", spoil_first, "forced_bos_token_id is 40" },
-    { "last", spoil_last, "forced_eos_token_id is 40" },
-    { "start", spoil_start, "decoder_start_token_id is 40" },
-    { "stops_null", spoil_stops_null, "stop_strings is NULL" },
-    { "stops_empty", spoil_stops_empty, "stop string 1 is empty" },
-    { "words_null", spoil_words_null, "options.bad_words is NULL, of 1" },
-    { "words_empty", spoil_words_empty, "bad word 1 is empty" },
-    { "words_far", spoil_words_far, "bad word 1 has token 40" },
-    { "words_tokens", spoil_words_tokens, "bad word 1 is NULL" },
-    { "prompt", spoil_prompt, "the prompt is empty" },
-    { "prompt_null", spoil_prompt_null, "the prompt is NULL" },
-    { "token", spoil_token, "the prompt has token 40 at 0" },
-    { "source", spoil_source, "has no encoder" },
-    { "long", spoil_long, "prompt has 3 tokens" },
+    { "banned_count", corrupt_banned_count, "33 suppressed tokens" },
+    { "first", corrupt_first, "forced_bos_token_id is 40" },
+    { "last", corrupt_last, "forced_eos_token_id is 40" },
+    { "start", corrupt_start, "decoder_start_token_id is 40" },
+    { "stops_null", corrupt_stops_null, "stop_strings is NULL" },
+    { "stops_empty", corrupt_stops_empty, "stop string 1 is empty" },
+    { "words_null", corrupt_words_null, "options.bad_words is NULL, of 1" },
+    { "words_empty", corrupt_words_empty, "bad word 1 is empty" },
+    { "words_far", corrupt_words_far, "bad word 1 has token 40" },
+    { "words_tokens", corrupt_words_tokens, "bad word 1 is NULL" },
+    { "prompt", corrupt_prompt, "the prompt is empty" },
+    { "prompt_null", corrupt_prompt_null, "the prompt is NULL" },
+    { "token", corrupt_token, "the prompt has token 40 at 0" },
+    { "source", corrupt_source, "has no encoder" },
+    { "long", corrupt_long, "prompt has 3 tokens" },
 };
 
-static void bad_requests_get_a_sentence(void **state)
+static void bad_requests_are_errors(void **state)
 {
     (void)state;
     static const uint32_t ids[] = { 1, 2, 3 };
     bauta_generator *g;
     bauta_error err;
-    speaker s = speaker_load(folder_of("llama"), false, 1);
+    generation_fixture s =
+        generation_fixture_load(folder_of("llama"), false, 1);
     MUST(bauta_generator_create(&g, s.context, s.model, NULL, NULL, &err),
          &err);
-    for (size_t i = 0; i < BT_LEN(spoils); i++) {
+    for (size_t i = 0; i < BT_LEN(corrupts); i++) {
         bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
         bauta_request r = plain(ids, 3, &o);
         o.max_new_tokens = 4;
-        spoils[i].spoil(&r, &o);
+        corrupts[i].corrupt(&r, &o);
         assert_int_not_equal(bauta_generator_add(g, &r, &err), BAUTA_OK);
-        if (!strstr(err.message, spoils[i].says))
-            fail_msg("%s: \"%s\"", spoils[i].name, err.message);
+        if (!strstr(err.message, corrupts[i].message))
+            fail_msg("%s: \"%s\"", corrupts[i].name, err.message);
     }
     bauta_generator_free(g);
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
-static void encoder_decoders_ask_for_start_and_source(void **state)
+static void encoder_decoders_need_a_start_token_and_a_source(void **state)
 {
     (void)state;
     static const uint32_t ids[] = { 1, 2, 3 };
     bauta_generator *g;
     bauta_error err;
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
-    speaker s = speaker_load(folder_of("marian"), false, 1);
+    generation_fixture s =
+        generation_fixture_load(folder_of("marian"), false, 1);
     MUST(bauta_generator_create(&g, s.context, s.model, NULL, NULL, &err),
          &err);
     bauta_request r = plain(NULL, 0, &o);
@@ -399,23 +408,24 @@ static void encoder_decoders_ask_for_start_and_source(void **state)
     assert_int_not_equal(bauta_generator_add(g, &r, &err), BAUTA_OK);
     assert_non_null(strstr(err.message, "no start token"));
     bauta_generator_free(g);
-    speaker_release(&s);
-    s = speaker_load(folder_of("bert"), false, 1);
+    generation_fixture_release(&s);
+    s = generation_fixture_load(folder_of("bert"), false, 1);
     assert_int_not_equal(
         bauta_generator_create(&g, s.context, s.model, NULL, NULL, &err),
         BAUTA_OK);
     assert_non_null(strstr(err.message, "encoder-only"));
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
-static void options_that_forbid_all_are_a_sentence(void **state)
+static void options_that_suppress_all_tokens_are_an_error(void **state)
 {
     (void)state;
     static uint32_t ids[VOCAB];
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_result *result;
     bauta_error err;
-    speaker s = speaker_load(folder_of("llama"), false, 1);
+    generation_fixture s =
+        generation_fixture_load(folder_of("llama"), false, 1);
     for (uint32_t i = 0; i < VOCAB; i++)
         ids[i] = i;
     bauta_request r = plain(ids, VOCAB, &o);
@@ -428,14 +438,15 @@ static void options_that_forbid_all_are_a_sentence(void **state)
         assert_null(result);
         assert_non_null(strstr(err.message, "forbid every token"));
     }
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
 /* ---- memory ------------------------------------------------------------ */
 
 /* Step until all have ended; a failed step is repeated once. */
-static void run_with_fault(const speaker *s, size_t k, const wish *wishes,
-                           size_t count, bauta_result **results, bool *hit)
+static void run_with_fault(const generation_fixture *s, size_t k,
+                           const random_request *drawn, size_t count,
+                           bauta_result **results, bool *hit)
 {
     bauta_generator *g = NULL;
     bauta_generator_options o = BAUTA_GENERATOR_OPTIONS_INIT;
@@ -451,7 +462,7 @@ static void run_with_fault(const speaker *s, size_t k, const wish *wishes,
         failed = true;
     }
     for (size_t i = 0; i < count; i++) {
-        bauta_request r = wishes[i].request;
+        bauta_request r = drawn[i].request;
         r.tag = i;
         while (bauta_generator_add(g, &r, &err)) {
             assert_int_equal(err.status, BAUTA_ERR_NOMEM);
@@ -478,30 +489,31 @@ static void every_allocation_may_fail_once(void **state)
     (void)state;
     enum { FEW = 4 };
     static const char *const names[] = { "gpt2", "marian" };
-    static wish wishes[FEW];
+    static random_request drawn[FEW];
     bauta_result *want[FEW], *got[FEW];
     for (size_t m = 0; m < BT_LEN(names); m++) {
         test_random r = test_random_from(seed + 100 + m);
         faults_begin();
-        speaker s = speaker_load(folder_of(names[m]), false, 1);
-        wishes_draw(&r, wishes, FEW, m == 1);
+        generation_fixture s =
+            generation_fixture_load(folder_of(names[m]), false, 1);
+        random_requests_draw(&r, drawn, FEW, m == 1);
         for (size_t i = 0; i < FEW; i++)
-            wishes[i].options.max_new_tokens = 3;
-        wishes[0].options.num_beams = 3;
-        wishes[0].options.do_sample = false;
-        wishes[0].options.num_return_sequences = 2;
-        alone(&s, wishes, FEW, want);
+            drawn[i].options.max_new_tokens = 3;
+        drawn[0].options.num_beams = 3;
+        drawn[0].options.do_sample = false;
+        drawn[0].options.num_return_sequences = 2;
+        alone(&s, drawn, FEW, want);
         bool hit = true;
         size_t k = 0;
         for (; hit; k++) {
-            run_with_fault(&s, k, wishes, FEW, got, &hit);
+            run_with_fault(&s, k, drawn, FEW, got, &hit);
             for (size_t i = 0; i < FEW; i++)
                 results_equal(want[i], got[i]);
             results_free(got, FEW);
         }
         printf("%s: failures up to allocation %zu\n", names[m], k);
         results_free(want, FEW);
-        speaker_release(&s);
+        generation_fixture_release(&s);
         assert_int_equal(faults_end(), 0);
     }
 }
@@ -509,14 +521,14 @@ static void every_allocation_may_fail_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(company_changes_no_bit),
+        cmocka_unit_test(other_requests_change_no_bit),
         cmocka_unit_test(requests_wait_until_they_fit),
-        cmocka_unit_test(kept_texts_serve_others),
-        cmocka_unit_test(hearing_false_ends_the_text),
+        cmocka_unit_test(cached_prefixes_are_shared),
+        cmocka_unit_test(a_callback_can_cancel_generation),
         cmocka_unit_test(ids_without_a_piece_add_no_text),
-        cmocka_unit_test(bad_requests_get_a_sentence),
-        cmocka_unit_test(encoder_decoders_ask_for_start_and_source),
-        cmocka_unit_test(options_that_forbid_all_are_a_sentence),
+        cmocka_unit_test(bad_requests_are_errors),
+        cmocka_unit_test(encoder_decoders_need_a_start_token_and_a_source),
+        cmocka_unit_test(options_that_suppress_all_tokens_are_an_error),
         cmocka_unit_test(every_allocation_may_fail_once),
     };
     return cmocka_run_group_tests(tests, folders_write, folders_remove);

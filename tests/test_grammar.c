@@ -187,7 +187,7 @@ static void rest_set(clause *c, const char *rest)
         c->adverb = adverb_of(rest);
 }
 
-static void german_forms_are_right(void **state)
+static void german_forms_are_correct(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(known); i++) {
@@ -222,7 +222,7 @@ static int by_english(const void *a, const void *b)
     return strcmp(x->english, y->english);
 }
 
-static void pairs_are_all_different(void **state)
+static void pairs_are_unique(void **state)
 {
     (void)state;
     pairs p;
@@ -265,8 +265,8 @@ static void a_seed_gives_the_same_pairs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(german_forms_are_right),
-        cmocka_unit_test(pairs_are_all_different),
+        cmocka_unit_test(german_forms_are_correct),
+        cmocka_unit_test(pairs_are_unique),
         cmocka_unit_test(a_seed_gives_the_same_pairs),
     };
     return cmocka_run_group_tests_name("grammar", tests, NULL, NULL);

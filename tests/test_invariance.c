@@ -16,31 +16,31 @@ enum { NAME = 256 };
 
 static uint64_t seed;
 
-/* ---- a model and something to read --------------------------------------- */
+/* ---- a model and its input ----------------------------------------------- */
 
-typedef struct subject {
+typedef struct fixture {
     bt_model_store *folder;
-    const bt_model_config *print;
+    const bt_model_config *config;
     text source, target; /* of encoder and decoder */
-} subject;
+} fixture;
 
-static void subject_init(subject *s, const char *path)
+static void subject_init(fixture *s, const char *path)
 {
     bauta_error err;
     test_random r = test_random_from(seed);
     if (bt_model_store_load(&s->folder, path, BT_LOAD_TRAINABLE, &err))
         fail_msg("%s", err.message);
-    s->print = &s->folder->model->config;
-    s->source = text_random(&r, s->print, 0);
-    s->target = text_random(&r, s->print, 1);
+    s->config = &s->folder->model->config;
+    s->source = text_random(&r, s->config, 0);
+    s->target = text_random(&r, s->config, 1);
 }
 
 /* Run a test on every folder that exists. */
-static void each_folder(void (*test)(subject *s))
+static void each_folder(void (*test)(fixture *s))
 {
     for (size_t i = 0; i < BT_LEN(test_folders); i++) {
         char path[NAME];
-        subject s;
+        fixture s;
         if (!test_folder_path(path, sizeof(path), i)) {
             printf("%s is not there and was skipped\n", test_folders[i].path);
             continue;
@@ -66,14 +66,14 @@ typedef struct pass {
     side encoder, decoder;
 } pass;
 
-static pass pass_make(const subject *s, layout how)
+static pass pass_make(const fixture *s, layout how)
 {
     pass p = { .encoder = { .ids = NULL } };
-    if (s->print->stacks != BT_DECODER_ONLY)
-        p.encoder = side_make(&s->source, how, BOTH_WAYS, s->print);
-    if (s->print->stacks != BT_ENCODER_ONLY)
-        p.decoder = side_make(&s->target, how, CAUSAL, s->print);
-    if (s->print->stacks == BT_ENCODER_DECODER)
+    if (s->config->stacks != BT_DECODER_ONLY)
+        p.encoder = side_make(&s->source, how, BOTH_WAYS, s->config);
+    if (s->config->stacks != BT_ENCODER_ONLY)
+        p.decoder = side_make(&s->target, how, CAUSAL, s->config);
+    if (s->config->stacks == BT_ENCODER_DECODER)
         side_cross(&p.decoder, &p.encoder);
     return p;
 }
@@ -85,9 +85,9 @@ static void pass_release(pass *p)
 }
 
 /* The stack that the head reads. */
-static side *pass_top(const subject *s, pass *p)
+static side *pass_top(const fixture *s, pass *p)
 {
-    return s->print->stacks == BT_ENCODER_ONLY ? &p->encoder : &p->decoder;
+    return s->config->stacks == BT_ENCODER_ONLY ? &p->encoder : &p->decoder;
 }
 
 static void tape_fine(const bt_tape *tape)
@@ -97,18 +97,18 @@ static void tape_fine(const bt_tape *tape)
         fail_msg("%s", err.message);
 }
 
-static bt_tensor *pass_run(const subject *s, bt_tape *tape, pass *p)
+static bt_tensor *pass_run(const fixture *s, bt_tape *tape, pass *p)
 {
     bt_model *model = s->folder->model;
     bt_tensor *x = NULL;
-    if (s->print->stacks != BT_DECODER_ONLY)
+    if (s->config->stacks != BT_DECODER_ONLY)
         x = bt_transformer_encode(tape, model, &p->encoder.input);
-    if (s->print->stacks != BT_ENCODER_ONLY)
+    if (s->config->stacks != BT_ENCODER_ONLY)
         x = bt_transformer_decode(tape, model, &p->decoder.input, x);
     return x;
 }
 
-static bt_loss pass_loss(const subject *s, bt_tape *tape, pass *p, bt_tensor *x)
+static bt_loss pass_loss(const fixture *s, bt_tape *tape, pass *p, bt_tensor *x)
 {
     bt_model *model = s->folder->model;
     return bt_op_cross_entropy(
@@ -124,11 +124,11 @@ typedef struct outcome {
     double loss;
 } outcome;
 
-static outcome outcome_of(const subject *s, bt_tape *tape, layout how)
+static outcome outcome_of(const fixture *s, bt_tape *tape, layout how)
 {
     pass p = pass_make(s, how);
     const side *top = pass_top(s, &p);
-    outcome o = { .columns = s->print->vocab_size };
+    outcome o = { .columns = s->config->vocab_size };
     o.logits = malloc(top->rows * o.columns * sizeof(float));
     assert_non_null(o.logits);
     bt_tape_rewind(tape, false);
@@ -159,48 +159,48 @@ static void same_loss(double want, double got)
         fail_msg("loss: want %a, got %a", want, got);
 }
 
-/* ---- one token at a time ------------------------------------------------- */
+/* ---- incremental decoding ------------------------------------------------ */
 
 /* One sequence that is decoded in its own session. */
 typedef struct decoding {
     bauta_context *context;
-    bt_decode_session *stage;
-    bt_cross_kv *memory;
+    bt_decode_session *session;
+    bt_cross_kv *cross_kv;
     bt_sequence *sequence;
     float *logits;
 } decoding;
 
-static void decoding_init(decoding *d, const subject *s, size_t sequence)
+static void decoding_init(decoding *d, const fixture *s, size_t sequence)
 {
     bauta_error err;
     const bauta_model model = { .store = s->folder };
     *d = (decoding){ .context = test_context(NULL, 1) };
-    d->logits = malloc(s->print->vocab_size * sizeof(float));
+    d->logits = malloc(s->config->vocab_size * sizeof(float));
     assert_non_null(d->logits);
-    if (bt_decode_session_create(&d->stage, d->context, &model, 0, &err))
+    if (bt_decode_session_create(&d->session, d->context, &model, 0, &err))
         fail_msg("%s", err.message);
     const uint32_t *source = s->source.ids[sequence];
-    if (s->print->stacks == BT_ENCODER_DECODER &&
-        bt_decode_session_encode(d->stage, 1, &source,
-                                 &s->source.lengths[sequence], &d->memory,
+    if (s->config->stacks == BT_ENCODER_DECODER &&
+        bt_decode_session_encode(d->session, 1, &source,
+                                 &s->source.lengths[sequence], &d->cross_kv,
                                  &err))
         fail_msg("%s", err.message);
-    if (bt_sequence_create(&d->sequence, d->stage, d->memory, &err))
+    if (bt_sequence_create(&d->sequence, d->session, d->cross_kv, &err))
         fail_msg("%s", err.message);
 }
 
 static void decoding_release(decoding *d)
 {
     bt_sequence_free(d->sequence);
-    bt_cross_kv_release(d->memory);
-    bt_decode_session_free(d->stage);
+    bt_cross_kv_release(d->cross_kv);
+    bt_decode_session_free(d->session);
     bauta_context_free(d->context);
     free(d->logits);
 }
 
 /* Append `prefill` tokens at once and then one at a time; the logits after each
  * chunk are those of the parallel pass. */
-static void decoding_run(const subject *s, size_t sequence, size_t prefill,
+static void decoding_run(const fixture *s, size_t sequence, size_t prefill,
                          const outcome *want)
 {
     decoding d;
@@ -209,9 +209,9 @@ static void decoding_run(const subject *s, size_t sequence, size_t prefill,
     decoding_init(&d, s, sequence);
     for (size_t t = 0, rows; t < length; t += rows) {
         rows = t == 0 && prefill <= length ? prefill : 1;
-        bt_decode_input feed = { d.sequence, rows, s->target.ids[sequence] + t,
-                                 d.logits };
-        if (bt_decode_session_append(d.stage, &feed, 1, &err))
+        bt_decode_input input = { d.sequence, rows, s->target.ids[sequence] + t,
+                                  d.logits };
+        if (bt_decode_session_append(d.session, &input, 1, &err))
             fail_msg("%s", err.message);
         same_bits("logits", want->logits + (t + rows - 1) * want->columns,
                   d.logits, want->columns);
@@ -219,10 +219,10 @@ static void decoding_run(const subject *s, size_t sequence, size_t prefill,
     decoding_release(&d);
 }
 
-static void check_steps(subject *s)
+static void check_steps(fixture *s)
 {
     static const size_t prefills[] = { 1, 5, 67 };
-    if (s->print->stacks == BT_ENCODER_ONLY)
+    if (s->config->stacks == BT_ENCODER_ONLY)
         return;
     bt_tape *tape = tape_make(NULL, 1);
     for (size_t i = 0; i < SEQUENCES; i++) {
@@ -244,7 +244,7 @@ static void decoding_equals_the_parallel_pass(void **state)
 
 /* Sequence i alone against its rows of the whole batch, and its loss against
  * that of the batch when only its labels count. */
-static void check_alone(subject *s, bt_tape *tape, size_t i, const float *want)
+static void check_alone(fixture *s, bt_tape *tape, size_t i, const float *want)
 {
     text source = s->source, target = s->target;
     outcome alone = outcome_of(s, tape, layout_alone(i));
@@ -262,13 +262,13 @@ static void check_alone(subject *s, bt_tape *tape, size_t i, const float *want)
     s->target = target;
 }
 
-static void check_layouts(subject *s)
+static void check_layouts(fixture *s)
 {
     bt_tape *tape = tape_make(NULL, 1);
     outcome want = outcome_of(s, tape, packed);
     outcome got = outcome_of(s, tape, padded);
     const text *read =
-        s->print->stacks == BT_ENCODER_ONLY ? &s->source : &s->target;
+        s->config->stacks == BT_ENCODER_ONLY ? &s->source : &s->target;
     const float *row = want.logits;
     assert_int_equal(want.rows, got.rows);
     same_bits("padded", want.logits, got.logits, want.rows * want.columns);
@@ -297,7 +297,7 @@ typedef struct training {
     double loss;
 } training;
 
-static training training_of(const subject *s, const char *isa, int threads,
+static training training_of(const fixture *s, const char *isa, int threads,
                             layout how)
 {
     bauta_error err;
@@ -324,7 +324,7 @@ static void training_release(training *t)
     free(t->grads);
 }
 
-static void same_training(const subject *s, const training *want,
+static void same_training(const fixture *s, const training *want,
                           const training *got)
 {
     same_bits("logits", want->forward.logits, got->forward.logits,
@@ -333,7 +333,7 @@ static void same_training(const subject *s, const training *want,
     same_loss(want->loss, got->loss);
 }
 
-static void check_machine(const subject *s, const training *want,
+static void check_machine(const fixture *s, const training *want,
                           const char *isa, int threads)
 {
     training got = training_of(s, isa, threads, packed);
@@ -341,7 +341,7 @@ static void check_machine(const subject *s, const training *want,
     training_release(&got);
 }
 
-static void check_machines(subject *s)
+static void check_machines(fixture *s)
 {
     static const int threads[] = { 2, 4 };
     const char *names[8];
@@ -361,26 +361,26 @@ static void threads_and_instruction_sets_change_no_bit(void **state)
     each_folder(check_machines);
 }
 
-/* ---- what stands in padding ---------------------------------------------- */
+/* ---- contents of padding ------------------------------------------------- */
 
 /* If the head is the token table, the poisoned token has a NaN logit in every
  * row, and so the loss is NaN. Gradients are not compared here: a matrix's
  * gradient is a sum over all rows, padding included. Training packs its
  * batches. */
-static void check_poison(subject *s)
+static void check_poison(fixture *s)
 {
     bt_tensor *tokens = &s->folder->model->tokens;
-    uint32_t poison = text_padding(s->print);
+    uint32_t poison = text_padding(s->config);
     bt_tape *tape = tape_make(NULL, 1);
     outcome want = outcome_of(s, tape, padded);
     for (size_t c = 0; c < tokens->columns; c++)
         tokens->data[poison * tokens->stride + c] = NAN;
     outcome got = outcome_of(s, tape, padded);
-    for (size_t row = 0; s->print->tied && row < want.rows; row++)
+    for (size_t row = 0; s->config->tied && row < want.rows; row++)
         got.logits[row * got.columns + poison] =
             want.logits[row * want.columns + poison];
     same_bits("logits", want.logits, got.logits, want.rows * want.columns);
-    if (!s->print->tied)
+    if (!s->config->tied)
         same_loss(want.loss, got.loss);
     free(want.logits);
     free(got.logits);
@@ -395,7 +395,7 @@ static void nan_in_padding_changes_nothing(void **state)
 
 /* ---- memory -------------------------------------------------------------- */
 
-static bauta_status step_run(const subject *s, bt_tape *tape, pass *p,
+static bauta_status step_run(const fixture *s, bt_tape *tape, pass *p,
                              bt_optimizer *optimizer)
 {
     bt_tape_rewind(tape, true);
@@ -406,7 +406,7 @@ static bauta_status step_run(const subject *s, bt_tape *tape, pass *p,
     return status;
 }
 
-static void check_memory(const subject *s)
+static void check_memory(const fixture *s)
 {
     trained l = { .count = 0 };
     bt_optimizer *optimizer = NULL;
@@ -431,7 +431,7 @@ static void a_second_step_allocates_nothing(void **state)
     (void)state;
     for (size_t i = 0; i < BT_LEN(test_folders); i++) {
         char path[NAME];
-        subject s;
+        fixture s;
         if (!test_folder_path(path, sizeof(path), i))
             continue;
         printf("%s\n", test_folders[i].path);

@@ -49,7 +49,7 @@ static bool compare(const char *text, size_t size, unsigned flags)
     return accepted;
 }
 
-static void values_are_those_of_jansson(void **state)
+static void values_equal_jansson(void **state)
 {
     (void)state;
     size_t accepted = 0;
@@ -82,7 +82,7 @@ static void changed_texts_are_accepted_as_by_jansson(void **state)
     assert_true(accepted > 1000);
 }
 
-static void every_cut_is_refused(void **state)
+static void every_truncated_text_is_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(seeds); i++)
@@ -97,7 +97,7 @@ static void every_cut_is_refused(void **state)
 }
 
 static bauta_status read_of(const char *first, const char *again, size_t count,
-                            const char *last, char *says)
+                            const char *last, char *message)
 {
     size_t each = strlen(again), size = strlen(first);
     char *text = malloc(size + count * each + strlen(last) + 1);
@@ -109,7 +109,7 @@ static bauta_status read_of(const char *first, const char *again, size_t count,
     bauta_error err = { 0 };
     bauta_status status =
         bt_json_parse_object(&value, text, strlen(text), 0, "x", &err);
-    strcpy(says, err.message);
+    strcpy(message, err.message);
     json_decref(value);
     free(text);
     return status;
@@ -118,20 +118,21 @@ static bauta_status read_of(const char *first, const char *again, size_t count,
 static void values_are_counted_and_depth_is_bounded(void **state)
 {
     (void)state;
-    char says[256];
+    char message[256];
     size_t most = BT_JSON_VALUES_MAX - 3; // the object, its list, the last one
-    assert_int_equal(read_of("{\"a\":[", "0,", most, "0]}", says), 0);
-    assert_int_equal(read_of("{\"a\":[", "0,", most + 1, "0]}", says),
+    assert_int_equal(read_of("{\"a\":[", "0,", most, "0]}", message), 0);
+    assert_int_equal(read_of("{\"a\":[", "0,", most + 1, "0]}", message),
                      BAUTA_ERR_IO);
-    assert_non_null(strstr(says, "too many values"));
+    assert_non_null(strstr(message, "too many values"));
     size_t deep = BT_JSON_DEPTH_MAX - 1;
-    assert_int_equal(read_of("{\"a\":", "[", deep, "", says), BAUTA_ERR_IO);
-    assert_null(strstr(says, "too deep"));
-    assert_int_equal(read_of("{\"a\":", "[", deep + 1, "", says), BAUTA_ERR_IO);
-    assert_non_null(strstr(says, "too deep"));
+    assert_int_equal(read_of("{\"a\":", "[", deep, "", message), BAUTA_ERR_IO);
+    assert_null(strstr(message, "too deep"));
+    assert_int_equal(read_of("{\"a\":", "[", deep + 1, "", message),
+                     BAUTA_ERR_IO);
+    assert_non_null(strstr(message, "too deep"));
 }
 
-static void what_is_skipped_is_checked(void **state)
+static void skipped_values_are_validated(void **state)
 {
     (void)state;
     static const char text[] = "[{\"a\": [1, \"\\u00e9\", {}]}, 2, tru]";
@@ -188,12 +189,12 @@ int main(void)
 {
     test_random random = test_random_from(test_seed());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_those_of_jansson),
+        cmocka_unit_test(values_equal_jansson),
         cmocka_unit_test_prestate(changed_texts_are_accepted_as_by_jansson,
                                   &random),
-        cmocka_unit_test(every_cut_is_refused),
+        cmocka_unit_test(every_truncated_text_is_refused),
         cmocka_unit_test(values_are_counted_and_depth_is_bounded),
-        cmocka_unit_test(what_is_skipped_is_checked),
+        cmocka_unit_test(skipped_values_are_validated),
         cmocka_unit_test(numbers_do_not_depend_on_the_locale),
         cmocka_unit_test(a_text_is_written_as_jansson_does),
     };

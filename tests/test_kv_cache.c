@@ -17,19 +17,19 @@ enum { CACHES = 5, TOKENS = 330, ROWS = 5 };
 static uint64_t seed;
 
 /* A cache, and its expected contents. */
-typedef struct subject {
+typedef struct cache_model {
     bauta_kv_cache *cache; /* NULL: none here */
     size_t tokens, gone;
     uint32_t token[TOKENS];
-} subject;
+} cache_model;
 
-typedef struct world {
+typedef struct fixture {
     test_random r;
     bauta_context *context;
     bauta_attention_shape shape;
-    subject all[CACHES];
+    cache_model all[CACHES];
     uint32_t next; /* token that never was */
-} world;
+} fixture;
 
 static void token_write(uint32_t token, float *k, float *v)
 {
@@ -41,7 +41,7 @@ static void token_write(uint32_t token, float *k, float *v)
 }
 
 /* Keys and values of a list, dense; freed ones are NaN. */
-static void plain(const subject *s, float *k, float *v)
+static void plain(const cache_model *s, float *k, float *v)
 {
     for (size_t t = 0; t < s->tokens; t++)
         token_write(t < s->gone ? 0 : s->token[t], k + t * FLOATS,
@@ -55,11 +55,11 @@ static float *floats(size_t count)
     return x;
 }
 
-/* ---- what can happen to a cache ------------------------------------------ */
+/* ---- operations on a cache ----------------------------------------------- */
 
 /* Append tokens. Token 0, which is NaN, is for keys that will be freed before
  * any query sees them. */
-static void append(world *w, subject *s, size_t count, bool junk)
+static void append(fixture *w, cache_model *s, size_t count, bool junk)
 {
     bauta_error err;
     float *k = floats(count * FLOATS), *v = floats(count * FLOATS);
@@ -75,7 +75,7 @@ static void append(world *w, subject *s, size_t count, bool junk)
     free(v);
 }
 
-static void truncate_to(subject *s, size_t tokens)
+static void truncate_to(cache_model *s, size_t tokens)
 {
     bool held = tokens == 0 || tokens > s->gone;
     bauta_status status = bauta_kv_cache_truncate(s->cache, tokens, NULL);
@@ -86,14 +86,14 @@ static void truncate_to(subject *s, size_t tokens)
         s->gone = 0;
 }
 
-static void forget(subject *s, size_t tokens)
+static void forget(cache_model *s, size_t tokens)
 {
     assert_int_equal(bauta_kv_cache_evict(s->cache, tokens, NULL), 0);
     size_t gone = tokens / BT_BLOCK * BT_BLOCK;
     s->gone = gone > s->gone ? gone : s->gone;
 }
 
-static void fork_to(const subject *from, subject *to)
+static void fork_to(const cache_model *from, cache_model *to)
 {
     if (from == to)
         return;
@@ -105,7 +105,7 @@ static void fork_to(const subject *from, subject *to)
 /* ---- attention ----------------------------------------------------------- */
 
 /* Rows that see random spans of the tokens held. */
-static bauta_mask *mask_draw(test_random *r, const subject *s, size_t rows)
+static bauta_mask *mask_draw(test_random *r, const cache_model *s, size_t rows)
 {
     bauta_mask *mask = NULL;
     unsigned char *visible = calloc(rows * s->tokens + 1, 1);
@@ -124,7 +124,7 @@ static bauta_mask *mask_draw(test_random *r, const subject *s, size_t rows)
     return mask;
 }
 
-static void compare(world *w, const subject *s)
+static void compare(fixture *w, const cache_model *s)
 {
     size_t rows = 1 + test_below(&w->r, ROWS);
     size_t columns = w->shape.heads * w->shape.head_dim;
@@ -157,14 +157,15 @@ static void compare(world *w, const subject *s)
     free(lse);
 }
 
-/* ---- random lives -------------------------------------------------------- */
+/* ---- random operations --------------------------------------------------- */
 
-static void world_init(world *w, const char *isa, int threads, uint64_t number)
+static void fixture_init(fixture *w, const char *isa, int threads,
+                         uint64_t number)
 {
-    *w = (world){ .r = test_random_from(number),
-                  .context = test_context(isa, threads),
-                  .shape = BAUTA_ATTENTION_SHAPE_INIT,
-                  .next = 1 };
+    *w = (fixture){ .r = test_random_from(number),
+                    .context = test_context(isa, threads),
+                    .shape = BAUTA_ATTENTION_SHAPE_INIT,
+                    .next = 1 };
     w->shape.heads = 4;
     w->shape.kv_heads = 2;
     w->shape.head_dim = FLOATS / 2;
@@ -172,14 +173,14 @@ static void world_init(world *w, const char *isa, int threads, uint64_t number)
         bauta_kv_cache_create(&w->all[0].cache, &w->shape, TOKENS, NULL), 0);
 }
 
-static void world_release(world *w)
+static void fixture_release(fixture *w)
 {
     for (size_t i = 0; i < CACHES; i++)
         bauta_kv_cache_free(w->all[i].cache);
     bauta_context_free(w->context);
 }
 
-static void something_happens(world *w, subject *s)
+static void random_operation(fixture *w, cache_model *s)
 {
     test_random *r = &w->r;
     size_t room = TOKENS - s->tokens, before = s->tokens;
@@ -206,45 +207,45 @@ static void something_happens(world *w, subject *s)
 
 /* A junk token that cannot be truncated (its page is the first one left) would
  * be seen, so the sequence is always truncated to a token that is held. */
-static void world_live(world *w, size_t steps)
+static void fixture_live(fixture *w, size_t steps)
 {
     for (size_t i = 0; i < steps; i++) {
-        subject *s = &w->all[test_below(&w->r, CACHES)];
+        cache_model *s = &w->all[test_below(&w->r, CACHES)];
         if (!s->cache)
             continue;
         if (s->tokens == s->gone && s->gone)
             append(w, s, 1, false);
-        something_happens(w, s);
+        random_operation(w, s);
         compare(w, &w->all[0]);
         if (s->cache)
             compare(w, s);
     }
 }
 
-static void whatever_happens_to_caches_they_are_lists_of_tokens(void **state)
+static void random_operations_keep_caches_equal_to_token_lists(void **state)
 {
     (void)state;
     const char *isas[8];
     size_t count = bt_kernels_names(isas, BT_LEN(isas));
     for (size_t i = 0; i < 3 * count; i++) {
-        world w;
+        fixture w;
         faults_begin();
-        world_init(&w, isas[i % count], 1 << (i / count), seed + i);
-        world_live(&w, 150);
-        world_release(&w);
+        fixture_init(&w, isas[i % count], 1 << (i / count), seed + i);
+        fixture_live(&w, 150);
+        fixture_release(&w);
         assert_int_equal(faults_end(), 0);
     }
 }
 
 /* ---- memory -------------------------------------------------------------- */
 
-static void a_cache_that_forgets_stays_small(void **state)
+static void freeing_old_tokens_bounds_a_cache(void **state)
 {
     (void)state;
     enum { LONG = 20000, WINDOW = 100 };
-    world w;
+    fixture w;
     faults_begin();
-    world_init(&w, NULL, 1, seed);
+    fixture_init(&w, NULL, 1, seed);
     bauta_kv_cache *cache = NULL;
     float k[FLOATS] = { 0 }, v[FLOATS] = { 0 };
     assert_int_equal(bauta_kv_cache_create(&cache, &w.shape, LONG, NULL), 0);
@@ -258,7 +259,7 @@ static void a_cache_that_forgets_stays_small(void **state)
         assert_true(faults_live() <= live + 4); // three pages and the table
     }
     bauta_kv_cache_free(cache);
-    world_release(&w);
+    fixture_release(&w);
     assert_int_equal(faults_end(), 0);
 }
 
@@ -266,9 +267,9 @@ static void a_cache_that_forgets_stays_small(void **state)
 static void forks_share_until_one_writes(void **state)
 {
     (void)state;
-    world w;
+    fixture w;
     faults_begin();
-    world_init(&w, NULL, 1, seed);
+    fixture_init(&w, NULL, 1, seed);
     append(&w, &w.all[0], 200, false);
     size_t live = faults_live();
     fork_to(&w.all[0], &w.all[1]);
@@ -281,11 +282,11 @@ static void forks_share_until_one_writes(void **state)
     bauta_kv_cache_free(w.all[0].cache); // the pages stay alive
     w.all[0].cache = NULL;
     compare(&w, &w.all[1]);
-    world_release(&w);
+    fixture_release(&w);
     assert_int_equal(faults_end(), 0);
 }
 
-static bauta_status append_one(world *w, subject *s, bauta_error *err)
+static bauta_status append_one(fixture *w, cache_model *s, bauta_error *err)
 {
     float k[FLOATS], v[FLOATS];
     token_write(w->next, k, v);
@@ -301,9 +302,9 @@ static bauta_status append_one(world *w, subject *s, bauta_error *err)
 static void caches_survive_each_failing_allocation(void **state)
 {
     (void)state;
-    world w;
+    fixture w;
     faults_begin();
-    world_init(&w, NULL, 1, seed);
+    fixture_init(&w, NULL, 1, seed);
     append(&w, &w.all[0], 127, false);
     for (size_t k = 0, done = 0; done < 3; k++) {
         bauta_error err;
@@ -329,29 +330,29 @@ static void caches_survive_each_failing_allocation(void **state)
         if (done)
             compare(&w, &w.all[1]);
     }
-    world_release(&w);
+    fixture_release(&w);
     assert_int_equal(faults_end(), 0);
 }
 
-/* ---- what is refused ----------------------------------------------------- */
+/* ---- refusals ------------------------------------------------------------ */
 
 static void refused(bauta_status status, const bauta_error *err,
-                    const char *says)
+                    const char *message)
 {
     assert_int_equal(status, BAUTA_ERR_ARGUMENT);
-    if (!strstr(err->message, says))
-        fail_msg("want \"%s\", got \"%s\"", says, err->message);
+    if (!strstr(err->message, message))
+        fail_msg("want \"%s\", got \"%s\"", message, err->message);
 }
 
-static void what_was_forgotten_is_not_to_be_had(void **state)
+static void freed_tokens_cannot_be_read(void **state)
 {
     (void)state;
-    world w;
+    fixture w;
     bauta_error err;
     bauta_mask *mask = NULL;
     bauta_plan *plan = NULL;
     float q[4 * FLOATS] = { 0 }, out[4 * FLOATS];
-    world_init(&w, NULL, 1, seed);
+    fixture_init(&w, NULL, 1, seed);
     bauta_kv_cache *cache = w.all[0].cache;
     append(&w, &w.all[0], 200, false);
     refused(bauta_kv_cache_evict(cache, 201, &err), &err, "forget 201 tokens");
@@ -368,18 +369,18 @@ static void what_was_forgotten_is_not_to_be_had(void **state)
     refused(bauta_kv_cache_evict(NULL, 0, &err), &err, "cache is NULL");
     bauta_plan_free(plan);
     bauta_mask_free(mask);
-    world_release(&w);
+    fixture_release(&w);
 }
 
 int main(void)
 {
     seed = test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whatever_happens_to_caches_they_are_lists_of_tokens),
-        cmocka_unit_test(a_cache_that_forgets_stays_small),
+        cmocka_unit_test(random_operations_keep_caches_equal_to_token_lists),
+        cmocka_unit_test(freeing_old_tokens_bounds_a_cache),
         cmocka_unit_test(forks_share_until_one_writes),
         cmocka_unit_test(caches_survive_each_failing_allocation),
-        cmocka_unit_test(what_was_forgotten_is_not_to_be_had),
+        cmocka_unit_test(freed_tokens_cannot_be_read),
     };
-    return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("kv_cache", tests, NULL, NULL);
 }

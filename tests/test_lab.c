@@ -10,14 +10,14 @@
 #include <string.h>
 
 /* Stands in for the program's error output. */
-static char said[512];
+static char message[512];
 
 int cli_fail(const char *verb, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int used = snprintf(said, sizeof(said), "%s: ", verb);
-    vsnprintf(said + used, sizeof(said) - (size_t)used, format, args);
+    int used = snprintf(message, sizeof(message), "%s: ", verb);
+    vsnprintf(message + used, sizeof(message) - (size_t)used, format, args);
     va_end(args);
     return CLI_FAILED;
 }
@@ -27,7 +27,7 @@ int lab_failed(const bauta_error *err)
     return cli_fail("lab", "%s", err->message);
 }
 
-/* ---- a model of few numbers --------------------------------------------- */
+/* ---- a small model ------------------------------------------------------ */
 
 static bauta_model *model_small(void)
 {
@@ -121,7 +121,7 @@ static double bound_of(double value, double rate)
     return roundings * fabs(value) + STEPS * rate * (10.0 * roundings + 1e-6);
 }
 
-static void the_learner_takes_the_steps_of_adamw(void **state)
+static void the_learner_equals_adamw(void **state)
 {
     (void)state;
     static number numbers[NUMBERS_MAX];
@@ -187,7 +187,7 @@ static void gradients_that_are_not_finite_change_nothing(void **state)
     assert_non_null(l);
     t.gradient[1] = NAN;
     assert_int_equal(learner_step(l), CLI_FAILED);
-    assert_string_equal(said, "lab: the gradients are not finite");
+    assert_string_equal(message, "lab: the gradients are not finite");
     for (size_t i = 0; i < bauta_model_tensor_count(model); i++) {
         t = tensor_at(model, i);
         assert_memory_equal(t.data, tensor_at(before, i).data,
@@ -292,7 +292,7 @@ static void sorted_release(sorted *s)
     free(s->lines);
 }
 
-static void what_is_kept_back_was_not_learned(void **state)
+static void validation_text_is_not_trained_on(void **state)
 {
     (void)state;
     uint64_t seed = test_seed();
@@ -335,7 +335,7 @@ static void a_word_is_a_token(void **state)
 
 /* ---- the rest ----------------------------------------------------------- */
 
-static void surprise_is_minus_the_logarithm(void **state)
+static void surprise_is_the_negative_log_probability(void **state)
 {
     (void)state;
     const float logits[] = { 0.0f, logf(2.0f), logf(5.0f) };
@@ -397,7 +397,7 @@ static bool disarm(void)
     return did_fail;
 }
 
-static void without_memory_of_its_own_there_is_no_text(void **state)
+static void program_allocation_failure_gives_no_text(void **state)
 {
     (void)state;
     for (size_t i = 0; i < KINDS; i++) {
@@ -409,14 +409,14 @@ static void without_memory_of_its_own_there_is_no_text(void **state)
             failed = disarm();
             assert_int_equal(status, failed ? CLI_FAILED : CLI_OK);
             if (failed)
-                assert_string_equal(said, "lab: out of memory");
+                assert_string_equal(message, "lab: out of memory");
             lab_corpus_release(&t);
         }
         assert_true(k > 4);
     }
 }
 
-static void without_memory_there_is_no_learner(void **state)
+static void allocation_failure_gives_no_learner(void **state)
 {
     (void)state;
     bauta_model *model = model_small();
@@ -432,7 +432,7 @@ static void without_memory_there_is_no_learner(void **state)
     bauta_model_free(model);
 }
 
-static void without_memory_there_is_no_text(void **state)
+static void allocation_failure_gives_no_text(void **state)
 {
     (void)state;
     for (size_t i = 0; i < KINDS; i++) {
@@ -457,17 +457,17 @@ static void without_memory_there_is_no_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_learner_takes_the_steps_of_adamw),
+        cmocka_unit_test(the_learner_equals_adamw),
         cmocka_unit_test(without_gradients_only_matrices_decay),
         cmocka_unit_test(gradients_that_are_not_finite_change_nothing),
         cmocka_unit_test(a_seed_gives_the_same_text),
         cmocka_unit_test(the_corpora_hold_the_text),
-        cmocka_unit_test(what_is_kept_back_was_not_learned),
+        cmocka_unit_test(validation_text_is_not_trained_on),
         cmocka_unit_test(a_word_is_a_token),
-        cmocka_unit_test(surprise_is_minus_the_logarithm),
-        cmocka_unit_test(without_memory_there_is_no_text),
-        cmocka_unit_test(without_memory_of_its_own_there_is_no_text),
-        cmocka_unit_test(without_memory_there_is_no_learner),
+        cmocka_unit_test(surprise_is_the_negative_log_probability),
+        cmocka_unit_test(allocation_failure_gives_no_text),
+        cmocka_unit_test(program_allocation_failure_gives_no_text),
+        cmocka_unit_test(allocation_failure_gives_no_learner),
     };
     return cmocka_run_group_tests_name("lab", tests, NULL, NULL);
 }

@@ -4,9 +4,9 @@
 #include "allocation_faults.h"
 #include "report_fixtures.h"
 
-/* ---- what is kept ------------------------------------------------------- */
+/* ---- contents of the report --------------------------------------------- */
 
-static void a_report_keeps_what_it_was_given(void **state)
+static void a_report_holds_its_elements(void **state)
 {
     (void)state;
     report *r = report_create("name", "question?");
@@ -27,7 +27,7 @@ static void a_report_keeps_what_it_was_given(void **state)
     report_free(NULL);
 }
 
-static void what_belongs_nowhere_is_left_out(void **state)
+static void misplaced_elements_are_dropped(void **state)
 {
     (void)state;
     report *r = report_create("name", "question?");
@@ -48,7 +48,7 @@ static void what_belongs_nowhere_is_left_out(void **state)
     report_free(r);
 }
 
-static void a_void_report_takes_everything_and_holds_nothing(void **state)
+static void a_void_report_ignores_everything(void **state)
 {
     (void)state;
     fill(NULL);
@@ -94,7 +94,7 @@ void *__wrap_realloc(void *memory, size_t size)
     return fails ? NULL : __real_realloc(memory, size);
 }
 
-static void a_report_that_lacks_memory_is_void(void **state)
+static void a_report_that_ran_out_of_memory_is_void(void **state)
 {
     (void)state;
     for (size_t k = 1;; k++) {
@@ -114,7 +114,7 @@ static void a_report_that_lacks_memory_is_void(void **state)
     }
 }
 
-static void a_mask_that_lacks_memory_makes_it_void(void **state)
+static void a_mask_that_ran_out_of_memory_makes_the_report_void(void **state)
 {
     (void)state;
     bauta_mask *all, *causal;
@@ -137,21 +137,21 @@ static void a_mask_that_lacks_memory_makes_it_void(void **state)
     assert_int_equal(faults_end(), 0);
 }
 
-static void a_page_without_memory_is_a_sentence(void **state)
+static void allocation_failure_of_a_page_is_an_error(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     report *r = report_create("lab", "why?");
     const report *one[] = { r };
     failed = false;
     to_fail = 1;
-    int status = report_page(one, 1, scratch_path(&s, "index.html"));
+    int status = report_page(one, 1, temp_folder_path(&s, "index.html"));
     to_fail = 0;
     assert_int_equal(status, CLI_FAILED);
-    assert_string_equal(said, "lab: out of memory");
-    assert_int_equal(scratch_count(&s), 0);
+    assert_string_equal(message, "lab: out of memory");
+    assert_int_equal(temp_folder_count(&s), 0);
     report_free(r);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* jansson's allocations. */
@@ -174,7 +174,7 @@ static void json_release(void *memory)
     free(memory);
 }
 
-static void json_without_memory_is_a_sentence(void **state)
+static void allocation_failure_of_json_is_an_error(void **state)
 {
     (void)state;
     report *r = report_create("lab", "why?");
@@ -185,7 +185,7 @@ static void json_without_memory_is_a_sentence(void **state)
         json_failed = false;
         json_live = 0;
         json_to_fail = k;
-        said[0] = '\0';
+        message[0] = '\0';
         json_t *got = json_of(r, &status);
         json_to_fail = 0;
         bool whole = !json_failed;
@@ -196,7 +196,7 @@ static void json_without_memory_is_a_sentence(void **state)
         if (status == CLI_OK)
             break;
         assert_false(whole);
-        assert_string_equal(said, "lab: out of memory");
+        assert_string_equal(message, "lab: out of memory");
         assert_true(k < 1000);
     }
     json_set_alloc_funcs(malloc, free);
@@ -206,13 +206,13 @@ static void json_without_memory_is_a_sentence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_report_keeps_what_it_was_given),
-        cmocka_unit_test(what_belongs_nowhere_is_left_out),
-        cmocka_unit_test(a_void_report_takes_everything_and_holds_nothing),
-        cmocka_unit_test(a_report_that_lacks_memory_is_void),
-        cmocka_unit_test(a_mask_that_lacks_memory_makes_it_void),
-        cmocka_unit_test(a_page_without_memory_is_a_sentence),
-        cmocka_unit_test(json_without_memory_is_a_sentence),
+        cmocka_unit_test(a_report_holds_its_elements),
+        cmocka_unit_test(misplaced_elements_are_dropped),
+        cmocka_unit_test(a_void_report_ignores_everything),
+        cmocka_unit_test(a_report_that_ran_out_of_memory_is_void),
+        cmocka_unit_test(a_mask_that_ran_out_of_memory_makes_the_report_void),
+        cmocka_unit_test(allocation_failure_of_a_page_is_an_error),
+        cmocka_unit_test(allocation_failure_of_json_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

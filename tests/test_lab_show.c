@@ -50,7 +50,7 @@ static void a_table_is_aligned_and_words_are_wrapped(void **state)
     report_free(r);
 }
 
-static void a_claim_is_shown_where_it_does_not_hold(void **state)
+static void a_failed_claim_is_shown(void **state)
 {
     (void)state;
     report *r = report_create("lab", "why?");
@@ -63,7 +63,7 @@ static void a_claim_is_shown_where_it_does_not_hold(void **state)
     report_free(r);
 }
 
-static void masks_stand_side_by_side_and_leaks_stand_out(void **state)
+static void masks_are_printed_side_by_side_with_leaks_marked(void **state)
 {
     (void)state;
     bauta_mask *all, *causal, *cross;
@@ -109,10 +109,10 @@ static void a_large_mask_is_drawn_small_with_every_leak(void **state)
     report_free(r);
 }
 
-static void what_a_model_says_steers_nothing(void **state)
+static void model_output_contains_no_terminal_escapes(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     report *r = report_create("lab", "why?");
     report_quote(r, "<i>", "\033[31m</blockquote><script>\na & \"b\"\xff");
     char *text = printed(r, false);
@@ -120,7 +120,7 @@ static void what_a_model_says_steers_nothing(void **state)
     assert_in(text, "  > a & \"b\"");
     free(text);
     assert_int_equal(report_page((const report *const *)&r, 1,
-                                 scratch_path(&s, "page.html")),
+                                 temp_folder_path(&s, "page.html")),
                      CLI_OK);
     text = file_read(s.path);
     assert_not_in(text, "<script>");
@@ -130,7 +130,7 @@ static void what_a_model_says_steers_nothing(void **state)
                     "&quot;b&quot;\xEF\xBF\xBD</blockquote>");
     free(text);
     report_free(r);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- plots -------------------------------------------------------------- */
@@ -171,7 +171,7 @@ static double number_draw(test_random *random)
 
 /* For arbitrary numbers, points stay within the axes and lines within the
  * terminal. */
-static void axes_hold_any_numbers(void **state)
+static void axes_fit_any_numbers(void **state)
 {
     (void)state;
     test_random random = test_random_from(test_seed());
@@ -215,17 +215,17 @@ static void axes_hold_any_numbers(void **state)
 
 /* ---- the page and JSON -------------------------------------------------- */
 
-static void the_page_needs_nothing_from_outside(void **state)
+static void the_page_is_self_contained(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     report *r = report_create("lab", "why?"), *other = report_create("b", "?");
     fill(r);
     report_claim(other, false, "this & that");
     const report *both[] = { r, other };
-    assert_int_equal(report_page(both, 2, scratch_path(&s, "index.html")),
+    assert_int_equal(report_page(both, 2, temp_folder_path(&s, "index.html")),
                      CLI_OK);
-    assert_int_equal(scratch_count(&s), 1);
+    assert_int_equal(temp_folder_count(&s), 1);
     char *text = file_read(s.path);
     for (size_t i = 0; i < 4; i++)
         assert_not_in(text, ((const char *[]){
@@ -241,27 +241,27 @@ static void the_page_needs_nothing_from_outside(void **state)
     free(text);
     report_free(r);
     report_free(other);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void a_page_that_cannot_be_written_leaves_nothing(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     report *r = report_create("lab", "why?");
     const report *one[] = { r };
-    assert_int_equal(report_page(one, 1, scratch_path(&s, "no/index.html")),
+    assert_int_equal(report_page(one, 1, temp_folder_path(&s, "no/index.html")),
                      CLI_FAILED);
-    assert_in(said, "no/index.html: cannot write it: No such file");
-    assert_int_equal(mkdir(scratch_path(&s, "folder"), 0700), 0);
+    assert_in(message, "no/index.html: cannot write it: No such file");
+    assert_int_equal(mkdir(temp_folder_path(&s, "folder"), 0700), 0);
     assert_int_equal(report_page(one, 1, s.path), CLI_FAILED);
-    assert_in(said, "folder: cannot write it: Is a directory");
-    assert_int_equal(scratch_count(&s), 1);
+    assert_in(message, "folder: cannot write it: Is a directory");
+    assert_int_equal(temp_folder_count(&s), 1);
     report_free(r);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void json_has_all_of_it(void **state)
+static void json_contains_everything(void **state)
 {
     (void)state;
     report *r = report_create("lab", "why?");
@@ -286,15 +286,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_is_aligned_and_words_are_wrapped),
-        cmocka_unit_test(a_claim_is_shown_where_it_does_not_hold),
-        cmocka_unit_test(masks_stand_side_by_side_and_leaks_stand_out),
+        cmocka_unit_test(a_failed_claim_is_shown),
+        cmocka_unit_test(masks_are_printed_side_by_side_with_leaks_marked),
         cmocka_unit_test(a_large_mask_is_drawn_small_with_every_leak),
-        cmocka_unit_test(what_a_model_says_steers_nothing),
+        cmocka_unit_test(model_output_contains_no_terminal_escapes),
         cmocka_unit_test(a_plot_has_marks_at_its_points),
-        cmocka_unit_test(axes_hold_any_numbers),
-        cmocka_unit_test(the_page_needs_nothing_from_outside),
+        cmocka_unit_test(axes_fit_any_numbers),
+        cmocka_unit_test(the_page_is_self_contained),
         cmocka_unit_test(a_page_that_cannot_be_written_leaves_nothing),
-        cmocka_unit_test(json_has_all_of_it),
+        cmocka_unit_test(json_contains_everything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

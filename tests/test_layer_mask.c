@@ -11,7 +11,7 @@ enum { LAYERS = 4, SEQUENCES = 3, TOKENS = 40 };
 static uint64_t seed;
 
 /* A decoder, or an encoder and a decoder, of LAYERS layers. */
-static bt_model_config print_of(size_t window, size_t window_from)
+static bt_model_config config_of(size_t window, size_t window_from)
 {
     return (bt_model_config){ .stacks = BT_ENCODER_DECODER,
                               .encoder = { .layers = LAYERS + 1 },
@@ -20,7 +20,7 @@ static bt_model_config print_of(size_t window, size_t window_from)
                               .window_first_layer = window_from };
 }
 
-static void windows_are_those_of_the_config(void **state)
+static void layer_windows_equal_the_config(void **state)
 {
     static const struct {
         size_t window, from, want[LAYERS];
@@ -32,16 +32,16 @@ static void windows_are_those_of_the_config(void **state)
     };
     (void)state;
     for (size_t i = 0; i < BT_LEN(configs); i++) {
-        bt_model_config print = print_of(configs[i].window, configs[i].from);
+        bt_model_config config = config_of(configs[i].window, configs[i].from);
         bt_batch_mask none = { .extra = NULL };
         for (size_t l = 0; l < LAYERS; l++) {
             size_t want = configs[i].want[l];
             bt_batch_mask mask =
-                bt_layer_mask(&print, BAUTA_ATTENTION_DECODER, l, &none);
+                bt_layer_mask(&config, BAUTA_ATTENTION_DECODER, l, &none);
             assert_true(mask.causal);
             assert_int_equal(mask.window, want);
-            assert_int_equal(bt_layer_window(&print, l), want);
-            assert_int_equal(bt_layer_slot(&print, BAUTA_ATTENTION_DECODER, l),
+            assert_int_equal(bt_layer_window(&config, l), want);
+            assert_int_equal(bt_layer_slot(&config, BAUTA_ATTENTION_DECODER, l),
                              want ? BT_SLOT_WINDOW : BT_SLOT_DECODER);
         }
     }
@@ -62,13 +62,14 @@ static void encoder_and_cross_attention_see_every_key(void **state)
                                   .keys = { 1, &keys, 0 },
                                   .prefixes = &prefix,
                                   .windows = &window };
-    bt_model_config print = print_of(2, 0);
+    bt_model_config config = config_of(2, 0);
     (void)state;
     for (size_t i = 0; i < BT_LEN(kinds); i++) {
         bauta_attention_kind at = kinds[i].at;
-        bt_batch_mask mask = bt_layer_mask(&print, at, 1, &batch);
-        assert_int_equal(bt_layer_slot(&print, at, 1), kinds[i].place);
-        assert_int_equal(bt_attention_layer_count(&print, at), kinds[i].layers);
+        bt_batch_mask mask = bt_layer_mask(&config, at, 1, &batch);
+        assert_int_equal(bt_layer_slot(&config, at, 1), kinds[i].place);
+        assert_int_equal(bt_attention_layer_count(&config, at),
+                         kinds[i].layers);
         bt_row_visibility rule = bt_row_visibility_of(&mask, 0);
         for (size_t r = 0; r < rows; r++) {
             bauta_span span = bt_row_span(&rule, r);
@@ -96,15 +97,15 @@ static void step_compare(const bauta_mask *whole, const bt_batch_mask *step)
     }
 }
 
-static void a_step_sees_what_the_parallel_pass_sees(void **state)
+static void a_decoding_step_sees_the_keys_of_the_parallel_pass(void **state)
 {
     (void)state;
     test_random random = test_random_from(seed);
     for (size_t round = 0; round < 500; round++) {
         size_t rows[SEQUENCES], keys[SEQUENCES], windows[SEQUENCES];
         size_t window = test_below(&random, 12);
-        bt_model_config print =
-            print_of(window, test_below(&random, LAYERS + 1));
+        bt_model_config config =
+            config_of(window, test_below(&random, LAYERS + 1));
         for (size_t s = 0; s < SEQUENCES; s++) {
             keys[s] = 1 + test_below(&random, TOKENS);
             rows[s] = 1 + test_below(&random, keys[s]);
@@ -118,9 +119,9 @@ static void a_step_sees_what_the_parallel_pass_sees(void **state)
         for (size_t l = 0; l < LAYERS; l++) {
             bauta_mask *whole = NULL;
             bt_batch_mask how =
-                bt_layer_mask(&print, BAUTA_ATTENTION_DECODER, l, &batch);
+                bt_layer_mask(&config, BAUTA_ATTENTION_DECODER, l, &batch);
             bt_batch_mask step =
-                bt_layer_mask(&print, BAUTA_ATTENTION_DECODER, l, &last);
+                bt_layer_mask(&config, BAUTA_ATTENTION_DECODER, l, &last);
             assert_int_equal(bt_batch_mask_create(&whole, &how, NULL), 0);
             step_compare(whole, &step);
             bauta_mask_free(whole);
@@ -132,9 +133,9 @@ int main(void)
 {
     seed = test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_are_those_of_the_config),
+        cmocka_unit_test(layer_windows_equal_the_config),
         cmocka_unit_test(encoder_and_cross_attention_see_every_key),
-        cmocka_unit_test(a_step_sees_what_the_parallel_pass_sees),
+        cmocka_unit_test(a_decoding_step_sees_the_keys_of_the_parallel_pass),
     };
     return cmocka_run_group_tests_name("layer_mask", tests, NULL, NULL);
 }

@@ -178,24 +178,26 @@ static const struct {
 };
 
 /* Other files that a folder needs for the file to be read. */
-static void others_write(scratch *s, const char *file, load_fn *load)
+static void others_write(temp_folder *s, const char *file, load_fn *load)
 {
     if (load == load_tokenizer && strcmp(file, "tokenizer.json") &&
         strcmp(file, "vocab.txt"))
-        scratch_file(s, "vocab.json", "{\"a\":0,\"aa\":1}", 14);
+        temp_folder_write(s, "vocab.json", "{\"a\":0,\"aa\":1}", 14);
     if (load == load_tokenizer && strcmp(file, "tokenizer.json") &&
         strcmp(file, "vocab.txt"))
-        scratch_file(s, "merges.txt", "a a\n", 4);
+        temp_folder_write(s, "merges.txt", "a a\n", 4);
     if (load != load_model)
         return;
-    scratch_file(s, "config.json", tinies[0].config, strlen(tinies[0].config));
+    temp_folder_write(s, "config.json", tinies[0].config,
+                      strlen(tinies[0].config));
     if (!strcmp(file, "model.safetensors.index.json"))
         return;
     static tiny_weights w;
     tiny_weights_init(&w, s->folder);
-    assert_int_equal(bt_safetensors_write(scratch_path(s, "model.safetensors"),
-                                          w.tensors, w.count, NULL, 0, NULL),
-                     0);
+    assert_int_equal(
+        bt_safetensors_write(temp_folder_path(s, "model.safetensors"),
+                             w.tensors, w.count, NULL, 0, NULL),
+        0);
     tiny_weights_release(&w);
 }
 
@@ -211,10 +213,10 @@ static size_t allowed(size_t size, size_t times)
 /* Peak memory of the i-th file at a size. */
 static void file_check(size_t i, size_t size)
 {
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     text t = repeat(size, files[i].first, files[i].form, files[i].last);
     others_write(&s, files[i].file, files[i].load);
-    scratch_file(&s, files[i].file, t.bytes, t.size);
+    temp_folder_write(&s, files[i].file, t.bytes, t.size);
     double start = seconds();
     peak_begin();
     files[i].load(s.folder);
@@ -227,7 +229,7 @@ static void file_check(size_t i, size_t size)
         fail_msg("%s of %s: %zu bytes, allowed are %zu", files[i].file,
                  files[i].what, bytes, allowed(t.size, times));
     free(t.bytes);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* Sizes at which files of pieces are just within their number or their bytes,
@@ -235,7 +237,7 @@ static void file_check(size_t i, size_t size)
 static const size_t whole_sizes[] = { 16500000, 21500000, 35000000,
                                       128 * (size_t)MIB };
 
-static void a_hostile_file_takes_so_much_memory_and_no_more(void **state)
+static void a_hostile_file_takes_bounded_memory(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(files); i++) {
@@ -283,9 +285,9 @@ static text model_of(size_t size, char kind, size_t length)
 
 static void model_check(size_t size, char kind, size_t length)
 {
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     text t = model_of(size, kind, length);
-    scratch_file(&s, "tokenizer.model", t.bytes, t.size);
+    temp_folder_write(&s, "tokenizer.model", t.bytes, t.size);
     peak_begin();
     load_tokenizer(s.folder);
     size_t bytes = peak_end();
@@ -294,10 +296,10 @@ static void model_check(size_t size, char kind, size_t length)
     fflush(stdout);
     assert_true(bytes <= allowed(t.size, 64));
     free(t.bytes);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void a_hostile_sentencepiece_model_takes_no_more_either(void **state)
+static void a_hostile_sentencepiece_model_takes_bounded_memory(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 4; i++) {
@@ -454,7 +456,7 @@ static void a_pattern_takes_less_than_a_second(void **state)
 }
 
 /* Texts below the limit match as usual. */
-static void a_pattern_may_look_far(void **state)
+static void a_pattern_may_backtrack_far(void **state)
 {
     (void)state;
     static const char json[] = SPLIT(
@@ -512,11 +514,11 @@ static void a_piece_that_is_too_long_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hostile_file_takes_so_much_memory_and_no_more),
-        cmocka_unit_test(a_hostile_sentencepiece_model_takes_no_more_either),
+        cmocka_unit_test(a_hostile_file_takes_bounded_memory),
+        cmocka_unit_test(a_hostile_sentencepiece_model_takes_bounded_memory),
         cmocka_unit_test(a_text_takes_80_bytes_a_byte),
         cmocka_unit_test(a_pattern_takes_less_than_a_second),
-        cmocka_unit_test(a_pattern_may_look_far),
+        cmocka_unit_test(a_pattern_may_backtrack_far),
         cmocka_unit_test(a_long_word_takes_less_than_a_second),
         cmocka_unit_test(a_piece_that_is_too_long_is_refused),
     };

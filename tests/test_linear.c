@@ -321,7 +321,7 @@ static void a_part_of_a_larger_matrix_gives_the_same_bits(void **state)
     }
 }
 
-/* ---- Who gets a gradient ------------------------------------------------- */
+/* ---- Tensors without gradients ------------------------------------------- */
 
 /* y = x W^T + x and z = y W^T: x and W get the gradients of both uses. */
 static void a_tensor_that_is_used_twice_gets_both_gradients(void **state)
@@ -363,7 +363,7 @@ static void a_tensor_that_is_used_twice_gets_both_gradients(void **state)
     parameter_free(&before);
 }
 
-static void what_wants_no_gradient_gets_none(void **state)
+static void inputs_without_gradients_get_none(void **state)
 {
     (void)state;
     shape s = { 5, 4, 3, false, true };
@@ -389,7 +389,7 @@ static void what_wants_no_gradient_gets_none(void **state)
     layer_free(&start);
 }
 
-static void an_output_that_nobody_asks_about_moves_no_gradient(void **state)
+static void an_unused_output_moves_no_gradient(void **state)
 {
     (void)state;
     shape s = { 5, 4, 3, false, true };
@@ -419,7 +419,7 @@ static void no_rows_give_no_gradient(void **state)
 
 /* ---- Errors -------------------------------------------------------------- */
 
-static void shapes_that_do_not_fit_are_a_sentence(void **state)
+static void mismatched_shapes_are_an_error(void **state)
 {
     (void)state;
     bt_tensor x = input_create(&randoms, 2, 3);
@@ -491,10 +491,10 @@ int main(void)
         cmocka_unit_test(a_batch_in_parts_gives_the_same_bits),
         cmocka_unit_test(a_part_of_a_larger_matrix_gives_the_same_bits),
         cmocka_unit_test(a_tensor_that_is_used_twice_gets_both_gradients),
-        cmocka_unit_test(what_wants_no_gradient_gets_none),
-        cmocka_unit_test(an_output_that_nobody_asks_about_moves_no_gradient),
+        cmocka_unit_test(inputs_without_gradients_get_none),
+        cmocka_unit_test(an_unused_output_moves_no_gradient),
         cmocka_unit_test(no_rows_give_no_gradient),
-        cmocka_unit_test(shapes_that_do_not_fit_are_a_sentence),
+        cmocka_unit_test(mismatched_shapes_are_an_error),
         cmocka_unit_test(
             each_allocation_fails_once_and_a_second_step_makes_none),
     };

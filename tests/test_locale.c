@@ -24,7 +24,7 @@ static bool comma_set(void)
 }
 
 /* If none is installed, localedef makes one in the temporary folder. */
-static bool comma_make(scratch *s)
+static bool comma_make(temp_folder *s)
 {
     char command[700];
     snprintf(command, sizeof(command),
@@ -100,7 +100,7 @@ static void preset(char *text)
     bauta_tokenizer_free(tokenizer);
 }
 
-static void json_has_a_point_in_every_locale(void **state)
+static void json_has_a_decimal_point_in_every_locale(void **state)
 {
     static const struct {
         const char *name;
@@ -113,7 +113,7 @@ static void json_has_a_point_in_every_locale(void **state)
     };
     static char plain[BT_LEN(calls)][ROOM], text[ROOM];
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     for (size_t i = 0; i < BT_LEN(calls); i++)
         calls[i].write(plain[i]);
     bool comma = comma_set() || comma_make(&s);
@@ -126,14 +126,14 @@ static void json_has_a_point_in_every_locale(void **state)
         json_decref(json);
     }
     setlocale(LC_ALL, "C");
-    scratch_free(&s);
+    temp_folder_free(&s);
     if (!comma)
         skip();
 }
 
 /* ---- numbers ------------------------------------------------------------- */
 
-static void separators_become_points(void **state)
+static void decimal_separators_become_points(void **state)
 {
     static const struct {
         const char *from, *to;
@@ -155,7 +155,7 @@ static void separators_become_points(void **state)
     }
 }
 
-static void numbers_that_json_lacks_are_null(void **state)
+static void non_finite_numbers_are_null(void **state)
 {
     char text[512];
     bt_string_writer w = { text, sizeof(text), 0 };
@@ -172,7 +172,7 @@ static void numbers_that_json_lacks_are_null(void **state)
     assert_int_equal(bt_put_end(&w), 312);
 }
 
-static void what_does_not_fit_is_counted(void **state)
+static void truncated_output_is_counted(void **state)
 {
     char text[4];
     bt_string_writer w = { text, sizeof(text), 0 };
@@ -185,10 +185,10 @@ static void what_does_not_fit_is_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_has_a_point_in_every_locale),
-        cmocka_unit_test(separators_become_points),
-        cmocka_unit_test(numbers_that_json_lacks_are_null),
-        cmocka_unit_test(what_does_not_fit_is_counted),
+        cmocka_unit_test(json_has_a_decimal_point_in_every_locale),
+        cmocka_unit_test(decimal_separators_become_points),
+        cmocka_unit_test(non_finite_numbers_are_null),
+        cmocka_unit_test(truncated_output_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ static void near_double(const float *z, uint32_t label, float got)
                  want, bound);
 }
 
-static void texts_check(const speaker *s, const texts *t, bool pairs,
+static void texts_check(const generation_fixture *s, const texts *t, bool pairs,
                         bauta_result *const *results)
 {
     static float got[TEXTS * ROWS], logits[TEXTS * ROWS * VOCAB];
@@ -159,7 +159,7 @@ static void family_run(const char *folder, bool pack, bauta_dtype dtype)
     bauta_options plain = BAUTA_OPTIONS_INIT;
     static texts t;
     bauta_error err;
-    speaker s = speaker_load(folder, false, 3);
+    generation_fixture s = generation_fixture_load(folder, false, 3);
     bool pairs = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
     if (pack)
         MUST(bauta_model_pack(s.model, dtype, &err), &err);
@@ -181,7 +181,7 @@ static void family_run(const char *folder, bool pack, bauta_dtype dtype)
     MUST(bauta_context_create(&s.context, &plain, &err), &err);
     texts_check(&s, &t, pairs, results);
     results_free(results, TEXTS);
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
 static void the_sampler_and_the_trainer_are_the_same_function(void **state)
@@ -189,7 +189,7 @@ static void the_sampler_and_the_trainer_are_the_same_function(void **state)
     (void)state;
     static const bauta_dtype dtypes[] = { BAUTA_FLOAT32, BAUTA_BFLOAT16,
                                           BAUTA_INT8 };
-    scratch folder = scratch_create();
+    temp_folder folder = temp_folder_create();
     size_t families = 0;
     for (size_t i = 0; i < BT_LEN(tinies); i++) {
         char path[512];
@@ -201,7 +201,7 @@ static void the_sampler_and_the_trainer_are_the_same_function(void **state)
         families++;
     }
     assert_int_equal(families, 7);
-    scratch_free(&folder);
+    temp_folder_free(&folder);
 }
 
 /* ---- edges ----------------------------------------------------------------

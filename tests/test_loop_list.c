@@ -136,7 +136,7 @@ static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
     bauta_plan_free(plan);
 }
 
-static void lists_show_what_the_mask_shows(void **state)
+static void lists_equal_the_mask(void **state)
 {
     test_random r = test_random_from(test_seed());
     (void)state;
@@ -203,7 +203,7 @@ static void steps_begin_with_the_first_row_that_sees(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_show_what_the_mask_shows),
+        cmocka_unit_test(lists_equal_the_mask),
         cmocka_unit_test(causal_lists_have_few_partial_steps),
         cmocka_unit_test(steps_begin_with_the_first_row_that_sees),
     };

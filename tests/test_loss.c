@@ -540,7 +540,7 @@ static void a_part_of_a_larger_matrix_gives_the_same_bits(void **state)
     }
 }
 
-static void without_a_record_the_loss_is_the_same(void **state)
+static void without_recording_the_loss_is_the_same(void **state)
 {
     (void)state;
     problem p = cases[3];
@@ -558,7 +558,7 @@ static void without_a_record_the_loss_is_the_same(void **state)
     problem_free(&start);
 }
 
-/* ---- Rows that do not count ---------------------------------------------- */
+/* ---- Ignored rows -------------------------------------------------------- */
 
 /* The rows that count, alone. */
 static problem problem_counted(const problem *from)
@@ -627,7 +627,7 @@ static void an_ignored_row_of_a_new_gradient_is_zero(void **state)
     problem_free(&p);
 }
 
-static void where_nothing_counts_the_loss_is_zero(void **state)
+static void without_labels_the_loss_is_zero(void **state)
 {
     (void)state;
     for (size_t rows = 0; rows < 5; rows += 4) {
@@ -649,7 +649,7 @@ static void where_nothing_counts_the_loss_is_zero(void **state)
 
 /* ---- Several losses ------------------------------------------------------ */
 
-static void a_loss_that_is_not_walked_back_moves_no_gradient(void **state)
+static void a_loss_without_backward_moves_no_gradient(void **state)
 {
     (void)state;
     problem p = cases[3];
@@ -687,8 +687,8 @@ static void add_part(problem *sum, bt_tape *tape, size_t first, size_t rows,
     sum->got.counted += part.counted;
 }
 
-/* Within the bound of the whole with one more addition; with a walk back for
- * each part, and with a common one. */
+/* Within the bound of the whole with one more addition; with a backward pass
+ * for each part, and with a common one. */
 static void parts_weighted_by_their_share_are_the_whole(void **state)
 {
     (void)state;
@@ -717,7 +717,7 @@ static void parts_weighted_by_their_share_are_the_whole(void **state)
     bt_tape_free(tape);
 }
 
-/* ---- What is not finite -------------------------------------------------- */
+/* ---- Non-finite numbers -------------------------------------------------- */
 
 static void nan_in_a_row_that_counts_is_not_hidden(void **state)
 {
@@ -763,7 +763,7 @@ static void an_entry_at_minus_infinity_takes_no_part(void **state)
 
 /* ---- Errors and memory --------------------------------------------------- */
 
-static void wrong_arguments_are_a_sentence(void **state)
+static void wrong_arguments_are_an_error(void **state)
 {
     (void)state;
     problem p = { .rows = 3, .width = 2, .vocabulary = 4, .weight = 1 };
@@ -854,15 +854,15 @@ int main(void)
         cmocka_unit_test(a_weight_of_one_changes_no_bit),
         cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
         cmocka_unit_test(a_part_of_a_larger_matrix_gives_the_same_bits),
-        cmocka_unit_test(without_a_record_the_loss_is_the_same),
+        cmocka_unit_test(without_recording_the_loss_is_the_same),
         cmocka_unit_test(ignored_rows_change_no_bit),
         cmocka_unit_test(an_ignored_row_of_a_new_gradient_is_zero),
-        cmocka_unit_test(where_nothing_counts_the_loss_is_zero),
-        cmocka_unit_test(a_loss_that_is_not_walked_back_moves_no_gradient),
+        cmocka_unit_test(without_labels_the_loss_is_zero),
+        cmocka_unit_test(a_loss_without_backward_moves_no_gradient),
         cmocka_unit_test(parts_weighted_by_their_share_are_the_whole),
         cmocka_unit_test(nan_in_a_row_that_counts_is_not_hidden),
         cmocka_unit_test(an_entry_at_minus_infinity_takes_no_part),
-        cmocka_unit_test(wrong_arguments_are_a_sentence),
+        cmocka_unit_test(wrong_arguments_are_an_error),
         cmocka_unit_test(
             each_allocation_fails_once_and_a_second_step_makes_none),
         cmocka_unit_test(memory_does_not_hold_all_logits),

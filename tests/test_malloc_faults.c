@@ -111,9 +111,9 @@ static void sweep(size_t which, bool dry, progress *p)
     for (; !*p->wrong; p->k++) {
         unsigned got = want;
         bauta_error err = { 0 };
-        starve_arm(p->k, dry);
+        malloc_faults_arm(p->k, dry);
         bauta_status status = calls[which].call(calls[which].name, &got, &err);
-        if (!starve_disarm())
+        if (!malloc_faults_disarm())
             break;
         if (status ? status != BAUTA_ERR_NOMEM : got != want)
             snprintf(p->wrong, sizeof(p->wrong), "status %d: %s", (int)status,
@@ -157,7 +157,7 @@ static void sweep_run(void *of)
 static void each_allocation_may_fail_below_the_library(void **state)
 {
     (void)state;
-    if (!starve_works)
+    if (!malloc_faults_supported)
         skip();
     progress *p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE,
                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -209,15 +209,15 @@ static void draw_run(void *of)
         _exit(77);
     bauta_status status =
         bauta_picture_save(in_folder(d->name), &p, 1, NULL, NULL);
-    bool said =
+    bool refused =
         !status || status == BAUTA_ERR_NOMEM || status == BAUTA_ERR_UNSUPPORTED;
-    _exit(said ? 0 : 3);
+    _exit(refused ? 0 : 3);
 }
 
-static void drawing_needs_memory_and_says_so(void **state)
+static void allocation_failure_while_drawing_is_an_error(void **state)
 {
     (void)state;
-    if (!starve_works)
+    if (!malloc_faults_supported)
         skip(); // sanitizers reserve all of the address space
     static const char *const names[] = { "a.png", "a.svg", "a.pdf" };
     for (size_t i = 0; i < BT_LEN(names); i++)
@@ -256,7 +256,7 @@ static void file_write(const char *in, const char *name, const char *text)
     tiny_file(path, name, text, strlen(text));
 }
 
-static void folders_write(scratch *s)
+static void folders_write(temp_folder *s)
 {
     char path[512];
     snprintf(folder, sizeof(folder), "%s", s->folder);
@@ -280,11 +280,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_allocation_may_fail_below_the_library),
-        cmocka_unit_test(drawing_needs_memory_and_says_so),
+        cmocka_unit_test(allocation_failure_while_drawing_is_an_error),
     };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     folders_write(&s);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_free(&s);
+    temp_folder_free(&s);
     return failed;
 }

@@ -10,7 +10,7 @@
 
 /* The files of the tree: unigram is the source, BPE the target. */
 typedef struct fixture {
-    pieces_file source, target, vocab;
+    spm_file source, target, vocab;
     bt_marian_files files;
 } fixture;
 
@@ -26,9 +26,9 @@ static bt_marian_files files_of(const fixture *f)
 
 static fixture fixture_init(void)
 {
-    fixture f = { .source = pieces_tree("unigram.model"),
-                  .target = pieces_tree("bpe.model"),
-                  .vocab = pieces_tree("vocab.json") };
+    fixture f = { .source = spm_tree("unigram.model"),
+                  .target = spm_tree("bpe.model"),
+                  .vocab = spm_tree("vocab.json") };
     f.files = files_of(&f);
     return f;
 }
@@ -61,21 +61,21 @@ static bauta_tokens encode(const bauta_tokenizer *t, const char *text,
     return tokens;
 }
 
-static void texts_become_what_transformers_makes_of_them(void **state)
+static void texts_encode_as_in_transformers(void **state)
 {
     (void)state;
     fixture f = fixture_init();
     bauta_tokenizer *t = tokenizer_over(&f.files);
     fixture_release(&f); // the tokenizer must not need them
-    json_t *rows = pieces_expected("marian");
+    json_t *rows = spm_expected("marian");
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
-        pieces_file text = pieces_hex(row, "text");
+        spm_file text = spm_hex(row, "text");
         for (int target = 0; target < 2; target++) {
             const char *side = target ? "target" : "source";
             bauta_tokens tokens = encode(t, text.bytes, text.size, target);
-            pieces_same(side, row, tokens.ids, tokens.count,
-                        json_object_get(row, side));
+            spm_assert_ids(side, row, tokens.ids, tokens.count,
+                           json_object_get(row, side));
             bauta_tokens_release(&tokens);
         }
         free(text.bytes);
@@ -122,7 +122,7 @@ static void special_tokens_are_left_out_of_decoded_text(void **state)
     bauta_tokenizer_free(t);
 }
 
-static void tokens_know_their_bytes(void **state)
+static void tokens_have_byte_offsets(void **state)
 {
     (void)state;
     static const size_t want[][2] = {
@@ -171,7 +171,7 @@ static void refused(const bt_marian_files *files, const char *because)
         fail_msg("\"%s\" lacks \"%s\"", err.message, because);
 }
 
-static void what_is_malformed_is_a_sentence(void **state)
+static void malformed_input_is_an_error(void **state)
 {
     (void)state;
     static const struct {
@@ -244,12 +244,12 @@ static bool trained(bauta_tokenizer **out, const char *folder)
                                          "vocab.json" };
     char path[512], relative[128];
     fixture f;
-    pieces_file *parts[] = { &f.source, &f.target, &f.vocab };
+    spm_file *parts[] = { &f.source, &f.target, &f.vocab };
     for (size_t i = 0; i < BT_LEN(names); i++) {
         snprintf(relative, sizeof(relative), "%s/%s", folder, names[i]);
         if (!test_data_path(path, sizeof(path), relative))
             return false;
-        *parts[i] = pieces_read(path);
+        *parts[i] = spm_read(path);
     }
     f.files = files_of(&f);
     *out = tokenizer_over(&f.files);
@@ -276,8 +276,8 @@ static void a_trained_model_gives_the_ids_of_transformers(void **state)
         const json_t *text = json_object_get(row, "text");
         bauta_tokens tokens =
             encode(t, json_string_value(text), json_string_length(text), false);
-        pieces_same("fr-en", row, tokens.ids, tokens.count,
-                    json_object_get(row, "marian_ids"));
+        spm_assert_ids("fr-en", row, tokens.ids, tokens.count,
+                       json_object_get(row, "marian_ids"));
         bauta_tokens_release(&tokens);
         json_decref(row);
     }
@@ -329,11 +329,11 @@ static void translations_decode_to_their_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_become_what_transformers_makes_of_them),
+        cmocka_unit_test(texts_encode_as_in_transformers),
         cmocka_unit_test(special_tokens_are_left_out_of_decoded_text),
-        cmocka_unit_test(tokens_know_their_bytes),
+        cmocka_unit_test(tokens_have_byte_offsets),
         cmocka_unit_test(each_side_may_have_ids_of_its_own),
-        cmocka_unit_test(what_is_malformed_is_a_sentence),
+        cmocka_unit_test(malformed_input_is_an_error),
         cmocka_unit_test(each_allocation_may_fail),
         cmocka_unit_test(a_trained_model_gives_the_ids_of_transformers),
         cmocka_unit_test(translations_decode_to_their_texts),

@@ -201,7 +201,7 @@ static void a_pack_keeps_each_alignment_and_adds_the_origins(void **state)
     bauta_mask_free(c);
 }
 
-static void dense_is_the_matrix(void **state)
+static void dense_equals_the_matrix(void **state)
 {
     (void)state;
     static const unsigned char visible[] = {
@@ -226,7 +226,7 @@ static size_t strided_row(void *user, size_t query, bauta_span *spans,
     return count;
 }
 
-static void rows_asks_again_when_a_row_has_many_spans(void **state)
+static void rows_calls_again_for_a_row_with_many_spans(void **state)
 {
     (void)state;
     size_t stride = 2;
@@ -344,7 +344,7 @@ static void reach_is_quick_on_long_sequences(void **state)
     bauta_mask_free(window);
 }
 
-static void masks_without_queries_or_keys_are_masks(void **state)
+static void empty_masks_work(void **state)
 {
     (void)state;
     draws(MAKE(causal, 0, 5), "");
@@ -368,7 +368,7 @@ static void masks_without_queries_or_keys_are_masks(void **state)
     bauta_mask_free(NULL);
 }
 
-/* ---- Questions ----------------------------------------------------------- */
+/* ---- Getters ------------------------------------------------------------- */
 
 static void is_causal_names_the_first_pair_that_is_not(void **state)
 {
@@ -441,19 +441,19 @@ static void json_works_like_snprintf(void **state)
     bauta_mask_free(mask);
 }
 
-/* ---- At random ----------------------------------------------------------- */
+/* ---- Random cases -------------------------------------------------------- */
 
 /* Spans are canonical, and start at the origin or later. */
 static void check_row(const bauta_mask *mask, const model *m, size_t i)
 {
-    size_t count, behind = 0;
+    size_t count, after = 0;
     const bauta_span *row = bauta_mask_row(mask, i, &count);
     assert_int_equal(bauta_mask_origin(mask, i), m->origin[i]);
     for (size_t k = 0; k < count; k++) {
         assert_true(row[k].lo < row[k].hi);
-        assert_true(k ? row[k].lo > behind : row[k].lo >= m->origin[i]);
+        assert_true(k ? row[k].lo > after : row[k].lo >= m->origin[i]);
         assert_true(row[k].hi <= m->keys);
-        behind = row[k].hi;
+        after = row[k].hi;
     }
     for (size_t j = 0; j < m->keys; j++)
         if (bauta_mask_visible(mask, i, j) != *model_at(m, i, j))
@@ -489,7 +489,7 @@ static void check_text(const bauta_mask *mask, const model *m)
     assert_true(text[at] == '\0');
 }
 
-static void every_expression_is_the_matrix_it_says(void **state)
+static void every_expression_equals_its_matrix(void **state)
 {
     (void)state;
     test_random r = test_random_from(test_seed());
@@ -515,17 +515,17 @@ static void every_expression_is_the_matrix_it_says(void **state)
 
 /* ---- Errors -------------------------------------------------------------- */
 
-typedef struct lie {
+typedef struct wrong_row {
     size_t count, again; /* spans claimed at the first and the second call */
     bauta_span spans[3];
     size_t calls;
-} lie;
+} wrong_row;
 
 /* Correct for row 0, which is empty; wrong for row 1. */
 static size_t lying_row(void *user, size_t query, bauta_span *spans,
                         size_t capacity)
 {
-    lie *l = user;
+    wrong_row *l = user;
     if (query == 0)
         return 0;
     for (size_t k = 0; k < BT_LEN(l->spans) && k < capacity; k++)
@@ -533,12 +533,12 @@ static size_t lying_row(void *user, size_t query, bauta_span *spans,
     return l->calls++ ? l->again : l->count;
 }
 
-static void a_callback_that_lies_is_found_out(void **state)
+static void an_inconsistent_callback_is_detected(void **state)
 {
     (void)state;
     bauta_mask *out;
     bauta_error err = { 0, "" };
-    static const lie lies[] = {
+    static const wrong_row wrong_rows[] = {
         { 1, 1, { { 3, 3 } }, 0 },                     // empty
         { 1, 1, { { 5, 3 } }, 0 },                     // backwards
         { 1, 1, { { 0, 21 } }, 0 },                    // after the last key
@@ -556,8 +556,8 @@ static void a_callback_that_lies_is_found_out(void **state)
         { 9, 0, { { 0, 1 } }, 0 },                     // none
         { 9, SIZE_MAX, { { 0, 1 } }, 0 },              // absurdly many then
     };
-    for (size_t i = 0; i < BT_LEN(lies); i++) {
-        lie l = lies[i];
+    for (size_t i = 0; i < BT_LEN(wrong_rows); i++) {
+        wrong_row l = wrong_rows[i];
         out = (bauta_mask *)&l;
         memset(&err, 0, sizeof(err));
         assert_int_equal(bauta_mask_rows(&out, 2, 20, lying_row, &l, &err),
@@ -565,7 +565,7 @@ static void a_callback_that_lies_is_found_out(void **state)
         assert_null(out);
         assert_non_null(strstr(err.message, "row 1"));
     }
-    lie l = { 2, 2, { { 1, 5 }, { 4, 7 } }, 0 };
+    wrong_row l = { 2, 2, { { 1, 5 }, { 4, 7 } }, 0 };
     bauta_mask_rows(&out, 2, 20, lying_row, &l, &err);
     assert_string_equal(err.message, "row 1: span 1, [4, 7) of 20 keys, begins "
                                      "before the previous span ends");
@@ -594,7 +594,7 @@ static void a_callback_that_lies_is_found_out(void **state)
         refused++;                                    \
     } while (0)
 
-static void malformed_calls_are_sentences(void **state)
+static void malformed_calls_are_errors(void **state)
 {
     (void)state;
     bauta_mask *out;
@@ -732,7 +732,7 @@ static void errors_name_their_values(void **state)
     bauta_mask_free(b);
 }
 
-/* ---- Memory that runs out ------------------------------------------------ */
+/* ---- Failing allocations ------------------------------------------------- */
 
 typedef struct operands {
     const bauta_mask *a, *b; /* many short spans a row */
@@ -839,20 +839,20 @@ int main(void)
         cmocka_unit_test(lengths_hide_the_padding_and_set_the_origin),
         cmocka_unit_test(documents_do_not_see_each_other),
         cmocka_unit_test(a_pack_keeps_each_alignment_and_adds_the_origins),
-        cmocka_unit_test(dense_is_the_matrix),
-        cmocka_unit_test(rows_asks_again_when_a_row_has_many_spans),
+        cmocka_unit_test(dense_equals_the_matrix),
+        cmocka_unit_test(rows_calls_again_for_a_row_with_many_spans),
         cmocka_unit_test(spans_that_touch_become_one),
         cmocka_unit_test(and_or_not_are_exact),
         cmocka_unit_test(two_layers_compose),
         cmocka_unit_test(a_window_reaches_further_with_each_layer),
         cmocka_unit_test(reach_is_quick_on_long_sequences),
-        cmocka_unit_test(masks_without_queries_or_keys_are_masks),
+        cmocka_unit_test(empty_masks_work),
         cmocka_unit_test(is_causal_names_the_first_pair_that_is_not),
         cmocka_unit_test(text_works_like_snprintf),
         cmocka_unit_test(json_works_like_snprintf),
-        cmocka_unit_test(every_expression_is_the_matrix_it_says),
-        cmocka_unit_test(a_callback_that_lies_is_found_out),
-        cmocka_unit_test(malformed_calls_are_sentences),
+        cmocka_unit_test(every_expression_equals_its_matrix),
+        cmocka_unit_test(an_inconsistent_callback_is_detected),
+        cmocka_unit_test(malformed_calls_are_errors),
         cmocka_unit_test(errors_name_their_values),
         cmocka_unit_test(each_failing_allocation_is_an_error_without_a_leak),
     };

@@ -41,7 +41,7 @@ static void assert_says(const char *text, bauta_mask *want)
 #define MADE(kind, ...) \
     (made = NULL, (void)bauta_mask_##kind(&made, __VA_ARGS__, NULL), made)
 
-static void every_kind_is_what_its_constructor_makes(void **state)
+static void every_kind_equals_its_constructor(void **state)
 {
     (void)state;
     bauta_mask *made;
@@ -189,7 +189,7 @@ static void random_text(test_random *r, draft *d, model *m, int depth)
     }
 }
 
-static void a_text_is_the_matrix_that_it_says(void **state)
+static void a_text_equals_its_matrix(void **state)
 {
     (void)state;
     test_random r = test_random_from(test_seed());
@@ -211,7 +211,7 @@ static void a_text_is_the_matrix_that_it_says(void **state)
     }
 }
 
-/* ---- What cannot be read ------------------------------------------------- */
+/* ---- Unreadable files ---------------------------------------------------- */
 
 static bauta_error refuse(const char *text, size_t queries, size_t keys)
 {
@@ -225,11 +225,11 @@ static bauta_error refuse(const char *text, size_t queries, size_t keys)
     return err;
 }
 
-static void sentences_name_the_column_and_what_was_expected(void **state)
+static void errors_name_the_column_and_what_was_expected(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *sentence;
+        const char *text, *message;
     } cases[] = {
         { "casual", "column 1: there is no mask 'casual'; did you mean "
                     "'causal'?" },
@@ -267,13 +267,13 @@ static void sentences_name_the_column_and_what_was_expected(void **state)
     };
     for (size_t i = 0; i < BT_LEN(cases); i++)
         assert_string_equal(refuse(cases[i].text, 8, 8).message,
-                            cases[i].sentence);
+                            cases[i].message);
     assert_non_null(
         strstr(refuse("all & \u00e4\u00e4 |", 8, 8).message, "column 7:"));
     assert_non_null(strstr(refuse("reach(all, 2)", 2, 3).message, "column 1:"));
 }
 
-static void malformed_texts_are_sentences(void **state)
+static void malformed_texts_are_errors(void **state)
 {
     (void)state;
     static const char *const pieces[] = {
@@ -296,7 +296,7 @@ static void malformed_texts_are_sentences(void **state)
 
 /* Every text that differs from a valid one in one byte gives a mask or an
  * error. */
-static void a_byte_more_or_less_is_no_harm(void **state)
+static void changed_bytes_do_not_crash(void **state)
 {
     (void)state;
     static const char good[] =
@@ -391,12 +391,12 @@ static void each_failing_allocation_is_an_error_without_a_leak(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_is_what_its_constructor_makes),
+        cmocka_unit_test(every_kind_equals_its_constructor),
         cmocka_unit_test(operators_bind_as_usual),
-        cmocka_unit_test(a_text_is_the_matrix_that_it_says),
-        cmocka_unit_test(sentences_name_the_column_and_what_was_expected),
-        cmocka_unit_test(malformed_texts_are_sentences),
-        cmocka_unit_test(a_byte_more_or_less_is_no_harm),
+        cmocka_unit_test(a_text_equals_its_matrix),
+        cmocka_unit_test(errors_name_the_column_and_what_was_expected),
+        cmocka_unit_test(malformed_texts_are_errors),
+        cmocka_unit_test(changed_bytes_do_not_crash),
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test(each_failing_allocation_is_an_error_without_a_leak),

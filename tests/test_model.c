@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_model.c - model folders against what transformers computed from them:
- * hidden states, logits, loss, gradients, and five steps of AdamW.
+/* test_model.c - model folders against the results of transformers: hidden
+ * states, logits, loss, gradients, and five steps of AdamW.
  *
- * The unit of error is u = 2^-24 times the largest number of the tensor: what
- * one rounding may do to it. A number passes through chains of `width` to `ffn`
+ * The unit of error is u = 2^-24 times the largest number of the tensor: the
+ * effect of one rounding. A number passes through chains of `width` to `ffn`
  * terms in each of the three parts of each layer, in both implementations. The
  * roundings of a chain of n terms add up to n units at worst and to about
  * sqrt(n) where their signs are independent; with P parts and two independent
@@ -151,7 +151,7 @@ static bauta_mask *causal(const golden *g, size_t window)
 
 /* Read the ids called `ids`; all tokens are real unless `padded`. */
 static void batch_init(batch *b, tensors *file, const char *ids, bool padded,
-                       bool is_causal, const bt_model_config *print)
+                       bool is_causal, const bt_model_config *config)
 {
     golden *g = &b->g;
     *b = (batch){ .g = { .file = file } };
@@ -170,8 +170,8 @@ static void batch_init(batch *b, tensors *file, const char *ids, bool padded,
         g->types = golden_numbers(g, "token_type_ids", &unused, &unused);
     }
     b->plan = plan_of(is_causal ? both(padding(g), causal(g, 0)) : padding(g));
-    if (print->window)
-        b->window = plan_of(both(padding(g), causal(g, print->window)));
+    if (config->window)
+        b->window = plan_of(both(padding(g), causal(g, config->window)));
     b->input = (bt_forward_input){ .tokens = n,
                                    .ids = g->ids,
                                    .positions = g->positions,
@@ -250,13 +250,13 @@ static tensors *file_need(const char *path, const char *file)
 }
 
 /* The bound of errors in units; see the top. */
-static double bound_of(const bt_model_config *print, bool rounded)
+static double bound_of(const bt_model_config *config, bool rounded)
 {
-    const bt_stack_config *e = &print->encoder, *d = &print->decoder;
+    const bt_stack_config *e = &config->encoder, *d = &config->decoder;
     double parts = 3.0 * (double)(e->layers + d->layers);
     size_t chain = e->ffn_dim > d->ffn_dim ? e->ffn_dim : d->ffn_dim;
-    if (print->width > chain)
-        chain = print->width;
+    if (config->width > chain)
+        chain = config->width;
     return 4 * sqrt(2 * parts * (rounded ? 1.0 : (double)chain));
 }
 
@@ -267,21 +267,21 @@ static void subject_init(subject *s, const char *path, const char *golden_path,
     *s = (subject){ 0 };
     if (bt_model_store_load(&s->folder, path, load, &err))
         fail_msg("%s", err.message);
-    const bt_model_config *print = &s->folder->model->config;
-    bound = bound_of(print, unit > 0x1p-24);
+    const bt_model_config *config = &s->folder->model->config;
+    bound = bound_of(config, unit > 0x1p-24);
     s->file = file_need(golden_path, "golden.safetensors");
     assert_int_equal(bt_tape_create(&s->tape, bt_kernels_get(NULL), 2, &err),
                      0);
-    if (print->stacks == BT_DECODER_ONLY) {
-        batch_init(&s->decoder, s->file, "input_ids", true, true, print);
+    if (config->stacks == BT_DECODER_ONLY) {
+        batch_init(&s->decoder, s->file, "input_ids", true, true, config);
         s->decoder.prefix = "hidden_states";
     } else {
-        batch_init(&s->encoder, s->file, "input_ids", true, false, print);
+        batch_init(&s->encoder, s->file, "input_ids", true, false, config);
         s->encoder.prefix = "hidden_states";
     }
-    if (print->stacks == BT_ENCODER_DECODER) {
+    if (config->stacks == BT_ENCODER_DECODER) {
         batch_init(&s->decoder, s->file, "decoder_input_ids", false, true,
-                   print);
+                   config);
         s->encoder.prefix = "encoder_hidden_states";
         s->decoder.prefix = "decoder_hidden_states";
         subject_cross(s);
@@ -340,16 +340,16 @@ static void states_compare(const batch *b, size_t layers)
 
 static void forward_compare(subject *s)
 {
-    const bt_model_config *print = &s->folder->model->config;
+    const bt_model_config *config = &s->folder->model->config;
     bauta_error err;
     bt_tensor *logits =
         bt_transformer_logits(s->tape, s->folder->model, run(s, false));
     if (bt_tape_status(s->tape, &err))
         fail_msg("%s", err.message);
     if (stacks_of(s) != BT_DECODER_ONLY)
-        states_compare(&s->encoder, print->encoder.layers);
+        states_compare(&s->encoder, config->encoder.layers);
     if (stacks_of(s) != BT_ENCODER_ONLY)
-        states_compare(&s->decoder, print->decoder.layers);
+        states_compare(&s->decoder, config->decoder.layers);
     const golden *g = &top_batch(s)->g;
     tensor want = golden_need(g, "logits");
     compare("logits", &want, logits->data, g->time, g->lengths, 0);
@@ -369,17 +369,17 @@ static void loss_compare(const subject *s, const char *name, size_t index,
     tensor_release(&want);
 }
 
-typedef struct naming {
+typedef struct parameter_names {
     tensors *file, *grads;
     double size;
-} naming;
+} parameter_names;
 
 /* The gradient of a key's bias is 0 by symmetry: it shifts all scores of a row
  * equally, which the softmax ignores. The computed value is only rounding of
  * terms as large as the gradients of other vectors, so that is its measure. */
 static void name_measure(void *user, const char *name, bt_tensor *t, int rank)
 {
-    naming *n = user;
+    parameter_names *n = user;
     tensor want;
     (void)t;
     if (rank != 1 || !tensor_read(&want, n->file, name))
@@ -400,7 +400,7 @@ static bool key_bias(const char *name, size_t count, size_t *first, size_t *end)
 
 static void name_compare(void *user, const char *name, bt_tensor *t, int rank)
 {
-    naming *n = user;
+    parameter_names *n = user;
     tensor want;
     size_t first, end;
     (void)rank;
@@ -418,7 +418,7 @@ static void gradients_compare(subject *s, const char *path)
     bt_loss loss = loss_of(s, run(s, true));
     loss_compare(s, "loss", 0, loss.loss);
     assert_int_equal(bt_tape_backward(s->tape, &err), 0);
-    naming n = { .file = file_need(path, "grads.safetensors") };
+    parameter_names n = { .file = file_need(path, "grads.safetensors") };
     bt_model_store_visit(s->folder, &(bt_tensor_visitor){ name_measure, &n });
     bt_model_store_visit(s->folder, &(bt_tensor_visitor){ name_compare, &n });
     tensors_free(n.file);
@@ -434,7 +434,7 @@ static void gradients_compare(subject *s, const char *path)
  * rounding, as of a key's bias, may go anywhere within the steps. */
 static void name_stepped(void *user, const char *name, bt_tensor *t, int rank)
 {
-    naming *n = user;
+    parameter_names *n = user;
     tensor want, grad;
     double size = 0;
     size_t first, end;
@@ -476,8 +476,8 @@ static void steps_compare(subject *s, const char *path)
         bt_optimizer_step(optimizer, bt_kernels_get(NULL), 2, 1e-3);
     }
     bt_optimizer_free(optimizer);
-    naming n = { .file = file_need(path, "after-adamw5.safetensors"),
-                 .grads = file_need(path, "grads.safetensors") };
+    parameter_names n = { .file = file_need(path, "after-adamw5.safetensors"),
+                          .grads = file_need(path, "grads.safetensors") };
     bt_model_store_visit(s->folder, &(bt_tensor_visitor){ name_stepped, &n });
     tensors_free(n.file);
     tensors_free(n.grads);
@@ -504,7 +504,7 @@ static void training_agrees(const char *path)
     subject_release(&s);
 }
 
-static void told(const char *name)
+static void report_error(const char *name)
 {
     printf("%-40s worst error %.1f units of %.0f\n", name, worst, bound);
     worst = 0;
@@ -522,13 +522,13 @@ static void folders_agree(void **state)
         }
         forward_agrees(path, path);
         training_agrees(path);
-        told(test_folders[i].path);
+        report_error(test_folders[i].path);
     }
     if (missing)
         printf("%zu folders are not there and were skipped\n", missing);
 }
 
-static void other_ways_to_store_weights_agree(void **state)
+static void other_weight_formats_agree(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(copies); i++) {
@@ -538,15 +538,15 @@ static void other_ways_to_store_weights_agree(void **state)
             skip();
         unit = copies[i].rounded ? 0x1p-9 : 0x1p-24;
         forward_agrees(path, golden_path);
-        told(copies[i].path);
+        report_error(copies[i].path);
         unit = 0x1p-24;
     }
 }
 
-static void what_is_not_supported_is_refused(void **state)
+static void unsupported_configs_are_refused(void **state)
 {
     static const struct {
-        const char *path, *says;
+        const char *path, *message;
     } cases[] = {
         { "hf-tiny-random/gpt2-pytorch-bin", "from_pretrained" },
         { "hf-tiny-random/t5-gated-gelu", "model_type is \"t5\"" },
@@ -561,7 +561,7 @@ static void what_is_not_supported_is_refused(void **state)
         assert_int_not_equal(
             bt_model_store_load(&folder, path, BT_LOAD_MAPPED, &err), BAUTA_OK);
         assert_null(folder);
-        if (!strstr(err.message, cases[i].says))
+        if (!strstr(err.message, cases[i].message))
             fail_msg("%s: %s", cases[i].path, err.message);
     }
 }
@@ -599,7 +599,7 @@ static void layer_types_that_differ_are_refused(void **state)
                         "full_attention", "sliding_attention");
     assert_int_equal(err.status, BAUTA_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.message, "layer_types"));
-    // The list is what is refused, not the missing weights.
+    // The list is refused, not the missing weights.
     changed_config_load(&err, "models/qwen2-window3/config.json",
                         "\"layer_types\"", "\"other\"");
     assert_null(strstr(err.message, "layer_types"));
@@ -609,8 +609,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folders_agree),
-        cmocka_unit_test(other_ways_to_store_weights_agree),
-        cmocka_unit_test(what_is_not_supported_is_refused),
+        cmocka_unit_test(other_weight_formats_agree),
+        cmocka_unit_test(unsupported_configs_are_refused),
         cmocka_unit_test(layer_types_that_differ_are_refused),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);

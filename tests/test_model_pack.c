@@ -16,7 +16,7 @@ static const size_t lengths[COUNT] = { 15, 1, 12 };
 
 /* A folder of one family, and a model's logits for a batch. */
 typedef struct subject {
-    scratch scratch;
+    temp_folder temp_folder;
     char path[512];
     uint32_t ids[ROWS], labels[ROWS];
 } subject;
@@ -92,15 +92,15 @@ static void assert_bits(const subject *s, const float *want, const float *got)
 static void each_family(void (*test)(subject *s))
 {
     for (size_t i = 0; i < BT_LEN(tinies); i++) {
-        subject s = { .scratch = scratch_create() };
+        subject s = { .temp_folder = temp_folder_create() };
         test_random r = test_random_from(5);
-        tiny_write(&s.scratch, &tinies[i], s.path);
+        tiny_write(&s.temp_folder, &tinies[i], s.path);
         for (size_t j = 0; j < ROWS; j++) {
             s.ids[j] = (uint32_t)test_below(&r, VOCAB);
             s.labels[j] = (uint32_t)test_below(&r, VOCAB);
         }
         test(&s);
-        scratch_free(&s.scratch);
+        temp_folder_free(&s.temp_folder);
     }
 }
 
@@ -133,7 +133,7 @@ static void test_plain(subject *s)
     bauta_model_free(model);
 }
 
-static void float32_equals_the_model_as_it_was(void **state)
+static void float32_equals_the_original_model(void **state)
 {
     (void)state;
     each_family(test_plain);
@@ -250,7 +250,7 @@ static void int8_is_near_a_float32_model_of_its_weights(void **state)
     each_family(test_near);
 }
 
-/* ---- circumstances ----------------------------------------------------- */
+/* ---- threads, ISA and layout ------------------------------------------- */
 
 static void test_circumstances(subject *s)
 {
@@ -275,7 +275,7 @@ static void test_circumstances(subject *s)
     }
 }
 
-static void no_bit_depends_on_circumstances(void **state)
+static void threads_isa_and_layout_change_no_bit(void **state)
 {
     (void)state;
     each_family(test_circumstances);
@@ -305,13 +305,13 @@ static void test_tensors(subject *s)
     }
 }
 
-static void only_what_stays_float32_has_data(void **state)
+static void only_float32_tensors_have_data(void **state)
 {
     (void)state;
     each_family(test_tensors);
 }
 
-/* ---- what is refused --------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------- */
 
 static void expect_refusal(bauta_model *model, bauta_dtype weights,
                            const char *text)
@@ -342,7 +342,7 @@ static void test_refusals(subject *s)
     bauta_model_free(model);
 }
 
-static void what_cannot_be_compressed_is_refused(void **state)
+static void models_that_cannot_be_packed_are_refused(void **state)
 {
     (void)state;
     each_family(test_refusals);
@@ -353,14 +353,14 @@ static void test_saving(subject *s)
     char path[600];
     bauta_error err;
     bauta_model *model = load_compressed(s, BAUTA_BFLOAT16);
-    snprintf(path, sizeof(path), "%s/saved", s->scratch.folder);
+    snprintf(path, sizeof(path), "%s/saved", s->temp_folder.folder);
     assert_int_equal(bauta_model_save(model, path, &err), BAUTA_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "bfloat16"));
-    assert_int_equal(scratch_count(&s->scratch), 1); // its own folder
+    assert_int_equal(temp_folder_count(&s->temp_folder), 1); // its own folder
     bauta_model_free(model);
 }
 
-static void a_compressed_model_is_not_saved(void **state)
+static void a_packed_model_cannot_be_saved(void **state)
 {
     (void)state;
     each_family(test_saving);
@@ -380,7 +380,7 @@ static void test_infinity(subject *s)
             last = t;
     }
     last.writable[last.count - 1] = INFINITY;
-    snprintf(path, sizeof(path), "%s/odd", s->scratch.folder);
+    snprintf(path, sizeof(path), "%s/odd", s->temp_folder.folder);
     assert_int_equal(bauta_model_save(trained, path, NULL), 0);
     bauta_model *model = NULL;
     assert_int_equal(bauta_model_load(&model, path, false, NULL), 0);
@@ -423,7 +423,7 @@ static void test_faults(subject *s)
     }
 }
 
-static void every_failed_allocation_leaves_the_model_alone(void **state)
+static void every_failed_allocation_leaves_the_model_unchanged(void **state)
 {
     (void)state;
     each_family(test_faults);
@@ -432,16 +432,16 @@ static void every_failed_allocation_leaves_the_model_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(float32_equals_the_model_as_it_was),
+        cmocka_unit_test(float32_equals_the_original_model),
         cmocka_unit_test(bfloat16_equals_a_float32_model_of_rounded_weights),
         cmocka_unit_test(int8_is_near_a_float32_model_of_its_weights),
-        cmocka_unit_test(no_bit_depends_on_circumstances),
-        cmocka_unit_test(only_what_stays_float32_has_data),
-        cmocka_unit_test(what_cannot_be_compressed_is_refused),
-        cmocka_unit_test(a_compressed_model_is_not_saved),
+        cmocka_unit_test(threads_isa_and_layout_change_no_bit),
+        cmocka_unit_test(only_float32_tensors_have_data),
+        cmocka_unit_test(models_that_cannot_be_packed_are_refused),
+        cmocka_unit_test(a_packed_model_cannot_be_saved),
         cmocka_unit_test(int8_refuses_weights_that_are_not_finite),
-        cmocka_unit_test(every_failed_allocation_leaves_the_model_alone),
+        cmocka_unit_test(every_failed_allocation_leaves_the_model_unchanged),
     };
     test_seed();
-    return cmocka_run_group_tests_name("compress", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("model_pack", tests, NULL, NULL);
 }

@@ -36,7 +36,8 @@ static void spoil(tiny_weights *w, const char *tensor, size_t row)
 }
 
 /* A folder with the NaN of case p. */
-static speaker spoilt_load(scratch *place, size_t p, int threads)
+static generation_fixture nan_model_load(temp_folder *place, size_t p,
+                                         int threads)
 {
     static tiny_weights w;
     char folder[512], file[600];
@@ -50,10 +51,10 @@ static speaker spoilt_load(scratch *place, size_t p, int threads)
     assert_int_equal(
         bt_safetensors_write(file, w.tensors, w.count, NULL, 0, NULL), 0);
     tiny_weights_release(&w);
-    return speaker_load(folder, false, threads);
+    return generation_fixture_load(folder, false, threads);
 }
 
-static bool tells_nan(const char *message)
+static bool reports_nan(const char *message)
 {
     return strstr(message, "the logits after token ") &&
            strstr(message, "are not finite: ");
@@ -64,10 +65,10 @@ static bool tells_nan(const char *message)
 enum { FEW = 5, SPOILT = 2 };
 
 /* Prompts, one of which has the token, in every generation mode. */
-static void few_make(wish *wishes, size_t beams, bool sample)
+static void few_make(random_request *requests, size_t beams, bool sample)
 {
     for (uint32_t i = 0; i < FEW; i++) {
-        wish *w = &wishes[i];
+        random_request *w = &requests[i];
         w->options = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
         w->options.max_new_tokens = 8;
         w->options.suppress_tokens[w->options.suppress_token_count++] = 17;
@@ -83,15 +84,16 @@ static void few_make(wish *wishes, size_t beams, bool sample)
         w->request.options = &w->options;
         w->request.tag = i;
     }
-    wishes[SPOILT].prompt[4] = 17;
+    requests[SPOILT].prompt[4] = 17;
 }
 
-static void alone_few(const speaker *s, const wish *wishes, bauta_result **want)
+static void alone_few(const generation_fixture *s,
+                      const random_request *requests, bauta_result **want)
 {
     bauta_error err;
     for (size_t i = 0; i < FEW; i++) {
         bauta_status status = bauta_generate(
-            s->context, s->model, NULL, &wishes[i].request, &want[i], &err);
+            s->context, s->model, NULL, &requests[i].request, &want[i], &err);
         assert_int_equal(status != BAUTA_OK, i == SPOILT);
         assert_int_equal(want[i] == NULL, i == SPOILT);
         if (i == SPOILT)
@@ -103,7 +105,8 @@ static void alone_few(const speaker *s, const wish *wishes, bauta_result **want)
 /* Run all of them at once; returns what is left of the cache in *left.
  * Allocation number `fault` of the steps fails, and the failed step is
  * repeated. Returns whether there were so many allocations. */
-static bool together_few(const speaker *s, const wish *wishes, size_t keep,
+static bool together_few(const generation_fixture *s,
+                         const random_request *requests, size_t keep,
                          size_t fault, bauta_result **got)
 {
     bauta_generator_options options = BAUTA_GENERATOR_OPTIONS_INIT;
@@ -114,7 +117,7 @@ static bool together_few(const speaker *s, const wish *wishes, size_t keep,
     MUST(bauta_generator_create(&g, s->context, s->model, NULL, &options, &err),
          &err);
     for (size_t i = 0; i < FEW; i++)
-        MUST(bauta_generator_add(g, &wishes[i].request, &err), &err);
+        MUST(bauta_generator_add(g, &requests[i].request, &err), &err);
     faults_arm(fault);
     while (left)
         if (bauta_generator_step(g, &left, &err)) {
@@ -136,10 +139,10 @@ static void failed_check(const bauta_result *r)
     assert_int_equal(r->count, 0);
     assert_null(r->hypotheses);
     assert_int_equal(r->prompt_tokens, 6);
-    const char *said = "the logits after token 6 are not finite: the "
-                       "embeddings of the decoder give NaN at token 4 of "
-                       "sequence 0; tensor ";
-    assert_int_equal(strncmp(r->message, said, strlen(said)), 0);
+    const char *prefix = "the logits after token 6 are not finite: the "
+                         "embeddings of the decoder give NaN at token 4 of "
+                         "sequence 0; tensor ";
+    assert_int_equal(strncmp(r->message, prefix, strlen(prefix)), 0);
     assert_non_null(strstr(r->message, " holds NaN"));
 }
 
@@ -166,45 +169,45 @@ static const struct {
     { "beams", 3, false },
 };
 
-static void only_the_spoilt_text_fails(void **state)
+static void only_the_nan_request_fails(void **state)
 {
     (void)state;
-    static wish wishes[FEW];
+    static random_request requests[FEW];
     bauta_result *want[FEW], *got[FEW];
     for (size_t way = 0; way < BT_LEN(ways); way++)
         for (size_t keep = 0; keep < 3; keep += 2) {
-            scratch place = scratch_create();
+            temp_folder place = temp_folder_create();
             faults_begin();
-            speaker s = spoilt_load(&place, 0, 2);
-            few_make(wishes, ways[way].beams, ways[way].sample);
-            alone_few(&s, wishes, want);
-            assert_false(together_few(&s, wishes, keep, SIZE_MAX, got));
+            generation_fixture s = nan_model_load(&place, 0, 2);
+            few_make(requests, ways[way].beams, ways[way].sample);
+            alone_few(&s, requests, want);
+            assert_false(together_few(&s, requests, keep, SIZE_MAX, got));
             few_compare(want, got);
             results_free(want, FEW);
             results_free(got, FEW);
-            speaker_release(&s);
+            generation_fixture_release(&s);
             assert_int_equal(faults_end(), 0);
-            scratch_free(&place);
+            temp_folder_free(&place);
         }
 }
 
-/* No request shares the prefix of a spoilt one: it is not cached. */
-static void a_spoilt_text_is_not_kept(void **state)
+/* No request shares the prefix of a NaN request: it is not cached. */
+static void a_nan_sequence_is_not_cached(void **state)
 {
     (void)state;
-    static wish wishes[FEW];
-    scratch place = scratch_create();
+    static random_request requests[FEW];
+    temp_folder place = temp_folder_create();
     bauta_generator_options options = BAUTA_GENERATOR_OPTIONS_INIT;
     bauta_generator *g;
     bauta_error err;
-    speaker s = spoilt_load(&place, 0, 1);
-    few_make(wishes, 1, false);
+    generation_fixture s = nan_model_load(&place, 0, 1);
+    few_make(requests, 1, false);
     options.cached_sequences = 4;
     MUST(bauta_generator_create(&g, s.context, s.model, NULL, &options, &err),
          &err);
     for (size_t round = 0; round < 2; round++) {
         size_t left = 1;
-        MUST(bauta_generator_add(g, &wishes[SPOILT].request, &err), &err);
+        MUST(bauta_generator_add(g, &requests[SPOILT].request, &err), &err);
         while (left)
             MUST(bauta_generator_step(g, &left, &err), &err);
         bauta_result *r = bauta_generator_take(g);
@@ -214,50 +217,51 @@ static void a_spoilt_text_is_not_kept(void **state)
         assert_int_equal(bauta_generator_bytes(g), 0);
     }
     bauta_generator_free(g);
-    speaker_release(&s);
-    scratch_free(&place);
+    generation_fixture_release(&s);
+    temp_folder_free(&place);
 }
 
-/* A step that runs out of memory changes neither the spoilt request nor the
+/* A step that runs out of memory changes neither the NaN request nor the
  * others. */
 static void every_allocation_may_fail_once(void **state)
 {
     (void)state;
-    static wish wishes[FEW];
+    static random_request requests[FEW];
     bauta_result *want[FEW], *got[FEW];
-    scratch place = scratch_create();
+    temp_folder place = temp_folder_create();
     faults_begin();
-    speaker s = spoilt_load(&place, 0, 1);
-    few_make(wishes, 2, false);
-    alone_few(&s, wishes, want);
+    generation_fixture s = nan_model_load(&place, 0, 1);
+    few_make(requests, 2, false);
+    alone_few(&s, requests, want);
     size_t k = 0;
     for (bool hit = true; hit; k++) {
-        hit = together_few(&s, wishes, 0, k, got);
+        hit = together_few(&s, requests, 0, k, got);
         few_compare(want, got);
         results_free(got, FEW);
     }
     printf("failures up to allocation %zu\n", k);
     results_free(want, FEW);
-    speaker_release(&s);
+    generation_fixture_release(&s);
     assert_int_equal(faults_end(), 0);
-    scratch_free(&place);
+    temp_folder_free(&place);
 }
 
 /* ---- random ones ------------------------------------------------------- */
 
 /* Each result is that of the request alone, without a cache: a text, or the
  * same error message. */
-static void spoilt_company_changes_no_bit(void **state)
+static void a_nan_request_changes_no_bit_of_others(void **state)
 {
     (void)state;
-    static wish wishes[MANY];
+    static random_request requests[MANY];
     bauta_result *want[MANY], *got[MANY];
     static bauta_error errors[MANY];
     uint64_t seed = test_seed();
     for (size_t p = 0; p < BT_LEN(poisons); p++) {
         test_random r = test_random_from(seed + p);
-        scratch place = scratch_create();
-        speaker s = spoilt_load(&place, p, 1 << test_below(&r, 3));
+        temp_folder place = temp_folder_create();
+        generation_fixture s =
+            nan_model_load(&place, p, 1 << test_below(&r, 3));
         bauta_error err;
         size_t failed = 0;
         // int8 cannot hold a token that is NaN, and positions are not packed.
@@ -265,23 +269,23 @@ static void spoilt_company_changes_no_bit(void **state)
         bauta_dtype weights = (bauta_dtype)test_below(&r, widths);
         MUST(bauta_model_pack(s.model, weights, &err), &err);
         bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
-        wishes_draw(&r, wishes, MANY, encoder);
+        random_requests_draw(&r, requests, MANY, encoder);
         for (size_t i = 0; i < MANY; i++)
-            slow_generate(s.context, s.model, NULL, &wishes[i].request,
+            slow_generate(s.context, s.model, NULL, &requests[i].request,
                           &want[i], &errors[i]);
         for (size_t round = 0; round < 3; round++) {
             bauta_generator_options o = BAUTA_GENERATOR_OPTIONS_INIT;
             o.max_sequences = 5 + test_below(&r, 40);
             o.max_batched_tokens = 1 + test_below(&r, 60);
             o.cached_sequences = test_below(&r, 2) * 3;
-            arrive(&r, &s, &o, wishes, MANY, got);
+            generate_arriving(&r, &s, &o, requests, MANY, got);
             for (size_t i = 0; i < MANY; i++) {
                 failed += !want[i];
                 if (want[i])
                     results_equal(want[i], got[i]);
                 else
                     assert_string_equal(errors[i].message, got[i]->message);
-                assert_true(want[i] || tells_nan(got[i]->message));
+                assert_true(want[i] || reports_nan(got[i]->message));
             }
             results_free(got, MANY);
         }
@@ -289,21 +293,21 @@ static void spoilt_company_changes_no_bit(void **state)
                poisons[p].tensor, failed / 3, MANY);
         assert_true(failed > 0 && failed < 3 * MANY);
         results_free(want, MANY);
-        speaker_release(&s);
-        scratch_free(&place);
+        generation_fixture_release(&s);
+        temp_folder_free(&place);
     }
 }
 
-/* ---- hearing ----------------------------------------------------------- */
+/* ---- callbacks --------------------------------------------------------- */
 
-typedef struct heard {
+typedef struct token_log {
     size_t tokens, ends;
-} heard;
+} token_log;
 
-static bool hear(void *user, uint32_t token, float logprob, const char *text,
-                 size_t length)
+static bool on_token(void *user, uint32_t token, float logprob,
+                     const char *text, size_t length)
 {
-    heard *h = user;
+    token_log *h = user;
     (void)logprob;
     assert_null(text);
     assert_int_equal(length, 0);
@@ -314,43 +318,43 @@ static bool hear(void *user, uint32_t token, float logprob, const char *text,
 }
 
 /* Position 24 is NaN, so a text gets some way before it fails. */
-static void a_listener_hears_the_end(void **state)
+static void a_callback_receives_tokens_up_to_the_error(void **state)
 {
     (void)state;
     static const uint32_t ids[] = { 3, 1, 4, 1, 5 };
-    scratch place = scratch_create();
+    temp_folder place = temp_folder_create();
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_request r = BAUTA_REQUEST_INIT;
     bauta_result *result;
     bauta_error err;
-    heard h = { 0 };
-    speaker s = spoilt_load(&place, 2, 1);
+    token_log h = { 0 };
+    generation_fixture s = nan_model_load(&place, 2, 1);
     o.max_new_tokens = 40;
     r.tokens = ids;
     r.count = BT_LEN(ids);
     r.options = &o;
-    r.on_token = hear;
+    r.on_token = on_token;
     r.user = &h;
     assert_int_equal(
         bauta_generate(s.context, s.model, NULL, &r, &result, &err),
         BAUTA_ERR_NOT_FINITE);
     assert_null(result);
-    assert_true(tells_nan(err.message));
+    assert_true(reports_nan(err.message));
     assert_non_null(strstr(err.message, "the logits after token 25 are"));
     assert_int_equal(h.tokens, 20);
     assert_int_equal(h.ends, 1);
-    speaker_release(&s);
-    scratch_free(&place);
+    generation_fixture_release(&s);
+    temp_folder_free(&place);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_the_spoilt_text_fails),
-        cmocka_unit_test(a_spoilt_text_is_not_kept),
-        cmocka_unit_test(a_listener_hears_the_end),
+        cmocka_unit_test(only_the_nan_request_fails),
+        cmocka_unit_test(a_nan_sequence_is_not_cached),
+        cmocka_unit_test(a_callback_receives_tokens_up_to_the_error),
         cmocka_unit_test(every_allocation_may_fail_once),
-        cmocka_unit_test(spoilt_company_changes_no_bit),
+        cmocka_unit_test(a_nan_request_changes_no_bit_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static void check_case(const json_t *item)
     bt_normalizer_free(n);
 }
 
-static void texts_become_what_the_library_makes_of_them(void **state)
+static void texts_match_the_library(void **state)
 {
     (void)state;
     json_t *list = expected_load("normalizers.json"), *item;
@@ -69,7 +69,7 @@ static void null_is_no_normalizer(void **state)
 /* ---- Normal forms -------------------------------------------------------- */
 
 /* utf8proc does the same, in time quadratic in runs of marks. */
-static void forms_are_those_of_utf8proc(void **state)
+static void forms_equal_utf8proc(void **state)
 {
     (void)state;
     static const int options[] = {
@@ -97,7 +97,7 @@ static void forms_are_those_of_utf8proc(void **state)
     }
 }
 
-static void every_character_has_the_forms_of_utf8proc(void **state)
+static void every_character_normalizes_as_in_utf8proc(void **state)
 {
     (void)state;
     char bytes[6] = "a";
@@ -132,13 +132,13 @@ static void text_in_normal_form_is_not_copied(void **state)
     bt_aligned_text_release(&t);
 }
 
-/* ---- What is refused ----------------------------------------------------- */
+/* ---- Refusals ------------------------------------------------------------ */
 
 static void malformed_normalizers_are_refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *json, *says;
+        const char *json, *message;
     } rows[] = {
         { "{\"type\":\"Sparkle\"}", "\"Sparkle\" is unknown" },
         { "{\"type\":3}", "no \"type\"" },
@@ -162,7 +162,7 @@ static void malformed_normalizers_are_refused(void **state)
                          BAUTA_ERR_IO);
         assert_null(n);
         assert_non_null(strstr(err.message, "t.json: "));
-        if (!strstr(err.message, rows[i].says))
+        if (!strstr(err.message, rows[i].message))
             fail_msg("%s", err.message);
         json_decref(json);
     }
@@ -176,7 +176,7 @@ static json_t *nested(const char *list, unsigned depth)
     return json;
 }
 
-static void sequences_nest_only_so_deep(void **state)
+static void nesting_is_bounded(void **state)
 {
     (void)state;
     bt_normalizer *n;
@@ -190,7 +190,7 @@ static void sequences_nest_only_so_deep(void **state)
     json_decref(deep);
 }
 
-static void a_text_that_grows_without_end_is_refused(void **state)
+static void a_text_that_grows_too_large_is_refused(void **state)
 {
     (void)state;
     static const char twice[] = "{\"type\":\"Replace\",\"pattern\":"
@@ -228,7 +228,7 @@ static bauta_status parse_and_run(const json_t *json, const char *bytes,
     return status;
 }
 
-static void memory_that_runs_out_is_a_sentence(void **state)
+static void allocation_failure_is_an_error(void **state)
 {
     (void)state;
     json_t *list = expected_load("normalizers.json"), *item;
@@ -288,15 +288,15 @@ int main(void)
 {
     seed = test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_become_what_the_library_makes_of_them),
+        cmocka_unit_test(texts_match_the_library),
         cmocka_unit_test(null_is_no_normalizer),
-        cmocka_unit_test(forms_are_those_of_utf8proc),
-        cmocka_unit_test(every_character_has_the_forms_of_utf8proc),
+        cmocka_unit_test(forms_equal_utf8proc),
+        cmocka_unit_test(every_character_normalizes_as_in_utf8proc),
         cmocka_unit_test(text_in_normal_form_is_not_copied),
         cmocka_unit_test(malformed_normalizers_are_refused),
-        cmocka_unit_test(sequences_nest_only_so_deep),
-        cmocka_unit_test(a_text_that_grows_without_end_is_refused),
-        cmocka_unit_test(memory_that_runs_out_is_a_sentence),
+        cmocka_unit_test(nesting_is_bounded),
+        cmocka_unit_test(a_text_that_grows_too_large_is_refused),
+        cmocka_unit_test(allocation_failure_is_an_error),
         cmocka_unit_test(a_megabyte_of_anything_takes_linear_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

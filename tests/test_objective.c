@@ -124,7 +124,7 @@ static void a_prefix_is_given_and_not_predicted(void **state)
 
 typedef struct counts {
     size_t plain, hidden, masked, random, kept;
-    size_t by_token[LESSON_VOCABULARY]; /* what random ones became */
+    size_t by_token[TINY_VOCAB_SIZE]; /* what random ones became */
 } counts;
 
 static void count_row(counts *c, const bauta_tokenizer *t, uint32_t token,
@@ -142,7 +142,7 @@ static void count_row(counts *c, const bauta_tokenizer *t, uint32_t token,
     }
     assert_int_equal(label, token);
     c->hidden++;
-    if (id == LESSON_MASK)
+    if (id == TINY_MASK)
         c->masked++;
     else if (id == token)
         c->kept++;
@@ -165,18 +165,18 @@ static bt_objective masked(const bauta_tokenizer *tokenizer)
 {
     return (bt_objective){ .kind = BAUTA_OBJECTIVE_MASKED,
                            .seed = seed,
-                           .mask_token = LESSON_MASK,
-                           .vocab_size = LESSON_VOCABULARY,
+                           .mask_token = TINY_MASK,
+                           .vocab_size = TINY_VOCAB_SIZE,
                            .tokenizer = tokenizer,
                            .mlm_probability = 0.15f,
                            .mlm_random = 0.1f,
                            .mlm_keep = 0.1f };
 }
 
-static void hidden_tokens_have_their_shares(void **state)
+static void masked_tokens_have_the_requested_rates(void **state)
 {
     (void)state;
-    bauta_tokenizer *tokenizer = lesson_tokenizer();
+    bauta_tokenizer *tokenizer = tiny_tokenizer();
     bauta_corpus *corpus = NULL;
     bt_objective o = masked(tokenizer);
     bt_train_batch f = { 0 };
@@ -186,7 +186,7 @@ static void hidden_tokens_have_their_shares(void **state)
     assert_non_null(tokens);
     test_random r = test_random_from(seed);
     for (size_t i = 0; i < COUNT; i++)
-        tokens[i] = (uint32_t)test_below(&r, LESSON_VOCABULARY);
+        tokens[i] = (uint32_t)test_below(&r, TINY_VOCAB_SIZE);
     assert_int_equal(bauta_corpus_create(&corpus, NULL), 0);
     assert_int_equal(bauta_corpus_add(corpus, tokens, COUNT, NULL, 0, NULL), 0);
     for (o.epoch = 0; o.epoch < 20; o.epoch++) {
@@ -202,8 +202,8 @@ static void hidden_tokens_have_their_shares(void **state)
     share_is("masked", c.masked, c.hidden, 0.8 + 0.1 / 40);
     share_is("kept", c.kept, c.hidden, 0.1 + 0.1 / 40);
     share_is("random", c.random, c.hidden, 0.1 * 38 / 40);
-    for (size_t i = 0; i < LESSON_A; i++)
-        if (i != LESSON_MASK)
+    for (size_t i = 0; i < TINY_A; i++)
+        if (i != TINY_MASK)
             share_is("a special", c.by_token[i], c.hidden, 0.1 / 40);
     bt_train_batch_release(&f);
     free(tokens);
@@ -211,10 +211,10 @@ static void hidden_tokens_have_their_shares(void **state)
     bauta_tokenizer_free(tokenizer);
 }
 
-static void shares_of_all_and_none_are_exact(void **state)
+static void rates_of_0_and_1_are_exact(void **state)
 {
     (void)state;
-    bauta_tokenizer *tokenizer = lesson_tokenizer();
+    bauta_tokenizer *tokenizer = tiny_tokenizer();
     bauta_corpus *corpus = two_texts();
     bt_objective o = masked(tokenizer);
     bt_train_batch f = { 0 };
@@ -242,8 +242,8 @@ static void shares_of_all_and_none_are_exact(void **state)
 static void draws_do_not_depend_on_the_batch(void **state)
 {
     (void)state;
-    bauta_tokenizer *tokenizer = lesson_tokenizer();
-    bauta_corpus *corpus = lesson_texts(seed, 30, 60, 3);
+    bauta_tokenizer *tokenizer = tiny_tokenizer();
+    bauta_corpus *corpus = tiny_texts(seed, 30, 60, 3);
     bt_packing how = { .context = 16, .tokens = 100000 };
     bt_epoch e;
     assert_int_equal(bt_epoch_init(&e, corpus, &how, seed, 1, NULL), 0);
@@ -284,7 +284,7 @@ static void every_allocation_may_fail(void **state)
 {
     (void)state;
     faults_begin();
-    bauta_corpus *corpus = lesson_pairs(1, 4, 8);
+    bauta_corpus *corpus = tiny_pairs(1, 4, 8);
     bt_objective o = { .kind = BAUTA_OBJECTIVE_SEQ2SEQ, .vocab_size = 40 };
     bt_train_batch f = { 0 };
     bt_example list[4];
@@ -314,8 +314,8 @@ int main(void)
         cmocka_unit_test(causal_labels_are_the_next_tokens),
         cmocka_unit_test(seq2seq_labels_are_the_target),
         cmocka_unit_test(a_prefix_is_given_and_not_predicted),
-        cmocka_unit_test(hidden_tokens_have_their_shares),
-        cmocka_unit_test(shares_of_all_and_none_are_exact),
+        cmocka_unit_test(masked_tokens_have_the_requested_rates),
+        cmocka_unit_test(rates_of_0_and_1_are_exact),
         cmocka_unit_test(draws_do_not_depend_on_the_batch),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -45,7 +45,7 @@ typedef struct view {
 } view;
 
 /* One case. A rank of 3 means (batch, tokens, heads * dim), where sequences
- * lie one behind the other; 4 means (batch, heads, tokens, dim). */
+ * are packed back to back; 4 means (batch, heads, tokens, dim). */
 typedef struct onnx_case {
     const char *name;
     tensor t[TENSORS]; /* data is NULL in those that the case has not */
@@ -183,7 +183,7 @@ static void view_copy(float *x, const view *to, size_t token, const view *from,
                        from->dim * sizeof(float));
 }
 
-/* The past, which is always of rank 4, in front of what is there. */
+/* Prepend the past, which is always of rank 4. */
 static float *view_join(view *now, const tensor *past_tensor, size_t batch,
                         bool tokens_outside)
 {
@@ -221,7 +221,7 @@ static void case_layout(onnx_case *c)
 typedef struct prefix_rule {
     bool causal;
     size_t end;       /* keys from here on are hidden from all */
-    ptrdiff_t offset; /* a causal row i ends behind key i + offset */
+    ptrdiff_t offset; /* a causal row i ends after key i + offset */
 } prefix_rule;
 
 static size_t prefix_row(void *user, size_t query, bauta_span *spans,
@@ -260,7 +260,7 @@ static bauta_mask *prefix_mask(const onnx_case *c, size_t batch)
 
 /* Element (batch, head, query, key) of a mask of any rank: dimensions are
  * aligned at the last one, and one of size 1 stands for all. Opset 24 lets the
- * last one end early; keys behind are hidden. */
+ * last one end early; later keys are hidden. */
 static bool mask_shows(const tensor *mask, const size_t index[4])
 {
     size_t at = 0, skipped = 4 - mask->rank;
@@ -310,7 +310,7 @@ static bool mask_differs_by_head(const tensor *mask)
     return mask->data && mask->rank >= 3 && mask->dims[mask->rank - 3] > 1;
 }
 
-/* A batch is a mask: sequences [first, first + count) behind each other. */
+/* A batch is a mask: sequences [first, first + count), packed. */
 static bauta_mask *batch_mask(const onnx_case *c, size_t first, size_t count,
                               size_t head)
 {
@@ -397,7 +397,7 @@ static float *head_gather(const float *x, const view *w, size_t batch,
     return dense;
 }
 
-/* Errors in units of what is allowed. */
+/* Errors as a share of the allowed error. */
 typedef struct errors {
     double ours, theirs, between;
 } errors;
@@ -474,13 +474,13 @@ typedef struct suite {
 } suite;
 
 static void suite_case(suite *s, bauta_context *context, const char *name,
-                       json_t *manifest, bool tell)
+                       json_t *manifest, bool verbose)
 {
     onnx_case c = case_read(s->file, name, manifest);
     const char *reason = case_unsupported(&c);
     if (reason) {
         s->skipped++;
-        if (tell)
+        if (verbose)
             printf("skipped: %s (%s)\n", name, reason);
     } else {
         case_layout(&c);
@@ -491,7 +491,7 @@ static void suite_case(suite *s, bauta_context *context, const char *name,
 }
 
 /* All cases with one instruction set and number of threads. */
-static void suite_run(suite *s, const char *isa, int threads, bool tell)
+static void suite_run(suite *s, const char *isa, int threads, bool verbose)
 {
     const char *name;
     json_t *manifest;
@@ -501,7 +501,7 @@ static void suite_run(suite *s, const char *isa, int threads, bool tell)
     {
         const char *op = json_string_value(json_object_get(manifest, "op"));
         if (op && !strcmp(op, "Attention"))
-            suite_case(s, context, name, manifest, tell);
+            suite_case(s, context, name, manifest, verbose);
     }
     printf("%s, threads %d: %zu passed, %zu skipped\n", isa, threads, s->passed,
            s->skipped);

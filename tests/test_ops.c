@@ -206,7 +206,7 @@ static double share(const op_case *c, const char *what, const float *got,
     double worst = 0;
     for (size_t i = 0; i < count; i++) {
         double error = fabs((double)got[i] - want[i]);
-        // 1.01 for what is not of first order.
+        // 1.01 for terms of higher order.
         double bound = 1.01 * size[i] * u + 0x1p-110;
         if (!(error <= bound))
             fail_msg("%s: %s[%zu] is %a, want %a within %g u", c->name, what, i,
@@ -263,7 +263,7 @@ static double derivative(const problem *p, doubles *w, double *x)
     return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h);
 }
 
-static void formulas_of_gradients_are_the_derivatives(void **state)
+static void gradient_formulas_equal_numeric_derivatives(void **state)
 {
     (void)state;
     for (size_t k = 0; k < op_case_count; k++) {
@@ -359,9 +359,9 @@ static void a_row_alone_has_the_bits_it_has_in_a_batch(void **state)
     }
 }
 
-/* ---- gradients that meet ----------------------------------------------- */
+/* ---- shared tensors ---------------------------------------------------- */
 
-static void gradients_are_added_to_what_is_there(void **state)
+static void gradients_accumulate(void **state)
 {
     (void)state;
     for (size_t k = 0; k < op_case_count; k++) {
@@ -395,7 +395,7 @@ static void a_tensor_that_is_used_twice_gets_both_gradients(void **state)
     tensors_make(&p, &once, false, in, x);
     bt_tensor *y = bt_op_add(tape, p.c->call(tape, p.c, &p.d, x),
                              p.c->call(tape, p.c, &p.d, x));
-    // An output that nobody uses gets no gradient and gives none.
+    // An unused output gets no gradient and gives none.
     assert_non_null(bt_op_act(tape, in, BT_ACT_RELU));
     memcpy(bt_tape_grad(tape, y, &add), p.dy, y_size(&p) * sizeof(float));
     assert_int_equal(bt_tape_backward(tape, NULL), BAUTA_OK);
@@ -432,7 +432,7 @@ static void embed_adds_rows_in_order(void **state)
     problem_free(&p);
 }
 
-static void what_wants_no_gradient_gets_none(void **state)
+static void inputs_without_gradients_get_none(void **state)
 {
     (void)state;
     for (size_t k = 0; k < op_case_count; k++)
@@ -522,16 +522,17 @@ static void each_allocation_may_fail(void **state)
 /* ---- bad input --------------------------------------------------------- */
 
 /* The tape has failed with this message. */
-static void says(bt_tape *tape, const bt_tensor *y, const char *sentence)
+static void assert_failed(bt_tape *tape, const bt_tensor *y,
+                          const char *message)
 {
     bauta_error err = { BAUTA_OK, "" };
     assert_null(y);
     assert_int_equal(bt_tape_status(tape, &err), BAUTA_ERR_ARGUMENT);
-    assert_string_equal(err.message, sentence);
+    assert_string_equal(err.message, message);
     bt_tape_rewind(tape, true);
 }
 
-static void bad_shapes_are_a_sentence(void **state)
+static void bad_shapes_are_an_error(void **state)
 {
     (void)state;
     float data[64] = { 0 };
@@ -541,27 +542,28 @@ static void bad_shapes_are_a_sentence(void **state)
     bt_tensor other = { .rows = 2, .columns = 5, .data = data };
     bt_tensor row = { .rows = 1, .columns = 6, .data = data };
     bt_tape *t = tape_create(NULL, 1);
-    says(t, bt_op_add(t, &x, &other), "add: 2 x 6 and 2 x 5 differ in shape");
-    says(t, bt_op_gated(t, &x, &other, BT_ACT_SILU),
-         "gated: gate is 2 x 6, up is 2 x 5");
-    says(t, bt_op_norm(t, &x, &row, NULL, BT_NORM_RMS, 1e-5f, 4),
-         "norm: 6 columns are not 4 heads");
-    says(t, bt_op_norm(t, &x, &row, NULL, BT_NORM_RMS, 1e-5f, 0),
-         "norm: 6 columns are not 0 heads");
-    says(t, bt_op_norm(t, &x, &row, NULL, BT_NORM_RMS, 1e-5f, 2),
-         "norm: gain is 1 x 6, not 1 x 3");
-    says(t, bt_op_norm(t, &x, &row, &x, BT_NORM_LAYER, 1e-5f, 1),
-         "norm: bias is 2 x 6, not 1 x 6");
-    says(t, bt_op_rotary(t, &x, 2, positions, data),
-         "rotary: 6 columns are not 2 heads of pairs");
-    says(t, bt_op_embedding(t, &x, ids, 3, 1, BT_IGNORE_INDEX),
-         "embed: id 7 of row 1 is not in a table of 2 rows");
-    says(t, bt_op_dropout(t, &x, 1, 0, 0, tokens),
-         "dropout: the rate 1 is not in [0, 1)");
-    says(t, bt_op_dropout(t, &x, -0.5f, 0, 0, tokens),
-         "dropout: the rate -0.5 is not in [0, 1)");
-    says(t, bt_op_dropout(t, &x, NAN, 0, 0, tokens),
-         "dropout: the rate nan is not in [0, 1)");
+    assert_failed(t, bt_op_add(t, &x, &other),
+                  "add: 2 x 6 and 2 x 5 differ in shape");
+    assert_failed(t, bt_op_gated(t, &x, &other, BT_ACT_SILU),
+                  "gated: gate is 2 x 6, up is 2 x 5");
+    assert_failed(t, bt_op_norm(t, &x, &row, NULL, BT_NORM_RMS, 1e-5f, 4),
+                  "norm: 6 columns are not 4 heads");
+    assert_failed(t, bt_op_norm(t, &x, &row, NULL, BT_NORM_RMS, 1e-5f, 0),
+                  "norm: 6 columns are not 0 heads");
+    assert_failed(t, bt_op_norm(t, &x, &row, NULL, BT_NORM_RMS, 1e-5f, 2),
+                  "norm: gain is 1 x 6, not 1 x 3");
+    assert_failed(t, bt_op_norm(t, &x, &row, &x, BT_NORM_LAYER, 1e-5f, 1),
+                  "norm: bias is 2 x 6, not 1 x 6");
+    assert_failed(t, bt_op_rotary(t, &x, 2, positions, data),
+                  "rotary: 6 columns are not 2 heads of pairs");
+    assert_failed(t, bt_op_embedding(t, &x, ids, 3, 1, BT_IGNORE_INDEX),
+                  "embed: id 7 of row 1 is not in a table of 2 rows");
+    assert_failed(t, bt_op_dropout(t, &x, 1, 0, 0, tokens),
+                  "dropout: the rate 1 is not in [0, 1)");
+    assert_failed(t, bt_op_dropout(t, &x, -0.5f, 0, 0, tokens),
+                  "dropout: the rate -0.5 is not in [0, 1)");
+    assert_failed(t, bt_op_dropout(t, &x, NAN, 0, 0, tokens),
+                  "dropout: the rate nan is not in [0, 1)");
     bt_tape_free(t);
 }
 
@@ -588,7 +590,7 @@ static void after_a_failure_every_op_returns_nothing(void **state)
     }
 }
 
-static void no_rows_are_no_work(void **state)
+static void zero_rows_do_nothing(void **state)
 {
     (void)state;
     for (size_t k = 0; k < op_case_count; k++) {
@@ -605,7 +607,7 @@ static void no_rows_are_no_work(void **state)
 
 /* ---- dropout ----------------------------------------------------------- */
 
-static void dropout_keeps_its_share_and_nothing_of_the_rest(void **state)
+static void dropout_keeps_its_rate_and_zeroes_the_rest(void **state)
 {
     (void)state;
     enum { ROWS = 64, COLUMNS = 1000 };
@@ -637,19 +639,19 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ops_are_within_their_bounds),
-        cmocka_unit_test(formulas_of_gradients_are_the_derivatives),
+        cmocka_unit_test(gradient_formulas_equal_numeric_derivatives),
         cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
         cmocka_unit_test(a_row_alone_has_the_bits_it_has_in_a_batch),
-        cmocka_unit_test(gradients_are_added_to_what_is_there),
+        cmocka_unit_test(gradients_accumulate),
         cmocka_unit_test(a_tensor_that_is_used_twice_gets_both_gradients),
         cmocka_unit_test(embed_adds_rows_in_order),
-        cmocka_unit_test(what_wants_no_gradient_gets_none),
+        cmocka_unit_test(inputs_without_gradients_get_none),
         cmocka_unit_test(a_second_step_allocates_nothing),
         cmocka_unit_test(each_allocation_may_fail),
-        cmocka_unit_test(bad_shapes_are_a_sentence),
+        cmocka_unit_test(bad_shapes_are_an_error),
         cmocka_unit_test(after_a_failure_every_op_returns_nothing),
-        cmocka_unit_test(no_rows_are_no_work),
-        cmocka_unit_test(dropout_keeps_its_share_and_nothing_of_the_rest),
+        cmocka_unit_test(zero_rows_do_nothing),
+        cmocka_unit_test(dropout_keeps_its_rate_and_zeroes_the_rest),
     };
     randoms = test_random_from(test_seed());
     return cmocka_run_group_tests_name("ops", tests, NULL, NULL);

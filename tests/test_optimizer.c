@@ -70,7 +70,7 @@ static void within(const char *what, size_t at, bounded want, float got)
                  (double)got, want.value, want.bound);
 }
 
-/* ---- A model of some parameters ------------------------------------------ */
+/* ---- A small model ------------------------------------------------------- */
 
 enum { PARAMETERS = 4 };
 
@@ -243,7 +243,7 @@ static void check_torch_step(bt_tensor *t, bt_optimizer *optimizer, size_t step)
     assert_int_equal(floats_differ(adamw_v[step], v, ADAMW_COUNT), ADAMW_COUNT);
 }
 
-static void steps_are_those_of_pytorch(void **state)
+static void steps_equal_pytorch(void **state)
 {
     (void)state;
     bt_optimizer_options options = { adamw_beta1, adamw_beta2, adamw_epsilon,
@@ -359,7 +359,7 @@ static void zero_clears_every_gradient(void **state)
     model_release(&before);
 }
 
-static void wrong_arguments_are_a_sentence(void **state)
+static void wrong_arguments_are_an_error(void **state)
 {
     (void)state;
     bt_tensor t = parameter_create(&randoms, 1, 2);
@@ -427,12 +427,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_stay_within_their_bounds),
-        cmocka_unit_test(steps_are_those_of_pytorch),
+        cmocka_unit_test(steps_equal_pytorch),
         cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
         cmocka_unit_test(a_resumed_run_gives_the_same_bits),
         cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
         cmocka_unit_test(zero_clears_every_gradient),
-        cmocka_unit_test(wrong_arguments_are_a_sentence),
+        cmocka_unit_test(wrong_arguments_are_an_error),
         cmocka_unit_test(each_allocation_fails_once_and_a_step_makes_none),
     };
     randoms = test_random_from(test_seed());

@@ -127,7 +127,7 @@ static void int8_is_the_nearest_multiple_of_its_scale(void **state)
     }
 }
 
-static void int8_takes_zeros_and_the_smallest_numbers(void **state)
+static void int8_accepts_zeros_and_denormals(void **state)
 {
     (void)state;
     static const float rows[3][2] = { { 0.0f, -0.0f },
@@ -144,7 +144,7 @@ static void int8_takes_zeros_and_the_smallest_numbers(void **state)
     }
 }
 
-static void int8_refuses_what_is_not_finite(void **state)
+static void int8_refuses_non_finite_numbers(void **state)
 {
     (void)state;
     static const float odd[] = { NAN, -NAN, INFINITY, -INFINITY };
@@ -180,7 +180,7 @@ static void a_row_is_its_elements_times_the_scales(void **state)
 
 /* Elements that a product must not read are NaN, or large where the type has no
  * NaN. */
-static void spoil_padding(const matrix *m)
+static void poison_padding(const matrix *m)
 {
     const bt_packed_weight *c = &m->compact;
     size_t lanes = bt_size_round(c->outputs, BT_PANEL_COLUMNS);
@@ -258,7 +258,7 @@ static void check(bt_packed_type type, size_t rows, size_t outputs,
     assert_non_null(want);
     floats_fill(&randoms, a.data, a.count);
     floats_fill(&randoms, bias.data, bias.count);
-    spoil_padding(&m);
+    poison_padding(&m);
     bt_gemm g = { .m = rows,
                   .n = outputs,
                   .k = inputs,
@@ -286,7 +286,7 @@ static void products_equal_the_reference(void **state)
               1 + test_below(&randoms, 200), 1 + test_below(&randoms, 90));
 }
 
-static void borders_of_panels_equal_the_reference(void **state)
+static void panel_boundaries_equal_the_reference(void **state)
 {
     (void)state;
     static const size_t outputs[] = { 1,  7,  8,  15, 16,  47,  48,  49, 63,
@@ -340,7 +340,7 @@ static void bfloat16_equals_float32_of_rounded_weights(void **state)
 
 /* Three matrices of different types and sizes with one x, of few rows and of
  * many: the bits of each alone. */
-static void products_together_equal_each_alone(void **state)
+static void grouped_products_equal_each_alone(void **state)
 {
     (void)state;
     static const size_t outputs[] = { 300, 70, 1 };
@@ -385,15 +385,15 @@ int main(void)
         cmocka_unit_test(bfloat16_is_the_nearest_number),
         cmocka_unit_test(bfloat16_rounds_every_kind_of_number),
         cmocka_unit_test(int8_is_the_nearest_multiple_of_its_scale),
-        cmocka_unit_test(int8_takes_zeros_and_the_smallest_numbers),
-        cmocka_unit_test(int8_refuses_what_is_not_finite),
+        cmocka_unit_test(int8_accepts_zeros_and_denormals),
+        cmocka_unit_test(int8_refuses_non_finite_numbers),
         cmocka_unit_test(a_row_is_its_elements_times_the_scales),
         cmocka_unit_test(products_equal_the_reference),
-        cmocka_unit_test(borders_of_panels_equal_the_reference),
+        cmocka_unit_test(panel_boundaries_equal_the_reference),
         cmocka_unit_test(large_products_equal_the_reference),
         cmocka_unit_test(bfloat16_equals_float32_of_rounded_weights),
-        cmocka_unit_test(products_together_equal_each_alone),
+        cmocka_unit_test(grouped_products_equal_each_alone),
     };
     randoms = test_random_from(test_seed());
-    return cmocka_run_group_tests_name("compact", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("packed_weight", tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static void a_page_holds_the_weights_of_visible_pairs(void **state)
     static const char *const masks[] = { "causal", "all", "none",
                                          "causal & window(3) | sinks(1)",
                                          "!causal" };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     for (size_t i = 0; i < 40; i++) {
         size_t rows = 1 + test_below(&r, 12), columns = 1 + test_below(&r, 12);
         bauta_mask *mask = mask_of(masks[i % BT_LEN(masks)], rows, columns);
@@ -44,7 +44,7 @@ static void a_page_holds_the_weights_of_visible_pairs(void **state)
         bauta_picture p[2] = { picture_of(mask, w), picture_of(mask, w) };
         p[1].mask = NULL; // 0 means hidden
         p[1].head = 1;
-        save(scratch_path(&s, "a.html"), p, 2);
+        save(temp_folder_path(&s, "a.html"), p, 2);
         json_t *data = page_load(s.path);
         assert_int_equal(page_number(data, "bytes"), 2);
         for (size_t k = 0; k < 2; k++) {
@@ -56,7 +56,7 @@ static void a_page_holds_the_weights_of_visible_pairs(void **state)
         free(w);
         bauta_mask_free(mask);
     }
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static const char *page_label(const json_t *data, const char *axis, size_t i)
@@ -74,7 +74,7 @@ static void labels_and_titles_cannot_break_a_page(void **state)
     static const char *const want[] = { "The",     "\u2423cat", "\u21b5",
                                         "\u2205",  "\ufffd",    "\"<&",
                                         "</script" };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_mask *mask = mask_of("causal", 7, 7);
     bauta_picture p = picture_of(mask, NULL);
     bauta_picture_options o = BAUTA_PICTURE_OPTIONS_INIT;
@@ -82,7 +82,7 @@ static void labels_and_titles_cannot_break_a_page(void **state)
     p.title = "<!--";
     p.row_labels = p.column_labels = tokens;
     assert_int_equal(
-        bauta_picture_save(scratch_path(&s, "a.HTML"), &p, 1, &o, NULL), 0);
+        bauta_picture_save(temp_folder_path(&s, "a.HTML"), &p, 1, &o, NULL), 0);
     json_t *data = page_load(s.path);
     assert_string_equal(json_string_value(json_object_get(data, "title")),
                         "</script><script>alert(1)</script>\x01\ufffd\u2028");
@@ -99,15 +99,15 @@ static void labels_and_titles_cannot_break_a_page(void **state)
     assert_null(strstr(text, "@DATA@"));
     free(text);
     bauta_mask_free(mask);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void many_weights_are_kept_in_a_byte_each(void **state)
+static void large_pages_store_a_byte_a_weight(void **state)
 {
     (void)state;
     enum { COUNT = 160, SIDE = 200 }; // 3.2 million of them
     test_random r = test_random_from(test_seed());
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_mask *mask = mask_of("causal", SIDE, SIDE);
     float *w = weights_draw(&r, mask);
     bauta_picture *p = calloc(COUNT, sizeof(*p));
@@ -116,7 +116,7 @@ static void many_weights_are_kept_in_a_byte_each(void **state)
         p[i] = picture_of(mask, w);
         p[i].layer = i;
     }
-    save(scratch_path(&s, "a.html"), p, COUNT);
+    save(temp_folder_path(&s, "a.html"), p, COUNT);
     json_t *data = page_load(s.path);
     assert_int_equal(page_number(data, "bytes"), 1);
     assert_int_equal(json_array_size(json_object_get(data, "masks")), 1);
@@ -127,18 +127,18 @@ static void many_weights_are_kept_in_a_byte_each(void **state)
     free(p);
     free(w);
     bauta_mask_free(mask);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- From a model to a page ---------------------------------------------- */
 
-typedef struct looked {
+typedef struct weights_fixture {
     bauta_picture pictures[16];
     size_t count;
-} looked;
+} weights_fixture;
 
-static void look_at_all(looked *l, const bauta_model *model, size_t n,
-                        const bauta_mask *mask)
+static void weights_of_all(weights_fixture *l, const bauta_model *model,
+                           size_t n, const bauta_mask *mask)
 {
     static const uint32_t ids[] = { 3, 1, 4, 1, 5, 9, 2, 6 };
     bauta_context *context;
@@ -168,17 +168,17 @@ static void look_at_all(looked *l, const bauta_model *model, size_t n,
     bauta_context_free(context);
 }
 
-static void a_models_weights_come_back_from_the_page(void **state)
+static void a_models_weights_round_trip_through_the_page(void **state)
 {
     (void)state;
     enum { N = 8 };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_model *model;
     bauta_mask *mask = mask_of("causal", N, N);
-    static looked l;
+    static weights_fixture l;
     assert_int_equal(bauta_model_create(&model, tinies[0].config, 5, NULL), 0);
-    look_at_all(&l, model, N, mask);
-    save(scratch_path(&s, "gpt2.html"), l.pictures, l.count);
+    weights_of_all(&l, model, N, mask);
+    save(temp_folder_path(&s, "gpt2.html"), l.pictures, l.count);
     json_t *data = page_load(s.path);
     for (size_t i = 0; i < l.count; i++) {
         float *got = page_weights(data, i);
@@ -198,7 +198,7 @@ static void a_models_weights_come_back_from_the_page(void **state)
     json_decref(data);
     bauta_model_free(model);
     bauta_mask_free(mask);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 int main(void)
@@ -206,8 +206,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_page_holds_the_weights_of_visible_pairs),
         cmocka_unit_test(labels_and_titles_cannot_break_a_page),
-        cmocka_unit_test(many_weights_are_kept_in_a_byte_each),
-        cmocka_unit_test(a_models_weights_come_back_from_the_page),
+        cmocka_unit_test(large_pages_store_a_byte_a_weight),
+        cmocka_unit_test(a_models_weights_round_trip_through_the_page),
     };
     return cmocka_run_group_tests_name("page", tests, NULL, NULL);
 }

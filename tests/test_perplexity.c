@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { VOCABULARY = LESSON_VOCABULARY, LONGEST = 64, START = 39 };
+enum { VOCABULARY = TINY_VOCAB_SIZE, LONGEST = 64, START = 39 };
 
 typedef struct setup {
     bauta_context *context;
@@ -23,13 +23,13 @@ static setup setup_of(const char *family)
     bauta_error err;
     how.threads = 2;
     must(bauta_context_create(&s.context, &how, &err), &err);
-    must(bauta_model_create(&s.model, tinies[lesson_family(family)].config, 9,
+    must(bauta_model_create(&s.model, tinies[tiny_family(family)].config, 9,
                             &err),
          &err);
-    s.tokenizer = lesson_tokenizer();
+    s.tokenizer = tiny_tokenizer();
     s.corpus = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER
-                   ? lesson_pairs(3, 9, 20)
-                   : lesson_texts(3, 9, 40, 3);
+                   ? tiny_pairs(3, 9, 20)
+                   : tiny_texts(3, 9, 40, 3);
     return s;
 }
 
@@ -107,10 +107,10 @@ static void masked_expect(sum *to, const setup *s, const uint32_t *tokens,
         size_t begin = window_begin(t, context, stride);
         size_t n = bt_size_min(context, count - begin);
         bauta_batch b = sequence(ids, &n);
-        if (tokens[t] < LESSON_A) // special
+        if (tokens[t] < TINY_A) // special
             continue;
         memcpy(ids, tokens + begin, n * sizeof(*ids));
-        ids[t - begin] = LESSON_MASK;
+        ids[t - begin] = TINY_MASK;
         add(to, s, &b, NULL, t - begin, tokens[t]);
     }
 }
@@ -287,15 +287,15 @@ static void max_tokens_reads_the_beginning(void **state)
 static void refused(const setup *s, const bauta_tokenizer *tokenizer,
                     const bauta_corpus *corpus,
                     const bauta_perplexity_options *o, bauta_status expected_,
-                    const char *says)
+                    const char *message)
 {
     bauta_perplexity_result result = BAUTA_PERPLEXITY_RESULT_INIT;
     bauta_error err = { 0 };
     assert_int_equal(bauta_perplexity(s->context, s->model, tokenizer, corpus,
                                       o, &result, &err),
                      expected_);
-    if (!strstr(err.message, says))
-        fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    if (!strstr(err.message, message))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, message);
 }
 
 static void wrong_arguments_are_named(void **state)

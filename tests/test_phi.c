@@ -103,7 +103,7 @@ static void functions_are_within_their_bounds(void **state)
     }
 }
 
-static void functions_end_as_they_should(void **state)
+static void functions_saturate_correctly(void **state)
 {
     (void)state;
     static float (*const values[])(float) = { bt_relu, bt_gelu_erf,
@@ -132,7 +132,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions_are_within_their_bounds),
-        cmocka_unit_test(functions_end_as_they_should),
+        cmocka_unit_test(functions_saturate_correctly),
     };
     return cmocka_run_group_tests_name("phi", tests, NULL, NULL);
 }

@@ -12,16 +12,16 @@
 /* ---- Sheets -------------------------------------------------------------- */
 
 /* Whether the library has cairo; if not, every call must say so. */
-static bool can_draw(scratch *s, const bauta_picture *p)
+static bool can_draw(temp_folder *s, const bauta_picture *p)
 {
     bauta_error err = { 0, "" };
     bauta_status status =
-        bauta_picture_save(scratch_path(s, "try.png"), p, 1, NULL, &err);
+        bauta_picture_save(temp_folder_path(s, "try.png"), p, 1, NULL, &err);
     if (!status)
         return true;
     assert_int_equal(status, BAUTA_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.message, "without cairo"));
-    assert_int_equal(scratch_count(s), 0);
+    assert_int_equal(temp_folder_count(s), 0);
     printf("skipped: this library draws no PNG, SVG and PDF\n");
     return false;
 }
@@ -33,10 +33,10 @@ static uint32_t big_endian(const char *at)
            b[3];
 }
 
-static void a_png_is_as_large_as_what_it_shows(void **state)
+static void a_png_has_the_size_of_its_contents(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     size_t size;
     bool drawn = false;
     static const size_t sides[] = { 1, 7, 60, 700, 3000 };
@@ -44,7 +44,7 @@ static void a_png_is_as_large_as_what_it_shows(void **state)
         bauta_mask *mask = mask_of("causal", sides[i], sides[i]);
         bauta_picture p = picture_of(mask, NULL);
         if (i || can_draw(&s, &p)) {
-            save(scratch_path(&s, "a.png"), &p, 1);
+            save(temp_folder_path(&s, "a.png"), &p, 1);
             char *text = page_text(s.path, &size);
             assert_memory_equal(text, "\x89PNG\r\n\x1a\n", 8);
             assert_memory_equal(text + 12, "IHDR", 4);
@@ -59,14 +59,14 @@ static void a_png_is_as_large_as_what_it_shows(void **state)
         if (!drawn)
             break;
     }
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void an_svg_and_a_pdf_are_what_they_say(void **state)
+static void svg_and_pdf_are_well_formed(void **state)
 {
     (void)state;
     test_random r = test_random_from(test_seed());
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     size_t size;
     bauta_mask *mask = mask_of("causal & window(4) | sinks(1)", 7, 7);
     float *w = weights_draw(&r, mask);
@@ -78,15 +78,15 @@ static void an_svg_and_a_pdf_are_what_they_say(void **state)
         p[i].row_labels = p[i].column_labels = tokens;
     }
     if (can_draw(&s, p)) {
-        save(scratch_path(&s, "a.svg"), p, BT_LEN(p));
+        save(temp_folder_path(&s, "a.svg"), p, BT_LEN(p));
         char *text = page_text(s.path, &size);
         assert_memory_equal(text, "<?xml", 5);
         assert_non_null(strstr(text, "</svg>"));
         free(text);
-        save(scratch_path(&s, "a.pdf"), p, BT_LEN(p));
+        save(temp_folder_path(&s, "a.pdf"), p, BT_LEN(p));
         text = page_text(s.path, &size);
         assert_memory_equal(text, "%PDF-", 5);
-        save(scratch_path(&s, "b.pdf"), p, BT_LEN(p));
+        save(temp_folder_path(&s, "b.pdf"), p, BT_LEN(p));
         size_t again;
         char *other = page_text(s.path, &again);
         assert_int_equal(size, again); // deterministic: no date, no random ids
@@ -96,7 +96,7 @@ static void an_svg_and_a_pdf_are_what_they_say(void **state)
     }
     free(w);
     bauta_mask_free(mask);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- Dots, colours, labels ----------------------------------------------- */
@@ -184,7 +184,7 @@ static void a_dot_is_the_largest_weight_that_it_covers(void **state)
     bauta_mask_free(mask);
 }
 
-static void blanks_in_labels_can_be_seen(void **state)
+static void blanks_in_labels_are_visible(void **state)
 {
     (void)state;
     char out[BT_LABEL_MAX], text[1000];
@@ -208,33 +208,33 @@ static void blanks_in_labels_can_be_seen(void **state)
     assert_true(strlen(out) < BT_LABEL_MAX);
 }
 
-/* ---- What cannot be drawn ------------------------------------------------ */
+/* ---- Pictures that cannot be drawn --------------------------------------- */
 
 static void refused(const char *path, const bauta_picture *p, size_t count,
-                    const bauta_picture_options *o, const char *sentence)
+                    const bauta_picture_options *o, const char *message)
 {
     bauta_error err = { 0, "" };
     bauta_status status = bauta_picture_save(path, p, count, o, &err);
-    if (status != BAUTA_ERR_ARGUMENT || !strstr(err.message, sentence))
-        fail_msg("want '%s', got %d, '%s'", sentence, status, err.message);
+    if (status != BAUTA_ERR_ARGUMENT || !strstr(err.message, message))
+        fail_msg("want '%s', got %d, '%s'", message, status, err.message);
 }
 
-static void malformed_pictures_are_sentences(void **state)
+static void malformed_pictures_are_errors(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    const char *html = scratch_path(&s, "a.html");
+    temp_folder s = temp_folder_create();
+    const char *html = temp_folder_path(&s, "a.html");
     bauta_mask *mask = mask_of("causal", 2, 2), *wide = mask_of("all", 2, 3);
     bauta_mask *large = mask_of("none", 5000, 2);
     float w[4] = { 1.0f, 0.0f, 0.25f, 0.75f };
     const char *holes[2] = { "a", NULL };
     bauta_picture good = picture_of(mask, w), p;
     bauta_picture_options o = BAUTA_PICTURE_OPTIONS_INIT;
-#define BAD(change, sentence)                 \
-    do {                                      \
-        p = good;                             \
-        change;                               \
-        refused(html, &p, 1, NULL, sentence); \
+#define BAD(change, text)                 \
+    do {                                  \
+        p = good;                         \
+        change;                           \
+        refused(html, &p, 1, NULL, text); \
     } while (0)
     BAD(p.size = 0, "start from BAUTA_PICTURE_INIT");
     BAD(p.rows = 0, "has 0 rows and 2 columns");
@@ -264,23 +264,23 @@ static void malformed_pictures_are_sentences(void **state)
     refused("", &good, 1, NULL, "does not end in");
     o.size = 1;
     refused(html, &good, 1, &o, "start from BAUTA_PICTURE_OPTIONS_INIT");
-    assert_int_equal(scratch_count(&s), 0);
+    assert_int_equal(temp_folder_count(&s), 0);
     bauta_error err;
-    assert_int_equal(bauta_picture_save(scratch_path(&s, "no/where.html"),
+    assert_int_equal(bauta_picture_save(temp_folder_path(&s, "no/where.html"),
                                         &good, 1, NULL, &err),
                      BAUTA_ERR_IO);
     assert_non_null(strstr(err.message, "no/where.html"));
     bauta_mask_free(mask);
     bauta_mask_free(wide);
     bauta_mask_free(large);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void a_sheet_that_is_too_long_is_refused(void **state)
 {
     (void)state;
     enum { COUNT = 1000 };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_mask *mask = mask_of("causal", 8, 8);
     bauta_picture p[COUNT];
     bauta_picture_options o = BAUTA_PICTURE_OPTIONS_INIT;
@@ -288,21 +288,21 @@ static void a_sheet_that_is_too_long_is_refused(void **state)
         p[i] = picture_of(mask, NULL);
     o.across = 1;
     if (can_draw(&s, p))
-        refused(scratch_path(&s, "a.png"), p, COUNT, &o,
+        refused(temp_folder_path(&s, "a.png"), p, COUNT, &o,
                 "1000 pictures, 1 side by side");
     bauta_mask_free(mask);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void fail_each(scratch *s, const char *name, const bauta_picture *p)
+static void fail_each(temp_folder *s, const char *name, const bauta_picture *p)
 {
-    size_t count = scratch_count(s), size;
+    size_t count = temp_folder_count(s), size;
     faults_begin();
     for (size_t k = 0;; k++) {
         bauta_error err = { 0, "" };
         faults_arm(k);
         bauta_status status =
-            bauta_picture_save(scratch_path(s, name), p, 2, NULL, &err);
+            bauta_picture_save(temp_folder_path(s, name), p, 2, NULL, &err);
         if (!faults_disarm()) {
             assert_int_equal(status, BAUTA_OK);
             assert_true(k > 3);
@@ -311,7 +311,7 @@ static void fail_each(scratch *s, const char *name, const bauta_picture *p)
         assert_int_equal(status, BAUTA_ERR_NOMEM);
         assert_non_null(strstr(err.message, "out of memory"));
         assert_int_equal(faults_live(), 0);
-        assert_int_equal(scratch_count(s), count);
+        assert_int_equal(temp_folder_count(s), count);
         char *old = page_text(s->path, &size); // and the old file is whole
         assert_string_equal(old, "old");
         free(old);
@@ -323,15 +323,15 @@ static void each_failing_allocation_leaves_the_old_file(void **state)
 {
     (void)state;
     test_random r = test_random_from(test_seed());
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_mask *mask = mask_of("causal & window(2) | sinks(1)", 7, 7);
     float *w = weights_draw(&r, mask);
     bauta_picture p[2] = { picture_of(mask, w), picture_of(mask, w) };
     p[1].mask = NULL;
     bool drawn = can_draw(&s, p);
-    scratch_file(&s, "a.html", "old", 3);
-    scratch_file(&s, "a.png", "old", 3);
-    scratch_file(&s, "a.svg", "old", 3);
+    temp_folder_write(&s, "a.html", "old", 3);
+    temp_folder_write(&s, "a.png", "old", 3);
+    temp_folder_write(&s, "a.svg", "old", 3);
     fail_each(&s, "a.html", p);
     if (drawn) {
         fail_each(&s, "a.png", p);
@@ -339,18 +339,18 @@ static void each_failing_allocation_leaves_the_old_file(void **state)
     }
     free(w);
     bauta_mask_free(mask);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_png_is_as_large_as_what_it_shows),
-        cmocka_unit_test(an_svg_and_a_pdf_are_what_they_say),
+        cmocka_unit_test(a_png_has_the_size_of_its_contents),
+        cmocka_unit_test(svg_and_pdf_are_well_formed),
         cmocka_unit_test(larger_weights_are_darker_and_none_looks_hidden),
         cmocka_unit_test(a_dot_is_the_largest_weight_that_it_covers),
-        cmocka_unit_test(blanks_in_labels_can_be_seen),
-        cmocka_unit_test(malformed_pictures_are_sentences),
+        cmocka_unit_test(blanks_in_labels_are_visible),
+        cmocka_unit_test(malformed_pictures_are_errors),
         cmocka_unit_test(a_sheet_that_is_too_long_is_refused),
         cmocka_unit_test(each_failing_allocation_leaves_the_old_file),
     };

@@ -61,12 +61,12 @@ static void decode_block(const subject *s, const bt_tile *tile,
 static void decode_tile(const subject *s, const bt_tile *tile)
 {
     const bauta_plan *plan = s->plan;
-    size_t behind = 0, visits = 0;
+    size_t after = 0, visits = 0;
     for (size_t i = 0; i < tile->runs; i++) {
         const bt_block_run *run = &plan->runs[tile->run + i];
         assert_true(run->count > 0);
-        assert_true(run->first >= behind); // sorted and disjoint
-        behind = run->first + run->count;
+        assert_true(run->first >= after); // sorted and disjoint
+        after = run->first + run->count;
         visits += run->count;
         for (size_t k = 0; k < run->count; k++)
             decode_block(s, tile, &plan->blocks[tile->grid + run->first + k],
@@ -139,14 +139,14 @@ static void decode_visits(const subject *s)
     const bauta_plan *plan = s->plan;
     for (size_t b = 0; b < plan->block_count; b++) {
         const bt_key_block *block = &plan->blocks[b];
-        size_t behind = 0;
+        size_t after = 0;
         for (size_t i = 0; i < block->visits; i++) {
             const bt_tile_run *visit = &plan->visits[block->visit + i];
             bool full = visit->words == BT_FULL;
-            assert_true(visit->first >= behind);
+            assert_true(visit->first >= after);
             assert_true(full ? visit->count >= 1 : visit->count == 1);
-            behind = visit->first + visit->count;
-            for (size_t t = visit->first; t < behind; t++)
+            after = visit->first + visit->count;
+            for (size_t t = visit->first; t < after; t++)
                 decode_block(s, &plan->tiles[t], block,
                              full ? NULL : plan->words + visit->words);
         }
@@ -216,7 +216,7 @@ static void assert_run(const bauta_plan *plan, size_t run, size_t first,
     assert_int_equal(plan->runs[run].words == BT_FULL, full);
 }
 
-static void causal_tiles_have_a_full_past_and_a_partial_present(void **state)
+static void causal_tiles_have_one_partial_block(void **state)
 {
     (void)state;
     bauta_mask *mask;
@@ -241,7 +241,7 @@ static void causal_tiles_have_a_full_past_and_a_partial_present(void **state)
     bauta_plan_free(plan);
 }
 
-static void the_last_row_is_a_step_of_decoding(void **state)
+static void the_last_row_equals_a_decoding_step(void **state)
 {
     (void)state;
     bauta_mask *mask;
@@ -301,7 +301,7 @@ tiles_do_not_straddle_documents_and_blocks_start_with_them(void **state)
     bauta_plan_free(plan);
 }
 
-static void rows_that_see_nothing_stay_in_the_tile_they_fall_in(void **state)
+static void empty_rows_stay_in_their_tile(void **state)
 {
     (void)state;
     size_t lengths[] = { 3, 2 };
@@ -323,7 +323,7 @@ static void rows_that_see_nothing_stay_in_the_tile_they_fall_in(void **state)
     bauta_plan_free(plan);
 }
 
-static void an_empty_plan_is_a_plan(void **state)
+static void an_empty_plan_works(void **state)
 {
     (void)state;
     static const size_t sizes[][2] = { { 0, 0 }, { 0, 9 }, { 9, 0 } };
@@ -359,7 +359,7 @@ static void a_long_causal_plan_is_small(void **state)
     bauta_plan_free(plan);
 }
 
-/* ---- At random ----------------------------------------------------------- */
+/* ---- Random cases -------------------------------------------------------- */
 
 static void every_plan_decodes_to_its_mask(void **state)
 {
@@ -386,7 +386,7 @@ static void every_plan_decodes_to_its_mask(void **state)
 
 /* ---- Errors -------------------------------------------------------------- */
 
-static void a_plan_that_cannot_be_is_a_sentence(void **state)
+static void an_impossible_plan_is_an_error(void **state)
 {
     (void)state;
     bauta_mask *mask;
@@ -461,17 +461,17 @@ static void a_plan_survives_each_failing_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(causal_tiles_have_a_full_past_and_a_partial_present),
-        cmocka_unit_test(the_last_row_is_a_step_of_decoding),
+        cmocka_unit_test(causal_tiles_have_one_partial_block),
+        cmocka_unit_test(the_last_row_equals_a_decoding_step),
         cmocka_unit_test(a_short_block_at_the_end_is_never_full),
         cmocka_unit_test(hidden_blocks_are_not_visited),
         cmocka_unit_test(
             tiles_do_not_straddle_documents_and_blocks_start_with_them),
-        cmocka_unit_test(rows_that_see_nothing_stay_in_the_tile_they_fall_in),
-        cmocka_unit_test(an_empty_plan_is_a_plan),
+        cmocka_unit_test(empty_rows_stay_in_their_tile),
+        cmocka_unit_test(an_empty_plan_works),
         cmocka_unit_test(a_long_causal_plan_is_small),
         cmocka_unit_test(every_plan_decodes_to_its_mask),
-        cmocka_unit_test(a_plan_that_cannot_be_is_a_sentence),
+        cmocka_unit_test(an_impossible_plan_is_an_error),
         cmocka_unit_test(a_plan_survives_each_failing_allocation),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

@@ -117,7 +117,7 @@ static void check(const batch *b, const bt_prefill *p)
     assert_true(p->pages >= last);
 }
 
-static void list_reads_what_masks_and_pages_say(void **state)
+static void list_matches_masks_and_pages(void **state)
 {
     test_random r = test_random_from(test_seed());
     (void)state;
@@ -151,7 +151,7 @@ static void few_rows_need_no_list(void **state)
     batch_release(&b);
 }
 
-static void without_memory_there_is_no_list(void **state)
+static void allocation_failure_gives_no_list(void **state)
 {
     test_random r = test_random_from(test_seed());
     bauta_error err = { 0 };
@@ -179,9 +179,9 @@ static void without_memory_there_is_no_list(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(list_reads_what_masks_and_pages_say),
+        cmocka_unit_test(list_matches_masks_and_pages),
         cmocka_unit_test(few_rows_need_no_list),
-        cmocka_unit_test(without_memory_there_is_no_list),
+        cmocka_unit_test(allocation_failure_gives_no_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,20 +50,20 @@ static json_int_t number(const json_t *config, const char *key)
 }
 
 static void assert_refused(const char *name, const bauta_tokenizer *t,
-                           const char *overrides, const char *sentence)
+                           const char *overrides, const char *message)
 {
     char *text = (char *)"";
     bauta_error err;
     assert_int_equal(bauta_preset(&text, NULL, name, t, overrides, &err),
                      BAUTA_ERR_ARGUMENT);
     assert_null(text);
-    if (!strstr(err.message, sentence))
-        fail_msg("'%s' does not say '%s'", err.message, sentence);
+    if (!strstr(err.message, message))
+        fail_msg("'%s' does not say '%s'", err.message, message);
 }
 
 /* ---- tests ------------------------------------------------------------- */
 
-static void names_are_listed_with_what_they_are(void **state)
+static void presets_are_listed_with_descriptions(void **state)
 {
     const char *summary = NULL;
     size_t count = 0;
@@ -119,7 +119,7 @@ static void every_preset_makes_a_model(void **state)
     bauta_tokenizer_free(t);
 }
 
-static void the_options_of_nanogpt_are_its_own(void **state)
+static void the_nanogpt_preset_has_its_own_options(void **state)
 {
     bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
     bauta_tokenizer *t = characters();
@@ -141,7 +141,7 @@ static void the_options_of_nanogpt_are_its_own(void **state)
 /* Two cores take some 2e11 products and sums a second, and a token needs six
  * for each parameter, of which there are so many with a vocabulary of the usual
  * size. Ten minutes are then 1.2e14. */
-static void every_preset_is_done_in_minutes(void **state)
+static void every_preset_trains_in_minutes(void **state)
 {
     static const struct {
         const char *name;
@@ -176,7 +176,7 @@ static void every_preset_is_done_in_minutes(void **state)
     bauta_tokenizer_free(t);
 }
 
-static void vocabulary_and_tokens_are_the_tokenizers(void **state)
+static void vocabulary_and_special_tokens_come_from_the_tokenizer(void **state)
 {
     bauta_tokenizer *t = learned(BAUTA_TOKENIZER_UNIGRAM, 40);
     json_t *config = config_of("transformer-tiny", t, NULL);
@@ -193,7 +193,7 @@ static void vocabulary_and_tokens_are_the_tokenizers(void **state)
     bauta_tokenizer_free(t);
 }
 
-static void a_start_without_a_padding_token_is_a_row_of_its_own(void **state)
+static void without_a_padding_token_the_start_token_is_added(void **state)
 {
     bauta_tokenizer *t = learned(BAUTA_TOKENIZER_BPE, 260);
     json_t *config = config_of("transformer-tiny", t, NULL);
@@ -211,7 +211,7 @@ static void a_start_without_a_padding_token_is_a_row_of_its_own(void **state)
     bauta_tokenizer_free(t);
 }
 
-static void overrides_replace_what_is_there(void **state)
+static void overrides_replace_config_values(void **state)
 {
     bauta_tokenizer *t = learned(BAUTA_TOKENIZER_UNIGRAM, 40);
     json_t *config = config_of("transformer-tiny", t,
@@ -224,7 +224,7 @@ static void overrides_replace_what_is_there(void **state)
     bauta_tokenizer_free(t);
 }
 
-static void what_is_not_known_is_refused(void **state)
+static void unknown_presets_and_keys_are_refused(void **state)
 {
     bauta_tokenizer *t = characters();
     (void)state;
@@ -260,7 +260,7 @@ static void null_arguments_are_named(void **state)
     bauta_tokenizer_free(t);
 }
 
-static void memory_that_runs_out_is_said(void **state)
+static void allocation_failure_is_an_error(void **state)
 {
     char *config = NULL;
     (void)state;
@@ -284,16 +284,16 @@ static void memory_that_runs_out_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_listed_with_what_they_are),
+        cmocka_unit_test(presets_are_listed_with_descriptions),
         cmocka_unit_test(every_preset_makes_a_model),
-        cmocka_unit_test(the_options_of_nanogpt_are_its_own),
-        cmocka_unit_test(every_preset_is_done_in_minutes),
-        cmocka_unit_test(vocabulary_and_tokens_are_the_tokenizers),
-        cmocka_unit_test(a_start_without_a_padding_token_is_a_row_of_its_own),
-        cmocka_unit_test(overrides_replace_what_is_there),
-        cmocka_unit_test(what_is_not_known_is_refused),
+        cmocka_unit_test(the_nanogpt_preset_has_its_own_options),
+        cmocka_unit_test(every_preset_trains_in_minutes),
+        cmocka_unit_test(vocabulary_and_special_tokens_come_from_the_tokenizer),
+        cmocka_unit_test(without_a_padding_token_the_start_token_is_added),
+        cmocka_unit_test(overrides_replace_config_values),
+        cmocka_unit_test(unknown_presets_and_keys_are_refused),
         cmocka_unit_test(null_arguments_are_named),
-        cmocka_unit_test(memory_that_runs_out_is_said),
+        cmocka_unit_test(allocation_failure_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void check_case(const json_t *item)
     bt_pretokenizer_free(p);
 }
 
-static void texts_are_cut_where_the_library_cuts_them(void **state)
+static void texts_are_split_as_in_hugging_face(void **state)
 {
     (void)state;
     json_t *list = expected_load("pretokenizers.json"), *item;
@@ -103,7 +103,7 @@ static void texts_are_cut_where_the_library_cuts_them(void **state)
     json_decref(list);
 }
 
-static void null_cuts_nothing(void **state)
+static void null_splits_nothing(void **state)
 {
     (void)state;
     assert_null(parsed(json_null()));
@@ -114,7 +114,7 @@ static void null_cuts_nothing(void **state)
     bt_pretokenizer_free(NULL);
 }
 
-static void tokens_are_left_alone(void **state)
+static void added_tokens_are_not_split(void **state)
 {
     (void)state;
     static const char *const steps[] = {
@@ -154,7 +154,7 @@ static void same_splits(const bt_splits *a, const bt_splits *b)
     assert_int_equal(a->count, b->count);
 }
 
-static void patterns_by_hand_cut_as_compiled_ones(void **state)
+static void hand_written_patterns_split_as_pcre2(void **state)
 {
     (void)state;
     static const char *const patterns[] = { BT_GPT2_PATTERN, LLAMA3, QWEN2 };
@@ -217,7 +217,7 @@ static size_t slow_behave(piece *p, size_t count, bt_split_behavior behavior)
     return n;
 }
 
-static void behaviours_are_those_of_the_definition(void **state)
+static void behaviours_follow_their_definition(void **state)
 {
     (void)state;
     test_random r = test_random_from(seed);
@@ -246,9 +246,9 @@ static void behaviours_are_those_of_the_definition(void **state)
     }
 }
 
-/* ---- What is refused ----------------------------------------------------- */
+/* ---- Refusals ------------------------------------------------------------ */
 
-static void check_refused(const json_t *json, const char *says)
+static void check_refused(const json_t *json, const char *message)
 {
     bt_pretokenizer *p;
     bauta_error err;
@@ -256,15 +256,15 @@ static void check_refused(const json_t *json, const char *says)
                      BAUTA_ERR_IO);
     assert_null(p);
     assert_non_null(strstr(err.message, "t.json: "));
-    if (!strstr(err.message, says))
-        fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    if (!strstr(err.message, message))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, message);
 }
 
 static void malformed_pretokenizers_are_refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *json, *says;
+        const char *json, *message;
     } rows[] = {
         { "{\"type\":\"UnicodeScripts\"}", "\"UnicodeScripts\" is unknown" },
         { "{}", "no \"type\"" },
@@ -287,16 +287,16 @@ static void malformed_pretokenizers_are_refused(void **state)
     };
     for (size_t i = 0; i < BT_LEN(rows); i++) {
         json_t *json = json_of(rows[i].json);
-        check_refused(json, rows[i].says);
+        check_refused(json, rows[i].message);
         json_decref(json);
     }
 }
 
-static void patterns_that_would_mean_something_else_are_refused(void **state)
+static void patterns_with_another_meaning_in_pcre2_are_refused(void **state)
 {
     (void)state;
     static const struct {
-        const char *regex, *says;
+        const char *regex, *message;
     } rows[] = {
         { "(", "parenthesis" },
         { "[a", "class without an end" },
@@ -315,12 +315,12 @@ static void patterns_that_would_mean_something_else_are_refused(void **state)
     };
     for (size_t i = 0; i < BT_LEN(rows); i++) {
         json_t *json = split_json(rows[i].regex);
-        check_refused(json, rows[i].says);
+        check_refused(json, rows[i].message);
         json_decref(json);
     }
 }
 
-static void a_match_that_takes_too_long_is_a_sentence(void **state)
+static void a_match_that_takes_too_long_is_an_error(void **state)
 {
     (void)state;
     json_t *json = split_json("(?:a+)+$|(?:(a|aa)+)\\1b");
@@ -358,7 +358,7 @@ static bauta_status parse_and_run(const json_t *json, const char *bytes,
     return status;
 }
 
-static void memory_that_runs_out_is_a_sentence(void **state)
+static void allocation_failure_is_an_error(void **state)
 {
     (void)state;
     json_t *list = expected_load("pretokenizers.json"), *item;
@@ -418,15 +418,15 @@ int main(void)
 {
     seed = test_seed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_cut_where_the_library_cuts_them),
-        cmocka_unit_test(null_cuts_nothing),
-        cmocka_unit_test(tokens_are_left_alone),
-        cmocka_unit_test(patterns_by_hand_cut_as_compiled_ones),
-        cmocka_unit_test(behaviours_are_those_of_the_definition),
+        cmocka_unit_test(texts_are_split_as_in_hugging_face),
+        cmocka_unit_test(null_splits_nothing),
+        cmocka_unit_test(added_tokens_are_not_split),
+        cmocka_unit_test(hand_written_patterns_split_as_pcre2),
+        cmocka_unit_test(behaviours_follow_their_definition),
         cmocka_unit_test(malformed_pretokenizers_are_refused),
-        cmocka_unit_test(patterns_that_would_mean_something_else_are_refused),
-        cmocka_unit_test(a_match_that_takes_too_long_is_a_sentence),
-        cmocka_unit_test(memory_that_runs_out_is_a_sentence),
+        cmocka_unit_test(patterns_with_another_meaning_in_pcre2_are_refused),
+        cmocka_unit_test(a_match_that_takes_too_long_is_an_error),
+        cmocka_unit_test(allocation_failure_is_an_error),
         cmocka_unit_test(a_megabyte_of_anything_takes_linear_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

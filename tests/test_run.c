@@ -33,64 +33,64 @@ static bauta_run *hold(const char *folder, bool create)
     return run;
 }
 
-static void refused(const char *folder, const char *says)
+static void refused(const char *folder, const char *message)
 {
     bauta_run *run = (bauta_run *)&no_locks;
     bauta_error err = { 0 };
     assert_int_equal(bauta_run_open(&run, folder, false, &err), BAUTA_ERR_IO);
     assert_null(run);
-    if (!strstr(err.message, says))
-        fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    if (!strstr(err.message, message))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, message);
 }
 
-static bool exists(scratch *s, const char *name)
+static bool exists(temp_folder *s, const char *name)
 {
     struct stat is;
-    return lstat(scratch_path(s, name), &is) == 0;
+    return lstat(temp_folder_path(s, name), &is) == 0;
 }
 
 /* ---- the lock ---------------------------------------------------------- */
 
-static void a_run_is_held_by_one(void **state)
+static void a_run_has_one_owner(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    char says[64];
-    snprintf(says, sizeof(says), "(process %ld on ", (long)getpid());
+    temp_folder s = temp_folder_create();
+    char message[64];
+    snprintf(message, sizeof(message), "(process %ld on ", (long)getpid());
     bauta_run *run = hold(s.folder, false);
     assert_true(bauta_run_locked(run));
     refused(s.folder, "another training runs in this folder");
-    refused(s.folder, says);
+    refused(s.folder, message);
     bauta_run_free(run);
-    assert_int_equal(scratch_count(&s), 0);
+    assert_int_equal(temp_folder_count(&s), 0);
     bauta_run_free(hold(s.folder, true));
     bauta_run_free(NULL);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* Any contents of the lock file. */
-static void a_holder_that_is_not_known_is_a_sentence(void **state)
+static void an_unknown_lock_holder_is_an_error(void **state)
 {
     (void)state;
     static const char *const texts[] = { "", "\n", "\x1b[2J\a" };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        scratch s = scratch_create();
+        temp_folder s = temp_folder_create();
         bauta_error err = { 0 };
         bauta_run *run = hold(s.folder, false), *other;
-        scratch_file(&s, BT_RUN_LOCK, texts[i], strlen(texts[i]));
+        temp_folder_write(&s, BT_RUN_LOCK, texts[i], strlen(texts[i]));
         assert_int_equal(bauta_run_open(&other, s.folder, false, &err),
                          BAUTA_ERR_IO);
         for (const char *c = err.message; *c; c++)
             assert_true((unsigned char)*c >= ' ');
         bauta_run_free(run);
-        scratch_free(&s);
+        temp_folder_free(&s);
     }
 }
 
 static void a_lock_ends_with_its_process(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     int ready[2], status;
     char byte;
     assert_int_equal(pipe(ready), 0);
@@ -111,7 +111,7 @@ static void a_lock_ends_with_its_process(void **state)
     bauta_run_free(hold(s.folder, false));
     close(ready[0]);
     close(ready[1]);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* The lock file is removed when a run is freed, so it may disappear between
@@ -135,11 +135,11 @@ static void child_compete(const char *folder)
     _exit(0);
 }
 
-static void of_many_that_compete_one_holds(void **state)
+static void one_of_many_competitors_gets_the_lock(void **state)
 {
     (void)state;
     enum { CHILDREN = 4 };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     pid_t children[CHILDREN];
     for (int i = 0; i < CHILDREN; i++) {
         children[i] = fork();
@@ -152,61 +152,62 @@ static void of_many_that_compete_one_holds(void **state)
         assert_int_equal(waitpid(children[i], &status, 0), children[i]);
         assert_int_equal(status, 0);
     }
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void a_lock_that_is_not_ours_is_refused(void **state)
+static void a_foreign_lock_file_is_refused(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char other[512];
     struct stat is;
-    snprintf(other, sizeof(other), "%s", scratch_file(&s, "other", "12", 2));
-    assert_int_equal(symlink("other", scratch_path(&s, BT_RUN_LOCK)), 0);
+    snprintf(other, sizeof(other), "%s",
+             temp_folder_write(&s, "other", "12", 2));
+    assert_int_equal(symlink("other", temp_folder_path(&s, BT_RUN_LOCK)), 0);
     refused(s.folder, BT_RUN_LOCK);
     assert_int_equal(unlink(s.path), 0);
-    assert_int_equal(link(other, scratch_path(&s, BT_RUN_LOCK)), 0);
+    assert_int_equal(link(other, temp_folder_path(&s, BT_RUN_LOCK)), 0);
     refused(s.folder, "not a file that bauta made");
     assert_int_equal(unlink(s.path), 0);
-    assert_int_equal(mkfifo(scratch_path(&s, BT_RUN_LOCK), 0600), 0);
+    assert_int_equal(mkfifo(temp_folder_path(&s, BT_RUN_LOCK), 0600), 0);
     refused(s.folder, "not a file that bauta made");
     assert_int_equal(unlink(s.path), 0);
-    assert_int_equal(mkdir(scratch_path(&s, BT_RUN_LOCK), 0700), 0);
+    assert_int_equal(mkdir(temp_folder_path(&s, BT_RUN_LOCK), 0700), 0);
     refused(s.folder, "Is a directory");
     assert_int_equal(stat(other, &is), 0);
     assert_int_equal(is.st_size, 2);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void without_locks_nothing_is_swept(void **state)
+static void without_locks_nothing_is_removed(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    assert_int_equal(mkdir(scratch_path(&s, ".bauta-1-0.folder"), 0700), 0);
+    temp_folder s = temp_folder_create();
+    assert_int_equal(mkdir(temp_folder_path(&s, ".bauta-1-0.folder"), 0700), 0);
     no_locks = true;
     bauta_run *run = hold(s.folder, false);
     no_locks = false;
     assert_false(bauta_run_locked(run));
     bauta_run_free(run);
     assert_true(exists(&s, ".bauta-1-0.folder"));
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- the folder -------------------------------------------------------- */
 
-static void a_folder_that_stays_empty_goes(void **state)
+static void an_empty_run_folder_is_removed(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char path[512], kept[600];
     snprintf(path, sizeof(path), "%s/a/b//c/", s.folder);
     refused(path, "No such file");
-    assert_int_equal(scratch_count(&s), 0);
+    assert_int_equal(temp_folder_count(&s), 0);
     bauta_run_free(hold(path, true));
-    assert_int_equal(scratch_count(&s), 0);
+    assert_int_equal(temp_folder_count(&s), 0);
 
     // Existing files stay, and so do folders that are not empty.
-    assert_int_equal(mkdir(scratch_path(&s, "a"), 0700), 0);
+    assert_int_equal(mkdir(temp_folder_path(&s, "a"), 0700), 0);
     bauta_run_free(hold(path, true));
     assert_true(exists(&s, "a") && !exists(&s, "a/b"));
     bauta_run *run = hold(path, true);
@@ -217,10 +218,10 @@ static void a_folder_that_stays_empty_goes(void **state)
     bauta_run_free(run);
     assert_true(exists(&s, "a/b/c/kept"));
     refused(kept, "Not a directory");
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void what_was_half_written_is_swept(void **state)
+static void partial_files_are_removed(void **state)
 {
     (void)state;
     static const char *const swept[] = { ".bauta-1-0.folder",
@@ -229,20 +230,21 @@ static void what_was_half_written_is_swept(void **state)
     static const char *const kept[] = { ".bauta-1-0.folder2", ".bauta-1.folder",
                                         ".bauta-x-0.folder",  ".bauta--0.tmp",
                                         ".bauta-1-0.tmp.",    "step-1" };
-    scratch s = scratch_create();
-    scratch_file(&s, swept[2], "", 0);
+    temp_folder s = temp_folder_create();
+    temp_folder_write(&s, swept[2], "", 0);
     for (size_t i = 0; i < 2; i++)
-        assert_int_equal(mkdir(scratch_path(&s, swept[i]), 0700), 0);
-    scratch_file(&s, ".bauta-1-0.folder/model.safetensors", "x", 1);
-    scratch_file(&s, ".bauta-1-0.folder/.bauta-1-1.tmp", "x", 1);
+        assert_int_equal(mkdir(temp_folder_path(&s, swept[i]), 0700), 0);
+    temp_folder_write(&s, ".bauta-1-0.folder/model.safetensors", "x", 1);
+    temp_folder_write(&s, ".bauta-1-0.folder/.bauta-1-1.tmp", "x", 1);
     for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-        assert_int_equal(mkdir(scratch_path(&s, kept[i]), 0700), 0);
+        assert_int_equal(mkdir(temp_folder_path(&s, kept[i]), 0700), 0);
     // Files of other programs, and links, are not partial files of ours.
-    assert_int_equal(mkdir(scratch_path(&s, ".bauta-2-0.folder"), 0700), 0);
-    scratch_file(&s, ".bauta-2-0.folder/mine", "x", 1);
-    assert_int_equal(symlink("step-1", scratch_path(&s, ".bauta-3-0.folder")),
+    assert_int_equal(mkdir(temp_folder_path(&s, ".bauta-2-0.folder"), 0700), 0);
+    temp_folder_write(&s, ".bauta-2-0.folder/mine", "x", 1);
+    assert_int_equal(
+        symlink("step-1", temp_folder_path(&s, ".bauta-3-0.folder")), 0);
+    assert_int_equal(symlink("step-1", temp_folder_path(&s, ".bauta-3-0.tmp")),
                      0);
-    assert_int_equal(symlink("step-1", scratch_path(&s, ".bauta-3-0.tmp")), 0);
     bauta_run_free(hold(s.folder, false));
     for (size_t i = 0; i < sizeof(swept) / sizeof(swept[0]); i++)
         assert_false(exists(&s, swept[i]));
@@ -251,47 +253,47 @@ static void what_was_half_written_is_swept(void **state)
     assert_true(exists(&s, ".bauta-2-0.folder/mine"));
     assert_true(exists(&s, ".bauta-3-0.folder"));
     assert_true(exists(&s, ".bauta-3-0.tmp"));
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- removing ---------------------------------------------------------- */
 
-static void a_checkpoint_is_removed_if_all_in_it_is_ours(void **state)
+static void a_checkpoint_with_only_our_files_is_removed(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_error err = { 0 };
     char folder[512];
-    snprintf(folder, sizeof(folder), "%s", scratch_path(&s, "step-1"));
+    snprintf(folder, sizeof(folder), "%s", temp_folder_path(&s, "step-1"));
     assert_int_equal(bauta_checkpoint_remove(folder, &err), BAUTA_OK);
     for (int mine = 1; mine >= 0; mine--) {
         assert_true(mkdir(folder, 0700) == 0 || errno == EEXIST);
-        scratch_file(&s, "step-1/trainer.json", "{}", 2);
-        scratch_file(&s, "step-1/vocab.txt", "", 0);
+        temp_folder_write(&s, "step-1/trainer.json", "{}", 2);
+        temp_folder_write(&s, "step-1/vocab.txt", "", 0);
         if (mine) {
-            scratch_file(&s, "step-1/mine", "", 0);
+            temp_folder_write(&s, "step-1/mine", "", 0);
             assert_int_equal(bauta_checkpoint_remove(folder, &err),
                              BAUTA_ERR_IO);
             assert_non_null(strstr(err.message, "did not write 'mine'"));
             assert_true(exists(&s, "step-1/trainer.json"));
-            assert_int_equal(unlink(scratch_path(&s, "step-1/mine")), 0);
+            assert_int_equal(unlink(temp_folder_path(&s, "step-1/mine")), 0);
         }
     }
     // A link with one of our names, in the folder and as the folder.
-    scratch_file(&s, "elsewhere", "", 0);
+    temp_folder_write(&s, "elsewhere", "", 0);
     assert_int_equal(
-        symlink("../elsewhere", scratch_path(&s, "step-1/config.json")), 0);
+        symlink("../elsewhere", temp_folder_path(&s, "step-1/config.json")), 0);
     assert_int_equal(bauta_checkpoint_remove(folder, &err), BAUTA_ERR_IO);
     assert_true(exists(&s, "step-1/trainer.json"));
-    assert_int_equal(unlink(scratch_path(&s, "step-1/config.json")), 0);
-    assert_int_equal(symlink("step-1", scratch_path(&s, "step-2")), 0);
+    assert_int_equal(unlink(temp_folder_path(&s, "step-1/config.json")), 0);
+    assert_int_equal(symlink("step-1", temp_folder_path(&s, "step-2")), 0);
     assert_int_equal(bauta_checkpoint_remove(s.path, &err), BAUTA_ERR_IO);
     assert_non_null(strstr(err.message, "is not a folder"));
     assert_true(exists(&s, "step-1/trainer.json"));
     assert_int_equal(bauta_checkpoint_remove(folder, &err), BAUTA_OK);
     assert_false(exists(&s, "step-1"));
     assert_int_equal(bauta_checkpoint_remove(NULL, NULL), BAUTA_ERR_ARGUMENT);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- memory ------------------------------------------------------------ */
@@ -299,7 +301,7 @@ static void a_checkpoint_is_removed_if_all_in_it_is_ours(void **state)
 static void each_allocation_may_fail(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_run *run;
     bauta_error err;
     char path[512];
@@ -314,7 +316,7 @@ static void each_allocation_may_fail(void **state)
         assert_int_equal(status, BAUTA_ERR_NOMEM);
         assert_null(run);
         assert_int_equal(faults_live(), 0);
-        assert_int_equal(scratch_count(&s), 0);
+        assert_int_equal(temp_folder_count(&s), 0);
     }
     assert_int_equal(k, 2);
     bauta_run_free(run);
@@ -327,21 +329,21 @@ static void each_allocation_may_fail(void **state)
     }
     assert_true(k >= 2);
     assert_int_equal(faults_end(), 0);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_is_held_by_one),
-        cmocka_unit_test(a_holder_that_is_not_known_is_a_sentence),
+        cmocka_unit_test(a_run_has_one_owner),
+        cmocka_unit_test(an_unknown_lock_holder_is_an_error),
         cmocka_unit_test(a_lock_ends_with_its_process),
-        cmocka_unit_test(of_many_that_compete_one_holds),
-        cmocka_unit_test(a_lock_that_is_not_ours_is_refused),
-        cmocka_unit_test(without_locks_nothing_is_swept),
-        cmocka_unit_test(a_folder_that_stays_empty_goes),
-        cmocka_unit_test(what_was_half_written_is_swept),
-        cmocka_unit_test(a_checkpoint_is_removed_if_all_in_it_is_ours),
+        cmocka_unit_test(one_of_many_competitors_gets_the_lock),
+        cmocka_unit_test(a_foreign_lock_file_is_refused),
+        cmocka_unit_test(without_locks_nothing_is_removed),
+        cmocka_unit_test(an_empty_run_folder_is_removed),
+        cmocka_unit_test(partial_files_are_removed),
+        cmocka_unit_test(a_checkpoint_with_only_our_files_is_removed),
         cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,9 +63,9 @@ static bt_safetensors *parsed(bytes b)
     return file;
 }
 
-/* ---- What is right ------------------------------------------------------- */
+/* ---- Valid input --------------------------------------------------------- */
 
-static void a_tensor_is_found_where_the_file_has_it(void **state)
+static void tensors_are_read_by_name(void **state)
 {
     (void)state;
     bytes b = fixture("unaligned.safetensors");
@@ -106,8 +106,8 @@ static bt_stored_tensor *tensors_of(const bt_safetensors *file)
 /* Write the tensors that were read, and compare the bytes. */
 static void check_rewritten(bytes b, const bt_metadata *metadata, size_t count)
 {
-    scratch s = scratch_create();
-    const char *path = scratch_path(&s, "again.safetensors");
+    temp_folder s = temp_folder_create();
+    const char *path = temp_folder_path(&s, "again.safetensors");
     bauta_error err;
     bt_safetensors *file = parsed(b), *again;
     bt_stored_tensor *list = tensors_of(file);
@@ -123,10 +123,10 @@ static void check_rewritten(bytes b, const bt_metadata *metadata, size_t count)
     bt_safetensors_free(file);
     free(list);
     free(written.at);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void files_of_the_reference_are_written_alike(void **state)
+static void reference_files_are_rewritten_byte_for_byte(void **state)
 {
     (void)state;
     static const bt_metadata text = { "key", "line\n\"text\" \xc3\xa9" };
@@ -155,11 +155,11 @@ static void files_of_the_reference_are_written_alike(void **state)
     free(empty.at);
 }
 
-static void random_tensors_come_back(void **state)
+static void random_tensors_round_trip(void **state)
 {
     test_random *r = *state;
-    scratch s = scratch_create();
-    const char *path = scratch_path(&s, "random.safetensors");
+    temp_folder s = temp_folder_create();
+    const char *path = temp_folder_path(&s, "random.safetensors");
     enum { ROUNDS = 20, MOST = 40 };
     static unsigned char data[4096];
     char names[MOST][32];
@@ -203,12 +203,12 @@ static void random_tensors_come_back(void **state)
         }
         bt_safetensors_free(file);
     }
-    assert_int_equal(scratch_count(&s), 1);
-    scratch_free(&s);
+    assert_int_equal(temp_folder_count(&s), 1);
+    temp_folder_free(&s);
 }
 
 /* Files that transformers wrote: read, and written again, they are the same. */
-static void files_of_transformers_are_written_alike(void **state)
+static void files_of_transformers_are_rewritten_byte_for_byte(void **state)
 {
     (void)state;
     static const char *const names[] = {
@@ -238,7 +238,7 @@ static void files_of_transformers_are_written_alike(void **state)
         skip();
 }
 
-/* ---- What is wrong ------------------------------------------------------- */
+/* ---- Malformed input ----------------------------------------------------- */
 
 #define U8(n, from, to) \
     "{\"dtype\":\"U8\",\"shape\":[" n "],\"data_offsets\":[" from "," to "]}"
@@ -255,7 +255,7 @@ static void files_of_transformers_are_written_alike(void **state)
 static const struct {
     const char *name, *header;
     size_t data;
-    const char *says;
+    const char *message;
 } malformed[] = {
     { "no_header", "", 0, "does not begin with '{'" },
     { "no_header_but_data", "", 4, "does not begin with '{'" },
@@ -436,16 +436,17 @@ static const struct {
 };
 
 static void check_refused(const char *name, const char *path, bytes b,
-                          const char *says)
+                          const char *message)
 {
     bt_safetensors *file = (bt_safetensors *)1;
     bauta_error err = { BAUTA_OK, "" };
     bauta_status status = bt_safetensors_parse(&file, path, b.at, b.size, &err);
     if (status != BAUTA_ERR_IO || err.status != status || file)
         fail_msg("%s: is not refused (%d)", name, status);
-    if (!strstr(err.message, path) || (says && !strstr(err.message, says)))
+    if (!strstr(err.message, path) ||
+        (message && !strstr(err.message, message)))
         fail_msg("%s: \"%s\" should name %s and say \"%s\"", name, err.message,
-                 path, says ? says : "");
+                 path, message ? message : "");
     if (strpbrk(err.message, "\n\t\x1b"))
         fail_msg("%s: \"%s\" is not printable", name, err.message);
 }
@@ -457,20 +458,20 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void what_is_malformed_is_a_sentence(void **state)
+static void malformed_input_is_an_error(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     double start = seconds();
     for (size_t i = 0; i < BT_LEN(malformed); i++) {
         const char *name = malformed[i].name, *header = malformed[i].header;
         size_t length = strlen(header) + !strcmp(name, "nul_follows");
         bytes b = file_of(header, length, malformed[i].data);
-        check_refused(name, "some.safetensors", b, malformed[i].says);
+        check_refused(name, "some.safetensors", b, malformed[i].message);
         // Read from a file it is the same.
         bt_safetensors *file;
         bauta_error err;
-        const char *path = scratch_file(&s, "x.safetensors", b.at, b.size);
+        const char *path = temp_folder_write(&s, "x.safetensors", b.at, b.size);
         assert_int_equal(bt_safetensors_open(&file, path, &err), BAUTA_ERR_IO);
         assert_null(file);
         assert_non_null(strstr(err.message, "x.safetensors: "));
@@ -479,7 +480,7 @@ static void what_is_malformed_is_a_sentence(void **state)
     }
     printf("%zu malformed headers in %.3f s\n", BT_LEN(malformed),
            seconds() - start);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void the_length_of_the_header_is_checked(void **state)
@@ -488,7 +489,7 @@ static void the_length_of_the_header_is_checked(void **state)
     static const struct {
         const char *name;
         uint64_t length;
-        const char *says;
+        const char *message;
     } lengths[] = {
         { "one_more_than_there_is", 3, "a header of 3 bytes in a file of 10" },
         { "all_with_the_length", 10, "a header of 10 bytes" },
@@ -504,7 +505,7 @@ static void the_length_of_the_header_is_checked(void **state)
         bytes b = file_of("{}", 2, 0);
         for (int k = 0; k < 8; k++)
             b.at[k] = (unsigned char)(lengths[i].length >> 8 * k);
-        check_refused(lengths[i].name, "x", b, lengths[i].says);
+        check_refused(lengths[i].name, "x", b, lengths[i].message);
         free(b.at);
     }
     for (size_t size = 0; size < 8; size++) {
@@ -516,7 +517,7 @@ static void the_length_of_the_header_is_checked(void **state)
 
 /* Every truncated file is refused, and every change of one byte of its header
  * is refused or harmless. */
-static void every_cut_and_every_changed_byte_is_survived(void **state)
+static void truncated_and_changed_files_do_not_crash(void **state)
 {
     (void)state;
     bytes b = fixture("names.safetensors");
@@ -544,39 +545,39 @@ static void every_cut_and_every_changed_byte_is_survived(void **state)
     free(b.at);
 }
 
-static void what_is_no_file_is_named(void **state)
+static void a_path_that_is_no_file_is_named(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bt_safetensors *file;
     bauta_error err;
-    const char *path = scratch_path(&s, "missing.safetensors");
+    const char *path = temp_folder_path(&s, "missing.safetensors");
     assert_int_equal(bt_safetensors_open(&file, path, &err), BAUTA_ERR_IO);
     assert_non_null(strstr(err.message, "missing.safetensors: cannot open"));
     assert_int_equal(bt_safetensors_open(&file, s.folder, &err), BAUTA_ERR_IO);
     assert_non_null(strstr(err.message, "is a folder"));
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void what_cannot_be_read_is_not_written(void **state)
+static void unreadable_tensors_are_not_written(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    const char *path = scratch_path(&s, "x.safetensors");
+    temp_folder s = temp_folder_create();
+    const char *path = temp_folder_path(&s, "x.safetensors");
     bauta_error err;
     const char data[8] = { 0 };
     const bt_stored_tensor fine = { "a", BT_U8, 1, { 8 }, data, 8 };
     const bt_metadata twice[] = { { "k", "1" }, { "k", "2" } };
     bt_stored_tensor t[2] = { fine, fine };
-#define REFUSED(count, metadata, says)                                       \
+#define REFUSED(count, metadata, text)                                       \
     do {                                                                     \
         assert_int_equal(                                                    \
             bt_safetensors_write(path, t, count, metadata, 2, &err),         \
             BAUTA_ERR_ARGUMENT);                                             \
         assert_int_equal(err.status, BAUTA_ERR_ARGUMENT);                    \
-        if (!strstr(err.message, says) || !strstr(err.message, "x.safeten")) \
-            fail_msg("\"%s\" should say \"%s\"", err.message, says);         \
-        assert_int_equal(scratch_count(&s), 0);                              \
+        if (!strstr(err.message, text) || !strstr(err.message, "x.safeten")) \
+            fail_msg("\"%s\" should say \"%s\"", err.message, text);         \
+        assert_int_equal(temp_folder_count(&s), 0);                          \
         t[0] = fine;                                                         \
     } while (0)
     REFUSED(2, NULL, "is there twice");
@@ -598,7 +599,7 @@ static void what_cannot_be_read_is_not_written(void **state)
     t[0].data = NULL;
     REFUSED(1, NULL, "no data");
 #undef REFUSED
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- Memory -------------------------------------------------------------- */
@@ -606,9 +607,9 @@ static void what_cannot_be_read_is_not_written(void **state)
 static void each_allocation_may_fail(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bytes b = fixture("types.safetensors");
-    const char *path = scratch_path(&s, "x.safetensors");
+    const char *path = temp_folder_path(&s, "x.safetensors");
     bt_safetensors *file, *again;
     bauta_error err;
     size_t k;
@@ -634,7 +635,7 @@ static void each_allocation_may_fail(void **state)
             break;
         assert_int_equal(status, BAUTA_ERR_NOMEM);
         assert_int_equal(faults_live(), live);
-        assert_int_equal(scratch_count(&s), 0);
+        assert_int_equal(temp_folder_count(&s), 0);
     }
     assert_int_equal(bt_safetensors_open(&again, path, &err), BAUTA_OK);
     bt_safetensors_free(again);
@@ -642,7 +643,7 @@ static void each_allocation_may_fail(void **state)
     assert_int_equal(faults_end(), 0);
     free(list);
     free(b.at);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* Text after text, up to a size. */
@@ -673,8 +674,8 @@ static bytes many_tensors(size_t size)
     return b;
 }
 
-/* How many KiB the process grows by when it reads a file. A process of its own
- * measures it, as the largest size of one is never forgotten. */
+/* How many KiB the process grows by when it reads a file. A child process
+ * measures it, since the peak size of a process never decreases. */
 static long growth(bytes b, bauta_status want)
 {
     int pipes[2];
@@ -707,7 +708,7 @@ static long growth(bytes b, bauta_status want)
 
 /* A file makes the reader allocate at most 64 MiB and its own size (which, with
  * the mapping, makes twice its size), whatever its header says. */
-static void a_header_cannot_make_us_over_allocate(void **state)
+static void a_header_cannot_cause_overallocation(void **state)
 {
     (void)state;
     enum { SIZE = 24 << 20 };
@@ -755,17 +756,17 @@ int main(void)
 {
     test_random random = test_random_from(test_seed());
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tensor_is_found_where_the_file_has_it),
-        cmocka_unit_test(files_of_the_reference_are_written_alike),
-        cmocka_unit_test_prestate(random_tensors_come_back, &random),
-        cmocka_unit_test(files_of_transformers_are_written_alike),
-        cmocka_unit_test(what_is_malformed_is_a_sentence),
+        cmocka_unit_test(tensors_are_read_by_name),
+        cmocka_unit_test(reference_files_are_rewritten_byte_for_byte),
+        cmocka_unit_test_prestate(random_tensors_round_trip, &random),
+        cmocka_unit_test(files_of_transformers_are_rewritten_byte_for_byte),
+        cmocka_unit_test(malformed_input_is_an_error),
         cmocka_unit_test(the_length_of_the_header_is_checked),
-        cmocka_unit_test(every_cut_and_every_changed_byte_is_survived),
-        cmocka_unit_test(what_is_no_file_is_named),
-        cmocka_unit_test(what_cannot_be_read_is_not_written),
+        cmocka_unit_test(truncated_and_changed_files_do_not_crash),
+        cmocka_unit_test(a_path_that_is_no_file_is_named),
+        cmocka_unit_test(unreadable_tensors_are_not_written),
         cmocka_unit_test(each_allocation_may_fail),
-        cmocka_unit_test(a_header_cannot_make_us_over_allocate),
+        cmocka_unit_test(a_header_cannot_cause_overallocation),
         cmocka_unit_test(more_tensors_than_the_limit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@
 
 enum { VOCAB_MAX = 400, HISTORY = 24, WORDS = 4 };
 
-/* ---- a desk ------------------------------------------------------------ */
+/* ---- sampler scratch --------------------------------------------------- */
 
 static struct {
     float work[VOCAB_MAX], exps[VOCAB_MAX];
@@ -24,7 +24,7 @@ static struct {
     bt_topk_item picks[VOCAB_MAX];
 } table;
 
-static bt_sampler_scratch desk_of(size_t vocab)
+static bt_sampler_scratch sampler_of(size_t vocab)
 {
     return (bt_sampler_scratch){ .kernels = bt_kernels_get(NULL),
                                  .vocab = vocab,
@@ -300,32 +300,32 @@ static bool nothing_given(const sample_case *c)
 /* The row after processors and warpers: it keeps what the reference keeps, and
  * its probabilities add up to 1. */
 static void row_check(const sample_case *c, const slow *s,
-                      const bt_sampler_scratch *desk)
+                      const bt_sampler_scratch *sampler)
 {
     float x[VOCAB_MAX];
     bt_row_stats row;
     double sum = 0;
     const bauta_generate_options *o = &c->o;
     memcpy(x, c->logits, c->vocab * sizeof(float));
-    bt_logits_processors_apply(x, desk, o, &c->h);
+    bt_logits_processors_apply(x, sampler, o, &c->h);
     for (size_t j = 0; j < c->vocab; j++)
-        assert_int_equal(desk->marks[j], 0);
+        assert_int_equal(sampler->marks[j], 0);
     if (o->do_sample && o->temperature > 0) {
         if (o->temperature != 1.0f)
-            bt_warp_temperature(x, desk, o->temperature);
+            bt_warp_temperature(x, sampler, o->temperature);
         if (o->top_k)
-            bt_warp_top_k(x, desk, o->top_k);
+            bt_warp_top_k(x, sampler, o->top_k);
         if (o->top_p < 1.0f)
-            bt_warp_top_p(x, desk, o->top_p);
+            bt_warp_top_p(x, sampler, o->top_p);
         if (o->min_p > 0.0f)
-            bt_warp_min_p(x, desk, o->min_p);
+            bt_warp_min_p(x, sampler, o->min_p);
     }
-    assert_int_equal(bt_row_stats_compute(&row, desk, x), BT_SAMPLE_OK);
+    assert_int_equal(bt_row_stats_compute(&row, sampler, x), BT_SAMPLE_OK);
     for (size_t j = 0; j < c->vocab; j++) {
         if ((x[j] > -INFINITY) != (s->x[j] > -INFINITY))
             fail_msg("token %zu of %zu: %g, the reference has %g", j, c->vocab,
                      (double)x[j], s->x[j]);
-        sum += (double)desk->exps[j] / (double)row.sum;
+        sum += (double)sampler->exps[j] / (double)row.sum;
     }
     assert_true(fabs(sum - 1) < CLOSE);
 }
@@ -337,7 +337,7 @@ static size_t cases(void)
     return text ? strtoul(text, NULL, 10) : 20000;
 }
 
-static void sampler_is_the_slow_reference(void **state)
+static void sampler_equals_the_slow_reference(void **state)
 {
     (void)state;
     static sample_case c;
@@ -347,16 +347,16 @@ static void sampler_is_the_slow_reference(void **state)
     for (size_t i = 0; i < count; i++) {
         bt_sampled_token choice, again;
         case_draw(&r, &c);
-        bt_sampler_scratch desk = desk_of(c.vocab);
+        bt_sampler_scratch sampler = sampler_of(c.vocab);
         bt_sample_status chosen =
-            bt_sample(&choice, &desk, c.logits, &c.o, &c.h);
+            bt_sample(&choice, &sampler, c.logits, &c.o, &c.h);
         slow_run(&s, &c);
         if (nothing_left(&s) || nothing_given(&c)) {
             assert_int_equal(chosen, BT_SAMPLE_ALL_MASKED);
             continue;
         }
         assert_int_equal(chosen, BT_SAMPLE_OK);
-        bt_sample(&again, &desk, c.logits, &c.o, &c.h);
+        bt_sample(&again, &sampler, c.logits, &c.o, &c.h);
         assert_memory_equal(&choice.token, &again.token, sizeof(uint32_t));
         assert_true(choice.logprob <= 1e-5f && choice.score <= 1e-5);
         if (s.close) {
@@ -365,7 +365,7 @@ static void sampler_is_the_slow_reference(void **state)
         }
         if (!(s.x[choice.token] > -INFINITY))
             fail_msg("case %zu: token %u is not allowed", i, choice.token);
-        row_check(&c, &s, &desk);
+        row_check(&c, &s, &sampler);
         size_t want = slow_choose(&s, &c);
         if (want == c.vocab)
             passed_over++;
@@ -389,7 +389,7 @@ static void draws_have_their_probabilities(void **state)
     static size_t seen[TOKENS];
     float logits[TOKENS];
     test_random r = test_random_from(test_seed());
-    bt_sampler_scratch desk = desk_of(TOKENS);
+    bt_sampler_scratch sampler = sampler_of(TOKENS);
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     double sum = 0, chi = 0;
     o.do_sample = true;
@@ -401,7 +401,7 @@ static void draws_have_their_probabilities(void **state)
     for (size_t i = 0; i < DRAWS; i++) {
         bt_token_history h = { NULL, i + 1, 1, DRAWS + 2 };
         bt_sampled_token choice;
-        assert_int_equal(bt_sample(&choice, &desk, logits, &o, &h),
+        assert_int_equal(bt_sample(&choice, &sampler, logits, &o, &h),
                          BT_SAMPLE_OK);
         seen[choice.token]++;
     }
@@ -415,7 +415,7 @@ static void draws_have_their_probabilities(void **state)
     assert_true(chi > TOKENS - 1 - 6 * sqrt(2.0 * (TOKENS - 1)));
 }
 
-static void other_seeds_and_positions_draw_otherwise(void **state)
+static void draws_depend_on_seed_and_position(void **state)
 {
     (void)state;
     size_t same = 0;
@@ -428,11 +428,11 @@ static void other_seeds_and_positions_draw_otherwise(void **state)
     assert_int_equal(same, 0);
 }
 
-static void broken_logits_are_told_apart(void **state)
+static void non_finite_logits_are_classified(void **state)
 {
     (void)state;
     float x[20];
-    bt_sampler_scratch desk = desk_of(20);
+    bt_sampler_scratch sampler = sampler_of(20);
     bt_sampled_token choice;
     bt_token_history h = { NULL, 1, 1, 9 };
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
@@ -444,22 +444,22 @@ static void broken_logits_are_told_apart(void **state)
                     x[j] = rest ? -INFINITY : (float)j;
                 x[at] = bad[b];
                 o.do_sample = at % 2;
-                assert_int_equal(bt_sample(&choice, &desk, x, &o, &h),
+                assert_int_equal(bt_sample(&choice, &sampler, x, &o, &h),
                                  BT_SAMPLE_NOT_FINITE);
             }
     for (size_t j = 0; j < 20; j++)
         x[j] = -INFINITY;
-    assert_int_equal(bt_sample(&choice, &desk, x, &o, &h),
+    assert_int_equal(bt_sample(&choice, &sampler, x, &o, &h),
                      BT_SAMPLE_ALL_MASKED);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sampler_is_the_slow_reference),
+        cmocka_unit_test(sampler_equals_the_slow_reference),
         cmocka_unit_test(draws_have_their_probabilities),
-        cmocka_unit_test(other_seeds_and_positions_draw_otherwise),
-        cmocka_unit_test(broken_logits_are_told_apart),
+        cmocka_unit_test(draws_depend_on_seed_and_position),
+        cmocka_unit_test(non_finite_logits_are_classified),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static void schedules_follow_their_formulas(void **state)
     rate_is(&root, 1000000, 1e-4);
 }
 
-static void rates_never_rise_behind_warmup(void **state)
+static void rates_never_rise_after_warmup(void **state)
 {
     (void)state;
     for (int s = BAUTA_SCHEDULE_CONSTANT; s <= BAUTA_SCHEDULE_INVERSE_SQRT;
@@ -72,7 +72,7 @@ static void rates_never_rise_behind_warmup(void **state)
     }
 }
 
-static void odd_options_have_finite_rates(void **state)
+static void unusual_options_have_finite_rates(void **state)
 {
     (void)state;
     static const struct {
@@ -95,8 +95,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(warmup_grows_in_equal_parts),
         cmocka_unit_test(schedules_follow_their_formulas),
-        cmocka_unit_test(rates_never_rise_behind_warmup),
-        cmocka_unit_test(odd_options_have_finite_rates),
+        cmocka_unit_test(rates_never_rise_after_warmup),
+        cmocka_unit_test(unusual_options_have_finite_rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

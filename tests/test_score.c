@@ -304,7 +304,7 @@ static const struct {
 #undef SIZE
 };
 
-static void every_option_of_bleu_counts(void **state)
+static void every_option_of_bleu_has_an_effect(void **state)
 {
     (void)state;
     bauta_translations texts = few();
@@ -355,7 +355,7 @@ static const struct {
 #undef SIZE
 };
 
-static void every_option_of_chrf_counts(void **state)
+static void every_option_of_chrf_has_an_effect(void **state)
 {
     (void)state;
     static const uint64_t matches[] = { 29, 22, 17, 13, 10, 7, 11, 6 };
@@ -424,7 +424,7 @@ typedef struct sentence {
     size_t words;
 } sentence;
 
-/* Words of one letter, few enough to meet again. */
+/* Words of one letter, few enough to repeat. */
 static sentence sentence_draw(test_random *r)
 {
     sentence s = { "", test_below(r, WORDS_MAX + 1) };
@@ -445,8 +445,8 @@ static size_t occurs(const sentence *s, const char *gram, size_t n)
     return count;
 }
 
-/* N-grams that a sentence shares with references, each counted where it first
- * stands: with all of them (BLEU), or with one (chrF). */
+/* N-grams that a sentence shares with references, each counted at its first
+ * occurrence: with all of them (BLEU), or with one (chrF). */
 static uint64_t shared(const sentence *hyp, const sentence *refs, size_t count,
                        size_t n)
 {
@@ -467,7 +467,7 @@ static uint64_t shared(const sentence *hyp, const sentence *refs, size_t count,
     return sum;
 }
 
-static void random_sentences_are_counted_as_one_would_by_hand(void **state)
+static void random_sentence_counts_equal_a_reference(void **state)
 {
     test_random *r = *state;
     bauta_bleu_options bleu = BAUTA_BLEU_OPTIONS_INIT;
@@ -498,16 +498,16 @@ static void random_sentences_are_counted_as_one_would_by_hand(void **state)
     }
 }
 
-/* ---- What is refused, and memory ----------------------------------------- */
+/* ---- Refusals, and failing allocations ----------------------------------- */
 
-#define REFUSED(call, says)                                          \
-    do {                                                             \
-        assert_int_equal(call, BAUTA_ERR_ARGUMENT);                  \
-        if (!strstr(err.message, says))                              \
-            fail_msg("\"%s\" should say \"%s\"", err.message, says); \
+#define REFUSED(call, words)                                          \
+    do {                                                              \
+        assert_int_equal(call, BAUTA_ERR_ARGUMENT);                   \
+        if (!strstr(err.message, words))                              \
+            fail_msg("\"%s\" should say \"%s\"", err.message, words); \
     } while (0)
 
-static void arguments_out_of_range_are_a_sentence(void **state)
+static void arguments_out_of_range_are_an_error(void **state)
 {
     (void)state;
     const bauta_translations fine = few();
@@ -523,12 +523,12 @@ static void arguments_out_of_range_are_a_sentence(void **state)
     REFUSED(bauta_bleu(NULL, &b, &bleu, NULL, &err), "texts is NULL");
     REFUSED(bauta_bleu(&t, &b, NULL, NULL, &err), "score is NULL");
     REFUSED(bauta_chrf(&t, &c, NULL, NULL, &err), "score is NULL");
-#define TEXTS(change, says)                                     \
-    do {                                                        \
-        t = fine;                                               \
-        change;                                                 \
-        REFUSED(bauta_bleu(&t, NULL, &bleu, NULL, &err), says); \
-        REFUSED(bauta_chrf(&t, NULL, &chrf, NULL, &err), says); \
+#define TEXTS(change, words)                                     \
+    do {                                                         \
+        t = fine;                                                \
+        change;                                                  \
+        REFUSED(bauta_bleu(&t, NULL, &bleu, NULL, &err), words); \
+        REFUSED(bauta_chrf(&t, NULL, &chrf, NULL, &err), words); \
     } while (0)
     TEXTS(t.size = 0, "BAUTA_TRANSLATIONS_INIT");
     TEXTS(t.count = 0, "there are no sentences");
@@ -538,11 +538,11 @@ static void arguments_out_of_range_are_a_sentence(void **state)
     TEXTS(t.hypotheses = without, "hypothesis 1 is NULL");
     TEXTS((t.references = without, t.sets = 1), "sentence 1 has no reference");
     t = fine;
-#define BLEU(change, says)                                    \
-    do {                                                      \
-        b = bleu_fine;                                        \
-        change;                                               \
-        REFUSED(bauta_bleu(&t, &b, &bleu, NULL, &err), says); \
+#define BLEU(change, words)                                    \
+    do {                                                       \
+        b = bleu_fine;                                         \
+        change;                                                \
+        REFUSED(bauta_bleu(&t, &b, &bleu, NULL, &err), words); \
     } while (0)
     BLEU(b.size = 1, "BAUTA_BLEU_OPTIONS_INIT");
     BLEU(b.tokenizer = (bauta_bleu_tokenizer)4, "no tokenizer 4");
@@ -553,11 +553,11 @@ static void arguments_out_of_range_are_a_sentence(void **state)
     BLEU(b.max_ngram_order = BAUTA_NGRAM_MAX + 1,
          "max_ngram_order is 17, not from 1 to 16");
     BLEU(bleu.size = 3, "BAUTA_BLEU_SCORE_INIT");
-#define CHRF(change, says)                                    \
-    do {                                                      \
-        c = chrf_fine;                                        \
-        change;                                               \
-        REFUSED(bauta_chrf(&t, &c, &chrf, NULL, &err), says); \
+#define CHRF(change, words)                                    \
+    do {                                                       \
+        c = chrf_fine;                                         \
+        change;                                                \
+        REFUSED(bauta_chrf(&t, &c, &chrf, NULL, &err), words); \
     } while (0)
     CHRF(c.size = 1, "BAUTA_CHRF_OPTIONS_INIT");
     CHRF(c.char_order = 17, "17 characters and 0 words");
@@ -603,7 +603,7 @@ static void each_allocation_may_fail(void **state)
 }
 
 /* One sentence of a million equal characters, and one of as many words. */
-static void a_long_sentence_takes_no_long_time(void **state)
+static void a_long_sentence_takes_linear_time(void **state)
 {
     (void)state;
     enum { LENGTH = 1000000 };
@@ -670,15 +670,15 @@ int main(void)
         cmocka_unit_test(sentences_score_as_with_sacrebleu),
         cmocka_unit_test(each_smoothing_is_sacrebleus),
         cmocka_unit_test(parts_add_up),
-        cmocka_unit_test(every_option_of_bleu_counts),
-        cmocka_unit_test(every_option_of_chrf_counts),
+        cmocka_unit_test(every_option_of_bleu_has_an_effect),
+        cmocka_unit_test(every_option_of_chrf_has_an_effect),
         cmocka_unit_test(a_sentence_too_short_scores_by_its_effective_order),
         cmocka_unit_test(lengths_may_be_given_and_any_bytes_are_text),
-        cmocka_unit_test_prestate(
-            random_sentences_are_counted_as_one_would_by_hand, &random),
-        cmocka_unit_test(arguments_out_of_range_are_a_sentence),
+        cmocka_unit_test_prestate(random_sentence_counts_equal_a_reference,
+                                  &random),
+        cmocka_unit_test(arguments_out_of_range_are_an_error),
         cmocka_unit_test(each_allocation_may_fail),
-        cmocka_unit_test(a_long_sentence_takes_no_long_time),
+        cmocka_unit_test(a_long_sentence_takes_linear_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

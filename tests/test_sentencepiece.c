@@ -14,11 +14,11 @@
 static const char *const models[] = { "unigram", "bpe",   "bytes",
                                       "suffix",  "words", "chars" };
 
-static pieces_file model_file(const char *name)
+static spm_file model_file(const char *name)
 {
     char file[64];
     snprintf(file, sizeof(file), "%s.model", name);
-    return pieces_tree(file);
+    return spm_tree(file);
 }
 
 static bauta_tokenizer *tokenizer_over(const void *bytes, size_t size)
@@ -35,7 +35,7 @@ static bauta_tokenizer *tokenizer_over(const void *bytes, size_t size)
 static void a_model_is_read_as_it_was_written(void **state)
 {
     (void)state;
-    pieces_file file = model_file("bpe");
+    spm_file file = model_file("bpe");
     bt_sentencepiece m;
     assert_int_equal(
         bt_sentencepiece_parse(&m, file.bytes, file.size, "x", NULL), BAUTA_OK);
@@ -81,7 +81,7 @@ static void refused(const void *bytes, size_t size, const char *because)
     assert_null(t);
 }
 
-static void what_is_malformed_is_a_sentence(void **state)
+static void malformed_input_is_an_error(void **state)
 {
     (void)state;
 #define WITH(bytes) bytes, sizeof(bytes) - 1
@@ -105,62 +105,62 @@ static void what_is_malformed_is_a_sentence(void **state)
 #undef WITH
 }
 
-static void pieces_that_do_not_belong_together_are_refused(void **state)
+static void inconsistent_pieces_are_refused(void **state)
 {
     (void)state;
-    static pieces_model m;
+    static spm_model m;
     m.size = 0;
-    pieces_piece(&m, "<unk>", 0, BT_PIECE_UNKNOWN);
-    pieces_piece(&m, "a", 0, BT_PIECE_NORMAL);
+    spm_piece(&m, "<unk>", 0, BT_PIECE_UNKNOWN);
+    spm_piece(&m, "a", 0, BT_PIECE_NORMAL);
     size_t good = m.size;
     bauta_tokenizer_free(tokenizer_over(m.bytes, m.size));
 
-    pieces_piece(&m, "<u>", 0, BT_PIECE_UNKNOWN);
+    spm_piece(&m, "<u>", 0, BT_PIECE_UNKNOWN);
     refused(m.bytes, m.size, "piece 2 is a second unknown piece beside 0");
     m.size = good;
-    pieces_piece(&m, "a", 0, BT_PIECE_NORMAL);
+    spm_piece(&m, "a", 0, BT_PIECE_NORMAL);
     refused(m.bytes, m.size, "piece \"a\" has the ids 1 and 2");
     m.size = good;
-    pieces_piece(&m, "<0x41>", 0, BT_PIECE_BYTE);
+    spm_piece(&m, "<0x41>", 0, BT_PIECE_BYTE);
     refused(m.bytes, m.size, "piece 2 has the type BYTE without");
     m.size = good;
-    pieces_piece(&m, "<41>", 0, BT_PIECE_BYTE);
+    spm_piece(&m, "<41>", 0, BT_PIECE_BYTE);
     refused(m.bytes, m.size, "piece 2 has the type BYTE but is not");
     m.size = good;
-    pieces_spec(&m, 2, 35, 1);
+    spm_spec(&m, 2, 35, 1);
     refused(m.bytes, m.size, "has byte_fallback but no piece <0x00>");
     m.size = good;
-    pieces_data(&m, 2, "\xE2\x02\x01\x88", 4);
+    spm_data(&m, 2, "\xE2\x02\x01\x88", 4);
     refused(m.bytes, m.size, "unk_surface is not UTF-8");
     m.size = good;
-    pieces_data(&m, 5, "\x12\x02XX", 4);
+    spm_data(&m, 5, "\x12\x02XX", 4);
     refused(m.bytes, m.size, "denormalizer_spec");
     m.size = good;
-    pieces_data(&m, 3, "\x12\x02XX", 4);
+    spm_data(&m, 3, "\x12\x02XX", 4);
     refused(m.bytes, m.size, "the map of characters has only 2 bytes");
 }
 
 static void pieces_that_are_too_long_are_refused(void **state)
 {
     (void)state;
-    static pieces_model m;
+    static spm_model m;
     static char text[8001];
     memset(text, 'a', sizeof(text) - 1);
     m.size = 0;
-    pieces_piece(&m, "<unk>", 0, BT_PIECE_UNKNOWN);
-    pieces_piece(&m, text, 0, BT_PIECE_NORMAL);
+    spm_piece(&m, "<unk>", 0, BT_PIECE_UNKNOWN);
+    spm_piece(&m, text, 0, BT_PIECE_NORMAL);
     refused(m.bytes, m.size, "piece 1 has 8000 bytes");
     m.size = 0;
-    pieces_piece(&m, "<unk>", 0, BT_PIECE_UNKNOWN);
+    spm_piece(&m, "<unk>", 0, BT_PIECE_UNKNOWN);
     size_t good = m.size;
     text[513] = 0;
-    pieces_piece(&m, text, 0, BT_PIECE_NORMAL);
+    spm_piece(&m, text, 0, BT_PIECE_NORMAL);
     refused(m.bytes, m.size, "piece 1 has 513 bytes; at most 512");
-    pieces_spec(&m, 2, 3, BT_PIECE_MODEL_WORD);
+    spm_spec(&m, 2, 3, BT_PIECE_MODEL_WORD);
     bauta_tokenizer_free(tokenizer_over(m.bytes, m.size));
     m.size = good;
-    pieces_piece(&m, text, 0, BT_PIECE_USER);
-    pieces_spec(&m, 2, 3, BT_PIECE_MODEL_WORD);
+    spm_piece(&m, text, 0, BT_PIECE_USER);
+    spm_spec(&m, 2, 3, BT_PIECE_MODEL_WORD);
     refused(m.bytes, m.size, "piece 1 has 513 bytes; at most 512");
 }
 
@@ -204,11 +204,11 @@ static void survive(const void *bytes, size_t size)
     bauta_tokenizer_free(t);
 }
 
-static void every_cut_and_every_changed_bit_is_survived(void **state)
+static void truncated_and_changed_files_do_not_crash(void **state)
 {
     (void)state;
     for (size_t k = 0; k < BT_LEN(models); k++) {
-        pieces_file file = model_file(models[k]);
+        spm_file file = model_file(models[k]);
         for (size_t i = 0; i < file.size; i++)
             survive(file.bytes, i);
         // All bits of small files, of large ones some.
@@ -222,7 +222,7 @@ static void every_cut_and_every_changed_bit_is_survived(void **state)
     }
 }
 
-static void random_bytes_are_survived(void **state)
+static void random_bytes_do_not_crash(void **state)
 {
     test_random *r = *state;
     for (int round = 0; round < 2000; round++) {
@@ -240,8 +240,7 @@ static void random_bytes_are_survived(void **state)
 static void text_check(const char *name, const bauta_tokenizer *t,
                        const json_t *row)
 {
-    pieces_file text = pieces_hex(row, "text"),
-                want = pieces_hex(row, "decoded");
+    spm_file text = spm_hex(row, "text"), want = spm_hex(row, "decoded");
     bauta_tokens tokens;
     bauta_error err;
     char *back;
@@ -249,8 +248,8 @@ static void text_check(const char *name, const bauta_tokenizer *t,
     assert_int_equal(
         bauta_tokenizer_encode(t, text.bytes, text.size, NULL, &tokens, &err),
         BAUTA_OK);
-    pieces_same(name, row, tokens.ids, tokens.count,
-                json_object_get(row, "ids"));
+    spm_assert_ids(name, row, tokens.ids, tokens.count,
+                   json_object_get(row, "ids"));
     assert_int_equal(bauta_tokenizer_decode(t, tokens.ids, tokens.count, NULL,
                                             &back, &size, &err),
                      BAUTA_OK);
@@ -263,14 +262,14 @@ static void text_check(const char *name, const bauta_tokenizer *t,
     free(want.bytes);
 }
 
-static void texts_become_what_the_library_makes_of_them(void **state)
+static void texts_match_the_library(void **state)
 {
     (void)state;
     for (size_t k = 0; k < BT_LEN(models); k++) {
-        pieces_file file = model_file(models[k]);
+        spm_file file = model_file(models[k]);
         bauta_tokenizer *t = tokenizer_over(file.bytes, file.size);
         bt_free(file.bytes); // the tokenizer must not need it
-        json_t *rows = pieces_expected(models[k]);
+        json_t *rows = spm_expected(models[k]);
         for (size_t i = 0; i < json_array_size(rows); i++)
             text_check(models[k], t, json_array_get(rows, i));
         json_decref(rows);
@@ -278,7 +277,7 @@ static void texts_become_what_the_library_makes_of_them(void **state)
     }
 }
 
-static void tokens_know_their_bytes(void **state)
+static void tokens_have_byte_offsets(void **state)
 {
     (void)state;
     static const struct {
@@ -295,7 +294,7 @@ static void tokens_know_their_bytes(void **state)
           { { 0, 0 }, { 0, 3 }, { 3, 4 } } },
         { "\xFF.", 3, { { 0, 0 }, { 0, 1 }, { 1, 2 } } },
     };
-    pieces_file file = model_file("unigram");
+    spm_file file = model_file("unigram");
     bauta_tokenizer *t = tokenizer_over(file.bytes, file.size);
     bt_free(file.bytes);
     for (size_t i = 0; i < BT_LEN(rows); i++) {
@@ -317,7 +316,7 @@ static void tokens_know_their_bytes(void **state)
 static void special_tokens_have_names_and_are_not_found_in_text(void **state)
 {
     (void)state;
-    pieces_file file = model_file("suffix");
+    spm_file file = model_file("suffix");
     bauta_tokenizer *t = tokenizer_over(file.bytes, file.size);
     bt_free(file.bytes);
     assert_int_equal(bauta_tokenizer_special_token(t, BAUTA_TOKEN_UNK), 0);
@@ -408,27 +407,27 @@ static size_t reference_encode(const random_piece *pieces, size_t count,
     return found;
 }
 
-static void random_merges_are_those_of_a_slow_reference(void **state)
+static void random_merges_equal_a_slow_reference(void **state)
 {
     test_random *r = *state;
-    static pieces_model m;
+    static spm_model m;
     for (int round = 0; round < 300; round++) {
         random_piece pieces[RANDOM_PIECES];
         size_t count = 0;
         m.size = 0;
-        pieces_piece(&m, "<unk>", 0, BT_PIECE_UNKNOWN);
+        spm_piece(&m, "<unk>", 0, BT_PIECE_UNKNOWN);
         for (size_t i = 0; i < RANDOM_PIECES; i++) {
             random_piece *p = pieces + count;
             size_t size = word_random(r, p->text, 4);
             p->score = -(float)test_below(r, 8);
             if (piece_find(pieces, count, p->text, size) != SIZE_MAX)
                 continue;
-            pieces_piece(&m, p->text, p->score, BT_PIECE_NORMAL);
+            spm_piece(&m, p->text, p->score, BT_PIECE_NORMAL);
             count++;
         }
-        pieces_spec(&m, 2, 3, BT_PIECE_MODEL_BPE);
-        pieces_spec(&m, 3, 3, 0); // no space put in,
-        pieces_spec(&m, 3, 4, 0); // none taken out
+        spm_spec(&m, 2, 3, BT_PIECE_MODEL_BPE);
+        spm_spec(&m, 3, 3, 0); // no space put in,
+        spm_spec(&m, 3, 4, 0); // none taken out
         bauta_tokenizer *t = tokenizer_over(m.bytes, m.size);
         for (int i = 0; i < 20; i++) {
             char text[4 * RANDOM_TEXT];
@@ -458,26 +457,26 @@ static double seconds(void)
 
 /* Runs of one letter: every cut of every piece is a merge, and a long text has
  * merges everywhere. */
-static void crafted_pieces_do_not_take_long(void **state)
+static void crafted_pieces_take_bounded_time(void **state)
 {
     (void)state;
-    static pieces_model m;
+    static spm_model m;
     char text[301];
     enum { LENGTH = 1 << 18 };
     char *longer = malloc(LENGTH);
     assert_non_null(longer);
     memset(longer, 'a', LENGTH);
     m.size = 0;
-    pieces_piece(&m, "<unk>", 0, BT_PIECE_UNKNOWN);
+    spm_piece(&m, "<unk>", 0, BT_PIECE_UNKNOWN);
     for (size_t i = 1; i <= 300; i++) {
         memset(text, 'a', i);
         text[i] = 0;
-        pieces_piece(&m, text, (float)i, BT_PIECE_NORMAL);
+        spm_piece(&m, text, (float)i, BT_PIECE_NORMAL);
     }
     for (unsigned kind = BT_PIECE_MODEL_UNIGRAM; kind <= BT_PIECE_MODEL_CHAR;
          kind++) {
         size_t good = m.size;
-        pieces_spec(&m, 2, 3, kind);
+        spm_spec(&m, 2, 3, kind);
         double start = seconds();
         bauta_tokenizer *t = tokenizer_over(m.bytes, m.size);
         bauta_tokens tokens;
@@ -497,7 +496,7 @@ static void each_allocation_may_fail(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(models); i++) {
-        pieces_file file = model_file(models[i]);
+        spm_file file = model_file(models[i]);
         faults_begin();
         for (size_t k = 0;; k++) {
             bauta_tokenizer *t;
@@ -522,7 +521,7 @@ static void each_allocation_of_encoding_may_fail(void **state)
     (void)state;
     static const char text[] = "kk the lowest\xFF [MASK] \xF0\x9F\x8E\xAD qq";
     for (size_t i = 0; i < BT_LEN(models); i++) {
-        pieces_file file = model_file(models[i]);
+        spm_file file = model_file(models[i]);
         faults_begin();
         bauta_tokenizer *t = tokenizer_over(file.bytes, file.size);
         size_t live = faults_live();
@@ -553,7 +552,7 @@ static size_t golden_check(const char *model, const char *golden)
     size_t lines = 0;
     if (!test_data_path(path, sizeof(path), model))
         return 0;
-    pieces_file file = pieces_read(path);
+    spm_file file = spm_read(path);
     bauta_tokenizer *t = tokenizer_over(file.bytes, file.size);
     bt_free(file.bytes);
     snprintf(relative, sizeof(relative), "tokenizer-golden/%s.jsonl", golden);
@@ -569,8 +568,8 @@ static size_t golden_check(const char *model, const char *golden)
                                                 json_string_length(text), NULL,
                                                 &tokens, NULL),
                          BAUTA_OK);
-        pieces_same(golden, row, tokens.ids, tokens.count,
-                    json_object_get(row, "ids"));
+        spm_assert_ids(golden, row, tokens.ids, tokens.count,
+                       json_object_get(row, "ids"));
         bauta_tokens_release(&tokens);
         json_decref(row);
     }
@@ -579,7 +578,7 @@ static size_t golden_check(const char *model, const char *golden)
     return lines;
 }
 
-static void trained_models_give_the_ids_of_the_library(void **state)
+static void trained_models_equal_sentencepiece(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
@@ -609,20 +608,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_read_as_it_was_written),
         cmocka_unit_test(byte_pieces_have_one_spelling),
-        cmocka_unit_test(what_is_malformed_is_a_sentence),
-        cmocka_unit_test(pieces_that_do_not_belong_together_are_refused),
+        cmocka_unit_test(malformed_input_is_an_error),
+        cmocka_unit_test(inconsistent_pieces_are_refused),
         cmocka_unit_test(pieces_that_are_too_long_are_refused),
-        cmocka_unit_test(every_cut_and_every_changed_bit_is_survived),
-        cmocka_unit_test_prestate(random_bytes_are_survived, &random),
-        cmocka_unit_test(texts_become_what_the_library_makes_of_them),
-        cmocka_unit_test(tokens_know_their_bytes),
+        cmocka_unit_test(truncated_and_changed_files_do_not_crash),
+        cmocka_unit_test_prestate(random_bytes_do_not_crash, &random),
+        cmocka_unit_test(texts_match_the_library),
+        cmocka_unit_test(tokens_have_byte_offsets),
         cmocka_unit_test(special_tokens_have_names_and_are_not_found_in_text),
-        cmocka_unit_test_prestate(random_merges_are_those_of_a_slow_reference,
+        cmocka_unit_test_prestate(random_merges_equal_a_slow_reference,
                                   &random),
-        cmocka_unit_test(crafted_pieces_do_not_take_long),
+        cmocka_unit_test(crafted_pieces_take_bounded_time),
         cmocka_unit_test(each_allocation_may_fail),
         cmocka_unit_test(each_allocation_of_encoding_may_fail),
-        cmocka_unit_test(trained_models_give_the_ids_of_the_library),
+        cmocka_unit_test(trained_models_equal_sentencepiece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include "random_requests.h"
 #include "tiny_models.h"
 
-static scratch place;
+static temp_folder place;
 static char folders[BT_LEN(tinies)][512];
 static uint64_t seed;
 
@@ -12,7 +12,7 @@ static int folders_write(void **state)
 {
     (void)state;
     seed = test_seed();
-    place = scratch_create();
+    place = temp_folder_create();
     for (size_t i = 0; i < BT_LEN(tinies); i++)
         tiny_write(&place, &tinies[i], folders[i]);
     return 0;
@@ -21,7 +21,7 @@ static int folders_write(void **state)
 static int folders_remove(void **state)
 {
     (void)state;
-    scratch_free(&place);
+    temp_folder_free(&place);
     return 0;
 }
 
@@ -40,28 +40,28 @@ enum { POSITIONS = 96 }; /* of the small models */
 
 /* Requests with and without windows run together, share prefixes where
  * possible, and each gets the bits of the parallel pass under its mask. */
-static void company_changes_no_bit(void **state)
+static void other_requests_change_no_bit(void **state)
 {
     static const char *const rotary[] = { "llama", "mistral", "qwen2",
                                           "qwen3" };
     static const size_t windows[] = { 0, 1, 2, 3, 5, 16, 29 };
-    static wish wishes[MANY];
+    static random_request requests[MANY];
     bauta_result *want[MANY], *got[MANY];
     bauta_error err;
     size_t shared = 0;
     (void)state;
     for (size_t m = 0; m < BT_LEN(rotary); m++) {
         test_random r = test_random_from(seed + m);
-        speaker s =
-            speaker_load(folder_of(rotary[m]), false, 1 << test_below(&r, 3));
-        wishes_draw(&r, wishes, MANY, false);
+        generation_fixture s = generation_fixture_load(
+            folder_of(rotary[m]), false, 1 << test_below(&r, 3));
+        random_requests_draw(&r, requests, MANY, false);
         for (size_t i = 0; i < MANY; i++) {
             // Only those with the same window can share.
-            wishes[i].options.sliding_window =
+            requests[i].options.sliding_window =
                 i && test_below(&r, 2)
-                    ? wishes[i - 1].options.sliding_window
+                    ? requests[i - 1].options.sliding_window
                     : windows[test_below(&r, BT_LEN(windows))];
-            MUST(slow_generate(s.context, s.model, NULL, &wishes[i].request,
+            MUST(slow_generate(s.context, s.model, NULL, &requests[i].request,
                                &want[i], &err),
                  &err);
         }
@@ -70,7 +70,7 @@ static void company_changes_no_bit(void **state)
             o.max_sequences = 5 + test_below(&r, 40);
             o.max_batched_tokens = 1 + test_below(&r, 60);
             o.cached_sequences = 4;
-            arrive(&r, &s, &o, wishes, MANY, got);
+            generate_arriving(&r, &s, &o, requests, MANY, got);
             for (size_t i = 0; i < MANY; i++) {
                 shared += got[i]->cached_tokens;
                 results_equal(want[i], got[i]);
@@ -78,7 +78,7 @@ static void company_changes_no_bit(void **state)
             results_free(got, MANY);
         }
         results_free(want, MANY);
-        speaker_release(&s);
+        generation_fixture_release(&s);
     }
     printf("%zu tokens were shared\n", shared);
     assert_true(shared > 0);
@@ -107,7 +107,7 @@ static bauta_result *long_text(const char *folder, size_t window,
     bauta_generator *g;
     bauta_error err;
     size_t left = 1;
-    speaker s = speaker_load(folder, false, 1);
+    generation_fixture s = generation_fixture_load(folder, false, 1);
     o.max_new_tokens = max_tokens;
     o.sliding_window = window;
     o.do_sample = sample;
@@ -128,13 +128,13 @@ static bauta_result *long_text(const char *folder, size_t window,
     }
     bauta_result *result = bauta_generator_take(g);
     bauta_generator_free(g);
-    speaker_release(&s);
+    generation_fixture_release(&s);
     return result;
 }
 
 /* The result is that of the model with this window in its config: bit for bit,
  * far beyond the context, in memory that does not grow with the text. */
-static void a_text_goes_on_beyond_the_context(void **state)
+static void generation_continues_beyond_the_context(void **state)
 {
     enum { WINDOW = 80, TOKENS = 4 * POSITIONS };
     char path[512];
@@ -166,7 +166,7 @@ static void a_text_goes_on_beyond_the_context(void **state)
     bauta_result_free(bounded);
 }
 
-/* ---- ends -------------------------------------------------------------- */
+/* ---- finish reasons ---------------------------------------------------- */
 
 static const struct {
     const char *model;
@@ -187,7 +187,7 @@ static const struct {
     { "llama", 200, 0, 16, 2, BAUTA_FINISH_LENGTH, 200 },
 };
 
-static void texts_say_why_they_end(void **state)
+static void finish_reasons_are_reported(void **state)
 {
     static const uint32_t ids[] = { 3, 1 };
     (void)state;
@@ -196,7 +196,8 @@ static void texts_say_why_they_end(void **state)
         bauta_request r = BAUTA_REQUEST_INIT;
         bauta_result *result;
         bauta_error err;
-        speaker s = speaker_load(folder_of(ends[i].model), false, 1);
+        generation_fixture s =
+            generation_fixture_load(folder_of(ends[i].model), false, 1);
         o.max_new_tokens = ends[i].max_tokens;
         o.max_length = ends[i].max_length;
         o.sliding_window = ends[i].window;
@@ -210,12 +211,12 @@ static void texts_say_why_they_end(void **state)
             fail_msg("%zu: %s after %zu", i, bauta_finish_text(h->finish),
                      h->count);
         bauta_result_free(result);
-        speaker_release(&s);
+        generation_fixture_release(&s);
     }
     assert_string_equal(bauta_finish_text(BAUTA_FINISH_CONTEXT), "context");
 }
 
-static void tables_of_positions_do_not_slide(void **state)
+static void learned_positions_cannot_slide(void **state)
 {
     static const uint32_t ids[] = { 3, 1 };
     static const char *const tables[] = { "gpt2", "marian", "bart" };
@@ -225,7 +226,8 @@ static void tables_of_positions_do_not_slide(void **state)
         bauta_request r = BAUTA_REQUEST_INIT;
         bauta_result *result;
         bauta_error err;
-        speaker s = speaker_load(folder_of(tables[i]), false, 1);
+        generation_fixture s =
+            generation_fixture_load(folder_of(tables[i]), false, 1);
         bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
         assert_false(bauta_model_rotary(s.model));
         o.sliding_window = 8;
@@ -240,20 +242,21 @@ static void tables_of_positions_do_not_slide(void **state)
             BAUTA_ERR_UNSUPPORTED);
         assert_non_null(strstr(err.message, "needs rotary positions"));
         assert_non_null(strstr(err.message, "table of 96 positions"));
-        speaker_release(&s);
+        generation_fixture_release(&s);
     }
-    speaker s = speaker_load(folder_of("llama"), false, 1);
+    generation_fixture s =
+        generation_fixture_load(folder_of("llama"), false, 1);
     assert_true(bauta_model_rotary(s.model));
-    speaker_release(&s);
+    generation_fixture_release(&s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(company_changes_no_bit),
-        cmocka_unit_test(a_text_goes_on_beyond_the_context),
-        cmocka_unit_test(texts_say_why_they_end),
-        cmocka_unit_test(tables_of_positions_do_not_slide),
+        cmocka_unit_test(other_requests_change_no_bit),
+        cmocka_unit_test(generation_continues_beyond_the_context),
+        cmocka_unit_test(finish_reasons_are_reported),
+        cmocka_unit_test(learned_positions_cannot_slide),
     };
     return cmocka_run_group_tests(tests, folders_write, folders_remove);
 }

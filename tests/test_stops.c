@@ -5,45 +5,45 @@
 #include "generation_fixtures.h"
 #include "tiny_models.h"
 
-static scratch place;
+static temp_folder temp;
 static char folder[512];
-static speaker voice;
+static generation_fixture fixture;
 
 /* Characters, some of several bytes; with the two special tokens a vocabulary
  * of 40. */
 static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz .,?ÄÖÜäöüß€";
 
-static int voice_make(void **state)
+static int fixture_make(void **state)
 {
     (void)state;
     bauta_error err;
-    place = scratch_create();
-    tiny_write(&place, &tinies[1], folder);
-    voice = speaker_load(folder, false, 1);
-    MUST(bauta_tokenizer_characters(&voice.tokenizer, alphabet,
+    temp = temp_folder_create();
+    tiny_write(&temp, &tinies[1], folder);
+    fixture = generation_fixture_load(folder, false, 1);
+    MUST(bauta_tokenizer_characters(&fixture.tokenizer, alphabet,
                                     strlen(alphabet), &err),
          &err);
-    assert_int_equal(bauta_tokenizer_vocab_size(voice.tokenizer), 40);
+    assert_int_equal(bauta_tokenizer_vocab_size(fixture.tokenizer), 40);
     return 0;
 }
 
-static int voice_free(void **state)
+static int fixture_free(void **state)
 {
     (void)state;
-    speaker_release(&voice);
-    scratch_free(&place);
+    generation_fixture_release(&fixture);
+    temp_folder_free(&temp);
     return 0;
 }
 
-typedef struct told {
+typedef struct stream_log {
     char text[4096];
     size_t length, most;
-} told;
+} stream_log;
 
-static bool hear(void *user, uint32_t token, float logprob, const char *text,
-                 size_t length)
+static bool on_token(void *user, uint32_t token, float logprob,
+                     const char *text, size_t length)
 {
-    told *t = user;
+    stream_log *t = user;
     (void)token;
     (void)logprob;
     assert_non_null(text);
@@ -53,23 +53,23 @@ static bool hear(void *user, uint32_t token, float logprob, const char *text,
     return true;
 }
 
-static bauta_result *speak(const uint32_t *ids, bauta_generate_options *o,
-                           told *t)
+static bauta_result *generate(const uint32_t *ids, bauta_generate_options *o,
+                              stream_log *t)
 {
     bauta_result *result;
     bauta_error err;
     bauta_request r = BAUTA_REQUEST_INIT;
-    *t = (told){ 0 };
+    *t = (stream_log){ 0 };
     r.tokens = ids;
     r.count = 2;
     r.options = o;
-    r.on_token = hear;
+    r.on_token = on_token;
     r.user = t;
     // The tokenizer has fewer characters than the model has tokens.
     for (uint32_t id = 0; id < 40; id++)
-        if (!bauta_tokenizer_piece(voice.tokenizer, id, NULL))
+        if (!bauta_tokenizer_piece(fixture.tokenizer, id, NULL))
             o->suppress_tokens[o->suppress_token_count++] = id;
-    MUST(bauta_generate(voice.context, voice.model, voice.tokenizer, &r,
+    MUST(bauta_generate(fixture.context, fixture.model, fixture.tokenizer, &r,
                         &result, &err),
          &err);
     return result;
@@ -89,7 +89,7 @@ static size_t first_stop(const char *text, const char *const stops[2])
     }
 }
 
-static void text_is_cut_before_the_first_stop(void **state)
+static void text_ends_before_the_first_stop(void **state)
 {
     (void)state;
     test_random r = test_random_from(test_seed());
@@ -99,11 +99,11 @@ static void text_is_cut_before_the_first_stop(void **state)
         bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
         char one[64] = "", two[64] = "zzzzzz";
         const char *stops[] = { one, two };
-        told t;
+        stream_log t;
         o.max_new_tokens = 40;
         o.do_sample = true;
         o.seed = i;
-        bauta_result *whole = speak(ids, &o, &t);
+        bauta_result *whole = generate(ids, &o, &t);
         const bauta_hypothesis *h = whole->hypotheses[0];
         assert_int_equal(h->count, 40);
         assert_string_equal(h->text, t.text);
@@ -117,7 +117,7 @@ static void text_is_cut_before_the_first_stop(void **state)
         o.stop_strings = stops;
         o.stop_string_count = 2;
         o.suppress_token_count = 0;
-        bauta_result *cut = speak(ids, &o, &t);
+        bauta_result *cut = generate(ids, &o, &t);
         size_t length = first_stop(h->text, stops);
         assert_int_equal(cut->hypotheses[0]->finish, BAUTA_FINISH_STOP);
         assert_int_equal(cut->hypotheses[0]->text_length, length);
@@ -134,20 +134,20 @@ static void beams_stop_as_well(void **state)
     (void)state;
     static const uint32_t ids[] = { 3, 4 };
     bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
-    told t;
+    stream_log t;
     char stop[8] = "";
     const char *stops[] = { stop };
     o.max_new_tokens = 12;
     o.num_beams = 3;
     o.early_stopping = BAUTA_EARLY_STOPPING_YES;
-    bauta_result *whole = speak(ids, &o, &t);
+    bauta_result *whole = generate(ids, &o, &t);
     assert_int_equal(t.length, 0); // beams are not streamed
     memcpy(stop, whole->hypotheses[0]->text, 2);
     o.stop_strings = stops;
     o.stop_string_count = 1;
     o.num_return_sequences = 3;
     o.suppress_token_count = 0;
-    bauta_result *cut = speak(ids, &o, &t);
+    bauta_result *cut = generate(ids, &o, &t);
     size_t stopped = 0;
     for (size_t i = 0; i < cut->count; i++) {
         const bauta_hypothesis *h = cut->hypotheses[i];
@@ -159,7 +159,7 @@ static void beams_stop_as_well(void **state)
     bauta_result_free(whole);
 }
 
-static void what_may_become_a_stop_is_held(void **state)
+static void a_possible_stop_string_is_held_back(void **state)
 {
     (void)state;
     static const char *const texts[] = { "abab!", "bx" };
@@ -188,7 +188,7 @@ static void stops_without_a_tokenizer_are_refused(void **state)
     r.count = 1;
     r.options = &o;
     assert_int_equal(
-        bauta_generate(voice.context, voice.model, NULL, &r, &result, &err),
+        bauta_generate(fixture.context, fixture.model, NULL, &r, &result, &err),
         BAUTA_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "tokenizer"));
 }
@@ -196,10 +196,10 @@ static void stops_without_a_tokenizer_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_cut_before_the_first_stop),
+        cmocka_unit_test(text_ends_before_the_first_stop),
         cmocka_unit_test(beams_stop_as_well),
-        cmocka_unit_test(what_may_become_a_stop_is_held),
+        cmocka_unit_test(a_possible_stop_string_is_held_back),
         cmocka_unit_test(stops_without_a_tokenizer_are_refused),
     };
-    return cmocka_run_group_tests(tests, voice_make, voice_free);
+    return cmocka_run_group_tests(tests, fixture_make, fixture_free);
 }

@@ -50,16 +50,16 @@ static const struct {
 
 /* The text of the tokens from `cut` on, given those before. */
 static bauta_status follow(const bauta_tokenizer *t, const bauta_tokens *tokens,
-                           size_t cut, bt_stop_matcher *speech,
+                           size_t cut, bt_stop_matcher *matcher,
                            bauta_error *err)
 {
     bt_stop_strings none = { NULL, 0 };
-    bauta_status status = bt_stop_matcher_init(speech, t, &none, err);
+    bauta_status status = bt_stop_matcher_init(matcher, t, &none, err);
     if (!status)
-        status = bt_stop_matcher_prime(speech, t, tokens->ids, cut, err);
+        status = bt_stop_matcher_prime(matcher, t, tokens->ids, cut, err);
     for (size_t i = cut; i < tokens->count && !status; i++)
-        status = bt_stop_matcher_push(speech, tokens->ids[i], err);
-    return status ? status : bt_stop_matcher_finish(speech, err);
+        status = bt_stop_matcher_push(matcher, tokens->ids[i], err);
+    return status ? status : bt_stop_matcher_finish(matcher, err);
 }
 
 /* If a character is split, its halves are not one text. */
@@ -82,25 +82,25 @@ static void kind_check(const bauta_tokenizer *t, const char *name)
     bauta_tokenizer_decode(t, tokens.ids, tokens.count, NULL, &all, &length,
                            &err);
     for (size_t cut = 0; cut <= tokens.count; cut++) {
-        bt_stop_matcher speech;
+        bt_stop_matcher matcher;
         if (cut < tokens.count && !whole_character(text + tokens.starts[cut]))
             continue;
-        assert_int_equal(follow(t, &tokens, cut, &speech, &err), BAUTA_OK);
+        assert_int_equal(follow(t, &tokens, cut, &matcher, &err), BAUTA_OK);
         bauta_tokenizer_decode(t, tokens.ids, cut, NULL, &before, &length,
                                &err);
         snprintf(joined, sizeof(joined), "%s%s", before,
-                 speech.text ? speech.text : "");
+                 matcher.text ? matcher.text : "");
         if (strcmp(joined, all) != 0)
             fail_msg("%s, cut at %zu: want '%s', got '%s'", name, cut, all,
                      joined);
         bauta_text_free(before);
-        bt_stop_matcher_release(&speech);
+        bt_stop_matcher_release(&matcher);
     }
     bauta_text_free(all);
     bauta_tokens_release(&tokens);
 }
 
-static void a_text_follows_its_prompt_as_if_both_were_one(void **state)
+static void streamed_text_continues_the_prompt(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -112,31 +112,31 @@ static void a_text_follows_its_prompt_as_if_both_were_one(void **state)
     }
 }
 
-static void tokens_without_a_piece_are_passed_over(void **state)
+static void tokens_without_a_piece_are_skipped(void **state)
 {
     (void)state;
     const uint32_t before[] = { 'a', 9999, 'b' };
     bt_stop_strings none = { NULL, 0 };
-    bt_stop_matcher speech;
+    bt_stop_matcher matcher;
     bauta_tokenizer *t;
     bauta_error err;
     assert_int_equal(bauta_tokenizer_bytes(&t, &err), BAUTA_OK);
-    assert_int_equal(bt_stop_matcher_init(&speech, t, &none, &err), BAUTA_OK);
-    assert_int_equal(bt_stop_matcher_prime(&speech, t, before, 3, &err),
+    assert_int_equal(bt_stop_matcher_init(&matcher, t, &none, &err), BAUTA_OK);
+    assert_int_equal(bt_stop_matcher_prime(&matcher, t, before, 3, &err),
                      BAUTA_OK);
-    assert_int_equal(bt_stop_matcher_push(&speech, 'c', &err), BAUTA_OK);
-    assert_int_equal(bt_stop_matcher_push(&speech, 256, &err), BAUTA_OK);
-    assert_int_equal(bt_stop_matcher_push(&speech, 'd', &err), BAUTA_OK);
-    assert_string_equal(speech.text, "cd");
-    bt_stop_matcher_release(&speech);
+    assert_int_equal(bt_stop_matcher_push(&matcher, 'c', &err), BAUTA_OK);
+    assert_int_equal(bt_stop_matcher_push(&matcher, 256, &err), BAUTA_OK);
+    assert_int_equal(bt_stop_matcher_push(&matcher, 'd', &err), BAUTA_OK);
+    assert_string_equal(matcher.text, "cd");
+    bt_stop_matcher_release(&matcher);
     bauta_tokenizer_free(t);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_follows_its_prompt_as_if_both_were_one),
-        cmocka_unit_test(tokens_without_a_piece_are_passed_over),
+        cmocka_unit_test(streamed_text_continues_the_prompt),
+        cmocka_unit_test(tokens_without_a_piece_are_skipped),
     };
-    return cmocka_run_group_tests_name("speech", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("streamed_text", tests, NULL, NULL);
 }

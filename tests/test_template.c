@@ -75,7 +75,7 @@ static const struct {
       "2:0 A:0 3:0 3:0 B:0 3:0" },
 };
 
-static void tokens_go_where_the_library_puts_them(void **state)
+static void special_tokens_are_added_as_in_hugging_face(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(cases); i++) {
@@ -89,13 +89,13 @@ static void tokens_go_where_the_library_puts_them(void **state)
     }
 }
 
-static void tokens_can_be_put_around_by_hand(void **state)
+static void special_tokens_can_be_added_by_hand(void **state)
 {
     (void)state;
-    const uint32_t before[] = { 7, 8 }, behind = 9;
+    const uint32_t before[] = { 7, 8 }, after = 9;
     bt_template single, pair;
     assert_int_equal(
-        bt_template_wrap(&single, &pair, before, 2, &behind, 1, NULL), 0);
+        bt_template_wrap(&single, &pair, before, 2, &after, 1, NULL), 0);
     check_lists(&single, &pair, "7:0 8:0 A:0 9:0", "7:0 8:0 A:0 9:0 B:1 9:1");
     assert_int_equal(bt_template_wrap(&single, &pair, NULL, 0, NULL, 0, NULL),
                      0);
@@ -103,7 +103,7 @@ static void tokens_can_be_put_around_by_hand(void **state)
 }
 
 static const struct {
-    const char *json, *says;
+    const char *json, *message;
 } malformed[] = {
     { "1", "a post-processor has no \"type\"" },
     { "{}", "a post-processor has no \"type\"" },
@@ -135,7 +135,7 @@ static const struct {
       "id -1 is not in a vocabulary of 6" },
 };
 
-static void check_refused(json_t *json, const char *says)
+static void check_refused(json_t *json, const char *message)
 {
     bt_template single, pair;
     bauta_error err;
@@ -145,17 +145,17 @@ static void check_refused(json_t *json, const char *says)
         BAUTA_ERR_IO);
     assert_null(single.items);
     assert_null(pair.items);
-    if (!strstr(err.message, says) || !strstr(err.message, "some.json: "))
-        fail_msg("\"%s\" should say \"%s\"", err.message, says);
+    if (!strstr(err.message, message) || !strstr(err.message, "some.json: "))
+        fail_msg("\"%s\" should say \"%s\"", err.message, message);
     json_decref(json);
 }
 
-static void what_is_malformed_is_a_sentence(void **state)
+static void malformed_input_is_an_error(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(malformed); i++)
         check_refused(json_loads(malformed[i].json, JSON_DECODE_ANY, NULL),
-                      malformed[i].says);
+                      malformed[i].message);
     json_t *deep = json_pack("{s:s}", "type", "ByteLevel");
     for (int i = 0; i < 17; i++)
         deep =
@@ -197,9 +197,9 @@ static void each_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_go_where_the_library_puts_them),
-        cmocka_unit_test(tokens_can_be_put_around_by_hand),
-        cmocka_unit_test(what_is_malformed_is_a_sentence),
+        cmocka_unit_test(special_tokens_are_added_as_in_hugging_face),
+        cmocka_unit_test(special_tokens_can_be_added_by_hand),
+        cmocka_unit_test(malformed_input_is_an_error),
         cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

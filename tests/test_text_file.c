@@ -10,7 +10,7 @@
 
 #define BYTES(text) text, sizeof(text) - 1
 
-static scratch files;
+static temp_folder files;
 
 static bauta_text_file *file_open(const char *path)
 {
@@ -23,7 +23,7 @@ static bauta_text_file *file_open(const char *path)
 
 static bauta_text_file *file_of(const char *text, size_t size)
 {
-    return file_open(scratch_file(&files, "text", text, size));
+    return file_open(temp_folder_write(&files, "text", text, size));
 }
 
 /* ---- lines --------------------------------------------------------------- */
@@ -66,7 +66,7 @@ static void a_bad_line_is_named_and_the_next_one_is_read(void **state)
     static const struct {
         const char *text;
         size_t size;
-        const char *says;
+        const char *message;
     } bad[] = {
         { BYTES("a\nb\xFF\nc"), "text: line 2 is not UTF-8 (byte 2 of it)" },
         { BYTES("a\n\0b\nc"), "text: line 2 holds NUL (byte 1 of it)" },
@@ -82,8 +82,8 @@ static void a_bad_line_is_named_and_the_next_one_is_read(void **state)
         assert_int_equal(bauta_text_file_line(file, &line, NULL, &err),
                          BAUTA_ERR_IO);
         assert_null(line);
-        if (!strstr(err.message, bad[i].says))
-            fail_msg("\"%s\", not \"%s\"", err.message, bad[i].says);
+        if (!strstr(err.message, bad[i].message))
+            fail_msg("\"%s\", not \"%s\"", err.message, bad[i].message);
         assert_int_equal(bauta_text_file_line(file, &line, NULL, &err),
                          BAUTA_OK);
         assert_string_equal(line, "c");
@@ -152,7 +152,7 @@ static void parts_name_bad_bytes(void **state)
     bauta_text_file_free(file);
 }
 
-/* ---- what is no text ----------------------------------------------------- */
+/* ---- files that are no text ---------------------------------------------- */
 
 static void other_files_are_refused_by_name(void **state)
 {
@@ -160,7 +160,7 @@ static void other_files_are_refused_by_name(void **state)
     static const struct {
         const char *text;
         size_t size;
-        const char *says;
+        const char *message;
     } others[] = {
         { BYTES("\x28\xB5\x2F\xFD...."), "is compressed with zstd" },
         { BYTES("\xFD"
@@ -176,7 +176,7 @@ static void other_files_are_refused_by_name(void **state)
         bauta_text_file *file = file_of(others[i].text, others[i].size);
         assert_int_equal(bauta_text_file_line(file, &line, NULL, &err),
                          BAUTA_ERR_IO);
-        assert_non_null(strstr(err.message, others[i].says));
+        assert_non_null(strstr(err.message, others[i].message));
         bauta_text_file_free(file);
     }
     // Their beginnings alone are valid text.
@@ -217,19 +217,19 @@ static void a_line_has_at_most_64_mib(void **state)
     const char *line;
     bauta_error err;
     memset(block, 'a', sizeof(block));
-    FILE *out = fopen(scratch_path(&files, "long"), "wb");
+    FILE *out = fopen(temp_folder_path(&files, "long"), "wb");
     assert_non_null(out);
     fputs("short\n", out);
     for (int i = 0; i < 65; i++)
         assert_int_equal(fwrite(block, 1, sizeof(block), out), sizeof(block));
     fclose(out);
-    bauta_text_file *file = file_open(scratch_path(&files, "long"));
+    bauta_text_file *file = file_open(temp_folder_path(&files, "long"));
     assert_int_equal(bauta_text_file_line(file, &line, NULL, &err), BAUTA_OK);
     assert_int_equal(bauta_text_file_line(file, &line, NULL, &err),
                      BAUTA_ERR_IO);
     assert_non_null(strstr(err.message, "line 2 is longer than 64 MiB"));
     bauta_text_file_free(file);
-    remove(scratch_path(&files, "long"));
+    remove(temp_folder_path(&files, "long"));
 }
 
 /* ---- gzip ---------------------------------------------------------------- */
@@ -257,7 +257,7 @@ static bool has_gzip(void)
     return has;
 }
 
-static void gzip_is_read_as_it_comes(void **state)
+static void gzip_is_read_as_a_stream(void **state)
 {
     (void)state;
     char packed[sizeof(one) + sizeof(two)];
@@ -305,9 +305,10 @@ static void every_allocation_may_fail(void **state)
             bauta_text_file *file = NULL;
             const char *line = NULL;
             size_t live = faults_live();
-            snprintf(path, sizeof(path), "%s",
-                     kind ? scratch_file(&files, "text", one, sizeof(one))
-                          : scratch_file(&files, "text", text, sizeof(text)));
+            snprintf(
+                path, sizeof(path), "%s",
+                kind ? temp_folder_write(&files, "text", one, sizeof(one))
+                     : temp_folder_write(&files, "text", text, sizeof(text)));
             faults_arm(k);
             bauta_status status = bauta_text_file_open(&file, path, NULL);
             if (!status)
@@ -332,11 +333,11 @@ int main(void)
         cmocka_unit_test(other_files_are_refused_by_name),
         cmocka_unit_test(arguments_and_files_that_are_missing_are_errors),
         cmocka_unit_test(a_line_has_at_most_64_mib),
-        cmocka_unit_test(gzip_is_read_as_it_comes),
+        cmocka_unit_test(gzip_is_read_as_a_stream),
         cmocka_unit_test(every_allocation_may_fail),
     };
-    files = scratch_create();
+    files = temp_folder_create();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_free(&files);
+    temp_folder_free(&files);
     return failed;
 }

@@ -63,7 +63,7 @@ static int child_run(size_t mib)
     return all_done(&w) ? 0 : 3;
 }
 
-static void work_is_done_where_threads_do_not_start(void **state)
+static void work_completes_if_threads_do_not_start(void **state)
 {
     (void)state;
 #ifdef BT_SANITIZED
@@ -101,7 +101,7 @@ int main(void)
     // The first is run before this process has threads, which a child of it
     // would not have.
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(work_is_done_where_threads_do_not_start),
+        cmocka_unit_test(work_completes_if_threads_do_not_start),
         cmocka_unit_test(work_is_done_by_many_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

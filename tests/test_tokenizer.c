@@ -40,11 +40,12 @@ static const char *data(const char *name)
 
 /* A folder of links to files of the data folder: pairs of names there and here,
  * NULL-terminated. */
-static void linked(scratch *s, const char *const *names)
+static void linked(temp_folder *s, const char *const *names)
 {
-    *s = scratch_create();
+    *s = temp_folder_create();
     for (; names[0]; names += 2)
-        assert_int_equal(symlink(data(names[0]), scratch_path(s, names[1])), 0);
+        assert_int_equal(symlink(data(names[0]), temp_folder_path(s, names[1])),
+                         0);
 }
 
 static bauta_tokenizer *tokenizer_at(const char *path)
@@ -235,7 +236,7 @@ static const struct {
     { "tokenizer-golden/tok512.jsonl", "stories260K-hf", "ids", false, true },
 };
 
-static void every_golden_is_met(void **state)
+static void every_golden_file_matches(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(goldens) / sizeof(goldens[0]); i++) {
@@ -249,7 +250,7 @@ static void every_golden_is_met(void **state)
 }
 
 /* The older file formats give the same tokenizer. */
-static void older_files_give_the_same(void **state)
+static void older_formats_give_the_same_ids(void **state)
 {
     (void)state;
     static const char *const files[][5] = {
@@ -262,14 +263,14 @@ static void older_files_give_the_same(void **state)
     if (!data("gpt2-bpe"))
         skip();
     for (size_t i = 0; i < 3; i++) {
-        scratch s;
+        temp_folder s;
         linked(&s, files[i]);
         bauta_tokenizer *tokenizer = tokenizer_at(s.folder);
         golden_check(i < 2 ? "tokenizer-golden/gpt2.jsonl"
                            : "tokenizer-golden/bert-uncased.jsonl",
                      tokenizer, "ids", NULL, i < 2);
         bauta_tokenizer_free(tokenizer);
-        scratch_free(&s);
+        temp_folder_free(&s);
     }
 }
 
@@ -323,7 +324,7 @@ static void llama_cpp_check(const char *name, const bauta_tokenizer *tokenizer)
     assert_int_equal(t.cases, 47);
 }
 
-static void llama_cpp_cases_are_met(void **state)
+static void llama_cpp_cases_match(void **state)
 {
     (void)state;
     static const struct {
@@ -347,7 +348,7 @@ static void llama_cpp_cases_are_met(void **state)
 
 /* ---- GPT-2's test plans, BERT's questions ------------------------------ */
 
-static void gpt2_test_plans_are_met(void **state)
+static void gpt2_test_plans_match(void **state)
 {
     (void)state;
     static const char start[] = "EncodingName: r50k_base\nSample: ";
@@ -375,7 +376,7 @@ static void gpt2_test_plans_are_met(void **state)
     assert_int_equal(t.cases, 64);
 }
 
-static void bert_questions_are_met(void **state)
+static void bert_questions_match(void **state)
 {
     (void)state;
     if (!data("bert-uncased/question_tokens.json"))
@@ -409,11 +410,11 @@ static bauta_tokenizer *llama2_folder(void)
     static const char config[] = "{\"tokenizer_class\": \"LlamaTokenizer\", "
                                  "\"bos_token\": \"<s>\", "
                                  "\"eos_token\": {\"content\": \"</s>\"}}";
-    scratch s;
+    temp_folder s;
     linked(&s, files);
-    scratch_file(&s, "tokenizer_config.json", config, strlen(config));
+    temp_folder_write(&s, "tokenizer_config.json", config, strlen(config));
     bauta_tokenizer *tokenizer = tokenizer_at(s.folder);
-    scratch_free(&s);
+    temp_folder_free(&s);
     return tokenizer;
 }
 
@@ -450,7 +451,7 @@ static void swift_set_check(const json_t *sets, const char *name,
     tally_check(name, &t);
 }
 
-static void swift_cases_are_met(void **state)
+static void swift_cases_match(void **state)
 {
     (void)state;
     if (!data("tokenizer-vectors/swift-transformers"))
@@ -479,12 +480,12 @@ static void swift_cases_are_met(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_golden_is_met),
-        cmocka_unit_test(older_files_give_the_same),
-        cmocka_unit_test(llama_cpp_cases_are_met),
-        cmocka_unit_test(gpt2_test_plans_are_met),
-        cmocka_unit_test(bert_questions_are_met),
-        cmocka_unit_test(swift_cases_are_met),
+        cmocka_unit_test(every_golden_file_matches),
+        cmocka_unit_test(older_formats_give_the_same_ids),
+        cmocka_unit_test(llama_cpp_cases_match),
+        cmocka_unit_test(gpt2_test_plans_match),
+        cmocka_unit_test(bert_questions_match),
+        cmocka_unit_test(swift_cases_match),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@
 
 static const char merges[] = "[\"a b\",\"ab c\",\"\xC4\xA0 ab\"]";
 
-/* The 256 bytes and what the merges make. */
+/* The 256 bytes and the merged pieces. */
 static void vocab_text(char *text)
 {
     char *at = text;
@@ -46,14 +46,14 @@ static void vocab_text(char *text)
                 "ab\":258}");
 }
 
-static bauta_tokenizer *bpe_at(scratch *s)
+static bauta_tokenizer *bpe_at(temp_folder *s)
 {
     static char vocab[8192], document[16384];
     bauta_tokenizer *made;
     bauta_error err;
     vocab_text(vocab);
     int size = snprintf(document, sizeof(document), BPE, vocab, merges);
-    scratch_file(s, "tokenizer.json", document, (size_t)size);
+    temp_folder_write(s, "tokenizer.json", document, (size_t)size);
     if (bauta_tokenizer_load(&made, s->folder, &err))
         fail_msg("%s", err.message);
     return made;
@@ -75,12 +75,12 @@ static void encoded(const bauta_tokenizer *t, const char *text,
         fail_msg("%s", err.message);
 }
 
-/* ---- around, bare, literal, pairs -------------------------------------- */
+/* ---- templates, literal text, pairs ------------------------------------ */
 
-static void options_say_what_is_around(void **state)
+static void options_select_the_special_tokens(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_tokenizer *t = bpe_at(&s);
     bauta_encode_options o = BAUTA_ENCODE_OPTIONS_INIT;
     bauta_tokens tokens;
@@ -104,13 +104,13 @@ static void options_say_what_is_around(void **state)
     ids_are(&tokens, 4, (uint32_t[]){ '<', '/', 's', '>' });
     bauta_tokens_release(&tokens);
     bauta_tokenizer_free(t);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void pairs_follow_the_template(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_tokenizer *t = bpe_at(&s);
     bauta_encode_options o = BAUTA_ENCODE_OPTIONS_INIT;
     bauta_tokens tokens;
@@ -126,13 +126,13 @@ static void pairs_follow_the_template(void **state)
     ids_are(&tokens, 1, (uint32_t[]){ 'a' });
     bauta_tokens_release(&tokens);
     bauta_tokenizer_free(t);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void names_and_pieces_are_known(void **state)
+static void names_and_pieces_are_looked_up(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_tokenizer *t = bpe_at(&s);
     size_t length;
     assert_int_equal(bauta_tokenizer_vocab_size(t), 272);
@@ -152,12 +152,12 @@ static void names_and_pieces_are_known(void **state)
     assert_false(bauta_tokenizer_is_special(t, 257));
     assert_false(bauta_tokenizer_is_special(t, 99999));
     bauta_tokenizer_free(t);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- decoding ---------------------------------------------------------- */
 
-static void half_a_character_waits(void **state)
+static void an_incomplete_character_is_held_back(void **state)
 {
     (void)state;
     // Three bytes of U+1F469, then the fourth; then a byte that begins nothing,
@@ -188,11 +188,11 @@ static void half_a_character_waits(void **state)
     bauta_tokenizer_free(t);
 }
 
-static void specials_are_left_out_or_kept(void **state)
+static void special_tokens_are_skipped_or_kept(void **state)
 {
     (void)state;
     static const uint32_t ids[] = { 270, 257, 271 };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_tokenizer *t = bpe_at(&s);
     bauta_decode_options o = BAUTA_DECODE_OPTIONS_INIT;
     char *text;
@@ -212,10 +212,10 @@ static void specials_are_left_out_or_kept(void **state)
     assert_null(text);
     assert_non_null(strstr(err.message, "265"));
     bauta_tokenizer_free(t);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-/* ---- made without files ------------------------------------------------ */
+/* ---- created without files --------------------------------------------- */
 
 static void bytes_are_lossless(void **state)
 {
@@ -249,7 +249,7 @@ static void characters_are_sorted_and_saved(void **state)
 {
     (void)state;
     static const char text[] = "hello, w\xC3\xB6rld\n\"\\\xF0\x9F\x91\xA9";
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_tokenizer *t, *again;
     bauta_tokens tokens, same;
     char *back;
@@ -279,7 +279,7 @@ static void characters_are_sorted_and_saved(void **state)
     assert_int_equal(bauta_tokenizer_characters(&again, "a\0b", 3, NULL),
                      BAUTA_ERR_ARGUMENT);
     assert_null(again);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void unknown_are(const bauta_tokenizer *t, const char *text,
@@ -305,7 +305,7 @@ static void unknown_characters_are_counted(void **state)
         "{\"version\":\"1.0\",\"added_tokens\":[],\"decoder\":{\"type\":"
         "\"Fuse\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":"
         "1},\"merges\":[]}}";
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_tokenizer *t;
     assert_int_equal(bauta_tokenizer_characters(&t, "ba", 2, NULL), 0);
     unknown_are(t, "abba", 4, (bauta_unknown){ 0, 0, 0 });
@@ -313,7 +313,7 @@ static void unknown_characters_are_counted(void **state)
     unknown_are(t, "", 0, (bauta_unknown){ 0, 0, 0 });
     unknown_are(t, "a<unk>", 2, (bauta_unknown){ 0, 0, 0 }); // asked for
     bauta_tokenizer_free(t);
-    scratch_file(&s, "tokenizer.json", old, sizeof(old) - 1);
+    temp_folder_write(&s, "tokenizer.json", old, sizeof(old) - 1);
     assert_int_equal(bauta_tokenizer_load(&t, s.folder, NULL), 0);
     unknown_are(t, "abba", 4, (bauta_unknown){ 0, 0, 0 });
     unknown_are(t, "ab\xC3\xA9xa", 3, (bauta_unknown){ 2, 2, 4 });
@@ -323,7 +323,7 @@ static void unknown_characters_are_counted(void **state)
     assert_int_equal(bauta_tokenizer_bytes(&t, NULL), 0);
     unknown_are(t, "ab\xFF", 3, (bauta_unknown){ 0, 0, 0 });
     bauta_tokenizer_free(t);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- any length -------------------------------------------------------- */
@@ -337,7 +337,7 @@ static void long_texts_take_linear_time(void **state)
                                          "\xCC\x81", "\n",  "1",
                                          "</s" };
     enum { SIZE = 1 << 20 };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_tokenizer *made[2] = { bpe_at(&s) };
     char *text = malloc(SIZE);
     assert_int_equal(bauta_tokenizer_characters(&made[1], "ab e", 4, NULL), 0);
@@ -360,12 +360,12 @@ static void long_texts_take_linear_time(void **state)
     free(text);
     bauta_tokenizer_free(made[0]);
     bauta_tokenizer_free(made[1]);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- failures ---------------------------------------------------------- */
 
-static void wrong_arguments_are_told(void **state)
+static void wrong_arguments_are_named(void **state)
 {
     (void)state;
     bauta_tokenizer *t;
@@ -417,7 +417,7 @@ static bauta_status whole_way(const char *folder)
     return status;
 }
 
-static bauta_status made_way(const char *folder)
+static bauta_status trained_kind(const char *folder)
 {
     bauta_tokenizer *t = NULL;
     bauta_status status = bauta_tokenizer_characters(&t, "abc", 3, NULL);
@@ -427,12 +427,12 @@ static bauta_status made_way(const char *folder)
     return status;
 }
 
-static void failing_allocations_leave_nothing(void **state)
+static void failing_allocations_leak_nothing(void **state)
 {
     (void)state;
-    bauta_status (*const ways[])(const char *) = { whole_way, made_way };
+    bauta_status (*const ways[])(const char *) = { whole_way, trained_kind };
     for (size_t w = 0; w < 2; w++) {
-        scratch s = scratch_create();
+        temp_folder s = temp_folder_create();
         bauta_tokenizer_free(bpe_at(&s));
         faults_begin();
         size_t k = 0;
@@ -448,24 +448,24 @@ static void failing_allocations_leave_nothing(void **state)
         }
         print_message("%zu allocations failed\n", k);
         assert_int_equal(faults_end(), 0);
-        scratch_free(&s);
+        temp_folder_free(&s);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_say_what_is_around),
+        cmocka_unit_test(options_select_the_special_tokens),
         cmocka_unit_test(pairs_follow_the_template),
-        cmocka_unit_test(names_and_pieces_are_known),
-        cmocka_unit_test(half_a_character_waits),
-        cmocka_unit_test(specials_are_left_out_or_kept),
+        cmocka_unit_test(names_and_pieces_are_looked_up),
+        cmocka_unit_test(an_incomplete_character_is_held_back),
+        cmocka_unit_test(special_tokens_are_skipped_or_kept),
         cmocka_unit_test(bytes_are_lossless),
         cmocka_unit_test(characters_are_sorted_and_saved),
         cmocka_unit_test(unknown_characters_are_counted),
         cmocka_unit_test(long_texts_take_linear_time),
-        cmocka_unit_test(wrong_arguments_are_told),
-        cmocka_unit_test(failing_allocations_leave_nothing),
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(failing_allocations_leak_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

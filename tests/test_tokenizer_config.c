@@ -8,20 +8,20 @@
 
 static bauta_status load_with(const char *config, bauta_error *err)
 {
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_tokenizer *made, *loaded = NULL;
     assert_int_equal(bauta_tokenizer_bytes(&made, err), BAUTA_OK);
     assert_int_equal(bauta_tokenizer_save(made, s.folder, err), BAUTA_OK);
-    scratch_file(&s, "tokenizer_config.json", config, strlen(config));
+    temp_folder_write(&s, "tokenizer_config.json", config, strlen(config));
     bauta_status status = bauta_tokenizer_load(&loaded, s.folder, err);
     bauta_tokenizer_free(loaded);
     bauta_tokenizer_free(made);
-    scratch_free(&s);
+    temp_folder_free(&s);
     return status;
 }
 
 /* As transformers writes it if a tokenizer has no maximum length. */
-static void a_length_of_ten_to_the_thirty_is_read(void **state)
+static void a_length_of_1e30_is_read(void **state)
 {
     (void)state;
     bauta_error err;
@@ -31,7 +31,7 @@ static void a_length_of_ten_to_the_thirty_is_read(void **state)
         fail_msg("%s", err.message);
 }
 
-static void a_config_that_is_broken_is_a_sentence(void **state)
+static void a_malformed_config_is_an_error(void **state)
 {
     (void)state;
     bauta_error err;
@@ -43,8 +43,8 @@ static void a_config_that_is_broken_is_a_sentence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_length_of_ten_to_the_thirty_is_read),
-        cmocka_unit_test(a_config_that_is_broken_is_a_sentence),
+        cmocka_unit_test(a_length_of_1e30_is_read),
+        cmocka_unit_test(a_malformed_config_is_an_error),
     };
     return cmocka_run_group_tests_name("tokenizer_config", tests, NULL, NULL);
 }

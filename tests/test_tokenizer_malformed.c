@@ -230,7 +230,7 @@ static void refused(const char *path, const char *what)
     assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 1.0);
 }
 
-static void document_write(scratch *s, int section, const char *value)
+static void document_write(temp_folder *s, int section, const char *value)
 {
     char text[4096];
     size_t n = (size_t)snprintf(text, sizeof(text), "{\"version\":\"1.0\"");
@@ -239,13 +239,13 @@ static void document_write(scratch *s, int section, const char *value)
                               i == section ? value : right[i]);
     n += (size_t)snprintf(text + n, sizeof(text) - n, "}");
     assert_true(n < sizeof(text));
-    scratch_file(s, "tokenizer.json", text, n);
+    temp_folder_write(s, "tokenizer.json", text, n);
 }
 
 static void a_wrong_part_is_refused(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_tokenizer *tokenizer;
     faults_begin();
     document_write(&s, -1, NULL);
@@ -257,7 +257,7 @@ static void a_wrong_part_is_refused(void **state)
     }
     print_message("%zu parts refused\n", sizeof(cases) / sizeof(cases[0]));
     assert_int_equal(faults_end(), 0);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void a_wrong_file_is_refused(void **state)
@@ -265,10 +265,11 @@ static void a_wrong_file_is_refused(void **state)
     (void)state;
     faults_begin();
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        scratch s = scratch_create();
-        scratch_file(&s, files[i].name, files[i].text, strlen(files[i].text));
+        temp_folder s = temp_folder_create();
+        temp_folder_write(&s, files[i].name, files[i].text,
+                          strlen(files[i].text));
         refused(s.folder, files[i].text);
-        scratch_free(&s);
+        temp_folder_free(&s);
     }
     refused("/nowhere/at/all", "a folder that is not there");
     print_message("%zu files refused\n", sizeof(files) / sizeof(files[0]) + 1);
@@ -291,7 +292,7 @@ static void deep_nesting_is_refused(void **state)
     enum { DEPTH = 40 };
     faults_begin();
     for (size_t i = 0; i < 4; i++) {
-        scratch s = scratch_create();
+        temp_folder s = temp_folder_create();
         char value[3600] = "";
         for (int d = 0; d < DEPTH; d++)
             strcat(value, nests[i].open);
@@ -299,7 +300,7 @@ static void deep_nesting_is_refused(void **state)
             strcat(value, nests[i].close);
         document_write(&s, nests[i].section, value);
         refused(s.folder, nests[i].open);
-        scratch_free(&s);
+        temp_folder_free(&s);
     }
     assert_int_equal(faults_end(), 0);
 }

@@ -89,7 +89,7 @@ static bt_word_counts *words_random(test_random *r)
     return words;
 }
 
-/* ---- merging, slowly --------------------------------------------------- */
+/* ---- merging, slow reference ------------------------------------------- */
 
 enum { SYMBOLS_MAX = 4096, PAIRS_MAX = 2048 };
 
@@ -233,19 +233,19 @@ static void learns_what_recounting_learns(bool greatest)
     free(s);
 }
 
-static void pairs_are_merged_as_by_recounting(void **state)
+static void merges_equal_recounting(void **state)
 {
     (void)state;
     learns_what_recounting_learns(false);
 }
 
-static void the_greatest_pair_wins_as_by_recounting(void **state)
+static void pair_scores_equal_recounting(void **state)
 {
     (void)state;
     learns_what_recounting_learns(true);
 }
 
-/* ---- what others learned ----------------------------------------------- */
+/* ---- other trainers ---------------------------------------------------- */
 
 typedef struct lines {
     const char *texts[64];
@@ -304,11 +304,11 @@ static void case_check(const json_t *one)
     bauta_tokenizer_free(t);
 }
 
-static void hugging_face_learns_the_same(void **state)
+static void training_equals_hugging_face(void **state)
 {
     (void)state;
     json_t *cases =
-        json_load_file(BAUTA_TEST_FIXTURES "/vocabulary.json", 0, NULL);
+        json_load_file(BAUTA_TEST_FIXTURES "/tokenizer_training.json", 0, NULL);
     assert_true(json_array_size(cases) >= 6);
     for (size_t i = 0; i < json_array_size(cases); i++)
         case_check(json_array_get(cases, i));
@@ -424,7 +424,7 @@ static bool candidate(const bt_substrings *s, uint32_t at, uint32_t size)
     return maximal;
 }
 
-static void strings_that_come_again_are_found(void **state)
+static void repeated_strings_are_found(void **state)
 {
     (void)state;
     test_random r = test_random_from(seed);
@@ -454,14 +454,14 @@ static void strings_that_come_again_are_found(void **state)
 
 /* All ways to split a word from `at` on: adds up their probabilities, and those
  * of the ways that use each piece. */
-typedef struct ways {
+typedef struct segmentations {
     const bt_unigram_lattice *l;
     uint32_t end, path[32];
     size_t depth;
     double sum, *used, best;
-} ways;
+} segmentations;
 
-static void ways_walk(ways *w, uint32_t at, double chance)
+static void segmentations_walk(segmentations *w, uint32_t at, double chance)
 {
     if (at == w->end) {
         w->sum += chance;
@@ -473,7 +473,8 @@ static void ways_walk(ways *w, uint32_t at, double chance)
     for (uint32_t e = w->l->first[at]; e < w->l->first[at + 1]; e++) {
         uint32_t p = w->l->edges[e];
         w->path[w->depth++] = p;
-        ways_walk(w, at + w->l->sizes[p], chance * w->l->probability[p]);
+        segmentations_walk(w, at + w->l->sizes[p],
+                           chance * w->l->probability[p]);
         w->depth--;
     }
 }
@@ -486,7 +487,7 @@ static void chances_draw(bt_unigram_lattice *l, test_random *r, double least)
     }
 }
 
-static void expectation_is_over_all_ways(void **state)
+static void expectation_sums_over_all_segmentations(void **state)
 {
     (void)state;
     test_random r = test_random_from(seed);
@@ -500,9 +501,9 @@ static void expectation_is_over_all_ways(void **state)
         double *want = calloc(l.pieces, sizeof(double));
         double *got = calloc(l.pieces, sizeof(double));
         for (size_t i = 0; i < s.segment_count; i++) {
-            ways w = { .l = &l, .end = s.segments[i].end };
+            segmentations w = { .l = &l, .end = s.segments[i].end };
             w.used = calloc(l.pieces, sizeof(double));
-            ways_walk(&w, s.segments[i].begin, 1);
+            segmentations_walk(&w, s.segments[i].begin, 1);
             for (size_t p = 0; p < l.pieces; p++)
                 want[p] += s.segments[i].count * w.used[p] / w.sum;
             free(w.used);
@@ -520,7 +521,7 @@ static void expectation_is_over_all_ways(void **state)
 
 /* Probabilities of long words underflow a double. The expected counts still
  * cover each position once. */
-static void long_words_do_not_vanish(void **state)
+static void long_words_do_not_underflow(void **state)
 {
     (void)state;
     test_random r = test_random_from(seed);
@@ -548,7 +549,7 @@ static void long_words_do_not_vanish(void **state)
     bt_word_counts_free(words);
 }
 
-static void the_best_way_is_the_best_of_all(void **state)
+static void viterbi_finds_the_best_segmentation(void **state)
 {
     (void)state;
     test_random r = test_random_from(seed);
@@ -566,8 +567,8 @@ static void the_best_way_is_the_best_of_all(void **state)
         chances_draw(&l, &r, -5);
         double used[64] = { 0 }, counted[64] = { 0 }, score = 0;
         assert_true(l.pieces <= 64);
-        ways w = { .l = &l, .end = s.segments[0].end, .used = used };
-        ways_walk(&w, s.segments[0].begin, 1);
+        segmentations w = { .l = &l, .end = s.segments[0].end, .used = used };
+        segmentations_walk(&w, s.segments[0].begin, 1);
         bt_unigram_lattice_best_counts(&l, counted);
         for (size_t p = 0; p < l.pieces; p++)
             score += counted[p] / 2 * l.score[p];
@@ -633,7 +634,7 @@ static void unigram_scores_are_probabilities(void **state)
 
 /* ---- any text ---------------------------------------------------------- */
 
-static void special_tokens_come_first_and_are_not_learned_from(void **state)
+static void special_tokens_come_first_and_are_not_trained_on(void **state)
 {
     (void)state;
     static const char *const specials[] = { "<end of text>", "<other>" };
@@ -655,7 +656,7 @@ static void special_tokens_come_first_and_are_not_learned_from(void **state)
     bauta_tokenizer_free(t);
 }
 
-static void no_text_gives_the_alphabet(void **state)
+static void empty_text_gives_the_alphabet(void **state)
 {
     (void)state;
     static const size_t sizes[] = { 257, 5, 4 };
@@ -674,7 +675,7 @@ static void no_text_gives_the_alphabet(void **state)
 }
 
 static void fails(const bauta_tokenizer_trainer_options *o, const char *text,
-                  const char *sentence)
+                  const char *message)
 {
     bauta_tokenizer *t = (bauta_tokenizer *)&seed;
     bauta_error err;
@@ -682,10 +683,10 @@ static void fails(const bauta_tokenizer_trainer_options *o, const char *text,
     assert_int_equal(bauta_tokenizer_train(&t, o, &text, &size, 1, &err),
                      BAUTA_ERR_ARGUMENT);
     assert_null(t);
-    assert_string_equal(err.message, sentence);
+    assert_string_equal(err.message, message);
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void impossible_options_are_refused(void **state)
 {
     (void)state;
     static const char *const empty[] = { "a", "" }, *const wrong[] = { "\xFF" };
@@ -776,7 +777,7 @@ static void lower_case_is_learned_when_asked_for(void **state)
 }
 
 /* A megabyte without a space: of one letter, of two, and of random words. */
-static void a_word_of_a_megabyte_is_learned_in_time(void **state)
+static void a_word_of_a_megabyte_trains_in_linear_time(void **state)
 {
     (void)state;
     enum { SIZE = 1 << 20 };
@@ -857,7 +858,7 @@ static bool greater(const void *user, uint32_t a, uint32_t b)
     return values[a] > values[b];
 }
 
-static void order_is_stable(void **state)
+static void sorting_is_stable(void **state)
 {
     (void)state;
     uint32_t values[1000] = { 0 }, list[1000], spare[1000];
@@ -875,7 +876,7 @@ static void order_is_stable(void **state)
     }
 }
 
-static void words_are_counted_in_the_order_they_come(void **state)
+static void words_are_counted_in_order_of_appearance(void **state)
 {
     (void)state;
     bt_word_counts *words;
@@ -898,11 +899,11 @@ static void a_trained_tokenizer_is_saved_and_loaded(void **state)
 {
     (void)state;
     for (size_t k = 0; k < BT_LEN(all_kinds); k++) {
-        scratch s = scratch_create();
+        temp_folder s = temp_folder_create();
         bauta_tokenizer_trainer_options o = options_of(all_kinds[k], 320);
         bauta_tokenizer *made = train(&o, story), *read = NULL;
         OK(bauta_tokenizer_save(made, s.folder, err));
-        assert_int_equal(scratch_count(&s), 2);
+        assert_int_equal(temp_folder_count(&s), 2);
         OK(bauta_tokenizer_load(&read, s.folder, err));
         for (unsigned name = 0; name < BAUTA_TOKEN_COUNT; name++)
             assert_int_equal(
@@ -918,7 +919,7 @@ static void a_trained_tokenizer_is_saved_and_loaded(void **state)
         bauta_tokens_release(&b);
         bauta_tokenizer_free(made);
         bauta_tokenizer_free(read);
-        scratch_free(&s);
+        temp_folder_free(&s);
     }
 }
 
@@ -944,7 +945,7 @@ static void progress_rises_to_the_end(void **state)
     }
 }
 
-static void memory_that_runs_out_leaves_nothing_behind(void **state)
+static void allocation_failure_leaves_no_files(void **state)
 {
     (void)state;
     const char *texts[] = { story, "\xFF<|endoftext|>\xFE [UNK] <s>" };
@@ -977,13 +978,13 @@ static void memory_that_runs_out_leaves_nothing_behind(void **state)
 /* The tokenizer.json of a tokenizer, which is freed. */
 static char *json_of(bauta_tokenizer *t, size_t *size)
 {
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char *text = NULL;
     OK(bauta_tokenizer_save(t, s.folder, err));
-    OK(bt_file_read(&text, size, scratch_path(&s, "tokenizer.json"), 1 << 26,
-                    err));
+    OK(bt_file_read(&text, size, temp_folder_path(&s, "tokenizer.json"),
+                    1 << 26, err));
     bauta_tokenizer_free(t);
-    scratch_free(&s);
+    temp_folder_free(&s);
     return text;
 }
 
@@ -998,7 +999,7 @@ static void same_tokenizers(bauta_tokenizer *a, bauta_tokenizer *b)
 }
 
 /* Training from files, in parts, equals training from texts at once. */
-static void files_give_what_their_texts_give(void **state)
+static void training_from_files_equals_training_from_texts(void **state)
 {
     (void)state;
     enum { SIZE = 700000 };
@@ -1009,8 +1010,8 @@ static void files_give_what_their_texts_give(void **state)
     size_t size = 0;
     while (size < SIZE)
         size += (size_t)sprintf(text + size, "%s", bits[test_below(&r, 9)]);
-    scratch s = scratch_create();
-    const char *path = scratch_file(&s, "text", text, size);
+    temp_folder s = temp_folder_create();
+    const char *path = temp_folder_write(&s, "text", text, size);
     for (int kind = 0; kind <= BAUTA_TOKENIZER_CHARACTERS; kind++) {
         bauta_tokenizer_trainer_options o =
             options_of((bauta_tokenizer_kind)kind, 300);
@@ -1026,7 +1027,7 @@ static void files_give_what_their_texts_give(void **state)
         same_tokenizers(got, train_bytes(&o, text, size));
         bauta_tokenizer_trainer_free(v);
     }
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void lines_and_columns_are_texts(void **state)
@@ -1034,11 +1035,12 @@ static void lines_and_columns_are_texts(void **state)
     (void)state;
     static const char *const want[] = { "ab ab\n", "ab\n", "cd cd\n", "cd" };
     static const size_t lengths[] = { 6, 3, 6, 2 };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char path[512];
     snprintf(path, sizeof(path), "%s",
-             scratch_file(&s, "text", "ab ab\nab\ncd cd\ncd", 17));
-    const char *columns = scratch_file(&s, "two", "ab ab\tab\ncd cd\tcd", 17);
+             temp_folder_write(&s, "text", "ab ab\nab\ncd cd\ncd", 17));
+    const char *columns =
+        temp_folder_write(&s, "two", "ab ab\tab\ncd cd\tcd", 17);
     const char *files[] = { path, NULL };
     bauta_corpus_options how = BAUTA_CORPUS_OPTIONS_INIT;
     bauta_tokenizer_trainer_options o = options_of(BAUTA_TOKENIZER_BPE, 300);
@@ -1059,36 +1061,36 @@ static void lines_and_columns_are_texts(void **state)
             BAUTA_ERR_ARGUMENT);
         bauta_tokenizer_trainer_free(v);
     }
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_is_stable),
-        cmocka_unit_test(words_are_counted_in_the_order_they_come),
+        cmocka_unit_test(sorting_is_stable),
+        cmocka_unit_test(words_are_counted_in_order_of_appearance),
         cmocka_unit_test(slices_do_not_change_the_words),
-        cmocka_unit_test(pairs_are_merged_as_by_recounting),
-        cmocka_unit_test(the_greatest_pair_wins_as_by_recounting),
-        cmocka_unit_test(hugging_face_learns_the_same),
+        cmocka_unit_test(merges_equal_recounting),
+        cmocka_unit_test(pair_scores_equal_recounting),
+        cmocka_unit_test(training_equals_hugging_face),
         cmocka_unit_test(a_reference_corpus_gives_its_vocabulary),
-        cmocka_unit_test(strings_that_come_again_are_found),
-        cmocka_unit_test(expectation_is_over_all_ways),
-        cmocka_unit_test(long_words_do_not_vanish),
-        cmocka_unit_test(the_best_way_is_the_best_of_all),
+        cmocka_unit_test(repeated_strings_are_found),
+        cmocka_unit_test(expectation_sums_over_all_segmentations),
+        cmocka_unit_test(long_words_do_not_underflow),
+        cmocka_unit_test(viterbi_finds_the_best_segmentation),
         cmocka_unit_test(unigram_keeps_all_characters),
         cmocka_unit_test(unigram_scores_are_probabilities),
-        cmocka_unit_test(special_tokens_come_first_and_are_not_learned_from),
-        cmocka_unit_test(no_text_gives_the_alphabet),
-        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(special_tokens_come_first_and_are_not_trained_on),
+        cmocka_unit_test(empty_text_gives_the_alphabet),
+        cmocka_unit_test(impossible_options_are_refused),
         cmocka_unit_test(bytes_that_are_not_utf8_are_learned_as_they_are),
         cmocka_unit_test(nul_is_a_byte_and_no_character_of_a_piece),
         cmocka_unit_test(lower_case_is_learned_when_asked_for),
-        cmocka_unit_test(a_word_of_a_megabyte_is_learned_in_time),
+        cmocka_unit_test(a_word_of_a_megabyte_trains_in_linear_time),
         cmocka_unit_test(a_trained_tokenizer_is_saved_and_loaded),
         cmocka_unit_test(progress_rises_to_the_end),
-        cmocka_unit_test(memory_that_runs_out_leaves_nothing_behind),
-        cmocka_unit_test(files_give_what_their_texts_give),
+        cmocka_unit_test(allocation_failure_leaves_no_files),
+        cmocka_unit_test(training_from_files_equals_training_from_texts),
         cmocka_unit_test(lines_and_columns_are_texts),
     };
     seed = test_seed();

@@ -18,7 +18,7 @@ static bool is_encoder(const char *family)
     return strcmp(family, "bert") == 0 || strcmp(family, "roberta") == 0;
 }
 
-static double evaluate(lesson *l, size_t limit, size_t *counted)
+static double evaluate(training_run *l, size_t limit, size_t *counted)
 {
     double loss;
     bauta_error err;
@@ -28,7 +28,7 @@ static double evaluate(lesson *l, size_t limit, size_t *counted)
     return loss;
 }
 
-static double gradients(lesson *l, bauta_train_mode mode)
+static double gradients(training_run *l, bauta_train_mode mode)
 {
     double loss;
     bauta_error err;
@@ -36,7 +36,7 @@ static double gradients(lesson *l, bauta_train_mode mode)
     return loss;
 }
 
-static size_t floats_of(const lesson *l)
+static size_t floats_of(const training_run *l)
 {
     return l->model->store->floats;
 }
@@ -49,41 +49,41 @@ static float *copy_of(const float *from, size_t count)
     return copy;
 }
 
-/* ---- learning ------------------------------------------------------------ */
+/* ---- training ------------------------------------------------------------ */
 
 static void every_family_learns(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(tinies); i++) {
-        lesson l;
-        bauta_train_options o = lesson_options();
+        training_run l;
+        bauta_train_options o = tiny_train_options();
         o.max_steps = 150;
         o.batch_tokens = 200;
-        lesson_init(&l, tinies[i].name, NULL, &o, 1, NULL);
+        training_run_init(&l, tinies[i].name, NULL, &o, 1, NULL);
         double before = evaluate(&l, 0, NULL);
-        lesson_steps(&l, o.max_steps);
+        training_run_steps(&l, o.max_steps);
         double after = evaluate(&l, 0, NULL);
         printf("%-8s %.3f -> %.3f\n", tinies[i].name, before, after);
         // A uniform guess is log(40) = 3.69 nats.
         assert_true(before > 3.0 && before < 6.0);
         assert_true(after < 0.5 * before);
-        lesson_release(&l);
+        training_run_release(&l);
     }
 }
 
 static void prefix_objective_learns(void **state)
 {
     (void)state;
-    lesson l;
-    bauta_train_options o = lesson_options();
+    training_run l;
+    bauta_train_options o = tiny_train_options();
     o.objective = BAUTA_OBJECTIVE_PREFIX;
     o.max_steps = 100;
     o.batch_tokens = 200;
-    lesson_init(&l, "llama", NULL, &o, 1, NULL);
+    training_run_init(&l, "llama", NULL, &o, 1, NULL);
     double before = evaluate(&l, 0, NULL);
-    lesson_steps(&l, o.max_steps);
+    training_run_steps(&l, o.max_steps);
     assert_true(evaluate(&l, 0, NULL) < 0.6 * before);
-    lesson_release(&l);
+    training_run_release(&l);
 }
 
 static void every_mode_takes_steps(void **state)
@@ -93,18 +93,18 @@ static void every_mode_takes_steps(void **state)
     for (size_t i = 0; i < BT_LEN(families); i++)
         for (int mode = BAUTA_MODE_PARALLEL; mode <= BAUTA_MODE_SCHEDULED;
              mode++) {
-            lesson l;
-            bauta_train_options o = lesson_options();
+            training_run l;
+            bauta_train_options o = tiny_train_options();
             o.mode = (bauta_train_mode)mode;
             o.scheduled_sampling = 0.5f;
-            lesson_init(&l, families[i], NULL, &o, 1, NULL);
+            training_run_init(&l, families[i], NULL, &o, 1, NULL);
             double before = evaluate(&l, 0, NULL);
-            lesson_steps(&l, o.max_steps);
+            training_run_steps(&l, o.max_steps);
             double after = evaluate(&l, 0, NULL);
             printf("%s, mode %d: %.3f -> %.3f\n", families[i], mode, before,
                    after);
             assert_true(after < 0.97 * before);
-            lesson_release(&l);
+            training_run_release(&l);
         }
 }
 
@@ -117,24 +117,24 @@ static void accumulated_batches_are_one_larger_batch(void **state)
         size_t sequences, tokens;
     } batches[] = { { 1, 64 }, { 0, 24 } };
     for (size_t i = 0; i < BT_LEN(batches); i++) {
-        lesson a, b;
-        bauta_train_options o = lesson_options();
+        training_run a, b;
+        bauta_train_options o = tiny_train_options();
         o.dropout = 0.1f;
         o.batch_sequences = batches[i].sequences;
         o.batch_tokens = batches[i].tokens;
         o.gradient_accumulation_steps = 4;
-        lesson_init(&a, "gpt2", NULL, &o, 1, NULL);
+        training_run_init(&a, "gpt2", NULL, &o, 1, NULL);
         o.batch_sequences *= 4;
         o.batch_tokens *= 4;
         o.gradient_accumulation_steps = 1;
-        lesson_init(&b, "gpt2", NULL, &o, 1, NULL);
+        training_run_init(&b, "gpt2", NULL, &o, 1, NULL);
         for (size_t step = 0; step < 20; step++) {
-            double x = lesson_steps(&a, 1), y = lesson_steps(&b, 1);
+            double x = training_run_steps(&a, 1), y = training_run_steps(&b, 1);
             assert_memory_equal(&x, &y, sizeof(x));
         }
-        lesson_same(&a, &b);
-        lesson_release(&a);
-        lesson_release(&b);
+        training_run_same(&a, &b);
+        training_run_release(&a);
+        training_run_release(&b);
     }
 }
 
@@ -145,71 +145,72 @@ static void threads_and_instruction_sets_change_no_bit(void **state)
     const char *isas[8];
     size_t count = bt_kernels_names(isas, BT_LEN(isas));
     for (size_t i = 0; i < BT_LEN(families); i++) {
-        lesson want;
-        bauta_train_options o = lesson_options();
+        training_run want;
+        bauta_train_options o = tiny_train_options();
         o.dropout = 0.1f;
         o.label_smoothing = 0.1f;
         o.ema_decay = 0.9;
-        lesson_init(&want, families[i], NULL, &o, 1, "c");
-        lesson_steps(&want, 8);
+        training_run_init(&want, families[i], NULL, &o, 1, "c");
+        training_run_steps(&want, 8);
         for (size_t isa = 0; isa < count; isa++)
             for (int threads = 1; threads <= 4; threads *= 2) {
-                lesson got;
-                lesson_init(&got, families[i], NULL, &o, threads, isas[isa]);
-                lesson_steps(&got, 8);
-                lesson_same(&want, &got);
-                lesson_release(&got);
+                training_run got;
+                training_run_init(&got, families[i], NULL, &o, threads,
+                                  isas[isa]);
+                training_run_steps(&got, 8);
+                training_run_same(&want, &got);
+                training_run_release(&got);
             }
-        lesson_release(&want);
+        training_run_release(&want);
     }
 }
 
-static void evaluation_leaves_no_trace(void **state)
+static void evaluation_does_not_change_training(void **state)
 {
     (void)state;
     static const char *const families[] = { "llama", "roberta", "bart" };
     for (size_t i = 0; i < BT_LEN(families); i++) {
-        lesson a, b;
-        bauta_train_options o = lesson_options();
+        training_run a, b;
+        bauta_train_options o = tiny_train_options();
         o.dropout = 0.2f;
         o.ema_decay = i ? 0.9 : 0.0;
-        lesson_init(&a, families[i], NULL, &o, 1, NULL);
-        lesson_init(&b, families[i], NULL, &o, 1, NULL);
+        training_run_init(&a, families[i], NULL, &o, 1, NULL);
+        training_run_init(&b, families[i], NULL, &o, 1, NULL);
         for (size_t step = 0; step < 25; step++) {
-            lesson_steps(&a, 1);
-            lesson_steps(&b, 1);
+            training_run_steps(&a, 1);
+            training_run_steps(&b, 1);
             double x = evaluate(&b, 0, NULL), y = evaluate(&b, 0, NULL);
             assert_memory_equal(&x, &y, sizeof(x));
             gradients(&b, BAUTA_MODE_PARALLEL);
         }
-        lesson_same(&a, &b);
-        lesson_release(&a);
-        lesson_release(&b);
+        training_run_same(&a, &b);
+        training_run_release(&a);
+        training_run_release(&b);
     }
 }
 
-typedef struct heard {
+typedef struct progress_log {
     size_t calls, done, all;
-} heard;
+} progress_log;
 
-static void hear(void *user, size_t done, size_t all)
+static void on_progress(void *user, size_t done, size_t all)
 {
-    heard *h = user;
+    progress_log *h = user;
     assert_true(done > h->done && done <= all);
-    *h = (heard){ h->calls + 1, done, all };
+    *h = (progress_log){ h->calls + 1, done, all };
 }
 
 /* At most this many tokens are read, whatever the micro-batch size; and nearly
  * as many, since sequences are short. */
-static void evaluation_keeps_to_its_limit(void **state)
+static void evaluation_respects_its_limit(void **state)
 {
     (void)state;
     static const size_t limits[] = { 20, 31, 100, 101, 150 };
-    lesson l;
-    bauta_train_options o = lesson_options();
+    training_run l;
+    bauta_train_options o = tiny_train_options();
     size_t all, some, longest = o.context_length;
     o.microbatch_tokens = 32;
-    lesson_init(&l, "gpt2", NULL, &o, 1, NULL);
+    training_run_init(&l, "gpt2", NULL, &o, 1, NULL);
     double whole = evaluate(&l, 0, &all);
     // Of every document all but one token is predicted.
     assert_int_equal(all, bauta_corpus_tokens(l.corpus) - 40);
@@ -219,8 +220,8 @@ static void evaluation_keeps_to_its_limit(void **state)
         longest = count > longest ? count : longest;
     }
     for (size_t i = 0; i < BT_LEN(limits); i++) {
-        heard h = { 0, 0, 0 };
-        bauta_trainer_on_evaluate(l.trainer, hear, &h);
+        progress_log h = { 0, 0, 0 };
+        bauta_trainer_on_evaluate(l.trainer, on_progress, &h);
         double loss = evaluate(&l, limits[i], &some);
         bauta_trainer_on_evaluate(l.trainer, NULL, NULL);
         assert_true(some <= limits[i] && some + longest > limits[i]);
@@ -230,7 +231,7 @@ static void evaluation_keeps_to_its_limit(void **state)
     evaluate(&l, 1, &some); // one sequence, at least
     assert_true(some > 0 && some <= longest);
     assert_true(evaluate(&l, all, &some) == whole && some == all);
-    lesson_release(&l);
+    training_run_release(&l);
 }
 
 /* ---- within rounding ----------------------------------------------------- */
@@ -240,7 +241,8 @@ static void evaluation_keeps_to_its_limit(void **state)
  * as often up as down: sqrt(n) of them, relative to partial sums that the norm
  * of all gradients bounds. Four times that is left for the roundings within
  * the terms. A term that is missing would be a 64th of the norm. */
-static void gradients_near(const lesson *a, const lesson *b, size_t additions)
+static void gradients_near(const training_run *a, const training_run *b,
+                           size_t additions)
 {
     const float *x = a->model->store->grads, *y = b->model->store->grads;
     double squares = 0.0, worst = 0.0;
@@ -256,30 +258,30 @@ static void gradients_near(const lesson *a, const lesson *b, size_t additions)
 }
 
 /* A batch in micro-batches: the mean over all labels, however it is divided. */
-static void passes_make_up_the_batch(void **state)
+static void microbatches_add_up_to_the_batch(void **state)
 {
     (void)state;
     static const char *const families[] = { "gpt2", "bert", "marian" };
     for (size_t i = 0; i < BT_LEN(families); i++) {
-        lesson whole, parts;
-        bauta_train_options o = lesson_options();
+        training_run whole, parts;
+        bauta_train_options o = tiny_train_options();
         o.batch_tokens = 300;
         o.dropout = 0.1f; // keyed by token, so the micro-batches do not matter
-        lesson_init(&whole, families[i], NULL, &o, 1, NULL);
+        training_run_init(&whole, families[i], NULL, &o, 1, NULL);
         o.microbatch_tokens = 20;
-        lesson_init(&parts, families[i], NULL, &o, 1, NULL);
+        training_run_init(&parts, families[i], NULL, &o, 1, NULL);
         double a = gradients(&whole, BAUTA_MODE_PARALLEL);
         double b = gradients(&parts, BAUTA_MODE_PARALLEL);
         // Means of float32 losses, added in double: the weights of the
         // micro-batches and their sums are rounded 40 times or so.
         assert_true(fabs(a - b) <= 1e-13 * a);
         gradients_near(&whole, &parts, 300);
-        lesson_release(&whole);
-        lesson_release(&parts);
+        training_run_release(&whole);
+        training_run_release(&parts);
     }
 }
 
-static void sequential_gradients_are_the_parallel_ones(void **state)
+static void sequential_gradients_equal_parallel_ones(void **state)
 {
     (void)state;
     static const struct {
@@ -290,20 +292,20 @@ static void sequential_gradients_are_the_parallel_ones(void **state)
                   { "mistral", BAUTA_OBJECTIVE_CAUSAL },
                   { "marian", BAUTA_OBJECTIVE_SEQ2SEQ } };
     for (size_t i = 0; i < BT_LEN(cases); i++) {
-        lesson a, b;
-        bauta_train_options o = lesson_options();
+        training_run a, b;
+        bauta_train_options o = tiny_train_options();
         o.objective = cases[i].objective;
         o.label_smoothing = 0.1f;
-        lesson_init(&a, cases[i].family, NULL, &o, 1, NULL);
-        lesson_init(&b, cases[i].family, NULL, &o, 1, NULL);
+        training_run_init(&a, cases[i].family, NULL, &o, 1, NULL);
+        training_run_init(&b, cases[i].family, NULL, &o, 1, NULL);
         double x = gradients(&a, BAUTA_MODE_PARALLEL);
         double y = gradients(&b, BAUTA_MODE_SEQUENTIAL);
         // The losses of the rows have the same bits; their sum has another
         // order, and the products with the weights are rounded.
         assert_true(fabs(x - y) <= 1e-13 * x);
         gradients_near(&a, &b, 64 * 16);
-        lesson_release(&a);
-        lesson_release(&b);
+        training_run_release(&a);
+        training_run_release(&b);
     }
 }
 
@@ -311,30 +313,30 @@ static void sequential_gradients_are_the_parallel_ones(void **state)
 static void a_prefix_runs_sequentially_as_well(void **state)
 {
     (void)state;
-    lesson a, b;
-    bauta_train_options o = lesson_options();
+    training_run a, b;
+    bauta_train_options o = tiny_train_options();
     o.objective = BAUTA_OBJECTIVE_PREFIX;
-    lesson_init(&a, "gpt2", NULL, &o, 1, NULL);
-    lesson_init(&b, "gpt2", NULL, &o, 1, NULL);
+    training_run_init(&a, "gpt2", NULL, &o, 1, NULL);
+    training_run_init(&b, "gpt2", NULL, &o, 1, NULL);
     double x = gradients(&a, BAUTA_MODE_PARALLEL);
     double y = gradients(&b, BAUTA_MODE_SEQUENTIAL);
     assert_true(fabs(x - y) <= 1e-13 * x);
     gradients_near(&a, &b, 64 * 16);
-    lesson_release(&a);
-    lesson_release(&b);
+    training_run_release(&a);
+    training_run_release(&b);
 }
 
 /* ---- modes --------------------------------------------------------------- */
 
 /* A sampling rate of 0 is teacher forcing; a rate of 1 differs. */
-static void a_share_of_nothing_is_parallel(void **state)
+static void a_sampling_rate_of_0_is_parallel(void **state)
 {
     (void)state;
-    lesson a, b;
-    bauta_train_options o = lesson_options();
+    training_run a, b;
+    bauta_train_options o = tiny_train_options();
     o.scheduled_sampling = 0.0f;
-    lesson_init(&a, "gpt2", NULL, &o, 1, NULL);
-    lesson_init(&b, "gpt2", NULL, &o, 1, NULL);
+    training_run_init(&a, "gpt2", NULL, &o, 1, NULL);
+    training_run_init(&b, "gpt2", NULL, &o, 1, NULL);
     double x = gradients(&a, BAUTA_MODE_PARALLEL);
     double y = gradients(&b, BAUTA_MODE_SCHEDULED);
     assert_memory_equal(&x, &y, sizeof(x));
@@ -342,15 +344,15 @@ static void a_share_of_nothing_is_parallel(void **state)
                         floats_of(&a) * sizeof(float));
     double z = gradients(&b, BAUTA_MODE_FREE);
     assert_true(z != x);
-    lesson_release(&a);
-    lesson_release(&b);
+    training_run_release(&a);
+    training_run_release(&b);
 }
 
 /* The most likely token after a text, by a separate forward pass. */
-static uint32_t predicted(const lesson *l, const uint32_t *ids, size_t count,
-                          size_t prefix)
+static uint32_t predicted(const training_run *l, const uint32_t *ids,
+                          size_t count, size_t prefix)
 {
-    float logits[64 * LESSON_VOCABULARY];
+    float logits[64 * TINY_VOCAB_SIZE];
     bauta_batch batch = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
     bauta_error err;
@@ -365,8 +367,8 @@ static uint32_t predicted(const lesson *l, const uint32_t *ids, size_t count,
     must(
         bauta_model_forward(l->context, l->model, NULL, &batch, &outputs, &err),
         &err);
-    const float *last = logits + (count - 1) * LESSON_VOCABULARY;
-    for (size_t i = 1; i < LESSON_VOCABULARY; i++)
+    const float *last = logits + (count - 1) * TINY_VOCAB_SIZE;
+    for (size_t i = 1; i < TINY_VOCAB_SIZE; i++)
         if (last[i] > last[best])
             best = i;
     return (uint32_t)best;
@@ -374,7 +376,7 @@ static uint32_t predicted(const lesson *l, const uint32_t *ids, size_t count,
 
 /* The inputs of a mode, against those of teacher forcing. */
 typedef struct reading {
-    lesson l;
+    training_run l;
     uint32_t *truth;
     const bt_train_batch *f; /* of the mode */
 } reading;
@@ -382,12 +384,12 @@ typedef struct reading {
 static void reading_init(reading *r, bauta_objective objective,
                          bauta_train_mode mode)
 {
-    bauta_train_options o = lesson_options();
+    bauta_train_options o = tiny_train_options();
     o.objective = objective;
     o.scheduled_sampling = 0.5f;
     o.batch_tokens = 400;
-    lesson_init(&r->l, "llama", NULL, &o, 1, NULL);
-    lesson_steps(&r->l, 2);
+    training_run_init(&r->l, "llama", NULL, &o, 1, NULL);
+    training_run_steps(&r->l, 2);
     gradients(&r->l, BAUTA_MODE_PARALLEL);
     r->f = &r->l.trainer->train_batch;
     r->truth = malloc(r->f->rows * sizeof(*r->truth));
@@ -399,7 +401,7 @@ static void reading_init(reading *r, bauta_objective objective,
 static void reading_release(reading *r)
 {
     free(r->truth);
-    lesson_release(&r->l);
+    training_run_release(&r->l);
 }
 
 /* A prefix is given; after it each input is the model's own prediction. */
@@ -458,21 +460,21 @@ static void scheduled_inputs_are_true_or_predicted(void **state)
 
 /* A model that predicts every next token correctly is fed the true tokens, so
  * all modes give the same result. */
-static void a_perfect_model_feeds_itself_the_truth(void **state)
+static void a_perfect_model_makes_all_modes_equal(void **state)
 {
     (void)state;
-    lesson l;
-    bauta_train_options o = lesson_options();
+    training_run l;
+    bauta_train_options o = tiny_train_options();
     o.max_steps = 600;
     o.batch_tokens = 400;
     o.weight_decay = 0.0;
     o.context_length = 64;
-    lesson_init(&l, "llama", NULL, &o, 1, NULL);
+    training_run_init(&l, "llama", NULL, &o, 1, NULL);
     // One document, so that its end is known, too.
     uint32_t tokens[12];
     size_t at = 1;
     for (size_t i = 0; i < 12; i++, at = (at * 3 + 1) % 35)
-        tokens[i] = (uint32_t)(LESSON_A + at);
+        tokens[i] = (uint32_t)(TINY_A + at);
     bauta_corpus *one = NULL;
     bauta_trainer *trainer = NULL;
     bauta_error err;
@@ -494,7 +496,7 @@ static void a_perfect_model_feeds_itself_the_truth(void **state)
     assert_memory_equal(&loss, &parallel, sizeof(loss));
     bauta_trainer_free(trainer);
     bauta_corpus_free(one);
-    lesson_release(&l);
+    training_run_release(&l);
 }
 
 /* ---- dropout and average ------------------------------------------------- */
@@ -504,37 +506,37 @@ static void a_perfect_model_feeds_itself_the_truth(void **state)
 static void dropout_follows_the_token(void **state)
 {
     (void)state;
-    lesson l;
+    training_run l;
     double losses[3];
     static const size_t passes[] = { 10000, 60, 1 };
-    bauta_train_options o = lesson_options();
+    bauta_train_options o = tiny_train_options();
     o.batch_tokens = 300;
     o.dropout = 0.3f;
     for (size_t i = 0; i < 3; i++) {
         o.microbatch_tokens = passes[i];
-        lesson_init(&l, "bart", NULL, &o, 1, NULL);
+        training_run_init(&l, "bart", NULL, &o, 1, NULL);
         losses[i] = gradients(&l, BAUTA_MODE_PARALLEL);
         assert_true(fabs(losses[i] - losses[0]) <= 1e-13 * losses[0]);
-        lesson_release(&l);
+        training_run_release(&l);
     }
     o.dropout = 0.0f;
-    lesson_init(&l, "bart", NULL, &o, 1, NULL);
+    training_run_init(&l, "bart", NULL, &o, 1, NULL);
     assert_true(fabs(gradients(&l, BAUTA_MODE_PARALLEL) - losses[0]) >
                 1e-6 * losses[0]);
-    lesson_release(&l);
+    training_run_release(&l);
 }
 
 static void the_average_follows_the_weights(void **state)
 {
     (void)state;
-    lesson l;
-    bauta_train_options o = lesson_options();
+    training_run l;
+    bauta_train_options o = tiny_train_options();
     o.ema_decay = 0.75;
-    lesson_init(&l, "gpt2", NULL, &o, 1, NULL);
+    training_run_init(&l, "gpt2", NULL, &o, 1, NULL);
     size_t floats = floats_of(&l);
     float *want = copy_of(l.model->store->memory, floats);
     for (size_t step = 1; step <= 12; step++) {
-        lesson_steps(&l, 1);
+        training_run_steps(&l, 1);
         double early = (double)(1 + step) / (double)(10 + step);
         double decay = early < 0.75 ? early : 0.75;
         for (size_t i = 0; i < floats; i++)
@@ -548,10 +550,10 @@ static void the_average_follows_the_weights(void **state)
     double same = evaluate(&l, 0, NULL);
     assert_memory_equal(&averaged, &same, sizeof(same));
     free(want);
-    lesson_release(&l);
+    training_run_release(&l);
 }
 
-/* ---- what is refused ----------------------------------------------------- */
+/* ---- refusals ------------------------------------------------------------ */
 
 typedef void (*change)(bauta_train_options *o);
 #define CHANGE(name, what)                           \
@@ -584,7 +586,7 @@ static void wrong_options_are_refused_by_name(void **state)
     (void)state;
     static const struct {
         change make;
-        const char *says;
+        const char *message;
     } wrong[] = {
         { dropout_wrong, "dropout is 1" },
         { smoothing_wrong, "smoothing is -0.1" },
@@ -606,9 +608,9 @@ static void wrong_options_are_refused_by_name(void **state)
         { clip_wrong, "max_grad_norm is -1" },
         { size_wrong, "BAUTA_TRAIN_OPTIONS_INIT" },
     };
-    lesson l;
-    bauta_train_options good = lesson_options();
-    lesson_init(&l, "gpt2", NULL, &good, 1, NULL);
+    training_run l;
+    bauta_train_options good = tiny_train_options();
+    training_run_init(&l, "gpt2", NULL, &good, 1, NULL);
     for (size_t i = 0; i < BT_LEN(wrong); i++) {
         bauta_trainer *trainer;
         bauta_train_options o = good;
@@ -618,10 +620,10 @@ static void wrong_options_are_refused_by_name(void **state)
                                               l.tokenizer, l.corpus, &o, &err),
                          BAUTA_ERR_ARGUMENT);
         assert_null(trainer);
-        if (!strstr(err.message, wrong[i].says))
-            fail_msg("\"%s\", not \"%s\"", err.message, wrong[i].says);
+        if (!strstr(err.message, wrong[i].message))
+            fail_msg("\"%s\", not \"%s\"", err.message, wrong[i].message);
     }
-    lesson_release(&l);
+    training_run_release(&l);
 }
 
 static void a_corpus_of_another_kind_is_refused(void **state)
@@ -629,14 +631,14 @@ static void a_corpus_of_another_kind_is_refused(void **state)
     (void)state;
     static const char *const families[] = { "gpt2", "bert", "marian" };
     for (size_t i = 0; i < BT_LEN(families); i++) {
-        lesson l;
-        bauta_train_options o = lesson_options();
+        training_run l;
+        bauta_train_options o = tiny_train_options();
         bauta_trainer *trainer;
         bauta_error err;
         double loss;
-        lesson_init(&l, families[i], NULL, &o, 1, NULL);
-        bauta_corpus *other = is_pairs(families[i]) ? lesson_texts(1, 5, 9, 3)
-                                                    : lesson_pairs(1, 5, 9);
+        training_run_init(&l, families[i], NULL, &o, 1, NULL);
+        bauta_corpus *other = is_pairs(families[i]) ? tiny_texts(1, 5, 9, 3)
+                                                    : tiny_pairs(1, 5, 9);
         assert_int_equal(bauta_trainer_create(&trainer, l.context, l.model,
                                               l.tokenizer, other, &o, &err),
                          BAUTA_ERR_ARGUMENT);
@@ -662,7 +664,7 @@ static void a_corpus_of_another_kind_is_refused(void **state)
                                                      &loss, &err),
                              BAUTA_ERR_ARGUMENT);
         }
-        lesson_release(&l);
+        training_run_release(&l);
     }
 }
 
@@ -671,13 +673,13 @@ static void tokens_that_the_model_does_not_know_are_named(void **state)
     (void)state;
     static const char *const families[] = { "gpt2", "marian" };
     for (size_t i = 0; i < BT_LEN(families); i++) {
-        lesson l;
-        bauta_train_options o = lesson_options();
+        training_run l;
+        bauta_train_options o = tiny_train_options();
         const uint32_t odd[] = { 7, 40, 8 }, good[] = { 7, 8 };
         bauta_corpus *corpus;
         bauta_trainer *trainer;
         bauta_error err;
-        lesson_init(&l, families[i], NULL, &o, 1, NULL);
+        training_run_init(&l, families[i], NULL, &o, 1, NULL);
         must(bauta_corpus_create(&corpus, &err), &err);
         must(bauta_corpus_add(corpus, i ? good : odd, 2, i ? odd : NULL,
                               i ? 3 : 0, &err),
@@ -687,28 +689,28 @@ static void tokens_that_the_model_does_not_know_are_named(void **state)
                          BAUTA_ERR_ARGUMENT);
         assert_non_null(strstr(err.message, "token 40"));
         bauta_corpus_free(corpus);
-        lesson_release(&l);
+        training_run_release(&l);
     }
 }
 
-/* ---- odd corpora --------------------------------------------------------- */
+/* ---- unusual corpora ----------------------------------------------------- */
 
 /* Every family accepts its full context, and no more. */
-static void texts_longer_than_the_model_are_cut(void **state)
+static void texts_longer_than_the_context_are_split(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(tinies); i++) {
-        lesson l;
-        bauta_train_options o = lesson_options();
+        training_run l;
+        bauta_train_options o = tiny_train_options();
         bauta_trainer *trainer;
         bauta_error err;
         double loss;
         o.context_length = i % 2 ? 0 : 1000;
         o.batch_tokens = 500;
-        lesson_init(&l, tinies[i].name, NULL, &o, 1, NULL);
+        training_run_init(&l, tinies[i].name, NULL, &o, 1, NULL);
         bauta_corpus *corpus = is_pairs(tinies[i].name)
-                                   ? lesson_pairs(2, 30, 200)
-                                   : lesson_texts(2, 30, 200, 3);
+                                   ? tiny_pairs(2, 30, 200)
+                                   : tiny_texts(2, 30, 200, 3);
         must(bauta_trainer_create(&trainer, l.context, l.model, l.tokenizer,
                                   corpus, &o, &err),
              &err);
@@ -720,20 +722,20 @@ static void texts_longer_than_the_model_are_cut(void **state)
              &err);
         bauta_trainer_free(trainer);
         bauta_corpus_free(corpus);
-        lesson_release(&l);
+        training_run_release(&l);
     }
 }
 
-static void a_batch_without_labels_is_no_step(void **state)
+static void a_batch_without_labels_is_skipped(void **state)
 {
     (void)state;
-    lesson l;
-    bauta_train_options o = lesson_options();
+    training_run l;
+    bauta_train_options o = tiny_train_options();
     bauta_train_report report;
     bauta_error err;
     double loss;
     o.mlm_probability = 0.0f;
-    lesson_init(&l, "bert", NULL, &o, 1, NULL);
+    training_run_init(&l, "bert", NULL, &o, 1, NULL);
     float *before = copy_of(l.model->store->memory, floats_of(&l));
     must(bauta_trainer_step(l.trainer, &report, &err), &err);
     assert_false(report.updated);
@@ -745,13 +747,13 @@ static void a_batch_without_labels_is_no_step(void **state)
     assert_memory_equal(before, l.model->store->memory,
                         floats_of(&l) * sizeof(float));
     free(before);
-    lesson_release(&l);
+    training_run_release(&l);
 }
 
 /* ---- faults -------------------------------------------------------------- */
 
 /* A step that ran out of memory can be repeated, and the run is the same. */
-static void a_failed_step_can_be_taken_again(void **state)
+static void a_failed_step_can_be_repeated(void **state)
 {
     (void)state;
     static const struct {
@@ -762,15 +764,15 @@ static void a_failed_step_can_be_taken_again(void **state)
                   { "gpt2", BAUTA_MODE_FREE },
                   { "marian", BAUTA_MODE_SCHEDULED } };
     for (size_t i = 0; i < BT_LEN(cases); i++) {
-        lesson want, got;
-        bauta_train_options o = lesson_options();
+        training_run want, got;
+        bauta_train_options o = tiny_train_options();
         o.mode = cases[i].mode;
         o.scheduled_sampling = 0.5f;
         o.batch_tokens = 256;
         o.ema_decay = 0.9;
         faults_begin();
-        lesson_init(&want, cases[i].family, NULL, &o, 1, NULL);
-        lesson_init(&got, cases[i].family, NULL, &o, 1, NULL);
+        training_run_init(&want, cases[i].family, NULL, &o, 1, NULL);
+        training_run_init(&got, cases[i].family, NULL, &o, 1, NULL);
         for (size_t step = 0; step < 6; step++) {
             bauta_status status;
             bauta_error err;
@@ -782,22 +784,22 @@ static void a_failed_step_can_be_taken_again(void **state)
                 assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
             } while (status);
         }
-        lesson_steps(&want, 6);
-        lesson_same(&want, &got);
-        lesson_release(&want);
-        lesson_release(&got);
+        training_run_steps(&want, 6);
+        training_run_same(&want, &got);
+        training_run_release(&want);
+        training_run_release(&got);
         assert_int_equal(faults_end(), 0);
     }
 }
 
-static void a_trainer_that_memory_fails_is_not_made(void **state)
+static void allocation_failure_creates_no_trainer(void **state)
 {
     (void)state;
-    lesson l;
-    bauta_train_options o = lesson_options();
+    training_run l;
+    bauta_train_options o = tiny_train_options();
     o.ema_decay = 0.9;
     faults_begin();
-    lesson_init(&l, "bert", NULL, &o, 1, NULL);
+    training_run_init(&l, "bert", NULL, &o, 1, NULL);
     for (size_t k = 0;; k++) {
         bauta_trainer *trainer;
         bauta_error err;
@@ -812,7 +814,7 @@ static void a_trainer_that_memory_fails_is_not_made(void **state)
         if (!failed)
             break;
     }
-    lesson_release(&l);
+    training_run_release(&l);
     assert_int_equal(faults_end(), 0);
 }
 
@@ -824,24 +826,24 @@ int main(void)
         cmocka_unit_test(every_mode_takes_steps),
         cmocka_unit_test(accumulated_batches_are_one_larger_batch),
         cmocka_unit_test(threads_and_instruction_sets_change_no_bit),
-        cmocka_unit_test(evaluation_leaves_no_trace),
-        cmocka_unit_test(evaluation_keeps_to_its_limit),
-        cmocka_unit_test(passes_make_up_the_batch),
-        cmocka_unit_test(sequential_gradients_are_the_parallel_ones),
+        cmocka_unit_test(evaluation_does_not_change_training),
+        cmocka_unit_test(evaluation_respects_its_limit),
+        cmocka_unit_test(microbatches_add_up_to_the_batch),
+        cmocka_unit_test(sequential_gradients_equal_parallel_ones),
         cmocka_unit_test(a_prefix_runs_sequentially_as_well),
-        cmocka_unit_test(a_share_of_nothing_is_parallel),
+        cmocka_unit_test(a_sampling_rate_of_0_is_parallel),
         cmocka_unit_test(free_running_reads_its_own_predictions),
         cmocka_unit_test(scheduled_inputs_are_true_or_predicted),
-        cmocka_unit_test(a_perfect_model_feeds_itself_the_truth),
+        cmocka_unit_test(a_perfect_model_makes_all_modes_equal),
         cmocka_unit_test(dropout_follows_the_token),
         cmocka_unit_test(the_average_follows_the_weights),
         cmocka_unit_test(wrong_options_are_refused_by_name),
         cmocka_unit_test(a_corpus_of_another_kind_is_refused),
         cmocka_unit_test(tokens_that_the_model_does_not_know_are_named),
-        cmocka_unit_test(texts_longer_than_the_model_are_cut),
-        cmocka_unit_test(a_batch_without_labels_is_no_step),
-        cmocka_unit_test(a_failed_step_can_be_taken_again),
-        cmocka_unit_test(a_trainer_that_memory_fails_is_not_made),
+        cmocka_unit_test(texts_longer_than_the_context_are_split),
+        cmocka_unit_test(a_batch_without_labels_is_skipped),
+        cmocka_unit_test(a_failed_step_can_be_repeated),
+        cmocka_unit_test(allocation_failure_creates_no_trainer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

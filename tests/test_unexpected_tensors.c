@@ -15,7 +15,7 @@ static const tiny *tiny_of(const char *name)
     return NULL;
 }
 
-/* ---- files with one tensor more ------------------------------------------ */
+/* ---- files with an additional tensor ------------------------------------- */
 
 typedef enum content {
     COPY,      /* of another tensor of the file */
@@ -28,14 +28,14 @@ typedef enum content {
     ONES
 } content;
 
-typedef struct surplus {
+typedef struct extra_tensor {
     const char *name;
     const char *of; /* of a copy; else NULL */
     content content;
     bt_dtype dtype;
     unsigned rank;
     size_t shape[4];
-} surplus;
+} extra_tensor;
 
 static const bt_stored_tensor *find(const tiny_weights *w, const char *name)
 {
@@ -46,7 +46,8 @@ static const bt_stored_tensor *find(const tiny_weights *w, const char *name)
     return NULL;
 }
 
-static void *filled(const surplus *s, size_t bytes, const bt_stored_tensor *of)
+static void *filled(const extra_tensor *s, size_t bytes,
+                    const bt_stored_tensor *of)
 {
     unsigned char *data = calloc(bytes ? bytes : 1, 1);
     float *floats = (float *)(void *)data;
@@ -73,12 +74,12 @@ static void *filled(const surplus *s, size_t bytes, const bt_stored_tensor *of)
 }
 
 /* A folder of a family whose file has one additional tensor. */
-static void surplus_write(scratch *scr, const tiny *t, const surplus *s,
-                          char path[512])
+static void extra_tensor_write(temp_folder *scr, const tiny *t,
+                               const extra_tensor *s, char path[512])
 {
     static tiny_weights w;
     char file[600];
-    snprintf(path, 512, "%s", scratch_path(scr, t->name));
+    snprintf(path, 512, "%s", temp_folder_path(scr, t->name));
     mkdir(path, 0777);
     tiny_file(path, "config.json", t->config, strlen(t->config));
     tiny_weights_init(&w, path);
@@ -102,13 +103,13 @@ static void surplus_write(scratch *scr, const tiny *t, const surplus *s,
     tiny_weights_release(&w);
 }
 
-/* ---- what becomes of them ------------------------------------------------ */
+/* ---- results ------------------------------------------------------------- */
 
 static const struct {
     const char *family;
-    surplus tensor;
+    extra_tensor tensor;
     bauta_status status;
-    const char *sentence; /* the error, or the warnings, contains this */
+    const char *message; /* the error, or the warnings, contains this */
 } cases[] = {
     { "gpt2",
       { "lm_head.weight", "transformer.wte.weight", COPY, BT_F32, 2, { 0 } },
@@ -243,29 +244,30 @@ static void each_tensor_is_used_refused_or_named(void **state)
 {
     (void)state;
     for (size_t i = 0; i < BT_LEN(cases); i++) {
-        scratch s = scratch_create();
+        temp_folder s = temp_folder_create();
         char path[512];
         bauta_error err = { BAUTA_OK, "" };
-        surplus_write(&s, tiny_of(cases[i].family), &cases[i].tensor, path);
+        extra_tensor_write(&s, tiny_of(cases[i].family), &cases[i].tensor,
+                           path);
         for (int trainable = 0; trainable < 2; trainable++) {
             bauta_model *model = NULL;
             bauta_status status =
                 bauta_model_load(&model, path, trainable, &err);
-            const char *said =
+            const char *text =
                 status ? err.message : bauta_model_warnings(model);
-            bool named = *cases[i].sentence
-                             ? strstr(said, cases[i].sentence) != NULL
-                             : !*said;
+            bool named = *cases[i].message
+                             ? strstr(text, cases[i].message) != NULL
+                             : !*text;
             if (status != cases[i].status || !named)
                 fail_msg("%s, %s: status %d, \"%s\"", cases[i].family,
-                         cases[i].tensor.name, status, said);
+                         cases[i].tensor.name, status, text);
             bauta_model_free(model);
         }
-        scratch_free(&s);
+        temp_folder_free(&s);
     }
 }
 
-/* ---- what is used -------------------------------------------------------- */
+/* ---- used tensors -------------------------------------------------------- */
 
 enum { ROWS = 7, VOCAB = 40, WIDTH = 16 };
 
@@ -305,45 +307,45 @@ static void forward(const char *path, float *logits, float *embedded,
 static void a_stored_head_is_used(void **state)
 {
     static float tied[ROWS * VOCAB], own[ROWS * VOCAB], saved[ROWS * VOCAB];
-    const surplus changed = {
+    const extra_tensor changed = {
         "lm_head.weight", "transformer.wte.weight", CHANGED, BT_F32, 2, { 0 }
     };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char path[512], copy[512];
     bauta_model *model;
     (void)state;
     tiny_write(&s, tiny_of("gpt2"), path);
     forward(path, tied, NULL, NULL);
-    surplus_write(&s, tiny_of("gpt2"), &changed, path);
+    extra_tensor_write(&s, tiny_of("gpt2"), &changed, path);
     forward(path, own, NULL, &model);
     for (size_t i = 0; i < ROWS * VOCAB; i++)
         assert_true((own[i] == tied[i]) == (i % VOCAB != VOCAB - 1));
     // The saved model is the same.
-    snprintf(copy, sizeof(copy), "%s", scratch_path(&s, "copy"));
+    snprintf(copy, sizeof(copy), "%s", temp_folder_path(&s, "copy"));
     assert_int_equal(bauta_model_save(model, copy, NULL), 0);
     bauta_model_free(model);
     forward(copy, saved, NULL, NULL);
     assert_memory_equal(saved, own, sizeof(own));
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void stored_positions_are_used(void **state)
 {
     static float plain[ROWS * WIDTH], own[ROWS * WIDTH], logits[ROWS * VOCAB],
         again[ROWS * VOCAB];
-    const surplus sines = { "model.encoder.embed_positions.weight",
-                            NULL,
-                            SINES,
-                            BT_F32,
-                            2,
-                            { 96, WIDTH } };
-    scratch s = scratch_create();
+    const extra_tensor sines = { "model.encoder.embed_positions.weight",
+                                 NULL,
+                                 SINES,
+                                 BT_F32,
+                                 2,
+                                 { 96, WIDTH } };
+    temp_folder s = temp_folder_create();
     char path[512], copy[512];
     bauta_model *model;
     (void)state;
     tiny_write(&s, tiny_of("marian"), path);
     forward(path, logits, plain, NULL);
-    surplus_write(&s, tiny_of("marian"), &sines, path);
+    extra_tensor_write(&s, tiny_of("marian"), &sines, path);
     forward(path, logits, own, &model);
     for (size_t i = 0; i < ROWS * WIDTH; i++) {
         // token x 4 + position, of which only the position differs
@@ -354,7 +356,7 @@ static void stored_positions_are_used(void **state)
         assert_true(fabs((double)own[i] - (double)plain[i] -
                          (stored - computed)) < 1e-5);
     }
-    snprintf(copy, sizeof(copy), "%s", scratch_path(&s, "copy"));
+    snprintf(copy, sizeof(copy), "%s", temp_folder_path(&s, "copy"));
     assert_int_equal(bauta_model_save(model, copy, NULL), 0);
     assert_int_equal(bauta_model_pack(model, BAUTA_FLOAT32, NULL), 0);
     bauta_model_free(model);
@@ -373,7 +375,7 @@ static void stored_positions_are_used(void **state)
     }
     assert_int_equal(found, 1);
     bauta_model_free(model);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 int main(void)

@@ -15,8 +15,8 @@ static uint64_t seed;
 
 /* ---- UTF-8 --------------------------------------------------------------- */
 
-/* By the definition: what the bytes say is a scalar value, and writing it in
- * the plainest way gives these bytes. */
+/* By the definition: the bytes encode a scalar value, and encoding that value
+ * in the shortest form gives these bytes. */
 static uint32_t slow_get(const unsigned char *at, size_t size, size_t *length)
 {
     for (size_t n = 1; n <= 4 && n <= size; n++) {
@@ -74,7 +74,7 @@ static size_t random_bytes(test_random *r, unsigned char *out, size_t most)
     return size;
 }
 
-static void any_bytes_are_read_as_the_definition_says(void **state)
+static void any_bytes_decode_as_defined(void **state)
 {
     (void)state;
     test_random r = test_random_from(seed);
@@ -96,7 +96,7 @@ static void any_bytes_are_read_as_the_definition_says(void **state)
 }
 
 /* Bytes are unfinished if more bytes can complete them to one character. */
-static void half_a_character_at_the_end_is_seen(void **state)
+static void an_incomplete_final_character_is_detected(void **state)
 {
     (void)state;
     static const struct {
@@ -129,7 +129,7 @@ static void half_a_character_at_the_end_is_seen(void **state)
 
 /* ---- Kinds --------------------------------------------------------------- */
 
-static void kinds_are_those_of_unicode(void **state)
+static void categories_equal_unicode(void **state)
 {
     (void)state;
     uint32_t low[3];
@@ -309,7 +309,7 @@ static bauta_status build(bauta_error *err)
     return status;
 }
 
-static void memory_that_runs_out_is_a_sentence(void **state)
+static void allocation_failure_is_an_error(void **state)
 {
     (void)state;
     bauta_error err;
@@ -330,16 +330,16 @@ int main(void)
     seed = test_seed();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_character_is_written_and_read),
-        cmocka_unit_test(any_bytes_are_read_as_the_definition_says),
-        cmocka_unit_test(half_a_character_at_the_end_is_seen),
-        cmocka_unit_test(kinds_are_those_of_unicode),
+        cmocka_unit_test(any_bytes_decode_as_defined),
+        cmocka_unit_test(an_incomplete_final_character_is_detected),
+        cmocka_unit_test(categories_equal_unicode),
         cmocka_unit_test(each_byte_has_a_printable_character),
         cmocka_unit_test(a_wellformed_text_is_not_copied),
         cmocka_unit_test(wrong_bytes_become_replacement_characters),
         cmocka_unit_test(texts_are_built_from_texts),
         cmocka_unit_test(a_text_of_4_gib_is_refused),
         cmocka_unit_test(empty_splits_are_left_out),
-        cmocka_unit_test(memory_that_runs_out_is_a_sentence),
+        cmocka_unit_test(allocation_failure_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static bt_subword_model *unigram_create(const bt_unigram_spec *spec)
 
 /* ---- By hand ------------------------------------------------------------- */
 
-static void the_likeliest_path_is_taken(void **state)
+static void the_most_likely_path_is_taken(void **state)
 {
     (void)state;
     bt_vocab *vocab =
@@ -127,7 +127,7 @@ static void without_an_unknown_piece_unknown_text_is_an_error(void **state)
 
 /* Where floats are far from 0 a small difference is lost; SentencePiece starts
  * from 0 again when a path is beyond 100000. */
-static void a_long_text_is_counted_from_zero_again(void **state)
+static void path_scores_are_rebased_in_long_texts(void **state)
 {
     (void)state;
     static const struct {
@@ -282,7 +282,7 @@ static size_t encode_slow(const model *m, const char *text, size_t size,
     return count;
 }
 
-static void random_models_cut_as_the_slow_way_does(void **state)
+static void random_models_equal_the_slow_reference(void **state)
 {
     (void)state;
     static bt_token want[TEXT];
@@ -325,7 +325,7 @@ static double best_of_all(const model *m, const char *text, size_t size)
     return best;
 }
 
-static void no_way_to_cut_is_better(void **state)
+static void no_segmentation_is_better(void **state)
 {
     (void)state;
     char text[TEXT];
@@ -359,7 +359,7 @@ static void no_way_to_cut_is_better(void **state)
 
 /* ---- Time and memory ----------------------------------------------------- */
 
-static void a_megabyte_takes_no_time(void **state)
+static void a_megabyte_takes_linear_time(void **state)
 {
     (void)state;
     enum { SIZE = 1 << 20 };
@@ -386,7 +386,7 @@ static void a_megabyte_takes_no_time(void **state)
     bt_vocab_free(vocab);
 }
 
-static void memory_that_runs_out_leaks_nothing(void **state)
+static void allocation_failure_leaks_nothing(void **state)
 {
     (void)state;
     bauta_error err;
@@ -416,16 +416,16 @@ static void memory_that_runs_out_leaks_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_likeliest_path_is_taken),
+        cmocka_unit_test(the_most_likely_path_is_taken),
         cmocka_unit_test(a_run_of_unknowns_may_be_a_piece_after_all),
         cmocka_unit_test(unknown_characters_become_bytes),
         cmocka_unit_test(a_user_piece_wins_and_a_hidden_one_is_not_seen),
         cmocka_unit_test(without_an_unknown_piece_unknown_text_is_an_error),
-        cmocka_unit_test(a_long_text_is_counted_from_zero_again),
-        cmocka_unit_test(random_models_cut_as_the_slow_way_does),
-        cmocka_unit_test(no_way_to_cut_is_better),
-        cmocka_unit_test(a_megabyte_takes_no_time),
-        cmocka_unit_test(memory_that_runs_out_leaks_nothing),
+        cmocka_unit_test(path_scores_are_rebased_in_long_texts),
+        cmocka_unit_test(random_models_equal_the_slow_reference),
+        cmocka_unit_test(no_segmentation_is_better),
+        cmocka_unit_test(a_megabyte_takes_linear_time),
+        cmocka_unit_test(allocation_failure_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static void add(bt_vocab *vocab, const char *piece, size_t size, uint32_t id)
         fail_msg("%s", err.message);
 }
 
-/* ---- Both ways ----------------------------------------------------------- */
+/* ---- Both directions ----------------------------------------------------- */
 
 static void pieces_are_any_bytes_and_ids_have_gaps(void **state)
 {
@@ -55,7 +55,7 @@ static void pieces_are_any_bytes_and_ids_have_gaps(void **state)
     bt_vocab_free(NULL);
 }
 
-static void what_is_there_already_is_refused_by_name(void **state)
+static void duplicate_pieces_are_refused_by_name(void **state)
 {
     (void)state;
     bauta_error err;
@@ -85,7 +85,7 @@ static size_t piece_write(char out[64], test_random *r, size_t i)
     return size;
 }
 
-static void many_pieces_are_all_found_and_soon(void **state)
+static void many_pieces_are_found_quickly(void **state)
 {
     (void)state;
     enum { MANY = 1 << 18 };
@@ -110,7 +110,7 @@ static void many_pieces_are_all_found_and_soon(void **state)
     bt_vocab_free(vocab);
 }
 
-static void memory_that_runs_out_leaves_the_vocabulary_as_it_was(void **state)
+static void allocation_failure_leaves_the_vocabulary_unchanged(void **state)
 {
     (void)state;
     bauta_error err;
@@ -241,9 +241,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_are_any_bytes_and_ids_have_gaps),
-        cmocka_unit_test(what_is_there_already_is_refused_by_name),
-        cmocka_unit_test(many_pieces_are_all_found_and_soon),
-        cmocka_unit_test(memory_that_runs_out_leaves_the_vocabulary_as_it_was),
+        cmocka_unit_test(duplicate_pieces_are_refused_by_name),
+        cmocka_unit_test(many_pieces_are_found_quickly),
+        cmocka_unit_test(allocation_failure_leaves_the_vocabulary_unchanged),
         cmocka_unit_test(the_longest_piece_is_found),
         cmocka_unit_test(hidden_pieces_are_not_in_the_trie),
         cmocka_unit_test(a_trie_without_memory_is_empty),

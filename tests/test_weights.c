@@ -15,7 +15,7 @@
 static const float numbers[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 
 /* A file of float32 vectors: a of two elements, b of three and so on. */
-static void file_make(scratch *s, const char *name, const char *letters)
+static void file_make(temp_folder *s, const char *name, const char *letters)
 {
     char names[26][2];
     bt_stored_tensor list[26] = { { .name = NULL } };
@@ -29,22 +29,23 @@ static void file_make(scratch *s, const char *name, const char *letters)
             (bt_stored_tensor){ names[i],   BT_F32,  1,
                                 { length }, numbers, length * sizeof(float) };
     }
-    if (bt_safetensors_write(scratch_path(s, name), list, count, NULL, 0, &err))
+    if (bt_safetensors_write(temp_folder_path(s, name), list, count, NULL, 0,
+                             &err))
         fail_msg("%s", err.message);
 }
 
-static void index_make(scratch *s, const char *text)
+static void index_make(temp_folder *s, const char *text)
 {
-    scratch_file(s, INDEX, text, strlen(text));
+    temp_folder_write(s, INDEX, text, strlen(text));
 }
 
 static const char fine_index[] =
     "{\"metadata\": {\"total_size\": 56},\n \"weight_map\": {\"a\": \"" ONE
     "\", \"c\": \"" TWO "\", \"b\": \"" ONE "\"}}\n";
 
-static scratch sharded(const char *index)
+static temp_folder sharded(const char *index)
 {
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     file_make(&s, ONE, "ab");
     file_make(&s, TWO, "c");
     index_make(&s, index);
@@ -66,12 +67,12 @@ static void check_abc(const bt_weight_files *weights)
     assert_null(bt_weight_files_find(weights, ""));
 }
 
-static void one_file_and_shards_are_the_same(void **state)
+static void one_file_equals_shards(void **state)
 {
     (void)state;
     bt_weight_files *weights;
     bauta_error err;
-    scratch s = sharded(fine_index);
+    temp_folder s = sharded(fine_index);
     if (bt_weight_files_open(&weights, s.folder, &err))
         fail_msg("%s", err.message);
     check_abc(weights);
@@ -84,20 +85,20 @@ static void one_file_and_shards_are_the_same(void **state)
     check_abc(weights);
     bt_weight_files_free(weights);
     bt_weight_files_free(NULL);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void check_refused(scratch *s, bauta_status want, const char *file,
-                          const char *says)
+static void check_refused(temp_folder *s, bauta_status want, const char *file,
+                          const char *message)
 {
     bt_weight_files *weights = (bt_weight_files *)1;
     bauta_error err = { BAUTA_OK, "" };
     assert_int_equal(bt_weight_files_open(&weights, s->folder, &err), want);
     assert_null(weights);
     assert_int_equal(err.status, want);
-    if (!strstr(err.message, file) || !strstr(err.message, says))
+    if (!strstr(err.message, file) || !strstr(err.message, message))
         fail_msg("\"%s\" should name %s and say \"%s\"", err.message, file,
-                 says);
+                 message);
     assert_int_equal(bt_weight_files_open(&weights, s->folder, NULL), want);
 }
 
@@ -105,11 +106,11 @@ static void check_refused(scratch *s, bauta_status want, const char *file,
 #define AB "\"a\": \"" ONE "\", \"b\": \"" ONE "\""
 #define C "\"c\": \"" TWO "\""
 
-static void a_wrong_index_is_a_sentence(void **state)
+static void a_malformed_index_is_an_error(void **state)
 {
     (void)state;
     static const struct {
-        const char *name, *index, *file, *says;
+        const char *name, *index, *file, *message;
     } cases[] = {
         { "empty", "", INDEX, "an object is expected" },
         { "a_list", "[]", INDEX, "an object is expected" },
@@ -149,51 +150,51 @@ static void a_wrong_index_is_a_sentence(void **state)
         { "path_nul", MAP("\"a\": \"x\\u0000y\""), INDEX, "\\u0000" },
     };
     for (size_t i = 0; i < BT_LEN(cases); i++) {
-        scratch s = sharded(cases[i].index);
-        mkdir(scratch_path(&s, "folder"), 0700);
-        check_refused(&s, BAUTA_ERR_IO, cases[i].file, cases[i].says);
-        scratch_free(&s);
+        temp_folder s = sharded(cases[i].index);
+        mkdir(temp_folder_path(&s, "folder"), 0700);
+        check_refused(&s, BAUTA_ERR_IO, cases[i].file, cases[i].message);
+        temp_folder_free(&s);
     }
 }
 
 static void a_tensor_in_two_shards_is_refused(void **state)
 {
     (void)state;
-    scratch s = sharded(fine_index);
+    temp_folder s = sharded(fine_index);
     file_make(&s, TWO, "ac");
     check_refused(&s, BAUTA_ERR_IO, INDEX, "\"a\" of " TWO);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void a_folder_without_weights_says_what_to_do(void **state)
+static void a_folder_without_weights_gives_advice(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_error err;
     bt_weight_files *weights;
     check_refused(&s, BAUTA_ERR_IO, s.folder,
                   "neither model.safetensors nor " INDEX);
-    scratch_file(&s, "pytorch_model.bin", "x", 1);
+    temp_folder_write(&s, "pytorch_model.bin", "x", 1);
     check_refused(&s, BAUTA_ERR_UNSUPPORTED, "pytorch_model.bin",
                   "from_pretrained(dir).save_pretrained(dir2, "
                   "safe_serialization=True)");
     assert_int_equal(
-        bt_weight_files_open(&weights, scratch_path(&s, "missing"), &err),
+        bt_weight_files_open(&weights, temp_folder_path(&s, "missing"), &err),
         BAUTA_ERR_IO);
     assert_non_null(strstr(err.message, "missing: No such file"));
-    scratch_free(&s);
-    s = scratch_create();
-    scratch_file(&s, "pytorch_model.bin.index.json", "x", 1);
+    temp_folder_free(&s);
+    s = temp_folder_create();
+    temp_folder_write(&s, "pytorch_model.bin.index.json", "x", 1);
     check_refused(&s, BAUTA_ERR_UNSUPPORTED, "pytorch_model.bin.index.json",
                   "safe_serialization=True)");
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void many_shards_are_found(void **state)
 {
     (void)state;
     enum { SHARDS = 26 };
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bt_weight_files *weights;
     bauta_error err;
     char name[64], letter[2] = "", index[SHARDS * 40] = "{\"weight_map\":{";
@@ -202,9 +203,9 @@ static void many_shards_are_found(void **state)
         letter[0] = (char)('a' + i * 7 % SHARDS);
         snprintf(name, sizeof(name), "s%d", i * 11 % SHARDS);
         bt_stored_tensor t = { letter, BT_F32, 0, { 0 }, numbers + i % 8, 4 };
-        assert_int_equal(
-            bt_safetensors_write(scratch_path(&s, name), &t, 1, NULL, 0, &err),
-            BAUTA_OK);
+        assert_int_equal(bt_safetensors_write(temp_folder_path(&s, name), &t, 1,
+                                              NULL, 0, &err),
+                         BAUTA_OK);
         size_t at = strlen(index);
         snprintf(index + at, sizeof(index) - at, "%s\"%s\":\"%s\"",
                  i ? "," : "", letter, name);
@@ -221,13 +222,13 @@ static void many_shards_are_found(void **state)
         assert_memory_equal(t->data, numbers + i % 8, 4);
     }
     bt_weight_files_free(weights);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void each_allocation_may_fail(void **state)
 {
     (void)state;
-    scratch shards = sharded(fine_index), single = scratch_create();
+    temp_folder shards = sharded(fine_index), single = temp_folder_create();
     file_make(&single, "model.safetensors", "cab");
     const char *folders[] = { shards.folder, single.folder };
     bauta_error err;
@@ -250,8 +251,8 @@ static void each_allocation_may_fail(void **state)
         bt_weight_files_free(weights);
         assert_int_equal(faults_end(), 0);
     }
-    scratch_free(&shards);
-    scratch_free(&single);
+    temp_folder_free(&shards);
+    temp_folder_free(&single);
 }
 
 /* Folders that transformers wrote. */
@@ -347,10 +348,10 @@ static void pickled_weights_of_transformers_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_file_and_shards_are_the_same),
-        cmocka_unit_test(a_wrong_index_is_a_sentence),
+        cmocka_unit_test(one_file_equals_shards),
+        cmocka_unit_test(a_malformed_index_is_an_error),
         cmocka_unit_test(a_tensor_in_two_shards_is_refused),
-        cmocka_unit_test(a_folder_without_weights_says_what_to_do),
+        cmocka_unit_test(a_folder_without_weights_gives_advice),
         cmocka_unit_test(many_shards_are_found),
         cmocka_unit_test(each_allocation_may_fail),
         cmocka_unit_test(folders_of_transformers_are_opened),

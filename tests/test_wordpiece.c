@@ -30,7 +30,7 @@ static void the_longest_piece_is_taken_each_time(void **state)
     bt_vocab_free(vocab);
 }
 
-static void too_long_a_word_is_unknown_by_its_characters(void **state)
+static void a_word_with_too_many_characters_is_unknown(void **state)
 {
     (void)state;
     bt_vocab *vocab = VOCAB("?", "\u00e9", "##\u00e9");
@@ -43,7 +43,7 @@ static void too_long_a_word_is_unknown_by_its_characters(void **state)
     bt_vocab_free(vocab);
 }
 
-static void what_is_unknown_without_a_token_is_an_error(void **state)
+static void unknown_text_without_an_unknown_token_is_an_error(void **state)
 {
     (void)state;
     bauta_error err;
@@ -131,7 +131,7 @@ static bt_vocab *vocab_random(test_random *r, const char *prefix)
     return vocab;
 }
 
-static void random_models_cut_as_the_slow_way_does(void **state)
+static void random_models_equal_the_slow_reference(void **state)
 {
     (void)state;
     static const char *const prefixes[] = { "##", "", "\u2603", "a" };
@@ -165,7 +165,7 @@ static void random_models_cut_as_the_slow_way_does(void **state)
     bt_subword_workspace_release(&work);
 }
 
-static void memory_that_runs_out_leaks_nothing(void **state)
+static void allocation_failure_leaks_nothing(void **state)
 {
     (void)state;
     bauta_error err;
@@ -197,11 +197,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_longest_piece_is_taken_each_time),
-        cmocka_unit_test(too_long_a_word_is_unknown_by_its_characters),
-        cmocka_unit_test(what_is_unknown_without_a_token_is_an_error),
+        cmocka_unit_test(a_word_with_too_many_characters_is_unknown),
+        cmocka_unit_test(unknown_text_without_an_unknown_token_is_an_error),
         cmocka_unit_test(a_word_is_a_piece_or_unknown),
-        cmocka_unit_test(random_models_cut_as_the_slow_way_does),
-        cmocka_unit_test(memory_that_runs_out_leaks_nothing),
+        cmocka_unit_test(random_models_equal_the_slow_reference),
+        cmocka_unit_test(allocation_failure_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,7 +103,7 @@ static void check_list(const bauta_mask *mask, size_t first, size_t rows,
     bauta_plan_free(plan);
 }
 
-static void list_shows_each_row_what_its_mask_shows(void **state)
+static void list_equals_the_mask(void **state)
 {
     test_random r = test_random_from(test_seed());
     (void)state;
@@ -156,7 +156,7 @@ static void larger_tiles_than_the_kernels_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(list_shows_each_row_what_its_mask_shows),
+        cmocka_unit_test(list_equals_the_mask),
         cmocka_unit_test(causal_list_has_one_partial_pair_a_tile),
         cmocka_unit_test(larger_tiles_than_the_kernels_are_refused),
     };

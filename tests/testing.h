@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing.h - included by every test file: cmocka, and random numbers from a
  * printed seed that can be set. */
-#ifndef BT_TESTING_H
-#define BT_TESTING_H
+#ifndef BT_TEST_TESTING_H
+#define BT_TEST_TESTING_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text_step_cases.h - shared by the tests of normalizers and of pre-tokenizers:
  * files of expected results, random text, and a megabyte of repeated text. */
-#ifndef BT_TEST_STEPS_H
-#define BT_TEST_STEPS_H
+#ifndef BT_TEST_TEXT_STEP_CASES_H
+#define BT_TEST_TEXT_STEP_CASES_H
 
 #include "base/utf8.h"
 #include "data.h"

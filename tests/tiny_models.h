@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tiny_models.h - model folders of a few thousand parameters, one of each
  * family, written by the test itself. */
-#ifndef BT_TINY_H
-#define BT_TINY_H
+#ifndef BT_TEST_TINY_MODELS_H
+#define BT_TEST_TINY_MODELS_H
 
 #include "base/error.h"
 #include "base/size.h"
@@ -97,7 +97,7 @@ static inline void tiny_weights_init(tiny_weights *w, const char *folder)
 {
     bt_config_reader *config = NULL;
     bt_model *model = NULL;
-    bt_model_config print = { 0 };
+    bt_model_config model_config = { 0 };
     bauta_error err;
     w->count = 0;
     w->r = test_random_from(7);
@@ -105,10 +105,10 @@ static inline void tiny_weights_init(tiny_weights *w, const char *folder)
         fail_msg("%s", err.message);
     const bt_family *family = bt_family_find(config);
     assert_non_null(family);
-    family->read_config(&print, config);
+    family->read_config(&model_config, config);
     if (bt_config_reader_status(config, &err))
         fail_msg("%s", err.message);
-    assert_int_equal(bt_model_create(&model, &print, NULL), 0);
+    assert_int_equal(bt_model_create(&model, &model_config, NULL), 0);
     family->visit_tensors(model, &(bt_tensor_visitor){ tiny_name, w });
     bt_model_free(model);
     bt_config_reader_free(config);
@@ -134,11 +134,11 @@ static inline void tiny_file(const char *folder, const char *name,
 }
 
 /* Write a folder into the temporary folder; its path is in `path`. */
-static inline void tiny_write(scratch *s, const tiny *t, char path[512])
+static inline void tiny_write(temp_folder *s, const tiny *t, char path[512])
 {
     static tiny_weights w;
     char file[600];
-    snprintf(path, 512, "%s", scratch_path(s, t->name));
+    snprintf(path, 512, "%s", temp_folder_path(s, t->name));
     int length = snprintf(file, sizeof(file), "%s/model.safetensors", path);
     assert_true(length > 0 && (size_t)length < sizeof(file));
     assert_int_equal(mkdir(path, 0777), 0);

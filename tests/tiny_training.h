@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tiny_training.h - the parts of a tiny training run: models of each family, a
  * tokenizer of single letters, and texts with something to learn in them. */
-#ifndef BT_TEST_TRAINING_H
-#define BT_TEST_TRAINING_H
+#ifndef BT_TEST_TINY_TRAINING_H
+#define BT_TEST_TINY_TRAINING_H
 
 #include "data/corpus.h"
 #include "text/tokenizer.h"
@@ -10,7 +10,7 @@
 #include "train/trainer.h"
 
 /* 0 to 4 are special; 5 to 39 are "a" to "z" and "0" to "8". */
-enum { LESSON_VOCABULARY = 40, LESSON_END = 2, LESSON_MASK = 4, LESSON_A = 5 };
+enum { TINY_VOCAB_SIZE = 40, TINY_END = 2, TINY_MASK = 4, TINY_A = 5 };
 
 static inline void must(bauta_status status, const bauta_error *err)
 {
@@ -18,7 +18,7 @@ static inline void must(bauta_status status, const bauta_error *err)
         fail_msg("%s", err->message);
 }
 
-static inline size_t lesson_tokenizer_text(char *text, size_t size)
+static inline size_t tiny_tokenizer_json(char *text, size_t size)
 {
     static const char *const special[] = { "[PAD]", "[UNK]", "</s>", "<s>",
                                            "[MASK]" };
@@ -43,31 +43,32 @@ static inline size_t lesson_tokenizer_text(char *text, size_t size)
                               special[i], i);
     for (int i = 0; i < 35; i++)
         n += (size_t)snprintf(text + n, size - n, ", \"%c\": %d", letters[i],
-                              LESSON_A + i);
+                              TINY_A + i);
     n += (size_t)snprintf(text + n, size - n, "}}}");
     assert_true(n < size);
     return n;
 }
 
 /* From a file, so that checkpoints have it. */
-static inline bauta_tokenizer *lesson_tokenizer(void)
+static inline bauta_tokenizer *tiny_tokenizer(void)
 {
     char text[8192];
     bauta_tokenizer *tokenizer = NULL;
     bauta_error err;
-    size_t size = lesson_tokenizer_text(text, sizeof(text));
-    scratch s = scratch_create();
+    size_t size = tiny_tokenizer_json(text, sizeof(text));
+    temp_folder s = temp_folder_create();
     must(bauta_tokenizer_load(
-             &tokenizer, scratch_file(&s, "tokenizer.json", text, size), &err),
+             &tokenizer, temp_folder_write(&s, "tokenizer.json", text, size),
+             &err),
          &err);
-    scratch_free(&s);
+    temp_folder_free(&s);
     return tokenizer;
 }
 
 /* Documents in which every token follows from the one before, or, with a
  * factor of 1, is the same as all others. */
-static inline bauta_corpus *lesson_texts(uint64_t seed, size_t documents,
-                                         size_t longest, size_t factor)
+static inline bauta_corpus *tiny_texts(uint64_t seed, size_t documents,
+                                       size_t longest, size_t factor)
 {
     bauta_corpus *corpus = NULL;
     uint32_t tokens[256];
@@ -78,8 +79,8 @@ static inline bauta_corpus *lesson_texts(uint64_t seed, size_t documents,
         size_t count = 2 + test_below(&r, longest - 1), at = test_below(&r, 35);
         for (size_t i = 0; i < count;
              i++, at = (at * factor + (factor > 1)) % 35)
-            tokens[i] = (uint32_t)(LESSON_A + at);
-        tokens[count - 1] = LESSON_END;
+            tokens[i] = (uint32_t)(TINY_A + at);
+        tokens[count - 1] = TINY_END;
         assert_int_equal(bauta_corpus_add(corpus, tokens, count, NULL, 0, NULL),
                          0);
     }
@@ -87,8 +88,8 @@ static inline bauta_corpus *lesson_texts(uint64_t seed, size_t documents,
 }
 
 /* The target is the source, and an end. */
-static inline bauta_corpus *lesson_pairs(uint64_t seed, size_t documents,
-                                         size_t longest)
+static inline bauta_corpus *tiny_pairs(uint64_t seed, size_t documents,
+                                       size_t longest)
 {
     bauta_corpus *corpus = NULL;
     uint32_t tokens[256];
@@ -98,8 +99,8 @@ static inline bauta_corpus *lesson_pairs(uint64_t seed, size_t documents,
     for (size_t d = 0; d < documents; d++) {
         size_t count = 1 + test_below(&r, longest - 1);
         for (size_t i = 0; i < count; i++)
-            tokens[i] = (uint32_t)(LESSON_A + test_below(&r, 6));
-        tokens[count] = LESSON_END;
+            tokens[i] = (uint32_t)(TINY_A + test_below(&r, 6));
+        tokens[count] = TINY_END;
         assert_int_equal(
             bauta_corpus_add(corpus, tokens, count + 1, tokens, count, NULL),
             0);
@@ -109,15 +110,15 @@ static inline bauta_corpus *lesson_pairs(uint64_t seed, size_t documents,
 
 /* ---- a run --------------------------------------------------------------- */
 
-typedef struct lesson {
+typedef struct training_run {
     bauta_context *context;
     bauta_model *model;
     bauta_tokenizer *tokenizer;
     bauta_corpus *corpus;
     bauta_trainer *trainer;
-} lesson;
+} training_run;
 
-static inline size_t lesson_family(const char *name)
+static inline size_t tiny_family(const char *name)
 {
     for (size_t i = 0; i < BT_LEN(tinies); i++)
         if (strcmp(tinies[i].name, name) == 0)
@@ -126,7 +127,7 @@ static inline size_t lesson_family(const char *name)
     return 0;
 }
 
-static inline bauta_train_options lesson_options(void)
+static inline bauta_train_options tiny_train_options(void)
 {
     bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
     o.batch_tokens = 64;
@@ -141,35 +142,34 @@ static inline bauta_train_options lesson_options(void)
 }
 
 /* A trainer of a new model of a family, or of the one in `folder`. */
-static inline void lesson_init(lesson *l, const char *family,
-                               const char *folder,
-                               const bauta_train_options *options, int threads,
-                               const char *isa)
+static inline void training_run_init(training_run *l, const char *family,
+                                     const char *folder,
+                                     const bauta_train_options *options,
+                                     int threads, const char *isa)
 {
     bauta_options how = BAUTA_OPTIONS_INIT;
     bauta_error err = { 0 };
     how.threads = threads;
     how.isa = isa;
-    *l = (lesson){ 0 };
+    *l = (training_run){ 0 };
     must(bauta_context_create(&l->context, &how, &err), &err);
     if (folder)
         must(bauta_model_load(&l->model, folder, true, &err), &err);
     else
-        must(bauta_model_create(&l->model, tinies[lesson_family(family)].config,
+        must(bauta_model_create(&l->model, tinies[tiny_family(family)].config,
                                 3, &err),
              &err);
-    l->tokenizer = lesson_tokenizer();
+    l->tokenizer = tiny_tokenizer();
     bauta_model_kind kind = bauta_model_kind_of(l->model);
-    l->corpus =
-        kind == BAUTA_ENCODER_DECODER
-            ? lesson_pairs(5, 40, 12)
-            : lesson_texts(5, 40, 30, kind == BAUTA_ENCODER_ONLY ? 1 : 3);
+    l->corpus = kind == BAUTA_ENCODER_DECODER
+                    ? tiny_pairs(5, 40, 12)
+                    : tiny_texts(5, 40, 30, kind == BAUTA_ENCODER_ONLY ? 1 : 3);
     must(bauta_trainer_create(&l->trainer, l->context, l->model, l->tokenizer,
                               l->corpus, options, &err),
          &err);
 }
 
-static inline void lesson_release(lesson *l)
+static inline void training_run_release(training_run *l)
 {
     bauta_trainer_free(l->trainer);
     bauta_corpus_free(l->corpus);
@@ -179,7 +179,7 @@ static inline void lesson_release(lesson *l)
 }
 
 /* Take some steps; returns the loss of the last one. */
-static inline double lesson_steps(lesson *l, size_t steps)
+static inline double training_run_steps(training_run *l, size_t steps)
 {
     bauta_error err;
     bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
@@ -191,7 +191,8 @@ static inline double lesson_steps(lesson *l, size_t steps)
 }
 
 /* Weights, moments and average to the bit. */
-static inline void lesson_same(const lesson *a, const lesson *b)
+static inline void training_run_same(const training_run *a,
+                                     const training_run *b)
 {
     const bt_model_store *x = a->model->store, *y = b->model->store;
     assert_int_equal(x->floats, y->floats);

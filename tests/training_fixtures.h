@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* training_fixtures.h - runs of every objective and mode, to be saved and
  * resumed. */
-#ifndef BT_TEST_COURSES_H
-#define BT_TEST_COURSES_H
+#ifndef BT_TEST_TRAINING_FIXTURES_H
+#define BT_TEST_TRAINING_FIXTURES_H
 
 #include "tiny_training.h"
 
 enum { STEPS = 14 };
 
-typedef struct course {
+typedef struct training_case {
     const char *family;
     bauta_objective objective;
     bauta_train_mode mode;
     double average;
-} course;
+} training_case;
 
 /* Every objective and mode, with and without an average. */
-static const course courses[] = {
+static const training_case training_cases[] = {
     { "gpt2", BAUTA_OBJECTIVE_AUTO, BAUTA_MODE_PARALLEL, 0.9 },
     { "bert", BAUTA_OBJECTIVE_AUTO, BAUTA_MODE_PARALLEL, 0.0 },
     { "marian", BAUTA_OBJECTIVE_AUTO, BAUTA_MODE_SCHEDULED, 0.99 },
@@ -25,9 +25,9 @@ static const course courses[] = {
 };
 
 /* Epochs of about five steps. */
-static inline bauta_train_options options_of(const course *c)
+static inline bauta_train_options options_of(const training_case *c)
 {
-    bauta_train_options o = lesson_options();
+    bauta_train_options o = tiny_train_options();
     o.objective = c->objective;
     o.mode = c->mode;
     o.ema_decay = c->average;
@@ -38,32 +38,33 @@ static inline bauta_train_options options_of(const course *c)
 }
 
 /* A new run, or the one in `folder` with its state. */
-static inline void course_init(lesson *l, const course *c, const char *folder)
+static inline void training_case_init(training_run *l, const training_case *c,
+                                      const char *folder)
 {
     bauta_train_options o = options_of(c);
     bauta_error err;
-    lesson_init(l, c->family, folder, &o, 1, NULL);
+    training_run_init(l, c->family, folder, &o, 1, NULL);
     if (folder)
         must(bauta_trainer_resume(l->trainer, folder, &err), &err);
 }
 
-static inline void save(const lesson *l, const char *folder)
+static inline void save(const training_run *l, const char *folder)
 {
     bauta_error err;
     must(bauta_trainer_save(l->trainer, folder, NULL, &err), &err);
 }
 
 /* A trainer that cannot be resumed stays unchanged. */
-static inline void refused(lesson *l, const char *folder, bauta_status status,
-                           const char *says)
+static inline void refused(training_run *l, const char *folder,
+                           bauta_status status, const char *message)
 {
     bauta_error err = { 0 };
     size_t steps = bauta_trainer_steps(l->trainer);
     size_t updates = bt_optimizer_steps(l->trainer->optimizer);
     bauta_status got = bauta_trainer_resume(l->trainer, folder, &err);
-    if (got != status || !strstr(err.message, says))
+    if (got != status || !strstr(err.message, message))
         fail_msg("status %d, \"%s\", not %d, \"%s\"", got, err.message, status,
-                 says);
+                 message);
     assert_int_equal(bauta_trainer_steps(l->trainer), steps);
     assert_int_equal(bt_optimizer_steps(l->trainer->optimizer), updates);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU kernels' error beside that of PyTorch's own bfloat16 attention.
+"""Compare the error of the GPU kernels with that of PyTorch's bfloat16 attention.
 
     dump_cuda FOLDER > cases.json
     python3 tools/check-attention-gpu.py cases.json
@@ -9,7 +9,7 @@ Every case is computed three times from the same bfloat16 inputs and dense
 mask: in float64; by PyTorch in bfloat16 as written (two products and a softmax,
 each result rounded); and by scaled_dot_product_attention, whichever back end
 takes the mask. A result's error is the largest distance from float64, and the
-root of the mean square. For out, dq, dk and dv alike bauta's must be at most
+root of the mean square. For each of out, dq, dk and dv bauta's must be at most
 twice those of PyTorch as written, and the root of the mean square at most twice
 that of the fused back end; the script fails otherwise. (Largest errors are
 single values: a back end whose weights are relative to the row's maximum has

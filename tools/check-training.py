@@ -6,8 +6,8 @@
                             [--data ../shared/data] [--only NAME] [--threads 2]
 
 Needs torch and transformers from PyPI. A new model is saved by bauta and loaded
-by transformers; the order of the data, what is hidden and the learning rate are
-computed here once more, from what the library's headers say of them. Prints the
+by transformers; the order of the data, the masked tokens and the learning rate
+are computed here again, from the definitions in the library's headers. Prints the
 two losses every 20 steps, their largest difference, and the tokens a second of
 both, taken in turns of ten steps.
 """
@@ -62,7 +62,7 @@ class Epoch:
 
     def __init__(self, texts, sources, options, shifted, number):
         self.list = []
-        context = options.context
+        context = options.context_length
         for d, text in enumerate(texts):
             length = len(text) - shifted
             if sources is not None:
@@ -86,8 +86,9 @@ class Epoch:
         self.batches, batch, tokens = [], [], 0
         for s in self.list:
             more = s[2] if sources is None else max(s[2], len(sources[s[0]]))
-            full = (len(batch) == options.sequences if options.sequences
-                    else tokens + more > options.tokens)
+            full = (len(batch) == options.batch_sequences
+                    if options.batch_sequences
+                    else tokens + more > options.batch_tokens)
             if batch and full:
                 self.batches.append(batch)
                 batch, tokens = [], 0
@@ -100,23 +101,28 @@ class Options(ctypes.Structure):
     _fields_ = ([("size", ctypes.c_size_t), ("objective", ctypes.c_int),
                  ("mode", ctypes.c_int), ("seed", ctypes.c_uint64)]
                 + [(n, ctypes.c_size_t) for n in
-                   ("sequences", "tokens", "accumulate", "pass_", "context")]
+                   ("batch_sequences", "batch_tokens",
+                    "gradient_accumulation_steps", "microbatch_tokens",
+                    "context_length")]
                 + [(n, ctypes.c_float) for n in
-                   ("dropout", "smoothing", "hidden", "hidden_random",
-                    "hidden_kept", "sampled")]
-                + [("steps", ctypes.c_size_t), ("warmup", ctypes.c_size_t),
-                   ("schedule", ctypes.c_int)]
+                   ("dropout", "label_smoothing", "mlm_probability",
+                    "mlm_random", "mlm_keep", "scheduled_sampling")]
+                + [("max_steps", ctypes.c_size_t),
+                   ("warmup_steps", ctypes.c_size_t),
+                   ("lr_scheduler_type", ctypes.c_int)]
                 + [(n, ctypes.c_double) for n in
-                   ("rate", "min_rate", "beta1", "beta2", "epsilon",
-                    "weight_decay", "clip", "average")])
+                   ("learning_rate", "min_learning_rate", "adam_beta1",
+                    "adam_beta2", "adam_epsilon", "weight_decay",
+                    "max_grad_norm", "ema_decay")])
 
 
 class Report(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("step", ctypes.c_size_t),
                 ("epoch", ctypes.c_size_t), ("loss", ctypes.c_double),
                 ("counted", ctypes.c_size_t), ("tokens", ctypes.c_size_t),
-                ("norm", ctypes.c_double), ("rate", ctypes.c_double),
-                ("taken", ctypes.c_bool)]
+                ("grad_norm", ctypes.c_double),
+                ("learning_rate", ctypes.c_double),
+                ("updated", ctypes.c_bool)]
 
 
 class ContextOptions(ctypes.Structure):
@@ -171,24 +177,29 @@ class Library:
 
 def options_of(**given):
     base = dict(size=ctypes.sizeof(Options), objective=0, mode=0, seed=1,
-                sequences=0, tokens=4096, accumulate=1, pass_=1 << 20,
-                context=0, dropout=0, smoothing=0, hidden=0.15,
-                hidden_random=0.1, hidden_kept=0.1, sampled=0, steps=200,
-                warmup=20, schedule=2, rate=1e-3, min_rate=1e-4, beta1=0.9,
-                beta2=0.99, epsilon=1e-8, weight_decay=0.1, clip=1.0,
-                average=0)
+                batch_sequences=0, batch_tokens=4096,
+                gradient_accumulation_steps=1, microbatch_tokens=1 << 20,
+                context_length=0, dropout=0, label_smoothing=0,
+                mlm_probability=0.15, mlm_random=0.1, mlm_keep=0.1,
+                scheduled_sampling=0, max_steps=200, warmup_steps=20,
+                lr_scheduler_type=2, learning_rate=1e-3,
+                min_learning_rate=1e-4, adam_beta1=0.9, adam_beta2=0.99,
+                adam_epsilon=1e-8, weight_decay=0.1, max_grad_norm=1.0,
+                ema_decay=0)
     base.update(given)
     return Options(**base)
 
 
 def rate_of(o, step):
     """src/train/learning_rate.c."""
-    if step <= o.warmup:
-        return o.rate * step / o.warmup
-    x = min((step - o.warmup) / (o.steps - o.warmup), 1.0)
-    if o.schedule == 3:
-        return max(o.rate * (o.warmup / step) ** 0.5, o.min_rate)
-    return o.min_rate + (o.rate - o.min_rate) * 0.5 * (1 + np.cos(np.pi * x))
+    if step <= o.warmup_steps:
+        return o.learning_rate * step / o.warmup_steps
+    x = min((step - o.warmup_steps) / (o.max_steps - o.warmup_steps), 1.0)
+    if o.lr_scheduler_type == 3:
+        return max(o.learning_rate * (o.warmup_steps / step) ** 0.5,
+                   o.min_learning_rate)
+    return (o.min_learning_rate + (o.learning_rate - o.min_learning_rate)
+            * 0.5 * (1 + np.cos(np.pi * x)))
 
 
 def masked(text, first, options, epoch, mask, special, vocabulary):
@@ -196,13 +207,13 @@ def masked(text, first, options, epoch, mask, special, vocabulary):
     ids = np.array(text, np.int64)
     numbers = np.arange(first, first + len(text), dtype=np.uint64)
     hide = (unit(draw(options.seed, HIDING, numbers, epoch))
-            < float(np.float32(options.hidden)))
+            < float(np.float32(options.mlm_probability)))
     hide &= ~np.isin(ids, special)
     labels = np.where(hide, ids, -100)
     u = unit(draw(options.seed, HIDING, numbers, epoch | 1 << 31))
     random = draw(options.seed, HIDING, numbers, epoch | 3 << 30)
-    kept = float(np.float32(options.hidden_kept))
-    limit = kept + float(np.float32(options.hidden_random))
+    kept = float(np.float32(options.mlm_keep))
+    limit = kept + float(np.float32(options.mlm_random))
     for i in np.flatnonzero(hide):
         if u[i] >= limit:
             ids[i] = mask
@@ -243,7 +254,7 @@ class Twin:
               "weight_decay": o.weight_decay},
              {"params": [p for p in trained if p.dim() <= 1],
               "weight_decay": 0.0}],
-            betas=(o.beta1, o.beta2), eps=o.epsilon)
+            betas=(o.adam_beta1, o.adam_beta2), eps=o.adam_epsilon)
 
     def inputs(self, batch, epoch):
         case, torch = self.case, self.torch
@@ -282,10 +293,10 @@ class Twin:
         logits = self.model(**given).logits
         loss = torch.nn.functional.cross_entropy(
             logits.view(-1, logits.shape[-1]), labels.view(-1),
-            ignore_index=-100, label_smoothing=float(o.smoothing))
+            ignore_index=-100, label_smoothing=float(o.label_smoothing))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.trained, o.clip)
+        torch.nn.utils.clip_grad_norm_(self.trained, o.max_grad_norm)
         self.optimizer.step()
         return loss.item(), time.perf_counter() - begin
 
@@ -301,7 +312,7 @@ class Case:
         self.pad = config.get("pad_token_id", 0)
         self.mask, self.special = mask, np.array(special)
         self.starts = np.concatenate([[0], np.cumsum([len(t) for t in texts])])
-        options.context = options.context or config.get(
+        options.context_length = options.context_length or config.get(
             "n_positions", config.get("max_position_embeddings"))
 
 
@@ -322,7 +333,7 @@ def run(library, case, tokenizer, threads):
     number = at = 0
     epoch = Epoch(case.texts, case.sources, o, case.objective == "causal", 0)
     worst = seconds = twin_seconds = tokens = 0
-    for step in range(1, o.steps + 1):
+    for step in range(1, o.max_steps + 1):
         if at == len(epoch.batches):
             number, at = number + 1, 0
             epoch = Epoch(case.texts, case.sources, o,
@@ -358,14 +369,15 @@ def cases(library, data, steps):
                [ids[:len(ids) * 9 // 10]], None,
                {"model_type": "gpt2", "n_embd": 128, "n_head": 4, "n_layer": 4,
                 "n_positions": 64, "vocab_size": 65, "n_ctx": 64},
-               options_of(sequences=12, steps=steps)), None
+               options_of(batch_sequences=12, max_steps=steps)), None
     folder = f"{data}/models/bert-shakespeare"
     tokenizer = library.make("bauta_tokenizer_load", folder.encode())
     lines = [l for l in text.split("\n") if l]
     yield Case("BERT, masked, 4 x 192", "masked",
                [library.encode(tokenizer, l) for l in lines[:8000]], None,
                json.load(open(f"{folder}/config.json")),
-               options_of(tokens=2048, steps=steps, rate=5e-4),
+               options_of(batch_tokens=2048, max_steps=steps,
+                          learning_rate=5e-4),
                mask=4, special=range(5)), tokenizer
     folder = f"{data}/models/marian-m30k"
     tokenizer = library.make("bauta_tokenizer_load", folder.encode())
@@ -377,9 +389,10 @@ def cases(library, data, steps):
     yield Case("Marian, transformer-tiny, 4 + 4 x 128", "seq2seq",
                [library.encode(tokenizer, b) for _, b in pairs],
                [library.encode(tokenizer, a) for a, _ in pairs], config,
-               options_of(tokens=2048, steps=steps, rate=1e-3, schedule=3,
-                          smoothing=0.1, beta2=0.98, weight_decay=0.0,
-                          clip=25.0)), tokenizer
+               options_of(batch_tokens=2048, max_steps=steps,
+                          learning_rate=1e-3, lr_scheduler_type=3,
+                          label_smoothing=0.1, adam_beta2=0.98,
+                          weight_decay=0.0, max_grad_norm=25.0)), tokenizer
 
 
 def main():

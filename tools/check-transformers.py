@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Hugging Face both ways: for every family, transformers makes a small random
-model and saves it; bauta loads that folder, computes logits and saves it again;
-transformers loads what bauta saved. All three must agree. So they must where
-the file stores what could be left out and it differs: positions that could be
-sinusoids, and a head that could be the token table.
+"""Exchange model folders with Hugging Face in both directions: for every family,
+transformers saves a small random model; bauta loads that folder, computes
+logits and saves it again; transformers loads the copy. All three must agree,
+also if the file stores optional tensors with other values: positions instead of
+sinusoids, and a head that is not the token table.
 
     tools/check-transformers.py build/libbauta.so [FOLDER ...]
 
@@ -79,7 +79,7 @@ class Outputs(ctypes.Structure):
 
 
 class Bauta:
-    """bauta.h through ctypes, as far as this check goes."""
+    """bauta.h through ctypes, the calls of this check."""
 
     def __init__(self, path):
         self.lib = ctypes.CDLL(os.path.abspath(path))

@@ -63,15 +63,15 @@ make() {
         tests/cuda/check_cuda_same tests/cuda/check_device \
         tests/cuda/dump_cuda bench/attention_gpu bench/decode_gpu
 
-# Bad accesses, and races in shared memory. The tool does not see that one lane
-# speaks for its warp, so the latter are looked for in a build in which every
-# lane does.
+# Bad accesses, and races in shared memory. The tool does not know that one lane
+# acts for its warp, so races are looked for in a build in which every lane
+# does.
 watch() {
     for program in check_cuda check_cuda_backward check_cuda_decode \
         check_cuda_f32 check_cuda_same; do
         compute-sanitizer --error-exitcode 1 "$build/$program" --quick
     done
-    # It is refused memory, and means it.
+    # Out-of-memory errors are expected here.
     compute-sanitizer --error-exitcode 1 --report-api-errors no \
         "$build/check_device"
     [ "${RUN:-0}" = 1 ] ||

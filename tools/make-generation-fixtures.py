@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write tests/data/beams.h: what transformers' beam search makes of a toy model.
+"""Write tests/data/beam_search.h: results of transformers' beam search for a toy model.
 
-    tools/make-generation-fixtures.py | clang-format > tests/data/beams.h
+    tools/make-generation-fixtures.py | clang-format > tests/data/beam_search.h
 
 The toy model's logits are a hash of the tokens so far, the same as in
 tests/test_beam.c, so that only the search is compared. Needs torch and
-transformers; neither is needed by anything else.
+transformers; nothing else needs them.
 """
 import random
 
@@ -104,8 +104,8 @@ def emit(case, texts):
 def main():
     rng = random.Random(14)
     print("/* SPDX-License-Identifier: Apache-2.0 */\n"
-          "/* beams.h - written by tools/make-generation-fixtures.py. */\n"
-          "#ifndef BT_BEAMS_DATA_H\n#define BT_BEAMS_DATA_H\n\n"
+          "/* beam_search.h - written by tools/make-generation-fixtures.py. */\n"
+          "#ifndef BT_TEST_DATA_BEAM_SEARCH_H\n#define BT_TEST_DATA_BEAM_SEARCH_H\n\n"
           "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n"
           "typedef struct beam_text {\n    float score;\n    size_t length;\n"
           "    uint32_t ids[12];\n} beam_text;\n\n"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write tests/data/models: tiny random model folders and what transformers
-computes from them.
+"""Write tests/data/models: tiny random model folders with the results of
+transformers.
 
     tools/make-model-fixtures.py [FOLDER]      default: tests/data/models
 
@@ -61,7 +61,7 @@ MODELS = {
         vocab_size=37, n_embd=15, n_head=3, n_layer=2, n_inner=31,
         n_positions=11, pad_token_id=None, bos_token_id=BOS,
         eos_token_id=EOS)),
-    # Positions from behind the padding token's, one token type; the head has
+    # Positions start after the padding token's, one token type; the head has
     # GELU whatever the layers have.
     "roberta": ("Roberta", dict(
         vocab_size=VOCAB, hidden_size=16, intermediate_size=24,

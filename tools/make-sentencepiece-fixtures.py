@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Small SentencePiece models, and what the library makes of some texts.
+"""Small SentencePiece models, and the results of the library for some texts.
 
     python3 -m venv venv && venv/bin/pip install sentencepiece==0.2.2 transformers
     venv/bin/python tools/make-sentencepiece-fixtures.py tests/data fuzz/corpus

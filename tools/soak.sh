@@ -39,7 +39,7 @@ while :; do
 done
 echo "$((seed - first)) seeds from $first passed."
 
-faults=$build/tests/cli/faults
+faults=$build/tests/cli/program_faults
 if [ -x "$faults" ]; then
     "$faults" --list | BAUTA_FAULTS=all xargs -n 1 -P "$jobs" "$faults"
     echo "All faults passed."

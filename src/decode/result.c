@@ -10,7 +10,7 @@
 
 const char *bauta_finish_text(bauta_finish finish)
 {
-    static const char *const texts[] = { "end", "stop", "length", "heard",
+    static const char *const texts[] = { "end", "stop", "length", "cancelled",
                                          "context" };
     return (size_t)finish < BT_LEN(texts) ? texts[finish] : "unknown";
 }

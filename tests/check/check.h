@@ -8,8 +8,8 @@
  *     check_attention                  compare
  *     check_attention --bench          compare, then time reference and twins
  *     BAUTA_SEED=7 check_attention     other random data */
-#ifndef BT_CHECK_H
-#define BT_CHECK_H
+#ifndef BT_TEST_CHECK_H
+#define BT_TEST_CHECK_H
 
 #include "backend/cpu/kernels/kernels.h"
 #include "guard_page.h"

@@ -18,7 +18,7 @@ static const struct {
 static guarded row_make(check *c, size_t count, size_t odd)
 {
     guarded x = check_floats(c, count, test_u32(&c->random) & 1 ? 6 : 100);
-    floats_spoil(&c->random, x.data, count, odd);
+    floats_insert_special(&c->random, x.data, count, odd);
     return x;
 }
 

@@ -23,7 +23,7 @@ static arrays arrays_create(check *c, size_t count, size_t odd)
     for (size_t i = 0; i < 4; i++) {
         a.x[i] = check_floats(c, count, 1);
         if (i == 3)
-            floats_spoil(&c->random, a.x[i].data, count, odd);
+            floats_insert_special(&c->random, a.x[i].data, count, odd);
     }
     for (size_t j = 0; j < count; j++)
         a.x[2].data[j] = fabsf(a.x[2].data[j]);

@@ -5,8 +5,8 @@
 static void add_case(check *c, size_t count, size_t odd)
 {
     guarded a = check_floats(c, count, 1), b = check_floats(c, count, 1);
-    floats_spoil(&c->random, a.data, count, odd);
-    floats_spoil(&c->random, b.data, count, odd);
+    floats_insert_special(&c->random, a.data, count, odd);
+    floats_insert_special(&c->random, b.data, count, odd);
     guarded want = check_copy(&b), got = check_copy(&b);
     c->reference->scale(want.data, a.data, 0.3f, count, true);
     c->twin->scale(got.data, a.data, 0.3f, count, true);

@@ -20,7 +20,7 @@ static void transpose_case(check *c, size_t keys, size_t columns, size_t gap)
     guarded from = check_floats(c, keys ? (keys - 1) * stride + columns : 0, 1);
     guarded want = check_floats(c, columns * BLOCK, 1);
     guarded got = check_copy(&want);
-    floats_spoil(&c->random, from.data, from.count, 3);
+    floats_insert_special(&c->random, from.data, from.count, 3);
     c->reference->transpose(want.data, from.data, stride, keys, columns);
     c->twin->transpose(got.data, from.data, stride, keys, columns);
     check_same(c, "transpose", &want, &got);
@@ -129,9 +129,9 @@ static void forward_case(check *c, size_t rows, size_t d, size_t e, bool full,
 {
     forward_buffers b = forward_make(c, rows, d, e);
     b.step.words = full ? NULL : b.words;
-    floats_spoil(&c->random, b.q.data, b.q.count, odd);
-    floats_spoil(&c->random, b.kt.data, b.kt.count, odd);
-    floats_spoil(&c->random, b.v.data, b.v.count, odd);
+    floats_insert_special(&c->random, b.q.data, b.q.count, odd);
+    floats_insert_special(&c->random, b.kt.data, b.kt.count, odd);
+    floats_insert_special(&c->random, b.v.data, b.v.count, odd);
     guarded m = check_copy(&b.m), l = check_copy(&b.l), o = check_copy(&b.o);
     forward_run(&b, c->reference->attention_forward, &b.m, &b.l, &b.o);
     forward_run(&b, c->twin->attention_forward, &m, &l, &o);
@@ -286,10 +286,10 @@ static void backward_case(check *c, size_t rows, size_t d, size_t e, bool full,
 {
     backward_buffers b = backward_make(c, rows, d, e);
     b.grad.words = full ? NULL : b.words;
-    floats_spoil(&c->random, b.q.data, b.q.count, odd);
-    floats_spoil(&c->random, b.dout.data, b.dout.count, odd);
-    floats_spoil(&c->random, b.kt.data, b.kt.count, odd);
-    floats_spoil(&c->random, b.vt.data, b.vt.count, odd);
+    floats_insert_special(&c->random, b.q.data, b.q.count, odd);
+    floats_insert_special(&c->random, b.dout.data, b.dout.count, odd);
+    floats_insert_special(&c->random, b.kt.data, b.kt.count, odd);
+    floats_insert_special(&c->random, b.vt.data, b.vt.count, odd);
     guarded dq = check_copy(&b.dq), dk = check_copy(&b.dk),
             dv = check_copy(&b.dv);
     backward_run(&b, c->reference->attention_backward, &b.dq, &b.dk, &b.dv);

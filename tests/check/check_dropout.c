@@ -22,7 +22,7 @@ static void dropout_case(check *c, size_t columns, size_t odd, bool add)
 {
     guarded x = check_floats(c, ROWS * columns, 1);
     guarded want = check_floats(c, ROWS * columns, 1);
-    floats_spoil(&c->random, x.data, x.count, odd);
+    floats_insert_special(&c->random, x.data, x.count, odd);
     guarded got = check_copy(&want);
     bt_dropout d = dropout_make(c, columns, &x);
     d.add = add;

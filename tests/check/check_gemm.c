@@ -9,7 +9,7 @@
 
 static test_random randoms;
 
-/* What a case asks for; the matrices follow from it. */
+/* The parameters of a case; the matrices follow from them. */
 typedef struct shape {
     size_t m, n, k;
     bool trans_a, trans_b, add, bias;
@@ -33,7 +33,7 @@ static guarded matrix(const shape *s, size_t rows, size_t columns)
     guarded g = guarded_create(count);
     floats_fill(&randoms, g.data, count);
     if (s->odd)
-        floats_spoil(&randoms, g.data, count, 1 + count / 100);
+        floats_insert_special(&randoms, g.data, count, 1 + count / 100);
     return g;
 }
 
@@ -208,7 +208,7 @@ static void tile_borders_equal_the_reference(void **state)
 
 /* Long chains are split, and large operands are blocked; the widths here make
  * each block end just before, at and after a boundary. */
-static void cuts_of_the_chain_equal_the_reference(void **state)
+static void split_chains_equal_the_reference(void **state)
 {
     (void)state;
     static const struct {
@@ -329,7 +329,7 @@ int main(void)
         cmocka_unit_test(shared_products_equal_the_reference),
         cmocka_unit_test(every_flag_equals_the_reference),
         cmocka_unit_test(tile_borders_equal_the_reference),
-        cmocka_unit_test(cuts_of_the_chain_equal_the_reference),
+        cmocka_unit_test(split_chains_equal_the_reference),
         cmocka_unit_test(empty_products_run_the_epilogue_or_nothing),
         cmocka_unit_test(the_error_stays_below_its_bound),
         cmocka_unit_test(a_repeated_product_allocates_nothing),

@@ -77,8 +77,8 @@ static void norm_case(check *c, size_t rows, size_t width, size_t odd,
                       unsigned bits)
 {
     arrays want = arrays_make(c, rows, width);
-    floats_spoil(&c->random, want.x.data, want.x.count, odd);
-    floats_spoil(&c->random, want.dy.data, want.dy.count, odd);
+    floats_insert_special(&c->random, want.x.data, want.x.count, odd);
+    floats_insert_special(&c->random, want.dy.data, want.dy.count, odd);
     arrays got = arrays_copy(&want);
     bt_norm n = norm_of(&want, rows, width), m = norm_of(&got, rows, width);
     norm_set(&n, bits);

@@ -21,7 +21,7 @@ static void rotary_case(check *c, size_t heads, size_t half, size_t odd,
     size_t count = ROWS * heads * 2 * half;
     guarded x = check_floats(c, count, 1), want = check_floats(c, count, 1);
     guarded f = frequencies_make(half), got = check_copy(&want);
-    floats_spoil(&c->random, x.data, count, odd);
+    floats_insert_special(&c->random, x.data, count, odd);
     bt_rotary r = { .heads = heads,
                     .dim = 2 * half,
                     .positions = positions,

@@ -5,7 +5,7 @@
 static guarded row_make(check *c, size_t count, size_t odd)
 {
     guarded x = check_floats(c, count, 90);
-    floats_spoil(&c->random, x.data, count, odd);
+    floats_insert_special(&c->random, x.data, count, odd);
     return x;
 }
 

@@ -3,13 +3,13 @@
 # audit.sh - bauta audit, and the audit before a training run: their reports on
 # correct models and on injected faults, and their command lines.
 #
-#   audit.sh BAUTA WITH_BUGS FOLDERS
+#   audit.sh BAUTA WITH_FAULT FOLDERS
 #
-# WITH_BUGS is the program with faults to inject, see with_bugs.c, or 'none' if
-# it is not built; FOLDERS holds the model folders written by folders.c.
+# WITH_FAULT is the program with faults to inject, see inject_fault.c, or 'none' if
+# it is not built; FOLDERS holds the model folders written by write_models.c.
 set -eu
 bauta=$1
-with_bugs=$2
+with_fault=$2
 folders=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -80,9 +80,9 @@ runs 0 "$bauta" "$@" --no-audit --out "$work/b" "$work/text"
 if grep -q audit "$work/err"; then
     fail "an audit that was not asked for"
 fi
-[ "$with_bugs" != none ] || exit 0
+[ "$with_fault" != none ] || exit 0
 for leak in dropout-drops-mask future-key backward-sees-future; do
-    runs 1 env BAUTA_INJECT=$leak "$with_bugs" "$@" --out "$work/c-$leak" \
+    runs 1 env BAUTA_INJECT=$leak "$with_fault" "$@" --out "$work/c-$leak" \
         "$work/text"
     says err "which it must not"
     says err "training was not started"
@@ -91,11 +91,11 @@ done
 
 # A fault is reported with its location, as text and as JSON, and the status is 1.
 runs 1 env BAUTA_INJECT=future-key BAUTA_INJECT_LAYER=1 \
-    "$with_bugs" audit "$folders/gpt2" --tokens 24 --threads 1
+    "$with_fault" audit "$folders/gpt2" --tokens 24 --threads 1
 says out "tokens      FAILED decoder layer 1, head 0: token 0 of sequence 0 sees token 1, which it must not"
 says out "checks failed"
 runs 1 env BAUTA_INJECT=window-short-in-steps BAUTA_INJECT_LAYER=2 \
-    "$with_bugs" audit "$folders/mistral" --tokens 24 --threads 1 --json
+    "$with_fault" audit "$folders/mistral" --tokens 24 --threads 1 --json
 says out '"passed": false'
 if command -v python3 >/dev/null; then
     python3 - "$work/out" <<'END' || fail "the JSON of a fault"

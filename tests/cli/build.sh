@@ -4,7 +4,7 @@
 #
 #   build.sh SOURCE clang|address|thread
 set -eu
-# This runs inside a `make test`, whose settings are not for the inner one.
+# This runs inside a `make test`, whose settings must not affect the inner one.
 unset CI CC BUILD SANITIZE WERROR MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 if [ "$2" != address ] && ! command -v clang >/dev/null; then
     echo "clang is missing"

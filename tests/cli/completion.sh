@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# completion.sh - what bash completes for bauta, and that the program takes it;
-# the options that --help has are those of the tables; and the completions of
-# zsh and fish are made from them.
+# completion.sh - the completions of bash, and that the program accepts them;
+# the options of --help are those of the tables; and the completions of zsh and
+# fish are generated from them.
 #
 #   completion.sh BAUTA SOURCE
 set -eu
@@ -17,8 +17,7 @@ fail() {
     echo "$1"
     exit 1
 }
-# completes WORD...: what the last word may become, in one line; the program
-# before them.
+# completes WORD...: the completions of the last word, in one line.
 completes() {
     COMP_WORDS=("$bauta" "$@")
     COMP_CWORD=$#
@@ -51,9 +50,9 @@ has int8 generate model --weights ""
 has gpt2-tiny train --preset gpt2
 [ -z "$(completes fill "")" ] || fail "a folder is not for us to complete"
 
-# Every option of a verb is offered, and every one that is offered is known:
-# the program never says that there is none. What nobody knows, after it and
-# after a value that it may take, keeps the verb from working.
+# Every option of a verb is offered, and the program knows every option that is
+# offered. An unknown option after it, and after a value that it may take, keeps
+# the verb from working.
 count=0
 for verb in $(_bauta_verbs "$bauta"); do
     arguments=("$verb")
@@ -85,7 +84,7 @@ for verb in $(_bauta_verbs "$bauta"); do
             grep -qE -- "'$option=?(\[|:|')" || fail "zsh: $verb has no $option"
         count=$((count + 1))
     done
-    # And what --help has is in the table.
+    # The options of --help are in the table.
     grep -oE -- '--[a-z][a-z0-9-]*' "$work/help" | while read -r option; do
         case " $options " in
         *" $option "*) ;;

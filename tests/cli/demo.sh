@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# demo.sh - bauta demo: the story from end to end, in small; the grammar and
-# its splits; what is drawn and what is refused.
+# demo.sh - bauta demo from end to end, in small; the grammar and its splits;
+# the drawings and the refusals.
 #
 #   demo.sh BAUTA
 set -eu
@@ -61,11 +61,11 @@ done
 grep -q "^I love you	Ich liebe dich$" stdout || fail "I do not love you"
 cp stdout first
 runs 0 demo --grammar --seed 1
-cmp first stdout || fail "seed 1 is not the seed that nobody gave"
+cmp first stdout || fail "seed 1 is not the default seed"
 runs 0 demo --grammar --seed 2
 cmp -s first stdout && fail "another seed gave the same pairs"
 
-# The story.
+# The whole demo.
 runs 0 demo --fast --out d
 says stderr "validation loss"
 says stderr "I love you => "
@@ -75,8 +75,8 @@ says stdout "It says:"
 says stdout "bauta translate d/translator"
 [ -e d/translator/best/model.safetensors ] || fail "there is no translator"
 [ -e d/speaker/last/model.safetensors ] || fail "there is no speaker"
-# What went wrong: the English, what the model wrote, and the reference, which
-# is what the grammar says.
+# The wrong translations: the English, the model's output, and the reference,
+# which is the grammar's translation.
 says stdout "Layer 0 (the last), mean of"
 grep '(should be: ' stdout >slips || fail "nothing went wrong"
 sed -n 's/^  \(.*[^ ]\)  *(should be: \(.*\))$/\2/p' slips >references
@@ -89,7 +89,7 @@ grep -q "^  I love you  .*(should be: Ich liebe dich)$" slips ||
     fail "I love you"
 runs 0 inspect d/translator
 
-# What was learned there keeps the promises; each audit is soon done.
+# The trained models pass the audit, quickly.
 for model in translator speaker; do
     began=$(date +%s)
     runs 0 audit "d/$model"
@@ -97,7 +97,7 @@ for model in translator speaker; do
     [ $seconds -lt 30 ] || fail "the audit of the $model took $seconds s"
 done
 
-# What was held out was not learned from, in either language.
+# The held-out pairs were not trained on, in either language.
 for split in valid held-out; do
     for side in 1 2; do
         cut -f $side d/train.tsv | sed 's/\.$//' | sort >learned
@@ -107,8 +107,8 @@ for split in valid held-out; do
 done
 head -n 1 d/valid.tsv | grep -q "^I love you	" || fail "I love you was learned"
 
-# The drawing: the first token sees itself, and three dots hide the future; in
-# a pipe without colours.
+# The drawing: the first token sees itself, and three dots hide the future; in a
+# pipe without colours.
 runs 0 demo --fast --seed 3
 folder=$(sed -n 's/.*All of it is in \(.*\); try$/\1/p' stdout)
 [ -d "$folder/translator" ] || fail "nothing is in '$folder'"
@@ -117,7 +117,7 @@ grep -q '^ *dich  *[0-9]*  *[0-9]*  *[0-9]*  *[0-9]*$' stdout ||
     fail "the last token does not see all"
 grep -q "$(printf '\033')" stdout && fail "colours in a pipe"
 
-# The figures, with the story beside them.
+# The figures are written to the folder.
 runs 0 demo --fast --json --out j
 says stderr "It says:"
 [ "$(wc -l <stdout)" -eq 1 ] || fail "--json is not one line"

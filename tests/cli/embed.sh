@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# embed.sh - bauta embed: vectors in order, as JSON and as .npy; refusals; over
-# small models that are trained here. The numbers are compared in verbs.c.
+# embed.sh - bauta embed: vectors in order, as JSON and as .npy; refusals; on
+# small models that are trained here. transformers.c compares the numbers.
 #
 #   embed.sh BAUTA
-# shellcheck source=tests/cli/verb.sh
-. "$(dirname "$0")/verb.sh"
+# shellcheck source=tests/cli/common.sh
+. "$(dirname "$0")/common.sh"
 
 i=0
 while [ $i -lt 20 ]; do
@@ -57,7 +57,7 @@ says stderr "standard input: line 2: the text has"
 runs 1 bert --npy cut.npy
 [ ! -e cut.npy ] || fail "half a file"
 set -- cut.npy*
-[ ! -e "$1" ] || fail "$1 was left behind"
+[ ! -e "$1" ] || fail "$1 was not removed"
 
 # ---- vectors ---------------------------------------------------------------
 : >in

@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# examples.sh - the examples that need a model: one trains it, one speaks, one
-# translates.
+# examples.sh - the examples that need a model: train, generate and translate.
 #
 #   examples.sh BAUTA TRAIN GENERATE TRANSLATE
 set -eu
@@ -37,7 +36,7 @@ grep -q 'log-probability' out || fail "generate has not ended well"
 grep -q 'eine maske' out || fail "it has not learned to translate"
 [ "$(wc -l <out)" -eq 4 ] || fail "not two translations"
 
-# Without what they need they say so.
+# Without their arguments they print an error.
 for program in "$train" "$generate" "$translate"; do
     status=0
     "$program" >out 2>&1 || status=$?

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# fill.sh - bauta fill: gaps, candidates, refusals; over a small model that is
-# trained here. What words come out is compared in verbs.c.
+# fill.sh - bauta fill: gaps, candidates, refusals; on a small model that is
+# trained here. transformers.c compares the words.
 #
 #   fill.sh BAUTA
-# shellcheck source=tests/cli/verb.sh
-. "$(dirname "$0")/verb.sh"
+# shellcheck source=tests/cli/common.sh
+. "$(dirname "$0")/common.sh"
 
 i=0
 while [ $i -lt 20 ]; do

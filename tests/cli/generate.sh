@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# generate.sh - bauta generate: prompts from everywhere, settings, refusals,
-# interrupts; over a small model that is trained here.
+# generate.sh - bauta generate: prompts from every source, settings, refusals,
+# interrupts; on a small model that is trained here.
 #
 #   generate.sh BAUTA
-# shellcheck source=tests/cli/verb.sh
-. "$(dirname "$0")/verb.sh"
+# shellcheck source=tests/cli/common.sh
+. "$(dirname "$0")/common.sh"
 
-# Models: one that knows a text by heart, and of the other kinds.
+# Models: one that has memorized a text, and one of each other kind.
 i=0
 while [ $i -lt 30 ]; do
     echo "the mask hides the face, and the face is behind the mask"
@@ -96,7 +96,7 @@ fails "generation_config.json" half x
 fails "nowhere: cannot open it: " run --file nowhere
 fails "nowhere: cannot open it: " run --prompts nowhere
 fails "cannot read it: " run --file .
-mkdir old # characters that know neither an end nor what is unknown
+mkdir old # a character vocabulary without end and unknown tokens
 cat >old/tokenizer.json <<'END'
 {"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "merges": [],
  "vocab": {"a": 0, "b": 1}}}
@@ -104,11 +104,11 @@ END
 fails "no tokens, and the tokenizer has none" run "" --tokenizer old
 fails "no tokens" run "ÄÖÜ" --tokenizer old
 says stderr 'the prompt: 3 characters are not in the vocabulary'
-# A prompt that fills the model leaves no room.
+# A prompt that fills the context leaves no room.
 long=$(head -c 600 text | tr '\n' ' ')
 fails "the" run "$long"
 
-# ---- what it says ----------------------------------------------------------
+# ---- output ----------------------------------------------------------------
 runs 0 run "the mask hides" -n 10
 says stdout " the face"
 says stderr "settings: greedy, max-tokens 10"
@@ -131,7 +131,7 @@ runs 0 run "the mask hides" --stop "face" --quiet
 [ "$(cat stdout)" = " the " ] || fail "--stop is not where it ends"
 runs 0 run "the mask hides" --stop "zzz" --stop "fa" --json
 says stdout '"finish":"stop"'
-# Words that may not come, of the command line and of the folder.
+# Bad words, from the command line and from the folder.
 runs 0 run "the mask hides" -n 10 --bad-words face --quiet
 grep -q face stdout && fail "a bad word comes"
 says stdout " the fac"
@@ -161,10 +161,10 @@ runs 0 bpe "" -n 3 # begins with the token that begins texts
 runs 0 bpe "the" -n 3 --ignore-eos --min-tokens 3 --json
 says stdout '"new_tokens":3'
 
-# Draws: a seed is chosen and told, and gives the same text again.
+# Sampling: a seed is chosen and printed, and gives the same text again.
 runs 0 run "the" -n 20 --temp 1.5
 seed=$(sed -n 's/.*seed \([0-9]*\),.*/\1/p' stderr)
-[ -n "$seed" ] || fail "no seed is told"
+[ -n "$seed" ] || fail "no seed is printed"
 cp stdout drawn
 runs 0 run "the" -n 20 --temp 1.5 --seed "$seed" --quiet
 cmp -s stdout drawn || fail "the same seed draws another text"
@@ -182,7 +182,7 @@ says stdout "--- 1 of 2, score -"
 runs 0 run "the mask" -n 8 --beams 3 --length-penalty 0.5 --early-stopping \
     never --quiet
 
-# Many prompts: in order, each as if alone.
+# Many prompts: in order, and batch-invariant.
 printf 'the mask hides\nthe face\n\\nthe\n' >prompts
 runs 0 run --prompts prompts -n 10 --quiet
 [ "$(wc -l <stdout)" -eq 3 ] || fail "not a line a prompt"
@@ -194,7 +194,7 @@ cp prompts in
 runs 0 run --prompts - -n 10 --quiet
 [ "$(head -n 1 stdout)" = "$(cat alone)" ] || fail "--prompts -"
 : >in
-# One that cannot be is told, and the others are there.
+# A bad prompt is reported, and the others are generated.
 { echo "the mask hides" && echo "$long" && echo "the"; } >prompts
 runs 1 run --prompts prompts -n 10
 says stderr "prompts: line 2: "
@@ -202,7 +202,7 @@ says stderr "prompts: line 2: "
 runs 1 run --prompts prompts -n 10 --json
 says stdout '"error":"'
 
-# A vocabulary that is larger than the tokenizer's stops nothing.
+# A model vocabulary that is larger than the tokenizer's is no problem.
 train padded --preset gpt2-tiny --set n_layer=1 --set n_embd=16 \
     --set n_head=2 --set vocab_size=300 --context 32 --batch-size 2 \
     --tokenizer chars --steps 1 text
@@ -252,11 +252,11 @@ assert len(got["tokens"]) == len(got["logprobs"]) == got["new_tokens"] == 6
 assert got["finish"] == "length" and got["prompt_tokens"] == 14
 assert len(got["text"]) == 6 and got["seconds"] > 0
 END
-    # Position 30 is NaN: whoever comes by it fails, and nobody else does.
-    mkdir spoilt
-    cp -r run/best/. spoilt
-    rm spoilt/trainer.json # which has digests
-    python3 - spoilt/model.safetensors <<'END' || fail "a model to be spoilt"
+    # Position 30 is NaN: prompts that reach it fail, and no others.
+    mkdir nan
+    cp -r run/best/. nan
+    rm nan/trainer.json # which has digests
+    python3 - nan/model.safetensors <<'END' || fail "no model with NaN"
 import json, struct, sys
 data = bytearray(open(sys.argv[1], "rb").read())
 size = struct.unpack_from("<Q", data)[0]
@@ -273,21 +273,21 @@ END
         runs 0 run --prompts prompts -n 10 --quiet $how
         sed 2s/.*// stdout >want
         # shellcheck disable=SC2086
-        runs 1 spoilt --prompts prompts -n 10 --quiet $how
+        runs 1 nan --prompts prompts -n 10 --quiet $how
         says stderr "prompts: line 2: the logits after token 31 are not finite"
-        cmp -s stdout want || fail "a spoilt prompt changes others"
+        cmp -s stdout want || fail "a prompt with NaN changes others"
     done
-    runs 1 spoilt --prompts prompts -n 10 --json
+    runs 1 nan --prompts prompts -n 10 --json
     says stdout '"error":"the logits after token 31 are not finite: '
-    runs 1 spoilt "the face is behind the mask" -n 10
+    runs 1 nan "the face is behind the mask" -n 10
     says stderr "the logits after token 31 are not finite"
-    says stdout "the" # what was said before
+    says stdout "the" # the text before the error
     printf 'the \377mask' >in
     fails "standard input: line 1 is not UTF-8 (byte 5 of it)" run -n 2 --json
     : >in
 fi
 
-# ---- ends ------------------------------------------------------------------
+# ---- closed pipes and interrupts -------------------------------------------
 if [ -c /dev/full ]; then
     for how in the "the --json" "--prompts prompts"; do
         status=0
@@ -298,8 +298,8 @@ if [ -c /dev/full ]; then
         cases=$((cases + 1))
     done
 fi
-# Nobody reads any more: the conventional end, by SIGPIPE and without a word,
-# also where that was ignored by whoever started the program.
+# A closed pipe: the program ends by SIGPIPE without a message, even if the
+# signal was ignored by the parent process.
 for ignored in "" "trap '' PIPE"; do
     rm -f closed
     {
@@ -319,8 +319,8 @@ for ignored in "" "trap '' PIPE"; do
     cases=$((cases + 1))
 done
 
-# An interrupt ends the text, and then the program; what was said is there, and
-# so are the figures.
+# An interrupt ends the text, and then the program; the text so far and the
+# statistics are printed.
 train endless --preset llama-tiny --set num_hidden_layers=1 \
     --set hidden_size=32 --tokenizer bytes \
     --context 16 --batch-size 2 --steps 1 text
@@ -344,7 +344,7 @@ for how in "" "--beams 2"; do
     cases=$((cases + 1))
 done
 
-# A person at a terminal.
+# Interactive use at a terminal.
 if command -v script >/dev/null && script --version 2>/dev/null |
     grep -q util-linux; then
     printf '/help\nthe mask hides\nthe face\n/quit\n' |

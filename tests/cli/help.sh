@@ -4,11 +4,11 @@
 #
 #   help.sh BAUTA FOLDERS
 #
-# The examples are taken from the help of each verb and run as they stand, in a
+# The examples are taken from the help of each verb and run unchanged, in a
 # folder that holds small models and texts under the names that they use. A
-# `bauta` on the PATH before the program's makes the long ones short: few steps
-# of small batches, --fast, two experiments instead of all. FOLDERS is what
-# tests/cli/folders.c wrote.
+# `bauta` wrapper on the PATH makes the long ones short: few steps of small
+# batches, --fast, two experiments instead of all. FOLDERS holds the models of
+# tests/cli/write_models.c.
 set -eu
 BAUTA=$1
 folders=$2
@@ -126,7 +126,7 @@ examples() { # VERB, or none
         END { print count + 0 }'
 }
 total=0
-# Those of train first: others use its runs.
+# The examples of train first: others use its runs.
 verbs=$("$BAUTA" --help |
     awk '/^$/ { on = 0 } on { print $1 } /^verbs$/ { on = 1 }')
 for verb in train $(echo "$verbs" | grep -vx train) ""; do

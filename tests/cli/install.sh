@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# install.sh - what is installed can be used: the program of the README is built
-# against it through pkg-config and through CMake, and prints what the README
-# says it prints; its second program runs a model, the installed program starts,
-# and its manual is there.
+# install.sh - the installation is usable: the program of the README is built
+# against it through pkg-config and through CMake, and prints the output shown
+# there; its second program runs a model, the installed program starts, and its
+# manual is installed.
 #
 #   install.sh SOURCE BUILD PREFIX CC MODEL
 set -eu
@@ -12,9 +12,9 @@ build=$2
 prefix=$3
 cc=$4
 model=$5
-stage=$build/house/stage
-work=$build/house/work
-rm -rf "$build/house"
+stage=$build/install-test/stage
+work=$build/install-test/work
+rm -rf "$build/install-test"
 mkdir -p "$work"
 
 DESTDIR=$stage cmake --install "$build" >/dev/null
@@ -54,19 +54,19 @@ awk '/^```$/ { on = 0 } on { print } /^```c$/ && ++seen == 2 { on = 1 }' \
     -o "$work/model" $(pc --libs)
 "$work/model" "$model" | grep -q 'sequence 1: token [0-9]* is most likely next'
 
-# The program finds its library by itself.
+# The program finds its library without LD_LIBRARY_PATH.
 (
     unset LD_LIBRARY_PATH
     "$stage$prefix/bin/bauta" inspect "$model" --json >/dev/null
 )
 
-# Its manual, a page a verb, and what the shells complete.
+# The manual, one page a verb, and the shell completions.
 find "$stage" -path '*/man1/bauta-generate.1' | grep -q .
 find "$stage" -path '*/bash-completion/completions/bauta' | grep -q .
 find "$stage" -path '*/zsh/site-functions/_bauta' | grep -q .
 find "$stage" -path '*/fish/vendor_completions.d/bauta.fish' | grep -q .
 
-# The static library and what it needs in turn; the shared one is out of sight.
+# The static library and its dependencies; the shared one is moved away.
 # shellcheck disable=SC2046 # the flags are meant to be split
 "$cc" -std=c17 $(pc --cflags) "$work/readme.c" -o "$work/readme_static" \
     "$LD_LIBRARY_PATH/libbauta.a" \

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# lab.sh - bauta lab: names, options, what is printed, JSON, the page; and that
-# the claims hold, in small.
+# lab.sh - bauta lab: names, options, output, JSON, the page; and the claims of
+# the experiments that do not train.
 #
 #   lab.sh BAUTA
-# shellcheck source=tests/cli/verb.sh
-. "$(dirname "$0")/verb.sh"
+# shellcheck source=tests/cli/common.sh
+. "$(dirname "$0")/common.sh"
 
 # ---- refusals --------------------------------------------------------------
 runs 0 --help
@@ -46,7 +46,7 @@ says stderr "taken/index.html: cannot write it: "
 [ "$(ls taken)" = index.html ] || fail "half a page is left"
 
 # ---- an interrupt ----------------------------------------------------------
-# The page has what is finished as soon as it is; the next one takes longer.
+# The page contains each finished experiment at once; the next one takes longer.
 for signal in INT TERM; do
     rm -rf kept
     "$bauta" lab masks mlm --fast --out kept >stdout 2>stderr &
@@ -165,7 +165,7 @@ assert leaks[0] == 0 and leaks[1] == 45 and leaks[2] == 45, leaks
 END
 fi
 
-# ---- what cannot be written ------------------------------------------------
+# ---- output errors ---------------------------------------------------------
 if [ -c /dev/full ]; then
     for json in "" --json; do
         status=0

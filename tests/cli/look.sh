@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# look.sh - the verb look: pictures on stdout or in files, sentences on stderr,
-# exit statuses. The models are trained for a step or two, so what they look at
-# means nothing, but it adds up.
+# look.sh - bauta look: pictures on stdout or in files, errors on stderr, exit
+# statuses. The models are trained for a step or two, so their attention is
+# meaningless, but its weights add up.
 #
 #   look.sh BAUTA
 set -eu
@@ -19,8 +19,8 @@ fail() {
     cat stderr
     exit 1
 }
-# runs STATUS ARGUMENT...: bauta look ends so, and says something on just one of
-# the two streams.
+# runs STATUS ARGUMENT...: bauta look exits with STATUS and writes to exactly
+# one of the two streams.
 runs() {
     want=$1
     shift
@@ -38,11 +38,11 @@ runs() {
 says() { # STREAM TEXT
     grep -qF -- "$2" "$1" || fail "'$2' is not on $1"
 }
-refused() { # SENTENCE ARGUMENT...
-    sentence=$1
+refused() { # MESSAGE ARGUMENT...
+    message=$1
     shift
     runs 2 "$@"
-    says stderr "$sentence"
+    says stderr "$message"
 }
 
 # Masks alone.
@@ -91,7 +91,7 @@ done
 runs 1 nowhere a
 says stderr "nowhere"
 
-# Three models, of each kind one.
+# Three models, one of each kind.
 i=0
 while [ $i -lt 12 ]; do
     echo "the mask hides the face, and the face is behind the mask"
@@ -186,7 +186,7 @@ done
 runs 0 $marian "the face" --generate 6 --out page.html --at cross --layer 1
 says stdout "page.html: 4 pictures"
 
-# JSON: rows add up to 1, and what is hidden is 0.
+# JSON: rows add up to 1, and hidden pairs are 0.
 if command -v python3 >/dev/null; then
     for model in $gpt $bert $marian; do
         runs 0 "$model" "the face" --all --json

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# man.sh - the manual pages are what the program says of itself, and roff.
+# man.sh - the manual pages equal the output of --help, and are valid roff.
 #
 #   man.sh BAUTA SOURCE
 set -eu

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# program.sh - the program bauta: help, results on stdout, sentences on stderr,
+# program.sh - the program bauta: help, results on stdout, errors on stderr,
 # exit statuses.
 #
 #   program.sh BAUTA FOLDERS
 #
-# FOLDERS is what tests/cli/folders.c wrote.
+# FOLDERS holds the models of tests/cli/write_models.c.
 set -eu
 bauta=$1
 folders=$2
@@ -20,8 +20,8 @@ fail() {
     cat "$work/err"
     exit 1
 }
-# runs STATUS ARGUMENT...: the program ends so, and says something on just one
-# of the two streams.
+# runs STATUS ARGUMENT...: the program exits with STATUS and writes to exactly
+# one of the two streams.
 runs() {
     want=$1
     shift

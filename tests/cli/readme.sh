@@ -6,11 +6,11 @@
 #   readme.sh SOURCE clone CC MODELS
 #
 # Commands are the lines that start with "$ ", and text in backquotes that starts
-# with "bauta " or "build/bauta " and is more than a verb. They run in a scratch folder, one after
-# another, with small stand-ins for the models and the texts that they name; a
-# training takes a few steps. A status other than 0 is a failure. MODELS holds a
-# folder of each family, without tokenizers. With "clone" a clean clone is built
-# first, as the README says.
+# with "bauta " or "build/bauta " and is more than a verb. They run in a temporary
+# folder, one after another, with small stand-ins for the models and the texts
+# that they name; training takes a few steps. A status other than 0 is a failure.
+# MODELS holds a folder of each family, without tokenizers. With "clone" a clean
+# clone is built first, as the README says.
 set -eu
 source=$1
 build=$2
@@ -19,7 +19,7 @@ models=$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 if [ "$build" = clone ]; then
-    # This may run inside a `make test`, whose settings are not for the clone.
+    # This may run inside a `make test`, whose settings must not affect the clone.
     unset CI CC BUILD SANITIZE WERROR MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
     git clone -q "$source" "$work/clone" || exit 77
     source=$work/clone
@@ -42,7 +42,7 @@ run() { # COMMAND
         fail "README: $1: status $?"
 }
 
-# ---- what they name ------------------------------------------------------
+# ---- models and texts of the README --------------------------------------
 
 mkdir -p "$work/bin" "$work/here/models"
 cat >"$work/bin/bauta" <<WRAPPER
@@ -98,7 +98,7 @@ done <"$work/models"
 
 # ---- the commands --------------------------------------------------------
 
-# Lines go on behind a backslash; what a text block shows is output.
+# A backslash continues a line; text blocks are output.
 awk '/^```text$/ { text = 1 } /^```$/ { text = 0 }
      text { next }
      more { sub(/^ */, "") }

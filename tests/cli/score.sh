@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# score.sh - the verb score: results on stdout, sentences on stderr, exit
-# statuses. The numbers are sacrebleu's.
+# score.sh - bauta score: results on stdout, errors on stderr, exit statuses.
+# The numbers are sacrebleu's.
 #
 #   score.sh BAUTA
 set -eu
@@ -17,8 +17,8 @@ fail() {
     cat "$work/err"
     exit 1
 }
-# runs STATUS ARGUMENT...: bauta score ends so, and says something on just one
-# of the two streams. Its stdin is $work/in.
+# runs STATUS ARGUMENT...: bauta score exits with STATUS and writes to exactly
+# one of the two streams. Its stdin is $work/in.
 runs() {
     want=$1
     shift
@@ -97,7 +97,7 @@ for input in "$hyp" -; do
     says out "chrF2++|"
     says out " = 58.67"
 done
-# More lines than are held at a time: the same ones again and again.
+# More lines than are held at a time: the same ones repeated.
 for file in hyp ref; do
     i=0
     while [ $((i += 1)) -le 300 ]; do

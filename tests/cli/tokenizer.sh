@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tokenizer.sh - bauta tokenizer train: what it writes, says and refuses, and
-# that an interruption leaves nothing behind.
+# tokenizer.sh - bauta tokenizer train: its files, output and refusals, and that
+# an interrupt leaves no files.
 #
 #   tokenizer.sh BAUTA
 set -eu
@@ -46,11 +46,11 @@ says stdout "examples"
 
 printf 'the mask hides the face\nthe face hides the mask\n' >"$work/a"
 printf 'the mask\n' >"$work/b"
-refused() { # SENTENCE ARGUMENT...
-    sentence=$1
+refused() { # MESSAGE ARGUMENT...
+    message=$1
     shift
     runs 2 tokenizer train "$@"
-    says stderr "$sentence"
+    says stderr "$message"
 }
 refused "--out is missing" "$work/a"
 refused "the files are missing" --out "$work/t"
@@ -102,7 +102,7 @@ files() {
 both="./tokenizer.json ./tokenizer_config.json"
 [ "$(files)" = "$both" ] || fail "other files"
 
-# Interrupted, it leaves what was there as it was.
+# An interrupt leaves existing files unchanged.
 cp "$work/bpe/tokenizer.json" "$work/before"
 mkfifo "$work/pipe"
 "$bauta" tokenizer train --out "$work/bpe" - <"$work/pipe" >/dev/null 2>&1 &
@@ -115,4 +115,4 @@ wait "$child" || status=$?
 exec 3>&-
 [ "$status" -gt 128 ] || fail "it was not interrupted: $status"
 cmp -s "$work/before" "$work/bpe/tokenizer.json" || fail "the file changed"
-[ "$(files)" = "$both" ] || fail "something was left behind"
+[ "$(files)" = "$both" ] || fail "a file was left"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# train.sh - bauta train: a run, its folder, its end by a signal and its
-# resumption, what it says and refuses; and bauta score --perplexity.
+# train.sh - bauta train: a run, its folder, interruption and resumption, output
+# and refusals; and bauta score --perplexity.
 #
 #   train.sh BAUTA
 set -eu
@@ -44,15 +44,15 @@ sed 's/the/der/g' text >target
 small="--set n_layer=1 --set n_embd=16 --set n_head=2 --context 16
     --batch-size 2 --threads 1"
 
-# What it refuses, in a sentence.
+# Refusals, each with a message.
 runs 0 train --help
 says stdout "examples"
 says stdout "transformer-tiny"
-refused() { # SENTENCE ARGUMENT...
-    sentence=$1
+refused() { # MESSAGE ARGUMENT...
+    message=$1
     shift
     runs 2 train "$@"
-    says stderr "$sentence"
+    says stderr "$message"
 }
 refused "--preset NAME or --from DIR is missing" text
 refused "--tokenizer is missing" --preset gpt2-tiny text
@@ -88,7 +88,7 @@ says stderr "bad: line 2 is not UTF-8"
 runs 1 train --resume nowhere
 rm -rf r
 
-# A run as a whole.
+# A whole run.
 train() { # RUN OPTION...
     run=$1
     shift
@@ -109,8 +109,8 @@ set -- a/events.out.tfevents.*
 [ -s "$1" ] || fail "there are no events"
 runs 1 train --preset gpt2-tiny --tokenizer chars --out a text
 says stderr "'--resume a' continues"
-# What a killed program left half written goes, whatever its process number; a
-# folder with anything else in it stays.
+# Partial files of a killed process are removed, whatever its process number; a
+# folder with other contents stays.
 draft=.bauta-$$-0.folder
 mkdir "a/$draft" a/.bauta-1-1.folder
 touch "a/$draft/model.safetensors" a/.bauta-1-1.folder/mine
@@ -128,7 +128,7 @@ runs 0 train --preset gpt2-tiny $small --tokenizer chars --steps 20 \
 cmp a/last/model.safetensors t/last/model.safetensors ||
     fail "two threads made another model"
 
-# Interrupted behind some step, and resumed from elsewhere.
+# Interrupted after some step, and resumed from another folder.
 # shellcheck disable=SC2086
 "$bauta" train --preset gpt2-tiny $small --tokenizer chars --steps 100000 \
     --warmup 100 --eval-every 0 --out b text >stdout 2>stderr &
@@ -151,8 +151,8 @@ steps=$((stopped + 10))
 says stderr "resuming from"
 [ "$(grep -c '"loss"' b/metrics.jsonl)" = "$steps" ] || fail "not a line a step"
 
-# The same steps with and without a stop are the same bits: a copy of `a`
-# without its end goes on from its middle.
+# The same steps with and without a stop give the same bits: a copy of `a`
+# without its end is resumed from its middle.
 cp -R a d
 rm -rf d/step-00000020 d/last d/best
 runs 0 train --resume d
@@ -162,7 +162,7 @@ cmp a/last/optimizer.safetensors d/last/optimizer.safetensors ||
     fail "resumed, the moments are others"
 [ "$(grep -c '"loss"' d/metrics.jsonl)" = 20 ] || fail "the log was not cut"
 
-# A text that changed, options that changed, and a damaged run.
+# A changed text, changed options, and a damaged run.
 cp -R a e
 rm -rf e/step-00000020
 cp text kept
@@ -184,7 +184,7 @@ train f --save-every 4 --keep 2 --average 3 --json text
 [ ! -e f/step-00000004 ] || fail "an old checkpoint was kept"
 [ -e f/step-00000012 ] || fail "a checkpoint of the average was removed"
 
-# Pairs, and hidden words.
+# Pairs, and masked words.
 tiny="--threads 1 --steps 4 --eval-every 2 --batch-tokens 64"
 # shellcheck disable=SC2086
 runs 0 train --preset transformer-tiny $tiny --tokenizer unigram:60 \
@@ -202,7 +202,7 @@ runs 0 train --preset bert-tiny $tiny --tokenizer wordpiece:80 --lines text \
 says stderr " => "
 runs 0 train --from h/best --steps 1 --threads 1 --lines text --out h2
 
-# A loss that is lost stops the run, and what was saved stays.
+# A loss that is not finite stops the run, and saved checkpoints stay.
 # shellcheck disable=SC2086
 runs 1 train --preset gpt2-tiny $small --tokenizer chars --steps 200 \
     --eval-every 1 --out n text --warmup 0 --learning-rate 1e30 \
@@ -210,7 +210,7 @@ runs 1 train --preset gpt2-tiny $small --tokenizer chars --steps 200 \
 says stderr "10 steps in a row"
 [ -e n/last/model.safetensors ] || fail "the good checkpoint is gone"
 
-# Trials keep nothing.
+# Dry runs write nothing.
 # shellcheck disable=SC2086
 runs 0 train --preset gpt2-tiny $small --tokenizer chars --dry-run text
 says stdout "parameters"

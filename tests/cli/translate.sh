@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# translate.sh - bauta translate: line in, line out, in order; refusals. The
-# model is trained here, on a language that says the same backwards.
+# translate.sh - bauta translate: one line out for each line in, in order;
+# refusals. The model is trained here, on a language of reversed words.
 #
 #   translate.sh BAUTA
-# shellcheck source=tests/cli/verb.sh
-. "$(dirname "$0")/verb.sh"
+# shellcheck source=tests/cli/common.sh
+. "$(dirname "$0")/common.sh"
 
 i=0
 while [ $i -lt 40 ]; do
@@ -75,12 +75,12 @@ for how in "" "--beams 1" "--beams 3" "--file -" "--file in" "--sequences 1" \
     printf 'eine maske\n\n\ndas maske verbirgt a gesicht\ndas gesicht\n' >want
     cmp -s want stdout || fail "line in, line out: $how"
 done
-# Many lines: more than the window, and each as if alone.
+# Many lines: more than the window; batch-invariant.
 cat source source source >in
 runs 0 run --beams 2
 cat target target target | cmp -s - stdout || fail "three hundred lines"
 
-# A line as soon as it is there.
+# Each line is printed as soon as it is available.
 mkfifo questions
 "$bauta" translate run --quiet <questions >stdout 2>stderr &
 {
@@ -126,7 +126,7 @@ assert none == {"source": "", "translations": [], "source_tokens": 0}
 END
 fi
 
-# A line that is too long is told, and the others are there.
+# A line that is too long is reported, and the others are translated.
 { echo "a mask" && yes "the mask" | head -n 2000 | tr '\n' ' ' && echo &&
     echo "the face"; } >in
 runs 1 run --quiet
@@ -138,7 +138,7 @@ runs 1 run --quiet --json
 says stdout '"error":"'
 echo "a mask" >in
 
-# So it is where a token is NaN, behind the sources that have it.
+# The same where a token is NaN, for the sources that contain it.
 if command -v python3 >/dev/null; then
     # shellcheck disable=SC2086
     train untied $small --set tie_word_embeddings=false --tokenizer unigram:60 \
@@ -149,10 +149,10 @@ if command -v python3 >/dev/null; then
     token=$("$bauta" tokenize untied --json <in | python3 -c 'import json, sys
 one, two, three = (set(json.loads(line)["ids"]) for line in sys.stdin)
 print(min(two - one - three))')
-    mkdir spoilt
-    cp -r untied/last/. spoilt
-    rm spoilt/trainer.json # which has digests
-    python3 - spoilt/model.safetensors "$token" <<'END' || fail "no poison"
+    mkdir nan
+    cp -r untied/last/. nan
+    rm nan/trainer.json # which has digests
+    python3 - nan/model.safetensors "$token" <<'END' || fail "no poison"
 import json, struct, sys
 data = bytearray(open(sys.argv[1], "rb").read())
 size = struct.unpack_from("<Q", data)[0]
@@ -163,10 +163,10 @@ at = 8 + size + shared["data_offsets"][0] + int(sys.argv[2]) * width
 data[at:at + width] = struct.pack("<f", float("nan")) * (width // 4)
 open(sys.argv[1], "wb").write(data)
 END
-    runs 1 spoilt --quiet -n 8
+    runs 1 nan --quiet -n 8
     says stderr "standard input: line 2: the logits after token 1 are not fin"
-    cmp -s stdout want || fail "a spoilt line takes others along"
-    runs 1 spoilt --quiet -n 8 --beams 3 --json
+    cmp -s stdout want || fail "a line with NaN changes others"
+    runs 1 nan --quiet -n 8 --beams 3 --json
     says stdout '"error":"the logits after token 1 are not finite: '
     echo "a mask" >in
 fi

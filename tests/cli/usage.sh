@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# usage.sh - the command line as a stranger types it: help of a verb, the names
-# that other programs use, slips, sentences without names from inside, and a
-# manual page for each verb.
+# usage.sh - the command line of a new user: help of a verb, option names of
+# other programs, typos, error messages without internal names, and a manual
+# page for each verb.
 #
 #   usage.sh BAUTA SOURCE
-# shellcheck source=tests/cli/verb.sh
-. "$(dirname "$0")/verb.sh"
+# shellcheck source=tests/cli/common.sh
+. "$(dirname "$0")/common.sh"
 source=$2
 verb= # the arguments begin with it
 
-# The same as `runs` and its company, of any verb.
+# `runs` and the other helpers, for any verb.
 runs() {
     want=$1
     shift
@@ -60,7 +60,7 @@ runs 0 train --preset transformer-tiny --set d_model=16 --set encoder_layers=1 \
     --tokenizer unigram:20 --source source --target source --batch-size 2 \
     --steps 2 --threads 1 --out pairs
 
-# ---- names that people try ---------------------------------------------------
+# ---- option names of other programs ------------------------------------------
 runs 0 generate run "the mask" --quiet --temp 0.7 --top-p 0.9 --seed 3 \
     --max-tokens 5
 same generate -m run -p "the mask" --quiet --temperature 0.7 --top_p 0.9 \
@@ -88,7 +88,7 @@ for first in "--learning-rate 0.01 --steps 1 --warmup 0 --out" \
     says again/options.json '"warmup-steps": 0,'
 done
 
-# ---- slips -------------------------------------------------------------------
+# ---- typos -------------------------------------------------------------------
 slip() { # WANT WORD...
     want=$1
     shift
@@ -110,13 +110,13 @@ refused "--max_new_tokens needs a value" generate run x --max_new_tokens
 refused "--num-beams is '0', not a whole number from 1" generate run x \
     --num-beams 0
 
-# ---- sentences ---------------------------------------------------------------
-# plain SENTENCE ARGUMENT...: it fails so, and names nothing from inside.
+# ---- messages ----------------------------------------------------------------
+# plain MESSAGE ARGUMENT...: it fails with this message, without internal names.
 plain() {
-    sentence=$1
+    message=$1
     shift
     runs 1 "$@"
-    says stderr "$sentence"
+    says stderr "$message"
     ! sed 's/options\.json//' stderr |
         grep -qE '(request|options)\.[a-z]|_rate|hidden_|(^|: )rate is' ||
         fail "a name from inside"
@@ -124,10 +124,10 @@ plain() {
 plain "2 beams and sampling are not supported together" generate run the --beams 2 --sample
 plain "the source has " translate pairs \
     "$(tr "\n" " " <source)"
-# Settings of the folder are as good a reason.
+# The same for settings of the folder.
 cp -RL run/last settings
 rm settings/trainer.json
-spoiled() { # SENTENCE JSON
+spoiled() { # MESSAGE JSON
     printf '%s\n' "$2" >settings/generation_config.json
     plain "$1" generate settings the
 }
@@ -140,12 +140,12 @@ for change in "--learning-rate 0.5" "--mlm-probability 0.5" "--weight-decay 0.5"
     plain "${change% *} of a run cannot change: it was " train --resume run \
         --steps 3 $change
 done
-broken() { # SENTENCE OPTION...
-    sentence=$1
+broken() { # MESSAGE OPTION...
+    message=$1
     shift
     rm -rf new
     # shellcheck disable=SC2086
-    plain "$sentence" train text --preset gpt2-tiny $small --tokenizer chars \
+    plain "$message" train text --preset gpt2-tiny $small --tokenizer chars \
         --steps 1 --out new "$@"
 }
 broken "the learning rate is 1 and its minimum 2" --learning-rate 1 \
@@ -155,7 +155,7 @@ broken "the fraction of masked tokens is 2" --mask-rate 2
 broken "weight_decay is -1" --weight-decay -1
 broken "must not be 0" --accumulate 0
 
-# ---- files that are something else -------------------------------------------
+# ---- files of another kind ---------------------------------------------------
 mkdir other
 printf 'GGUF\003\000\000\000' >other/model.gguf
 plain "other: is not a model folder: it has no config.json, but model.gguf; GGUF" \

@@ -187,7 +187,7 @@ static void check_gaps(const problem *p, const result *r)
     for (size_t i = 0; i < p->n; i++)
         for (size_t c = p->heads * p->d; c < p->shape.out_token; c++)
             if (r->out[i * p->shape.out_token + c] != 0x7f7f) {
-                FAIL("%s: wrote behind the heads of row %zu", p->name, i);
+                FAIL("%s: wrote after the heads of row %zu", p->name, i);
                 return;
             }
     checks++;
@@ -210,7 +210,7 @@ static void check_same(const problem *p, const char *what, const result *a,
     }
 }
 
-/* ---- the hidden -------------------------------------------------------- */
+/* ---- hidden values ----------------------------------------------------- */
 
 static bool finite_bf16(uint16_t x)
 {

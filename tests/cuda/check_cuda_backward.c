@@ -6,7 +6,7 @@
  * forward and backward twice and checks:
  *
  *   accuracy      within a bound derived from the arithmetic (see pair_of)
- *   the unseen    rows that see nothing, keys that nobody sees: 0
+ *   the unseen    rows that see nothing, keys that no row sees: 0
  *   same bits     from run to run; from any cut of the rows into tiles; alone
  *                 and packed between neighbours
  *   the hidden    NaN, infinity and huge values in q, k, v or dout change no
@@ -337,7 +337,7 @@ static void check_gap(const backward *b, const char *what, const uint16_t *x,
     for (size_t i = 0; i < tokens; i++)
         for (size_t c = width; c < token; c++)
             if (x[i * token + c] != 0x7f7f) {
-                FAIL("%s: wrote behind the heads of %s of token %zu", b->p.name,
+                FAIL("%s: wrote after the heads of %s of token %zu", b->p.name,
                      what, i);
                 return;
             }
@@ -394,7 +394,7 @@ static void check_same_keys(const backward *b, const char *why,
                b->p.shape.v_token);
 }
 
-/* ---- the hidden -------------------------------------------------------- */
+/* ---- hidden values ----------------------------------------------------- */
 
 enum { POISON_Q, POISON_DOUT, POISON_K, POISON_V, POISONS };
 

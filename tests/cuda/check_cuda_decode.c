@@ -378,7 +378,7 @@ static void check_gaps(const problem *p, const result *r)
     for (size_t i = 0; i < p->rows; i++)
         for (size_t c = p->heads * p->d; c < p->out_token; c++)
             if (r->out[i * p->out_token + c] != 0x7f7f) {
-                FAIL("%s: wrote behind the heads of row %zu", p->name, i);
+                FAIL("%s: wrote after the heads of row %zu", p->name, i);
                 return;
             }
     checks++;
@@ -401,7 +401,7 @@ static void check_same(const problem *p, const char *what, const result *a,
     result_free(&b);
 }
 
-/* ---- the circumstances ------------------------------------------------- */
+/* ---- threads, ISA and layout ------------------------------------------- */
 
 static void check_circumstances(const problem *p, const result *r)
 {
@@ -428,7 +428,7 @@ static void check_circumstances(const problem *p, const result *r)
                    run(p, &settings[below(BT_LEN(settings))]), p->rows);
 }
 
-/* ---- the hidden -------------------------------------------------------- */
+/* ---- hidden values ----------------------------------------------------- */
 
 /* Poison the keys or the values of one key of a sequence: queries that do not
  * see it keep their bits, those that do show a NaN. */
@@ -631,10 +631,10 @@ static void check_refusals(void)
     bt_cuda_pages pages = { .k = x, .v = x, .pages = 5, .page_keys = 64 };
     if (bt_attention_decode_bf16_cuda(decode, &shape, x, &pages, x, NULL, NULL,
                                       &err) != BAUTA_ERR_ARGUMENT)
-        FAIL("a page behind the last one was not refused");
+        FAIL("a page after the last one was not refused");
     one.rows = 2;
     if (bt_cuda_decode_step(decode, &one, 1, NULL, &err) != BAUTA_ERR_ARGUMENT)
-        FAIL("a row behind the last one was not refused");
+        FAIL("a row after the last one was not refused");
     cudaFree(x);
     bauta_mask_free(mask);
     bt_cuda_decode_free(decode);

@@ -364,7 +364,7 @@ static void check_decode(const char *name, const char *mask, size_t n, size_t m,
     problem_free(&p);
 }
 
-/* ---- memory that runs out ---------------------------------------------- */
+/* ---- failing allocations ----------------------------------------------- */
 
 /* A plan and a step of decoding of one type. */
 static bauta_status make_all(const bauta_mask *mask, bauta_dtype type)
@@ -404,7 +404,7 @@ static void check_faults(const bauta_options *options)
             bauta_status status = make_all(mask, (bauta_dtype)type);
             bool failed = faults_disarm();
             check(status == (failed ? BAUTA_ERR_NOMEM : BAUTA_OK), "faults",
-                  "a failed allocation is not told");
+                  "a failed allocation is not reported");
             check(faults_live() == live, "faults", "a leak");
             if (!failed)
                 break;

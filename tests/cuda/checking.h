@@ -6,8 +6,8 @@
  * that watches every access and slows them down a hundred times. With --race
  * and a head size it runs still fewer, of that size alone, where it knows of
  * it. */
-#ifndef BT_CUDA_CHECKING_H
-#define BT_CUDA_CHECKING_H
+#ifndef BT_TEST_CUDA_CHECKING_H
+#define BT_TEST_CUDA_CHECKING_H
 
 #include "base/error.h"
 #include "testing.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* masks.h - masks of every kind, for the checks of the GPU kernels. */
-#ifndef BT_CUDA_MASKS_H
-#define BT_CUDA_MASKS_H
+#ifndef BT_TEST_CUDA_MASKS_H
+#define BT_TEST_CUDA_MASKS_H
 
 #include "bauta.h"
 #include "checking.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* problem.h - problems with random inputs for the checks of attention in
  * bfloat16, forward and backward: masks of every kind, in many sizes. */
-#ifndef BT_CUDA_PROBLEM_H
-#define BT_CUDA_PROBLEM_H
+#ifndef BT_TEST_CUDA_PROBLEM_H
+#define BT_TEST_CUDA_PROBLEM_H
 
 #include "backend/cuda/cuda.h"
 #include "mask/plan.h"

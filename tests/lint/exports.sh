@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# exports.sh - the shared library exports what the headers declare and no more, and
-# has its version in its SONAME; the static one keeps to its two prefixes.
+# exports.sh - the shared library exports exactly what the headers declare and
+# has its version in its SONAME; the static library uses two prefixes only.
 #
 #   exports.sh INCLUDE_DIR libbauta.so libbauta.a SONAME
 set -eu

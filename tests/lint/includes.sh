@@ -8,7 +8,7 @@ set -eu
 cd "$1"
 
 # Top to bottom: a folder may include headers of itself and of lower lines.
-# Folders on one line do not know each other.
+# Folders on one line do not include each other.
 layers="audit
 train decode
 data model draw score
@@ -22,7 +22,7 @@ tensor
 base"
 
 # "FILE INCLUDED" for every include of one of our own headers in src/. Names
-# without a folder are of the same folder.
+# without a folder are in the same folder.
 includes() {
     find src -name '*.c' -o -name '*.h' -o -name '*.cu' | sort |
         xargs grep -HoE '^[[:blank:]]*#[[:blank:]]*include "[^"]+"' |
@@ -80,7 +80,7 @@ if edges | grep -E '^(upward|unknown) '; then
     echo "a folder of src/ includes only what is below it: tests/lint/includes.sh"
     exit 1
 fi
-# The document shows the graph as it is.
+# The document must show this graph.
 want=$(graph)
 have=$(sed -n '/^<!-- include graph -->/,/^<!-- end -->/p' docs/architecture.md |
     grep -v -e '^<!--' -e '^```')

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# names.sh - one name, one thing: no type and no file name of src/ twice, and
-# no name that was retired.
+# names.sh - one name, one thing: no type and no file name of src/ is used
+# twice, and no retired name comes back.
 #
 #   names.sh SOURCE
 set -eu
@@ -14,7 +14,7 @@ if ! command -v git >/dev/null || ! git rev-parse >/dev/null 2>&1; then
     exit 77
 fi
 
-# Types, those of one file among them.
+# Types, including those local to one file.
 twice=$(git ls-files 'src/*.c' 'src/*.h' 'src/*.cu' |
     xargs grep -hoE '^(typedef )?(struct|enum|union) [a-z_0-9]+ \{' |
     sed -E 's/^typedef //; s/ \{$//; s/^[a-z]+ //' | sort | uniq -d)
@@ -34,7 +34,7 @@ for file in $(git ls-files 'src/*.c' 'src/*.h' | sed 's|.*/||' | sort | uniq -d)
     }
 done
 
-# Names that are gone stay gone.
+# Retired names stay retired.
 if git ls-files -- src include cli lab tests fuzz bench examples docs tools \
     README.md CONTRIBUTING.md CMakeLists.txt |
     grep -vE "^$here/retired.txt$|^docs/migrating.md$" |

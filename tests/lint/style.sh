@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# style.sh - what of the house style a machine can see.
+# style.sh - the style rules that can be checked automatically.
 #
 #   style.sh SOURCE lines|format|shell
 set -eu
@@ -42,12 +42,12 @@ lines)
         failed=1
     fi
     # JSON, SVG and the like are written by printf in the program, which is
-    # right as long as nobody takes the locale of the environment.
+    # right as long as nothing sets the locale.
     if files 'src/*.c' 'cli/*.c' 'lab/*.c' | xargs grep -nE '(set|use)locale'; then
         echo "a decimal comma could get into what is written"
         failed=1
     fi
-    # Bugs for tests are put in by the linker, see tests/fault_injection.h.
+    # Faults for tests are injected by the linker, see tests/fault_injection.h.
     if files 'src/*' 'include/*' 'cli/*' 'lab/*' |
         xargs grep -niE 'plant|fault_inject|__(wrap|real)_'; then
         echo "bugs that a test turns on belong in tests/fault_injection.c"

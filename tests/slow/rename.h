@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rename.h - included before every file of the slow generator: the library's
  * sources under other names, over the decode session without a KV cache. */
-#ifndef BT_SLOW_RENAME_H
-#define BT_SLOW_RENAME_H
+#ifndef BT_TEST_SLOW_RENAME_H
+#define BT_TEST_SLOW_RENAME_H
 
-#define bt_decode_session_create slow_stage_create
-#define bt_decode_session_free slow_stage_free
-#define bt_decode_session_cost slow_stage_cost
-#define bt_decode_session_used slow_stage_used
-#define bt_decode_session_limit slow_stage_bound
-#define bt_decode_session_encode slow_stage_encode
-#define bt_decode_session_append slow_stage_feed
-#define bt_cross_kv_release slow_memory_drop
+#define bt_decode_session_create slow_session_create
+#define bt_decode_session_free slow_session_free
+#define bt_decode_session_cost slow_session_cost
+#define bt_decode_session_used slow_session_used
+#define bt_decode_session_limit slow_session_limit
+#define bt_decode_session_encode slow_session_encode
+#define bt_decode_session_append slow_session_append
+#define bt_cross_kv_release slow_cross_kv_release
 #define bt_sequence_create slow_sequence_create
 #define bt_sequence_fork slow_sequence_fork
 #define bt_sequence_free slow_sequence_free
-#define bt_sequence_set_window slow_sequence_slide
+#define bt_sequence_set_window slow_sequence_set_window
 #define bt_sequence_tokens slow_sequence_tokens
 #define bt_sequence_truncate slow_sequence_truncate
 
 #define bt_request_create slow_request_create
 #define bt_request_free slow_request_free
-#define bt_request_stop_matcher slow_request_speech
+#define bt_request_stop_matcher slow_request_stop_matcher
 #define bt_request_start slow_request_start
-#define bt_request_open_beams slow_request_open
+#define bt_request_open_beams slow_request_open_beams
 #define bt_request_ends slow_request_ends
-#define bt_request_sample slow_request_choose
+#define bt_request_sample slow_request_sample
 #define bt_request_apply slow_request_apply
 #define bt_generate_options_check slow_generate_options_check
-#define bt_generator_schedule slow_generator_admit
-#define bt_generator_reserve_scratch slow_generator_desks
-#define bt_generator_replace_block slow_generator_replace
-#define bt_generator_cache_prefix slow_generator_keep
-#define bt_generator_evict_prefix slow_generator_forget
+#define bt_generator_schedule slow_generator_schedule
+#define bt_generator_reserve_scratch slow_generator_reserve_scratch
+#define bt_generator_replace_block slow_generator_replace_block
+#define bt_generator_cache_prefix slow_generator_cache_prefix
+#define bt_generator_evict_prefix slow_generator_evict_prefix
 
 #define bauta_generator_create slow_generator_create
 #define bauta_generator_free slow_generator_free

@@ -20,14 +20,14 @@ struct bt_decode_session {
 };
 
 struct bt_cross_kv {
-    bt_decode_session *stage;
+    bt_decode_session *session;
     size_t users, count;
     uint32_t *ids;
 };
 
 struct bt_sequence {
-    bt_decode_session *stage;
-    bt_cross_kv *memory;
+    bt_decode_session *session;
+    bt_cross_kv *cross;
     size_t count;
     uint32_t *ids;
     size_t window; /* 0: none */
@@ -40,31 +40,31 @@ bauta_status bt_decode_session_create(bt_decode_session **out,
 {
     *out = bt_alloc_zero(1, sizeof(**out));
     if (!*out)
-        return bt_fail_memory(err, "a stage", sizeof(**out));
+        return bt_fail_memory(err, "a session", sizeof(**out));
     **out = (bt_decode_session){ context, model, bytes, 0 };
     return BAUTA_OK;
 }
 
-void bt_decode_session_free(bt_decode_session *stage)
+void bt_decode_session_free(bt_decode_session *session)
 {
-    bt_free(stage);
+    bt_free(session);
 }
 
-uint64_t bt_decode_session_cost(const bt_decode_session *stage, size_t tokens,
+uint64_t bt_decode_session_cost(const bt_decode_session *session, size_t tokens,
                                 size_t source)
 {
-    (void)stage;
+    (void)session;
     return ((uint64_t)tokens + source) * TOKEN_BYTES;
 }
 
-uint64_t bt_decode_session_used(const bt_decode_session *stage)
+uint64_t bt_decode_session_used(const bt_decode_session *session)
 {
-    return stage->used;
+    return session->used;
 }
 
-uint64_t bt_decode_session_limit(const bt_decode_session *stage)
+uint64_t bt_decode_session_limit(const bt_decode_session *session)
 {
-    return stage->bytes;
+    return session->bytes;
 }
 
 /* ---- sources ----------------------------------------------------------- */
@@ -80,16 +80,16 @@ static bauta_status ids_copy(uint32_t **out, const uint32_t *ids, size_t count,
     return BAUTA_OK;
 }
 
-void bt_cross_kv_release(bt_cross_kv *memory)
+void bt_cross_kv_release(bt_cross_kv *cross)
 {
-    if (!memory || --memory->users)
+    if (!cross || --cross->users)
         return;
-    memory->stage->used -= memory->count * TOKEN_BYTES;
-    bt_free(memory->ids);
-    bt_free(memory);
+    cross->session->used -= cross->count * TOKEN_BYTES;
+    bt_free(cross->ids);
+    bt_free(cross);
 }
 
-bauta_status bt_decode_session_encode(bt_decode_session *stage, size_t count,
+bauta_status bt_decode_session_encode(bt_decode_session *session, size_t count,
                                       const uint32_t *const *ids,
                                       const size_t *lengths, bt_cross_kv **out,
                                       bauta_error *err)
@@ -105,10 +105,10 @@ bauta_status bt_decode_session_encode(bt_decode_session *stage, size_t count,
             bt_free(m);
             break;
         }
-        m->stage = stage;
+        m->session = session;
         m->users = 1;
         m->count = lengths[i];
-        stage->used += m->count * TOKEN_BYTES;
+        session->used += m->count * TOKEN_BYTES;
         out[i] = m;
     }
     for (size_t i = 0; i < count && status; i++) {
@@ -120,8 +120,8 @@ bauta_status bt_decode_session_encode(bt_decode_session *stage, size_t count,
 
 /* ---- sequences --------------------------------------------------------- */
 
-static bauta_status sequence_make(bt_sequence **out, bt_decode_session *stage,
-                                  bt_cross_kv *memory, const uint32_t *ids,
+static bauta_status sequence_make(bt_sequence **out, bt_decode_session *session,
+                                  bt_cross_kv *cross, const uint32_t *ids,
                                   size_t count, bauta_error *err)
 {
     *out = NULL;
@@ -133,27 +133,27 @@ static bauta_status sequence_make(bt_sequence **out, bt_decode_session *stage,
         bt_free(s);
         return status;
     }
-    s->stage = stage;
-    s->memory = memory;
+    s->session = session;
+    s->cross = cross;
     s->count = count;
-    if (memory)
-        memory->users++;
-    stage->used += count * TOKEN_BYTES;
+    if (cross)
+        cross->users++;
+    session->used += count * TOKEN_BYTES;
     *out = s;
     return BAUTA_OK;
 }
 
-bauta_status bt_sequence_create(bt_sequence **out, bt_decode_session *stage,
-                                bt_cross_kv *memory, bauta_error *err)
+bauta_status bt_sequence_create(bt_sequence **out, bt_decode_session *session,
+                                bt_cross_kv *cross, bauta_error *err)
 {
-    return sequence_make(out, stage, memory, NULL, 0, err);
+    return sequence_make(out, session, cross, NULL, 0, err);
 }
 
 bauta_status bt_sequence_fork(bt_sequence **out, const bt_sequence *s,
                               bauta_error *err)
 {
     bauta_status status =
-        sequence_make(out, s->stage, s->memory, s->ids, s->count, err);
+        sequence_make(out, s->session, s->cross, s->ids, s->count, err);
     if (!status)
         (*out)->window = s->window;
     return status;
@@ -168,8 +168,8 @@ void bt_sequence_free(bt_sequence *s)
 {
     if (!s)
         return;
-    s->stage->used -= s->count * TOKEN_BYTES;
-    bt_cross_kv_release(s->memory);
+    s->session->used -= s->count * TOKEN_BYTES;
+    bt_cross_kv_release(s->cross);
     bt_free(s->ids);
     bt_free(s);
 }
@@ -181,20 +181,20 @@ size_t bt_sequence_tokens(const bt_sequence *s)
 
 bool bt_sequence_truncate(bt_sequence *s, size_t tokens)
 {
-    s->stage->used -= (s->count - tokens) * TOKEN_BYTES;
+    s->session->used -= (s->count - tokens) * TOKEN_BYTES;
     s->count = tokens;
     return true;
 }
 
 /* ---- reading ----------------------------------------------------------- */
 
-static bauta_status read_all(const bt_sequence *s, const uint32_t *ids,
-                             size_t count, float *logits, bauta_error *err)
+static bauta_status forward_all(const bt_sequence *s, const uint32_t *ids,
+                                size_t count, float *logits, bauta_error *err)
 {
-    size_t vocab = bauta_model_vocab_size(s->stage->model);
+    size_t vocab = bauta_model_vocab_size(s->session->model);
     bauta_batch target = BAUTA_BATCH_INIT, source = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
-    size_t source_count = s->memory ? s->memory->count : 0;
+    size_t source_count = s->cross ? s->cross->count : 0;
     float *all = bt_alloc(bt_size_mul(count, vocab * sizeof(float)));
     if (!all)
         return bt_fail_memory(err, "logits", count * vocab);
@@ -202,7 +202,7 @@ static bauta_status read_all(const bt_sequence *s, const uint32_t *ids,
     target.lengths = &count;
     target.ids = ids;
     source.lengths = &source_count;
-    source.ids = s->memory ? s->memory->ids : NULL;
+    source.ids = s->cross ? s->cross->ids : NULL;
     outputs.logits = all;
     bauta_mask *window = NULL;
     bauta_status status =
@@ -210,8 +210,8 @@ static bauta_status read_all(const bt_sequence *s, const uint32_t *ids,
                   : BAUTA_OK;
     target.mask = window;
     if (!status)
-        status = bauta_model_forward(s->stage->context, s->stage->model,
-                                     s->memory ? &source : NULL, &target,
+        status = bauta_model_forward(s->session->context, s->session->model,
+                                     s->cross ? &source : NULL, &target,
                                      &outputs, err);
     bauta_mask_free(window);
     if (!status)
@@ -220,11 +220,11 @@ static bauta_status read_all(const bt_sequence *s, const uint32_t *ids,
     return status;
 }
 
-static bauta_status feed_one(const bt_decode_input *feed, uint32_t **out,
-                             bauta_error *err)
+static bauta_status append_one(const bt_decode_input *input, uint32_t **out,
+                               bauta_error *err)
 {
-    const bt_sequence *s = feed->sequence;
-    size_t count = s->count + feed->count;
+    const bt_sequence *s = input->sequence;
+    size_t count = s->count + input->count;
     uint32_t *ids = bt_alloc(count * sizeof(*ids));
     bauta_status status = BAUTA_OK;
     *out = ids;
@@ -232,14 +232,14 @@ static bauta_status feed_one(const bt_decode_input *feed, uint32_t **out,
         return bt_fail_memory(err, "tokens", count * sizeof(*ids));
     if (s->count)
         memcpy(ids, s->ids, s->count * sizeof(*ids));
-    memcpy(ids + s->count, feed->ids, feed->count * sizeof(*ids));
-    if (feed->logits)
-        status = read_all(s, ids, count, feed->logits, err);
+    memcpy(ids + s->count, input->ids, input->count * sizeof(*ids));
+    if (input->logits)
+        status = forward_all(s, ids, count, input->logits, err);
     return status;
 }
 
-bauta_status bt_decode_session_append(bt_decode_session *stage,
-                                      const bt_decode_input *feeds,
+bauta_status bt_decode_session_append(bt_decode_session *session,
+                                      const bt_decode_input *inputs,
                                       size_t count, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
@@ -247,17 +247,17 @@ bauta_status bt_decode_session_append(bt_decode_session *stage,
     if (!longer)
         return bt_fail_memory(err, "feeds", count * sizeof(*longer));
     for (size_t i = 0; i < count && !status; i++)
-        status = feed_one(&feeds[i], &longer[i], err);
+        status = append_one(&inputs[i], &longer[i], err);
     for (size_t i = 0; i < count; i++) {
-        bt_sequence *s = feeds[i].sequence;
+        bt_sequence *s = inputs[i].sequence;
         if (status) {
             bt_free(longer[i]);
             continue;
         }
         bt_free(s->ids);
         s->ids = longer[i];
-        s->count += feeds[i].count;
-        stage->used += feeds[i].count * TOKEN_BYTES;
+        s->count += inputs[i].count;
+        session->used += inputs[i].count * TOKEN_BYTES;
     }
     bt_free(longer);
     return status;

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# recipes.sh - bauta train for a stranger: what the tokenizer does not know is
-# reported, lines end, defaults suit what is trained.
+# train_defaults.sh - bauta train for a new user: unknown characters are
+# reported, lines get end tokens, and defaults fit the task.
 #
-#   recipes.sh BAUTA
+#   train_defaults.sh BAUTA
 set -eu
 bauta=$1
 work=$(mktemp -d)
@@ -62,7 +62,7 @@ says stderr 'the first is "M" (U+004D) in column 5'
 runs 0 generate a "the mask" --threads 1 -n 3
 silent stderr warning
 
-# Lines have an end, with characters and with bytes.
+# Lines end with an end token, with characters and with bytes.
 ends() { # RUN
     runs 0 generate "$1" "the mask" --greedy --threads 1 --json
     says stdout '"text":" hides the face"'
@@ -74,7 +74,7 @@ runs 0 train --preset gpt2-tiny $small --tokenizer bytes --lines --steps 300 \
     --warmup 10 --learning-rate 1e-2 --out b text
 ends b
 
-# The example of --help: a trained model goes on, with numbers that suit one.
+# The example of --help: fine-tuning a trained model, with suitable defaults.
 example=$("$bauta" train --help | sed -n '/--from models/,/notes.txt/p' |
     tr -d '\\\n' | sed 's/^ *bauta //')
 mkdir models
@@ -88,10 +88,10 @@ says stderr "50 steps, 50.0 epochs of 1;"
 says c/metrics.jsonl '"step":5,"epoch":4,"loss"'
 tail -n 1 c/metrics.jsonl >stdout
 says stdout '"learning_rate":0.0,'
-sed -n 5p c/metrics.jsonl >stdout # behind the warm-up
+sed -n 5p c/metrics.jsonl >stdout # after the warm-up
 says stdout '"learning_rate":5.0'
 
-# How long: by epochs, by the clock; a run is then as by --steps.
+# The length of a run: by epochs or by time; the run then equals one by --steps.
 fit() { # RUN OPTION...
     run=$1
     shift
@@ -132,14 +132,14 @@ says stderr "exclude each other"
 runs 2 train --preset gpt2-tiny --tokenizer chars --out x --minutes -1 text
 says stderr "--minutes is -1"
 
-# A warm-up that never ends is warned of; a smaller learning rate than the
-# preset's last one has a last one of its own.
+# A warm-up that never ends gives a warning; a learning rate below the preset's
+# minimum gets its own minimum.
 fit w --steps 20
 says stderr "warning: --warmup-steps is 100 and the run has only 20 steps"
 fit w2 --steps 20 --warmup 2 --learning-rate 1e-5
 silent stderr warning
 
-# Validation is bounded.
+# Validation is limited.
 # shellcheck disable=SC2086
 runs 0 train --preset gpt2-tiny $small --tokenizer chars --lines --steps 4 \
     --warmup 1 --valid text --eval-tokens 100 --out v text

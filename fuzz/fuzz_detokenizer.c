@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_decoder.c - any JSON as a decoder and as a template, any bytes as
+/* fuzz_detokenizer.c - any JSON as a decoder and as a template, any bytes as
  * pieces.
  *
  * The first line is JSON; each further one is a piece. Either the JSON is

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* beams.h - written by tools/make-generation-fixtures.py. */
-#ifndef BT_BEAMS_DATA_H
-#define BT_BEAMS_DATA_H
+/* beam_search.h - written by tools/make-generation-fixtures.py. */
+#ifndef BT_TEST_DATA_BEAM_SEARCH_H
+#define BT_TEST_DATA_BEAM_SEARCH_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# finite.sh - a model that holds NaN: every verb that runs it fails, names the
-# first layer that gives NaN, and prints no result.
+# nan_weights.sh - a model that holds NaN: every verb that runs it fails, names
+# the first layer that gives NaN, and prints no result.
 #
-#   finite.sh BAUTA
-# shellcheck source=tests/cli/verb.sh
-. "$(dirname "$0")/verb.sh"
+#   nan_weights.sh BAUTA
+# shellcheck source=tests/cli/common.sh
+. "$(dirname "$0")/common.sh"
 
 i=0
 while [ $i -lt 20 ]; do
@@ -22,24 +22,24 @@ train seq --preset transformer-tiny --set d_model=16 --set encoder_layers=1 \
     --steps 1 --batch-tokens 200
 
 # The model of a run, with NaN as the first number of its file.
-spoil() { # RUN
+nan_copy() { # RUN
     for step in "$1"/step-*; do :; done
-    mkdir "$1-spoilt"
+    mkdir "$1-nan"
     for file in config.json model.safetensors tokenizer.json \
         tokenizer_config.json; do
-        [ ! -e "$step/$file" ] || cp "$step/$file" "$1-spoilt"
+        [ ! -e "$step/$file" ] || cp "$step/$file" "$1-nan"
     done
-    file=$1-spoilt/model.safetensors
+    file=$1-nan/model.safetensors
     chmod u+w "$file"
     header=$(od -An -tu8 -N8 "$file" | tr -d ' ')
     printf '\000\000\300\177' |
         dd of="$file" bs=1 seek=$((8 + header)) conv=notrunc 2>/dev/null
 }
-spoil bert
-spoil gpt
-spoil seq
+nan_copy bert
+nan_copy gpt
+nan_copy seq
 
-as() { # VERB ARGUMENT...: must fail with the sentence in $says
+as() { # VERB ARGUMENT...: must fail with the message in $says
     verb=$1
     shift
     runs 1 "$@"
@@ -47,35 +47,35 @@ as() { # VERB ARGUMENT...: must fail with the sentence in $says
 }
 says="decoder layer 0 gives NaN at token 0 of sequence 0; tensor transformer.h\
 .0.attn.c_attn.bias holds NaN"
-as score --perplexity gpt-spoilt text
+as score --perplexity gpt-nan text
 [ ! -s stdout ] || fail "a perplexity of NaN"
-as score --perplexity gpt-spoilt text --json
+as score --perplexity gpt-nan text --json
 [ ! -s stdout ] || fail "a perplexity of NaN"
-as embed gpt-spoilt "the mask"
+as embed gpt-nan "the mask"
 [ ! -s stdout ] || fail "a vector of NaN"
-as embed gpt-spoilt "the mask" --similarity
+as embed gpt-nan "the mask" --similarity
 [ ! -s stdout ] || fail "a vector of NaN"
-as embed gpt-spoilt "the mask" --npy x.npy
+as embed gpt-nan "the mask" --npy x.npy
 [ ! -e x.npy ] || fail "a vector of NaN"
-as generate gpt-spoilt "the mask" --quiet
-as look gpt-spoilt "the mask" --at decoder --layer 1
+as generate gpt-nan "the mask" --quiet
+as look gpt-nan "the mask" --at decoder --layer 1
 [ ! -s stdout ] || fail "attention weights of NaN"
-as look gpt-spoilt "the mask" --json
+as look gpt-nan "the mask" --json
 [ ! -s stdout ] || fail "attention weights of NaN"
 
 says="the embeddings of the encoder give NaN at token 0 of sequence 0; tensor \
 bert.embeddings.LayerNorm.bias holds NaN"
-as fill bert-spoilt "the [MASK] hides"
+as fill bert-nan "the [MASK] hides"
 [ ! -s stdout ] || fail "probabilities of NaN"
-as fill bert-spoilt "the [MASK] hides" --json
+as fill bert-nan "the [MASK] hides" --json
 [ ! -s stdout ] || fail "probabilities of NaN"
-as embed bert-spoilt "the mask"
-as look bert-spoilt "the mask"
+as embed bert-nan "the mask"
+as look bert-nan "the mask"
 
 says="NaN"
-as translate seq-spoilt "the mask"
+as translate seq-nan "the mask"
 
-# A loss so high that e to its power is no number: JSON has null for it.
+# A loss whose perplexity overflows is null in JSON.
 verb=score
 runs 0 --perplexity gpt text --json
 python3 -c 'import json; json.load(open("stdout"))["perplexity"] > 1' ||

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What Hugging Face's trainers learn from small texts, for
+"""Results of Hugging Face's trainers on small texts, for
 tests/test_tokenizer_training.c.
 
     python3 -m venv venv && venv/bin/pip install tokenizers==0.23.3
-    venv/bin/python tools/make-vocabulary-fixtures.py tests/data
+    venv/bin/python tools/make-tokenizer-training-fixtures.py tests/data
 
-tests/data/vocabulary.json   a list of cases: lines (each one a text), options,
-                             the pieces behind the special tokens and, for BPE,
-                             behind the 256 bytes; the merges; ids of the lines
+tests/data/tokenizer_training.json  a list of cases: lines (each one a text),
+                                    options, the pieces after the special tokens
+                                    and, for BPE, after the 256 bytes; the
+                                    merges; ids of the lines
 
 The WordPiece trainer numbers the characters inside of words in the order of a
 hash table, which changes from run to run. Its texts are of four letters, and
@@ -89,7 +90,7 @@ def main():
         case("two letters", "wordpiece", words(4, "ab", 60, 12), 90, 2),
         case("four letters", "wordpiece", words(5, "abcd", 80, 8), 120, 0),
     ]
-    path = Path(sys.argv[1]) / "vocabulary.json"
+    path = Path(sys.argv[1]) / "tokenizer_training.json"
     path.write_text(json.dumps(cases, ensure_ascii=False, separators=(",", ":")) + "\n",
                     encoding="utf-8")
 

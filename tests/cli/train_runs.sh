@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# runs.sh - bauta train: what happens to a run. Its lock, its end by a signal,
-# its resumption from a damaged checkpoint and at the end of an epoch, and what
-# a training that fails leaves.
+# train_runs.sh - bauta train: the life of a run. Its lock, its end by a signal,
+# resuming from a damaged checkpoint and at the end of an epoch, and the files
+# that a failed run leaves.
 #
-#   runs.sh BAUTA
+#   train_runs.sh BAUTA
 set -eu
 bauta=$1
 [ -n "${TMPDIR-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
@@ -49,7 +49,7 @@ train() { # STATUS ARGUMENT...
 }
 long="--steps 1000000 --eval-every 0 --no-audit"
 
-# Every place of an epoch is one to go on from.
+# A run can be resumed at every position of an epoch.
 printf 'hello\nthere\n' >lines
 train 0 --lines --steps 7 --save-every 1 --keep 9 --out e lines
 for step in 1 2 3 4 5 6; do
@@ -61,7 +61,7 @@ says stderr "--from-step"
 runs 1 train --resume e --from-step 8
 says stderr "e has no checkpoint of step 8"
 
-# A training that fails leaves what was there, and nothing else.
+# A failed run leaves the existing files, and nothing else.
 echo "the mask hides the face, and the face is behind the mask" >text
 train 1 --steps 2 --out new/run missing
 [ ! -e new ] || fail "an empty folder was left"
@@ -71,7 +71,7 @@ train 1 --steps 2 --out there/run missing
 train 1 --steps 2 --out there missing
 [ -z "$(ls -A there)" ] || fail "something was left in an empty folder"
 
-# One training at a time. The lock is gone with its process, however it ends.
+# One training at a time. The lock ends with its process, however it ends.
 starts() { # RUN: in the background, until it has taken a step
     # shellcheck disable=SC2086
     "$bauta" train $small $long --out "$1" text >stdout 2>stderr &
@@ -101,10 +101,10 @@ says stderr "another training runs"
 runs 0 train --resume e --dry-run
 ends KILL 137
 [ -e l/.bauta.lock ] || fail "there was no lock"
-train 0 --steps 2 --out l text # the lock of a dead process is none
+train 0 --steps 2 --out l text # the lock of a dead process is ignored
 [ ! -e l/.bauta.lock ] || fail "the lock was left"
 
-# What asks for an end, or takes the terminal away, saves first.
+# Signals that end the program, or a closed terminal, save first.
 for name in TERM HUP PIPE; do
     starts "s$name"
     ends $name 0
@@ -128,7 +128,7 @@ sleep 0.1
 kill -0 $child || fail "nohup was not heard"
 ends TERM 0
 
-# A damaged checkpoint: the one before is taken, and the damage is named.
+# A damaged checkpoint: the previous one is used, and the damage is named.
 train 0 --steps 6 --save-every 2 --keep 3 --valid-share 0.3 --out d text
 for file in model.safetensors optimizer.safetensors trainer.json config.json \
     tokenizer.json; do
@@ -150,7 +150,7 @@ for file in model.safetensors optimizer.safetensors trainer.json config.json \
     damage x/step-00000006/$file
     runs 1 train --resume x --from-step 6
     says stderr "step-00000006/$file"
-    # Whoever reads a model checks it, too; only training has moments.
+    # Loading a model checks its digest, too; only training reads the moments.
     [ $file = optimizer.safetensors ] || {
         runs 1 generate x/step-00000006 the
         says stderr "step-00000006/$file"
@@ -165,7 +165,7 @@ for step in 2 4 6; do
 done
 runs 1 train --resume x
 says stderr "x has no other complete checkpoint"
-# A text that changed is no damage, and no older checkpoint will do.
+# A changed text is no damage, and no older checkpoint is tried.
 cp text kept
 echo more >>text
 runs 1 train --resume d
@@ -173,7 +173,7 @@ says stderr "the corpus is not"
 grep -q damaged stderr && fail "a changed text is not damage"
 mv kept text
 
-# Fewer checkpoints are kept than were damaged, and the good one is among them.
+# Fewer checkpoints are kept than were damaged, but the good one is kept.
 rm -rf x
 cp -R d x
 damage x/step-00000006/model.safetensors
@@ -181,7 +181,7 @@ runs 0 train --resume x --keep 1 --save-every 1 --steps 5 --threads 1
 [ "$(readlink x/last)" = step-00000005 ] || fail "the last is not step 5"
 [ -e x/step-00000005/trainer.json ] || fail "the new checkpoint was removed"
 
-# A checkpoint into which somebody has put a file stays.
+# A checkpoint with a foreign file in it is not removed.
 touch d/step-00000002/mine
 runs 0 train --resume d --steps 8 --keep 1 --threads 1
 says stderr "bauta did not write 'mine'"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_vocabulary.c - training a tokenizer of 8,000 pieces of each kind, on
- * one thread.
+/* bench_tokenizer_training.c - training a tokenizer of 8,000 pieces of each
+ * kind, on one thread.
  *
- *   bench_vocabulary [FILE...]     the training text
+ *   bench_tokenizer_training [FILE...]     the training text
  *
  * Without files the text is synthetic: words of random syllables with the
- * frequencies of Zipf's law. bench/vocabulary_peers.py measures other trainers
- * on the same files. */
+ * frequencies of Zipf's law. bench/tokenizer_training_peers.py measures other
+ * trainers on the same files. */
 #include "bauta.h"
 #include "bench.h"
 

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# deps.sh - tools/deps.sh asks before it installs through sudo, and installs
-# nothing where nobody can answer. apt-get and sudo are stand-ins that only
-# write down what they are told.
+# install_deps.sh - tools/deps.sh asks before it installs through sudo, and
+# installs nothing without a terminal to ask on. apt-get and sudo are replaced
+# by scripts that record their arguments.
 #
-#   deps.sh SOURCE
+#   install_deps.sh SOURCE
 set -eu
 deps=$1/tools/deps.sh
 work=$(mktemp -d)
@@ -30,7 +30,7 @@ user() { # UID
 PATH=$work/bin:$PATH
 export PATH
 
-# STATUS, CI, what is typed on a terminal ("none": there is no terminal).
+# STATUS, CI, the typed answer ("none": there is no terminal).
 run() {
     : >"$log"
     status=0

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# dynamic.sh - where programs and libraries look for libraries: never in the
-# current folder, nor in one that anybody may write to.
+# library_paths.sh - the library search paths of programs and libraries: never
+# the current folder, nor one that anybody may write to.
 #
-#   dynamic.sh BUILD LIBRARY PROGRAM...
+#   library_paths.sh BUILD LIBRARY PROGRAM...
 #
-# Reads the dynamic section of every ELF file of the build folder and of what
-# is installed from it. LIBRARY and each PROGRAM must be among them; a PROGRAM
-# that is linked with LIBRARY must find it there from any folder.
+# Reads the dynamic section of every ELF file of the build folder and of the
+# installation. LIBRARY and each PROGRAM must be among them; a PROGRAM that is
+# linked with LIBRARY must find it there from any folder.
 set -eu
 LC_ALL=C
 export LC_ALL
@@ -26,7 +26,7 @@ wrong() {
     failed=1
 }
 
-# The mode of the nearest folder that exists allows others to write.
+# Whether others may write to the nearest existing folder.
 anybody_writes() { # FOLDER
     folder=$1
     while [ ! -d "$folder" ]; do
@@ -67,7 +67,7 @@ is_elf() {
     [ "$(head -c 4 "$1" | tr -d '\0')" = "$(printf '\177ELF')" ]
 }
 
-# The check itself must see what it is for.
+# The check itself must find bad paths.
 refuses() { # ELEMENT
     [ -n "$(element_check "$work/x" "$1")" ] ||
         wrong "an element '$1' is not refused"
@@ -81,7 +81,7 @@ refuses "$work/open/nowhere"
 refuses "\$ORIGIN/open"
 
 DESTDIR=$work/stage cmake --install "$build" >/dev/null
-find "$build" "$work/stage" \( -name CMakeFiles -o -path "$build/house" \) \
+find "$build" "$work/stage" \( -name CMakeFiles -o -path "$build/install-test" \) \
     -prune -o -type f \( -perm -u+x -o -name '*.so*' \) -print >"$work/files"
 count=0
 while IFS= read -r file; do
@@ -95,7 +95,7 @@ done
 grep -q "^$work/stage/.*/bin/bauta$" "$work/files" ||
     wrong "no program was installed"
 
-# They find the library, wherever they are started.
+# Programs find the library, wherever they are started.
 cd /
 for program in "$@"; do
     if ldd "$program" 2>/dev/null | grep 'libbauta.*not found'; then

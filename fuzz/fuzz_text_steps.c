@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_steps.c - any normalizer and pre-tokenizer on any text.
+/* fuzz_text_steps.c - any normalizer and pre-tokenizer on any text.
  *
  * The input is the JSON of a normalizer, of a pre-tokenizer, and a text,
  * separated by NUL. Either something is refused with a message, or the text

@@ -1,14 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# hostile.sh - run folders made to harm: links, pipes and files under every name
-# that bauta train writes or removes, in a run that is resumed and in a folder
-# in which one begins. Nothing outside of the folder changes by a byte, and
-# nothing waits.
+# hostile_run.sh - malicious run folders: links, pipes and files under every
+# name that bauta train writes or removes, in a resumed run and in the folder of
+# a new one. Nothing outside of the folder changes, and nothing hangs.
 #
-#   hostile.sh BAUTA
+#   hostile_run.sh BAUTA
 set -eu
 bauta=$1
-[ -n "${TMPDIR-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm # syncs often
+[ -n "${TMPDIR-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm # for many syncs
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -28,8 +27,8 @@ small="--preset gpt2-tiny --set n_layer=1 --set n_embd=8 --set n_head=1
     fail "the run itself"
 [ -e good/average ] || fail "there is no average"
 
-# What must stay: it looks like a checkpoint, so that following a link to it
-# would pay.
+# The target of the links. It looks like a checkpoint, so that following a link
+# would have an effect.
 cp -R good/step-00000002 canary
 printf '{"step": 1, "loss": 3}\n{"step": 9, "loss": 3}\n' >canary/file
 mkdir canary/folder canary/empty
@@ -38,7 +37,7 @@ seen() {
     find canary | LC_ALL=C sort
     find canary -type f | LC_ALL=C sort | xargs cksum
 }
-plant() { # KIND PATH
+place() { # KIND PATH
     case $1 in
     link-to-folder) ln -s "$work/canary" "$2" ;;
     link-to-empty) ln -s "$work/canary/empty" "$2" ;;
@@ -68,13 +67,13 @@ attack() { # NAME KIND resume|begin
     rm -rf run
     if [ "$3" = resume ]; then cp -R good run; else mkdir run; fi
     rm -rf "run/$1"
-    plant "$2" "run/$1"
+    place "$2" "run/$1"
     got=0
     $3 >log 2>&1 || got=$?
     seen >after
     cmp before after || fail "$1 as $2: something outside of the run changed"
     [ $got -le 1 ] || fail "$1 as $2: status $got"
-    [ $got = 0 ] || [ -s log ] || fail "$1 as $2: no sentence"
+    [ $got = 0 ] || [ -s log ] || fail "$1 as $2: no message"
     [ $got = 1 ] || [ "$(readlink run/last)" = step-00000004 ] ||
         fail "$1 as $2: it went well, and there is no step 4"
     cases=$((cases + 1))
@@ -99,13 +98,13 @@ for kind in link-to-folder link-to-file hard-link pipe folder-of-links; do
     attack step-00000002/extra $kind resume
 done
 
-# A name that is not in the way of a run does not stop it.
+# A name that bauta train does not use does not stop it.
 for name in .bauta-4194300-0.folder .bauta-4194300-0.tmp step-00000001 \
     .last.new metrics.jsonl.new .metrics.jsonl.new step-00000002/extra; do
     rm -rf run
     cp -R good run
     rm -rf "run/$name"
-    plant link-to-folder "run/$name"
+    place link-to-folder "run/$name"
     resume >log 2>&1 || fail "$name as a link stops the run"
 done
 echo "$cases hostile folders"

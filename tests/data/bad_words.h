@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* words.h - written by tools/make-words-fixture.py. */
-#ifndef BT_WORDS_DATA_H
-#define BT_WORDS_DATA_H
+/* bad_words.h - written by tools/make-bad-words-fixture.py. */
+#ifndef BT_TEST_DATA_BAD_WORDS_H
+#define BT_TEST_DATA_BAD_WORDS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* look.h - rows of weights as transformers 5 gives them with output_attentions,
- * from the model folders of the tree: for the tokens 3, 4, ... 8 as the source
- * (or as the text), and 9, 10, ... 13 as the target. */
+/* attention_weights.h - rows of weights as transformers 5 gives them with
+ * output_attentions, from the model folders of the tree: for the tokens 3, 4,
+ * ... 8 as the source (or as the text), and 9, 10, ... 13 as the target. */
 /* clang-format off */
 #ifndef BT_DATA_LOOK_H
 #define BT_DATA_LOOK_H

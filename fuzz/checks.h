@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.h - checks of the fuzz targets: they abort where a guarantee is
+/* checks.h - checks of the fuzz targets: they abort where a guarantee is
  * broken. */
-#ifndef FUZZ_MUST_H
-#define FUZZ_MUST_H
+#ifndef BT_FUZZ_CHECKS_H
+#define BT_FUZZ_CHECKS_H
 
 #include "bauta.h"
 

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# page.sh - the page of bauta look in a browser: it tests itself, choosing every
-# layer and head, hovering, moving with keys; in the light and in the dark, on a
-# desk and on a phone; and the browser has nothing to complain of. So it is with
-# the page of bauta lab.
+# browser.sh - the page of bauta look in a browser: it tests itself, choosing
+# every layer and head, hovering, moving with keys; in light and dark mode, on
+# desktop and phone sizes; the browser must log no error. The page of bauta lab
+# must load without errors, too.
 #
-#   page.sh BAUTA
-#   page.sh BAUTA MODEL TEXT FRAGMENT PNG   instead: take a screenshot
+#   browser.sh BAUTA
+#   browser.sh BAUTA MODEL TEXT FRAGMENT PNG   instead: take a screenshot
 set -eu
 bauta=$1
 for browser in chromium chromium-browser google-chrome ""; do
@@ -62,7 +62,7 @@ passes all.html '[0-9]* checks of 20 pictures' --window-size=360,640 \
     --blink-settings=preferredColorScheme=0
 passes mask.html '[0-9]* checks of 1 pictures'
 
-# The page of bauta lab runs no program; the browser only has to be content.
+# The page of bauta lab has no script; the browser must only log no error.
 "$bauta" lab layers --fast --out lab >stdout 2>stderr || fail "bauta lab"
 for scheme in 0 1; do
     opens --window-size=360,640 --blink-settings=preferredColorScheme=$scheme \

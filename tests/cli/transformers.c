@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verbs.c - fill, embed, generate and translate over trained models give the
- * results of transformers. */
+/* transformers.c - fill, embed, generate and translate over trained models give
+ * the results of transformers. */
 #include "data.h"
 #include "temp_folder.h"
 
@@ -61,9 +61,10 @@ static json_t *in(const json_t *object, const char *key)
 }
 
 /* The texts under `key` of a list, one a line in a file. */
-static const char *lines_write(scratch *s, const json_t *list, const char *key)
+static const char *lines_write(temp_folder *s, const json_t *list,
+                               const char *key)
 {
-    FILE *file = fopen(scratch_path(s, "lines"), "wb");
+    FILE *file = fopen(temp_folder_path(s, "lines"), "wb");
     assert_non_null(file);
     for (size_t i = 0; i < json_array_size(list); i++)
         line_write(file, json_string_value(in(json_array_get(list, i), key)));
@@ -95,7 +96,7 @@ static void fill_gives_the_words_of_transformers(void **state)
     if (!want)
         return;
     const json_t *fills = in(want, "fill");
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     snprintf(options, sizeof(options), "--file %s",
              lines_write(&s, fills, "text"));
     json_t *got = answers("fill", options);
@@ -111,7 +112,7 @@ static void fill_gives_the_words_of_transformers(void **state)
     }
     json_decref(got);
     json_decref(want);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- embed ------------------------------------------------------------- */
@@ -125,7 +126,7 @@ static void embed_gives_the_mean_of_transformers(void **state)
     if (!want)
         return;
     const json_t *mean = in(want, "mean_pooled_first");
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     const char *file = lines_write(&s, in(want, "fill"), "text");
     snprintf(options, sizeof(options), "--no-normalize --file %s", file);
     json_t *plain = answers("embed", options);
@@ -145,7 +146,7 @@ static void embed_gives_the_mean_of_transformers(void **state)
     json_decref(plain);
     json_decref(unit);
     json_decref(want);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- generate ---------------------------------------------------------- */
@@ -168,7 +169,7 @@ static void generation_same(const char *ids, const char *how)
     if (!want)
         return;
     const json_t *texts = in(want, "generation");
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     snprintf(options, sizeof(options), "--quiet %s --prompts %s", how,
              lines_write(&s, texts, "prompt"));
     json_t *got = answers("generate", options);
@@ -177,16 +178,16 @@ static void generation_same(const char *ids, const char *how)
         tokens_same(in(json_array_get(texts, i), ids), json_array_get(got, i));
     json_decref(got);
     json_decref(want);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
-static void generate_says_what_transformers_says(void **state)
+static void generate_equals_transformers(void **state)
 {
     (void)state;
     generation_same("greedy_ids", "--greedy -n 100");
 }
 
-static void beams_say_what_transformers_says(void **state)
+static void beams_equal_transformers(void **state)
 {
     (void)state;
     generation_same("beam4_ids", "--beams 4 -n 40");
@@ -229,13 +230,13 @@ static void translation_same(const char *beams, const char *expected)
     assert_int_equal(same, SENTENCES);
 }
 
-static void translate_says_what_transformers_says(void **state)
+static void translate_equals_transformers(void **state)
 {
     (void)state;
     translation_same("1", "models/marian-m30k/test_2016.beam1.de");
 }
 
-static void five_beams_say_what_transformers_says(void **state)
+static void five_beams_equal_transformers(void **state)
 {
     (void)state;
     translation_same("5 --early-stopping yes",
@@ -247,10 +248,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fill_gives_the_words_of_transformers),
         cmocka_unit_test(embed_gives_the_mean_of_transformers),
-        cmocka_unit_test(generate_says_what_transformers_says),
-        cmocka_unit_test(beams_say_what_transformers_says),
-        cmocka_unit_test(translate_says_what_transformers_says),
-        cmocka_unit_test(five_beams_say_what_transformers_says),
+        cmocka_unit_test(generate_equals_transformers),
+        cmocka_unit_test(beams_equal_transformers),
+        cmocka_unit_test(translate_equals_transformers),
+        cmocka_unit_test(five_beams_equal_transformers),
     };
-    return cmocka_run_group_tests_name("verbs", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("transformers", tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: Apache-2.0
-# verb.sh - what the tests of a verb share; they are named as it is, and begin
-# with this. $1 is the program. From here on a folder of their own is current,
-# and `child` is a process that must not outlive them.
+# common.sh - shared by the tests of the verbs, which are named after the verb
+# and source this file first. $1 is the program. The current folder is then a
+# temporary one, and `child` is a process to be killed at exit.
 set -eu
 verb=$(basename "$0" .sh)
 bauta=$1
@@ -28,23 +28,23 @@ runs() { # STATUS ARGUMENT...: stdin is the file `in`
     cases=$((cases + 1))
     "$bauta" "$verb" "$@" <in >stdout 2>stderr || got=$?
     [ "$got" = "$want" ] || fail "bauta $verb $*: status $got, not $want"
-    [ "$want" = 0 ] || [ -s stderr ] || fail "bauta $verb $*: no sentence"
+    [ "$want" = 0 ] || [ -s stderr ] || fail "bauta $verb $*: no message"
 }
 says() { # STREAM TEXT
     grep -qF -- "$2" "$1" || fail "'$2' is not on $1"
 }
-refused() { # SENTENCE ARGUMENT...: a command line that is not understood
-    sentence=$1
+refused() { # MESSAGE ARGUMENT...: a command line that is not understood
+    message=$1
     shift
     runs 2 "$@"
-    says stderr "$sentence"
+    says stderr "$message"
     [ ! -s stdout ] || fail "bauta $verb $*: something on stdout"
 }
-fails() { # SENTENCE ARGUMENT...
-    sentence=$1
+fails() { # MESSAGE ARGUMENT...
+    message=$1
     shift
     runs 1 "$@"
-    says stderr "$sentence"
+    says stderr "$message"
     [ ! -s stdout ] || fail "bauta $verb $*: something on stdout"
 }
 train() { # RUN OPTION...

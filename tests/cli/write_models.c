@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* folders.c - write a small model folder of every family, for program.sh.
+/* write_models.c - write a small model folder of every family, for program.sh.
  *
  *   folders FOLDER
  *
@@ -11,10 +11,10 @@ static const char *target;
 static void folders_write(void **state)
 {
     (void)state;
-    scratch s;
+    temp_folder s;
     char path[512];
     snprintf(s.folder, sizeof(s.folder), "%s", target);
-    scratch_remove(target);
+    temp_folder_remove(target);
     assert_int_equal(mkdir(target, 0777), 0);
     for (size_t i = 0; i < BT_LEN(tinies); i++)
         tiny_write(&s, &tinies[i], path);
@@ -26,5 +26,5 @@ int main(int argc, char **argv)
     if (argc != 2)
         return 2;
     target = argv[1];
-    return cmocka_run_group_tests_name("folders", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("write_models", tests, NULL, NULL);
 }

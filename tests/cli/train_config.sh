@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# config.sh - bauta train --config: a run again, bit by bit, from the
-# options.json that it wrote; with something changed; and what is refused.
+# train_config.sh - bauta train --config: repeats a run bit by bit from the
+# options.json that it wrote, with or without changes; and malformed files.
 #
-#   config.sh BAUTA
-# shellcheck source=tests/cli/verb.sh
-. "$(dirname "$0")/verb.sh"
+#   train_config.sh BAUTA
+# shellcheck source=tests/cli/common.sh
+. "$(dirname "$0")/common.sh"
 verb=train
 
 yes "the mask hides the face, and the face is behind the mask" | head -n 60 >text
@@ -27,7 +27,7 @@ equal() { # RUN RUN: options and weights
         fail "$1 and $2 differ in their weights"
 }
 
-# ---- again -------------------------------------------------------------------
+# ---- repeating a run ---------------------------------------------------------
 # From another folder: all paths are absolute.
 train a --preset gpt2-tiny --set n_layer=1 --set n_embd=16 --set n_head=2 \
     --tokenizer chars --context 16 --batch-size 2 --steps 6 --lr 0.0123 \
@@ -57,13 +57,13 @@ train own --preset gpt2-tiny --set n_layer=1 --set n_embd=16 --set n_head=2 \
 has own "\"tokenizer\": \"$(pwd -P)/tok\""
 has a '"tokenizer": "chars"'
 
-# ---- changed -----------------------------------------------------------------
+# ---- changing options --------------------------------------------------------
 train c --config a/options.json --steps 4 --learning-rate 0.5 other
 has c '"steps": 4,'
 has c '"learning-rate": 0.5,'
 has c '"dropout": 0.1,'
 has c "\"files\": [\"$(pwd -P)/other\"]"
-# What an option excludes goes, too.
+# Options excluded by a new one are dropped.
 train d --config a/options.json --steps 1 --batch-tokens 50 --valid text
 has d '"batch-size": 0,'
 has d '"batch-tokens": 50,'
@@ -79,7 +79,7 @@ has f "\"source\": \"$(pwd -P)/source\""
 train g --config a/options.json --steps 1 --set n_layer=2 --set n_embd=16 \
     --set n_head=2
 has g '"set": ["n_layer=2", "n_embd=16", "n_head=2"]'
-# A resumed run writes what it has become.
+# A resumed run writes its new options.
 "$bauta" train --resume a --steps 8 --keep 1 --threads 1 >stdout 2>stderr ||
     fail "a run does not go on"
 has a '"steps": 8,'
@@ -94,11 +94,11 @@ train h --config part.json --tokenizer chars
 has h '"lines": false'
 has h '"steps": 2,'
 
-# ---- refused -----------------------------------------------------------------
-config() { # SENTENCE JSON
-    sentence=$1
+# ---- refusals ----------------------------------------------------------------
+config() { # MESSAGE JSON
+    message=$1
     printf '%s\n' "$2" >bad.json
-    fails "$sentence" --config bad.json --out r text
+    fails "$message" --config bad.json --out r text
     [ ! -e r ] || fail "a bad file leaves a folder"
 }
 config 'bad.json: there is no option "stepz"; did you mean "steps"?' \
@@ -120,11 +120,11 @@ printf '{"steps": 1.5}\n' >bad.json
 refused "--steps is '1.5', not a whole number" --config bad.json --out r text
 
 # ---- links in a run's folder are not followed -------------------------------
-mkdir planted
+mkdir linked
 echo precious >precious
-ln -s ../precious planted/options.json
-ln -s ../precious planted/.options.json.new
-train planted --config part.json --tokenizer chars
+ln -s ../precious linked/options.json
+ln -s ../precious linked/.options.json.new
+train linked --config part.json --tokenizer chars
 [ "$(cat precious)" = precious ] || fail "a link was followed"
-[ ! -L planted/options.json ] || fail "the link is still there"
+[ ! -L linked/options.json ] || fail "the link is still there"
 echo "$cases cases"

@@ -2,10 +2,10 @@
 /* tokenizer_checks.h - invariants of any tokenizer and any text, for fuzz
  * targets: offsets are in order and within the text, ids are tokens, and
  * decoding token by token gives the text of decoding at once. */
-#ifndef FUZZ_TOKENS_H
-#define FUZZ_TOKENS_H
+#ifndef BT_FUZZ_TOKENIZER_CHECKS_H
+#define BT_FUZZ_TOKENIZER_CHECKS_H
 
-#include "must.h"
+#include "checks.h"
 
 #include <string.h>
 

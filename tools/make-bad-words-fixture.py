@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write tests/data/words.h: what transformers forbids by bad_words_ids.
+"""Write tests/data/bad_words.h: the tokens that transformers masks by bad_words_ids.
 
-    tools/make-words-fixture.py [CASES] | clang-format > tests/data/words.h
+    tools/make-bad-words-fixture.py [CASES] | clang-format > tests/data/bad_words.h
 
-Tokens of a small vocabulary come often enough for words to be nearly there.
-Needs torch and transformers; neither is needed by anything else.
+The vocabulary is small, so that partial matches are frequent.
+Needs torch and transformers; nothing else needs them.
 """
 import json
 import random
@@ -39,8 +39,8 @@ def forbidden(history, words, ends):
 def main():
     rng = random.Random(5)
     print("/* SPDX-License-Identifier: Apache-2.0 */")
-    print("/* words.h - written by tools/make-words-fixture.py. */")
-    print("#ifndef BT_WORDS_DATA_H\n#define BT_WORDS_DATA_H\n")
+    print("/* bad_words.h - written by tools/make-bad-words-fixture.py. */")
+    print("#ifndef BT_TEST_DATA_BAD_WORDS_H\n#define BT_TEST_DATA_BAD_WORDS_H\n")
     print("#include <stddef.h>\n#include <stdint.h>\n")
     print("static const struct {\n    size_t count;\n    uint32_t history[8];")
     print("    const char *settings;")

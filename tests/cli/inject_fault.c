@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* with_bugs.c - turns on an injected fault in the program: BAUTA_INJECT names
- * it, BAUTA_INJECT_LAYER the layer it is in. audit.sh checks what the program
- * reports. */
+/* inject_fault.c - turns on an injected fault in the program: BAUTA_INJECT
+ * names it, BAUTA_INJECT_LAYER the layer it is in. audit.sh checks what the
+ * program reports. */
 #include "fault_injection.h"
 
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fault.c - a preloaded library that makes one call of the program fail.
+/* preload_faults.c - a preloaded library that makes one call of the program
+ * fail.
  *
- *   BAUTA_FAILED=alloc:K    allocation K fails, 0 being the first one of main()
- *   BAUTA_FAILED=memory:K   it and all later ones
- *   BAUTA_FAILED=file:K     call K that opens, reads, writes, names or removes
- *                          a file fails with EIO
- *   BAUTA_FAILED=full:K     with ENOSPC, after half of a write
- *   BAUTA_FAILED=kill:K     the program is killed before it
+ *   BAUTA_FAIL_AT=alloc:K    allocation K fails, 0 being the first one of
+ * main() BAUTA_FAIL_AT=memory:K   it and all later ones BAUTA_FAIL_AT=file:K
+ * call K that opens, reads, writes, names or removes a file fails with EIO
+ *   BAUTA_FAIL_AT=full:K     with ENOSPC, after half of a write
+ *   BAUTA_FAIL_AT=kill:K     the program is killed before it
  *
  * BAUTA_FAULT_COUNT names a file that gets both numbers of calls when the
  * program exits. Only calls of the program and its libraries are seen, not
@@ -232,7 +232,7 @@ static void configure(void)
 {
     static const char *const names[] = { "",      "alloc:", "memory:",
                                          "file:", "full:",  "kill:" };
-    const char *text = getenv("BAUTA_FAILED");
+    const char *text = getenv("BAUTA_FAIL_AT");
     for (int i = ALLOC; text && i <= KILL; i++)
         if (strncmp(text, names[i], strlen(names[i])) == 0) {
             kind = (fault)i;

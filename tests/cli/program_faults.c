@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* faults.c - the program when memory runs out, a file call fails or it is
- * killed, at every point of every verb.
+/* program_faults.c - the program when memory runs out, a file call fails or it
+ * is killed, at every point of every verb.
  *
  * In each case the program ends with a status and, if that is not 0, with a
  * message; it never crashes or hangs, and a result with status 0 is correct. A
@@ -106,7 +106,7 @@ static void child_run(const char *line, const char *fault)
     close(err);
     setenv("LD_PRELOAD", BAUTA_FAULT_LIBRARY, 1);
     if (fault)
-        setenv("BAUTA_FAILED", fault, 1);
+        setenv("BAUTA_FAIL_AT", fault, 1);
     alarm(120); // a hang ends by this
     execv(BAUTA_PROGRAM, words);
     _exit(98);
@@ -179,9 +179,9 @@ static void copy(const char *from, const char *to)
 /* The initial state of a case. */
 static void reset(const verb *v)
 {
-    scratch_remove("w");
-    scratch_remove("t");
-    scratch_remove("page.html");
+    temp_folder_remove("w");
+    temp_folder_remove("t");
+    temp_folder_remove("page.html");
     if (v->from)
         copy(v->from, "w");
 }
@@ -224,13 +224,13 @@ static void case_run(const verb *v, const char *kind, size_t k,
     snprintf(fault, sizeof(fault), "%s:%zu", kind, k);
     reset(v);
     int status = run(v->line, fault);
-    struct stat said;
+    struct stat info;
     bool killed = strcmp(kind, "kill") == 0 && WIFSIGNALED(status) &&
                   WTERMSIG(status) == SIGKILL;
     state.cases++;
     if (!killed && (!WIFEXITED(status) || WEXITSTATUS(status) > 1))
         complain(v, fault, "it did not end by itself", status);
-    else if (status && !killed && (stat("err", &said) || said.st_size == 0))
+    else if (status && !killed && (stat("err", &info) || info.st_size == 0))
         complain(v, fault, "there is no sentence", status);
     else if (status == 0 && v->result && !content_same(want, v->result))
         complain(v, fault, "the result is another one", status);
@@ -299,21 +299,21 @@ static void half_make(void)
     for (int i = 2; i <= 3; i++) {
         char path[64];
         snprintf(path, sizeof(path), "half/step-%08d", i);
-        scratch_remove(path);
+        temp_folder_remove(path);
     }
-    scratch_remove("half/last");
-    scratch_remove("half/best");
-    scratch_remove("half/average");
+    temp_folder_remove("half/last");
+    temp_folder_remove("half/best");
+    temp_folder_remove("half/average");
     assert_int_equal(symlink("step-00000001", "half/last"), 0);
 }
 
-static void texts_make(scratch *s)
+static void texts_make(temp_folder *s)
 {
     static const char text[] =
         "the mask hides the face\nand the face is behind the mask\n"
         "a bauta lets its wearer speak\n";
-    scratch_file(s, "text", text, sizeof(text) - 1);
-    scratch_file(s, "line", text, 24);
+    temp_folder_write(s, "text", text, sizeof(text) - 1);
+    temp_folder_write(s, "line", text, 24);
 }
 
 static int list(void)
@@ -330,7 +330,7 @@ int main(int argc, char **argv)
         return list();
     if (access("/dev/shm", W_OK) == 0)
         setenv("TMPDIR", "/dev/shm", 0);
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     state.all = all && strcmp(all, "all") == 0;
     state.some = all ? strtoul(all, NULL, 10) : 0;
     state.kind = argc > 2 ? argv[2] : NULL;
@@ -349,6 +349,6 @@ int main(int argc, char **argv)
             verb_run(&verbs[i]);
     printf("%zu faults, %zu of them badly met\n", state.cases, state.bad);
     assert_int_equal(chdir("/"), 0);
-    scratch_free(&s);
+    temp_folder_free(&s);
     return state.bad != 0;
 }

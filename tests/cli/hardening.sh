@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# harden.sh - what cmake/harden.cmake asks for is in the files that were built.
+# hardening.sh - the flags of cmake/harden.cmake are in effect in the built
+# files.
 #
-#   harden.sh LIBRARY ARCHIVE 'FLAG...' PROGRAM...
+#   hardening.sh LIBRARY ARCHIVE 'FLAG...' PROGRAM...
 #
 # FLAGs are those of bauta_hardened.
 set -eu
@@ -52,8 +53,8 @@ for file in "$library" "$@"; do
     linked_check "$file"
 done
 
-# Of the shared library: whoever overflows an array on the stack is found out,
-# and sizes that the compiler knows are checked.
+# The shared library: stack protector, and fortified functions where the
+# compiler knows the sizes.
 nm -D --undefined-only "$library" >"$work/needs"
 if has stack-protector && ! grep -q ' __stack_chk_fail' "$work/needs"; then
     wrong "$library: no stack protector"
@@ -62,7 +63,7 @@ if has fortify && ! grep -qE ' __[a-z]*(printf|cpy|read)_chk' "$work/needs"; the
     wrong "$library: no checked calls of the C library"
 fi
 
-# Of each object: marked for control-flow enforcement, and no stack to execute.
+# Each object: marked for control-flow enforcement, and no executable stack.
 readelf -nSW "$archive" >"$work/objects"
 if has cet; then
     awk '/^File: / { if (name && !marked) print name
@@ -82,7 +83,7 @@ fi
 count=$(grep -c '^File: ' "$work/objects")
 [ "$count" -gt 100 ] || wrong "$archive: only $count objects"
 
-# What leaves no other trace: gcc writes its options into the debug sections.
+# Flags without other traces: gcc writes its options into the debug sections.
 if has stack-clash && readelf -p .debug_str "$library" 2>/dev/null |
     grep -q 'GNU C17.*-g'; then
     readelf -p .debug_str "$library" |

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabularies that bauta, Hugging Face's tokenizers and SentencePiece learn
-from the same files: how long it takes each on one thread, and whether they are
-the same.
+"""Train tokenizers with bauta, Hugging Face's tokenizers and SentencePiece on the
+same files: the time of each on one thread, and whether the vocabularies are
+equal.
 
     python3 -m venv venv && venv/bin/pip install tokenizers sentencepiece
-    make && venv/bin/python bench/vocabulary_peers.py FILE...
+    make && venv/bin/python bench/tokenizer_training_peers.py FILE...
 
-A line is a text. What bauta writes is then loaded by Hugging Face's library,
+A line is a text. bauta's files are then loaded by Hugging Face's library,
 and the ids of 10,000 lines are compared. Files that end in .gz are unpacked.
 Nothing of this is needed by the library or its tests."""
 import argparse

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shares.h - the share of each kernel in the time of a step.
+/* kernel_shares.h - the share of each kernel in the time of a step.
  *
  * A table of kernels is copied and each slot that matters wrapped by one that
  * reads the clock before and after. Threads add to shared counters, so a share
  * is one of all threads' time; the rest is waiting, copying and starting
  * threads. */
-#ifndef BT_SHARES_H
-#define BT_SHARES_H
+#ifndef BT_BENCH_KERNEL_SHARES_H
+#define BT_BENCH_KERNEL_SHARES_H
 
 #include "backend/cpu/kernels/kernels.h"
 #include "bench.h"

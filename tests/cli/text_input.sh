@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# bytes.sh - what a text may be is the same in every verb: UTF-8 without NUL,
-# plain or compressed with gzip, from a file or from standard input.
+# text_input.sh - all verbs accept the same text: UTF-8 without NUL, plain or
+# compressed with gzip, from a file or from standard input.
 #
-#   bytes.sh PROGRAM
+#   text_input.sh PROGRAM
 set -eu
 bauta=$1
 work=$(mktemp -d)
@@ -41,7 +41,7 @@ quietly "$bauta" train --pairs pairs --preset transformer-tiny --set d_model=16 
     --set encoder_ffn_dim=16 --set decoder_ffn_dim=16 --context 16 \
     --tokenizer unigram:60 --steps 1 --threads 1 --no-audit --out marian
 
-# A verb by its name here, and the file that it is to read, "-" among them.
+# Run a verb by its name here on a file, or on standard input for "-".
 run() { # VERB FILE
     # shellcheck disable=SC2086
     case $1 in
@@ -102,7 +102,7 @@ cases=0
 for verb in $verbs; do
     run "$verb" plain >stdout 2>stderr </dev/null || fail "$verb"
     want=$(sum "$verb")
-    # Standard input, a pipe, and gzip are the same text.
+    # Standard input, a pipe, and gzip give the same text.
     for file in - pipe ${gzip:+gz two}; do
         cases=$((cases + 1))
         case $file in
@@ -112,7 +112,7 @@ for verb in $verbs; do
         esac >stdout 2>stderr || fail "$verb $file"
         [ "$(sum "$verb")" = "$want" ] || fail "$verb $file: another result"
     done
-    # What is no text is an error that says so.
+    # Files that are no text are an error.
     for file in bad nul utf16 zstd ${gzip:+short}; do
         cases=$((cases + 1))
         case $file in
@@ -132,7 +132,7 @@ for verb in $verbs; do
     done
 done
 
-# A line ends with CR LF as with LF, wherever lines are texts.
+# A line may end with CR LF or LF wherever lines are texts.
 for verb in prompts translate fill embed score tokenize; do
     run "$verb" plain >stdout 2>stderr || fail "$verb"
     want=$(sum "$verb")
@@ -140,7 +140,7 @@ for verb in prompts translate fill embed score tokenize; do
     [ "$(sum "$verb")" = "$want" ] || fail "$verb crlf: another result"
 done
 
-# Texts of the command line are held to the same rule.
+# The same rule applies to texts of the command line.
 word=$(printf 'the \377')
 for command in "embed bert" "fill bert" "translate marian" "generate gpt" \
     "look gpt" "tokenize bert"; do
@@ -152,8 +152,8 @@ for command in "embed bert" "fill bert" "translate marian" "generate gpt" \
     [ -s stdout ] || fail "$command -: nothing"
 done
 
-# Bad lines are left out where that is asked for, and a run from standard input
-# goes on when the text is given again.
+# Bad lines are skipped on request, and a run from standard input resumes when
+# the text is given again.
 train_on() { # FILE OPTION...
     # shellcheck disable=SC2086
     "$bauta" train "$@" --preset gpt2-tiny $small --threads 1 --no-audit \
