@@ -128,7 +128,7 @@ static void findings_can_be_read_as_json(void **state)
     assert_int_equal(json_array_size(list), 2);
     assert_string_equal(
         json_string_value(json_object_get(json_array_get(list, 1), "check")),
-        "steps");
+        "incremental");
     json_decref(all);
     assert_null(bauta_audit_finding(audit, 2));
     bauta_audit_free(audit);
