@@ -82,55 +82,6 @@ int cli_finish(const char *verb)
     return cli_fail(verb, "cannot write the result: %s", strerror(errno));
 }
 
-/* ---- did you mean ------------------------------------------------------ */
-
-enum { WORD_MAX = 32 };
-
-static int least(int a, int b, int c)
-{
-    int m = a < b ? a : b;
-    return m < c ? m : c;
-}
-
-/* Levenshtein distance. */
-static int distance(const char *a, const char *b)
-{
-    int row[WORD_MAX + 1];
-    int n = (int)strlen(b);
-    for (int j = 0; j <= n; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1]; i++) {
-        int corner = row[0];
-        row[0] = i;
-        for (int j = 1; j <= n; j++) {
-            int above = row[j];
-            row[j] = least(above + 1, row[j - 1] + 1,
-                           corner + (a[i - 1] != b[j - 1]));
-            corner = above;
-        }
-    }
-    return row[n];
-}
-
-const char *cli_nearest(const char *word, const char *const *words, int count)
-{
-    const char *best = NULL;
-    size_t length = strlen(word);
-    if (length > WORD_MAX)
-        return NULL;
-    // At most two edits, or a third of a longer word.
-    int least_so_far = length < 6 ? 3 : (int)length / 3 + 1;
-    for (int i = 0; i < count; i++) {
-        int d = strlen(words[i]) > WORD_MAX ? least_so_far
-                                            : distance(word, words[i]);
-        if (d < least_so_far) {
-            least_so_far = d;
-            best = words[i];
-        }
-    }
-    return best;
-}
-
 /* ---- thread settings --------------------------------------------------- */
 
 /* Shorten the time that a waiting OpenMP thread spins before it sleeps.
@@ -198,7 +149,7 @@ static int unknown(const char *word)
     const char *names[VERBS];
     for (int i = 0; i < VERBS; i++)
         names[i] = verbs[i].name;
-    const char *near = cli_nearest(word, names, VERBS);
+    const char *near = bauta_closest_word(word, names, VERBS);
     return cli_usage(NULL, "there is no verb '%s'%s%s%s", word,
                      near ? "; did you mean '" : "", near ? near : "",
                      near ? "'?" : "");

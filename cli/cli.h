@@ -35,10 +35,6 @@ void cli_warn(const char *verb, const char *lines);
 /* Flush stdout; a write error, such as a full disk, is a failure. */
 int cli_finish(const char *verb);
 
-/* The one of `count` words that is most like `word`, or NULL if none is close.
- */
-const char *cli_nearest(const char *word, const char *const *words, int count);
-
 /* The values of --isa, for completion. */
 extern const char *const cli_isas[];
 

@@ -4,6 +4,7 @@
 
 #include "cli.h"
 
+#include <bauta.h>
 #include <errno.h>
 #include <math.h>
 #include <stdint.h>
@@ -119,7 +120,7 @@ static const char *name_nearest(const option *table, size_t count,
 {
     const char **known = calloc(count + ALIASES, sizeof(*known));
     const char *near = NULL;
-    int names = 0;
+    size_t names = 0;
     for (size_t i = 0; known && i < count; i++)
         known[names++] = without_hyphens(table[i].name);
     for (size_t a = 0; known && a < ALIASES; a++)
@@ -127,7 +128,7 @@ static const char *name_nearest(const option *table, size_t count,
             name_find(table, count, aliases[a].name) < count)
             known[names++] = without_hyphens(aliases[a].alias);
     if (known && strlen(without_hyphens(typed)) > 1) // all short names are near
-        near = cli_nearest(without_hyphens(typed), known, names);
+        near = bauta_closest_word(without_hyphens(typed), known, names);
     free(known);
     return near;
 }
@@ -260,7 +261,7 @@ static int choice_store(const char *verb, const option *o, const char *text)
             return CLI_OK;
         }
     choices_list(all, sizeof(all), o->choices);
-    const char *near = cli_nearest(text, o->choices, count);
+    const char *near = bauta_closest_word(text, o->choices, (size_t)count);
     return cli_usage(verb, "%s is '%s', not %s%s%s%s", o->name, text, all,
                      near ? "; did you mean '" : "", near ? near : "",
                      near ? "'?" : "");

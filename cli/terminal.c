@@ -19,11 +19,22 @@ bool terminal_has_colours(FILE *to)
 
 /* ---- labels ------------------------------------------------------------ */
 
+/* Whether a byte of UTF-8 is the first one of a character. */
+static bool starts_character(char byte)
+{
+    return ((unsigned char)byte & 0xC0) != 0x80;
+}
+
 size_t text_columns(const char *text)
 {
+    return text_columns_of(text, strlen(text));
+}
+
+size_t text_columns_of(const char *text, size_t bytes)
+{
     size_t width = 0;
-    for (; *text; text++)
-        width += ((unsigned char)*text & 0xC0) != 0x80;
+    for (size_t i = 0; i < bytes; i++)
+        width += starts_character(text[i]);
     return width;
 }
 
@@ -32,7 +43,7 @@ static size_t bytes_of(const char *text, size_t width)
 {
     size_t bytes = 0;
     while (text[bytes]) {
-        if (((unsigned char)text[bytes] & 0xC0) != 0x80 && width-- == 0)
+        if (starts_character(text[bytes]) && width-- == 0)
             break;
         bytes++;
     }

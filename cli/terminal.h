@@ -34,6 +34,7 @@ void mask_draw_cell(FILE *to, char sign, bool colours);
 
 /* The width of a UTF-8 text: one column per character. */
 size_t text_columns(const char *text);
+size_t text_columns_of(const char *text, size_t bytes);
 /* The width of the terminal; 200 if the stream is none. */
 size_t terminal_columns(FILE *to);
 

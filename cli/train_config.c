@@ -93,7 +93,7 @@ static int key_unknown(const reader *r, const char *key)
         names[i] = train_options[i].name + 2;
     if (names) {
         names[train_option_count] = "files";
-        near = cli_nearest(key, names, (int)train_option_count + 1);
+        near = bauta_closest_word(key, names, train_option_count + 1);
     }
     free(names);
     return cli_fail(VERB, "%s: there is no option \"%s\"%s%s%s", r->path, key,

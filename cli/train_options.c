@@ -301,7 +301,7 @@ static int preset_check(const char *preset)
         if (used >= (int)sizeof(all))
             break;
     }
-    const char *near = cli_nearest(preset, names, count);
+    const char *near = bauta_closest_word(preset, names, (size_t)count);
     return cli_usage(VERB, "there is no preset '%s'; %s%s%s%s", preset,
                      near ? "did you mean '" : "", near ? near : "",
                      near ? "'? There are " : "there are ", all);

@@ -111,7 +111,7 @@ static int name_unknown(const char *word)
     for (int i = 0; i < EXPERIMENTS; i++)
         names[i + 1] = experiments[i].name;
     names_list(all, sizeof(all));
-    const char *near = cli_nearest(word, names, EXPERIMENTS + 1);
+    const char *near = bauta_closest_word(word, names, EXPERIMENTS + 1);
     return cli_usage(VERB, "there is no experiment '%s'; %s%s%s", word,
                      near ? "did you mean '" : "there are ", near ? near : all,
                      near ? "'?" : "");

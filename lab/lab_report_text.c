@@ -26,9 +26,8 @@ static void wrapped(FILE *to, const char *text, size_t indent, size_t columns)
 {
     size_t column = 0;
     while (*text) {
-        size_t bytes = strcspn(text, " \n"), width = 0;
-        for (size_t i = 0; i < bytes; i++)
-            width += ((unsigned char)text[i] & 0xC0) != 0x80;
+        size_t bytes = strcspn(text, " \n");
+        size_t width = text_columns_of(text, bytes);
         if (column && column + 1 + width > columns) {
             fputc('\n', to);
             column = 0;

@@ -776,6 +776,9 @@ static void getters_accept_any_enum(void **state)
     assert_non_null(bauta_check_text((bauta_check)99));
     assert_int_equal(bauta_model_sliding_window(w.gpt2, SIZE_MAX), 0);
     assert_null(bauta_preset_name(SIZE_MAX, NULL));
+    assert_null(bauta_closest_word(NULL, NULL, 3));
+    assert_null(bauta_closest_word("word", NULL, 3));
+    assert_null(bauta_closest_word("word", (const char *[]){ NULL }, 1));
     assert_null(bauta_tokenizer_piece(w.bytes, UINT32_MAX, NULL));
 }
 

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/philox.h"
 #include "base/size.h"
+#include "base/string_writer.h"
 #include "base/threads.h"
 #include "testing.h"
 
@@ -59,6 +60,48 @@ static void an_arena_measures_then_allocates(void **state)
     assert_int_equal(bt_arena_reserve(&arena, SIZE_MAX), -1);
     assert_null(arena.base);
     bt_arena_release(&arena);
+}
+
+static void closest_words_are_within_a_few_edits(void **state)
+{
+    (void)state;
+    static const char *const words[] = { "threads",     "top-k", "tokens",
+                                         "temperature", NULL,    "top-p" };
+    static const struct {
+        const char *word, *closest;
+    } cases[] = {
+        { "thread", "threads" },
+        { "tpo-k", "top-k" },
+        { "top-x", "top-k" }, // the first of equally close ones
+        { "tempature", "temperature" },
+        { "temp", NULL },
+        { "", NULL },
+        { "a-word-that-is-longer-than-any-name-that-a-program-has", NULL },
+    };
+    for (size_t i = 0; i < BT_LEN(cases); i++) {
+        const char *got =
+            bauta_closest_word(cases[i].word, words, BT_LEN(words));
+        if (cases[i].closest)
+            assert_string_equal(got, cases[i].closest);
+        else
+            assert_null(got);
+    }
+    assert_null(bauta_closest_word("tokens", words, 2));
+}
+
+static void json_strings_are_escaped(void **state)
+{
+    (void)state;
+    char text[80];
+    bt_string_writer w = { text, sizeof(text), 0 };
+    bt_put_string(&w, "a\"\\\n\x7f<\xc3\xa9\xe2\x80\xa8\xff");
+    bt_put_end(&w);
+    assert_string_equal(text, "\"a\\\"\\\\\\u000a\\u007f<\xc3\xa9"
+                              "\xe2\x80\xa8\xef\xbf\xbd\"");
+    bt_json_escape(text, '<', true);
+    assert_string_equal(text, "\\u003c");
+    bt_json_escape(text, 0x2029, true);
+    assert_string_equal(text, "\\u2029");
 }
 
 static void philox_gives_the_published_numbers(void **state)
@@ -118,6 +161,8 @@ int main(void)
         cmocka_unit_test(sizes_saturate_instead_of_wrapping),
         cmocka_unit_test(a_failure_names_its_value),
         cmocka_unit_test(an_arena_measures_then_allocates),
+        cmocka_unit_test(closest_words_are_within_a_few_edits),
+        cmocka_unit_test(json_strings_are_escaped),
         cmocka_unit_test(philox_gives_the_published_numbers),
         cmocka_unit_test(every_task_runs_once_and_may_wait_for_earlier_ones),
     };

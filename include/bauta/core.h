@@ -68,6 +68,12 @@ typedef enum bauta_status { BAUTA_STATUS_MAP(BAUTA_STATUS_ENUM) } bauta_status;
 /* The meaning of a status in a few words. Never NULL. */
 BAUTA_API const char *bauta_status_text(bauta_status status);
 
+/* The one of `count` words that is closest to `word` by edit distance, for "did
+ * you mean" in a program's messages. NULL if none is within two edits or a
+ * third of the word's length. */
+BAUTA_API const char *
+bauta_closest_word(const char *word, const char *const *words, size_t count);
+
 /* Why a call failed. Owned by the caller, written only on failure. */
 typedef struct bauta_error {
     bauta_status status;

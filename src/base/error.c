@@ -2,6 +2,8 @@
 /* error.c - statuses and error messages. */
 #include "base/error.h"
 
+#include "base/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,8 +54,8 @@ bt_quoted bt_quote(const char *text)
     size_t length = strlen(text), kept = length;
     if (length >= sizeof(out.text)) {
         kept = sizeof(out.text) - sizeof(more);
-        while (kept > 0 && ((unsigned char)text[kept] & 0xC0) == 0x80)
-            kept--; // a UTF-8 continuation byte: do not split the character
+        while (kept > 0 && bt_utf8_continues(text[kept]))
+            kept--; // do not split a character
     }
     for (size_t i = 0; i < kept; i++) {
         unsigned char c = (unsigned char)text[i];

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,9 +28,15 @@ const char *bt_path_tail(const char *path)
     size_t length = strlen(path);
     if (length > SHOWN)
         path += length - SHOWN;
-    while (((unsigned char)*path & 0xC0) == 0x80)
+    while (bt_utf8_continues(*path))
         path++; // do not start inside a UTF-8 character
     return path;
+}
+
+bool bt_ends_with(const char *name, const char *end)
+{
+    size_t length = strlen(name), tail = strlen(end);
+    return length >= tail && strcmp(name + length - tail, end) == 0;
 }
 
 char *bt_path_copy(const char *path, size_t length)

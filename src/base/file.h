@@ -64,6 +64,8 @@ char *bt_path_copy(const char *path, size_t length);
 
 /* The end of a path, short enough to leave room in a message. */
 const char *bt_path_tail(const char *path);
+/* Whether a name ends in, for example, ".json". */
+bool bt_ends_with(const char *name, const char *end);
 
 /* "<path>: cannot <what>: <reason>", the reason taken from errno. */
 bauta_status bt_fail_errno(bauta_error *err, const char *path,

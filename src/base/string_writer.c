@@ -3,10 +3,10 @@
 #include "base/string_writer.h"
 
 #include "base/size.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -89,16 +89,26 @@ void bt_put_fixed(bt_string_writer *w, double value, int decimals)
     put_number(w, "%.*f", decimals, value);
 }
 
+void bt_json_escape(char out[8], uint32_t code, bool script)
+{
+    bool separator = code == 0x2028 || code == 0x2029;
+    if (code == '"' || code == '\\')
+        snprintf(out, 8, "\\%c", (char)code);
+    else if (code < 0x20 || code == 0x7F ||
+             (script && (code == '<' || separator)))
+        snprintf(out, 8, "\\u%04x", (unsigned)code & 0xFFFFu);
+    else
+        out[bt_utf8_encode(out, code)] = '\0';
+}
+
 void bt_put_string(bt_string_writer *w, const char *text)
 {
+    size_t left = strlen(text), length;
+    char escaped[8];
     bt_put_text(w, "\"");
-    for (const char *c = text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            bt_put(w, "\\%c", *c);
-        else if ((unsigned char)*c < 0x20)
-            bt_put(w, "\\u%04x", (unsigned)(unsigned char)*c);
-        else
-            bt_put_bytes(w, c, 1);
+    for (; left > 0; text += length, left -= length) {
+        bt_json_escape(escaped, bt_utf8_decode(text, left, &length), false);
+        bt_put_text(w, escaped);
     }
     bt_put_text(w, "\"");
 }

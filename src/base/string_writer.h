@@ -7,6 +7,7 @@
 #ifndef BT_STRING_WRITER_H
 #define BT_STRING_WRITER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,8 +29,12 @@ void bt_put_integer(bt_string_writer *w, uint64_t number);
  * JSON lacks, become null. */
 void bt_put_real(bt_string_writer *w, double value, int digits);
 void bt_put_fixed(bt_string_writer *w, double value, int decimals);
-/* A quoted and escaped JSON string. */
+/* A quoted and escaped JSON string. Invalid UTF-8 becomes U+FFFD. */
 void bt_put_string(bt_string_writer *w, const char *text);
+/* The form of a character in a JSON string: itself, or escaped. `script`: also
+ * escape what a script inside an HTML page must not contain, '<' and the line
+ * separators of JavaScript. */
+void bt_json_escape(char out[8], uint32_t code, bool script);
 
 /* Write the NUL if the buffer has any room. Returns the full length. */
 size_t bt_put_end(bt_string_writer *w);

@@ -3,6 +3,7 @@
 #include "base/suggestion.h"
 
 #include "base/size.h"
+#include "bauta.h"
 
 #include <string.h>
 
@@ -31,8 +32,9 @@ static size_t edit_distance(const char *a, const char *b)
 bt_suggestion bt_suggestion_for(const char *word)
 {
     size_t length = strlen(word);
-    return (bt_suggestion){ word, NULL,
-                            length > WORD_MAX ? 0 : length / 3 + 2 };
+    return (bt_suggestion){
+        word, NULL, length > WORD_MAX ? 0 : bt_size_max(length / 3, 2) + 1
+    };
 }
 
 void bt_suggestion_try(bt_suggestion *suggestion, const char *known)
@@ -44,4 +46,16 @@ void bt_suggestion_try(bt_suggestion *suggestion, const char *known)
         suggestion->distance = distance;
         suggestion->best = known;
     }
+}
+
+const char *bauta_closest_word(const char *word, const char *const *words,
+                               size_t count)
+{
+    if (!word || !words)
+        return NULL;
+    bt_suggestion suggestion = bt_suggestion_for(word);
+    for (size_t i = 0; i < count; i++)
+        if (words[i])
+            bt_suggestion_try(&suggestion, words[i]);
+    return suggestion.best;
 }

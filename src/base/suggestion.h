@@ -11,7 +11,8 @@
 
 #include <stddef.h>
 
-/* The best candidate so far, within a third of the word's length. */
+/* The best candidate so far, within two edits or a third of the word's length.
+ * bauta_closest_word() tries the words of a list. */
 typedef struct bt_suggestion {
     const char *word;
     const char *best; /* NULL: none is close */

@@ -41,7 +41,7 @@ static size_t valid_bytes(const unsigned char *at, size_t size, size_t *length)
     if (n < 2 || !second_byte_valid(at[0], at[1]))
         return 1;
     for (size_t i = 2; i < n; i++)
-        if ((at[i] & 0xC0) != 0x80)
+        if (!bt_utf8_continues((char)at[i]))
             return i;
     return n;
 }
@@ -110,7 +110,7 @@ size_t bt_utf8_incomplete_suffix(const char *text, size_t size)
     size_t length;
     for (size_t back = 1; back <= 3 && back <= size; back++) {
         const unsigned char *at = (const unsigned char *)text + size - back;
-        if ((*at & 0xC0) == 0x80)
+        if (bt_utf8_continues((char)*at))
             continue;
         return valid_bytes(at, back, &length) == back && back < length ? back
                                                                        : 0;

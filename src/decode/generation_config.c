@@ -28,12 +28,8 @@ typedef struct json_source {
 static void reject(json_source *a, const char *key, const json_t *value,
                    const char *why)
 {
-    if (a->status)
-        return;
-    char *text = bt_json_dump(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    a->status = bt_fail(a->err, BAUTA_ERR_UNSUPPORTED, "%s: %s is %s, %s",
-                        a->file, key, bt_quote(text ? text : "?").text, why);
-    bt_free(text);
+    if (!a->status)
+        a->status = bt_json_fail_member(a->file, key, value, why, a->err);
 }
 
 static void get_size(json_source *a, const char *key, size_t *to)

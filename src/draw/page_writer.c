@@ -3,6 +3,7 @@
 #include "draw/page_writer.h"
 
 #include "base/size.h"
+#include "base/string_writer.h"
 #include "base/utf8.h"
 
 #include <stdio.h>
@@ -56,24 +57,15 @@ void bt_write_number(bt_page_writer *w, size_t number)
     bt_write_text(w, digits);
 }
 
-static void character_write(bt_page_writer *w, uint32_t code)
-{
-    char bytes[8];
-    // U+2028 and U+2029 end a line of JavaScript, though not of JSON.
-    if (code < 0x20 || code == '"' || code == '\\' || code == '<' ||
-        code == 0x7F || code == 0x2028 || code == 0x2029)
-        snprintf(bytes, sizeof(bytes), "\\u%04x", (unsigned)code & 0xFFFFu);
-    else
-        bytes[bt_utf8_encode(bytes, code)] = '\0';
-    bt_write_text(w, bytes);
-}
-
 void bt_write_string(bt_page_writer *w, const char *text)
 {
     size_t left = strlen(text), length;
+    char escaped[8];
     bt_write_text(w, "\"");
-    for (; left > 0; text += length, left -= length)
-        character_write(w, bt_utf8_decode(text, left, &length));
+    for (; left > 0; text += length, left -= length) {
+        bt_json_escape(escaped, bt_utf8_decode(text, left, &length), true);
+        bt_write_text(w, escaped);
+    }
     bt_write_text(w, "\"");
 }
 

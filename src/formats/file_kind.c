@@ -136,12 +136,6 @@ static bauta_status fail_not_folder(const char *path, bauta_error *err)
                    text ? text : "is a file, not a model folder");
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
 enum { SHOWN = 3 };
 
 /* The first names of a folder in alphabetical order, GGUF files first. */
@@ -153,7 +147,7 @@ typedef struct names {
 
 static bool comes_before(const char *a, const char *b)
 {
-    bool x = ends_with(a, ".gguf"), y = ends_with(b, ".gguf");
+    bool x = bt_ends_with(a, ".gguf"), y = bt_ends_with(b, ".gguf");
     return x != y ? x : strcmp(a, b) < 0;
 }
 
@@ -162,7 +156,7 @@ static void name_add(names *n, const char *name)
     bt_quoted quoted = bt_quote(name);
     size_t held = n->count < SHOWN ? n->count : SHOWN, i = held;
     n->count++;
-    n->gguf |= ends_with(name, ".gguf");
+    n->gguf |= bt_ends_with(name, ".gguf");
     for (; i > 0 && comes_before(quoted.text, n->at[i - 1].text); i--)
         if (i < SHOWN)
             n->at[i] = n->at[i - 1];

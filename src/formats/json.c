@@ -151,3 +151,15 @@ char *bt_json_dump(const json_t *value, size_t flags)
         text[size] = '\0';
     return text;
 }
+
+bauta_status bt_json_fail_member(const char *file, const char *key,
+                                 const json_t *value, const char *why,
+                                 bauta_error *err)
+{
+    char *text = bt_json_dump(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    bauta_status status =
+        bt_fail(err, BAUTA_ERR_UNSUPPORTED, "%s: %s is %s, %s", file, key,
+                bt_quote(text ? text : "?").text, why);
+    bt_free(text);
+    return status;
+}

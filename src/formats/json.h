@@ -83,6 +83,11 @@ json_t *bt_json_get(const json_t *object, const char *key);
  * (2.14). */
 char *bt_json_dump(const json_t *value, size_t flags);
 
+/* "FILE: KEY is VALUE, WHY", for a member of a file that is not accepted. */
+bauta_status bt_json_fail_member(const char *file, const char *key,
+                                 const json_t *value, const char *why,
+                                 bauta_error *err);
+
 /* "FILE: byte 12 of the JSON text: ...", or its line. */
 bauta_status bt_json_fail(const bt_json_reader *json, size_t at,
                           const char *what, bauta_error *err);

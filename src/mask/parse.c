@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "base/suggestion.h"
+#include "base/utf8.h"
 #include "mask/mask_builder.h"
 
 #include <string.h>
@@ -72,8 +73,7 @@ static bt_quoted word_at(const parser *p, size_t at)
            (is_letter(from[length]) || is_digit(from[length])))
         length++;
     if (length == 0 && *from) // one character, however many bytes it has
-        for (length = 1;
-             ((unsigned char)from[length] & 0xC0) == 0x80 && length < 4;)
+        for (length = 1; bt_utf8_continues(from[length]) && length < 4;)
             length++;
     memcpy(word, from, length);
     word[length] = '\0';
@@ -85,7 +85,7 @@ static size_t column_of(const parser *p, size_t at)
 {
     size_t count = 1;
     for (size_t i = 0; i < at; i++)
-        count += ((unsigned char)p->text[i] & 0xC0) != 0x80;
+        count += !bt_utf8_continues(p->text[i]);
     return count;
 }
 

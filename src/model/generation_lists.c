@@ -22,12 +22,8 @@ typedef struct lists {
 static void reject(const lists *l, const char *key, const json_t *value,
                    const char *why)
 {
-    if (l->wrong->status)
-        return;
-    char *text = bt_json_dump(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    bt_fail(l->wrong, BAUTA_ERR_UNSUPPORTED, "%s: %s is %s, %s", l->file, key,
-            bt_quote(text ? text : "?").text, why);
-    bt_free(text);
+    if (!l->wrong->status)
+        bt_json_fail_member(l->file, key, value, why, l->wrong);
 }
 
 /* ---- checks ------------------------------------------------------------ */

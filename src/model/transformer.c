@@ -167,25 +167,20 @@ static bt_tensor *feed_forward(forward_state *state, bt_tensor *x,
 
 typedef enum sublayer { SELF, CROSS, FFN } sublayer;
 
-static bt_tensor *sublayer_run(forward_state *state, bt_tensor *x,
-                               bt_layer *layer, sublayer which)
-{
-    if (which == SELF)
-        return linear(state, self_attention(state, x, &layer->self),
-                      &layer->self.out);
-    if (which == CROSS)
-        return linear(state, cross_attention(state, x, &layer->cross),
-                      &layer->cross.out);
-    return feed_forward(state, x, layer);
-}
-
 /* A sublayer with its residual connection: pre-norm, or post-norm. */
 static bt_tensor *residual(forward_state *state, bt_tensor *x, bt_layer *layer,
                            sublayer which, bt_norm_params *params)
 {
     bt_tensor *y = state->config->norm_first ? norm(state, x, params) : x;
-    y = bt_op_add(state->tape, x,
-                  dropout(state, sublayer_run(state, y, layer, which)));
+    if (which == SELF)
+        y = linear(state, self_attention(state, y, &layer->self),
+                   &layer->self.out);
+    else if (which == CROSS)
+        y = linear(state, cross_attention(state, y, &layer->cross),
+                   &layer->cross.out);
+    else
+        y = feed_forward(state, y, layer);
+    y = bt_op_add(state->tape, x, dropout(state, y));
     return state->config->norm_first ? y : norm(state, y, params);
 }
 

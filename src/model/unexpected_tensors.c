@@ -3,6 +3,7 @@
 #include "model/unexpected_tensors.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "base/string_writer.h"
@@ -38,12 +39,6 @@ static const bt_stored_tensor *stored_of(bt_model_store *store,
     search s = { .tensor = tensor };
     bt_model_store_visit(store, &(bt_tensor_visitor){ search_name, &s });
     return s.name[0] ? bt_model_store_find(store, s.name) : NULL;
-}
-
-static bool ends_with(const char *name, const char *end)
-{
-    size_t length = strlen(name), tail = strlen(end);
-    return length >= tail && strcmp(name + length - tail, end) == 0;
 }
 
 /* ---- contents ---------------------------------------------------------- */
@@ -226,7 +221,7 @@ static tensor_class classify_copy(bt_model_store *store,
         { "cls.predictions.decoder.bias", &model->head.bias },
     };
     for (size_t i = 0; i < BT_LEN(copies); i++) {
-        if (!ends_with(stored->name, copies[i].end))
+        if (!bt_ends_with(stored->name, copies[i].end))
             continue;
         *of = stored_of(store, copies[i].of);
         if (*of)
@@ -255,10 +250,10 @@ static tensor_class classify(bt_model_store *store,
         "cls.seq_relationship.bias",
     };
     for (size_t i = 0; i < BT_LEN(unused); i++)
-        if (ends_with(stored->name, unused[i]))
+        if (bt_ends_with(stored->name, unused[i]))
             return UNUSED;
     for (size_t i = 0; i < BT_LEN(buffers); i++)
-        if (ends_with(stored->name, buffers[i].end))
+        if (bt_ends_with(stored->name, buffers[i].end))
             return buffers[i].holds(store->model, stored) ? REDUNDANT : UNUSED;
     return classify_copy(store, stored, of);
 }

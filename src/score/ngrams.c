@@ -82,28 +82,43 @@ static void collect(bt_ngrams *ngrams)
     size_t at = 0, ahead = ngrams->order - 1;
     s->count = 0;
     for (size_t k = 0; k < ngrams->sequences; k++) {
-        for (size_t left = bt_ngrams_total(ngrams, k); left > 0; left--, at++)
-            s->items[s->count++] =
-                (bt_sort_item){ (uint64_t)ngrams->ranks[at] << 32 |
-                                    ngrams->symbols[at + ahead],
-                                (uint32_t)at, (uint32_t)k };
+        for (size_t left = bt_ngrams_total(ngrams, k); left > 0; left--, at++) {
+            s->keys[at] =
+                (uint64_t)ngrams->ranks[at] << 32 | ngrams->symbols[at + ahead];
+            s->order[s->count++] = (uint32_t)at;
+        }
         at = ngrams->ends[k];
     }
+}
+
+/* The sequence that has the n-gram at an index. */
+static size_t sequence_of(const bt_ngrams *ngrams, size_t at)
+{
+    size_t lo = 0, hi = ngrams->sequences - 1;
+    while (lo < hi) {
+        size_t middle = lo + (hi - lo) / 2;
+        if (at < ngrams->ends[middle])
+            hi = middle;
+        else
+            lo = middle + 1;
+    }
+    return lo;
 }
 
 /* Count the matches of a run of equal n-grams, which is ordered by sequence. */
 static void count_shared(bt_ngrams *ngrams, size_t lo, size_t hi)
 {
-    const bt_sort_item *items = ngrams->sorter.items;
+    const uint32_t *order = ngrams->sorter.order;
     size_t own_end = lo, most = 0;
-    while (own_end < hi && items[own_end].owner == 0)
+    while (own_end < hi && order[own_end] < ngrams->ends[0])
         own_end++;
     for (size_t i = own_end, next; i < hi; i = next) {
+        size_t sequence = sequence_of(ngrams, order[i]);
         for (next = i + 1; next < hi; next++)
-            if (items[next].owner != items[i].owner)
+            if (order[next] >= ngrams->ends[sequence])
                 break;
         size_t both = bt_size_min(own_end - lo, next - i);
-        ngrams->shared[items[i].owner] += both;
+        ngrams->shared[sequence] += both;
         most = bt_size_max(most, both);
     }
     ngrams->shared[0] += most;
@@ -120,7 +135,7 @@ void bt_ngrams_next_order(bt_ngrams *ngrams)
     for (size_t lo = 0, hi; lo < s->count; lo = hi, rank++) {
         hi = bt_sorter_equal_end(s, lo);
         for (size_t i = lo; i < hi; i++)
-            ngrams->ranks[s->items[i].at] = rank;
+            ngrams->ranks[s->order[i]] = rank;
         count_shared(ngrams, lo, hi);
     }
 }

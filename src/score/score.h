@@ -47,14 +47,10 @@ bauta_status bt_bleu_tokenize(bauta_bleu_tokenizer tokenizer,
 
 /* ---- Sorting ------------------------------------------------------------- */
 
-typedef struct bt_sort_item {
-    uint64_t key;
-    uint32_t at;    /* index of the n-gram or word */
-    uint32_t owner; /* the sequence that it belongs to */
-} bt_sort_item;
-
+/* N-grams or words by their keys. */
 typedef struct bt_sorter {
-    bt_sort_item *items, *spare; /* (room) */
+    uint64_t *keys;          /* (room) of each n-gram or word, by its index */
+    uint32_t *order, *spare; /* (room) the indices that are sorted */
     size_t count, room;
 } bt_sorter;
 
@@ -62,7 +58,7 @@ bauta_status bt_sorter_reserve(bt_sorter *sorter, size_t count,
                                bauta_error *err);
 /* Stable sort by key. */
 void bt_sorter_sort(bt_sorter *sorter);
-/* The end of the run of items with the same key as item `lo`. */
+/* The end of the run with the same key as order[lo]. */
 size_t bt_sorter_equal_end(const bt_sorter *sorter, size_t lo);
 void bt_sorter_release(bt_sorter *sorter);
 

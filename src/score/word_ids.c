@@ -57,11 +57,11 @@ static void assign_ids_to_runs(bt_word_ids *words, size_t length,
     for (size_t lo = 0, hi; lo < s->count; lo = hi, ++*next) {
         hi = bt_sorter_equal_end(s, lo);
         for (size_t i = lo; i < hi; i++)
-            words->ids[s->items[i].at] = *next;
+            words->ids[s->order[i]] = *next;
     }
     for (size_t i = 0; i < s->count; i++)
-        if (words->list[s->items[i].at].length > length)
-            s->items[kept++] = s->items[i];
+        if (words->list[s->order[i]].length > length)
+            s->order[kept++] = s->order[i];
     s->count = kept;
 }
 
@@ -90,13 +90,13 @@ static bauta_status assign_ids(bt_word_ids *words, bauta_error *err)
         return status;
     for (size_t i = 0; i < words->count; i++) {
         words->ids[i] = 0;
-        s->items[s->count++] = (bt_sort_item){ .at = (uint32_t)i };
+        s->order[s->count++] = (uint32_t)i;
     }
     for (size_t length = 0; s->count; length++) {
         for (size_t i = 0; i < s->count; i++) {
-            uint32_t at = s->items[i].at;
+            uint32_t at = s->order[i];
             uint32_t code = words->codes.at[words->list[at].start + length];
-            s->items[i].key = (uint64_t)words->ids[at] << 32 | code;
+            s->keys[at] = (uint64_t)words->ids[at] << 32 | code;
         }
         bt_sorter_sort(s);
         assign_ids_to_runs(words, length + 1, &next);

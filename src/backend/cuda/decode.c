@@ -13,26 +13,6 @@
 
 enum { PIECE = 256 }; /* alignment of the pieces of device memory */
 
-static bauta_status check_shape(const bauta_attention_shape *shape,
-                                size_t kv_heads, bauta_error *err)
-{
-    if (bt_cuda_width(shape->head_dim) == 0)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "no GPU kernel decodes a head_dim of %zu; there are "
-                       "multiples of 8 up to 256",
-                       shape->head_dim);
-    if (shape->value_dim && shape->value_dim != shape->head_dim)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "no GPU kernel for a value_dim of %zu beside a head_dim "
-                       "of %zu",
-                       shape->value_dim, shape->head_dim);
-    if (shape->heads == 0 || shape->heads % kv_heads)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%zu kv_heads do not divide %zu heads", kv_heads,
-                       shape->heads);
-    return BAUTA_OK;
-}
-
 bauta_status bt_cuda_decode_create(bt_cuda_decode **out,
                                    const bauta_attention_shape *shape,
                                    size_t page_keys, bauta_error *err)
@@ -42,7 +22,7 @@ bauta_status bt_cuda_decode_create(bt_cuda_decode **out,
     bt_cuda_device device;
 
     *out = NULL;
-    bauta_status status = check_shape(shape, kv_heads, err);
+    bauta_status status = bt_cuda_check_shape(shape, kv_heads, err);
     if (!status) // it knows what pages there are
         status = bt_decode_list_init(&list, NULL, 0, 0, shape->heads / kv_heads,
                                      page_keys, BT_CHUNK, err);

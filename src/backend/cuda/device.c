@@ -40,3 +40,23 @@ bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err)
     on->tensor_map_encode = (bt_tensor_map_encode_fn *)function;
     return BAUTA_OK;
 }
+
+bauta_status bt_cuda_check_shape(const bauta_attention_shape *shape,
+                                 size_t kv_heads, bauta_error *err)
+{
+    if (bt_cuda_width(shape->head_dim) == 0)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "no GPU kernel for a head_dim of %zu; there are "
+                       "multiples of 8 up to 256",
+                       shape->head_dim);
+    if (shape->value_dim && shape->value_dim != shape->head_dim)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "no GPU kernel for a value_dim of %zu beside a head_dim "
+                       "of %zu",
+                       shape->value_dim, shape->head_dim);
+    if (shape->heads == 0 || shape->heads % kv_heads)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%zu kv_heads do not divide %zu heads", kv_heads,
+                       shape->heads);
+    return BAUTA_OK;
+}

@@ -37,20 +37,9 @@ static bauta_status check_shape(const bauta_plan *plan,
                                 const bauta_attention_shape *shape,
                                 size_t kv_heads, bauta_error *err)
 {
-    if (bt_cuda_tile_rows(shape->head_dim) == 0)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "no GPU kernel for a head_dim of %zu; there are "
-                       "multiples of 8 up to 256",
-                       shape->head_dim);
-    if (shape->value_dim && shape->value_dim != shape->head_dim)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "no GPU kernel for a value_dim of %zu beside a head_dim "
-                       "of %zu",
-                       shape->value_dim, shape->head_dim);
-    if (shape->heads == 0 || shape->heads % kv_heads)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%zu kv_heads do not divide %zu heads", kv_heads,
-                       shape->heads);
+    bauta_status status = bt_cuda_check_shape(shape, kv_heads, err);
+    if (status)
+        return status;
     if (bt_size_mul(plan->rows, shape->heads) > INT32_MAX)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%zu queries of %zu heads: the GPU kernels count in 32 "

@@ -264,21 +264,15 @@ static bauta_status load_folder(bauta_tokenizer **out, const char *path,
 
 /* ---- Files --------------------------------------------------------------- */
 
-static bool ends_with(const char *path, const char *ending)
-{
-    size_t n = strlen(path), m = strlen(ending);
-    return n >= m && !strcmp(path + n - m, ending);
-}
-
 static bauta_status load_file(bauta_tokenizer **out, const char *path,
                               bauta_error *err)
 {
     static const bt_tokenizer_config no_config = { "", NULL,
                                                    &bt_tokenizer_class_none };
     file_contents c = { 0 };
-    const format *from = ends_with(path, ".json")  ? &formats[0]
-                         : ends_with(path, ".txt") ? &formats[6]
-                                                   : &formats[4];
+    const format *from = bt_ends_with(path, ".json")  ? &formats[0]
+                         : bt_ends_with(path, ".txt") ? &formats[6]
+                                                      : &formats[4];
     bauta_status status =
         bt_file_read(&c.bytes[0], &c.size[0], path, BT_TOKENIZER_FILE_MAX, err);
     if (!status)
