@@ -5,9 +5,6 @@
 
 #include "cli.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 /* Print the sizes of model and corpus before training. */
 static void start_report(const train_job *job, const char *checkpoint)
 {
@@ -28,7 +25,7 @@ static void start_report(const train_job *job, const char *checkpoint)
         fprintf(stderr, "resuming from %s\n", checkpoint);
 }
 
-static int job_run(train_job *job, settings *s, progress *p, run_folder *f,
+static int job_run(train_job *job, settings *s, run_folder *f,
                    const char *checkpoint)
 {
     if (s->dry_run)
@@ -36,14 +33,13 @@ static int job_run(train_job *job, settings *s, progress *p, run_folder *f,
     if (s->compare)
         return compare_modes_run(job, s);
     start_report(job, checkpoint);
-    return train_run(job, s, p, f);
+    return train_run(job, s, f);
 }
 
 static int run_new(settings *s, const train_args *args)
 {
     train_job job = { 0 };
     run_folder f = { .fd = -1 };
-    progress p = { .best = INFINITY };
     int failed = s->dry_run || s->compare
                      ? CLI_OK
                      : folder_open(&f, s->out, false, true);
@@ -52,7 +48,7 @@ static int run_new(settings *s, const train_args *args)
     if (!failed && !s->compare)
         failed = steps_fit(&job, s, args, NULL);
     if (!failed)
-        failed = job_run(&job, s, &p, &f, NULL);
+        failed = job_run(&job, s, &f, NULL);
     train_job_close(&job);
     folder_close(&f);
     return failed;
@@ -61,16 +57,13 @@ static int run_new(settings *s, const train_args *args)
 /* ---- resuming ---------------------------------------------------------- */
 
 /* Settings come from the notes of the checkpoint, then from the arguments. */
-static int resume_from(run_folder *f, const train_args *args, size_t step,
-                       bool older, bool *damaged)
+static int resume_from(run_folder *f, const train_args *args,
+                       const char *checkpoint, bool *damaged)
 {
     settings s = SETTINGS_INIT;
-    progress p = { .best = INFINITY };
     train_job job = { 0 };
     json_t *notes = NULL;
-    char *checkpoint = checkpoint_path(f->path, step);
-    int failed = checkpoint ? notes_read(&s, &p, &notes, checkpoint, damaged)
-                            : cli_fail(VERB, "out of memory");
+    int failed = notes_read(&s, &notes, checkpoint, damaged);
     if (!failed)
         failed = train_args_apply(args, &s);
     if (!failed)
@@ -83,15 +76,11 @@ static int resume_from(run_folder *f, const train_args *args, size_t step,
     }
     if (!failed && !s.compare)
         failed = steps_fit(&job, &s, args, checkpoint);
-    bool trial = s.dry_run || s.compare;
-    if (!failed && !trial)
-        failed = folder_links(f, step, p.best_step, older);
     if (!failed)
-        failed = job_run(&job, &s, &p, f, checkpoint);
+        failed = job_run(&job, &s, f, checkpoint);
     train_job_close(&job);
     settings_release(&s);
     json_decref(notes);
-    free(checkpoint);
     return failed;
 }
 
@@ -100,8 +89,12 @@ static int resume_newest(run_folder *f, const train_args *args)
 {
     size_t step, before = 0;
     for (size_t most = SIZE_MAX;; most = step - 1, before = step) {
+        bauta_error err;
         bool damaged = false;
-        if (!folder_steps(f, most, &step, 1))
+        char *checkpoint;
+        if (bauta_run_checkpoint(&checkpoint, &step, f->path, most, &err))
+            return train_failed(&err);
+        if (!checkpoint)
             return cli_fail(VERB, "%s has no %scomplete checkpoint", f->path,
                             before ? "other " : "");
         if (before)
@@ -109,27 +102,37 @@ static int resume_newest(run_folder *f, const train_args *args)
                     "the checkpoint of step %zu in %s is damaged; trying the "
                     "one before it, of step %zu\n",
                     before, f->path, step);
-        int failed = resume_from(f, args, step, before != 0, &damaged);
+        int failed = resume_from(f, args, checkpoint, &damaged);
+        bauta_text_free(checkpoint);
         if (!failed || !damaged)
             return failed;
     }
 }
 
+static int resume_step(run_folder *f, const train_args *args, size_t from)
+{
+    bauta_error err;
+    char *checkpoint;
+    size_t step;
+    bool damaged;
+    if (bauta_run_checkpoint(&checkpoint, &step, f->path, from, &err))
+        return train_failed(&err);
+    int failed =
+        step == from && checkpoint
+            ? resume_from(f, args, checkpoint, &damaged)
+            : cli_fail(VERB, "%s has no checkpoint of step %zu", f->path, from);
+    bauta_text_free(checkpoint);
+    return failed;
+}
+
 static int run_resume(const settings *s, const train_args *args)
 {
     run_folder f;
-    size_t step = 0;
-    bool damaged;
     int failed = folder_open(&f, s->resume, true, !(s->dry_run || s->compare));
-    if (failed || !train_args_has(args, "--from-step")) {
-        failed = failed ? failed : resume_newest(&f, args);
-    } else if (!folder_steps(&f, s->from_step, &step, 1) ||
-               step != s->from_step) {
-        failed = cli_fail(VERB, "%s has no checkpoint of step %zu", s->resume,
-                          s->from_step);
-    } else {
-        failed = resume_from(&f, args, step, true, &damaged);
-    }
+    if (!failed)
+        failed = train_args_has(args, "--from-step")
+                     ? resume_step(&f, args, s->from_step)
+                     : resume_newest(&f, args);
     folder_close(&f);
     return failed;
 }

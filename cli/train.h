@@ -7,9 +7,8 @@
  *   train_help.c     --help
  *   train_notes.c    settings to JSON and back, for checkpoints
  *   train_job.c      tokenizer, corpora, model, trainer
- *   train_run.c      the training loop
- *   train_folder.c   the folder of a run: checkpoints and links
- *   train_log.c      metrics.jsonl
+ *   train_run.c      bauta_run_train() with display, signals and events
+ *   train_folder.c   the folder of a run
  *   tensorboard.c    TensorBoard event files
  *   train_display.c  progress on the terminal
  *   train_dry_run.c  --dry-run and --compare-modes
@@ -149,71 +148,29 @@ int steps_fit(train_job *job, settings *s, const train_args *args,
 
 /* ---- a run ------------------------------------------------------------- */
 
-/* State of a run besides its trainer; saved in the notes. */
-typedef struct progress {
-    double best;      /* validation loss; infinite before the first */
-    size_t best_step; /* 0: none */
-    size_t stale;     /* validations without improvement */
-} progress;
-
 /* The folder of a run, locked against other training processes (see
  * bauta_run_open) or read only. */
 typedef struct run_folder {
     const char *path;
     int fd;
     bauta_run *run; /* NULL: read only */
-    bool warned;    /* that a checkpoint could not be removed */
 } run_folder;
 
-int train_run(train_job *job, settings *s, progress *p, run_folder *f);
+int train_run(train_job *job, settings *s, run_folder *f);
 
 /* The notes of a checkpoint as JSON text, for free(); and back. */
-char *notes_write(const settings *s, const progress *p);
+char *notes_write(const settings *s);
 /* *damaged: the checkpoint cannot be read; an older one might. */
-int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint,
+int notes_read(settings *s, json_t **owner, const char *checkpoint,
                bool *damaged);
-
-/* --- the folder */
 
 /* Open the folder of a new run, or of one to resume; `held` locks it. */
 int folder_open(run_folder *f, const char *run, bool resumed, bool held);
 void folder_close(run_folder *f);
-/* "RUN/step-00001000" in malloc'd memory, or NULL. */
-char *checkpoint_path(const char *run, size_t step);
 /* Create a file that does not exist; NULL with errno set on failure. */
 FILE *folder_create(const run_folder *f, const char *name);
-/* A temporary file that atomically replaces RUN/name when it is committed; it
- * stays open. NULL or -1 with errno set on failure. */
-FILE *folder_draft(const run_folder *f, const char *name);
-int folder_commit(const run_folder *f, FILE *file, const char *name);
 /* The settings as RUN/options.json, which --config reads. */
 int options_write(const settings *s, const run_folder *f);
-/* Report errno for a file; returns CLI_FAILED. */
-int folder_failed(const run_folder *f, const char *name);
-/* fsync() the folder; -1 with errno set on failure. */
-int folder_sync(const run_folder *f);
-/* Atomically make RUN/name a link to the checkpoint. */
-int folder_link(const run_folder *f, const char *name, size_t step);
-/* Set both links for a run that continues from checkpoint `last`; it may have
- * been killed before it set them. `back`: there are later checkpoints, and the
- * link `best` may name one of them. */
-int folder_links(const run_folder *f, size_t last, size_t best, bool back);
-/* Remove all but the last `keep` checkpoints up to `newest`, and `best`. */
-void folder_prune(run_folder *f, size_t newest, size_t keep, size_t best);
-/* Store the last `count` steps up to `most` that have a checkpoint, ascending;
- * returns how many. */
-size_t folder_steps(const run_folder *f, size_t most, size_t *steps,
-                    size_t count);
-/* Remove a checkpoint or the average, if it exists. */
-int folder_remove(const run_folder *f, const char *name);
-
-/* --- metrics */
-
-typedef struct train_log train_log;
-int log_open(train_log **out, const run_folder *f, size_t step);
-int log_step(train_log *log, const bauta_train_report *r, double seconds);
-int log_valid(train_log *log, size_t step, double loss, size_t counted);
-int log_close(train_log *log);
 
 /* TensorBoard's files: see tensorboard.c. */
 typedef struct events events;

@@ -252,16 +252,14 @@ static char *settings_text(const settings *s)
 
 int options_write(const settings *s, const run_folder *f)
 {
-    static const char name[] = "options.json";
+    bauta_error err;
     char *text = settings_text(s);
     if (!text)
         return cli_fail(VERB, "out of memory");
-    FILE *file = folder_draft(f, name);
-    bool good =
-        file && fputs(text, file) >= 0 && folder_commit(f, file, name) == 0;
-    int failed = good ? CLI_OK : folder_failed(f, name);
-    if (file)
-        fclose(file);
+    int failed =
+        bauta_run_write(f->run, "options.json", text, strlen(text), &err)
+            ? train_failed(&err)
+            : CLI_OK;
     free(text);
     return failed;
 }

@@ -195,7 +195,8 @@ static int tokenizer_make(bauta_tokenizer **out, const settings *s)
 static int checkpoint_failed(train_job *job, const char *checkpoint,
                              const bauta_error *err)
 {
-    job->damaged = checkpoint && err->status == BAUTA_ERR_IO;
+    job->damaged = checkpoint && (err->status == BAUTA_ERR_IO ||
+                                  err->status == BAUTA_ERR_FORMAT);
     return train_failed(err);
 }
 

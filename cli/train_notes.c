@@ -5,7 +5,6 @@
 #include "train.h"
 
 #include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,13 +75,10 @@ json_t *settings_json(const settings *s)
     return all;
 }
 
-char *notes_write(const settings *s, const progress *p)
+char *notes_write(const settings *s)
 {
-    json_t *best = p->best_step ? json_real(p->best) : json_null();
-    json_t *all =
-        json_pack("{s:s, s:o, s:o, s:I, s:I}", "program", bauta_version(),
-                  "settings", settings_json(s), "best", best, "best_step",
-                  (json_int_t)p->best_step, "stale", (json_int_t)p->stale);
+    json_t *all = json_pack("{s:s, s:o}", "program", bauta_version(),
+                            "settings", settings_json(s));
     char *text = all ? json_dumps(all, JSON_INDENT(1)) : NULL;
     json_decref(all);
     return text;
@@ -175,14 +171,14 @@ int settings_from_json(settings *s, const json_t *from, const char *where)
     return CLI_OK;
 }
 
-int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint,
+int notes_read(settings *s, json_t **owner, const char *checkpoint,
                bool *damaged)
 {
     bauta_error err;
     json_error_t why = { 0 };
     char *text = NULL;
     bauta_status status = bauta_checkpoint_notes(&text, checkpoint, &err);
-    *damaged = status == BAUTA_ERR_IO;
+    *damaged = status == BAUTA_ERR_IO || status == BAUTA_ERR_FORMAT;
     if (status)
         return train_failed(&err);
     json_t *notes = text ? json_loads(text, 0, &why) : NULL;
@@ -198,11 +194,6 @@ int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint,
                         "%s: not written by 'bauta train', so it cannot be "
                         "resumed",
                         checkpoint);
-    const json_t *best = json_object_get(notes, "best");
-    p->best = json_is_number(best) ? json_number_value(best) : INFINITY;
-    p->best_step =
-        (size_t)json_integer_value(json_object_get(notes, "best_step"));
-    p->stale = (size_t)json_integer_value(json_object_get(notes, "stale"));
     return settings_from_json(s, from, checkpoint);
 }
 

@@ -1,32 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train_run.c - bauta train: the training loop. */
+/* train_run.c - bauta train: a run, with its display, signals and events. */
 #include "cli.h"
 #include "format.h"
 #include "json_output.h"
 #include "train.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { BAD_MAX = 10 }; /* steps in a row whose gradients are not finite */
-
-typedef enum ending { RUNNING, DONE, STOPPED, STALE } ending;
-
 typedef struct run {
     train_job *job;
     const settings *s;
-    progress *p;
     run_folder *at;
-    const char *folder; /* its path */
-    train_log *log;
+    events *events;
     train_display display;
     double began;
-    double loss, valid, averaged; /* NaN: unknown */
-    size_t bad, saved;            /* saved: the step of the last checkpoint */
-    ending ending;
+    char *notes;
+    int failed; /* of a callback, which has printed why */
+    bauta_run_result result;
 } run;
 
 /* ---- signals ----------------------------------------------------------- */
@@ -68,54 +63,45 @@ static void signals_catch(void)
     }
 }
 
-/* ---- a checkpoint ------------------------------------------------------ */
+/* ---- callbacks --------------------------------------------------------- */
 
-/* Remove an old checkpoint of the same step: the rest of an interrupted
- * removal, or one that a run resumed from an earlier step reaches again. */
-static int checkpoint_clear(const char *path)
+/* End the run; the message has been printed. */
+static bauta_status run_fail(run *r, int failed)
 {
-    bauta_error err;
-    return bauta_checkpoint_remove(path, &err) ? train_failed(&err) : CLI_OK;
+    r->failed = failed;
+    return failed ? BAUTA_ERR_IO : BAUTA_OK;
 }
 
-static int checkpoint_write(const run *r, const char *path)
+static int events_add(run *r, size_t step, const event_scalar *list,
+                      size_t count)
 {
-    bauta_error err = { .message = "out of memory" };
-    char *notes = notes_write(r->s, r->p);
-    bauta_status status =
-        notes ? bauta_trainer_save(r->job->trainer, path, notes, &err)
-              : BAUTA_ERR_NOMEM;
-    free(notes);
-    if (status && r->saved)
-        return cli_fail(VERB, "%s; the checkpoint of step %zu is complete",
-                        err.message, r->saved);
-    return status ? train_failed(&err) : CLI_OK;
-}
-
-static int save(run *r)
-{
-    size_t step = bauta_trainer_steps(r->job->trainer);
-    size_t keep = r->s->keep > r->s->average ? r->s->keep : r->s->average;
-    if (step == r->saved)
+    if (events_write(r->events, step, list, count))
         return CLI_OK;
-    char *path = checkpoint_path(r->folder, step);
-    int failed =
-        path ? checkpoint_clear(path) : cli_fail(VERB, "out of memory");
-    if (!failed)
-        failed = checkpoint_write(r, path);
-    free(path);
-    if (failed)
-        return failed;
-    r->saved = step;
-    failed = folder_link(r->at, "last", step);
-    if (!failed && r->p->best_step == step)
-        failed = folder_link(r->at, "best", step);
-    if (!failed)
-        folder_prune(r->at, step, keep, r->p->best_step);
-    return failed;
+    return cli_fail(VERB, "cannot write TensorBoard's events: %s",
+                    strerror(errno));
 }
 
-/* ---- validation -------------------------------------------------------- */
+static bauta_status on_step(void *user, const bauta_train_report *report,
+                            double seconds)
+{
+    run *r = user;
+    double speed = seconds > 0.0 ? (double)report->tokens / seconds : 0.0;
+    const event_scalar list[] = { { "train/loss", report->loss },
+                                  { "train/gradient_norm", report->grad_norm },
+                                  { "train/learning_rate",
+                                    report->learning_rate },
+                                  { "train/tokens_per_second", speed } };
+    int failed =
+        events_add(r, report->step, list, sizeof(list) / sizeof(list[0]));
+    if (failed)
+        return run_fail(r, failed);
+    display_step(&r->display, report, seconds);
+    if (!report->updated && report->counted)
+        display_line(&r->display,
+                     "step %zu: skipped, the gradients are not finite",
+                     report->step);
+    return BAUTA_OK;
+}
 
 static void sample_show(run *r)
 {
@@ -125,93 +111,33 @@ static void sample_show(run *r)
     free(text);
 }
 
-static void on_evaluate(void *user, size_t done, size_t all)
+static bauta_status on_evaluate(void *user, const bauta_run_evaluation *e)
+{
+    run *r = user;
+    const event_scalar list[] = { { "valid/loss", e->loss },
+                                  { "valid/perplexity", exp(e->loss) } };
+    display_line(&r->display,
+                 "step %zu  validation loss %.4f  perplexity %.2f%s", e->step,
+                 e->loss, exp(e->loss), e->best ? "  (best)" : "");
+    sample_show(r);
+    return run_fail(r, events_add(r, e->step, list, 2));
+}
+
+static void on_progress(void *user, size_t done, size_t all)
 {
     display_validation(user, done, all);
 }
 
-static int validate(run *r, size_t step)
+static void on_warning(void *user, const char *message)
 {
-    bauta_error err;
-    size_t counted = 0;
-    if (bauta_trainer_evaluate(r->job->trainer, r->job->valid,
-                               r->s->eval_tokens, &r->valid, &counted, &err))
-        return train_failed(&err);
-    if (counted == 0)
-        return cli_fail(VERB, "the validation texts are empty, or too long for "
-                              "the context");
-    bool better = r->valid < r->p->best;
-    if (better) {
-        r->p->best = r->valid;
-        r->p->best_step = step;
-    }
-    r->p->stale = better ? 0 : r->p->stale + 1;
-    display_line(&r->display,
-                 "step %zu  validation loss %.4f  perplexity %.2f%s", step,
-                 r->valid, exp(r->valid), better ? "  (best)" : "");
-    sample_show(r);
-    if (r->ending == RUNNING && r->s->patience && r->p->stale >= r->s->patience)
-        r->ending = STALE;
-    return log_valid(r->log, step, r->valid, counted);
+    (void)user;
+    fprintf(stderr, "%s\n", message);
 }
 
-/* ---- a step ------------------------------------------------------------ */
-
-static int bad_step(run *r, const bauta_train_report *report)
+static bool should_stop(void *user)
 {
-    if (report->updated || report->counted == 0) {
-        r->bad = 0;
-        return CLI_OK;
-    }
-    display_line(&r->display, "step %zu: skipped, the gradients are not finite",
-                 report->step);
-    if (++r->bad < BAD_MAX)
-        return CLI_OK;
-    return cli_fail(VERB,
-                    "%d steps in a row had gradients that are not finite, the "
-                    "last of them step %zu; try a smaller --learning-rate or "
-                    "--max-grad-norm",
-                    (int)BAD_MAX, report->step);
-}
-
-static int one_step(run *r)
-{
-    bauta_error err;
-    bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
-    double began = seconds_now();
-    if (bauta_trainer_step(r->job->trainer, &report, &err))
-        return train_failed(&err);
-    double seconds = seconds_now() - began;
-    r->loss = report.loss;
-    int failed = log_step(r->log, &report, seconds);
-    if (failed)
-        return failed;
-    display_step(&r->display, &report, seconds);
-    return bad_step(r, &report);
-}
-
-static bool due(size_t step, size_t every)
-{
-    return every && step % every == 0;
-}
-
-/* Validate, save a checkpoint, or end the run, as due after a step. */
-static int after_step(run *r)
-{
-    const settings *s = r->s;
-    size_t step = bauta_trainer_steps(r->job->trainer);
-    size_t save_every = s->save_every ? s->save_every : s->eval_every;
-    int failed = CLI_OK;
-    if (step >= s->train.max_steps)
-        r->ending = DONE;
-    if (r->job->valid && (due(step, s->eval_every) || r->ending == DONE))
-        failed = validate(r, step);
-    if (r->ending == RUNNING && stop_requested)
-        r->ending = STOPPED;
-    if (!failed && (due(step, save_every) || r->p->best_step == step ||
-                    r->ending != RUNNING))
-        failed = save(r);
-    return failed;
+    (void)user;
+    return stop_requested;
 }
 
 /* ---- before the first step --------------------------------------------- */
@@ -251,97 +177,64 @@ static int audit_run(const run *r)
     return failed;
 }
 
-static int loop(run *r, size_t step)
+static int events_begin(run *r, size_t step)
 {
-    int failed = log_open(&r->log, r->at, step);
-    signals_catch();
-    while (!failed && r->ending == RUNNING) {
-        failed = one_step(r);
-        if (!failed)
-            failed = after_step(r);
-    }
+    r->events = events_open(r->at, step);
+    return r->events
+               ? CLI_OK
+               : cli_fail(VERB, "%s: cannot write TensorBoard's events: %s",
+                          r->at->path, strerror(errno));
+}
+
+/* Check before training that the notes fit into a checkpoint. */
+static int notes_make(run *r)
+{
+    enum { NOTES_MAX = (200 << 10) - 128 }; // the limit, less the progress
+    r->notes = notes_write(r->s);
+    if (!r->notes)
+        return cli_fail(VERB, "out of memory");
+    return strlen(r->notes) < NOTES_MAX
+               ? CLI_OK
+               : cli_fail(VERB,
+                          "the names of %zu files are too long to be saved for "
+                          "--resume; use fewer and larger files",
+                          r->s->files.count + r->s->valid.count);
+}
+
+/* ---- the run ----------------------------------------------------------- */
+
+/* At least the newest checkpoint is kept. */
+static bauta_run_options options_make(run *r)
+{
+    const settings *s = r->s;
+    bauta_run_options o = BAUTA_RUN_OPTIONS_INIT;
+    o.max_steps = s->train.max_steps;
+    o.eval_steps = s->eval_every;
+    o.eval_tokens = s->eval_tokens;
+    o.save_steps = s->save_every;
+    o.save_total_limit = s->keep ? s->keep : 1;
+    o.early_stopping_patience = s->patience;
+    o.average_checkpoints = s->average;
+    o.notes = r->notes;
+    o.user = r;
+    o.on_step = on_step;
+    o.on_evaluate = on_evaluate;
+    o.on_warning = on_warning;
+    o.should_stop = should_stop;
+    return o;
+}
+
+static int loop(run *r)
+{
+    bauta_error err;
+    bauta_run_options options = options_make(r);
+    bauta_status status = bauta_run_train(
+        r->at->run, r->job->trainer, r->job->valid, &options, &r->result, &err);
     display_end(&r->display);
-    int closed = log_close(r->log);
-    return failed ? failed : closed;
-}
-
-/* ---- the average ------------------------------------------------------- */
-
-/* The validation loss of a folder's model. */
-static int folder_validate(run *r, const char *folder, double *loss)
-{
-    bauta_error err;
-    bauta_model *model = NULL;
-    bauta_trainer *trainer = NULL;
-    bauta_train_options options = r->s->train;
-    options.ema_decay = 0.0;
-    bauta_status status = bauta_model_load(&model, folder, true, &err);
-    if (!status)
-        status = bauta_trainer_create(&trainer, r->job->context, model,
-                                      r->job->tokenizer, r->job->corpus,
-                                      &options, &err);
-    if (!status)
-        bauta_trainer_on_evaluate(trainer, on_evaluate, &r->display);
-    if (!status)
-        status = bauta_trainer_evaluate(trainer, r->job->valid,
-                                        r->s->eval_tokens, loss, NULL, &err);
-    bauta_trainer_free(trainer);
-    bauta_model_free(model);
-    return status ? train_failed(&err) : CLI_OK;
-}
-
-static int average_write(run *r, const char *out, size_t *steps, size_t count)
-{
-    bauta_error err = { .message = "out of memory" };
-    char **folders = calloc(count + 1, sizeof(*folders));
-    bauta_status status = folders ? BAUTA_OK : BAUTA_ERR_NOMEM;
-    for (size_t i = 0; !status && i < count; i++) {
-        folders[i] = checkpoint_path(r->folder, steps[i]);
-        status = folders[i] ? BAUTA_OK : BAUTA_ERR_NOMEM;
-    }
-    if (!status)
-        status =
-            bauta_model_average(out, (const char *const *)folders, count, &err);
-    if (!status)
-        status = bauta_tokenizer_save(r->job->tokenizer, out, &err);
-    for (size_t i = 0; folders && i < count; i++)
-        free(folders[i]);
-    free(folders);
-    return status ? train_failed(&err) : CLI_OK;
-}
-
-static int average(run *r)
-{
-    size_t *steps = calloc(r->s->average, sizeof(*steps));
-    char *out = format_string("%s/average", r->folder);
-    int failed = steps && out ? folder_remove(r->at, "average")
-                              : cli_fail(VERB, "out of memory");
-    if (!failed) {
-        size_t count = folder_steps(r->at, bauta_trainer_steps(r->job->trainer),
-                                    steps, r->s->average);
-        failed = average_write(r, out, steps, count);
-        if (!failed)
-            fprintf(stderr, "%s: mean of %zu checkpoints\n", out, count);
-    }
-    if (!failed && r->job->valid)
-        failed = folder_validate(r, out, &r->averaged);
-    free(steps);
-    free(out);
-    return failed;
-}
-
-/* Write the weights that --ema-decay validated as a model folder. */
-static int moving_average(const run *r)
-{
-    bauta_error err;
-    char *out = format_string("%s/average", r->folder);
-    int failed =
-        out ? folder_remove(r->at, "average") : cli_fail(VERB, "out of memory");
-    if (!failed && bauta_trainer_export(r->job->trainer, out, &err))
-        failed = train_failed(&err);
-    if (!failed)
-        fprintf(stderr, "%s: moving average of the weights\n", out);
-    free(out);
+    int failed = status && !r->failed ? train_failed(&err) : r->failed;
+    if (!events_close(r->events) && !failed)
+        failed = cli_fail(VERB, "cannot write TensorBoard's events: %s",
+                          strerror(errno));
     return failed;
 }
 
@@ -349,17 +242,24 @@ static int moving_average(const run *r)
 
 static int json_print(const run *r)
 {
-    static const char *const endings[] = { "", "done", "signal", "patience" };
-    json_t *folder = json_string(r->folder);
+    static const char *const endings[] = {
+        [BAUTA_RUN_DONE] = "done",
+        [BAUTA_RUN_STOPPED] = "signal",
+        [BAUTA_RUN_EARLY_STOPPING] = "patience",
+        [BAUTA_RUN_TIME] = "time",
+    };
+    const bauta_run_result *result = &r->result;
+    json_t *folder = json_string(r->at->path);
     json_t *all = json_pack(
         "{s:o, s:s, s:I, s:I, s:f, s:o, s:o, s:o, s:I, s:o}", "run",
-        folder ? folder : json_null(), "ended", endings[r->ending], "steps",
-        (json_int_t)bauta_trainer_steps(r->job->trainer), "parameters",
+        folder ? folder : json_null(), "ended", endings[result->ending],
+        "steps", (json_int_t)result->step, "parameters",
         (json_int_t)bauta_model_parameter_count(r->job->model), "seconds",
-        seconds_now() - r->began, "loss", json_number(r->loss), "valid_loss",
-        json_number(r->valid), "best_loss", json_number(r->p->best),
-        "best_step", (json_int_t)r->p->best_step, "average_loss",
-        json_number(r->averaged));
+        seconds_now() - r->began, "loss", json_number(result->loss),
+        "valid_loss", json_number(result->eval_loss), "best_loss",
+        json_number(result->best_loss), "best_step",
+        (json_int_t)result->best_step, "average_loss",
+        json_number(result->average_loss));
     int failed = json_indented(VERB, all);
     return failed ? failed : cli_finish(VERB);
 }
@@ -367,78 +267,70 @@ static int json_print(const run *r)
 static int text_print(const run *r)
 {
     char text[32];
-    printf("%s: step %zu after %s", r->folder,
-           bauta_trainer_steps(r->job->trainer),
+    const bauta_run_result *result = &r->result;
+    printf("%s: step %zu after %s", r->at->path, result->step,
            format_duration(text, seconds_now() - r->began));
-    if (isfinite(r->loss))
-        printf(", loss %.4f", r->loss);
-    if (r->p->best_step)
-        printf(", best validation loss %.4f at step %zu", r->p->best,
-               r->p->best_step);
-    if (isfinite(r->averaged))
-        printf(", %.4f for the average", r->averaged);
+    if (isfinite(result->loss))
+        printf(", loss %.4f", result->loss);
+    if (result->best_step)
+        printf(", best validation loss %.4f at step %zu", result->best_loss,
+               result->best_step);
+    if (isfinite(result->average_loss))
+        printf(", %.4f for the average", result->average_loss);
     putchar('\n');
     return cli_finish(VERB);
 }
 
 static void end_report(const run *r)
 {
-    if (r->ending == STALE)
-        fprintf(stderr, "no improvement in %zu validations\n", r->p->stale);
-    else if (r->ending == STOPPED)
+    const bauta_run_result *result = &r->result;
+    if (result->averaged)
+        fprintf(stderr, "%s/average: mean of %zu checkpoints\n", r->at->path,
+                result->averaged);
+    else if (r->s->train.ema_decay > 0.0 && result->ending != BAUTA_RUN_STOPPED)
+        fprintf(stderr, "%s/average: moving average of the weights\n",
+                r->at->path);
+    if (result->ending == BAUTA_RUN_EARLY_STOPPING)
+        fprintf(stderr, "no improvement in %zu validations\n", result->stale);
+    else if (result->ending == BAUTA_RUN_STOPPED)
         fprintf(stderr,
                 "stopped and saved; 'bauta train --resume %s' continues\n",
-                r->folder);
+                r->at->path);
 }
 
-/* Check before training that the notes fit into a checkpoint. */
-static int notes_check(const settings *s, const progress *p)
+/* Nothing is checked or written for a run that is already done. */
+static int start(run *r, size_t step)
 {
-    enum { NOTES_MAX = 200 << 10 }; // the limit of a checkpoint
-    char *notes = notes_write(s, p);
-    size_t size = notes ? strlen(notes) : 0;
-    free(notes);
-    if (!notes)
-        return cli_fail(VERB, "out of memory");
-    return size < NOTES_MAX
-               ? CLI_OK
-               : cli_fail(VERB,
-                          "the names of %zu files are too long to be saved for "
-                          "--resume; use fewer and larger files",
-                          s->files.count + s->valid.count);
+    int failed = notes_make(r);
+    if (step >= r->s->train.max_steps) {
+        fprintf(stderr, "all %zu steps are done; use --steps for more\n",
+                r->s->train.max_steps);
+        return failed;
+    }
+    if (!failed)
+        failed = audit_run(r);
+    if (!failed)
+        failed = options_write(r->s, r->at);
+    if (!failed)
+        failed = events_begin(r, step);
+    signals_catch();
+    return failed;
 }
 
-int train_run(train_job *job, settings *s, progress *p, run_folder *f)
+int train_run(train_job *job, settings *s, run_folder *f)
 {
     run r = { .job = job,
               .s = s,
-              .p = p,
               .at = f,
-              .folder = f->path,
               .began = seconds_now(),
-              .loss = NAN,
-              .valid = NAN,
-              .averaged = NAN };
+              .result = BAUTA_RUN_RESULT_INIT };
     size_t step = bauta_trainer_steps(job->trainer);
-    r.saved = step;
     r.display = display_begin(step, s->train.max_steps);
-    bauta_trainer_on_evaluate(job->trainer, on_evaluate, &r.display);
-    int failed = notes_check(s, p);
-    if (step >= s->train.max_steps) {
-        fprintf(stderr, "all %zu steps are done; use --steps for more\n",
-                s->train.max_steps);
-        r.ending = DONE;
-    } else if (!failed) {
-        failed = audit_run(&r);
-        if (!failed)
-            failed = options_write(s, f);
-        if (!failed)
-            failed = loop(&r, step);
-    }
-    if (!failed && s->average && r.ending != STOPPED)
-        failed = average(&r);
-    else if (!failed && s->train.ema_decay > 0.0 && r.ending != STOPPED)
-        failed = moving_average(&r);
+    bauta_trainer_on_evaluate(job->trainer, on_progress, &r.display);
+    int failed = start(&r, step);
+    if (!failed)
+        failed = loop(&r);
+    free(r.notes);
     if (failed)
         return failed;
     end_report(&r);

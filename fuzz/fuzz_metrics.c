@@ -4,8 +4,8 @@
  *
  * The file is refused with a message, or the remaining lines are whole, in
  * order, and none is of a later step. */
-#include "cli/train.h"
 #include "temp_folder.h"
+#include "train/run_metrics.h"
 
 enum { STEP = 10 };
 
@@ -49,16 +49,18 @@ static void lines_check(const uint8_t *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    train_log *log = NULL;
-    run_folder folder = { 0 };
+    bt_run_metrics *metrics = NULL;
+    bauta_run *run = NULL;
+    bauta_error err = { 0 };
     if (!temp_folder_make())
         temp_folder_clear("");
     temp_folder_put("metrics.jsonl", bytes, size);
-    must(!folder_open(&folder, temp_folder_root, true, true));
-    int status = log_open(&log, &folder, STEP);
-    int closed = log_close(log);
-    if (!status && !closed)
+    must(!bauta_run_open(&run, temp_folder_root, false, &err));
+    bauta_status status = bt_run_metrics_open(&metrics, run, STEP, &err);
+    if (status)
+        must_refuse(status, &err);
+    else if (!bt_run_metrics_close(metrics, &err))
         lines_check(bytes, size);
-    folder_close(&folder);
+    bauta_run_free(run);
     return 0;
 }

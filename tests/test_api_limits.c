@@ -5,6 +5,7 @@
 #include "bauta.h"
 #include "tiny_models.h"
 
+#include <math.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -265,6 +266,22 @@ CASE(top_tokens_of_too_many)
     o.top_k = SIZE_MAX;
     return bauta_model_top_tokens(w.context, w.gpt2, NULL, &b, &row, 1, &o, top,
                                   probabilities, err);
+}
+
+CASE(run_minutes)
+{
+    bauta_train_options t = BAUTA_TRAIN_OPTIONS_INIT;
+    bauta_run_options o = BAUTA_RUN_OPTIONS_INIT;
+    bauta_trainer *trainer;
+    bauta_run *run;
+    assert_int_equal(bauta_trainer_create(&trainer, w.context, w.gpt2, w.bytes,
+                                          w.corpus, &t, err),
+                     0);
+    assert_int_equal(bauta_run_open(&run, ".", false, err), 0);
+    o.max_minutes = (double)NAN;
+    bauta_status status = bauta_run_train(run, trainer, NULL, &o, NULL, err);
+    bauta_run_free(run);
+    return status;
 }
 
 CASE(perplexity_beyond_memory)
@@ -670,6 +687,7 @@ static const struct {
     ROW(top_tokens_beyond_memory),
     ROW(top_tokens_of_too_many),
     ROW(perplexity_beyond_memory),
+    ROW(run_minutes),
     ROW(prompt_beyond_memory),
     ROW(prompt_beyond_positions),
     ROW(source_beyond_memory),

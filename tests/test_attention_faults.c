@@ -154,7 +154,7 @@ static void objects_survive_each_failing_allocation(void **state)
         fixture w;
         faults_begin();
         fixture_init(&w, threads);
-        assert_int_equal(survive(&w, step_context, &w.context), 1);
+        assert_int_equal(survive(&w, step_context, &w.context), 2);
         assert_true(survive(&w, step_plan, &w.plan) > 5);
         assert_int_equal(survive(&w, step_cache, &w.cache), 2);
         fixture_fill_cache(&w);

@@ -355,7 +355,7 @@ static void freed_tokens_cannot_be_read(void **state)
     fixture_init(&w, NULL, 1, seed);
     bauta_kv_cache *cache = w.all[0].cache;
     append(&w, &w.all[0], 200, false);
-    refused(bauta_kv_cache_evict(cache, 201, &err), &err, "forget 201 tokens");
+    refused(bauta_kv_cache_evict(cache, 201, &err), &err, "evict 201 tokens");
     forget(&w.all[0], 130);
     refused(bauta_kv_cache_truncate(cache, 128, &err), &err, "token 127");
     assert_int_equal(bauta_mask_window(&mask, 1, 200, 73, NULL), 0);

@@ -337,6 +337,131 @@ BAUTA_API bauta_status bauta_run_open(bauta_run **out, const char *folder,
 /* Whether there is a lock: some file systems do not support it. */
 BAUTA_API bool bauta_run_locked(const bauta_run *run);
 BAUTA_API void bauta_run_free(bauta_run *run);
+/* Write a file into the folder of a run, replacing it atomically. `name` has no
+ * slash. No link is followed. */
+BAUTA_API bauta_status bauta_run_write(const bauta_run *run, const char *name,
+                                       const void *bytes, size_t size,
+                                       bauta_error *err);
+/* The checkpoint of a run with the most steps, but at most `max_step`: its
+ * folder, for bauta_text_free(), and its step; NULL and 0 if there is none.
+ * Only its presence is checked. If it turns out to be damaged (BAUTA_ERR_IO or
+ * BAUTA_ERR_FORMAT), continue with the one before it: max_step = step - 1. */
+BAUTA_API bauta_status bauta_run_checkpoint(char **folder, size_t *step,
+                                            const char *run, size_t max_step,
+                                            bauta_error *err);
+/* Continue a run: load the weights, the optimizer state and the position of the
+ * checkpoint of `step` into a trainer that was created like the saved one, on
+ * any trainable model with the same config. With step 0 it is the newest one,
+ * or if that is damaged, the one before it, and so on. *resumed, which may be
+ * NULL, receives the step. A run without any checkpoint leaves the trainer as
+ * it is, with *resumed 0. After a failure the trainer is unchanged. */
+BAUTA_API bauta_status bauta_run_resume(const bauta_run *run,
+                                        bauta_trainer *trainer, size_t step,
+                                        size_t *resumed, bauta_error *err);
+
+typedef enum bauta_run_ending {
+    BAUTA_RUN_DONE = 0,           /* all steps were taken */
+    BAUTA_RUN_STOPPED = 1,        /* by should_stop */
+    BAUTA_RUN_EARLY_STOPPING = 2, /* by early_stopping_patience */
+    BAUTA_RUN_TIME = 3            /* by max_minutes */
+} bauta_run_ending;
+
+/* An evaluation on the validation corpus. */
+typedef struct bauta_run_evaluation {
+    size_t size;
+    size_t step;
+    double loss;    /* mean over the predicted tokens, in nats */
+    size_t counted; /* predicted tokens */
+    bool best;      /* the smallest loss of the run so far */
+} bauta_run_evaluation;
+#define BAUTA_RUN_EVALUATION_INIT \
+    BAUTA_INIT(bauta_run_evaluation, BAUTA_NO_DEFAULTS)
+BAUTA_SIZED(bauta_run_evaluation, BAUTA_NO_DEFAULTS)
+
+/* The names are those of transformers' TrainingArguments where it has one. The
+ * callbacks may be NULL. A status other than BAUTA_OK from on_step or
+ * on_evaluate ends the run without another checkpoint, and bauta_run_train()
+ * returns it. */
+typedef struct bauta_run_options {
+    size_t size;
+    size_t max_steps;        /* of the run, not only of this call; 0: max_steps
+                                of the trainer's options */
+    double num_train_epochs; /* passes through the corpus; 0: no limit */
+    double max_minutes;      /* of this call; 0: no limit */
+    size_t logging_steps;    /* every so many steps a line of metrics.jsonl; 0:
+                                none */
+    size_t eval_steps;       /* evaluate every so many steps, and after the last
+                                one; 0: after the last one only */
+    size_t eval_tokens;      /* `limit` of bauta_trainer_evaluate() */
+    size_t save_steps;       /* save every so many steps, and at the end; 0:
+                                eval_steps */
+    size_t save_total_limit; /* keep so many checkpoints, and the best one; 0:
+                                all */
+    size_t early_stopping_patience; /* end after so many evaluations without a
+                                       new best loss; 0: never */
+    size_t average_checkpoints;     /* at the end, write the mean of the last so
+                                       many checkpoints to the folder average;
+                                       they are kept; 0: none */
+    const char *notes; /* a JSON object that is stored in every checkpoint, or
+                          NULL; best, best_step and stale are added to it */
+    void *user;        /* of the callbacks */
+    bauta_status (*on_step)(void *user, const bauta_train_report *report,
+                            double seconds);
+    bauta_status (*on_evaluate)(void *user,
+                                const bauta_run_evaluation *evaluation);
+    void (*on_save)(void *user, size_t step, const char *folder);
+    void (*on_warning)(void *user, const char *message); /* such as an old
+                          checkpoint that cannot be removed */
+    bool (*should_stop)(void *user); /* asked after each step; a program that
+                          got a signal returns true */
+} bauta_run_options;
+#define BAUTA_RUN_OPTIONS_DEFAULTS(X) \
+    X(logging_steps, 1)               \
+    X(eval_steps, 250) X(eval_tokens, 65536) X(save_total_limit, 3)
+#define BAUTA_RUN_OPTIONS_INIT \
+    BAUTA_INIT(bauta_run_options, BAUTA_RUN_OPTIONS_DEFAULTS)
+BAUTA_SIZED(bauta_run_options, BAUTA_RUN_OPTIONS_DEFAULTS)
+
+/* Losses are NaN where there is none. */
+typedef struct bauta_run_result {
+    size_t size;
+    bauta_run_ending ending;
+    size_t step;         /* steps of the run */
+    size_t saved_step;   /* of the last checkpoint; 0: none */
+    double loss;         /* of the last step of this call */
+    double eval_loss;    /* of the last evaluation of this call */
+    double best_loss;    /* of the run */
+    size_t best_step;    /* 0: none */
+    size_t stale;        /* evaluations since the best one */
+    double average_loss; /* of the average that this call wrote */
+    size_t averaged;     /* checkpoints in it; 0: none was written, or it is the
+                            exponential moving average */
+} bauta_run_result;
+#define BAUTA_RUN_RESULT_INIT BAUTA_INIT(bauta_run_result, BAUTA_NO_DEFAULTS)
+BAUTA_SIZED(bauta_run_result, BAUTA_NO_DEFAULTS)
+
+/* Train in the folder of a run until a limit is reached, or should_stop ends
+ * it, then save. The folder receives
+ *
+ *     step-00001000/  checkpoints, of which old ones are removed
+ *     last, best      links to two of them
+ *     metrics.jsonl   a line for each step and evaluation
+ *     average/        the mean of the last checkpoints, or with ema_decay the
+ *                     moving average, as a model folder
+ *
+ * A run that is stopped, or killed, and resumed takes the same steps and leaves
+ * the same checkpoints as one that was not interrupted: resume it with
+ * bauta_run_resume(), or with bauta_trainer_resume() on a checkpoint of this
+ * folder, then call this again. Lines of metrics.jsonl after the trainer's step
+ * are removed, and best, stale and the links are those of its checkpoint.
+ * `validation` may be NULL; best and patience need it. Ten steps in a row whose
+ * gradients are not finite are BAUTA_ERR_NOT_FINITE. `options` and `result` may
+ * be NULL; the result is also set after a failure. */
+BAUTA_API bauta_status bauta_run_train(bauta_run *run, bauta_trainer *trainer,
+                                       const bauta_corpus *validation,
+                                       const bauta_run_options *options,
+                                       bauta_run_result *result,
+                                       bauta_error *err);
 
 /* Write a model folder with the mean of the weights of `count` others, which
  * must have the same tensors; everything else is taken from the first. */

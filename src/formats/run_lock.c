@@ -21,14 +21,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct bauta_run {
-    char *path;
-    size_t created; /* length of the first part of the path that was created
-                       here; 0: the whole path existed */
-    int folder, lock;
-    bool locked;
-};
-
 static bauta_status fail_errno(bauta_error *err, const char *path,
                                const char *what)
 {

@@ -27,10 +27,19 @@ int main(void)
     bauta_picture picture = BAUTA_PICTURE_INIT;
     bauta_picture_options sheet = BAUTA_PICTURE_OPTIONS_INIT;
     bauta_gpu_pages pages = BAUTA_GPU_PAGES_INIT;
+    bauta_embed_options embed = BAUTA_EMBED_OPTIONS_INIT;
+    bauta_top_tokens_options top = BAUTA_TOP_TOKENS_OPTIONS_INIT;
+    bauta_perplexity_options perplexity = BAUTA_PERPLEXITY_OPTIONS_INIT;
+    bauta_perplexity_result measured = BAUTA_PERPLEXITY_RESULT_INIT;
+    bauta_run_options run = BAUTA_RUN_OPTIONS_INIT;
+    bauta_run_evaluation evaluation = BAUTA_RUN_EVALUATION_INIT;
+    bauta_run_result result = BAUTA_RUN_RESULT_INIT;
     return options.size && shape.size && tensor.size && batch.size &&
                    outputs.size && loss.size && texts.size && bleu.size &&
                    bleu_score.size && chrf.size && chrf_score.size &&
-                   picture.size && sheet.size && pages.size
+                   picture.size && sheet.size && pages.size &&
+                   embed.size && top.size && perplexity.size &&
+                   measured.size && run.size && evaluation.size && result.size
                ? BAUTA_OK
                : BAUTA_ERR_ARGUMENT;
 }

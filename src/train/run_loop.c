@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run_loop.c - a training run: steps, evaluations and checkpoints. */
+#include "train/run_loop.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+
+#include <math.h>
+#include <time.h>
+
+enum { BAD_MAX = 10 }; /* steps in a row whose gradients are not finite */
+
+typedef struct run_loop {
+    bauta_run *run;
+    bauta_trainer *trainer;
+    const bauta_corpus *validation; /* or NULL */
+    const bauta_run_options *options;
+    bauta_run_result *result;
+    bt_run_progress progress;
+    bt_run_metrics *metrics;
+    double began;
+    size_t max_steps;
+    size_t bad; /* steps in a row */
+    bool ended;
+} run_loop;
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void end(run_loop *l, bauta_run_ending ending)
+{
+    if (!l->ended)
+        l->result->ending = ending;
+    l->ended = true;
+}
+
+/* ---- checkpoints ------------------------------------------------------- */
+
+/* Replace an old checkpoint of the same step: the rest of an interrupted
+ * removal, or one that a run resumed from an earlier step reaches again. */
+static bauta_status checkpoint_write(run_loop *l, const char *path,
+                                     bauta_error *err)
+{
+    char *notes = NULL;
+    bauta_error why = { 0 };
+    size_t saved = l->result->saved_step;
+    bauta_status status = bauta_checkpoint_remove(path, err);
+    if (status)
+        return status;
+    status = bt_run_notes(&notes, l->options->notes, &l->progress, &why);
+    if (!status)
+        status = bauta_trainer_save(l->trainer, path, notes, &why);
+    bt_free(notes);
+    if (status && saved)
+        return bt_fail(err, status,
+                       "%.190s; the checkpoint of step %zu is complete",
+                       why.message, saved);
+    return status ? bt_fail(err, status, "%s", why.message) : BAUTA_OK;
+}
+
+/* A checkpoint that cannot be removed is no reason to stop, and is reported
+ * once. */
+static void prune(run_loop *l, size_t step)
+{
+    const bauta_run_options *o = l->options;
+    bauta_error why;
+    if (o->save_total_limit == 0)
+        return;
+    size_t keep = bt_size_max(o->save_total_limit, o->average_checkpoints);
+    if (!bt_run_prune(l->run, step, keep, l->progress.best_step, &why) ||
+        l->run->warned)
+        return;
+    l->run->warned = true;
+    if (o->on_warning)
+        o->on_warning(o->user, why.message);
+}
+
+static bauta_status save(run_loop *l, bauta_error *err)
+{
+    const bauta_run_options *o = l->options;
+    size_t step = l->trainer->steps;
+    if (step == l->result->saved_step)
+        return BAUTA_OK;
+    char *path = bt_run_checkpoint_path(l->run->path, step);
+    bauta_status status = path ? checkpoint_write(l, path, err)
+                               : bt_fail_memory(err, "the name of a folder", 0);
+    if (!status) {
+        l->result->saved_step = step;
+        status = bt_run_link(l->run, "last", step, err);
+    }
+    if (!status && l->progress.best_step == step)
+        status = bt_run_link(l->run, "best", step, err);
+    if (!status) {
+        prune(l, step);
+        if (o->on_save)
+            o->on_save(o->user, step, path);
+    }
+    bt_free(path);
+    return status;
+}
+
+/* ---- evaluation -------------------------------------------------------- */
+
+static bool progress_update(bt_run_progress *p, size_t step, double loss)
+{
+    bool better = loss < p->best;
+    if (better) {
+        p->best = loss;
+        p->best_step = step;
+    }
+    p->stale = better ? 0 : p->stale + 1;
+    return better;
+}
+
+static bauta_status callback_failed(bauta_status status, const char *name,
+                                    bauta_error *err)
+{
+    return status ? bt_fail(err, status, "%s ended the run", name) : BAUTA_OK;
+}
+
+static bauta_status evaluate(run_loop *l, bauta_error *err)
+{
+    const bauta_run_options *o = l->options;
+    bauta_run_evaluation e = BAUTA_RUN_EVALUATION_INIT;
+    bauta_status status = bauta_trainer_evaluate(
+        l->trainer, l->validation, o->eval_tokens, &e.loss, &e.counted, err);
+    if (status)
+        return status;
+    if (e.counted == 0)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the validation texts are empty, or too long for the "
+                       "context");
+    e.step = l->trainer->steps;
+    e.best = progress_update(&l->progress, e.step, e.loss);
+    l->result->eval_loss = e.loss;
+    if (o->early_stopping_patience &&
+        l->progress.stale >= o->early_stopping_patience)
+        end(l, BAUTA_RUN_EARLY_STOPPING);
+    status = bt_run_metrics_evaluation(l->metrics, &e, err);
+    if (!status && o->on_evaluate)
+        status =
+            callback_failed(o->on_evaluate(o->user, &e), "on_evaluate", err);
+    return status;
+}
+
+/* ---- a step ------------------------------------------------------------ */
+
+static bauta_status bad_step(run_loop *l, const bauta_train_report *report,
+                             bauta_error *err)
+{
+    bool bad = !report->updated && report->counted > 0;
+    l->bad = bad ? l->bad + 1 : 0;
+    return l->bad < BAD_MAX
+               ? BAUTA_OK
+               : bt_fail(err, BAUTA_ERR_NOT_FINITE,
+                         "%d steps in a row had gradients that are not finite, "
+                         "the last of them step %zu; try a smaller learning "
+                         "rate or max_grad_norm",
+                         (int)BAD_MAX, report->step);
+}
+
+static bool due(size_t step, size_t every)
+{
+    return every && step % every == 0;
+}
+
+static bauta_status one_step(run_loop *l, bauta_error *err)
+{
+    const bauta_run_options *o = l->options;
+    bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
+    double began = seconds_now();
+    bauta_status status = bauta_trainer_step(l->trainer, &report, err);
+    double seconds = seconds_now() - began;
+    if (status)
+        return status;
+    l->result->loss = report.loss;
+    if (due(report.step, o->logging_steps))
+        status = bt_run_metrics_step(l->metrics, &report, seconds, err);
+    if (!status && o->on_step)
+        status = callback_failed(o->on_step(o->user, &report, seconds),
+                                 "on_step", err);
+    return status ? status : bad_step(l, &report, err);
+}
+
+/* Epochs differ in their number of steps, so they are counted by the position
+ * in the corpus. */
+static bool is_done(const run_loop *l)
+{
+    const bauta_trainer *t = l->trainer;
+    double epochs = (double)t->epoch_number +
+                    (double)t->batch / (double)t->epoch.batch_count;
+    double most = l->options->num_train_epochs;
+    return t->steps >= l->max_steps || (most > 0.0 && epochs >= most);
+}
+
+/* Evaluate, save a checkpoint, or end the run, as due after a step. */
+static bauta_status after_step(run_loop *l, bauta_error *err)
+{
+    const bauta_run_options *o = l->options;
+    size_t step = l->trainer->steps;
+    size_t save_steps = o->save_steps ? o->save_steps : o->eval_steps;
+    bauta_status status = BAUTA_OK;
+    if (is_done(l))
+        end(l, BAUTA_RUN_DONE);
+    else if (o->max_minutes > 0.0 &&
+             seconds_now() - l->began >= 60.0 * o->max_minutes)
+        end(l, BAUTA_RUN_TIME);
+    if (l->validation && (due(step, o->eval_steps) || l->ended))
+        status = evaluate(l, err);
+    if (!l->ended && o->should_stop && o->should_stop(o->user))
+        end(l, BAUTA_RUN_STOPPED);
+    if (!status &&
+        (due(step, save_steps) || l->progress.best_step == step || l->ended))
+        status = save(l, err);
+    return status;
+}
+
+static bauta_status steps_run(run_loop *l, bauta_error *err)
+{
+    bauta_status status =
+        bt_run_metrics_open(&l->metrics, l->run, l->trainer->steps, err);
+    while (!status && !l->ended) {
+        status = one_step(l, err);
+        if (!status)
+            status = after_step(l, err);
+    }
+    bauta_status closed = bt_run_metrics_close(l->metrics, status ? NULL : err);
+    return status ? status : closed;
+}
+
+/* ---- the call ---------------------------------------------------------- */
+
+static bauta_status options_check(const bauta_run_options *o, bauta_error *err)
+{
+    BT_NEED_SIZE(o, bauta_run_options, "BAUTA_RUN_OPTIONS_INIT", err);
+    if (!(o->num_train_epochs >= 0.0 && isfinite(o->num_train_epochs)))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "num_train_epochs is %g",
+                       o->num_train_epochs);
+    if (!(o->max_minutes >= 0.0 && isfinite(o->max_minutes)))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "max_minutes is %g",
+                       o->max_minutes);
+    return BAUTA_OK;
+}
+
+/* Before the first step: a run that continues has links to set. */
+static bauta_status begin(run_loop *l, bauta_error *err)
+{
+    size_t step = l->trainer->steps;
+    char *notes = NULL;
+    bauta_status status = bt_run_progress_read(&l->progress, l->run, step, err);
+    if (!status) // notes that cannot be saved fail now, not at a checkpoint
+        status = bt_run_notes(&notes, l->options->notes, &l->progress, err);
+    bt_free(notes);
+    if (status || !step || !bt_run_has_checkpoint(l->run->folder, step))
+        return status;
+    l->result->saved_step = step;
+    return bt_run_links(l->run, step, l->progress.best_step, err);
+}
+
+static bauta_status run_train(run_loop *l, bauta_error *err)
+{
+    bauta_run_result *result = l->result;
+    bauta_status status = begin(l, err);
+    if (!status && !is_done(l))
+        status = steps_run(l, err);
+    if (!status && result->ending != BAUTA_RUN_STOPPED)
+        status = bt_run_average(l->run, l->trainer, l->validation, l->options,
+                                result, err);
+    result->step = l->trainer->steps;
+    result->best_step = l->progress.best_step;
+    result->best_loss = l->progress.best_step ? l->progress.best : (double)NAN;
+    result->stale = l->progress.stale;
+    return status;
+}
+
+bauta_status bauta_run_train(bauta_run *run, bauta_trainer *trainer,
+                             const bauta_corpus *validation,
+                             const bauta_run_options *options,
+                             bauta_run_result *result, bauta_error *err)
+{
+    bauta_run_options chosen = BAUTA_RUN_OPTIONS_INIT;
+    bauta_run_result unused = BAUTA_RUN_RESULT_INIT;
+    BT_NEED(run, err);
+    BT_NEED(trainer, err);
+    options = options ? options : &chosen;
+    result = result ? result : &unused;
+    bauta_status status = options_check(options, err);
+    if (status)
+        return status;
+    BT_NEED_SIZE(result, bauta_run_result, "BAUTA_RUN_RESULT_INIT", err);
+    *result = (bauta_run_result)BAUTA_RUN_RESULT_INIT;
+    result->loss = result->eval_loss = result->average_loss = (double)NAN;
+    run_loop loop = { .run = run,
+                      .trainer = trainer,
+                      .validation = validation,
+                      .options = options,
+                      .result = result,
+                      .began = seconds_now(),
+                      .max_steps = options->max_steps
+                                       ? options->max_steps
+                                       : trainer->options.max_steps };
+    return run_train(&loop, err);
+}
