@@ -175,7 +175,8 @@ typedef struct bauta_trainer bauta_trainer;
 
 /* All arguments must outlive the trainer; the model must be trainable. The
  * tokenizer provides the special tokens and may be NULL unless the objective is
- * masked. */
+ * masked. The corpus may be NULL for a trainer that only takes
+ * bauta_trainer_step_batch(). */
 BAUTA_API bauta_status bauta_trainer_create(
     bauta_trainer **out, bauta_context *context, bauta_model *model,
     const bauta_tokenizer *tokenizer, const bauta_corpus *corpus,
@@ -229,6 +230,29 @@ BAUTA_API bauta_status bauta_trainer_gradients(bauta_trainer *trainer,
 BAUTA_API size_t bauta_trainer_steps(const bauta_trainer *trainer);
 /* Approximate number of steps in one pass through the corpus. */
 BAUTA_API size_t bauta_trainer_epoch_steps(const bauta_trainer *trainer);
+
+/* A micro-batch of your own. */
+typedef struct bauta_train_batch {
+    size_t size;
+    const bauta_batch *source, *target; /* as for bauta_model_forward() */
+    const uint32_t *labels;             /* (rows) as for bauta_model_loss() */
+    const float *label_weights;         /* (rows) likewise, any sign; NULL: 1 */
+    const uint64_t *source_keys; /* (rows) of dropout, likewise. NULL: the */
+    const uint64_t *target_keys; /* rows, counted through all batches */
+} bauta_train_batch;
+#define BAUTA_TRAIN_BATCH_INIT BAUTA_INIT(bauta_train_batch, BAUTA_NO_DEFAULTS)
+BAUTA_SIZED(bauta_train_batch, BAUTA_NO_DEFAULTS)
+
+/* Take a step on batches of your own instead of the corpus', for reinforcement
+ * learning, distillation or custom data: one large batch that is given as
+ * `count` micro-batches, at least one. The mean is over the counted labels of
+ * all of them. Learning rate, clipping, dropout, label smoothing, weight decay
+ * and moving average are the trainer's; its objective, mode and batch sizes are
+ * not used, and its position in the corpus does not change. `report` may be
+ * NULL. After a failure the weights are unchanged. */
+BAUTA_API bauta_status bauta_trainer_step_batch(
+    bauta_trainer *trainer, const bauta_train_batch *batches, size_t count,
+    bauta_train_report *report, bauta_error *err);
 
 /* ---- Checkpoints and runs ---------------------------------------------- */
 
