@@ -254,6 +254,53 @@ BAUTA_API bauta_status bauta_trainer_step_batch(
     bauta_trainer *trainer, const bauta_train_batch *batches, size_t count,
     bauta_train_report *report, bauta_error *err);
 
+/* ---- Optimizer --------------------------------------------------------- */
+
+/* AdamW over the gradients of a trainable model, for training loops of your
+ * own; bauta_trainer uses the same code. Decoupled weight decay applies to the
+ * tensors that `decay` selects. The default, and what bauta_trainer does: every
+ * tensor of rank 2 (weights of linear layers, embeddings and position tables),
+ * and no biases, norms and other vectors. */
+typedef struct bauta_optimizer bauta_optimizer;
+
+typedef struct bauta_optimizer_options {
+    size_t size;
+    double learning_rate;
+    double adam_beta1, adam_beta2, adam_epsilon;
+    double weight_decay;
+    double max_grad_norm; /* 0: no clipping */
+    /* Whether a tensor is decayed. Called by bauta_optimizer_create() for each
+     * tensor with a gradient. NULL: those of rank 2 */
+    bool (*decay)(void *user, const bauta_tensor *tensor);
+    void *user;
+} bauta_optimizer_options;
+#define BAUTA_OPTIMIZER_OPTIONS_DEFAULTS(X) \
+    X(learning_rate, 1e-3)                  \
+    X(adam_beta1, 0.9)                      \
+    X(adam_beta2, 0.99)                     \
+    X(adam_epsilon, 1e-8)                   \
+    X(weight_decay, 0.1)                    \
+    X(max_grad_norm, 1.0)
+#define BAUTA_OPTIMIZER_OPTIONS_INIT \
+    BAUTA_INIT(bauta_optimizer_options, BAUTA_OPTIMIZER_OPTIONS_DEFAULTS)
+BAUTA_SIZED(bauta_optimizer_options, BAUTA_OPTIMIZER_OPTIONS_DEFAULTS)
+
+/* Context and model must outlive the optimizer; `options` may be NULL. */
+BAUTA_API bauta_status bauta_optimizer_create(
+    bauta_optimizer **out, bauta_context *context, bauta_model *model,
+    const bauta_optimizer_options *options, bauta_error *err);
+BAUTA_API void bauta_optimizer_free(bauta_optimizer *optimizer);
+/* Take one step with the clipped gradients, which themselves do not change.
+ * *grad_norm, which may be NULL, receives their norm before clipping. Gradients
+ * that are not finite change nothing and are BAUTA_ERR_NOT_FINITE; the message
+ * names the first tensor. */
+BAUTA_API bauta_status bauta_optimizer_step(bauta_optimizer *optimizer,
+                                            double *grad_norm,
+                                            bauta_error *err);
+/* Change the learning rate of the following steps. */
+BAUTA_API bauta_status bauta_optimizer_set_learning_rate(
+    bauta_optimizer *optimizer, double learning_rate, bauta_error *err);
+
 /* ---- Checkpoints and runs ---------------------------------------------- */
 
 /* A checkpoint is a model folder (with the tokenizer's files, if there is a

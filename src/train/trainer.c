@@ -8,6 +8,7 @@
 #include "data/random.h"
 #include "runtime/context.h"
 #include "train/learning_rate.h"
+#include "train/model_optimizer.h"
 
 #include <math.h>
 #include <string.h>
@@ -172,32 +173,19 @@ static void packing_set(bauta_trainer *t)
     };
 }
 
-/* Weight decay applies to matrices, not to vectors. */
 static bauta_status optimizer_create(bauta_trainer *t, bauta_error *err)
 {
     const bauta_train_options *o = &t->options;
     bt_optimizer_options options = { o->adam_beta1, o->adam_beta2,
                                      o->adam_epsilon, o->weight_decay,
                                      o->max_grad_norm };
-    size_t count = 0;
-    bt_parameter *list = bt_alloc_zero(t->model->tensor_count, sizeof(*list));
     t->trained = bt_alloc_zero(t->model->tensor_count, sizeof(*t->trained));
-    if (!list || !t->trained) {
-        bt_free(list);
-        return bt_fail_memory(err, "a list of parameters", 0);
-    }
-    for (size_t i = 0; i < t->model->tensor_count; i++) {
-        bt_named_tensor *e = &t->model->tensors[i];
-        if (!e->tensor->grad)
-            continue;
-        t->trained[count] = e;
-        list[count++] = (bt_parameter){ e->tensor, e->rank == 2 };
-    }
-    t->trained_count = count;
-    bauta_status status =
-        bt_optimizer_create(&t->optimizer, list, count, &options, err);
-    bt_free(list);
-    return status;
+    if (!t->trained)
+        return bt_fail_memory(err, "a list of parameters",
+                              t->model->tensor_count * sizeof(*t->trained));
+    return bt_model_optimizer_create(&t->optimizer, t->trained,
+                                     &t->trained_count, t->model, &options,
+                                     (bt_decay_rule){ 0 }, err);
 }
 
 static bauta_status ema_create(bauta_trainer *t, bauta_error *err)
