@@ -12,7 +12,7 @@
  *   lab_layers.c         why every layer needs the mask
  *   lab_stack.c          its attention layers
  *   lab_corpus.c         sentences of the grammar as tokens
- *   lab_train.c          AdamW over bauta_model_loss()
+ *   lab_train.c          optimizer steps, models, continuations
  *   lab_report.c         the findings of an experiment
  *   lab_report_text.c    a report in the terminal
  *   lab_report_json.c    as JSON
@@ -122,10 +122,11 @@ void lab_corpus_release(lab_corpus *t);
 
 /* ---- the optimizer ----------------------------------------------------- */
 
-/* AdamW over the gradients of bauta_model_loss(), for experiments with batches
- * that the trainer cannot make. */
+/* A bauta_optimizer with a schedule of the learning rate over `steps` steps,
+ * for experiments with batches that the trainer cannot make. */
 typedef struct learner learner;
-learner *learner_create(bauta_model *model, double rate, size_t steps);
+int learner_create(learner **out, bauta_context *context, bauta_model *model,
+                   double rate, size_t steps);
 void learner_free(learner *l);
 /* One step with the current gradients, which become 0. */
 int learner_step(learner *l);

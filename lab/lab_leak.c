@@ -145,9 +145,10 @@ static int variant_train(const lab *l, report *r, variant *s,
         failed = windows_init(&w, z->batch, z->length);
     if (failed)
         return failed;
-    learner *a = learner_create(s->model, z->rate, z->steps);
-    failed = a ? variant_learn(l, r, s, a, &w, text, z, mask)
-               : cli_fail("lab", "out of memory");
+    learner *a;
+    failed = learner_create(&a, l->context, s->model, z->rate, z->steps);
+    if (!failed)
+        failed = variant_learn(l, r, s, a, &w, text, z, mask);
     learner_free(a);
     windows_release(&w);
     return failed;

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_train.c - bauta lab: AdamW over the gradients of a model.
+/* lab_train.c - bauta lab: training steps with a schedule of the learning rate,
+ * and models.
  *
- * bauta_trainer cannot train without the mask. So the optimizer is implemented
- * here again:
- *
- *     m <- b1 m + (1 - b1) g          v <- b2 v + (1 - b2) g^2
- *     p <- p - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + e) - rate d p
- *
- * where g is clipped to a norm of 1 over all gradients, and the decay d applies
- * to matrices only. The learning rate rises linearly over the first tenth of
- * the steps and falls linearly to a tenth at the last. */
+ * The learning rate rises linearly over the first tenth of the steps and falls
+ * linearly to a tenth at the last. */
 #include "lab_train.h"
 #include "../cli/cli.h"
 
@@ -17,47 +11,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the optimizer ----------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------- */
 
-static const double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8, decay = 0.1,
-                    clip = 1.0, last_share = 0.1;
+static const double last_share = 0.1;
 
 struct learner {
     bauta_model *model;
+    bauta_optimizer *optimizer;
     double rate;
     size_t steps, done;
-    float *first, *second; /* moments of all parameters, concatenated */
 };
 
-learner *learner_create(bauta_model *model, double rate, size_t steps)
+int learner_create(learner **out, bauta_context *context, bauta_model *model,
+                   double rate, size_t steps)
 {
-    size_t count = (size_t)bauta_model_parameter_count(model);
+    bauta_error err;
     learner *l = malloc(sizeof(*l));
+    *out = NULL;
     if (!l)
-        return NULL;
+        return cli_fail("lab", "out of memory");
     *l = (learner){ .model = model, .rate = rate, .steps = steps };
-    l->first = calloc(count + 1, sizeof(*l->first));
-    l->second = calloc(count + 1, sizeof(*l->second));
-    if (!l->first || !l->second) {
-        learner_free(l);
-        return NULL;
+    if (bauta_optimizer_create(&l->optimizer, context, model, NULL, &err)) {
+        free(l);
+        return lab_failed(&err);
     }
-    return l;
+    *out = l;
+    return CLI_OK;
 }
 
 void learner_free(learner *l)
 {
     if (!l)
         return;
-    free(l->first);
-    free(l->second);
+    bauta_optimizer_free(l->optimizer);
     free(l);
 }
 
 /* The learning rate of step `done`, counted from 1. */
-static double rate_now(const learner *l)
+static double rate_of(const learner *l, size_t done)
 {
-    double t = (double)l->done, all = (double)l->steps;
+    double t = (double)done, all = (double)l->steps;
     double warm = ceil(all / 10.0);
     if (t <= warm)
         return l->rate * t / warm;
@@ -65,61 +58,15 @@ static double rate_now(const learner *l)
     return l->rate * (last_share + (1.0 - last_share) * left);
 }
 
-/* The factor that clips the gradients. */
-static int scale_find(const learner *l, double *scale)
-{
-    bauta_error err;
-    bauta_tensor t = BAUTA_TENSOR_INIT;
-    double squares = 0.0;
-    for (size_t i = 0; i < bauta_model_tensor_count(l->model); i++) {
-        if (bauta_model_tensor(l->model, i, &t, &err))
-            return lab_failed(&err);
-        for (size_t j = 0; t.gradient && j < t.count; j++)
-            squares += (double)t.gradient[j] * (double)t.gradient[j];
-    }
-    if (!isfinite(squares))
-        return cli_fail("lab", "the gradients are not finite");
-    *scale = fmin(1.0, clip / (sqrt(squares) + 1e-6));
-    return CLI_OK;
-}
-
-static void tensor_step(const bauta_tensor *t, float *first, float *second,
-                        double rate, double scale, size_t done)
-{
-    double right1 = 1.0 - pow(beta1, (double)done);
-    double right2 = 1.0 - pow(beta2, (double)done);
-    double keep = 1.0 - rate * (t->rank == 2 ? decay : 0.0);
-    for (size_t i = 0; i < t->count; i++) {
-        double g = scale * (double)t->gradient[i];
-        double m = beta1 * (double)first[i] + (1.0 - beta1) * g;
-        double v = beta2 * (double)second[i] + (1.0 - beta2) * g * g;
-        double move = m / right1 / (sqrt(v / right2) + epsilon);
-        first[i] = (float)m;
-        second[i] = (float)v;
-        t->writable[i] = (float)(keep * (double)t->writable[i] - rate * move);
-    }
-}
-
 int learner_step(learner *l)
 {
     bauta_error err;
-    bauta_tensor t = BAUTA_TENSOR_INIT;
-    double scale = 0.0;
-    int failed = scale_find(l, &scale);
-    if (failed)
-        return failed;
-    l->done++;
-    for (size_t i = 0, at = 0; i < bauta_model_tensor_count(l->model); i++) {
-        if (bauta_model_tensor(l->model, i, &t, &err))
-            return lab_failed(&err);
-        if (!t.gradient)
-            continue;
-        tensor_step(&t, l->first + at, l->second + at, rate_now(l), scale,
-                    l->done);
-        at += t.count;
-    }
-    if (bauta_model_zero_gradients(l->model, &err))
+    if (bauta_optimizer_set_learning_rate(l->optimizer, rate_of(l, l->done + 1),
+                                          &err) ||
+        bauta_optimizer_step(l->optimizer, NULL, &err) ||
+        bauta_model_zero_gradients(l->model, &err))
         return lab_failed(&err);
+    l->done++;
     return CLI_OK;
 }
 

@@ -607,6 +607,94 @@ CASE(tensor_name)
     return bauta_model_find_tensor(w.gpt2, "", &tensor, err);
 }
 
+CASE(step_batches_count)
+{
+    bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
+    bauta_train_batch batch = BAUTA_TRAIN_BATCH_INIT;
+    bauta_trainer *trainer;
+    assert_int_equal(
+        bauta_trainer_create(&trainer, w.context, w.gpt2, NULL, NULL, &o, err),
+        0);
+    return bauta_trainer_step_batch(trainer, &batch, SIZE_MAX / 2, NULL, err);
+}
+
+CASE(step_batch_rows)
+{
+    bauta_train_options o = BAUTA_TRAIN_OPTIONS_INIT;
+    bauta_train_batch batch = BAUTA_TRAIN_BATCH_INIT;
+    bauta_batch b = batch_of((size_t)1 << 63);
+    bauta_trainer *trainer;
+    batch.target = &b;
+    batch.labels = ids;
+    assert_int_equal(
+        bauta_trainer_create(&trainer, w.context, w.gpt2, NULL, NULL, &o, err),
+        0);
+    return bauta_trainer_step_batch(trainer, &batch, 1, NULL, err);
+}
+
+CASE(logprobs_rows)
+{
+    bauta_batch b = batch_of(((size_t)1 << 62) + 1);
+    float logprobs[8];
+    b.lengths = NULL;
+    b.stride = 4;
+    return bauta_model_logprobs(w.context, w.llama, NULL, &b, ids, logprobs,
+                                err);
+}
+
+CASE(optimizer_rate)
+{
+    bauta_optimizer_options o = BAUTA_OPTIMIZER_OPTIONS_INIT;
+    bauta_optimizer *optimizer;
+    o.learning_rate = -1;
+    return bauta_optimizer_create(&optimizer, w.context, w.gpt2, &o, err);
+}
+
+static bauta_status append(size_t sequence, size_t tokens, size_t count,
+                           bauta_error *err)
+{
+    bauta_decode_session *session;
+    bauta_decode_input input = BAUTA_DECODE_INPUT_INIT;
+    size_t first;
+    assert_int_equal(
+        bauta_decode_session_create(&session, w.context, w.llama, NULL), 0);
+    assert_int_equal(bauta_decode_session_open(session, NULL, 0, &first, NULL),
+                     0);
+    input.sequence = sequence;
+    input.tokens = ids;
+    input.count = tokens;
+    return bauta_decode_session_append(session, &input, count, err);
+}
+
+CASE(append_sequence)
+{
+    return append(SIZE_MAX, 1, 1, err);
+}
+
+CASE(append_count)
+{
+    return append(0, 1, SIZE_MAX / 2, err);
+}
+
+CASE(append_tokens)
+{
+    return append(0, SIZE_MAX / 2, 1, err);
+}
+
+CASE(append_nothing)
+{
+    return append(0, 0, 1, err);
+}
+
+CASE(session_source)
+{
+    bauta_decode_session *session;
+    size_t first;
+    assert_int_equal(
+        bauta_decode_session_create(&session, w.context, w.marian, NULL), 0);
+    return bauta_decode_session_open(session, ids, SIZE_MAX / 2, &first, err);
+}
+
 CASE(reach_layers)
 {
     bauta_mask *mask;
@@ -732,6 +820,15 @@ static const struct {
     ROW(context_threads),
     ROW(tensor_index),
     ROW(tensor_name),
+    ROW(step_batches_count),
+    ROW(step_batch_rows),
+    ROW(logprobs_rows),
+    ROW(optimizer_rate),
+    ROW(append_sequence),
+    ROW(append_count),
+    ROW(append_tokens),
+    ROW(append_nothing),
+    ROW(session_source),
     ROW(reach_layers),
 };
 

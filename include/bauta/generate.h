@@ -117,6 +117,13 @@ BAUTA_API size_t bauta_generate_options_json(
 typedef bool bauta_on_token_fn(void *user, uint32_t token, float logprob,
                                const char *text, size_t length);
 
+/* Called with the logits of the next token, (vocab_size), before any processor:
+ * those of the model's forward pass over prompt and chosen tokens, bit for bit.
+ * `position` counts new tokens from 0. Comes before on_token for that token,
+ * and not with beams. The logits are valid during the call. */
+typedef void bauta_on_logits_fn(void *user, size_t position,
+                                const float *logits, size_t vocab_size);
+
 /* One text to generate. Arrays are copied. */
 typedef struct bauta_request {
     size_t size;
@@ -128,8 +135,9 @@ typedef struct bauta_request {
     const uint32_t *source;                /* of an encoder-decoder */
     const bauta_generate_options *options; /* NULL: the model's */
     bauta_on_token_fn *on_token;           /* or NULL; not called with beams */
-    void *user;                            /* for on_token */
+    void *user;                            /* for the callbacks */
     uint64_t tag;                          /* returned in the result */
+    bauta_on_logits_fn *on_logits;         /* or NULL */
 } bauta_request;
 #define BAUTA_REQUEST_INIT BAUTA_INIT(bauta_request, BAUTA_NO_DEFAULTS)
 BAUTA_SIZED(bauta_request, BAUTA_NO_DEFAULTS)
@@ -223,6 +231,67 @@ BAUTA_API bauta_status bauta_generate(bauta_context *context,
                                       const bauta_tokenizer *tokenizer,
                                       const bauta_request *request,
                                       bauta_result **out, bauta_error *err);
+
+/* ---- Decoding sessions ------------------------------------------------- */
+
+/* Sequences with their KV cache, for programs that choose tokens themselves.
+ * The logits equal those of bauta_model_forward() over the whole sequence, bit
+ * for bit, however the tokens were split into calls and whatever else is in the
+ * session. Context and model must outlive it, and the weights of a trainable
+ * model must not change while it has tokens. One call at a time. */
+typedef struct bauta_decode_session bauta_decode_session;
+
+/* The model must have a decoder. */
+BAUTA_API bauta_status bauta_decode_session_create(bauta_decode_session **out,
+                                                   bauta_context *context,
+                                                   const bauta_model *model,
+                                                   bauta_error *err);
+/* Also closes all sequences. */
+BAUTA_API void bauta_decode_session_free(bauta_decode_session *session);
+
+/* Open an empty sequence; *sequence receives its number, the smallest that is
+ * not in use. An encoder-decoder encodes the `source`; for a decoder-only model
+ * source is NULL and source_count 0. */
+BAUTA_API bauta_status bauta_decode_session_open(bauta_decode_session *session,
+                                                 const uint32_t *source,
+                                                 size_t source_count,
+                                                 size_t *sequence,
+                                                 bauta_error *err);
+/* Open a copy of a sequence. Pages are shared, and copied when one writes. */
+BAUTA_API bauta_status bauta_decode_session_fork(bauta_decode_session *session,
+                                                 size_t sequence, size_t *copy,
+                                                 bauta_error *err);
+/* Keep the first `tokens` tokens of a sequence, which must have as many. If a
+ * sliding window has already released keys that the next token would see, this
+ * fails and changes nothing. */
+BAUTA_API bauta_status
+bauta_decode_session_truncate(bauta_decode_session *session, size_t sequence,
+                              size_t tokens, bauta_error *err);
+/* Close a sequence; its number may then be reused. Closing a number that is not
+ * in use does nothing. */
+BAUTA_API void bauta_decode_session_close(bauta_decode_session *session,
+                                          size_t sequence);
+/* The number of tokens in a sequence; 0 if there is no such sequence. */
+BAUTA_API size_t bauta_decode_session_tokens(
+    const bauta_decode_session *session, size_t sequence);
+
+typedef struct bauta_decode_input {
+    size_t size;
+    size_t sequence;        /* each at most once in a call */
+    const uint32_t *tokens; /* (count) to append */
+    size_t count;           /* at least 1 */
+    float *logits;          /* (vocabulary) receives the logits after the last
+                               token; NULL: they are not computed */
+} bauta_decode_input;
+#define BAUTA_DECODE_INPUT_INIT \
+    BAUTA_INIT(bauta_decode_input, BAUTA_NO_DEFAULTS)
+BAUTA_SIZED(bauta_decode_input, BAUTA_NO_DEFAULTS)
+
+/* Append tokens to `count` different sequences in one forward pass. On failure
+ * all sequences are unchanged. */
+BAUTA_API bauta_status bauta_decode_session_append(
+    bauta_decode_session *session, const bauta_decode_input *inputs,
+    size_t count, bauta_error *err);
 
 #ifdef __cplusplus
 }

@@ -224,9 +224,10 @@ typedef struct bauta_loss_options {
     const float *label_weights;  /* (rows) multiplies loss and gradient of each
                                     label, any sign; NULL: 1. The mean is over
                                     the counted labels, not over the weights,
-                                    and a label of weight 0 counts. With minus
-                                    the advantage as the weight of a sampled
-                                    token, the loss is a policy gradient's.
+                                    and a label of weight 0 counts. If the
+                                    weight of a sampled token is its advantage,
+                                    the loss is that of a policy gradient: the
+                                    mean of -advantage x log-probability.
                                     Weights of ignored labels and of padding
                                     are not read */
 } bauta_loss_options;

@@ -175,7 +175,8 @@ typedef struct bauta_trainer bauta_trainer;
 
 /* All arguments must outlive the trainer; the model must be trainable. The
  * tokenizer provides the special tokens and may be NULL unless the objective is
- * masked. */
+ * masked. The corpus may be NULL for a trainer that only takes
+ * bauta_trainer_step_batch(). */
 BAUTA_API bauta_status bauta_trainer_create(
     bauta_trainer **out, bauta_context *context, bauta_model *model,
     const bauta_tokenizer *tokenizer, const bauta_corpus *corpus,
@@ -229,6 +230,76 @@ BAUTA_API bauta_status bauta_trainer_gradients(bauta_trainer *trainer,
 BAUTA_API size_t bauta_trainer_steps(const bauta_trainer *trainer);
 /* Approximate number of steps in one pass through the corpus. */
 BAUTA_API size_t bauta_trainer_epoch_steps(const bauta_trainer *trainer);
+
+/* A micro-batch of your own. */
+typedef struct bauta_train_batch {
+    size_t size;
+    const bauta_batch *source, *target; /* as for bauta_model_forward() */
+    const uint32_t *labels;             /* (rows) as for bauta_model_loss() */
+    const float *label_weights;         /* (rows) likewise, any sign; NULL: 1 */
+    const uint64_t *source_keys; /* (rows) of dropout, likewise. NULL: the */
+    const uint64_t *target_keys; /* rows, counted through all batches */
+} bauta_train_batch;
+#define BAUTA_TRAIN_BATCH_INIT BAUTA_INIT(bauta_train_batch, BAUTA_NO_DEFAULTS)
+BAUTA_SIZED(bauta_train_batch, BAUTA_NO_DEFAULTS)
+
+/* Take a step on batches of your own instead of the corpus', for reinforcement
+ * learning, distillation or custom data: one large batch that is given as
+ * `count` micro-batches, at least one. The mean is over the counted labels of
+ * all of them. Learning rate, clipping, dropout, label smoothing, weight decay
+ * and moving average are the trainer's; its objective, mode and batch sizes are
+ * not used, and its position in the corpus does not change. `report` may be
+ * NULL. After a failure the weights are unchanged. */
+BAUTA_API bauta_status bauta_trainer_step_batch(
+    bauta_trainer *trainer, const bauta_train_batch *batches, size_t count,
+    bauta_train_report *report, bauta_error *err);
+
+/* ---- Optimizer --------------------------------------------------------- */
+
+/* AdamW over the gradients of a trainable model, for training loops of your
+ * own; bauta_trainer uses the same code. Decoupled weight decay applies to the
+ * tensors that `decay` selects. The default, and what bauta_trainer does: every
+ * tensor of rank 2 (weights of linear layers, embeddings and position tables),
+ * and no biases, norms and other vectors. */
+typedef struct bauta_optimizer bauta_optimizer;
+
+typedef struct bauta_optimizer_options {
+    size_t size;
+    double learning_rate;
+    double adam_beta1, adam_beta2, adam_epsilon;
+    double weight_decay;
+    double max_grad_norm; /* 0: no clipping */
+    /* Whether a tensor is decayed. Called by bauta_optimizer_create() for each
+     * tensor with a gradient. NULL: those of rank 2 */
+    bool (*decay)(void *user, const bauta_tensor *tensor);
+    void *user;
+} bauta_optimizer_options;
+#define BAUTA_OPTIMIZER_OPTIONS_DEFAULTS(X) \
+    X(learning_rate, 1e-3)                  \
+    X(adam_beta1, 0.9)                      \
+    X(adam_beta2, 0.99)                     \
+    X(adam_epsilon, 1e-8)                   \
+    X(weight_decay, 0.1)                    \
+    X(max_grad_norm, 1.0)
+#define BAUTA_OPTIMIZER_OPTIONS_INIT \
+    BAUTA_INIT(bauta_optimizer_options, BAUTA_OPTIMIZER_OPTIONS_DEFAULTS)
+BAUTA_SIZED(bauta_optimizer_options, BAUTA_OPTIMIZER_OPTIONS_DEFAULTS)
+
+/* Context and model must outlive the optimizer; `options` may be NULL. */
+BAUTA_API bauta_status bauta_optimizer_create(
+    bauta_optimizer **out, bauta_context *context, bauta_model *model,
+    const bauta_optimizer_options *options, bauta_error *err);
+BAUTA_API void bauta_optimizer_free(bauta_optimizer *optimizer);
+/* Take one step with the clipped gradients, which themselves do not change.
+ * *grad_norm, which may be NULL, receives their norm before clipping. Gradients
+ * that are not finite change nothing and are BAUTA_ERR_NOT_FINITE; the message
+ * names the first tensor. */
+BAUTA_API bauta_status bauta_optimizer_step(bauta_optimizer *optimizer,
+                                            double *grad_norm,
+                                            bauta_error *err);
+/* Change the learning rate of the following steps. */
+BAUTA_API bauta_status bauta_optimizer_set_learning_rate(
+    bauta_optimizer *optimizer, double learning_rate, bauta_error *err);
 
 /* ---- Perplexity -------------------------------------------------------- */
 

@@ -46,13 +46,13 @@ static bauta_status input_check(bt_decode_session *session,
     if (input->count == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "input %zu has no tokens",
                        number);
-    bauta_status status = bt_decode_session_check_ids(
-        session, "input", number, input->ids, input->count, err);
-    if (status)
-        return status;
-    return bt_decode_session_check_length(
+    bauta_status status = bt_decode_session_check_length(
         session, "the sequence of input", number,
         bt_size_add(sequence->block_table.tokens, input->count), err);
+    if (status)
+        return status;
+    return bt_decode_session_check_ids(session, "input", number, input->ids,
+                                       input->count, err);
 }
 
 static bauta_status inputs_check(append_batch *b, bauta_error *err)

@@ -183,7 +183,7 @@ static bauta_status apply(bauta_generator *g, bauta_error *err)
     for (; i < g->running_count && !status; i++) {
         bt_request *r = g->running[i];
         if (r->has_logits)
-            status = bt_request_apply(r, g->tokenizer, err);
+            status = bt_request_apply(r, g->tokenizer, g->rows, g->vocab, err);
         if (!status && r->ended) {
             status = finish(g, r, err);
             if (!status)

@@ -72,7 +72,8 @@ static bool report_token(bt_request *r, uint32_t token, float logprob)
     return r->on_token(r->user, token, logprob, text, length);
 }
 
-static bauta_status single_apply(bt_request *r, bauta_error *err)
+static bauta_status single_apply(bt_request *r, const float *logits,
+                                 size_t vocab, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     uint32_t token = r->sampled.token;
@@ -85,6 +86,8 @@ static bauta_status single_apply(bt_request *r, bauta_error *err)
         status = bt_stop_matcher_push(&r->matcher, token, err);
     if (status)
         return status;
+    if (r->on_logits) // nothing below fails, so it is called once
+        r->on_logits(r->user, r->generated, logits, vocab);
     r->ids[r->count++] = token;
     r->logprobs[r->generated++] = r->sampled.logprob;
     r->score += r->sampled.score;
@@ -206,7 +209,7 @@ static bauta_status beams_apply(bt_request *r, const bauta_tokenizer *tokenizer,
 }
 
 bauta_status bt_request_apply(bt_request *r, const bauta_tokenizer *tokenizer,
-                              bauta_error *err)
+                              const float *rows, size_t vocab, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     if (r->sample_status)
@@ -214,7 +217,7 @@ bauta_status bt_request_apply(bt_request *r, const bauta_tokenizer *tokenizer,
     else if (r->options.num_beams > 1)
         status = beams_apply(r, tokenizer, err);
     else
-        status = single_apply(r, err);
+        status = single_apply(r, rows + r->logits_row * vocab, vocab, err);
     if (!status)
         r->has_logits = false;
     return status;

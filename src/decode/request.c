@@ -349,6 +349,7 @@ bauta_status bt_request_create(bt_request **out, const bauta_request *request,
         return bt_fail_memory(err, "a request", sizeof(*r));
     bauta_status status = BAUTA_OK;
     r->on_token = request->on_token;
+    r->on_logits = request->on_logits;
     r->user = request->user;
     r->tag = request->tag;
     if (request->options)

@@ -13,6 +13,7 @@ typedef struct bt_request {
     /* the request */
     bauta_generate_options options;
     bauta_on_token_fn *on_token;
+    bauta_on_logits_fn *on_logits;
     void *user;
     uint64_t tag;
     size_t source_count;
@@ -91,10 +92,12 @@ void bt_request_sample(bt_request *request, const bt_sampler_scratch *scratch,
                        const float *rows, const float **beam_rows,
                        bt_token_history *histories);
 /* Commit the sampled token: append it, fork and free beams, and report it to
- * the caller. If no token could be sampled, the text ends and `failure` says
- * why. On an error the request is unchanged, and the call can be repeated. */
+ * the caller, with the rows of logits (vocab) that it was sampled from. If no
+ * token could be sampled, the text ends and `failure` says why. On an error the
+ * request is unchanged, and the call can be repeated. */
 bauta_status bt_request_apply(bt_request *request,
                               const bauta_tokenizer *tokenizer,
+                              const float *rows, size_t vocab,
                               bauta_error *err);
 
 /* For a request whose logits are not finite: make its failure name the layer.

@@ -188,8 +188,10 @@ static bauta_status epoch_open(bt_epoch *epoch, const bauta_trainer *t,
                                const bt_train_progress *progress,
                                const char *folder, bauta_error *err)
 {
-    bauta_status status = bt_epoch_init(epoch, t->corpus, &t->packing,
-                                        t->options.seed, progress->epoch, err);
+    bauta_status status = BAUTA_OK;
+    if (t->corpus)
+        status = bt_epoch_init(epoch, t->corpus, &t->packing, t->options.seed,
+                               progress->epoch, err);
     if (!status && progress->batch > epoch->batch_count)
         status = bt_fail(err, BAUTA_ERR_IO,
                          "%s/%s: is at batch %zu of an epoch that has %zu",

@@ -10,6 +10,7 @@
 #include "model/model_call.h"
 #include "runtime/context.h"
 #include "train/learning_rate.h"
+#include "train/model_optimizer.h"
 
 #include <math.h>
 #include <string.h>
@@ -47,17 +48,17 @@ static bauta_status objective_check(const bauta_trainer *t, bauta_error *err)
     };
     bauta_objective objective = t->options.objective;
     bauta_model_kind kind = bauta_model_kind_of(t->model);
-    bool pairs = bauta_corpus_pairs(t->corpus);
+    bool seq2seq = objective == BAUTA_OBJECTIVE_SEQ2SEQ;
     if ((unsigned)objective >= BT_LEN(needs) || kind != needs[objective])
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the objective %s does not fit a model that is %s",
                        (unsigned)objective < BT_LEN(names) ? names[objective]
                                                            : "given",
                        bauta_model_kind_text(kind));
-    if (pairs != (objective == BAUTA_OBJECTIVE_SEQ2SEQ))
+    if (t->corpus && bauta_corpus_pairs(t->corpus) != seq2seq)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the objective %s needs a corpus of %s",
-                       names[objective], pairs ? "texts" : "pairs");
+                       names[objective], seq2seq ? "pairs" : "texts");
     if (objective == BAUTA_OBJECTIVE_MASKED &&
         t->options.mode != BAUTA_MODE_PARALLEL)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -174,32 +175,19 @@ static void packing_set(bauta_trainer *t)
     };
 }
 
-/* Weight decay applies to matrices, not to vectors. */
 static bauta_status optimizer_create(bauta_trainer *t, bauta_error *err)
 {
     const bauta_train_options *o = &t->options;
     bt_optimizer_options options = { o->adam_beta1, o->adam_beta2,
                                      o->adam_epsilon, o->weight_decay,
                                      o->max_grad_norm };
-    size_t count = 0;
-    bt_parameter *list = bt_alloc_zero(t->model->tensor_count, sizeof(*list));
     t->trained = bt_alloc_zero(t->model->tensor_count, sizeof(*t->trained));
-    if (!list || !t->trained) {
-        bt_free(list);
-        return bt_fail_memory(err, "a list of parameters", 0);
-    }
-    for (size_t i = 0; i < t->model->tensor_count; i++) {
-        bt_named_tensor *e = &t->model->tensors[i];
-        if (!e->tensor->grad)
-            continue;
-        t->trained[count] = e;
-        list[count++] = (bt_parameter){ e->tensor, e->rank == 2 };
-    }
-    t->trained_count = count;
-    bauta_status status =
-        bt_optimizer_create(&t->optimizer, list, count, &options, err);
-    bt_free(list);
-    return status;
+    if (!t->trained)
+        return bt_fail_memory(err, "a list of parameters",
+                              t->model->tensor_count * sizeof(*t->trained));
+    return bt_model_optimizer_create(&t->optimizer, t->trained,
+                                     &t->trained_count, t->model, &options,
+                                     (bt_decay_rule){ 0 }, err);
 }
 
 static bauta_status ema_create(bauta_trainer *t, bauta_error *err)
@@ -215,33 +203,42 @@ static bauta_status ema_create(bauta_trainer *t, bauta_error *err)
     return BAUTA_OK;
 }
 
-static bauta_status trainer_fill(bauta_trainer *t, bauta_error *err)
+/* Check the corpus, if there is one, and begin its first epoch. */
+static bauta_status corpus_open(bauta_trainer *t, bauta_error *err)
 {
-    bauta_train_options *o = &t->options;
-    size_t positions = bauta_model_max_positions(t->model);
+    const bauta_train_options *o = &t->options;
     size_t vocabulary = bauta_model_vocab_size(t->model);
-    if (o->objective == BAUTA_OBJECTIVE_AUTO)
-        o->objective = objective_of(bauta_model_kind_of(t->model));
-    if (o->context_length == 0 || o->context_length > positions)
-        o->context_length = positions;
     bauta_status status;
-    (void)((status = numbers_check(o, err)) ||
-           (status = objective_check(t, err)) ||
-           (status = tokens_check(&t->corpus->text, vocabulary, err)) ||
+    if (!t->corpus)
+        return BAUTA_OK;
+    (void)((status = tokens_check(&t->corpus->text, vocabulary, err)) ||
            (status = tokens_check(&t->corpus->source, vocabulary, err)) ||
            (status = objective_set(t, err)) ||
-           (status = optimizer_create(t, err)) ||
-           (status = ema_create(t, err)));
-    packing_set(t);
-    if (!status)
-        status =
-            bt_epoch_init(&t->epoch, t->corpus, &t->packing, o->seed, 0, err);
+           (status = bt_epoch_init(&t->epoch, t->corpus, &t->packing, o->seed,
+                                   0, err)));
     if (!status && t->epoch.batch_count == 0)
         status =
             bt_fail(err, BAUTA_ERR_ARGUMENT,
                     "the corpus has nothing to learn from: %zu documents, "
                     "of which %zu are empty or longer than %zu tokens",
                     t->corpus->documents, t->epoch.skipped, o->context_length);
+    return status;
+}
+
+static bauta_status trainer_fill(bauta_trainer *t, bauta_error *err)
+{
+    bauta_train_options *o = &t->options;
+    size_t positions = bauta_model_max_positions(t->model);
+    if (o->objective == BAUTA_OBJECTIVE_AUTO)
+        o->objective = objective_of(bauta_model_kind_of(t->model));
+    if (o->context_length == 0 || o->context_length > positions)
+        o->context_length = positions;
+    packing_set(t);
+    bauta_status status;
+    (void)((status = numbers_check(o, err)) ||
+           (status = objective_check(t, err)) ||
+           (status = optimizer_create(t, err)) ||
+           (status = ema_create(t, err)) || (status = corpus_open(t, err)));
     return status;
 }
 
@@ -256,7 +253,6 @@ bauta_status bauta_trainer_create(bauta_trainer **out, bauta_context *context,
     *out = NULL;
     BT_NEED_CPU(context, err);
     BT_NEED(model, err);
-    BT_NEED(corpus, err);
     BT_NEED(options, err);
     BT_NEED_SIZE(options, bauta_train_options, "BAUTA_TRAIN_OPTIONS_INIT", err);
     if (!model->trainable)
@@ -439,6 +435,9 @@ bauta_status bt_trainer_seek(bauta_trainer *t, size_t epoch, size_t batch_at,
 
 bauta_status bt_trainer_next(bauta_trainer *t, bauta_error *err)
 {
+    if (!t->corpus)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the trainer was created without a corpus");
     return t->batch < t->epoch.batch_count
                ? BAUTA_OK
                : bt_trainer_seek(t, t->epoch_number + 1, 0, err);
@@ -491,19 +490,27 @@ static void ema_swap(bauta_trainer *t)
     ema_run(t, ema_exchange, 0.0);
 }
 
-static void report_set(bauta_train_report *report, const bauta_trainer *t,
-                       const batch *b, double loss, double norm, double rate,
-                       bool taken)
+void bt_trainer_update(bauta_trainer *t, const bt_step_sums *sums,
+                       bauta_train_report *report)
 {
+    double rate = bt_learning_rate(&t->options, t->steps + 1);
+    double norm = sums->counted
+                      ? bt_optimizer_step(t->optimizer, t->context->kernels,
+                                          t->context->threads, rate)
+                      : 0.0;
+    t->steps++;
+    ema_step(t);
+    if (!report)
+        return;
     *report = (bauta_train_report)BAUTA_TRAIN_REPORT_INIT;
     report->step = t->steps;
     report->epoch = t->epoch_number;
-    report->loss = loss;
-    report->counted = b->counted;
-    report->tokens = b->tokens;
+    report->loss = sums->loss;
+    report->counted = sums->counted;
+    report->tokens = sums->tokens;
     report->grad_norm = norm;
     report->learning_rate = rate;
-    report->updated = taken;
+    report->updated = sums->counted > 0 && isfinite(norm);
 }
 
 bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
@@ -519,17 +526,8 @@ bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
     status = batch_run(t, &b, &loss, err);
     if (status)
         return status;
-    double rate = bt_learning_rate(&t->options, t->steps + 1);
-    double norm = b.counted
-                      ? bt_optimizer_step(t->optimizer, t->context->kernels,
-                                          t->context->threads, rate)
-                      : 0.0;
-    t->steps++;
     t->batch++;
-    ema_step(t);
-    if (report)
-        report_set(report, t, &b, loss, norm, rate,
-                   b.counted > 0 && isfinite(norm));
+    bt_trainer_update(t, &(bt_step_sums){ loss, b.counted, b.tokens }, report);
     return BAUTA_OK;
 }
 
@@ -611,16 +609,19 @@ bauta_status bauta_trainer_evaluate(bauta_trainer *t,
     bt_packing options = t->packing;
     bt_epoch epoch;
     size_t done = 0, number = t->objective.epoch;
-    if (corpus->pairs != t->corpus->pairs)
+    if (corpus->pairs != (t->options.objective == BAUTA_OBJECTIVE_SEQ2SEQ))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the validation corpus is of another kind than the "
                        "training corpus");
+    // Without a corpus, this is the first call that needs the objective.
+    bauta_status status = t->corpus ? BAUTA_OK : objective_set(t, err);
+    if (status)
+        return status;
     options.in_order = true;
     options.sequences = 0;
     options.tokens = t->options.microbatch_tokens;
     options.max_tokens = limit;
-    bauta_status status =
-        bt_epoch_init(&epoch, corpus, &options, t->options.seed, 0, err);
+    status = bt_epoch_init(&epoch, corpus, &options, t->options.seed, 0, err);
     if (status)
         return status;
     t->objective.epoch = EVALUATION_EPOCH;

@@ -16,8 +16,8 @@ struct bauta_trainer {
     bauta_context *context;
     bauta_model *model;
     const bauta_tokenizer *tokenizer; /* or NULL */
-    const bauta_corpus *corpus;
-    bauta_train_options options; /* with defaults resolved */
+    const bauta_corpus *corpus;       /* or NULL: the caller's batches only */
+    bauta_train_options options;      /* with defaults resolved */
     bt_packing packing;
     bt_objective objective;
     bt_optimizer *optimizer;
@@ -58,6 +58,17 @@ bauta_status bt_trainer_seek(bauta_trainer *trainer, size_t epoch, size_t batch,
  * this before reading the next batch: a checkpoint from the end of an epoch
  * resumes with `batch` equal to batch_count. */
 bauta_status bt_trainer_next(bauta_trainer *trainer, bauta_error *err);
+
+/* A batch whose gradients have been computed. */
+typedef struct bt_step_sums {
+    double loss; /* mean over the counted labels */
+    size_t counted, tokens;
+} bt_step_sums;
+
+/* The rest of a step: update weights and moving average, and fill the report
+ * unless it is NULL. Cannot fail. */
+void bt_trainer_update(bauta_trainer *trainer, const bt_step_sums *sums,
+                       bauta_train_report *report);
 
 /* bt_microbatch_run() to train in a mode other than parallel; see
  * train_modes.c. */

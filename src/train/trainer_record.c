@@ -140,7 +140,7 @@ static const json_t *saved_option(const json_t *saved, const char *key)
 static uint64_t tokenizer_digest(const bauta_trainer *t)
 {
     uint64_t digest = 1;
-    if (t->options.objective != BAUTA_OBJECTIVE_MASKED)
+    if (t->options.objective != BAUTA_OBJECTIVE_MASKED || !t->tokenizer)
         return 0;
     for (size_t i = 0; i < bauta_tokenizer_vocab_size(t->tokenizer); i++)
         digest = bt_digest_mix(
@@ -162,7 +162,7 @@ static const struct {
 static bauta_status digests_set(uint64_t digests[DIGESTS],
                                 const bauta_trainer *t, bauta_error *err)
 {
-    digests[CORPUS] = bt_corpus_digest(t->corpus);
+    digests[CORPUS] = t->corpus ? bt_corpus_digest(t->corpus) : 0;
     digests[WEIGHTS] = bt_model_weights_digest(t->model);
     digests[TOKENIZER] = tokenizer_digest(t);
     return bt_model_config_digest(&digests[CONFIG], t->model, err);
