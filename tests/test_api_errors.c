@@ -146,7 +146,8 @@ static const struct {
     { GPT2, call_forward, spoil_model, "model is NULL" },
     { GPT2, call_forward, spoil_outputs, "outputs is NULL" },
     { GPT2, call_forward, spoil_outputs_size,
-      "outputs.size is 8, not 32: start from BAUTA_OUTPUTS_INIT" },
+      "outputs.size is 8, which no version of the struct has: start from "
+      "BAUTA_OUTPUTS_INIT" },
     { GPT2, call_forward, spoil_nothing_asked, "outputs asks for nothing" },
     { GPT2, call_forward, spoil_encoder_states,
       "outputs asks for encoder_states of a model without an encoder" },
@@ -167,9 +168,11 @@ static const struct {
     { MARIAN, call_forward, spoil_no_target,
       "target is NULL: an encoder-decoder reads source and target" },
     { GPT2, call_forward, spoil_size,
-      "batch.size is 0, not 72: start from BAUTA_BATCH_INIT" },
+      "target.size is 0, which no version of the struct has: start from "
+      "BAUTA_BATCH_INIT" },
     { MARIAN, call_forward, spoil_size,
-      "batch.size is 0, not 72: start from BAUTA_BATCH_INIT" },
+      "source.size is 0, which no version of the struct has: start from "
+      "BAUTA_BATCH_INIT" },
     { GPT2, call_forward, spoil_no_lengths,
       "target: lengths is NULL for 3 packed sequences" },
     { BERT, call_forward, spoil_no_lengths,
@@ -239,7 +242,8 @@ static const struct {
     { GPT2, call_loss, spoil_context, "context is NULL" },
     { GPT2, call_loss, spoil_model, "model is NULL" },
     { GPT2, call_loss, spoil_options_size,
-      "options.size is 1, not 56: start from BAUTA_LOSS_OPTIONS_INIT" },
+      "options.size is 1, which no version of the struct has: start from "
+      "BAUTA_LOSS_OPTIONS_INIT" },
     { GPT2, call_loss, spoil_smoothing, "smoothing is 1.5, not from 0 to 1" },
     { GPT2, call_loss, spoil_smoothing_negative,
       "smoothing is -0.1, not from 0 to 1" },

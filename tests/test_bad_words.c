@@ -190,7 +190,7 @@ static void a_model_loads_whatever_its_words_are(void **state)
     scratch place = scratch_create();
     char folder[512];
     bauta_model *model;
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_error err;
     tiny_write(&place, tiny_of("gpt2"), folder);
     tiny_file(folder, "generation_config.json", text, strlen(text));

@@ -91,7 +91,7 @@ static void steps_that_were_not_taken_are_remembered(void **state)
     (void)state;
     scratch s = scratch_create();
     lesson a, b;
-    bauta_train_report report;
+    bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
     bauta_error err;
     course_init(&a, &courses[0], NULL);
     lesson_steps(&a, 2);

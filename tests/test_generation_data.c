@@ -66,7 +66,7 @@ static void tiny_check(const char *folder, const char *key, size_t beams)
     bool padded = tensor_read(&mask, golden, "attention_mask");
     speaker s = speaker_load(path, false, 1);
     bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.num_beams = beams;
     o.max_length = output.dims[1];
@@ -143,7 +143,7 @@ static void stories_go_on_for_200_tokens(void **state)
     for (size_t i = 0; i < 201; i++)
         ids[i] = (uint32_t)((const int64_t *)want.data)[i];
     speaker s = speaker_load(path, true, 1);
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.max_new_tokens = 200;
     bauta_request r = BAUTA_REQUEST_INIT;
@@ -174,7 +174,7 @@ static void sorting_model_sorts(void **state)
     bauta_error err;
     size_t right = 0;
     speaker s = speaker_load(need_folder(path, "gpt-nano-sort-hf"), false, 1);
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.max_new_tokens = DIGITS;
     for (size_t i = 0; i < ALL; i++) {
@@ -222,7 +222,7 @@ static void shakespeare_check(const speaker *s, const json_t *text,
     bauta_result *result;
     bauta_error err;
     uint32_t *want;
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     size_t count = ids_of(json_object_get(text, key), &want);
     MUST(bauta_generate_options_load(&o, s->model, &err), &err);
     o.max_new_tokens = tokens;
@@ -295,7 +295,7 @@ static double score_of(const speaker *s, const bauta_tokens *source,
     size_t vocab = bauta_model_vocab_size(s->model), length = count + 1;
     uint32_t *ids = malloc((length + 1) * sizeof(*ids));
     float *logits = malloc(length * vocab * sizeof(float));
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_error err;
     double score = 0;
     assert_non_null(ids);
@@ -353,7 +353,7 @@ static void translate(const char *ids, size_t beams)
     snprintf(file, sizeof(file), "%s/%s", path, ids);
     json_t *root = json_load_file(file, 0, NULL);
     assert_int_equal(json_array_size(root), SENTENCES);
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.num_beams = beams;
     o.max_new_tokens = 80;

@@ -730,7 +730,7 @@ static void a_batch_without_labels_is_no_step(void **state)
     (void)state;
     lesson l;
     bauta_train_options o = lesson_options();
-    bauta_train_report report;
+    bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
     bauta_error err;
     double loss;
     o.mlm_probability = 0.0f;

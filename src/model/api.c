@@ -2,10 +2,10 @@
 /* api.c - public calls: loading and creating a model, and its properties. */
 #include "model/api.h"
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "formats/run_folder.h"
 #include "model/layer_mask.h"
 
@@ -251,7 +251,10 @@ bauta_status bauta_model_tensor(const bauta_model *model, size_t index,
 {
     BT_NEED(model, err);
     BT_NEED(tensor, err);
-    BT_NEED_SIZE(tensor, bauta_tensor, "BAUTA_TENSOR_INIT", err);
+    bauta_status status =
+        BT_SIZED_CHECK(tensor, BAUTA_TENSOR_INIT, "tensor", err);
+    if (status)
+        return status;
     if (index >= model->tensor_count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "tensor %zu of a model that has %zu", index,
@@ -259,8 +262,8 @@ bauta_status bauta_model_tensor(const bauta_model *model, size_t index,
     const bt_named_tensor *entry = &model->tensors[index];
     const bt_tensor *from = entry->tensor;
     bool vector = entry->rank == 1;
-    *tensor = (bauta_tensor){
-        .size = sizeof(*tensor),
+    bauta_tensor found = {
+        .size = sizeof(found),
         .name = entry->name,
         .rank = (size_t)entry->rank,
         .shape = { vector ? from->columns : from->rows,
@@ -270,6 +273,7 @@ bauta_status bauta_model_tensor(const bauta_model *model, size_t index,
         .writable = model->trainable ? from->data : NULL,
         .gradient = from->grad,
     };
+    BT_SIZED_WRITE(tensor, &found);
     return BAUTA_OK;
 }
 

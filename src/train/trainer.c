@@ -2,9 +2,9 @@
 /* trainer.c - creating a trainer, training steps, and evaluation. */
 #include "train/trainer.h"
 
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "data/random.h"
 #include "runtime/context.h"
 #include "train/learning_rate.h"
@@ -256,7 +256,11 @@ bauta_status bauta_trainer_create(bauta_trainer **out, bauta_context *context,
     BT_NEED(model, err);
     BT_NEED(corpus, err);
     BT_NEED(options, err);
-    BT_NEED_SIZE(options, bauta_train_options, "BAUTA_TRAIN_OPTIONS_INIT", err);
+    bauta_train_options chosen;
+    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_TRAIN_OPTIONS_INIT,
+                                        options, "options", err);
+    if (status)
+        return status;
     if (!model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the model was loaded read-only");
@@ -267,8 +271,8 @@ bauta_status bauta_trainer_create(bauta_trainer **out, bauta_context *context,
     made->model = model;
     made->tokenizer = tokenizer;
     made->corpus = corpus;
-    made->options = *options;
-    bauta_status status = trainer_fill(made, err);
+    made->options = chosen;
+    status = trainer_fill(made, err);
     if (status)
         bauta_trainer_free(made);
     else
@@ -449,19 +453,18 @@ static void ema_step(bauta_trainer *t)
         t->ema[i] = keep * t->ema[i] + take * folder->memory[i];
 }
 
-static void report_set(bauta_train_report *report, const bauta_trainer *t,
-                       const batch *b, double loss, double norm, double rate,
-                       bool taken)
+static bauta_train_report report_of(const bauta_trainer *t, const batch *b,
+                                    double loss, double norm, double rate)
 {
-    *report = (bauta_train_report)BAUTA_TRAIN_REPORT_INIT;
-    report->step = t->steps;
-    report->epoch = t->epoch_number;
-    report->loss = loss;
-    report->counted = b->counted;
-    report->tokens = b->tokens;
-    report->grad_norm = norm;
-    report->learning_rate = rate;
-    report->updated = taken;
+    return (bauta_train_report){ .size = sizeof(bauta_train_report),
+                                 .step = t->steps,
+                                 .epoch = t->epoch_number,
+                                 .loss = loss,
+                                 .counted = b->counted,
+                                 .tokens = b->tokens,
+                                 .grad_norm = norm,
+                                 .learning_rate = rate,
+                                 .updated = b->counted > 0 && isfinite(norm) };
 }
 
 bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
@@ -469,7 +472,11 @@ bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
 {
     BT_NEED(t, err);
     double loss;
-    bauta_status status = bt_trainer_next(t, err);
+    bauta_status status = BAUTA_OK;
+    if (report)
+        status = BT_SIZED_CHECK(report, BAUTA_TRAIN_REPORT_INIT, "report", err);
+    if (!status)
+        status = bt_trainer_next(t, err);
     if (status)
         return status;
     batch b = next_batch(t, t->options.mode);
@@ -485,9 +492,9 @@ bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
     t->steps++;
     t->batch++;
     ema_step(t);
+    bauta_train_report taken = report_of(t, &b, loss, norm, rate);
     if (report)
-        report_set(report, t, &b, loss, norm, rate,
-                   b.counted > 0 && isfinite(norm));
+        BT_SIZED_WRITE(report, &taken);
     return BAUTA_OK;
 }
 
