@@ -182,7 +182,7 @@ int notes_read(settings *s, progress *p, json_t **owner, const char *checkpoint,
     json_error_t why = { 0 };
     char *text = NULL;
     bauta_status status = bauta_checkpoint_notes(&text, checkpoint, &err);
-    *damaged = status == BAUTA_ERR_IO;
+    *damaged = status == BAUTA_ERR_IO || status == BAUTA_ERR_FORMAT;
     if (status)
         return train_failed(&err);
     json_t *notes = text ? json_loads(text, 0, &why) : NULL;

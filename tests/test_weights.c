@@ -151,7 +151,11 @@ static void a_wrong_index_is_a_sentence(void **state)
     for (size_t i = 0; i < BT_LEN(cases); i++) {
         scratch s = sharded(cases[i].index);
         mkdir(scratch_path(&s, "folder"), 0700);
-        check_refused(&s, BAUTA_ERR_IO, cases[i].file, cases[i].says);
+        // A shard that is missing or a folder cannot be read; the others were.
+        bool read = strcmp(cases[i].name, "shard_missing") != 0 &&
+                    strcmp(cases[i].name, "shard_is_a_folder") != 0;
+        check_refused(&s, read ? BAUTA_ERR_FORMAT : BAUTA_ERR_IO, cases[i].file,
+                      cases[i].says);
         scratch_free(&s);
     }
 }
@@ -161,7 +165,7 @@ static void a_tensor_in_two_shards_is_refused(void **state)
     (void)state;
     scratch s = sharded(fine_index);
     file_make(&s, TWO, "ac");
-    check_refused(&s, BAUTA_ERR_IO, INDEX, "\"a\" of " TWO);
+    check_refused(&s, BAUTA_ERR_FORMAT, INDEX, "\"a\" of " TWO);
     scratch_free(&s);
 }
 

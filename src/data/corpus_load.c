@@ -368,7 +368,7 @@ static bauta_status fail_lengths(bauta_text_file *sources,
         status = bt_text_file_next_line(targets, &line, err);
     if (status)
         return status;
-    return bt_fail(err, BAUTA_ERR_IO, "%s has %zu lines, %s has %zu",
+    return bt_fail(err, BAUTA_ERR_FORMAT, "%s has %zu lines, %s has %zu",
                    bt_text_file_name(sources), bauta_text_file_lines(sources),
                    bt_text_file_name(targets), bauta_text_file_lines(targets));
 }
