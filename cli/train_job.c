@@ -190,7 +190,7 @@ static int tokenizer_make(bauta_tokenizer **out, const settings *s)
     return tokenizer_train(out, &v, s);
 }
 
-/* A file that cannot be read damages this checkpoint only; a mismatch would be
+/* A missing or malformed file damages this checkpoint only; a mismatch would be
  * the same in all of them. */
 static int checkpoint_failed(train_job *job, const char *checkpoint,
                              const bauta_error *err)

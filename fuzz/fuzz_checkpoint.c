@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         bt_sealed_json_parse(&object, (const char *)bytes, size, path, &err);
     must(!object == !!status && status == err.status);
     if (status)
-        must(status == BAUTA_ERR_IO && strstr(err.message, path));
+        must(status == BAUTA_ERR_FORMAT && strstr(err.message, path));
     json_decref(object);
 
     object =

@@ -25,7 +25,7 @@ static void must(bool fine)
 static void refused(bauta_status status, const bauta_error *err)
 {
     must(status == err->status && strstr(err->message, path));
-    must(status == BAUTA_ERR_IO || status == BAUTA_ERR_UNSUPPORTED);
+    must(status == BAUTA_ERR_FORMAT || status == BAUTA_ERR_UNSUPPORTED);
 }
 
 typedef struct text {

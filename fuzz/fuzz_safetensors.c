@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     bauta_status status = bt_safetensors_parse(&file, path, bytes, size, &err);
     if (status) {
         must(!file && status == err.status);
-        must(status == BAUTA_ERR_IO && strstr(err.message, path));
+        must(status == BAUTA_ERR_FORMAT && strstr(err.message, path));
         return 0;
     }
     size_t data_size = 0;

@@ -71,7 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         bt_tokenizer_parse_sentencepiece(&t, bytes, size, path, &err);
     if (status) {
         must(!t && status == err.status);
-        must(status == BAUTA_ERR_IO || status == BAUTA_ERR_UNSUPPORTED);
+        must(status == BAUTA_ERR_FORMAT || status == BAUTA_ERR_UNSUPPORTED);
         must(strstr(err.message, path) != NULL);
         return 0;
     }

@@ -27,8 +27,9 @@
  *   works with a newer library, which uses the default of each field that the
  *   program does not know. A program compiled against a newer header works
  *   with an older library as long as the fields that the library does not know
- *   are 0; otherwise the call fails with BAUTA_ERR_ARGUMENT. Structs without
- *   `size` never change.
+ *   are 0; otherwise the call fails with BAUTA_ERR_ARGUMENT. Of a struct that
+ *   a call fills, bytes beyond `size` and fields that the library does not
+ *   know are left unchanged. Structs without `size` never change.
  * - An array of sized structs is read with the `size` of its first element as
  *   its stride.
  * - In options, 0 or NULL selects the default given in the comment.

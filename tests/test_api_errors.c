@@ -160,7 +160,8 @@ static const struct {
     { GPT2, call_forward, corrupt_model, "model is NULL" },
     { GPT2, call_forward, corrupt_outputs, "outputs is NULL" },
     { GPT2, call_forward, corrupt_outputs_size,
-      "outputs.size is 8, not 32: start from BAUTA_OUTPUTS_INIT" },
+      "outputs.size is 8, which no version of the struct has: start from "
+      "BAUTA_OUTPUTS_INIT" },
     { GPT2, call_forward, corrupt_nothing_asked, "outputs asks for nothing" },
     { GPT2, call_forward, corrupt_encoder_states,
       "outputs asks for encoder_states of a model without an encoder" },
@@ -181,9 +182,11 @@ static const struct {
     { MARIAN, call_forward, corrupt_no_target,
       "target is NULL: an encoder-decoder reads source and target" },
     { GPT2, call_forward, corrupt_size,
-      "batch.size is 0, not 72: start from BAUTA_BATCH_INIT" },
+      "target.size is 0, which no version of the struct has: start from "
+      "BAUTA_BATCH_INIT" },
     { MARIAN, call_forward, corrupt_size,
-      "batch.size is 0, not 72: start from BAUTA_BATCH_INIT" },
+      "source.size is 0, which no version of the struct has: start from "
+      "BAUTA_BATCH_INIT" },
     { GPT2, call_forward, corrupt_no_lengths,
       "target: lengths is NULL for 3 packed sequences" },
     { BERT, call_forward, corrupt_no_lengths,
@@ -254,7 +257,8 @@ static const struct {
     { GPT2, call_loss, corrupt_context, "context is NULL" },
     { GPT2, call_loss, corrupt_model, "model is NULL" },
     { GPT2, call_loss, corrupt_options_size,
-      "options.size is 1, not 64: start from BAUTA_LOSS_OPTIONS_INIT" },
+      "options.size is 1, which no version of the struct has: start from "
+      "BAUTA_LOSS_OPTIONS_INIT" },
     { GPT2, call_loss, corrupt_smoothing,
       "label_smoothing is 1.5, not from 0 to 1" },
     { GPT2, call_loss, corrupt_smoothing_negative,

@@ -471,7 +471,7 @@ static void bad_arguments_are_errors(void **state)
     good.weights = room;
     refused(&s, NULL, "no requests are given");
     x = good, x.size = 3;
-    refused(&s, &x, "request.size is 3");
+    refused(&s, &x, "requests[0].size is 3");
     x = good, x.attention = BAUTA_ATTENTION_CROSS;
     refused(&s, &x, "request 0: the model has no cross attention");
     x = good, x.attention = (bauta_attention_kind)7;

@@ -191,7 +191,7 @@ static void a_model_loads_with_malformed_bad_words(void **state)
     temp_folder place = temp_folder_create();
     char folder[512];
     bauta_model *model;
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_error err;
     tiny_write(&place, tiny_of("gpt2"), folder);
     tiny_file(folder, "generation_config.json", text, strlen(text));

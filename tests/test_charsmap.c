@@ -112,7 +112,7 @@ static void refused(const void *bytes, size_t size, const char *because)
     bt_charsmap *map;
     bauta_error err = { BAUTA_OK, "" };
     assert_int_equal(bt_charsmap_create(&map, bytes, size, "f/x.model", &err),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
     assert_null(map);
     assert_non_null(strstr(err.message, because));
     assert_non_null(strstr(err.message, "x.model"));
@@ -402,7 +402,7 @@ static void precompiled_refuses_malformed_maps(void **state)
         bauta_error err = { BAUTA_OK, "" };
         assert_int_equal(
             bt_normalizer_step_precompiled(&step, json, "f/t.json", &err),
-            BAUTA_ERR_IO);
+            BAUTA_ERR_FORMAT);
         if (!strstr(err.message, rows[i].because))
             fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].because);
         assert_null(step.data);

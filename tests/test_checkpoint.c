@@ -91,7 +91,7 @@ static void skipped_steps_are_saved(void **state)
     (void)state;
     temp_folder s = temp_folder_create();
     training_run a, b;
-    bauta_train_report report;
+    bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
     bauta_error err;
     training_case_init(&a, &training_cases[0], NULL);
     training_run_steps(&a, 2);

@@ -107,7 +107,7 @@ static void a_damaged_model_is_refused(void **state)
         good.bytes[at] ^= bit;
         file_store(folder, "model.safetensors", good.bytes, good.size);
         assert_int_equal(bauta_model_load(&model, folder, k % 2, &err),
-                         BAUTA_ERR_IO);
+                         BAUTA_ERR_FORMAT);
         assert_null(model);
         assert_non_null(strstr(err.message, "step-1/model.safetensors: "));
         good.bytes[at] ^= bit;
@@ -133,21 +133,21 @@ static void impossible_records_are_refused(void **state)
         { "format", "2", BAUTA_ERR_UNSUPPORTED, "format 2" },
         { "format", NULL, BAUTA_ERR_UNSUPPORTED, "format nothing" },
         { "format", "\"1\"", BAUTA_ERR_UNSUPPORTED, "format \"1\"" },
-        { "step", "-1", BAUTA_ERR_IO, "step is -1" },
-        { "step", "3.5", BAUTA_ERR_IO, "step is 3.5" },
-        { "step", NULL, BAUTA_ERR_IO, "step is nothing" },
-        { "step", "\"3\"", BAUTA_ERR_IO, "step is \"3\"" },
-        { "epoch", "4", BAUTA_ERR_IO, "epoch 4" },
-        { "epoch", "9223372036854775807", BAUTA_ERR_IO, "after 3 steps" },
-        { "batch", "4", BAUTA_ERR_IO, "batch 4" },
-        { "updates", "4", BAUTA_ERR_IO, "4 updates" },
-        { "updates", "[]", BAUTA_ERR_IO, "updates is []" },
+        { "step", "-1", BAUTA_ERR_FORMAT, "step is -1" },
+        { "step", "3.5", BAUTA_ERR_FORMAT, "step is 3.5" },
+        { "step", NULL, BAUTA_ERR_FORMAT, "step is nothing" },
+        { "step", "\"3\"", BAUTA_ERR_FORMAT, "step is \"3\"" },
+        { "epoch", "4", BAUTA_ERR_FORMAT, "epoch 4" },
+        { "epoch", "9223372036854775807", BAUTA_ERR_FORMAT, "after 3 steps" },
+        { "batch", "4", BAUTA_ERR_FORMAT, "batch 4" },
+        { "updates", "4", BAUTA_ERR_FORMAT, "4 updates" },
+        { "updates", "[]", BAUTA_ERR_FORMAT, "updates is []" },
         { "options", NULL, BAUTA_ERR_ARGUMENT, "option objective" },
         { "options", "7", BAUTA_ERR_ARGUMENT, "option objective" },
-        { "digests", NULL, BAUTA_ERR_IO, "no digest of the optimizer" },
-        { "digests", "[]", BAUTA_ERR_IO, "no digest of the optimizer" },
-        { "digests", "{\"optimizer\": \"0\"}", BAUTA_ERR_IO, "no digest" },
-        { "digests", "{\"optimizer\": \"000000000000000g\"}", BAUTA_ERR_IO,
+        { "digests", NULL, BAUTA_ERR_FORMAT, "no digest of the optimizer" },
+        { "digests", "[]", BAUTA_ERR_FORMAT, "no digest of the optimizer" },
+        { "digests", "{\"optimizer\": \"0\"}", BAUTA_ERR_FORMAT, "no digest" },
+        { "digests", "{\"optimizer\": \"000000000000000g\"}", BAUTA_ERR_FORMAT,
           "no digest" },
         { "digests", "{\"optimizer\": \"0000000000000000\"}",
           BAUTA_ERR_ARGUMENT, "the corpus is not" },
@@ -182,7 +182,7 @@ static void impossible_records_are_refused(void **state)
     assert_non_null(digit);
     digit[9] = digit[9] == '1' ? '2' : '1';
     file_store(folder, "trainer.json", good.bytes, good.size);
-    refused(&l, folder, BAUTA_ERR_IO, "is damaged");
+    refused(&l, folder, BAUTA_ERR_FORMAT, "is damaged");
     // An option that a later version may have.
     json_t *record = json_loadb(good.bytes, good.size, 0, NULL);
     char *text;
@@ -190,14 +190,14 @@ static void impossible_records_are_refused(void **state)
                         json_true());
     assert_int_equal(bt_sealed_json_text(&text, record, "", NULL), 0);
     file_store(folder, "trainer.json", text, strlen(text));
-    refused(&l, folder, BAUTA_ERR_IO, "unknown options");
+    refused(&l, folder, BAUTA_ERR_FORMAT, "unknown options");
     bauta_text_free(text);
     json_decref(record);
     // An object that is no checkpoint, and JSON that is no object.
     file_store(folder, "trainer.json", "{}", 2);
-    refused(&l, folder, BAUTA_ERR_IO, "has no seal");
+    refused(&l, folder, BAUTA_ERR_FORMAT, "has no seal");
     file_store(folder, "trainer.json", "[]", 2);
-    refused(&l, folder, BAUTA_ERR_IO, "not a JSON object");
+    refused(&l, folder, BAUTA_ERR_FORMAT, "not a JSON object");
     free(good.bytes);
     training_run_release(&l);
     training_run_release(&saved);
@@ -307,13 +307,13 @@ static void tensors_of_another_run_are_refused(void **state)
     save(&saved, folder);
     training_run_init(&l, "gpt2", folder, &o, 1, NULL);
     file_store(folder, "optimizer.safetensors", later.bytes, later.size);
-    refused(&l, folder, BAUTA_ERR_IO, "differs from the saved one");
+    refused(&l, folder, BAUTA_ERR_FORMAT, "differs from the saved one");
     file_store(folder, "optimizer.safetensors", model.bytes, model.size);
-    refused(&l, folder, BAUTA_ERR_IO, "is missing");
+    refused(&l, folder, BAUTA_ERR_FORMAT, "is missing");
     file_store(folder, "optimizer.safetensors", fewer.bytes, fewer.size);
-    refused(&l, folder, BAUTA_ERR_IO, "is missing");
+    refused(&l, folder, BAUTA_ERR_FORMAT, "is missing");
     file_store(folder, "optimizer.safetensors", llama.bytes, llama.size);
-    refused(&l, folder, BAUTA_ERR_IO, "is missing");
+    refused(&l, folder, BAUTA_ERR_FORMAT, "is missing");
     training_run_release(&l);
 
     // More tensors than this run has, under its record: without an average.
@@ -321,7 +321,7 @@ static void tensors_of_another_run_are_refused(void **state)
     folder = temp_folder_path(&s, "step-0");
     training_run_init(&l, "gpt2", folder, &o, 1, NULL);
     file_store(folder, "optimizer.safetensors", later.bytes, later.size);
-    refused(&l, folder, BAUTA_ERR_IO, "tensors, but this run has");
+    refused(&l, folder, BAUTA_ERR_FORMAT, "tensors, but this run has");
     training_run_release(&l);
     free(later.bytes);
     free(model.bytes);

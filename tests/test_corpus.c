@@ -177,7 +177,7 @@ static void a_bad_line_is_named(void **state)
         bauta_error err;
         assert_int_equal(load(&corpus, bad[i / 2].text, bad[i / 2].size,
                               options(i % 2, false), &err),
-                         BAUTA_ERR_IO);
+                         BAUTA_ERR_FORMAT);
         assert_null(corpus);
         assert_non_null(strstr(err.message, bad[i / 2].message));
         assert_non_null(strstr(err.message, "/text: "));
@@ -488,7 +488,7 @@ static void mismatched_pairs_are_named(void **state)
         bauta_error err;
         assert_int_equal(
             load_pairs(&corpus, bad[i].source, bad[i].target, false, &err),
-            BAUTA_ERR_IO);
+            BAUTA_ERR_FORMAT);
         assert_null(corpus);
         if (!strstr(err.message, bad[i].message))
             fail_msg("\"%s\", not \"%s\"", err.message, bad[i].message);
@@ -511,7 +511,7 @@ static void bad_pairs_are_skipped_and_counted(void **state)
     pairs_are(corpus, 2, want);
     // Files that do not match each other are not an error of single lines.
     assert_int_equal(load_pairs(&corpus, "a\nb\n", "a\n", true, &err),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
 }
 
 static void a_line_of_spaces_is_a_pair_without_words(void **state)

@@ -646,13 +646,13 @@ static void check_refused(json_t *json, const char *message)
     assert_non_null(json);
     assert_int_equal(
         bt_detokenizer_chain_parse(&decoding, json, "some.json", &err),
-        BAUTA_ERR_IO);
+        BAUTA_ERR_FORMAT);
     assert_null(decoding);
     if (!strstr(err.message, message) || !strstr(err.message, "some.json"))
         fail_msg("\"%s\" should say \"%s\"", err.message, message);
     assert_int_equal(
         bt_detokenizer_chain_parse(&decoding, json, "some.json", NULL),
-        BAUTA_ERR_IO);
+        BAUTA_ERR_FORMAT);
     json_decref(json);
 }
 

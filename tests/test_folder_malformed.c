@@ -53,7 +53,8 @@ static size_t refused; /* so far */
 
 /* Loading fails, both read-only and trainable, with a message that contains
  * `what`. */
-static void assert_refused(const char *path, const char *what)
+static void assert_refused_as(const char *path, const char *what,
+                              bauta_status as)
 {
     static const bauta_allocator allocator = { use_alloc, use_free, NULL };
     for (int trainable = 0; trainable < 2; trainable++) {
@@ -70,7 +71,7 @@ static void assert_refused(const char *path, const char *what)
             fail_msg("was loaded, not refused: %s", what);
         if (!strstr(err.message, what))
             fail_msg("says \"%s\", not \"%s\"", err.message, what);
-        assert_true(status == BAUTA_ERR_IO || status == BAUTA_ERR_UNSUPPORTED);
+        assert_true(status == as || status == BAUTA_ERR_UNSUPPORTED);
         assert_true(took < SECONDS);
         assert_true(atomic_load(&use.peak) < PEAK_BYTES);
         assert_int_equal(atomic_load(&use.live), 0);
@@ -78,6 +79,18 @@ static void assert_refused(const char *path, const char *what)
             assert_true((unsigned char)*c >= 0x20);
     }
     refused++;
+}
+
+/* A file was read and is wrong. */
+static void assert_refused(const char *path, const char *what)
+{
+    assert_refused_as(path, what, BAUTA_ERR_FORMAT);
+}
+
+/* A file is missing, or is none that can be read. */
+static void assert_unreadable(const char *path, const char *what)
+{
+    assert_refused_as(path, what, BAUTA_ERR_IO);
 }
 
 static const tiny *tiny_named(const char *name)
@@ -380,25 +393,25 @@ static void folders_without_their_files_are_refused(void **state)
     (void)state;
     temp_folder s = temp_folder_create();
     char path[512], file[600];
-    assert_refused(temp_folder_path(&s, "nowhere"),
-                   "nowhere: there is no such folder");
+    assert_unreadable(temp_folder_path(&s, "nowhere"),
+                      "nowhere: there is no such folder");
     tiny_write(&s, &tinies[0], path);
     snprintf(file, sizeof(file), "%s/model.safetensors", path);
     assert_int_equal(remove(file), 0);
-    assert_refused(path, "there is neither model.safetensors nor");
+    assert_unreadable(path, "there is neither model.safetensors nor");
     tiny_file(path, "pytorch_model.bin", "x", 1);
     assert_refused(path, "pytorch_model.bin is pickled and not read");
     assert_int_equal(mkdir(file, 0777), 0);
-    assert_refused(path, "model.safetensors: is a folder");
+    assert_unreadable(path, "model.safetensors: is a folder");
     assert_int_equal(rmdir(file), 0);
     assert_int_equal(mkfifo(file, 0666), 0);
-    assert_refused(path, "model.safetensors: is special");
+    assert_unreadable(path, "model.safetensors: is special");
     assert_int_equal(remove(file), 0);
     snprintf(file, sizeof(file), "%s/config.json", path);
     assert_refused(file, "config.json: is a file, not a model folder");
     assert_int_equal(remove(file), 0);
     assert_int_equal(mkfifo(file, 0666), 0);
-    assert_refused(path, "config.json: is special");
+    assert_unreadable(path, "config.json: is special");
     temp_folder_free(&s);
 }
 

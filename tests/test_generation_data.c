@@ -66,7 +66,7 @@ static void tiny_check(const char *folder, const char *key, size_t beams)
     bool padded = tensor_read(&mask, golden, "attention_mask");
     generation_fixture s = generation_fixture_load(path, false, 1);
     bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.num_beams = beams;
     o.max_length = output.dims[1];
@@ -143,7 +143,7 @@ static void stories_equal_transformers_for_200_tokens(void **state)
     for (size_t i = 0; i < 201; i++)
         ids[i] = (uint32_t)((const int64_t *)want.data)[i];
     generation_fixture s = generation_fixture_load(path, true, 1);
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.max_new_tokens = 200;
     bauta_request r = BAUTA_REQUEST_INIT;
@@ -175,7 +175,7 @@ static void sorting_model_sorts(void **state)
     size_t right = 0;
     generation_fixture s = generation_fixture_load(
         need_folder(path, "gpt-nano-sort-hf"), false, 1);
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.max_new_tokens = DIGITS;
     for (size_t i = 0; i < ALL; i++) {
@@ -223,7 +223,7 @@ static void shakespeare_check(const generation_fixture *s, const json_t *text,
     bauta_result *result;
     bauta_error err;
     uint32_t *want;
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     size_t count = ids_of(json_object_get(text, key), &want);
     MUST(bauta_generate_options_load(&o, s->model, &err), &err);
     o.max_new_tokens = tokens;
@@ -296,7 +296,7 @@ static double score_of(const generation_fixture *s, const bauta_tokens *source,
     size_t vocab = bauta_model_vocab_size(s->model), length = count + 1;
     uint32_t *ids = malloc((length + 1) * sizeof(*ids));
     float *logits = malloc(length * vocab * sizeof(float));
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_error err;
     double score = 0;
     assert_non_null(ids);
@@ -354,7 +354,7 @@ static void translate(const char *ids, size_t beams)
     snprintf(file, sizeof(file), "%s/%s", path, ids);
     json_t *root = json_load_file(file, 0, NULL);
     assert_int_equal(json_array_size(root), SENTENCES);
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.num_beams = beams;
     o.max_new_tokens = 80;

@@ -216,7 +216,7 @@ static void models_return_their_settings(void **state)
     temp_folder place = temp_folder_create();
     char folder[512];
     bauta_model *model;
-    bauta_generate_options o;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
     bauta_error err;
     tiny_write(&place, &tinies[7], folder);
     tiny_file(folder, "generation_config.json", text, strlen(text));

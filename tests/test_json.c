@@ -43,7 +43,7 @@ static bool compare(const char *text, size_t size, unsigned flags)
         fail_msg("%.*s: %s", (int)size, text,
                  status ? err.message : "accepted");
     if (status)
-        assert_true(!mine && status == BAUTA_ERR_IO && *err.message);
+        assert_true(!mine && status == BAUTA_ERR_FORMAT && *err.message);
     json_decref(mine);
     json_decref(theirs);
     return accepted;
@@ -122,13 +122,13 @@ static void values_are_counted_and_depth_is_bounded(void **state)
     size_t most = BT_JSON_VALUES_MAX - 3; // the object, its list, the last one
     assert_int_equal(read_of("{\"a\":[", "0,", most, "0]}", message), 0);
     assert_int_equal(read_of("{\"a\":[", "0,", most + 1, "0]}", message),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
     assert_non_null(strstr(message, "too many values"));
     size_t deep = BT_JSON_DEPTH_MAX - 1;
-    assert_int_equal(read_of("{\"a\":", "[", deep, "", message), BAUTA_ERR_IO);
+    assert_int_equal(read_of("{\"a\":", "[", deep, "", message), BAUTA_ERR_FORMAT);
     assert_null(strstr(message, "too deep"));
     assert_int_equal(read_of("{\"a\":", "[", deep + 1, "", message),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
     assert_non_null(strstr(message, "too deep"));
 }
 
@@ -148,7 +148,7 @@ static void skipped_values_are_validated(void **state)
     assert_int_equal(json_integer_value(value), 2);
     json_decref(value);
     assert_int_equal(bt_json_next_item(&json, &more, NULL), 0);
-    assert_int_equal(bt_json_skip_value(&json, NULL), BAUTA_ERR_IO);
+    assert_int_equal(bt_json_skip_value(&json, NULL), BAUTA_ERR_FORMAT);
 }
 
 static void numbers_do_not_depend_on_the_locale(void **state)

@@ -98,7 +98,7 @@ static void load_notes(const char *folder)
     char *notes;
     bauta_error err = { 0 };
     assert_int_equal(bauta_checkpoint_notes(&notes, folder, &err),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
     printf("  %s\n", err.message);
 }
 

@@ -165,7 +165,7 @@ static void refused(const bt_marian_files *files, const char *because)
     bauta_tokenizer *t;
     bauta_error err = { BAUTA_OK, "" };
     assert_int_equal(bt_tokenizer_parse_marian(&t, files, "f/vocab.json", &err),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
     assert_null(t);
     if (!strstr(err.message, because))
         fail_msg("\"%s\" lacks \"%s\"", err.message, because);

@@ -159,7 +159,7 @@ static void malformed_normalizers_are_refused(void **state)
         bt_normalizer *n;
         bauta_error err;
         assert_int_equal(bt_normalizer_parse(&n, json, "dir/t.json", &err),
-                         BAUTA_ERR_IO);
+                         BAUTA_ERR_FORMAT);
         assert_null(n);
         assert_non_null(strstr(err.message, "t.json: "));
         if (!strstr(err.message, rows[i].message))
@@ -185,7 +185,7 @@ static void nesting_is_bounded(void **state)
     assert_int_equal(bt_normalizer_parse(&n, fine, "t.json", &err), 0);
     bt_normalizer_free(n);
     assert_int_equal(bt_normalizer_parse(&n, deep, "t.json", &err),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
     json_decref(fine);
     json_decref(deep);
 }

@@ -156,7 +156,7 @@ static void a_dot_is_the_largest_weight_that_it_covers(void **state)
     bauta_mask *mask = mask_of("causal", N, N);
     float *w = weights_draw(&r, mask);
     bauta_picture of = picture_of(mask, w);
-    bt_picture p = { .input = &of, .mask = mask };
+    bt_picture p = { .input = of, .mask = mask };
     bt_palette_init(&palette, false);
     for (size_t side = 1; side <= 3 * N; side++) {
         uint32_t dots[9 * N * N];

@@ -253,7 +253,7 @@ static void check_refused(const json_t *json, const char *message)
     bt_pretokenizer *p;
     bauta_error err;
     assert_int_equal(bt_pretokenizer_parse(&p, json, "dir/t.json", &err),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
     assert_null(p);
     assert_non_null(strstr(err.message, "t.json: "));
     if (!strstr(err.message, message))

@@ -441,7 +441,7 @@ static void check_refused(const char *name, const char *path, bytes b,
     bt_safetensors *file = (bt_safetensors *)1;
     bauta_error err = { BAUTA_OK, "" };
     bauta_status status = bt_safetensors_parse(&file, path, b.at, b.size, &err);
-    if (status != BAUTA_ERR_IO || err.status != status || file)
+    if (status != BAUTA_ERR_FORMAT || err.status != status || file)
         fail_msg("%s: is not refused (%d)", name, status);
     if (!strstr(err.message, path) ||
         (message && !strstr(err.message, message)))
@@ -472,10 +472,11 @@ static void malformed_input_is_an_error(void **state)
         bt_safetensors *file;
         bauta_error err;
         const char *path = temp_folder_write(&s, "x.safetensors", b.at, b.size);
-        assert_int_equal(bt_safetensors_open(&file, path, &err), BAUTA_ERR_IO);
+        assert_int_equal(bt_safetensors_open(&file, path, &err), BAUTA_ERR_FORMAT);
         assert_null(file);
         assert_non_null(strstr(err.message, "x.safetensors: "));
-        assert_int_equal(bt_safetensors_open(&file, path, NULL), BAUTA_ERR_IO);
+        assert_int_equal(bt_safetensors_open(&file, path, NULL),
+                         BAUTA_ERR_FORMAT);
         free(b.at);
     }
     printf("%zu malformed headers in %.3f s\n", BT_LEN(malformed),
@@ -717,15 +718,16 @@ static void a_header_cannot_cause_overallocation(void **state)
         bytes b;
         bauta_status want;
     } files[] = {
-        { "empty lists", repeated("{\"a\":[", "[],", SIZE), BAUTA_ERR_IO },
-        { "empty objects", repeated("{\"a\":[", "{},", SIZE), BAUTA_ERR_IO },
-        { "numbers", repeated("{\"a\":[", "0,", SIZE), BAUTA_ERR_IO },
-        { "braces", repeated("{", "{", SIZE), BAUTA_ERR_IO },
-        { "nesting", repeated("{\"a\":", "[", SIZE), BAUTA_ERR_IO },
-        { "a long name", repeated("{\"", "x", SIZE), BAUTA_ERR_IO },
+        { "empty lists", repeated("{\"a\":[", "[],", SIZE), BAUTA_ERR_FORMAT },
+        { "empty objects", repeated("{\"a\":[", "{},", SIZE),
+          BAUTA_ERR_FORMAT },
+        { "numbers", repeated("{\"a\":[", "0,", SIZE), BAUTA_ERR_FORMAT },
+        { "braces", repeated("{", "{", SIZE), BAUTA_ERR_FORMAT },
+        { "nesting", repeated("{\"a\":", "[", SIZE), BAUTA_ERR_FORMAT },
+        { "a long name", repeated("{\"", "x", SIZE), BAUTA_ERR_FORMAT },
         { "metadata", repeated("{\"__metadata__\":{\"a\":\"", "x", SIZE),
-          BAUTA_ERR_IO },
-        { "space", repeated("{", " ", SIZE), BAUTA_ERR_IO },
+          BAUTA_ERR_FORMAT },
+        { "space", repeated("{", " ", SIZE), BAUTA_ERR_FORMAT },
         { "tensors", many_tensors(SIZE), BAUTA_OK },
     };
     for (size_t i = 0; i < BT_LEN(files); i++) {
@@ -747,7 +749,7 @@ static void more_tensors_than_the_limit_are_refused(void **state)
     bt_safetensors *file;
     bauta_error err;
     assert_int_equal(bt_safetensors_parse(&file, "x", b.at, b.size, &err),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
     assert_non_null(strstr(err.message, "one more than 524288"));
     free(b.at);
 }

@@ -77,7 +77,7 @@ static void refused(const void *bytes, size_t size, const char *because)
         &t, bytes, size, "folder/x.model", &err);
     if (!strstr(err.message, because) || !strstr(err.message, "x.model"))
         fail_msg("\"%s\" lacks \"%s\"", err.message, because);
-    assert_true(status == BAUTA_ERR_IO || status == BAUTA_ERR_UNSUPPORTED);
+    assert_true(status == BAUTA_ERR_FORMAT || status == BAUTA_ERR_UNSUPPORTED);
     assert_null(t);
 }
 

@@ -142,7 +142,7 @@ static void check_refused(json_t *json, const char *message)
     assert_non_null(json);
     assert_int_equal(
         bt_template_parse(&single, &pair, json, 6, "some.json", &err),
-        BAUTA_ERR_IO);
+        BAUTA_ERR_FORMAT);
     assert_null(single.items);
     assert_null(pair.items);
     if (!strstr(err.message, message) || !strstr(err.message, "some.json: "))

@@ -80,7 +80,7 @@ static void a_bad_line_is_named_and_the_next_one_is_read(void **state)
         assert_int_equal(bauta_text_file_line(file, &line, NULL, &err),
                          BAUTA_OK);
         assert_int_equal(bauta_text_file_line(file, &line, NULL, &err),
-                         BAUTA_ERR_IO);
+                         BAUTA_ERR_FORMAT);
         assert_null(line);
         if (!strstr(err.message, bad[i].message))
             fail_msg("\"%s\", not \"%s\"", err.message, bad[i].message);
@@ -175,7 +175,7 @@ static void other_files_are_refused_by_name(void **state)
     for (size_t i = 0; i < BT_LEN(others); i++) {
         bauta_text_file *file = file_of(others[i].text, others[i].size);
         assert_int_equal(bauta_text_file_line(file, &line, NULL, &err),
-                         BAUTA_ERR_IO);
+                         BAUTA_ERR_FORMAT);
         assert_non_null(strstr(err.message, others[i].message));
         bauta_text_file_free(file);
     }
@@ -226,7 +226,7 @@ static void a_line_has_at_most_64_mib(void **state)
     bauta_text_file *file = file_open(temp_folder_path(&files, "long"));
     assert_int_equal(bauta_text_file_line(file, &line, NULL, &err), BAUTA_OK);
     assert_int_equal(bauta_text_file_line(file, &line, NULL, &err),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
     assert_non_null(strstr(err.message, "line 2 is longer than 64 MiB"));
     bauta_text_file_free(file);
     remove(temp_folder_path(&files, "long"));

@@ -36,7 +36,7 @@ static void a_malformed_config_is_an_error(void **state)
     (void)state;
     bauta_error err;
     assert_int_equal(load_with("{\"model_max_length\": 1e", &err),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
     assert_non_null(strstr(err.message, "tokenizer_config.json"));
 }
 

@@ -210,10 +210,9 @@ static const struct {
     { "tokenizer.model", "hello" },
     { "tokenizer.model", "\x0a" },
     { "spiece.model", "\x0a\xff\xff\xff\xff\x0f" },
-    { "unrelated.bin", "x" },
 };
 
-static void refused(const char *path, const char *what)
+static void refused_as(const char *path, const char *what, bauta_status as)
 {
     bauta_tokenizer *tokenizer = NULL;
     bauta_error err = { 0 };
@@ -223,11 +222,16 @@ static void refused(const char *path, const char *what)
     if (!status)
         fail_msg("taken: %s", what);
     assert_null(tokenizer);
-    assert_true(status == BAUTA_ERR_IO || status == BAUTA_ERR_UNSUPPORTED);
+    assert_true(status == as || status == BAUTA_ERR_UNSUPPORTED);
     assert_int_equal(err.status, status);
     assert_true(strlen(err.message) > 10);
     assert_int_equal(faults_live(), live);
     assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 1.0);
+}
+
+static void refused(const char *path, const char *what)
+{
+    refused_as(path, what, BAUTA_ERR_FORMAT);
 }
 
 static void document_write(temp_folder *s, int section, const char *value)
@@ -271,8 +275,12 @@ static void a_wrong_file_is_refused(void **state)
         refused(s.folder, files[i].text);
         temp_folder_free(&s);
     }
-    refused("/nowhere/at/all", "a folder that is not there");
-    print_message("%zu files refused\n", sizeof(files) / sizeof(files[0]) + 1);
+    scratch none = scratch_create();
+    scratch_file(&none, "unrelated.bin", "x", 1);
+    refused_as(none.folder, "a folder without a tokenizer", BAUTA_ERR_IO);
+    scratch_free(&none);
+    refused_as("/nowhere/at/all", "a folder that is not there", BAUTA_ERR_IO);
+    print_message("%zu files refused\n", sizeof(files) / sizeof(files[0]) + 2);
     assert_int_equal(faults_end(), 0);
 }
 

@@ -731,7 +731,7 @@ static void a_batch_without_labels_is_skipped(void **state)
     (void)state;
     training_run l;
     bauta_train_options o = tiny_train_options();
-    bauta_train_report report;
+    bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
     bauta_error err;
     double loss;
     o.mlm_probability = 0.0f;

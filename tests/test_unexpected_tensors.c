@@ -131,7 +131,7 @@ static const struct {
       "tie_word_embeddings is true; the stored head is used" },
     { "gpt2",
       { "lm_head.weight", NULL, ZEROS, BT_F32, 2, { 39, 16 } },
-      BAUTA_ERR_IO,
+      BAUTA_ERR_FORMAT,
       "lm_head.weight is 39 x 16, not 40 x 16" },
     { "roberta",
       { "lm_head.decoder.weight",
@@ -236,7 +236,7 @@ static const struct {
         BT_F32,
         2,
         { 95, 16 } },
-      BAUTA_ERR_IO,
+      BAUTA_ERR_FORMAT,
       "model.encoder.embed_positions.weight is 95 x 16, not 96 x 16" },
 };
 

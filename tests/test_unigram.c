@@ -120,7 +120,8 @@ static void without_an_unknown_piece_unknown_text_is_an_error(void **state)
     bt_subword_workspace_release(&work);
     bt_subword_free(model);
     spec.unknown = 1;
-    assert_int_equal(bt_unigram_create(&model, &spec, "f", &err), BAUTA_ERR_IO);
+    assert_int_equal(bt_unigram_create(&model, &spec, "f", &err),
+                     BAUTA_ERR_FORMAT);
     assert_string_equal(err.message, "f: the unknown piece is 1 of 1 pieces");
     bt_vocab_free(vocab);
 }

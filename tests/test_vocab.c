@@ -61,12 +61,12 @@ static void duplicate_pieces_are_refused_by_name(void **state)
     bauta_error err;
     bt_vocab *vocab = vocab_create();
     add(vocab, "dog", 3, 1);
-    assert_int_equal(bt_vocab_add(vocab, "dog", 3, 2, &err), BAUTA_ERR_IO);
+    assert_int_equal(bt_vocab_add(vocab, "dog", 3, 2, &err), BAUTA_ERR_FORMAT);
     assert_string_equal(err.message, "piece \"dog\" has the ids 1 and 2");
-    assert_int_equal(bt_vocab_add(vocab, "cat", 3, 1, &err), BAUTA_ERR_IO);
+    assert_int_equal(bt_vocab_add(vocab, "cat", 3, 1, &err), BAUTA_ERR_FORMAT);
     assert_string_equal(err.message, "pieces \"dog\" and \"cat\" have id 1");
     assert_int_equal(bt_vocab_add(vocab, "cat", 3, BT_VOCAB_MAX, &err),
-                     BAUTA_ERR_IO);
+                     BAUTA_ERR_FORMAT);
     assert_string_equal(err.message,
                         "piece \"cat\" has the id 2097152; the limit is "
                         "2097151");

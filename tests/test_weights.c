@@ -152,7 +152,11 @@ static void a_malformed_index_is_an_error(void **state)
     for (size_t i = 0; i < BT_LEN(cases); i++) {
         temp_folder s = sharded(cases[i].index);
         mkdir(temp_folder_path(&s, "folder"), 0700);
-        check_refused(&s, BAUTA_ERR_IO, cases[i].file, cases[i].message);
+        // A shard that is missing or a folder cannot be read; the others were.
+        bool read = strcmp(cases[i].name, "shard_missing") != 0 &&
+                    strcmp(cases[i].name, "shard_is_a_folder") != 0;
+        check_refused(&s, read ? BAUTA_ERR_FORMAT : BAUTA_ERR_IO, cases[i].file,
+                      cases[i].message);
         temp_folder_free(&s);
     }
 }
@@ -162,7 +166,7 @@ static void a_tensor_in_two_shards_is_refused(void **state)
     (void)state;
     temp_folder s = sharded(fine_index);
     file_make(&s, TWO, "ac");
-    check_refused(&s, BAUTA_ERR_IO, INDEX, "\"a\" of " TWO);
+    check_refused(&s, BAUTA_ERR_FORMAT, INDEX, "\"a\" of " TWO);
     temp_folder_free(&s);
 }
 

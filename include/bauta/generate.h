@@ -84,14 +84,15 @@ typedef struct bauta_generate_options {
                               has this sliding_window; a narrower window of a
                               layer is kept. 0: none */
 } bauta_generate_options;
-#define BAUTA_GENERATE_OPTIONS_DEFAULTS(X)         \
-    X(repetition_penalty, 1.0f)                    \
-    X(temperature, 1.0f)                           \
-    X(top_p, 1.0f)                                 \
-    X(num_beams, 1) X(length_penalty, 1.0f)        \
-        X(decoder_start_token_id, BAUTA_NO_TOKEN)  \
-            X(forced_bos_token_id, BAUTA_NO_TOKEN) \
-                X(forced_eos_token_id, BAUTA_NO_TOKEN)
+#define BAUTA_GENERATE_OPTIONS_DEFAULTS(X)    \
+    X(repetition_penalty, 1.0f)               \
+    X(temperature, 1.0f)                      \
+    X(top_p, 1.0f)                            \
+    X(num_beams, 1)                           \
+    X(length_penalty, 1.0f)                   \
+    X(decoder_start_token_id, BAUTA_NO_TOKEN) \
+    X(forced_bos_token_id, BAUTA_NO_TOKEN)    \
+    X(forced_eos_token_id, BAUTA_NO_TOKEN)
 #define BAUTA_GENERATE_OPTIONS_INIT \
     BAUTA_INIT(bauta_generate_options, BAUTA_GENERATE_OPTIONS_DEFAULTS)
 BAUTA_SIZED(bauta_generate_options, BAUTA_GENERATE_OPTIONS_DEFAULTS)
@@ -103,8 +104,8 @@ BAUTA_SIZED(bauta_generate_options, BAUTA_GENERATE_OPTIONS_DEFAULTS)
 BAUTA_API bauta_status
 bauta_generate_options_load(bauta_generate_options *options,
                             const bauta_model *model, bauta_error *err);
-/* All options as a JSON object with transformers' names. Works like
- * snprintf. */
+/* All options as a JSON object with transformers' names; "{}" for options that
+ * the other calls reject because of their `size`. Works like snprintf. */
 BAUTA_API size_t bauta_generate_options_json(
     const bauta_generate_options *options, char *text, size_t size);
 

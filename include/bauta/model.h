@@ -163,7 +163,8 @@ typedef struct bauta_batch {
 #define BAUTA_BATCH_INIT BAUTA_INIT(bauta_batch, BAUTA_NO_DEFAULTS)
 BAUTA_SIZED(bauta_batch, BAUTA_NO_DEFAULTS)
 
-/* The number of rows: the sum of the lengths, or count x stride. */
+/* The number of rows: the sum of the lengths, or count x stride; 0 for a batch
+ * that the other calls reject because of its `size`. */
 BAUTA_API size_t bauta_batch_rows(const bauta_batch *batch);
 
 /* The results to compute; NULL ones are skipped. Hidden state 0 is the embedded

@@ -130,33 +130,49 @@ typedef struct bauta_train_options {
     double max_grad_norm; /* 0: no clipping */
     double ema_decay;     /* exponential moving average of weights; 0: none */
 } bauta_train_options;
-#define BAUTA_TRAIN_OPTIONS_DEFAULTS(X)                                      \
-    X(seed, 1)                                                               \
-    X(batch_tokens, 4096)                                                    \
-    X(gradient_accumulation_steps, 1)                                        \
-    X(microbatch_tokens, 8192) X(mlm_probability, 0.15f) X(mlm_random, 0.1f) \
-        X(mlm_keep, 0.1f) X(scheduled_sampling, 0.25f) X(max_steps, 1000)    \
-            X(warmup_steps, 100) X(lr_scheduler_type, BAUTA_SCHEDULE_COSINE) \
-                X(learning_rate, 1e-3) X(min_learning_rate, 1e-4)            \
-                    X(adam_beta1, 0.9) X(adam_beta2, 0.99)                   \
-                        X(adam_epsilon, 1e-8) X(weight_decay, 0.1)           \
-                            X(max_grad_norm, 1.0)
+#define BAUTA_TRAIN_OPTIONS_DEFAULTS(X)         \
+    X(seed, 1)                                  \
+    X(batch_tokens, 4096)                       \
+    X(gradient_accumulation_steps, 1)           \
+    X(microbatch_tokens, 8192)                  \
+    X(mlm_probability, 0.15f)                   \
+    X(mlm_random, 0.1f)                         \
+    X(mlm_keep, 0.1f)                           \
+    X(scheduled_sampling, 0.25f)                \
+    X(max_steps, 1000)                          \
+    X(warmup_steps, 100)                        \
+    X(lr_scheduler_type, BAUTA_SCHEDULE_COSINE) \
+    X(learning_rate, 1e-3)                      \
+    X(min_learning_rate, 1e-4)                  \
+    X(adam_beta1, 0.9)                          \
+    X(adam_beta2, 0.99)                         \
+    X(adam_epsilon, 1e-8)                       \
+    X(weight_decay, 0.1)                        \
+    X(max_grad_norm, 1.0)
 #define BAUTA_TRAIN_OPTIONS_INIT \
     BAUTA_INIT(bauta_train_options, BAUTA_TRAIN_OPTIONS_DEFAULTS)
 BAUTA_SIZED(bauta_train_options, BAUTA_TRAIN_OPTIONS_DEFAULTS)
 
 /* Defaults for fine-tuning a trained model: a small learning rate that falls
  * linearly to 0. */
-#define BAUTA_FINETUNE_OPTIONS_DEFAULTS(X)                                     \
-    X(seed, 1)                                                                 \
-    X(batch_tokens, 4096)                                                      \
-    X(gradient_accumulation_steps, 1)                                          \
-    X(microbatch_tokens, 2048) X(mlm_probability, 0.15f) X(mlm_random, 0.1f)   \
-        X(mlm_keep, 0.1f) X(scheduled_sampling, 0.25f) X(max_steps, 1000)      \
-            X(warmup_steps, 100) X(lr_scheduler_type, BAUTA_SCHEDULE_LINEAR)   \
-                X(learning_rate, 5e-5) X(adam_beta1, 0.9) X(adam_beta2, 0.999) \
-                    X(adam_epsilon, 1e-8) X(weight_decay, 0.01)                \
-                        X(max_grad_norm, 1.0)
+#define BAUTA_FINETUNE_OPTIONS_DEFAULTS(X)      \
+    X(seed, 1)                                  \
+    X(batch_tokens, 4096)                       \
+    X(gradient_accumulation_steps, 1)           \
+    X(microbatch_tokens, 2048)                  \
+    X(mlm_probability, 0.15f)                   \
+    X(mlm_random, 0.1f)                         \
+    X(mlm_keep, 0.1f)                           \
+    X(scheduled_sampling, 0.25f)                \
+    X(max_steps, 1000)                          \
+    X(warmup_steps, 100)                        \
+    X(lr_scheduler_type, BAUTA_SCHEDULE_LINEAR) \
+    X(learning_rate, 5e-5)                      \
+    X(adam_beta1, 0.9)                          \
+    X(adam_beta2, 0.999)                        \
+    X(adam_epsilon, 1e-8)                       \
+    X(weight_decay, 0.01)                       \
+    X(max_grad_norm, 1.0)
 #ifdef __cplusplus
 static inline bauta_train_options bauta_finetune_options_init()
 {

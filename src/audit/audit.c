@@ -3,9 +3,9 @@
 #include "audit/audit.h"
 
 #include "audit/findings.h"
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "runtime/context.h"
 
 #include <math.h>
@@ -201,23 +201,29 @@ bauta_status bauta_audit_create(bauta_audit **out, bauta_context *context,
                                 bauta_error *err)
 {
     const uint32_t all = (UINT32_C(1) << BAUTA_CHECKS) - 1;
-    bauta_audit_options chosen = BAUTA_AUDIT_OPTIONS_INIT;
+    bauta_audit_options chosen;
+    bauta_batch batches[2];
     bt_audit_state a;
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED_CPU(context, err);
     BT_NEED(model, err);
-    if (options) {
-        BT_NEED_SIZE(options, bauta_audit_options, "BAUTA_AUDIT_OPTIONS_INIT",
-                     err);
-        chosen = *options;
-    }
+    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_AUDIT_OPTIONS_INIT,
+                                        options, "options", err);
+    if (!status)
+        status =
+            BT_SIZED_READ(&batches[0], BAUTA_BATCH_INIT, source, "source", err);
+    if (!status)
+        status =
+            BT_SIZED_READ(&batches[1], BAUTA_BATCH_INIT, target, "target", err);
+    if (status)
+        return status;
     if (chosen.checks & ~all)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "checks is 0x%x, and there are %d checks",
                        (unsigned)chosen.checks, (int)BAUTA_CHECKS);
-    bauta_status status =
-        state_init(&a, context, model, source, target, &chosen, err);
+    status = state_init(&a, context, model, source ? &batches[0] : NULL,
+                        target ? &batches[1] : NULL, &chosen, err);
     if (status)
         return status;
     bauta_audit *audit = bt_alloc_zero(1, sizeof(*audit));

@@ -2,8 +2,8 @@
 /* trainer_audit.c - audit the beginning of a trainer's next batch. */
 #include "train/trainer.h"
 
-#include "base/error.h"
 #include "base/size.h"
+#include "base/sized.h"
 
 enum { SEQUENCES = 3, TOKENS = 16, SHORTER = 4, PROBES = 4 };
 
@@ -29,23 +29,22 @@ bauta_status bauta_audit_trainer(bauta_audit **out, bauta_trainer *trainer,
                                  const bauta_audit_options *options,
                                  bauta_error *err)
 {
-    bauta_audit_options chosen = BAUTA_AUDIT_OPTIONS_INIT;
+    bauta_audit_options chosen;
     bt_train_batch batch = { 0 };
     bt_microbatch pass;
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(trainer, err);
-    if (options) {
-        BT_NEED_SIZE(options, bauta_audit_options, "BAUTA_AUDIT_OPTIONS_INIT",
-                     err);
-        chosen = *options;
-    }
+    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_AUDIT_OPTIONS_INIT,
+                                        options, "options", err);
+    if (status)
+        return status;
     if (!chosen.checks)
         chosen.checks = 1u << BAUTA_CHECK_REACH | 1u << BAUTA_CHECK_TOKENS |
                         1u << BAUTA_CHECK_POISON | 1u << BAUTA_CHECK_GRADIENTS;
     if (!chosen.probes)
         chosen.probes = PROBES;
-    bauta_status status = bt_trainer_next(trainer, err);
+    status = bt_trainer_next(trainer, err);
     if (!status)
         status = batch_begin(&batch, trainer, err);
     if (!status) {

@@ -40,13 +40,4 @@ bt_quoted bt_quote(const char *text);
                            name, (size_t)(count));                        \
     } while (0)
 
-/* Return an error when a caller's struct was not initialised from its INIT. */
-#define BT_NEED_SIZE(pointer, type, init, err)                                 \
-    do {                                                                       \
-        if ((pointer)->size != sizeof(type))                                   \
-            return bt_fail(err, BAUTA_ERR_ARGUMENT,                            \
-                           #pointer ".size is %zu, not %zu: start from " init, \
-                           (pointer)->size, sizeof(type));                     \
-    } while (0)
-
 #endif

@@ -152,9 +152,9 @@ bauta_status bt_file_read(char **out, size_t *size, const char *path,
     if (status)
         return status;
     if (length > limit) {
-        status =
-            bt_fail(err, BAUTA_ERR_IO, "%s: has %zu bytes; the limit is %zu",
-                    bt_path_tail(path), length, limit);
+        status = bt_fail(err, BAUTA_ERR_FORMAT,
+                         "%s: has %zu bytes; the limit is %zu",
+                         bt_path_tail(path), length, limit);
         goto done;
     }
     text = bt_alloc(length + 1);

@@ -4,9 +4,9 @@
  * Texts are read and encoded in chunks. A document that is larger than one
  * chunk is split where that changes no token (see text/boundary.h). */
 #include "base/array.h"
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "data/corpus.h"
 #include "text/chunk_boundary.h"
 #include "text/io/text_file.h"
@@ -368,7 +368,7 @@ static bauta_status fail_lengths(bauta_text_file *sources,
         status = bt_text_file_next_line(targets, &line, err);
     if (status)
         return status;
-    return bt_fail(err, BAUTA_ERR_IO, "%s has %zu lines, %s has %zu",
+    return bt_fail(err, BAUTA_ERR_FORMAT, "%s has %zu lines, %s has %zu",
                    bt_text_file_name(sources), bauta_text_file_lines(sources),
                    bt_text_file_name(targets), bauta_text_file_lines(targets));
 }
@@ -450,15 +450,12 @@ static bauta_status reader_init(corpus_reader *r,
                                 bauta_error *err)
 {
     *r = (corpus_reader){ .tokenizer = tokenizer };
-    r->options = (bauta_corpus_options)BAUTA_CORPUS_OPTIONS_INIT;
-    if (options) {
-        BT_NEED_SIZE(options, bauta_corpus_options, "BAUTA_CORPUS_OPTIONS_INIT",
-                     err);
-        r->options = *options;
-    }
+    bauta_status status = BT_SIZED_READ(&r->options, BAUTA_CORPUS_OPTIONS_INIT,
+                                        options, "options", err);
     r->boundary = bt_chunk_boundary_of(tokenizer);
     r->last = BAUTA_NO_TOKEN;
-    bauta_status status = bauta_corpus_create(&r->corpus, err);
+    if (!status)
+        status = bauta_corpus_create(&r->corpus, err);
     if (!status && r->options.memory_bytes)
         r->corpus->memory = r->options.memory_bytes;
     return status;

@@ -6,9 +6,9 @@
  * config.json come then only the start and end tokens that it does not name. */
 #include "decode/generation_config.h"
 
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "base/string_writer.h"
 #include "formats/json.h"
 #include "model/api.h"
@@ -332,14 +332,11 @@ bauta_status bt_generation_config_parse(bauta_generate_options *options,
     return status ? status : lists_apply(options, lists, err);
 }
 
-bauta_status bauta_generate_options_load(bauta_generate_options *options,
-                                         const bauta_model *model,
-                                         bauta_error *err)
+bauta_status bt_generation_config_load(bauta_generate_options *options,
+                                       const bauta_model *model,
+                                       bauta_error *err)
 {
     char *config;
-    BT_NEED(options, err);
-    BT_NEED(model, err);
-    *options = (bauta_generate_options)BAUTA_GENERATE_OPTIONS_INIT;
     // The reader keeps errors, and a shared model must not be written to; so
     // the text is parsed again.
     bauta_status status =
@@ -351,6 +348,22 @@ bauta_status bauta_generate_options_load(bauta_generate_options *options,
         model->generation_config_size, config, strlen(config),
         bauta_model_vocab_size(model), err);
     bt_free(config);
+    return status;
+}
+
+bauta_status bauta_generate_options_load(bauta_generate_options *options,
+                                         const bauta_model *model,
+                                         bauta_error *err)
+{
+    bauta_generate_options loaded;
+    BT_NEED(options, err);
+    BT_NEED(model, err);
+    bauta_status status =
+        BT_SIZED_CHECK(options, BAUTA_GENERATE_OPTIONS_INIT, "options", err);
+    if (!status)
+        status = bt_generation_config_load(&loaded, model, err);
+    if (!status)
+        BT_SIZED_WRITE(options, &loaded);
     return status;
 }
 
@@ -463,9 +476,14 @@ static void put_sampling(bt_string_writer *w, const bauta_generate_options *o)
 size_t bauta_generate_options_json(const bauta_generate_options *options,
                                    char *text, size_t size)
 {
-    const bauta_generate_options none = BAUTA_GENERATE_OPTIONS_INIT;
-    const bauta_generate_options *o = options ? options : &none;
+    bauta_generate_options own;
+    const bauta_generate_options *o = &own;
     bt_string_writer w = { text, text ? size : 0, 0 };
+    if (BT_SIZED_READ(&own, BAUTA_GENERATE_OPTIONS_INIT, options, "options",
+                      NULL)) {
+        bt_put_text(&w, "{}");
+        return bt_put_end(&w);
+    }
     bt_put_text(&w, "{");
     if (o->max_new_tokens)
         put_size(&w, "max_new_tokens", o->max_new_tokens);

@@ -15,4 +15,9 @@ bauta_status bt_generation_config_parse(bauta_generate_options *options,
                                         const char *config, size_t config_size,
                                         size_t vocab, bauta_error *err);
 
+/* The same from the files of a model. */
+bauta_status bt_generation_config_load(bauta_generate_options *options,
+                                       const bauta_model *model,
+                                       bauta_error *err);
+
 #endif

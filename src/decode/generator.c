@@ -2,9 +2,9 @@
 /* generator.c - creating a generator, its scratch memory, and public calls. */
 #include "decode/generator.h"
 
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "runtime/context.h"
 
 /* ---- create and free --------------------------------------------------- */
@@ -12,8 +12,6 @@
 static bauta_status options_check(const bauta_generator_options *options,
                                   bauta_error *err)
 {
-    BT_NEED_SIZE(options, bauta_generator_options,
-                 "BAUTA_GENERATOR_OPTIONS_INIT", err);
     if (options->max_sequences == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "the number of sequences is 0");
     if (options->max_batched_tokens == 0)
@@ -48,16 +46,17 @@ bauta_status bauta_generator_create(bauta_generator **out,
                                     const bauta_generator_options *options,
                                     bauta_error *err)
 {
-    bauta_generator_options chosen = BAUTA_GENERATOR_OPTIONS_INIT;
+    bauta_generator_options chosen;
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED_CPU(context, err);
     BT_NEED(model, err);
-    bauta_status status = options ? options_check(options, err) : BAUTA_OK;
+    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_GENERATOR_OPTIONS_INIT,
+                                        options, "options", err);
+    if (!status)
+        status = options_check(&chosen, err);
     if (status)
         return status;
-    if (options)
-        chosen = *options;
     if (bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "an encoder-only model cannot generate text");
@@ -204,13 +203,11 @@ uint64_t bauta_generator_bytes(const bauta_generator *generator)
 static bauta_status sequences_of(size_t *out, const bauta_request *request,
                                  const bauta_model *model, bauta_error *err)
 {
-    bauta_generate_options own;
-    bauta_status status = BAUTA_OK;
-    BT_NEED_SIZE(request, bauta_request, "BAUTA_REQUEST_INIT", err);
-    if (!request->options)
-        status = bauta_generate_options_load(&own, model, err);
+    bauta_request own;
+    bauta_generate_options options;
+    bauta_status status = bt_request_read(&own, &options, request, model, err);
     if (!status)
-        *out = request->options ? request->options->num_beams : own.num_beams;
+        *out = options.num_beams;
     return status;
 }
 

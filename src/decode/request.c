@@ -2,9 +2,10 @@
 /* request.c - checking and copying requests. */
 #include "decode/request.h"
 
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
+#include "decode/generation_config.h"
 #include "mask/mask.h"
 #include "mask/plan.h"
 #include "model/api.h"
@@ -156,8 +157,6 @@ static bauta_status tokens_check(const bauta_generate_options *o, size_t vocab,
 bauta_status bt_generate_options_check(const bauta_generate_options *options,
                                        size_t vocab, bauta_error *err)
 {
-    BT_NEED_SIZE(options, bauta_generate_options, "BAUTA_GENERATE_OPTIONS_INIT",
-                 err);
     bauta_status status = numbers_check(options, err);
     if (!status)
         status = beams_check(options, err);
@@ -338,26 +337,38 @@ static bauta_status fill(bt_request *r, const bauta_request *request,
     return status ? status : cost_check(r, limits, err);
 }
 
+bauta_status bt_request_read(bauta_request *to, bauta_generate_options *options,
+                             const bauta_request *request,
+                             const bauta_model *model, bauta_error *err)
+{
+    bauta_status status =
+        BT_SIZED_READ(to, BAUTA_REQUEST_INIT, request, "request", err);
+    if (status)
+        return status;
+    if (to->options)
+        return BT_SIZED_READ(options, BAUTA_GENERATE_OPTIONS_INIT, to->options,
+                             "options", err);
+    return bt_generation_config_load(options, model, err);
+}
+
 bauta_status bt_request_create(bt_request **out, const bauta_request *request,
                                const bt_request_limits *limits,
                                bauta_error *err)
 {
+    bauta_request own;
     *out = NULL;
-    BT_NEED_SIZE(request, bauta_request, "BAUTA_REQUEST_INIT", err);
     bt_request *r = bt_alloc_zero(1, sizeof(*r));
     if (!r)
         return bt_fail_memory(err, "a request", sizeof(*r));
-    bauta_status status = BAUTA_OK;
-    r->on_token = request->on_token;
-    r->on_logits = request->on_logits;
-    r->user = request->user;
-    r->tag = request->tag;
-    if (request->options)
-        r->options = *request->options;
-    else
-        status = bauta_generate_options_load(&r->options, limits->model, err);
-    if (!status)
-        status = fill(r, request, limits, err);
+    bauta_status status =
+        bt_request_read(&own, &r->options, request, limits->model, err);
+    if (!status) {
+        r->on_token = own.on_token;
+        r->on_logits = own.on_logits;
+        r->user = own.user;
+        r->tag = own.tag;
+        status = fill(r, &own, limits, err);
+    }
     if (status)
         bt_request_free(r);
     else

@@ -60,6 +60,10 @@ typedef struct bt_request_limits {
     size_t sequences; /* most beams */
 } bt_request_limits;
 
+/* Read a caller's request and its options, or the model's. */
+bauta_status bt_request_read(bauta_request *to, bauta_generate_options *options,
+                             const bauta_request *request,
+                             const bauta_model *model, bauta_error *err);
 /* Check a request and copy it. */
 bauta_status bt_request_create(bt_request **out, const bauta_request *request,
                                const bt_request_limits *limits,

@@ -4,7 +4,7 @@
 #include "decode/session.h"
 
 #include "base/array.h"
-#include "base/error.h"
+#include "base/sized.h"
 #include "base/memory.h"
 #include "base/size.h"
 
@@ -169,13 +169,16 @@ static bauta_status inputs_set(bauta_decode_session *s,
                                bauta_error *err)
 {
     for (size_t i = 0; i < count; i++) {
-        const bauta_decode_input *input = &inputs[i];
-        BT_NEED_SIZE(input, bauta_decode_input, "BAUTA_DECODE_INPUT_INIT", err);
-        bt_sequence *sequence = find(s, input->sequence);
+        bauta_decode_input input;
+        bauta_status status = BT_SIZED_ELEMENT(
+            &input, BAUTA_DECODE_INPUT_INIT, inputs, i, "inputs", err);
+        if (status)
+            return status;
+        bt_sequence *sequence = find(s, input.sequence);
         if (!sequence)
-            return fail_unknown(input->sequence, err);
-        s->inputs[i] = (bt_decode_input){ sequence, input->count, input->tokens,
-                                          input->logits };
+            return fail_unknown(input.sequence, err);
+        s->inputs[i] = (bt_decode_input){ sequence, input.count, input.tokens,
+                                          input.logits };
     }
     return BAUTA_OK;
 }

@@ -70,7 +70,7 @@ static bool same_mask(const bauta_mask *a, const bauta_mask *b)
 static const char *const *axis_labels(const bt_figure *figure, size_t axis,
                                       size_t *count)
 {
-    const bauta_picture *p = figure->pictures[axis / 2].input;
+    const bauta_picture *p = &figure->pictures[axis / 2].input;
     *count = axis % 2 ? p->columns : p->rows;
     return axis % 2 ? p->column_labels : p->row_labels;
 }
@@ -185,11 +185,11 @@ static void masks_write(bt_page_writer *w, const bt_figure *figure, shared *s)
 static void weights_write(bt_page_writer *w, const bt_picture *p, size_t bytes)
 {
     float levels = bytes == 2 ? 65534.0f : 254.0f;
-    for (size_t i = 0; i < p->input->rows; i++) {
+    for (size_t i = 0; i < p->input.rows; i++) {
         bt_spans row = bt_mask_spans(p->mask, i);
         for (size_t k = 0; k < row.count; k++)
             for (size_t j = row.at[k].lo; j < row.at[k].hi; j++) {
-                float weight = p->input->weights[i * p->input->columns + j];
+                float weight = p->input.weights[i * p->input.columns + j];
                 float root = sqrtf(weight > 1.0f ? 1.0f : weight);
                 unsigned stored = 1u + (unsigned)(root * levels + 0.5f);
                 bt_write_base64(w, (unsigned char)(stored & 255));
@@ -221,17 +221,17 @@ static void picture_write(bt_page_writer *w, const bt_figure *figure,
 {
     const bt_picture *p = &figure->pictures[i];
     bt_write_text(w, i ? ",\n{\"at\":" : "\n{\"at\":");
-    bt_write_string(w, bt_attention_name(p->input->attention));
+    bt_write_string(w, bt_attention_name(p->input.attention));
     bt_write_text(w, ",\"title\":");
     bt_write_string(w, p->title);
-    member_write(w, "layer", p->input->layer);
-    member_write(w, "head", p->input->head);
-    member_write(w, "rows", p->input->rows);
-    member_write(w, "columns", p->input->columns);
+    member_write(w, "layer", p->input.layer);
+    member_write(w, "head", p->input.head);
+    member_write(w, "rows", p->input.rows);
+    member_write(w, "columns", p->input.columns);
     member_write(w, "mask", s->mask_index[s->mask[i]]);
     axis_write(w, "y", figure, s, 2 * i);
     axis_write(w, "x", figure, s, 2 * i + 1);
-    if (p->input->weights) {
+    if (p->input.weights) {
         bt_write_text(w, ",\"weights\":\"");
         weights_write(w, p, bytes);
         bt_write_text(w, "\"");
@@ -268,7 +268,7 @@ static bauta_status page_check(const bt_figure *figure, const char *path,
 {
     *pairs = 0;
     for (size_t i = 0; i < figure->count; i++) {
-        const bauta_picture *p = figure->pictures[i].input;
+        const bauta_picture *p = &figure->pictures[i].input;
         *pairs += p->weights ? figure->pictures[i].mask->pairs : 0;
         if (p->rows > PAGE_SIDE_MAX || p->columns > PAGE_SIDE_MAX)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,

@@ -3,10 +3,10 @@
  * format that the file name asks for. */
 #include "draw/picture.h"
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "mask/mask.h"
 
 #include <stdio.h>
@@ -77,8 +77,8 @@ static bauta_status check_row(const bt_picture *p, size_t row, size_t index,
                               bauta_error *err)
 {
     bt_spans seen = bt_mask_spans(p->mask, row);
-    const float *w = p->input->weights + row * p->input->columns;
-    for (size_t j = 0, k = 0; j < p->input->columns; j++) {
+    const float *w = p->input.weights + row * p->input.columns;
+    for (size_t j = 0, k = 0; j < p->input.columns; j++) {
         while (k < seen.count && seen.at[k].hi <= j)
             k++;
         bool visible = k < seen.count && seen.at[k].lo <= j;
@@ -118,23 +118,26 @@ static size_t weights_row(void *user, size_t query, bauta_span *spans,
 
 static void title_set(bt_picture *p)
 {
-    p->title = p->input->title;
+    p->title = p->input.title;
     if (p->title)
         return;
-    if (p->input->weights)
+    if (p->input.weights)
         snprintf(p->default_title, sizeof(p->default_title),
                  "%s, layer %zu, head %zu",
-                 bt_attention_name(p->input->attention), p->input->layer,
-                 p->input->head);
+                 bt_attention_name(p->input.attention), p->input.layer,
+                 p->input.head);
     p->title = p->default_title;
 }
 
-static bauta_status picture_init(bt_picture *p, const bauta_picture *of,
+static bauta_status picture_init(bt_picture *p, const bauta_picture *pictures,
                                  size_t index, bauta_error *err)
 {
-    *p = (bt_picture){ .input = of, .mask = of->mask };
-    BT_NEED_SIZE(of, bauta_picture, "BAUTA_PICTURE_INIT", err);
-    bauta_status status = check_sizes(of, index, err);
+    const bauta_picture *of = &p->input;
+    bauta_status status = BT_SIZED_ELEMENT(&p->input, BAUTA_PICTURE_INIT,
+                                           pictures, index, "pictures", err);
+    p->mask = of->mask;
+    if (!status)
+        status = check_sizes(of, index, err);
     if (!status)
         status = check_labels(of->row_labels, of->rows, index, "row", err);
     if (!status)
@@ -142,7 +145,7 @@ static bauta_status picture_init(bt_picture *p, const bauta_picture *of,
             check_labels(of->column_labels, of->columns, index, "column", err);
     if (!status && !of->mask) {
         status = bauta_mask_rows(&p->own_mask, of->rows, of->columns,
-                                 weights_row, (void *)(uintptr_t)of, err);
+                                 weights_row, &p->input, err);
         p->mask = p->own_mask;
     }
     for (size_t i = 0; !status && of->weights && i < of->rows; i++)
@@ -175,12 +178,12 @@ static bauta_status format_from_path(bt_picture_format *format,
 
 /* One row per layer if all pictures of the first layer fit in one, else a
  * square. */
-static size_t default_across(const bauta_picture *pictures, size_t count)
+static size_t default_across(const bt_picture *pictures, size_t count)
 {
     size_t heads = 0, side = 1;
     while (heads < count &&
-           pictures[heads].attention == pictures[0].attention &&
-           pictures[heads].layer == pictures[0].layer)
+           pictures[heads].input.attention == pictures[0].input.attention &&
+           pictures[heads].input.layer == pictures[0].input.layer)
         heads++;
     if (heads > 1 && heads < count)
         return heads;
@@ -195,7 +198,7 @@ static bauta_status figure_init(bt_figure *figure,
                                 bauta_error *err)
 {
     *figure = (bt_figure){ "", 0, 0, NULL };
-    if (options && options->title)
+    if (options->title)
         figure->title = options->title;
     figure->pictures = bt_alloc_zero(count, sizeof(*figure->pictures));
     if (!figure->pictures)
@@ -203,12 +206,12 @@ static bauta_status figure_init(bt_figure *figure,
     bauta_status status = BAUTA_OK;
     while (!status && figure->count < count) {
         size_t i = figure->count++;
-        status = picture_init(&figure->pictures[i], &pictures[i], i, err);
+        status = picture_init(&figure->pictures[i], pictures, i, err);
     }
     if (!status)
-        figure->across = options && options->across
+        figure->across = options->across
                              ? bt_size_min(options->across, count)
-                             : default_across(pictures, count);
+                             : default_across(figure->pictures, count);
     return status;
 }
 
@@ -225,20 +228,22 @@ bauta_status bauta_picture_save(const char *path, const bauta_picture *pictures,
                                 bauta_error *err)
 {
     bt_figure figure;
+    bauta_picture_options chosen;
     bt_picture_format format = BT_HTML;
     BT_NEED(path, err);
     BT_NEED(pictures, err);
-    if (options)
-        BT_NEED_SIZE(options, bauta_picture_options,
-                     "BAUTA_PICTURE_OPTIONS_INIT", err);
+    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_PICTURE_OPTIONS_INIT,
+                                        options, "options", err);
+    if (status)
+        return status;
     if (count == 0 || count > COUNT_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%zu pictures: at least 1 and at most %d are drawn",
                        count, COUNT_MAX);
-    bauta_status status = format_from_path(&format, path, err);
+    status = format_from_path(&format, path, err);
     if (status)
         return status;
-    status = figure_init(&figure, pictures, count, options, err);
+    status = figure_init(&figure, pictures, count, &chosen, err);
     if (!status)
         status = format == BT_HTML ? bt_html_page_save(&figure, path, err)
                                    : bt_figure_save(&figure, path, format, err);

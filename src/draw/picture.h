@@ -10,10 +10,10 @@
 #include "bauta.h"
 
 typedef struct bt_picture {
-    const bauta_picture *input; /* the caller's */
-    const bauta_mask *mask;     /* never NULL */
-    bauta_mask *own_mask;       /* the same, if made from the weights */
-    const char *title;          /* never NULL */
+    bauta_picture input;    /* a copy of the caller's */
+    const bauta_mask *mask; /* never NULL */
+    bauta_mask *own_mask;   /* the same, if made from the weights */
+    const char *title;      /* never NULL */
     char default_title[64];
 } bt_picture;
 

@@ -19,9 +19,8 @@ static bauta_span covered(size_t at, size_t pixels, size_t cells)
 static void row_add(float *best, size_t width, const bt_picture *p, size_t row)
 {
     bt_spans seen = bt_mask_spans(p->mask, row);
-    size_t columns = p->input->columns;
-    const float *w =
-        p->input->weights ? p->input->weights + row * columns : NULL;
+    size_t columns = p->input.columns;
+    const float *w = p->input.weights ? p->input.weights + row * columns : NULL;
     for (size_t x = 0, k = 0; x < width; x++) {
         bauta_span cells = covered(x, width, columns);
         while (k < seen.count && seen.at[k].hi <= cells.lo)
@@ -51,7 +50,7 @@ static void line_draw(uint32_t *line, const float *best, size_t width, size_t y,
     for (size_t x = 0; x < width; x++) {
         if (best[x] < 0.0f)
             line[x] = (x + y) % gap <= gap / 6 ? hatch : hidden;
-        else if (!p->input->weights)
+        else if (!p->input.weights)
             line[x] = pixel_of(palette->seen);
         else
             line[x] = pixel_of(palette->weight[bt_colour_index(best[x])]);
@@ -68,7 +67,7 @@ bauta_status bt_raster_draw(uint32_t *pixels, size_t stride, size_t width,
                               width * sizeof(*best));
     bauta_span before = { 0, 0 };
     for (size_t y = 0; y < height; y++) {
-        bauta_span rows = covered(y, height, p->input->rows);
+        bauta_span rows = covered(y, height, p->input.rows);
         if (rows.lo != before.lo || rows.hi != before.hi) {
             for (size_t x = 0; x < width; x++)
                 best[x] = -1.0f;

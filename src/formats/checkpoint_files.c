@@ -177,7 +177,7 @@ bauta_status bt_digest_check(const json_t *digests, const char *key,
     snprintf(text, sizeof(text), "%016" PRIx64, is);
     if (!was || strcmp(was, text) == 0)
         return BAUTA_OK;
-    return bt_fail(err, BAUTA_ERR_IO,
+    return bt_fail(err, BAUTA_ERR_FORMAT,
                    "%s/%s: is damaged or was changed: trainer.json has "
                    "another digest of it (delete that to load it anyway)",
                    bt_path_tail(folder), file);

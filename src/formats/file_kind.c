@@ -132,7 +132,7 @@ static bauta_status fail_not_folder(const char *path, bauta_error *err)
     if (!text && is_safetensors(head, size))
         text = "is a file of weights: give the folder that it is in, beside "
                "its config.json";
-    return bt_fail(err, BAUTA_ERR_IO, "%s: %s", bt_path_tail(path),
+    return bt_fail(err, BAUTA_ERR_FORMAT, "%s: %s", bt_path_tail(path),
                    text ? text : "is a file, not a model folder");
 }
 

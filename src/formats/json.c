@@ -27,7 +27,7 @@ bauta_status bt_json_fail(const bt_json_reader *json, size_t at,
         for (size_t i = 0; i < at; i++)
             place += json->text[i] == '\n';
     }
-    return bt_fail(err, BAUTA_ERR_IO, "%s: %s %zu of the JSON text: %s",
+    return bt_fail(err, BAUTA_ERR_FORMAT, "%s: %s %zu of the JSON text: %s",
                    bt_path_tail(json->path), lines ? "line" : "byte", place,
                    bt_quote(what).text);
 }
@@ -122,7 +122,7 @@ bauta_status bt_json_parse_object(json_t **out, const char *text, size_t size,
     json.max_value_bytes = SIZE_MAX;
     bauta_status status = bt_json_read_value(&json, out, err);
     if (!status && !json_is_object(*out))
-        status = bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object",
+        status = bt_fail(err, BAUTA_ERR_FORMAT, "%s is not a JSON object",
                          bt_path_tail(path));
     if (!status)
         status = bt_json_expect_end(&json, err);

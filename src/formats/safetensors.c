@@ -91,8 +91,8 @@ static void entry_add(bt_safetensors *file, const entry *from)
 /* ---- One tensor ---------------------------------------------------------- */
 
 /* An error about a tensor: "file: tensor "name" ...". */
-#define FAIL_TENSOR(r, name, format, ...)                        \
-    bt_fail((r)->err, BAUTA_ERR_IO, "%s: tensor \"%s\" " format, \
+#define FAIL_TENSOR(r, name, format, ...)                            \
+    bt_fail((r)->err, BAUTA_ERR_FORMAT, "%s: tensor \"%s\" " format, \
             bt_path_tail((r)->path), bt_quote(name).text, ##__VA_ARGS__)
 
 static bool size_read(size_t *out, const json_t *value)
@@ -185,16 +185,16 @@ static bauta_status metadata_read(header_reader *r, json_t *value)
     json_t *text;
     if (r->file->metadata) {
         json_decref(value);
-        return bt_fail(r->err, BAUTA_ERR_IO, "%s: there are two " METADATA,
+        return bt_fail(r->err, BAUTA_ERR_FORMAT, "%s: there are two " METADATA,
                        bt_path_tail(r->path));
     }
     r->file->metadata = value;
     if (!json_is_object(value))
-        return bt_fail(r->err, BAUTA_ERR_IO,
+        return bt_fail(r->err, BAUTA_ERR_FORMAT,
                        "%s: " METADATA " is not an object",
                        bt_path_tail(r->path));
     json_object_foreach(value, key, text) if (
-        !json_is_string(text)) return bt_fail(r->err, BAUTA_ERR_IO,
+        !json_is_string(text)) return bt_fail(r->err, BAUTA_ERR_FORMAT,
                                               "%s: " METADATA
                                               ": \"%s\" is not a string",
                                               bt_path_tail(r->path),
@@ -270,7 +270,7 @@ static bauta_status offsets_check(header_reader *r)
         end += e->tensor.bytes;
     }
     if (end != r->data_size)
-        return bt_fail(r->err, BAUTA_ERR_IO,
+        return bt_fail(r->err, BAUTA_ERR_FORMAT,
                        "%s: has %zu bytes of data, its tensors only %zu",
                        bt_path_tail(r->path), r->data_size, end);
     return BAUTA_OK;
@@ -290,7 +290,7 @@ static bauta_status header_read(header_reader *r, const char *text, size_t size)
 {
     if (size == 0 || text[0] != '{')
         return bt_fail(
-            r->err, BAUTA_ERR_IO,
+            r->err, BAUTA_ERR_FORMAT,
             "%s: is not a safetensors file: its header does not begin with '{'",
             bt_path_tail(r->path));
     bauta_status status = block_create(r, size);
@@ -308,13 +308,13 @@ static bauta_status length_read(size_t *header, const char *path,
 {
     uint64_t length = 0;
     if (size < 8)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: is not a safetensors file: it has %zu bytes",
                        bt_path_tail(path), size);
     for (int i = 7; i >= 0; i--)
         length = length << 8 | bytes[i];
     if (length > BT_HEADER_MAX || length > size - 8)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: is truncated or not a safetensors file: a header "
                        "of %llu bytes in a file of %zu",
                        bt_path_tail(path), (unsigned long long)length, size);

@@ -160,7 +160,7 @@ static bauta_status header_check(const char *path, const unsigned char *bytes,
         data_size = bt_size_add(data_size, c->order[i]->bytes);
     bauta_status status =
         bt_safetensors_check(path, bytes, size, data_size, err);
-    if (status != BAUTA_ERR_IO)
+    if (status != BAUTA_ERR_FORMAT)
         return status;
     if (err)
         err->status = BAUTA_ERR_ARGUMENT; // the arguments are wrong, not a file

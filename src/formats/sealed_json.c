@@ -61,7 +61,7 @@ static bauta_status seal_check(json_t *object, const char *path,
     char want[17], got[17] = "";
     const char *seal = json_string_value(json_object_get(object, seal_key));
     if (!seal)
-        return bt_fail(err, BAUTA_ERR_IO, "%s: has no seal",
+        return bt_fail(err, BAUTA_ERR_FORMAT, "%s: has no seal",
                        bt_path_tail(path));
     snprintf(got, sizeof(got), "%s", seal);
     (void)json_object_del(object, seal_key);
@@ -69,7 +69,7 @@ static bauta_status seal_check(json_t *object, const char *path,
         return fail_nomem(err);
     if (strcmp(got, want) != 0)
         return bt_fail(
-            err, BAUTA_ERR_IO,
+            err, BAUTA_ERR_FORMAT,
             "%s: is damaged: its seal is %s, but its contents have %s",
             bt_path_tail(path), bt_quote(got).text, want);
     return BAUTA_OK;

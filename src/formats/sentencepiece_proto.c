@@ -38,8 +38,8 @@ typedef struct field {
     size_t at; /* where its tag is */
 } field;
 
-#define FAIL(r, at, format, ...)                             \
-    bt_fail((r)->err, BAUTA_ERR_IO, "%s: byte %zu: " format, \
+#define FAIL(r, at, format, ...)                                 \
+    bt_fail((r)->err, BAUTA_ERR_FORMAT, "%s: byte %zu: " format, \
             bt_path_tail((r)->path), (size_t)(at), ##__VA_ARGS__)
 
 /* ---- The wire ------------------------------------------------------------ */
@@ -358,8 +358,8 @@ int bt_piece_byte(const char *piece, size_t size)
 }
 
 /* An error about a piece: "file: piece 7 ...". */
-#define FAIL_PIECE(r, id, format, ...)                       \
-    bt_fail((r)->err, BAUTA_ERR_IO, "%s: piece %zu " format, \
+#define FAIL_PIECE(r, id, format, ...)                           \
+    bt_fail((r)->err, BAUTA_ERR_FORMAT, "%s: piece %zu " format, \
             bt_path_tail((r)->path), (size_t)(id), ##__VA_ARGS__)
 
 static bauta_status unknown_check(proto_reader *r)
@@ -375,7 +375,7 @@ static bauta_status unknown_check(proto_reader *r)
         model->unknown = (uint32_t)i;
     }
     if (model->unknown == UINT32_MAX)
-        return bt_fail(r->err, BAUTA_ERR_IO,
+        return bt_fail(r->err, BAUTA_ERR_FORMAT,
                        "%s: none of its %zu pieces is the unknown one",
                        bt_path_tail(r->path), model->count);
     return BAUTA_OK;
@@ -398,7 +398,7 @@ static bauta_status bytes_check(proto_reader *r)
     }
     for (int byte = 0; model->byte_fallback && byte < 256; byte++)
         if (!found[byte])
-            return bt_fail(r->err, BAUTA_ERR_IO,
+            return bt_fail(r->err, BAUTA_ERR_FORMAT,
                            "%s: has byte_fallback but no piece <0x%02X>",
                            bt_path_tail(r->path), (unsigned)byte);
     return BAUTA_OK;

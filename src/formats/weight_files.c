@@ -106,7 +106,7 @@ static bauta_status shards_grow(bt_weight_files *w, const char *folder,
     if (w->shard_count < w->shard_capacity)
         return BAUTA_OK;
     if (w->shard_count >= BT_SHARDS_MAX)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: the weights are in more than %d files",
                        bt_path_tail(folder), BT_SHARDS_MAX);
     size_t capacity = w->shard_capacity ? 2 * w->shard_capacity : 8;
@@ -153,9 +153,9 @@ typedef struct index_reader {
     bauta_error *err;
 } index_reader;
 
-#define FAIL_INDEX(r, format, ...)                                          \
-    bt_fail((r)->err, BAUTA_ERR_IO, "%s: " format, bt_path_tail((r)->path), \
-            ##__VA_ARGS__)
+#define FAIL_INDEX(r, format, ...)                     \
+    bt_fail((r)->err, BAUTA_ERR_FORMAT, "%s: " format, \
+            bt_path_tail((r)->path), ##__VA_ARGS__)
 
 /* Whether a name is that of a file in the folder. An index must not name files
  * elsewhere, nor put control characters into error messages. */

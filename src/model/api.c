@@ -2,10 +2,10 @@
 /* api.c - public calls: loading and creating a model, and its properties. */
 #include "model/api.h"
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "formats/run_folder.h"
 #include "model/layer_mask.h"
 
@@ -269,12 +269,16 @@ bauta_status bauta_model_tensor(const bauta_model *model, size_t index,
 {
     BT_NEED(model, err);
     BT_NEED(tensor, err);
-    BT_NEED_SIZE(tensor, bauta_tensor, "BAUTA_TENSOR_INIT", err);
+    bauta_status status =
+        BT_SIZED_CHECK(tensor, BAUTA_TENSOR_INIT, "tensor", err);
+    if (status)
+        return status;
     if (index >= model->tensor_count)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "tensor %zu of a model that has %zu", index,
                        model->tensor_count);
-    *tensor = tensor_of(model, &model->tensors[index]);
+    bauta_tensor found = tensor_of(model, &model->tensors[index]);
+    BT_SIZED_WRITE(tensor, &found);
     return BAUTA_OK;
 }
 
@@ -284,10 +288,14 @@ bauta_status bauta_model_find_tensor(const bauta_model *model, const char *name,
     BT_NEED(model, err);
     BT_NEED(name, err);
     BT_NEED(tensor, err);
-    BT_NEED_SIZE(tensor, bauta_tensor, "BAUTA_TENSOR_INIT", err);
+    bauta_status status =
+        BT_SIZED_CHECK(tensor, BAUTA_TENSOR_INIT, "tensor", err);
+    if (status)
+        return status;
     for (size_t i = 0; i < model->tensor_count; i++)
         if (strcmp(model->tensors[i].name, name) == 0) {
-            *tensor = tensor_of(model, &model->tensors[i]);
+            bauta_tensor found = tensor_of(model, &model->tensors[i]);
+            BT_SIZED_WRITE(tensor, &found);
             return BAUTA_OK;
         }
     return bt_fail(err, BAUTA_ERR_ARGUMENT, "the model has no tensor \"%s\"",

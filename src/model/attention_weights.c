@@ -5,8 +5,8 @@
  * and keys of its attentions on the tape, and the requested rows are recomputed
  * from them: scores in double, at the keys that the layer's own plan shows, and
  * their softmax. */
-#include "base/error.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "base/threads.h"
 #include "model/model_call.h"
 #include "runtime/context.h"
@@ -71,8 +71,6 @@ static bauta_status request_check(const bt_model_call *call,
                                   const bauta_attention_weights *request,
                                   size_t index, bauta_error *err)
 {
-    BT_NEED_SIZE(request, bauta_attention_weights,
-                 "BAUTA_ATTENTION_WEIGHTS_INIT", err);
     bauta_status status = slot_check(&call->model->config, request, index, err);
     if (status)
         return status;
@@ -88,6 +86,14 @@ static bauta_status request_check(const bt_model_call *call,
     return BAUTA_OK;
 }
 
+static bauta_status request_read(bauta_attention_weights *to,
+                                 const bauta_attention_weights *requests,
+                                 size_t index, bauta_error *err)
+{
+    return BT_SIZED_ELEMENT(to, BAUTA_ATTENTION_WEIGHTS_INIT, requests, index,
+                            "requests", err);
+}
+
 static bauta_status requests_check(const bt_model_call *call,
                                    const bauta_attention_weights *requests,
                                    size_t count, bauta_error *err)
@@ -96,9 +102,13 @@ static bauta_status requests_check(const bt_model_call *call,
     if (count == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "no requests are given");
     BT_NEED(requests, err);
-    BT_NEED_COUNT("requests", count, sizeof(*requests), err);
-    for (size_t i = 0; !status && i < count; i++)
-        status = request_check(call, &requests[i], i, err);
+    BT_NEED_COUNT("requests", count, BT_SIZED_MAX, err);
+    for (size_t i = 0; !status && i < count; i++) {
+        bauta_attention_weights request;
+        status = request_read(&request, requests, i, err);
+        if (!status)
+            status = request_check(call, &request, i, err);
+    }
     return status;
 }
 
@@ -327,11 +337,11 @@ bauta_status bauta_model_attention_weights(
     const bauta_attention_weights *requests, size_t count, bauta_error *err)
 {
     bt_model_call call;
-    const bauta_outputs none = BAUTA_OUTPUTS_INIT;
+    bauta_outputs asked;
     bauta_status status =
         bt_model_call_check(&call, context, model, source, target, err);
-    if (!status && outputs)
-        status = bt_model_call_check_outputs(&call, outputs, err);
+    if (!status)
+        status = bt_model_call_outputs(&asked, &call, outputs, err);
     if (!status)
         status = requests_check(&call, requests, count, err);
     if (!status)
@@ -339,10 +349,12 @@ bauta_status bauta_model_attention_weights(
     if (status)
         return status;
     save_qk(&call);
-    status = bt_model_call_run(&call, outputs ? outputs : &none, err);
-    if (status)
-        return status;
-    for (size_t i = 0; i < count; i++)
-        weights_compute(&call, &requests[i]);
-    return bt_tape_status(call.tape, err);
+    status = bt_model_call_run(&call, &asked, err);
+    for (size_t i = 0; !status && i < count; i++) {
+        bauta_attention_weights request;
+        status = request_read(&request, requests, i, err);
+        if (!status)
+            weights_compute(&call, &request);
+    }
+    return status ? status : bt_tape_status(call.tape, err);
 }

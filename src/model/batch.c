@@ -2,8 +2,8 @@
 /* batch.c - checks of a batch, packing and unpacking. */
 #include "model/batch.h"
 
-#include "base/error.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "mask/mask.h"
 #include "model/api.h"
 
@@ -18,12 +18,15 @@ static size_t length_of(const bauta_batch *batch, size_t sequence)
 size_t bauta_batch_rows(const bauta_batch *batch)
 {
     size_t rows = 0;
-    if (batch->stride)
-        return bt_size_mul(batch->count, batch->stride);
-    if (batch->count > BT_AXIS_MAX) // too many; lengths are not read
+    bauta_batch b;
+    if (BT_SIZED_READ(&b, BAUTA_BATCH_INIT, batch, "batch", NULL))
+        return 0;
+    if (b.stride)
+        return bt_size_mul(b.count, b.stride);
+    if (b.count > BT_AXIS_MAX) // too many; lengths are not read
         return SIZE_MAX;
-    for (size_t s = 0; batch->lengths && s < batch->count; s++)
-        rows = bt_size_add(rows, batch->lengths[s]);
+    for (size_t s = 0; b.lengths && s < b.count; s++)
+        rows = bt_size_add(rows, b.lengths[s]);
     return rows;
 }
 
@@ -124,7 +127,6 @@ static bauta_status tokens_check(const bauta_batch *batch, const char *name,
 bauta_status bt_batch_check(const bauta_batch *batch, const char *name,
                             const bt_model_config *config, bauta_error *err)
 {
-    BT_NEED_SIZE(batch, bauta_batch, "BAUTA_BATCH_INIT", err);
     bauta_status status = lengths_check(batch, name, config, err);
     if (!status)
         status = tokens_check(batch, name, config, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embed.c - one vector for each sequence: pooled hidden states. */
-#include "base/error.h"
+#include "base/sized.h"
 #include "base/threads.h"
 #include "model/model_call.h"
 #include "runtime/context.h"
@@ -32,7 +32,6 @@ static bauta_status call_start(bt_model_call *call, bauta_context *context,
 static bauta_status options_check(const bauta_embed_options *options,
                                   bauta_error *err)
 {
-    BT_NEED_SIZE(options, bauta_embed_options, "BAUTA_EMBED_OPTIONS_INIT", err);
     if ((unsigned)options->pooling > BAUTA_POOLING_LAST)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "there is no pooling %d",
                        (int)options->pooling);
@@ -135,15 +134,16 @@ bauta_status bauta_model_embed(bauta_context *context, const bauta_model *model,
                                float *embeddings, bauta_error *err)
 {
     bt_model_call call;
-    bauta_embed_options chosen = BAUTA_EMBED_OPTIONS_INIT;
+    bauta_embed_options chosen;
     bauta_status status = call_start(&call, context, model, batch, err);
-    if (!status && options)
-        status = options_check(options, err);
+    if (!status)
+        status = BT_SIZED_READ(&chosen, BAUTA_EMBED_OPTIONS_INIT, options,
+                               "options", err);
+    if (!status)
+        status = options_check(&chosen, err);
     if (status)
         return status;
     BT_NEED(embeddings, err);
     status = bt_model_call_prepare(&call, false, err);
-    return status ? status
-                  : embed(&call, model, options ? options : &chosen, embeddings,
-                          err);
+    return status ? status : embed(&call, model, &chosen, embeddings, err);
 }

@@ -6,8 +6,8 @@
  * a call with the same shapes as the last one allocates nothing. */
 #include "model/model_call.h"
 #include "autograd/linear.h"
-#include "base/error.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "mask/mask.h"
 #include "runtime/context.h"
 
@@ -84,11 +84,15 @@ bauta_status bt_model_call_check(bt_model_call *call, bauta_context *context,
 {
     BT_NEED_CPU(context, err);
     BT_NEED(model, err);
-    *call = (bt_model_call){ .context = context,
-                             .model = model->store->model,
-                             .source = source,
-                             .target = target };
-    return batches_check(call, err);
+    *call = (bt_model_call){ .context = context, .model = model->store->model };
+    bauta_status status = BT_SIZED_READ(&call->batches[0], BAUTA_BATCH_INIT,
+                                        source, "source", err);
+    if (!status)
+        status = BT_SIZED_READ(&call->batches[1], BAUTA_BATCH_INIT, target,
+                               "target", err);
+    call->source = source ? &call->batches[0] : NULL;
+    call->target = target ? &call->batches[1] : NULL;
+    return status ? status : batches_check(call, err);
 }
 
 /* ---- inputs ------------------------------------------------------------ */
@@ -246,16 +250,19 @@ bauta_status bt_model_call_run(bt_model_call *call,
     return bt_tape_status(call->tape, err);
 }
 
-bauta_status bt_model_call_check_outputs(const bt_model_call *call,
-                                         const bauta_outputs *outputs,
-                                         bauta_error *err)
+bauta_status bt_model_call_outputs(bauta_outputs *to, const bt_model_call *call,
+                                   const bauta_outputs *outputs,
+                                   bauta_error *err)
 {
-    BT_NEED_SIZE(outputs, bauta_outputs, "BAUTA_OUTPUTS_INIT", err);
-    if (outputs->encoder_states && !call->source)
+    bauta_status status =
+        BT_SIZED_READ(to, BAUTA_OUTPUTS_INIT, outputs, "outputs", err);
+    if (status)
+        return status;
+    if (to->encoder_states && !call->source)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "outputs asks for encoder_states of a model without an "
                        "encoder");
-    if (outputs->decoder_states && !call->target)
+    if (to->decoder_states && !call->target)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "outputs asks for decoder_states of a model without a "
                        "decoder");
@@ -275,17 +282,18 @@ bauta_status bauta_model_forward(bauta_context *context,
                                  const bauta_outputs *outputs, bauta_error *err)
 {
     bt_model_call call;
+    bauta_outputs asked;
     bauta_status status =
         bt_model_call_check(&call, context, model, source, target, err);
     if (status)
         return status;
     BT_NEED(outputs, err);
-    status = bt_model_call_check_outputs(&call, outputs, err);
-    if (!status && !requests_any(outputs))
+    status = bt_model_call_outputs(&asked, &call, outputs, err);
+    if (!status && !requests_any(&asked))
         status = bt_fail(err, BAUTA_ERR_ARGUMENT, "outputs asks for nothing");
     if (!status)
         status = bt_model_call_prepare(&call, false, err);
-    return status ? status : bt_model_call_run(&call, outputs, err);
+    return status ? status : bt_model_call_run(&call, &asked, err);
 }
 
 /* ---- loss -------------------------------------------------------------- */
@@ -293,7 +301,6 @@ bauta_status bauta_model_forward(bauta_context *context,
 static bauta_status options_check(const bauta_loss_options *options,
                                   bauta_error *err)
 {
-    BT_NEED_SIZE(options, bauta_loss_options, "BAUTA_LOSS_OPTIONS_INIT", err);
     if (!(options->label_smoothing >= 0 && options->label_smoothing <= 1))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "label_smoothing is %g, not from 0 to 1",
@@ -365,25 +372,27 @@ bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
 {
     bt_model_call call;
     bt_loss result;
-    bauta_loss_options chosen = BAUTA_LOSS_OPTIONS_INIT;
+    bauta_loss_options chosen;
     bauta_status status =
         bt_model_call_check(&call, context, model, source, target, err);
     if (status)
         return status;
     BT_NEED(loss, err);
-    if (options)
-        status = options_check(options, err);
+    status = BT_SIZED_READ(&chosen, BAUTA_LOSS_OPTIONS_INIT, options, "options",
+                           err);
     if (!status)
-        status = bt_labels_check(target ? target : source, labels,
-                                 bauta_model_vocab_size(model), err);
-    if (!status && options && options->label_weights)
-        status = bt_label_weights_check(target ? target : source, labels,
-                                        options->label_weights, err);
+        status = options_check(&chosen, err);
+    if (!status)
+        status = bt_labels_check(call.target ? call.target : call.source,
+                                 labels, bauta_model_vocab_size(model), err);
+    if (!status && chosen.label_weights)
+        status =
+            bt_label_weights_check(call.target ? call.target : call.source,
+                                   labels, chosen.label_weights, err);
     if (!status)
         status = bt_model_call_prepare(&call, gradients, err);
     if (!status)
-        status =
-            loss_run(&call, labels, options ? options : &chosen, &result, err);
+        status = loss_run(&call, labels, &chosen, &result, err);
     if (status)
         return status;
     *loss = result.loss;

@@ -11,6 +11,7 @@ typedef struct bt_model_call {
     bauta_context *context;
     bt_tape *tape;
     bt_model *model;
+    bauta_batch batches[2];             /* copies of the caller's */
     const bauta_batch *source, *target; /* NULL where the model reads none */
     bt_packed_batch encoder_batch, decoder_batch;
     bt_forward_input encoder, decoder;
@@ -21,10 +22,10 @@ bauta_status bt_model_call_check(bt_model_call *call, bauta_context *context,
                                  const bauta_model *model,
                                  const bauta_batch *source,
                                  const bauta_batch *target, bauta_error *err);
-/* Check that the model has the outputs that are asked for. */
-bauta_status bt_model_call_check_outputs(const bt_model_call *call,
-                                         const bauta_outputs *outputs,
-                                         bauta_error *err);
+/* Copy the caller's outputs, and check that the model has what they ask for. */
+bauta_status bt_model_call_outputs(bauta_outputs *to, const bt_model_call *call,
+                                   const bauta_outputs *outputs,
+                                   bauta_error *err);
 /* Rewind the tape, pack the batches into it, and get the attention plans. */
 bauta_status bt_model_call_prepare(bt_model_call *call, bool recording,
                                    bauta_error *err);

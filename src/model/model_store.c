@@ -171,8 +171,8 @@ static const bt_stored_tensor *stored_for(binding *b, const char *name,
     const bt_stored_tensor *stored = bt_model_store_find(b->store, name);
     char shape[96], wanted[48];
     if (!stored) {
-        b->status = bt_fail(b->err, BAUTA_ERR_IO, "%s: tensor %s is missing",
-                            b->path, name);
+        b->status = bt_fail(b->err, BAUTA_ERR_FORMAT,
+                            "%s: tensor %s is missing", b->path, name);
         return NULL;
     }
     if (!shape_fits(stored, tensor, rank)) {
@@ -180,8 +180,9 @@ static const bt_stored_tensor *stored_for(binding *b, const char *name,
         shape_text(shape, sizeof(shape), stored->shape, stored->rank);
         shape_text(wanted, sizeof(wanted), rank == 1 ? full + 1 : full,
                    (unsigned)rank);
-        b->status = bt_fail(b->err, BAUTA_ERR_IO, "%s: tensor %s is %s, not %s",
-                            b->path, name, shape, wanted);
+        b->status =
+            bt_fail(b->err, BAUTA_ERR_FORMAT, "%s: tensor %s is %s, not %s",
+                    b->path, name, shape, wanted);
         return NULL;
     }
     if (stored->dtype != BT_F32 && stored->dtype != BT_F16 &&

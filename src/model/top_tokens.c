@@ -3,7 +3,7 @@
  *
  * The head is applied to the requested rows only, a block of them at a time. */
 #include "autograd/linear.h"
-#include "base/error.h"
+#include "base/sized.h"
 #include "base/size.h"
 #include "base/threads.h"
 #include "model/model_call.h"
@@ -26,8 +26,6 @@ typedef struct top_job {
 static bauta_status options_check(const bauta_top_tokens_options *options,
                                   size_t vocab_size, bauta_error *err)
 {
-    BT_NEED_SIZE(options, bauta_top_tokens_options,
-                 "BAUTA_TOP_TOKENS_OPTIONS_INIT", err);
     if (options->vocab_size > vocab_size)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "vocab_size is %zu, but the model has %zu tokens",
@@ -186,24 +184,27 @@ bauta_model_top_tokens(bauta_context *context, const bauta_model *model,
                        double *probabilities, bauta_error *err)
 {
     bt_model_call call;
-    bauta_top_tokens_options chosen = BAUTA_TOP_TOKENS_OPTIONS_INIT;
+    bauta_top_tokens_options chosen;
     bauta_status status =
         bt_model_call_check(&call, context, model, source, target, err);
     if (status)
         return status;
     size_t vocab_size = bauta_model_vocab_size(model);
-    options = options ? options : &chosen;
-    status = options_check(options, vocab_size, err);
+    status = BT_SIZED_READ(&chosen, BAUTA_TOP_TOKENS_OPTIONS_INIT, options,
+                           "options", err);
     if (!status)
-        status = rows_check(target ? target : source, rows, count, err);
+        status = options_check(&chosen, vocab_size, err);
+    if (!status)
+        status = rows_check(call.target ? call.target : call.source, rows,
+                            count, err);
     if (status)
         return status;
     BT_NEED(ids, err);
     BT_NEED(probabilities, err);
     top_job job = { .vocab_size = vocab_size,
                     .candidates =
-                        options->vocab_size ? options->vocab_size : vocab_size,
-                    .top_k = options->top_k,
+                        chosen.vocab_size ? chosen.vocab_size : vocab_size,
+                    .top_k = chosen.top_k,
                     .ids = ids,
                     .probabilities = probabilities };
     if (job.top_k == 0 || job.top_k > job.candidates)

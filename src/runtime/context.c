@@ -3,10 +3,9 @@
 #include "runtime/context.h"
 
 #include "autograd/tape.h"
-#include "base/error.h"
+#include "base/sized.h"
 #include "base/threads.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,23 +26,6 @@ static bauta_status unknown_isa(const char *isa, bauta_error *err)
                    "instruction set \"%s\" is not supported on this machine "
                    "(%s)",
                    isa, list);
-}
-
-/* A program compiled with an older header has a shorter struct; the fields that
- * it lacks keep the values of BAUTA_OPTIONS_INIT. */
-static bauta_status options_take(bauta_options *to, const bauta_options *from,
-                                 bauta_error *err)
-{
-    if (!from)
-        return BAUTA_OK;
-    if (from->size != sizeof(*to) &&
-        from->size != offsetof(bauta_options, device))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "options.size is %zu, not %zu: start from "
-                       "BAUTA_OPTIONS_INIT",
-                       from->size, sizeof(*to));
-    memcpy(to, from, from->size);
-    return BAUTA_OK;
 }
 
 /* The number in "cuda:7", or -1 for "cuda"; false if it is neither. */
@@ -93,8 +75,9 @@ bauta_status bauta_context_create(bauta_context **out,
 {
     BT_NEED(out, err);
     *out = NULL;
-    bauta_options chosen = BAUTA_OPTIONS_INIT;
-    bauta_status status = options_take(&chosen, options, err);
+    bauta_options chosen;
+    bauta_status status =
+        BT_SIZED_READ(&chosen, BAUTA_OPTIONS_INIT, options, "options", err);
     if (status)
         return status;
     if (chosen.threads < 0 || chosen.threads > THREADS_MAX)

@@ -77,12 +77,13 @@ bauta_status bauta_gpu_plan_create(bauta_gpu_plan **out, bauta_context *context,
                                    bauta_dtype type, bool backward,
                                    bauta_error *err)
 {
+    bauta_attention_shape own;
     bt_attention_shape resolved;
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED_GPU(context, err);
     BT_NEED(mask, err);
-    bauta_status status = bt_attention_shape_resolve(&resolved, shape, err);
+    bauta_status status = bt_gpu_shape_read(&own, &resolved, shape, err);
     if (!status)
         status = bt_gpu_type_check(type, err);
     if (!status)
@@ -98,7 +99,7 @@ bauta_status bauta_gpu_plan_create(bauta_gpu_plan **out, bauta_context *context,
     plan->rows = rows;
     plan->keys = bauta_mask_keys(mask);
     plan->shape = resolved;
-    status = plan_make(plan, mask, first, shape, err);
+    status = plan_make(plan, mask, first, &own, err);
     if (status) {
         bauta_gpu_plan_free(plan);
         return status;
@@ -122,13 +123,12 @@ void bauta_gpu_plan_free(bauta_gpu_plan *plan)
 
 /* ---- Attention ----------------------------------------------------------- */
 
-static bauta_status call_check(bt_attention_shape *s,
-                               const bauta_context *context,
-                               const bauta_gpu_plan *plan,
-                               const bauta_attention_shape *shape,
-                               bauta_error *err)
+static bauta_status
+call_check(bauta_attention_shape *own, bt_attention_shape *s,
+           const bauta_context *context, const bauta_gpu_plan *plan,
+           const bauta_attention_shape *shape, bauta_error *err)
 {
-    bauta_status status = bt_attention_shape_resolve(s, shape, err);
+    bauta_status status = bt_gpu_shape_read(own, s, shape, err);
     if (!status)
         status = bt_gpu_owner_check(&plan->owner, context, "plan", err);
     if (!status)
@@ -143,6 +143,7 @@ bauta_status bauta_gpu_attention_forward(bauta_context *context,
                                          const void *v, void *out, float *lse,
                                          bauta_error *err)
 {
+    bauta_attention_shape own;
     bt_attention_shape s;
     int before;
     BT_NEED_GPU(context, err);
@@ -151,7 +152,7 @@ bauta_status bauta_gpu_attention_forward(bauta_context *context,
     BT_NEED(k, err);
     BT_NEED(v, err);
     BT_NEED(out, err);
-    bauta_status status = call_check(&s, context, plan, shape, err);
+    bauta_status status = call_check(&own, &s, context, plan, shape, err);
     if (!status)
         status = bt_attention_strides_disjoint(&s.out, "out", plan->rows,
                                                s.heads, s.value_dim, err);
@@ -160,9 +161,9 @@ bauta_status bauta_gpu_attention_forward(bauta_context *context,
     if (status)
         return status;
     status = plan->type == BAUTA_FLOAT32
-                 ? context->gpu->forward_f32(plan->spans, shape, q, k, v, out,
+                 ? context->gpu->forward_f32(plan->spans, &own, q, k, v, out,
                                              lse, context->stream, err)
-                 : context->gpu->forward_bf16(plan->tiles, shape, q, k, v, out,
+                 : context->gpu->forward_bf16(plan->tiles, &own, q, k, v, out,
                                               lse, context->stream, err);
     context->gpu->leave(before);
     return status;
@@ -175,6 +176,7 @@ bauta_gpu_attention_backward(bauta_context *context, bauta_gpu_plan *plan,
                              const float *lse, const void *dout, void *dq,
                              void *dk, void *dv, bauta_error *err)
 {
+    bauta_attention_shape own;
     bt_attention_shape s;
     int before;
     BT_NEED_GPU(context, err);
@@ -188,7 +190,7 @@ bauta_gpu_attention_backward(bauta_context *context, bauta_gpu_plan *plan,
     BT_NEED(dq, err);
     BT_NEED(dk, err);
     BT_NEED(dv, err);
-    bauta_status status = call_check(&s, context, plan, shape, err);
+    bauta_status status = call_check(&own, &s, context, plan, shape, err);
     if (!status)
         status =
             bt_attention_gradients_disjoint(&s, plan->rows, plan->keys, err);
@@ -201,9 +203,9 @@ bauta_gpu_attention_backward(bauta_context *context, bauta_gpu_plan *plan,
         return status;
     status =
         plan->type == BAUTA_FLOAT32
-            ? context->gpu->backward_f32(plan->spans, shape, q, k, v, out, lse,
+            ? context->gpu->backward_f32(plan->spans, &own, q, k, v, out, lse,
                                          dout, dq, dk, dv, context->stream, err)
-            : context->gpu->backward_bf16(plan->tiles, shape, q, k, v, out, lse,
+            : context->gpu->backward_bf16(plan->tiles, &own, q, k, v, out, lse,
                                           dout, dq, dk, dv, context->stream,
                                           err);
     context->gpu->leave(before);

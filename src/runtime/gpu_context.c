@@ -2,6 +2,8 @@
 /* gpu_context.c - contexts with a GPU, and its memory. */
 #include "runtime/gpu_context.h"
 
+#include "base/sized.h"
+
 size_t bauta_gpu_count(void)
 {
     const bt_gpu *gpu = bt_gpu_table();
@@ -45,6 +47,17 @@ bauta_status bt_gpu_type_check(bauta_dtype type, bauta_error *err)
         return BAUTA_OK;
     return bt_fail(err, BAUTA_ERR_ARGUMENT, "dtype is %d, not 0 or 1",
                    (int)type);
+}
+
+bauta_status bt_gpu_shape_read(bauta_attention_shape *own,
+                               bt_attention_shape *resolved,
+                               const bauta_attention_shape *shape,
+                               bauta_error *err)
+{
+    BT_NEED(shape, err);
+    bauta_status status =
+        BT_SIZED_READ(own, BAUTA_ATTENTION_SHAPE_INIT, shape, "shape", err);
+    return status ? status : bt_attention_shape_resolve(resolved, own, err);
 }
 
 bauta_status bt_gpu_shape_match(const bt_attention_shape *of,

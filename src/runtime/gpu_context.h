@@ -33,6 +33,12 @@ bauta_status bt_gpu_owner_check(const bt_gpu_owner *owner,
 
 bauta_status bt_gpu_type_check(bauta_dtype type, bauta_error *err);
 
+/* Copy a caller's shape, which may be smaller or larger, and resolve it. */
+bauta_status bt_gpu_shape_read(bauta_attention_shape *own,
+                               bt_attention_shape *resolved,
+                               const bauta_attention_shape *shape,
+                               bauta_error *err);
+
 /* An error unless two shapes have the same heads and dimensions. */
 bauta_status bt_gpu_shape_match(const bt_attention_shape *of,
                                 const bt_attention_shape *shape,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu_decode.c - the public calls for decoding on a GPU. */
 #include "base/size.h"
+#include "base/sized.h"
 #include "runtime/gpu_context.h"
 
 struct bauta_gpu_decode_plan {
@@ -21,11 +22,12 @@ bauta_status bauta_gpu_decode_plan_create(bauta_gpu_decode_plan **out,
                                           bauta_error *err)
 {
     int before;
+    bauta_attention_shape own;
     bt_attention_shape resolved;
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED_GPU(context, err);
-    bauta_status status = bt_attention_shape_resolve(&resolved, shape, err);
+    bauta_status status = bt_gpu_shape_read(&own, &resolved, shape, err);
     if (!status)
         status = bt_gpu_type_check(type, err);
     if (status)
@@ -47,7 +49,7 @@ bauta_status bauta_gpu_decode_plan_create(bauta_gpu_decode_plan **out,
         status = type == BAUTA_FLOAT32
                      ? context->gpu->rows_of_step(&decode->spans, NULL, 0,
                                                   page_keys, err)
-                     : context->gpu->decode_create(&decode->steps, shape,
+                     : context->gpu->decode_create(&decode->steps, &own,
                                                    page_keys, err);
         context->gpu->leave(before);
     }
@@ -79,26 +81,29 @@ static bauta_status sequences_copy(bt_decode_sequence **out,
 {
     if (count)
         BT_NEED(sequences, err);
+    BT_NEED_COUNT("sequences", count, BT_SIZED_MAX, err);
     *rows = 0;
     *out = bt_alloc_zero(count, sizeof(**out));
     if (!*out)
         return bt_fail_memory(err, "a decoding step", count * sizeof(**out));
     for (size_t i = 0; i < count; i++) {
-        const bauta_gpu_sequence *s = &sequences[i];
-        BT_NEED_SIZE(s, bauta_gpu_sequence, "BAUTA_GPU_SEQUENCE_INIT", err);
-        if (!s->mask || (!s->block_table && bauta_mask_keys(s->mask)))
+        bauta_gpu_sequence s;
+        bauta_status status = BT_SIZED_ELEMENT(&s, BAUTA_GPU_SEQUENCE_INIT,
+                                               sequences, i, "sequences", err);
+        if (status)
+            return status;
+        if (!s.mask || (!s.block_table && bauta_mask_keys(s.mask)))
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "sequence %zu has no mask or no pages", i);
-        size_t queries = bauta_mask_queries(s->mask);
-        if (s->first > queries || s->rows > queries - s->first)
+        size_t queries = bauta_mask_queries(s.mask);
+        if (s.first > queries || s.rows > queries - s.first)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "sequence %zu: rows %zu to %zu of a mask of %zu "
                            "queries",
-                           i, s->first, bt_size_add(s->first, s->rows),
-                           queries);
-        *rows = bt_size_add(*rows, s->rows);
+                           i, s.first, bt_size_add(s.first, s.rows), queries);
+        *rows = bt_size_add(*rows, s.rows);
         (*out)[i] =
-            (bt_decode_sequence){ s->mask, s->first, s->rows, s->block_table };
+            (bt_decode_sequence){ s.mask, s.first, s.rows, s.block_table };
     }
     return BAUTA_OK;
 }
@@ -140,12 +145,18 @@ bauta_status bauta_gpu_decode_plan_update(bauta_context *context,
 }
 
 /* Check the pages and convert them to the kernels' struct. */
-static bauta_status pages_take(bt_cuda_pages *to, const bauta_gpu_pages *pages,
+static bauta_status pages_take(bt_cuda_pages *to, const bauta_gpu_pages *given,
                                const bauta_gpu_decode_plan *decode,
                                bauta_error *err)
 {
-    BT_NEED(pages, err);
-    BT_NEED_SIZE(pages, bauta_gpu_pages, "BAUTA_GPU_PAGES_INIT", err);
+    bauta_gpu_pages own;
+    const bauta_gpu_pages *pages = &own;
+    if (!given)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "pages is NULL");
+    bauta_status status =
+        BT_SIZED_READ(&own, BAUTA_GPU_PAGES_INIT, given, "pages", err);
+    if (status)
+        return status;
     if (pages->page_keys != decode->page_keys)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "pages have %zu keys; the decoding object was made for "
@@ -171,6 +182,7 @@ bauta_status bauta_gpu_attention_decode(bauta_context *context,
                                         const bauta_gpu_pages *pages, void *out,
                                         float *lse, bauta_error *err)
 {
+    bauta_attention_shape own;
     bt_attention_shape s;
     bt_cuda_pages taken;
     int before;
@@ -178,7 +190,7 @@ bauta_status bauta_gpu_attention_decode(bauta_context *context,
     BT_NEED(decode, err);
     BT_NEED(q, err);
     BT_NEED(out, err);
-    bauta_status status = bt_attention_shape_resolve(&s, shape, err);
+    bauta_status status = bt_gpu_shape_read(&own, &s, shape, err);
     if (!status)
         status =
             bt_gpu_owner_check(&decode->owner, context, "decoding object", err);
@@ -199,9 +211,9 @@ bauta_status bauta_gpu_attention_decode(bauta_context *context,
     if (status)
         return status;
     status = decode->type == BAUTA_FLOAT32
-                 ? context->gpu->decode_f32(decode->spans, shape, q, &taken,
-                                            out, lse, context->stream, err)
-                 : context->gpu->decode_bf16(decode->steps, shape, q, &taken,
+                 ? context->gpu->decode_f32(decode->spans, &own, q, &taken, out,
+                                            lse, context->stream, err)
+                 : context->gpu->decode_bf16(decode->steps, &own, q, &taken,
                                              out, lse, context->stream, err);
     context->gpu->leave(before);
     return status;

@@ -7,7 +7,7 @@
  * these leave a choice, sacrebleu's is taken. */
 #include "score/score.h"
 
-#include "base/error.h"
+#include "base/sized.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static const struct {
 
 /* One computation: its arguments and scratch memory. */
 typedef struct bleu_run {
-    const bauta_translations *texts;
+    bauta_translations texts;
     bauta_bleu_options options;
     bt_codepoints line, spare;
     bt_word_ids words;
@@ -198,7 +198,7 @@ static bauta_status sentence_count(void *user, size_t i, bt_ngram_counts *c,
     double precisions[BAUTA_NGRAM_MAX];
     bt_word_ids_clear(&r->words);
     bauta_status status = bt_translation_read(
-        &r->line, r->texts, i, r->options.lowercase, line_add, r, err);
+        &r->line, &r->texts, i, r->options.lowercase, line_add, r, err);
     if (!status)
         status = bt_word_ids_ngrams(&r->words, &r->ngrams, err);
     if (status)
@@ -215,20 +215,21 @@ static bauta_status sentence_count(void *user, size_t i, bt_ngram_counts *c,
     return BAUTA_OK;
 }
 
-static void score_write(bauta_bleu_score *score, const bt_ngram_counts *c,
-                        const bauta_translations *texts,
-                        const bauta_bleu_options *o)
+static bauta_bleu_score score_of(const bt_ngram_counts *c,
+                                 const bauta_translations *texts,
+                                 const bauta_bleu_options *o)
 {
-    *score = (bauta_bleu_score)BAUTA_BLEU_SCORE_INIT;
-    score->score = score_compute(score->precisions, c, o);
+    bauta_bleu_score score = BAUTA_BLEU_SCORE_INIT;
+    score.score = score_compute(score.precisions, c, o);
     for (size_t n = 0; n < o->max_ngram_order; n++) {
-        score->matches[n] = c->matches[n];
-        score->totals[n] = c->hypothesis[n];
+        score.matches[n] = c->matches[n];
+        score.totals[n] = c->hypothesis[n];
     }
-    score->brevity_penalty = brevity_penalty(c);
-    score->hypothesis_length = c->length;
-    score->reference_length = c->reference_length;
-    signature_write(score->signature, sizeof(score->signature), texts, o);
+    score.brevity_penalty = brevity_penalty(c);
+    score.hypothesis_length = c->length;
+    score.reference_length = c->reference_length;
+    signature_write(score.signature, sizeof(score.signature), texts, o);
+    return score;
 }
 
 bauta_status bauta_bleu(const bauta_translations *texts,
@@ -236,23 +237,33 @@ bauta_status bauta_bleu(const bauta_translations *texts,
                         bauta_bleu_score *score, double *sentences,
                         bauta_error *err)
 {
-    bleu_run r = { .texts = texts, .options = BAUTA_BLEU_OPTIONS_INIT };
+    bleu_run r = { .texts = BAUTA_TRANSLATIONS_INIT };
+    bauta_bleu_score own;
     bt_ngram_counts sum = { .length = 0 };
     BT_NEED(score, err);
-    BT_NEED_SIZE(score, bauta_bleu_score, "BAUTA_BLEU_SCORE_INIT", err);
-    if (options) {
-        BT_NEED_SIZE(options, bauta_bleu_options, "BAUTA_BLEU_OPTIONS_INIT",
-                     err);
-        r.options = *options;
+    BT_NEED(texts, err);
+    bauta_status status =
+        BT_SIZED_CHECK(score, BAUTA_BLEU_SCORE_INIT, "score", err);
+    if (!status)
+        status = BT_SIZED_READ(&r.options, BAUTA_BLEU_OPTIONS_INIT, options,
+                               "options", err);
+    if (!status)
+        status = BT_SIZED_READ(&r.texts, BAUTA_TRANSLATIONS_INIT, texts,
+                               "texts", err);
+    if (!status)
+        status = options_check(&r.options, err);
+    if (!status && r.options.accumulate) {
+        status =
+            BT_SIZED_READ(&own, BAUTA_BLEU_SCORE_INIT, score, "score", err);
+        sum = counts_of(&own);
     }
-    bauta_status status = options_check(&r.options, err);
-    if (r.options.accumulate)
-        sum = counts_of(score);
     if (!status)
-        status = bt_translations_count(&sum, sentences, texts, sentence_count,
-                                       &r, err);
-    if (!status)
-        score_write(score, &sum, texts, &r.options);
+        status = bt_translations_count(&sum, sentences, &r.texts,
+                                       sentence_count, &r, err);
+    if (!status) {
+        own = score_of(&sum, &r.texts, &r.options);
+        BT_SIZED_WRITE(score, &own);
+    }
     run_release(&r);
     return status;
 }

@@ -7,8 +7,8 @@
 #include "score/score.h"
 
 #include "base/array.h"
-#include "base/error.h"
 #include "base/memory.h"
+#include "base/sized.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum { BETA_MAX = 1000 };
 
 /* One computation: its arguments and scratch memory. */
 typedef struct chrf_run {
-    const bauta_translations *texts;
+    bauta_translations texts;
     bauta_chrf_options options;
     bt_codepoints line;
     bt_word_ids words;
@@ -125,7 +125,7 @@ static bauta_status sentence_read(chrf_run *r, size_t i, bauta_error *err)
     bt_word_ids_clear(&r->words);
     bt_ngrams_clear(&r->characters);
     bauta_status status = bt_translation_read(
-        &r->line, r->texts, i, r->options.lowercase, line_add, r, err);
+        &r->line, &r->texts, i, r->options.lowercase, line_add, r, err);
     if (!status)
         status = bt_ngrams_begin(&r->characters, err);
     return status ? status
@@ -240,17 +240,18 @@ static bauta_status sentence_count(void *user, size_t i, bt_ngram_counts *best,
     return BAUTA_OK;
 }
 
-static void score_write(bauta_chrf_score *score, const bt_ngram_counts *c,
-                        const bauta_translations *texts,
-                        const bauta_chrf_options *o)
+static bauta_chrf_score score_of(const bt_ngram_counts *c,
+                                 const bauta_translations *texts,
+                                 const bauta_chrf_options *o)
 {
-    *score = (bauta_chrf_score)BAUTA_CHRF_SCORE_INIT;
-    score->score = score_compute(c, o);
-    score->orders = o->char_order + o->word_order;
-    memcpy(score->matches, c->matches, sizeof(c->matches));
-    memcpy(score->hypothesis_totals, c->hypothesis, sizeof(c->hypothesis));
-    memcpy(score->reference_totals, c->reference, sizeof(c->reference));
-    names_write(score, texts, o);
+    bauta_chrf_score score = BAUTA_CHRF_SCORE_INIT;
+    score.score = score_compute(c, o);
+    score.orders = o->char_order + o->word_order;
+    memcpy(score.matches, c->matches, sizeof(c->matches));
+    memcpy(score.hypothesis_totals, c->hypothesis, sizeof(c->hypothesis));
+    memcpy(score.reference_totals, c->reference, sizeof(c->reference));
+    names_write(&score, texts, o);
+    return score;
 }
 
 bauta_status bauta_chrf(const bauta_translations *texts,
@@ -258,23 +259,33 @@ bauta_status bauta_chrf(const bauta_translations *texts,
                         bauta_chrf_score *score, double *sentences,
                         bauta_error *err)
 {
-    chrf_run r = { .texts = texts, .options = BAUTA_CHRF_OPTIONS_INIT };
+    chrf_run r = { .texts = BAUTA_TRANSLATIONS_INIT };
+    bauta_chrf_score own;
     bt_ngram_counts sum = { .length = 0 };
     BT_NEED(score, err);
-    BT_NEED_SIZE(score, bauta_chrf_score, "BAUTA_CHRF_SCORE_INIT", err);
-    if (options) {
-        BT_NEED_SIZE(options, bauta_chrf_options, "BAUTA_CHRF_OPTIONS_INIT",
-                     err);
-        r.options = *options;
+    BT_NEED(texts, err);
+    bauta_status status =
+        BT_SIZED_CHECK(score, BAUTA_CHRF_SCORE_INIT, "score", err);
+    if (!status)
+        status = BT_SIZED_READ(&r.options, BAUTA_CHRF_OPTIONS_INIT, options,
+                               "options", err);
+    if (!status)
+        status = BT_SIZED_READ(&r.texts, BAUTA_TRANSLATIONS_INIT, texts,
+                               "texts", err);
+    if (!status)
+        status = options_check(&r.options, err);
+    if (!status && r.options.accumulate) {
+        status =
+            BT_SIZED_READ(&own, BAUTA_CHRF_SCORE_INIT, score, "score", err);
+        sum = counts_of(&own);
     }
-    bauta_status status = options_check(&r.options, err);
-    if (r.options.accumulate)
-        sum = counts_of(score);
     if (!status)
-        status = bt_translations_count(&sum, sentences, texts, sentence_count,
-                                       &r, err);
-    if (!status)
-        score_write(score, &sum, texts, &r.options);
+        status = bt_translations_count(&sum, sentences, &r.texts,
+                                       sentence_count, &r, err);
+    if (!status) {
+        own = score_of(&sum, &r.texts, &r.options);
+        BT_SIZED_WRITE(score, &own);
+    }
     run_release(&r);
     return status;
 }

@@ -19,8 +19,6 @@ static size_t reference_count(const bauta_translations *texts, size_t i)
 static bauta_status texts_check(const bauta_translations *texts,
                                 bauta_error *err)
 {
-    BT_NEED(texts, err);
-    BT_NEED_SIZE(texts, bauta_translations, "BAUTA_TRANSLATIONS_INIT", err);
     if (texts->count == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "there are no sentences");
     if (texts->sets == 0 || texts->sets >= UINT32_MAX)

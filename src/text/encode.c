@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* encode.c - from text to ids: added tokens, normalizer, pre-tokenizer, subword
  * model, template. */
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "base/utf8.h"
 #include "text/tokenizer.h"
 
@@ -326,22 +326,22 @@ static bauta_status encode_both(const bauta_tokenizer *t, const char *first,
                                 const bauta_encode_options *options,
                                 bauta_tokens *tokens, bauta_error *err)
 {
-    static const bauta_encode_options defaults = BAUTA_ENCODE_OPTIONS_INIT;
+    bauta_encode_options chosen;
     encoding a = { 0 }, b = { 0 };
-    if (!options)
-        options = &defaults;
-    BT_NEED_SIZE(options, bauta_encode_options, "BAUTA_ENCODE_OPTIONS_INIT",
-                 err);
-    if (options->target && t->target)
+    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_ENCODE_OPTIONS_INIT,
+                                        options, "options", err);
+    if (status)
+        return status;
+    if (chosen.target && t->target)
         t = t->target;
-    bauta_status status =
-        encode(&a, t, first, first_length, options->split_special_tokens, err);
+    status =
+        encode(&a, t, first, first_length, chosen.split_special_tokens, err);
     if (!status && second)
         status = encode(&b, t, second, second_length,
-                        options->split_special_tokens, err);
+                        chosen.split_special_tokens, err);
     if (!status)
         status = wrap(tokens, second ? &t->pair : &t->single,
-                      options->no_special_tokens, &a.work, &b.work, err);
+                      chosen.no_special_tokens, &a.work, &b.work, err);
     encoding_release(&a);
     encoding_release(&b);
     return status;

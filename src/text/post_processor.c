@@ -25,7 +25,7 @@ typedef struct template_parser {
 static bauta_status fail(const template_parser *p, const char *what,
                          const char *name)
 {
-    return bt_fail(p->err, BAUTA_ERR_IO, "%s: post_processor: %s%s",
+    return bt_fail(p->err, BAUTA_ERR_FORMAT, "%s: post_processor: %s%s",
                    bt_path_tail(p->path), what, bt_quote(name).text);
 }
 
@@ -119,7 +119,7 @@ static bauta_status id_check(const template_parser *p, const json_t *value,
     if (!json_is_integer(value))
         return fail(p, "an id is not a number", "");
     if (number < 0 || (uint64_t)number >= p->vocab_size)
-        return bt_fail(p->err, BAUTA_ERR_IO,
+        return bt_fail(p->err, BAUTA_ERR_FORMAT,
                        "%s: post_processor: id %lld is not in a vocabulary of "
                        "%zu",
                        bt_path_tail(p->path), (long long)number, p->vocab_size);

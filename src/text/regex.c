@@ -99,9 +99,9 @@ static bauta_status fail_compile(const bt_regex *pattern, int code,
     if (pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof(message)) <
         0)
         strcpy(message, "unknown error");
-    return bt_fail(err, BAUTA_ERR_IO, "%s: the pattern \"%s\" at byte %zu: %s",
-                   bt_path_tail(path), bt_regex_quote(text, size).text, at,
-                   message);
+    return bt_fail(err, BAUTA_ERR_FORMAT,
+                   "%s: the pattern \"%s\" at byte %zu: %s", bt_path_tail(path),
+                   bt_regex_quote(text, size).text, at, message);
 }
 
 /* Sizes and offsets in messages are those of the translated pattern, which is
@@ -169,7 +169,7 @@ bauta_status bt_regex_create(bt_regex **out, const char *text, size_t size,
 {
     *out = NULL;
     if (size > PATTERN_MAX || bt_utf8_valid_prefix(text, size) != size)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: a pattern of %zu bytes is too long, or is not "
                        "UTF-8",
                        bt_path_tail(path), size);

@@ -46,7 +46,7 @@ bt_quoted bt_regex_quote(const char *pattern, size_t size)
 
 static bauta_status refuse(const translator *t, const char *why)
 {
-    return bt_fail(t->err, BAUTA_ERR_IO,
+    return bt_fail(t->err, BAUTA_ERR_FORMAT,
                    "%s: the pattern \"%s\" %s (at byte %zu), which is not "
                    "supported",
                    bt_path_tail(t->path), bt_regex_quote(t->in, t->size).text,

@@ -19,16 +19,17 @@ static bauta_status parse_nested(const bt_step_reader *r, const json_t *json,
     const char *type = bt_step_type(json);
     bauta_status status = BAUTA_OK;
     if (!type)
-        return bt_fail(r->err, BAUTA_ERR_IO, "%s: a %s has no \"type\"",
+        return bt_fail(r->err, BAUTA_ERR_FORMAT, "%s: a %s has no \"type\"",
                        bt_path_tail(r->path), r->what);
     if (strcmp(type, "Sequence") != 0)
         return r->parse(r->user, type, json);
     const json_t *list = json_object_get(json, r->list);
     if (!json_is_array(list))
-        return bt_fail(r->err, BAUTA_ERR_IO, "%s: a Sequence has no list of %s",
+        return bt_fail(r->err, BAUTA_ERR_FORMAT,
+                       "%s: a Sequence has no list of %s",
                        bt_path_tail(r->path), r->list);
     if (depth == BT_SEQUENCE_DEPTH_MAX)
-        return bt_fail(r->err, BAUTA_ERR_IO,
+        return bt_fail(r->err, BAUTA_ERR_FORMAT,
                        "%s: Sequences are nested more than %d deep",
                        bt_path_tail(r->path), BT_SEQUENCE_DEPTH_MAX);
     for (size_t i = 0; !status && i < json_array_size(list); i++)
@@ -46,7 +47,7 @@ static bauta_status fail_field(const json_t *json, const char *key,
                                bauta_error *err)
 {
     const char *type = bt_step_type(json);
-    return bt_fail(err, BAUTA_ERR_IO, "%s: \"%s\" of %s is not %s",
+    return bt_fail(err, BAUTA_ERR_FORMAT, "%s: \"%s\" of %s is not %s",
                    bt_path_tail(path), key, bt_quote(type ? type : "?").text,
                    what);
 }

@@ -177,7 +177,7 @@ static bauta_status optimizer_open(bt_safetensors **out,
         status = bt_optimizer_state_check(state, *out, path, &digest, err);
     if (!status && digest != progress->optimizer_digest)
         status =
-            bt_fail(err, BAUTA_ERR_IO,
+            bt_fail(err, BAUTA_ERR_FORMAT,
                     "%s: is damaged: its digest differs from the saved one",
                     bt_path_tail(path));
     bt_free(path);
@@ -193,7 +193,7 @@ static bauta_status epoch_open(bt_epoch *epoch, const bauta_trainer *t,
         status = bt_epoch_init(epoch, t->corpus, &t->packing, t->options.seed,
                                progress->epoch, err);
     if (!status && progress->batch > epoch->batch_count)
-        status = bt_fail(err, BAUTA_ERR_IO,
+        status = bt_fail(err, BAUTA_ERR_FORMAT,
                          "%s/%s: is at batch %zu of an epoch that has %zu",
                          bt_path_tail(folder), record_name, progress->batch,
                          epoch->batch_count);

@@ -2,7 +2,7 @@
 /* model_optimizer.c - AdamW over a model, and the public optimizer. */
 #include "train/model_optimizer.h"
 
-#include "base/error.h"
+#include "base/sized.h"
 #include "base/memory.h"
 #include "runtime/context.h"
 
@@ -83,20 +83,18 @@ bauta_status bauta_optimizer_create(bauta_optimizer **out,
                                     const bauta_optimizer_options *options,
                                     bauta_error *err)
 {
-    bauta_optimizer_options chosen = BAUTA_OPTIMIZER_OPTIONS_INIT;
+    bauta_optimizer_options chosen;
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED_CPU(context, err);
     BT_NEED(model, err);
-    if (options) {
-        BT_NEED_SIZE(options, bauta_optimizer_options,
-                     "BAUTA_OPTIMIZER_OPTIONS_INIT", err);
-        chosen = *options;
-    }
     if (!model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the model was loaded read-only");
-    bauta_status status = rate_check(chosen.learning_rate, err);
+    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_OPTIMIZER_OPTIONS_INIT,
+                                        options, "options", err);
+    if (!status)
+        status = rate_check(chosen.learning_rate, err);
     if (status)
         return status;
     bauta_optimizer *o = bt_alloc_zero(1, sizeof(*o));

@@ -104,14 +104,14 @@ bauta_status bt_optimizer_state_check(const bt_optimizer_state *state,
         const bt_stored_tensor *want = &state->tensors[i];
         const bt_stored_tensor *got = bt_safetensors_find(file, want->name);
         if (!got || !same_shape(want, got))
-            return bt_fail(err, BAUTA_ERR_IO, "%s: tensor %s is %s",
+            return bt_fail(err, BAUTA_ERR_FORMAT, "%s: tensor %s is %s",
                            bt_path_tail(path), bt_quote(want->name).text,
                            got ? "of another shape or type" : "missing");
         *digest = digest_one(*digest, want, got->data);
     }
     if (bt_safetensors_count(file) != state->count)
         return bt_fail(
-            err, BAUTA_ERR_IO, "%s: has %zu tensors, but this run has %zu",
+            err, BAUTA_ERR_FORMAT, "%s: has %zu tensors, but this run has %zu",
             bt_path_tail(path), bt_safetensors_count(file), state->count);
     return BAUTA_OK;
 }

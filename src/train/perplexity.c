@@ -6,7 +6,7 @@
  * count. So every token is predicted once, and those after the first window
  * with at least context - stride tokens of context. Windows are collected into
  * batches; the sum of losses is taken batch by batch, in order. */
-#include "base/error.h"
+#include "base/sized.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "data/corpus.h"
@@ -315,23 +315,27 @@ bauta_status bauta_perplexity(bauta_context *context, const bauta_model *model,
                               const bauta_perplexity_options *options,
                               bauta_perplexity_result *result, bauta_error *err)
 {
-    bauta_perplexity_options chosen = BAUTA_PERPLEXITY_OPTIONS_INIT;
+    bauta_perplexity_options chosen;
+    bauta_perplexity_result full = BAUTA_PERPLEXITY_RESULT_INIT;
     BT_NEED_CPU(context, err);
     BT_NEED(model, err);
     BT_NEED(corpus, err);
     BT_NEED(result, err);
-    options = options ? options : &chosen;
-    BT_NEED_SIZE(options, bauta_perplexity_options,
-                 "BAUTA_PERPLEXITY_OPTIONS_INIT", err);
-    BT_NEED_SIZE(result, bauta_perplexity_result,
-                 "BAUTA_PERPLEXITY_RESULT_INIT", err);
-    *result = (bauta_perplexity_result)BAUTA_PERPLEXITY_RESULT_INIT;
+    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_PERPLEXITY_OPTIONS_INIT,
+                                        options, "options", err);
+    if (!status)
+        status = BT_SIZED_CHECK(result, BAUTA_PERPLEXITY_RESULT_INIT, "result",
+                                err);
+    if (status)
+        return status;
     perplexity_job job = { .context = context,
                            .model = *model,
                            .tokenizer = tokenizer,
                            .corpus = corpus,
-                           .options = *options,
-                           .result = result };
+                           .options = chosen,
+                           .result = &full };
     job.model.trainable = false;
-    return perplexity(&job, err);
+    status = perplexity(&job, err);
+    BT_SIZED_WRITE(result, &full);
+    return status;
 }

@@ -12,8 +12,8 @@
  * Marian starts a target with the padding token. For a tokenizer without one,
  * the vocabulary of the model is one larger than the tokenizer's, and the last
  * token is used for padding. */
-#include "base/error.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "base/suggestion.h"
 #include "formats/json.h"
 #include "model/api.h"
@@ -323,16 +323,19 @@ bauta_status bauta_preset(char **config, bauta_train_options *options,
     *config = NULL;
     BT_NEED(name, err);
     BT_NEED(tokenizer, err);
+    bauta_status status = BAUTA_OK;
     if (options)
-        BT_NEED_SIZE(options, bauta_train_options, "BAUTA_TRAIN_OPTIONS_INIT",
-                     err);
+        status =
+            BT_SIZED_CHECK(options, BAUTA_TRAIN_OPTIONS_INIT, "options", err);
+    if (status)
+        return status;
     const preset_entry *preset = preset_find(name, err);
     if (!preset)
         return BAUTA_ERR_ARGUMENT;
     size_t vocabulary = 0;
     json_t *made;
-    bauta_status status = bt_json_parse_object(
-        &made, preset->config, strlen(preset->config), 0, preset->name, err);
+    status = bt_json_parse_object(&made, preset->config, strlen(preset->config),
+                                  0, preset->name, err);
     if (!status)
         status = tokenizer_apply(made, tokenizer, &vocabulary, err);
     if (!status && overrides)
@@ -342,7 +345,7 @@ bauta_status bauta_preset(char **config, bauta_train_options *options,
     if (!status)
         status = config_text(config, made, err);
     if (!status && options)
-        *options = preset->options;
+        BT_SIZED_WRITE(options, &preset->options);
     json_decref(made);
     return status;
 }

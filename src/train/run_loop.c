@@ -2,7 +2,7 @@
 /* run_loop.c - a training run: steps, evaluations and checkpoints. */
 #include "train/run_loop.h"
 
-#include "base/error.h"
+#include "base/sized.h"
 #include "base/memory.h"
 #include "base/size.h"
 
@@ -237,7 +237,6 @@ static bauta_status steps_run(run_loop *l, bauta_error *err)
 
 static bauta_status options_check(const bauta_run_options *o, bauta_error *err)
 {
-    BT_NEED_SIZE(o, bauta_run_options, "BAUTA_RUN_OPTIONS_INIT", err);
     if (!(o->num_train_epochs >= 0.0 && isfinite(o->num_train_epochs)))
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "num_train_epochs is %g",
                        o->num_train_epochs);
@@ -283,26 +282,30 @@ bauta_status bauta_run_train(bauta_run *run, bauta_trainer *trainer,
                              const bauta_run_options *options,
                              bauta_run_result *result, bauta_error *err)
 {
-    bauta_run_options chosen = BAUTA_RUN_OPTIONS_INIT;
-    bauta_run_result unused = BAUTA_RUN_RESULT_INIT;
+    bauta_run_options chosen;
+    bauta_run_result full = BAUTA_RUN_RESULT_INIT;
     BT_NEED(run, err);
     BT_NEED(trainer, err);
-    options = options ? options : &chosen;
-    result = result ? result : &unused;
-    bauta_status status = options_check(options, err);
+    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_RUN_OPTIONS_INIT,
+                                        options, "options", err);
+    if (!status)
+        status = options_check(&chosen, err);
+    if (!status && result)
+        status = BT_SIZED_CHECK(result, BAUTA_RUN_RESULT_INIT, "result", err);
     if (status)
         return status;
-    BT_NEED_SIZE(result, bauta_run_result, "BAUTA_RUN_RESULT_INIT", err);
-    *result = (bauta_run_result)BAUTA_RUN_RESULT_INIT;
-    result->loss = result->eval_loss = result->average_loss = (double)NAN;
+    full.loss = full.eval_loss = full.average_loss = (double)NAN;
     run_loop loop = { .run = run,
                       .trainer = trainer,
                       .validation = validation,
-                      .options = options,
-                      .result = result,
+                      .options = &chosen,
+                      .result = &full,
                       .began = seconds_now(),
-                      .max_steps = options->max_steps
-                                       ? options->max_steps
+                      .max_steps = chosen.max_steps
+                                       ? chosen.max_steps
                                        : trainer->options.max_steps };
-    return run_train(&loop, err);
+    status = run_train(&loop, err);
+    if (result)
+        BT_SIZED_WRITE(result, &full);
+    return status;
 }

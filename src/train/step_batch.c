@@ -3,7 +3,7 @@
  *
  * All batches are checked before the first gradient is computed, because each
  * needs the number of counted labels of all of them. */
-#include "base/error.h"
+#include "base/sized.h"
 #include "base/size.h"
 #include "data/random.h"
 #include "model/model_call.h"
@@ -15,9 +15,34 @@ typedef struct row_offsets {
     uint64_t source, target;
 } row_offsets;
 
+/* The library's copy of one of the caller's batches. */
+typedef struct own_batch {
+    bauta_train_batch train;
+    bauta_batch source, target;
+} own_batch;
+
 static const bauta_batch *labelled(const bauta_train_batch *batch)
 {
     return batch->target ? batch->target : batch->source;
+}
+
+static bauta_status batch_read(own_batch *own, const bauta_train_batch *batches,
+                               size_t index, bauta_error *err)
+{
+    bauta_status status =
+        BT_SIZED_ELEMENT(&own->train, BAUTA_TRAIN_BATCH_INIT, batches, index,
+                         "batches", err);
+    if (!status)
+        status = BT_SIZED_READ(&own->source, BAUTA_BATCH_INIT,
+                               own->train.source, "source", err);
+    if (!status)
+        status = BT_SIZED_READ(&own->target, BAUTA_BATCH_INIT,
+                               own->train.target, "target", err);
+    if (!status && own->train.source)
+        own->train.source = &own->source;
+    if (!status && own->train.target)
+        own->train.target = &own->target;
+    return status;
 }
 
 /* ---- checks ------------------------------------------------------------ */
@@ -26,7 +51,6 @@ static bauta_status
 batch_check(bauta_trainer *t, const bauta_train_batch *batch, bauta_error *err)
 {
     bt_model_call call;
-    BT_NEED_SIZE(batch, bauta_train_batch, "BAUTA_TRAIN_BATCH_INIT", err);
     bauta_status status = bt_model_call_check(
         &call, t->context, t->model, batch->source, batch->target, err);
     if (!status)
@@ -43,13 +67,16 @@ static bauta_status batches_check(bauta_trainer *t,
                                   size_t count, bt_step_sums *sums,
                                   bauta_error *err)
 {
-    BT_NEED_COUNT("batches", count, sizeof(*batches), err);
+    BT_NEED_COUNT("batches", count, BT_SIZED_MAX, err);
     if (count == 0)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "there are no batches");
     for (size_t i = 0; i < count; i++) {
-        const bauta_train_batch *b = &batches[i];
+        own_batch own;
+        const bauta_train_batch *b = &own.train;
         bauta_error why;
-        bauta_status status = batch_check(t, b, &why);
+        bauta_status status = batch_read(&own, batches, i, &why);
+        if (!status)
+            status = batch_check(t, b, &why);
         if (status)
             return bt_fail(err, status, "batch %zu: %s", i, why.message);
         sums->counted += bt_labels_count(labelled(b), b->labels);
@@ -127,13 +154,22 @@ bauta_status bauta_trainer_step_batch(bauta_trainer *t,
     BT_NEED(batches, err);
     bt_step_sums sums = { 0 };
     row_offsets before = { 0, 0 };
-    bauta_status status = batches_check(t, batches, count, &sums, err);
+    bauta_status status = BAUTA_OK;
+    if (report)
+        status =
+            BT_SIZED_CHECK(report, BAUTA_TRAIN_REPORT_INIT, "report", err);
+    if (!status)
+        status = batches_check(t, batches, count, &sums, err);
     if (status)
         return status;
     bt_optimizer_zero(t->optimizer, t->context->threads);
     for (size_t i = 0; i < count && !status; i++) {
-        double part;
-        status = batch_run(t, &batches[i], sums.counted, &before, &part, err);
+        own_batch own;
+        double part = 0.0;
+        status = batch_read(&own, batches, i, err);
+        if (!status)
+            status =
+                batch_run(t, &own.train, sums.counted, &before, &part, err);
         sums.loss += part;
     }
     if (!status)

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "data/random.h"
 #include "model/model_call.h"
 #include "runtime/context.h"
@@ -254,7 +255,11 @@ bauta_status bauta_trainer_create(bauta_trainer **out, bauta_context *context,
     BT_NEED_CPU(context, err);
     BT_NEED(model, err);
     BT_NEED(options, err);
-    BT_NEED_SIZE(options, bauta_train_options, "BAUTA_TRAIN_OPTIONS_INIT", err);
+    bauta_train_options chosen;
+    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_TRAIN_OPTIONS_INIT,
+                                        options, "options", err);
+    if (status)
+        return status;
     if (!model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the model was loaded read-only");
@@ -265,8 +270,8 @@ bauta_status bauta_trainer_create(bauta_trainer **out, bauta_context *context,
     made->model = model;
     made->tokenizer = tokenizer;
     made->corpus = corpus;
-    made->options = *options;
-    bauta_status status = trainer_fill(made, err);
+    made->options = chosen;
+    status = trainer_fill(made, err);
     if (status)
         bauta_trainer_free(made);
     else
@@ -502,15 +507,18 @@ void bt_trainer_update(bauta_trainer *t, const bt_step_sums *sums,
     ema_step(t);
     if (!report)
         return;
-    *report = (bauta_train_report)BAUTA_TRAIN_REPORT_INIT;
-    report->step = t->steps;
-    report->epoch = t->epoch_number;
-    report->loss = sums->loss;
-    report->counted = sums->counted;
-    report->tokens = sums->tokens;
-    report->grad_norm = norm;
-    report->learning_rate = rate;
-    report->updated = sums->counted > 0 && isfinite(norm);
+    bauta_train_report full = {
+        .size = sizeof(full),
+        .step = t->steps,
+        .epoch = t->epoch_number,
+        .loss = sums->loss,
+        .counted = sums->counted,
+        .tokens = sums->tokens,
+        .grad_norm = norm,
+        .learning_rate = rate,
+        .updated = sums->counted > 0 && isfinite(norm),
+    };
+    BT_SIZED_WRITE(report, &full);
 }
 
 bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
@@ -518,7 +526,11 @@ bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
 {
     BT_NEED(t, err);
     double loss;
-    bauta_status status = bt_trainer_next(t, err);
+    bauta_status status = BAUTA_OK;
+    if (report)
+        status = BT_SIZED_CHECK(report, BAUTA_TRAIN_REPORT_INIT, "report", err);
+    if (!status)
+        status = bt_trainer_next(t, err);
     if (status)
         return status;
     batch b = next_batch(t, t->options.mode);

@@ -261,9 +261,9 @@ static bauta_status options_check(const json_t *saved, const bauta_trainer *t,
                              shown(value).text);
     }
     if (!status && json_object_size(saved) != json_object_size(mine))
-        status =
-            bt_fail(err, BAUTA_ERR_IO, "%s: the checkpoint has unknown options",
-                    bt_path_tail(path));
+        status = bt_fail(err, BAUTA_ERR_FORMAT,
+                         "%s: the checkpoint has unknown options",
+                         bt_path_tail(path));
     json_decref(mine);
     return status;
 }
@@ -308,7 +308,7 @@ static bauta_status progress_read(bt_train_progress *progress,
     for (size_t i = 0; i < BT_LEN(members); i++) {
         const json_t *value = json_object_get(record, members[i].key);
         if (!json_is_integer(value) || json_integer_value(value) < 0)
-            return bt_fail(err, BAUTA_ERR_IO, "%s: %s is %s",
+            return bt_fail(err, BAUTA_ERR_FORMAT, "%s: %s is %s",
                            bt_path_tail(path), members[i].key,
                            shown(value).text);
         *members[i].to = (size_t)json_integer_value(value);
@@ -316,7 +316,7 @@ static bauta_status progress_read(bt_train_progress *progress,
     if (progress->updates > progress->step ||
         progress->epoch > progress->step || progress->batch > progress->step ||
         progress->epoch > EPOCH_MAX)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: after %zu steps a run cannot be at batch %zu of "
                        "epoch %zu with %zu updates",
                        bt_path_tail(path), progress->step, progress->batch,
@@ -340,7 +340,7 @@ bauta_status bt_trainer_record_read(bt_train_progress *progress,
     if (!status &&
         !digest_read(&progress->optimizer_digest, digests, "optimizer"))
         status =
-            bt_fail(err, BAUTA_ERR_IO, "%s: has no digest of the optimizer",
+            bt_fail(err, BAUTA_ERR_FORMAT, "%s: has no digest of the optimizer",
                     bt_path_tail(path));
     if (!status)
         status =

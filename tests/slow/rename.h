@@ -19,6 +19,7 @@
 #define bt_sequence_tokens slow_sequence_tokens
 #define bt_sequence_truncate slow_sequence_truncate
 
+#define bt_request_read slow_request_read
 #define bt_request_create slow_request_create
 #define bt_request_free slow_request_free
 #define bt_request_stop_matcher slow_request_stop_matcher

@@ -4,8 +4,8 @@
 #include "backend/cpu/attention_shape.h"
 
 #include "backend/cpu/kernels/attention.h"
-#include "base/error.h"
 #include "base/size.h"
+#include "base/sized.h"
 
 #include <math.h>
 
@@ -96,33 +96,33 @@ bauta_status bt_attention_gradients_disjoint(const bt_attention_shape *s,
 }
 
 bauta_status bt_attention_shape_resolve(bt_attention_shape *shape,
-                                        const bauta_attention_shape *from,
+                                        const bauta_attention_shape *given,
                                         bauta_error *err)
 {
-    if (!from)
+    bauta_attention_shape from;
+    if (!given)
         return bt_fail(err, BAUTA_ERR_ARGUMENT, "shape is NULL");
-    if (from->size != sizeof(*from))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "shape.size is %zu, not %zu: start from "
-                       "BAUTA_ATTENTION_SHAPE_INIT",
-                       from->size, sizeof(*from));
+    bauta_status status =
+        BT_SIZED_READ(&from, BAUTA_ATTENTION_SHAPE_INIT, given, "shape", err);
+    if (status)
+        return status;
     bt_attention_shape s = {
-        .heads = from->heads,
-        .kv_heads = from->kv_heads ? from->kv_heads : from->heads,
-        .head_dim = from->head_dim,
-        .value_dim = from->value_dim ? from->value_dim : from->head_dim
+        .heads = from.heads,
+        .kv_heads = from.kv_heads ? from.kv_heads : from.heads,
+        .head_dim = from.head_dim,
+        .value_dim = from.value_dim ? from.value_dim : from.head_dim
     };
-    bauta_status status = heads_check(&s, err);
+    status = heads_check(&s, err);
     if (!status)
         status = dim_check("head_dim", s.head_dim, err);
     if (!status)
         status = dim_check("value_dim", s.value_dim, err);
     if (status)
         return status;
-    if (!isfinite(from->scale))
+    if (!isfinite(from.scale))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "scale is %g, not a finite number", (double)from->scale);
-    s.scale = from->scale;
+                       "scale is %g, not a finite number", (double)from.scale);
+    s.scale = from.scale;
     if (s.scale == 0.0f)
         s.scale = (float)(1.0 / sqrt((double)s.head_dim));
     s.group = s.heads / s.kv_heads;
@@ -133,11 +133,10 @@ bauta_status bt_attention_shape_resolve(bt_attention_shape *shape,
         const char *name;
         size_t token, head, heads, dim;
     } all[] = {
-        { &s.q, "q", from->q_token, from->q_head, s.heads, s.head_dim },
-        { &s.k, "k", from->k_token, from->k_head, s.kv_heads, s.head_dim },
-        { &s.v, "v", from->v_token, from->v_head, s.kv_heads, s.value_dim },
-        { &s.out, "out", from->out_token, from->out_head, s.heads,
-          s.value_dim },
+        { &s.q, "q", from.q_token, from.q_head, s.heads, s.head_dim },
+        { &s.k, "k", from.k_token, from.k_head, s.kv_heads, s.head_dim },
+        { &s.v, "v", from.v_token, from.v_head, s.kv_heads, s.value_dim },
+        { &s.out, "out", from.out_token, from.out_head, s.heads, s.value_dim },
     };
     for (size_t i = 0; i < BT_LEN(all) && !status; i++)
         status = strides_fill(all[i].strides, all[i].name, all[i].token,

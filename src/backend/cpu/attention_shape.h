@@ -22,7 +22,7 @@ enum { BT_HEAD_DIM_MAX = 256 };
 
 /* Fill in defaults and padded sizes; an error if a value is out of range. */
 bauta_status bt_attention_shape_resolve(bt_attention_shape *shape,
-                                        const bauta_attention_shape *from,
+                                        const bauta_attention_shape *given,
                                         bauta_error *err);
 
 /* An error if elements of what is written overlap: the larger of the two

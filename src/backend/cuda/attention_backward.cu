@@ -303,7 +303,7 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
             : launch_two<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
                                          blocks_kv, (cudaStream_t)stream);
     if (result)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+        return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the attention kernels: %s",
                        cudaGetErrorString(result));
     return BAUTA_OK;

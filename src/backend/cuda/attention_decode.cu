@@ -385,7 +385,7 @@ bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
         break;
     }
     if (result)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+        return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the decoding kernel: %s",
                        cudaGetErrorString(result));
     return BAUTA_OK;

@@ -199,7 +199,7 @@ static bauta_status launched(bauta_error *err)
 {
     cudaError_t status = cudaGetLastError();
     if (status)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+        return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch attention in float32: %s",
                        cudaGetErrorString(status));
     return BAUTA_OK;

@@ -461,7 +461,7 @@ static bauta_status launch_all(forward_params *p, bt_cuda_plan *plan,
         break;
     }
     if (result)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+        return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the attention kernel: %s",
                        cudaGetErrorString(result));
     return BAUTA_OK;

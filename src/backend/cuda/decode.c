@@ -157,8 +157,8 @@ static bauta_status reserve(bt_cuda_decode *decode, size_t size,
     if (status) {
         decode->memory = NULL;
         cudaGetLastError(); // reported; the next call starts without an error
-        return bt_fail(err, BAUTA_ERR_NOMEM, "%zu bytes on the GPU: %s", size,
-                       cudaGetErrorString(status));
+        return bt_fail(err, bt_cuda_status(status), "%zu bytes on the GPU: %s",
+                       size, cudaGetErrorString(status));
     }
     decode->capacity = size;
     return BAUTA_OK;
@@ -193,7 +193,7 @@ static bauta_status upload(bt_cuda_decode *decode, const bt_decode_list *list,
                         (cudaStream_t)stream);
     bt_free(host);
     if (result)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+        return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot copy a step to the GPU: %s",
                        cudaGetErrorString(result));
     decode->start = decode->table + prefill->table_count;

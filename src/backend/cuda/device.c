@@ -6,6 +6,12 @@
 
 #include <cuda_runtime_api.h>
 
+bauta_status bt_cuda_status(int error)
+{
+    return error == cudaErrorMemoryAllocation ? BAUTA_ERR_NOMEM
+                                              : BAUTA_ERR_DEVICE;
+}
+
 bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err)
 {
     int device = 0, major = 0, minor = 0;
@@ -20,7 +26,7 @@ bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err)
         status = cudaDeviceGetAttribute(&on->multiprocessors,
                                         cudaDevAttrMultiProcessorCount, device);
     if (status)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "no GPU: %s",
+        return bt_fail(err, BAUTA_ERR_DEVICE, "no GPU: %s",
                        cudaGetErrorString(status));
     if (major * 10 + minor != BT_CAPABILITY)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,

@@ -33,6 +33,10 @@ static inline size_t bt_cuda_width(size_t head_dim)
 bauta_status bt_cuda_check_shape(const bauta_attention_shape *shape,
                                  size_t kv_heads, bauta_error *err);
 
+/* The status for an error of the CUDA runtime: BAUTA_ERR_NOMEM if the GPU's
+ * memory ran out, else BAUTA_ERR_DEVICE. */
+bauta_status bt_cuda_status(int error);
+
 /* Fails where the current device is none that the kernels run on. */
 bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err);
 

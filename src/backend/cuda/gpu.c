@@ -14,7 +14,7 @@ static bauta_status failed(cudaError_t status, const char *what,
                            bauta_error *err)
 {
     cudaGetLastError(); // reported; the next call starts without an error
-    return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "%s: %s", what,
+    return bt_fail(err, BAUTA_ERR_DEVICE, "%s: %s", what,
                    cudaGetErrorString(status));
 }
 
@@ -62,7 +62,9 @@ static bauta_status gpu_find(int number, int *device, bauta_error *err)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "there is no GPU: NVIDIA's driver is not here");
     if (status)
-        return failed(status, "there is no GPU that can be used", err);
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "there is no GPU that can be used: %s",
+                       cudaGetErrorString(status));
     if (number >= all)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "there is no device \"cuda:%d\": CUDA shows %d GPU%s",

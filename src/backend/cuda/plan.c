@@ -72,8 +72,8 @@ static bauta_status upload(void **block, const piece *pieces, size_t count,
     if (status) {
         *block = NULL;
         cudaGetLastError(); // reported; the next call starts without an error
-        return bt_fail(err, BAUTA_ERR_NOMEM, "%zu bytes on the GPU: %s", size,
-                       cudaGetErrorString(status));
+        return bt_fail(err, bt_cuda_status(status), "%zu bytes on the GPU: %s",
+                       size, cudaGetErrorString(status));
     }
     for (size_t i = 0; i < count && !status; i++) {
         void *to = (unsigned char *)*block + at;
@@ -89,7 +89,7 @@ static bauta_status upload(void **block, const piece *pieces, size_t count,
     if (!status)
         status = cudaStreamSynchronize(NULL);
     if (status)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+        return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot copy a plan to the GPU: %s",
                        cudaGetErrorString(status));
     return BAUTA_OK;

@@ -2,6 +2,7 @@
 /* rows.c - bringing the rows of a mask to the GPU. */
 #include "backend/cuda/rows.h"
 
+#include "backend/cuda/device.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -107,15 +108,15 @@ static bauta_status upload(bt_cuda_rows *rows, const int32_t *words,
     if (status) {
         rows->memory = NULL;
         cudaGetLastError(); // reported; the next call starts without an error
-        return bt_fail(err, BAUTA_ERR_NOMEM, "%zu bytes on the GPU: %s", bytes,
-                       cudaGetErrorString(status));
+        return bt_fail(err, bt_cuda_status(status), "%zu bytes on the GPU: %s",
+                       bytes, cudaGetErrorString(status));
     }
     status = cudaMemcpy(rows->memory, words, bytes, cudaMemcpyHostToDevice);
     // Those who use it may have a stream that does not wait for this one.
     if (!status)
         status = cudaStreamSynchronize(NULL);
     if (status)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+        return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot copy the rows of a mask to the GPU: %s",
                        cudaGetErrorString(status));
     return BAUTA_OK;

@@ -73,7 +73,7 @@ static bauta_status figure_draw(const bt_canvas *c, const bt_figure *figure,
     bt_text_draw(c->cr, text, 13.0, 18.0, 24.0, false);
     for (size_t i = 0; i < figure->count && !status; i++) {
         size_t column = i % figure->across, row = i / figure->across;
-        weights |= figure->pictures[i].input->weights != NULL;
+        weights |= figure->pictures[i].input.weights != NULL;
         status = bt_panel_draw(c, &figure->pictures[i],
                                18.0 + (double)column * l->panel_width,
                                l->top + (double)row * l->panel_height, err);

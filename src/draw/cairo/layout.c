@@ -22,7 +22,7 @@ static size_t longest_side(const bt_figure *figure)
 {
     size_t most = 0;
     for (size_t i = 0; i < figure->count; i++) {
-        const bauta_picture *p = figure->pictures[i].input;
+        const bauta_picture *p = &figure->pictures[i].input;
         most = bt_size_max(most, bt_size_max(p->rows, p->columns));
     }
     return most;
@@ -47,7 +47,7 @@ static void labels_measure(bt_layout *l, const bt_figure *figure)
         cairo_image_surface_create(CAIRO_FORMAT_A8, 1, 1);
     cairo_t *cr = cairo_create(surface);
     for (size_t i = 0; i < figure->count; i++) {
-        const bauta_picture *p = figure->pictures[i].input;
+        const bauta_picture *p = &figure->pictures[i].input;
         l->left =
             fmax(l->left, labels_width(cr, p->row_labels, p->rows, l->font));
         l->above = fmax(
@@ -83,9 +83,9 @@ static void panels_measure(bt_layout *l, const bt_figure *figure)
     for (size_t i = 0; i < figure->count; i++) {
         const bt_picture *p = &figure->pictures[i];
         l->panel_width =
-            fmax(l->panel_width, l->cell * (double)p->input->columns);
+            fmax(l->panel_width, l->cell * (double)p->input.columns);
         l->panel_height =
-            fmax(l->panel_height, l->cell * (double)p->input->rows);
+            fmax(l->panel_height, l->cell * (double)p->input.rows);
         if (*p->title)
             l->heading = 16.0;
     }

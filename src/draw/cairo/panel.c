@@ -26,14 +26,14 @@ static void row_shapes(const bt_canvas *c, const bt_picture *p, size_t row,
         double width = cell * (double)(seen.at[k].hi - seen.at[k].lo);
         // One rectangle below all cells of the span, so that no hatching shows
         // where two of them meet.
-        bt_colour_set(c->cr, p->input->weights ? c->palette.weight[0]
-                                               : c->palette.seen);
+        bt_colour_set(c->cr, p->input.weights ? c->palette.weight[0]
+                                              : c->palette.seen);
         cairo_rectangle(c->cr, from, y, width, cell);
         cairo_fill(c->cr);
-        for (size_t j = seen.at[k].lo; p->input->weights && j < seen.at[k].hi;
+        for (size_t j = seen.at[k].lo; p->input.weights && j < seen.at[k].hi;
              j++) {
             size_t index =
-                bt_colour_index(p->input->weights[row * p->input->columns + j]);
+                bt_colour_index(p->input.weights[row * p->input.columns + j]);
             if (index == 0)
                 continue;
             bt_colour_set(c->cr, c->palette.weight[index]);
@@ -47,10 +47,10 @@ static void cells_as_shapes(const bt_canvas *c, const bt_picture *p, double x,
                             double y)
 {
     double cell = c->layout.cell;
-    bt_hatch_draw(c, x, y, cell * (double)p->input->columns,
-                  cell * (double)p->input->rows);
+    bt_hatch_draw(c, x, y, cell * (double)p->input.columns,
+                  cell * (double)p->input.rows);
     cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_NONE);
-    for (size_t i = 0; i < p->input->rows; i++)
+    for (size_t i = 0; i < p->input.rows; i++)
         row_shapes(c, p, i, x, y + cell * (double)i);
     cairo_set_antialias(c->cr, CAIRO_ANTIALIAS_DEFAULT);
 }
@@ -65,8 +65,8 @@ static size_t pixels_for(const bt_canvas *c, size_t cells)
 static bauta_status cells_as_image(const bt_canvas *c, const bt_picture *p,
                                    double x, double y, bauta_error *err)
 {
-    size_t width = pixels_for(c, p->input->columns),
-           height = pixels_for(c, p->input->rows);
+    size_t width = pixels_for(c, p->input.columns),
+           height = pixels_for(c, p->input.rows);
     cairo_surface_t *image =
         cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)width, (int)height);
     bauta_status status = BAUTA_OK;
@@ -96,15 +96,15 @@ static void grid_draw(const bt_canvas *c, const bt_picture *p, double x,
                       double y)
 {
     double cell = c->layout.cell;
-    double right = x + cell * (double)p->input->columns;
-    double below = y + cell * (double)p->input->rows;
-    if (p->input->weights || cell < 8.0)
+    double right = x + cell * (double)p->input.columns;
+    double below = y + cell * (double)p->input.rows;
+    if (p->input.weights || cell < 8.0)
         return;
-    for (size_t i = 1; i < p->input->rows; i++) {
+    for (size_t i = 1; i < p->input.rows; i++) {
         cairo_move_to(c->cr, x, y + cell * (double)i);
         cairo_line_to(c->cr, right, y + cell * (double)i);
     }
-    for (size_t j = 1; j < p->input->columns; j++) {
+    for (size_t j = 1; j < p->input.columns; j++) {
         cairo_move_to(c->cr, x + cell * (double)j, y);
         cairo_line_to(c->cr, x + cell * (double)j, below);
     }
@@ -222,10 +222,10 @@ static void labels_draw(const bt_canvas *c, const bt_picture *p, double x,
     bt_colour_set(c->cr, bt_ink);
     if (step == SIZE_MAX)
         return;
-    for (size_t i = 0; i < p->input->rows; i += step)
-        label_draw(c, p->input->row_labels, i, x, y, false);
-    for (size_t j = 0; j < p->input->columns; j += step)
-        label_draw(c, p->input->column_labels, j, x, y, true);
+    for (size_t i = 0; i < p->input.rows; i += step)
+        label_draw(c, p->input.row_labels, i, x, y, false);
+    for (size_t j = 0; j < p->input.columns; j += step)
+        label_draw(c, p->input.column_labels, j, x, y, true);
 }
 
 /* Fit the title into the panel. A default title has shorter forms; the caller's
@@ -234,14 +234,13 @@ static void heading_fit(const bt_canvas *c, const bt_picture *p,
                         char text[BT_LABEL_MAX])
 {
     double space = c->layout.panel_width - 6.0;
-    bool by_default = !p->input->title && p->input->weights;
+    bool by_default = !p->input.title && p->input.weights;
     bt_title(text, p->title, BT_TITLE_CHARACTERS);
     if (by_default && bt_text_width(c->cr, text, 9.0) > space)
-        snprintf(text, BT_LABEL_MAX, "layer %zu, head %zu", p->input->layer,
-                 p->input->head);
+        snprintf(text, BT_LABEL_MAX, "layer %zu, head %zu", p->input.layer,
+                 p->input.head);
     if (by_default && bt_text_width(c->cr, text, 9.0) > space)
-        snprintf(text, BT_LABEL_MAX, "%zu, %zu", p->input->layer,
-                 p->input->head);
+        snprintf(text, BT_LABEL_MAX, "%zu, %zu", p->input.layer, p->input.head);
     for (size_t most = BT_TITLE_CHARACTERS;
          !by_default && most > 4 && bt_text_width(c->cr, text, 9.0) > space;
          most--)

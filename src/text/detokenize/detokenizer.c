@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* detokenizer.c - from ids to text, at once and token by token. */
-#include "base/error.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "text/tokenizer.h"
 
 #include <string.h>
@@ -20,20 +20,22 @@ bauta_status bauta_detokenizer_create(bauta_detokenizer **out,
                                       const bauta_decode_options *options,
                                       bauta_error *err)
 {
+    bauta_decode_options chosen;
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(tokenizer, err);
-    if (options)
-        BT_NEED_SIZE(options, bauta_decode_options, "BAUTA_DECODE_OPTIONS_INIT",
-                     err);
+    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_DECODE_OPTIONS_INIT,
+                                        options, "options", err);
+    if (status)
+        return status;
     bauta_detokenizer *created = bt_alloc_zero(1, sizeof(*created));
     if (!created)
         return bt_fail_memory(err, "a decoder", sizeof(*created));
-    bool target = tokenizer->target && !(options && options->source);
+    bool target = tokenizer->target && !chosen.source;
     created->tokenizer = target ? tokenizer->target : tokenizer;
-    created->specials = options && options->keep_special_tokens;
-    bauta_status status = bt_detokenizer_stream_create(
-        &created->stream, created->tokenizer->detokenizer, err);
+    created->specials = chosen.keep_special_tokens;
+    status = bt_detokenizer_stream_create(&created->stream,
+                                          created->tokenizer->detokenizer, err);
     if (status) {
         bauta_detokenizer_free(created);
         return status;

@@ -29,7 +29,7 @@ typedef struct detokenizer_parser {
 static bauta_status fail(const detokenizer_parser *p, const char *what,
                          const char *name)
 {
-    return bt_fail(p->err, BAUTA_ERR_IO, "%s: decoder: %s%s",
+    return bt_fail(p->err, BAUTA_ERR_FORMAT, "%s: decoder: %s%s",
                    bt_path_tail(p->path), what, bt_quote(name).text);
 }
 

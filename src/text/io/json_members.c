@@ -30,8 +30,8 @@ json_t *bt_member_get(const json_t *object, const char *key)
 bauta_status bt_member_fail(const char *path, const char *key, const char *what,
                             bauta_error *err)
 {
-    return bt_fail(err, BAUTA_ERR_IO, "%s: \"%s\" %s", bt_path_tail(path), key,
-                   what);
+    return bt_fail(err, BAUTA_ERR_FORMAT, "%s: \"%s\" %s", bt_path_tail(path),
+                   key, what);
 }
 
 bauta_status bt_member_bool(bool *out, const json_t *object, const char *key,
@@ -64,7 +64,7 @@ bauta_status bt_member_token_id(uint32_t *out, const json_t *value,
 {
     json_int_t id = json_integer_value(value);
     if (!json_is_integer(value) || id < 0 || id >= BT_VOCAB_MAX)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: the id of \"%s\" is not a number from 0 to %d",
                        bt_path_tail(path), bt_quote(what).text,
                        BT_VOCAB_MAX - 1);
@@ -81,7 +81,7 @@ bauta_status bt_vocab_add_from_file(bt_vocab *vocab, const char *piece,
     if (status == BAUTA_ERR_NOMEM)
         return bt_fail(err, status, "%s", why.message);
     if (status)
-        return bt_fail(err, BAUTA_ERR_IO, "%s: %.180s", bt_path_tail(path),
+        return bt_fail(err, BAUTA_ERR_FORMAT, "%s: %.180s", bt_path_tail(path),
                        why.message);
     return BAUTA_OK;
 }

@@ -13,7 +13,7 @@
 static bauta_status fail_line(const char *path, size_t number, const char *what,
                               bauta_error *err)
 {
-    return bt_fail(err, BAUTA_ERR_IO, "%s: line %zu %s", bt_path_tail(path),
+    return bt_fail(err, BAUTA_ERR_FORMAT, "%s: line %zu %s", bt_path_tail(path),
                    number, what);
 }
 

@@ -133,7 +133,7 @@ static bauta_status specials_fill(bauta_tokenizer *t, const char *path,
         uint32_t id = bt_vocab_find(t->vocab, text, strlen(text));
         t->special_ids[specials[i].name] = id;
         if (id == BT_NO_ID && specials[i].needed)
-            return bt_fail(err, BAUTA_ERR_IO, "%s: has no \"%s\"",
+            return bt_fail(err, BAUTA_ERR_FORMAT, "%s: has no \"%s\"",
                            bt_path_tail(path), text);
         if (id == BT_NO_ID)
             continue;

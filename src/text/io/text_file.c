@@ -207,7 +207,7 @@ static bauta_status detect_type(bauta_text_file *f, bauta_error *err)
         return status;
     if (kind == 0)
         return gzip_begin(f, err);
-    return bt_fail(err, BAUTA_ERR_IO,
+    return bt_fail(err, BAUTA_ERR_FORMAT,
                    "%s: is %s; a text is UTF-8, plain or compressed with "
                    "gzip: %s | bauta ... -",
                    bt_text_file_name(f), others[kind].is, others[kind].advice);
@@ -244,15 +244,15 @@ static size_t valid_bytes(const char *text, size_t size, const char **wrong)
 bauta_status bt_text_file_fail(const bauta_text_file *f, size_t number,
                                const char *what, bauta_error *err)
 {
-    return bt_fail(err, BAUTA_ERR_IO, "%s: line %zu %s", bt_text_file_name(f),
-                   number, what);
+    return bt_fail(err, BAUTA_ERR_FORMAT, "%s: line %zu %s",
+                   bt_text_file_name(f), number, what);
 }
 
 bauta_status bt_text_file_fail_invalid(const bauta_text_file *f,
                                        const bt_text_line *line,
                                        bauta_error *err)
 {
-    return bt_fail(err, BAUTA_ERR_IO, "%s: line %zu %s (byte %zu of it)",
+    return bt_fail(err, BAUTA_ERR_FORMAT, "%s: line %zu %s (byte %zu of it)",
                    bt_text_file_name(f), line->number, line->error,
                    line->error_at + 1);
 }

@@ -121,7 +121,7 @@ static bauta_status template_check(const bauta_tokenizer *t,
         size_t size;
         if (id != BT_TEMPLATE_A && id != BT_TEMPLATE_B &&
             !bt_vocab_piece(t->vocab, id, &size))
-            return bt_fail(err, BAUTA_ERR_IO,
+            return bt_fail(err, BAUTA_ERR_FORMAT,
                            "%s: the post-processor adds token %u, and no "
                            "token has this id",
                            bt_path_tail(path), (unsigned)id);

@@ -99,7 +99,7 @@ fail_merge_unknown(const merges *m, const merge_parts *parts, bauta_error *err)
     for (size_t i = 0; i < 2; i++)
         memcpy(shown[i], parts->part[i],
                bt_size_min(parts->size[i], sizeof(shown[i]) - 1));
-    return bt_fail(err, BAUTA_ERR_IO,
+    return bt_fail(err, BAUTA_ERR_FORMAT,
                    "%s: merge %zu, \"%s\" and \"%s\": the vocabulary lacks "
                    "one of them or their concatenation",
                    bt_path_tail(m->build->path), m->count,
@@ -123,7 +123,8 @@ static bauta_status merge_add(merges *m, const merge_parts *parts,
         merge.merged == BT_NO_ID)
         return fail_merge_unknown(m, parts, err);
     if (m->count == BT_MERGES_MAX)
-        return bt_fail(err, BAUTA_ERR_IO, "%s: there are more than %d merges",
+        return bt_fail(err, BAUTA_ERR_FORMAT,
+                       "%s: there are more than %d merges",
                        bt_path_tail(m->build->path), BT_MERGES_MAX);
     if (BT_ARRAY_RESERVE(m->list, m->room, m->count, 1))
         return bt_fail_memory(err, "merges", m->count * sizeof(merge));
@@ -133,7 +134,8 @@ static bauta_status merge_add(merges *m, const merge_parts *parts,
 
 static bauta_status fail_merge(const merges *m, bauta_error *err)
 {
-    return bt_fail(err, BAUTA_ERR_IO, "%s: merge %zu is not a pair of pieces",
+    return bt_fail(err, BAUTA_ERR_FORMAT,
+                   "%s: merge %zu is not a pair of pieces",
                    bt_path_tail(m->build->path), m->count);
 }
 

@@ -54,7 +54,7 @@ static bauta_status scored_add(bt_tokenizer_json *d, const json_t *entry,
     size_t id = bt_vocab_size(d->vocab);
     if (json_array_size(entry) != 2 || !json_is_string(piece) ||
         !json_is_number(score))
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: entry %zu of the vocabulary is not a piece and its "
                        "score",
                        bt_path_tail(d->path), id);
@@ -170,7 +170,7 @@ bauta_status bt_tokenizer_json_init(bt_tokenizer_json *d, const char *text,
     *d = (bt_tokenizer_json){ .path = path };
     bauta_status status = bt_vocab_create(&d->vocab, err);
     if (!status && bt_json_peek(&json) != '{')
-        status = bt_fail(err, BAUTA_ERR_IO, "%s is not a JSON object",
+        status = bt_fail(err, BAUTA_ERR_FORMAT, "%s is not a JSON object",
                          bt_path_tail(path));
     if (!status)
         status = members_read(d, &json, &d->root, root_member, err);

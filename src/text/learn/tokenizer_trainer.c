@@ -4,9 +4,9 @@
 #include "text/learn/tokenizer_trainer.h"
 
 #include "base/array.h"
-#include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "base/utf8.h"
 #include "formats/json.h"
 #include "text/unicode.h"
@@ -55,11 +55,6 @@ specials_check(const bauta_tokenizer_trainer_options *options, bauta_error *err)
 static bauta_status
 options_check(const bauta_tokenizer_trainer_options *options, bauta_error *err)
 {
-    if (options->size != sizeof(*options))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "options.size is %zu, not %zu: start from "
-                       "BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT",
-                       options->size, sizeof(*options));
     if (options->kind == BAUTA_TOKENIZER_CHARACTERS)
         return BAUTA_OK;
     if ((unsigned)options->kind > BAUTA_TOKENIZER_UNIGRAM)
@@ -200,15 +195,16 @@ bauta_tokenizer_trainer_create(bauta_tokenizer_trainer **out,
                                const bauta_tokenizer_trainer_options *options,
                                bauta_error *err)
 {
-    static const bauta_tokenizer_trainer_options defaults =
-        BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT;
     BT_NEED(out, err);
     *out = NULL;
     bauta_tokenizer_trainer *trainer = bt_alloc_zero(1, sizeof(*trainer));
     if (!trainer)
         return bt_fail_memory(err, "a vocabulary", sizeof(*trainer));
-    trainer->options = options ? *options : defaults;
-    bauta_status status = vocabulary_init(trainer, err);
+    bauta_status status =
+        BT_SIZED_READ(&trainer->options, BAUTA_TOKENIZER_TRAINER_OPTIONS_INIT,
+                      options, "options", err);
+    if (!status)
+        status = vocabulary_init(trainer, err);
     if (status)
         bauta_tokenizer_trainer_free(trainer);
     else

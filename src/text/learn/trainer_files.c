@@ -2,8 +2,8 @@
 /* trainer_files.c - training texts from files, which may be larger than
  * memory. */
 #include "base/array.h"
-#include "base/error.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "text/io/text_file.h"
 #include "text/learn/tokenizer_trainer.h"
 
@@ -137,15 +137,10 @@ static bauta_status reader_init(file_reader *r,
                                 const bauta_corpus_options *options,
                                 bauta_error *err)
 {
-    *r = (file_reader){ .vocabulary = vocabulary,
-                        .options = BAUTA_CORPUS_OPTIONS_INIT };
+    *r = (file_reader){ .vocabulary = vocabulary };
     BT_NEED(vocabulary, err);
-    if (options) {
-        BT_NEED_SIZE(options, bauta_corpus_options, "BAUTA_CORPUS_OPTIONS_INIT",
-                     err);
-        r->options = *options;
-    }
-    return BAUTA_OK;
+    return BT_SIZED_READ(&r->options, BAUTA_CORPUS_OPTIONS_INIT, options,
+                         "options", err);
 }
 
 bauta_status bauta_tokenizer_trainer_add_files(

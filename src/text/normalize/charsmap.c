@@ -42,14 +42,14 @@ static bauta_status forms_check(const char *forms, size_t size,
 {
     size_t valid = bt_utf8_valid_prefix(forms, size);
     if (valid != size)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: the map of characters is not UTF-8 at byte %zu of "
                        "its forms",
                        bt_path_tail(path), valid);
     for (size_t at = 0, length; at < size; at += length + 1) {
         length = strnlen(forms + at, size - at);
         if (length > FORM_MAX)
-            return bt_fail(err, BAUTA_ERR_IO,
+            return bt_fail(err, BAUTA_ERR_FORMAT,
                            "%s: the map of characters has a form of %zu bytes; "
                            "at most %d are supported",
                            bt_path_tail(path), length, FORM_MAX);
@@ -80,12 +80,12 @@ bauta_status bt_charsmap_create(bt_charsmap **out, const void *bytes,
 {
     *out = NULL;
     if (size < 4)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: the map of characters has only %zu bytes",
                        bt_path_tail(path), size);
     size_t trie = unit_read(bytes);
     if (trie > size - 4 || trie % 4 != 0 || trie == 0)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: the map of characters has %zu bytes and a trie of "
                        "%zu",
                        bt_path_tail(path), size, trie);

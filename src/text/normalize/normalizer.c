@@ -65,7 +65,7 @@ static bauta_status step_slot(bt_normalizer *n, bt_normalizer_step **step,
                               const char *path, bauta_error *err)
 {
     if (n->count == BT_STEPS_MAX)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: the normalizer has more than %d steps",
                        bt_path_tail(path), BT_STEPS_MAX);
     if (BT_ARRAY_RESERVE(n->steps, n->room, n->count, 1))
@@ -108,7 +108,8 @@ static bauta_status step_parse(void *user, const char *type, const json_t *json)
                               !collapses_spaces(json);
             return step_add(p, kinds[i].parse, json);
         }
-    return bt_fail(p->err, BAUTA_ERR_IO, "%s: the normalizer \"%s\" is unknown",
+    return bt_fail(p->err, BAUTA_ERR_FORMAT,
+                   "%s: the normalizer \"%s\" is unknown",
                    bt_path_tail(p->path), bt_quote(type).text);
 }
 

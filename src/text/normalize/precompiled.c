@@ -142,7 +142,7 @@ bauta_status bt_normalizer_step_precompiled(bt_normalizer_step *step,
     size_t size = json_string_length(value);
     bt_charsmap *map = NULL;
     if (!json_is_string(value))
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: \"Precompiled\" has no \"precompiled_charsmap\"",
                        bt_path_tail(path));
     unsigned char *bytes = bt_alloc(size / 4 * 3);
@@ -150,7 +150,7 @@ bauta_status bt_normalizer_step_precompiled(bt_normalizer_step *step,
         return bt_fail_memory(err, "a map of characters", size / 4 * 3);
     bauta_status status;
     if (!base64_decode(bytes, &size, json_string_value(value), size))
-        status = bt_fail(err, BAUTA_ERR_IO,
+        status = bt_fail(err, BAUTA_ERR_FORMAT,
                          "%s: \"precompiled_charsmap\" is not base 64",
                          bt_path_tail(path));
     else

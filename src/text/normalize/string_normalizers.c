@@ -86,8 +86,8 @@ bauta_status bt_normalizer_step_replace(bt_normalizer_step *step,
         return bt_fail_memory(err, "a normalizer", sizeof(*r));
     bauta_status status = bt_step_string(&content, json, "content", path, err);
     if (!status && !content)
-        status = bt_fail(err, BAUTA_ERR_IO, "%s: Replace has no \"content\"",
-                         bt_path_tail(path));
+        status = bt_fail(err, BAUTA_ERR_FORMAT,
+                         "%s: Replace has no \"content\"", bt_path_tail(path));
     if (!status)
         status = bt_step_regex(&r->pattern, json, path, err);
     r->size = content ? strlen(content) : 0;
@@ -136,7 +136,7 @@ bauta_status bt_normalizer_step_prepend(bt_normalizer_step *step,
     if (status)
         return status;
     if (!string)
-        return bt_fail(err, BAUTA_ERR_IO, "%s: Prepend has no \"prepend\"",
+        return bt_fail(err, BAUTA_ERR_FORMAT, "%s: Prepend has no \"prepend\"",
                        bt_path_tail(path));
     char *copy = bt_alloc(strlen(string) + 1);
     if (!copy)

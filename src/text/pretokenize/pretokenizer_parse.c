@@ -24,7 +24,7 @@ static bauta_status step_add(pretokenizer_parser *p, bt_pretokenizer_step step)
     bt_pretokenizer *out = p->out;
     bauta_status status = BAUTA_OK;
     if (out->count == BT_STEPS_MAX)
-        status = bt_fail(p->err, BAUTA_ERR_IO,
+        status = bt_fail(p->err, BAUTA_ERR_FORMAT,
                          "%s: the pre-tokenizer has more than %d steps",
                          bt_path_tail(p->path), BT_STEPS_MAX);
     else if (BT_ARRAY_RESERVE(out->steps, out->room, out->count, 1))
@@ -63,7 +63,7 @@ static bauta_status behavior_read(pretokenizer_parser *p,
         }
     if (status || !name)
         return status;
-    return bt_fail(p->err, BAUTA_ERR_IO,
+    return bt_fail(p->err, BAUTA_ERR_FORMAT,
                    "%s: the behavior \"%s\" of a pre-tokenizer is unknown",
                    bt_path_tail(p->path), bt_quote(name).text);
 }
@@ -73,7 +73,7 @@ static bauta_status behavior_read(pretokenizer_parser *p,
 static bauta_status fail_after_bytelevel(pretokenizer_parser *p,
                                          const char *what)
 {
-    return bt_fail(p->err, BAUTA_ERR_IO,
+    return bt_fail(p->err, BAUTA_ERR_FORMAT,
                    "%s: the pre-tokenizer has %s after ByteLevel, which is "
                    "not supported",
                    bt_path_tail(p->path), what);
@@ -152,7 +152,7 @@ static bauta_status prepend_read(pretokenizer_parser *p, bt_prepend_scheme *out,
             *out = (bt_prepend_scheme)i;
             return BAUTA_OK;
         }
-    return bt_fail(p->err, BAUTA_ERR_IO,
+    return bt_fail(p->err, BAUTA_ERR_FORMAT,
                    "%s: the prepend_scheme \"%s\" of Metaspace is unknown",
                    bt_path_tail(p->path), bt_quote(name).text);
 }
@@ -225,7 +225,7 @@ static bauta_status delimiter_parse(pretokenizer_parser *p, const json_t *json)
     bauta_status status =
         bt_step_char(&step.code, json, "delimiter", p->path, p->err);
     if (!status && step.code == UINT32_MAX)
-        status = bt_fail(p->err, BAUTA_ERR_IO,
+        status = bt_fail(p->err, BAUTA_ERR_FORMAT,
                          "%s: CharDelimiterSplit has no \"delimiter\"",
                          bt_path_tail(p->path));
     return status ? status : step_add(p, step);
@@ -254,7 +254,7 @@ static bauta_status step_parse(void *user, const char *type, const json_t *json)
     for (size_t i = 0; i < BT_LEN(kinds); i++)
         if (strcmp(type, kinds[i].type) == 0)
             return kinds[i].parse(p, json);
-    return bt_fail(p->err, BAUTA_ERR_IO,
+    return bt_fail(p->err, BAUTA_ERR_FORMAT,
                    "%s: the pre-tokenizer \"%s\" is unknown",
                    bt_path_tail(p->path), bt_quote(type).text);
 }

@@ -100,7 +100,7 @@ static bauta_status pair_add(bpe_builder *k, size_t index,
     size_t size = bt_vocab_size(k->spec->vocab);
     if (m->left >= size || m->right >= size || m->merged >= size ||
         m->rank == BT_BPE_NO_RANK)
-        return bt_fail(k->err, BAUTA_ERR_IO,
+        return bt_fail(k->err, BAUTA_ERR_FORMAT,
                        "%s: merge %zu is of pieces %u and %u to %u; there are "
                        "%zu pieces",
                        bt_path_tail(k->path), index, m->left, m->right,
@@ -111,7 +111,7 @@ static bauta_status pair_add(bpe_builder *k, size_t index,
     uint32_t unused = flags[m->merged] & IS_UNUSED ? BT_BPE_UNUSED : 0;
     bt_bpe_pair *p = bt_bpe_pair_slot(k->bpe, m->left, m->right);
     if (p->left != BT_NO_ID)
-        return bt_fail(k->err, BAUTA_ERR_IO,
+        return bt_fail(k->err, BAUTA_ERR_FORMAT,
                        "%s: merge %zu, of pieces %u and %u, occurs twice",
                        bt_path_tail(k->path), index, m->left, m->right);
     *p = (bt_bpe_pair){ m->left, m->right, m->rank, m->merged | unused };

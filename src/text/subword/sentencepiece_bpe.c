@@ -158,7 +158,7 @@ static bauta_status merge_add(piece_bpe_builder *m, uint32_t merged, size_t at)
     if (status)
         return status;
     if (m->merge_count == BT_SENTENCEPIECE_MERGES_MAX)
-        return bt_fail(m->err, BAUTA_ERR_IO,
+        return bt_fail(m->err, BAUTA_ERR_FORMAT,
                        "%s: its pieces make more than %d merges",
                        bt_path_tail(m->path), BT_SENTENCEPIECE_MERGES_MAX);
     if (BT_ARRAY_RESERVE(m->merges, m->merge_room, m->merge_count, 1))

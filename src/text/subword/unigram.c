@@ -286,7 +286,7 @@ static bauta_status unigram_fill(unigram *u, const bt_unigram_spec *spec,
     size_t count = bt_vocab_size(spec->vocab);
     unsigned char *hidden = NULL;
     if (spec->unknown != BT_NO_ID && spec->unknown >= count)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "%s: the unknown piece is %u of %zu pieces",
                        bt_path_tail(path), spec->unknown, count);
     u->scores = bt_alloc(bt_size_mul(count, sizeof(double)));

@@ -113,7 +113,7 @@ static bauta_status reserve(bt_vocab *vocab, size_t size, uint32_t id,
 {
     size_t more = id < vocab->count ? 0 : id + 1 - vocab->count;
     if (size > BT_VOCAB_BYTES_MAX + vocab->filled - vocab->used)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "the pieces of the vocabulary have more than %d bytes",
                        BT_VOCAB_BYTES_MAX);
     if (BT_ARRAY_RESERVE(vocab->bytes, vocab->bytes_room, vocab->used,
@@ -139,17 +139,19 @@ bauta_status bt_vocab_add(bt_vocab *vocab, const char *piece, size_t size,
                           uint32_t id, bauta_error *err)
 {
     if (id >= BT_VOCAB_MAX)
-        return bt_fail(err, BAUTA_ERR_IO,
+        return bt_fail(err, BAUTA_ERR_FORMAT,
                        "piece \"%s\" has the id %u; the limit is %d",
                        quote(piece, size).text, id, BT_VOCAB_MAX - 1);
     if (id < vocab->count && vocab->entries[id].at != NONE)
-        return bt_fail(err, BAUTA_ERR_IO, "pieces \"%s\" and \"%s\" have id %u",
+        return bt_fail(err, BAUTA_ERR_FORMAT,
+                       "pieces \"%s\" and \"%s\" have id %u",
                        bt_quote(vocab->bytes + vocab->entries[id].at).text,
                        quote(piece, size).text, id);
     uint32_t hash = hash_of(vocab, piece, size);
     vocab_slot *s = slot_of(vocab, hash, piece, size);
     if (s->id != NONE)
-        return bt_fail(err, BAUTA_ERR_IO, "piece \"%s\" has the ids %u and %u",
+        return bt_fail(err, BAUTA_ERR_FORMAT,
+                       "piece \"%s\" has the ids %u and %u",
                        quote(piece, size).text, s->id, id);
     unsigned bits = vocab->bits;
     bauta_status status = reserve(vocab, size, id, err);

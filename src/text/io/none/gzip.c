@@ -7,7 +7,7 @@
 bauta_status bt_gzip_create(bt_gzip **out, const char *name, bauta_error *err)
 {
     *out = NULL;
-    return bt_fail(err, BAUTA_ERR_IO,
+    return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                    "%s: is compressed with gzip, and this bauta was built "
                    "without zlib; pipe it: zcat FILE | bauta ... -",
                    name);

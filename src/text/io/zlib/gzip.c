@@ -71,8 +71,9 @@ bauta_status bt_gzip_inflate(bt_gzip *g, const unsigned char **in,
     if (code == Z_MEM_ERROR)
         return bt_fail_memory(err, "gzip", 0);
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR)
-        return bt_fail(err, BAUTA_ERR_IO, "%s: the gzip data are damaged: %s",
-                       g->name, z->msg ? z->msg : "no more is known");
+        return bt_fail(err, BAUTA_ERR_FORMAT,
+                       "%s: the gzip data are damaged: %s", g->name,
+                       z->msg ? z->msg : "no more is known");
     g->inside = code != Z_STREAM_END;
     *in += given - z->avail_in;
     *in_size -= given - z->avail_in;
@@ -83,7 +84,7 @@ bauta_status bt_gzip_inflate(bt_gzip *g, const unsigned char **in,
 
 bauta_status bt_gzip_end(const bt_gzip *gzip, bauta_error *err)
 {
-    return gzip->inside ? bt_fail(err, BAUTA_ERR_IO,
+    return gzip->inside ? bt_fail(err, BAUTA_ERR_FORMAT,
                                   "%s: the gzip data end too early", gzip->name)
                         : BAUTA_OK;
 }
