@@ -86,7 +86,8 @@ static void an_unreadable_file_is_named_with_the_reason(void **state)
     check_unreadable(s.path, "not a regular file"); // and does not wait for it
     check_unreadable("/dev/zero", "not a regular file");
     const char *path = temp_folder_write(&s, "long", "12345", 5);
-    assert_int_equal(bt_file_read(&text, &size, path, 4, &err), BAUTA_ERR_FORMAT);
+    assert_int_equal(bt_file_read(&text, &size, path, 4, &err),
+                     BAUTA_ERR_FORMAT);
     check_sentence(&err, path, "has 5 bytes; the limit is 4");
     temp_folder_free(&s);
 }

@@ -125,7 +125,8 @@ static void values_are_counted_and_depth_is_bounded(void **state)
                      BAUTA_ERR_FORMAT);
     assert_non_null(strstr(message, "too many values"));
     size_t deep = BT_JSON_DEPTH_MAX - 1;
-    assert_int_equal(read_of("{\"a\":", "[", deep, "", message), BAUTA_ERR_FORMAT);
+    assert_int_equal(read_of("{\"a\":", "[", deep, "", message),
+                     BAUTA_ERR_FORMAT);
     assert_null(strstr(message, "too deep"));
     assert_int_equal(read_of("{\"a\":", "[", deep + 1, "", message),
                      BAUTA_ERR_FORMAT);

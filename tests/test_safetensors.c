@@ -472,7 +472,8 @@ static void malformed_input_is_an_error(void **state)
         bt_safetensors *file;
         bauta_error err;
         const char *path = temp_folder_write(&s, "x.safetensors", b.at, b.size);
-        assert_int_equal(bt_safetensors_open(&file, path, &err), BAUTA_ERR_FORMAT);
+        assert_int_equal(bt_safetensors_open(&file, path, &err),
+                         BAUTA_ERR_FORMAT);
         assert_null(file);
         assert_non_null(strstr(err.message, "x.safetensors: "));
         assert_int_equal(bt_safetensors_open(&file, path, NULL),

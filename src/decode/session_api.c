@@ -4,9 +4,9 @@
 #include "decode/session.h"
 
 #include "base/array.h"
-#include "base/sized.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 
 struct bauta_decode_session {
     bt_decode_session *session;
@@ -88,7 +88,7 @@ bauta_status bauta_decode_session_open(bauta_decode_session *session,
 {
     BT_NEED(session, err);
     BT_NEED(sequence, err);
-    size_t number;
+    size_t number = 0;
     bt_cross_kv *cross_kv = NULL;
     bt_sequence *opened = NULL;
     bauta_status status = number_reserve(session, &number, err);
@@ -111,7 +111,7 @@ bauta_status bauta_decode_session_fork(bauta_decode_session *session,
 {
     BT_NEED(session, err);
     BT_NEED(copy, err);
-    size_t number;
+    size_t number = 0;
     bt_sequence *fork, *from = find(session, sequence);
     if (!from)
         return fail_unknown(sequence, err);
@@ -170,8 +170,8 @@ static bauta_status inputs_set(bauta_decode_session *s,
 {
     for (size_t i = 0; i < count; i++) {
         bauta_decode_input input;
-        bauta_status status = BT_SIZED_ELEMENT(
-            &input, BAUTA_DECODE_INPUT_INIT, inputs, i, "inputs", err);
+        bauta_status status = BT_SIZED_ELEMENT(&input, BAUTA_DECODE_INPUT_INIT,
+                                               inputs, i, "inputs", err);
         if (status)
             return status;
         bt_sequence *sequence = find(s, input.sequence);

@@ -386,9 +386,8 @@ bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
         status = bt_labels_check(call.target ? call.target : call.source,
                                  labels, bauta_model_vocab_size(model), err);
     if (!status && chosen.label_weights)
-        status =
-            bt_label_weights_check(call.target ? call.target : call.source,
-                                   labels, chosen.label_weights, err);
+        status = bt_label_weights_check(call.target ? call.target : call.source,
+                                        labels, chosen.label_weights, err);
     if (!status)
         status = bt_model_call_prepare(&call, gradients, err);
     if (!status)

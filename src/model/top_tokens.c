@@ -3,8 +3,8 @@
  *
  * The head is applied to the requested rows only, a block of them at a time. */
 #include "autograd/linear.h"
-#include "base/sized.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "base/threads.h"
 #include "model/model_call.h"
 

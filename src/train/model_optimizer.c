@@ -2,8 +2,8 @@
 /* model_optimizer.c - AdamW over a model, and the public optimizer. */
 #include "train/model_optimizer.h"
 
-#include "base/sized.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "runtime/context.h"
 
 #include <math.h>

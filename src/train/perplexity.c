@@ -6,9 +6,9 @@
  * count. So every token is predicted once, and those after the first window
  * with at least context - stride tokens of context. Windows are collected into
  * batches; the sum of losses is taken batch by batch, in order. */
-#include "base/sized.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "data/corpus.h"
 #include "model/api.h"
 #include "runtime/context.h"
@@ -324,8 +324,8 @@ bauta_status bauta_perplexity(bauta_context *context, const bauta_model *model,
     bauta_status status = BT_SIZED_READ(&chosen, BAUTA_PERPLEXITY_OPTIONS_INIT,
                                         options, "options", err);
     if (!status)
-        status = BT_SIZED_CHECK(result, BAUTA_PERPLEXITY_RESULT_INIT, "result",
-                                err);
+        status =
+            BT_SIZED_CHECK(result, BAUTA_PERPLEXITY_RESULT_INIT, "result", err);
     if (status)
         return status;
     perplexity_job job = { .context = context,

@@ -2,9 +2,9 @@
 /* run_loop.c - a training run: steps, evaluations and checkpoints. */
 #include "train/run_loop.h"
 
-#include "base/sized.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/sized.h"
 
 #include <math.h>
 #include <time.h>
@@ -286,8 +286,8 @@ bauta_status bauta_run_train(bauta_run *run, bauta_trainer *trainer,
     bauta_run_result full = BAUTA_RUN_RESULT_INIT;
     BT_NEED(run, err);
     BT_NEED(trainer, err);
-    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_RUN_OPTIONS_INIT,
-                                        options, "options", err);
+    bauta_status status =
+        BT_SIZED_READ(&chosen, BAUTA_RUN_OPTIONS_INIT, options, "options", err);
     if (!status)
         status = options_check(&chosen, err);
     if (!status && result)

@@ -3,8 +3,8 @@
  *
  * All batches are checked before the first gradient is computed, because each
  * needs the number of counted labels of all of them. */
-#include "base/sized.h"
 #include "base/size.h"
+#include "base/sized.h"
 #include "data/random.h"
 #include "model/model_call.h"
 #include "runtime/context.h"
@@ -29,9 +29,8 @@ static const bauta_batch *labelled(const bauta_train_batch *batch)
 static bauta_status batch_read(own_batch *own, const bauta_train_batch *batches,
                                size_t index, bauta_error *err)
 {
-    bauta_status status =
-        BT_SIZED_ELEMENT(&own->train, BAUTA_TRAIN_BATCH_INIT, batches, index,
-                         "batches", err);
+    bauta_status status = BT_SIZED_ELEMENT(&own->train, BAUTA_TRAIN_BATCH_INIT,
+                                           batches, index, "batches", err);
     if (!status)
         status = BT_SIZED_READ(&own->source, BAUTA_BATCH_INIT,
                                own->train.source, "source", err);
@@ -156,8 +155,7 @@ bauta_status bauta_trainer_step_batch(bauta_trainer *t,
     row_offsets before = { 0, 0 };
     bauta_status status = BAUTA_OK;
     if (report)
-        status =
-            BT_SIZED_CHECK(report, BAUTA_TRAIN_REPORT_INIT, "report", err);
+        status = BT_SIZED_CHECK(report, BAUTA_TRAIN_REPORT_INIT, "report", err);
     if (!status)
         status = batches_check(t, batches, count, &sums, err);
     if (status)
