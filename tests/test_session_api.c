@@ -42,7 +42,6 @@ static void world_init(world *w, const char *config, int threads)
     options.threads = threads;
     MUST(bauta_context_create(&w->context, &options, &err), &err);
     options.threads = 1;
-    options.isa = "c";
     MUST(bauta_context_create(&w->other, &options, &err), &err);
     MUST(bauta_model_create(&w->model, config, 5, &err), &err);
     MUST(bauta_decode_session_create(&w->session, w->context, w->model, &err),
