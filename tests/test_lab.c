@@ -443,7 +443,7 @@ static void allocation_failure_gives_no_learner(void **state)
         assert_int_equal(status, failed ? CLI_FAILED : CLI_OK);
         assert_int_equal(l == NULL, failed);
         if (failed)
-            assert_string_equal(said, "lab: out of memory");
+            assert_string_equal(message, "lab: out of memory");
         learner_free(l);
     }
     assert_int_equal(k, 2);

@@ -24,7 +24,7 @@ static void student_init(student *s, const char *family, int threads)
     *s = (student){ .lengths = { ROWS / 3, ROWS - ROWS / 3 } };
     options.threads = threads;
     must(bauta_context_create(&s->context, &options, &err), &err);
-    must(bauta_model_create(&s->model, tinies[lesson_family(family)].config, 9,
+    must(bauta_model_create(&s->model, tinies[tiny_family(family)].config, 9,
                             &err),
          &err);
     for (uint32_t i = 0; i < ROWS; i++) {
@@ -84,7 +84,7 @@ static void steps_are_those_of_the_trainer(void **state)
         bauta_error err;
         bauta_trainer *trainer;
         bauta_optimizer *optimizer;
-        bauta_train_options o = lesson_options();
+        bauta_train_options o = tiny_train_options();
         bauta_optimizer_options how = BAUTA_OPTIMIZER_OPTIONS_INIT;
         bauta_train_batch batch = BAUTA_TRAIN_BATCH_INIT;
         student_init(&a, families[f], 1);
@@ -286,7 +286,7 @@ static void a_read_only_model_is_refused(void **state)
     (void)state;
     student s;
     char path[512];
-    scratch folder = scratch_create();
+    temp_folder folder = temp_folder_create();
     bauta_error err;
     student_init(&s, "gpt2", 1);
     bauta_model_free(s.model);
@@ -294,7 +294,7 @@ static void a_read_only_model_is_refused(void **state)
     must(bauta_model_load(&s.model, path, false, &err), &err);
     refused(&s, NULL, "the model was loaded read-only");
     student_release(&s);
-    scratch_free(&folder);
+    temp_folder_free(&folder);
 }
 
 static void each_allocation_fails_once_and_a_step_makes_none(void **state)

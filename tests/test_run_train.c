@@ -76,7 +76,7 @@ static bauta_run_options run_options(listener *l)
 
 static bauta_train_options train_options(size_t steps)
 {
-    bauta_train_options o = lesson_options();
+    bauta_train_options o = tiny_train_options();
     o.max_steps = steps;
     o.warmup_steps = 2;
     o.dropout = 0.1f;
@@ -90,13 +90,13 @@ static bauta_run_result train_once(const char *folder,
                                    const bauta_train_options *train,
                                    const bauta_run_options *o)
 {
-    lesson l;
+    training_run l;
     bauta_run *run = NULL;
     bauta_run_result result = BAUTA_RUN_RESULT_INIT;
     bauta_error err;
     size_t resumed = 99;
-    lesson_init(&l, "gpt2", NULL, train, 1, NULL);
-    bauta_corpus *validation = lesson_texts(8, 6, 20, 3);
+    training_run_init(&l, "gpt2", NULL, train, 1, NULL);
+    bauta_corpus *validation = tiny_texts(8, 6, 20, 3);
     must(bauta_run_open(&run, folder, true, &err), &err);
     must(bauta_run_resume(run, l.trainer, 0, &resumed, &err), &err);
     assert_int_equal(resumed, bauta_trainer_steps(l.trainer));
@@ -104,7 +104,7 @@ static bauta_run_result train_once(const char *folder,
     assert_int_equal(result.step, bauta_trainer_steps(l.trainer));
     bauta_run_free(run);
     bauta_corpus_free(validation);
-    lesson_release(&l);
+    training_run_release(&l);
     return result;
 }
 
@@ -200,7 +200,7 @@ enum { RUN_STEPS = 11 };
 static void stopped_and_resumed_is_uninterrupted(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     char whole[512], parts[512];
     listener w = { 0 };
     bauta_train_options train = train_options(RUN_STEPS);
@@ -209,8 +209,8 @@ static void stopped_and_resumed_is_uninterrupted(void **state)
     o.save_steps = 1;
     o.average_checkpoints = 3;
     o.notes = "{\"mine\": [1, 2.5, \"x\"]}";
-    snprintf(whole, sizeof(whole), "%s", scratch_path(&s, "whole"));
-    snprintf(parts, sizeof(parts), "%s", scratch_path(&s, "parts"));
+    snprintf(whole, sizeof(whole), "%s", temp_folder_path(&s, "whole"));
+    snprintf(parts, sizeof(parts), "%s", temp_folder_path(&s, "parts"));
     bauta_run_result a = train_once(whole, &train, &o);
     assert_int_equal(a.ending, BAUTA_RUN_DONE);
     assert_int_equal(w.steps, RUN_STEPS);
@@ -238,13 +238,13 @@ static void stopped_and_resumed_is_uninterrupted(void **state)
     // Checkpoints, links, metrics.jsonl and the average.
     assert_int_equal(folder_same(whole, parts), RUN_STEPS + 4);
     assert_int_equal(folder_same(parts, whole), RUN_STEPS + 4);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void a_run_that_is_done_takes_no_step(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     listener l = { 0 };
     bauta_train_options train = train_options(4);
     bauta_run_options o = run_options(&l);
@@ -259,13 +259,13 @@ static void a_run_that_is_done_takes_no_step(void **state)
     r = train_once(s.folder, &train, &o);
     assert_int_equal(r.step, 6);
     assert_int_equal(l.steps, 2);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void old_checkpoints_are_removed_but_the_best(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     listener l = { 0 };
     bauta_train_options train = train_options(12);
     bauta_run_options o = run_options(&l);
@@ -277,38 +277,38 @@ static void old_checkpoints_are_removed_but_the_best(void **state)
     assert_true(r.best_step > 0 && r.best_step < 11);
     assert_int_equal(r.stale, 12 - r.best_step);
     snprintf(name, sizeof(name), "step-%08zu", r.best_step);
-    assert_true(readlink(scratch_path(&s, "best"), best, 63) > 0);
+    assert_true(readlink(temp_folder_path(&s, "best"), best, 63) > 0);
     assert_string_equal(best, name);
     assert_true(has(s.folder, "best") && has(s.folder, "last"));
     assert_true(has(s.folder, "step-00000012") &&
                 has(s.folder, "step-00000011"));
     // Three checkpoints, two links and metrics.jsonl.
-    assert_int_equal(scratch_count(&s), 6);
+    assert_int_equal(temp_folder_count(&s), 6);
     assert_int_equal(l.warnings, 0);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void a_checkpoint_that_cannot_go_is_a_warning(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     listener l = { .stop_at = 2 };
     bauta_train_options train = train_options(12);
     bauta_run_options o = run_options(&l);
     train.learning_rate = 3.0;
     (void)train_once(s.folder, &train, &o);
-    scratch_file(&s, "step-00000002/mine", "x", 1);
+    temp_folder_write(&s, "step-00000002/mine", "x", 1);
     l.stop_at = 0;
     (void)train_once(s.folder, &train, &o);
     assert_int_equal(l.warnings, 1);
     assert_true(has(s.folder, "step-00000002/mine"));
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void patience_ends_a_run(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     listener l = { 0 };
     bauta_train_options train = train_options(40);
     bauta_run_options o = run_options(&l);
@@ -322,13 +322,13 @@ static void patience_ends_a_run(void **state)
     assert_int_equal(r.step, r.best_step + 3);
     assert_true(r.step < 40);
     assert_int_equal(r.saved_step, r.step);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void limits_by_epochs_and_minutes(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     listener l = { 0 };
     bauta_train_options train = train_options(1000);
     bauta_run_options o = run_options(&l);
@@ -336,43 +336,43 @@ static void limits_by_epochs_and_minutes(void **state)
     bauta_run_result r = train_once(s.folder, &train, &o);
     assert_int_equal(r.ending, BAUTA_RUN_DONE);
     assert_true(r.step > 3 && r.step < 100);
-    lesson first;
-    lesson_init(&first, "gpt2", NULL, &train, 1, NULL);
+    training_run first;
+    training_run_init(&first, "gpt2", NULL, &train, 1, NULL);
     assert_int_equal(r.step, bauta_trainer_epoch_steps(first.trainer));
-    lesson_release(&first);
+    training_run_release(&first);
     o.num_train_epochs = 0.0;
     o.max_minutes = 1e-9;
     bauta_run_result t = train_once(s.folder, &train, &o);
     assert_int_equal(t.ending, BAUTA_RUN_TIME);
     assert_int_equal(t.step, r.step + 1);
     assert_int_equal(t.saved_step, t.step);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void a_run_needs_neither_options_nor_validation(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    lesson l;
+    temp_folder s = temp_folder_create();
+    training_run l;
     bauta_run *run = NULL;
     bauta_error err;
     bauta_train_options train = train_options(3);
-    lesson_init(&l, "bert", NULL, &train, 1, NULL);
+    training_run_init(&l, "bert", NULL, &train, 1, NULL);
     must(bauta_run_open(&run, s.folder, false, &err), &err);
     must(bauta_run_train(run, l.trainer, NULL, NULL, NULL, &err), &err);
     bauta_run_free(run);
     assert_true(has(s.folder, "last/optimizer.safetensors"));
     assert_true(has(s.folder, "average/model.safetensors")); // ema_decay
     assert_false(has(s.folder, "best"));
-    lesson_release(&l);
-    scratch_free(&s);
+    training_run_release(&l);
+    temp_folder_free(&s);
 }
 
 /* ---- resuming ---------------------------------------------------------- */
 
-static void damage(scratch *s, const char *name)
+static void damage(temp_folder *s, const char *name)
 {
-    FILE *file = fopen(scratch_path(s, name), "r+b");
+    FILE *file = fopen(temp_folder_path(s, name), "r+b");
     assert_non_null(file);
     assert_int_equal(fseek(file, -8, SEEK_END), 0);
     assert_true(fwrite("damaged", 7, 1, file) == 1);
@@ -387,71 +387,71 @@ static void a_damaged_checkpoint_falls_back_to_the_one_before(void **state)
                                          "trainer.json" };
     bauta_train_options train = train_options(6);
     for (size_t i = 0; i < BT_LEN(files); i++) {
-        scratch s = scratch_create();
+        temp_folder s = temp_folder_create();
         listener l = { 0 };
         bauta_run_options o = run_options(&l);
         char name[64];
-        lesson a, b;
+        training_run a, b;
         bauta_run *run = NULL;
         bauta_error err;
         size_t resumed = 0;
         (void)train_once(s.folder, &train, &o);
         snprintf(name, sizeof(name), "step-00000006/%s", files[i]);
         damage(&s, name);
-        lesson_init(&a, "gpt2", NULL, &train, 1, NULL);
-        lesson_init(&b, "gpt2", NULL, &train, 1, NULL);
+        training_run_init(&a, "gpt2", NULL, &train, 1, NULL);
+        training_run_init(&b, "gpt2", NULL, &train, 1, NULL);
         must(bauta_run_open(&run, s.folder, false, &err), &err);
         assert_int_not_equal(bauta_run_resume(run, a.trainer, 6, NULL, &err),
                              BAUTA_OK);
         assert_non_null(strstr(err.message, files[i]));
-        lesson_same(&a, &b); // unchanged by the failure
+        training_run_same(&a, &b); // unchanged by the failure
         assert_int_equal(bauta_trainer_steps(a.trainer), 0);
         must(bauta_run_resume(run, a.trainer, 0, &resumed, &err), &err);
         assert_int_equal(resumed, 4);
         must(bauta_run_resume(run, b.trainer, 4, &resumed, &err), &err);
-        lesson_same(&a, &b);
+        training_run_same(&a, &b);
         bauta_run_free(run);
-        lesson_release(&a);
-        lesson_release(&b);
-        scratch_free(&s);
+        training_run_release(&a);
+        training_run_release(&b);
+        temp_folder_free(&s);
     }
 }
 
 static void going_back_forgets_what_came_after(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     listener l = { 0 };
     bauta_train_options train = train_options(6);
     bauta_run_options o = run_options(&l);
-    lesson a;
+    training_run a;
     bauta_run *run = NULL;
     bauta_error err;
     size_t size;
     o.save_total_limit = 0;
     (void)train_once(s.folder, &train, &o);
-    char *before = file_text(scratch_path(&s, "metrics.jsonl"), &size);
-    lesson_init(&a, "gpt2", NULL, &train, 1, NULL);
+    char *before = file_text(temp_folder_path(&s, "metrics.jsonl"), &size);
+    training_run_init(&a, "gpt2", NULL, &train, 1, NULL);
     must(bauta_run_open(&run, s.folder, false, &err), &err);
     must(bauta_run_resume(run, a.trainer, 2, NULL, &err), &err);
     l = (listener){ .stop_at = 3 };
     must(bauta_run_train(run, a.trainer, NULL, &o, NULL, &err), &err);
     bauta_run_free(run);
-    lesson_release(&a);
-    char *after = file_text(scratch_path(&s, "metrics.jsonl"), &size);
+    training_run_release(&a);
+    char *after = file_text(temp_folder_path(&s, "metrics.jsonl"), &size);
     assert_non_null(strstr(before, "{\"step\":4,"));
     assert_non_null(strstr(after, "{\"step\":3,"));
     assert_null(strstr(after, "{\"step\":4,"));
     assert_false(has(s.folder, "best")); // no evaluation up to step 3
     free(before);
     free(after);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 static void checkpoints_are_found_by_step(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     listener l = { 0 };
     bauta_train_options train = train_options(6);
     bauta_run_options o = run_options(&l);
@@ -470,10 +470,11 @@ static void checkpoints_are_found_by_step(void **state)
         bauta_text_free(folder);
     }
     assert_int_equal(bauta_run_checkpoint(&folder, &step,
-                                          scratch_path(&s, "nowhere"), 1, &err),
+                                          temp_folder_path(&s, "nowhere"), 1,
+                                          &err),
                      BAUTA_ERR_IO);
     assert_non_null(strstr(err.message, "nowhere"));
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 /* ---- errors ------------------------------------------------------------ */
@@ -482,8 +483,8 @@ static void callbacks_end_a_run(void **state)
 {
     (void)state;
     for (int which = 0; which < 2; which++) {
-        scratch s = scratch_create();
-        lesson a;
+        temp_folder s = temp_folder_create();
+        training_run a;
         listener l = { 0 };
         bauta_train_options train = train_options(6);
         bauta_run_options o = run_options(&l);
@@ -491,7 +492,7 @@ static void callbacks_end_a_run(void **state)
         bauta_run *run = NULL;
         bauta_error err;
         *(which ? &l.evaluate_fails : &l.step_fails) = BAUTA_ERR_UNSUPPORTED;
-        lesson_init(&a, "gpt2", NULL, &train, 1, NULL);
+        training_run_init(&a, "gpt2", NULL, &train, 1, NULL);
         must(bauta_run_open(&run, s.folder, false, &err), &err);
         assert_int_equal(
             bauta_run_train(run, a.trainer, a.corpus, &o, &r, &err),
@@ -500,16 +501,16 @@ static void callbacks_end_a_run(void **state)
         assert_int_equal(r.step, which ? 3 : 1);
         assert_int_equal(r.saved_step, which ? 2 : 0);
         bauta_run_free(run);
-        lesson_release(&a);
-        scratch_free(&s);
+        training_run_release(&a);
+        temp_folder_free(&s);
     }
 }
 
 static void wrong_arguments_are_named(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
-    lesson a;
+    temp_folder s = temp_folder_create();
+    training_run a;
     bauta_train_options train = train_options(2);
     bauta_run_options o = BAUTA_RUN_OPTIONS_INIT;
     bauta_run_result r = BAUTA_RUN_RESULT_INIT;
@@ -517,7 +518,7 @@ static void wrong_arguments_are_named(void **state)
     bauta_error e;
     char *folder;
     size_t step;
-    lesson_init(&a, "gpt2", NULL, &train, 1, NULL);
+    training_run_init(&a, "gpt2", NULL, &train, 1, NULL);
     must(bauta_run_open(&run, s.folder, false, &e), &e);
 #define REFUSED(call, says)                                          \
     do {                                                             \
@@ -553,29 +554,29 @@ static void wrong_arguments_are_named(void **state)
     REFUSED(bauta_run_write(run, "", "", 0, &e), "''");
     assert_int_equal(bauta_trainer_steps(a.trainer), 0);
     bauta_run_free(run);
-    assert_int_equal(scratch_count(&s), 0);
-    lesson_release(&a);
-    scratch_free(&s);
+    assert_int_equal(temp_folder_count(&s), 0);
+    training_run_release(&a);
+    temp_folder_free(&s);
 }
 
 static void files_of_a_run_are_replaced_whole(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_run *run = NULL;
     bauta_error err;
     size_t size;
     must(bauta_run_open(&run, s.folder, false, &err), &err);
-    assert_int_equal(symlink("elsewhere", scratch_path(&s, "file")), 0);
+    assert_int_equal(symlink("elsewhere", temp_folder_path(&s, "file")), 0);
     must(bauta_run_write(run, "file", "one", 3, &err), &err);
     must(bauta_run_write(run, "file", "two", 3, &err), &err);
     bauta_run_free(run);
-    char *text = file_text(scratch_path(&s, "file"), &size);
+    char *text = file_text(temp_folder_path(&s, "file"), &size);
     assert_string_equal(text, "two");
     free(text);
     assert_false(has(s.folder, "elsewhere")); // a link is not followed
-    assert_int_equal(scratch_count(&s), 1);
-    scratch_free(&s);
+    assert_int_equal(temp_folder_count(&s), 1);
+    temp_folder_free(&s);
 }
 
 /* Allocations of a short run fail, one in each attempt. A failure to remove old
@@ -583,20 +584,21 @@ static void files_of_a_run_are_replaced_whole(void **state)
 static void memory_that_runs_out_is_a_status(void **state)
 {
     (void)state;
-    scratch s = scratch_create();
+    temp_folder s = temp_folder_create();
     bauta_train_options train = train_options(2);
     size_t failures = 0;
     faults_begin();
     for (size_t k = 0;; k += 1 + k / 3) {
-        lesson a;
+        training_run a;
         listener l = { 0 };
         bauta_run_options o = run_options(&l);
         bauta_run *run = NULL;
         bauta_error err = { 0 };
         char name[32];
         snprintf(name, sizeof(name), "run-%zu", k);
-        lesson_init(&a, "gpt2", NULL, &train, 1, NULL);
-        must(bauta_run_open(&run, scratch_path(&s, name), true, &err), &err);
+        training_run_init(&a, "gpt2", NULL, &train, 1, NULL);
+        must(bauta_run_open(&run, temp_folder_path(&s, name), true, &err),
+             &err);
         faults_arm(k);
         bauta_status status =
             bauta_run_train(run, a.trainer, a.corpus, &o, NULL, &err);
@@ -606,14 +608,14 @@ static void memory_that_runs_out_is_a_status(void **state)
         else if (status)
             assert_true(status == BAUTA_ERR_NOMEM && err.message[0]);
         bauta_run_free(run);
-        lesson_release(&a);
+        training_run_release(&a);
         if (!failed)
             break;
         failures++;
     }
     assert_true(failures > 10);
     assert_int_equal(faults_end(), 0);
-    scratch_free(&s);
+    temp_folder_free(&s);
 }
 
 int main(void)

@@ -276,7 +276,7 @@ static void generator_logits(const char *config)
         requests[i].on_token = on_token;
         requests[i].user = &heards[i];
     }
-    speaker s = { w.context, w.model, NULL };
+    generation_fixture s = { w.context, w.model, NULL };
     generate_all(&s, &how, requests, TEXTS, results);
     for (size_t i = 0; i < TEXTS; i++) {
         const bauta_hypothesis *h = results[i]->hypotheses[0];

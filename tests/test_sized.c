@@ -266,13 +266,13 @@ static void elements_have_the_size_of_the_first(void **state)
     assert_int_equal(got.size, sizeof(got));
 }
 
-static scratch files;
+static temp_folder files;
 
 static int group_begin(void **state)
 {
     (void)state;
     layouts_read();
-    files = scratch_create();
+    files = temp_folder_create();
     abi_calls_begin(files.folder);
     return 0;
 }
@@ -281,7 +281,7 @@ static int group_end(void **state)
 {
     (void)state;
     abi_calls_end();
-    scratch_free(&files);
+    temp_folder_free(&files);
     return 0;
 }
 

@@ -15,7 +15,7 @@ enum { COPIES = 5, TOKENS = 11, STEPS = 6, ROWS = COPIES * TOKENS };
 /* The order of equal documents does not matter, so the trainer's batch is
  * known. Document tokens are 5 to 15; a source is its target reversed. */
 typedef struct known {
-    lesson l;
+    training_run l;
     uint32_t ids[ROWS], labels[ROWS], source[ROWS];
     float weights[ROWS];
     uint64_t keys[ROWS];
@@ -29,7 +29,7 @@ static void known_corpus(known *k)
     uint32_t tokens[TOKENS], reversed[TOKENS];
     bool pairs = bauta_model_kind_of(k->l.model) == BAUTA_ENCODER_DECODER;
     for (uint32_t i = 0; i < TOKENS; i++) {
-        tokens[i] = LESSON_A + i;
+        tokens[i] = TINY_A + i;
         reversed[TOKENS - 1 - i] = tokens[i];
     }
     assert_int_equal(bauta_corpus_create(&k->l.corpus, NULL), 0);
@@ -49,12 +49,12 @@ static void known_batch(known *k)
         k->lengths[d] = length;
         k->source_lengths[d] = TOKENS;
         for (uint32_t i = 0; i < length; i++, row++) {
-            uint32_t token = LESSON_A + i;
+            uint32_t token = TINY_A + i;
             k->keys[row] = (UINT64_C(1) << 63) + d * TOKENS + i;
-            k->source[row] = LESSON_A + TOKENS - 1 - i;
+            k->source[row] = TINY_A + TOKENS - 1 - i;
             k->labels[row] = kind == BAUTA_DECODER_ONLY ? token + 1 : token;
             k->ids[row] = kind == BAUTA_DECODER_ONLY   ? token
-                          : kind == BAUTA_ENCODER_ONLY ? LESSON_MASK
+                          : kind == BAUTA_ENCODER_ONLY ? TINY_MASK
                           : i                          ? token - 1
                                                        : 39;
         }
@@ -73,7 +73,7 @@ static void known_batch(known *k)
 
 static bauta_train_options known_options(void)
 {
-    bauta_train_options o = lesson_options();
+    bauta_train_options o = tiny_train_options();
     o.batch_tokens = 4096;
     o.label_smoothing = 0.1f;
     o.ema_decay = 0.9;
@@ -90,10 +90,10 @@ static void known_init(known *k, const char *family,
     *k = (known){ 0 };
     one.threads = 1;
     must(bauta_context_create(&k->l.context, &one, &err), &err);
-    must(bauta_model_create(&k->l.model, tinies[lesson_family(family)].config,
-                            3, &err),
+    must(bauta_model_create(&k->l.model, tinies[tiny_family(family)].config, 3,
+                            &err),
          &err);
-    k->l.tokenizer = lesson_tokenizer();
+    k->l.tokenizer = tiny_tokenizer();
     known_corpus(k);
     known_batch(k);
     must(bauta_trainer_create(&k->l.trainer, k->l.context, k->l.model,
@@ -136,9 +136,9 @@ static void same_steps(const char *family, const bauta_train_options *o)
         a.epoch = b.epoch; // each step of the corpus is an epoch
         assert_memory_equal(&a, &b, sizeof(a));
     }
-    lesson_same(&own.l, &given.l);
-    lesson_release(&own.l);
-    lesson_release(&given.l);
+    training_run_same(&own.l, &given.l);
+    training_run_release(&own.l);
+    training_run_release(&given.l);
 }
 
 static void weights_of_one_are_the_trainers_own_step(void **state)
@@ -167,7 +167,7 @@ static void dropout_with_the_same_keys_drops_the_same(void **state)
     bauta_corpus_free(own.l.corpus);
     uint32_t tokens[TOKENS];
     for (uint32_t i = 0; i < TOKENS; i++)
-        tokens[i] = LESSON_A + i;
+        tokens[i] = TINY_A + i;
     must(bauta_corpus_create(&own.l.corpus, &err), &err);
     must(bauta_corpus_add(own.l.corpus, tokens, TOKENS, NULL, 0, &err), &err);
     must(bauta_trainer_create(&own.l.trainer, own.l.context, own.l.model, NULL,
@@ -181,15 +181,15 @@ static void dropout_with_the_same_keys_drops_the_same(void **state)
         step(&given);
         given.batch.target_keys = i % 2 ? NULL : given.keys;
     }
-    lesson_same(&own.l, &given.l);
+    training_run_same(&own.l, &given.l);
     given.batch.target_keys = given.keys + 1; // other keys, other zeros
     must(bauta_trainer_step(own.l.trainer, NULL, &err), &err);
     step(&given);
     assert_memory_not_equal(own.l.model->store->memory,
                             given.l.model->store->memory,
                             own.l.model->store->floats * sizeof(float));
-    lesson_release(&own.l);
-    lesson_release(&given.l);
+    training_run_release(&own.l);
+    training_run_release(&given.l);
 }
 
 /* Without keys rows are counted through all batches: a row has the same zeros
@@ -232,8 +232,8 @@ static void a_split_into_batches_is_the_same_step(void **state)
         assert_true(fabs(a.loss - b.loss) <= 1e-13 * a.loss);
         assert_true(fabs(a.grad_norm - b.grad_norm) <=
                     100 * 0x1p-24 * a.grad_norm);
-        lesson_release(&whole.l);
-        lesson_release(&split.l);
+        training_run_release(&whole.l);
+        training_run_release(&split.l);
     }
 }
 
@@ -316,7 +316,7 @@ static void a_policy_gradient_is_a_weighted_sum(void **state)
         assert_true(worst <= bound);
         assert_true(norm_of(got, floats) > 1000 * bound);
         free(sum);
-        lesson_release(&k.l);
+        training_run_release(&k.l);
     }
 }
 
@@ -337,7 +337,7 @@ static void a_common_weight_of_minus_two_is_exact(void **state)
     for (size_t i = 0; i < floats; i++)
         assert_true(got[i] == -2.0f * once[i]);
     free(once);
-    lesson_release(&k.l);
+    training_run_release(&k.l);
 }
 
 /* Steps with the advantage as the weight make rewarded tokens likelier, and
@@ -367,7 +367,7 @@ static void rewarded_tokens_become_likelier(void **state)
         change[k.labels[i] % 2] += (double)after[i] - (double)before[i];
     printf("rewarded %+.3f, others %+.3f\n", change[1], change[0]);
     assert_true(change[1] > 0.5 && change[0] < -0.5);
-    lesson_release(&k.l);
+    training_run_release(&k.l);
 }
 
 /* ---- without a corpus -----------------------------------------------------
@@ -396,7 +396,7 @@ static void without_a_corpus_its_steps_are_refused(void **state)
         assert_int_equal(bauta_audit_trainer(&audit, k.l.trainer, NULL, &err),
                          BAUTA_ERR_ARGUMENT);
         assert_string_equal(err.message, says);
-        lesson_release(&k.l);
+        training_run_release(&k.l);
     }
 }
 
@@ -423,8 +423,8 @@ static void without_a_corpus_it_evaluates_all_the_same(void **state)
             must(status, &err);
             assert_memory_equal(&x, &y, sizeof(x));
         }
-        lesson_release(&a.l);
-        lesson_release(&b.l);
+        training_run_release(&a.l);
+        training_run_release(&b.l);
     }
 }
 
@@ -434,11 +434,11 @@ static void without_a_corpus_it_is_saved_and_resumed(void **state)
     static const char *const families[] = { "gpt2", "bert" };
     for (size_t f = 0; f < BT_LEN(families); f++) {
         known whole, again;
-        scratch s = scratch_create();
+        temp_folder s = temp_folder_create();
         char folder[512];
         bauta_error err;
         bauta_train_options o = known_options();
-        snprintf(folder, sizeof(folder), "%s", scratch_path(&s, "saved"));
+        snprintf(folder, sizeof(folder), "%s", temp_folder_path(&s, "saved"));
         o.dropout = 0.1f;
         known_init(&whole, families[f], &o, false);
         step(&whole);
@@ -463,10 +463,10 @@ static void without_a_corpus_it_is_saved_and_resumed(void **state)
         assert_int_equal(bauta_trainer_steps(again.l.trainer), 2);
         step(&whole);
         step(&again);
-        lesson_same(&whole.l, &again.l);
-        lesson_release(&whole.l);
-        lesson_release(&again.l);
-        scratch_free(&s);
+        training_run_same(&whole.l, &again.l);
+        training_run_release(&whole.l);
+        training_run_release(&again.l);
+        temp_folder_free(&s);
     }
 }
 
@@ -525,10 +525,10 @@ static void misuse_is_a_sentence_and_changes_nothing(void **state)
     refused(&k, two, 2,
             "batch 1: batch.size is 0, not 56: start from "
             "BAUTA_TRAIN_BATCH_INIT");
-    lesson_same(&fresh.l, &k.l);
+    training_run_same(&fresh.l, &k.l);
     assert_int_equal(bauta_trainer_steps(k.l.trainer), 0);
-    lesson_release(&k.l);
-    lesson_release(&fresh.l);
+    training_run_release(&k.l);
+    training_run_release(&fresh.l);
 }
 
 static void a_step_without_labels_updates_nothing(void **state)
@@ -549,7 +549,7 @@ static void a_step_without_labels_updates_nothing(void **state)
     assert_memory_equal(before, k.l.model->store->memory,
                         k.l.model->store->floats * sizeof(float));
     free(before);
-    lesson_release(&k.l);
+    training_run_release(&k.l);
 }
 
 static void each_allocation_may_fail_and_the_step_be_repeated(void **state)
@@ -574,9 +574,9 @@ static void each_allocation_may_fail_and_the_step_be_repeated(void **state)
         assert_true(i ? k == 1 : k > 5); // the second step makes none
         step(&want);
     }
-    lesson_same(&want.l, &got.l);
-    lesson_release(&want.l);
-    lesson_release(&got.l);
+    training_run_same(&want.l, &got.l);
+    training_run_release(&want.l);
+    training_run_release(&got.l);
     assert_int_equal(faults_end(), 0);
 }
 

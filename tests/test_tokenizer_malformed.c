@@ -275,10 +275,10 @@ static void a_wrong_file_is_refused(void **state)
         refused(s.folder, files[i].text);
         temp_folder_free(&s);
     }
-    scratch none = scratch_create();
-    scratch_file(&none, "unrelated.bin", "x", 1);
+    temp_folder none = temp_folder_create();
+    temp_folder_write(&none, "unrelated.bin", "x", 1);
     refused_as(none.folder, "a folder without a tokenizer", BAUTA_ERR_IO);
-    scratch_free(&none);
+    temp_folder_free(&none);
     refused_as("/nowhere/at/all", "a folder that is not there", BAUTA_ERR_IO);
     print_message("%zu files refused\n", sizeof(files) / sizeof(files[0]) + 2);
     assert_int_equal(faults_end(), 0);
