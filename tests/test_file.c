@@ -23,13 +23,19 @@ static void check_content(const char *path, const char *want)
     bt_free(text);
 }
 
-static void check_sentence(const bauta_error *err, const char *path,
-                           const char *why)
+static void check_refusal(const bauta_error *err, bauta_status status,
+                          const char *path, const char *why)
 {
-    assert_int_equal(err->status, BAUTA_ERR_IO);
+    assert_int_equal(err->status, status);
     if (!strstr(err->message, bt_path_tail(path)) || !strstr(err->message, why))
         fail_msg("\"%s\" should name %s and say \"%s\"", err->message, path,
                  why);
+}
+
+static void check_sentence(const bauta_error *err, const char *path,
+                           const char *why)
+{
+    check_refusal(err, BAUTA_ERR_IO, path, why);
 }
 
 static void a_file_is_read_whole_or_mapped(void **state)
@@ -88,7 +94,7 @@ static void an_unreadable_file_is_named_with_the_reason(void **state)
     const char *path = temp_folder_write(&s, "long", "12345", 5);
     assert_int_equal(bt_file_read(&text, &size, path, 4, &err),
                      BAUTA_ERR_FORMAT);
-    check_sentence(&err, path, "has 5 bytes; the limit is 4");
+    check_refusal(&err, BAUTA_ERR_FORMAT, path, "has 5 bytes; the limit is 4");
     temp_folder_free(&s);
 }
 

@@ -244,7 +244,7 @@ static void wrong_options_are_refused(const student *s)
     refused(s, &o, "epsilon is -1");
     o = good;
     o.weight_decay = INFINITY;
-    refused(s, &o, "weight decay is inf");
+    refused(s, &o, "weight_decay is inf");
     o = good;
     o.max_grad_norm = -2.0;
     refused(s, &o, "norm of gradients is -2");

@@ -134,7 +134,8 @@ static void same_steps(const char *family, const bauta_train_options *o)
             weights_of_one(&given);
         b = step(&given);
         a.epoch = b.epoch; // each step of the corpus is an epoch
-        assert_memory_equal(&a, &b, sizeof(a));
+        // Up to the last field; padding may differ.
+        assert_memory_equal(&a, &b, offsetof(bauta_train_report, updated) + 1);
     }
     training_run_same(&own.l, &given.l);
     training_run_release(&own.l);

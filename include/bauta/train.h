@@ -455,15 +455,12 @@ typedef enum bauta_run_ending {
 
 /* An evaluation on the validation corpus. */
 typedef struct bauta_run_evaluation {
-    size_t size;
+    size_t size; /* sizeof(bauta_run_evaluation) in the library */
     size_t step;
     double loss;    /* mean over the predicted tokens, in nats */
     size_t counted; /* predicted tokens */
     bool best;      /* the smallest loss of the run so far */
 } bauta_run_evaluation;
-#define BAUTA_RUN_EVALUATION_INIT \
-    BAUTA_INIT(bauta_run_evaluation, BAUTA_NO_DEFAULTS)
-BAUTA_SIZED(bauta_run_evaluation, BAUTA_NO_DEFAULTS)
 
 /* The names are those of transformers' TrainingArguments where it has one. The
  * callbacks may be NULL. A status other than BAUTA_OK from on_step or

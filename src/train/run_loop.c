@@ -126,7 +126,7 @@ static bauta_status callback_failed(bauta_status status, const char *name,
 static bauta_status evaluate(run_loop *l, bauta_error *err)
 {
     const bauta_run_options *o = l->options;
-    bauta_run_evaluation e = BAUTA_RUN_EVALUATION_INIT;
+    bauta_run_evaluation e = { .size = sizeof(e) };
     bauta_status status = bauta_trainer_evaluate(
         l->trainer, l->validation, o->eval_tokens, &e.loss, &e.counted, err);
     if (status)

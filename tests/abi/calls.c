@@ -299,6 +299,66 @@ static abi_outcome weights_run(void *sized)
     return outcome(status, digest(0, weights, sizeof(weights)));
 }
 
+static void embed_fill(void *sized)
+{
+    bauta_embed_options options = BAUTA_EMBED_OPTIONS_INIT;
+    options.pooling = BAUTA_POOLING_LAST;
+    options.normalize = true;
+    memcpy(sized, &options, sizeof(options));
+}
+
+static abi_outcome embed_run(void *sized)
+{
+    float embeddings[2 * 16] = { 0 };
+    bauta_status status = bauta_model_embed(
+        world.context, world.model, &world.batch, sized, embeddings, &err);
+    return outcome(status, digest(0, embeddings, sizeof(embeddings)));
+}
+
+static void top_fill(void *sized)
+{
+    bauta_top_tokens_options options = BAUTA_TOP_TOKENS_OPTIONS_INIT;
+    options.top_k = 3;
+    options.vocab_size = 200;
+    memcpy(sized, &options, sizeof(options));
+}
+
+static abi_outcome top_run(void *sized)
+{
+    static const size_t rows[2] = { 1, 5 };
+    uint32_t ids[2 * VOCABULARY] = { 0 };
+    double probabilities[2 * VOCABULARY] = { 0 };
+    bauta_status status = bauta_model_top_tokens(
+        world.context, world.model, NULL, &world.batch, rows, 2, sized, ids,
+        probabilities, &err);
+    return outcome(status, digest(digest(0, ids, sizeof(ids)), probabilities,
+                                  sizeof(probabilities)));
+}
+
+static void input_fill(void *sized)
+{
+    bauta_decode_input input = BAUTA_DECODE_INPUT_INIT;
+    input.tokens = world.ids;
+    input.count = 3;
+    input.logits = world.logits;
+    memcpy(sized, &input, sizeof(input));
+}
+
+static abi_outcome input_run(void *sized)
+{
+    bauta_decode_session *session = NULL;
+    size_t sequence;
+    memset(world.logits, 0, sizeof(world.logits));
+    must(bauta_decode_session_create(&session, world.context, world.model,
+                                     &err));
+    must(bauta_decode_session_open(session, NULL, 0, &sequence, &err));
+    bauta_status status = bauta_decode_session_append(session, sized, 1, &err);
+    uint64_t h = digest(0, world.logits, sizeof(world.logits));
+    h += bauta_decode_session_tokens(session, sequence);
+    bauta_decode_session_free(session);
+    return outcome(status, h);
+}
+
 /* ---- text -------------------------------------------------------------- */
 
 static void encode_fill(void *sized)
@@ -398,31 +458,48 @@ static void train_fill(void *sized)
     memcpy(sized, &o, sizeof(o));
 }
 
+/* A copy of the weights of the model. */
+static float **weights_copy(void)
+{
+    bauta_tensor t = BAUTA_TENSOR_INIT;
+    size_t count = bauta_model_tensor_count(world.model);
+    float **copy = calloc(count, sizeof(*copy));
+    for (size_t i = 0; i < count; i++) {
+        must(bauta_model_tensor(world.model, i, &t, &err));
+        copy[i] = malloc(t.count * sizeof(float));
+        memcpy(copy[i], t.data, t.count * sizeof(float));
+    }
+    return copy;
+}
+
+/* A digest of the weights, which are then again what they were. */
+static uint64_t weights_restore(float **copy)
+{
+    bauta_tensor t = BAUTA_TENSOR_INIT;
+    uint64_t h = 0;
+    for (size_t i = 0; i < bauta_model_tensor_count(world.model); i++) {
+        bauta_error ignored;
+        bauta_model_tensor(world.model, i, &t, &ignored);
+        h = digest(h, t.data, t.count * sizeof(float));
+        memcpy(t.writable, copy[i], t.count * sizeof(float));
+        free(copy[i]);
+    }
+    free(copy);
+    return h;
+}
+
 /* One step, after which the model is again what it was. */
 static bauta_status step(const void *options, void *report)
 {
     bauta_trainer *trainer = NULL;
-    bauta_tensor t = BAUTA_TENSOR_INIT;
-    size_t count = bauta_model_tensor_count(world.model);
-    float **kept = calloc(count, sizeof(*kept));
-    for (size_t i = 0; i < count; i++) {
-        must(bauta_model_tensor(world.model, i, &t, &err));
-        kept[i] = malloc(t.count * sizeof(float));
-        memcpy(kept[i], t.data, t.count * sizeof(float));
-    }
+    float **copy = weights_copy();
     bauta_status status =
         bauta_trainer_create(&trainer, world.context, world.model,
                              world.tokenizer, world.corpus, options, &err);
     if (!status)
         status = bauta_trainer_step(trainer, report, &err);
     bauta_trainer_free(trainer);
-    for (size_t i = 0; i < count; i++) {
-        bauta_error ignored;
-        bauta_model_tensor(world.model, i, &t, &ignored);
-        memcpy(t.writable, kept[i], t.count * sizeof(float));
-        free(kept[i]);
-    }
-    free(kept);
+    weights_restore(copy);
     return status;
 }
 
@@ -477,6 +554,173 @@ static uint64_t preset_show(const void *sized)
     uint64_t h = digest(0, &o->learning_rate, sizeof(o->learning_rate));
     h = digest(h, &o->weight_decay, sizeof(o->weight_decay));
     return h + o->max_steps + o->warmup_steps + o->batch_tokens;
+}
+
+static void train_batch_fill(void *sized)
+{
+    static const float label_weights[ROWS] = { 1, -1, 2, 0.5f, 1, 1 };
+    static const uint64_t keys[ROWS] = { 3, 1, 4, 1, 5, 9 };
+    bauta_train_batch b = BAUTA_TRAIN_BATCH_INIT;
+    b.target = &world.batch;
+    b.labels = world.labels;
+    b.label_weights = label_weights;
+    b.target_keys = keys;
+    memcpy(sized, &b, sizeof(b));
+}
+
+static abi_outcome train_batch_run(void *sized)
+{
+    bauta_train_options options;
+    bauta_trainer *trainer = NULL;
+    void *both = two_of(sized);
+    float **copy = weights_copy();
+    train_fill(&options);
+    must(bauta_trainer_create(&trainer, world.context, world.model, NULL, NULL,
+                              &options, &err));
+    bauta_status status = bauta_trainer_step_batch(
+        trainer, both ? both : sized, both ? 2 : 1, NULL, &err);
+    bauta_trainer_free(trainer);
+    free(both);
+    return outcome(status, weights_restore(copy));
+}
+
+static bool decay_none(void *user, const bauta_tensor *tensor)
+{
+    (void)user;
+    return tensor->rank == 1;
+}
+
+static void optimizer_fill(void *sized)
+{
+    bauta_optimizer_options o = BAUTA_OPTIMIZER_OPTIONS_INIT;
+    o.learning_rate = 0.01;
+    o.adam_beta2 = 0.9;
+    o.weight_decay = 0.5;
+    o.max_grad_norm = 0.1;
+    o.decay = decay_none;
+    memcpy(sized, &o, sizeof(o));
+}
+
+static abi_outcome optimizer_run(void *sized)
+{
+    bauta_optimizer *optimizer = NULL;
+    double loss;
+    float **copy = weights_copy();
+    must(bauta_model_loss(world.context, world.model, NULL, &world.batch,
+                          world.labels, NULL, &loss, NULL, &err));
+    bauta_status status = bauta_optimizer_create(&optimizer, world.context,
+                                                 world.model, sized, &err);
+    if (!status)
+        status = bauta_optimizer_step(optimizer, NULL, &err);
+    bauta_optimizer_free(optimizer);
+    bauta_error ignored;
+    bauta_model_zero_gradients(world.model, &ignored);
+    return outcome(status, weights_restore(copy));
+}
+
+static void perplexity_fill(void *sized)
+{
+    bauta_perplexity_options o = BAUTA_PERPLEXITY_OPTIONS_INIT;
+    o.objective = BAUTA_OBJECTIVE_CAUSAL;
+    o.context_length = 4;
+    o.stride = 3;
+    o.max_tokens = 20;
+    memcpy(sized, &o, sizeof(o));
+}
+
+static abi_outcome perplexity_run(void *sized)
+{
+    bauta_perplexity_result result = BAUTA_PERPLEXITY_RESULT_INIT;
+    bauta_status status =
+        bauta_perplexity(world.context, world.model, world.tokenizer,
+                         world.corpus, sized, &result, &err);
+    uint64_t h = digest(0, &result.total_loss, sizeof(result.total_loss));
+    return outcome(status, h + result.tokens + result.stride);
+}
+
+static void measured_fill(void *sized)
+{
+    bauta_perplexity_result result = BAUTA_PERPLEXITY_RESULT_INIT;
+    memcpy(sized, &result, sizeof(result));
+}
+
+static abi_outcome measured_run(void *sized)
+{
+    return outcome(bauta_perplexity(world.context, world.model, NULL,
+                                    world.corpus, NULL, sized, &err),
+                   0);
+}
+
+static uint64_t measured_show(const void *sized)
+{
+    const bauta_perplexity_result *r = sized;
+    uint64_t h = digest(0, &r->loss, sizeof(r->loss));
+    h = digest(h, &r->total_loss, sizeof(r->total_loss));
+    return h + r->tokens + r->context_length + r->stride;
+}
+
+/* A run of four steps in a folder that is gone afterwards. */
+static bauta_status run_four(const void *run_options, void *result, uint64_t *h)
+{
+    char folder[600], command[700];
+    bauta_train_options options;
+    bauta_trainer *trainer = NULL;
+    bauta_run *run = NULL;
+    float **copy = weights_copy();
+    snprintf(folder, sizeof(folder), "%s/run", world.folder);
+    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+    train_fill(&options);
+    must(bauta_trainer_create(&trainer, world.context, world.model,
+                              world.tokenizer, world.corpus, &options, &err));
+    must(bauta_run_open(&run, folder, true, &err));
+    bauta_status status = bauta_run_train(run, trainer, world.corpus,
+                                          run_options, result, &err);
+    *h = bauta_trainer_steps(trainer);
+    bauta_run_free(run);
+    bauta_trainer_free(trainer);
+    *h += weights_restore(copy);
+    if (system(command)) {
+        fprintf(stderr, "abi: cannot remove %s\n", folder);
+        exit(1);
+    }
+    return status;
+}
+
+static void run_options_fill(void *sized)
+{
+    bauta_run_options o = BAUTA_RUN_OPTIONS_INIT;
+    o.max_steps = 3;
+    o.eval_steps = 2;
+    o.save_total_limit = 1;
+    o.early_stopping_patience = 5;
+    memcpy(sized, &o, sizeof(o));
+}
+
+static abi_outcome run_options_run(void *sized)
+{
+    uint64_t h;
+    bauta_status status = run_four(sized, NULL, &h);
+    return outcome(status, h);
+}
+
+static void run_result_fill(void *sized)
+{
+    bauta_run_result result = BAUTA_RUN_RESULT_INIT;
+    memcpy(sized, &result, sizeof(result));
+}
+
+static abi_outcome run_result_run(void *sized)
+{
+    uint64_t h;
+    return outcome(run_four(NULL, sized, &h), 0);
+}
+
+static uint64_t run_result_show(const void *sized)
+{
+    const bauta_run_result *r = sized;
+    uint64_t h = digest(0, &r->loss, sizeof(r->loss));
+    h = digest(h, &r->eval_loss, sizeof(r->eval_loss));
+    return h + r->step + r->saved_step;
 }
 
 /* ---- scores, pictures, audits ------------------------------------------ */
@@ -779,6 +1023,9 @@ const abi_call abi_calls[] = {
     READ(bauta_outputs, outputs),
     READ(bauta_loss_options, loss),
     READ(bauta_attention_weights, weights),
+    READ(bauta_embed_options, embed),
+    READ(bauta_top_tokens_options, top),
+    READ(bauta_decode_input, input),
     READ(bauta_encode_options, encode),
     READ(bauta_decode_options, decode),
     READ(bauta_corpus_options, corpus),
@@ -786,6 +1033,12 @@ const abi_call abi_calls[] = {
     READ(bauta_train_options, train),
     WRITTEN(bauta_train_options, preset),
     WRITTEN(bauta_train_report, report),
+    READ(bauta_train_batch, train_batch),
+    READ(bauta_optimizer_options, optimizer),
+    READ(bauta_perplexity_options, perplexity),
+    WRITTEN(bauta_perplexity_result, measured),
+    READ(bauta_run_options, run_options),
+    WRITTEN(bauta_run_result, run_result),
     READ(bauta_translations, texts),
     READ(bauta_bleu_options, bleu),
     WRITTEN(bauta_bleu_score, bleu_score),

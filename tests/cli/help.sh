@@ -112,6 +112,7 @@ model en-de --preset transformer-tiny --set d_model=32 --set encoder_layers=6 \
     --target train.de
 cp -R models/en-de models/opus-mt-en-de
 cp -R models/bert models/roberta
+cp -R models/en-de models/marian
 cp -R "$folders/mistral" models/mistral
 
 # ---- the examples ------------------------------------------------------------
