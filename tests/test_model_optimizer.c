@@ -247,7 +247,7 @@ static void wrong_options_are_refused(const student *s)
     refused(s, &o, "weight_decay is inf");
     o = good;
     o.max_grad_norm = -2.0;
-    refused(s, &o, "norm of gradients is -2");
+    refused(s, &o, "max_grad_norm is -2");
 }
 
 static void misuse_is_a_sentence(void **state)

@@ -443,9 +443,10 @@ static void inputs_are_checked(void **state)
     refused(bauta_decode_session_append(w.session, &input, 1, &err), &err,
             "there is no sequence 7");
     input.size = 1;
-    refused(bauta_decode_session_append(w.session, &input, 1, &err), &err,
-            "inputs[0].size is 1, which no version of the struct has: start from "
-      "BAUTA_DECODE_INPUT_INIT");
+    refused(
+        bauta_decode_session_append(w.session, &input, 1, &err), &err,
+        "inputs[0].size is 1, which no version of the struct has: start from "
+        "BAUTA_DECODE_INPUT_INIT");
     refused(bauta_decode_session_truncate(w.session, n, 3, &err), &err,
             "sequence 1 has 2 tokens, of which 3 are to be kept");
     assert_int_equal(bauta_decode_session_tokens(w.session, n), 2);

@@ -524,8 +524,8 @@ static void misuse_is_a_sentence_and_changes_nothing(void **state)
             "batch 1: target is NULL: a decoder-only model reads target");
     two[1].size = 0;
     refused(&k, two, 2,
-            "batch 1: batch.size is 0, not 56: start from "
-            "BAUTA_TRAIN_BATCH_INIT");
+            "batch 1: batches[1].size is 0, and that of the first is 56: "
+            "start each from BAUTA_TRAIN_BATCH_INIT");
     training_run_same(&fresh.l, &k.l);
     assert_int_equal(bauta_trainer_steps(k.l.trainer), 0);
     training_run_release(&k.l);

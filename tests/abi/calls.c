@@ -328,9 +328,9 @@ static abi_outcome top_run(void *sized)
     static const size_t rows[2] = { 1, 5 };
     uint32_t ids[2 * VOCABULARY] = { 0 };
     double probabilities[2 * VOCABULARY] = { 0 };
-    bauta_status status = bauta_model_top_tokens(
-        world.context, world.model, NULL, &world.batch, rows, 2, sized, ids,
-        probabilities, &err);
+    bauta_status status =
+        bauta_model_top_tokens(world.context, world.model, NULL, &world.batch,
+                               rows, 2, sized, ids, probabilities, &err);
     return outcome(status, digest(digest(0, ids, sizeof(ids)), probabilities,
                                   sizeof(probabilities)));
 }
@@ -577,8 +577,8 @@ static abi_outcome train_batch_run(void *sized)
     train_fill(&options);
     must(bauta_trainer_create(&trainer, world.context, world.model, NULL, NULL,
                               &options, &err));
-    bauta_status status = bauta_trainer_step_batch(
-        trainer, both ? both : sized, both ? 2 : 1, NULL, &err);
+    bauta_status status = bauta_trainer_step_batch(trainer, both ? both : sized,
+                                                   both ? 2 : 1, NULL, &err);
     bauta_trainer_free(trainer);
     free(both);
     return outcome(status, weights_restore(copy));
@@ -606,6 +606,7 @@ static abi_outcome optimizer_run(void *sized)
     bauta_optimizer *optimizer = NULL;
     double loss;
     float **copy = weights_copy();
+    must(bauta_model_zero_gradients(world.model, &err));
     must(bauta_model_loss(world.context, world.model, NULL, &world.batch,
                           world.labels, NULL, &loss, NULL, &err));
     bauta_status status = bauta_optimizer_create(&optimizer, world.context,
@@ -673,8 +674,8 @@ static bauta_status run_four(const void *run_options, void *result, uint64_t *h)
     must(bauta_trainer_create(&trainer, world.context, world.model,
                               world.tokenizer, world.corpus, &options, &err));
     must(bauta_run_open(&run, folder, true, &err));
-    bauta_status status = bauta_run_train(run, trainer, world.corpus,
-                                          run_options, result, &err);
+    bauta_status status =
+        bauta_run_train(run, trainer, world.corpus, run_options, result, &err);
     *h = bauta_trainer_steps(trainer);
     bauta_run_free(run);
     bauta_trainer_free(trainer);
