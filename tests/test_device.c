@@ -122,6 +122,22 @@ static void a_missing_gpu_is_an_error(void **state)
     }
 }
 
+/* Without a GPU every call of CUDA's runtime fails, which is how its errors can
+ * be tested here. */
+static void a_runtime_error_has_its_own_status(void **state)
+{
+    const bt_gpu *gpu = bt_gpu_table();
+    void *memory = &memory;
+    int before;
+    (void)state;
+    if (!gpu || bauta_gpu_count())
+        skip();
+    REFUSED(gpu->enter(0, &before, &err), BAUTA_ERR_DEVICE, "use the GPU");
+    REFUSED(gpu->alloc(&memory, 4, &err), BAUTA_ERR_DEVICE, "allocate on");
+    assert_null(memory);
+    REFUSED(gpu->wait(NULL, &err), BAUTA_ERR_DEVICE, "work failed");
+}
+
 /* ---- a table for the tests --------------------------------------------- */
 
 static struct {
@@ -720,6 +736,7 @@ int main(void)
         cmocka_unit_test(options_of_an_older_header_are_accepted),
         cmocka_unit_test(unknown_devices_are_named),
         cmocka_unit_test(a_missing_gpu_is_an_error),
+        cmocka_unit_test(a_runtime_error_has_its_own_status),
         cmocka_unit_test(gpu_calls_reach_the_kernels_on_their_device),
         cmocka_unit_test(structs_of_other_sizes_are_taken),
         cmocka_unit_test(gpu_calls_refuse_a_cpu_context),
