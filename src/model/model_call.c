@@ -406,8 +406,10 @@ bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
                               const bauta_loss_options *options, double *loss,
                               size_t *counted, bauta_error *err)
 {
+    BT_NEED_CPU(context, err);
+    BT_NEED(model, err);
     return bt_model_loss(context, model, source, target, labels, options,
-                         model && model->trainable, loss, counted, err);
+                         model->trainable, loss, counted, err);
 }
 
 /* ---- log-probabilities -------------------------------------------------- */
