@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention.h - masked attention on the CPU: the computations behind the public
+/* attention.h - masked attention on the CPU: the computations of the public
  * calls, and what they share. */
 #ifndef BT_CPU_ATTENTION_H
 #define BT_CPU_ATTENTION_H

@@ -31,7 +31,7 @@
  * where a value in a partial pair is NaN or infinite, every row of the tile
  * comes out NaN in that column. That is never missed and costs next to nothing:
  * the epilogue notes tiles in which something is not finite, and a second
- * kernel (FIXUP), launched behind the first one, does those items again:
+ * kernel (FIXUP), launched after the first one, does those items again:
  *
  *   pass 0   values that are not finite are replaced by 0: the sums of the
  *            finite ones, by the same instructions and so with the same bits;
