@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,15 @@ static const bt_tokenizer_class classes[] = {
       { NULL, NULL, "[UNK]", "[PAD]", "[CLS]", "[SEP]", "[MASK]" },
       .cls_sep = true },
     { "LlamaTokenizer", "llama", { "<s>", "</s>", "<unk>" }, .bos = true },
-    { "T5Tokenizer", "t5", { NULL, "</s>", "<unk>", "<pad>" }, .eos = true },
+    { "GemmaTokenizer",
+      "gemma",
+      { "<bos>", "<eos>", "<unk>", "<pad>" },
+      .bos = true },
+    { "T5Tokenizer",
+      "t5",
+      { NULL, "</s>", "<unk>", "<pad>" },
+      .eos = true,
+      .sentinels = 100 },
     { "AlbertTokenizer",
       "albert",
       { "[CLS]", "[SEP]", "<unk>", "<pad>", "[CLS]", "[SEP]", "[MASK]" },
@@ -286,30 +295,112 @@ bauta_status bt_tokenizer_config_build(bauta_tokenizer **out,
 
 /* ---- Completing a SentencePiece model ------------------------------------ */
 
-/* Make the special tokens of the folder added tokens. */
-static bauta_status names_add(bauta_tokenizer *t, const bt_tokenizer_config *f,
-                              const char *path, bauta_error *err)
+static int special_add(additions *a, const char *piece, uint32_t id)
 {
-    bt_added_token tokens[BAUTA_TOKEN_COUNT];
-    size_t count = 0;
-    bauta_status status = BAUTA_OK;
-    for (unsigned i = 0; i < BAUTA_TOKEN_COUNT && !status; i++) {
+    if (!piece || id == BT_NO_ID)
+        return 0;
+    return token_add(a, piece, id, true, false, false, false, false);
+}
+
+/* The special tokens by name, and those of "additional_special_tokens" that the
+ * model has as pieces. */
+static int specials_add(additions *a, const bauta_tokenizer *t,
+                        const bt_tokenizer_config *f)
+{
+    size_t i;
+    json_t *more;
+    for (i = 0; i < BAUTA_TOKEN_COUNT; i++)
+        if (special_add(
+                a, bt_tokenizer_config_special_token(f, (bauta_special_token)i),
+                t->special_ids[i]))
+            return -1;
+    json_array_foreach(json_object_get(f->config, "additional_special_tokens"),
+                       i, more)
+    {
         const char *piece =
-            bt_tokenizer_config_special_token(f, (bauta_special_token)i);
-        if (!piece || t->special_ids[i] == BT_NO_ID)
-            continue;
-        tokens[count++] = (bt_added_token){ .content = piece,
-                                            .size = strlen(piece),
-                                            .id = t->special_ids[i],
-                                            .special = true };
-        status = bt_tokenizer_mark_special(t, t->special_ids[i], err);
+            json_is_object(more) ? content_of(more) : json_string_value(more);
+        if (piece && special_add(a, piece,
+                                 bt_vocab_find(t->vocab, piece, strlen(piece))))
+            return -1;
     }
-    if (status)
-        return status;
+    return 0;
+}
+
+/* How many sentinels T5's tokenizer adds; none if they are pieces. */
+static bauta_status sentinels_count(size_t *count, const bauta_tokenizer *t,
+                                    const bt_tokenizer_config *f,
+                                    bauta_error *err)
+{
+    enum { SENTINELS_MAX = 10000 };
+    const json_t *given = json_object_get(f->config, "extra_ids");
+    double number = json_is_number(given) ? json_number_value(given)
+                                          : (double)f->class->sentinels;
+    if (!(number >= 0.0 && number <= SENTINELS_MAX))
+        return bt_fail(err, BAUTA_ERR_FORMAT,
+                       "%s: extra_ids of tokenizer_config.json is not 0 to %d",
+                       bt_path_tail(f->path), SENTINELS_MAX);
+    bool pieces = bt_vocab_find(t->vocab, "<extra_id_0>", 12) != BT_NO_ID;
+    *count = pieces ? 0 : (size_t)number;
+    return BAUTA_OK;
+}
+
+/* <extra_id_0>, ... have the ids after the pieces, in reverse. */
+static int sentinels_add(additions *a, const bauta_tokenizer *t, size_t count)
+{
+    size_t pieces = bt_vocab_size(t->vocab);
+    for (size_t i = 0; i < count; i++) {
+        char piece[32];
+        snprintf(piece, sizeof(piece), "<extra_id_%zu>", count - 1 - i);
+        if (special_add(a, piece, (uint32_t)(pieces + i)))
+            return -1;
+    }
+    return 0;
+}
+
+/* Replace the added tokens of a tokenizer. Control pieces stay special. */
+static bauta_status added_replace(bauta_tokenizer *t, const json_t *list,
+                                  const char *path, bauta_error *err)
+{
+    const bt_tokenizer_build b = { .tokenizer = t, .path = path };
+    size_t pieces = bt_vocab_size(t->vocab);
+    unsigned char *controls = t->is_special;
     bt_added_tokens_free(t->added_tokens);
     t->added_tokens = NULL;
-    return bt_added_tokens_create(&t->added_tokens, tokens, count,
-                                  t->normalizer, path, err);
+    t->is_special = NULL; // its size is that of the vocabulary, which grows
+    bauta_status status = bt_tokenizer_build_added_tokens(&b, list, err);
+    for (size_t i = 0; i < pieces && !status; i++)
+        if (controls[i])
+            status = bt_tokenizer_mark_special(t, (uint32_t)i, err);
+    bt_free(controls);
+    return status;
+}
+
+/* Make the special tokens of the folder added tokens, and add its others. */
+static bauta_status tokens_add(bauta_tokenizer *t, const bt_tokenizer_config *f,
+                               const char *path, bauta_error *err)
+{
+    json_t *file = NULL;
+    size_t sentinels = 0;
+    additions a = { json_array(), NULL };
+    bauta_status status = a.list ? bt_vocab_create(&a.seen, err)
+                                 : bt_fail_memory(err, "added tokens", 0);
+    if (!status)
+        status = sentinels_count(&sentinels, t, f, err);
+    if (!status)
+        status = bt_tokenizer_folder_read_json(&file, f->path,
+                                               "added_tokens.json", err);
+    if (!status &&
+        (specials_add(&a, t, f) ||
+         tokens_decoder_add(
+             &a, json_object_get(f->config, "added_tokens_decoder")) ||
+         sentinels_add(&a, t, sentinels) || object_add(&a, file)))
+        status = bt_fail_memory(err, "added tokens", 0);
+    if (!status)
+        status = added_replace(t, a.list, path, err);
+    json_decref(file);
+    json_decref(a.list);
+    bt_vocab_free(a.seen);
+    return status;
 }
 
 bauta_status
@@ -324,7 +415,7 @@ bt_tokenizer_config_complete_sentencepiece(bauta_tokenizer *t,
         cls || bt_tokenizer_config_bool(f, "add_bos_token", f->class->bos);
     bool after =
         cls || bt_tokenizer_config_bool(f, "add_eos_token", f->class->eos);
-    bauta_status status = names_add(t, f, path, err);
+    bauta_status status = tokens_add(t, f, path, err);
     if (status)
         return status;
     bt_template_release(&t->single);

@@ -19,7 +19,9 @@ typedef struct bt_tokenizer_class {
     const char *special_tokens[BAUTA_TOKEN_COUNT]; /* defaults */
     bool bos, eos;                                 /* added to a text */
     bool cls_sep;                                  /* [CLS] A [SEP] B [SEP] */
-    bool roberta_pair; /* as RoBERTa: <s> A </s></s> B </s> */
+    bool roberta_pair;  /* as RoBERTa: <s> A </s></s> B </s> */
+    unsigned sentinels; /* <extra_id_0>, ..., unless "extra_ids" gives the
+                           number */
 } bt_tokenizer_class;
 
 extern const bt_tokenizer_class bt_tokenizer_class_none;

@@ -95,8 +95,9 @@ static bauta_status read_added_list(const bt_tokenizer_build *b,
     return status;
 }
 
-static bauta_status read_added_tokens(const bt_tokenizer_build *b,
-                                      const json_t *list, bauta_error *err)
+bauta_status bt_tokenizer_build_added_tokens(const bt_tokenizer_build *b,
+                                             const json_t *list,
+                                             bauta_error *err)
 {
     if (list && !json_is_array(list))
         return bt_member_fail(b->path, "added_tokens", "is not a list", err);
@@ -180,7 +181,7 @@ static bauta_status document_fill(bauta_tokenizer *t, bt_tokenizer_json *d,
         return status;
     t->bytelevel = bt_pretokenizer_bytelevel(t->pretokenizer);
     (void)((status = bt_tokenizer_build_model(&b, err)) ||
-           (status = read_added_tokens(
+           (status = bt_tokenizer_build_added_tokens(
                 &b, bt_member_get(document, "added_tokens"), err)) ||
            (status = bt_template_parse(
                 &t->single, &t->pair, bt_member_get(document, "post_processor"),

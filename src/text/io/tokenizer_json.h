@@ -66,5 +66,10 @@ typedef struct bt_tokenizer_build {
 /* Create the model; the pre-tokenizer must exist. */
 bauta_status bt_tokenizer_build_model(const bt_tokenizer_build *build,
                                       bauta_error *err);
+/* Set the added tokens, from a list as in "added_tokens". Tokens that the
+ * vocabulary lacks are appended to it. */
+bauta_status bt_tokenizer_build_added_tokens(const bt_tokenizer_build *build,
+                                             const json_t *list,
+                                             bauta_error *err);
 
 #endif

@@ -166,7 +166,7 @@ static bauta_status store_extras(bauta_tokenizer *t, const char *path,
 {
     static const char *const extras[] = { "tokenizer_config.json",
                                           "special_tokens_map.json",
-                                          "added_tokens.json" };
+                                          "added_tokens.json", "series.json" };
     for (size_t i = 0; i < BT_LEN(extras); i++) {
         char *bytes;
         size_t size;
