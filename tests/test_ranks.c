@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_ranks.c - training on many ranks: weights, optimizer state, metrics and
+ * bytes sent, for every number of ranks and lanes.
+ *
+ * The ranks are threads, each with its own context, model and trainer.
+ * BAUTA_RANKS=whole takes 200 steps instead of a few. */
+#include "bauta.h"
+#include "rank_threads.h"
+#include "runtime/context.h"
+#include "tiny_training.h"
+#include "train/checkpoint.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { STEPS_MAX = 200 };
+
+static size_t steps_of_test(void)
+{
+    const char *how = getenv("BAUTA_RANKS");
+    return how && strcmp(how, "whole") == 0 ? STEPS_MAX : 6;
+}
+
+/* What a run leaves. */
+typedef struct outcome {
+    uint64_t weights, optimizer;
+    double loss[STEPS_MAX], norm[STEPS_MAX], eval_loss;
+    size_t counted, tokens, eval_counted;
+} outcome;
+
+/* A part of a run: from a checkpoint on, or from the start, to a step. */
+typedef struct part {
+    const char *family;
+    size_t lanes, until;
+    const char *from, *to; /* folders of checkpoints, or NULL */
+    outcome result;        /* of rank 0 */
+} part;
+
+static bauta_train_options options_of(const part *p)
+{
+    bauta_train_options o = tiny_train_options();
+    o.lanes = p->lanes;
+    o.batch_tokens = 120;
+    o.gradient_accumulation_steps = 2;
+    o.microbatch_tokens = 48;
+    o.max_steps = STEPS_MAX;
+    o.dropout = 0.1f;
+    o.label_smoothing = 0.1f;
+    o.max_grad_norm = 0.5;
+    o.ema_decay = 0.9;
+    return o;
+}
+
+static void rank_run_init(training_run *l, bauta_ranks *ranks, const part *p)
+{
+    bauta_options how = BAUTA_OPTIONS_INIT;
+    bauta_train_options options = options_of(p);
+    bauta_error err = { 0 };
+    how.threads = 1;
+    *l = (training_run){ 0 };
+    must(bauta_context_create(&l->context, &how, &err), &err);
+    must(bauta_context_set_ranks(l->context, ranks, &err), &err);
+    if (p->from)
+        must(bauta_model_load(&l->model, p->from, true, &err), &err);
+    else
+        must(bauta_model_create(&l->model,
+                                tinies[tiny_family(p->family)].config, 3, &err),
+             &err);
+    l->tokenizer = tiny_tokenizer();
+    bauta_model_kind kind = bauta_model_kind_of(l->model);
+    l->corpus = kind == BAUTA_ENCODER_DECODER
+                    ? tiny_pairs(5, 60, 12)
+                    : tiny_texts(5, 60, 30, kind == BAUTA_ENCODER_ONLY ? 1 : 3);
+    must(bauta_trainer_create(&l->trainer, l->context, l->model, l->tokenizer,
+                              l->corpus, &options, &err),
+         &err);
+    if (p->from)
+        must(bauta_trainer_resume(l->trainer, p->from, &err), &err);
+}
+
+/* Gradients and weights, and the small sums of a step: two counts, the losses
+ * of lanes and the squares of the norm. */
+static uint64_t step_bytes(const bauta_trainer *t)
+{
+    const bt_comm *comm = t->context->comm;
+    uint64_t bits = 0;
+    while (1 << bits < comm->count)
+        bits++;
+    return bt_comm_slices_bytes(comm, t->shards.bounds) +
+           bits * (2 + t->lanes.all + t->shards.pieces) * sizeof(double);
+}
+
+static void outcome_set(rank_thread *self, part *p, training_run *l,
+                        outcome *got)
+{
+    bauta_error err = { 0 };
+    bt_optimizer_state state;
+    must(bauta_trainer_evaluate(l->trainer, l->corpus, 300, &got->eval_loss,
+                                &got->eval_counted, &err),
+         &err);
+    must(bt_optimizer_state_init(&state, l->trainer, true, &err), &err);
+    got->weights =
+        bt_model_weights_digest(l->model, store_weights(l->model->store));
+    if (self->rank == 0)
+        got->optimizer = bt_optimizer_state_digest(&state);
+    bt_optimizer_state_release(&state);
+    if (p->to)
+        must(bauta_trainer_save(l->trainer, self->rank ? NULL : p->to, NULL,
+                                &err),
+             &err);
+}
+
+static void part_rank(rank_thread *self)
+{
+    part *p = self->user;
+    bauta_error err = { 0 };
+    bauta_ranks *ranks = NULL;
+    training_run l;
+    static outcome results[RANK_THREADS_MAX];
+    outcome *got = &results[self->rank];
+    memset(got, 0, sizeof(*got));
+    must(bauta_ranks_connect(&ranks, (size_t)self->rank, (size_t)self->count,
+                             self->sockets, &err),
+         &err);
+    rank_run_init(&l, ranks, p);
+    while (bauta_trainer_steps(l.trainer) < p->until) {
+        bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
+        uint64_t sent = bauta_ranks_sent(ranks);
+        must(bauta_trainer_step(l.trainer, &report, &err), &err);
+        RANK_CHECK(self, report.updated);
+        RANK_CHECK(self,
+                   bauta_ranks_sent(ranks) - sent == step_bytes(l.trainer));
+        got->loss[report.step - 1] = report.loss;
+        got->norm[report.step - 1] = report.grad_norm;
+        got->counted += report.counted;
+        got->tokens += report.tokens;
+    }
+    outcome_set(self, p, &l, got);
+    if (self->rank == 0)
+        p->result = *got;
+    training_run_release(&l);
+    bauta_ranks_free(ranks);
+}
+
+static void part_run(part *p, int ranks)
+{
+    ranks_run(ranks, part_rank, p);
+}
+
+static void outcome_same(const outcome *a, const outcome *b, size_t first,
+                         size_t steps)
+{
+    for (size_t i = first; i < steps; i++) {
+        if (memcmp(&a->loss[i], &b->loss[i], sizeof(double)) ||
+            memcmp(&a->norm[i], &b->norm[i], sizeof(double)))
+            fail_msg("step %zu: loss %.17g and %.17g, norm %.17g and %.17g",
+                     i + 1, a->loss[i], b->loss[i], a->norm[i], b->norm[i]);
+    }
+    assert_int_equal(a->weights, b->weights);
+    assert_int_equal(a->optimizer, b->optimizer);
+    assert_memory_equal(&a->eval_loss, &b->eval_loss, sizeof(double));
+    assert_int_equal(a->eval_counted, b->eval_counted);
+}
+
+/* ---- every number of ranks ----------------------------------------------- */
+
+static void family_runs(const char *family)
+{
+    static part one, many;
+    size_t steps = steps_of_test();
+    for (size_t lanes = 8; lanes >= 2; lanes /= 2) {
+        one = (part){ .family = family, .lanes = lanes, .until = steps };
+        part_run(&one, 1);
+        assert_true(one.result.norm[0] > 0.5); // so that it is clipped
+        for (int ranks = 2; ranks <= (int)lanes; ranks *= 2) {
+            many = (part){ .family = family, .lanes = lanes, .until = steps };
+            part_run(&many, ranks);
+            outcome_same(&one.result, &many.result, 0, steps);
+            assert_int_equal(one.result.counted, many.result.counted);
+            assert_int_equal(one.result.tokens, many.result.tokens);
+        }
+    }
+}
+
+static void ranks_change_no_bit_of_gpt2(void **state)
+{
+    (void)state;
+    family_runs("gpt2");
+}
+
+static void ranks_change_no_bit_of_bert(void **state)
+{
+    (void)state;
+    family_runs("bert");
+}
+
+static void ranks_change_no_bit_of_marian(void **state)
+{
+    (void)state;
+    family_runs("marian");
+}
+
+/* Lanes only change the order of additions. */
+static void lanes_have_the_same_loss_within_rounding(void **state)
+{
+    (void)state;
+    static part without, with;
+    without = (part){ .family = "gpt2", .lanes = 0, .until = 6 };
+    with = (part){ .family = "gpt2", .lanes = 8, .until = 6 };
+    part_run(&without, 1);
+    part_run(&with, 4);
+    for (size_t i = 0; i < 6; i++) {
+        double a = without.result.loss[i], b = with.result.loss[i];
+        if (!(fabs(a - b) <= 1e-5 * fabs(a)))
+            fail_msg("step %zu: %.9g and %.9g", i + 1, a, b);
+    }
+}
+
+/* ---- checkpoints --------------------------------------------------------- */
+
+/* Start on 4, go on with 1, end on 8. */
+static void a_run_moves_between_numbers_of_ranks(void **state)
+{
+    (void)state;
+    static part parts[3], whole;
+    size_t steps = steps_of_test();
+    const int ranks[] = { 4, 1, 8 };
+    temp_folder s = temp_folder_create();
+    char first[600], second[600], last[600], same[600];
+    snprintf(first, sizeof(first), "%s/first", s.folder);
+    snprintf(second, sizeof(second), "%s/second", s.folder);
+    snprintf(last, sizeof(last), "%s/last", s.folder);
+    snprintf(same, sizeof(same), "%s/same", s.folder);
+    const char *const folders[] = { NULL, first, second, last };
+    for (int i = 0; i < 3; i++) {
+        parts[i] = (part){ .family = "gpt2",
+                           .lanes = 8,
+                           .until = steps * (size_t)(i + 1) / 3,
+                           .from = folders[i],
+                           .to = folders[i + 1] };
+        part_run(&parts[i], ranks[i]);
+    }
+    whole = (part){ .family = "gpt2", .lanes = 8, .until = steps, .to = same };
+    part_run(&whole, 1);
+    outcome_same(&whole.result, &parts[2].result, steps * 2 / 3, steps);
+    temp_folder_free(&s);
+}
+
+static void a_checkpoint_with_other_lanes_is_refused(void **state)
+{
+    (void)state;
+    static part p;
+    temp_folder s = temp_folder_create();
+    char folder[600];
+    snprintf(folder, sizeof(folder), "%s/saved", s.folder);
+    p = (part){ .family = "gpt2", .lanes = 4, .until = 2, .to = folder };
+    part_run(&p, 2);
+    for (size_t lanes = 0; lanes <= 8; lanes += 8) {
+        training_run l;
+        bauta_error err = { 0 };
+        part other = { .family = "gpt2", .lanes = lanes };
+        rank_run_init(&l, NULL, &other);
+        assert_int_equal(bauta_trainer_resume(l.trainer, folder, &err),
+                         BAUTA_ERR_ARGUMENT);
+        if (!strstr(err.message, lanes ? "the option lanes is 4 in the "
+                                         "checkpoint and 8 in this trainer"
+                                       : "is 4 in the checkpoint and 1 in"))
+            fail_msg("%s", err.message);
+        training_run_release(&l);
+    }
+    temp_folder_free(&s);
+}
+
+/* ---- the tree ------------------------------------------------------------ */
+
+static float tree(const float *values, size_t count)
+{
+    return count == 1
+               ? values[0]
+               : tree(values, count / 2) + tree(values + count / 2, count / 2);
+}
+
+static void lanes_are_added_as_a_tree(void **state)
+{
+    (void)state;
+    enum { FLOATS = 48 };
+    test_random r = test_random_from(test_seed());
+    bauta_context *context = NULL;
+    bauta_error err = { 0 };
+    must(bauta_context_create(&context, NULL, &err), &err);
+    for (size_t count = 1; count <= 64; count *= 2) {
+        static bt_lanes lanes;
+        float values[FLOATS][64];
+        float *memory = bt_alloc_zero(FLOATS, sizeof(float));
+        bt_model_store store = { .floats = FLOATS };
+        store.grads = bt_buffer_of_host(memory, FLOATS * sizeof(float));
+        memset(&lanes, 0, sizeof(lanes));
+        must(bt_lanes_init(&lanes, count, context->comm, context->stream,
+                           &store, &err),
+             &err);
+        for (size_t i = 0; i < count; i++) {
+            float *grads = store.grads.memory;
+            for (size_t j = 0; j < FLOATS; j++)
+                grads[j] = values[j][i] =
+                    ldexpf(test_float(&r), (int)test_below(&r, 24));
+            must(bt_lanes_add(&lanes, i, context->stream, &store, &err), &err);
+        }
+        assert_ptr_equal(store.grads.memory, memory); // where it was
+        for (size_t j = 0; j < FLOATS; j++)
+            assert_true(((float *)store.grads.memory)[j] ==
+                        tree(values[j], count));
+        bt_lanes_release(&lanes);
+        bt_free(memory);
+    }
+    bauta_context_free(context);
+}
+
+/* ---- errors -------------------------------------------------------------- */
+
+static void lanes_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t lanes;
+        int ranks;
+        const char *message;
+    } cases[] = {
+        { 3, 1, "the number of lanes is 3, not a power of two" },
+        { 2048, 1, "the number of lanes is 2048" },
+        { 1, 2, "2 ranks cannot share 1 lane;" },
+        { 0, 2, "2 ranks cannot share 1 lane;" },
+        { 4, 8, "8 ranks cannot share 4 lanes;" },
+    };
+    for (size_t i = 0; i < BT_LEN(cases); i++) {
+        bauta_error err = { 0 };
+        bt_comm comm = bt_comm_single();
+        comm.count = cases[i].ranks;
+        assert_int_equal(bt_lanes_check(cases[i].lanes, &comm, &err),
+                         BAUTA_ERR_ARGUMENT);
+        if (!strstr(err.message, cases[i].message))
+            fail_msg("%s", err.message);
+    }
+}
+
+static void batches_of_the_caller_have_no_lanes(void **state)
+{
+    (void)state;
+    training_run l;
+    bauta_error err = { 0 };
+    bauta_train_batch batch = BAUTA_TRAIN_BATCH_INIT;
+    part p = { .family = "gpt2", .lanes = 2 };
+    rank_run_init(&l, NULL, &p);
+    assert_int_equal(bauta_trainer_step_batch(l.trainer, &batch, 1, NULL, &err),
+                     BAUTA_ERR_UNSUPPORTED);
+    training_run_release(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lanes_are_added_as_a_tree),
+        cmocka_unit_test(lanes_are_checked),
+        cmocka_unit_test(batches_of_the_caller_have_no_lanes),
+        cmocka_unit_test(ranks_change_no_bit_of_gpt2),
+        cmocka_unit_test(ranks_change_no_bit_of_bert),
+        cmocka_unit_test(ranks_change_no_bit_of_marian),
+        cmocka_unit_test(lanes_have_the_same_loss_within_rounding),
+        cmocka_unit_test(a_run_moves_between_numbers_of_ranks),
+        cmocka_unit_test(a_checkpoint_with_other_lanes_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
