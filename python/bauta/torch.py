@@ -1,0 +1,979 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Masked attention for PyTorch: a custom operator with autograd.
+
+float32 on the CPU; bfloat16 and float32 on Hopper GPUs, where the library was
+built with CUDA. Tensors are read in place.
+
+>>> import bauta, bauta.torch, torch
+>>> q = k = v = torch.ones(2, 8, 16, 64, requires_grad=True)
+>>> out = bauta.torch.attention(q, k, v, bauta.Mask.causal(16))
+>>> out.sum().backward()
+>>> q.grad.shape
+torch.Size([2, 8, 16, 64])
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from . import _core
+from ._attention import positions_of, scale_of
+from ._errors import ArgumentError, UnsupportedError
+from ._mask import Mask, _by_id, masks_of
+
+__all__ = [
+    "attention",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "paged_attention",
+    "scaled_dot_product_attention",
+]
+
+_GPU_PLANS = 8  # kept with each mask
+_MASKS = 64  # kept by each _MaskCache
+
+
+# ---- layouts ------------------------------------------------------------------
+
+
+def _in_place(tensor: Tensor) -> bool:
+    """Whether the library can read a tensor (batch, heads, tokens, dim)."""
+    _, heads, tokens, dim = tensor.shape
+    _, head_stride, token_stride, last = tensor.stride()
+    return (
+        (dim <= 1 or last == 1)
+        and (heads <= 1 or head_stride >= dim)
+        and (tokens <= 1 or token_stride >= dim)
+    )
+
+
+def _readable(tensor: Tensor) -> Tensor:
+    return tensor if _in_place(tensor) else tensor.contiguous()
+
+
+def _merges(tensor: Tensor) -> bool:
+    """Whether the sequences of a batch follow each other as heads do."""
+    batch, heads, _, dim = tensor.shape
+    if batch <= 1:
+        return True
+    if heads == 1:
+        return tensor.stride(0) >= dim
+    return tensor.stride(0) == heads * tensor.stride(1)
+
+
+def _follows(tensor: Tensor) -> bool:
+    """Whether the sequences of a batch follow each other as tokens do."""
+    batch, _, tokens, _ = tensor.shape
+    return batch <= 1 or tensor.stride(0) == tokens * tensor.stride(2)
+
+
+def _one_call(tensors: Sequence[Tensor], one_mask: bool) -> bool:
+    """Whether the batch can be further heads of one call of the library."""
+    batch, heads = tensors[0].shape[:2]
+    return one_mask and batch * heads < 1 << 16 and all(map(_merges, tensors))
+
+
+def _results_empty(
+    q: Tensor, k: Tensor, v: Tensor, one_mask: bool
+) -> Tuple[Tensor, Tensor]:
+    """out and lse. out has the axes of q in the same order in memory as far as
+    one call can write it, so that the heads of a projection stay together."""
+    batch, heads, tokens, _ = q.shape
+    dim = v.shape[3]
+    heads_inside = heads > 1 and tokens > 1 and q.stride(1) < q.stride(2)
+    merged = _one_call((q, k, v), one_mask)
+    if merged and heads_inside:
+        out = q.new_empty((tokens, batch, heads, dim)).permute(1, 2, 0, 3)
+    elif merged or (q.device.type == "cpu" and not heads_inside):
+        out = q.new_empty((batch, heads, tokens, dim))
+    else:
+        out = q.new_empty((batch, tokens, heads, dim)).transpose(1, 2)
+    return out, _lse_empty(q, merged)
+
+
+def _lse_empty(q: Tensor, merged: bool) -> Tensor:
+    """lse (batch, heads, tokens), in memory as one call of the library writes
+    it: (tokens, batch * heads), or (tokens, heads) for each sequence."""
+    batch, heads, tokens, _ = q.shape
+    if merged:
+        lse = q.new_empty((tokens, batch, heads), dtype=torch.float32)
+        return lse.permute(1, 2, 0)
+    lse = q.new_empty((batch, tokens, heads), dtype=torch.float32)
+    return lse.permute(0, 2, 1)
+
+
+def _describe(tensor: Tensor) -> Tuple[int, Tuple[int, ...], Tuple[int, ...]]:
+    shape, stride = tuple(tensor.shape), tensor.stride()
+    if tensor.numel():
+        # The memory may have been freed or cut under the tensor.
+        end = 1 + tensor.storage_offset()
+        end += sum((size - 1) * step for size, step in zip(shape, stride))
+        if tensor.untyped_storage().nbytes() < end * tensor.element_size():
+            raise ArgumentError(f"the memory of a tensor {shape} was freed")
+    return tensor.data_ptr(), shape, stride
+
+
+# ---- GPUs ---------------------------------------------------------------------
+
+_gpu_lock = threading.Lock()
+_gpu_contexts: dict = {}
+
+
+def _gpu_context(q: Tensor) -> Tuple[Any, Tuple[int, int]]:
+    """The context of the current stream, and its name. Call it with the lock."""
+    device = q.device.index
+    stream = torch.cuda.current_stream(q.device).cuda_stream
+    name = (device, stream)
+    if name not in _gpu_contexts:
+        _gpu_contexts[name] = _core.gpu_context(device, stream)
+    return _gpu_contexts[name], name
+
+
+def _gpu_plan(mask: Mask, context: Any, key: Tuple[Any, ...]) -> Any:
+    """A plan that serves both passes, cached with the mask. A plan has scratch
+    memory for one stream, so the stream is part of the key."""
+    plans = mask._cache.setdefault("gpu", OrderedDict())
+    if key in plans:
+        plans.move_to_end(key)
+        return plans[key]
+    _, heads, kv_heads, head_dim, value_dim, dtype = key
+    plan = _core.gpu_plan(
+        context,
+        mask._handle,
+        heads,
+        kv_heads,
+        head_dim,
+        value_dim,
+        dtype == torch.bfloat16,
+        True,
+    )
+    plans[key] = plan
+    while len(plans) > _GPU_PLANS:
+        plans.popitem(last=False)
+    return plan
+
+
+def _packed(masks: Tuple[Mask, ...], batch: int) -> Mask:
+    """The masks of a batch as one mask over its tokens."""
+    if len(masks) == 1 and batch == 1:
+        return masks[0]
+    key = ("packed", batch, tuple(mask._id for mask in masks[1:]))
+    cache = masks[0]._cache
+    if key not in cache:
+        cache[key] = Mask.pack(masks * batch if len(masks) == 1 else masks)
+    return cache[key]
+
+
+def _as_tokens(tensor: Tensor) -> Tensor:
+    """(batch, heads, tokens, dim) as one sequence (1, heads, tokens, dim)."""
+    batch, heads, tokens, dim = tensor.shape
+    # view() fails where flatten() would make a copy.
+    view = tensor.transpose(1, 2).view(batch * tokens, heads, dim)
+    return view.transpose(0, 1)[None]
+
+
+def _gpu_run(
+    masks: Tuple[Mask, ...], scale: float, tensors: List[Tensor], backward: bool
+) -> None:
+    """`tensors` are q, k, v, out, lse and those of the backward pass, whose
+    layouts _gpu_readable() has made mergeable."""
+    q, k, v = tensors[:3]
+    batch, heads, kv_heads = q.shape[0], q.shape[1], k.shape[1]
+    if batch == 0:
+        return
+    four = [tensor for tensor in tensors if tensor.dim() == 4]
+    if _one_call(four, len(masks) == 1):
+        mask, times = masks[0], batch
+        views = tensors
+    else:
+        mask, times = _packed(masks, batch), 1
+        views = [
+            _as_tokens(t) if t.dim() == 4 else _as_tokens(t[..., None])[..., 0]
+            for t in tensors
+        ]
+    with _gpu_lock, torch.cuda.device(q.device):
+        context, name = _gpu_context(q)
+        key = (name, heads * times, kv_heads * times, q.shape[3], v.shape[3], q.dtype)
+        plan = _gpu_plan(mask, context, key)
+        run = _core.gpu_attention_backward if backward else _core.gpu_attention_forward
+        run(context, plan, scale, *map(_describe, views))
+
+
+def _gpu_readable(tensors: Sequence[Tensor], one_mask: bool) -> List[Tensor]:
+    """Tensors of which one call serves the whole batch."""
+    tensors = [_readable(tensor) for tensor in tensors]
+    if _one_call(tensors, one_mask):
+        return tensors
+    return [t if _follows(t) else _tokens_first(t) for t in tensors]
+
+
+def _tokens_first(tensor: Tensor) -> Tensor:
+    """The tensor as (batch, tokens, heads, dim) in memory."""
+    return tensor.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+# ---- operators -----------------------------------------------------------------
+
+
+class _MaskCache:
+    """Masks by what describes them; the oldest are dropped."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.masks: OrderedDict = OrderedDict()
+        self.lock = threading.Lock()
+
+    def get(self, key: Any, create: Any) -> Mask:
+        with self.lock:
+            if key in self.masks:
+                self.masks.move_to_end(key)
+                return self.masks[key]
+        mask = create()
+        with self.lock:
+            self.masks[key] = mask
+            while len(self.masks) > self.size:
+                self.masks.popitem(last=False)
+        return mask
+
+
+# A compiled graph keeps the numbers of its masks, not the masks, between the
+# forward and the backward pass. So the masks of its last calls are kept here.
+_compiled_masks = _MaskCache(_MASKS)
+
+
+def _masks_by_id(ids: Sequence[int]) -> Tuple[Mask, ...]:
+    try:
+        return tuple(_by_id[number] for number in ids)
+    except KeyError as error:
+        raise ArgumentError(f"mask {error} was freed before its use") from None
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.dim() != 4:
+            raise ArgumentError(f"{name} has {tensor.dim()} axes, not 4")
+        if tensor.device != q.device:
+            raise ArgumentError(f"{name} is on {tensor.device}, and q on {q.device}")
+        if tensor.dtype != q.dtype:
+            raise TypeError(f"{name} is {tensor.dtype}, and q is {q.dtype}")
+    known = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16)}
+    if q.device.type not in known:
+        raise UnsupportedError(f"q is on {q.device}, not on a CPU or a GPU of CUDA")
+    if q.dtype not in known[q.device.type]:
+        names = " or ".join(map(str, known[q.device.type]))
+        raise TypeError(f"q is {q.dtype}; on {q.device.type} it must be {names}")
+
+
+def _bias_readable(bias: Tensor) -> bool:
+    """Whether the library can read a bias (batch, heads, queries, keys)."""
+    steps = [step for size, step in zip(bias.shape, bias.stride()) if size > 1]
+    return all(steps) and (bias.shape[3] <= 1 or bias.stride(3) == 1)
+
+
+def _check_terms(q: Tensor, bias: Optional[Tensor], slopes: Optional[Tensor]) -> None:
+    for name, tensor in (("bias", bias), ("alibi_slopes", slopes)):
+        if tensor is None:
+            continue
+        if tensor.device != q.device:
+            raise ArgumentError(f"{name} is on {tensor.device}, and q on {q.device}")
+        if tensor.dtype != torch.float32:
+            raise TypeError(f"{name} is {tensor.dtype}, not torch.float32")
+    if q.device.type != "cpu":
+        raise UnsupportedError("softcap and biases are not supported on a GPU")
+
+
+def _terms(
+    softcap: float,
+    bias: Optional[Tensor],
+    slopes: Optional[Tensor],
+    positions: Optional[Tensor],
+    dbias: Optional[Tensor] = None,
+) -> Any:
+    """What is done to the scores, as the extension module takes it."""
+    if not softcap and bias is None and slopes is None:
+        return None
+    return (
+        softcap,
+        None if bias is None else _describe(bias),
+        None if slopes is None else _describe(slopes.contiguous()[None, None, None]),
+        None if positions is None else positions_of(positions.numpy()),
+        None if dbias is None else _describe(dbias),
+    )
+
+
+@torch.library.custom_op("bauta::attention_forward", mutates_args=())
+def _attention_forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    masks: List[int],
+    scale: float,
+    compiled: bool,
+    softcap: float,
+    bias: Optional[Tensor],
+    slopes: Optional[Tensor],
+    positions: Optional[Tensor],
+) -> Tuple[Tensor, Tensor]:
+    _check(q, k, v)
+    found = _masks_by_id(masks)
+    if compiled:
+        for mask in found:
+            _compiled_masks.get(mask._id, lambda: mask)
+    biased = softcap != 0.0 or bias is not None or slopes is not None
+    if biased:
+        _check_terms(q, bias, slopes)
+        if bias is not None and not _bias_readable(bias):
+            bias = bias.contiguous()
+    one_mask = len(found) == 1 and not biased
+    if q.device.type == "cuda":
+        q, k, v = _gpu_readable((q, k, v), one_mask)
+    else:
+        q, k, v = _readable(q), _readable(k), _readable(v)
+    out, lse = _results_empty(q, k, v, one_mask)
+    if q.device.type == "cuda":
+        _gpu_run(found, scale, [q, k, v, out, lse], False)
+    else:
+        handles = tuple(mask._handle for mask in found)
+        arrays: List[Any] = [_describe(t) for t in (q, k, v, out, lse)]
+        if biased:
+            arrays.append(_terms(softcap, bias, slopes, positions))
+        _core.attention_forward(handles, scale, *arrays)
+    return out, lse
+
+
+@_attention_forward.register_fake
+def _(q, k, v, masks, scale, compiled, softcap, bias, slopes, positions):
+    _check(q, k, v)
+    biased = softcap != 0.0 or bias is not None or slopes is not None
+    if biased:
+        _check_terms(q, bias, slopes)
+    one_mask = len(masks) == 1 and not biased
+    if q.device.type == "cuda":
+        q, k, v = _gpu_readable((q, k, v), one_mask)
+    else:
+        q, k, v = _readable(q), _readable(k), _readable(v)
+    return _results_empty(q, k, v, one_mask)
+
+
+def _with_gradient(tensor: Tensor) -> Tuple[Tensor, Tensor]:
+    """A tensor and an empty one of the same strides. A tensor whose memory has
+    gaps or repeats is copied."""
+    gradient = torch.empty_like(tensor)
+    if gradient.stride() != tensor.stride() or not _in_place(tensor):
+        tensor = tensor.contiguous()
+        gradient = torch.empty_like(tensor)
+    return tensor, gradient
+
+
+def _copy_as(like: Tensor, tensor: Tensor) -> Tensor:
+    if tensor.stride() == like.stride():
+        return tensor
+    return torch.empty_strided(
+        like.shape, like.stride(), dtype=like.dtype, device=like.device
+    ).copy_(tensor)
+
+
+def _backward_tensors(
+    q: Tensor, k: Tensor, v: Tensor, out: Tensor, one_mask: bool
+) -> Tuple[List[Tensor], List[Tensor]]:
+    """q, k, v, out in layouts that the backward pass takes, and empty gradients
+    of the first three."""
+    on_gpu = q.device.type == "cuda"
+    if on_gpu:
+        q, k, v, out = _gpu_readable((q, k, v, out), one_mask)
+    (q, dq), (k, dk), (v, dv) = map(_with_gradient, (q, k, v))
+    tensors = [q, k, v, out]
+    if not on_gpu or _one_call(tensors, one_mask):
+        return tensors, [dq, dk, dv]
+    # A copy above may have changed one layout and not the others.
+    tensors = list(map(_tokens_first, tensors))
+    return tensors, list(map(torch.empty_like, tensors[:3]))
+
+
+def _bias_with_gradient(bias: Tensor) -> Tuple[Tensor, Tensor]:
+    """A bias and zeros of the same strides. A bias whose memory has gaps or
+    repeats is copied."""
+    gradient = torch.zeros_like(bias)
+    if gradient.stride() != bias.stride() or not _bias_readable(bias):
+        bias = bias.contiguous()
+        gradient = torch.zeros_like(bias)
+    return bias, gradient
+
+
+@torch.library.custom_op("bauta::attention_backward", mutates_args=())
+def _attention_backward(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    masks: List[int],
+    scale: float,
+    softcap: float,
+    bias: Optional[Tensor],
+    slopes: Optional[Tensor],
+    positions: Optional[Tensor],
+    bias_gradient: bool,
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The last result is the gradient of the bias, empty if it is not wanted."""
+    _check(q, k, v)
+    found = _masks_by_id(masks)
+    biased = softcap != 0.0 or bias is not None or slopes is not None
+    one_mask = len(found) == 1 and not biased
+    tensors, (dq, dk, dv) = _backward_tensors(q, k, v, out, one_mask)
+    lse = _copy_as(_lse_empty(tensors[0], _one_call(tensors, one_mask)), lse)
+    dout = _copy_as(tensors[3], dout)
+    tensors += [lse, dout, dq, dk, dv]
+    dbias = None
+    if bias is not None and bias_gradient:
+        bias, dbias = _bias_with_gradient(bias)
+    elif bias is not None and not _bias_readable(bias):
+        bias = bias.contiguous()
+    if q.device.type == "cuda":
+        _gpu_run(found, scale, tensors, True)
+    else:
+        handles = tuple(mask._handle for mask in found)
+        arrays: List[Any] = [_describe(t) for t in tensors]
+        if biased:
+            arrays.append(_terms(softcap, bias, slopes, positions, dbias))
+        _core.attention_backward(handles, scale, *arrays)
+    return dq, dk, dv, q.new_empty(0) if dbias is None else dbias
+
+
+@_attention_backward.register_fake
+def _(
+    dout,
+    q,
+    k,
+    v,
+    out,
+    lse,
+    masks,
+    scale,
+    softcap,
+    bias,
+    slopes,
+    positions,
+    bias_gradient,
+):
+    biased = softcap != 0.0 or bias is not None or slopes is not None
+    one_mask = len(masks) == 1 and not biased
+    _, (dq, dk, dv) = _backward_tensors(q, k, v, out, one_mask)
+    if bias is None or not bias_gradient:
+        return dq, dk, dv, q.new_empty(0)
+    return dq, dk, dv, _bias_with_gradient(bias)[1]
+
+
+def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+    q, k, v, masks, scale, compiled, softcap, bias, slopes, positions = inputs
+    out, lse = output
+    ctx.save_for_backward(q, k, v, out, lse, bias, slopes, positions)
+    ctx.mark_non_differentiable(lse)
+    ctx.masks, ctx.scale, ctx.softcap = masks, scale, softcap
+    # The masks must live as long as the graph.
+    ctx.kept = None if compiled else _masks_by_id(masks)
+
+
+def _backward(ctx: Any, dout: Tensor, dlse: Any) -> Any:
+    q, k, v, out, lse, bias, slopes, positions = ctx.saved_tensors
+    if ctx.needs_input_grad[8]:
+        raise UnsupportedError("alibi_slopes have no gradient")
+    dq, dk, dv, dbias = _attention_backward(
+        dout,
+        q,
+        k,
+        v,
+        out,
+        lse,
+        ctx.masks,
+        ctx.scale,
+        ctx.softcap,
+        bias,
+        slopes,
+        positions,
+        ctx.needs_input_grad[7],
+    )
+    own = dbias if ctx.needs_input_grad[7] else None
+    return dq, dk, dv, None, None, None, None, own, None, None
+
+
+_attention_forward.register_autograd(_backward, setup_context=_setup_context)
+if hasattr(_attention_forward, "register_autocast"):  # PyTorch 2.5
+    _attention_forward.register_autocast("cpu", torch.float32)
+    _attention_forward.register_autocast("cuda", torch.bfloat16)
+
+
+# ---- calls ---------------------------------------------------------------------
+
+
+def _ids_of(mask: Union[Mask, Sequence[Mask]], q: Tensor, k: Tensor) -> List[int]:
+    if isinstance(mask, Mask) and mask._shape == (q.shape[2], k.shape[2]):
+        return [mask._id]
+    return [each._id for each in masks_of(mask, q.shape[0], q.shape[2], k.shape[2])]
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Union[Mask, Sequence[Mask]],
+    *,
+    scale: Optional[float] = None,
+    softcap: Optional[float] = None,
+    bias: Optional[Tensor] = None,
+    alibi_slopes: Optional[Tensor] = None,
+    positions: Optional[Tensor] = None,
+    return_lse: bool = False,
+) -> Any:
+    """softmax(q k^T * scale over the visible keys) v, with autograd.
+
+    Tensors are (batch, heads, tokens, dim), or (tokens, heads, dim) for a
+    packed batch. k and v may have fewer heads than q, by a divisor. ``mask`` is
+    for (tokens of q, tokens of k) and serves all sequences of a batch; or it is
+    a list of one mask for each sequence, or one mask for the packed batch, such
+    as ``Mask.from_lengths(lengths, time)``.
+
+    ``scale`` is 1 / sqrt(dim) by default. ``softcap``, ``bias``,
+    ``alibi_slopes`` and ``positions`` are those of :func:`bauta.attention`, on
+    the CPU only; of these, the bias has a gradient. With ``return_lse`` the
+    result is (out, lse), where lse is (batch, heads, tokens) or (tokens,
+    heads); it has no gradient.
+
+    It works in ``torch.compile(fullgraph=True)`` if the mask is created outside
+    of the compiled function. Under autocast it computes in float32 on the CPU
+    and in bfloat16 on a GPU.
+
+    >>> import bauta, bauta.torch, torch
+    >>> q, k, v = torch.zeros(3, 1, 5, 2, 4).unbind()
+    >>> v[:, :, -1] = float("nan")  # the last token
+    >>> out = bauta.torch.attention(q, k, v, bauta.Mask.causal(2))
+    >>> bool(out[:, :, 0].isfinite().all())
+    True
+    """
+    packed = q.dim() == 3
+    if packed:
+        if k.dim() != 3 or v.dim() != 3:
+            raise ArgumentError(f"q has 3 axes, k has {k.dim()} and v has {v.dim()}")
+        q, k, v = (t.transpose(0, 1).unsqueeze(0) for t in (q, k, v))
+    elif q.dim() != 4 or k.dim() != 4:
+        raise ArgumentError(f"q has {q.dim()} axes and k {k.dim()}, not 3 or 4")
+    compiled = torch.compiler.is_compiling()
+    ids = _ids_of(mask, q, k)
+    if softcap or bias is not None or alibi_slopes is not None:
+        if bias is not None:
+            if not 1 <= bias.dim() <= 4:
+                raise ArgumentError(f"bias has {bias.dim()} axes, not from 1 to 4")
+            bias = bias[(None,) * (4 - bias.dim())]
+        if alibi_slopes is not None and alibi_slopes.dim() != 1:
+            raise ArgumentError(f"alibi_slopes has {alibi_slopes.dim()} axes, not 1")
+        if positions is not None and alibi_slopes is None:
+            raise ArgumentError("positions are given without alibi_slopes")
+        terms: Any = (float(softcap or 0.0), bias, alibi_slopes, positions)
+    elif positions is not None:
+        raise ArgumentError("positions are given without alibi_slopes")
+    else:
+        terms = (0.0, None, None, None)
+    out, lse = _attention_forward(q, k, v, ids, scale_of(scale), compiled, *terms)
+    if packed:
+        out, lse = out.squeeze(0).transpose(0, 1), lse.squeeze(0).transpose(0, 1)
+    return (out, lse) if return_lse else out
+
+
+_mask_cache = _MaskCache(_MASKS)
+
+
+@torch.compiler.disable
+def _cached_mask(kind: str, *key: Any) -> Mask:
+    return _mask_cache.get((kind, *key), lambda: _create_mask(kind, *key))
+
+
+def _create_mask(kind: str, *key: Any) -> Mask:
+    if kind == "band":
+        return Mask._band(*key)
+    if kind == "top-left":
+        queries, keys = key
+        return Mask.causal(max(queries, keys))[:queries, :keys]
+    cu_q, cu_k, left, right = key
+    return Mask.from_cu_seqlens(cu_q, cu_k, window_size=(left, right))
+
+
+def _refuse(**options: Any) -> None:
+    for name, given in options.items():
+        if given:
+            raise UnsupportedError(f"{name} is not supported")
+
+
+def _refuse_slopes(slopes: Optional[Tensor], causal: bool) -> None:
+    """FlashAttention's slopes are of distances in both directions."""
+    if slopes is not None and (not causal or slopes.dim() != 1):
+        raise UnsupportedError("alibi_slopes are supported as (heads), with causal")
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Union[None, Mask, Sequence[Mask], Tensor] = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """The call of ``torch.nn.functional.scaled_dot_product_attention``.
+
+    Tensors are (batch, heads, tokens, dim) or (heads, tokens, dim).
+    ``attn_mask`` is a :class:`bauta.Mask`; or a bool tensor (queries, keys) or
+    (batch, 1, queries, keys), which is converted in every call; or, on the CPU,
+    a float32 tensor that is added to the scores and has a gradient. As in
+    PyTorch, ``is_causal`` aligns the first query with the first key. dropout is
+    not supported.
+
+    >>> import bauta.torch, torch
+    >>> q = k = v = torch.rand(1, 2, 5, 8)
+    >>> out = bauta.torch.scaled_dot_product_attention(q, k, v, is_causal=True)
+    >>> want = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    >>> torch.allclose(out, want, atol=1e-6)
+    True
+    """
+    _refuse(dropout_p=dropout_p)
+    if query.dim() == 3:
+        query, key, value = (t.unsqueeze(0) for t in (query, key, value))
+        out = scaled_dot_product_attention(
+            query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa
+        )
+        return out.squeeze(0)
+    if query.dim() != 4 or key.dim() != 4:
+        raise ArgumentError(f"query has {query.dim()} axes, not 3 or 4")
+    if not enable_gqa and query.shape[1] != key.shape[1]:
+        raise ArgumentError(
+            f"query has {query.shape[1]} heads and key {key.shape[1]}; "
+            "pass enable_gqa=True"
+        )
+    queries, keys = query.shape[2], key.shape[2]
+    if attn_mask is None:
+        kind = ("top-left",) if is_causal else ("band",)
+        rest = (queries, keys) if is_causal else (queries, keys, -1, -1)
+        attn_mask = _cached_mask(*kind, *rest)
+    elif is_causal:
+        raise ArgumentError("attn_mask and is_causal are both given")
+    elif isinstance(attn_mask, Tensor) and attn_mask.dtype == torch.bool:
+        attn_mask = _mask_of_tensor(attn_mask, query.shape[0], queries, keys)
+    elif isinstance(attn_mask, Tensor):
+        mask = _cached_mask("band", queries, keys, -1, -1)
+        bias = attn_mask.expand(*attn_mask.shape[:-1], keys)
+        return attention(query, key, value, mask, scale=scale, bias=bias)
+    return attention(query, key, value, attn_mask, scale=scale)
+
+
+@torch.compiler.disable
+def _mask_of_tensor(
+    tensor: Tensor, batch: int, queries: int, keys: int
+) -> Union[Mask, List[Mask]]:
+    if tensor.dim() == 4 and tensor.shape[1] == 1 and tensor.shape[0] in (1, batch):
+        tensor = tensor.expand(-1, -1, queries, keys).squeeze(1)
+        masks = [Mask.dense(each) for each in tensor.cpu().numpy()]
+        return masks if len(masks) == batch else masks[0]
+    if tensor.dim() == 2:
+        return Mask.dense(tensor.expand(queries, keys).cpu().numpy())
+    raise UnsupportedError(
+        f"attn_mask is {tuple(tensor.shape)}, not (queries, keys) or "
+        "(batch, 1, queries, keys)"
+    )
+
+
+def flash_attn_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Tensor:
+    """The call of ``flash_attn.flash_attn_func``: (batch, tokens, heads, dim).
+
+    The last query is aligned with the last key. softcap and, with ``causal``,
+    alibi_slopes (heads) are supported on the CPU. dropout and return_attn_probs
+    are not supported; results are always deterministic.
+
+    >>> import bauta.torch, torch
+    >>> q = k = v = torch.rand(2, 5, 4, 8)
+    >>> bauta.torch.flash_attn_func(q, k, v, causal=True, window_size=(2, 0)).shape
+    torch.Size([2, 5, 4, 8])
+    """
+    _refuse(dropout_p=dropout_p, return_attn_probs=return_attn_probs)
+    _refuse_slopes(alibi_slopes, causal)
+    left, right = window_size
+    q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    mask = _cached_mask("band", q.shape[2], k.shape[2], left, 0 if causal else right)
+    out = attention(
+        q,
+        k,
+        v,
+        mask,
+        scale=softmax_scale,
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+    )
+    return out.transpose(1, 2)
+
+
+def flash_attn_varlen_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: Optional[int] = None,
+    max_seqlen_k: Optional[int] = None,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Tensor:
+    """The call of ``flash_attn.flash_attn_varlen_func``: (tokens, heads, dim).
+
+    Sequences are packed, and ``cu_seqlens_q`` and ``cu_seqlens_k`` are their
+    cumulative lengths. They are read on the host in every call: keep the mask
+    of ``Mask.from_cu_seqlens()`` and call :func:`attention` to avoid that.
+    max_seqlen_q and max_seqlen_k are not needed.
+
+    >>> import bauta.torch, torch
+    >>> q = k = v = torch.rand(5, 4, 8)
+    >>> cu = torch.tensor([0, 2, 5], dtype=torch.int32)
+    >>> bauta.torch.flash_attn_varlen_func(q, k, v, cu, cu, causal=True).shape
+    torch.Size([5, 4, 8])
+    """
+    _refuse(dropout_p=dropout_p, return_attn_probs=return_attn_probs)
+    _refuse_slopes(alibi_slopes, causal)
+    left, right = window_size
+    cu_q, cu_k = tuple(cu_seqlens_q.tolist()), tuple(cu_seqlens_k.tolist())
+    mask = _cached_mask("cu_seqlens", cu_q, cu_k, left, 0 if causal else right)
+    positions = None
+    if alibi_slopes is not None:
+        positions = _positions(cu_seqlens_q.cpu(), cu_seqlens_k.cpu())
+    return attention(
+        q,
+        k,
+        v,
+        mask,
+        scale=softmax_scale,
+        softcap=softcap,
+        alibi_slopes=alibi_slopes,
+        positions=positions,
+    )
+
+
+def _positions(cu_q: Tensor, cu_k: Tensor) -> Tensor:
+    """Positions of packed queries in their sequences, of which the last query is
+    aligned with the last key. A query before the first key sees nothing, and
+    counts as 0."""
+    queries = cu_q.diff()
+    first = cu_k.diff() - queries - cu_q[:-1]
+    positions = torch.arange(int(cu_q[-1])) + first.repeat_interleave(queries)
+    return positions.clamp(min=0)
+
+
+# ---- paged decoding --------------------------------------------------------------
+
+
+def _check_paged(
+    q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor, lengths: Tensor
+) -> None:
+    _check(q, k_cache, v_cache)
+    if q.device.type != "cpu":
+        raise UnsupportedError("paged_attention is not supported on a GPU")
+    for name, tensor, axes in (
+        ("block_table", block_table, 2),
+        ("cache_seqlens", lengths, 1),
+    ):
+        if tensor.dim() != axes or tensor.shape[0] != q.shape[0]:
+            raise ArgumentError(
+                f"{name} is {tuple(tensor.shape)} for {q.shape[0]} sequences"
+            )
+        if tensor.dtype not in (torch.int32, torch.int64):
+            raise TypeError(f"{name} is {tensor.dtype}, not torch.int32 or int64")
+    if k_cache.shape[:3] != v_cache.shape[:3]:
+        raise ArgumentError(
+            f"k_cache is {tuple(k_cache.shape)}, and v_cache {tuple(v_cache.shape)}"
+        )
+
+
+def _cache_rows(
+    k_cache: Tensor, block_table: Tensor, first: Tensor, lengths: Tensor
+) -> Tensor:
+    """Where the keys from `first` on of every sequence are in the cache, as rows
+    (blocks * block size). Entries of the block table for others are not read."""
+    blocks, size = k_cache.shape[:2]
+    counts = lengths - first
+    total = int(counts.sum())
+    if int(lengths.max()) > block_table.shape[1] * size:
+        raise ArgumentError(
+            f"a sequence has {int(lengths.max())} tokens, and its "
+            f"{block_table.shape[1]} blocks of {size} hold fewer"
+        )
+    start = first - (counts.cumsum(0) - counts)
+    keys = torch.arange(total) + start.repeat_interleave(counts)
+    sequences = torch.arange(len(counts)).repeat_interleave(counts)
+    block = block_table.long()[sequences, keys // size]
+    if total and not 0 <= int(block.min()) <= int(block.max()) < blocks:
+        raise ArgumentError(
+            f"block_table has blocks from {int(block.min())} to {int(block.max())}, "
+            f"and the cache {blocks}"
+        )
+    return block * size + keys % size
+
+
+def _first_keys(lengths: Tensor, queries: int, left: int) -> Tensor:
+    """The first key that is gathered: of the first visible one's block of 64,
+    on which the bits of a row depend."""
+    if left < 0:
+        return torch.zeros_like(lengths)
+    return (lengths - queries - left).clamp(min=0) // 64 * 64
+
+
+@torch.library.custom_op("bauta::paged_attention", mutates_args=())
+def _paged_attention(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_table: Tensor,
+    lengths: Tensor,
+    masks: List[int],
+    left: int,
+    right: int,
+    scale: float,
+    softcap: float,
+) -> Tuple[Tensor, Tensor]:
+    _check_paged(q, k_cache, v_cache, block_table, lengths)
+    batch, queries, heads, _ = q.shape
+    out, lse = _paged_results(q, v_cache)
+    if q.numel() == 0:
+        return out, lse
+    lengths = lengths.long()
+    if int(lengths.min()) < 0:
+        raise ArgumentError(f"cache_seqlens has {int(lengths.min())}")
+    first = torch.zeros_like(lengths)
+    if masks:
+        found = _masks_by_id(masks)
+        for mask, tokens in zip(found, lengths.tolist()):
+            if mask._shape != (queries, tokens):
+                raise ArgumentError(
+                    f"the mask is {mask.queries} x {mask.keys}, and there are "
+                    f"{queries} queries and {tokens} tokens in the cache"
+                )
+        mask = _packed(found, batch)
+    else:
+        first = _first_keys(lengths, queries, left)
+        cu_q = tuple(range(0, (batch + 1) * queries, queries))
+        cu_k = (0, *(lengths - first).cumsum(0).tolist())
+        mask = _cached_mask("cu_seqlens", cu_q, cu_k, left, right)
+    rows = _cache_rows(k_cache, block_table, first, lengths)
+    k = k_cache.flatten(0, 1).index_select(0, rows)
+    v = v_cache.flatten(0, 1).index_select(0, rows)
+    q = q.contiguous()
+    tensors = (q.flatten(0, 1), k, v, out.flatten(0, 1))
+    views = [t.transpose(0, 1)[None] for t in tensors]
+    # The library's lse is (queries, heads).
+    packed_lse = lse.new_empty(batch * queries, heads)
+    views.append(packed_lse.transpose(0, 1)[None])
+    arrays: List[Any] = [_describe(view) for view in views]
+    arrays.append(_terms(softcap, None, None, None))
+    _core.attention_forward((mask._handle,), scale, *arrays)
+    lse.copy_(packed_lse.view(batch, queries, heads).transpose(1, 2))
+    return out, lse
+
+
+def _paged_results(q: Tensor, v_cache: Tensor) -> Tuple[Tensor, Tensor]:
+    batch, queries, heads, _ = q.shape
+    out = q.new_empty((batch, queries, heads, v_cache.shape[3]))
+    return out, q.new_empty((batch, heads, queries))
+
+
+@_paged_attention.register_fake
+def _(q, k_cache, v_cache, block_table, lengths, masks, left, right, scale, softcap):
+    _check_paged(q, k_cache, v_cache, block_table, lengths)
+    return _paged_results(q, v_cache)
+
+
+def paged_attention(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_table: Tensor,
+    cache_seqlens: Tensor,
+    mask: Optional[Sequence[Mask]] = None,
+    *,
+    causal: bool = True,
+    window_size: Tuple[int, int] = (-1, -1),
+    scale: Optional[float] = None,
+    softcap: Optional[float] = None,
+    return_lse: bool = False,
+) -> Any:
+    """Attention over keys and values in blocks, for decoding on the CPU.
+
+    q is (batch, queries, heads, dim), with one query for each sequence in
+    decoding and more in a chunk of a prompt. k_cache and v_cache are (blocks,
+    block size, heads, dim), with fewer heads than q by a divisor. Key j of
+    sequence b is token j % block size of block ``block_table[b, j // block
+    size]``, for the first ``cache_seqlens[b]`` tokens, those of q included.
+
+    The last query is aligned with the last key. ``window_size`` is (left,
+    right), as in :func:`flash_attn_func`; or ``mask`` is a list of one mask
+    (queries, cache_seqlens[b]) for each sequence. Entries of the block table
+    before a window are not read, so its blocks may be used again.
+
+    A row has the bits of :func:`attention` over the same keys. Visible keys are
+    gathered in every call. :class:`bauta.KVCache` reads them in place. There is
+    no gradient.
+
+    >>> import bauta, bauta.torch, torch
+    >>> q, k, v = torch.rand(3, 5, 2, 8)  # (tokens, heads, dim)
+    >>> k_cache, v_cache = torch.zeros(2, 10, 4, 2, 8)  # 10 blocks of 4 tokens
+    >>> block_table = torch.tensor([[7, 3]], dtype=torch.int32)
+    >>> k_cache[7], k_cache[3, :1] = k[:4], k[4:]
+    >>> v_cache[7], v_cache[3, :1] = v[:4], v[4:]
+    >>> step = bauta.torch.paged_attention(
+    ...     q[None, 4:], k_cache, v_cache, block_table, torch.tensor([5])
+    ... )
+    >>> whole = bauta.torch.attention(q, k, v, bauta.Mask.causal(5))
+    >>> torch.equal(step[0, 0], whole[4])
+    True
+    """
+    left, right = window_size
+    right = 0 if causal else right
+    ids: List[int] = []
+    if mask is not None:
+        masks = tuple(mask)
+        if len(masks) != q.shape[0]:
+            raise ArgumentError(
+                f"there are {len(masks)} masks for {q.shape[0]} sequences"
+            )
+        ids = [each._id for each in masks]
+    out, lse = _paged_attention(
+        q,
+        k_cache,
+        v_cache,
+        block_table,
+        cache_seqlens,
+        ids,
+        left,
+        right,
+        scale_of(scale),
+        float(softcap or 0.0),
+    )
+    return (out, lse) if return_lse else out

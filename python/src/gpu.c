@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpu.c - attention on GPUs, over addresses in GPU memory.
+ *
+ * The package keeps one context for each stream and passes it to every call
+ * under a lock, since a context serves one call at a time. */
+#include "module.h"
+
+#include <stdio.h>
+
+static const char context_name[] = "bauta.gpu_context";
+static const char plan_name[] = "bauta.gpu_plan";
+
+static PyObject *gpu_count(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    return PyLong_FromSize_t(bauta_gpu_count());
+}
+
+static void context_capsule_free(PyObject *capsule)
+{
+    bauta_context_free(PyCapsule_GetPointer(capsule, context_name));
+}
+
+/* gpu_context(device, stream): a context that queues on a cudaStream_t. */
+static PyObject *gpu_context(PyObject *self, PyObject *args)
+{
+    bauta_options options = BAUTA_OPTIONS_INIT;
+    bauta_context *context = NULL;
+    bauta_error err;
+    unsigned long long stream;
+    int device;
+    char name[32];
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iK", &device, &stream))
+        return NULL;
+    snprintf(name, sizeof(name), "cuda:%d", device);
+    options.device = name;
+    bauta_status status = bauta_context_create(&context, &options, &err);
+    if (!status)
+        status = bauta_gpu_stream_set(context, (void *)(uintptr_t)stream, &err);
+    PyObject *capsule = NULL;
+    if (status)
+        raise_error(status, &err);
+    else
+        capsule = PyCapsule_New(context, context_name, context_capsule_free);
+    if (!capsule)
+        bauta_context_free(context);
+    return capsule;
+}
+
+/* A plan keeps its context alive, which is the context of the capsule. */
+static void plan_capsule_free(PyObject *capsule)
+{
+    PyObject *context = PyCapsule_GetContext(capsule);
+    bauta_gpu_plan_free(PyCapsule_GetPointer(capsule, plan_name));
+    Py_XDECREF(context);
+}
+
+/* gpu_plan(context, mask, heads, kv_heads, head_dim, value_dim, bfloat16,
+ * backward): a plan for all rows of a mask. */
+static PyObject *gpu_plan(PyObject *self, PyObject *args)
+{
+    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
+    PyObject *context_capsule, *mask_capsule;
+    Py_ssize_t heads, kv_heads, head_dim, value_dim;
+    int bfloat16, backward;
+    bauta_gpu_plan *plan = NULL;
+    bauta_status status;
+    bauta_error err;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOnnnnpp", &context_capsule, &mask_capsule,
+                          &heads, &kv_heads, &head_dim, &value_dim, &bfloat16,
+                          &backward))
+        return NULL;
+    bauta_context *context =
+        PyCapsule_GetPointer(context_capsule, context_name);
+    mask_box *box = context ? mask_of(mask_capsule) : NULL;
+    if (!box)
+        return NULL;
+    shape.heads = (size_t)heads;
+    shape.kv_heads = (size_t)kv_heads;
+    shape.head_dim = (size_t)head_dim;
+    shape.value_dim = (size_t)value_dim;
+    Py_BEGIN_ALLOW_THREADS status = bauta_gpu_plan_create(
+        &plan, context, box->mask, 0, bauta_mask_queries(box->mask), &shape,
+        bfloat16 ? BAUTA_BFLOAT16 : BAUTA_FLOAT32, backward, &err);
+    Py_END_ALLOW_THREADS if (status) return raise_error(status, &err);
+    PyObject *capsule = PyCapsule_New(plan, plan_name, plan_capsule_free);
+    if (!capsule) {
+        bauta_gpu_plan_free(plan);
+        return NULL;
+    }
+    Py_INCREF(context_capsule);
+    if (PyCapsule_SetContext(capsule, context_capsule)) {
+        Py_DECREF(context_capsule);
+        Py_DECREF(capsule);
+        return NULL;
+    }
+    return capsule;
+}
+
+/* Arguments: context, plan, scale and the arrays, as tuples. The sequences of
+ * the batch must be further heads or further tokens. */
+static PyObject *gpu_attention(PyObject *args, bool backward)
+{
+    PyObject *context_capsule, *plan_capsule, *objects[9] = { NULL };
+    attention_call call;
+    double scale;
+    bauta_status status = BAUTA_OK;
+    bauta_error err;
+
+    if (!PyArg_ParseTuple(args, backward ? "OOdOOOOOOOOO" : "OOdOOOOO",
+                          &context_capsule, &plan_capsule, &scale, &objects[0],
+                          &objects[1], &objects[2], &objects[3], &objects[4],
+                          &objects[5], &objects[6], &objects[7], &objects[8]))
+        return NULL;
+    bauta_context *context =
+        PyCapsule_GetPointer(context_capsule, context_name);
+    bauta_gpu_plan *plan =
+        context ? PyCapsule_GetPointer(plan_capsule, plan_name) : NULL;
+    if (!plan || attention_call_get(&call, objects, backward, scale, true))
+        return NULL;
+    if (!call.merged)
+        return raise_argument("the sequences of the batch are neither heads "
+                              "nor tokens");
+    Py_BEGIN_ALLOW_THREADS if (call.q.batch == 0) status = BAUTA_OK;
+    else if (backward) status = bauta_gpu_attention_backward(
+        context, plan, &call.shape, call.q.data, call.k.data, call.v.data,
+        call.out.data, call.lse.data, call.dout.data, call.dq.data,
+        call.dk.data, call.dv.data, &err);
+    else status = bauta_gpu_attention_forward(
+        context, plan, &call.shape, call.q.data, call.k.data, call.v.data,
+        call.out.data, call.lse.data, &err);
+    Py_END_ALLOW_THREADS if (status) return raise_error(status, &err);
+    Py_INCREF(Py_None);
+    return Py_None;
+}
+
+static PyObject *gpu_attention_forward(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return gpu_attention(args, false);
+}
+
+static PyObject *gpu_attention_backward(PyObject *self, PyObject *args)
+{
+    (void)self;
+    return gpu_attention(args, true);
+}
+
+PyMethodDef gpu_methods[] = {
+    { "gpu_count", gpu_count, METH_NOARGS, NULL },
+    { "gpu_context", gpu_context, METH_VARARGS, NULL },
+    { "gpu_plan", gpu_plan, METH_VARARGS, NULL },
+    { "gpu_attention_forward", gpu_attention_forward, METH_VARARGS, NULL },
+    { "gpu_attention_backward", gpu_attention_backward, METH_VARARGS, NULL },
+    { NULL, NULL, 0, NULL },
+};
