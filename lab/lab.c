@@ -24,6 +24,9 @@ static const struct {
     lab_experiment *run;
     const char *question;
 } experiments[] = {
+    { "translate", lab_translate,
+      "What does each token see while \"I love you\" is translated, and is it "
+      "the same all at once and one token at a time?" },
     { "leak", lab_leak,
       "What does a model learn if it can see the token that it is to "
       "predict?" },
@@ -39,6 +42,9 @@ static const struct {
     { "layers", lab_layers,
       "Must every layer have the mask, or is it enough if most of them "
       "do?" },
+    { "rnn", lab_rnn,
+      "What did recurrent networks do, and why did the Transformer drop "
+      "it?" },
 };
 
 enum { EXPERIMENTS = sizeof(experiments) / sizeof(experiments[0]) };
@@ -50,7 +56,7 @@ typedef struct settings {
     const char *out;
     size_t threads;
     uint64_t seed;
-    bool fast, json, help;
+    bool fast, fresh, json, help;
     bool wanted[EXPERIMENTS];
 } settings;
 
@@ -64,18 +70,25 @@ static const char help_text[] =
     "not hold is a failure.\n"
     "\n"
     "experiments\n"
+    "  translate      a translation, all at once and token by token\n"
     "  leak           training with and without the causal mask\n"
     "  parallel       teacher forcing, position by position, free-running\n"
     "  masks          every kind of mask, and its cost\n"
     "  mlm            masked against causal language modelling\n"
     "  layers         why every layer needs the mask\n"
+    "  rnn            a recurrent network with attention beside a "
+    "Transformer\n"
     "  all            all of them in turn\n"
     "\n"
     "options\n"
-    "  --out DIR      also write DIR/index.html, a page with all results, "
+    "  --out DIR      also write DIR/index.html, a lesson with all results, "
     "after\n"
-    "                 each experiment; Ctrl-C keeps the finished ones. The\n"
-    "                 folder is created if it is missing\n"
+    "                 each experiment, and the attention of rnn to "
+    "DIR/rnn.svg.\n"
+    "                 Ctrl-C keeps the finished ones, and the next run goes on "
+    "with\n"
+    "                 the others. The folder is created if it is missing\n"
+    "  --fresh        run experiments again that are in DIR\n"
     "  --fast         small sizes: seconds instead of minutes\n"
     "  --seed N       of everything that is random (default 1)\n"
     "  --threads N    0: one per core (default); masks always uses one\n"
@@ -93,7 +106,7 @@ static int help(void)
     return cli_finish(VERB);
 }
 
-/* "leak, parallel, masks, mlm, layers or all". */
+/* "translate, leak, parallel, masks, mlm, layers, rnn or all". */
 static void names_list(char *to, size_t size)
 {
     size_t used = 0;
@@ -139,6 +152,7 @@ static int settings_read(settings *s, int argc, char **argv)
     const option table[] = {
         { "--out", OPTION_STRING, &s->out, NULL, 0, 0, NULL },
         { "--fast", OPTION_FLAG, &s->fast, NULL, 0, 0, NULL },
+        { "--fresh", OPTION_FLAG, &s->fresh, NULL, 0, 0, NULL },
         { "--seed", OPTION_SEED, &s->seed, NULL, 0, 0, NULL },
         { "--threads", OPTION_SIZE, &s->threads, NULL, 0, 4096, NULL },
         { "--json", OPTION_FLAG, &s->json, NULL, 0, 0, NULL },
@@ -227,12 +241,16 @@ static char *page_path(const settings *s)
     return path;
 }
 
-/* Write the page with the finished experiments. */
-static int page_write(const settings *s, const report *const *reports,
-                      size_t count)
+/* Write the page with the finished experiments; the others are NULL. */
+static int page_write(const settings *s, report *const *reports)
 {
+    const report *finished_ones[EXPERIMENTS];
+    size_t count = 0;
+    for (size_t i = 0; i < EXPERIMENTS; i++)
+        if (reports[i])
+            finished_ones[count++] = reports[i];
     char *path = page_path(s);
-    int failed = path ? report_page(reports, count, path)
+    int failed = path ? report_page(finished_ones, count, path)
                       : cli_fail(VERB, "out of memory");
     free(path);
     return failed;
@@ -275,28 +293,59 @@ static void interrupts_catch(const settings *s)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* Run one experiment and show it. */
-static int lab_run(const lab *l, const settings *s, size_t which, bool first,
-                   report **out)
+/* Run one experiment, unless there is a report of an earlier run. */
+static int lab_run(const lab *l, const settings *s, size_t which, report **out)
 {
-    double began = seconds_now();
-    report *r = *out =
-        report_create(experiments[which].name, experiments[which].question);
+    const char *name = experiments[which].name;
+    if (*out)
+        return CLI_OK;
+    report *r = report_create(name, experiments[which].question);
     int failed = r ? experiments[which].run(l, r) : CLI_OK;
     progress_end(l);
+    if (!failed && !report_valid(r))
+        failed = cli_fail(VERB, "%s: out of memory", name);
+    if (!failed && s->out)
+        failed = lab_kept_save(l, s->out, r);
+    if (!failed && s->out)
+        failed = report_files(r, s->out);
+    if (failed)
+        report_free(r);
+    else
+        *out = r;
+    return failed;
+}
+
+/* Run one experiment and show it. */
+static int lab_show(const lab *l, const settings *s, size_t which, bool first,
+                    report **out)
+{
+    double began = seconds_now();
+    bool kept = *out != NULL;
+    int failed = lab_run(l, s, which, out);
     if (failed)
         return failed;
-    if (!report_valid(r))
-        return cli_fail(VERB, "%s: out of memory", experiments[which].name);
     if (s->json)
-        failed = report_json(r);
+        failed = report_json(*out);
     else {
         fputs(first ? "" : "\n\n", stdout);
-        report_print(r, stdout, terminal_has_colours(stdout));
+        report_print(*out, stdout, terminal_has_colours(stdout));
+    }
+    if (kept)
+        fprintf(s->json ? stderr : stdout,
+                "\n(%s: from an earlier run; --fresh runs it again)\n",
+                experiments[which].name);
+    else if (!s->json)
         printf("\n(%s: %.1f seconds)\n", experiments[which].name,
                seconds_now() - began);
-    }
     return failed ? failed : cli_finish(VERB);
+}
+
+/* The reports of earlier runs that the folder has. */
+static void kept_load(const lab *l, const settings *s, report **reports)
+{
+    for (size_t i = 0; s->out && i < EXPERIMENTS; i++)
+        if (!s->fresh || !s->wanted[i])
+            reports[i] = lab_kept_load(l, s->out, experiments[i].name);
 }
 
 static int labs_run(const lab *l, const settings *s)
@@ -305,22 +354,22 @@ static int labs_run(const lab *l, const settings *s)
     size_t count = 0;
     bool holds = true;
     int failed = CLI_OK;
+    kept_load(l, s, reports);
     for (size_t i = 0; i < EXPERIMENTS && !failed; i++) {
         if (!s->wanted[i])
             continue;
-        failed = lab_run(l, s, i, count == 0, &reports[count]);
-        if (!failed && !report_passed(reports[count])) {
+        failed = lab_show(l, s, i, count == 0, &reports[i]);
+        if (!failed && !report_passed(reports[i])) {
             cli_fail(VERB, "%s: a claim does not hold", experiments[i].name);
             holds = false;
         }
-        count++;
         if (!failed && s->out) // now: a later one may be interrupted
-            failed = page_write(s, (const report *const *)reports, count);
-        finished = (sig_atomic_t)count;
+            failed = page_write(s, reports);
+        finished = (sig_atomic_t)++count;
     }
     if (!failed && s->out)
         page_report(s);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < EXPERIMENTS; i++)
         report_free(reports[i]);
     if (!failed)
         failed = cli_finish(VERB);

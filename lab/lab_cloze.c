@@ -176,3 +176,74 @@ int cloze_examples(const cloze *x, const lab *l, report *r,
     free(logits[1]);
     return failed;
 }
+
+/* ---- the picture of the page ------------------------------------------- */
+
+enum { TOY_SENTENCES = 4, TOY_WORDS = 24, TOY_GUESSES = 4 };
+
+/* The guesses of a model for one row: [["cat", 0.4], ...]. */
+static int guesses(const lab *l, const bauta_model *model,
+                   const bauta_tokenizer *tokenizer, const uint32_t *ids,
+                   size_t count, size_t row, json_t *words)
+{
+    bool encoder = bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY;
+    bauta_error err;
+    bauta_batch batch = BAUTA_BATCH_INIT;
+    bauta_top_tokens_options o = BAUTA_TOP_TOKENS_OPTIONS_INIT;
+    uint32_t best[TOY_GUESSES];
+    double p[TOY_GUESSES];
+    json_t *list = json_array();
+    json_array_append_new(words, list);
+    batch.count = 1;
+    batch.stride = count;
+    batch.ids = ids;
+    o.top_k = TOY_GUESSES;
+    if (bauta_model_top_tokens(l->context, model, encoder ? &batch : NULL,
+                               encoder ? NULL : &batch, &row, 1, &o, best, p,
+                               &err))
+        return lab_failed(&err);
+    for (size_t k = 0; k < TOY_GUESSES; k++) {
+        const char *piece = bauta_tokenizer_piece(tokenizer, best[k], NULL);
+        json_array_append_new(list,
+                              json_pack("[s, f]", piece ? piece : "?", p[k]));
+    }
+    return CLI_OK;
+}
+
+static int toy_sentence(const lab *l, const bauta_tokenizer *tokenizer,
+                        const bauta_model *encoder, const bauta_model *decoder,
+                        const uint32_t *ids, size_t count, json_t *list)
+{
+    uint32_t blank = bauta_tokenizer_special_token(tokenizer, BAUTA_TOKEN_MASK);
+    uint32_t masked[TOY_WORDS];
+    json_t *words = json_array(), *both = json_array(), *before = json_array();
+    json_array_append_new(list, json_pack("{s:o, s:o, s:o}", "words", words,
+                                          "masked", both, "causal", before));
+    int failed = CLI_OK;
+    for (size_t k = 1; k + 1 < count && !failed; k++) {
+        const char *piece = bauta_tokenizer_piece(tokenizer, ids[k], NULL);
+        json_array_append_new(words, json_string(piece));
+        memcpy(masked, ids, count * sizeof(*ids));
+        masked[k] = blank;
+        failed = guesses(l, encoder, tokenizer, masked, count, k, both);
+        if (!failed)
+            failed = guesses(l, decoder, tokenizer, ids, k, k - 1, before);
+    }
+    return failed;
+}
+
+int cloze_toy(const cloze *x, const lab *l, report *r,
+              const bauta_tokenizer *tokenizer, const bauta_model *encoder,
+              const bauta_model *decoder)
+{
+    json_t *list = json_array();
+    int failed = CLI_OK;
+    size_t row = 0;
+    for (size_t i = 0; i < x->count && !failed; row += x->lengths[i++])
+        if (json_array_size(list) < TOY_SENTENCES && x->lengths[i] > 8 &&
+            x->lengths[i] <= TOY_WORDS)
+            failed = toy_sentence(l, tokenizer, encoder, decoder, x->ids + row,
+                                  x->lengths[i], list);
+    report_toy(r, list);
+    return failed;
+}

@@ -38,4 +38,10 @@ int cloze_examples(const cloze *x, const lab *l, report *r,
                    const bauta_tokenizer *tokenizer, const bauta_model *encoder,
                    const bauta_model *decoder);
 
+/* Every word of some of the sentences as a blank, and what both models put
+ * there: for the page. */
+int cloze_toy(const cloze *x, const lab *l, report *r,
+              const bauta_tokenizer *tokenizer, const bauta_model *encoder,
+              const bauta_model *decoder);
+
 #endif

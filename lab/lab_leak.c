@@ -191,6 +191,120 @@ static int variants_run(const lab *l, report *r, variant *s,
     return failed;
 }
 
+/* ---- the picture of the page ------------------------------------------- */
+
+enum { TOY = 20 }; /* characters of it */
+
+/* The probability of each next character. */
+static int toy_probabilities(const lab *l, const bauta_model *model,
+                             const uint32_t *ids, bool mask, json_t *list)
+{
+    bauta_error err;
+    bauta_batch batch = BAUTA_BATCH_INIT;
+    const size_t length = TOY;
+    uint32_t labels[TOY];
+    float logprobs[TOY];
+    memcpy(labels, ids + 1, sizeof(labels));
+    batch.count = 1;
+    batch.stride = TOY;
+    batch.ids = ids;
+    batch.prefix_lengths = mask ? NULL : &length;
+    if (bauta_model_logprobs(l->context, model, NULL, &batch, labels, logprobs,
+                             &err))
+        return lab_failed(&err);
+    for (size_t i = 0; i < TOY; i++)
+        json_array_append_new(list, json_real(exp((double)logprobs[i])));
+    return CLI_OK;
+}
+
+/* The weights of a layer, the mean over its heads. */
+static int toy_weights(const lab *l, const bauta_model *model,
+                       const uint32_t *ids, bool mask, size_t layer, float *to)
+{
+    bauta_error err;
+    bauta_batch batch = BAUTA_BATCH_INIT;
+    bauta_attention_weights look = BAUTA_ATTENTION_WEIGHTS_INIT;
+    const size_t length = TOY;
+    float one[TOY * TOY];
+    size_t heads = bauta_model_heads(model, BAUTA_ATTENTION_DECODER);
+    batch.count = 1;
+    batch.stride = TOY;
+    batch.ids = ids;
+    batch.prefix_lengths = mask ? NULL : &length;
+    look.layer = layer;
+    look.rows = TOY;
+    look.weights = one;
+    memset(to, 0, sizeof(one));
+    for (look.head = 0; look.head < heads; look.head++) {
+        if (bauta_model_attention_weights(l->context, model, NULL, &batch, NULL,
+                                          &look, 1, &err))
+            return lab_failed(&err);
+        for (size_t i = 0; i < TOY * TOY; i++)
+            to[i] += one[i] / (float)heads;
+    }
+    return CLI_OK;
+}
+
+/* The layer that looks most at the next character, and its weights. */
+static int toy_matrix(const lab *l, const bauta_model *model,
+                      const uint32_t *ids, bool mask, json_t *rows)
+{
+    float weights[TOY * TOY], best[TOY * TOY] = { 0 }, most = -1.0f;
+    for (size_t k = 0; k < bauta_model_decoder_layers(model); k++) {
+        float next = 0.0f;
+        int failed = toy_weights(l, model, ids, mask, k, weights);
+        if (failed)
+            return failed;
+        for (size_t i = 0; i + 1 < TOY; i++)
+            next += weights[i * TOY + i + 1];
+        if (next > most) {
+            most = next;
+            memcpy(best, weights, sizeof(best));
+        }
+    }
+    for (size_t i = 0; i < TOY; i++) {
+        json_t *row = json_array();
+        for (size_t j = 0; j < TOY; j++)
+            json_array_append_new(
+                row, json_real(round((double)best[i * TOY + j] * 1e4) / 1e4));
+        json_array_append_new(rows, row);
+    }
+    return CLI_OK;
+}
+
+/* A model in training, where it sees what it saw then, and in use. */
+static int toy_variant(const lab *l, const variant *s, const uint32_t *ids,
+                       bool mask, json_t *to)
+{
+    json_t *training = json_array(), *use = json_array(), *rows = json_array();
+    json_array_append_new(to, json_pack("{s:o, s:o, s:o, s:s}", "training",
+                                        training, "use", use, "weights", rows,
+                                        "output", s->output));
+    int failed = toy_probabilities(l, s->model, ids, mask, training);
+    if (!failed)
+        failed = toy_probabilities(l, s->model, ids, true, use);
+    return failed ? failed : toy_matrix(l, s->model, ids, mask, rows);
+}
+
+/* The first characters of the held-out text. */
+static int toy_fill(const lab *l, report *r, const variant *s,
+                    const lab_corpus *text)
+{
+    json_t *letters = json_array(), *variants = json_array();
+    int failed = CLI_OK;
+    for (size_t i = 0; i <= TOY; i++)
+        json_array_append_new(
+            letters, json_string(bauta_tokenizer_piece(text->tokenizer,
+                                                       text->valid[i], NULL)));
+    for (int i = 0; i < MODELS && !failed; i++)
+        failed = toy_variant(l, &s[i], text->valid, i == MASKED, variants);
+    report_toy(r, json_pack("{s:o, s:o, s:s}", "letters", letters, "models",
+                            variants, "prompt", prompt));
+    return failed;
+}
+
+/* ---- the report -------------------------------------------------------- */
+
 static void table_fill(report *r, const variant *s)
 {
     size_t tokens = bauta_model_vocab_size(s->model);
@@ -227,11 +341,11 @@ static void report_fill(report *r, const variant *s)
         "with it. The first has learned to copy, not to predict.",
         u->causal_loss, m->causal_loss);
     report_claim(r, u->train < 0.1,
-                 "without the mask the training loss is below 0.1, not %.3f",
+                 "without the mask the training loss is below 0.1: %.3f",
                  u->train);
     report_claim(r, u->causal_loss > m->causal_loss + 1.0,
                  "in use, the model trained without the mask is worse by more "
-                 "than 1 nat, not by %.3f",
+                 "than 1 nat: by %.3f",
                  u->causal_loss - m->causal_loss);
     report_claim(r, m->causal_loss < m->train + 0.3,
                  "the model trained with the mask generalizes: %.3f in "
@@ -251,6 +365,8 @@ int lab_leak(const lab *l, report *r)
         return failed;
     report_plot(r, &plot);
     failed = variants_run(l, r, s, &text, z);
+    if (!failed)
+        failed = toy_fill(l, r, s, &text);
     if (!failed)
         report_fill(r, s);
     for (int i = 0; i < MODELS; i++) {

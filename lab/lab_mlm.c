@@ -193,12 +193,12 @@ static void conclude(report *r, const trained_model *p)
         "generate text.",
         both, before);
     report_claim(r, both < before - 0.2,
-                 "in the middle the masked model is better by more than 0.2, "
-                 "not by %.3f",
+                 "in the middle the masked model is better by more than 0.2: "
+                 "by %.3f",
                  before - both);
     report_claim(r, c->counted > 4.0 * m->counted,
                  "the causal model learns from more than 4 times as many "
-                 "tokens, not from %.1f times",
+                 "tokens: %.1f times as many",
                  c->counted / m->counted);
 }
 
@@ -221,6 +221,9 @@ static int samples_report(report *r, const lab *l, const lab_corpus *text,
 {
     int failed = cloze_examples(middle, l, r, text->tokenizer, p[MASKED].model,
                                 p[CAUSAL].model);
+    if (!failed)
+        failed = cloze_toy(middle, l, r, text->tokenizer, p[MASKED].model,
+                           p[CAUSAL].model);
     char *output = failed ? NULL
                           : lab_continue(l, p[CAUSAL].model, text,
                                          "[CLS] the old man", 12);

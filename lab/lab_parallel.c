@@ -176,7 +176,7 @@ static int times_find(const bench *b, report *r, const sizes *z, double *ratio)
     times_report(r, z, median);
     report_claim(r, *ratio >= 10.0,
                  "at %d characters parallel is at least 10 times as fast as "
-                 "sequential, not %.1f times",
+                 "sequential: %.1f times",
                  QUOTED, *ratio);
     return CLI_OK;
 }
@@ -200,11 +200,11 @@ static void conclude(report *r, const comparison *c, double ratio,
         "prefix: %.2f).",
         d->own, d->true_prefix, d->other);
     report_claim(r, d->own > d->true_prefix + 0.5,
-                 "in the second half free-running is worse by more than 0.5, "
-                 "not by %.3f",
+                 "in the second half free-running is worse by more than 0.5: "
+                 "by %.3f",
                  d->own - d->true_prefix);
     report_claim(r, d->own > d->own_early,
-                 "errors accumulate: the loss rises, not from %.3f to %.3f",
+                 "errors accumulate: the loss rises from %.3f to %.3f",
                  d->own_early, d->own);
 }
 

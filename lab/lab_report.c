@@ -88,6 +88,14 @@ static void plot_release(plot *p)
     free(p->upward);
 }
 
+static void attention_release(attention_view *a)
+{
+    for (size_t i = 0; a->labels && i < a->rows + a->columns; i++)
+        free(a->labels[i]);
+    free(a->labels);
+    free(a->weights);
+}
+
 static void item_release(item *i)
 {
     free(i->title);
@@ -101,6 +109,9 @@ static void item_release(item *i)
     case ITEM_MASK:
         bauta_mask_free(i->of.mask.seen);
         bauta_mask_free(i->of.mask.leaks);
+        break;
+    case ITEM_ATTENTION:
+        attention_release(&i->of.attention);
         break;
     case ITEM_QUOTE:
         free(i->of.quote);
@@ -123,6 +134,7 @@ void report_free(report *r)
     free(r->item);
     free(r->sentence);
     free(r->claim);
+    json_decref(r->toy);
     free(r->name);
     free(r->question);
     free(r);
@@ -333,6 +345,41 @@ char mask_view_cell(const mask_view *m, size_t query, size_t key)
 uint64_t mask_view_leaks(const mask_view *m)
 {
     return m->leaks ? bauta_mask_pairs(m->leaks) : 0;
+}
+
+/* ---- attention --------------------------------------------------------- */
+
+void report_attention(report *r, const char *title, size_t rows, size_t columns,
+                      const char *const *row_labels,
+                      const char *const *column_labels, const float *weights)
+{
+    item *i = item_add(r, ITEM_ATTENTION, title);
+    if (!i)
+        return;
+    attention_view *a = &i->of.attention;
+    *a = (attention_view){ .rows = rows, .columns = columns };
+    a->labels = calloc(rows + columns, sizeof(*a->labels));
+    a->weights = malloc(rows * columns * sizeof(*a->weights));
+    if (!a->labels || !a->weights) {
+        r->out_of_memory = true;
+        return;
+    }
+    for (size_t k = 0; k < rows + columns; k++)
+        a->labels[k] =
+            text_copy(r, k < rows ? row_labels[k] : column_labels[k - rows]);
+    memcpy(a->weights, weights, rows * columns * sizeof(*weights));
+}
+
+/* ---- toys -------------------------------------------------------------- */
+
+void report_toy(report *r, json_t *toy)
+{
+    if (!report_valid(r)) {
+        json_decref(toy);
+        return;
+    }
+    json_decref(r->toy);
+    r->toy = toy;
 }
 
 /* ---- words ------------------------------------------------------------- */

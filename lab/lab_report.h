@@ -35,11 +35,18 @@ typedef struct mask_view {
     bauta_mask *leaks; /* visible pairs that should be hidden; NULL: none */
 } mask_view;
 
+typedef struct attention_view {
+    size_t rows, columns;
+    char **labels;  /* (rows + columns) of the rows, then of the columns */
+    float *weights; /* (rows, columns) from 0 to 1 */
+} attention_view;
+
 typedef enum item_kind {
     ITEM_HEADING, /* has only its title */
     ITEM_TABLE,
     ITEM_PLOT,
     ITEM_MASK,
+    ITEM_ATTENTION,
     ITEM_QUOTE
 } item_kind;
 
@@ -50,6 +57,7 @@ typedef struct item {
         table table;
         plot plot;
         mask_view mask;
+        attention_view attention;
         char *quote;
     } of;
 } item;
@@ -65,6 +73,7 @@ struct report {
     item *item;
     char **sentence;
     claim *claim;
+    json_t *toy;        /* or NULL */
     bool out_of_memory; /* something is missing */
 };
 
@@ -94,6 +103,11 @@ void plot_draw(FILE *to, const plot *p, size_t columns, bool colours);
 /* Draw as SVG; the colours are those of the page. */
 void plot_svg(FILE *to, const plot *p, const char *title);
 void mask_svg(FILE *to, const mask_view *m, const char *title);
+void attention_svg(FILE *to, const attention_view *a, const char *title);
+/* A report for the page: its conclusion, its claims, then what was measured. */
+void report_html(FILE *to, const report *r);
+/* One claim of it, with a link to the whole; nothing if there is no such. */
+void report_claim_html(FILE *to, const report *r, size_t index);
 /* Escape a text for HTML; invalid UTF-8 becomes U+FFFD. */
 void html_text(FILE *to, const char *text);
 

@@ -70,9 +70,34 @@ static json_t *plot_json(const item *i)
 
 static json_t *mask_json(const item *i)
 {
-    return json_pack("{s:s, s:o, s:o, s:I}", "kind", "mask", "title",
-                     text_json(i->title), "mask", json_mask(i->of.mask.seen),
-                     "leaks", (json_int_t)mask_view_leaks(&i->of.mask));
+    json_t *mask =
+        json_pack("{s:s, s:o, s:o, s:I}", "kind", "mask", "title",
+                  text_json(i->title), "mask", json_mask(i->of.mask.seen),
+                  "leaks", (json_int_t)mask_view_leaks(&i->of.mask));
+    if (i->of.mask.leaks)
+        json_object_set_new(mask, "leak_mask", json_mask(i->of.mask.leaks));
+    return mask;
+}
+
+static json_t *labels_json(char *const *labels, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < count; i++)
+        list = append(list, text_json(labels[i]));
+    return list;
+}
+
+static json_t *attention_json(const item *i)
+{
+    const attention_view *a = &i->of.attention;
+    json_t *weights = json_array();
+    for (size_t k = 0; weights && k < a->rows * a->columns; k++)
+        weights = append(weights, json_number((double)a->weights[k]));
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "kind", "attention", "title",
+                     text_json(i->title), "row_labels",
+                     labels_json(a->labels, a->rows), "column_labels",
+                     labels_json(a->labels + a->rows, a->columns), "weights",
+                     weights);
 }
 
 static json_t *item_json(const item *i)
@@ -84,6 +109,8 @@ static json_t *item_json(const item *i)
         return plot_json(i);
     case ITEM_MASK:
         return mask_json(i);
+    case ITEM_ATTENTION:
+        return attention_json(i);
     case ITEM_QUOTE:
         return json_pack("{s:s, s:o, s:o}", "kind", "quote", "title",
                          text_json(i->title), "text", text_json(i->of.quote));
@@ -103,20 +130,30 @@ static json_t *claims_json(const report *r)
     return list;
 }
 
+static json_t *findings_json(const report *r)
+{
+    if (!report_valid(r))
+        return NULL;
+    json_t *found = json_array(), *sentences = json_array();
+    for (size_t i = 0; found && i < r->items; i++)
+        found = append(found, item_json(&r->item[i]));
+    for (size_t i = 0; sentences && i < r->sentences; i++)
+        sentences = append(sentences, text_json(r->sentence[i]));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "lab",
+                     text_json(r->name), "question", text_json(r->question),
+                     "found", found, "conclusion", sentences, "claims",
+                     claims_json(r), "holds", (int)report_passed(r));
+}
+
+json_t *report_to_json(const report *r)
+{
+    json_t *all = findings_json(r);
+    if (all && r->toy)
+        json_object_set(all, "toy", r->toy);
+    return all;
+}
+
 int report_json(const report *r)
 {
-    json_t *found = NULL, *sentences = NULL, *all = NULL;
-    if (report_valid(r)) {
-        found = json_array();
-        sentences = json_array();
-        for (size_t i = 0; found && i < r->items; i++)
-            found = append(found, item_json(&r->item[i]));
-        for (size_t i = 0; sentences && i < r->sentences; i++)
-            sentences = append(sentences, text_json(r->sentence[i]));
-        all = json_pack("{s:o, s:o, s:o, s:o, s:o, s:b}", "lab",
-                        text_json(r->name), "question", text_json(r->question),
-                        "found", found, "conclusion", sentences, "claims",
-                        claims_json(r), "holds", (int)report_passed(r));
-    }
-    return json_line("lab", all);
+    return json_line("lab", findings_json(r));
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lab_report_svg.c - bauta lab: plots and masks as SVG within a page, whose
- * style sets the colours: k0 to k5 are curves; seen, hidden, leak are pairs.
- */
+/* lab_report_svg.c - bauta lab: plots, masks and attention as SVG within a
+ * page, whose style sets the colours: k0 to k5 are curves; seen, hidden, leak
+ * are pairs. */
 #include "../cli/lines.h"
 #include "lab_report.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,5 +217,61 @@ void mask_svg(FILE *to, const mask_view *m, const char *title)
         spans_svg(to, m->leaks, "crossed"); // for colour-blind readers
     }
     cells_svg(to, queries, keys);
+    fputs("</svg>\n", to);
+}
+
+/* ---- attention --------------------------------------------------------- */
+
+enum { CELL = 26, EDGE = 30 };
+
+static void label_svg(FILE *to, size_t x, size_t y, const char *anchor,
+                      const char *text)
+{
+    fprintf(to,
+            "<text class=\"tick\" x=\"%zu\" y=\"%zu\" "
+            "text-anchor=\"%s\">",
+            x, y, anchor);
+    html_text(to, text);
+    fputs("</text>\n", to);
+}
+
+/* As in bauta_picture_save(), the colour follows the root of the weight. */
+static void weight_svg(FILE *to, const attention_view *a, size_t row,
+                       size_t column)
+{
+    double weight = (double)a->weights[row * a->columns + column];
+    fprintf(to,
+            "<rect class=\"seen\" x=\"%zu\" y=\"%zu\" width=\"%d\" "
+            "height=\"%d\" fill-opacity=\"%.3f\"><title>",
+            EDGE + CELL * column, EDGE + CELL * row, CELL - 1, CELL - 1,
+            sqrt(weight));
+    html_text(to, a->labels[row]);
+    fputs(" reads ", to);
+    html_text(to, a->labels[a->rows + column]);
+    fprintf(to, ": %.1f %%</title></rect>\n", 100.0 * weight);
+}
+
+void attention_svg(FILE *to, const attention_view *a, const char *title)
+{
+    size_t width = EDGE + CELL * a->columns, height = EDGE + CELL * a->rows;
+    fprintf(to,
+            "<svg class=\"mask attention\" width=\"%zu\" height=\"%zu\" "
+            "viewBox=\"0 0 %zu %zu\" role=\"img\" aria-label=\"",
+            width, height, width, height);
+    html_text(to, title);
+    fprintf(to,
+            ": weights of %zu rows and %zu columns\">\n"
+            "<rect class=\"hidden\" x=\"%d\" y=\"%d\" width=\"%zu\" "
+            "height=\"%zu\"/>\n",
+            a->rows, a->columns, EDGE, EDGE, CELL * a->columns, CELL * a->rows);
+    for (size_t j = 0; j < a->columns; j++)
+        label_svg(to, EDGE + CELL * j + CELL / 2, EDGE - 9, "middle",
+                  a->labels[a->rows + j]);
+    for (size_t i = 0; i < a->rows; i++) {
+        label_svg(to, EDGE - 8, EDGE + CELL * i + CELL / 2 + 4, "end",
+                  a->labels[i]);
+        for (size_t j = 0; j < a->columns; j++)
+            weight_svg(to, a, i, j);
+    }
     fputs("</svg>\n", to);
 }

@@ -159,6 +159,44 @@ static size_t masks_print(FILE *to, const item *items, size_t count,
     return n;
 }
 
+/* ---- attention --------------------------------------------------------- */
+
+/* Weights in tenths: '.' is less than one, '#' is all. */
+static char tenths(float weight)
+{
+    int tenth = (int)(10.0f * weight);
+    return tenth <= 0 ? '.' : tenth > 9 ? '#' : (char)('0' + tenth);
+}
+
+static void padded(FILE *to, const char *label, size_t columns)
+{
+    spaces(to,
+           columns > text_columns(label) ? columns - text_columns(label) : 0);
+    fputs(label, to);
+}
+
+static void attention_print(FILE *to, const attention_view *a)
+{
+    size_t row_width = 1, width = 1;
+    for (size_t i = 0; i < a->rows + a->columns; i++) {
+        size_t *widest = i < a->rows ? &row_width : &width;
+        size_t own = text_columns(a->labels[i]);
+        *widest = own > *widest ? own : *widest;
+    }
+    spaces(to, 2 + row_width);
+    for (size_t j = 0; j < a->columns; j++)
+        padded(to, a->labels[a->rows + j], 1 + width);
+    for (size_t i = 0; i < a->rows; i++) {
+        fputs("\n  ", to);
+        padded(to, a->labels[i], row_width);
+        for (size_t j = 0; j < a->columns; j++) {
+            spaces(to, width);
+            fputc(tenths(a->weights[i * a->columns + j]), to);
+        }
+    }
+    fputs("\n  rows read columns, weights in tenths\n", to);
+}
+
 /* ---- the report -------------------------------------------------------- */
 
 static void quote_print(FILE *to, const char *text)
@@ -192,6 +230,8 @@ static size_t item_print(FILE *to, const item *i, size_t left, size_t room,
         table_print(to, &i->of.table, colours);
     else if (i->kind == ITEM_PLOT)
         plot_draw(to, &i->of.plot, room < TEXT ? room : TEXT, colours);
+    else if (i->kind == ITEM_ATTENTION)
+        attention_print(to, &i->of.attention);
     else if (i->kind == ITEM_QUOTE)
         quote_print(to, i->of.quote);
     return 1;

@@ -13,7 +13,7 @@ static void a_report_holds_its_elements(void **state)
     fill(r);
     assert_true(report_valid(r));
     assert_true(report_passed(r));
-    assert_int_equal(r->items, 6);
+    assert_int_equal(r->items, 7);
     assert_int_equal(r->item[1].of.table.rows, 2);
     assert_string_equal(r->item[1].of.table.cells[2], "one");
     assert_true(r->item[1].of.table.numbers[1]);
@@ -22,6 +22,8 @@ static void a_report_holds_its_elements(void **state)
     assert_int_equal(r->item[2].of.plot.curves[0].count, 5);
     assert_int_equal(mask_view_leaks(&r->item[3].of.mask), 0);
     assert_int_equal(mask_view_leaks(&r->item[4].of.mask), 3);
+    assert_string_equal(r->item[5].of.attention.labels[3], "liebe");
+    assert_true(r->item[5].of.attention.weights[4] == 0.7f);
     assert_string_equal(r->sentence[1], "And so.");
     report_free(r);
     report_free(NULL);

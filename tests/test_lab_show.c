@@ -88,6 +88,37 @@ static void masks_are_printed_side_by_side_with_leaks_marked(void **state)
     report_free(r);
 }
 
+static void attention_is_printed_and_drawn(void **state)
+{
+    (void)state;
+    temp_folder s = temp_folder_create();
+    report *r = report_create("lab", "why?");
+    const float weights[] = { 1.0f, 0.0f, 0.25f, 0.75f };
+    report_attention(r, "weights", 2, 2, (const char *[]){ "a", "<b" },
+                     (const char *[]){ "x", "yy" }, weights);
+    assert_prints(r, "lab\n\nwhy?\n\nweights\n\n"
+                     "      x yy\n"
+                     "   a  #  .\n"
+                     "  <b  2  7\n"
+                     "  rows read columns, weights in tenths\n");
+    assert_int_equal(report_page((const report *const *)&r, 1,
+                                 temp_folder_path(&s, "page.html")),
+                     CLI_OK);
+    char *text = file_read(s.path);
+    assert_in(text, "<figcaption>weights</figcaption>");
+    assert_in(text, "fill-opacity=\"0.500\"><title>&lt;b reads x: 25.0 %");
+    free(text);
+    assert_int_equal(report_files(r, s.folder), CLI_OK);
+    if (temp_folder_count(&s) == 2) { // built with cairo
+        text = file_read(temp_folder_path(&s, "lab.svg"));
+        assert_in(text, "</svg>");
+        free(text);
+        assert_int_equal(report_files(r, "no/where"), CLI_FAILED);
+    }
+    temp_folder_free(&s);
+    report_free(r);
+}
+
 static void a_large_mask_is_drawn_small_with_every_leak(void **state)
 {
     (void)state;
@@ -123,7 +154,7 @@ static void model_output_contains_no_terminal_escapes(void **state)
                                  temp_folder_path(&s, "page.html")),
                      CLI_OK);
     text = file_read(s.path);
-    assert_not_in(text, "<script>");
+    assert_not_in(text, "</blockquote><script>");
     assert_not_in(text, "<i>");
     assert_not_in(text, "\033");
     assert_in(text, "&lt;/blockquote&gt;&lt;script&gt;\na &amp; "
@@ -232,11 +263,12 @@ static void the_page_is_self_contained(void **state)
                                 "http:", "https:", "src=", "@import" })[i]);
     for (const char *at = text; (at = strstr(at, "url(")); at++)
         assert_int_equal(at[4], '#');
-    assert_in(text, "<section id=\"lab\">");
+    assert_in(text, "<div class=\"experiment\" id=\"lab-lab\">");
     assert_in(text, "<td class=\"n\">2</td>");
     assert_in(text, "<path class=\"leak\" d=\"M10 0h20v10h-20zM20 10h10v10h");
-    assert_in(text, "1 of 1 claims hold");
-    assert_in(text, "This does not hold: this &amp; that");
+    assert_in(text, "<b>holds</b> ");
+    assert_in(text, "<li class=\"fails\"><b>does not hold</b> this &amp; that");
+    assert_in(text, "<code>bauta lab leak</code> has not run yet");
     assert_in(text, "</html>\n");
     free(text);
     report_free(r);
@@ -270,16 +302,122 @@ static void json_contains_everything(void **state)
     json_t *got = json_of(r, &status);
     assert_int_equal(status, CLI_OK);
     json_t *found = json_object_get(got, "found");
-    assert_int_equal(json_array_size(found), 6);
+    assert_int_equal(json_array_size(found), 7);
     json_t *rows = json_object_get(json_array_get(found, 1), "rows");
     assert_string_equal(
         json_string_value(json_array_get(json_array_get(rows, 1), 0)), "two");
     json_t *leak = json_array_get(found, 4);
     assert_int_equal(json_integer_value(json_object_get(leak, "leaks")), 3);
+    json_t *attention = json_array_get(found, 5);
+    assert_int_equal(json_array_size(json_object_get(attention, "weights")), 6);
     assert_int_equal(json_array_size(json_object_get(got, "conclusion")), 2);
     assert_true(json_is_true(json_object_get(got, "holds")));
     json_decref(got);
     report_free(r);
+}
+
+/* ---- reports read back -------------------------------------------------- */
+
+static void a_report_read_back_is_the_same(void **state)
+{
+    (void)state;
+    report *r = report_create("lab", "why?");
+    fill(r);
+    report_claim(r, false, "50 %% of \t%s", "it");
+    report_toy(r, json_pack("{s:[i, i]}", "</script>", 1, 2));
+    json_t *from = report_to_json(r);
+    report *again = report_from_json(from);
+    assert_non_null(again);
+    json_t *back = report_to_json(again);
+    assert_true(json_equal(from, back));
+    char *want = printed(r, true), *got = printed(again, true);
+    assert_string_equal(got, want);
+    free(want);
+    free(got);
+    json_decref(from);
+    json_decref(back);
+    report_free(r);
+    report_free(again);
+}
+
+/* Replace or remove a random member or element somewhere in a JSON value. */
+static void json_disturb(test_random *random, json_t *at)
+{
+    static const char *const odd[] = { "null", "7",   "-1",       "\"x\"",
+                                       "[]",   "{}",  "true",     "[[9, 1]]",
+                                       "1e99", "[1]", "\"table\"" };
+    json_t *other =
+        json_loads(odd[test_below(random, sizeof(odd) / sizeof(odd[0]))],
+                   JSON_DECODE_ANY, NULL);
+    size_t size =
+        json_is_object(at) ? json_object_size(at) : json_array_size(at);
+    size_t which = size ? test_below(random, size) : 0;
+    void *member = json_object_iter(at);
+    for (size_t i = 0; member && i < which; i++)
+        member = json_object_iter_next(at, member);
+    json_t *child =
+        member ? json_object_iter_value(member) : json_array_get(at, which);
+    if (child && json_is_object(child) + json_is_array(child) &&
+        test_below(random, 4)) {
+        json_disturb(random, child);
+        json_decref(other);
+    } else if (member)
+        json_object_iter_set_new(at, member, other);
+    else if (!child || json_array_set_new(at, which, other))
+        json_decref(other);
+}
+
+static void a_damaged_report_is_refused_or_whole(void **state)
+{
+    (void)state;
+    test_random random = test_random_from(test_seed());
+    report *r = report_create("lab", "why?");
+    size_t refused = 0;
+    fill(r);
+    json_t *whole = report_to_json(r);
+    for (int round = 0; round < 3000; round++) {
+        json_t *damaged = json_deep_copy(whole);
+        json_disturb(&random, damaged);
+        report *got = report_from_json(damaged);
+        refused += !got;
+        if (got) {
+            assert_true(report_valid(got));
+            free(printed(got, false));
+        }
+        report_free(got);
+        json_decref(damaged);
+    }
+    assert_true(refused > 0);
+    assert_null(report_from_json(NULL));
+    json_decref(whole);
+    report_free(r);
+}
+
+static void a_kept_report_is_for_its_seed_and_size(void **state)
+{
+    (void)state;
+    temp_folder s = temp_folder_create();
+    const char *path = temp_folder_path(&s, "lab.json");
+    char folder[512];
+    snprintf(folder, sizeof(folder), "%s", path);
+    *strrchr(folder, '/') = '\0';
+    lab l = { .seed = UINT64_MAX, .fast = true };
+    report *r = report_create("lab", "why?");
+    fill(r);
+    assert_null(lab_kept_load(&l, folder, "lab"));
+    assert_int_equal(lab_kept_save(&l, folder, r), CLI_OK);
+    report *got = lab_kept_load(&l, folder, "lab");
+    assert_non_null(got);
+    report_free(got);
+    l.seed--;
+    assert_null(lab_kept_load(&l, folder, "lab"));
+    l.seed++;
+    l.fast = false;
+    assert_null(lab_kept_load(&l, folder, "lab"));
+    assert_int_equal(lab_kept_save(&l, "no/where", r), CLI_FAILED);
+    assert_in(message, "no/where/lab.json: cannot write it: No such file");
+    report_free(r);
+    temp_folder_free(&s);
 }
 
 int main(void)
@@ -288,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_table_is_aligned_and_words_are_wrapped),
         cmocka_unit_test(a_failed_claim_is_shown),
         cmocka_unit_test(masks_are_printed_side_by_side_with_leaks_marked),
+        cmocka_unit_test(attention_is_printed_and_drawn),
         cmocka_unit_test(a_large_mask_is_drawn_small_with_every_leak),
         cmocka_unit_test(model_output_contains_no_terminal_escapes),
         cmocka_unit_test(a_plot_has_marks_at_its_points),
@@ -295,6 +434,9 @@ int main(void)
         cmocka_unit_test(the_page_is_self_contained),
         cmocka_unit_test(a_page_that_cannot_be_written_leaves_nothing),
         cmocka_unit_test(json_contains_everything),
+        cmocka_unit_test(a_report_read_back_is_the_same),
+        cmocka_unit_test(a_damaged_report_is_refused_or_whole),
+        cmocka_unit_test(a_kept_report_is_for_its_seed_and_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
